@@ -1,0 +1,23 @@
+#include "base/units.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace headroom {
+
+std::string format_bytes(Bytes bytes) {
+  static constexpr std::array<const char*, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes.count);
+  size_t unit = 0;
+  while (std::abs(value) >= 1024.0 && unit + 1 < kNames.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  const int decimals = unit == 0 ? 0 : (std::abs(value) < 100.0 ? 2 : 1);
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, kNames[unit]);
+  return text.data();
+}
+
+}  // namespace headroom
