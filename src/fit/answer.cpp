@@ -21,6 +21,7 @@ constexpr std::array<ComponentNames, kComponentCount> kComponentNames = {{
     {"logits", "logits"},
     {"loss", "loss"},
     {"temporaries", "temporaries"},
+    {"other", "inputs and other"},
     {"workspaces", "workspaces"},
     {"cached_unused", "cached, unused"},
     {"context", "context"},

@@ -39,11 +39,12 @@ enum class Component : uint8_t {
   logits,
   loss,               // what the loss makes beyond the logits: upcasts, shifts, probabilities
   temporaries,        // inside an operator or a transformation, gone soon after
+  other,              // the batch itself, buffers, outputs that the loop keeps
   workspaces,         // cuBLAS and the like, through the caching allocator
   cached_unused,      // reserved by the allocator and not allocated
   context,            // CUDA context, libraries, what else nvidia-smi counts
 };
-inline constexpr size_t kComponentCount = 13;
+inline constexpr size_t kComponentCount = 14;
 // Components before this one are allocated blocks of the caching allocator.
 inline constexpr size_t kAllocatedComponentCount = static_cast<size_t>(Component::cached_unused);
 

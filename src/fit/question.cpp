@@ -1,0 +1,381 @@
+#include "fit/question.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "base/suggest.h"
+
+namespace headroom::fit {
+namespace {
+
+// The words of a choice. Each table is the one place where its enumerators have names.
+template <typename T>
+struct Word {
+  std::string_view word;
+  T value;
+};
+
+constexpr std::array<Word<Dtype>, 3> kDtypes{
+    {{"bf16", Dtype::bf16}, {"fp16", Dtype::fp16}, {"fp32", Dtype::fp32}}};
+constexpr std::array<Word<MixedPrecision>, 3> kMixedPrecisions{{{"none", MixedPrecision::none},
+                                                                {"bf16", MixedPrecision::bf16},
+                                                                {"fp16", MixedPrecision::fp16}}};
+constexpr std::array<Word<Method>, 5> kMethods{{{"full", Method::full},
+                                                {"lora", Method::lora},
+                                                {"dora", Method::dora},
+                                                {"qlora", Method::qlora},
+                                                {"gptq-lora", Method::gptq_lora}}};
+constexpr std::array<Word<Optimizer>, 8> kOptimizers{{{"adamw", Optimizer::adamw},
+                                                      {"adam", Optimizer::adam},
+                                                      {"sgd", Optimizer::sgd},
+                                                      {"sgd-momentum", Optimizer::sgd_momentum},
+                                                      {"adafactor", Optimizer::adafactor},
+                                                      {"lion", Optimizer::lion},
+                                                      {"adamw-8bit", Optimizer::adamw_8bit},
+                                                      {"paged-adamw-8bit",
+                                                       Optimizer::paged_adamw_8bit}}};
+constexpr std::array<Word<OptimizerLoop>, 4> kLoops{{{"", OptimizerLoop::automatic},
+                                                     {"-foreach", OptimizerLoop::foreach},
+                                                     {"-fused", OptimizerLoop::fused},
+                                                     {"-loop", OptimizerLoop::loop}}};
+constexpr std::array<Word<Attention>, 8> kAttentions{{{"auto", Attention::automatic},
+                                                      {"eager", Attention::eager},
+                                                      {"sdpa", Attention::sdpa},
+                                                      {"sdpa-math", Attention::sdpa_math},
+                                                      {"sdpa-efficient", Attention::sdpa_efficient},
+                                                      {"sdpa-flash", Attention::sdpa_flash},
+                                                      {"sdpa-cudnn", Attention::sdpa_cudnn},
+                                                      {"flash2", Attention::flash2}}};
+constexpr std::array<Word<Loss>, 4> kLosses{{{"hf", Loss::hf},
+                                             {"fused-linear", Loss::fused_linear},
+                                             {"fused", Loss::fused},
+                                             {"chunked", Loss::chunked}}};
+constexpr std::array<Word<Offload>, 2> kOffloads{
+    {{"none", Offload::none}, {"optimizer", Offload::optimizer}}};
+constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
+
+constexpr std::string_view kCheckpointingWords = "none, full, every-N, selective";
+
+Error refuse(std::string_view name, std::string_view words, std::string expected,
+             std::string_view nearest = {}) {
+  Error error;
+  error.code = ErrorCode::usage;
+  error.where = "--" + std::string(name);
+  error.message = "'" + std::string(words.substr(0, 80)) + "' is not " + std::move(expected);
+  if (!nearest.empty()) error.hint = "did you mean '" + std::string(nearest) + "'?";
+  return error;
+}
+
+template <typename T, size_t N>
+Result<void> choose(std::string_view name, std::string_view words,
+                    const std::array<Word<T>, N>& table, T& field) {
+  std::array<std::string_view, N> candidates;
+  std::string expected = "one of ";
+  for (size_t i = 0; i < N; ++i) {
+    if (table[i].word == words) {
+      field = table[i].value;
+      return {};
+    }
+    candidates[i] = table[i].word;
+    expected += (i == 0 ? "" : ", ") + std::string(table[i].word);
+  }
+  return refuse(name, words, std::move(expected), nearest_word(words, candidates));
+}
+
+template <typename T, size_t N>
+std::string word_of(const std::array<Word<T>, N>& table, T value) {
+  for (const Word<T>& entry : table) {
+    if (entry.value == value) return std::string(entry.word);
+  }
+  return {};
+}
+
+std::optional<int64_t> whole_number(std::string_view words) {
+  int64_t value = 0;
+  const auto [end, code] = std::from_chars(words.data(), words.data() + words.size(), value);
+  if (code != std::errc() || end != words.data() + words.size()) return std::nullopt;
+  return value;
+}
+
+Result<void> count(std::string_view name, std::string_view words, int64_t most, int64_t& field) {
+  const std::optional<int64_t> value = whole_number(words);
+  if (!value || *value < 1 || *value > most) {
+    return refuse(name, words, "a whole number from 1 to " + std::to_string(most));
+  }
+  field = *value;
+  return {};
+}
+
+// Text that ends up in tables and pages: printable ASCII or UTF-8, no control characters.
+Result<void> text(std::string_view name, std::string_view words, std::string& field) {
+  if (words.empty() || words.size() > 4096) return refuse(name, words, "1 to 4096 characters");
+  for (const char c : words) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) return refuse(name, "...", "free of control characters");
+  }
+  field = words;
+  return {};
+}
+
+// "2.4" or "2.4.1+cu121": what follows the numbers is accepted and ignored by comparisons.
+Result<void> version(std::string_view name, std::string_view words, std::string& field) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const size_t dot = words.find('.');
+  const bool good = words.size() <= 40 && dot != std::string_view::npos && dot > 0 &&
+                    dot + 1 < words.size() && is_digit(words[0]) && is_digit(words[dot + 1]);
+  if (!good) return refuse(name, words, "a version like 2.4 or 4.48.1");
+  return text(name, words, field);
+}
+
+Result<void> set_checkpointing(std::string_view words, Checkpointing& field) {
+  if (words == "none") {
+    field = {CheckpointingKind::none, 1};
+  } else if (words == "full") {
+    field = {CheckpointingKind::full, 1};
+  } else if (words == "selective") {
+    field = {CheckpointingKind::selective, 1};
+  } else if (words.starts_with("every-")) {
+    field.kind = CheckpointingKind::every_n;
+    return count("checkpointing", words.substr(6), 10'000, field.every);
+  } else {
+    return refuse("checkpointing", words, "one of " + std::string(kCheckpointingWords));
+  }
+  return {};
+}
+
+std::string checkpointing_word(const Checkpointing& value) {
+  switch (value.kind) {
+    case CheckpointingKind::none: return "none";
+    case CheckpointingKind::full: return "full";
+    case CheckpointingKind::every_n: return "every-" + std::to_string(value.every);
+    case CheckpointingKind::selective: return "selective";
+  }
+  return "none";
+}
+
+// "adamw-fused" is adamw, walked fused; the kinds that torch.optim does not have take no suffix.
+Result<void> set_optimizer(std::string_view words, FitQuestion& question) {
+  std::string_view kind = words;
+  OptimizerLoop loop = OptimizerLoop::automatic;
+  for (const Word<OptimizerLoop>& entry : kLoops) {
+    if (!entry.word.empty() && words.ends_with(entry.word)) {
+      kind = words.substr(0, words.size() - entry.word.size());
+      loop = entry.value;
+    }
+  }
+  Optimizer optimizer = Optimizer::adamw;
+  if (!choose("optimizer", kind, kOptimizers, optimizer)) {
+    return choose("optimizer", words, kOptimizers, optimizer);
+  }
+  const bool torch_walks = optimizer <= Optimizer::adafactor;
+  if (!torch_walks && loop != OptimizerLoop::automatic) {
+    return refuse("optimizer", words,
+                  "an optimizer of torch.optim, so it takes no -foreach, -fused or -loop");
+  }
+  if (optimizer == Optimizer::adafactor && loop == OptimizerLoop::fused) {
+    return refuse("optimizer", words, "in torch.optim: Adafactor has no fused kernel");
+  }
+  question.optimizer = optimizer;
+  question.optimizer_loop = loop;
+  return {};
+}
+
+Result<void> set_targets(std::string_view words, std::vector<std::string>& field) {
+  std::vector<std::string> targets;
+  size_t begin = 0;
+  while (begin <= words.size()) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    std::string target;
+    HEADROOM_TRY(text("lora-targets", words.substr(begin, end - begin), target));
+    if (targets.size() == 64) return refuse("lora-targets", words, "at most 64 names");
+    targets.push_back(std::move(target));
+    begin = end + 1;
+  }
+  field = std::move(targets);
+  return {};
+}
+
+Result<void> set_clip(std::string_view words, std::optional<double>& field) {
+  double value = 0;
+  const auto [end, code] = std::from_chars(words.data(), words.data() + words.size(), value);
+  const bool good = code == std::errc() && end == words.data() + words.size();
+  if (!good || !std::isfinite(value) || value <= 0) {
+    return refuse("clip", words, "a norm above 0, such as 1.0");
+  }
+  field = value;
+  return {};
+}
+
+std::string clip_words(double norm) {
+  std::array<char, 32> digits{};
+  const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), norm);
+  return code == std::errc() ? std::string(digits.data(), end) : std::string();
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string joined;
+  for (const std::string& word : words) joined += (joined.empty() ? "" : ",") + word;
+  return joined;
+}
+
+using Setter = Result<void> (*)(FitQuestion&, std::string_view);
+struct Field {
+  QuestionFlag flag;
+  Setter set;
+};
+
+// Every flag of the question: its words in the help, and what setting it does.
+constexpr std::array<Field, 27> kFields{{
+    {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
+     [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
+    {{"batch", "N", "sequences in a micro-batch"},
+     [](FitQuestion& q, std::string_view w) { return count("batch", w, 1'000'000, q.batch); }},
+    {{"seq", "N", "tokens in a sequence"},
+     [](FitQuestion& q, std::string_view w) { return count("seq", w, 100'000'000, q.seq); }},
+    {{"dtype", "TYPE", "of the weights: bf16, fp16, fp32"},
+     [](FitQuestion& q, std::string_view w) { return choose("dtype", w, kDtypes, q.dtype); }},
+    {{"mixed-precision", "TYPE", "autocast over fp32 weights: none, bf16, fp16"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("mixed-precision", w, kMixedPrecisions, q.mixed_precision);
+     }},
+    {{"method", "KIND", "full, lora, dora, qlora, gptq-lora"},
+     [](FitQuestion& q, std::string_view w) { return choose("method", w, kMethods, q.method); }},
+    {{"lora-rank", "N", "rank of the adapters"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("lora-rank", w, 1'000'000, q.lora_rank);
+     }},
+    {{"lora-targets", "NAMES", "modules with adapters: q_proj,v_proj or all-linear"},
+     [](FitQuestion& q, std::string_view w) { return set_targets(w, q.lora_targets); }},
+    {{"lora-dtype", "TYPE", "of the adapters: bf16, fp16, fp32"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("lora-dtype", w, kDtypes, q.lora_dtype);
+     }},
+    {{"optimizer", "KIND",
+      "adamw, adam, sgd, sgd-momentum, adafactor (each also -foreach, -fused, -loop), lion, "
+      "adamw-8bit, paged-adamw-8bit"},
+     [](FitQuestion& q, std::string_view w) { return set_optimizer(w, q); }},
+    {{"optimizer-in-backward", "", "step each parameter as its gradient arrives, and free it"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("optimizer-in-backward", w, kSwitches, q.optimizer_in_backward);
+     }},
+    {{"offload", "WHAT", "to the CPU: none, optimizer"},
+     [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
+    {{"checkpointing", "KIND", "activations kept: none (all), full, every-N, selective"},
+     [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
+    {{"attention", "KIND",
+      "auto, eager, sdpa, sdpa-math, sdpa-efficient, sdpa-flash, sdpa-cudnn, flash2"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("attention", w, kAttentions, q.attention);
+     }},
+    {{"loss", "KIND", "hf (the model's own), fused-linear, fused, chunked"},
+     [](FitQuestion& q, std::string_view w) { return choose("loss", w, kLosses, q.loss); }},
+    {{"keep-outputs", "BOOL", "true if the loop holds the model's outputs to the next step"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("keep-outputs", w, kSwitches, q.keep_outputs);
+     }},
+    {{"grad-accum", "N", "micro-batches before a step"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("grad-accum", w, 1'000'000, q.grad_accum);
+     }},
+    {{"clip", "NORM", "clip gradients to this norm"},
+     [](FitQuestion& q, std::string_view w) { return set_clip(w, q.clip); }},
+    {{"vocab", "N", "tokens in the vocabulary, in place of the config's"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("vocab", w, 100'000'000, q.vocab.emplace());
+     }},
+    {{"torch", "VERSION", "of PyTorch"},
+     [](FitQuestion& q, std::string_view w) { return version("torch", w, q.torch); }},
+    {{"transformers", "VERSION", "of transformers"},
+     [](FitQuestion& q, std::string_view w) {
+       return version("transformers", w, q.transformers);
+     }},
+    {{"allocator", "CONF", "PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True"},
+     [](FitQuestion& q, std::string_view w) { return text("allocator", w, q.allocator); }},
+    {{"assume", "FAMILY", "treat an unknown architecture as this one: llama, gpt2, ..."},
+     [](FitQuestion& q, std::string_view w) { return text("assume", w, q.assume); }},
+    {{"calibration", "FILE", "correct predictions by what was measured"},
+     [](FitQuestion& q, std::string_view w) { return text("calibration", w, q.calibration); }},
+    {{"events", "FILE", "write every allocation and release of the step"},
+     [](FitQuestion& q, std::string_view w) { return text("events", w, q.events); }},
+    {{"search", "BOOL", "false: no remedies, no largest batch, no longest sequence"},
+     [](FitQuestion& q, std::string_view w) { return choose("search", w, kSwitches, q.search); }},
+    {{"timeline", "BOOL", "true: memory over the step in the answer (always so in a page)"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("timeline", w, kSwitches, q.timeline);
+     }},
+}};
+
+// The flags alone, as question_flags() hands them out.
+constexpr std::array<QuestionFlag, kFields.size()> kFlags = [] {
+  std::array<QuestionFlag, kFields.size()> flags{};
+  for (size_t i = 0; i < kFields.size(); ++i) flags[i] = kFields[i].flag;
+  return flags;
+}();
+
+}  // namespace
+
+Result<void> FitQuestion::set(std::string_view name, std::string_view words) {
+  std::array<std::string_view, kFields.size()> names;
+  for (size_t i = 0; i < kFields.size(); ++i) {
+    names[i] = kFields[i].flag.name;
+    if (names[i] != name) continue;
+    FitQuestion changed = *this;
+    HEADROOM_TRY(kFields[i].set(changed, words));
+    *this = std::move(changed);
+    given.emplace(name);
+    return {};
+  }
+  Error error;
+  error.code = ErrorCode::usage;
+  error.message = "fit has no setting '" + std::string(name.substr(0, 80)) + "'";
+  if (const std::string_view nearest = nearest_word(name, names); !nearest.empty()) {
+    error.hint = "did you mean --" + std::string(nearest) + "?";
+  }
+  return error;
+}
+
+std::span<const QuestionFlag> question_flags() { return kFlags; }
+
+std::vector<Setting> settings_of(const FitQuestion& q) {
+  std::vector<Setting> settings;
+  const auto add = [&](std::string_view name, std::string value) {
+    const bool given = q.given.find(name) != q.given.end();
+    settings.push_back({std::string(name), std::move(value),
+                        given ? SettingOrigin::given : SettingOrigin::standard});
+  };
+  const auto add_switch = [&](std::string_view name, bool value) {
+    add(name, value ? "true" : "false");
+  };
+  add("device", q.device);
+  add("batch", std::to_string(q.batch));
+  add("seq", std::to_string(q.seq));
+  add("dtype", word_of(kDtypes, q.dtype));
+  add("mixed-precision", word_of(kMixedPrecisions, q.mixed_precision));
+  add("method", word_of(kMethods, q.method));
+  if (q.method != Method::full) {
+    add("lora-rank", std::to_string(q.lora_rank));
+    if (!q.lora_targets.empty()) add("lora-targets", join(q.lora_targets));
+    add("lora-dtype", word_of(kDtypes, q.lora_dtype));
+  }
+  add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
+  add_switch("optimizer-in-backward", q.optimizer_in_backward);
+  add("offload", word_of(kOffloads, q.offload));
+  add("checkpointing", checkpointing_word(q.checkpointing));
+  add("attention", word_of(kAttentions, q.attention));
+  add("loss", word_of(kLosses, q.loss));
+  add_switch("keep-outputs", q.keep_outputs);
+  add("grad-accum", std::to_string(q.grad_accum));
+  add("clip", q.clip ? clip_words(*q.clip) : "none");
+  if (q.vocab) add("vocab", std::to_string(*q.vocab));
+  add("torch", q.torch);
+  add("transformers", q.transformers);
+  add("allocator", q.allocator.empty() ? "default" : q.allocator);
+  if (!q.assume.empty()) add("assume", q.assume);
+  if (!q.calibration.empty()) add("calibration", q.calibration);
+  return settings;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,117 @@
+// FitQuestion: what `headroom fit` is asked, with every setting by its flag's name.
+//
+// One door for all askers: the command line, the rows of --against and the search for remedies all
+// set fields through set(), which takes the words of a flag and refuses what it does not know with
+// the words it would take. Settings that are left alone hold the frameworks' own defaults. Plain
+// values; free to copy, and to use from any thread that owns its copy.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "fit/answer.h"
+
+namespace headroom::fit {
+
+enum class Dtype : uint8_t { bf16, fp16, fp32 };
+enum class MixedPrecision : uint8_t { none, bf16, fp16 };
+enum class Method : uint8_t { full, lora, dora, qlora, gptq_lora };
+enum class Optimizer : uint8_t {
+  adamw,
+  adam,
+  sgd,
+  sgd_momentum,
+  adafactor,
+  lion,
+  adamw_8bit,
+  paged_adamw_8bit,
+};
+// How torch.optim walks the parameters. `automatic` is torch's own choice (foreach on CUDA).
+enum class OptimizerLoop : uint8_t { automatic, foreach, fused, loop };
+enum class CheckpointingKind : uint8_t { none, full, every_n, selective };
+enum class Attention : uint8_t {
+  automatic,  // what the model's class would choose in these versions
+  eager,
+  sdpa,
+  sdpa_math,
+  sdpa_efficient,
+  sdpa_flash,
+  sdpa_cudnn,
+  flash2,
+};
+enum class Loss : uint8_t {
+  hf,            // the model's own loss in the given version of transformers
+  fused_linear,  // the logits never exist as a whole (Liger and the like)
+  fused,         // a fused cross entropy over whole logits
+  chunked,       // cross entropy chunk by chunk over whole logits
+};
+enum class Offload : uint8_t { none, optimizer };
+
+struct Checkpointing {
+  CheckpointingKind kind = CheckpointingKind::none;
+  int64_t every = 1;  // every n-th layer, for every_n
+};
+
+struct FitQuestion {
+  std::string model;   // a built-in name, a config.json, a cache entry, or file.py:function
+  std::string device;  // a name, or "auto" for what is in this machine; empty: the asker chooses
+  int64_t batch = 1;
+  int64_t seq = 1024;
+  Dtype dtype = Dtype::bf16;
+  MixedPrecision mixed_precision = MixedPrecision::none;
+  Method method = Method::full;
+  int64_t lora_rank = 16;
+  std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
+  Dtype lora_dtype = Dtype::fp32;
+  Optimizer optimizer = Optimizer::adamw;
+  OptimizerLoop optimizer_loop = OptimizerLoop::automatic;
+  bool optimizer_in_backward = false;
+  Offload offload = Offload::none;
+  Checkpointing checkpointing;
+  Attention attention = Attention::automatic;
+  Loss loss = Loss::hf;
+  bool keep_outputs = true;  // the loop keeps the model's outputs until the next step
+  int64_t grad_accum = 1;
+  std::optional<double> clip;             // the norm; none: no clipping
+  std::optional<int64_t> vocab;           // in place of the config's
+  std::string torch = "2.8";
+  std::string transformers = "4.56";
+  std::string allocator;                  // PYTORCH_CUDA_ALLOC_CONF; empty: the defaults
+  std::string assume;                     // a family, for an architecture that is not known
+  std::string calibration;                // a file of headroom.calibration/1
+  std::string events;                     // where to write the memory events; empty: nowhere
+  bool search = true;                     // remedies, largest batch and longest sequence too
+  bool timeline = false;                  // fill FitAnswer::timeline
+  std::set<std::string, std::less<>> given;  // the names that set() was called with
+
+  // Sets one field from a flag's name (without dashes) and the words behind it; for a switch the
+  // words are "true" or "false". The error says which words would do.
+  Result<void> set(std::string_view name, std::string_view words);
+};
+
+// One flag of the question, as data: for the command line, its help and the docs.
+struct QuestionFlag {
+  std::string_view name;   // "optimizer": --optimizer, and the setting's name in the answer
+  std::string_view value;  // "KIND" in the help; empty for a switch
+  std::string_view help;
+};
+[[nodiscard]] std::span<const QuestionFlag> question_flags();
+
+// Every setting of the question in the words that set() takes, given or default; what only holds for
+// LoRA is left out of other methods. fit::answer() corrects origins and adds what it derives.
+[[nodiscard]] std::vector<Setting> settings_of(const FitQuestion& question);
+
+// A question of `fit --against`.
+struct AgainstQuestion {
+  std::string file;
+  std::string calibration;       // correct predictions by this file; empty: do not
+  std::string save_calibration;  // write what was learned here; empty: nowhere
+};
+
+}  // namespace headroom::fit

@@ -1,0 +1,88 @@
+#include "fit/question.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+namespace headroom::fit {
+namespace {
+
+std::string value_of(const FitQuestion& question, std::string_view name) {
+  for (const Setting& setting : settings_of(question)) {
+    if (setting.name == name) return setting.value;
+  }
+  return "(absent)";
+}
+
+TEST(FitQuestion, WordsRoundTripThroughSettings) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"batch", "4"},          {"seq", "4096"},
+      {"dtype", "fp16"},       {"mixed-precision", "bf16"},
+      {"method", "qlora"},     {"lora-rank", "64"},
+      {"lora-dtype", "bf16"},  {"lora-targets", "q_proj,v_proj"},
+      {"optimizer", "adamw-fused"}, {"optimizer", "paged-adamw-8bit"},
+      {"checkpointing", "every-4"}, {"attention", "sdpa-flash"},
+      {"loss", "fused-linear"}, {"clip", "0.5"},
+      {"offload", "optimizer"}, {"vocab", "256000"},
+      {"torch", "2.4.1+cu121"}, {"allocator", "expandable_segments:True"},
+  };
+  for (const auto& [name, words] : cases) {
+    FitQuestion question;
+    question.method = Method::lora;
+    ASSERT_TRUE(question.set(name, words)) << name;
+    EXPECT_EQ(value_of(question, name), words) << name;
+  }
+}
+
+TEST(FitQuestion, RefusesWhatItDoesNotKnowAndLeavesTheFieldAlone) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"batch", "0"},          {"batch", "-3"},
+      {"batch", "4x"},         {"batch", "99999999999999999999"},
+      {"dtype", "int4"},       {"optimizer", "lion-fused"},
+      {"optimizer", "adafactor-fused"}, {"checkpointing", "every-0"},
+      {"checkpointing", "some"}, {"clip", "nan"},
+      {"clip", "-1"},          {"torch", "new"},
+      {"device", "a\nb"},      {"lora-targets", "q_proj,,v_proj"},
+      {"vocab", "0"},          {"", "1"},
+  };
+  for (const auto& [name, words] : cases) {
+    FitQuestion question;
+    const Result<void> result = question.set(name, words);
+    ASSERT_FALSE(result) << name << " " << words;
+    EXPECT_EQ(result.error().code, ErrorCode::usage);
+    EXPECT_TRUE(question.given.empty());
+    EXPECT_EQ(question.batch, 1);
+    EXPECT_FALSE(question.vocab.has_value());
+  }
+}
+
+TEST(FitQuestion, SuggestsTheWordThatWasMeant) {
+  FitQuestion question;
+  EXPECT_EQ(question.set("dtype", "bf61").error().hint, "did you mean 'bf16'?");
+  EXPECT_EQ(question.set("bacth", "4").error().hint, "did you mean --batch?");
+}
+
+TEST(FitQuestion, EveryFlagOfTheTableIsASetting) {
+  FitQuestion question;
+  question.method = Method::lora;
+  for (const QuestionFlag& flag : question_flags()) {
+    const Result<void> result = question.set(flag.name, "?\x01");
+    ASSERT_FALSE(result) << flag.name;
+    EXPECT_EQ(result.error().where, "--" + std::string(flag.name));
+  }
+}
+
+TEST(FitQuestion, SaysWhichSettingsWereGiven) {
+  FitQuestion question;
+  ASSERT_TRUE(question.set("seq", "2048"));
+  const std::vector<Setting> settings = settings_of(question);
+  const auto seq = std::find_if(settings.begin(), settings.end(),
+                                [](const Setting& s) { return s.name == "seq"; });
+  ASSERT_NE(seq, settings.end());
+  EXPECT_EQ(seq->origin, SettingOrigin::given);
+  EXPECT_EQ(settings.front().origin, SettingOrigin::standard);
+}
+
+}  // namespace
+}  // namespace headroom::fit
