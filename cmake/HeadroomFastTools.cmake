@@ -1,0 +1,13 @@
+# Faster rebuilds on a developer's machine: ccache in front of the compiler and mold as the linker,
+# each only where it is installed. Off unless asked for (the presets ask), so that a packager's own
+# choice of tools is never overridden.
+if(HEADROOM_FAST_TOOLS)
+  find_program(HEADROOM_CCACHE ccache)
+  if(HEADROOM_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${HEADROOM_CCACHE})
+  endif()
+  find_program(HEADROOM_MOLD mold)
+  if(HEADROOM_MOLD)
+    add_link_options(-fuse-ld=mold)
+  endif()
+endif()

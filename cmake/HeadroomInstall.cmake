@@ -1,0 +1,29 @@
+# What `cmake --install` lays down, in two components:
+#   headroom_runtime   the program `headroom` and what it reads
+#   headroom_dev       libheadroom with its headers, the CMake package `headroom`
+#                      (find_package(headroom) gives headroom::headroom) and headroom.pc
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+if(TARGET headroom_cli)
+  install(TARGETS headroom_cli RUNTIME COMPONENT headroom_runtime)
+endif()
+
+install(TARGETS headroom EXPORT headroom_targets
+  LIBRARY COMPONENT headroom_dev NAMELINK_COMPONENT headroom_dev
+  FILE_SET HEADERS COMPONENT headroom_dev)
+set(headroom_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/headroom)
+install(EXPORT headroom_targets NAMESPACE headroom:: FILE headroom-targets.cmake
+  DESTINATION ${headroom_package_dir} COMPONENT headroom_dev)
+configure_package_config_file(cmake/headroom-config.cmake.in headroom-config.cmake
+  INSTALL_DESTINATION ${headroom_package_dir} NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor version may break what was there.
+write_basic_package_version_file(headroom-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/headroom-config.cmake ${PROJECT_BINARY_DIR}/headroom-config-version.cmake
+  DESTINATION ${headroom_package_dir} COMPONENT headroom_dev)
+# The .pc file finds its own prefix, so that an installed tree can be moved.
+file(RELATIVE_PATH headroom_pc_to_prefix
+  ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/headroom.pc.in headroom.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/headroom.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT headroom_dev)

@@ -1,0 +1,9 @@
+#include "headroom/headroom.h"
+
+#include "base/version.h"
+
+namespace headroom {
+
+std::string_view library_version() noexcept { return version(); }
+
+}  // namespace headroom
