@@ -1,0 +1,29 @@
+"""What the tests under tests/python share: the repo, and the tools in it that are not packages."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(os.environ.get("HEADROOM_SOURCE_DIR", Path(__file__).resolve().parents[2]))
+sys.dont_write_bytecode = True  # a __pycache__ beside the sources would look like a change to them
+
+
+def load_tool(path):
+    """A script of the repo as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, REPO / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def repo():
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def tool():
+    return load_tool
