@@ -1,0 +1,59 @@
+// A table for people: columns aligned by display width, fitted to the width of the terminal.
+//
+// Where the terminal is too narrow the widest elastic columns give way first and their cells are
+// cut with "…"; columns that are not elastic (numbers) are never cut, as a cut number is a wrong
+// number. Cells may hold anything: control characters are made harmless. Not synchronised; linear
+// in the text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/terminal.h"
+
+namespace headroom::text {
+
+enum class Align { left, right };
+
+struct TableColumn {
+  std::string heading;
+  Align align = Align::left;
+  bool elastic = false;  // may be cut where the terminal is too narrow
+};
+
+struct TableCell {
+  TableCell() = default;
+  // Implicit, so that a row of plain cells is a row of strings.
+  // NOLINTBEGIN(google-explicit-constructor)
+  TableCell(std::string cell_text, Style cell_style = Style::plain)
+      : text(std::move(cell_text)), style(cell_style) {}
+  TableCell(const char* cell_text, Style cell_style = Style::plain)
+      : text(cell_text), style(cell_style) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  std::string text;
+  Style style = Style::plain;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<TableColumn> columns) : columns_(std::move(columns)) {}
+
+  // Missing cells are empty. REQUIRES: no more cells than columns.
+  void row(std::vector<TableCell> cells);
+  [[nodiscard]] size_t rows() const { return rows_.size(); }
+
+  // The heading (left out where all headings are empty) and the rows, each line ended by "\n" and
+  // without spaces at its end.
+  [[nodiscard]] std::string render(const Terminal& terminal) const;
+
+ private:
+  [[nodiscard]] std::vector<int> widths(int available) const;
+
+  std::vector<TableColumn> columns_;
+  std::vector<std::vector<TableCell>> rows_;
+};
+
+}  // namespace headroom::text

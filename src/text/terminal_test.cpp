@@ -1,0 +1,172 @@
+#include "text/terminal.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "text/progress.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::text {
+namespace {
+
+TerminalFacts screen() {
+  TerminalFacts facts;
+  facts.is_terminal = true;
+  facts.window_columns = 100;
+  facts.term = "xterm";
+  return facts;
+}
+
+TEST(Terminal, ColourFollowsTheConventions) {
+  EXPECT_TRUE(decide_terminal(screen()).colour);
+  EXPECT_FALSE(decide_terminal(TerminalFacts{}).colour);
+  TerminalFacts facts = screen();
+  facts.no_color = "1";
+  facts.force_color = "1";
+  EXPECT_FALSE(decide_terminal(facts).colour);
+  EXPECT_TRUE(decide_terminal(facts, ColourChoice::always).colour);
+  facts.no_color = "";
+  EXPECT_TRUE(decide_terminal(facts).colour);
+  EXPECT_FALSE(decide_terminal(facts, ColourChoice::never).colour);
+  facts = TerminalFacts{};
+  facts.force_color = "1";
+  EXPECT_TRUE(decide_terminal(facts).colour);
+  EXPECT_FALSE(decide_terminal(facts).animation);
+  facts.force_color = "0";
+  EXPECT_FALSE(decide_terminal(facts).colour);
+  facts = screen();
+  facts.term = "dumb";
+  EXPECT_FALSE(decide_terminal(facts).colour);
+  EXPECT_FALSE(decide_terminal(facts).animation);
+}
+
+TEST(Terminal, ColumnsAreBoundedAndAbsentOnAPipe) {
+  TerminalFacts facts = screen();
+  EXPECT_EQ(decide_terminal(facts).columns, 100);
+  facts.columns = "60";
+  EXPECT_EQ(decide_terminal(facts).columns, 60);
+  for (const char* bad : {"0", "-5", "x", "60x", "99999999999999", ""}) {
+    facts.columns = bad;
+    EXPECT_EQ(decide_terminal(facts).columns, 100) << bad;
+  }
+  facts.columns = "1";
+  EXPECT_EQ(decide_terminal(facts).columns, 20);
+  facts.window_columns = 0;
+  facts.columns.reset();
+  EXPECT_EQ(decide_terminal(facts).columns, 80);
+  facts.is_terminal = false;
+  EXPECT_EQ(decide_terminal(facts).columns, 0);
+}
+
+TEST(Terminal, PaintsOnlyWithColour) {
+  EXPECT_EQ(paint("x", Style::bad, false), "x");
+  EXPECT_EQ(paint("x", Style::bad, true), "\x1B[31mx\x1B[0m");
+  EXPECT_EQ(paint("x", Style::plain, true), "x");
+}
+
+TEST(Utf8, Widths) {
+  EXPECT_EQ(display_width("abc"), 3);
+  EXPECT_EQ(display_width("é"), 1);
+  EXPECT_EQ(display_width("e\u0301"), 1);
+  EXPECT_EQ(display_width("日本"), 4);
+  EXPECT_EQ(display_width("🚀"), 2);
+  EXPECT_EQ(display_width("\xFF"), 1);
+  EXPECT_EQ(display_width(""), 0);
+}
+
+TEST(Utf8, DecodingRefusesWhatIsNotUtf8) {
+  for (const char* bad : {"\x80", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80",
+                          "\xF4\x90\x80\x80", "\xC3", "\xE2\x82", "\xC3("}) {
+    const DecodedCharacter character = decode_utf8(bad);
+    EXPECT_FALSE(character.valid) << bad;
+    EXPECT_EQ(character.length, 1U);
+  }
+  EXPECT_EQ(decode_utf8("€").code, 0x20ACU);
+  EXPECT_EQ(decode_utf8("").length, 0U);
+}
+
+TEST(Utf8, PrintableDisarms) {
+  EXPECT_EQ(printable("a\x1B[31m\n\u202Eb\xFF€"), "a\uFFFD[31m\uFFFD\uFFFDb\uFFFD€");
+}
+
+TEST(Utf8, ElideCutsByColumns) {
+  EXPECT_EQ(elide("abcdef", 6), "abcdef");
+  EXPECT_EQ(elide("abcdef", 4), "abc…");
+  EXPECT_EQ(elide("日本語", 4), "日…");
+  EXPECT_EQ(elide("abc", 1), "…");
+  EXPECT_EQ(elide("abc", 0), "");
+}
+
+Table sample() {
+  Table table({{"name", Align::left, true}, {"bytes", Align::right, false}});
+  table.row({"日本", "5"});
+  table.row({"a long name of a thing", "12345"});
+  return table;
+}
+
+TEST(Table, AlignsByDisplayWidth) {
+  EXPECT_EQ(sample().render(Terminal{}),
+            "name                    bytes\n"
+            "日本                        5\n"
+            "a long name of a thing  12345\n");
+}
+
+TEST(Table, NarrowTerminalsCutElasticColumnsOnly) {
+  Terminal terminal;
+  terminal.columns = 20;
+  EXPECT_EQ(sample().render(terminal),
+            "name           bytes\n"
+            "日本               5\n"
+            "a long name …  12345\n");
+  terminal.columns = 1;
+  EXPECT_NE(sample().render(terminal).find("a lon…  12345"), std::string::npos);
+}
+
+TEST(Table, ColourDoesNotShiftAndControlsAreDisarmed) {
+  Table table({{"", Align::left, false}, {"", Align::left, false}});
+  table.row({{"a\x1B[2J", Style::good}, "b"});
+  table.row({"longer name"});
+  Terminal terminal;
+  terminal.colour = true;
+  EXPECT_EQ(table.render(terminal), "\x1B[32ma\uFFFD[2J\x1B[0m        b\nlonger name\n");
+}
+
+class ProgressTest : public ::testing::Test {
+ protected:
+  std::string run(bool animation, bool quiet, int64_t total, int milliseconds) {
+    Terminal terminal;
+    terminal.animation = animation;
+    terminal.columns = 80;
+    std::string out;
+    auto now = std::chrono::steady_clock::time_point();
+    {
+      Progress progress("work", total, terminal, quiet, [&](std::string_view s) { out += s; },
+                        [&] { return now; });
+      for (int i = 0; i < 100; ++i) {
+        now += std::chrono::milliseconds(milliseconds);
+        progress.update(i);
+      }
+    }
+    return out;
+  }
+};
+
+TEST_F(ProgressTest, SilentOnAPipeWhenQuietAndWhenQuick) {
+  EXPECT_EQ(run(false, false, 100, 50), "");
+  EXPECT_EQ(run(true, true, 100, 50), "");
+  EXPECT_EQ(run(true, false, 100, 4), "");
+}
+
+TEST_F(ProgressTest, DrawsSeldomAndWipesTheLine) {
+  const std::string out = run(true, false, 100, 50);
+  EXPECT_NE(out.find("work  "), std::string::npos);
+  EXPECT_NE(out.find("51%"), std::string::npos);
+  EXPECT_TRUE(out.ends_with("\r\x1B[K"));
+  EXPECT_LE(std::count(out.begin(), out.end(), '\r'), 5'000 / 100 + 1);
+  EXPECT_NE(run(true, false, 0, 50).find("work  99"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom::text
