@@ -1,0 +1,124 @@
+"""Chooses the kernel behind scaled_dot_product_attention on fake tensors.
+
+Fake CUDA has no kernel chooser: the composite operator silently takes its math path. A CUDA machine
+would call one of four aten operators; `force_sdpa` puts a function in the place of
+torch.nn.functional.scaled_dot_product_attention that prepares the arguments as
+at::scaled_dot_product_attention does (ATen/native/transformers/attention.cpp, torch 2.13: padding of
+the head dimension to 8 for flash, boolean masks turned into additive ones, masks padded to 8 or 16
+elements for efficient) and calls the wanted operator. Autograd then saves what it would save on a GPU.
+Not thread-safe: it replaces a module attribute while it is entered.
+"""
+
+import contextlib
+import math
+
+import torch
+import torch.nn.functional as functional
+
+BACKENDS = ("flash", "efficient", "cudnn", "math", "default")
+
+
+def _additive_mask(mask, dtype):
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    converted = torch.zeros_like(mask, dtype=dtype)
+    return converted.masked_fill_(mask.logical_not(), -math.inf)
+
+
+def _pad_head(tensor, multiple):
+    missing = -tensor.size(-1) % multiple
+    return functional.pad(tensor, (0, missing)) if missing else tensor
+
+
+def _needs_logsumexp(*tensors):
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
+def _flash(query, key, value, mask, dropout, causal, scale, _gqa):
+    if mask is not None:
+        raise ValueError("flash attention takes no mask; the chooser of PyTorch would not pick it")
+    width = query.size(-1)
+    used_scale = scale if scale is not None else 1.0 / math.sqrt(width)
+    output = torch.ops.aten._scaled_dot_product_flash_attention(
+        _pad_head(query, 8), _pad_head(key, 8), _pad_head(value, 8), dropout, causal, False,
+        scale=used_scale)[0]
+    return output[..., :width] if output.size(-1) != width else output
+
+
+def _padded_bias(mask, query, key):
+    """The efficient kernel wants rows aligned; the bias is made in a wider storage and sliced."""
+    if mask is None:
+        return None
+    alignment = 16 if query.dtype == torch.float32 else 8
+    length = mask.size(-1)
+    if length % alignment:
+        mask = functional.pad(mask, (0, alignment - length % alignment))[..., :length]
+    return mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
+
+
+def _efficient(query, key, value, mask, dropout, causal, scale, gqa):
+    if gqa:
+        raise ValueError("the efficient kernel has no grouped heads; PyTorch would pick another one")
+    bias = _padded_bias(_additive_mask(mask, query.dtype), query, key)
+    return torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, bias, _needs_logsumexp(query, key, value), dropout, causal,
+        scale=scale)[0]
+
+
+def _cudnn(query, key, value, mask, dropout, causal, scale, _gqa):
+    return torch.ops.aten._scaled_dot_product_cudnn_attention(
+        query, key, value, _additive_mask(mask, query.dtype),
+        _needs_logsumexp(query, key, value), dropout, causal, False, scale=scale)[0]
+
+
+def _math(query, key, value, mask, dropout, causal, scale, gqa):
+    """The composite path as it runs on plain tensors: on subclasses, such as fake tensors, ATen adds
+    the mask out of place (areAnyTensorSubclassLike), which no real run does."""
+    origin = query.dtype
+    reduced = origin in (torch.float16, torch.bfloat16)
+    if reduced and not torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed():
+        query, key, value = query.float(), key.float(), value.float()
+    factor = math.sqrt(scale if scale is not None else 1.0 / math.sqrt(query.size(-1)))
+    scaled_query = query * factor
+    if causal:
+        mask = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool,
+                          device=query.device).tril()
+    mask = _additive_mask(mask, scaled_query.dtype)
+    if gqa:
+        repeats = query.size(-3) // key.size(-3)
+        key = key.repeat_interleave(repeats, -3)
+        value = value.repeat_interleave(repeats, -3)
+    scores = torch.matmul(scaled_query, key.transpose(-2, -1) * factor)
+    if mask is not None:
+        scores.add_(mask)
+    weights = torch._safe_softmax(scores, -1) if mask is not None else torch.softmax(scores, -1)
+    del scores
+    if dropout > 0.0:
+        weights = torch.dropout(weights, dropout, True)
+    return torch.matmul(weights, value).to(origin)
+
+
+_KERNELS = {"flash": _flash, "efficient": _efficient, "cudnn": _cudnn, "math": _math}
+
+
+@contextlib.contextmanager
+def force_sdpa(backend):
+    """While entered, scaled_dot_product_attention runs `backend` ("default": left as it is)."""
+    if backend not in BACKENDS:
+        raise ValueError(f"unknown SDPA backend {backend!r}; one of {', '.join(BACKENDS)}")
+    if backend == "default":
+        yield
+        return
+    kernel = _KERNELS[backend]
+
+    def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                  enable_gqa=False):
+        return kernel(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+    original = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = attention
+    torch.nn.functional.scaled_dot_product_attention = attention
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = original

@@ -1,0 +1,444 @@
+"""The oracle: what eager PyTorch allocates in a training step, without a GPU.
+
+Builds a small transformers model from a config on fake tensors of "cuda:0" (or on real CPU tensors,
+`backend="cpu"`, for models whose shapes depend on data), runs training steps under an
+AllocationRecorder, and gives the events of construction and of each step, the bytes saved for
+backward, and the model's parameters. What is exact and what is not: docs/oracle.md.
+
+Use: `python -m headroom.memory_oracle --config config.json --batch 2 --seq 16 --out trace.json`.
+Cost: 1 to 20 s a run, most of it importing. Not thread-safe.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import gc
+import json
+import sys
+from pathlib import Path
+
+from headroom import fake_cuda
+
+SCHEMA = "headroom.oracle/1"
+
+
+@dataclasses.dataclass
+class Options:
+    """One setting of a run; the names are those of the command line."""
+
+    batch: int = 2
+    seq: int = 16
+    steps: int = 2
+    task: str = "train"
+    head: str = "causal_lm"
+    dtype: str = "bfloat16"
+    autocast: str = ""
+    attention: str = "eager"
+    sdpa: str = "flash"
+    experts: str = ""
+    optimizer: str = "adamw"
+    implementation: str = "foreach"
+    clip: float = 0.0
+    checkpointing: str = "none"
+    lora_rank: int = 0
+    lora_targets: tuple = ()
+    lora_dropout: float = 0.0
+    keep_outputs: bool = False
+    use_cache: bool = False
+    attention_mask: bool = False
+    eval_mode: bool = False
+    accumulation: int = 1
+    backend: str = "fake"
+    construct: str = "cpu_then_move"
+    all_events: bool = False
+
+
+def _torch():
+    fake_cuda.install()
+    import torch
+    return torch
+
+
+def read_config(path):
+    """A transformers config object from a config.json; an unknown model_type is a ValueError."""
+    _torch()
+    from transformers import AutoConfig
+    values = json.loads(Path(path).read_text(encoding="utf-8"))
+    kind = values.pop("model_type", None)
+    if kind is None:
+        raise ValueError(f"{path}: no \"model_type\"")
+    return AutoConfig.for_model(kind, **values)
+
+
+_HEADS = {
+    "causal_lm": "AutoModelForCausalLM",
+    "masked_lm": "AutoModelForMaskedLM",
+    "seq2seq_lm": "AutoModelForSeq2SeqLM",
+    "image_classification": "AutoModelForImageClassification",
+    "sequence_classification": "AutoModelForSequenceClassification",
+}
+
+
+def head_of(config):
+    """The head that a family is trained with by default."""
+    if config.model_type in ("t5", "mt5", "umt5"):
+        return "seq2seq_lm"
+    if config.model_type in ("bert", "roberta"):
+        return "masked_lm"
+    if config.model_type in ("vit", "deit"):
+        return "image_classification"
+    return "causal_lm"
+
+
+def make_model(config, options, device):
+    """A model with random weights, on the device, in the option's dtype. Weights are never read."""
+    torch = _torch()
+    import transformers
+    from transformers.initialization import no_init_weights
+    with contextlib.suppress(Exception):
+        config.use_cache = options.use_cache
+    kind = getattr(transformers, _HEADS[options.head])
+    arguments = {"dtype": getattr(torch, options.dtype), "attn_implementation": options.attention}
+    if options.experts:
+        arguments["experts_implementation"] = options.experts
+    with no_init_weights() if options.backend == "fake" else contextlib.nullcontext():
+        if options.construct == "on_device":
+            with torch.device(device):
+                model = kind.from_config(config, **arguments)
+        else:
+            model = move(kind.from_config(config, **arguments), device)
+    return model
+
+
+def move(model, device, moved=None):
+    """model.to(device) for fake tensors, which Module._apply cannot swap: the same order (children,
+    then own parameters, then own buffers), one copy for a tied parameter."""
+    torch = _torch()
+    moved = {} if moved is None else moved
+    for child in model.children():
+        move(child, device, moved)
+    for name, parameter in model._parameters.items():
+        if parameter is None:
+            continue
+        if id(parameter) not in moved:
+            with torch.no_grad():
+                there = parameter.to(device)
+            # The old parameter is kept in `moved`, so that its id cannot be taken by another.
+            moved[id(parameter)] = (parameter, torch.nn.Parameter(there, parameter.requires_grad))
+        model._parameters[name] = moved[id(parameter)][1]
+    for name, buffer in model._buffers.items():
+        if buffer is not None:
+            model._buffers[name] = buffer.to(device)
+    return model
+
+
+def add_lora(model, options):
+    """peft's LoRA on the wanted Linear layers (peft's own choice where none is named)."""
+    from peft import LoraConfig, get_peft_model
+    targets = list(options.lora_targets) or None
+    if targets == ["all-linear"]:
+        targets = "all-linear"
+    settings = LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank,
+                          lora_dropout=options.lora_dropout, target_modules=targets)
+    return get_peft_model(model, settings)
+
+
+def make_inputs(config, options, device):
+    """One batch as a data loader would hand it over, moved to the device."""
+    torch = _torch()
+
+    def tokens(limit, *shape):
+        if options.backend == "fake":
+            return torch.zeros(shape, dtype=torch.int64).to(device)
+        return torch.randint(3, limit, shape).to(device)
+
+    shape = (options.batch, options.seq)
+    if options.head == "image_classification":
+        size = (options.batch, config.num_channels, config.image_size, config.image_size)
+        pixels = torch.zeros(size, dtype=getattr(torch, options.dtype)).to(device)
+        return {"pixel_values": pixels, "labels": tokens(config.num_labels, options.batch)}
+    vocabulary = config.get_text_config().vocab_size
+    batch = {"input_ids": tokens(vocabulary, *shape)}
+    if options.attention_mask:
+        batch["attention_mask"] = torch.ones(shape, dtype=torch.int64).to(device)
+    if options.head == "sequence_classification":
+        batch["labels"] = tokens(config.num_labels, options.batch)
+    else:
+        batch["labels"] = tokens(vocabulary, *shape)
+    return batch
+
+
+def make_optimizer(parameters, options):
+    """The optimizer by name and implementation. Foreach is named, never left to the default choice:
+    that looks for plain tensors and would take the loop for fake ones."""
+    torch = _torch()
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD,
+             "adafactor": torch.optim.Adafactor, "rmsprop": torch.optim.RMSprop,
+             "adagrad": torch.optim.Adagrad, "nadam": torch.optim.NAdam}
+    name, _, variant = options.optimizer.partition(":")
+    arguments = {"lr": 1e-3}
+    if options.implementation == "fused":
+        arguments["fused"] = True
+    else:
+        arguments["foreach"] = options.implementation == "foreach"
+    if variant == "momentum":
+        arguments["momentum"] = 0.9
+    return kinds[name](parameters, **arguments)
+
+
+class TrainingRun:
+    """A model, its optimizer and a recorder; `step()` runs one training step and marks its phases."""
+
+    def __init__(self, config, options):
+        torch = _torch()
+        from headroom.allocation_recorder import AllocationRecorder, ModulePaths
+        self.options = options
+        self.device = "cuda:0" if options.backend == "fake" else "cpu"
+        self.paths = ModulePaths()
+        self.recorder = AllocationRecorder(self.device.split(":")[0], self.paths)
+        self.recorder.phase = "construct"
+        with self.recorder:
+            model = make_model(config, options, self.device)
+            if options.lora_rank:
+                model = add_lora(model, options)
+        self.model = model
+        self.config = config
+        self.paths.learn(model)
+        self._prepare()
+        self.trainable = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = make_optimizer(self.trainable, options) if options.task == "train" else None
+        self._outputs = None
+        gc.collect()
+        self.static_bytes = self.recorder.live_bytes
+        self._torch = torch
+
+    def _prepare(self):
+        if self.options.checkpointing != "none":
+            reentrant = self.options.checkpointing == "reentrant"
+            self.model.gradient_checkpointing_enable(
+                gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+            if reentrant and self.options.lora_rank:
+                self.model.enable_input_require_grads()
+        self.model.train(not self.options.eval_mode)
+
+    def _autocast(self):
+        if not self.options.autocast:
+            return contextlib.nullcontext()
+        torch = self._torch
+        return torch.autocast(self.device.split(":")[0],
+                              dtype=getattr(torch, self.options.autocast))
+
+    def forward(self, batch):
+        """The loss, with the outputs kept or dropped as the option says (Trainer drops them)."""
+        with self._autocast():
+            outputs = self.model(**batch)
+        loss = outputs.loss
+        if self.options.keep_outputs:
+            self._outputs = outputs
+        return loss
+
+    def measure_saved(self):
+        """A forward pass of its own under saved-tensor hooks; its graph is dropped afterwards."""
+        from headroom.allocation_recorder import SavedForBackward
+        keep, self.options.keep_outputs = self.options.keep_outputs, False
+        events = len(self.recorder.events)
+        before = self.recorder.live_bytes
+        with self.paths, self.recorder:
+            batch = make_inputs(self.config, self.options, self.device)
+            counter = SavedForBackward(self.recorder, list(self.model.parameters()), self.paths)
+            self.recorder.phase = "saved"
+            with counter:
+                loss = self.forward(batch)
+            del loss, batch
+        self.options.keep_outputs = keep
+        if self.recorder.live_bytes != before:
+            raise RuntimeError(f"a dropped graph left {self.recorder.live_bytes - before} bytes")
+        del self.recorder.events[events:]
+        return {"saved_for_backward_bytes": counter.bytes_excluding_parameters,
+                "saved_for_backward_with_parameters_bytes": counter.bytes_including_parameters,
+                "saved_by_module_bytes": dict(sorted(counter.by_module.items()))}
+
+    def step(self):
+        """One step; returns its events and marks. Peak figures are of this step alone."""
+        recorder, options = self.recorder, self.options
+        recorder.events = []
+        recorder.peak_bytes, recorder.peak_event = recorder.live_bytes, -1
+        start = recorder.live_bytes
+        marks = {}
+        with self.paths, recorder:
+            for index in range(options.accumulation):
+                recorder.phase = "data"
+                batch = make_inputs(self.config, options, self.device)
+                recorder.phase = "forward"
+                before = recorder.live_bytes
+                loss = self.forward(batch)
+                marks["held_by_forward_bytes"] = recorder.live_bytes - before
+                marks["after_forward_bytes"] = recorder.live_bytes
+                if options.task == "train":
+                    recorder.phase = "backward"
+                    (loss / options.accumulation if options.accumulation > 1 else loss).backward()
+                    marks["after_backward_bytes"] = recorder.live_bytes
+                del batch
+            if options.task == "train":
+                self._update(marks)
+            recorder.phase = "end"
+            del loss
+            recorder.mark("end_of_step")
+        return self._summary(start, marks)
+
+    def _update(self, marks):
+        recorder, options, torch = self.recorder, self.options, self._torch
+        recorder.phase = "clip"
+        if options.clip > 0.0:
+            torch.nn.utils.clip_grad_norm_(self.trainable, options.clip, foreach=True)
+        recorder.phase = "optimizer"
+        self.optimizer.step()
+        marks["after_optimizer_bytes"] = recorder.live_bytes
+        recorder.phase = "zero_grad"
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _summary(self, start, marks):
+        recorder = self.recorder
+        if recorder._peak_pending:
+            recorder._take_peak()
+        peak = {"bytes": recorder.peak_bytes, "event": recorder.peak_event}
+        if 0 <= recorder.peak_event < len(recorder.events):
+            peak.update({k: recorder.events[recorder.peak_event][k]
+                         for k in ("op", "module", "phase")})
+        return {"live_at_start_bytes": start, "live_at_end_bytes": recorder.live_bytes,
+                "peak": peak, "marks": marks,
+                "events": compact(recorder.events, self.options.all_events)}
+
+
+def compact(events, everything=False):
+    """Folds an operator that allocates nothing (a view, an in-place one) into the one before it in
+    the same phase, with what is released after it; unless all are wanted. "index" is the position
+    in the full dispatch order. No total and no order of allocations and releases changes by it."""
+    chosen = []
+    for index, event in enumerate(events):
+        kept = {"index": index, **event, "frees": list(event["frees"]),
+                "free_ids": list(event["free_ids"])}
+        foldable = chosen and chosen[-1]["phase"] == event["phase"]
+        if everything or event["allocs"] or event["op"] == "end_of_step" or not foldable:
+            if everything or event["allocs"] or event["frees"] or event["op"] == "end_of_step":
+                chosen.append(kept)
+        else:
+            chosen[-1]["frees"] += kept["frees"]
+            chosen[-1]["free_ids"] += kept["free_ids"]
+    return chosen
+
+
+def describe_parameters(model):
+    """Every parameter and buffer with its shape; `tied_to` names the first name of a shared one."""
+    first = {}
+    parameters = []
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        entry = {"name": name, "shape": list(parameter.shape),
+                 "dtype": str(parameter.dtype).removeprefix("torch."),
+                 "requires_grad": parameter.requires_grad}
+        if id(parameter) in first:
+            entry["tied_to"] = first[id(parameter)]
+        else:
+            first[id(parameter)] = name
+        parameters.append(entry)
+    buffers = [{"name": name, "shape": list(buffer.shape),
+                "dtype": str(buffer.dtype).removeprefix("torch."),
+                "persistent": name in model.state_dict()}
+               for name, buffer in model.named_buffers(remove_duplicate=False)]
+    return {"parameters": parameters, "buffers": buffers}
+
+
+def versions():
+    import peft
+    import torch
+    import transformers
+    return {"torch": torch.__version__, "transformers": transformers.__version__,
+            "peft": peft.__version__}
+
+
+def run_oracle(config, options):
+    """The whole trace as a JSON-ready dict. `config` is a transformers config object."""
+    torch = _torch()
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from headroom.attention_backends import force_sdpa
+    torch.autograd.set_multithreading_enabled(False)
+    fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
+    with fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options):
+        run = TrainingRun(config, options)
+        construct = {"live_bytes": run.static_bytes, "peak_bytes": run.recorder.peak_bytes,
+                     "events": compact(run.recorder.events, options.all_events)}
+        saved = run.measure_saved() if options.task == "train" else {}
+        steps = [run.step() for _ in range(options.steps)]
+        return {"schema": SCHEMA, "versions": versions(), "options": dataclasses.asdict(options),
+                "model_type": config.model_type, "construct": construct, **saved, "steps": steps,
+                "guessed_scalars": _count_guesses(run.recorder.guessed_scalars),
+                **describe_parameters(run.model)}
+
+
+@contextlib.contextmanager
+def _gradients(options):
+    torch = _torch()
+    with torch.set_grad_enabled(options.task == "train"):
+        yield
+
+
+def _count_guesses(guesses):
+    counted = {}
+    for guess in guesses:
+        key = (guess["op"], guess["module"], guess["dtype"], repr(guess["answer"]))
+        counted[key] = counted.get(key, 0) + 1
+    return [{"op": k[0], "module": k[1], "dtype": k[2], "answer": k[3], "times": n}
+            for k, n in sorted(counted.items())]
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m headroom.memory_oracle",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--config", help="a config.json")
+    source.add_argument("--family", help="a name under tests/python/configs")
+    parser.add_argument("--out", default="-", help="where the JSON goes; - is stdout")
+    parser.add_argument("--dump", default="", help="also write one line per operator to this file")
+    defaults = Options()
+    for field in dataclasses.fields(Options):
+        flag = "--" + field.name.replace("_", "-")
+        value = getattr(defaults, field.name)
+        if isinstance(value, bool):
+            parser.add_argument(flag, action="store_true")
+        elif isinstance(value, tuple):
+            parser.add_argument(flag, default="")
+        elif field.name == "head":
+            parser.add_argument(flag, default="", choices=["", *_HEADS])
+        else:
+            parser.add_argument(flag, type=type(value), default=value)
+    return parser
+
+
+def _options_from(arguments, config):
+    values = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(Options)}
+    values["lora_targets"] = tuple(t for t in arguments.lora_targets.split(",") if t)
+    values["head"] = arguments.head or head_of(config)
+    return Options(**values)
+
+
+def main(argv=None):
+    arguments = _parser().parse_args(argv)
+    path = arguments.config
+    if arguments.family:
+        root = Path(__file__).resolve().parents[2]
+        path = root / "tests" / "python" / "configs" / f"{arguments.family}.json"
+    config = read_config(path)
+    trace = run_oracle(config, _options_from(arguments, config))
+    text = json.dumps(trace, indent=None)
+    if arguments.out == "-":
+        print(text)
+    else:
+        Path(arguments.out).write_text(text + "\n", encoding="utf-8")
+    if arguments.dump:
+        from headroom.trace_compare import dump_text
+        Path(arguments.dump).write_text(dump_text(trace), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
