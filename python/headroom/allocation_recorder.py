@@ -21,6 +21,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from headroom.plain_tensor_rules import in_place_variant
+
 SCHEMA = "headroom.events/1"
 
 
@@ -99,6 +101,7 @@ class AllocationRecorder(TorchDispatchMode):
         self.peak_event = -1
         self.peak_live = []
         self.guessed_scalars = []
+        self.plain_rules = True
         self._device_type = device_type
         self._live = {}
         self._next_identity = 0
@@ -211,8 +214,10 @@ class AllocationRecorder(TorchDispatchMode):
         return answer
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function.namespace == "prim":
-            return function(*args, **(kwargs or {}))  # metadata (prim.device): no operator runs
+        if function.namespace in ("prim", "profiler"):
+            return function(*args, **(kwargs or {}))  # no tensor is made
+        in_place = in_place_variant(function, args, kwargs) if self.plain_rules else None
+        function = in_place or function
         event = self._open_event(str(function), self._module_of_operator())
         index = len(self.events) - 1
         try:

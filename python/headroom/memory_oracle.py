@@ -361,6 +361,8 @@ def run_oracle(config, options):
     torch = _torch()
     from torch._subclasses.fake_tensor import FakeTensorMode
     from headroom.attention_backends import force_sdpa
+    from headroom.plain_tensor_rules import register_kernels
+    register_kernels()
     torch.autograd.set_multithreading_enabled(False)
     fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
     with fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options):
