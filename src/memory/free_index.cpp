@@ -1,0 +1,116 @@
+#include "memory/free_index.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headroom::memory {
+namespace {
+
+bool is_below(const FreeIndex::Entry& entry, int64_t size, int64_t address) {
+  return entry.size < size || (entry.size == size && entry.address < address);
+}
+
+}  // namespace
+
+// The first chunk whose last entry is not below the key; chunks_.size() where all are.
+uint32_t FreeIndex::chunk_for(int64_t size, int64_t address) const {
+  uint32_t low = 0;
+  auto high = static_cast<uint32_t>(chunks_.size());
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    const Chunk& chunk = *chunks_[middle];
+    if (is_below(chunk.entries[chunk.count - 1], size, address)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+FreeIndex::Cursor FreeIndex::lower_bound(int64_t size, int64_t address) const {
+  const uint32_t index = chunk_for(size, address);
+  if (index == chunks_.size()) return end();
+  const Chunk& chunk = *chunks_[index];
+  uint32_t low = 0;
+  uint32_t count = chunk.count;
+  while (count > 0) {
+    const uint32_t half = count / 2;
+    if (is_below(chunk.entries[low + half], size, address)) {
+      low += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  return {index, low};
+}
+
+void FreeIndex::insert(const Entry& entry) {
+  if (chunks_.empty()) {
+    chunks_.push_back(std::make_unique<Chunk>());
+    chunks_.front()->count = 1;
+    chunks_.front()->entries[0] = entry;
+    size_ = 1;
+    return;
+  }
+  Cursor at_cursor = lower_bound(entry.size, entry.address);
+  if (at_cursor == end()) {
+    at_cursor.chunk -= 1;
+    at_cursor.slot = chunks_[at_cursor.chunk]->count;
+  }
+  if (chunks_[at_cursor.chunk]->count == kChunkEntries) {
+    split_chunk(at_cursor.chunk);
+    const uint32_t left = chunks_[at_cursor.chunk]->count;
+    if (at_cursor.slot > left) {
+      at_cursor.chunk += 1;
+      at_cursor.slot -= left;
+    }
+  }
+  Chunk& chunk = *chunks_[at_cursor.chunk];
+  Entry* const slot = chunk.entries.data() + at_cursor.slot;
+  std::move_backward(slot, chunk.entries.data() + chunk.count,
+                     chunk.entries.data() + chunk.count + 1);
+  *slot = entry;
+  ++chunk.count;
+  ++size_;
+}
+
+void FreeIndex::split_chunk(uint32_t index) {
+  Chunk& full = *chunks_[index];
+  auto right = std::make_unique<Chunk>();
+  const uint32_t keep = full.count / 2;
+  right->count = full.count - keep;
+  std::copy_n(full.entries.data() + keep, right->count, right->entries.data());
+  full.count = keep;
+  chunks_.insert(chunks_.begin() + index + 1, std::move(right));
+}
+
+void FreeIndex::erase(int64_t size, int64_t address) {
+  const Cursor cursor = lower_bound(size, address);
+  HEADROOM_CHECK(cursor != end() && at(cursor).size == size && at(cursor).address == address,
+                 "a cached block is missing from its index");
+  erase(cursor);
+}
+
+void FreeIndex::erase(Cursor cursor) {
+  Chunk& chunk = *chunks_[cursor.chunk];
+  Entry* const slot = chunk.entries.data() + cursor.slot;
+  std::move(slot + 1, chunk.entries.data() + chunk.count, slot);
+  --size_;
+  if (--chunk.count == 0) chunks_.erase(chunks_.begin() + cursor.chunk);
+}
+
+FreeIndex::Cursor FreeIndex::next(Cursor cursor) const {
+  if (cursor.slot + 1 < chunks_[cursor.chunk]->count) return {cursor.chunk, cursor.slot + 1};
+  return {cursor.chunk + 1, 0};
+}
+
+FreeIndex::Cursor FreeIndex::previous(Cursor cursor) const {
+  if (cursor.slot > 0) return {cursor.chunk, cursor.slot - 1};
+  HEADROOM_CHECK(cursor.chunk > 0, "previous() of the first entry");
+  return {cursor.chunk - 1, chunks_[cursor.chunk - 1]->count - 1};
+}
+
+}  // namespace headroom::memory

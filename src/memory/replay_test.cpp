@@ -1,0 +1,81 @@
+#include "memory/replay.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace headroom::memory {
+namespace {
+
+int64_t sum(const CategoryBytes& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+TEST(Replay, FindsPeaksAndWhatTheyAreMadeOf) {
+  MemoryTrace trace;
+  trace.alloc({.requested_bytes = 30 * kMiB, .category = Category::parameter}, 0);
+  const uint32_t a = trace.alloc({.requested_bytes = 11 * kMiB, .category = Category::activation}, 1);
+  const uint32_t empty = trace.alloc({.requested_bytes = 0}, 1);
+  const uint32_t b = trace.alloc({.requested_bytes = 100, .category = Category::loss}, 2);  // peak
+  trace.free(a, 3);
+  trace.free(empty, 3);
+  trace.free(b, 4);
+  ASSERT_TRUE(validate_trace(trace));
+  DeviceMemory device;
+  const ReplayResult result = replay(trace, {}, device, {.timeline_points = 100});
+  // 11 MiB opens a 12 MiB segment whose remainder of 1 MiB is not split off.
+  EXPECT_EQ(result.peak_allocated.bytes, 42 * kMiB + 512);
+  EXPECT_EQ(result.peak_allocated.event, 3u);
+  EXPECT_EQ(result.peak_requested.bytes, 41 * kMiB + 100);
+  EXPECT_EQ(result.peak_reserved.bytes, 44 * kMiB);
+  EXPECT_EQ(result.peak_reserved.event, 3u);
+  EXPECT_EQ(sum(result.at_peak_allocated), result.peak_allocated.bytes);
+  EXPECT_EQ(result.at_peak_allocated[static_cast<size_t>(Category::loss)], 512);
+  EXPECT_EQ(result.statistics.allocated_bytes.current, 30 * kMiB);
+  EXPECT_EQ(result.timeline.size(), trace.events.size());
+  EXPECT_EQ(sum(result.timeline[3].allocated_bytes), result.peak_allocated.bytes);
+  EXPECT_EQ(result.timeline[6].reserved_bytes, 44 * kMiB);
+  EXPECT_FALSE(result.out_of_memory);
+}
+
+TEST(Replay, KeepsThePeakInADownsampledTimeline) {
+  MemoryTrace trace;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    const uint32_t buffer = trace.alloc({.requested_bytes = i == 617 ? 50 * kMiB : 512}, i);
+    trace.free(buffer, i);
+  }
+  DeviceMemory device;
+  const ReplayResult result = replay(trace, {}, device, {.timeline_points = 10});
+  ASSERT_EQ(result.timeline.size(), 10u);
+  int64_t highest = 0;
+  for (const TimelinePoint& point : result.timeline) {
+    highest = std::max(highest, sum(point.allocated_bytes));
+  }
+  EXPECT_EQ(highest, 50 * kMiB);
+  EXPECT_EQ(result.peak_allocated.event, 1234u);
+}
+
+TEST(Replay, StopsWhereMemoryRunsOut) {
+  MemoryTrace trace;
+  trace.alloc({.requested_bytes = 60 * kMiB}, 0);
+  trace.alloc({.requested_bytes = 60 * kMiB}, 1);
+  trace.alloc({.requested_bytes = 60 * kMiB}, 2);
+  DeviceMemory device(Bytes{100 * kMiB}, Bytes{200 * kMiB});
+  const ReplayResult result = replay(trace, {}, device, {.timeline_points = 10});
+  ASSERT_TRUE(result.out_of_memory);
+  EXPECT_EQ(result.out_of_memory->event, 1u);
+  EXPECT_EQ(result.out_of_memory->details.device_free_bytes, 40 * kMiB);
+  EXPECT_EQ(result.out_of_memory->details.requested_bytes, 60 * kMiB);
+  EXPECT_EQ(result.peak_allocated.bytes, 60 * kMiB);
+  EXPECT_EQ(result.timeline.size(), 1u);
+}
+
+TEST(Replay, OfNothing) {
+  DeviceMemory device;
+  const ReplayResult result = replay({}, {}, device, {.timeline_points = 5});
+  EXPECT_EQ(result.peak_allocated.bytes, 0);
+  EXPECT_TRUE(result.timeline.empty());
+}
+
+}  // namespace
+}  // namespace headroom::memory
