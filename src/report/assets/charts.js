@@ -145,29 +145,39 @@
       this.svg.append(defs);
     }
 
-    // Every other phase gets a ground of its own; names stand below where they have room.
+    // Every other phase gets a ground of its own, and each its name below where there is room.
     phases() {
       const { phase, labels } = this.data;
+      const bands = [];
       let begin = 0;
-      let band = 0;
       for (let i = 1; i <= this.count; i += 1) {
         if (i < this.count && phase[i] === phase[begin]) continue;
         const from = this.x(begin);
         const to = i < this.count ? this.x(i) : this.width - this.right;
-        if (band % 2 === 1) {
+        if (bands.length % 2 === 1) {
           this.svg.append(draw("rect", {
             class: "phase", x: from, y: this.top, width: Math.max(0, to - from),
             height: this.height - this.top - this.bottom,
           }));
         }
-        const name = labels[phase[begin]] || "";
-        if (to - from > name.length * 6.6 + 6) {
-          this.svg.append(draw("text", {
-            x: (from + to) / 2, y: this.height - 10, "text-anchor": "middle",
-          }, name));
-        }
+        bands.push({ from, to, name: labels[phase[begin]] || "" });
         begin = i;
-        band += 1;
+      }
+      this.phaseNames(bands);
+    }
+
+    // Widest bands first; a name that would run into another is left to the tooltip.
+    phaseNames(bands) {
+      const taken = [];
+      for (const band of bands.sort((a, b) => (b.to - b.from) - (a.to - a.from))) {
+        const half = band.name.length * 3.4 + 4;
+        const middle = Math.min(Math.max((band.from + band.to) / 2, this.left + half),
+          this.width - this.right - half);
+        if (taken.some((other) => Math.abs(other.middle - middle) < other.half + half)) continue;
+        taken.push({ middle, half });
+        this.svg.append(draw("text", {
+          x: middle, y: this.height - 10, "text-anchor": "middle",
+        }, band.name));
       }
     }
 
@@ -204,7 +214,7 @@
       this.data.series.forEach((series, s) => {
         const outline = this.edge(this.tops[s], false)
           .concat(this.edge(s === 0 ? zero : this.tops[s - 1], true));
-        const layer = draw("path", { class: "layer", d: "M" + outline.join("L") + "Z" });
+        const layer = draw("path", { d: "M" + outline.join("L") + "Z" });
         const hatched = series.key === "cached_unused";
         layer.style.fill = hatched ? "url(#hatch)" : `var(--${series.key})`;
         this.svg.append(layer);
@@ -286,8 +296,9 @@
       const table = make("table", {});
       for (let s = data.series.length - 1; s >= 0; s -= 1) {
         if (data.series[s].bytes[i] === 0) continue;
-        const swatch = make("span", { class: "swatch" });
-        swatch.style.background = `var(--${data.series[s].key})`;
+        const hatched = data.series[s].key === "cached_unused";
+        const swatch = make("span", { class: hatched ? "swatch hatched" : "swatch" });
+        swatch.style.backgroundColor = `var(--${data.series[s].key})`;
         table.append(make("tr", {}, make("td", {}, swatch, data.series[s].label),
           make("td", {}, bytes(data.series[s].bytes[i]))));
       }

@@ -1,0 +1,106 @@
+#include "report/fit_words.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace headroom::report {
+namespace {
+
+Bytes magnitude(Bytes bytes) { return bytes.count < 0 ? Bytes(-bytes.count) : bytes; }
+
+std::string formatted(const char* format, double value) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+}  // namespace
+
+std::string_view verdict_word(fit::Verdict verdict) {
+  return verdict == fit::Verdict::at_risk ? "at risk" : fit::name_of(verdict);
+}
+
+std::string setting_value(const fit::FitAnswer& answer, std::string_view name) {
+  for (const fit::Setting& setting : answer.settings) {
+    if (setting.name == name) return setting.value;
+  }
+  return {};
+}
+
+std::string answer_sentence(const fit::FitAnswer& answer) {
+  std::string subject = answer.model;
+  const std::string batch = setting_value(answer, "batch");
+  const std::string seq = setting_value(answer, "seq");
+  if (!batch.empty()) subject += " at batch " + batch;
+  if (!seq.empty()) subject += (batch.empty() ? " at seq " : " x seq ") + seq;
+  const std::string room = format_bytes(magnitude(answer.room.expected));
+  switch (answer.verdict) {
+    case fit::Verdict::yes:
+      return subject + " fits " + answer.device.name + " with " + room + " of room";
+    case fit::Verdict::at_risk:
+      return subject + " may not fit " + answer.device.name + ": " +
+             (answer.room.expected.count >= 0 ? room + " of room expected"
+                                              : room + " too little expected");
+    case fit::Verdict::no:
+      return subject + " does not fit " + answer.device.name + ": " + room + " too little";
+  }
+  return subject;
+}
+
+std::string room_sentence(const fit::FitAnswer& answer) {
+  const std::string low = format_bytes(magnitude(answer.room.low));
+  const std::string high = format_bytes(magnitude(answer.room.high));
+  if (answer.room.low.count >= 0) return "between " + low + " and " + high + " of room";
+  if (answer.room.high.count < 0) return "between " + high + " and " + low + " too little";
+  return "between " + low + " too little and " + high + " of room";
+}
+
+std::string interval_words(const fit::Interval& interval) {
+  std::string low = format_bytes(interval.low);
+  const std::string high = format_bytes(interval.high);
+  const size_t unit = low.find(' ');
+  if (high.ends_with(std::string_view(low).substr(unit))) low.resize(unit);
+  return low + " to " + high;
+}
+
+std::string place_words(const fit::PeakPlace& place) {
+  std::string words = place.phase;
+  for (const std::string& level : {place.module, place.op}) {
+    if (!level.empty()) words += (words.empty() ? "" : ", ") + level;
+  }
+  return words;
+}
+
+std::string largest_words(const fit::Largest& largest) {
+  if (largest.value == 0) return "none";
+  return (largest.at_bound ? "at least " : "") + with_commas(largest.value);
+}
+
+std::string share_words(Bytes part, Bytes whole) {
+  if (whole.count <= 0) return {};
+  return formatted("%.1f %%",
+                   100.0 * static_cast<double>(part.count) / static_cast<double>(whole.count));
+}
+
+std::string with_commas(int64_t count) {
+  std::string digits = std::to_string(count);
+  const size_t first = count < 0 ? 1 : 0;
+  for (size_t at = digits.size(); at > first + 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  return digits;
+}
+
+std::string count_words(int64_t count) {
+  const auto value = static_cast<double>(count);
+  if (count >= 1'000'000'000'000) return formatted("%.2f T", value / 1e12);
+  if (count >= 1'000'000'000) return formatted("%.2f B", value / 1e9);
+  if (count >= 1'000'000) return formatted("%.1f M", value / 1e6);
+  return with_commas(count);
+}
+
+std::string percent_words(double percent) { return formatted("%+.2f %%", percent); }
+
+}  // namespace headroom::report

@@ -1,0 +1,47 @@
+// The sentences of a fit answer that text and pages share, so that both say the same.
+//
+// Pure functions of the answer; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fit/answer.h"
+
+namespace headroom::report {
+
+// "yes", "at risk", "no": for people. The tone of a page and JSON use fit::name_of.
+[[nodiscard]] std::string_view verdict_word(fit::Verdict verdict);
+
+// What follows the verdict in the first line: "gpt2 at batch 4 x seq 1024 fits a100-sxm-80gb with
+// 61.20 GiB of room".
+[[nodiscard]] std::string answer_sentence(const fit::FitAnswer& answer);
+
+// "between 60.90 and 61.50 GiB of room (90 % interval)", or what is missing.
+[[nodiscard]] std::string room_sentence(const fit::FitAnswer& answer);
+
+// The value of a setting, or "" when the answer has none of that name.
+[[nodiscard]] std::string setting_value(const fit::FitAnswer& answer, std::string_view name);
+
+// "61.20 to 62.40 GiB".
+[[nodiscard]] std::string interval_words(const fit::Interval& interval);
+
+// "forward, model.layers.31.mlp, aten::mm": the levels that there are.
+[[nodiscard]] std::string place_words(const fit::PeakPlace& place);
+
+// "12", "at least 4096" when the search ended at its bound, "none" for 0.
+[[nodiscard]] std::string largest_words(const fit::Largest& largest);
+
+// "42.1 %" of a whole; "" when the whole is nothing.
+[[nodiscard]] std::string share_words(Bytes part, Bytes whole);
+
+// "7,241,732,096".
+[[nodiscard]] std::string with_commas(int64_t count);
+
+// "7.24 B", "124 M": a count of parameters.
+[[nodiscard]] std::string count_words(int64_t count);
+
+// "+0.41 %" with two decimals.
+[[nodiscard]] std::string percent_words(double percent);
+
+}  // namespace headroom::report
