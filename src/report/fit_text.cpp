@@ -1,0 +1,191 @@
+#include "report/fit_text.h"
+
+#include <algorithm>
+
+#include "report/fit_words.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using fit::Component;
+using text::Align;
+using text::Style;
+using text::Table;
+using text::TableColumn;
+using text::Terminal;
+
+constexpr size_t kMostRemedies = 8;  // the rest is in --json and --html
+
+Style style_of(fit::Verdict verdict) {
+  switch (verdict) {
+    case fit::Verdict::yes: return Style::good;
+    case fit::Verdict::at_risk: return Style::warning;
+    case fit::Verdict::no: return Style::bad;
+  }
+  return Style::plain;
+}
+
+// Words broken between spaces at the terminal's width; a word longer than a line stands alone.
+// `indent` begins every line but the first.
+std::string wrapped(std::string_view words, const Terminal& terminal, std::string_view indent = "") {
+  std::string safe = text::printable(words);
+  if (terminal.columns <= 0) return safe + "\n";
+  std::string lines;
+  int column = 0;
+  for (size_t begin = 0; begin < safe.size();) {
+    const size_t end = std::min(safe.find(' ', begin), safe.size());
+    const std::string word = safe.substr(begin, end - begin);
+    const int width = text::display_width(word);
+    if (column > 0 && column + 1 + width > terminal.columns) {
+      lines += "\n";
+      lines += indent;
+      column = static_cast<int>(indent.size());
+    } else if (column > 0) {
+      lines += " ";
+      ++column;
+    }
+    lines += word;
+    column += width;
+    begin = end + 1;
+  }
+  return lines + "\n";
+}
+
+// The verdict takes its colour after wrapping, so that escapes never count as width.
+std::string first_line(const fit::FitAnswer& answer, const Terminal& terminal) {
+  const std::string word(verdict_word(answer.verdict));
+  const std::string line = wrapped(word + ": " + answer_sentence(answer), terminal);
+  const Style style = style_of(answer.verdict);
+  return text::paint(word, style, terminal.colour) + line.substr(word.size());
+}
+
+std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
+  const fit::MemoryFigures& memory = answer.memory;
+  Table table({{"", Align::left, false}, {"", Align::right, false}, {"", Align::left, true}});
+  const auto row = [&](const char* name, std::string figure, std::string note) {
+    table.row({name, {std::move(figure), Style::bold}, {std::move(note), Style::dim}});
+  };
+  row("peak allocated", format_bytes(memory.peak_allocated),
+      std::string(name_of(memory.allocated_provenance)));
+  row("peak reserved", format_bytes(memory.peak_reserved),
+      std::string(name_of(memory.reserved_provenance)));
+  row("device used", format_bytes(memory.device_used.expected),
+      std::string(name_of(memory.device_used_provenance)));
+  row("  at least", format_bytes(memory.device_used.low), "90 % interval");
+  row("  at most", format_bytes(memory.device_used.high), "");
+  row("device offers", format_bytes(answer.device.offered),
+      std::string(name_of(answer.device.provenance)));
+  row("between steps", format_bytes(memory.steady_allocated), "allocated");
+  if (answer.largest_batch) {
+    row("largest batch", largest_words(*answer.largest_batch), "that fits, same length");
+  }
+  if (answer.longest_seq) {
+    row("longest seq", largest_words(*answer.longest_seq), "that fits, same batch");
+  }
+  return table.render(terminal);
+}
+
+std::string breakdown(const fit::FitAnswer& answer, const Terminal& terminal) {
+  const fit::MemoryFigures& memory = answer.memory;
+  std::string at = "Peak in " + place_words(memory.peak_at) + ".";
+  if (!memory.peak_at.why.empty()) at += " " + memory.peak_at.why;
+  Table table({{"", Align::left, false}, {"", Align::right, false}, {"", Align::right, false}});
+  const Bytes whole = memory.breakdown.total();
+  for (size_t i = 0; i < fit::kComponentCount; ++i) {
+    const Bytes bytes = memory.breakdown.bytes[i];
+    if (bytes.count == 0) continue;
+    table.row({std::string(fit::label_of(static_cast<Component>(i))), format_bytes(bytes),
+               {share_words(bytes, whole), Style::dim}});
+  }
+  return wrapped(at, terminal) + table.render(terminal);
+}
+
+std::string remedies(const fit::FitAnswer& answer, const Terminal& terminal) {
+  const bool roomy = terminal.columns <= 0 || terminal.columns >= 60;
+  std::vector<TableColumn> columns{{"what to change", Align::left, true},
+                                   {"saves", Align::right, false},
+                                   {"batch", Align::right, false}};
+  if (roomy) columns.push_back({"fits", Align::left, false});
+  Table table(columns);
+  const size_t shown = std::min(answer.remedies.size(), kMostRemedies);
+  for (size_t i = 0; i < shown; ++i) {
+    const fit::Remedy& remedy = answer.remedies[i];
+    std::string batch;
+    if (remedy.largest_batch) {
+      batch = (remedy.largest_batch->at_bound ? ">= " : "") +
+              with_commas(remedy.largest_batch->value);
+    }
+    std::vector<text::TableCell> cells{remedy.flag.empty() ? remedy.title : remedy.flag,
+                                       format_bytes(remedy.saves), std::move(batch)};
+    if (roomy) {
+      cells.emplace_back(std::string(verdict_word(remedy.verdict)), style_of(remedy.verdict));
+    }
+    table.row(std::move(cells));
+  }
+  std::string lines = table.render(terminal);
+  if (shown < answer.remedies.size()) {
+    lines += wrapped("and " + std::to_string(answer.remedies.size() - shown) +
+                         " more, with how to make each change, in --html FILE and --json",
+                     terminal);
+  }
+  return lines;
+}
+
+std::string notes(std::string_view kind, const std::vector<std::string>& lines,
+                  const Terminal& terminal) {
+  std::string all;
+  for (const std::string& line : lines) {
+    all += wrapped(std::string(kind) + ": " + line, terminal, "  ");
+  }
+  return all;
+}
+
+std::string error_words(const std::optional<double>& percent) {
+  return percent ? percent_words(*percent) : "-";
+}
+
+}  // namespace
+
+std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
+  std::string lines = first_line(answer, terminal);
+  lines += "\n" + figures(answer, terminal);
+  lines += "\n" + breakdown(answer, terminal);
+  if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);
+  const std::string remarks = notes("assumed", answer.assumptions, terminal) +
+                              notes("warning", answer.warnings, terminal);
+  if (!remarks.empty()) lines += "\n" + remarks;
+  return lines;
+}
+
+std::string against_text(const fit::AgainstAnswer& answer, const Terminal& terminal) {
+  const auto supported = std::count_if(answer.rows.begin(), answer.rows.end(),
+                                       [](const fit::AgainstRow& row) { return row.supported; });
+  std::string lines =
+      wrapped(std::to_string(supported) + " of " + std::to_string(answer.rows.size()) +
+                  " rows of " + answer.file + " modelled, " +
+                  std::to_string(static_cast<int64_t>(answer.rows.size()) - supported) +
+                  " unsupported",
+              terminal);
+  Table table({{"source", Align::left, true},
+               {"metric", Align::left, true},
+               {"rows", Align::right, false},
+               {"median", Align::right, false},
+               {"p90", Align::right, false},
+               {"worst", Align::right, false},
+               {"row", Align::left, false}});
+  for (const fit::AgainstSummary& line : answer.summary) {
+    table.row({line.source, line.metric,
+               std::to_string(line.supported) + "/" + std::to_string(line.rows),
+               error_words(line.median_pct), error_words(line.p90_pct),
+               error_words(line.worst_pct), line.worst_id});
+  }
+  lines += "\n" + table.render(terminal);
+  if (!answer.calibration.empty()) {
+    lines += "\n" + wrapped("corrected by " + answer.calibration, terminal);
+  }
+  return lines + notes("warning", answer.warnings, terminal);
+}
+
+}  // namespace headroom::report
