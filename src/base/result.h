@@ -105,8 +105,10 @@ class [[nodiscard]] Result<void> {
   } while (false)
 
 // Same, and declares or assigns `target` from the value: HEADROOM_ASSIGN(auto json, parse(text));
+// NOLINTBEGIN(bugprone-macro-parentheses): `target` is a declaration.
 #define HEADROOM_ASSIGN(target, expression)                                       \
   auto HEADROOM_CONCAT(headroom_result_, __LINE__) = (expression);                \
   if (!HEADROOM_CONCAT(headroom_result_, __LINE__))                               \
     return std::move(HEADROOM_CONCAT(headroom_result_, __LINE__)).error();        \
   target = std::move(HEADROOM_CONCAT(headroom_result_, __LINE__)).value()
+// NOLINTEND(bugprone-macro-parentheses)

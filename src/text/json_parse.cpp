@@ -43,10 +43,12 @@ void drop_duplicates(Json::Object& members) {
 // Receives the parser's events. A false return with `ec` set stops the parser; `complaint` then
 // says why in our words.
 struct Builder {
+  // NOLINTBEGIN(readability-identifier-naming): the parser asks for these names.
   static constexpr size_t max_object_size = std::numeric_limits<size_t>::max();
   static constexpr size_t max_array_size = std::numeric_limits<size_t>::max();
   static constexpr size_t max_key_size = std::numeric_limits<size_t>::max();
   static constexpr size_t max_string_size = std::numeric_limits<size_t>::max();
+  // NOLINTEND(readability-identifier-naming)
 
   struct Frame {
     Json::Array items;
