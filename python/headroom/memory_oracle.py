@@ -365,7 +365,8 @@ def run_oracle(config, options):
     register_kernels()
     torch.autograd.set_multithreading_enabled(False)
     fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
-    with fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options):
+    with (fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
+          transformers_as_on_real_tensors()):
         run = TrainingRun(config, options)
         construct = {"live_bytes": run.static_bytes, "peak_bytes": run.recorder.peak_bytes,
                      "events": compact(run.recorder.events, options.all_events)}
@@ -375,6 +376,20 @@ def run_oracle(config, options):
                 "model_type": config.model_type, "construct": construct, **saved, "steps": steps,
                 "guessed_scalars": _count_guesses(run.recorder.guessed_scalars),
                 **describe_parameters(run.model)}
+
+
+@contextlib.contextmanager
+def transformers_as_on_real_tensors():
+    """transformers asks whether a tensor is fake and then skips checks of values (all tokens attended
+    to, no packed sequences) that on a real run drop the attention mask; the recorder answers those
+    checks instead (True, as for a batch without padding)."""
+    from transformers.utils import import_utils
+    original = import_utils.is_fake_tensor
+    import_utils.is_fake_tensor = lambda _: False
+    try:
+        yield
+    finally:
+        import_utils.is_fake_tensor = original
 
 
 @contextlib.contextmanager

@@ -1,0 +1,205 @@
+"""Tiny random configurations, one a family of models, and the config.json files made from them.
+
+Every dimension of a family has its own number where the architecture lets it, so that two mixed-up
+dimensions show as a wrong shape. `python tests/python/families.py` rewrites tests/python/configs.
+The names are those of the files; the model types are transformers' own.
+"""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+CONFIGS = Path(__file__).with_name("configs")
+
+_VOCAB = 101
+_COMMON = {"vocab_size": _VOCAB, "hidden_size": 48, "intermediate_size": 88,
+           "num_hidden_layers": 2, "num_attention_heads": 6, "max_position_embeddings": 64}
+_GROUPED = {**_COMMON, "num_key_value_heads": 3}
+_WIDE_HEAD = {**_GROUPED, "hidden_size": 42, "num_attention_heads": 6, "head_dim": 24}
+_TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A name, the config.json, and how its model is trained."""
+
+    name: str
+    config: dict
+    head: str = "causal_lm"
+    data_dependent: bool = False
+    lora_targets: tuple = field(default=())
+
+
+def _family(name, model_type, values, **rest):
+    return Family(name, {"model_type": model_type, **values}, **rest)
+
+
+def _decoders():
+    return [
+        _family("opt", "opt", {
+            "vocab_size": _VOCAB, "hidden_size": 48, "word_embed_proj_dim": 48, "ffn_dim": 88,
+            "num_hidden_layers": 2, "num_attention_heads": 6, "max_position_embeddings": 64,
+            "dropout": 0.1, "do_layer_norm_before": True, **_TOKENS}),
+        _family("opt_post_norm", "opt", {
+            "vocab_size": _VOCAB, "hidden_size": 48, "word_embed_proj_dim": 32, "ffn_dim": 88,
+            "num_hidden_layers": 2, "num_attention_heads": 6, "max_position_embeddings": 64,
+            "dropout": 0.1, "do_layer_norm_before": False, **_TOKENS}),
+        _family("bloom", "bloom", {
+            "vocab_size": _VOCAB, "hidden_size": 48, "n_layer": 2, "n_head": 6,
+            "hidden_dropout": 0.0, "attention_dropout": 0.0, **_TOKENS}),
+        _family("codegen", "codegen", {
+            "vocab_size": _VOCAB, "n_positions": 64, "n_ctx": 64, "n_embd": 64, "n_layer": 2,
+            "n_head": 4, "rotary_dim": 8, "n_inner": None, **_TOKENS,
+            "tie_word_embeddings": False}),
+        _family("biogpt", "biogpt", {
+            **_COMMON, "activation_dropout": 0.0, "layerdrop": 0.0, **_TOKENS}),
+        _family("gpt_bigcode", "gpt_bigcode", {
+            "vocab_size": _VOCAB, "n_positions": 64, "n_embd": 48, "n_layer": 2, "n_head": 6,
+            "n_inner": 104, "multi_query": True, **_TOKENS}),
+        _family("gpt_neo", "gpt_neo", {
+            "vocab_size": _VOCAB, "max_position_embeddings": 64, "hidden_size": 48,
+            "num_layers": 2, "num_heads": 6, "intermediate_size": 88, "window_size": 11,
+            "attention_types": [[["global", "local"], 1]], **_TOKENS}),
+        _family("gpt2", "gpt2", {
+            "vocab_size": _VOCAB, "n_positions": 64, "n_embd": 48, "n_layer": 2, "n_head": 6,
+            "n_inner": 88, **_TOKENS}),
+        _family("gptj", "gptj", {
+            "vocab_size": _VOCAB, "n_positions": 64, "n_embd": 48, "n_layer": 2, "n_head": 3,
+            "rotary_dim": 8, "n_inner": 88, "tie_word_embeddings": False, **_TOKENS}),
+        _family("gpt_neox", "gpt_neox", {
+            **_COMMON, "num_attention_heads": 3, "rotary_pct": 0.25, **_TOKENS}),
+        _family("llama", "llama", {**_GROUPED, **_TOKENS}),
+        _family("llama_tied", "llama", {
+            **_GROUPED, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True,
+            "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
+                                "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                "original_max_position_embeddings": 32}, **_TOKENS}),
+        _family("mistral", "mistral", {**_GROUPED, "sliding_window": 10, **_TOKENS}),
+        _family("qwen2", "qwen2", {**_GROUPED, **_TOKENS}),
+        _family("qwen3", "qwen3", {**_WIDE_HEAD, **_TOKENS}),
+        _family("gemma", "gemma", {**_WIDE_HEAD, **_TOKENS}),
+        _family("gemma2", "gemma2", {**_WIDE_HEAD, "sliding_window": 10,
+                                     "query_pre_attn_scalar": 24, **_TOKENS}),
+        _family("gemma3_text", "gemma3_text", {**_WIDE_HEAD, "sliding_window": 10,
+                                               "query_pre_attn_scalar": 24, **_TOKENS}),
+        _family("phi", "phi", {**_COMMON, "num_attention_heads": 3,
+                               "partial_rotary_factor": 0.5, **_TOKENS}),
+        _family("phi3", "phi3", {**_GROUPED, "sliding_window": None, **_TOKENS}),
+        _family("falcon", "falcon", {
+            "vocab_size": _VOCAB, "hidden_size": 48, "num_hidden_layers": 2,
+            "num_attention_heads": 6, "multi_query": True, "parallel_attn": True, "bias": False,
+            "max_position_embeddings": 64, "ffn_hidden_size": 88, **_TOKENS}),
+        _family("falcon_new", "falcon", {
+            "vocab_size": _VOCAB, "hidden_size": 48, "num_hidden_layers": 2,
+            "num_attention_heads": 6, "num_kv_heads": 3, "new_decoder_architecture": True,
+            "parallel_attn": True, "bias": False, "max_position_embeddings": 64,
+            "ffn_hidden_size": 88, **_TOKENS}),
+        _family("stablelm", "stablelm", {**_GROUPED, "num_attention_heads": 3,
+                                         "num_key_value_heads": 3,
+                                         "partial_rotary_factor": 0.5, **_TOKENS}),
+        _family("granite", "granite", {**_GROUPED, **_TOKENS}),
+        _family("powerlm", "granite", {**_GROUPED, "num_key_value_heads": 6,
+                                       "embedding_multiplier": 12, "residual_multiplier": 0.22,
+                                       "attention_multiplier": 0.125, "logits_scaling": 6.0,
+                                       "tie_word_embeddings": True, **_TOKENS}),
+        _family("glm4", "glm4", {**_WIDE_HEAD, "partial_rotary_factor": 0.5,
+                                 "attention_bias": True, **_TOKENS}),
+        _family("glm", "glm", {**_WIDE_HEAD, "partial_rotary_factor": 0.5,
+                               "attention_bias": True, **_TOKENS}),
+    ]
+
+
+_EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 28}
+_LATENT = {**_COMMON, "num_attention_heads": 6, "num_key_value_heads": 6, "kv_lora_rank": 20,
+           "q_lora_rank": 36, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
+           "n_routed_experts": 5, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+           "first_k_dense_replace": 1, **_EXPERTS}
+
+
+def _experts():
+    return [
+        _family("mixtral", "mixtral", {**_GROUPED, "num_local_experts": 5,
+                                       "num_experts_per_tok": 2, **_TOKENS}, data_dependent=True),
+        _family("qwen2_moe", "qwen2_moe", {
+            **_GROUPED, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 52,
+            **_TOKENS}, data_dependent=True),
+        _family("qwen3_moe", "qwen3_moe", {**_WIDE_HEAD, **_EXPERTS, "num_experts": 5, **_TOKENS},
+                data_dependent=True),
+        _family("qwen3_5", "qwen3_5_text", {
+            **_WIDE_HEAD, "linear_key_head_dim": 12, "linear_value_head_dim": 20,
+            "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4,
+            "layer_types": ["linear_attention", "full_attention"], **_TOKENS}),
+        _family("qwen3_5_moe", "qwen3_5_moe_text", {
+            **_WIDE_HEAD, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 52,
+            "linear_key_head_dim": 12, "linear_value_head_dim": 20, "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4,
+            "layer_types": ["linear_attention", "full_attention"], **_TOKENS},
+            data_dependent=True),
+        _family("qwen3_next", "qwen3_next", {
+            **_WIDE_HEAD, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 52,
+            "linear_key_head_dim": 12, "linear_value_head_dim": 20, "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4,
+            "layer_types": ["linear_attention", "full_attention"], **_TOKENS},
+            data_dependent=True),
+        _family("glm4_moe", "glm4_moe", {
+            **_WIDE_HEAD, **_EXPERTS, "n_routed_experts": 5, "n_shared_experts": 1, "n_group": 1,
+            "topk_group": 1, "first_k_dense_replace": 1, "use_qk_norm": True,
+            "attention_bias": True, **_TOKENS}, data_dependent=True),
+        _family("glm_moe_dsa", "glm_moe_dsa", {
+            **_LATENT, "index_n_heads": 3, "index_head_dim": 16, "index_topk": 7, **_TOKENS},
+            data_dependent=True),
+        _family("minimax", "minimax", {
+            **_GROUPED, "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2,
+            "block_size": 8, "layer_types": ["linear_attention", "full_attention"], **_TOKENS},
+            data_dependent=True),
+        _family("minimax_m2", "minimax_m2", {
+            **_WIDE_HEAD, "num_local_experts": 5, "num_experts_per_tok": 2, "rotary_dim": 12,
+            **_TOKENS}, data_dependent=True),
+        _family("deepseek_v2", "deepseek_v2", {**_LATENT, "topk_method": "greedy", **_TOKENS},
+                data_dependent=True),
+        _family("deepseek_v3", "deepseek_v3", {**_LATENT, **_TOKENS}, data_dependent=True),
+        _family("kimi_k2", "deepseek_v3", {**_LATENT, "n_routed_experts": 7,
+                                           "routed_scaling_factor": 2.827, **_TOKENS},
+                data_dependent=True),
+        _family("gpt_oss", "gpt_oss", {
+            **_WIDE_HEAD, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 10,
+            **_TOKENS}, data_dependent=True),
+    ]
+
+
+def _others():
+    return [
+        _family("bert", "bert", {**_COMMON, "type_vocab_size": 2, **_TOKENS}, head="masked_lm"),
+        _family("t5", "t5", {
+            "vocab_size": _VOCAB, "d_model": 48, "d_kv": 8, "d_ff": 88, "num_layers": 2,
+            "num_heads": 5, "relative_attention_num_buckets": 9,
+            "relative_attention_max_distance": 30, "decoder_start_token_id": 0,
+            "pad_token_id": 0, "eos_token_id": 1}, head="seq2seq_lm"),
+        _family("t5_gated", "t5", {
+            "vocab_size": _VOCAB, "d_model": 48, "d_kv": 8, "d_ff": 88, "num_layers": 2,
+            "num_heads": 5, "relative_attention_num_buckets": 9, "feed_forward_proj": "gated-gelu",
+            "relative_attention_max_distance": 30, "decoder_start_token_id": 0,
+            "tie_word_embeddings": False, "pad_token_id": 0, "eos_token_id": 1},
+            head="seq2seq_lm"),
+        _family("vit", "vit", {
+            "hidden_size": 48, "intermediate_size": 88, "num_hidden_layers": 2,
+            "num_attention_heads": 6, "image_size": 28, "patch_size": 7, "num_channels": 3,
+            "id2label": {str(i): f"LABEL_{i}" for i in range(10)}},
+            head="image_classification"),
+    ]
+
+
+FAMILIES = {family.name: family for family in _decoders() + _experts() + _others()}
+
+
+def write_configs(folder=CONFIGS):
+    folder.mkdir(parents=True, exist_ok=True)
+    for family in FAMILIES.values():
+        text = json.dumps(family.config, indent=2) + "\n"
+        (folder / f"{family.name}.json").write_text(text, encoding="utf-8")
+    return len(FAMILIES)
+
+
+if __name__ == "__main__":
+    print(write_configs(), "configs", file=sys.stderr)
