@@ -18,6 +18,8 @@ Invariants
 import weakref
 
 import torch
+from torch._subclasses.fake_tensor import (DataDependentOutputException,
+                                           DynamicOutputShapeException)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -89,10 +91,67 @@ class ModulePaths:
         return False
 
 
+class DataAnswers:
+    """What a fake tensor cannot know: values that Python code asks for, and data-dependent sizes.
+
+    By default a check of values holds (no padding, nothing out of range), a number is 1 and an index
+    0; `rows` answers how many elements of a mask are set, and has no default. Each answer is counted
+    in `given`, so that a trace says what it rests on.
+    """
+
+    def __init__(self):
+        self.given = {}
+
+    def scalar(self, tensor, module):
+        if tensor.dtype == torch.bool:
+            answer = True
+        else:
+            answer = 1.0 if tensor.dtype.is_floating_point else 0
+        self.note("item", module, tensor, answer)
+        return answer
+
+    def rows(self, tensor, module):
+        raise ValueError(f"the shape of nonzero() in module {module!r} depends on data")
+
+    def note(self, kind, module, tensor, answer):
+        key = (kind, module, str(tensor.dtype).removeprefix("torch."), repr(answer))
+        self.given[key] = self.given.get(key, 0) + 1
+
+
+class BalancedExperts(DataAnswers):
+    """Every expert is hit and gets its share of the tokens; the first ones take what is left over."""
+
+    def __init__(self, experts_by_module):
+        super().__init__()
+        self._experts = experts_by_module
+        self._turn = {}
+
+    def scalar(self, tensor, module):
+        if module in self._experts and tensor.dtype == torch.bool:
+            self.note("item", module, tensor, False)
+            return False  # "is this the index one past the last expert?"
+        return super().scalar(tensor, module)
+
+    def rows(self, tensor, module):
+        count = self._experts.get(module)
+        if count is None:
+            return super().rows(tensor, module)
+        if tensor.dim() == 1:
+            self._turn[module] = 0
+            answer = count
+        else:
+            turn = self._turn.get(module, 0)
+            self._turn[module] = turn + 1
+            chosen = tensor.numel()
+            answer = chosen // count + (1 if turn % count < chosen % count else 0)
+        self.note("nonzero", module, tensor, answer)
+        return answer
+
+
 class AllocationRecorder(TorchDispatchMode):
     """Events of the operators that run inside it. `phase` is set by who drives the step."""
 
-    def __init__(self, device_type="cuda", module_paths=None, scalar_answer=None):
+    def __init__(self, device_type="cuda", module_paths=None):
         super().__init__()
         self.events = []
         self.phase = "other"
@@ -100,14 +159,13 @@ class AllocationRecorder(TorchDispatchMode):
         self.peak_bytes = 0
         self.peak_event = -1
         self.peak_live = []
-        self.guessed_scalars = []
+        self.answers = DataAnswers()
         self.plain_rules = True
         self._device_type = device_type
         self._live = {}
         self._next_identity = 0
         self._in_operator = False
         self._paths = module_paths if module_paths is not None else ModulePaths()
-        self._scalar_answer = scalar_answer
         self._owner_of_node = {}
         self._last_sequence = 0
         self._peak_pending = False
@@ -196,22 +254,20 @@ class AllocationRecorder(TorchDispatchMode):
         number = node._sequence_nr()
         return self._owner_of_node.get(number, "")
 
-    def _answer(self, function, args):
-        """A Python number for a fake scalar; the caller of .item() gets it, and it is noted."""
-        tensor = args[0]
-        answer = None
-        if self._scalar_answer is not None:
-            answer = self._scalar_answer(function, tensor)
-        if answer is None:
-            if tensor.dtype == torch.bool:
-                answer = True
-            elif tensor.dtype.is_floating_point:
-                answer = 1.0
-            else:
-                answer = 0
-        self.guessed_scalars.append({"op": str(function), "module": self._paths.current(),
-                                     "dtype": str(tensor.dtype), "answer": answer})
-        return answer
+    def _run(self, function, args, kwargs):
+        """The operator itself; where its result depends on data that is not there, the answer."""
+        try:
+            return function(*args, **(kwargs or {}))
+        except DataDependentOutputException:
+            if function is not torch.ops.aten._local_scalar_dense.default:
+                raise
+            return self.answers.scalar(args[0], self._paths.current())
+        except DynamicOutputShapeException:
+            if function is not torch.ops.aten.nonzero.default:
+                raise
+            rows = self.answers.rows(args[0], self._paths.current())
+            return torch.empty((args[0].dim(), rows), dtype=torch.int64,
+                               device=args[0].device).t()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function.namespace in ("prim", "profiler"):
@@ -220,12 +276,7 @@ class AllocationRecorder(TorchDispatchMode):
         function = in_place or function
         event = self._open_event(str(function), self._module_of_operator())
         index = len(self.events) - 1
-        try:
-            result = function(*args, **(kwargs or {}))
-        except torch._subclasses.fake_tensor.DataDependentOutputException:
-            if function is not torch.ops.aten._local_scalar_dense.default:
-                raise
-            return self._answer(function, args)
+        result = self._run(function, args, kwargs)
         for leaf in tree_leaves(result):
             self.adopt(leaf, event)
         if function is torch.ops.aten.resize_.default:

@@ -21,6 +21,9 @@ from headroom import fake_cuda
 
 SCHEMA = "headroom.oracle/1"
 
+# What code that asks the device is told: grouped_mm for experts needs 8.0 or later.
+COMPUTE_CAPABILITY = (9, 0)
+
 
 @dataclasses.dataclass
 class Options:
@@ -191,7 +194,7 @@ class TrainingRun:
 
     def __init__(self, config, options):
         torch = _torch()
-        from headroom.allocation_recorder import AllocationRecorder, ModulePaths
+        from headroom.allocation_recorder import AllocationRecorder, BalancedExperts, ModulePaths
         self.options = options
         self.device = "cuda:0" if options.backend == "fake" else "cpu"
         self.paths = ModulePaths()
@@ -205,6 +208,9 @@ class TrainingRun:
         self.config = config
         self.paths.learn(model)
         self._prepare()
+        self.recorder.answers = BalancedExperts(
+            {name: module.num_experts for name, module in model.named_modules()
+             if hasattr(module, "gate_up_proj") and hasattr(module, "num_experts")})
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = make_optimizer(self.trainable, options) if options.task == "train" else None
         self._outputs = None
@@ -374,7 +380,7 @@ def run_oracle(config, options):
         steps = [run.step() for _ in range(options.steps)]
         return {"schema": SCHEMA, "versions": versions(), "options": dataclasses.asdict(options),
                 "model_type": config.model_type, "construct": construct, **saved, "steps": steps,
-                "guessed_scalars": _count_guesses(run.recorder.guessed_scalars),
+                "data_answers": _answers_given(run.recorder.answers),
                 **describe_parameters(run.model)}
 
 
@@ -384,12 +390,15 @@ def transformers_as_on_real_tensors():
     to, no packed sequences) that on a real run drop the attention mask; the recorder answers those
     checks instead (True, as for a batch without padding)."""
     from transformers.utils import import_utils
-    original = import_utils.is_fake_tensor
+    torch = _torch()
+    fake, capability = import_utils.is_fake_tensor, torch.cuda.get_device_capability
     import_utils.is_fake_tensor = lambda _: False
+    torch.cuda.get_device_capability = lambda device=None: COMPUTE_CAPABILITY
     try:
         yield
     finally:
-        import_utils.is_fake_tensor = original
+        import_utils.is_fake_tensor = fake
+        torch.cuda.get_device_capability = capability
 
 
 @contextlib.contextmanager
@@ -399,13 +408,9 @@ def _gradients(options):
         yield
 
 
-def _count_guesses(guesses):
-    counted = {}
-    for guess in guesses:
-        key = (guess["op"], guess["module"], guess["dtype"], repr(guess["answer"]))
-        counted[key] = counted.get(key, 0) + 1
-    return [{"op": k[0], "module": k[1], "dtype": k[2], "answer": k[3], "times": n}
-            for k, n in sorted(counted.items())]
+def _answers_given(answers):
+    return [{"asked": k[0], "module": k[1], "dtype": k[2], "answer": k[3], "times": n}
+            for k, n in sorted(answers.given.items())]
 
 
 def _parser():

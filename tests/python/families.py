@@ -16,7 +16,7 @@ _VOCAB = 101
 _COMMON = {"vocab_size": _VOCAB, "hidden_size": 48, "intermediate_size": 88,
            "num_hidden_layers": 2, "num_attention_heads": 6, "max_position_embeddings": 64}
 _GROUPED = {**_COMMON, "num_key_value_heads": 3}
-_WIDE_HEAD = {**_GROUPED, "hidden_size": 42, "num_attention_heads": 6, "head_dim": 24}
+_WIDE_HEAD = {**_GROUPED, "hidden_size": 48, "num_attention_heads": 6, "head_dim": 24}
 _TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 
 
@@ -110,7 +110,7 @@ def _decoders():
     ]
 
 
-_EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 28}
+_EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
 _LATENT = {**_COMMON, "num_attention_heads": 6, "num_key_value_heads": 6, "kv_lora_rank": 20,
            "q_lora_rank": 36, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
            "n_routed_experts": 5, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
@@ -122,7 +122,7 @@ def _experts():
         _family("mixtral", "mixtral", {**_GROUPED, "num_local_experts": 5,
                                        "num_experts_per_tok": 2, **_TOKENS}, data_dependent=True),
         _family("qwen2_moe", "qwen2_moe", {
-            **_GROUPED, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 52,
+            **_GROUPED, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 56,
             **_TOKENS}, data_dependent=True),
         _family("qwen3_moe", "qwen3_moe", {**_WIDE_HEAD, **_EXPERTS, "num_experts": 5, **_TOKENS},
                 data_dependent=True),
@@ -131,13 +131,13 @@ def _experts():
             "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4,
             "layer_types": ["linear_attention", "full_attention"], **_TOKENS}),
         _family("qwen3_5_moe", "qwen3_5_moe_text", {
-            **_WIDE_HEAD, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 52,
+            **_WIDE_HEAD, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 56,
             "linear_key_head_dim": 12, "linear_value_head_dim": 20, "linear_num_key_heads": 2,
             "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4,
             "layer_types": ["linear_attention", "full_attention"], **_TOKENS},
             data_dependent=True),
         _family("qwen3_next", "qwen3_next", {
-            **_WIDE_HEAD, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 52,
+            **_WIDE_HEAD, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 56,
             "linear_key_head_dim": 12, "linear_value_head_dim": 20, "linear_num_key_heads": 2,
             "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4,
             "layer_types": ["linear_attention", "full_attention"], **_TOKENS},
