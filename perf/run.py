@@ -107,7 +107,7 @@ def show(rows):
     for row in rows:
         notes = [f"{ratio:.2f}x the speed of {peer}" for peer, ratio in row.get("faster_than", {}).items()]
         if "target_over_seconds" in row:
-            notes.append(f"target {row['target_seconds'] * 1e3:g} ms: {row['target_over_seconds']:.2f}x of it to spare"
+            notes.append(f"within its target of {row['target_seconds'] * 1e3:g} ms by {row['target_over_seconds']:.2f}x"
                          if row["target_over_seconds"] >= 1 else
                          f"target {row['target_seconds'] * 1e3:g} ms MISSED by {1 / row['target_over_seconds']:.2f}x")
         if "resident_bytes" in row:

@@ -47,10 +47,15 @@ install_packages() {
     exit 4
   fi
   printf 'headroom: installing %s\n' "$*" >&2
+  apt_log=$(mktemp)
   if ! { $as_root apt-get -qq update &&
          $as_root env DEBIAN_FRONTEND=noninteractive \
-           apt-get -qq -y --no-install-recommends install "$@"; } >&2 </dev/null; then
+           apt-get -qq -y -o Dpkg::Use-Pty=0 --no-install-recommends install "$@"; } \
+         >"$apt_log" 2>&1 </dev/null; then
+    tail -n 20 "$apt_log" >&2
+    rm -f "$apt_log"
     printf 'headroom: apt-get could not install: %s\n' "$*" >&2
     exit 4
   fi
+  rm -f "$apt_log"
 }

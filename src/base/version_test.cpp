@@ -8,7 +8,7 @@
 namespace headroom {
 namespace {
 
-TEST(Version, is_three_numbers) {
+TEST(Version, IsThreeNumbers) {
   int major = -1;
   int minor = -1;
   int patch = -1;

@@ -1,6 +1,6 @@
 """What ./headroom and ./test do on a machine that lacks packages, with apt-get and sudo played."""
 
-import os
+import shutil
 import stat
 import subprocess
 
@@ -12,8 +12,8 @@ def machine(tmp_path):
     """A PATH of our own: a few real tools and the ones that a test puts there."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("sh", "env", "grep", "printf", "cat"):
-        (folder / name).symlink_to(f"/usr/bin/{name}" if os.path.exists(f"/usr/bin/{name}") else f"/bin/{name}")
+    for name in ("sh", "env", "grep", "mktemp", "rm", "tail"):
+        (folder / name).symlink_to(shutil.which(name))
 
     def put(name, script):
         path = folder / name
@@ -68,8 +68,9 @@ def test_a_failed_install_and_a_machine_without_apt_are_not_available_here(repo,
     machine.put("id", "echo 0")
     other = machine(repo, "build")
     assert other.returncode == 4 and "not Debian" in other.stderr
-    machine.put("apt-get", "exit 100")
-    assert machine(repo, "build").returncode == 4
+    machine.put("apt-get", "echo E: no such mirror; exit 100")
+    failed = machine(repo, "build")
+    assert failed.returncode == 4 and "E: no such mirror" in failed.stderr and failed.stdout == ""
 
 
 def test_nothing_is_done_where_nothing_is_missing(repo, machine):
