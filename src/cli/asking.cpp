@@ -1,0 +1,44 @@
+#include "cli/asking.h"
+
+#include <algorithm>
+
+namespace headroom::cli {
+namespace {
+
+constexpr std::string_view kStatedDevice = "a100-sxm-80gb";
+
+bool is_question_flag(std::string_view name) {
+  const auto flags = fit::question_flags();
+  return std::any_of(flags.begin(), flags.end(),
+                     [&](const fit::QuestionFlag& flag) { return flag.name == name; });
+}
+
+}  // namespace
+
+std::vector<Flag> question_and(std::vector<Flag> more) {
+  std::vector<Flag> flags;
+  for (const fit::QuestionFlag& flag : fit::question_flags()) {
+    flags.push_back({flag.name, flag.value, flag.help});
+  }
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+Result<fit::FitQuestion> question_of(const Words& words, const Console& console) {
+  fit::FitQuestion question;
+  if (words.operands.empty()) {
+    return Error{ErrorCode::usage, "which model?", "",
+                 "a Hugging Face id such as openai-community/gpt2, or a config.json"};
+  }
+  question.model = words.operands.front();
+  for (const auto& [name, value] : words.flags) {
+    if (is_question_flag(name)) HEADROOM_TRY(question.set(name, value));
+  }
+  if (question.device.empty()) {
+    question.device = kStatedDevice;
+    console.note("no --device given: " + question.device + " is taken");
+  }
+  return question;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,53 @@
+#include "cli/deliver.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+
+namespace headroom::cli {
+namespace {
+
+Result<void> write(const std::string& path, std::string_view content, const Console& console) {
+  if (path == "-" || path.empty()) return console.answer(content);
+  return write_file_atomic(path, content);
+}
+
+// In single quotes where a shell would do something with the word.
+std::string quoted(const std::string& word) {
+  const auto plain = [](char c) {
+    const std::string_view harmless = "-_./:=,+@%";
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           harmless.find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quotes = "'";
+  for (const char c : word) quotes += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quotes + "'";
+}
+
+}  // namespace
+
+Result<void> deliver(const Forms& forms, const Words& words, const Console& console) {
+  const std::string html = words.value("html");
+  const std::string output = words.value("output");
+  if (words.has("html")) {
+    HEADROOM_TRY(write(html, report::render_page(forms.page()), console));
+    if (html != "-") console.note("wrote " + html);
+  }
+  const bool to_file = !output.empty() && output != "-";
+  if (html == "-" && !to_file) return {};
+  if (words.has("json")) return write(output, forms.json().dump(2) + "\n", console);
+  return write(output, forms.text(to_file ? text::Terminal{} : console.out), console);
+}
+
+std::string command_line(std::string_view verb, const Words& words) {
+  std::string line = "headroom " + std::string(verb);
+  for (const std::string& operand : words.operands) line += " " + quoted(operand);
+  for (const auto& [name, value] : words.flags) {
+    line += " --" + name;
+    if (value != "true") line += " " + quoted(value);
+  }
+  return line;
+}
+
+}  // namespace headroom::cli

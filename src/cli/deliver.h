@@ -1,0 +1,28 @@
+// Handing over an answer the way the flags say: text or JSON, to stdout or a file, and a page.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "cli/console.h"
+#include "cli/flags.h"
+#include "report/html.h"
+#include "text/json.h"
+
+namespace headroom::cli {
+
+// The forms of one answer; only those that are asked for are made.
+struct Forms {
+  std::function<std::string(const text::Terminal&)> text;
+  std::function<text::Json()> json;
+  std::function<report::Page()> page;
+};
+
+// By --json, --html FILE and --output FILE. A page on stdout takes the place of the text.
+Result<void> deliver(const Forms& forms, const Words& words, const Console& console);
+
+// The command that asked, as a person would type it: for the foot of a page.
+[[nodiscard]] std::string command_line(std::string_view verb, const Words& words);
+
+}  // namespace headroom::cli

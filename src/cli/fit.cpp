@@ -1,0 +1,89 @@
+#include "fit/fit.h"
+
+#include "base/version.h"
+#include "cli/asking.h"
+#include "cli/deliver.h"
+#include "cli/verb.h"
+#include "report/fit_html.h"
+#include "report/fit_json.h"
+#include "report/fit_text.h"
+
+namespace headroom::cli {
+namespace {
+
+report::Page page_of(std::string title, std::vector<report::Section> sections, const Words& words) {
+  return {std::move(title), "fit", std::string(version()), command_line("fit", words),
+          std::move(sections)};
+}
+
+Result<int> run_against(const Words& words, const Console& console) {
+  if (!words.operands.empty()) {
+    return Error{ErrorCode::usage, "--against takes its models from the file", words.operands[0],
+                 "leave the model out"};
+  }
+  fit::AgainstQuestion question;
+  question.file = words.value("against");
+  question.calibration = words.value("calibration");
+  question.save_calibration = words.value("save-calibration");
+  HEADROOM_ASSIGN(const fit::AgainstAnswer answer, fit::answer_against(question));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) { return report::against_text(answer, terminal); };
+  forms.json = [&] { return report::against_json(answer); };
+  forms.page = [&] {
+    return page_of("Predictions held against " + answer.file, report::against_sections(answer), words);
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return kExitYes;
+}
+
+Result<int> run_fit(const Words& words, const Console& console) {
+  if (words.has("against")) return run_against(words, console);
+  if (words.has("save-calibration")) {
+    return Error{ErrorCode::usage, "a calibration is learned from measurements",
+                 "--save-calibration", "name them: --against FILE.csv"};
+  }
+  HEADROOM_ASSIGN(fit::FitQuestion question, question_of(words, console));
+  if (words.has("html")) question.timeline = true;
+  HEADROOM_ASSIGN(const fit::FitAnswer answer, fit::answer(question));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) { return report::fit_text(answer, terminal); };
+  forms.json = [&] { return report::fit_json(answer); };
+  forms.page = [&] {
+    return page_of("Will " + answer.model + " fit?", report::fit_sections(answer), words);
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return answer.verdict == fit::Verdict::yes ? kExitYes : kExitNotPlainYes;
+}
+
+}  // namespace
+
+Verb fit_verb() {
+  Verb verb;
+  verb.name = "fit";
+  verb.summary = "will this training step fit, with how much room, and what to change";
+  verb.operands = "MODEL";
+  verb.most_operands = 1;
+  verb.examples = {
+      {"headroom fit mistralai/Mistral-7B-v0.1 --device a100-sxm-80gb --batch 4 --seq 4096",
+       "full fine-tuning in bf16 with AdamW"},
+      {"headroom fit mistralai/Mistral-7B-v0.1 --device rtx-4090 --method qlora --checkpointing full",
+       "the same model on a smaller GPU"},
+      {"headroom fit openai-community/gpt2 --batch 16 --json",
+       "one JSON object, for programs"},
+      {"headroom fit openai-community/gpt2 --html gpt2.html",
+       "a page with memory over the step"},
+  };
+  verb.flags = question_and(
+      {{"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
+       {"save-calibration", "FILE", "with --against: keep the correction that was learned"},
+       kJsonFlag,
+       kHtmlFlag,
+       kOutputFlag,
+       kQuietFlag,
+       kNoColorFlag,
+       kHelpFlag});
+  verb.run = run_fit;
+  return verb;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,38 @@
+// Flags as data: a verb lists what it takes, and the words of a command line are read by that list.
+//
+// The only file that knows the library behind it is flags.cpp. Pure, thread-safe, microseconds.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace headroom::cli {
+
+struct Flag {
+  std::string_view name;   // without dashes
+  std::string_view value;  // what stands behind it, "FILE"; empty for a switch
+  std::string_view help;
+  char letter = 0;         // "-o"; 0: none
+};
+
+// What was said, in the order in which it was said.
+struct Words {
+  std::vector<std::string> operands;
+  std::vector<std::pair<std::string, std::string>> flags;  // name and value; "true" for a switch
+
+  [[nodiscard]] bool has(std::string_view name) const;
+  // The last value of that flag, or "".
+  [[nodiscard]] std::string value(std::string_view name) const;
+};
+
+// The words of `arguments` by `flags`. A flag that is not in the list is a usage error that names the
+// nearest one; so is a value that is missing, and more than `most_operands` operands.
+Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
+                         std::span<const std::string> arguments);
+
+}  // namespace headroom::cli

@@ -1,0 +1,118 @@
+#include <algorithm>
+
+#include "base/suggest.h"
+#include "base/version.h"
+#include "cli/verb.h"
+#include "text/utf8.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr int kWidest = 100;  // longer lines are hard to read however wide the terminal is
+
+// A name at the left, its explanation in a column of its own, wrapped to the terminal; where the
+// name is too long for its column the explanation begins on the next line.
+std::string entry(std::string_view name, std::string_view what, int column, int columns) {
+  std::string lines = "  " + std::string(name);
+  const auto used = static_cast<int>(lines.size());
+  int at = used;
+  const auto next_line = [&] {
+    lines += "\n" + std::string(static_cast<size_t>(column), ' ');
+    at = column;
+  };
+  if (used + 2 > column) {
+    next_line();
+  } else {
+    lines.append(static_cast<size_t>(column - used), ' ');
+    at = column;
+  }
+  for (size_t begin = 0; begin < what.size();) {
+    const size_t end = std::min(what.find(' ', begin), what.size());
+    const std::string_view word = what.substr(begin, end - begin);
+    const auto width = static_cast<int>(word.size());
+    if (at > column && at + 1 + width > columns) next_line();
+    if (at > column) {
+      lines += ' ';
+      ++at;
+    }
+    lines += word;
+    at += width;
+    begin = end + 1;
+  }
+  return lines + "\n";
+}
+
+std::string heading(std::string_view words, const Console& console) {
+  return "\n" + text::paint(words, text::Style::bold, console.out.colour) + "\n";
+}
+
+int width_of(const Console& console) {
+  return console.out.columns > 0 ? std::min(console.out.columns, kWidest) : kWidest;
+}
+
+std::string examples(const std::vector<Example>& list) {
+  std::string lines;
+  for (const Example& example : list) {
+    lines += "  " + std::string(example.command) + "\n      " + std::string(example.what) + "\n";
+  }
+  return lines;
+}
+
+std::string verb_help(const Verb& verb, const Console& console) {
+  std::string lines = "headroom " + std::string(verb.name) + ": " + std::string(verb.summary) + "\n";
+  lines += heading("Examples", console) + examples(verb.examples);
+  lines += heading("Usage", console) + "  headroom " + std::string(verb.name);
+  if (!verb.operands.empty()) lines += " " + std::string(verb.operands);
+  lines += " [flags]\n" + heading("Flags", console);
+  const int columns = width_of(console);
+  for (const Flag& flag : verb.flags) {
+    std::string name = flag.letter == 0 ? "" : std::string("-") + flag.letter + ", ";
+    name += "--" + std::string(flag.name);
+    if (!flag.value.empty()) name += " " + std::string(flag.value);
+    lines += entry(name, flag.help, columns < 60 ? 6 : 28, columns);
+  }
+  return lines;
+}
+
+std::string whole_help(const Console& console) {
+  const int columns = width_of(console);
+  std::string lines = "Headroom tells what your GPUs can still hold, before you run.\n";
+  lines += heading("Examples", console);
+  for (const Verb& verb : verbs()) lines += examples({verb.examples.front()});
+  lines += heading("Verbs", console);
+  for (const Verb& verb : verbs()) lines += entry(verb.name, verb.summary, 12, columns);
+  lines += entry("help", "help VERB: examples and flags of one verb", 12, columns);
+  lines += heading("Exit codes", console);
+  lines += "  0 yes, or done         3 bad input               70 a bug of ours\n"
+           "  1 not a plain yes      4 not available here      130, 143 interrupted\n"
+           "  2 usage                5 partial result\n";
+  return lines;
+}
+
+}  // namespace
+
+Result<int> run_help(const Words& words, const Console& console) {
+  if (words.operands.empty()) {
+    HEADROOM_TRY(console.answer(whole_help(console)));
+    return kExitYes;
+  }
+  std::vector<std::string_view> names;
+  for (const Verb& verb : verbs()) {
+    names.push_back(verb.name);
+    if (verb.name != words.operands.front()) continue;
+    HEADROOM_TRY(console.answer(verb_help(verb, console)));
+    return kExitYes;
+  }
+  const std::string_view nearest = nearest_word(words.operands.front(), names);
+  return Error{ErrorCode::usage,
+               "there is no verb '" + words.operands.front().substr(0, 80) + "'", "",
+               nearest.empty() ? "headroom help lists them"
+                               : "did you mean " + std::string(nearest) + "?"};
+}
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> list{fit_verb(), study_verb()};
+  return list;
+}
+
+}  // namespace headroom::cli
