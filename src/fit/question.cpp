@@ -156,6 +156,20 @@ std::string checkpointing_word(const Checkpointing& value) {
   return "none";
 }
 
+// An optimizer that is not known, by the nearest of the words that are: with and without suffix.
+Error refuse_optimizer(std::string_view words) {
+  std::vector<std::string> known;
+  std::string expected = "one of ";
+  for (const Word<Optimizer>& kind : kOptimizers) {
+    expected += (known.empty() ? "" : ", ") + std::string(kind.word);
+    for (const Word<OptimizerLoop>& loop : kLoops) {
+      known.push_back(std::string(kind.word) + std::string(loop.word));
+    }
+  }
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  return refuse("optimizer", words, std::move(expected), nearest_word(words, views));
+}
+
 // "adamw-fused" is adamw, walked fused; the kinds that torch.optim does not have take no suffix.
 Result<void> set_optimizer(std::string_view words, FitQuestion& question) {
   std::string_view kind = words;
@@ -167,9 +181,7 @@ Result<void> set_optimizer(std::string_view words, FitQuestion& question) {
     }
   }
   Optimizer optimizer = Optimizer::adamw;
-  if (!choose("optimizer", kind, kOptimizers, optimizer)) {
-    return choose("optimizer", words, kOptimizers, optimizer);
-  }
+  if (!choose("optimizer", kind, kOptimizers, optimizer)) return refuse_optimizer(words);
   const bool torch_walks = optimizer <= Optimizer::adafactor;
   if (!torch_walks && loop != OptimizerLoop::automatic) {
     return refuse("optimizer", words,

@@ -60,6 +60,7 @@ TEST(FitQuestion, RefusesWhatItDoesNotKnowAndLeavesTheFieldAlone) {
 TEST(FitQuestion, SuggestsTheWordThatWasMeant) {
   FitQuestion question;
   EXPECT_EQ(question.set("dtype", "bf61").error().hint, "did you mean 'bf16'?");
+  EXPECT_EQ(question.set("optimizer", "adamw-fusd").error().hint, "did you mean 'adamw-fused'?");
   EXPECT_EQ(question.set("bacth", "4").error().hint, "did you mean --batch?");
 }
 

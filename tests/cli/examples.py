@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Runs every example of `headroom help`, so that none of them rots.
+
+An example may say yes (0), not a plain yes (1), or that something is not here (4: a GPU for `auto`).
+A usage error, a complaint about input, a crash or silence on stdout fails.
+Usage: examples.py PATH_OF_THE_BINARY
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+WELCOME = (0, 1, 4)
+
+
+def run(binary, words, folder):
+    return subprocess.run([binary, *words], cwd=folder, capture_output=True, text=True, timeout=60,
+                          stdin=subprocess.DEVNULL, check=False)
+
+
+def examples_of(binary, verb, folder):
+    """The lines under "Examples" that begin with the program's name."""
+    shown = run(binary, ["help", verb], folder)
+    block = re.search(r"^Examples\n(.*?)^Usage$", shown.stdout, re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^  headroom (.+)$", block.group(1), re.MULTILINE) if block else []
+    return [shlex.split(line) for line in lines]
+
+
+def main():
+    binary = str(Path(sys.argv[1]).resolve())
+    failed, count = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        verbs_block = run(binary, ["help"], folder).stdout.split("\nVerbs\n")[1].split("\n\n")[0]
+        verbs = [verb for verb in re.findall(r"^  (\w+)", verbs_block, re.MULTILINE) if verb != "help"]
+        for verb in verbs:
+            examples = examples_of(binary, verb, folder)
+            if not examples:
+                failed += 1
+                print(f"FAILED help {verb} opens without examples")
+            for words in examples:
+                count += 1
+                done = run(binary, words, folder)
+                silent = done.returncode != 4 and not done.stdout
+                if done.returncode not in WELCOME or silent:
+                    failed += 1
+                    print(f"FAILED headroom {shlex.join(words)}: exit {done.returncode}\n{done.stderr}")
+    print(f"examples: {count} of {len(verbs)} verbs, {failed} failed")
+    return 1 if failed or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
