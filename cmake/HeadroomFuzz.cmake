@@ -2,8 +2,8 @@
 #
 # One fuzz target: SOURCE defines LLVMFuzzerTestOneInput, DEPS are the rooms it drives, and
 # fuzz/corpus/NAME holds its seeds, every input that once made trouble among them.
-# With HEADROOM_FUZZ (the `fuzz` preset) it is a libFuzzer program, fuzz/run.sh runs it. Otherwise it
-# is a plain program that replays the corpus once, as the ctest `fuzz.NAME.replay`: so the corpus
+# With HEADROOM_FUZZ (the `fuzz` preset) it is a libFuzzer program; fuzz/run.sh runs it. Otherwise
+# it is a plain program that replays the corpus once, as the ctest `fuzz.NAME.replay`: so the corpus
 # guards every compiler and sanitizer we build with.
 add_custom_target(headroom_fuzz_targets)
 

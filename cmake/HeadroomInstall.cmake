@@ -19,7 +19,8 @@ configure_package_config_file(cmake/headroom-config.cmake.in headroom-config.cma
   INSTALL_DESTINATION ${headroom_package_dir} NO_SET_AND_CHECK_MACRO)
 # Before 1.0 a minor version may break what was there.
 write_basic_package_version_file(headroom-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/headroom-config.cmake ${PROJECT_BINARY_DIR}/headroom-config-version.cmake
+install(FILES
+  ${PROJECT_BINARY_DIR}/headroom-config.cmake ${PROJECT_BINARY_DIR}/headroom-config-version.cmake
   DESTINATION ${headroom_package_dir} COMPONENT headroom_dev)
 # The .pc file finds its own prefix, so that an installed tree can be moved.
 file(RELATIVE_PATH headroom_pc_to_prefix

@@ -17,7 +17,8 @@ function(headroom_perf name)
   list(TRANSFORM PERF_DEPS PREPEND headroom_)
   target_link_libraries(headroom_perf_${name} PRIVATE
     ${PERF_DEPS} ${PERF_LIBS} headroom_warnings benchmark::benchmark_main Threads::Threads)
-  target_compile_definitions(headroom_perf_${name} PRIVATE HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_compile_definitions(headroom_perf_${name} PRIVATE
+    HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(headroom_perf_${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/perf)
   add_dependencies(headroom_perf_targets headroom_perf_${name})

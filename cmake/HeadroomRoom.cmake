@@ -11,9 +11,10 @@ include(GoogleTest)
 function(headroom_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;LIBS;TESTS;DATA_TESTS" ${ARGN})
   add_library(headroom_${name} STATIC ${ROOM_SOURCES})
-  target_include_directories(headroom_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_include_directories(headroom_${name} PUBLIC
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_compile_features(headroom_${name} PUBLIC cxx_std_20)
-  # A room may end up inside a shared library (src/api, src/runtime), which shows only what it means to.
+  # A room may end up in a shared library (src/api, src/runtime), which shows what it means to only.
   set_target_properties(headroom_${name} PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_link_libraries(headroom_${name} PRIVATE headroom_warnings ${ROOM_LIBS})

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Fails, with file:line, on an #include that runs against the arrows of the house.
 
-ROOMS below is the one table of who may include whom; docs/architecture.md draws the same picture
-and tests/python/test_check_arrows.py holds the two against each other. Usage: check_arrows.py [REPO]
+FLOORS below is the one table of who may include whom; docs/architecture.md draws the same picture,
+and tests/python/test_check_arrows.py holds the two against each other.
+
+Usage: check_arrows.py [REPO]
 """
 
 import re

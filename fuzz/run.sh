@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fuzz/run.sh SECONDS [TARGET...]: each target (all, if none is named) for SECONDS, on the programs of
-# the `fuzz` preset. New inputs go to build/fuzz/corpus, a finding to build/fuzz/findings: put it into
-# fuzz/corpus/TARGET with the change that mends it.
+# fuzz/run.sh SECONDS [TARGET...]: each target (all, if none is named) for SECONDS, on the programs
+# of the `fuzz` preset. New inputs go to build/fuzz/corpus, a finding to build/fuzz/findings: put it
+# into fuzz/corpus/TARGET with the change that mends it.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
 seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
@@ -23,9 +23,9 @@ for target in "${targets[@]}"; do
   findings=build/fuzz/findings/$target
   mkdir -p "$found" "$findings"
   echo "fuzz: $target, $seconds s"
-  if "build/fuzz/fuzz/headroom_fuzz_$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-    -print_final_stats=1 -artifact_prefix="$findings/" "$found" "fuzz/corpus/$target" \
-    >"build/fuzz/$target.log" 2>&1; then
+  if "build/fuzz/fuzz/headroom_fuzz_$target" -max_total_time="$seconds" -timeout=10 \
+    -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$findings/" \
+    "$found" "fuzz/corpus/$target" >"build/fuzz/$target.log" 2>&1; then
     grep -E 'number_of_executed_units|new_units_added' "build/fuzz/$target.log"
   else
     tail -n 30 "build/fuzz/$target.log"

@@ -1,13 +1,14 @@
-# Sourced by ./headroom and ./test: the Debian packages that Headroom needs, and how they get here.
+# Sourced by ./headroom and ./test: the Debian packages that Headroom needs, and how to get them.
 #
-# need_packages GROUP... makes sure that the packages of the groups are installed: with apt-get where
+# need_packages GROUP... sees to it that the packages of the groups are installed: by apt-get where
 # this is root or sudo is there, otherwise it says what to install and exits with 4. An entry is a
 # package, or PACKAGE:COMMAND where the command may also come from elsewhere. POSIX sh, since the
 # first thing that a stranger runs should not need bash.
 
 packages_build="g++:g++ cmake:cmake ninja-build:ninja libfmt-dev libboost-json1.81-dev libcli11-dev
   zlib1g-dev libjs-chart.js"
-packages_test="python3:python3 libgtest-dev librapidcheck-dev ccache:ccache mold:mold pkg-config:pkg-config"
+packages_test="python3:python3 libgtest-dev librapidcheck-dev ccache:ccache mold:mold
+  pkg-config:pkg-config"
 packages_all="clang-16:clang++-16 libclang-rt-16-dev libbenchmark-dev"
 
 package_is_here() {
@@ -27,7 +28,7 @@ need_packages() {
   done
   # Debian's own python3 cannot make a virtual environment without python3-venv.
   case " $* " in
-    *" test "*) python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv" ;;
+    *" test "*) python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv" ;;
   esac
   [ -z "$missing" ] || install_packages $missing
 }
@@ -42,7 +43,7 @@ install_packages() {
   elif command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
     as_root=sudo
   else
-    printf 'headroom: packages are missing and this is neither root nor has sudo. Please run, as root:\n' >&2
+    printf 'headroom: packages are missing, and I am not root. Please run as root:\n' >&2
     printf '  apt-get install --no-install-recommends %s\n' "$*" >&2
     exit 4
   fi

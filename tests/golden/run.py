@@ -9,8 +9,8 @@ A case is a folder with
   expected.json     the same for --json: compared as values, so neither order nor spacing matters
   expected.stderr   what it says on stderr; not looked at where missing
   expected/NAME     a file that it writes
-  mask              regular expressions, one a line, for what may differ from run to run: in text each
-                    match is masked, in JSON the value of each key that matches as a whole
+  mask              regular expressions, one a line, for what may differ from run to run: in text
+                    each match is masked, in JSON the value of each key that matches as a whole
   anything else     files for the command to read
 The command runs in a throw-away copy of the folder with an empty home, so it can reach nothing that
 is not in the case.
@@ -84,15 +84,16 @@ def diff(name, expected, actual):
 def run(binary, case, work):
     shutil.copytree(case, work, dirs_exist_ok=True)
     shutil.rmtree(work / "expected", ignore_errors=True)
-    environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(work / ".home"), "LC_ALL": "C.UTF-8",
-                   "TZ": "UTC", "COLUMNS": "100"}
+    environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(work / ".home"),
+                   "LC_ALL": "C.UTF-8", "TZ": "UTC", "COLUMNS": "100"}
     for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
         if name in os.environ:
             environment[name] = os.environ[name]
     stdin = case / "stdin"
     with open(stdin if stdin.exists() else os.devnull, "rb") as source:
         return subprocess.run([binary, *read_lines(case / "cmd")], cwd=work, env=environment,
-                              stdin=source, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+                              stdin=source, capture_output=True, timeout=TIMEOUT_SECONDS,
+                              check=False)
 
 
 class Case:
@@ -140,14 +141,15 @@ class Case:
             except subprocess.TimeoutExpired:
                 self.faults.append(f"still running after {TIMEOUT_SECONDS} s\n")
                 return
-            stdout, stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+            stdout = done.stdout.decode(errors="replace")
+            stderr = done.stderr.decode(errors="replace")
             self.exit(done.returncode, stderr)
             if (self.folder / "expected.json").exists():
                 self.json("expected.json", stdout)
             elif (self.folder / "expected.stdout").exists() or self.update:
                 self.text("expected.stdout", stdout)
             else:
-                self.faults.append("neither expected.stdout nor expected.json (--update writes one)\n")
+                self.faults.append("it expects no output (--update writes expected.stdout)\n")
             if (self.folder / "expected.stderr").exists():
                 self.text("expected.stderr", stderr)
             for path in sorted((self.folder / "expected").glob("*")):

@@ -38,5 +38,6 @@ set(ENV{PKG_CONFIG_PATH} ${pc_dir})
 run(${pkg_config} --cflags --libs headroom)
 separate_arguments(flags UNIX_COMMAND "${output}")
 cmake_path(GET pc_dir PARENT_PATH lib_dir)
-run(${CXX} -std=c++20 ${CONSUMER}/consumer.cpp -o ${work}/consumer_pc ${flags} -Wl,-rpath,${lib_dir})
+run(${CXX} -std=c++20 ${CONSUMER}/consumer.cpp -o ${work}/consumer_pc ${flags}
+  -Wl,-rpath,${lib_dir})
 expect_version(${work}/consumer_pc)

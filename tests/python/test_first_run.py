@@ -21,7 +21,8 @@ def machine(tmp_path):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def run(repo, groups):
-        return subprocess.run(["/bin/sh", "-c", f'. "{repo}/tools/debian.sh"; need_packages {groups}'],
+        script = f'. "{repo}/tools/debian.sh"; need_packages {groups}'
+        return subprocess.run(["/bin/sh", "-c", script],
                               env={"PATH": str(folder), "LOG": str(tmp_path / "log")}, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, check=False)
 

@@ -25,8 +25,8 @@ def case(tmp_path, **files):
 
 
 def run(repo, program, folder, *flags):
-    return subprocess.run([sys.executable, repo / "tests/golden/run.py", "--binary", program, *flags,
-                           folder], capture_output=True, text=True, check=False)
+    command = [sys.executable, repo / "tests/golden/run.py", "--binary", program, *flags, folder]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("files, passes", [
@@ -61,6 +61,5 @@ def test_update_writes_what_then_passes(repo, program, tmp_path):
 
 
 def test_no_case_is_a_failure(repo, program, tmp_path):
-    done = subprocess.run([sys.executable, repo / "tests/golden/run.py", "--binary", program,
-                           tmp_path / "nowhere"], capture_output=True, text=True, check=False)
+    done = run(repo, program, tmp_path / "nowhere")
     assert done.returncode != 0
