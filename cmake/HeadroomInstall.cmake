@@ -9,6 +9,9 @@ if(TARGET headroom_cli)
   install(TARGETS headroom_cli RUNTIME COMPONENT headroom_runtime)
 endif()
 
+install(FILES data/devices.json
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom COMPONENT headroom_runtime)
+
 install(TARGETS headroom EXPORT headroom_targets
   LIBRARY COMPONENT headroom_dev NAMELINK_COMPONENT headroom_dev
   FILE_SET HEADERS COMPONENT headroom_dev)

@@ -49,6 +49,17 @@ struct Bytes {
   }
 };
 
+// Rates. Doubles, as they are measured or promised and never exact.
+struct BytesPerSecond {
+  double value = 0;
+  constexpr auto operator<=>(const BytesPerSecond&) const = default;
+};
+// Operations a second; also for integer types, where makers say OPS.
+struct FlopsPerSecond {
+  double value = 0;
+  constexpr auto operator<=>(const FlopsPerSecond&) const = default;
+};
+
 inline constexpr int64_t kKiB = int64_t{1} << 10;
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr int64_t kGiB = int64_t{1} << 30;

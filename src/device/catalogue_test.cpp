@@ -1,0 +1,224 @@
+#include "device/catalogue.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "base/file.h"
+#include "device/names.h"
+
+namespace headroom::device {
+namespace {
+
+const DeviceCatalogue& catalogue() {
+  static const DeviceCatalogue kCatalogue = DeviceCatalogue::built_in();
+  return kCatalogue;
+}
+
+std::string found(std::string_view spec) {
+  const Result<Device> device = catalogue().find(spec);
+  return device ? device->name : "error: " + device.error().to_string();
+}
+
+TEST(Catalogue, HoldsTheDevicesThatWerePromised) {
+  for (const char* name :
+       {"v100-sxm2-16gb", "v100-sxm2-32gb", "v100-pcie-16gb", "v100-pcie-32gb", "a100-sxm-40gb",
+        "a100-sxm-80gb", "a100-pcie-40gb", "a100-pcie-80gb", "h100-sxm-80gb", "h100-pcie-80gb",
+        "h100-nvl-94gb", "h100-sxm-64gb", "h100-sxm-96gb", "h200-sxm-141gb", "b200-sxm-180gb",
+        "b300-sxm-288gb", "gb200-186gb", "gh200-96gb", "l4-24gb", "l40s-48gb", "a10g-24gb",
+        "a10-24gb", "t4-16gb", "rtx-3060-12gb", "rtx-3090-24gb", "rtx-4090-24gb", "rtx-5090-32gb",
+        "rtx-4070-ti-super-16gb", "mi210-64gb", "mi250-64gb", "mi300x-192gb", "cpu"}) {
+    EXPECT_EQ(found(name), name);
+  }
+}
+
+TEST(Catalogue, EveryGpuHasEveryFigureWithASource) {
+  for (const Device& device : catalogue().devices()) {
+    SCOPED_TRACE(device.name);
+    EXPECT_FALSE(device.product.empty());
+    EXPECT_FALSE(device.architecture.empty());
+    if (device.vendor == Vendor::cpu) continue;
+    EXPECT_TRUE(device.compute_capability.known());
+    EXPECT_TRUE(device.memory.known());
+    EXPECT_TRUE(device.usable_memory.known());
+    EXPECT_TRUE(device.bandwidth.known());
+    EXPECT_TRUE(device.l2.known());
+    EXPECT_TRUE(device.sm_count.known());
+    EXPECT_TRUE(device.link.known());
+    EXPECT_TRUE(device.pcie.known());
+    EXPECT_TRUE(device.context.known());
+    EXPECT_TRUE(device.rate(Rate::fp32).known());
+    EXPECT_TRUE(device.rate(Rate::fp16).known());
+    EXPECT_GT(device.rate(Rate::fp16).value, device.rate(Rate::fp32).value);
+    EXPECT_LE(device.usable_memory.value, device.memory.value);
+    // What the driver keeps for itself is a small part.
+    EXPECT_GT(device.usable_memory.value.count, device.memory.value.count / 100 * 94);
+    EXPECT_EQ(device.link.value.value == 0, device.link_kind == "none");
+  }
+}
+
+TEST(Catalogue, NamesAreUniqueAsWordsToo) {
+  std::set<std::vector<std::string>> seen;
+  for (const Device& device : catalogue().devices()) {
+    EXPECT_TRUE(seen.insert(name_words(device.name)).second) << device.name;
+    EXPECT_EQ(found(device.name), device.name);
+    EXPECT_EQ(found(device.product), device.name);
+    for (const std::string& alias : device.aliases) EXPECT_EQ(found(alias), device.name);
+  }
+}
+
+TEST(Catalogue, FindsWhatPeopleWrite) {
+  EXPECT_EQ(found("NVIDIA A100-SXM4-80GB"), "a100-sxm-80gb");
+  EXPECT_EQ(found("A100-SXM4-40GB"), "a100-sxm-40gb");
+  EXPECT_EQ(found("a100 pcie 80 GB"), "a100-pcie-80gb");
+  EXPECT_EQ(found("H100 NVL"), "h100-nvl-94gb");
+  EXPECT_EQ(found("H100 96GB"), "h100-sxm-96gb");
+  EXPECT_EQ(found("h200"), "h200-sxm-141gb");
+  EXPECT_EQ(found("B200"), "b200-sxm-180gb");
+  EXPECT_EQ(found("GB200"), "gb200-186gb");
+  EXPECT_EQ(found("RTX3090"), "rtx-3090-24gb");
+  EXPECT_EQ(found("4070Ti SUPER"), "rtx-4070-ti-super-16gb");
+  EXPECT_EQ(found("A10"), "a10-24gb");
+  EXPECT_EQ(found("A10G"), "a10g-24gb");
+  EXPECT_EQ(found("L4"), "l4-24gb");
+}
+
+TEST(Catalogue, AmbiguousNamesAreRefusedWithTheCandidates) {
+  const Error error = catalogue().find("A100-80GB").error();
+  EXPECT_EQ(error.code, ErrorCode::usage);
+  EXPECT_EQ(error.to_string(),
+            "device 'A100-80GB' is ambiguous (it may be a100-sxm-80gb, a100-pcie-80gb)");
+  for (const char* name : {"A100", "H100", "H100-80GB", "V100 16GB", "rtx", "80gb"}) {
+    EXPECT_NE(found(name).find("ambiguous"), std::string::npos) << name;
+  }
+}
+
+TEST(Catalogue, UnknownAndHostileNames) {
+  EXPECT_NE(found("a100-sxm-80g0").find("did you mean a100-sxm-80gb?"), std::string::npos);
+  for (const std::string& name :
+       {std::string(), std::string("nvidia"), std::string(" - "), std::string("z9000"),
+        std::string(100'000, 'a'), std::string("\x1B[2J\0x", 6), std::string(1500, '-'),
+        std::string("../../etc/passwd"), std::string("A100%s%n"), std::string("\xFF\xFE")}) {
+    const Result<Device> device = catalogue().find(name);
+    ASSERT_FALSE(device) << name;
+    EXPECT_EQ(device.error().code, ErrorCode::usage);
+    EXPECT_EQ(device.error().message.find('\x1B'), std::string::npos);
+    EXPECT_LT(device.error().to_string().size(), 400U);
+  }
+}
+
+TEST(Catalogue, MeasurementsGetAStatedDefault) {
+  const FoundDevice exact = *catalogue().find_for_measurement("A100-SXM4-40GB");
+  EXPECT_EQ(exact.device.name, "a100-sxm-40gb");
+  EXPECT_EQ(exact.assumption, "");
+  const FoundDevice guess = *catalogue().find_for_measurement("A100-80GB");
+  EXPECT_EQ(guess.device.name, "a100-sxm-80gb");
+  EXPECT_EQ(guess.assumption,
+            "'A100-80GB' may be a100-sxm-80gb, a100-pcie-80gb; taken for the first of them");
+  const auto name = [](std::string_view text) {
+    return catalogue().find_for_measurement(text)->device.name;
+  };
+  EXPECT_EQ(name("A100"), "a100-sxm-80gb");
+  EXPECT_EQ(name("A100 40GB"), "a100-sxm-40gb");
+  EXPECT_EQ(name("4x A100 NVLink"), "a100-sxm-80gb");
+  EXPECT_EQ(name("H100 (labelled A100)"), "h100-sxm-80gb");
+  EXPECT_EQ(name("2x RTX3090"), "rtx-3090-24gb");
+  EXPECT_EQ(name("V100 16GB"), "v100-sxm2-16gb");
+  EXPECT_EQ(name("RTX 3060 12GB"), "rtx-3060-12gb");
+  EXPECT_FALSE(catalogue().find_for_measurement("8 GPUs"));
+  EXPECT_FALSE(catalogue().find_for_measurement(""));
+}
+
+TEST(Catalogue, OverridesReplaceFiguresAndSaySo) {
+  const Device device =
+      *catalogue().find("h100-sxm-80gb,bandwidth=8TB/s,memory=64GiB,bf16=1000TFLOPS,context=1GiB");
+  EXPECT_EQ(device.bandwidth.value.value, 8e12);
+  EXPECT_EQ(device.bandwidth.source, "given by the user");
+  EXPECT_EQ(device.memory.value, Bytes(64 * kGiB));
+  EXPECT_EQ(device.usable_memory.value, Bytes(64 * kGiB));
+  EXPECT_EQ(device.rate(Rate::bf16).value.value, 1e15);
+  EXPECT_EQ(device.context.value.high, Bytes(kGiB));
+  EXPECT_EQ(device.l2.value, catalogue().find("h100-sxm-80gb")->l2.value);
+}
+
+TEST(Catalogue, BadOverridesAreRefused) {
+  for (const char* list :
+       {"", ",", "memory", "memory=", "=8TB/s", "memory=80", "memory=1B", "memory=1e9TiB",
+        "memory=-1GiB", "bandwith=8TB/s", "bandwidth=8TB", "bandwidth=1B/s", "bf16=1B/s",
+        "memory=1GiB,memory=2GiB", "usable_memory=900GiB", "memory=1GiB,", "bf16=nanTFLOPS"}) {
+    const Result<Device> device = catalogue().find("h100-sxm-80gb," + std::string(list));
+    ASSERT_FALSE(device) << list;
+    EXPECT_EQ(device.error().code, ErrorCode::usage) << list;
+  }
+  EXPECT_NE(found("h100-sxm-80gb,bandwith=8TB/s").find("did you mean bandwidth?"),
+            std::string::npos);
+}
+
+TEST(Catalogue, AutoAsksTheDriver) {
+  const auto detector = [](std::string name, int64_t mib) {
+    return [=]() -> Result<std::vector<DetectedGpu>> {
+      return std::vector<DetectedGpu>{{name, Bytes(mib * kMiB), Bytes(kMiB)}};
+    };
+  };
+  const Device h100 = *catalogue().find("auto", detector("NVIDIA H100 80GB HBM3", 81559));
+  EXPECT_EQ(h100.name, "h100-sxm-80gb");
+  EXPECT_EQ(h100.memory.provenance, Provenance::measured);
+  EXPECT_EQ(h100.memory.value, Bytes(81559 * kMiB));
+  EXPECT_EQ(catalogue().find("auto,bandwidth=1TB/s", detector("NVIDIA H200", 143771))->name,
+            "h200-sxm-141gb");
+  // A part of such a GPU (MIG) is not that GPU.
+  EXPECT_EQ(catalogue().find("auto", detector("NVIDIA H200", 20000)).error().code,
+            ErrorCode::unavailable);
+  EXPECT_EQ(catalogue().find("auto", detector("NVIDIA Z9000", 8192)).error().code,
+            ErrorCode::unavailable);
+  const Detector nothing = []() -> Result<std::vector<DetectedGpu>> {
+    return Error{ErrorCode::unavailable, "no driver", {}, {}};
+  };
+  EXPECT_EQ(catalogue().find("auto", nothing).error().message, "no driver");
+}
+
+TEST(Catalogue, TheRealDetectorAnswersOrIsUnavailable) {
+  const Result<std::vector<DetectedGpu>> gpus = detect_gpus();
+  if (gpus) {
+    EXPECT_FALSE(gpus->empty());
+  } else {
+    EXPECT_EQ(gpus.error().code, ErrorCode::unavailable);
+    EXPECT_FALSE(gpus.error().hint.empty());
+  }
+}
+
+TEST(Catalogue, CpuKnowsTheMemoryOfThisMachine) {
+  const Device cpu = *catalogue().find("cpu");
+  EXPECT_EQ(cpu.vendor, Vendor::cpu);
+  EXPECT_GT(cpu.memory.value.count, 100 * kMiB);
+  EXPECT_EQ(cpu.memory.provenance, Provenance::measured);
+  EXPECT_FALSE(cpu.bandwidth.known());
+}
+
+TEST(Catalogue, LoadsTheUsersFiles) {
+  std::string directory = (std::filesystem::temp_directory_path() / "headroom_XXXXXX").string();
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  std::filesystem::create_directory(directory + "/headroom");
+  const auto write = [](const std::string& path, const std::string& name) {
+    return write_file_atomic(path, R"({"schema": "headroom.devices/1", "devices": [{"name": ")" +
+                                       name + R"(", "like": "h200-sxm-141gb"}]})");
+  };
+  ASSERT_TRUE(write(directory + "/headroom/devices.json", "mine"));
+  ASSERT_TRUE(write(directory + "/other.json", "other"));
+  ::setenv("XDG_CONFIG_HOME", directory.c_str(), 1);
+  ::setenv("HEADROOM_DEVICES", (directory + "/other.json").c_str(), 1);
+  const Result<DeviceCatalogue> loaded = DeviceCatalogue::load();
+  ASSERT_TRUE(loaded) << loaded.error().to_string();
+  EXPECT_EQ(loaded->find("mine")->compute_capability.value.major, 9);
+  EXPECT_TRUE(loaded->find("other"));
+  ::setenv("HEADROOM_DEVICES", (directory + "/absent.json").c_str(), 1);
+  EXPECT_FALSE(DeviceCatalogue::load());
+  ::unsetenv("HEADROOM_DEVICES");
+  ::unsetenv("XDG_CONFIG_HOME");
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace headroom::device
