@@ -112,7 +112,7 @@ Result<std::string> read_file(const std::string& path, Bytes limit) {
   Descriptor file(standard_input ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC),
                   !standard_input);
   if (file.get() < 0) return system_error(name, "cannot open");
-  struct stat status{};
+  struct stat status {};
   if (::fstat(file.get(), &status) != 0) return system_error(name, "cannot read");
   if (S_ISDIR(status.st_mode)) return file_error(name, "is a directory, expected a file");
   const int64_t hard_limit = std::max<int64_t>(limit.count, 0);
@@ -141,7 +141,7 @@ Result<void> write_file_atomic(const std::string& path, std::string_view content
   if (path.empty() || path.find('\0') != std::string::npos) {
     return file_error(path, "is not a file name");
   }
-  struct stat status{};
+  struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) return file_error(path, "is a directory, expected a file");
   if (exists && !S_ISREG(status.st_mode)) return write_in_place(path, content);

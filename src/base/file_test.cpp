@@ -49,8 +49,8 @@ TEST_F(FileTest, EndlessInputStopsAtTheLimit) {
 }
 
 TEST_F(FileTest, ReadFailuresNameTheFile) {
-  for (const std::string& bad : {path("absent"), directory_.string(), std::string("a\0b", 3),
-                                 std::string()}) {
+  for (const std::string& bad :
+       {path("absent"), directory_.string(), std::string("a\0b", 3), std::string()}) {
     const Result<std::string> read = read_file(bad, Bytes(10));
     ASSERT_FALSE(read) << bad;
     EXPECT_EQ(read.error().code, ErrorCode::bad_input);
@@ -62,7 +62,7 @@ TEST_F(FileTest, ReplacesKeepsModeAndLeavesNoTemporary) {
   ASSERT_EQ(::chmod(path("x").c_str(), 0600), 0);
   ASSERT_TRUE(write_file_atomic(path("x"), "new"));
   EXPECT_EQ(*read_file(path("x"), Bytes(10)), "new");
-  struct stat status{};
+  struct stat status {};
   ASSERT_EQ(::stat(path("x").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0600U);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);

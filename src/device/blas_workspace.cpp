@@ -6,10 +6,10 @@ namespace headroom::device {
 namespace {
 
 // Releases are inferred from when the changes were merged.
-constexpr TorchRelease kFromAllocator{1, 13};    // pytorch/pytorch pull request 85447
-constexpr TorchRelease kCountsPools{2, 0};       // pull request 91564, January 2023
-constexpr TorchRelease kPersistentLt{2, 9};      // pull request 156495, June 2025
-constexpr TorchRelease kSharedLt{2, 11};         // pull request 168175, January 2026
+constexpr TorchRelease kFromAllocator{1, 13};     // pytorch/pytorch pull request 85447
+constexpr TorchRelease kCountsPools{2, 0};        // pull request 91564, January 2023
+constexpr TorchRelease kPersistentLt{2, 9};       // pull request 156495, June 2025
+constexpr TorchRelease kSharedLt{2, 11};          // pull request 168175, January 2026
 constexpr TorchRelease kLargeOnBlackwell{2, 12};  // pull request 175344, February 2026
 
 constexpr Bytes kFirstDefault{4 * kMiB};
@@ -55,7 +55,8 @@ BlasWorkspace blas_workspace(const Device& device, TorchRelease torch) {
 Result<Bytes> parse_cublas_workspace_config(std::string_view text) {
   const auto bad = [&] {
     return Error{ErrorCode::bad_input,
-                 "CUBLAS_WORKSPACE_CONFIG: expected pairs :KIBIBYTES:COUNT", {},
+                 "CUBLAS_WORKSPACE_CONFIG: expected pairs :KIBIBYTES:COUNT",
+                 {},
                  "for example :4096:8 or :4096:2:16:8"};
   };
   const auto next_number = [&]() -> std::optional<int64_t> {

@@ -1,8 +1,8 @@
 // The workspaces that PyTorch allocates for its matrix products, by version and device.
 //
 // Since PyTorch 1.13 they come from the caching allocator, one for each pair of library handle and
-// stream: a training step has two, as forward and backward run on threads with handles of their own.
-// Pure functions, any thread.
+// stream: a training step has two, as forward and backward run on threads with handles of their
+// own. Pure functions, any thread.
 #pragma once
 
 #include <optional>
@@ -27,8 +27,8 @@ struct BlasWorkspace {
     persistent,  // kept, one for each handle and stream, beside the other
     shared,      // the workspace of the main library
   };
-  Bytes main;        // cuBLAS or rocBLAS; 0 where it is not the allocator's
-  Bytes lt;          // cuBLASLt or hipBLASLt; 0 where shared
+  Bytes main;  // cuBLAS or rocBLAS; 0 where it is not the allocator's
+  Bytes lt;    // cuBLASLt or hipBLASLt; 0 where shared
   Lt lt_kind = Lt::temporary;
   Provenance provenance = Provenance::counted;
   std::string source;

@@ -144,9 +144,8 @@ Result<Device> DeviceCatalogue::find_auto(const Detector& detector) const {
   const auto distance = [&](const Device* device) {
     return std::abs(device->memory.value.count - gpu.memory.count);
   };
-  std::stable_sort(found.begin(), found.end(), [&](const Device* a, const Device* b) {
-    return distance(a) < distance(b);
-  });
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const Device* a, const Device* b) { return distance(a) < distance(b); });
   if (found.empty() || distance(found.front()) > gpu.memory.count / 10) {
     return Error{ErrorCode::unavailable,
                  "the GPU of this machine, " + show(gpu.name) + " with " +

@@ -2,8 +2,8 @@
 //
 // load() reads the built-in data/devices.json (it is inside the program), then $HEADROOM_DEVICES,
 // then $XDG_CONFIG_HOME/headroom/devices.json (~/.config where that is not set): a later file adds
-// devices, and changes figures of those it names again. About 2 ms. A catalogue is not changed after
-// it was loaded, so any number of threads may use one.
+// devices, and changes figures of those it names again. About 2 ms. A catalogue is not changed
+// after it was loaded, so any number of threads may use one.
 #pragma once
 
 #include <string>
@@ -37,7 +37,8 @@ class DeviceCatalogue {
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }
 
   // The device that `spec` means, which is NAME or NAME,KEY=VALUE,...:
-  //   NAME  a name ("a100-sxm-80gb"), a product ("NVIDIA A100-SXM4-80GB") or a part of one that fits
+  //   NAME  a name ("a100-sxm-80gb"), a product ("NVIDIA A100-SXM4-80GB") or a part of one that
+  //   fits
   //         a single device ("h200"); "cpu"; or "auto", the first GPU of this machine
   //   KEY   memory, usable_memory, bandwidth, l2, link, pcie, context; fp32, tf32, fp16, bf16, fp8,
   //         int8, fp4. "h100-sxm-80gb,bandwidth=8TB/s"

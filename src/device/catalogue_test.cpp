@@ -24,12 +24,14 @@ std::string found(std::string_view spec) {
 
 TEST(Catalogue, HoldsTheDevicesThatWerePromised) {
   for (const char* name :
-       {"v100-sxm2-16gb", "v100-sxm2-32gb", "v100-pcie-16gb", "v100-pcie-32gb", "a100-sxm-40gb",
-        "a100-sxm-80gb", "a100-pcie-40gb", "a100-pcie-80gb", "h100-sxm-80gb", "h100-pcie-80gb",
-        "h100-nvl-94gb", "h100-sxm-64gb", "h100-sxm-96gb", "h200-sxm-141gb", "b200-sxm-180gb",
-        "b300-sxm-288gb", "gb200-186gb", "gh200-96gb", "l4-24gb", "l40s-48gb", "a10g-24gb",
-        "a10-24gb", "t4-16gb", "rtx-3060-12gb", "rtx-3090-24gb", "rtx-4090-24gb", "rtx-5090-32gb",
-        "rtx-4070-ti-super-16gb", "mi210-64gb", "mi250-64gb", "mi300x-192gb", "cpu"}) {
+       {"v100-sxm2-16gb", "v100-sxm2-32gb", "v100-pcie-16gb", "v100-pcie-32gb",
+        "a100-sxm-40gb",  "a100-sxm-80gb",  "a100-pcie-40gb", "a100-pcie-80gb",
+        "h100-sxm-80gb",  "h100-pcie-80gb", "h100-nvl-94gb",  "h100-sxm-64gb",
+        "h100-sxm-96gb",  "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-288gb",
+        "gb200-186gb",    "gh200-96gb",     "l4-24gb",        "l40s-48gb",
+        "a10g-24gb",      "a10-24gb",       "t4-16gb",        "rtx-3060-12gb",
+        "rtx-3090-24gb",  "rtx-4090-24gb",  "rtx-5090-32gb",  "rtx-4070-ti-super-16gb",
+        "mi210-64gb",     "mi250-64gb",     "mi300x-192gb",   "cpu"}) {
     EXPECT_EQ(found(name), name);
   }
 }

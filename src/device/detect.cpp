@@ -50,7 +50,9 @@ bool load_all(void* library, Nvml& nvml) {
 }
 
 Error unavailable(const char* what) {
-  return Error{ErrorCode::unavailable, what, {},
+  return Error{ErrorCode::unavailable,
+               what,
+               {},
                "name the device instead, for example --device a100-sxm-80gb; "
                "`headroom devices` lists them"};
 }

@@ -30,9 +30,12 @@ enum class Vendor : uint8_t { nvidia, amd, cpu };
 
 [[nodiscard]] constexpr std::string_view name_of(Vendor vendor) {
   switch (vendor) {
-    case Vendor::nvidia: return "nvidia";
-    case Vendor::amd: return "amd";
-    case Vendor::cpu: return "cpu";
+    case Vendor::nvidia:
+      return "nvidia";
+    case Vendor::amd:
+      return "amd";
+    case Vendor::cpu:
+      return "cpu";
   }
   return "unknown";
 }
@@ -69,13 +72,13 @@ struct Device {
 
   Figure<ComputeCapability> compute_capability;  // for AMD: gfx major and minor, as HIP says
   Figure<Bytes> memory;                          // the total that nvidia-smi or rocm-smi shows
-  Figure<Bytes> usable_memory;       // the total that cudaMemGetInfo offers to programs
-  Figure<BytesPerSecond> bandwidth;  // of the device memory, peak
-  Figure<Bytes> l2;                  // last-level cache on the chip
-  Figure<int64_t> sm_count;          // streaming multiprocessors, or AMD's compute units
-  Figure<BytesPerSecond> link;       // to other GPUs, one direction, all links; 0 without
-  std::string link_kind;             // "NVLink 4", "none"
-  Figure<BytesPerSecond> pcie;       // to the host, one direction
+  Figure<Bytes> usable_memory;                   // the total that cudaMemGetInfo offers to programs
+  Figure<BytesPerSecond> bandwidth;              // of the device memory, peak
+  Figure<Bytes> l2;                              // last-level cache on the chip
+  Figure<int64_t> sm_count;     // streaming multiprocessors, or AMD's compute units
+  Figure<BytesPerSecond> link;  // to other GPUs, one direction, all links; 0 without
+  std::string link_kind;        // "NVLink 4", "none"
+  Figure<BytesPerSecond> pcie;  // to the host, one direction
   int pcie_generation = 0;
   // Outside PyTorch's allocator in one training process without communication: the context, the
   // kernels that were loaded, library handles.

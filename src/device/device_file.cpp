@@ -168,14 +168,16 @@ class Reader {
     const bool dot = major.ec == std::errc() && major.ptr != end && *major.ptr == '.';
     const auto minor = dot ? std::from_chars(major.ptr + 1, end, value.minor) : major;
     const bool whole = dot && minor.ec == std::errc() && minor.ptr == end;
-    if (!whole || std::min(value.major, value.minor) < 0 || std::max(value.major, value.minor) > 99) {
+    if (!whole || std::min(value.major, value.minor) < 0 ||
+        std::max(value.major, value.minor) > 99) {
       return object->error_at("value", "expected text such as \"9.0\"");
     }
     return attach_source(*object, device.compute_capability);
   }
 
   Result<void> read_rates(const JsonView& view, Device& device) {
-    HEADROOM_TRY(read_bandwidth(view, "bandwidth_bytes_per_second", kMinBandwidth, device.bandwidth));
+    HEADROOM_TRY(
+        read_bandwidth(view, "bandwidth_bytes_per_second", kMinBandwidth, device.bandwidth));
     HEADROOM_ASSIGN(const auto sms, view.optional_object("sm_count"));
     if (sms) {
       HEADROOM_ASSIGN(device.sm_count.value, sms->get_int("value", 1, kMaxSmCount));

@@ -27,7 +27,8 @@ Error merge_error(const std::string& text) {
 
 TEST(DeviceFile, AddsAndChangesDevices) {
   DeviceCatalogue catalogue = DeviceCatalogue::built_in();
-  ASSERT_TRUE(catalogue.merge(file_with(R"(, "l2_bytes": {"value": 4096, "source": "s"})"), "u.json"));
+  ASSERT_TRUE(
+      catalogue.merge(file_with(R"(, "l2_bytes": {"value": 4096, "source": "s"})"), "u.json"));
   const Device added = *catalogue.find("x");
   EXPECT_EQ(added.memory.value, Bytes(10'000'000'000));
   EXPECT_EQ(added.usable_memory.value, added.memory.value);
@@ -84,8 +85,8 @@ TEST(DeviceFile, RefusesFiguresThatNoMachineHas) {
         R"(, "pcie_bytes_per_second": {"value": 1e9, "generation": 0, "source": "s"})",
         R"(, "l2_bytes": {"value": 4096, "source": "unknown key"})",
         R"(, "l2_bytes": {"value": 4096, "source": "free text", "provenance": "guessed"})",
-        R"(, "vendor": "acme")", R"(, "aliases": [""])", R"(, "aliases": "a")", R"(, "product": "")",
-        R"(, "memory_bytes": {"value": 0, "source": "s"})"}) {
+        R"(, "vendor": "acme")", R"(, "aliases": [""])", R"(, "aliases": "a")",
+        R"(, "product": "")", R"(, "memory_bytes": {"value": 0, "source": "s"})"}) {
     EXPECT_FALSE(merge_error(file_with(body)).where.empty()) << body;
   }
   for (const char* name : {"", "auto", "A100", "a,b", "a=b", "a b"}) {

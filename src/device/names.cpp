@@ -49,7 +49,8 @@ void append_normal(std::vector<std::string>& words, const std::string& word) {
     words.push_back(word.substr(0, word.size() - 3) + "gb");
   } else if (is_number_with(word, "g")) {
     words.push_back(word + "b");
-  } else if ((word == "gb" || word == "gib") && !words.empty() && is_number_with(words.back(), "")) {
+  } else if ((word == "gb" || word == "gib") && !words.empty() &&
+             is_number_with(words.back(), "")) {
     words.back() += "gb";
   } else if (std::find(kIdleWords.begin(), kIdleWords.end(), word) == kIdleWords.end()) {
     words.push_back(word);

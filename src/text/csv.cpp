@@ -55,8 +55,8 @@ Result<size_t> CsvReader::column(std::string_view name) const {
 }
 
 Error CsvReader::error(std::string message) const {
-  return Error{ErrorCode::bad_input, std::move(message), file_ + ":" + std::to_string(row_line_),
-               {}};
+  return Error{
+      ErrorCode::bad_input, std::move(message), file_ + ":" + std::to_string(row_line_), {}};
 }
 
 Error CsvReader::error_at(size_t column, const std::string& message) const {
@@ -176,8 +176,8 @@ Result<int64_t> CsvReader::get_int(size_t column, int64_t min, int64_t max) cons
     return error_at(column, "expected an integer, found " + show(text));
   }
   if (value < min || value > max) {
-    return error_at(column, show(text) + " is outside " + std::to_string(min) + " to " +
-                                std::to_string(max));
+    return error_at(
+        column, show(text) + " is outside " + std::to_string(min) + " to " + std::to_string(max));
   }
   return value;
 }
@@ -190,8 +190,8 @@ Result<double> CsvReader::get_double(size_t column, double min, double max) cons
     return error_at(column, "expected a number, found " + show(text));
   }
   if (value < min || value > max) {
-    return error_at(column, show(text) + " is outside " + show_double(min) + " to " +
-                                show_double(max));
+    return error_at(column,
+                    show(text) + " is outside " + show_double(min) + " to " + show_double(max));
   }
   return value;
 }
@@ -207,8 +207,7 @@ const std::string& CsvTable::at(size_t row, std::string_view name) const {
   return column ? rows[row][*column] : kEmpty;
 }
 
-Result<CsvTable> read_csv(std::string_view text, const std::string& file,
-                          const CsvLimits& limits) {
+Result<CsvTable> read_csv(std::string_view text, const std::string& file, const CsvLimits& limits) {
   HEADROOM_ASSIGN(CsvReader reader, CsvReader::open(text, file, limits));
   CsvTable table;
   table.header = reader.header();
@@ -226,9 +225,7 @@ CsvWriter::CsvWriter(std::initializer_list<std::string_view> header) : columns_(
   row(header);
 }
 
-CsvWriter::CsvWriter(std::span<const std::string> header) : columns_(header.size()) {
-  row(header);
-}
+CsvWriter::CsvWriter(std::span<const std::string> header) : columns_(header.size()) { row(header); }
 
 void CsvWriter::field(std::string_view value, bool first) {
   if (!first) text_ += ',';

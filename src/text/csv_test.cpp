@@ -24,8 +24,8 @@ TEST(Csv, ReadsRowsByName) {
 }
 
 TEST(Csv, LineEndsAndByteOrderMark) {
-  for (const char* text : {"a,b\n1,2", "a,b\r\n1,2\r\n", "\xEF\xBB\xBF\"a\",b\n1,\"2\"", "\n\na,b\n\n1,2\r",
-                           "a,b\r\n1,2\r"}) {
+  for (const char* text : {"a,b\n1,2", "a,b\r\n1,2\r\n", "\xEF\xBB\xBF\"a\",b\n1,\"2\"",
+                           "\n\na,b\n\n1,2\r", "a,b\r\n1,2\r"}) {
     const Result<CsvTable> table = read_csv(text, "t.csv");
     ASSERT_TRUE(table) << text << table.error().to_string();
     ASSERT_EQ(table->rows.size(), 1U) << text;
@@ -61,7 +61,8 @@ TEST(Csv, LimitsHold) {
 }
 
 TEST(Csv, TypedFields) {
-  CsvReader reader = *CsvReader::open("i,d\n-5,2.5e3\n99999999999999999999,nan\n1.5,x\n,\n", "t.csv");
+  CsvReader reader =
+      *CsvReader::open("i,d\n-5,2.5e3\n99999999999999999999,nan\n1.5,x\n,\n", "t.csv");
   ASSERT_TRUE(*reader.next());
   EXPECT_EQ(*reader.get_int(0, -5, 0), -5);
   EXPECT_EQ(*reader.get_double(1, 0, 1e4), 2500.0);

@@ -71,12 +71,13 @@ Result<std::string> gunzip(std::string_view data, const std::string& file, Bytes
     if (status == Z_STREAM_END) {
       if (!is_gzip(data.substr(used))) return out;  // zeros may pad the last member
       if (inflateReset(&stream) != Z_OK) return gzip_error(file, used, "cannot go on unpacking");
-    } else if (status == Z_BUF_ERROR || (status == Z_OK && used == data.size() &&
-                                         stream.avail_out > 0)) {
+    } else if (status == Z_BUF_ERROR ||
+               (status == Z_OK && used == data.size() && stream.avail_out > 0)) {
       return gzip_error(file, used, "ends in the middle of its gzip data; the file is truncated");
     } else if (status != Z_OK) {
-      return gzip_error(file, used, std::string("is corrupt gzip data: ") +
-                                        (stream.msg != nullptr ? stream.msg : "unknown"));
+      return gzip_error(
+          file, used,
+          std::string("is corrupt gzip data: ") + (stream.msg != nullptr ? stream.msg : "unknown"));
     }
   }
 }

@@ -38,7 +38,8 @@ TEST(Gzip, LimitIsExactAndStopsBombs) {
 
 TEST(Gzip, TruncatedOrCorruptIsAnError) {
   const std::string packed = gzip(noise(100'000));
-  for (const size_t size : {size_t{2}, size_t{5}, size_t{11}, packed.size() / 2, packed.size() - 1}) {
+  for (const size_t size :
+       {size_t{2}, size_t{5}, size_t{11}, packed.size() / 2, packed.size() - 1}) {
     EXPECT_FALSE(gunzip(packed.substr(0, size), "f", Bytes(kMiB))) << size;
   }
   for (const size_t at : {size_t{2}, packed.size() / 2, packed.size() - 6, packed.size() - 1}) {

@@ -55,13 +55,27 @@ class Writer {
 
   void write(const Json& value) {
     switch (value.kind()) {
-      case Json::Kind::null: out_ += "null"; break;
-      case Json::Kind::boolean: out_ += value.as_bool() ? "true" : "false"; break;
-      case Json::Kind::integer: out_ += std::to_string(value.as_int()); break;
-      case Json::Kind::number: append_double(out_, value.as_double()); break;
-      case Json::Kind::string: append_quoted(out_, value.as_string()); break;
-      case Json::Kind::array: write_array(value.items()); break;
-      case Json::Kind::object: write_object(value.members()); break;
+      case Json::Kind::null:
+        out_ += "null";
+        break;
+      case Json::Kind::boolean:
+        out_ += value.as_bool() ? "true" : "false";
+        break;
+      case Json::Kind::integer:
+        out_ += std::to_string(value.as_int());
+        break;
+      case Json::Kind::number:
+        append_double(out_, value.as_double());
+        break;
+      case Json::Kind::string:
+        append_quoted(out_, value.as_string());
+        break;
+      case Json::Kind::array:
+        write_array(value.items());
+        break;
+      case Json::Kind::object:
+        write_object(value.members());
+        break;
     }
   }
   std::string take() { return std::move(out_); }
@@ -143,9 +157,7 @@ const Json* Json::find(std::string_view key) const {
   return nullptr;
 }
 
-Json* Json::find(std::string_view key) {
-  return const_cast<Json*>(std::as_const(*this).find(key));
-}
+Json* Json::find(std::string_view key) { return const_cast<Json*>(std::as_const(*this).find(key)); }
 
 Json& Json::set(std::string_view key, Json value) {
   HEADROOM_CHECK(is_object(), "set() on JSON that is not an object");
@@ -183,13 +195,20 @@ std::string quote_json(std::string_view text) {
 
 const char* kind_name(Json::Kind kind) {
   switch (kind) {
-    case Json::Kind::null: return "null";
-    case Json::Kind::boolean: return "true or false";
-    case Json::Kind::integer: return "an integer";
-    case Json::Kind::number: return "a number";
-    case Json::Kind::string: return "a string";
-    case Json::Kind::array: return "an array";
-    case Json::Kind::object: return "an object";
+    case Json::Kind::null:
+      return "null";
+    case Json::Kind::boolean:
+      return "true or false";
+    case Json::Kind::integer:
+      return "an integer";
+    case Json::Kind::number:
+      return "a number";
+    case Json::Kind::string:
+      return "a string";
+    case Json::Kind::array:
+      return "an array";
+    case Json::Kind::object:
+      return "an object";
   }
   return "a value";
 }

@@ -19,9 +19,8 @@ using BoostText = boost::json::string_view;
 void drop_duplicates(Json::Object& members) {
   std::vector<uint32_t> order(members.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return members[a].first < members[b].first;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return members[a].first < members[b].first; });
   std::vector<bool> drop(members.size(), false);
   bool any = false;
   for (size_t i = 0, group = 0; i < order.size(); ++i) {
@@ -155,7 +154,8 @@ struct Builder {
 std::string place_of(std::string_view text, size_t offset, const std::string& file) {
   const std::string_view before = text.substr(0, offset);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const size_t line_start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+  const size_t line_start =
+      before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
   return file + ":" + std::to_string(line) + ":" + std::to_string(offset - line_start + 1);
 }
 

@@ -22,7 +22,8 @@ Error parse_bad(std::string_view text, const JsonLimits& limits = {}) {
 }
 
 TEST(Json, ReadsEveryKind) {
-  const Json json = parse_ok(R"( {"n":null,"t":true,"i":-3,"d":2.5,"s":"a\u00e9\n","a":[1,[]],"o":{}} )");
+  const Json json =
+      parse_ok(R"( {"n":null,"t":true,"i":-3,"d":2.5,"s":"a\u00e9\n","a":[1,[]],"o":{}} )");
   EXPECT_TRUE(json.find("n")->is_null());
   EXPECT_TRUE(json.find("t")->as_bool());
   EXPECT_EQ(json.find("i")->as_int(), -3);
@@ -46,7 +47,8 @@ TEST(Json, NumbersAreExact) {
   EXPECT_EQ(parse_ok("9223372036854775807").as_int(), INT64_MAX);
   EXPECT_EQ(parse_ok("-9223372036854775808").as_int(), INT64_MIN);
   EXPECT_EQ(parse_ok("9223372036854775808").as_double(), 9223372036854775808.0);
-  EXPECT_EQ(parse_ok("123456789012345678901234567890").as_double(), 123456789012345678901234567890.0);
+  EXPECT_EQ(parse_ok("123456789012345678901234567890").as_double(),
+            123456789012345678901234567890.0);
   EXPECT_EQ(parse_ok("1e-400").as_double(), 0.0);
   EXPECT_EQ(parse_ok("1e5").kind(), Json::Kind::number);
   std::mt19937_64 random(7);

@@ -75,7 +75,8 @@ TEST(JsonView, LongKeysAndValuesAreCutInMessages) {
   const Json json = Json::object({{"s", std::string(100'000, 'x')}});
   const Error error = JsonView(json, "f").get_int("s", 0, 1).error();
   EXPECT_LT(error.to_string().size(), 200U);
-  EXPECT_LT(JsonView(json, "f").get_int(std::string(100'000, 'k'), 0, 1).error().where.size(), 300U);
+  EXPECT_LT(JsonView(json, "f").get_int(std::string(100'000, 'k'), 0, 1).error().where.size(),
+            300U);
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ class Progress {
   using Sink = std::function<void(std::string_view)>;
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
-  // `terminal` is that of the sink (stderr); without animation, or with `quiet`, nothing is written.
-  // `total` 0 means unknown: a count is shown in place of a bar.
+  // `terminal` is that of the sink (stderr); without animation, or with `quiet`, nothing is
+  // written. `total` 0 means unknown: a count is shown in place of a bar.
   Progress(std::string label, int64_t total, const Terminal& terminal, bool quiet, Sink sink,
            Clock clock = std::chrono::steady_clock::now);
   Progress(const Progress&) = delete;

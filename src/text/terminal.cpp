@@ -44,13 +44,20 @@ int decide_columns(const TerminalFacts& facts) {
 
 const char* escape_of(Style style) {
   switch (style) {
-    case Style::plain: return "";
-    case Style::bold: return "\x1B[1m";
-    case Style::dim: return "\x1B[2m";
-    case Style::good: return "\x1B[32m";
-    case Style::warning: return "\x1B[33m";
-    case Style::bad: return "\x1B[31m";
-    case Style::accent: return "\x1B[36m";
+    case Style::plain:
+      return "";
+    case Style::bold:
+      return "\x1B[1m";
+    case Style::dim:
+      return "\x1B[2m";
+    case Style::good:
+      return "\x1B[32m";
+    case Style::warning:
+      return "\x1B[33m";
+    case Style::bad:
+      return "\x1B[31m";
+    case Style::accent:
+      return "\x1B[36m";
   }
   return "";
 }

@@ -15,11 +15,12 @@ enum class ColourChoice { automatic, never, always };
 
 struct TerminalFacts {
   bool is_terminal = false;
-  int window_columns = 0;                  // as the terminal says; 0 where it does not
-  std::optional<std::string> term;         // $TERM
-  std::optional<std::string> no_color;     // $NO_COLOR: any value but "" switches colours off
-  std::optional<std::string> force_color;  // $FORCE_COLOR: any value but "" and "0" switches them on
-  std::optional<std::string> columns;      // $COLUMNS
+  int window_columns = 0;               // as the terminal says; 0 where it does not
+  std::optional<std::string> term;      // $TERM
+  std::optional<std::string> no_color;  // $NO_COLOR: any value but "" switches colours off
+  std::optional<std::string>
+      force_color;                     // $FORCE_COLOR: any value but "" and "0" switches them on
+  std::optional<std::string> columns;  // $COLUMNS
 };
 
 struct Terminal {

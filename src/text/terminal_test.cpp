@@ -142,8 +142,9 @@ class ProgressTest : public ::testing::Test {
     std::string out;
     auto now = std::chrono::steady_clock::time_point();
     {
-      Progress progress("work", total, terminal, quiet, [&](std::string_view s) { out += s; },
-                        [&] { return now; });
+      Progress progress(
+          "work", total, terminal, quiet, [&](std::string_view s) { out += s; },
+          [&] { return now; });
       for (int i = 0; i < 100; ++i) {
         now += std::chrono::milliseconds(milliseconds);
         progress.update(i);
