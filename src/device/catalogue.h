@@ -2,7 +2,7 @@
 //
 // load() reads the built-in data/devices.json (it is inside the program), then $HEADROOM_DEVICES,
 // then $XDG_CONFIG_HOME/headroom/devices.json (~/.config where that is not set): a later file adds
-// devices, and changes figures of those it names again. About 2 ms. A catalogue is not changed
+// devices, and changes figures of those it names again. About 1 ms. A catalogue is not changed
 // after it was loaded, so any number of threads may use one.
 #pragma once
 

@@ -4,7 +4,7 @@
 // Files of hundreds of megabytes (profiler traces) have readers of their own that do not build
 // values. An object keeps the order of its members, so what is written is deterministic; looking a
 // member up is linear, which is fastest for the sizes meant here. Values are not synchronised:
-// any number of threads may read one that nobody changes. Parsing costs about 10 ns a byte, and at
+// any number of threads may read one that nobody changes. Parsing costs about 20 ns a byte, and at
 // most about 100 bytes of memory a value.
 #pragma once
 
