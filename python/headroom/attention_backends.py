@@ -15,7 +15,7 @@ import math
 import torch
 import torch.nn.functional as functional
 
-BACKENDS = ("flash", "efficient", "cudnn", "math", "default")
+BACKENDS = ("auto", "flash", "efficient", "cudnn", "math", "default")
 
 
 def _additive_mask(mask, dtype):
@@ -98,7 +98,18 @@ def _math(query, key, value, mask, dropout, causal, scale, gqa):
     return torch.matmul(weights, value).to(origin)
 
 
-_KERNELS = {"flash": _flash, "efficient": _efficient, "cudnn": _cudnn, "math": _math}
+def _auto(query, key, value, mask, dropout, causal, scale, gqa):
+    """The usual choice on a GPU of 8.0 or later in half precision: flash, efficient under a mask,
+    and in single precision efficient, or math where heads are grouped."""
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    if half and mask is None:
+        kernel = _flash
+    else:
+        kernel = _math if gqa else _efficient
+    return kernel(query, key, value, mask, dropout, causal, scale, gqa)
+
+
+_KERNELS = {"auto": _auto, "flash": _flash, "efficient": _efficient, "cudnn": _cudnn, "math": _math}
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ class Options:
     dtype: str = "bfloat16"
     autocast: str = ""
     attention: str = "eager"
-    sdpa: str = "flash"
+    sdpa: str = "auto"
     experts: str = ""
     optimizer: str = "adamw"
     implementation: str = "foreach"
@@ -109,30 +109,51 @@ def make_model(config, options, device):
             with torch.device(device):
                 model = kind.from_config(config, **arguments)
         else:
-            model = move(kind.from_config(config, **arguments), device)
+            model = kind.from_config(config, **arguments).to(device)
     return model
 
 
-def move(model, device, moved=None):
-    """model.to(device) for fake tensors, which Module._apply cannot swap: the same order (children,
-    then own parameters, then own buffers), one copy for a tied parameter."""
+@contextlib.contextmanager
+def module_apply_for_fakes():
+    """Module._apply (behind .to, .cuda, .half) swaps tensors in place, which fake ones cannot. While
+    entered it makes new parameters instead, in its own order (children, own parameters, own buffers)
+    and one for all uses of a tied parameter, so that it allocates and releases what it would."""
     torch = _torch()
-    moved = {} if moved is None else moved
-    for child in model.children():
-        move(child, device, moved)
-    for name, parameter in model._parameters.items():
-        if parameter is None:
-            continue
-        if id(parameter) not in moved:
-            with torch.no_grad():
-                there = parameter.to(device)
-            # The old parameter is kept in `moved`, so that its id cannot be taken by another.
-            moved[id(parameter)] = (parameter, torch.nn.Parameter(there, parameter.requires_grad))
-        model._parameters[name] = moved[id(parameter)][1]
-    for name, buffer in model._buffers.items():
-        if buffer is not None:
-            model._buffers[name] = buffer.to(device)
-    return model
+    original, done = torch.nn.Module._apply, []
+
+    def apply(module, convert, recurse=True):
+        done.append({}) if not done else done.append(done[-1])
+        try:
+            if recurse:
+                for child in module.children():
+                    apply(child, convert)
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    module._parameters[name] = _converted(parameter, convert, done[-1])
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    module._buffers[name] = convert(buffer)
+        finally:
+            done.pop()
+        return module
+
+    torch.nn.Module._apply = apply
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = original
+
+
+def _converted(parameter, convert, done):
+    """The converted parameter. The old one is kept in `done`, so that no other takes its id."""
+    torch = _torch()
+    if id(parameter) not in done:
+        with torch.no_grad():
+            there = convert(parameter)
+        fresh = parameter if there is parameter else torch.nn.Parameter(
+            there, parameter.requires_grad)
+        done[id(parameter)] = (parameter, fresh)
+    return done[id(parameter)][1]
 
 
 def add_lora(model, options):
@@ -372,7 +393,7 @@ def run_oracle(config, options):
     torch.autograd.set_multithreading_enabled(False)
     fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
     with (fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
-          transformers_as_on_real_tensors()):
+          transformers_as_on_real_tensors(), module_apply_for_fakes()):
         run = TrainingRun(config, options)
         construct = {"live_bytes": run.static_bytes, "peak_bytes": run.recorder.peak_bytes,
                      "events": compact(run.recorder.events, options.all_events)}
