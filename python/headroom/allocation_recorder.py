@@ -203,11 +203,11 @@ class AllocationRecorder(TorchDispatchMode):
         return None if record is None else (record.identity, record.nbytes)
 
     def _on_release(self, key):
+        if self._peak_pending:
+            self._take_peak()
         record = self._live.pop(key, None)
         if record is None:
             return
-        if self._peak_pending:
-            self._take_peak()
         self.live_bytes -= record.nbytes
         if not self.events:
             self._open_event("start", "")
@@ -216,7 +216,7 @@ class AllocationRecorder(TorchDispatchMode):
         event["free_ids"].append(record.identity)
 
     def _take_peak(self):
-        """Who lives at the peak, as (event index, bytes, identity): only made before it changes."""
+        """Who lives at the peak, as (event index, bytes, identity): made when it is about to end."""
         self._peak_pending = False
         self.peak_live = [(s.event_index, s.nbytes, s.identity) for s in self._live.values()]
 
@@ -278,12 +278,20 @@ class AllocationRecorder(TorchDispatchMode):
         index = len(self.events) - 1
         result = self._run(function, args, kwargs)
         for leaf in tree_leaves(result):
-            self.adopt(leaf, event)
+            if isinstance(leaf, torch.Tensor) and self._is_new(leaf, args):
+                self.adopt(leaf, event)
         if function is torch.ops.aten.resize_.default:
             self._note_resize(args[0], event)
         event["live"] = self.live_bytes
         self._after_growth(index)
         return result
+
+    def _is_new(self, tensor, args):
+        """False for a view of a storage that was made before the recorder watched."""
+        key = tensor.untyped_storage()._cdata
+        return key not in self._live and not any(
+            isinstance(a, torch.Tensor) and a.untyped_storage()._cdata == key
+            for a in tree_leaves(args))
 
     def _note_resize(self, tensor, event):
         storage = tensor.untyped_storage()

@@ -112,6 +112,11 @@ def _auto(query, key, value, mask, dropout, causal, scale, gqa):
 _KERNELS = {"auto": _auto, "flash": _flash, "efficient": _efficient, "cudnn": _cudnn, "math": _math}
 
 
+def _cast(tensor, dtype):
+    eligible = tensor is not None and tensor.is_floating_point() and tensor.dtype != torch.float64
+    return tensor.to(dtype) if eligible else tensor
+
+
 @contextlib.contextmanager
 def force_sdpa(backend):
     """While entered, scaled_dot_product_attention runs `backend` ("default": left as it is)."""
@@ -124,7 +129,15 @@ def force_sdpa(backend):
 
     def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                   enable_gqa=False):
-        return kernel(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        kind = query.device.type
+        if not torch.is_autocast_enabled(kind):
+            return kernel(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        # The operator is on autocast's list of lower precision: arguments are cast, the last one
+        # first (g++ evaluates them so), and what runs inside is not cast again.
+        dtype = torch.get_autocast_dtype(kind)
+        attn_mask, value, key, query = (_cast(t, dtype) for t in (attn_mask, value, key, query))
+        with torch.autocast(kind, enabled=False):
+            return kernel(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
     original = functional.scaled_dot_product_attention
     functional.scaled_dot_product_attention = attention

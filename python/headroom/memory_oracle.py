@@ -393,7 +393,7 @@ def run_oracle(config, options):
     torch.autograd.set_multithreading_enabled(False)
     fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
     with (fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
-          transformers_as_on_real_tensors(), module_apply_for_fakes()):
+          as_on_a_gpu(), module_apply_for_fakes()):
         run = TrainingRun(config, options)
         construct = {"live_bytes": run.static_bytes, "peak_bytes": run.recorder.peak_bytes,
                      "events": compact(run.recorder.events, options.all_events)}
@@ -406,20 +406,27 @@ def run_oracle(config, options):
 
 
 @contextlib.contextmanager
-def transformers_as_on_real_tensors():
-    """transformers asks whether a tensor is fake and then skips checks of values (all tokens attended
-    to, no packed sequences) that on a real run drop the attention mask; the recorder answers those
-    checks instead (True, as for a batch without padding)."""
+def as_on_a_gpu():
+    """Python code that asks what is there, and would take another path here, is told of a GPU.
+
+    transformers asks whether a tensor is fake and then skips checks of values (all tokens attended to,
+    no packed sequences) that on a real run drop the attention mask: the recorder answers those checks
+    instead. torch.autocast asks whether CUDA is available and else disables itself with a warning.
+    """
     from transformers.utils import import_utils
     torch = _torch()
-    fake, capability = import_utils.is_fake_tensor, torch.cuda.get_device_capability
-    import_utils.is_fake_tensor = lambda _: False
-    torch.cuda.get_device_capability = lambda device=None: COMPUTE_CAPABILITY
+    answers = [(import_utils, "is_fake_tensor", lambda _: False),
+               (torch.cuda, "get_device_capability", lambda device=None: COMPUTE_CAPABILITY),
+               (torch.cuda, "is_bf16_supported", lambda including_emulation=True: True),
+               (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)]
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in answers]
+    for owner, name, answer in answers:
+        setattr(owner, name, answer)
     try:
         yield
     finally:
-        import_utils.is_fake_tensor = fake
-        torch.cuda.get_device_capability = capability
+        for owner, name, original in originals:
+            setattr(owner, name, original)
 
 
 @contextlib.contextmanager

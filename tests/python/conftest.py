@@ -1,29 +1,13 @@
-"""What the tests under tests/python share: the repo, and the tools in it that are not packages."""
+"""Puts the package on the path and the fake CUDA device in place before anything imports torch."""
 
-import importlib.util
-import os
 import sys
 from pathlib import Path
 
-import pytest
+ROOT = Path(__file__).resolve().parents[2]
+for folder in (ROOT / "python", ROOT / "tests" / "python"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
-REPO = Path(os.environ.get("HEADROOM_SOURCE_DIR", Path(__file__).resolve().parents[2]))
-sys.dont_write_bytecode = True  # a __pycache__ beside the sources would look like a change to them
+from headroom import fake_cuda  # noqa: E402  (the path has to be set first)
 
-
-def load_tool(path):
-    """A script of the repo as a module."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, REPO / path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def repo():
-    return REPO
-
-
-@pytest.fixture(scope="session")
-def tool():
-    return load_tool
+fake_cuda.install()
