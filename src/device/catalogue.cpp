@@ -14,7 +14,7 @@
 #include "text/utf8.h"
 
 namespace headroom::embedded {
-extern const std::string_view devices_json;
+extern const std::string_view kDevicesJson;
 }
 
 namespace headroom::device {
@@ -95,7 +95,7 @@ void measure_host(Device& cpu) {
 
 DeviceCatalogue DeviceCatalogue::built_in() {
   DeviceCatalogue catalogue;
-  const Result<void> merged = catalogue.merge(embedded::devices_json, "built-in devices.json");
+  const Result<void> merged = catalogue.merge(embedded::kDevicesJson, "built-in devices.json");
   HEADROOM_CHECK(merged.has_value(), merged ? "" : merged.error().to_string().c_str());
   return catalogue;
 }
@@ -126,6 +126,7 @@ Result<DeviceCatalogue> DeviceCatalogue::load() {
 
 Error DeviceCatalogue::unknown(std::string_view name) const {
   std::vector<std::string_view> names;
+  names.reserve(devices_.size());
   for (const Device& device : devices_) names.push_back(device.name);
   const std::string_view nearest = nearest_word(name, names);
   return usage("device " + show(name) + " is not known",

@@ -45,10 +45,11 @@ enum class Rate : uint8_t { fp32, tf32, fp16, bf16, fp8, int8, fp4 };
 inline constexpr std::array<Rate, 7> kRates{Rate::fp32, Rate::tf32, Rate::fp16, Rate::bf16,
                                             Rate::fp8,  Rate::int8, Rate::fp4};
 
+inline constexpr std::array<std::string_view, kRates.size()> kRateNames{
+    "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"};
+
 [[nodiscard]] constexpr std::string_view name_of(Rate rate) {
-  constexpr std::array<std::string_view, 7> kNames{"fp32", "tf32", "fp16", "bf16",
-                                                   "fp8",  "int8", "fp4"};
-  return kNames[static_cast<size_t>(rate)];
+  return kRateNames[static_cast<size_t>(rate)];
 }
 
 struct ComputeCapability {

@@ -67,6 +67,7 @@ std::string Table::render(const Terminal& terminal) const {
   };
   if (headed) {
     std::vector<TableCell> heading;
+    heading.reserve(columns_.size());
     for (const TableColumn& column : columns_) heading.push_back({column.heading, Style::bold});
     append_row(heading);
   }
