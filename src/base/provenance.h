@@ -20,12 +20,18 @@ enum class Provenance : uint8_t {
 // "counted", "measured", ...: the same word in text, JSON and pages.
 [[nodiscard]] constexpr std::string_view name_of(Provenance provenance) {
   switch (provenance) {
-    case Provenance::counted: return "counted";
-    case Provenance::measured: return "measured";
-    case Provenance::calibrated: return "calibrated";
-    case Provenance::interpolated: return "interpolated";
-    case Provenance::extrapolated: return "extrapolated";
-    case Provenance::datasheet: return "datasheet";
+    case Provenance::counted:
+      return "counted";
+    case Provenance::measured:
+      return "measured";
+    case Provenance::calibrated:
+      return "calibrated";
+    case Provenance::interpolated:
+      return "interpolated";
+    case Provenance::extrapolated:
+      return "extrapolated";
+    case Provenance::datasheet:
+      return "datasheet";
   }
   return "unknown";
 }

@@ -31,8 +31,7 @@ size_t edits(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string_view nearest_word(std::string_view word,
-                              std::span<const std::string_view> candidates) {
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> candidates) {
   if (word.empty() || word.size() > kLongest) return {};
   std::string_view best;
   size_t best_edits = std::max<size_t>(1, word.size() / 3) + 1;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "device/detect.h"
+
 namespace headroom::cli {
 namespace {
 
+// Taken where nobody names a device and this machine has none; said on stderr.
 constexpr std::string_view kStatedDevice = "a100-sxm-80gb";
 
 bool is_question_flag(std::string_view name) {
@@ -35,8 +38,10 @@ Result<fit::FitQuestion> question_of(const Words& words, const Console& console)
     if (is_question_flag(name)) HEADROOM_TRY(question.set(name, value));
   }
   if (question.device.empty()) {
-    question.device = kStatedDevice;
-    console.note("no --device given: " + question.device + " is taken");
+    question.device = device::detect_gpus() ? "auto" : kStatedDevice;
+    if (question.device != "auto") {
+      console.note("no --device given and no GPU here: " + question.device + " is taken");
+    }
   }
   return question;
 }

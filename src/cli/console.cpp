@@ -16,10 +16,14 @@ void to_stderr(const std::string& line) { std::fwrite(line.data(), 1, line.size(
 
 int exit_code_of(ErrorCode code) {
   switch (code) {
-    case ErrorCode::usage: return 2;
-    case ErrorCode::bad_input: return 3;
-    case ErrorCode::unavailable: return 4;
-    case ErrorCode::partial: return 5;
+    case ErrorCode::usage:
+      return 2;
+    case ErrorCode::bad_input:
+      return 3;
+    case ErrorCode::unavailable:
+      return 4;
+    case ErrorCode::partial:
+      return 5;
   }
   return kExitBug;
 }

@@ -27,10 +27,13 @@ Result<int> run_against(const Words& words, const Console& console) {
   question.save_calibration = words.value("save-calibration");
   HEADROOM_ASSIGN(const fit::AgainstAnswer answer, fit::answer_against(question));
   Forms forms;
-  forms.text = [&](const text::Terminal& terminal) { return report::against_text(answer, terminal); };
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::against_text(answer, terminal);
+  };
   forms.json = [&] { return report::against_json(answer); };
   forms.page = [&] {
-    return page_of("Predictions held against " + answer.file, report::against_sections(answer), words);
+    return page_of("Predictions held against " + answer.file, report::against_sections(answer),
+                   words);
   };
   HEADROOM_TRY(deliver(forms, words, console));
   return kExitYes;
@@ -66,12 +69,11 @@ Verb fit_verb() {
   verb.examples = {
       {"headroom fit mistralai/Mistral-7B-v0.1 --device a100-sxm-80gb --batch 4 --seq 4096",
        "full fine-tuning in bf16 with AdamW"},
-      {"headroom fit mistralai/Mistral-7B-v0.1 --device rtx-4090 --method qlora --checkpointing full",
+      {"headroom fit mistralai/Mistral-7B-v0.1 --device rtx-4090 --method qlora --checkpointing "
+       "full",
        "the same model on a smaller GPU"},
-      {"headroom fit openai-community/gpt2 --batch 16 --json",
-       "one JSON object, for programs"},
-      {"headroom fit openai-community/gpt2 --html gpt2.html",
-       "a page with memory over the step"},
+      {"headroom fit openai-community/gpt2 --batch 16 --json", "one JSON object, for programs"},
+      {"headroom fit openai-community/gpt2 --html gpt2.html", "a page with memory over the step"},
   };
   verb.flags = question_and(
       {{"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},

@@ -52,11 +52,11 @@ Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
   for (const Flag& flag : flags) {
     const std::string name(flag.name);
     if (flag.value.empty()) {
-      app.add_flag_callback(spelling(flag), [&words, name] { words.flags.emplace_back(name, "true"); });
+      app.add_flag_callback(spelling(flag),
+                            [&words, name] { words.flags.emplace_back(name, "true"); });
     } else {
-      const std::function<void(const std::string&)> keep = [&words, name](const std::string& value) {
-        words.flags.emplace_back(name, value);
-      };
+      const std::function<void(const std::string&)> keep =
+          [&words, name](const std::string& value) { words.flags.emplace_back(name, value); };
       app.add_option_function(spelling(flag), keep)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }

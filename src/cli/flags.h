@@ -17,7 +17,7 @@ struct Flag {
   std::string_view name;   // without dashes
   std::string_view value;  // what stands behind it, "FILE"; empty for a switch
   std::string_view help;
-  char letter = 0;         // "-o"; 0: none
+  char letter = 0;  // "-o"; 0: none
 };
 
 // What was said, in the order in which it was said.
@@ -30,8 +30,8 @@ struct Words {
   [[nodiscard]] std::string value(std::string_view name) const;
 };
 
-// The words of `arguments` by `flags`. A flag that is not in the list is a usage error that names the
-// nearest one; so is a value that is missing, and more than `most_operands` operands.
+// The words of `arguments` by `flags`. A flag that is not in the list is a usage error that names
+// the nearest one; so is a value that is missing, and more than `most_operands` operands.
 Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
                          std::span<const std::string> arguments);
 

@@ -59,7 +59,8 @@ std::string examples(const std::vector<Example>& list) {
 }
 
 std::string verb_help(const Verb& verb, const Console& console) {
-  std::string lines = "headroom " + std::string(verb.name) + ": " + std::string(verb.summary) + "\n";
+  std::string lines =
+      "headroom " + std::string(verb.name) + ": " + std::string(verb.summary) + "\n";
   lines += heading("Examples", console) + examples(verb.examples);
   lines += heading("Usage", console) + "  headroom " + std::string(verb.name);
   if (!verb.operands.empty()) lines += " " + std::string(verb.operands);
@@ -83,9 +84,10 @@ std::string whole_help(const Console& console) {
   for (const Verb& verb : verbs()) lines += entry(verb.name, verb.summary, 12, columns);
   lines += entry("help", "help VERB: examples and flags of one verb", 12, columns);
   lines += heading("Exit codes", console);
-  lines += "  0 yes, or done         3 bad input               70 a bug of ours\n"
-           "  1 not a plain yes      4 not available here      130, 143 interrupted\n"
-           "  2 usage                5 partial result\n";
+  lines +=
+      "  0 yes, or done         3 bad input               70 a bug of ours\n"
+      "  1 not a plain yes      4 not available here      130, 143 interrupted\n"
+      "  2 usage                5 partial result\n";
   return lines;
 }
 
@@ -104,14 +106,13 @@ Result<int> run_help(const Words& words, const Console& console) {
     return kExitYes;
   }
   const std::string_view nearest = nearest_word(words.operands.front(), names);
-  return Error{ErrorCode::usage,
-               "there is no verb '" + words.operands.front().substr(0, 80) + "'", "",
-               nearest.empty() ? "headroom help lists them"
-                               : "did you mean " + std::string(nearest) + "?"};
+  return Error{
+      ErrorCode::usage, "there is no verb '" + words.operands.front().substr(0, 80) + "'", "",
+      nearest.empty() ? "headroom help lists them" : "did you mean " + std::string(nearest) + "?"};
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> list{fit_verb(), study_verb()};
+  static const std::vector<Verb> list{fit_verb(), study_verb(), devices_verb()};
   return list;
 }
 

@@ -71,12 +71,13 @@ Verb study_verb() {
       {"headroom study openai-community/gpt2 --device h100-sxm-80gb -o .",
        "for a machine that is elsewhere"},
   };
-  verb.flags = question_and(
-      {{"output", "FOLDER", "where the page goes; a name that ends in .html is the page itself", 'o'},
-       kJsonFlag,
-       kQuietFlag,
-       kNoColorFlag,
-       kHelpFlag});
+  verb.flags =
+      question_and({{"output", "FOLDER",
+                     "where the page goes; a name that ends in .html is the page itself", 'o'},
+                    kJsonFlag,
+                    kQuietFlag,
+                    kNoColorFlag,
+                    kHelpFlag});
   verb.run = run_study;
   return verb;
 }

@@ -40,21 +40,30 @@ std::string_view label_of(Component component) { return names_of(component).labe
 
 std::string_view name_of(Verdict verdict) {
   switch (verdict) {
-    case Verdict::yes: return "yes";
-    case Verdict::at_risk: return "at_risk";
-    case Verdict::no: return "no";
+    case Verdict::yes:
+      return "yes";
+    case Verdict::at_risk:
+      return "at_risk";
+    case Verdict::no:
+      return "no";
   }
   return "no";
 }
 
 std::string_view name_of(SettingOrigin origin) {
   switch (origin) {
-    case SettingOrigin::given: return "given";
-    case SettingOrigin::config: return "config";
-    case SettingOrigin::standard: return "default";
-    case SettingOrigin::detected: return "detected";
-    case SettingOrigin::derived: return "derived";
-    case SettingOrigin::assumed: return "assumed";
+    case SettingOrigin::given:
+      return "given";
+    case SettingOrigin::config:
+      return "config";
+    case SettingOrigin::standard:
+      return "default";
+    case SettingOrigin::detected:
+      return "detected";
+    case SettingOrigin::derived:
+      return "derived";
+    case SettingOrigin::assumed:
+      return "assumed";
   }
   return "assumed";
 }

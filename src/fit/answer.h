@@ -1,8 +1,8 @@
 // The answer to "will this training step fit?", as plain structs.
 //
 // fit::answer() fills them, report/ shows them as text, JSON or a page. Values only: no pointers
-// into a model or a step, so an answer outlives both and may be moved between threads. A timeline of
-// a 7B step is a few megabytes, all else is small.
+// into a model or a step, so an answer outlives both and may be moved between threads. A timeline
+// of a 7B step is a few megabytes, all else is small.
 //
 // What holds for every answer (report/ relies on it, fit/ has a test for it):
 //   1. breakdown: allocated components sum to peak_allocated; with cached_unused they sum to
@@ -29,20 +29,20 @@ enum class Verdict : uint8_t { yes, at_risk, no };
 
 // What a byte on the device is for. The order is the order of stacking, from the ground up.
 enum class Component : uint8_t {
-  parameters,         // without lm_head
-  gradients,          // without lm_head's
-  optimizer_states,   // without lm_head's
-  lm_head_weight,     // when tied, the shared matrix is counted with the parameters and this is 0
+  parameters,        // without lm_head
+  gradients,         // without lm_head's
+  optimizer_states,  // without lm_head's
+  lm_head_weight,    // when tied, the shared matrix is counted with the parameters and this is 0
   lm_head_gradient,
   lm_head_state,
   saved_activations,  // kept by autograd for the backward pass
   logits,
-  loss,               // what the loss makes beyond the logits: upcasts, shifts, probabilities
-  temporaries,        // inside an operator or a transformation, gone soon after
-  other,              // the batch itself, buffers, outputs that the loop keeps
-  workspaces,         // cuBLAS and the like, through the caching allocator
-  cached_unused,      // reserved by the allocator and not allocated
-  context,            // CUDA context, libraries, what else nvidia-smi counts
+  loss,           // what the loss makes beyond the logits: upcasts, shifts, probabilities
+  temporaries,    // inside an operator or a transformation, gone soon after
+  other,          // the batch itself, buffers, outputs that the loop keeps
+  workspaces,     // cuBLAS and the like, through the caching allocator
+  cached_unused,  // reserved by the allocator and not allocated
+  context,        // CUDA context, libraries, what else nvidia-smi counts
 };
 inline constexpr size_t kComponentCount = 14;
 // Components before this one are allocated blocks of the caching allocator.
@@ -115,29 +115,29 @@ struct MemoryFigures {
   Bytes peak_requested;    // the same peak before rounding
   Bytes steady_allocated;  // between steps, after the first
   PeakPlace peak_at;
-  Interval device_used;    // nvidia-smi
-  ComponentBytes breakdown;  // at the peak; see the invariants above
-  Provenance allocated_provenance = Provenance::counted;    // of the allocated figures
-  Provenance reserved_provenance = Provenance::counted;     // of peak_reserved
+  Interval device_used;                                   // nvidia-smi
+  ComponentBytes breakdown;                               // at the peak; see the invariants above
+  Provenance allocated_provenance = Provenance::counted;  // of the allocated figures
+  Provenance reserved_provenance = Provenance::counted;   // of peak_reserved
   Provenance device_used_provenance = Provenance::datasheet;
 };
 
 // The largest value of a setting that still fits (verdict yes), found by running the model again.
 struct Largest {
-  int64_t value = 0;        // 0: not even one fits
-  bool at_bound = false;    // the search ended at its own bound or the model's, not at the memory
-  Bytes peak_allocated;     // at `value`
-  Interval device_used;     // at `value`
+  int64_t value = 0;      // 0: not even one fits
+  bool at_bound = false;  // the search ended at its own bound or the model's, not at the memory
+  Bytes peak_allocated;   // at `value`
+  Interval device_used;   // at `value`
 };
 
 // One thing to change, with what it buys; every figure comes from running the model again.
 struct Remedy {
-  std::string name;         // "fused-linear-loss": stable, for programs
-  std::string title;        // "fused linear cross entropy": for people
-  std::string flag;         // what to pass to headroom: "--loss fused-linear"
-  std::string how;          // what to set in PyTorch or transformers; may hold a line of code
-  std::string cost;         // what it costs in time or quality; empty when nothing
-  Bytes saves;              // peak device memory saved (expected); negative when it costs memory
+  std::string name;   // "fused-linear-loss": stable, for programs
+  std::string title;  // "fused linear cross entropy": for people
+  std::string flag;   // what to pass to headroom: "--loss fused-linear"
+  std::string how;    // what to set in PyTorch or transformers; may hold a line of code
+  std::string cost;   // what it costs in time or quality; empty when nothing
+  Bytes saves;        // peak device memory saved (expected); negative when it costs memory
   Bytes peak_allocated;
   Interval device_used;
   Verdict verdict = Verdict::no;
@@ -156,7 +156,7 @@ struct TimelinePoint {
 struct Timeline {
   std::vector<std::string> labels;  // labels[0] is ""
   std::vector<TimelinePoint> points;
-  size_t peak = 0;                  // index into points; meaningless when there are none
+  size_t peak = 0;  // index into points; meaningless when there are none
 };
 
 // Time of a step, where it can be predicted.
@@ -167,7 +167,7 @@ struct StepTime {
 };
 
 struct FitAnswer {
-  std::string model;                // as asked for, or the id from its files
+  std::string model;  // as asked for, or the id from its files
   int64_t parameter_count = 0;
   int64_t trainable_count = 0;
   DeviceMemory device;
@@ -178,8 +178,8 @@ struct FitAnswer {
   std::optional<StepTime> time;
   std::optional<Largest> largest_batch;
   std::optional<Largest> longest_seq;
-  std::vector<Remedy> remedies;     // best first
-  Timeline timeline;                // empty when not asked for
+  std::vector<Remedy> remedies;          // best first
+  Timeline timeline;                     // empty when not asked for
   std::vector<std::string> warnings;     // what to know before trusting the answer
   std::vector<std::string> assumptions;  // each makes some figure extrapolated
 };
@@ -190,15 +190,15 @@ struct AgainstRow {
   std::string source;
   std::string model;
   bool supported = false;
-  std::string reason;               // why not, when not supported
-  std::string metric;               // "peak_allocated", "after_step", "device_used", "peak_reserved"
+  std::string reason;  // why not, when not supported
+  std::string metric;  // "peak_allocated", "after_step", "device_used", "peak_reserved"
   std::optional<Bytes> measured;
   std::optional<Bytes> predicted;
   std::optional<Interval> interval;  // where the metric has one
   std::optional<double> error_pct;   // (predicted - measured) / measured * 100
 };
 struct AgainstSummary {
-  std::string source;               // "all" for the whole file
+  std::string source;  // "all" for the whole file
   std::string metric;
   int64_t rows = 0;
   int64_t supported = 0;
@@ -212,7 +212,7 @@ struct AgainstAnswer {
   std::string file;
   std::vector<AgainstRow> rows;
   std::vector<AgainstSummary> summary;
-  std::string calibration;          // what correction was applied; empty when none
+  std::string calibration;  // what correction was applied; empty when none
   std::vector<std::string> warnings;
 };
 

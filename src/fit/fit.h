@@ -1,8 +1,8 @@
 // The two questions of `headroom fit`.
 //
-// Pure: files named by the question are read, and written where it says so (events, save_calibration),
-// nothing is printed. Thread-safe; a 7B model with its replay takes milliseconds, with the search for
-// remedies some hundreds of replays.
+// Pure: files named by the question are read, and written where it says so (events,
+// save_calibration), nothing is printed. Thread-safe; a 7B model with its replay takes
+// milliseconds, with the search for remedies some hundreds of replays.
 #pragma once
 
 #include "base/result.h"

@@ -28,15 +28,15 @@ constexpr std::array<Word<Method>, 5> kMethods{{{"full", Method::full},
                                                 {"dora", Method::dora},
                                                 {"qlora", Method::qlora},
                                                 {"gptq-lora", Method::gptq_lora}}};
-constexpr std::array<Word<Optimizer>, 8> kOptimizers{{{"adamw", Optimizer::adamw},
-                                                      {"adam", Optimizer::adam},
-                                                      {"sgd", Optimizer::sgd},
-                                                      {"sgd-momentum", Optimizer::sgd_momentum},
-                                                      {"adafactor", Optimizer::adafactor},
-                                                      {"lion", Optimizer::lion},
-                                                      {"adamw-8bit", Optimizer::adamw_8bit},
-                                                      {"paged-adamw-8bit",
-                                                       Optimizer::paged_adamw_8bit}}};
+constexpr std::array<Word<Optimizer>, 8> kOptimizers{
+    {{"adamw", Optimizer::adamw},
+     {"adam", Optimizer::adam},
+     {"sgd", Optimizer::sgd},
+     {"sgd-momentum", Optimizer::sgd_momentum},
+     {"adafactor", Optimizer::adafactor},
+     {"lion", Optimizer::lion},
+     {"adamw-8bit", Optimizer::adamw_8bit},
+     {"paged-adamw-8bit", Optimizer::paged_adamw_8bit}}};
 constexpr std::array<Word<OptimizerLoop>, 4> kLoops{{{"", OptimizerLoop::automatic},
                                                      {"-foreach", OptimizerLoop::foreach},
                                                      {"-fused", OptimizerLoop::fused},
@@ -148,10 +148,14 @@ Result<void> set_checkpointing(std::string_view words, Checkpointing& field) {
 
 std::string checkpointing_word(const Checkpointing& value) {
   switch (value.kind) {
-    case CheckpointingKind::none: return "none";
-    case CheckpointingKind::full: return "full";
-    case CheckpointingKind::every_n: return "every-" + std::to_string(value.every);
-    case CheckpointingKind::selective: return "selective";
+    case CheckpointingKind::none:
+      return "none";
+    case CheckpointingKind::full:
+      return "full";
+    case CheckpointingKind::every_n:
+      return "every-" + std::to_string(value.every);
+    case CheckpointingKind::selective:
+      return "selective";
   }
   return "none";
 }
@@ -301,9 +305,7 @@ constexpr std::array<Field, 27> kFields{{
     {{"torch", "VERSION", "of PyTorch"},
      [](FitQuestion& q, std::string_view w) { return version("torch", w, q.torch); }},
     {{"transformers", "VERSION", "of transformers"},
-     [](FitQuestion& q, std::string_view w) {
-       return version("transformers", w, q.transformers);
-     }},
+     [](FitQuestion& q, std::string_view w) { return version("transformers", w, q.transformers); }},
     {{"allocator", "CONF", "PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True"},
      [](FitQuestion& q, std::string_view w) { return text("allocator", w, q.allocator); }},
     {{"assume", "FAMILY", "treat an unknown architecture as this one: llama, gpt2, ..."},

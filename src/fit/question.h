@@ -78,16 +78,16 @@ struct FitQuestion {
   Loss loss = Loss::hf;
   bool keep_outputs = true;  // the loop keeps the model's outputs until the next step
   int64_t grad_accum = 1;
-  std::optional<double> clip;             // the norm; none: no clipping
-  std::optional<int64_t> vocab;           // in place of the config's
-  std::string torch = "2.8";
-  std::string transformers = "4.56";
-  std::string allocator;                  // PYTORCH_CUDA_ALLOC_CONF; empty: the defaults
-  std::string assume;                     // a family, for an architecture that is not known
-  std::string calibration;                // a file of headroom.calibration/1
-  std::string events;                     // where to write the memory events; empty: nowhere
-  bool search = true;                     // remedies, largest batch and longest sequence too
-  bool timeline = false;                  // fill FitAnswer::timeline
+  std::optional<double> clip;    // the norm; none: no clipping
+  std::optional<int64_t> vocab;  // in place of the config's
+  std::string torch = "2.13";
+  std::string transformers = "5.23";
+  std::string allocator;                     // PYTORCH_CUDA_ALLOC_CONF; empty: the defaults
+  std::string assume;                        // a family, for an architecture that is not known
+  std::string calibration;                   // a file of headroom.calibration/1
+  std::string events;                        // where to write the memory events; empty: nowhere
+  bool search = true;                        // remedies, largest batch and longest sequence too
+  bool timeline = false;                     // fill FitAnswer::timeline
   std::set<std::string, std::less<>> given;  // the names that set() was called with
 
   // Sets one field from a flag's name (without dashes) and the words behind it; for a switch the
@@ -103,8 +103,8 @@ struct QuestionFlag {
 };
 [[nodiscard]] std::span<const QuestionFlag> question_flags();
 
-// Every setting of the question in the words that set() takes, given or default; what only holds for
-// LoRA is left out of other methods. fit::answer() corrects origins and adds what it derives.
+// Every setting of the question in the words that set() takes, given or default; what only holds
+// for LoRA is left out of other methods. fit::answer() corrects origins and adds what it derives.
 [[nodiscard]] std::vector<Setting> settings_of(const FitQuestion& question);
 
 // A question of `fit --against`.

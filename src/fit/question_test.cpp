@@ -17,15 +17,24 @@ std::string value_of(const FitQuestion& question, std::string_view name) {
 
 TEST(FitQuestion, WordsRoundTripThroughSettings) {
   const std::pair<const char*, const char*> cases[] = {
-      {"batch", "4"},          {"seq", "4096"},
-      {"dtype", "fp16"},       {"mixed-precision", "bf16"},
-      {"method", "qlora"},     {"lora-rank", "64"},
-      {"lora-dtype", "bf16"},  {"lora-targets", "q_proj,v_proj"},
-      {"optimizer", "adamw-fused"}, {"optimizer", "paged-adamw-8bit"},
-      {"checkpointing", "every-4"}, {"attention", "sdpa-flash"},
-      {"loss", "fused-linear"}, {"clip", "0.5"},
-      {"offload", "optimizer"}, {"vocab", "256000"},
-      {"torch", "2.4.1+cu121"}, {"allocator", "expandable_segments:True"},
+      {"batch", "4"},
+      {"seq", "4096"},
+      {"dtype", "fp16"},
+      {"mixed-precision", "bf16"},
+      {"method", "qlora"},
+      {"lora-rank", "64"},
+      {"lora-dtype", "bf16"},
+      {"lora-targets", "q_proj,v_proj"},
+      {"optimizer", "adamw-fused"},
+      {"optimizer", "paged-adamw-8bit"},
+      {"checkpointing", "every-4"},
+      {"attention", "sdpa-flash"},
+      {"loss", "fused-linear"},
+      {"clip", "0.5"},
+      {"offload", "optimizer"},
+      {"vocab", "256000"},
+      {"torch", "2.4.1+cu121"},
+      {"allocator", "expandable_segments:True"},
   };
   for (const auto& [name, words] : cases) {
     FitQuestion question;
@@ -37,14 +46,22 @@ TEST(FitQuestion, WordsRoundTripThroughSettings) {
 
 TEST(FitQuestion, RefusesWhatItDoesNotKnowAndLeavesTheFieldAlone) {
   const std::pair<const char*, const char*> cases[] = {
-      {"batch", "0"},          {"batch", "-3"},
-      {"batch", "4x"},         {"batch", "99999999999999999999"},
-      {"dtype", "int4"},       {"optimizer", "lion-fused"},
-      {"optimizer", "adafactor-fused"}, {"checkpointing", "every-0"},
-      {"checkpointing", "some"}, {"clip", "nan"},
-      {"clip", "-1"},          {"torch", "new"},
-      {"device", "a\nb"},      {"lora-targets", "q_proj,,v_proj"},
-      {"vocab", "0"},          {"", "1"},
+      {"batch", "0"},
+      {"batch", "-3"},
+      {"batch", "4x"},
+      {"batch", "99999999999999999999"},
+      {"dtype", "int4"},
+      {"optimizer", "lion-fused"},
+      {"optimizer", "adafactor-fused"},
+      {"checkpointing", "every-0"},
+      {"checkpointing", "some"},
+      {"clip", "nan"},
+      {"clip", "-1"},
+      {"torch", "new"},
+      {"device", "a\nb"},
+      {"lora-targets", "q_proj,,v_proj"},
+      {"vocab", "0"},
+      {"", "1"},
   };
   for (const auto& [name, words] : cases) {
     FitQuestion question;

@@ -7,9 +7,9 @@ namespace headroom::report {
 namespace {
 
 double share(Bytes part, Bytes whole) {
-  return whole.count <= 0 ? 0.0
-                          : 100.0 * static_cast<double>(part.count) /
-                                static_cast<double>(whole.count);
+  return whole.count <= 0
+             ? 0.0
+             : 100.0 * static_cast<double>(part.count) / static_cast<double>(whole.count);
 }
 
 text::Json json_array(const std::vector<int64_t>& values) {
@@ -50,7 +50,9 @@ Html stacked_bar(const std::vector<Part>& parts, const Limit& limit) {
   const double used = share(total, span);
   const double offered = share(limit.bytes, span);
   if (used > 12.0 && (offered - used > 34.0 || used - offered > 34.0)) {
-    html.raw("<span style=\"left:").percent(used).raw("\">").text(format_bytes(total));
+    html.raw(used > 90.0 ? Literal("<span class=\"end\" style=\"left:")
+                         : Literal("<span style=\"left:"));
+    html.percent(used).raw("\">").text(format_bytes(total));
     html.raw(" used</span>");
   }
   html.raw("<span class=\"end\" style=\"left:").percent(std::max(offered, 40.0)).raw("\">");
@@ -77,7 +79,8 @@ Html limit_bars(const std::vector<LimitBar>& bars, const Limit& limit) {
   Html html;
   html.raw("<div class=\"bars\">\n");
   for (const LimitBar& bar : bars) {
-    html.raw(bar.asked ? Literal("<div class=\"row asked tone-") : Literal("<div class=\"row tone-"));
+    html.raw(bar.asked ? Literal("<div class=\"row asked tone-")
+                       : Literal("<div class=\"row tone-"));
     html.text(bar.tone).raw("\"><div class=\"name\">").text(bar.name);
     if (!bar.note.empty()) html.raw("<small>").text(bar.note).raw("</small>");
     html.raw("</div><div class=\"lane\" title=\"");

@@ -36,8 +36,8 @@ struct Limit {
 // A bar against the limit, with its interval and words at both ends.
 struct LimitBar {
   std::string name;
-  std::string note;    // below the name
-  std::string tone;    // "yes", "at_risk" or "no": its colour
+  std::string note;  // below the name
+  std::string tone;  // "yes", "at_risk" or "no": its colour
   Bytes low;
   Bytes expected;
   Bytes high;
@@ -56,8 +56,8 @@ struct StepSeries {
 struct StepChart {
   std::string description;  // for those who cannot see it
   std::vector<std::string> labels;
-  std::vector<int64_t> event;     // in increasing order
-  std::vector<int64_t> phase;     // indices into labels, one a point; also the next two
+  std::vector<int64_t> event;  // in increasing order
+  std::vector<int64_t> phase;  // indices into labels, one a point; also the next two
   std::vector<int64_t> module;
   std::vector<int64_t> op;
   std::vector<Bytes> allocated;
@@ -69,8 +69,8 @@ struct StepChart {
 
 inline constexpr size_t kStepChartPoints = 1200;
 
-// Which of `values` to draw when there are more than `most`: from each run of neighbours the highest
-// and the lowest, and always the first, the last and `keep`. In increasing order.
+// Which of `values` to draw when there are more than `most`: from each run of neighbours the
+// highest and the lowest, and always the first, the last and `keep`. In increasing order.
 [[nodiscard]] std::vector<size_t> thin_out(const std::vector<Bytes>& values, size_t keep,
                                            size_t most);
 

@@ -22,9 +22,12 @@ void tile(Html& html, std::string_view name, const std::string& figure, const st
 
 std::string verdict_title(fit::Verdict verdict) {
   switch (verdict) {
-    case fit::Verdict::yes: return "\u2713 Yes";
-    case fit::Verdict::at_risk: return "! At risk";
-    case fit::Verdict::no: return "\u2715 No";
+    case fit::Verdict::yes:
+      return "\u2713 Yes";
+    case fit::Verdict::at_risk:
+      return "! At risk";
+    case fit::Verdict::no:
+      return "\u2715 No";
   }
   return {};
 }
@@ -78,8 +81,8 @@ StepChart step_columns(const fit::FitAnswer& answer) {
   };
   for (size_t i = 0; i < fit::kComponentCount; ++i) {
     const auto component = static_cast<Component>(i);
-    StepSeries series{std::string(fit::name_of(component)), std::string(fit::label_of(component)),
-                      {}};
+    StepSeries series{
+        std::string(fit::name_of(component)), std::string(fit::label_of(component)), {}};
     for (const size_t at : kept) {
       const fit::TimelinePoint& point = timeline.points[at];
       Bytes bytes = point.bytes.bytes[i];
@@ -116,7 +119,8 @@ Section step_section(const fit::FitAnswer& answer) {
   std::vector<Part> parts;
   for (const StepSeries& series : chart.series) parts.push_back({series.key, series.label, {}});
   Html html;
-  html.raw("<p class=\"lead\">One training step, allocation by allocation. Point at it, or use the ");
+  html.raw(
+      "<p class=\"lead\">One training step, allocation by allocation. Point at it, or use the ");
   html.raw("arrow keys, to read what is alive and which operator runs; P goes to the peak.</p>\n");
   html.add(step_chart(chart)).add(legend(parts));
   return {"step", "Memory over the step", html, ""};
@@ -160,19 +164,19 @@ Section breakdown_section(const fit::FitAnswer& answer) {
   html.raw("<p class=\"lead\">The peak is in ").text(place_words(memory.peak_at)).raw(". ");
   html.text(memory.peak_at.why).raw("</p>\n").add(stacked_bar(parts, device_limit(answer)));
   html.raw("<div class=\"split\">\n");
-  html.add(component_table(answer, "The transformer and what training adds",
-                           {Component::parameters, Component::gradients,
-                            Component::optimizer_states, Component::saved_activations,
-                            Component::temporaries, Component::other},
-                           "without lm_head"));
+  html.add(
+      component_table(answer, "The transformer and what training adds",
+                      {Component::parameters, Component::gradients, Component::optimizer_states,
+                       Component::saved_activations, Component::temporaries, Component::other},
+                      "without lm_head"));
   html.raw("<div>\n");
   html.add(component_table(answer, "lm_head, which grows with the vocabulary",
                            {Component::lm_head_weight, Component::lm_head_gradient,
                             Component::lm_head_state, Component::logits, Component::loss},
                            "lm_head in all"));
-  html.add(component_table(
-      answer, "What is not tensors",
-      {Component::workspaces, Component::cached_unused, Component::context}, "overhead"));
+  html.add(component_table(answer, "What is not tensors",
+                           {Component::workspaces, Component::cached_unused, Component::context},
+                           "overhead"));
   html.raw("</div></div>\n");
   return {"peak", "What the peak is made of", html, ""};
 }
@@ -185,9 +189,8 @@ LimitBar remedy_bar(const fit::Remedy& remedy) {
   bar.low = remedy.device_used.low;
   bar.expected = remedy.device_used.expected;
   bar.high = remedy.device_used.high;
-  bar.figure = remedy.saves.count >= 0
-                   ? "saves " + format_bytes(remedy.saves)
-                   : "costs " + format_bytes(Bytes(-remedy.saves.count));
+  bar.figure = remedy.saves.count >= 0 ? "saves " + format_bytes(remedy.saves)
+                                       : "costs " + format_bytes(Bytes(-remedy.saves.count));
   if (remedy.largest_batch) {
     bar.figure_note = "largest batch " + largest_words(*remedy.largest_batch);
   }
@@ -210,9 +213,11 @@ Section remedies_section(const fit::FitAnswer& answer) {
   bars.push_back(asked);
   for (const fit::Remedy& remedy : answer.remedies) bars.push_back(remedy_bar(remedy));
   Html html;
-  html.raw("<p class=\"lead\">Each bar is the device memory of the same step with one thing changed, ");
+  html.raw(
+      "<p class=\"lead\">Each bar is the device memory of the same step with one thing changed, ");
   html.raw("found by running the model again. The dashed line is what ").text(answer.device.name);
-  html.raw(" offers, the thin line the 90 % interval.</p>\n").add(limit_bars(bars, device_limit(answer)));
+  html.raw(" offers, the thin line the 90 % interval.</p>\n")
+      .add(limit_bars(bars, device_limit(answer)));
   html.raw("<details><summary>How to make each change, and what it costs</summary>");
   html.raw("<div class=\"how\">\n");
   for (const fit::Remedy& remedy : answer.remedies) {
@@ -249,12 +254,13 @@ Section trust_section(const fit::FitAnswer& answer) {
   Html html;
   notes(html, "Warnings", answer.warnings);
   notes(html, "Assumptions", answer.assumptions);
-  html.add(html_table(
-      {"figure", "where it comes from"},
-      {{"allocated, and its parts", std::string(name_of(memory.allocated_provenance))},
-       {"reserved", std::string(name_of(memory.reserved_provenance))},
-       {"device used", std::string(name_of(memory.device_used_provenance))},
-       {"what " + answer.device.name + " offers", std::string(name_of(answer.device.provenance))}}));
+  html.add(
+      html_table({"figure", "where it comes from"},
+                 {{"allocated, and its parts", std::string(name_of(memory.allocated_provenance))},
+                  {"reserved", std::string(name_of(memory.reserved_provenance))},
+                  {"device used", std::string(name_of(memory.device_used_provenance))},
+                  {"what " + answer.device.name + " offers",
+                   std::string(name_of(answer.device.provenance))}}));
   html.raw("<p class=\"soft\">Counted: follows from shapes and PyTorch's rules, nothing fitted. ");
   html.raw("Calibrated: corrected by measurements. Extrapolated: rests on an assumption above. ");
   html.raw("Datasheet: the maker's figure. 1 GiB is 2<sup>30</sup> bytes.</p>\n");
@@ -287,8 +293,7 @@ std::vector<Section> against_sections(const fit::AgainstAnswer& answer) {
   }
   std::vector<std::vector<std::string>> rows;
   for (const fit::AgainstRow& row : answer.rows) {
-    rows.push_back({row.id, row.model, row.metric,
-                    row.measured ? format_bytes(*row.measured) : "",
+    rows.push_back({row.id, row.model, row.metric, row.measured ? format_bytes(*row.measured) : "",
                     row.predicted ? format_bytes(*row.predicted) : "",
                     row.supported ? error_words(row.error_pct) : "unsupported: " + row.reason});
   }
@@ -299,9 +304,9 @@ std::vector<Section> against_sections(const fit::AgainstAnswer& answer) {
     head.raw("<p class=\"sub\">Corrected by ").text(answer.calibration).raw(".</p>");
   }
   notes(head, "Warnings", answer.warnings);
-  head.add(html_table({"source", "metric", "#modelled", "#rows", "#median", "#p90", "#worst",
-                       "worst row"},
-                      summary));
+  head.add(html_table(
+      {"source", "metric", "#modelled", "#rows", "#median", "#p90", "#worst", "worst row"},
+      summary));
   Html body;
   body.add(html_table({"row", "model", "metric", "#measured", "#predicted", "error"}, rows));
   return {{"answer", "", head, ""}, {"rows", "Row by row", body, ""}};

@@ -1,7 +1,8 @@
-// A fit answer as sections of a page: fit alone is a page of them, study puts them first in its own.
+// A fit answer as sections of a page: fit alone is a page of them, study puts them first in its
+// own.
 //
-// Pure, thread-safe. Everything from outside is escaped by Html. The size is bounded by the remedies
-// and by kStepChartPoints, whatever the length of the timeline.
+// Pure, thread-safe. Everything from outside is escaped by Html. The size is bounded by the
+// remedies and by kStepChartPoints, whatever the length of the timeline.
 #pragma once
 
 #include <vector>

@@ -26,11 +26,12 @@ TEST(FitJson, HoldsTheKeysOfTheContract) {
   EXPECT_EQ(at(json, "schema")->as_string(), "headroom.fit/1");
   EXPECT_EQ(at(json, "fits")->as_string(), "yes");
   for (const char* path :
-       {"memory.peak_allocated_bytes", "memory.peak_reserved_bytes", "memory.steady_allocated_bytes",
-        "memory.device_used_bytes.low", "memory.device_used_bytes.expected",
-        "memory.device_used_bytes.high", "memory.breakdown_bytes.lm_head_weight",
-        "memory.breakdown_bytes.lm_head_gradient", "memory.breakdown_bytes.lm_head_state",
-        "memory.breakdown_bytes.logits", "memory.breakdown_bytes.loss"}) {
+       {"memory.peak_allocated_bytes", "memory.peak_reserved_bytes",
+        "memory.steady_allocated_bytes", "memory.device_used_bytes.low",
+        "memory.device_used_bytes.expected", "memory.device_used_bytes.high",
+        "memory.breakdown_bytes.lm_head_weight", "memory.breakdown_bytes.lm_head_gradient",
+        "memory.breakdown_bytes.lm_head_state", "memory.breakdown_bytes.logits",
+        "memory.breakdown_bytes.loss"}) {
     ASSERT_NE(at(json, path), nullptr) << path;
     EXPECT_TRUE(at(json, path)->is_integer()) << path;
   }

@@ -20,16 +20,20 @@ constexpr size_t kMostRemedies = 8;  // the rest is in --json and --html
 
 Style style_of(fit::Verdict verdict) {
   switch (verdict) {
-    case fit::Verdict::yes: return Style::good;
-    case fit::Verdict::at_risk: return Style::warning;
-    case fit::Verdict::no: return Style::bad;
+    case fit::Verdict::yes:
+      return Style::good;
+    case fit::Verdict::at_risk:
+      return Style::warning;
+    case fit::Verdict::no:
+      return Style::bad;
   }
   return Style::plain;
 }
 
 // Words broken between spaces at the terminal's width; a word longer than a line stands alone.
 // `indent` begins every line but the first.
-std::string wrapped(std::string_view words, const Terminal& terminal, std::string_view indent = "") {
+std::string wrapped(std::string_view words, const Terminal& terminal,
+                    std::string_view indent = "") {
   std::string safe = text::printable(words);
   if (terminal.columns <= 0) return safe + "\n";
   std::string lines;
@@ -96,7 +100,8 @@ std::string breakdown(const fit::FitAnswer& answer, const Terminal& terminal) {
   for (size_t i = 0; i < fit::kComponentCount; ++i) {
     const Bytes bytes = memory.breakdown.bytes[i];
     if (bytes.count == 0) continue;
-    table.row({std::string(fit::label_of(static_cast<Component>(i))), format_bytes(bytes),
+    table.row({std::string(fit::label_of(static_cast<Component>(i))),
+               format_bytes(bytes),
                {share_words(bytes, whole), Style::dim}});
   }
   return wrapped(at, terminal) + table.render(terminal);
@@ -114,8 +119,8 @@ std::string remedies(const fit::FitAnswer& answer, const Terminal& terminal) {
     const fit::Remedy& remedy = answer.remedies[i];
     std::string batch;
     if (remedy.largest_batch) {
-      batch = (remedy.largest_batch->at_bound ? ">= " : "") +
-              with_commas(remedy.largest_batch->value);
+      batch =
+          (remedy.largest_batch->at_bound ? ">= " : "") + with_commas(remedy.largest_batch->value);
     }
     std::vector<text::TableCell> cells{remedy.flag.empty() ? remedy.title : remedy.flag,
                                        format_bytes(remedy.saves), std::move(batch)};
@@ -153,8 +158,8 @@ std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
   lines += "\n" + figures(answer, terminal);
   lines += "\n" + breakdown(answer, terminal);
   if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);
-  const std::string remarks = notes("assumed", answer.assumptions, terminal) +
-                              notes("warning", answer.warnings, terminal);
+  const std::string remarks =
+      notes("assumed", answer.assumptions, terminal) + notes("warning", answer.warnings, terminal);
   if (!remarks.empty()) lines += "\n" + remarks;
   return lines;
 }
@@ -162,12 +167,11 @@ std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
 std::string against_text(const fit::AgainstAnswer& answer, const Terminal& terminal) {
   const auto supported = std::count_if(answer.rows.begin(), answer.rows.end(),
                                        [](const fit::AgainstRow& row) { return row.supported; });
-  std::string lines =
-      wrapped(std::to_string(supported) + " of " + std::to_string(answer.rows.size()) +
-                  " rows of " + answer.file + " modelled, " +
-                  std::to_string(static_cast<int64_t>(answer.rows.size()) - supported) +
-                  " unsupported",
-              terminal);
+  std::string lines = wrapped(
+      std::to_string(supported) + " of " + std::to_string(answer.rows.size()) + " rows of " +
+          answer.file + " modelled, " +
+          std::to_string(static_cast<int64_t>(answer.rows.size()) - supported) + " unsupported",
+      terminal);
   Table table({{"source", Align::left, true},
                {"metric", Align::left, true},
                {"rows", Align::right, false},
@@ -178,8 +182,8 @@ std::string against_text(const fit::AgainstAnswer& answer, const Terminal& termi
   for (const fit::AgainstSummary& line : answer.summary) {
     table.row({line.source, line.metric,
                std::to_string(line.supported) + "/" + std::to_string(line.rows),
-               error_words(line.median_pct), error_words(line.p90_pct),
-               error_words(line.worst_pct), line.worst_id});
+               error_words(line.median_pct), error_words(line.p90_pct), error_words(line.worst_pct),
+               line.worst_id});
   }
   lines += "\n" + table.render(terminal);
   if (!answer.calibration.empty()) {

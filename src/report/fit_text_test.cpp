@@ -14,9 +14,10 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 TEST(FitText, TheFirstLineIsTheAnswer) {
   fit::FitAnswer answer = sample_answer();
-  EXPECT_EQ(first_line(fit_text(answer, {})),
-            "yes: mistralai/Mistral-7B-v0.1 at batch 4 x seq 4096 fits a100-sxm-80gb with 12.32 GiB "
-            "of room");
+  EXPECT_EQ(
+      first_line(fit_text(answer, {})),
+      "yes: mistralai/Mistral-7B-v0.1 at batch 4 x seq 4096 fits a100-sxm-80gb with 12.32 GiB "
+      "of room");
   answer.verdict = fit::Verdict::no;
   answer.room = {Bytes(-3 * kGiB), Bytes(-2 * kGiB), Bytes(-kGiB)};
   EXPECT_EQ(first_line(fit_text(answer, {})),
@@ -50,7 +51,8 @@ TEST(FitText, FiguresAreNeverCut) {
   text::Terminal terminal;
   terminal.columns = 40;
   const std::string text = fit_text(sample_answer(), terminal);
-  for (const char* figure : {"66.16 GiB", "66.29 GiB", "66.78 GiB", "66.49 GiB", "67.27 GiB", "40.48 GiB", "50.78 GiB"}) {
+  for (const char* figure : {"66.16 GiB", "66.29 GiB", "66.78 GiB", "66.49 GiB", "67.27 GiB",
+                             "40.48 GiB", "50.78 GiB"}) {
     EXPECT_NE(text.find(figure), std::string::npos) << figure;
   }
 }

@@ -5,8 +5,14 @@
 #include <cmath>
 #include <cstdio>
 
-#include "report/assets.h"
 #include "text/utf8.h"
+
+// The files of src/report/assets.
+namespace headroom::embedded {
+extern const std::string_view page_html;
+extern const std::string_view page_css;
+extern const std::string_view charts_js;
+}  // namespace headroom::embedded
 
 namespace headroom::report {
 namespace {
@@ -117,21 +123,23 @@ std::string render_page(const Page& page) {
   if (!page.command.empty()) {
     footer.raw("<p>Asked by: <code>").text(page.command).raw("</code></p>");
   }
-  return fill(page_html(), {{"title", title.markup()},
-                            {"crumb", crumb.markup()},
-                            {"version", version.markup()},
-                            {"nav", nav.markup()},
-                            {"body", body.markup()},
-                            {"footer", footer.markup()},
-                            {"style", page_css()},
-                            {"script", charts_js()}});
+  return fill(embedded::page_html, {{"title", title.markup()},
+                                    {"crumb", crumb.markup()},
+                                    {"version", version.markup()},
+                                    {"nav", nav.markup()},
+                                    {"body", body.markup()},
+                                    {"footer", footer.markup()},
+                                    {"style", embedded::page_css},
+                                    {"script", embedded::charts_js}});
 }
 
 Html html_table(const std::vector<std::string>& columns,
                 const std::vector<std::vector<std::string>>& rows) {
   Html html;
   html.raw("<div class=\"scroll\"><table><thead><tr>");
-  const auto is_figure = [&](size_t i) { return i < columns.size() && columns[i].starts_with('#'); };
+  const auto is_figure = [&](size_t i) {
+    return i < columns.size() && columns[i].starts_with('#');
+  };
   for (size_t i = 0; i < columns.size(); ++i) {
     html.raw(is_figure(i) ? Literal("<th scope=\"col\" class=\"number\">")
                           : Literal("<th scope=\"col\">"));

@@ -50,7 +50,7 @@ struct Section {
   std::string id;       // of the element, and the target of its link: letters and dashes
   std::string heading;  // also its name in the navigation; empty for the answer itself
   Html body;
-  std::string tone;     // "yes", "at_risk" or "no" where the card as a whole says so; or empty
+  std::string tone;  // "yes", "at_risk" or "no" where the card as a whole says so; or empty
 };
 
 struct Page {

@@ -12,8 +12,14 @@ constexpr Bytes mib(int64_t count) { return Bytes(count * kMiB); }
 class Step {
  public:
   explicit Step(fit::Timeline& timeline) : timeline_(timeline) {
-    timeline_.labels = {"",     "forward",       "loss",     "backward", "optimizer",
-                        "aten::mm", "aten::_log_softmax", "aten::_foreach_addcmul_"};
+    timeline_.labels = {"",
+                        "forward",
+                        "loss",
+                        "backward",
+                        "optimizer",
+                        "aten::mm",
+                        "aten::_log_softmax",
+                        "aten::_foreach_addcmul_"};
   }
 
   void set(Component component, Bytes bytes) { now_[component] = bytes; }
@@ -100,8 +106,9 @@ fit::Remedy remedy(std::string name, std::string title, std::string flag, Bytes 
   r.name = std::move(name);
   r.title = std::move(title);
   r.flag = std::move(flag);
-  r.how = "Set it in TrainingArguments, or build the optimizer with\n"
-          "torch.optim.AdamW(model.parameters(), fused=True).";
+  r.how =
+      "Set it in TrainingArguments, or build the optimizer with\n"
+      "torch.optim.AdamW(model.parameters(), fused=True).";
   r.cost = "nothing measurable";
   r.saves = saves;
   r.peak_allocated = used - mib(1100);
@@ -121,8 +128,8 @@ void fill_remedies(fit::FitAnswer& answer) {
              mib(12600), used - mib(12600), 9),
       remedy("full-checkpointing", "checkpoint every layer", "--checkpointing full", mib(2100),
              used - mib(2100), 4096),
-      remedy("expandable-segments", "expandable segments",
-             "--allocator expandable_segments:True", mib(-20), used + mib(20), 5),
+      remedy("expandable-segments", "expandable segments", "--allocator expandable_segments:True",
+             mib(-20), used + mib(20), 5),
   };
 }
 

@@ -1,5 +1,5 @@
-// A hand-made answer for tests of this room. Its figures keep the invariants of fit/answer.h and are
-// otherwise made up; it is never linked into the product.
+// A hand-made answer for tests of this room. Its figures keep the invariants of fit/answer.h and
+// are otherwise made up; it is never linked into the product.
 #pragma once
 
 #include "fit/answer.h"

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Opens pages of ours in headless Chromium and looks at them as a reader would.
+
+Every page: nothing goes wrong in the console, nothing is loaded, nothing is wider than the window
+(1280, 700 and 360 pixels), the step chart is drawn and answers to pointer and keys. A page full of
+hostile names: none of them runs. Exit code 77 (skipped) where there is no Chromium.
+Usage: pages.py SAMPLE_PAGE   (src/report/sample_page.cpp, built)
+"""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SKIPPED = 77
+HOSTILE = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1>{{script}}</script><!--"
+
+# Chromium's window is at least 500 pixels wide, a frame in it is not. The frame says what it found.
+FRAME = """<!doctype html><body style="margin:0"><script>
+addEventListener("message", (event) => {
+  document.documentElement.setAttribute("data-found", event.data);
+});
+</script><iframe src="page.html" style="border:0;height:900px;width:WIDTHpx"></iframe></body>"""
+
+# Runs in the page, after it.
+PROBE = """<script>
+setTimeout(() => {
+  const found = {};
+  found.hit = window.hit === 1;
+  found.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  const svg = document.querySelector(".step svg");
+  const tip = document.querySelector(".tip");
+  found.layers = svg ? svg.querySelectorAll("path").length : 0;
+  if (svg) {
+    const texts = [...svg.querySelectorAll("text")].map((text) => text.textContent);
+    found.peak = texts.some((text) => text.startsWith("peak "));
+    const box = svg.getBoundingClientRect();
+    const move = (x) => svg.dispatchEvent(
+      new PointerEvent("pointermove", { clientX: x, clientY: box.top + 90 }));
+    move(box.left + box.width / 2);
+    found.pointed = !tip.hidden && tip.textContent.includes("allocated");
+    const edges = [box.left + 70, box.right - 2].map((x) => {
+      move(x);
+      const t = tip.getBoundingClientRect();
+      return t.left >= -1 && t.right <= document.documentElement.clientWidth + 1;
+    });
+    found.inside = edges.every(Boolean);
+    svg.dispatchEvent(new KeyboardEvent("keydown", { key: "p" }));
+    found.keyed = tip.textContent.startsWith("Peak: ");
+  }
+  const button = document.querySelector("[data-theme-toggle]");
+  const ground = () => getComputedStyle(document.body).backgroundColor;
+  const before = ground();
+  button.click();
+  found.themed = ground() !== before;
+  parent.postMessage(JSON.stringify(found), "*");
+}, 200);
+</script></body>"""
+
+
+def open_page(chromium, page, width, profile):
+    """(what the probe found, what the console said)"""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "page.html").write_text(page.replace("</body>", PROBE))
+        path = Path(folder) / "frame.html"
+        path.write_text(FRAME.replace("WIDTH", str(width)))
+        done = subprocess.run(
+            [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+             f"--user-data-dir={profile}", "--window-size=1400,1000", "--virtual-time-budget=3000",
+             "--dump-dom", path.as_uri()],
+            capture_output=True, text=True, errors="replace", timeout=120, check=False)
+    found = re.search(r'data-found="([^"]*)"', done.stdout)
+    console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+    return (json.loads(html.unescape(found.group(1))) if found else None), console
+
+
+def faults_of(found, console):
+    if found is None:
+        return ["the page did not come to its end"] + console
+    faults = list(console)
+    if found["hit"]:
+        faults.append("a hostile name ran")
+    if found["wide"] > 0:
+        faults.append(f"{found['wide']} pixels wider than the window")
+    if found["layers"] < 10:
+        faults.append(f"the step chart has {found['layers']} layers")
+    for what in ("peak", "pointed", "inside", "keyed", "themed"):
+        if not found.get(what):
+            faults.append(f"not {what}")
+    return faults
+
+
+def main():
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
+    if not chromium:
+        print("SKIPPED: there is no Chromium")
+        return SKIPPED
+    sample = str(Path(sys.argv[1]).resolve())
+    failed = 0
+    with tempfile.TemporaryDirectory() as profile:
+        for name, arguments in (("sample", []), ("hostile", [HOSTILE])):
+            page = subprocess.run([sample, *arguments], capture_output=True, text=True,
+                                  check=True).stdout
+            for width in (1280, 700, 360):
+                faults = faults_of(*open_page(chromium, page, width, profile))
+                failed += bool(faults)
+                print(f"{'FAILED' if faults else 'passed'} {name} at {width} pixels")
+                print("".join(f"  {fault}\n" for fault in faults), end="")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
