@@ -402,7 +402,7 @@ def run_oracle(config, options):
         steps = [run.step() for _ in range(options.steps)]
         return {"schema": SCHEMA, "versions": versions(), "options": dataclasses.asdict(options),
                 "model_type": config.model_type, "construct": construct, **saved, "steps": steps,
-                "data_answers": _answers_given(run.recorder.answers),
+                "data_answers": answers_given(run.recorder.answers),
                 **describe_parameters(run.model)}
 
 
@@ -437,7 +437,7 @@ def _gradients(options):
         yield
 
 
-def _answers_given(answers):
+def answers_given(answers):
     return [{"asked": k[0], "module": k[1], "dtype": k[2], "answer": k[3], "times": n}
             for k, n in sorted(answers.given.items())]
 
