@@ -1,0 +1,71 @@
+#include "model/blocks/attention.h"
+
+namespace headroom::model {
+
+std::string_view name_of(Attention attention) {
+  switch (attention) {
+    case Attention::eager:
+      return "eager";
+    case Attention::sdpa:
+      return "sdpa";
+    case Attention::flash_attention_2:
+      return "flash_attention_2";
+  }
+  return "";
+}
+
+namespace {
+
+// Key or value heads repeated for their groups of query heads: an expand, then a copy.
+Var repeat_heads(GraphBuilder& g, const AttentionShape& s, const Var& x) {
+  const int64_t repeats = s.heads / s.kv_heads;
+  if (repeats == 1) return x;
+  const Var expanded = g.expand(g.unsqueeze(x, 2), {s.batch, s.kv_heads, repeats, s.sequence,
+                                                    s.head_dim});
+  return g.reshape(expanded, {s.batch, s.heads, s.sequence, s.head_dim});
+}
+
+Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
+                 const Var& value_in, const Var& mask) {
+  const Var key = repeat_heads(g, s, key_in);
+  const Var value = repeat_heads(g, s, value_in);
+  Var weights = g.mul(g.matmul(query, g.transpose(key, 2, 3)), 1.0);
+  if (mask) weights = g.add(weights, mask);
+  weights = g.to_like(g.softmax(weights, -1, DType::f32), query);
+  weights = g.dropout(weights, s.dropout);
+  Var output = g.matmul(weights, value);
+  output = g.contiguous(g.transpose(output, 1, 2));
+  return {output, weights};
+}
+
+Attended attend_sdpa(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
+                const Var& value_in, const Var& mask) {
+  const bool grouped = s.heads != s.kv_heads;
+  const bool kernel_groups = grouped && !mask && s.head_dim <= 256;
+  const Var key = grouped && !kernel_groups ? repeat_heads(g, s, key_in) : key_in;
+  const Var value = grouped && !kernel_groups ? repeat_heads(g, s, value_in) : value_in;
+  const bool causal = s.causal && !mask && s.sequence > 1;
+  const Var output = g.sdpa(query, key, value, mask, causal, kernel_groups, s.dropout);
+  return {g.contiguous(g.transpose(output, 1, 2)), {}};
+}
+
+}  // namespace
+
+Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& s,
+                const Var& query, const Var& key, const Var& value, const Var& mask) {
+  switch (options.attention) {
+    case Attention::eager:
+      return attend_eager(g, s, query, key, value, mask);
+    case Attention::sdpa:
+      return attend_sdpa(g, s, query, key, value, mask);
+    case Attention::flash_attention_2: {
+      const Var q = g.transpose(query, 1, 2);
+      const Var k = g.transpose(key, 1, 2);
+      const Var v = g.transpose(value, 1, 2);
+      return {g.flash_attention(q, k, v, s.causal, s.dropout), {}};
+    }
+  }
+  return {};
+}
+
+}  // namespace headroom::model

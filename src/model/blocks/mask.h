@@ -1,0 +1,18 @@
+// Causal masks as transformers makes them (masking_utils.py), by attention implementation.
+#pragma once
+
+#include "model/builder.h"
+#include "model/options.h"
+
+namespace headroom::model {
+
+// arange(sequence) + 0, unsqueezed: the [1, sequence] position ids that a model makes for itself.
+Var default_position_ids(GraphBuilder& g, const BuildOptions& options);
+
+// The mask of a decoder, [batch, 1, sequence, sequence] in the type of `like`, or nothing where the
+// kernel masks by itself. Looks at the position ids for packed sequences first, as transformers does
+// since 4.53, and finds none.
+Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
+                const Var& position_ids);
+
+}  // namespace headroom::model

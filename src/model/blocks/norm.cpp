@@ -1,0 +1,12 @@
+#include "model/blocks/norm.h"
+
+namespace headroom::model {
+
+Var RmsNorm::operator()(GraphBuilder& g, const Var& input) const {
+  Var x = g.to(input, DType::f32);
+  const Var variance = g.mean(g.pow(x, 2), {-1}, true);
+  x = g.mul(x, g.rsqrt(g.add(variance, 1e-6)));
+  return g.mul(weight, g.to_like(x, input));
+}
+
+}  // namespace headroom::model

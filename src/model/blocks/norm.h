@@ -1,0 +1,32 @@
+// Normalizations as models write them out: transformers' RMSNorm is seven eager operators, with the
+// input widened to float32; torch.nn.LayerNorm is one.
+#pragma once
+
+#include <string>
+
+#include "model/builder.h"
+
+namespace headroom::model {
+
+struct RmsNorm {
+  Var weight;
+
+  RmsNorm(GraphBuilder& g, const std::string& name, int64_t size)
+      : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)) {}
+  Var operator()(GraphBuilder& g, const Var& input) const;
+};
+
+struct LayerNorm {
+  Var weight;
+  Var bias;  // empty where there is none
+
+  LayerNorm(GraphBuilder& g, const std::string& name, int64_t size, bool has_bias = true)
+      : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)) {
+    if (has_bias) bias = g.parameter(name + ".bias", {size}, ParameterRole::norm);
+  }
+  Var operator()(GraphBuilder& g, const Var& input) const {
+    return g.layer_norm(input, weight, bias);
+  }
+};
+
+}  // namespace headroom::model

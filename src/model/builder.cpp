@@ -1,0 +1,144 @@
+#include "model/builder.h"
+
+namespace headroom::model {
+
+Var::Var(const Var& other) : slot_(other.slot_) {
+  if (slot_) ++slot_->refs;
+}
+Var::Var(Var&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+Var& Var::operator=(Var other) noexcept {
+  std::swap(slot_, other.slot_);
+  return *this;
+}
+Var::~Var() {
+  if (!slot_ || --slot_->refs > 0) return;
+  if (!slot_->permanent) slot_->builder->drop(slot_->id);
+  delete slot_;
+}
+ValueId Var::id() const { return slot_ ? slot_->id : kNoValue; }
+
+GraphBuilder::GraphBuilder() { graph_.modules.emplace_back(); }
+
+void GraphBuilder::instruct(InstructionKind kind, size_t index) {
+  graph_.instructions.push_back({kind, static_cast<uint32_t>(index)});
+}
+
+void GraphBuilder::drop(ValueId value) {
+  if (!finished_) instruct(InstructionKind::drop, value);
+}
+
+Var GraphBuilder::make_value(bool permanent) {
+  return Var(new Var::Slot{1, graph_.value_count++, this, permanent});
+}
+
+Var GraphBuilder::parameter(std::string name, const Dims& shape, ParameterRole role) {
+  Var var = make_value(true);
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.shape = shape;
+  parameter.role = role;
+  parameter.value = var.id();
+  graph_.parameters.push_back(std::move(parameter));
+  return var;
+}
+
+Var GraphBuilder::tied(std::string name, const Var& holder, ParameterRole role) {
+  for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
+    if (graph_.parameters[i].value != holder.id()) continue;
+    Parameter parameter;
+    parameter.name = std::move(name);
+    parameter.shape = graph_.parameters[i].shape;
+    parameter.role = role;
+    parameter.tied_to = i;
+    parameter.value = holder.id();
+    graph_.parameters.push_back(std::move(parameter));
+    return holder;
+  }
+  HEADROOM_CHECK(false, "tied to something that is no parameter");
+  return {};
+}
+
+Var GraphBuilder::buffer(std::string name, const Dims& shape, DType dtype, bool persistent) {
+  Var var = make_value(true);
+  Parameter buffer;
+  buffer.name = std::move(name);
+  buffer.shape = shape;
+  buffer.role = ParameterRole::buffer;
+  buffer.dtype = dtype;
+  buffer.trainable = false;
+  buffer.persistent = persistent;
+  buffer.value = var.id();
+  graph_.buffers.push_back(std::move(buffer));
+  return var;
+}
+
+Var GraphBuilder::input(std::string name, const Dims& shape, DType dtype) {
+  Var var = make_value(true);
+  graph_.inputs.push_back({std::move(name), shape, dtype, var.id()});
+  return var;
+}
+
+uint32_t GraphBuilder::enter(RegionKind kind, std::string name,
+                             std::initializer_list<const Var*> inputs) {
+  const auto id = static_cast<uint32_t>(graph_.regions.size());
+  Region region;
+  region.kind = kind;
+  region.name = name;
+  for (const Var* input : inputs) region.inputs.push_back(input->id());
+  region.begin = static_cast<uint32_t>(graph_.instructions.size());
+  graph_.regions.push_back(std::move(region));
+  graph_.modules.push_back(std::move(name));
+  open_regions_.push_back(id);
+  instruct(InstructionKind::enter, id);
+  return id;
+}
+
+void GraphBuilder::leave(uint32_t region, std::initializer_list<const Var*> outputs) {
+  HEADROOM_CHECK(!open_regions_.empty() && open_regions_.back() == region, "regions must nest");
+  open_regions_.pop_back();
+  instruct(InstructionKind::leave, region);
+  for (const Var* output : outputs) graph_.regions[region].outputs.push_back(output->id());
+  graph_.regions[region].end = static_cast<uint32_t>(graph_.instructions.size());
+}
+
+Var GraphBuilder::apply(OpKind kind, std::vector<Var> inputs, Attributes attributes) {
+  return std::move(apply_many(kind, std::move(inputs), 1, std::move(attributes))[0]);
+}
+
+std::vector<Var> GraphBuilder::apply_many(OpKind kind, std::vector<Var> inputs, size_t outputs,
+                                          Attributes attributes) {
+  Operation operation;
+  operation.kind = kind;
+  // Module ids follow regions one to one, after the empty name.
+  operation.module = open_regions_.empty() ? 0 : open_regions_.back() + 1;
+  for (const Var& input : inputs) operation.inputs.push_back(input.id());
+  operation.attributes = std::move(attributes);
+  std::vector<Var> results;
+  for (size_t i = 0; i < outputs; ++i) {
+    results.push_back(make_value(false));
+    operation.outputs.push_back(results.back().id());
+  }
+  instruct(InstructionKind::operation, graph_.operations.size());
+  graph_.operations.push_back(std::move(operation));
+  inputs.clear();
+  return results;
+}
+
+void GraphBuilder::set_outputs(const Var& loss, const Var& logits,
+                               std::initializer_list<const Var*> others) {
+  graph_.loss = loss.id();
+  graph_.logits = logits.id();
+  for (const Var* output : others) graph_.outputs.push_back(output->id());
+  // Outputs outlive the forward function; whoever runs the graph drops them.
+  if (loss) loss.slot_->permanent = true;
+  if (logits) logits.slot_->permanent = true;
+  for (const Var* output : others) output->slot_->permanent = true;
+}
+
+Graph GraphBuilder::finish() {
+  HEADROOM_CHECK(open_regions_.empty(), "a region is still open");
+  finished_ = true;
+  return std::move(graph_);
+}
+
+}  // namespace headroom::model

@@ -1,0 +1,195 @@
+// GraphBuilder: writes a Graph by running a model's forward function on variables without data.
+//
+// A Var is what a Python variable is: a counted handle; when the last one goes, the value is dropped
+// in the graph. So a forward function here is written with the same variables, in the same scopes,
+// as the one it stands for, and lifetimes come out right by themselves. Note that Python's
+// `module(x)` keeps x alive for the whole call (the argument tuple holds it), which a C++ reference
+// parameter mirrors.
+//
+// Not thread-safe. Declare parameters in the order of the module's constructor.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/graph.h"
+
+namespace headroom::model {
+
+class GraphBuilder;
+
+class Var {
+ public:
+  Var() = default;
+  Var(const Var& other);
+  Var(Var&& other) noexcept;
+  Var& operator=(Var other) noexcept;
+  ~Var();
+  explicit operator bool() const { return slot_ != nullptr; }
+  [[nodiscard]] ValueId id() const;
+
+ private:
+  friend class GraphBuilder;
+  struct Slot {
+    uint32_t refs;
+    ValueId id;
+    GraphBuilder* builder;
+    bool permanent;  // parameters and inputs are never dropped
+  };
+  explicit Var(Slot* slot) : slot_(slot) {}
+  Slot* slot_ = nullptr;
+};
+
+class GraphBuilder {
+ public:
+  GraphBuilder();
+  GraphBuilder(const GraphBuilder&) = delete;
+  GraphBuilder& operator=(const GraphBuilder&) = delete;
+
+  // --- declaring ------------------------------------------------------------------------------
+  Var parameter(std::string name, const Dims& shape, ParameterRole role);
+  // The same tensor under a second name (lm_head.weight of a tied model).
+  Var tied(std::string name, const Var& holder, ParameterRole role);
+  Var buffer(std::string name, const Dims& shape, DType dtype, bool persistent);
+  Var input(std::string name, const Dims& shape, DType dtype);
+
+  // --- regions --------------------------------------------------------------------------------
+  uint32_t enter(RegionKind kind, std::string name, std::initializer_list<const Var*> inputs);
+  void leave(uint32_t region, std::initializer_list<const Var*> outputs);
+
+  // --- operators ------------------------------------------------------------------------------
+  // They take their variables by value and let them go before they return: a temporary that is
+  // passed on dies inside the call, as it does in Python.
+  Var apply(OpKind kind, std::vector<Var> inputs, Attributes attributes = {});
+  std::vector<Var> apply_many(OpKind kind, std::vector<Var> inputs, size_t outputs,
+                              Attributes attributes = {});
+
+  // Views. Sizes may hold one -1.
+  Var view(Var x, std::vector<int64_t> sizes);
+  Var reshape(Var x, std::vector<int64_t> sizes);
+  Var transpose(Var x, int dim0, int dim1);
+  Var permute(Var x, std::vector<int64_t> order);
+  Var expand(Var x, std::vector<int64_t> sizes);
+  Var unsqueeze(Var x, int dim);
+  Var squeeze(Var x, int dim);
+  Var slice(Var x, int dim, int64_t start, int64_t end, int64_t step = 1);
+  Var select(Var x, int dim, int64_t index);
+  std::vector<Var> split(Var x, std::vector<int64_t> sizes, int dim);
+  Var contiguous(Var x);
+  Var detach(Var x);
+  // Moving data.
+  Var clone(Var x);
+  Var to(Var x, DType dtype);
+  Var to_like(Var x, Var reference);  // x.to(reference.dtype)
+  Var full(std::vector<int64_t> sizes, DType dtype);
+  Var full_like(std::vector<int64_t> sizes, Var like);  // in the type of `like`
+  Var arange(int64_t count, DType dtype = DType::i64);
+  Var cat(std::span<const Var> xs, int dim);
+  Var stack(std::span<const Var> xs, int dim);
+  Var pad(Var x, std::vector<int64_t> padding);
+  Var repeat(Var x, std::vector<int64_t> repeats);
+  Var triangle(Var x);
+  // Arithmetic.
+  Var add(Var a, Var b);
+  Var sub(Var a, Var b);
+  Var mul(Var a, Var b);
+  Var div(Var a, Var b);
+  Var add(Var a, double b);
+  Var mul(Var a, double b);
+  Var div(Var a, double b);
+  Var neg(Var x);
+  Var pow(Var x, double exponent);
+  Var sqrt(Var x);
+  Var rsqrt(Var x);
+  Var exp(Var x);
+  Var log(Var x);
+  Var sin(Var x);
+  Var cos(Var x);
+  Var clamp(Var x);
+  Var compare(Var a);
+  Var compare(Var a, Var b);
+  Var where(Var condition, Var a, Var b);
+  Var masked_fill(Var x, Var mask);
+  // Activations and reductions.
+  Var gelu(Var x, bool tanh_approximation);
+  Var silu(Var x);
+  Var relu(Var x);
+  Var sigmoid(Var x);
+  Var tanh(Var x);
+  Var softplus(Var x);
+  Var softmax(Var x, int dim, std::optional<DType> dtype = {});
+  Var log_softmax(Var x, int dim, std::optional<DType> dtype = {});
+  Var dropout(Var x, double probability);
+  Var sum(Var x, std::vector<int64_t> dims, bool keepdim);
+  Var mean(Var x, std::vector<int64_t> dims, bool keepdim);
+  Var amax(Var x, int dim, bool keepdim);
+  Var cumsum(Var x, int dim, std::optional<DType> dtype = {});
+  // Products.
+  Var mm(Var a, Var b);
+  Var addmm(Var bias, Var a, Var b);
+  Var bmm(Var a, Var b);
+  Var baddbmm(Var input, Var a, Var b);
+  Var matmul(Var a, Var b);
+  Var linear(Var x, Var weight, Var bias = {});
+  // Normalization, look-ups, attention, losses.
+  Var layer_norm(Var x, Var weight, Var bias);
+  Var rms_norm(Var x, Var weight);
+  Var embedding(Var weight, Var indices);
+  Var index_select(Var x, int dim, Var index);
+  Var index(Var x, Var index);
+  Var index_add(Var x, int dim, Var index, Var source);
+  Var gather(Var x, int dim, Var index);
+  std::vector<Var> topk(Var x, int64_t k);
+  std::vector<Var> sort(Var x);
+  Var one_hot(Var x, int64_t classes);
+  // [batch, heads, sequence, head]; mask may be empty.
+  Var sdpa(Var query, Var key, Var value, Var mask, bool causal,
+           bool grouped, double dropout);
+  // [batch, sequence, heads, head].
+  Var flash_attention(Var query, Var key, Var value, bool causal,
+                      double dropout);
+  Var nll_loss(Var log_probabilities, Var target);
+  Var cross_entropy(Var logits, Var target);
+
+  // Ends building: gives the graph up. Variables must all be gone, outputs excepted.
+  void set_outputs(const Var& loss, const Var& logits, std::initializer_list<const Var*> others);
+  Graph finish();
+
+ private:
+  friend class Var;
+  Var make_value(bool permanent);
+  void drop(ValueId value);
+  void instruct(InstructionKind kind, size_t index);
+
+  Graph graph_;
+  std::vector<uint32_t> open_regions_;
+  bool finished_ = false;
+};
+
+// Names the modules that operators belong to, for the length of a scope.
+class RegionScope {
+ public:
+  RegionScope(GraphBuilder& builder, RegionKind kind, std::string name,
+              std::initializer_list<const Var*> inputs = {})
+      : builder_(builder), region_(builder.enter(kind, std::move(name), inputs)) {}
+  // Leaves with these outputs; else the destructor leaves with none.
+  void leave(std::initializer_list<const Var*> outputs) {
+    builder_.leave(region_, outputs);
+    left_ = true;
+  }
+  ~RegionScope() {
+    if (!left_) builder_.leave(region_, {});
+  }
+  RegionScope(const RegionScope&) = delete;
+  RegionScope& operator=(const RegionScope&) = delete;
+
+ private:
+  GraphBuilder& builder_;
+  uint32_t region_;
+  bool left_ = false;
+};
+
+}  // namespace headroom::model

@@ -1,0 +1,37 @@
+#include "model/load.h"
+
+#include <algorithm>
+
+
+namespace headroom::model {
+
+namespace {
+
+const Family* family_named(std::string_view name) {
+  const auto all = families();
+  const auto found = std::ranges::find(all, name, &Family::model_type);
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Result<const Family*> find_family(const text::JsonView& config, const Assumption& assume) {
+  if (!assume.family.empty()) {
+    if (const Family* family = family_named(assume.family)) return family;
+    return Error{ErrorCode::usage, "unknown family '" + std::string(assume.family) + "'",
+                 "--assume", "`headroom models` lists the families"};
+  }
+  HEADROOM_ASSIGN(const std::string name, config.get_string("model_type"));
+  if (const Family* family = family_named(name)) return family;
+  return config.error_at("model_type", "unknown architecture '" + name + "'",
+                         "trace it with `headroom fit FILE.py:FUNCTION`, or pass --assume llama for "
+                         "an answer that is marked extrapolated");
+}
+
+Result<Graph> build_graph(const text::JsonView& config, const BuildOptions& options,
+                          const Assumption& assume) {
+  HEADROOM_ASSIGN(const Family* family, find_family(config, assume));
+  return family->build(config, options);
+}
+
+}  // namespace headroom::model

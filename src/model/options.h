@@ -1,0 +1,30 @@
+// How a model is to be built: the shape of the batch, and the choices that a user makes when loading
+// it (attention implementation, library version), which change what its forward function does.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "operator/dtype.h"
+#include "operator/eager.h"
+
+namespace headroom::model {
+
+// transformers' attn_implementation.
+enum class Attention : uint8_t { eager, sdpa, flash_attention_2 };
+[[nodiscard]] std::string_view name_of(Attention attention);
+
+struct BuildOptions {
+  int64_t batch = 1;
+  int64_t sequence = 512;
+  Attention attention = Attention::sdpa;
+  op::Version transformers{5, 23};
+  bool training = true;                 // dropouts are on
+  bool labels = true;                   // the forward function computes a loss
+  bool use_cache = false;               // a key-value cache is made and returned
+  bool attention_mask = false;          // a padding mask that is not all ones is passed in
+  std::optional<int64_t> vocabulary;    // instead of the config's
+};
+
+}  // namespace headroom::model

@@ -1,0 +1,101 @@
+// Activations, softmax and dropout: one kernel forward, one backward, each keeping its input or its
+// output.
+#include "operator/functional.h"
+
+namespace headroom::op {
+
+namespace {
+
+Tensor like(Eager& e, OpKind kind, const Tensor& self, DType dtype) {
+  Tensor out = e.empty_like(self, dtype);
+  e.kernel(kind, static_cast<double>(out.elements()), self.bytes(), out.bytes());
+  return out;
+}
+
+// A function whose backward is one kernel over the gradient and what was kept.
+Tensor activation(Eager& e, OpKind kind, const char* name, const Tensor& self, bool keeps_output) {
+  Tensor out = like(e, kind, self, self.dtype());
+  if (Node* node = e.history(name, {&self}, {&out})) {
+    node->save(keeps_output ? out : self);
+    node->apply = [kind](Eager& eager, Node& n, Grads& g, Grads& result) {
+      result[0] = eager.elementwise_output({&g[0], &n.saved[0]}, g[0].dtype());
+      eager.kernel(kind, static_cast<double>(g[0].elements()), g[0].bytes() + n.saved[0].bytes(),
+                   result[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+using Softmax = OpKind;
+
+Tensor softmax_like(Eager& e, Softmax kind, const char* name, const Tensor& self, int dim,
+                    std::optional<DType> dtype) {
+  // float16 is widened inside the kernel; every other type is cast first (ATen/native/SoftMax.cpp).
+  const bool half_to_float = self.dtype() == DType::f16 && dtype == DType::f32 &&
+                             e.environment().compute_capability > 0;
+  const Tensor input = dtype && !half_to_float ? to(e, self, *dtype) : self;
+  const Tensor dense = contiguous(e, e.detach(input));
+  Tensor out = e.empty(input.sizes(), half_to_float ? DType::f32 : input.dtype());
+  e.kernel(kind, 5.0 * static_cast<double>(out.elements()), input.bytes(), out.bytes());
+  static_cast<void>(dim);
+  if (Node* node = e.history(name, {&input}, {&out})) {
+    node->save(out);
+    node->apply = [kind, input_dtype = input.dtype()](Eager& eager, Node& n, Grads& g,
+                                                      Grads& result) {
+      const Tensor grad = contiguous(eager, g[0]);
+      result[0] = eager.empty(grad.sizes(), input_dtype);
+      eager.kernel(kind, 4.0 * static_cast<double>(grad.elements()),
+                   grad.bytes() + n.saved[0].bytes(), result[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor gelu(Eager& e, const Tensor& self, bool tanh_approximation) {
+  return activation(e, tanh_approximation ? OpKind::gelu_tanh : OpKind::gelu, "GeluBackward0", self,
+                    false);
+}
+Tensor silu(Eager& e, const Tensor& self) {
+  return activation(e, OpKind::silu, "SiluBackward0", self, false);
+}
+Tensor relu(Eager& e, const Tensor& self) {
+  return activation(e, OpKind::relu, "ReluBackward0", self, true);
+}
+Tensor sigmoid(Eager& e, const Tensor& self) {
+  return activation(e, OpKind::sigmoid, "SigmoidBackward0", self, true);
+}
+Tensor tanh(Eager& e, const Tensor& self) {
+  return activation(e, OpKind::tanh, "TanhBackward0", self, true);
+}
+Tensor softplus(Eager& e, const Tensor& self) {
+  return activation(e, OpKind::softplus, "SoftplusBackward0", self, false);
+}
+
+Tensor softmax(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype) {
+  return softmax_like(e, OpKind::softmax, "SoftmaxBackward0", self, dim, dtype);
+}
+Tensor log_softmax(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype) {
+  return softmax_like(e, OpKind::log_softmax, "LogSoftmaxBackward0", self, dim, dtype);
+}
+
+Tensor dropout(Eager& e, const Tensor& self, double probability, bool train) {
+  if (!train || probability <= 0) return self;
+  Tensor out = like(e, OpKind::dropout, self, self.dtype());
+  Tensor mask = e.empty_like(self, DType::boolean);
+  if (Node* node = e.history("NativeDropoutBackward0", {&self}, {&out})) {
+    node->save(mask);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      result[0] = eager.elementwise_output({&g[0], &n.saved[0]}, g[0].dtype());
+      eager.kernel(OpKind::dropout, static_cast<double>(g[0].elements()),
+                   g[0].bytes() + n.saved[0].bytes(), result[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+}  // namespace headroom::op

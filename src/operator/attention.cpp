@@ -1,0 +1,145 @@
+// Attention kernels: what each backend makes, keeps and needs for its backward.
+//
+// Sources: ATen/native/transformers/attention.cpp and cuda/attention*.cu (PyTorch 2.x), the
+// flash-attn package's interface. Shapes: [batch, heads, sequence, head] for SDPA.
+#include <algorithm>
+
+#include "operator/functional.h"
+
+namespace headroom::op {
+
+namespace {
+
+double attention_flops(const Tensor& query, const Tensor& key, bool causal) {
+  const double pairs = static_cast<double>(query.size(-2)) * static_cast<double>(key.size(-2));
+  const double work = 4.0 * static_cast<double>(query.size(0) * query.size(1)) * pairs *
+                      static_cast<double>(query.size(-1));
+  return causal ? work / 2 : work;
+}
+
+// query [b, h, s, d] stored as [b, s, h, d]: what the flash kernels return.
+Tensor empty_sequence_first(Eager& e, const Tensor& like) {
+  const Tensor dense =
+      e.empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.dtype());
+  return e.alias(dense, like.sizes(),
+                 {dense.strides()[0], dense.strides()[2], dense.strides()[1], dense.strides()[3]});
+}
+
+Tensor grouped_heads(Eager& e, const Tensor& tensor, int64_t repeats);
+
+struct Saved {
+  enum Slot : size_t { query, key, value, mask, out, logsumexp, seed, offset };
+};
+
+// The fused backends: one kernel each way; they keep their inputs, their output and one float32
+// number for each query row.
+Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Tensor& key,
+                       const Tensor& value, const Tensor& mask, bool causal,
+                       int64_t logsumexp_rows, const Dims& seed_sizes) {
+  Tensor out = empty_sequence_first(e, query);
+  Tensor logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
+  // The random state for dropout, kept whether there is dropout or not.
+  Tensor seed = e.empty(seed_sizes, DType::i64);
+  Tensor offset = e.empty({}, DType::i64);
+  const double flops = attention_flops(query, key, causal);
+  e.kernel(OpKind::sdpa, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes());
+  if (Node* node = e.history(name, {&query, &key, &value}, {&out})) {
+    for (const Tensor& tensor : {query, key, value, mask, out, logsumexp, seed, offset}) {
+      node->save(tensor);
+    }
+    node->apply = [flops](Eager& eager, Node& n, Grads& g, Grads& result) {
+      if (n.needs(0)) result[0] = empty_sequence_first(eager, n.saved[Saved::query]);
+      if (n.needs(1)) result[1] = empty_sequence_first(eager, n.saved[Saved::key]);
+      if (n.needs(2)) result[2] = empty_sequence_first(eager, n.saved[Saved::value]);
+      eager.kernel(OpKind::sdpa, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+// The composite: scaled query and key, product, mask, softmax, dropout, product.
+Tensor math_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                      const Tensor& mask_in, const AttentionOptions& options) {
+  Tensor mask = mask_in;
+  if (options.causal) {
+    const Tensor ones = full(e, {query.size(-2), key.size(-2)}, DType::boolean);
+    mask = triangle(e, ones);
+  }
+  if (mask && mask.dtype() == DType::boolean) {
+    const Tensor empty = full(e, mask.sizes(), query.dtype());
+    mask = where(e, mask, empty, full(e, {}, query.dtype()));
+  }
+  const Tensor scaled_query = mul_scalar(e, query, 1);
+  const Tensor key_heads = options.grouped ? grouped_heads(e, key, query.size(1) / key.size(1)) : key;
+  const Tensor value_heads =
+      options.grouped ? grouped_heads(e, value, query.size(1) / value.size(1)) : value;
+  Tensor weights = matmul(e, scaled_query, mul_scalar(e, transpose(e, key_heads, -2, -1), 1));
+  if (mask) weights = add(e, weights, mask);
+  weights = softmax(e, weights, -1);
+  weights = dropout(e, weights, options.dropout, true);
+  return matmul(e, weights, value_heads);
+}
+
+// repeat_interleave along the heads: expand, then a copy.
+Tensor grouped_heads(Eager& e, const Tensor& tensor, int64_t repeats) {
+  if (repeats == 1) return tensor;
+  const Dims sizes{tensor.size(0), tensor.size(1), repeats, tensor.size(2), tensor.size(3)};
+  const Tensor expanded = expand(e, unsqueeze(e, tensor, 2), sizes);
+  return reshape(e, clone_contiguous(e, expanded),
+                 {tensor.size(0), tensor.size(1) * repeats, tensor.size(2), tensor.size(3)});
+}
+
+AttentionBackend chosen_backend(const Eager& e, const Tensor& query, const Tensor& mask) {
+  const Environment& env = e.environment();
+  const bool half = query.dtype() == DType::f16 || query.dtype() == DType::bf16;
+  const int64_t head = query.size(-1);
+  if (env.compute_capability == 0) return AttentionBackend::math;
+  if (half && !mask && env.compute_capability >= 80 && head <= 256) return AttentionBackend::flash;
+  return AttentionBackend::efficient;
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor& key,
+                                    const Tensor& value, const Tensor& mask,
+                                    const AttentionOptions& options,
+                                    std::optional<AttentionBackend> backend) {
+  switch (backend.value_or(chosen_backend(e, query, mask))) {
+    case AttentionBackend::math:
+      return math_attention(e, query, key, value, mask, options);
+    case AttentionBackend::flash:
+    case AttentionBackend::cudnn:
+      return fused_attention(e, "ScaledDotProductFlashAttentionBackward0", query, key, value, mask,
+                             options.causal, query.size(-2), {2});
+    case AttentionBackend::efficient:
+      // Rows are padded to a multiple of 32 (kAlignLSE).
+      return fused_attention(e, "ScaledDotProductEfficientAttentionBackward0", query, key, value,
+                             mask, options.causal, (query.size(-2) + 31) / 32 * 32, {});
+  }
+  return {};
+}
+
+Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                       const AttentionOptions& options) {
+  Tensor out = e.empty(query.sizes(), query.dtype());
+  Tensor logsumexp = e.empty({query.size(0), query.size(2), query.size(1)}, DType::f32);
+  const double pairs = static_cast<double>(query.size(1)) * static_cast<double>(key.size(1));
+  const double flops = 4.0 * static_cast<double>(query.size(0) * query.size(2) * query.size(3)) *
+                       pairs / (options.causal ? 2 : 1);
+  e.kernel(OpKind::flash_attention, flops, query.bytes() + key.bytes() + value.bytes(),
+           out.bytes());
+  if (Node* node = e.history("FlashAttnFuncBackward", {&query, &key, &value}, {&out})) {
+    for (const Tensor& tensor : {query, key, value, out, logsumexp}) node->save(tensor);
+    node->apply = [flops](Eager& eager, Node& n, Grads& g, Grads& result) {
+      for (size_t i = 0; i < 3; ++i) {
+        result[i] = eager.empty(n.saved[i].sizes(), n.saved[i].dtype());
+      }
+      eager.kernel(OpKind::flash_attention, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+}  // namespace headroom::op

@@ -1,0 +1,128 @@
+// Eager: the symbolic PyTorch that operators run on. It makes storages, decides output layouts as
+// TensorIterator does, reports kernels, and hangs autograd nodes on outputs.
+//
+// It knows no operator; those are functions in functional.h that take an Eager first. One Eager
+// serves one step; not thread-safe. Cost: some tens of nanoseconds an operator.
+//
+// Source: ATen/TensorIterator.cpp and torch/csrc/autograd (PyTorch 2.x).
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "operator/node.h"
+#include "operator/sink.h"
+#include "operator/tensor.h"
+
+namespace headroom::op {
+
+// What happens to tensors as they are saved for backward (torch.autograd.graph.saved_tensors_hooks).
+// Non-reentrant checkpointing is one.
+class SavedTensorHooks {
+ public:
+  virtual ~SavedTensorHooks() = default;
+  // Takes over slot `slot` of `node`, whose tensor is not kept; false keeps the tensor.
+  virtual bool pack(Node& node, size_t slot, const Tensor& tensor) = 0;
+};
+
+// The versions whose behaviour is modelled. Comparable as {major, minor}.
+struct Version {
+  int major = 0;
+  int minor = 0;
+  auto operator<=>(const Version&) const = default;
+};
+
+// What the operators' choices depend on besides their arguments.
+struct Environment {
+  Version torch{2, 13};
+  int compute_capability = 80;  // 10 * major + minor; 0 for a CPU
+  int multiprocessors = 108;
+};
+
+class Eager {
+ public:
+  Eager(Sink& sink, Environment environment) : sink_(sink), environment_(environment) {}
+  Eager(const Eager&) = delete;
+  Eager& operator=(const Eager&) = delete;
+
+  [[nodiscard]] const Environment& environment() const { return environment_; }
+
+  // --- tensors -------------------------------------------------------------------------------
+  Tensor empty(const Dims& sizes, DType dtype);
+  Tensor empty_strided(const Dims& sizes, const Dims& strides, DType dtype);
+  // Same sizes; strides kept where the source is dense, else TensorIterator's permutation.
+  Tensor empty_like(const Tensor& source, DType dtype);
+  // A view: same storage, other sizes and strides. It holds its base, so the engine never adds into
+  // a gradient that is a view (as_view in VariableTypeUtils.h).
+  Tensor alias(const Tensor& source, const Dims& sizes, const Dims& strides);
+  // A view that autograd does not know.
+  Tensor detach(const Tensor& source);
+
+  // A fresh output for an elementwise operator over these inputs (broadcast sizes, the layout that
+  // TensorIterator computes).
+  Tensor elementwise_output(std::initializer_list<const Tensor*> inputs, DType dtype);
+
+  // --- kernels -------------------------------------------------------------------------------
+  void kernel(OpKind kind, double flops, int64_t bytes_read, int64_t bytes_written) {
+    if (!muted_) sink_.on_kernel({kind, flops, bytes_read, bytes_written});
+  }
+  // While muted, operators hang their nodes and save their tensors, but take no memory and launch
+  // nothing: an operator that is interrupted after it saved its inputs.
+  void set_muted(bool muted) { muted_ = muted; }
+  // Scratch that a kernel takes and gives back inside one call.
+  void scratch(int64_t bytes);
+
+  // --- autograd ------------------------------------------------------------------------------
+  [[nodiscard]] bool grad_enabled() const { return grad_enabled_; }
+  void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
+
+  // The node for an operator that ran on `inputs` and made `outputs`, or null when grad mode is off
+  // or no input requires a gradient. Undefined inputs are legal.
+  Node* history(const char* name, std::initializer_list<const Tensor*> inputs,
+                std::initializer_list<Tensor*> outputs);
+  Node* history(const char* name, std::span<const Tensor> inputs, std::span<Tensor> outputs);
+  // To be called once a node's tensors are all in `saved`: reports them, runs the hooks.
+  void finish(Node& node);
+  // A tensor is kept for backward outside of any node's `saved`.
+  void note_saved(const Tensor& tensor) { sink_.on_saved(tensor->storage->buffer); }
+  // The edge along which a gradient of this tensor travels; empty when it needs none.
+  Edge gradient_edge(const Tensor& tensor);
+
+  void set_hooks(SavedTensorHooks* hooks) { hooks_ = hooks; }
+  [[nodiscard]] SavedTensorHooks* hooks() const { return hooks_; }
+
+  void set_module(uint32_t module) {
+    module_ = module;
+    sink_.on_module(module);
+  }
+  [[nodiscard]] uint32_t module() const { return module_; }
+
+ private:
+  Ref<Storage> allocate(int64_t bytes);
+
+  Sink& sink_;
+  Environment environment_;
+  SavedTensorHooks* hooks_ = nullptr;
+  uint64_t sequence_ = 0;
+  uint32_t module_ = 0;
+  bool grad_enabled_ = true;
+  bool muted_ = false;
+};
+
+// Switches grad mode for a scope.
+class GradMode {
+ public:
+  GradMode(Eager& eager, bool enabled) : eager_(eager), before_(eager.grad_enabled()) {
+    eager.set_grad_enabled(enabled);
+  }
+  ~GradMode() { eager_.set_grad_enabled(before_); }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  Eager& eager_;
+  bool before_;
+};
+
+}  // namespace headroom::op

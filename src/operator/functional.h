@@ -1,0 +1,139 @@
+// The operators, by the names PyTorch gives them: each runs forward on an Eager and, where a
+// gradient is wanted, leaves a node that runs its backward the way PyTorch's derivative does.
+//
+// Backward formulas are written with these same functions, so the temporaries that PyTorch makes are
+// made here too. Sizes are checked by whoever builds the graph; a mismatch here is a bug of ours.
+//
+// Sources: tools/autograd/derivatives.yaml, torch/csrc/autograd/FunctionsManual.cpp, and the
+// composite operators in ATen/native (PyTorch 2.x). Kernels' inner scratch: scratch.h.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "operator/eager.h"
+
+namespace headroom::op {
+
+// --- views (view.cpp): no memory, except where a gradient must be padded back -------------------
+Tensor view(Eager& e, const Tensor& self, const Dims& sizes);
+Tensor reshape(Eager& e, const Tensor& self, const Dims& sizes);  // a view, or a copy where it must
+Tensor transpose(Eager& e, const Tensor& self, int dim0, int dim1);
+Tensor t(Eager& e, const Tensor& self);
+Tensor permute(Eager& e, const Tensor& self, const Dims& order);
+Tensor expand(Eager& e, const Tensor& self, const Dims& sizes);
+Tensor unsqueeze(Eager& e, const Tensor& self, int dim);
+Tensor squeeze(Eager& e, const Tensor& self, int dim);
+Tensor slice(Eager& e, const Tensor& self, int dim, int64_t start, int64_t end, int64_t step = 1);
+Tensor select(Eager& e, const Tensor& self, int dim, int64_t index);
+std::vector<Tensor> split(Eager& e, const Tensor& self, std::span<const int64_t> sizes, int dim);
+Tensor contiguous(Eager& e, const Tensor& self);
+Tensor detach(Eager& e, const Tensor& self);
+
+// --- moving data (copy.cpp) --------------------------------------------------------------------
+Tensor clone(Eager& e, const Tensor& self);             // keeps a dense layout
+Tensor clone_contiguous(Eager& e, const Tensor& self);
+Tensor to(Eager& e, const Tensor& self, DType dtype);   // self where the type is right already
+void copy_into(Eager& e, const Tensor& destination, const Tensor& source);
+Tensor zeros(Eager& e, const Dims& sizes, DType dtype);
+Tensor zeros_like(Eager& e, const Tensor& self);
+Tensor full(Eager& e, const Dims& sizes, DType dtype);
+Tensor arange(Eager& e, int64_t count, DType dtype);
+Tensor cat(Eager& e, std::span<const Tensor> tensors, int dim);
+Tensor stack(Eager& e, std::span<const Tensor> tensors, int dim);
+Tensor pad(Eager& e, const Tensor& self, std::span<const int64_t> padding);
+Tensor repeat(Eager& e, const Tensor& self, const Dims& repeats);
+Tensor triangle(Eager& e, const Tensor& self);          // triu and tril
+
+// --- elementwise (elementwise.cpp) -------------------------------------------------------------
+Tensor add(Eager& e, const Tensor& self, const Tensor& other);
+Tensor sub(Eager& e, const Tensor& self, const Tensor& other);
+Tensor mul(Eager& e, const Tensor& self, const Tensor& other);
+Tensor div(Eager& e, const Tensor& self, const Tensor& other);
+// The same with a Python number; an integer tensor meets a real number in float32.
+Tensor add_scalar(Eager& e, const Tensor& self, double other);
+Tensor mul_scalar(Eager& e, const Tensor& self, double other);
+Tensor div_scalar(Eager& e, const Tensor& self, double other);
+Tensor add_inplace(Eager& e, const Tensor& self, const Tensor& other);
+Tensor neg(Eager& e, const Tensor& self);
+Tensor pow(Eager& e, const Tensor& self, double exponent);
+Tensor sqrt(Eager& e, const Tensor& self);
+Tensor rsqrt(Eager& e, const Tensor& self);
+Tensor exp(Eager& e, const Tensor& self);
+Tensor log(Eager& e, const Tensor& self);
+Tensor sin(Eager& e, const Tensor& self);
+Tensor cos(Eager& e, const Tensor& self);
+Tensor clamp(Eager& e, const Tensor& self);
+// A comparison or a logical operator: a boolean of the broadcast sizes, no gradient.
+Tensor compare(Eager& e, const Tensor& self, const Tensor* other);
+Tensor where(Eager& e, const Tensor& condition, const Tensor& self, const Tensor& other);
+Tensor masked_fill(Eager& e, const Tensor& self, const Tensor& mask);
+
+// --- activations (activation.cpp) --------------------------------------------------------------
+Tensor gelu(Eager& e, const Tensor& self, bool tanh_approximation);
+Tensor silu(Eager& e, const Tensor& self);
+Tensor relu(Eager& e, const Tensor& self);
+Tensor sigmoid(Eager& e, const Tensor& self);
+Tensor tanh(Eager& e, const Tensor& self);
+Tensor softplus(Eager& e, const Tensor& self);
+Tensor softmax(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype = {});
+Tensor log_softmax(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype = {});
+Tensor dropout(Eager& e, const Tensor& self, double probability, bool train);
+
+// --- reductions (reduction.cpp) ----------------------------------------------------------------
+Tensor sum(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim);
+Tensor mean(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim);
+Tensor amax(Eager& e, const Tensor& self, int dim, bool keepdim);
+Tensor cumsum(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype = {});
+// Sums a gradient down to the sizes it was broadcast from; self where they are the same.
+Tensor sum_to(Eager& e, const Tensor& self, const Dims& sizes);
+
+// --- matrix products (matmul.cpp) --------------------------------------------------------------
+Tensor mm(Eager& e, const Tensor& self, const Tensor& mat2);
+Tensor addmm(Eager& e, const Tensor& bias, const Tensor& mat1, const Tensor& mat2);
+Tensor bmm(Eager& e, const Tensor& self, const Tensor& mat2);
+Tensor baddbmm(Eager& e, const Tensor& input, const Tensor& batch1, const Tensor& batch2);
+Tensor matmul(Eager& e, const Tensor& self, const Tensor& other);
+// input [..., in], weight [out, in], bias [out] or undefined.
+Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
+
+// --- normalization (normalization.cpp) ---------------------------------------------------------
+// Over the last dimension; weight and bias may be undefined.
+Tensor layer_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
+Tensor rms_norm(Eager& e, const Tensor& input, const Tensor& weight);  // torch.nn.RMSNorm
+
+// --- look-ups (indexing.cpp) -------------------------------------------------------------------
+Tensor embedding(Eager& e, const Tensor& weight, const Tensor& indices);
+Tensor index_select(Eager& e, const Tensor& self, int dim, const Tensor& index);
+Tensor index(Eager& e, const Tensor& self, const Tensor& index);  // self[index], first dimension
+Tensor index_add(Eager& e, const Tensor& self, int dim, const Tensor& index, const Tensor& source);
+Tensor gather(Eager& e, const Tensor& self, int dim, const Tensor& index);
+// The two outputs of a sort or of top-k along the last dimension: values and int64 indices.
+std::vector<Tensor> topk(Eager& e, const Tensor& self, int64_t k);
+std::vector<Tensor> sort(Eager& e, const Tensor& self);
+Tensor one_hot(Eager& e, const Tensor& self, int64_t classes);
+
+// --- attention (attention.cpp) -----------------------------------------------------------------
+enum class AttentionBackend : uint8_t { math, efficient, flash, cudnn };
+struct AttentionOptions {
+  double dropout = 0;
+  bool causal = false;
+  bool grouped = false;  // enable_gqa: fewer key and value heads than query heads
+};
+// torch.nn.functional.scaled_dot_product_attention; [batch, heads, sequence, head]; mask may be
+// undefined.
+Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor& key,
+                                    const Tensor& value, const Tensor& mask,
+                                    const AttentionOptions& options,
+                                    std::optional<AttentionBackend> backend = {});
+// flash_attn_func of the flash-attn package; [batch, sequence, heads, head].
+Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                       const AttentionOptions& options);
+
+// --- losses (loss.cpp) -------------------------------------------------------------------------
+// logits [n, classes], target [n]; a scalar.
+Tensor nll_loss(Eager& e, const Tensor& log_probabilities, const Tensor& target);
+Tensor cross_entropy(Eager& e, const Tensor& logits, const Tensor& target);
+
+}  // namespace headroom::op

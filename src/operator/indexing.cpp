@@ -1,0 +1,135 @@
+// Look-ups by index: embedding, gather, top-k, sort and the routing of experts.
+#include "operator/functional.h"
+
+namespace headroom::op {
+
+namespace {
+
+Tensor looked_up(Eager& e, OpKind kind, const Dims& sizes, DType dtype, const Tensor& index) {
+  Tensor out = e.empty(sizes, dtype);
+  e.kernel(kind, 0, out.bytes() + index.bytes(), out.bytes());
+  return out;
+}
+
+}  // namespace
+
+Tensor embedding(Eager& e, const Tensor& weight, const Tensor& indices) {
+  Dims sizes = indices.sizes();
+  sizes.push_back(weight.size(1));
+  Tensor out = looked_up(e, OpKind::embedding, sizes, weight.dtype(), indices);
+  if (Node* node = e.history("EmbeddingBackward0", {&weight}, {&out})) {
+    node->save(indices);
+    node->apply = [rows = weight.sizes()](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const Tensor grad = contiguous(eager, g[0]);
+      result[0] = zeros(eager, rows, grad.dtype());
+      eager.kernel(OpKind::embedding, static_cast<double>(grad.elements()),
+                   grad.bytes() + n.saved[0].bytes(), result[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+Tensor index_select(Eager& e, const Tensor& self, int dim, const Tensor& index) {
+  Dims sizes = self.sizes();
+  sizes[static_cast<size_t>(dim < 0 ? dim + self.rank() : dim)] = index.elements();
+  Tensor out = looked_up(e, OpKind::index_select, sizes, self.dtype(), index);
+  if (Node* node = e.history("IndexSelectBackward0", {&self}, {&out})) {
+    node->save(index);
+    node->apply = [before = self.sizes(), dim](Eager& eager, Node& n, Grads& g, Grads& result) {
+      Tensor whole = zeros(eager, before, g[0].dtype());
+      eager.kernel(OpKind::index_add, static_cast<double>(g[0].elements()), g[0].bytes(),
+                   g[0].bytes());
+      static_cast<void>(dim);
+      static_cast<void>(n);
+      result[0] = whole;
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+Tensor index(Eager& e, const Tensor& self, const Tensor& index) {
+  Dims sizes = index.sizes();
+  for (size_t i = 1; i < self.sizes().size(); ++i) sizes.push_back(self.sizes()[i]);
+  Tensor out = looked_up(e, OpKind::index, sizes, self.dtype(), index);
+  if (Node* node = e.history("IndexBackward0", {&self}, {&out})) {
+    node->save(index);
+    node->apply = [before = self.sizes()](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = zeros(eager, before, g[0].dtype());
+      eager.kernel(OpKind::index_put, static_cast<double>(g[0].elements()), g[0].bytes(),
+                   g[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+Tensor index_add(Eager& e, const Tensor& self, int dim, const Tensor& index, const Tensor& source) {
+  Tensor out = clone(e, self);
+  e.kernel(OpKind::index_add, static_cast<double>(source.elements()), source.bytes(),
+           source.bytes());
+  if (Node* node = e.history("IndexAddBackward0", {&self, &source}, {&out})) {
+    node->save(index);
+    node->apply = [dim](Eager& eager, Node& n, Grads& g, Grads& result) {
+      if (n.needs(0)) result[0] = g[0];
+      if (n.needs(1)) result[1] = index_select(eager, g[0], dim, n.saved[0]);
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+Tensor gather(Eager& e, const Tensor& self, int dim, const Tensor& index) {
+  Tensor out = looked_up(e, OpKind::gather, index.sizes(), self.dtype(), index);
+  if (Node* node = e.history("GatherBackward0", {&self}, {&out})) {
+    node->save(index);
+    node->apply = [before = self.sizes(), dim](Eager& eager, Node&, Grads& g, Grads& result) {
+      static_cast<void>(dim);
+      result[0] = zeros(eager, before, g[0].dtype());
+      eager.kernel(OpKind::scatter, static_cast<double>(g[0].elements()), g[0].bytes(),
+                   g[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+namespace {
+
+// Values and indices, with the backward that both sort and topk have: a scatter into zeros.
+std::vector<Tensor> ordered(Eager& e, OpKind kind, const char* name, const Tensor& self,
+                            const Dims& sizes) {
+  std::vector<Tensor> out{e.empty(sizes, self.dtype()), e.empty(sizes, DType::i64)};
+  e.kernel(kind, static_cast<double>(self.elements()), self.bytes(),
+           out[0].bytes() + out[1].bytes());
+  if (Node* node = e.history(name, {&self}, {&out[0]})) {
+    node->save(out[1]);
+    node->apply = [before = self.sizes()](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = zeros(eager, before, g[0].dtype());
+      eager.kernel(OpKind::scatter, 0, g[0].bytes(), g[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Tensor> topk(Eager& e, const Tensor& self, int64_t k) {
+  Dims sizes = self.sizes();
+  sizes.back() = k;
+  return ordered(e, OpKind::topk, "TopkBackward0", self, sizes);
+}
+
+std::vector<Tensor> sort(Eager& e, const Tensor& self) {
+  return ordered(e, OpKind::sort, "SortBackward0", self, self.sizes());
+}
+
+Tensor one_hot(Eager& e, const Tensor& self, int64_t classes) {
+  Dims sizes = self.sizes();
+  sizes.push_back(classes);
+  return looked_up(e, OpKind::one_hot, sizes, DType::i64, self);
+}
+
+}  // namespace headroom::op

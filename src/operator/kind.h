@@ -1,0 +1,131 @@
+// The operators, by PyTorch's names, and the groups that NonGEMM Bench sorts them into.
+//
+// One vocabulary for a model's graph, for the kernels that a step launches, and for traces.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace headroom::op {
+
+// NonGEMM Bench (arXiv 2404.11788), with attention and the optimizer apart.
+enum class OpGroup : uint8_t {
+  gemm,
+  attention,
+  normalization,
+  activation,
+  elementwise,
+  memory,
+  softmax,
+  embedding,
+  loss,
+  quantize,
+  routing,
+  optimizer,
+  none,  // views and bookkeeping: no kernel
+};
+
+// X(name, group)
+#define HEADROOM_OPS(X)                \
+  X(linear, gemm)                      \
+  X(mm, gemm)                          \
+  X(addmm, gemm)                       \
+  X(bmm, gemm)                         \
+  X(baddbmm, gemm)                     \
+  X(matmul, gemm)                      \
+  X(conv2d, gemm)                      \
+  X(grouped_mm, gemm)                  \
+  X(sdpa, attention)                   \
+  X(flash_attention, attention)        \
+  X(layer_norm, normalization)         \
+  X(rms_norm, normalization)           \
+  X(gelu, activation)                  \
+  X(gelu_tanh, activation)             \
+  X(silu, activation)                  \
+  X(relu, activation)                  \
+  X(sigmoid, activation)               \
+  X(tanh, activation)                  \
+  X(add, elementwise)                  \
+  X(sub, elementwise)                  \
+  X(mul, elementwise)                  \
+  X(div, elementwise)                  \
+  X(neg, elementwise)                  \
+  X(pow, elementwise)                  \
+  X(sqrt, elementwise)                 \
+  X(rsqrt, elementwise)                \
+  X(exp, elementwise)                  \
+  X(log, elementwise)                  \
+  X(sin, elementwise)                  \
+  X(cos, elementwise)                  \
+  X(softplus, activation)              \
+  X(clamp, elementwise)                \
+  X(maximum, elementwise)              \
+  X(where, elementwise)                \
+  X(masked_fill, elementwise)          \
+  X(compare, elementwise)              \
+  X(logical, elementwise)              \
+  X(dropout, elementwise)              \
+  X(cast, memory)                      \
+  X(clone, memory)                     \
+  X(copy, memory)                      \
+  X(fill, memory)                      \
+  X(cat, memory)                       \
+  X(stack, memory)                     \
+  X(pad, memory)                       \
+  X(roll, memory)                      \
+  X(repeat, memory)                    \
+  X(triangle, memory)                  \
+  X(arange, memory)                    \
+  X(sum, elementwise)                  \
+  X(mean, elementwise)                 \
+  X(amax, elementwise)                 \
+  X(cumsum, elementwise)               \
+  X(softmax, softmax)                  \
+  X(log_softmax, softmax)              \
+  X(embedding, embedding)              \
+  X(index_select, memory)              \
+  X(index, memory)                     \
+  X(index_put, memory)                 \
+  X(index_add, memory)                 \
+  X(gather, memory)                    \
+  X(scatter, memory)                   \
+  X(topk, routing)                     \
+  X(sort, routing)                     \
+  X(one_hot, routing)                  \
+  X(nonzero, routing)                  \
+  X(histogram, routing)                \
+  X(nll_loss, loss)                    \
+  X(cross_entropy, loss)               \
+  X(fused_kernel, elementwise)         \
+  X(dequantize, quantize)              \
+  X(quantize, quantize)                \
+  X(optimizer_update, optimizer)       \
+  X(view, none)                        \
+  X(reshape, none)                     \
+  X(transpose, none)                   \
+  X(permute, none)                     \
+  X(expand, none)                      \
+  X(unsqueeze, none)                   \
+  X(squeeze, none)                     \
+  X(slice, none)                       \
+  X(select, none)                      \
+  X(split, none)                       \
+  X(contiguous, none)                  \
+  X(detach, none)                      \
+  X(cast_like, memory)                 \
+  X(autocast, memory)                  \
+  X(opaque, elementwise)
+
+enum class OpKind : uint8_t {
+#define HEADROOM_OP_KIND(name, group) name,
+  HEADROOM_OPS(HEADROOM_OP_KIND)
+#undef HEADROOM_OP_KIND
+};
+
+[[nodiscard]] std::string_view name_of(OpKind kind);
+[[nodiscard]] OpGroup group_of(OpKind kind);
+[[nodiscard]] std::string_view name_of(OpGroup group);
+[[nodiscard]] std::optional<OpKind> parse_op_kind(std::string_view name);
+
+}  // namespace headroom::op

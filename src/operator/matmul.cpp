@@ -1,0 +1,188 @@
+// Matrix products. mm, addmm, bmm and baddbmm are kernels; matmul and linear fold to them the way
+// ATen/native/LinearAlgebra.cpp and Linear.cpp do, copies included.
+#include <algorithm>
+
+#include "operator/functional.h"
+
+namespace headroom::op {
+
+namespace {
+
+double product_flops(int64_t batch, int64_t m, int64_t n, int64_t k) {
+  return 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
+         static_cast<double>(k);
+}
+
+bool is_column_major(const Dims& sizes, const Dims& strides) {
+  return strides[0] == 1 && strides[1] == sizes[0];
+}
+
+Tensor raw_mm(Eager& e, const Tensor& a, const Tensor& b) {
+  Tensor out = e.empty({a.size(0), b.size(1)}, promote(a.dtype(), b.dtype()));
+  e.kernel(OpKind::mm, product_flops(1, a.size(0), b.size(1), a.size(1)), a.bytes() + b.bytes(),
+           out.bytes());
+  return out;
+}
+
+struct Layout {
+  Dims sizes;
+  Dims strides;
+};
+
+Layout layout_of(const Tensor& tensor) { return {tensor.sizes(), tensor.strides()}; }
+
+// The gradients take the layout of the operand they belong to (mm_mat1_backward, mm_mat2_backward).
+Tensor gradient_of_first(Eager& e, const Tensor& grad, const Tensor& second, const Layout& first) {
+  if (is_column_major(first.sizes, first.strides)) {
+    return t(e, mm(e, second, t(e, grad)));
+  }
+  return mm(e, grad, t(e, second));
+}
+
+Tensor gradient_of_second(Eager& e, const Tensor& grad, const Tensor& first, const Layout& second) {
+  if (is_column_major(second.sizes, second.strides)) {
+    return t(e, mm(e, t(e, grad), first));
+  }
+  return mm(e, t(e, first), grad);
+}
+
+}  // namespace
+
+Tensor mm(Eager& e, const Tensor& self, const Tensor& mat2) {
+  Tensor out = raw_mm(e, self, mat2);
+  if (Node* node = e.history("MmBackward0", {&self, &mat2}, {&out})) {
+    node->save_if(node->needs(1), self);
+    node->save_if(node->needs(0), mat2);
+    node->apply = [first = layout_of(self), second = layout_of(mat2)](Eager& eager, Node& n,
+                                                                      Grads& g, Grads& result) {
+      if (n.needs(1)) result[1] = gradient_of_second(eager, g[0], n.saved[0], second);
+      if (n.needs(0)) result[0] = gradient_of_first(eager, g[0], n.saved[1], first);
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+Tensor addmm(Eager& e, const Tensor& bias, const Tensor& mat1, const Tensor& mat2) {
+  Tensor out = raw_mm(e, mat1, mat2);
+  if (Node* node = e.history("AddmmBackward0", {&bias, &mat1, &mat2}, {&out})) {
+    node->save_if(node->needs(2), mat1);
+    node->save_if(node->needs(1), mat2);
+    node->apply = [first = layout_of(mat1), second = layout_of(mat2)](Eager& eager, Node& n,
+                                                                      Grads& g, Grads& result) {
+      if (n.needs(0)) result[0] = g[0];
+      if (n.needs(1)) result[1] = gradient_of_first(eager, g[0], n.saved[1], first);
+      if (n.needs(2)) result[2] = gradient_of_second(eager, g[0], n.saved[0], second);
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+namespace {
+
+Tensor raw_bmm(Eager& e, const Tensor& a, const Tensor& b) {
+  Tensor out = e.empty({a.size(0), a.size(1), b.size(2)}, promote(a.dtype(), b.dtype()));
+  e.kernel(OpKind::bmm, product_flops(a.size(0), a.size(1), b.size(2), a.size(2)),
+           a.bytes() + b.bytes(), out.bytes());
+  return out;
+}
+
+}  // namespace
+
+Tensor bmm(Eager& e, const Tensor& self, const Tensor& mat2) {
+  Tensor out = raw_bmm(e, self, mat2);
+  if (Node* node = e.history("BmmBackward0", {&self, &mat2}, {&out})) {
+    node->save_if(node->needs(1), self);
+    node->save_if(node->needs(0), mat2);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      if (n.needs(1)) result[1] = bmm(eager, transpose(eager, n.saved[0], 1, 2), g[0]);
+      if (n.needs(0)) result[0] = bmm(eager, g[0], transpose(eager, n.saved[1], 1, 2));
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+Tensor baddbmm(Eager& e, const Tensor& input, const Tensor& batch1, const Tensor& batch2) {
+  Tensor out = raw_bmm(e, batch1, batch2);
+  if (Node* node = e.history("BaddbmmBackward0", {&input, &batch1, &batch2}, {&out})) {
+    node->save_if(node->needs(2), batch1);
+    node->save_if(node->needs(1), batch2);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      if (n.needs(1)) result[1] = bmm(eager, g[0], transpose(eager, n.saved[1], 1, 2));
+      if (n.needs(2)) result[2] = bmm(eager, transpose(eager, n.saved[0], 1, 2), g[0]);
+      if (n.needs(0)) result[0] = g[0];
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+namespace {
+
+Dims with_last(const Dims& sizes, int64_t last) {
+  Dims changed = sizes;
+  changed.back() = last;
+  return changed;
+}
+
+Tensor unsafe_view(Eager& e, const Tensor& self, const Dims& sizes) { return view(e, self, sizes); }
+
+// [..., k] x [k, n] folds the leading dimensions into rows.
+Tensor folded_mm(Eager& e, const Tensor& self, const Tensor& other) {
+  const Tensor rows = reshape(e, self, {-1, self.size(-1)});
+  return unsafe_view(e, mm(e, rows, other), with_last(self.sizes(), other.size(1)));
+}
+
+Tensor batched_matmul(Eager& e, const Tensor& self, const Tensor& other) {
+  Dims batch;
+  const int rank = std::max(self.rank(), other.rank());
+  for (int i = 0; i < rank - 2; ++i) {
+    const int from_end = i - rank;
+    const int64_t a = -from_end <= self.rank() ? self.size(from_end) : 1;
+    const int64_t b = -from_end <= other.rank() ? other.size(from_end) : 1;
+    batch.push_back(a == 1 ? b : a);
+  }
+  const auto operand = [&](const Tensor& tensor) {
+    Dims sizes = batch;
+    sizes.push_back(tensor.size(-2));
+    sizes.push_back(tensor.size(-1));
+    const Tensor expanded = expand(e, tensor, sizes);
+    return reshape(e, expanded, {product(batch), tensor.size(-2), tensor.size(-1)});
+  };
+  Dims sizes = batch;
+  sizes.push_back(self.size(-2));
+  sizes.push_back(other.size(-1));
+  return unsafe_view(e, bmm(e, operand(self), operand(other)), sizes);
+}
+
+}  // namespace
+
+Tensor matmul(Eager& e, const Tensor& self, const Tensor& other) {
+  if (self.rank() == 2 && other.rank() == 2) return mm(e, self, other);
+  if (self.rank() >= 3 && other.rank() == 2) return folded_mm(e, self, other);
+  HEADROOM_CHECK(self.rank() >= 2 && other.rank() >= 3, "matmul of vectors is not modelled");
+  return batched_matmul(e, self, other);
+}
+
+Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const Tensor transposed = t(e, weight);
+  if (!bias) return matmul(e, input, transposed);
+  if (input.rank() == 2) return addmm(e, bias, input, transposed);
+  if (input.is_contiguous()) {
+    const Tensor rows = view(e, input, {-1, input.size(-1)});
+    return view(e, addmm(e, bias, rows, transposed), with_last(input.sizes(), weight.size(0)));
+  }
+  // matmul, then the bias is added in place.
+  Tensor product = matmul(e, input, transposed);
+  if (Node* node = e.history("AddBackward0", {&product, &bias}, {&product})) {
+    node->apply = [](Eager&, Node& n, Grads& g, Grads& result) {
+      if (n.needs(0)) result[0] = g[0];
+      if (n.needs(1)) result[1] = g[0];
+    };
+  }
+  return product;
+}
+
+}  // namespace headroom::op

@@ -1,0 +1,75 @@
+// Fused normalizations over the last dimension (native_layer_norm and its RMS sibling).
+#include "operator/functional.h"
+
+namespace headroom::op {
+
+namespace {
+
+// Statistics are kept in float32 for the half types.
+DType statistics_type(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+}
+
+Dims statistics_sizes(const Tensor& input) {
+  Dims sizes = input.sizes();
+  sizes.back() = 1;
+  return sizes;
+}
+
+constexpr double kFlopsPerElement = 8;
+
+Tensor backward_kernel(Eager& e, OpKind kind, const Tensor& grad, const Tensor& input) {
+  Tensor result = e.empty(input.sizes(), input.dtype());
+  e.kernel(kind, kFlopsPerElement * static_cast<double>(input.elements()),
+           grad.bytes() + input.bytes(), result.bytes());
+  return result;
+}
+
+}  // namespace
+
+Tensor layer_norm(Eager& e, const Tensor& input_in, const Tensor& weight, const Tensor& bias) {
+  const Tensor input = contiguous(e, input_in);
+  Tensor out = e.empty(input.sizes(), input.dtype());
+  const DType statistics = statistics_type(input.dtype());
+  Tensor mean = e.empty(statistics_sizes(input), statistics);
+  Tensor rstd = e.empty(statistics_sizes(input), statistics);
+  e.kernel(OpKind::layer_norm, kFlopsPerElement * static_cast<double>(input.elements()),
+           input.bytes(), out.bytes());
+  if (Node* node = e.history("NativeLayerNormBackward0", {&input, &weight, &bias}, {&out})) {
+    node->save(input);
+    node->save(weight);
+    node->save(bias);
+    node->save(mean);
+    node->save(rstd);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const Tensor grad = contiguous(eager, g[0]);
+      if (n.needs(0)) result[0] = backward_kernel(eager, OpKind::layer_norm, grad, n.saved[0]);
+      if (n.needs(1)) result[1] = eager.empty_like(n.saved[1], n.saved[1].dtype());
+      if (n.needs(2)) result[2] = eager.empty_like(n.saved[2], n.saved[2].dtype());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+Tensor rms_norm(Eager& e, const Tensor& input_in, const Tensor& weight) {
+  const Tensor input = contiguous(e, input_in);
+  Tensor out = e.empty(input.sizes(), input.dtype());
+  Tensor rstd = e.empty(statistics_sizes(input), statistics_type(input.dtype()));
+  e.kernel(OpKind::rms_norm, kFlopsPerElement * static_cast<double>(input.elements()),
+           input.bytes(), out.bytes());
+  if (Node* node = e.history("FusedRmsNormBackward0", {&input, &weight}, {&out})) {
+    node->save(input);
+    node->save(weight);
+    node->save(rstd);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const Tensor grad = contiguous(eager, g[0]);
+      if (n.needs(0)) result[0] = backward_kernel(eager, OpKind::rms_norm, grad, n.saved[0]);
+      if (n.needs(1)) result[1] = eager.empty_like(n.saved[1], n.saved[1].dtype());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+}  // namespace headroom::op

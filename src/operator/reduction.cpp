@@ -1,0 +1,88 @@
+// Reductions over dimensions, and the sum that undoes broadcasting.
+#include "operator/functional.h"
+
+namespace headroom::op {
+
+namespace {
+
+Dims reduced_sizes(const Tensor& self, std::span<const int> dims, bool keepdim) {
+  Dims sizes = self.sizes();
+  InlineVector<uint8_t, kDimsMax> reduced;
+  for (size_t i = 0; i < sizes.size(); ++i) reduced.push_back(dims.empty() ? 1 : 0);
+  for (const int dim : dims) reduced[static_cast<size_t>(dim < 0 ? dim + self.rank() : dim)] = 1;
+  Dims out;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (!reduced[i]) out.push_back(sizes[i]);
+    if (reduced[i] && keepdim) out.push_back(1);
+  }
+  return out;
+}
+
+Tensor reduce(Eager& e, OpKind kind, const Tensor& self, std::span<const int> dims, bool keepdim,
+              DType dtype) {
+  Tensor out = e.empty(reduced_sizes(self, dims, keepdim), dtype);
+  e.kernel(kind, static_cast<double>(self.elements()), self.bytes(), out.bytes());
+  return out;
+}
+
+// A gradient seen at the sizes before the reduction, without a copy.
+Tensor unreduced(Eager& e, const Tensor& grad, const Dims& kept, const Dims& before) {
+  const Tensor shaped = grad.sizes() == kept ? grad : view(e, contiguous(e, grad), kept);
+  return expand(e, shaped, before);
+}
+
+DType sum_type(const Tensor& self) { return is_floating(self.dtype()) ? self.dtype() : DType::i64; }
+
+}  // namespace
+
+Tensor sum(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim) {
+  Tensor out = reduce(e, OpKind::sum, self, dims, keepdim, sum_type(self));
+  if (Node* node = e.history("SumBackward1", {&self}, {&out})) {
+    node->apply = [kept = reduced_sizes(self, dims, true), before = self.sizes()](
+                      Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = unreduced(eager, g[0], kept, before);
+    };
+  }
+  return out;
+}
+
+Tensor mean(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim) {
+  Tensor out = reduce(e, OpKind::mean, self, dims, keepdim, self.dtype());
+  if (Node* node = e.history("MeanBackward1", {&self}, {&out})) {
+    const double count = static_cast<double>(self.elements()) / static_cast<double>(out.elements());
+    node->apply = [kept = reduced_sizes(self, dims, true), before = self.sizes(), count](
+                      Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = div_scalar(eager, unreduced(eager, g[0], kept, before), count);
+    };
+  }
+  return out;
+}
+
+Tensor amax(Eager& e, const Tensor& self, int dim, bool keepdim) {
+  const int dims[] = {dim};
+  return reduce(e, OpKind::amax, self, dims, keepdim, self.dtype());
+}
+
+Tensor cumsum(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype) {
+  static_cast<void>(dim);
+  Tensor out = e.empty(self.sizes(), dtype.value_or(sum_type(self)));
+  e.kernel(OpKind::cumsum, static_cast<double>(self.elements()), self.bytes(), out.bytes());
+  return out;
+}
+
+Tensor sum_to(Eager& e, const Tensor& self, const Dims& sizes) {
+  if (self.sizes() == sizes) return self;
+  const size_t lead = self.sizes().size() - sizes.size();
+  InlineVector<int, kDimsMax> dims;
+  for (size_t i = 0; i < self.sizes().size(); ++i) {
+    if (i < lead || (sizes[i - lead] == 1 && self.sizes()[i] != 1)) {
+      dims.push_back(static_cast<int>(i));
+    }
+  }
+  if (dims.empty()) return view(e, self, sizes);
+  Tensor out = reduce(e, OpKind::sum, self, std::span(dims.begin(), dims.size()), true,
+                      sum_type(self));
+  return lead > 0 ? view(e, out, sizes) : out;
+}
+
+}  // namespace headroom::op

@@ -1,0 +1,36 @@
+// Where a symbolic run reports what it does: blocks asked for and given back, kernels launched.
+//
+// The room `step` implements this to build the ordered list that everything else reads.
+#pragma once
+
+#include <cstdint>
+
+#include "operator/kind.h"
+
+namespace headroom::op {
+
+// One kernel's work. Bytes are what the algorithm must move at least once, not cache traffic.
+struct KernelWork {
+  OpKind kind{};
+  double flops = 0;
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
+};
+
+// The name of a block that was never asked for: see Eager::set_muted.
+inline constexpr uint32_t kNoBuffer = UINT32_MAX;
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  // A block of `bytes` is asked for; returns the name by which it is freed. Zero bytes are legal.
+  virtual uint32_t on_allocate(int64_t bytes) = 0;
+  virtual void on_free(uint32_t buffer) = 0;
+  virtual void on_kernel(const KernelWork& work) = 0;
+  // The block is kept for backward. May be called more than once for the same block.
+  virtual void on_saved(uint32_t buffer) = 0;
+  // What follows belongs to this part of the model, until the next call.
+  virtual void on_module(uint32_t module) = 0;
+};
+
+}  // namespace headroom::op

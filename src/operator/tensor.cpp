@@ -1,0 +1,71 @@
+#include "operator/tensor.h"
+
+#include <algorithm>
+
+#include "operator/node.h"
+#include "operator/sink.h"
+
+namespace headroom::op {
+
+void destroy(Storage* storage) {
+  if (storage->buffer != kNoBuffer) storage->sink->on_free(storage->buffer);
+  delete storage;
+}
+
+void destroy(TensorImpl* tensor) { delete tensor; }
+
+const Dims& Tensor::sizes() const { return get()->sizes; }
+const Dims& Tensor::strides() const { return get()->strides; }
+int Tensor::rank() const { return static_cast<int>(get()->sizes.size()); }
+int64_t Tensor::size(int dim) const {
+  return get()->sizes[static_cast<size_t>(dim < 0 ? dim + rank() : dim)];
+}
+int64_t Tensor::elements() const { return product(get()->sizes); }
+int64_t Tensor::bytes() const { return elements() * element_size(get()->dtype); }
+DType Tensor::dtype() const { return get()->dtype; }
+bool Tensor::requires_grad() const { return get()->requires_grad; }
+bool Tensor::is_contiguous() const { return op::is_contiguous(get()->sizes, get()->strides); }
+
+int64_t product(const Dims& sizes) {
+  int64_t elements = 1;
+  for (const int64_t size : sizes) elements *= size;
+  return elements;
+}
+
+Dims contiguous_strides(const Dims& sizes) {
+  Dims strides = sizes;
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  return strides;
+}
+
+bool is_contiguous(const Dims& sizes, const Dims& strides) {
+  int64_t expected = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] != 1 && strides[i] != expected) return false;
+    expected *= sizes[i];
+  }
+  return true;
+}
+
+bool is_non_overlapping_and_dense(const Dims& sizes, const Dims& strides) {
+  InlineVector<uint8_t, kDimsMax> order;
+  for (uint8_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] != 1) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](uint8_t a, uint8_t b) { return strides[a] < strides[b]; });
+  int64_t expected = 1;
+  for (const uint8_t dim : order) {
+    if (strides[dim] != expected) return false;
+    expected *= sizes[dim];
+  }
+  return true;
+}
+
+}  // namespace headroom::op

@@ -1,0 +1,213 @@
+#include "step/checkpoint.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace headroom::step {
+
+using op::Grads;
+using op::Node;
+using op::Tensor;
+
+namespace {
+
+// The region's inputs that are there, in order.
+std::vector<Tensor> inputs_of(const model::Region& region, const Frame& frame) {
+  std::vector<Tensor> inputs;
+  for (const model::ValueId id : region.inputs) {
+    inputs.push_back(id == model::kNoValue ? Tensor() : frame[id]);
+  }
+  return inputs;
+}
+
+// Puts `inputs` in the frame for the length of a second run, then what was there before.
+class InputsInPlace {
+ public:
+  InputsInPlace(const model::Region& region, Frame& frame, const std::vector<Tensor>& inputs)
+      : region_(region), frame_(frame), before_(inputs) {
+    swap();
+  }
+  ~InputsInPlace() { swap(); }
+  InputsInPlace(const InputsInPlace&) = delete;
+  InputsInPlace& operator=(const InputsInPlace&) = delete;
+
+ private:
+  void swap() {
+    for (size_t i = 0; i < region_.inputs.size(); ++i) {
+      if (region_.inputs[i] != model::kNoValue) std::swap(frame_[region_.inputs[i]], before_[i]);
+    }
+  }
+  const model::Region& region_;
+  Frame& frame_;
+  std::vector<Tensor> before_;
+};
+
+}  // namespace
+
+// One checkpointed run of a region: what a second run needs, and what it brought back.
+struct Checkpointer::Recomputation {
+  uint32_t region = 0;
+  Frame* frame = nullptr;
+  std::vector<Tensor> inputs;
+  uint32_t holders = 0;           // tensors that the first run saved
+  uint32_t operation = 0;         // operations begun so far in the current run
+  uint32_t last_operation = 0;    // the operation that saved last
+  bool last_is_output = false;    // what it saved last was its own output
+  bool done = false;
+  std::vector<Tensor> recomputed;  // by holder
+};
+
+// The hook of the first run: keeps nothing.
+class Checkpointer::Taking : public op::SavedTensorHooks {
+ public:
+  explicit Taking(std::shared_ptr<Recomputation> recomputation)
+      : recomputation_(std::move(recomputation)) {}
+  bool pack(Node& node, size_t slot, const Tensor& tensor) override {
+    Recomputation& r = *recomputation_;
+    node.hook_owner = recomputation_;
+    node.hooked.push_back({static_cast<uint32_t>(slot), r.holders++});
+    r.last_operation = r.operation;
+    // Outputs are saved without their history (Eager::finish), inputs with theirs or as leaves.
+    r.last_is_output = !tensor->grad_fn && !tensor->requires_grad;
+    return true;
+  }
+
+ private:
+  std::shared_ptr<Recomputation> recomputation_;
+};
+
+// The hook of the second run: keeps everything for the nodes of the first.
+class Checkpointer::Collecting : public op::SavedTensorHooks {
+ public:
+  Collecting(op::Eager& eager, Recomputation& recomputation)
+      : eager_(eager), recomputation_(recomputation) {}
+  bool pack(Node&, size_t, const Tensor& tensor) override {
+    recomputation_.recomputed.push_back(eager_.detach(tensor));
+    return true;
+  }
+
+ private:
+  op::Eager& eager_;
+  Recomputation& recomputation_;
+};
+
+void Checkpointer::clear_values(uint32_t region, Frame& frame) const {
+  const model::Region& part = graph_.regions[region];
+  for (uint32_t i = part.begin; i < part.end; ++i) {
+    const model::Instruction& instruction = graph_.instructions[i];
+    if (instruction.kind != model::InstructionKind::operation) continue;
+    for (const model::ValueId id : graph_.operations[instruction.index].outputs) {
+      frame[id] = Tensor();
+    }
+  }
+}
+
+void Checkpointer::run(uint32_t region, Frame& frame) {
+  if (!eager_.grad_enabled()) {
+    interpreter_.run_region(region, frame);
+  } else if (kind_ == CheckpointKind::reentrant) {
+    run_reentrant(region, frame);
+  } else {
+    run_non_reentrant(region, frame);
+  }
+}
+
+void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
+  const model::Region& part = graph_.regions[region];
+  std::vector<Tensor> inputs = inputs_of(part, frame);
+  {
+    op::GradMode no_grad(eager_, false);
+    interpreter_.run_region(region, frame);
+  }
+  std::vector<Tensor> outputs;
+  for (const model::ValueId id : part.outputs) outputs.push_back(frame[id]);
+  Node* node = eager_.history("CheckpointFunctionBackward", inputs, outputs);
+  if (!node) return;
+  // transformers passes hidden states by position, which are saved, and the rest by keyword, which
+  // the function to run again holds.
+  std::vector<Tensor> held = inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool by_position = inputs[i] && (i == 0 || inputs[i]->requires_grad);
+    node->save_if(by_position, inputs[i]);
+    if (by_position) held[i] = Tensor();
+  }
+  eager_.finish(*node);
+  node->apply = [this, region, &frame, held = std::move(held)](op::Eager& eager, Node& n, Grads& grads, Grads& results) {
+    const model::Region& again = graph_.regions[region];
+    std::vector<Tensor> detached;
+    for (size_t i = 0; i < held.size(); ++i) {
+      const Tensor& input = n.saved[i];
+      detached.push_back(input ? eager.detach(input) : held[i]);
+      if (input) detached.back()->requires_grad = input->requires_grad;
+    }
+    std::vector<Tensor> second_outputs;
+    {
+      op::GradMode with_grad(eager, true);
+      InputsInPlace in_place(again, frame, detached);
+      interpreter_.run_region(region, frame);
+      for (const model::ValueId id : again.outputs) second_outputs.push_back(frame[id]);
+      clear_values(region, frame);
+    }
+    for (size_t i = 0; i < second_outputs.size(); ++i) {
+      if (second_outputs[i]->grad_fn && grads[i]) engine_.run(second_outputs[i], grads[i]);
+    }
+    for (size_t i = 0; i < detached.size(); ++i) {
+      if (n.saved[i]) results[i] = detached[i]->grad;
+    }
+  };
+}
+
+void Checkpointer::run_non_reentrant(uint32_t region, Frame& frame) {
+  auto recomputation = std::make_shared<Recomputation>();
+  recomputation->region = region;
+  recomputation->frame = &frame;
+  recomputation->inputs = inputs_of(graph_.regions[region], frame);
+  for (const Tensor& input : recomputation->inputs) {
+    if (input && input->requires_grad) eager_.note_saved(input);
+  }
+  Taking hooks(recomputation);
+  eager_.set_hooks(&hooks);
+  interpreter_.set_stop([&r = *recomputation] {
+    ++r.operation;
+    return false;
+  });
+  interpreter_.run_region(region, frame);
+  interpreter_.set_stop(nullptr);
+  eager_.set_hooks(nullptr);
+}
+
+void Checkpointer::recompute(Recomputation& r) {
+  op::GradMode with_grad(eager_, true);
+  Collecting hooks(eager_, r);
+  eager_.set_hooks(&hooks);
+  r.operation = 0;
+  // The run is cut off at the last tensor wanted; if that is an input of its operator, the operator
+  // is interrupted before it runs.
+  interpreter_.set_stop([this, &r] {
+    if (++r.operation > r.last_operation) return true;
+    if (r.operation == r.last_operation && !r.last_is_output) eager_.set_muted(true);
+    return false;
+  });
+  {
+    InputsInPlace in_place(graph_.regions[r.region], *r.frame, r.inputs);
+    interpreter_.run_region(r.region, *r.frame);
+    eager_.set_muted(false);
+    clear_values(r.region, *r.frame);
+  }
+  interpreter_.set_stop(nullptr);
+  eager_.set_hooks(nullptr);
+  r.recomputed.resize(std::max<size_t>(r.recomputed.size(), r.holders));
+  r.done = true;
+}
+
+void Checkpointer::unpack(Node& node) {
+  if (node.hooked.empty()) return;
+  auto& r = *static_cast<Recomputation*>(node.hook_owner.get());
+  if (!r.done) recompute(r);
+  for (const op::HookedSlot& hooked : node.hooked) {
+    node.saved[hooked.slot] = std::move(r.recomputed[hooked.holder]);
+  }
+  node.hooked.clear();
+}
+
+}  // namespace headroom::step

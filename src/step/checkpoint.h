@@ -1,0 +1,54 @@
+// Activation checkpointing: a region runs without keeping what its operators save, and runs again in
+// backward. Both of PyTorch's kinds, with their lifetimes:
+//
+//   reentrant      the region runs without gradients and becomes one node that keeps the region's
+//                  inputs; its backward runs the region again on detached inputs and calls the engine
+//                  from within.
+//   non-reentrant  the region runs with gradients, but every tensor it saves is taken by a hook; the
+//                  first one asked for in backward runs the region again up to the last tensor that
+//                  was saved, and each is let go as its node takes it.
+//
+// Values inside a region are dropped by the time backward comes, so the second run uses the first
+// run's frame. Regions that are checkpointed must not nest.
+// Source: torch/utils/checkpoint.py.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "step/engine.h"
+#include "step/interpreter.h"
+
+namespace headroom::step {
+
+enum class CheckpointKind : uint8_t { reentrant, non_reentrant };
+
+class Checkpointer {
+ public:
+  // All must outlive the step. `engine` runs the inner backward of the reentrant kind.
+  Checkpointer(op::Eager& eager, const model::Graph& graph, Interpreter& interpreter,
+               Engine& engine, CheckpointKind kind)
+      : eager_(eager), graph_(graph), interpreter_(interpreter), engine_(engine), kind_(kind) {}
+
+  // Runs the region checkpointed; its outputs are in the frame afterwards.
+  void run(uint32_t region, Frame& frame);
+  // For EngineHooks::unpack: puts back what hooks took from this node.
+  void unpack(op::Node& node);
+
+ private:
+  struct Recomputation;
+  class Taking;
+  class Collecting;
+  void run_reentrant(uint32_t region, Frame& frame);
+  void run_non_reentrant(uint32_t region, Frame& frame);
+  void recompute(Recomputation& recomputation);
+  void clear_values(uint32_t region, Frame& frame) const;
+
+  op::Eager& eager_;
+  const model::Graph& graph_;
+  Interpreter& interpreter_;
+  Engine& engine_;
+  CheckpointKind kind_;
+};
+
+}  // namespace headroom::step

@@ -1,0 +1,49 @@
+// The autograd engine: runs backward in PyTorch's order and with PyTorch's lifetimes.
+//
+// Order: among nodes whose outputs' gradients have all arrived, the one created last runs first, and
+// AccumulateGrad nodes run as soon as they are ready. Lifetimes, for one node:
+//   1. its backward runs; results are reduced and cast to what the receiver expects;
+//   2. the gradients that came in are let go, then what the node saved;
+//   3. results travel on; a second gradient for the same input is added in place where the engine
+//      holds the only reference to the first, else into a new tensor.
+// Source: torch/csrc/autograd/{engine,input_buffer}.cpp, functions/accumulate_grad.{h,cpp}.
+// Cost: O(n log n) for n nodes.
+#pragma once
+
+#include <functional>
+
+#include "operator/eager.h"
+
+namespace headroom::step {
+
+struct EngineHooks {
+  // Called after a parameter's gradient has been accumulated (register_post_accumulate_grad_hook).
+  std::function<void(const op::Tensor& parameter)> post_accumulate;
+  // Gives back what saved-tensor hooks took from this node, for the length of one backward call.
+  std::function<void(op::Node& node)> unpack;
+};
+
+struct EngineOptions {
+  // False under fake tensors, which are subclasses that the engine does not add in place.
+  bool accumulate_in_place = true;
+  EngineHooks hooks;
+};
+
+class Engine {
+ public:
+  Engine(op::Eager& eager, EngineOptions options) : eager_(eager), options_(std::move(options)) {}
+
+  // Runs backward from `root`, seeded with `gradient`. May be called from within a node's backward
+  // (reentrant checkpointing). Saved tensors are released as it goes.
+  void run(const op::Tensor& root, op::Tensor gradient);
+
+ private:
+  void accumulate_leaf(op::Node& node, op::Grads& grads);
+  void add_to_buffer(op::Tensor& slot, op::Tensor gradient);
+  op::Grads call(op::Node& node, op::Grads& grads);
+
+  op::Eager& eager_;
+  EngineOptions options_;
+};
+
+}  // namespace headroom::step

@@ -1,0 +1,295 @@
+#include "step/interpreter.h"
+
+namespace headroom::step {
+
+using model::Attributes;
+using model::Operation;
+using op::Dims;
+using op::Eager;
+using op::OpKind;
+using op::Tensor;
+
+namespace {
+
+Dims dims_of(const std::vector<int64_t>& values) {
+  Dims dims;
+  for (const int64_t value : values) dims.push_back(value);
+  return dims;
+}
+
+int dim_of(const Attributes& attributes, size_t i = 0) {
+  return static_cast<int>(attributes.ints[i]);
+}
+
+std::vector<int> all_dims(const Attributes& attributes) {
+  return {attributes.ints.begin(), attributes.ints.end()};
+}
+
+using Inputs = std::span<const Tensor>;
+
+// Each of these answers with an undefined tensor for a kind that is not its own.
+Tensor run_view(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
+  switch (kind) {
+    case OpKind::view:
+      return op::view(e, in[0], dims_of(a.ints));
+    case OpKind::reshape:
+      return op::reshape(e, in[0], dims_of(a.ints));
+    case OpKind::transpose:
+      return op::transpose(e, in[0], dim_of(a), dim_of(a, 1));
+    case OpKind::permute:
+      return op::permute(e, in[0], dims_of(a.ints));
+    case OpKind::expand:
+      return op::expand(e, in[0], dims_of(a.ints));
+    case OpKind::unsqueeze:
+      return op::unsqueeze(e, in[0], dim_of(a));
+    case OpKind::squeeze:
+      return op::squeeze(e, in[0], dim_of(a));
+    case OpKind::slice:
+      return op::slice(e, in[0], dim_of(a), a.ints[1], a.ints[2], a.ints[3]);
+    case OpKind::select:
+      return op::select(e, in[0], dim_of(a), a.ints[1]);
+    case OpKind::contiguous:
+      return op::contiguous(e, in[0]);
+    case OpKind::detach:
+      return op::detach(e, in[0]);
+    default:
+      return {};
+  }
+}
+
+Tensor run_copy(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
+  switch (kind) {
+    case OpKind::clone:
+      return op::clone(e, in[0]);
+    case OpKind::cast:
+      return op::to(e, in[0], *a.dtype);
+    case OpKind::cast_like:
+      return op::to(e, in[0], in[1].dtype());
+    case OpKind::autocast:
+      return op::is_floating(in[0].dtype()) ? op::to(e, in[0], *a.dtype) : in[0];
+    case OpKind::fill:
+      return op::full(e, dims_of(a.ints), a.dtype ? *a.dtype : in[0].dtype());
+    case OpKind::arange:
+      return op::arange(e, a.ints[0], *a.dtype);
+    case OpKind::cat:
+      return op::cat(e, in, dim_of(a));
+    case OpKind::stack:
+      return op::stack(e, in, dim_of(a));
+    case OpKind::pad:
+      return op::pad(e, in[0], a.ints);
+    case OpKind::repeat:
+      return op::repeat(e, in[0], dims_of(a.ints));
+    case OpKind::triangle:
+      return op::triangle(e, in[0]);
+    default:
+      return {};
+  }
+}
+
+Tensor run_elementwise(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
+  const bool with_number = a.flag;
+  switch (kind) {
+    case OpKind::add:
+      return with_number ? op::add_scalar(e, in[0], a.number) : op::add(e, in[0], in[1]);
+    case OpKind::mul:
+      return with_number ? op::mul_scalar(e, in[0], a.number) : op::mul(e, in[0], in[1]);
+    case OpKind::div:
+      return with_number ? op::div_scalar(e, in[0], a.number) : op::div(e, in[0], in[1]);
+    case OpKind::sub:
+      return op::sub(e, in[0], in[1]);
+    case OpKind::neg:
+      return op::neg(e, in[0]);
+    case OpKind::pow:
+      return op::pow(e, in[0], a.number);
+    case OpKind::sqrt:
+      return op::sqrt(e, in[0]);
+    case OpKind::rsqrt:
+      return op::rsqrt(e, in[0]);
+    case OpKind::exp:
+      return op::exp(e, in[0]);
+    case OpKind::log:
+      return op::log(e, in[0]);
+    case OpKind::sin:
+      return op::sin(e, in[0]);
+    case OpKind::cos:
+      return op::cos(e, in[0]);
+    case OpKind::clamp:
+      return op::clamp(e, in[0]);
+    case OpKind::compare:
+    case OpKind::logical:
+      return op::compare(e, in[0], in.size() > 1 ? &in[1] : nullptr);
+    case OpKind::where:
+      return op::where(e, in[0], in[1], in[2]);
+    case OpKind::masked_fill:
+      return op::masked_fill(e, in[0], in[1]);
+    default:
+      return {};
+  }
+}
+
+Tensor run_activation(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
+  switch (kind) {
+    case OpKind::gelu:
+      return op::gelu(e, in[0], false);
+    case OpKind::gelu_tanh:
+      return op::gelu(e, in[0], true);
+    case OpKind::silu:
+      return op::silu(e, in[0]);
+    case OpKind::relu:
+      return op::relu(e, in[0]);
+    case OpKind::sigmoid:
+      return op::sigmoid(e, in[0]);
+    case OpKind::tanh:
+      return op::tanh(e, in[0]);
+    case OpKind::softplus:
+      return op::softplus(e, in[0]);
+    case OpKind::softmax:
+      return op::softmax(e, in[0], dim_of(a), a.dtype);
+    case OpKind::log_softmax:
+      return op::log_softmax(e, in[0], dim_of(a), a.dtype);
+    case OpKind::dropout:
+      return op::dropout(e, in[0], a.number, true);
+    case OpKind::sum:
+      return op::sum(e, in[0], all_dims(a), a.flag);
+    case OpKind::mean:
+      return op::mean(e, in[0], all_dims(a), a.flag);
+    case OpKind::amax:
+      return op::amax(e, in[0], dim_of(a), a.flag);
+    case OpKind::cumsum:
+      return op::cumsum(e, in[0], dim_of(a), a.dtype);
+    default:
+      return {};
+  }
+}
+
+Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
+  switch (kind) {
+    case OpKind::mm:
+      return op::mm(e, in[0], in[1]);
+    case OpKind::addmm:
+      return op::addmm(e, in[0], in[1], in[2]);
+    case OpKind::bmm:
+      return op::bmm(e, in[0], in[1]);
+    case OpKind::baddbmm:
+      return op::baddbmm(e, in[0], in[1], in[2]);
+    case OpKind::matmul:
+      return op::matmul(e, in[0], in[1]);
+    case OpKind::linear:
+      return op::linear(e, in[0], in[1], in.size() > 2 ? in[2] : Tensor());
+    case OpKind::layer_norm:
+      return op::layer_norm(e, in[0], in[1], in[2]);
+    case OpKind::rms_norm:
+      return op::rms_norm(e, in[0], in[1]);
+    case OpKind::sdpa:
+      return op::scaled_dot_product_attention(
+          e, in[0], in[1], in[2], in[3],
+          {.dropout = a.number, .causal = a.ints[0] != 0, .grouped = a.ints[1] != 0});
+    case OpKind::flash_attention:
+      return op::flash_attention(e, in[0], in[1], in[2],
+                                 {.dropout = a.number, .causal = a.ints[0] != 0, .grouped = true});
+    default:
+      return {};
+  }
+}
+
+Tensor run_lookup(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
+  switch (kind) {
+    case OpKind::embedding:
+      return op::embedding(e, in[0], in[1]);
+    case OpKind::index_select:
+      return op::index_select(e, in[0], dim_of(a), in[1]);
+    case OpKind::index:
+      return op::index(e, in[0], in[1]);
+    case OpKind::index_add:
+      return op::index_add(e, in[0], dim_of(a), in[1], in[2]);
+    case OpKind::gather:
+      return op::gather(e, in[0], dim_of(a), in[1]);
+    case OpKind::one_hot:
+      return op::one_hot(e, in[0], a.ints[0]);
+    case OpKind::nll_loss:
+      return op::nll_loss(e, in[0], in[1]);
+    case OpKind::cross_entropy:
+      return op::cross_entropy(e, in[0], in[1]);
+    default:
+      return {};
+  }
+}
+
+// Operators of several outputs; empty for any other kind.
+std::vector<Tensor> run_many(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
+  switch (kind) {
+    case OpKind::split: {
+      const std::span<const int64_t> sizes(a.ints.data(), a.ints.size() - 1);
+      return op::split(e, in[0], sizes, static_cast<int>(a.ints.back()));
+    }
+    case OpKind::topk:
+      return op::topk(e, in[0], a.ints[0]);
+    case OpKind::sort:
+      return op::sort(e, in[0]);
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+void run_operation(Eager& e, const Operation& operation, Inputs in, std::vector<Tensor>& outputs) {
+  const OpKind kind = operation.kind;
+  const Attributes& a = operation.attributes;
+  outputs = run_many(e, kind, a, in);
+  if (!outputs.empty()) return;
+  for (const auto run : {run_view, run_elementwise, run_product, run_copy, run_activation,
+                         run_lookup}) {
+    if (Tensor out = run(e, kind, a, in)) {
+      outputs.push_back(std::move(out));
+      return;
+    }
+  }
+  HEADROOM_CHECK(false, "an operator that the interpreter does not know");
+}
+
+void Interpreter::run_region(uint32_t region, Frame& frame) {
+  const model::Region& part = graph_.regions[region];
+  const uint32_t module_before = eager_.module();
+  eager_.set_module(region + 1);
+  run(part.begin + 1, part.end - 1, frame);
+  eager_.set_module(module_before);
+}
+
+void Interpreter::run(uint32_t begin, uint32_t end, Frame& frame) {
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+  for (uint32_t i = begin; i < end; ++i) {
+    const model::Instruction& instruction = graph_.instructions[i];
+    switch (instruction.kind) {
+      case model::InstructionKind::drop:
+        frame[instruction.index] = Tensor();
+        break;
+      case model::InstructionKind::enter: {
+        const model::Region& region = graph_.regions[instruction.index];
+        if (!handler_ || !handler_(instruction.index, frame)) run_region(instruction.index, frame);
+        i = region.end - 1;
+        break;
+      }
+      case model::InstructionKind::leave:
+        break;
+      case model::InstructionKind::operation: {
+        if (stop_ && stop_()) return;
+        const Operation& operation = graph_.operations[instruction.index];
+        inputs.clear();
+        for (const model::ValueId id : operation.inputs) {
+          inputs.push_back(id == model::kNoValue ? Tensor() : frame[id]);
+        }
+        run_operation(eager_, operation, inputs, outputs);
+        inputs.clear();
+        for (size_t o = 0; o < operation.outputs.size(); ++o) {
+          frame[operation.outputs[o]] = std::move(outputs[o]);
+        }
+        outputs.clear();
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace headroom::step

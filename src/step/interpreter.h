@@ -1,0 +1,45 @@
+// The interpreter: runs a Graph's instructions on an Eager, dropping values where the graph says.
+//
+// A frame holds the values of one run of (a part of) the graph; recomputation in backward runs the
+// same instructions again in a frame of its own. Cost: one table look-up an instruction.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "model/graph.h"
+#include "operator/functional.h"
+
+namespace headroom::step {
+
+using Frame = std::vector<op::Tensor>;  // by ValueId; an undefined tensor where there is none
+
+// Runs one operator. `inputs` may hold undefined tensors; returns its outputs.
+void run_operation(op::Eager& eager, const model::Operation& operation,
+                   std::span<const op::Tensor> inputs, std::vector<op::Tensor>& outputs);
+
+class Interpreter {
+ public:
+  // What runs instead of the instructions of a region; false runs them as they are.
+  using RegionHandler = std::function<bool(uint32_t region, Frame& frame)>;
+
+  Interpreter(op::Eager& eager, const model::Graph& graph) : eager_(eager), graph_(graph) {}
+
+  void set_region_handler(RegionHandler handler) { handler_ = std::move(handler); }
+  // Where to stop: called before each operation; true ends the run (early stop of a recomputation).
+  void set_stop(std::function<bool()> stop) { stop_ = std::move(stop); }
+
+  // Runs instructions [begin, end) in `frame`, which already holds the values from outside.
+  void run(uint32_t begin, uint32_t end, Frame& frame);
+  // The inside of a region, without its enter and leave.
+  void run_region(uint32_t region, Frame& frame);
+
+ private:
+  op::Eager& eager_;
+  const model::Graph& graph_;
+  RegionHandler handler_;
+  std::function<bool()> stop_;
+};
+
+}  // namespace headroom::step

@@ -1,0 +1,46 @@
+// Optimizers: what a step of each implementation allocates, in its order. States are made at the
+// first step, parameter by parameter; temporaries depend on the implementation (foreach makes a
+// whole list at once, a loop one parameter at a time, fused none).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "operator/functional.h"
+#include "step/recorder.h"
+
+namespace headroom::step {
+
+enum class OptimizerKind : uint8_t { sgd, adam, adamw, adafactor, lion, adamw_8bit, paged_adamw_8bit };
+enum class OptimizerImplementation : uint8_t { foreach, fused, loop };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adamw;
+  OptimizerImplementation implementation = OptimizerImplementation::foreach;
+  double momentum = 0;        // SGD
+  bool weight_decay = true;   // a non-zero weight decay
+  bool amsgrad = false;
+  // HF's Trainer makes two parameter groups: what decays (matrices), and norms and biases.
+  bool decay_groups = true;
+};
+
+// A parameter as the optimizer sees it.
+struct OptimizedParameter {
+  op::Tensor tensor;
+  bool is_lm_head = false;
+  bool decays = true;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  // One step over the parameters that have gradients.
+  virtual void step(op::Eager& eager, Recorder& recorder) = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(
+    const OptimizerOptions& options, const std::vector<OptimizedParameter>& parameters);
+
+}  // namespace headroom::step

@@ -1,0 +1,72 @@
+#include "step/recorder.h"
+
+namespace headroom::step {
+
+using memory::Category;
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::construct:
+      return "construct";
+    case Phase::input:
+      return "input";
+    case Phase::forward:
+      return "forward";
+    case Phase::loss:
+      return "loss";
+    case Phase::backward:
+      return "backward";
+    case Phase::clip:
+      return "clip";
+    case Phase::optimizer:
+      return "optimizer";
+    case Phase::release:
+      return "release";
+  }
+  return "";
+}
+
+uint32_t Recorder::on_allocate(int64_t bytes) {
+  memory::BufferInfo info;
+  info.requested_bytes = bytes;
+  info.category = category_;
+  info.label = module_;
+  return trace_.memory.alloc(info, next_call());
+}
+
+void Recorder::on_free(uint32_t buffer) { trace_.memory.free(buffer, next_call()); }
+
+void Recorder::on_kernel(const op::KernelWork& work) {
+  trace_.calls.push_back(
+      {work.kind, phase_, module_, work.flops, work.bytes_read, work.bytes_written});
+}
+
+void Recorder::on_saved(uint32_t buffer) {
+  memory::BufferInfo& info = trace_.memory.buffers[buffer];
+  if (info.category == Category::temporary) info.category = Category::activation;
+  const bool counts = info.category == Category::activation || info.category == Category::logits ||
+                      info.category == Category::loss || info.category == Category::input;
+  if (!counts || iteration_ > 1 || phase_ != Phase::forward) return;
+  if (saved_.size() <= buffer) saved_.resize(buffer + 1);
+  if (saved_[buffer]) return;
+  saved_[buffer] = true;
+  trace_.saved_bytes += info.requested_bytes;
+}
+
+void Recorder::on_module(uint32_t module) {
+  module_ = module;
+  category_ = module < module_categories_.size() ? module_categories_[module] : Category::temporary;
+}
+
+void Recorder::begin_phase(Phase phase, int iteration) {
+  phase_ = phase;
+  iteration_ = iteration;
+  trace_.phases.push_back(
+      {phase, iteration, static_cast<uint32_t>(trace_.memory.events.size()), next_call()});
+}
+
+void Recorder::recategorize(const op::Tensor& tensor, Category category) {
+  trace_.memory.buffers[tensor->storage->buffer].category = category;
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,62 @@
+// Recorder: the sink of a symbolic run. It writes the StepTrace and sorts blocks by what they are
+// for, as far as that is known when they are made; later knowledge (kept for backward, became a
+// gradient) changes a block's category.
+#pragma once
+
+#include "operator/sink.h"
+#include "operator/tensor.h"
+#include "step/trace.h"
+
+namespace headroom::step {
+
+class Recorder : public op::Sink {
+ public:
+  explicit Recorder(StepTrace& trace) : trace_(trace) {}
+
+  // What blocks made inside a module are for (by module; temporary where nothing else is known).
+  void set_module_categories(std::vector<memory::Category> categories) {
+    module_categories_ = std::move(categories);
+  }
+
+  uint32_t on_allocate(int64_t bytes) override;
+  void on_free(uint32_t buffer) override;
+  void on_kernel(const op::KernelWork& work) override;
+  void on_saved(uint32_t buffer) override;
+  void on_module(uint32_t module) override;
+
+  void begin_phase(Phase phase, int iteration);
+  // What blocks made from here on are for.
+  void set_category(memory::Category category) { category_ = category; }
+  [[nodiscard]] memory::Category category() const { return category_; }
+  void recategorize(const op::Tensor& tensor, memory::Category category);
+  [[nodiscard]] Phase phase() const { return phase_; }
+
+ private:
+  [[nodiscard]] uint32_t next_call() const { return static_cast<uint32_t>(trace_.calls.size()); }
+
+  StepTrace& trace_;
+  std::vector<bool> saved_;  // by buffer
+  std::vector<memory::Category> module_categories_;
+  memory::Category category_ = memory::Category::temporary;
+  Phase phase_ = Phase::construct;
+  int iteration_ = 0;
+  uint32_t module_ = 0;
+};
+
+// Sets the category of new blocks for a scope.
+class CategoryScope {
+ public:
+  CategoryScope(Recorder& recorder, memory::Category category)
+      : recorder_(recorder), before_(recorder.category()) {
+    recorder.set_category(category);
+  }
+  ~CategoryScope() { recorder_.set_category(before_); }
+  CategoryScope(const CategoryScope&) = delete;
+  CategoryScope& operator=(const CategoryScope&) = delete;
+
+ private:
+  Recorder& recorder_;
+  memory::Category before_;
+};
+
+}  // namespace headroom::step

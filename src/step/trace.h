@@ -1,0 +1,45 @@
+// StepTrace: what a step does, in order: operators with their work, and the memory they take and
+// give back. Everything that Headroom says of a step is read from here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memory/events.h"
+#include "operator/kind.h"
+
+namespace headroom::step {
+
+enum class Phase : uint8_t { construct, input, forward, loss, backward, clip, optimizer, release };
+[[nodiscard]] std::string_view name_of(Phase phase);
+
+// One kernel launch.
+struct OperatorCall {
+  op::OpKind kind{};
+  Phase phase{};
+  uint32_t module = 0;  // index into StepTrace::modules
+  double flops = 0;
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
+};
+
+// Where a phase begins. Iteration 0 is construction, 1 the first step, 2 the steady state.
+struct PhaseMark {
+  Phase phase{};
+  int iteration = 0;
+  uint32_t first_event = 0;
+  uint32_t first_call = 0;
+};
+
+struct StepTrace {
+  memory::MemoryTrace memory;           // MemoryEvent::operation indexes `calls`
+  std::vector<OperatorCall> calls;
+  std::vector<std::string> modules;     // [0] is ""
+  std::vector<PhaseMark> phases;
+  int64_t saved_bytes = 0;              // unique storages kept for backward, parameters excepted
+  int64_t output_bytes = 0;             // what the forward function returned
+};
+
+}  // namespace headroom::step

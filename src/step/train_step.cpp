@@ -1,0 +1,177 @@
+#include "step/train_step.h"
+
+#include <memory>
+
+#include "step/clip.h"
+#include "step/engine.h"
+#include "step/interpreter.h"
+#include "step/recorder.h"
+
+namespace headroom::step {
+
+using memory::Category;
+using model::Graph;
+using model::Parameter;
+using model::ParameterRole;
+using model::RegionKind;
+using op::Tensor;
+
+namespace {
+
+bool is_lm_head(const Parameter& parameter) { return parameter.role == ParameterRole::lm_head; }
+
+// The run of a whole training: owns everything that lives from step to step.
+class TrainingRun {
+ public:
+  TrainingRun(const Graph& graph, const TrainOptions& options)
+      : graph_(graph),
+        options_(options),
+        recorder_(trace_),
+        eager_(recorder_, options.environment),
+        interpreter_(eager_, graph),
+        engine_(eager_, engine_options()),
+        checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind),
+        frame_(graph.value_count) {
+    trace_.modules.emplace_back();
+    for (const model::Region& region : graph.regions) trace_.modules.push_back(region.name);
+    recorder_.set_module_categories(categories_by_module());
+    mark_checkpointed_regions();
+    interpreter_.set_region_handler([this](uint32_t region, Frame& frame) {
+      if (!checkpointed_[region]) return false;
+      checkpointer_.run(region, frame);
+      return true;
+    });
+  }
+
+  StepTrace run() {
+    construct();
+    auto optimizer = make_optimizer(options_.optimizer, parameters_);
+    for (int step = 1; step <= options_.steps; ++step) {
+      for (int64_t i = 0; i < options_.accumulation; ++i) forward_and_backward(step);
+      recorder_.begin_phase(Phase::clip, step);
+      recorder_.set_category(Category::temporary);
+      if (options_.clip_gradients) clip_gradients(eager_, parameters_);
+      recorder_.begin_phase(Phase::optimizer, step);
+      optimizer->step(eager_, recorder_);
+      recorder_.begin_phase(Phase::release, step);
+      for (OptimizedParameter& parameter : parameters_) parameter.tensor->grad = Tensor();
+      release_outputs();
+    }
+    // The trace ends in the steady state between steps: what is left is never freed.
+    StepTrace result = trace_;
+    return result;
+  }
+
+ private:
+  EngineOptions engine_options() {
+    EngineOptions engine;
+    engine.accumulate_in_place = options_.accumulate_in_place;
+    engine.hooks.unpack = [this](op::Node& node) { checkpointer_.unpack(node); };
+    engine.hooks.post_accumulate = [this](const Tensor& parameter) {
+      if (!parameter->is_parameter) return;
+      const bool head = parameter.get() == lm_head_;
+      recorder_.recategorize(parameter->grad,
+                             head ? Category::lm_head_gradient : Category::gradient);
+    };
+    return engine;
+  }
+
+  std::vector<Category> categories_by_module() const {
+    std::vector<Category> categories{Category::temporary};
+    for (const model::Region& region : graph_.regions) {
+      categories.push_back(region.kind == RegionKind::lm_head ? Category::logits
+                           : region.kind == RegionKind::loss  ? Category::loss
+                                                              : Category::temporary);
+    }
+    return categories;
+  }
+
+  void mark_checkpointed_regions() {
+    checkpointed_.resize(graph_.regions.size());
+    if (options_.checkpointing == CheckpointPolicy::none) return;
+    int layer = 0;
+    for (size_t i = 0; i < graph_.regions.size(); ++i) {
+      if (graph_.regions[i].kind != RegionKind::layer) continue;
+      checkpointed_[i] = options_.checkpointing == CheckpointPolicy::full ||
+                         layer % options_.checkpoint_every == 0;
+      ++layer;
+    }
+  }
+
+  void construct() {
+    recorder_.begin_phase(Phase::construct, 0);
+    for (const Parameter& parameter : graph_.parameters) {
+      if (parameter.tied_to) continue;
+      recorder_.set_category(is_lm_head(parameter) ? Category::lm_head_weight
+                                                   : Category::parameter);
+      Tensor tensor =
+          eager_.empty(parameter.shape, parameter.dtype.value_or(options_.weights));
+      tensor->is_parameter = true;
+      tensor->requires_grad = parameter.trainable;
+      frame_[parameter.value] = tensor;
+      if (is_lm_head(parameter)) lm_head_ = tensor.get();
+      if (!parameter.trainable) continue;
+      const bool decays = parameter.role != ParameterRole::norm &&
+                          parameter.role != ParameterRole::bias;
+      parameters_.push_back({tensor, is_lm_head(parameter), decays});
+    }
+    recorder_.set_category(Category::parameter);
+    for (const Parameter& buffer : graph_.buffers) {
+      frame_[buffer.value] = eager_.empty(buffer.shape, buffer.dtype.value_or(options_.weights));
+    }
+  }
+
+  void forward_and_backward(int step) {
+    recorder_.begin_phase(Phase::input, step);
+    recorder_.set_category(Category::input);
+    for (const model::GraphInput& input : graph_.inputs) {
+      frame_[input.value] = eager_.empty(input.shape, input.dtype);
+    }
+    recorder_.begin_phase(Phase::forward, step);
+    eager_.set_module(0);
+    interpreter_.run(0, static_cast<uint32_t>(graph_.instructions.size()), frame_);
+    if (!options_.keep_outputs) drop_outputs_but_loss();
+    recorder_.begin_phase(Phase::backward, step);
+    Tensor loss = frame_[graph_.loss];
+    recorder_.set_category(Category::loss);
+    // torch.autograd.backward holds the seed until it returns.
+    const Tensor seed = op::full(eager_, loss.sizes(), loss.dtype());
+    engine_.run(loss, seed);
+    eager_.set_module(0);
+    for (const model::GraphInput& input : graph_.inputs) frame_[input.value] = Tensor();
+  }
+
+  void drop_outputs_but_loss() {
+    const Tensor loss = frame_[graph_.loss];
+    if (graph_.logits != model::kNoValue) frame_[graph_.logits] = Tensor();
+    for (const model::ValueId id : graph_.outputs) frame_[id] = Tensor();
+    frame_[graph_.loss] = loss;
+  }
+
+  void release_outputs() {
+    drop_outputs_but_loss();
+    frame_[graph_.loss] = Tensor();
+  }
+
+  const Graph& graph_;
+  const TrainOptions& options_;
+  StepTrace trace_;
+  Recorder recorder_;
+  op::Eager eager_;
+  Interpreter interpreter_;
+  Engine engine_;
+  Checkpointer checkpointer_;
+  Frame frame_;
+  std::vector<bool> checkpointed_;
+  std::vector<OptimizedParameter> parameters_;
+  op::TensorImpl* lm_head_ = nullptr;
+};
+
+}  // namespace
+
+StepTrace trace_training(const Graph& graph, const TrainOptions& options) {
+  TrainingRun run(graph, options);
+  return run.run();
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,73 @@
+// step_dump CONFIG.json [key=value ...]: the symbolic step of a model as headroom.events/1 on stdout,
+// for the exactness tests (tests/python), which hold it against the oracle.
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "model/load.h"
+#include "step/events_json.h"
+#include "step/train_step.h"
+
+namespace {
+
+using headroom::step::TrainOptions;
+
+headroom::model::Attention attention_of(const std::string& name) {
+  using headroom::model::Attention;
+  if (name == "eager") return Attention::eager;
+  return name == "flash_attention_2" ? Attention::flash_attention_2 : Attention::sdpa;
+}
+
+TrainOptions train_options(std::map<std::string, std::string>& words) {
+  using namespace headroom::step;
+  TrainOptions options;
+  options.weights = headroom::op::parse_dtype(words["dtype"]).value_or(options.weights);
+  options.clip_gradients = words["clip"] == "1";
+  options.keep_outputs = words["keep_outputs"] == "1";
+  options.accumulation = std::max(1, std::atoi(words["accumulation"].c_str()));
+  if (words["checkpointing"] == "reentrant" || words["checkpointing"] == "non_reentrant") {
+    options.checkpointing = CheckpointPolicy::full;
+    options.checkpoint_kind = words["checkpointing"] == "reentrant"
+                                  ? CheckpointKind::reentrant
+                                  : CheckpointKind::non_reentrant;
+  }
+  if (words["implementation"] == "fused") {
+    options.optimizer.implementation = OptimizerImplementation::fused;
+  } else if (words["implementation"] == "loop") {
+    options.optimizer.implementation = OptimizerImplementation::loop;
+  }
+  options.steps = std::max(1, std::atoi(words["steps"].c_str()));
+  if (words["optimizer"] == "sgd") options.optimizer.kind = OptimizerKind::sgd;
+  options.optimizer.decay_groups = false;
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  std::map<std::string, std::string> words;
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i];
+    const size_t equals = word.find('=');
+    if (equals != std::string::npos) words[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  const auto json = headroom::text::read_json_file(argv[1]);
+  if (!json) {
+    std::fprintf(stderr, "%s\n", json.error().to_string().c_str());
+    return 3;
+  }
+  headroom::model::BuildOptions build;
+  build.batch = std::max(1, std::atoi(words["batch"].c_str()));
+  build.sequence = std::max(1, std::atoi(words["seq"].c_str()));
+  build.attention = attention_of(words["attention"]);
+  const auto graph = headroom::model::build_graph({*json, argv[1]}, build);
+  if (!graph) {
+    std::fprintf(stderr, "%s\n", graph.error().to_string().c_str());
+    return 3;
+  }
+  const auto trace = headroom::step::trace_training(*graph, train_options(words));
+  std::puts(headroom::step::events_json(trace).dump().c_str());
+  return 0;
+}
