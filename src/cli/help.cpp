@@ -112,8 +112,8 @@ Result<int> run_help(const Words& words, const Console& console) {
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> list{fit_verb(), study_verb(), devices_verb()};
-  return list;
+  static const std::vector<Verb> kVerbs{fit_verb(), study_verb(), devices_verb()};
+  return kVerbs;
 }
 
 }  // namespace headroom::cli

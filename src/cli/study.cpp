@@ -29,8 +29,8 @@ std::string page_name(std::string_view model) {
 }
 
 std::string page_path(const Words& words) {
-  const std::string folder = words.value("output");
-  const std::string name = page_name(words.operands.front());
+  std::string folder = words.value("output");
+  std::string name = page_name(words.operands.front());
   if (folder.empty()) return name;
   if (folder == "-" || folder.ends_with(".html")) return folder;
   return folder + (folder.ends_with('/') ? "" : "/") + name;

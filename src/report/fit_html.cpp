@@ -66,6 +66,7 @@ StepChart step_columns(const fit::FitAnswer& answer) {
   const fit::Timeline& timeline = answer.timeline;
   StepChart chart;
   std::vector<Bytes> allocated;
+  allocated.reserve(timeline.points.size());
   for (const fit::TimelinePoint& point : timeline.points) {
     allocated.push_back(point.bytes.allocated());
   }
@@ -117,6 +118,7 @@ Section step_section(const fit::FitAnswer& answer) {
                       format_bytes(answer.memory.peak_allocated) + " allocated, is in " +
                       place_words(answer.memory.peak_at) + ".";
   std::vector<Part> parts;
+  parts.reserve(chart.series.size());
   for (const StepSeries& series : chart.series) parts.push_back({series.key, series.label, {}});
   Html html;
   html.raw(
@@ -234,6 +236,7 @@ Section remedies_section(const fit::FitAnswer& answer) {
 
 Section question_section(const fit::FitAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(answer.settings.size());
   for (const fit::Setting& setting : answer.settings) {
     rows.push_back({setting.name, setting.value, std::string(fit::name_of(setting.origin))});
   }
@@ -267,10 +270,6 @@ Section trust_section(const fit::FitAnswer& answer) {
   return {"trust", "How sure this is", html, ""};
 }
 
-std::string error_words(const std::optional<double>& percent) {
-  return percent ? percent_words(*percent) : "";
-}
-
 }  // namespace
 
 std::vector<Section> fit_sections(const fit::FitAnswer& answer) {
@@ -286,16 +285,19 @@ std::vector<Section> fit_sections(const fit::FitAnswer& answer) {
 
 std::vector<Section> against_sections(const fit::AgainstAnswer& answer) {
   std::vector<std::vector<std::string>> summary;
+  summary.reserve(answer.summary.size());
   for (const fit::AgainstSummary& line : answer.summary) {
     summary.push_back({line.source, line.metric, with_commas(line.supported),
-                       with_commas(line.rows), error_words(line.median_pct),
-                       error_words(line.p90_pct), error_words(line.worst_pct), line.worst_id});
+                       with_commas(line.rows), size_words(line.median_pct),
+                       size_words(line.p90_pct), size_words(line.worst_pct), line.worst_id,
+                       size_words(line.covered_pct)});
   }
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(answer.rows.size());
   for (const fit::AgainstRow& row : answer.rows) {
     rows.push_back({row.id, row.model, row.metric, row.measured ? format_bytes(*row.measured) : "",
                     row.predicted ? format_bytes(*row.predicted) : "",
-                    row.supported ? error_words(row.error_pct) : "unsupported: " + row.reason});
+                    row.supported ? signed_words(row.error_pct) : "unsupported: " + row.reason});
   }
   Html head;
   head.raw("<h1>Predictions held against measurements</h1><p class=\"line\">").text(answer.file);
@@ -304,9 +306,9 @@ std::vector<Section> against_sections(const fit::AgainstAnswer& answer) {
     head.raw("<p class=\"sub\">Corrected by ").text(answer.calibration).raw(".</p>");
   }
   notes(head, "Warnings", answer.warnings);
-  head.add(html_table(
-      {"source", "metric", "#modelled", "#rows", "#median", "#p90", "#worst", "worst row"},
-      summary));
+  head.add(html_table({"source", "metric", "#modelled", "#rows", "#median", "#p90", "#worst",
+                       "worst row", "#in interval"},
+                      summary));
   Html body;
   body.add(html_table({"row", "model", "metric", "#measured", "#predicted", "error"}, rows));
   return {{"answer", "", head, ""}, {"rows", "Row by row", body, ""}};

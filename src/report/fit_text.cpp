@@ -147,10 +147,6 @@ std::string notes(std::string_view kind, const std::vector<std::string>& lines,
   return all;
 }
 
-std::string error_words(const std::optional<double>& percent) {
-  return percent ? percent_words(*percent) : "-";
-}
-
 }  // namespace
 
 std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
@@ -178,11 +174,12 @@ std::string against_text(const fit::AgainstAnswer& answer, const Terminal& termi
                {"median", Align::right, false},
                {"p90", Align::right, false},
                {"worst", Align::right, false},
-               {"row", Align::left, false}});
+               {"row", Align::left, false},
+               {"in interval", Align::right, false}});
   for (const fit::AgainstSummary& line : answer.summary) {
     table.row({line.source, line.metric,
                std::to_string(line.supported) + "/" + std::to_string(line.rows),
-               error_words(line.median_pct), error_words(line.p90_pct), error_words(line.worst_pct),
+               size_words(line.median_pct), size_words(line.p90_pct), size_words(line.worst_pct),
                line.worst_id});
   }
   lines += "\n" + table.render(terminal);

@@ -101,6 +101,12 @@ std::string count_words(int64_t count) {
   return with_commas(count);
 }
 
-std::string percent_words(double percent) { return formatted("%+.2f %%", percent); }
+std::string signed_words(const std::optional<double>& percent) {
+  return percent ? formatted("%+.2f %%", *percent) : "";
+}
+
+std::string size_words(const std::optional<double>& percent) {
+  return percent ? formatted("%.2f %%", *percent) : "";
+}
 
 }  // namespace headroom::report

@@ -3,6 +3,7 @@
 // Pure functions of the answer; thread-safe.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,7 +42,10 @@ namespace headroom::report {
 // "7.24 B", "124 M": a count of parameters.
 [[nodiscard]] std::string count_words(int64_t count);
 
-// "+0.41 %" with two decimals.
-[[nodiscard]] std::string percent_words(double percent);
+// "+0.41 %": a difference; "" where there is none.
+[[nodiscard]] std::string signed_words(const std::optional<double>& percent);
+
+// "0.41 %": how large it is, where the direction does not matter.
+[[nodiscard]] std::string size_words(const std::optional<double>& percent);
 
 }  // namespace headroom::report

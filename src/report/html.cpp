@@ -9,9 +9,9 @@
 
 // The files of src/report/assets.
 namespace headroom::embedded {
-extern const std::string_view page_html;
-extern const std::string_view page_css;
-extern const std::string_view charts_js;
+extern const std::string_view kPageHtml;
+extern const std::string_view kPageCss;
+extern const std::string_view kChartsJs;
 }  // namespace headroom::embedded
 
 namespace headroom::report {
@@ -123,14 +123,14 @@ std::string render_page(const Page& page) {
   if (!page.command.empty()) {
     footer.raw("<p>Asked by: <code>").text(page.command).raw("</code></p>");
   }
-  return fill(embedded::page_html, {{"title", title.markup()},
+  return fill(embedded::kPageHtml, {{"title", title.markup()},
                                     {"crumb", crumb.markup()},
                                     {"version", version.markup()},
                                     {"nav", nav.markup()},
                                     {"body", body.markup()},
                                     {"footer", footer.markup()},
-                                    {"style", embedded::page_css},
-                                    {"script", embedded::charts_js}});
+                                    {"style", embedded::kPageCss},
+                                    {"script", embedded::kChartsJs}});
 }
 
 Html html_table(const std::vector<std::string>& columns,
