@@ -77,9 +77,7 @@ std::optional<Allocation> CachingAllocator::allocate(int64_t requested, uint32_t
     record_out_of_memory(request);
     return std::nullopt;
   }
-  request.size = rounded_size(settings_, requested);
-  request.is_small = request.size <= kSmallSize;
-  request.segment_size = segment_size_for(settings_, request.size);
+  request = make_request(requested, stream);
   BlockId id = take_free_block(request);
   if (id == kNoBlock) id = find_memory(request);
   if (id == kNoBlock) {
@@ -98,26 +96,53 @@ void CachingAllocator::record_out_of_memory(const Request& request) {
                      .reserved_bytes = statistics_.reserved_bytes.current};
 }
 
+CachingAllocator::Request CachingAllocator::make_request(int64_t requested, uint32_t stream) const {
+  const int64_t size = rounded_size(settings_, requested);
+  return {.requested = requested,
+          .size = size,
+          .segment_size = segment_size_for(settings_, size),
+          .stream = stream,
+          .is_small = size <= kSmallSize};
+}
+
 // Best fit: the smallest cached block of the stream that is large enough, the lowest address first.
+FreeIndex::Cursor CachingAllocator::find_free_block(const FreeIndex& free,
+                                                    const Request& request) const {
+  FreeIndex::Cursor at = free.lower_bound(request.size, 0);
+  if (at == free.end()) return at;
+  if (blocks_[free.at(at).block].expandable != kNoExpandable) {
+    at = skip_to_expandable_fit(free, at);
+    if (at == free.end()) return at;
+  }
+  const int64_t found = free.at(at).size;
+  const int64_t limit = settings_.max_split_size_bytes;
+  // An oversize block would be spent whole on a request that may be split from another.
+  if (request.size < limit && found >= limit) return free.end();
+  if (request.size >= limit && found - request.size >= settings_.max_non_split_rounding_bytes) {
+    return free.end();
+  }
+  return at;
+}
+
+bool CachingAllocator::has_cached(int64_t requested, uint32_t stream) const {
+  if (requested > kMaxRequest) return false;
+  const Request request = make_request(requested, stream);
+  for (const auto& entry : streams_) {
+    if (entry->id != stream) continue;
+    const FreeIndex& free = entry->pools[request.is_small].free;
+    return find_free_block(free, request) != free.end();
+  }
+  return false;
+}
+
 BlockId CachingAllocator::take_free_block(const Request& request) {
   if (collects_garbage()) ++lookups_[request.is_small];
   FreeIndex& free = stream_of(request.stream).pools[request.is_small].free;
-  FreeIndex::Cursor at = free.lower_bound(request.size, 0);
+  const FreeIndex::Cursor at = find_free_block(free, request);
   if (at == free.end()) return kNoBlock;
-  if (blocks_[free.at(at).block].expandable != kNoExpandable) {
-    at = skip_to_expandable_fit(free, at);
-    if (at == free.end()) return kNoBlock;
-  }
-  const FreeIndex::Entry found = free.at(at);
-  const int64_t limit = settings_.max_split_size_bytes;
-  // An oversize block would be spent whole on a request that may be split from another.
-  if (request.size < limit && found.size >= limit) return kNoBlock;
-  if (request.size >= limit &&
-      found.size - request.size >= settings_.max_non_split_rounding_bytes) {
-    return kNoBlock;
-  }
+  const BlockId id = free.at(at).block;
   free.erase(at);
-  return found.block;
+  return id;
 }
 
 bool CachingAllocator::should_split(const Block& block, int64_t size) const {

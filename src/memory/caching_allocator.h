@@ -121,6 +121,9 @@ class CachingAllocator {
   // REQUIRES: requested >= 0. (Tensors of zero bytes never reach PyTorch's allocator.)
   std::optional<Allocation> allocate(int64_t requested, uint32_t stream);
 
+  // Whether the request would be served from the cache, leaving out what events might bring back.
+  [[nodiscard]] bool has_cached(int64_t requested, uint32_t stream) const;
+
   // REQUIRES (for all below): `block` is allocated.
   // Releases it; where other streams used it, only once their events have completed.
   void free(BlockId block);
@@ -213,6 +216,9 @@ class CachingAllocator {
     return block.prev != kNoBlock || block.next != kNoBlock;
   }
   [[nodiscard]] bool collects_garbage() const;
+  [[nodiscard]] Request make_request(int64_t requested, uint32_t stream) const;
+  [[nodiscard]] FreeIndex::Cursor find_free_block(const FreeIndex& free,
+                                                  const Request& request) const;
   BlockId take_free_block(const Request& request);
   [[nodiscard]] bool should_split(const Block& block, int64_t size) const;
   Allocation hand_out(BlockId id, const Request& request);
