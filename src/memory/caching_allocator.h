@@ -36,6 +36,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -144,6 +145,9 @@ class CachingAllocator {
   // whole free page of expandable segments.
   void empty_cache();
 
+  // Address and size of what empty_cache() would return, in its order, with no events outstanding.
+  [[nodiscard]] std::vector<std::pair<int64_t, int64_t>> releasable() const;
+
   // Takes over a segment as it stands. The new blocks' ids come back in order. The error names a
   // block that contradicts an invariant. REQUIRES: it overlaps no other segment.
   Result<std::vector<BlockId>> adopt(const SegmentImage& image);
@@ -235,6 +239,7 @@ class CachingAllocator {
   void collect_garbage();
   bool release_oversize(const Request& request);
   void release_cached();
+  [[nodiscard]] std::vector<BlockId> releasable_blocks(bool is_small) const;
   void release_pool(bool is_small);
   void process_events();
   void synchronize_events();
@@ -246,6 +251,8 @@ class CachingAllocator {
   BlockId find_expandable(const Request& request);
   bool has_room(BlockId id, int64_t size) const;
   bool map_block(BlockId id, int64_t size);
+  // The whole pages inside a block, as offsets from its segment's start; empty where end <= begin.
+  [[nodiscard]] std::pair<int64_t, int64_t> whole_pages(const Block& block) const;
   void unmap_block(BlockId id);
   void release_expandable(BlockId id);
 

@@ -1,6 +1,7 @@
 // What happens when no cached block fits: garbage collection, a new segment, and the two steps of
 // giving memory back before out-of-memory; and the events that hold released blocks back.
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "memory/caching_allocator.h"
@@ -134,8 +135,8 @@ void CachingAllocator::release_cached() {
   release_pool(true);
 }
 
-// Every unsplit segment goes; of expandable segments, every whole page that is free.
-void CachingAllocator::release_pool(bool is_small) {
+// In the order in which they go: unsplit segments, then blocks of expandable segments.
+std::vector<BlockId> CachingAllocator::releasable_blocks(bool is_small) const {
   std::vector<BlockId> whole;
   std::vector<BlockId> expandable;
   for (const auto& stream : streams_) {
@@ -149,8 +150,32 @@ void CachingAllocator::release_pool(bool is_small) {
       }
     }
   }
-  for (const BlockId id : whole) release_segment(id);
-  for (const BlockId id : expandable) {
+  whole.insert(whole.end(), expandable.begin(), expandable.end());
+  return whole;
+}
+
+std::vector<std::pair<int64_t, int64_t>> CachingAllocator::releasable() const {
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (const bool is_small : {false, true}) {
+    for (const BlockId id : releasable_blocks(is_small)) {
+      const Block& block = blocks_[id];
+      if (block.expandable == kNoExpandable) {
+        ranges.emplace_back(block.address, block.size);
+      } else if (const auto [begin, end] = whole_pages(block); begin < end) {
+        ranges.emplace_back(expandables_[block.expandable].address + begin, end - begin);
+      }
+    }
+  }
+  return ranges;
+}
+
+// Every unsplit segment goes; of expandable segments, every whole page that is free.
+void CachingAllocator::release_pool(bool is_small) {
+  for (const BlockId id : releasable_blocks(is_small)) {
+    if (blocks_[id].expandable == kNoExpandable) {
+      release_segment(id);
+      continue;
+    }
     unmap_block(id);
     if (!is_split(blocks_[id])) release_expandable(id);
   }

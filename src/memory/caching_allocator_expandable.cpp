@@ -132,13 +132,18 @@ BlockId CachingAllocator::allocate_expandable(const Request& request) {
   return id;
 }
 
+std::pair<int64_t, int64_t> CachingAllocator::whole_pages(const Block& block) const {
+  const Expandable& segment = expandables_[block.expandable];
+  const int64_t start = block.address - segment.address;
+  return {round_up(start, segment.page), (start + block.size) / segment.page * segment.page};
+}
+
 // Takes the memory from behind the whole pages of a free block; the parts of pages at its ends stay
 // cached as blocks of their own.
 void CachingAllocator::unmap_block(BlockId id) {
   const Expandable segment = expandables_[blocks_[id].expandable];
   const int64_t start = blocks_[id].address - segment.address;
-  const int64_t begin = round_up(start, segment.page);
-  const int64_t end = (start + blocks_[id].size) / segment.page * segment.page;
+  const auto [begin, end] = whole_pages(blocks_[id]);
   if (begin >= end) return;
   source_.unmap(segment.address + begin, end - begin);
   erase_free(id);

@@ -193,14 +193,20 @@ class SnapshotPlayer {
     return at + 1;
   }
 
-  // Released segments mean that the cache was emptied by the program, unless a request follows that
-  // needs memory: then they are its attempts before out-of-memory, or garbage collection, which
-  // the allocator repeats by itself.
+  // Released segments mean that the program emptied its cache, unless a request follows: then they
+  // may be its attempts before out-of-memory, or garbage collection, which the allocator repeats by
+  // itself. Where they are all that could be released, both lead to the same state.
   bool starts_with_empty_cache(const TraceEntry* request) const {
     if (!is_release(segment_events_.front().action)) return false;
     if (request == nullptr) return true;
-    return request->action == TraceAction::alloc &&
-           allocator_.has_cached(request->size, stream_index(start_.streams, request->stream));
+    const auto all = allocator_.releasable();
+    if (all.size() > segment_events_.size()) return false;
+    const bool are_the_same = std::equal(
+        all.begin(), all.end(), segment_events_.begin(), [](const auto& range, const auto& event) {
+          return is_release(event.action) && range == std::pair(event.address, event.size);
+        });
+    return are_the_same && (all.size() == segment_events_.size() ||
+                            !is_release(segment_events_[all.size()].action));
   }
 
   void play_entry(size_t index, const TraceEntry& entry) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -36,6 +35,7 @@ class Rewind {
 
   StartState run(int64_t device_total_bytes) {
     collect_streams();
+    if (settings_.expandable_segments) collect_block_pools();
     load_end_state();
     start_.skipped.assign(snapshot_.trace.size(), false);
     for (size_t i = snapshot_.trace.size(); i-- > 0;) undo(i);
@@ -277,18 +277,24 @@ class Rewind {
     ranges_[start] = range;
   }
 
-  // The pool of unmapped pages: that of the nearest range of the stream; else by their size.
+  // The pool of unmapped pages: that of any block which the trace has in them; else by their size,
+  // since the large pool's pages come in multiples of 20 MiB.
   [[nodiscard]] bool is_small_page(const TraceEntry& entry) const {
-    std::optional<int64_t> nearest;
-    bool is_small = entry.size % settings_.large_segment_size_bytes != 0;
-    for (const auto& [address, range] : ranges_) {
-      if (!range.is_expandable || range.stream != entry.stream) continue;
-      const int64_t distance = std::abs(address - entry.address);
-      if (nearest && distance >= *nearest) continue;
-      nearest = distance;
-      is_small = range.is_small;
+    const auto at = std::lower_bound(block_pools_.begin(), block_pools_.end(),
+                                     std::pair(entry.address, false));
+    if (at != block_pools_.end() && at->first < entry.address + entry.size) return at->second;
+    return entry.size % settings_.large_segment_size_bytes != 0;
+  }
+
+  void collect_block_pools() {
+    for (const TraceEntry& entry : snapshot_.trace) {
+      const bool is_block = entry.action == TraceAction::alloc ||
+                            entry.action == TraceAction::free_requested ||
+                            entry.action == TraceAction::free_completed;
+      if (!is_block || entry.size > kMaxRequest) continue;
+      block_pools_.emplace_back(entry.address, rounded_size(settings_, entry.size) <= kSmallSize);
     }
-    return is_small;
+    std::sort(block_pools_.begin(), block_pools_.end());
   }
 
   // Sizes of the blocks whose allocation is older than the trace.
@@ -426,6 +432,7 @@ class Rewind {
   std::map<int64_t, Range> private_;  // of private pools
   std::map<int64_t, Live> live_;
   std::vector<std::pair<int64_t, Range>> expandable_seen_;
+  std::vector<std::pair<int64_t, bool>> block_pools_;  // by address: of the small pool?
 };
 
 }  // namespace
