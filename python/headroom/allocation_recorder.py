@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (DataDependentOutputException,
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from headroom.plain_tensor_rules import in_place_variant
+from headroom.plain_tensor_rules import EXPANSIONS, in_place_variant
 
 SCHEMA = "headroom.events/1"
 
@@ -91,6 +91,10 @@ class ModulePaths:
         return False
 
 
+class DataDependentShape(ValueError):
+    """A size that only real data could tell."""
+
+
 class DataAnswers:
     """What a fake tensor cannot know: values that Python code asks for, and data-dependent sizes.
 
@@ -111,7 +115,22 @@ class DataAnswers:
         return answer
 
     def rows(self, tensor, module):
-        raise ValueError(f"the shape of nonzero() in module {module!r} depends on data")
+        raise DataDependentShape(f"the shape of nonzero() in module {module!r} depends on data")
+
+    def run(self, function, args, kwargs, module):
+        """The operator itself; where its result depends on data that is not there, the answer."""
+        try:
+            return function(*args, **(kwargs or {}))
+        except DataDependentOutputException:
+            if function is not torch.ops.aten._local_scalar_dense.default:
+                raise
+            return self.scalar(args[0], module)
+        except DynamicOutputShapeException:
+            if function is not torch.ops.aten.nonzero.default:
+                raise
+            rows = self.rows(args[0], module)
+            return torch.empty((args[0].dim(), rows), dtype=torch.int64,
+                               device=args[0].device).t()
 
     def note(self, kind, module, tensor, answer):
         key = (kind, module, str(tensor.dtype).removeprefix("torch."), repr(answer))
@@ -254,29 +273,18 @@ class AllocationRecorder(TorchDispatchMode):
         number = node._sequence_nr()
         return self._owner_of_node.get(number, "")
 
-    def _run(self, function, args, kwargs):
-        """The operator itself; where its result depends on data that is not there, the answer."""
-        try:
-            return function(*args, **(kwargs or {}))
-        except DataDependentOutputException:
-            if function is not torch.ops.aten._local_scalar_dense.default:
-                raise
-            return self.answers.scalar(args[0], self._paths.current())
-        except DynamicOutputShapeException:
-            if function is not torch.ops.aten.nonzero.default:
-                raise
-            rows = self.answers.rows(args[0], self._paths.current())
-            return torch.empty((args[0].dim(), rows), dtype=torch.int64,
-                               device=args[0].device).t()
-
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function.namespace in ("prim", "profiler"):
             return function(*args, **(kwargs or {}))  # no tensor is made
+        body = EXPANSIONS.get(function) if self.plain_rules else None
+        if body is not None:
+            with self:
+                return body(*args, **(kwargs or {}))
         in_place = in_place_variant(function, args, kwargs) if self.plain_rules else None
         function = in_place or function
         event = self._open_event(str(function), self._module_of_operator())
         index = len(self.events) - 1
-        result = self._run(function, args, kwargs)
+        result = self.answers.run(function, args, kwargs, self._paths.current())
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and self._is_new(leaf, args):
                 self.adopt(leaf, event)

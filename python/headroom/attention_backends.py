@@ -21,8 +21,7 @@ BACKENDS = ("auto", "flash", "efficient", "cudnn", "math", "default")
 def _additive_mask(mask, dtype):
     if mask is None or mask.dtype != torch.bool:
         return mask
-    converted = torch.zeros_like(mask, dtype=dtype)
-    return converted.masked_fill_(mask.logical_not(), -math.inf)
+    return torch.where(mask, 0.0, torch.scalar_tensor(-math.inf, dtype=dtype, device=mask.device))
 
 
 def _pad_head(tensor, multiple):
@@ -75,23 +74,23 @@ def _math(query, key, value, mask, dropout, causal, scale, gqa):
     """The composite path as it runs on plain tensors: on subclasses, such as fake tensors, ATen adds
     the mask out of place (areAnyTensorSubclassLike), which no real run does."""
     origin = query.dtype
+    mask = _additive_mask(mask, origin)
     reduced = origin in (torch.float16, torch.bfloat16)
     if reduced and not torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed():
         query, key, value = query.float(), key.float(), value.float()
     factor = math.sqrt(scale if scale is not None else 1.0 / math.sqrt(query.size(-1)))
-    scaled_query = query * factor
+    query = query * factor
     if causal:
         mask = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool,
                           device=query.device).tril()
-    mask = _additive_mask(mask, scaled_query.dtype)
+        mask = _additive_mask(mask, query.dtype)
     if gqa:
         repeats = query.size(-3) // key.size(-3)
-        key = key.repeat_interleave(repeats, -3)
-        value = value.repeat_interleave(repeats, -3)
-    scores = torch.matmul(scaled_query, key.transpose(-2, -1) * factor)
+        key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
+    scores = torch.matmul(query, key.transpose(-2, -1) * factor)
     if mask is not None:
         scores.add_(mask)
-    weights = torch._safe_softmax(scores, -1) if mask is not None else torch.softmax(scores, -1)
+    weights = torch._safe_softmax(scores, -1)
     del scores
     if dropout > 0.0:
         weights = torch.dropout(weights, dropout, True)

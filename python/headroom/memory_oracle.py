@@ -56,7 +56,8 @@ class Options:
     all_events: bool = False
 
 
-def _torch():
+def import_torch():
+    """torch, with a CUDA device to pretend. Everything here gets torch from it."""
     fake_cuda.install()
     import torch
     return torch
@@ -64,7 +65,7 @@ def _torch():
 
 def read_config(path):
     """A transformers config object from a config.json; an unknown model_type is a ValueError."""
-    _torch()
+    import_torch()
     from transformers import AutoConfig
     values = json.loads(Path(path).read_text(encoding="utf-8"))
     kind = values.pop("model_type", None)
@@ -73,7 +74,7 @@ def read_config(path):
     return AutoConfig.for_model(kind, **values)
 
 
-_HEADS = {
+HEADS = {
     "causal_lm": "AutoModelForCausalLM",
     "masked_lm": "AutoModelForMaskedLM",
     "seq2seq_lm": "AutoModelForSeq2SeqLM",
@@ -95,12 +96,12 @@ def head_of(config):
 
 def make_model(config, options, device):
     """A model with random weights, on the device, in the option's dtype. Weights are never read."""
-    torch = _torch()
+    torch = import_torch()
     import transformers
     from transformers.initialization import no_init_weights
     with contextlib.suppress(Exception):
         config.use_cache = options.use_cache
-    kind = getattr(transformers, _HEADS[options.head])
+    kind = getattr(transformers, HEADS[options.head])
     arguments = {"dtype": getattr(torch, options.dtype), "attn_implementation": options.attention}
     if options.experts:
         arguments["experts_implementation"] = options.experts
@@ -118,7 +119,7 @@ def module_apply_for_fakes():
     """Module._apply (behind .to, .cuda, .half) swaps tensors in place, which fake ones cannot. While
     entered it makes new parameters instead, in its own order (children, own parameters, own buffers)
     and one for all uses of a tied parameter, so that it allocates and releases what it would."""
-    torch = _torch()
+    torch = import_torch()
     original, done = torch.nn.Module._apply, []
 
     def apply(module, convert, recurse=True):
@@ -146,7 +147,7 @@ def module_apply_for_fakes():
 
 def _converted(parameter, convert, done):
     """The converted parameter. The old one is kept in `done`, so that no other takes its id."""
-    torch = _torch()
+    torch = import_torch()
     if id(parameter) not in done:
         with torch.no_grad():
             there = convert(parameter)
@@ -169,7 +170,7 @@ def add_lora(model, options):
 
 def make_inputs(config, options, device):
     """One batch as a data loader would hand it over, moved to the device."""
-    torch = _torch()
+    torch = import_torch()
 
     def tokens(limit, *shape):
         if options.backend == "fake":
@@ -195,7 +196,7 @@ def make_inputs(config, options, device):
 def make_optimizer(parameters, options):
     """The optimizer by name and implementation. Foreach is named, never left to the default choice:
     that looks for plain tensors and would take the loop for fake ones."""
-    torch = _torch()
+    torch = import_torch()
     kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD,
              "adafactor": torch.optim.Adafactor, "rmsprop": torch.optim.RMSprop,
              "adagrad": torch.optim.Adagrad, "nadam": torch.optim.NAdam}
@@ -214,7 +215,7 @@ class TrainingRun:
     """A model, its optimizer and a recorder; `step()` runs one training step and marks its phases."""
 
     def __init__(self, config, options):
-        torch = _torch()
+        torch = import_torch()
         from headroom.allocation_recorder import AllocationRecorder, BalancedExperts, ModulePaths
         self.options = options
         self.device = "cuda:0" if options.backend == "fake" else "cpu"
@@ -385,7 +386,7 @@ def versions():
 
 def run_oracle(config, options):
     """The whole trace as a JSON-ready dict. `config` is a transformers config object."""
-    torch = _torch()
+    torch = import_torch()
     from torch._subclasses.fake_tensor import FakeTensorMode
     from headroom.attention_backends import force_sdpa
     from headroom.plain_tensor_rules import register_kernels
@@ -401,7 +402,7 @@ def run_oracle(config, options):
         steps = [run.step() for _ in range(options.steps)]
         return {"schema": SCHEMA, "versions": versions(), "options": dataclasses.asdict(options),
                 "model_type": config.model_type, "construct": construct, **saved, "steps": steps,
-                "data_answers": _answers_given(run.recorder.answers),
+                "data_answers": answers_given(run.recorder.answers),
                 **describe_parameters(run.model)}
 
 
@@ -414,7 +415,7 @@ def as_on_a_gpu():
     instead. torch.autocast asks whether CUDA is available and else disables itself with a warning.
     """
     from transformers.utils import import_utils
-    torch = _torch()
+    torch = import_torch()
     answers = [(import_utils, "is_fake_tensor", lambda _: False),
                (torch.cuda, "get_device_capability", lambda device=None: COMPUTE_CAPABILITY),
                (torch.cuda, "is_bf16_supported", lambda including_emulation=True: True),
@@ -431,12 +432,12 @@ def as_on_a_gpu():
 
 @contextlib.contextmanager
 def _gradients(options):
-    torch = _torch()
+    torch = import_torch()
     with torch.set_grad_enabled(options.task == "train"):
         yield
 
 
-def _answers_given(answers):
+def answers_given(answers):
     return [{"asked": k[0], "module": k[1], "dtype": k[2], "answer": k[3], "times": n}
             for k, n in sorted(answers.given.items())]
 
@@ -458,7 +459,7 @@ def _parser():
         elif isinstance(value, tuple):
             parser.add_argument(flag, default="")
         elif field.name == "head":
-            parser.add_argument(flag, default="", choices=["", *_HEADS])
+            parser.add_argument(flag, default="", choices=["", *HEADS])
         else:
             parser.add_argument(flag, type=type(value), default=value)
     return parser

@@ -18,6 +18,10 @@ and not flattened adds the bias out of place.
    _fused_rms_norm) is decomposed on a build without CUDA, before any mode sees it. `register_kernels`
    gives it a CUDA kernel that is never called, so that it stays one operator.
 
+4. An operator that is a function of other operators without being composite for autograd (explicit
+   composite kernels) calls them below any mode. Where its temporaries are large, `EXPANSIONS` has its
+   body: _safe_softmax (ATen/native/transformers/attention.cpp).
+
 Invariant: a rewritten operator returns the very tensor that it was given, so no lifetime is prolonged.
 """
 
@@ -47,6 +51,20 @@ for _node in ("TopkBackward0", "SortBackward0", "SortBackward1", "MaxBackward0",
 # Formulas in C++ that add two gradients themselves, out of place in every run.
 _NODES_THAT_ADD = frozenset({"StdBackward0", "VarBackward0", "StdMeanBackward0", "VarMeanBackward0",
                              "LogcumsumexpBackward0", "LerpBackward0", "LerpBackward1"})
+
+
+
+def _safe_softmax(scores, dim, dtype=None):
+    weights = _aten.softmax.int(scores, dim, dtype)
+    hidden = _aten.isneginf.default(scores)
+    hidden_rows = _aten.all.dim(hidden, dim, True)
+    zero = _aten.scalar_tensor.default(0.0, dtype=weights.dtype, device=weights.device)
+    _aten.where.self_out(hidden_rows, zero, weights, out=weights)
+    del zero, hidden_rows, hidden  # in the order in which C++ leaves its scope
+    return weights
+
+
+EXPANSIONS = {_aten._safe_softmax.default: _safe_softmax}
 
 _library = None
 

@@ -1,13 +1,40 @@
-"""Puts the package on the path and the fake CUDA device in place before anything imports torch."""
+"""What the tests under tests/python share: the repo, and the tools in it that are not packages."""
 
+import importlib.util
+import os
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-for folder in (ROOT / "python", ROOT / "tests" / "python"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+import pytest
+
+REPO = Path(os.environ.get("HEADROOM_SOURCE_DIR", Path(__file__).resolve().parents[2]))
+sys.dont_write_bytecode = True  # a __pycache__ beside the sources would look like a change to them
+
+# Our own packages, and the CUDA device that fake tensors pretend to have: it has to be in place before
+# the first test imports torch. Where torch or a compiler is missing, the tests that need them say so.
+sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python")]
 
 from headroom import fake_cuda  # noqa: E402  (the path has to be set first)
 
-fake_cuda.install()
+try:
+    fake_cuda.install()
+except fake_cuda.FakeCudaUnavailable as unavailable:
+    print(f"conftest: {unavailable}", file=sys.stderr)
+
+
+def load_tool(path):
+    """A script of the repo as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, REPO / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def repo():
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def tool():
+    return load_tool

@@ -21,10 +21,10 @@ CONFIGS = Path(__file__).with_name("configs")
 
 def dump(path, head=""):
     """The parameters of one config.json as a JSON-ready dict."""
-    import torch
+    torch = memory_oracle.import_torch()
     import transformers
     config = memory_oracle.read_config(path)
-    kind = getattr(transformers, memory_oracle._HEADS[head or memory_oracle.head_of(config)])
+    kind = getattr(transformers, memory_oracle.HEADS[head or memory_oracle.head_of(config)])
     with torch.device("meta"):
         model = kind.from_config(config)
     described = memory_oracle.describe_parameters(model)
@@ -41,7 +41,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("config", nargs="?", default="")
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--head", default="", choices=["", *memory_oracle._HEADS])
+    parser.add_argument("--head", default="", choices=["", *memory_oracle.HEADS])
     parser.add_argument("--out", default="-")
     arguments = parser.parse_args()
     if arguments.all:

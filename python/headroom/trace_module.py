@@ -1,0 +1,330 @@
+"""Traces a user's module into a graph of operators, on fake tensors: `headroom fit train.py:build`.
+
+`build()` returns (module, inputs) or (module, inputs, loss_fn): inputs are positional (a tuple), by
+name (a dict) or one tensor; loss_fn takes the module's output and gives a scalar, and may be left out
+where the output is a scalar or has a `.loss`. The function and the forward pass run under
+FakeTensorMode with everything on "cuda:0": no weight is made and no kernel runs. The output is one
+JSON object, schema headroom.graph/1, described in docs/formats/graph.md.
+
+The operators are those that autograd sees: composite ones are already split as they would be on a GPU.
+Each knows its autograd node, the node's name and successors, what the node saves for backward, and
+which values Python let go before the next operator. Saved tensors are taken through hooks that keep
+nothing, so a value's "drop" is when Python's last reference goes, not when the backward frees it.
+
+Cost: seconds, most of it importing. Not thread-safe. The user's file is run: it is code, not data.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import sys
+import weakref
+from pathlib import Path
+
+from headroom import memory_oracle
+
+SCHEMA = "headroom.graph/1"
+
+
+class TraceError(Exception):
+    """What the user has to change, in one message."""
+
+
+def load_builder(target):
+    """The function named by `file.py:function`."""
+    path, colon, name = target.rpartition(":")
+    if not colon or not name.isidentifier():
+        raise TraceError(f"{target}: expected FILE.py:FUNCTION")
+    file = Path(path)
+    if not file.is_file():
+        raise TraceError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location("headroom_traced_module", file.resolve())
+    if spec is None or spec.loader is None:
+        raise TraceError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    builder = getattr(module, name, None)
+    if not callable(builder):
+        raise TraceError(f"{path}: no function {name!r}")
+    return builder
+
+
+def _to_device(thing, device):
+    torch = memory_oracle.import_torch()
+    from torch.utils._pytree import tree_map
+    return tree_map(lambda x: x.to(device) if isinstance(x, torch.Tensor) else x, thing)
+
+
+def _named_inputs(inputs):
+    torch = memory_oracle.import_torch()
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    if isinstance(inputs, (tuple, list)):
+        return tuple(inputs), {}
+    if isinstance(inputs, dict) or hasattr(inputs, "items"):
+        return (), dict(inputs.items())
+    raise TraceError(f"build() returned inputs of type {type(inputs).__name__}; "
+                     "a tensor, a tuple or a dict is expected")
+
+
+def loss_of(output, loss_fn):
+    """The scalar that a training step would call backward on."""
+    torch = memory_oracle.import_torch()
+    loss = loss_fn(output) if loss_fn is not None else getattr(output, "loss", None)
+    if loss is None and isinstance(output, torch.Tensor) and output.numel() == 1:
+        loss = output
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise TraceError("the module gives no loss: return (module, inputs, loss_fn) from build(), "
+                         "or a module whose output is a scalar or has a .loss")
+    return loss
+
+
+class GraphBuilder:
+    """Values, storages and operators as they come; see docs/formats/graph.md for the meaning.
+
+    Invariant: it holds weak references to tensors alone, so a drop is seen when it happens.
+    """
+
+    def __init__(self, paths):
+        self.values, self.storages, self.operators = [], [], []
+        self._paths = paths
+        self._ids, self._references, self._storage_ids = {}, {}, {}
+        self._saved_by_node, self._base_node = {}, None
+        self._pending = None
+        self._inside = False
+
+    def value(self, tensor):
+        """The id of a tensor, new or known."""
+        known = self._ids.get(id(tensor))
+        if known is not None:
+            return known
+        number = len(self.values)
+        key = id(tensor)
+
+        def dropped(_, key=key, number=number, builder=weakref.ref(self)):
+            alive = builder()
+            if alive is not None:
+                alive._on_drop(key, number)
+
+        self._ids[key] = number
+        self._references[number] = weakref.ref(tensor, dropped)
+        self.values.append({
+            "id": number, "shape": list(tensor.shape), "strides": list(tensor.stride()),
+            "offset": int(tensor.storage_offset()),
+            "dtype": str(tensor.dtype).removeprefix("torch."), "device": tensor.device.type,
+            "storage": self._storage(tensor)})
+        return number
+
+    def _storage(self, tensor):
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self._storage_ids:
+            number = len(self.storages)
+            self.storages.append({"id": number, "bytes": int(storage.nbytes())})
+            ids = self._storage_ids
+            self._storage_ids[key] = number
+            self._references[("storage", number)] = weakref.ref(
+                storage, lambda _, key=key: ids.pop(key, None))
+        return self._storage_ids[key]
+
+    def _on_drop(self, key, number):
+        if self._ids.get(key) == number:
+            del self._ids[key]
+        if self.operators:
+            self.operators[-1]["drops"].append(number)
+
+    def close(self):
+        """The step is over: what dies from here on is the tracer's own doing."""
+        self._references.clear()
+
+    def note_saved(self, tensor):
+        """A saved-tensor hook: the node made last is the one that saves."""
+        torch = memory_oracle.import_torch()
+        node = torch._C._autograd._get_sequence_nr() - 1
+        self._saved_by_node.setdefault(node, []).append(self.value(tensor))
+
+    def argument(self, value):
+        """An argument as JSON: a value, a scalar, or a list of either."""
+        torch = memory_oracle.import_torch()
+        if isinstance(value, torch.Tensor):
+            return {"value": self.value(value)}
+        if isinstance(value, (list, tuple)):
+            return [self.argument(item) for item in value]
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        return str(value)
+
+    def operator(self, function, args, kwargs, result):
+        torch = memory_oracle.import_torch()
+        from torch.utils._pytree import tree_leaves
+        sequence = torch._C._autograd._get_sequence_nr()
+        names = [argument.name for argument in function._schema.arguments]
+        arguments = dict(zip(names, args)) | dict(kwargs)
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        self.operators.append({
+            "op": str(function), "module": self._paths.current(),
+            "args": {name: self.argument(value) for name, value in arguments.items()},
+            "outputs": [self.value(tensor) for tensor in outputs], "drops": []})
+        self._pending = (self.operators[-1], sequence - 1,
+                         [weakref.ref(tensor) for tensor in outputs])
+
+    def settle(self):
+        """Autograd attaches the node after the operator has returned, so it is read at the next."""
+        if self._pending is None:
+            return
+        entry, sequence, references = self._pending
+        self._pending = None
+        for reference in references:
+            tensor = reference()
+            node = tensor.grad_fn if tensor is not None else None
+            if node is None:
+                continue
+            entry["node"] = node._sequence_nr()
+            entry["grad_fn"] = node.name()
+            entry["next"] = [self._edge(successor, index)
+                             for successor, index in node.next_functions]
+            entry["saves"] = self._saved_by_node.get(sequence, [])
+            return
+
+    def _edge(self, node, index):
+        if node is None:
+            return None
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            return {"value": self.value(variable)}
+        return {"node": node._sequence_nr(), "input": index}
+
+
+def _recorder(builder, answers, paths):
+    """The mode that feeds a builder; made here, since its base class needs torch."""
+    memory_oracle.import_torch()
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class GraphMode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = answers.run(function, args, kwargs, paths.current())
+            if function.namespace in ("prim", "profiler"):
+                return result
+            builder.settle()
+            builder.operator(function, args, kwargs or {}, result)
+            return result
+
+    return GraphMode()
+
+
+def _renumber(builder):
+    """Node numbers count from 0 in order of creation, so that a trace repeats itself exactly."""
+    numbers = sorted({entry["node"] for entry in builder.operators if "node" in entry})
+    known = {number: index for index, number in enumerate(numbers)}
+    for entry in builder.operators:
+        if "node" not in entry:
+            continue
+        entry["node"] = known[entry["node"]]
+        for edge in entry["next"]:
+            if edge is not None and "node" in edge:
+                edge["node"] = known.get(edge["node"], -1)
+
+
+def _module_values(module, builder):
+    parameters, seen = [], {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        entry = {"name": name, "value": builder.value(parameter),
+                 "trainable": parameter.requires_grad}
+        if id(parameter) in seen:
+            entry["tied_to"] = seen[id(parameter)]
+        seen.setdefault(id(parameter), name)
+        parameters.append(entry)
+    buffers = [{"name": name, "value": builder.value(buffer)}
+               for name, buffer in module.named_buffers()]
+    return parameters, buffers
+
+
+def _forward(module, args, kwargs, loss_fn, train):
+    output = module(*args, **kwargs)
+    return loss_of(output, loss_fn) if train else output
+
+
+def trace(build, source="", train=True, sdpa="auto"):
+    """Calls `build`, traces the forward and the loss; returns the headroom.graph/1 object."""
+    torch = memory_oracle.import_torch()
+    from torch._subclasses.fake_tensor import (DataDependentOutputException,
+                                               DynamicOutputShapeException, FakeTensorMode)
+    from headroom.allocation_recorder import DataAnswers, DataDependentShape, ModulePaths
+    from headroom.attention_backends import force_sdpa
+    from headroom.plain_tensor_rules import register_kernels
+    register_kernels()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(force_sdpa(sdpa))
+        stack.enter_context(memory_oracle.as_on_a_gpu())
+        stack.enter_context(memory_oracle.module_apply_for_fakes())
+        stack.enter_context(torch.set_grad_enabled(train))
+        made = build()
+        if not isinstance(made, tuple) or len(made) not in (2, 3):
+            raise TraceError("build() has to return (module, inputs) or (module, inputs, loss_fn)")
+        module, loss_fn = made[0].to("cuda:0"), made[2] if len(made) == 3 else None
+        args, kwargs = _to_device(_named_inputs(made[1]), "cuda:0")
+        del made
+        paths = ModulePaths(module)
+        builder, answers = GraphBuilder(paths), DataAnswers()
+        parameters, buffers = _module_values(module, builder)
+        inputs = [{"name": str(i), "value": builder.value(t)} for i, t in enumerate(args)
+                  if isinstance(t, torch.Tensor)]
+        inputs += [{"name": k, "value": builder.value(t)} for k, t in kwargs.items()
+                   if isinstance(t, torch.Tensor)]
+        hooks = torch.autograd.graph.saved_tensors_hooks(builder.note_saved, lambda _: None)
+        try:
+            with paths, hooks, _recorder(builder, answers, paths):
+                result = _forward(module, args, kwargs, loss_fn, train)
+        except (DataDependentOutputException, DynamicOutputShapeException,
+                DataDependentShape) as error:
+            raise TraceError(f"in module {paths.current()!r} the step depends on data that fake "
+                             f"tensors do not have ({error})") from error
+        builder.settle()
+        graph = {"schema": SCHEMA, "source": source, "versions": memory_oracle.versions(),
+                 "parameters": parameters, "buffers": buffers, "inputs": inputs}
+        return graph | _finished(builder, result) | {
+            "data_answers": memory_oracle.answers_given(answers)}
+
+
+def _finished(builder, result):
+    from torch.utils._pytree import tree_leaves
+    torch = memory_oracle.import_torch()
+    outputs = [builder.value(t) for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+    _renumber(builder)
+    builder.close()
+    return {"storages": builder.storages, "values": builder.values,
+            "operators": builder.operators, "outputs": outputs}
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m headroom.trace_module",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("target", help="FILE.py:FUNCTION")
+    parser.add_argument("--out", default="-")
+    parser.add_argument("--forward-only", action="store_true", help="no loss, no gradients")
+    parser.add_argument("--sdpa", default="auto")
+    arguments = parser.parse_args(argv)
+    memory_oracle.import_torch()
+    try:
+        graph = trace(load_builder(arguments.target), arguments.target,
+                      not arguments.forward_only, arguments.sdpa)
+    except TraceError as error:
+        print(f"headroom: {error}", file=sys.stderr)
+        return 3
+    text = json.dumps(graph)
+    if arguments.out == "-":
+        print(text)
+    else:
+        Path(arguments.out).write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
