@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "fit/question.h"
 
 namespace headroom::cli {
 namespace {
@@ -10,6 +11,14 @@ namespace {
 Result<void> write(const std::string& path, std::string_view content, const Console& console) {
   if (path == "-" || path.empty()) return console.answer(content);
   return write_file_atomic(path, content);
+}
+
+// Whether "true" behind this flag was typed, and not what a switch stands for.
+bool takes_words(std::string_view name) {
+  const auto flags = fit::question_flags();
+  return std::any_of(flags.begin(), flags.end(), [&](const fit::QuestionFlag& flag) {
+    return flag.name == name && !flag.value.empty();
+  });
 }
 
 // In single quotes where a shell would do something with the word.
@@ -45,7 +54,7 @@ std::string command_line(std::string_view verb, const Words& words) {
   for (const std::string& operand : words.operands) line += " " + quoted(operand);
   for (const auto& [name, value] : words.flags) {
     line += " --" + name;
-    if (value != "true") line += " " + quoted(value);
+    if (value != "true" || takes_words(name)) line += " " + quoted(value);
   }
   return line;
 }
