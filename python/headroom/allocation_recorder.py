@@ -1,10 +1,11 @@
 """Records which storages eager PyTorch makes and lets go, operator by operator, in order.
 
-What it is: a TorchDispatchMode. It sees every aten operator of forward, backward and optimizer below
-autograd, notes the storages that its outputs own and that were not there before, and learns of a
-storage's end by a weak reference to it. When to use: wrap a step that runs on fake or real tensors.
-Thread-safety: none; autograd multithreading must be off, or the backward runs outside the mode.
-Cost: some 20 us an operator. Importing this imports torch: call fake_cuda.install() before.
+What it is: a TorchDispatchMode. It sees every aten operator of forward, backward and optimizer
+below autograd, notes the storages that its outputs own and that were not there before, and learns
+of a storage's end by a weak reference to it. When to use: wrap a step that runs on fake or real
+tensors. Thread-safety: none; autograd multithreading must be off, or the backward runs outside
+the mode. Cost: some 20 us an operator. Importing this imports torch: call fake_cuda.install()
+before.
 
 Invariants
 1. The recorder holds no strong reference to a tensor, a storage, an autograd node or an argument
@@ -43,8 +44,8 @@ class _Storage:
 class ModulePaths:
     """Knows which module is running, by wrapping torch.nn.Module.__call__ while it is entered.
 
-    Hooks would make every call take another path through Module._call_impl; a wrapper adds one frame
-    that dies with the call, so lifetimes stay as they were.
+    Hooks would make every call take another path through Module._call_impl; a wrapper adds one
+    frame that dies with the call, so lifetimes stay as they were.
     """
 
     def __init__(self, model=None):
@@ -98,9 +99,9 @@ class DataDependentShape(ValueError):
 class DataAnswers:
     """What a fake tensor cannot know: values that Python code asks for, and data-dependent sizes.
 
-    By default a check of values holds (no padding, nothing out of range), a number is 1 and an index
-    0; `rows` answers how many elements of a mask are set, and has no default. Each answer is counted
-    in `given`, so that a trace says what it rests on.
+    By default a check of values holds (no padding, nothing out of range), a number is 1 and an
+    index 0; `rows` answers how many elements of a mask are set, and has no default. Each answer
+    is counted in `given`, so that a trace says what it rests on.
     """
 
     def __init__(self):
@@ -138,7 +139,8 @@ class DataAnswers:
 
 
 class BalancedExperts(DataAnswers):
-    """Every expert is hit and gets its share of the tokens; the first ones take what is left over."""
+    """Every expert is hit and gets its share of the tokens; the first ones take what is left
+    over."""
 
     def __init__(self, experts_by_module):
         super().__init__()
@@ -235,7 +237,8 @@ class AllocationRecorder(TorchDispatchMode):
         event["free_ids"].append(record.identity)
 
     def _take_peak(self):
-        """Who lives at the peak, as (event index, bytes, identity): made when it is about to end."""
+        """Who lives at the peak, as (event index, bytes, identity): made when it is about to
+        end."""
         self._peak_pending = False
         self.peak_live = [(s.event_index, s.nbytes, s.identity) for s in self._live.values()]
 
@@ -329,10 +332,10 @@ class SavedForBackward:
     """Counts the unique storages that autograd's saved-tensor hooks see, by module.
 
     Hooks replace how a tensor is saved, so the counting run is never the run whose events are
-    recorded, and its graph must not be run backward: nothing is kept (an output that is kept through
-    a hook would hold its own node, and the graph would never die). Storages of parameters are kept
-    apart. Inside a checkpointed region the region's own
-    hooks are innermost and these see nothing, as PyTorch defines it.
+    recorded, and its graph must not be run backward: nothing is kept (an output that is kept
+    through a hook would hold its own node, and the graph would never die). Storages of parameters
+    are kept apart. Inside a checkpointed region the region's own hooks are innermost and these
+    see nothing, as PyTorch defines it.
     """
 
     def __init__(self, recorder, parameters, module_paths):

@@ -3,10 +3,10 @@
 Fake CUDA has no kernel chooser: the composite operator silently takes its math path. A CUDA machine
 would call one of four aten operators; `force_sdpa` puts a function in the place of
 torch.nn.functional.scaled_dot_product_attention that prepares the arguments as
-at::scaled_dot_product_attention does (ATen/native/transformers/attention.cpp, torch 2.13: padding of
-the head dimension to 8 for flash, boolean masks turned into additive ones, masks padded to 8 or 16
-elements for efficient) and calls the wanted operator. Autograd then saves what it would save on a GPU.
-Not thread-safe: it replaces a module attribute while it is entered.
+at::scaled_dot_product_attention does (ATen/native/transformers/attention.cpp, torch 2.13: padding
+of the head dimension to 8 for flash, boolean masks turned into additive ones, masks padded to 8
+elements for efficient) and calls the wanted operator. Autograd then saves what it would save on a
+GPU. Not thread-safe: it replaces a module attribute while it is entered.
 """
 
 import contextlib
@@ -45,19 +45,20 @@ def _flash(query, key, value, mask, dropout, causal, scale, _gqa):
 
 
 def _padded_bias(mask, query, key):
-    """The efficient kernel wants rows aligned; the bias is made in a wider storage and sliced."""
+    """The efficient kernel wants rows aligned to 8 elements (preprocess_mask in attention.cpp):
+    where a stride is not, the bias is made again in a wider storage and sliced."""
     if mask is None:
         return None
-    alignment = 16 if query.dtype == torch.float32 else 8
-    length = mask.size(-1)
-    if length % alignment:
-        mask = functional.pad(mask, (0, alignment - length % alignment))[..., :length]
+    aligned = mask.stride(-1) == 1 and all(stride % 8 == 0 for stride in mask.stride()[:-1])
+    if not aligned:
+        length = mask.size(-1)
+        mask = functional.pad(mask, (0, 8 - length % 8))[..., :length]
     return mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
 
 
 def _efficient(query, key, value, mask, dropout, causal, scale, gqa):
     if gqa:
-        raise ValueError("the efficient kernel has no grouped heads; PyTorch would pick another one")
+        raise ValueError("the efficient kernel has no grouped heads; PyTorch picks another one")
     bias = _padded_bias(_additive_mask(mask, query.dtype), query, key)
     return torch.ops.aten._scaled_dot_product_efficient_attention(
         query, key, value, bias, _needs_logsumexp(query, key, value), dropout, causal,
@@ -71,8 +72,8 @@ def _cudnn(query, key, value, mask, dropout, causal, scale, _gqa):
 
 
 def _math(query, key, value, mask, dropout, causal, scale, gqa):
-    """The composite path as it runs on plain tensors: on subclasses, such as fake tensors, ATen adds
-    the mask out of place (areAnyTensorSubclassLike), which no real run does."""
+    """The composite path as it runs on plain tensors: on subclasses, such as fake tensors, ATen
+    adds the mask out of place (areAnyTensorSubclassLike), which no real run does."""
     origin = query.dtype
     mask = _additive_mask(mask, origin)
     reduced = origin in (torch.float16, torch.bfloat16)

@@ -2,7 +2,8 @@
 
 When to use: call `install()` before the first `import torch` of the process. Cost: one compilation
 of a small file (about 3 s), cached by torch version in $HEADROOM_CACHE or ~/.cache/headroom; later
-processes only load it. Not thread-safe; idempotent. On a build of torch that has CUDA it does nothing.
+processes only load it. Not thread-safe; idempotent. On a build of torch that has CUDA it does
+nothing.
 """
 
 import ctypes

@@ -1,9 +1,10 @@
-// A CUDA device that is never there. Under FakeTensorMode no kernel runs, but the autograd engine of
-// PyTorch still asks the device's guard for streams and events, and the accelerator registry whether
-// CUDA was built at all; a CPU-only build has neither and refuses the first `loss.backward()`.
-// This shared object answers both with one stream and no-op events. It must be loaded before
-// libtorch_cpu caches its hooks (i.e. before `import torch`): the registry is read once a process.
-// Interfaces: c10/core/impl/DeviceGuardImplInterface.h, ATen/detail/CUDAHooksInterface.h (torch 2.13).
+// A CUDA device that is never there. Under FakeTensorMode no kernel runs, but the autograd engine
+// of PyTorch still asks the device's guard for streams and events, and the accelerator registry
+// whether CUDA was built at all; a CPU-only build has neither and refuses the first
+// `loss.backward()`. This shared object answers both with one stream and no-op events. It must be
+// loaded before libtorch_cpu caches its hooks (i.e. before `import torch`): the registry is read
+// once a process. Interfaces: c10/core/impl/DeviceGuardImplInterface.h,
+// ATen/detail/CUDAHooksInterface.h (torch 2.13).
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

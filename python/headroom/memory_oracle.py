@@ -116,9 +116,9 @@ def make_model(config, options, device):
 
 @contextlib.contextmanager
 def module_apply_for_fakes():
-    """Module._apply (behind .to, .cuda, .half) swaps tensors in place, which fake ones cannot. While
-    entered it makes new parameters instead, in its own order (children, own parameters, own buffers)
-    and one for all uses of a tied parameter, so that it allocates and releases what it would."""
+    """Module._apply (behind .to, .cuda, .half) swaps tensors in place, which fake ones cannot.
+    While entered it makes new parameters instead, in its own order (children, own parameters,
+    own buffers) and one for all uses of a tied parameter: it allocates what it would."""
     torch = import_torch()
     original, done = torch.nn.Module._apply, []
 
@@ -212,7 +212,8 @@ def make_optimizer(parameters, options):
 
 
 class TrainingRun:
-    """A model, its optimizer and a recorder; `step()` runs one training step and marks its phases."""
+    """A model, its optimizer and a recorder; `step()` runs one training step and marks its
+    phases."""
 
     def __init__(self, config, options):
         torch = import_torch()
@@ -234,7 +235,9 @@ class TrainingRun:
             {name: module.num_experts for name, module in model.named_modules()
              if hasattr(module, "gate_up_proj") and hasattr(module, "num_experts")})
         self.trainable = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = make_optimizer(self.trainable, options) if options.task == "train" else None
+        self.optimizer = None
+        if options.task == "train":
+            self.optimizer = make_optimizer(self.trainable, options)
         self._outputs = None
         gc.collect()
         self.static_bytes = self.recorder.live_bytes
@@ -410,9 +413,10 @@ def run_oracle(config, options):
 def as_on_a_gpu():
     """Python code that asks what is there, and would take another path here, is told of a GPU.
 
-    transformers asks whether a tensor is fake and then skips checks of values (all tokens attended to,
-    no packed sequences) that on a real run drop the attention mask: the recorder answers those checks
-    instead. torch.autocast asks whether CUDA is available and else disables itself with a warning.
+    transformers asks whether a tensor is fake and then skips checks of values (all tokens
+    attended to, no packed sequences) that on a real run drop the attention mask: the recorder
+    answers those checks instead. torch.autocast asks whether CUDA is available and else disables
+    itself with a warning.
     """
     from transformers.utils import import_utils
     torch = import_torch()

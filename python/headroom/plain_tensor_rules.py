@@ -2,8 +2,9 @@
 
 While any TorchDispatchMode is active, at::isTensorSubclassLike answers yes for every tensor
 (ATen/TensorSubclassLikeUtils.h), and some C++ code then takes an out-of-place path that no plain
-eager run takes. Each costs an allocation that a real run does not make. `in_place_variant` recognises
-them and names the in-place operator that a plain run calls; its result is the first argument itself.
+eager run takes. Each costs an allocation that a real run does not make. `in_place_variant`
+recognises them and names the in-place operator that a plain run calls; its result is the first
+argument itself.
 
 1. torch/csrc/autograd/input_buffer.cpp, accumulate: gradients that meet at one node are added in
    place when the first one's tensor and storage have no other holder and it is dense.
@@ -11,27 +12,29 @@ them and names the in-place operator that a plain run calls; its result is the f
    (scatter_add), index_select_backward (index_add), value_selecting_reduction_backward (scatter):
    these write into a tensor of zeros that they have just made.
 
-A further difference, known and not undone: at::linear with a bias on an input that is not contiguous
-and not flattened adds the bias out of place.
+A further difference, known and not undone: at::linear with a bias on an input that is not
+contiguous and not flattened adds the bias out of place.
 
 3. An operator with a composite kernel and a CUDA kernel (silu_backward, mish_backward,
-   _fused_rms_norm) is decomposed on a build without CUDA, before any mode sees it. `register_kernels`
-   gives it a CUDA kernel that is never called, so that it stays one operator.
+   _fused_rms_norm) is decomposed on a build without CUDA, before any mode sees it.
+   `register_kernels` gives it a CUDA kernel that is never called, so that it stays one operator.
 
 4. An operator that is a function of other operators without being composite for autograd (explicit
-   composite kernels) calls them below any mode. Where its temporaries are large, `EXPANSIONS` has its
-   body: _safe_softmax (ATen/native/transformers/attention.cpp).
+   composite kernels) calls them below any mode. Where its temporaries are large, `EXPANSIONS` has
+   its body: _safe_softmax (ATen/native/transformers/attention.cpp).
 
-Invariant: a rewritten operator returns the very tensor that it was given, so no lifetime is prolonged.
+Invariant: a rewritten operator returns the very tensor that it was given, so no lifetime is
+prolonged.
 """
 
 import sys
 
 import torch
 
-# Holders of a gradient that nobody but the engine's buffer holds, seen from inside __torch_dispatch__:
-# the buffer, the call's stack, the Python object and the temporary of the question itself. A test
-# checks both counts on a known case, so that another version of PyTorch cannot change them silently.
+# Holders of a gradient that nobody but the engine's buffer holds, seen from inside
+# __torch_dispatch__: the buffer, the call's stack, the Python object and the temporary of the
+# question itself. A test checks both counts on a known case, so that another version of PyTorch
+# cannot change them silently.
 EXCLUSIVE_TENSOR_HOLDERS = 4
 EXCLUSIVE_STORAGE_HOLDERS = 2
 

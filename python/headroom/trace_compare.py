@@ -1,10 +1,11 @@
 """Side-by-side reading of two memory traces: one line an operator, and where they first part.
 
-Two traces of the same step name their operators differently and may split one operator's allocations
-over several events, or the reverse. What has to agree is the sequence of allocated and released byte
-counts, so both are flattened into signed changes: +bytes for each allocation, -bytes for each
-release, in order; releases between the same two allocations form a set, since their order among
-themselves changes no figure. Needs no torch. Cost: linear in the number of events.
+Two traces of the same step name their operators differently and may split one operator's
+allocations over several events, or the reverse. What has to agree is the sequence of allocated
+and released byte counts, so both are flattened into signed changes: +bytes for each allocation,
+-bytes for each release, in order; releases between the same two allocations form a set, since
+their order among themselves changes no figure. Needs no torch. Cost: linear in the number of
+events.
 
 Use: `python -m headroom.trace_compare expected.json actual.json`, exit code 1 where they differ;
 `--step N` chooses the step of an oracle trace (default 1, steady state), `--phase P` one phase.
@@ -102,7 +103,8 @@ def compare_blocks(expected, actual, context=4):
     if index == limit and len(expected) == len(actual):
         return Comparison(True, -1, expected[-1].live, actual[-1].live, peak_expected, peak_actual,
                           f"equal: {len(expected)} blocks, peak {peak_expected} bytes")
-    lines = [f"first divergence at block {index} of {len(expected)} expected, {len(actual)} actual; "
+    lines = [f"first divergence at block {index} of {len(expected)} expected, {len(actual)} "
+             f"actual; "
              f"peak expected {peak_expected}, actual {peak_actual} "
              f"({peak_actual - peak_expected:+d})"]
     for side, blocks in (("expected", expected), ("actual", actual)):
@@ -118,7 +120,8 @@ def compare_blocks(expected, actual, context=4):
 
 def _explain(expected, actual, index):
     if index >= len(expected):
-        return f"the actual trace goes on: {actual[index].label} allocates {actual[index].allocated}"
+        more = actual[index]
+        return f"the actual trace goes on: {more.label} allocates {more.allocated}"
     if index >= len(actual):
         return f"the actual trace ends; missing: {expected[index].label}"
     one, two = expected[index], actual[index]
@@ -163,7 +166,8 @@ def dump_events(events):
     for event in events:
         grown = "".join(f" +{n}" for n in event["allocs"])
         shrunk = "".join(f" -{n}" for n in event["frees"])
-        lines.append(f'{event["live"]:>12d} {event["phase"]:9s} {event.get("module", "") or ".":40s} '
+        module = event.get("module", "") or "."
+        lines.append(f'{event["live"]:>12d} {event["phase"]:9s} {module:40s} '
                      f'{event["op"]:44s}{grown}{shrunk}')
     return lines
 

@@ -1,15 +1,16 @@
 """Traces a user's module into a graph of operators, on fake tensors: `headroom fit train.py:build`.
 
 `build()` returns (module, inputs) or (module, inputs, loss_fn): inputs are positional (a tuple), by
-name (a dict) or one tensor; loss_fn takes the module's output and gives a scalar, and may be left out
-where the output is a scalar or has a `.loss`. The function and the forward pass run under
-FakeTensorMode with everything on "cuda:0": no weight is made and no kernel runs. The output is one
-JSON object, schema headroom.graph/1, described in docs/formats/graph.md.
+name (a dict) or one tensor; loss_fn takes the module's output and gives a scalar, and may be left
+out where the output is a scalar or has a `.loss`. The function and the forward pass run under
+FakeTensorMode with everything on "cuda:0": no weight is made and no kernel runs. The output is
+one JSON object, schema headroom.graph/1, described in docs/formats/graph.md.
 
-The operators are those that autograd sees: composite ones are already split as they would be on a GPU.
-Each knows its autograd node, the node's name and successors, what the node saves for backward, and
-which values Python let go before the next operator. Saved tensors are taken through hooks that keep
-nothing, so a value's "drop" is when Python's last reference goes, not when the backward frees it.
+The operators are those that autograd sees: composite ones are already split as they would be on a
+GPU. Each knows its autograd node, the node's name and successors, what the node saves for
+backward, and which values Python let go before the next operator. Saved tensors are taken through
+hooks that keep nothing, so a value's "drop" is when Python's last reference goes, not when the
+backward frees it.
 
 Cost: seconds, most of it importing. Not thread-safe. The user's file is run: it is code, not data.
 """

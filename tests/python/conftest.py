@@ -10,8 +10,9 @@ import pytest
 REPO = Path(os.environ.get("HEADROOM_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 sys.dont_write_bytecode = True  # a __pycache__ beside the sources would look like a change to them
 
-# Our own packages, and the CUDA device that fake tensors pretend to have: it has to be in place before
-# the first test imports torch. Where torch or a compiler is missing, the tests that need them say so.
+# Our own packages, and the CUDA device that fake tensors pretend to have: it has to be in place
+# before the first test imports torch. Where torch or a compiler is missing, the tests that need
+# them say so.
 sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python")]
 
 from headroom import fake_cuda  # noqa: E402  (the path has to be set first)

@@ -2,8 +2,8 @@
 
 `python tests/python/dump_parameters.py CONFIG.json [--out FILE]` or `--all` (each file of
 tests/python/configs into the folder --out). The output is {"parameters": [{"name", "shape",
-"tied_to"?}], "buffers": [{"name", "shape", "persistent"}]}; `tied_to` is the first name of the shared
-parameter. No weight is made: a model of any size takes a second.
+"tied_to"?}], "buffers": [{"name", "shape", "persistent"}]}; `tied_to` is the first name of the
+shared parameter. No weight is made: a model of any size takes a second.
 """
 
 import argparse

@@ -210,7 +210,8 @@ def test_equals_a_plain_eager_run(name, over):
         watched.recorder.mark("end")
     with sdpa_kernel(SDPBackend.MATH):
         plain = plain_changes(lambda: _one_step(alone))
-    _only_cpu_kernels_differ([c for c in recorded_changes(watched.recorder.events) if abs(c[0]) > 8],
+    recorded = recorded_changes(watched.recorder.events)
+    _only_cpu_kernels_differ([c for c in recorded if abs(c[0]) > 8],
                              [c for c in plain if abs(c[0]) > 8])
 
 
@@ -263,6 +264,17 @@ def test_each_kernel_is_called_with_its_backward(fake, backend, operator):
     seeds = {"flash": 16 + 8, "efficient": 16, "cudnn": 16}[backend]
     assert forward == 2 * 16 * 6 * 8 * 2 + 2 * 6 * length * 4 + seeds
     assert q.grad.shape == q.shape
+
+
+@pytest.mark.parametrize("length, padded", [(16, 0), (13, 2 * 13 * 16 * 2)])
+def test_the_efficient_kernel_gets_an_aligned_mask(fake, length, padded):
+    q = torch.empty(2, 6, length, 8, device="cuda:0", dtype=torch.bfloat16)
+    mask = torch.empty(2, 1, length, length, device="cuda:0", dtype=torch.bfloat16)
+    recorder = AllocationRecorder()
+    with force_sdpa("efficient"), recorder:
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+    pads = [e["allocs"] for e in recorder.events if e["op"] == "aten.constant_pad_nd.default"]
+    assert pads == ([[padded]] if padded else [])
 
 
 def test_flash_saves_no_attention_matrix():
@@ -325,9 +337,9 @@ def test_checkpointing_recomputes_in_the_backward(kind):
 
     held = [t["steps"][1]["marks"]["held_by_forward_bytes"] for t in (plain, less)]
     assert held[1] < held[0] / 2
-    # 7 linear layers in each of 2 layers: once more forward. The region that is not re-entrant stops
-    # when all that it has to save is there: each time before the last product, whose output nobody
-    # saves.
+    # 7 linear layers in each of 2 layers: once more forward. The region that is not re-entrant
+    # stops when all that it has to save is there: each time before the last product, whose output
+    # nobody saves.
     assert products(less) == products(plain) + (14 if kind == "reentrant" else 12)
     assert less["steps"][1]["live_at_end_bytes"] == plain["steps"][1]["live_at_end_bytes"]
 
@@ -336,8 +348,8 @@ def test_autocast_casts_each_weight_once_and_keeps_it_for_the_backward():
     trace = trace_of("llama", attention="sdpa", dtype="float32", autocast="bfloat16")
     weight = 48 * 88 * 2
     casts = [e for e in trace["steps"][1]["events"]
-             if e["phase"] == "forward" and "mlp" in e["module"] and e["op"] == "aten._to_copy.default"
-             and weight in e["allocs"]]
+             if e["phase"] == "forward" and "mlp" in e["module"]
+             and e["op"] == "aten._to_copy.default" and weight in e["allocs"]]
     assert len(casts) == 6
 
 

@@ -85,8 +85,8 @@ def test_saved_bytes_are_those_of_the_oracle():
 
 
 @pytest.mark.parametrize("name, message", [
-    ("no_loss", "gives no loss"), ("depends_on_data", "depends on data"), ("wrong", "has to return"),
-    ("absent", "no function 'absent'")])
+    ("no_loss", "gives no loss"), ("depends_on_data", "depends on data"),
+    ("wrong", "has to return"), ("absent", "no function 'absent'")])
 def test_refusals_say_what_to_change(source, name, message, capsys):
     assert trace_module.main([f"{source}:{name}", "--out", str(source) + ".json"]) == 3
     assert message in capsys.readouterr().err
