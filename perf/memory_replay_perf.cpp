@@ -25,10 +25,11 @@ MemoryTrace training_trace(uint32_t layers, uint32_t steps) {
   for (uint32_t step = 0; step < steps; ++step) {
     std::vector<uint32_t> saved;
     for (uint32_t i = 0; i < layers * 40; ++i) {
-      const uint32_t scratch =
-          trace.alloc({.requested_bytes = 4096LL * (i % 13 + 1) * 700, .category = Category::temporary}, i);
+      const uint32_t scratch = trace.alloc(
+          {.requested_bytes = 4096LL * (i % 13 + 1) * 700, .category = Category::temporary}, i);
       const uint32_t kept = trace.alloc(
-          {.requested_bytes = 4096LL * 4096 * (i % 5 + 1) / 3, .category = Category::activation}, i);
+          {.requested_bytes = 4096LL * 4096 * (i % 5 + 1) / 3, .category = Category::activation},
+          i);
       trace.free(scratch, i);
       saved.push_back(kept);
     }
@@ -89,8 +90,7 @@ class SetAllocator {
     auto at = blocks_.find(address);
     auto& free = at->second.first <= kSmallSize ? small_ : large_;
     auto next = std::next(at);
-    if (next != blocks_.end() && next->second.second &&
-        next->first == address + at->second.first) {
+    if (next != blocks_.end() && next->second.second && next->first == address + at->second.first) {
       free.erase({next->second.first, next->first});
       at->second.first += next->second.first;
       blocks_.erase(next);
@@ -151,6 +151,14 @@ void many_cached_blocks(benchmark::State& state) {
 
 }  // namespace
 
-BENCHMARK(replay_headroom)->Name("memory_replay/headroom")->Arg(1)->Arg(16)->Unit(benchmark::kMillisecond);
-BENCHMARK(replay_std_set)->Name("memory_replay/std_set")->Arg(1)->Arg(16)->Unit(benchmark::kMillisecond);
+BENCHMARK(replay_headroom)
+    ->Name("memory_replay/headroom")
+    ->Arg(1)
+    ->Arg(16)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(replay_std_set)
+    ->Name("memory_replay/std_set")
+    ->Arg(1)
+    ->Arg(16)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(many_cached_blocks)->Name("memory_cached_blocks/headroom")->Arg(100)->Arg(100000);

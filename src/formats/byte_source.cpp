@@ -27,8 +27,8 @@ std::string_view ByteSource::peek(size_t count) {
   HEADROOM_CHECK(count <= kMaxPiece, "peek of too many bytes");
   if (ready_.size() < count && file_ != nullptr) {
     std::memmove(buffer_.data(), ready_.data(), ready_.size());
-    const size_t more = std::fread(buffer_.data() + ready_.size(), 1,
-                                   buffer_.size() - ready_.size(), file_.get());
+    const size_t more =
+        std::fread(buffer_.data() + ready_.size(), 1, buffer_.size() - ready_.size(), file_.get());
     ready_ = {buffer_.data(), ready_.size() + more};
   }
   return ready_.substr(0, count);
@@ -42,8 +42,8 @@ std::string_view ByteSource::take(size_t count) {
 }
 
 Error ByteSource::error_at(int64_t offset, std::string message) const {
-  return Error{ErrorCode::bad_input, std::move(message),
-               name_ + ": byte " + std::to_string(offset), ""};
+  return Error{ErrorCode::bad_input, std::move(message), name_ + ": byte " + std::to_string(offset),
+               ""};
 }
 
 }  // namespace headroom::formats

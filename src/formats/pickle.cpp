@@ -1,5 +1,5 @@
-// A pickle is a program for a small stack machine. This is the part of the machine that builds data.
-// Opcodes as in CPython's Lib/pickletools.py.
+// A pickle is a program for a small stack machine. This is the part of the machine that builds
+// data. Opcodes as in CPython's Lib/pickletools.py.
 #include "formats/pickle.h"
 
 #include <algorithm>
@@ -19,21 +19,36 @@ std::string hexadecimal(uint8_t byte) {
 // What the refused opcodes are called in CPython, where a user may know the name.
 std::string_view refused_name(uint8_t opcode) {
   switch (opcode) {
-    case 'c': return "GLOBAL";
-    case 0x93: return "STACK_GLOBAL";
-    case 'R': return "REDUCE";
-    case 'b': return "BUILD";
-    case 'i': return "INST";
-    case 'o': return "OBJ";
-    case 0x81: return "NEWOBJ";
-    case 0x92: return "NEWOBJ_EX";
-    case 'P': return "PERSID";
-    case 'Q': return "BINPERSID";
-    case 0x82: return "EXT1";
-    case 0x83: return "EXT2";
-    case 0x84: return "EXT4";
-    case 0x97: return "NEXT_BUFFER";
-    default: return "";
+    case 'c':
+      return "GLOBAL";
+    case 0x93:
+      return "STACK_GLOBAL";
+    case 'R':
+      return "REDUCE";
+    case 'b':
+      return "BUILD";
+    case 'i':
+      return "INST";
+    case 'o':
+      return "OBJ";
+    case 0x81:
+      return "NEWOBJ";
+    case 0x92:
+      return "NEWOBJ_EX";
+    case 'P':
+      return "PERSID";
+    case 'Q':
+      return "BINPERSID";
+    case 0x82:
+      return "EXT1";
+    case 0x83:
+      return "EXT2";
+    case 0x84:
+      return "EXT4";
+    case 0x97:
+      return "NEXT_BUFFER";
+    default:
+      return "";
   }
 }
 
@@ -334,36 +349,57 @@ class PickleMachine {
 
   Result<void> step(uint8_t opcode) {
     switch (opcode) {
-      case 0x80: return skip(1);  // PROTO
-      case 0x95: return skip(8);  // FRAME: a hint for buffering
-      case 'N': return push({});
-      case 0x88: return push({PickleKind::boolean, 0, 1});
-      case 0x89: return push({PickleKind::boolean, 0, 0});
-      case 'K': return push_unsigned(1);  // BININT1
-      case 'M': return push_unsigned(2);  // BININT2
-      case 'J': {                         // BININT, signed
+      case 0x80:
+        return skip(1);  // PROTO
+      case 0x95:
+        return skip(8);  // FRAME: a hint for buffering
+      case 'N':
+        return push({});
+      case 0x88:
+        return push({PickleKind::boolean, 0, 1});
+      case 0x89:
+        return push({PickleKind::boolean, 0, 0});
+      case 'K':
+        return push_unsigned(1);  // BININT1
+      case 'M':
+        return push_unsigned(2);  // BININT2
+      case 'J': {                 // BININT, signed
         HEADROOM_ASSIGN(const uint64_t value, take_unsigned(4));
         return push_integer(static_cast<int32_t>(static_cast<uint32_t>(value)));
       }
-      case 0x8a: return push_long(1);  // LONG1
-      case 0x8b: return push_long(4);  // LONG4
-      case 'G': return push_real();    // BINFLOAT, big-endian
-      case 0x8c: return push_text(1);  // SHORT_BINUNICODE
-      case 'X': return push_text(4);   // BINUNICODE
-      case 0x8d: return push_text(8);  // BINUNICODE8
-      default: return step_container(opcode);
+      case 0x8a:
+        return push_long(1);  // LONG1
+      case 0x8b:
+        return push_long(4);  // LONG4
+      case 'G':
+        return push_real();  // BINFLOAT, big-endian
+      case 0x8c:
+        return push_text(1);  // SHORT_BINUNICODE
+      case 'X':
+        return push_text(4);  // BINUNICODE
+      case 0x8d:
+        return push_text(8);  // BINUNICODE8
+      default:
+        return step_container(opcode);
     }
   }
 
   Result<void> step_container(uint8_t opcode) {
     switch (opcode) {
-      case '(': return open_mark();
-      case ']': return push_container(PickleKind::list);
-      case '}': return push_container(PickleKind::dict);
-      case ')': return push_container(PickleKind::tuple);
-      case 0x85: return gather(PickleKind::tuple, 1);
-      case 0x86: return gather(PickleKind::tuple, 2);
-      case 0x87: return gather(PickleKind::tuple, 3);
+      case '(':
+        return open_mark();
+      case ']':
+        return push_container(PickleKind::list);
+      case '}':
+        return push_container(PickleKind::dict);
+      case ')':
+        return push_container(PickleKind::tuple);
+      case 0x85:
+        return gather(PickleKind::tuple, 1);
+      case 0x86:
+        return gather(PickleKind::tuple, 2);
+      case 0x87:
+        return gather(PickleKind::tuple, 3);
       case 't':
       case 'l':
       case 'd': {
@@ -373,25 +409,34 @@ class PickleMachine {
                                       : PickleKind::dict,
                       count);
       }
-      case 'a': return append(1);
-      case 's': return set_items(2);
+      case 'a':
+        return append(1);
+      case 's':
+        return set_items(2);
       case 'e':
       case 'u': {
         HEADROOM_ASSIGN(const size_t count, take_mark());
         return opcode == 'e' ? append(count) : set_items(count);
       }
-      case 0x94: return remember(memo_.size());
-      case 'q': return remember_sized(1);
-      case 'r': return remember_sized(4);
-      case 'h': return recall_sized(1);
-      case 'j': return recall_sized(4);
-      default: return refuse(opcode);
+      case 0x94:
+        return remember(memo_.size());
+      case 'q':
+        return remember_sized(1);
+      case 'r':
+        return remember_sized(4);
+      case 'h':
+        return recall_sized(1);
+      case 'j':
+        return recall_sized(4);
+      default:
+        return refuse(opcode);
     }
   }
 
   Result<void> refuse(uint8_t opcode) {
     const std::string_view name = refused_name(opcode);
-    if (name.empty()) return fail("instruction " + hexadecimal(opcode) + " is not one of plain data");
+    if (name.empty())
+      return fail("instruction " + hexadecimal(opcode) + " is not one of plain data");
     Error error = fail("instruction " + std::string(name) + " would run code from the file");
     error.hint = "only pickles of plain dicts, lists, texts and numbers are read";
     return error;

@@ -36,10 +36,10 @@ struct PickleValue {
 };
 
 struct PickleLimits {
-  int64_t max_depth = 10'000;              // open marks; a snapshot needs seven
-  int64_t max_values = 1'000'000'000;      // in containers at one time
-  int64_t max_containers = 100'000'000;    // at one time
-  int64_t max_memo = 500'000'000;          // objects that may be referred to again
+  int64_t max_depth = 10'000;                 // open marks; a snapshot needs seven
+  int64_t max_values = 1'000'000'000;         // in containers at one time
+  int64_t max_containers = 100'000'000;       // at one time
+  int64_t max_memo = 500'000'000;             // objects that may be referred to again
   int64_t max_text_bytes = int64_t{1} << 26;  // of one text
 };
 
@@ -80,9 +80,8 @@ class PickleDocument {
 // What becomes of an item that is appended to a list: it stays, it is left out of the list, or it
 // is left out and its memory is given back.
 enum class PickleVerdict : uint8_t { keep, leave_out, recycle };
-using PickleSink =
-    std::function<Result<PickleVerdict>(PickleDocument& document, PickleValue list,
-                                        PickleValue item)>;
+using PickleSink = std::function<Result<PickleVerdict>(PickleDocument& document, PickleValue list,
+                                                       PickleValue item)>;
 
 // Reads one pickle. Errors say "FILE: byte N" by `source`'s name.
 Result<PickleDocument> read_pickle(ByteSource& source, const PickleSink& sink = {},

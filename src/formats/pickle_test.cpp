@@ -69,9 +69,10 @@ TEST(Pickle, RefusesCodeWithItsPlace) {
 }
 
 TEST(Pickle, RefusesDamage) {
-  const std::string whole = "\x80\x04}\x94(\x8c\x01"
-                            "a\x94]\x94(K\x01K\x02"
-                            "eu."s;
+  const std::string whole =
+      "\x80\x04}\x94(\x8c\x01"
+      "a\x94]\x94(K\x01K\x02"
+      "eu."s;
   ASSERT_TRUE(read(whole));
   for (size_t length = 0; length < whole.size(); ++length) {
     EXPECT_FALSE(read(whole.substr(0, length))) << length;
@@ -91,16 +92,18 @@ TEST(Pickle, BoundsDepthValuesAndMemo) {
             std::string::npos);
   EXPECT_NE(error_of("\x80\x04" + std::string(200, 'N'), {.max_values = 100}).find("many values"),
             std::string::npos);
-  EXPECT_NE(error_of("\x80\x04" + std::string(200, ']'), {.max_containers = 100}).find("containers"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of("\x80\x04" + std::string(200, ']'), {.max_containers = 100}).find("containers"),
+      std::string::npos);
   EXPECT_NE(error_of("\x80\x04N" + std::string(200, '\x94'), {.max_memo = 100}).find("memo"),
             std::string::npos);
 }
 
 TEST(Pickle, SinkTakesItemsOut) {
   // A list of three dicts, and a later reference to the second.
-  const std::string bytes = "\x80\x04]\x94(}\x94}\x94}\x94"
-                            "eh\x02\x86."s;
+  const std::string bytes =
+      "\x80\x04]\x94(}\x94}\x94}\x94"
+      "eh\x02\x86."s;
   int seen = 0;
   const auto count = [&](PickleDocument&, PickleValue, PickleValue) -> Result<PickleVerdict> {
     ++seen;

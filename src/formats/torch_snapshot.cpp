@@ -1,6 +1,6 @@
-// The pickle is read item by item: what is appended to a list is recognised by its keys, turned into
-// a plain struct under that list's id, and dropped. When the document is complete, the root says
-// which list was what.
+// The pickle is read item by item: what is appended to a list is recognised by its keys, turned
+// into a plain struct under that list's id, and dropped. When the document is complete, the root
+// says which list was what.
 //
 // Keys and versions: torch/cuda/memory.py, torch/csrc/cuda/memory_snapshot.cpp and Module.cpp.
 #include "formats/torch_snapshot.h"
@@ -232,8 +232,8 @@ class SnapshotReader {
     if (name != "small" && name != "large") return bad("'segment_type' is neither small nor large");
     segment.is_small = name == "small";
     const PickleValue* const expandable = document_->find(item, "is_expandable");
-    segment.is_expandable =
-        expandable != nullptr && expandable->kind == PickleKind::boolean && expandable->payload == 1;
+    segment.is_expandable = expandable != nullptr && expandable->kind == PickleKind::boolean &&
+                            expandable->payload == 1;
     if (const PickleValue* const pool = document_->find(item, "segment_pool_id")) {
       const auto pair = document_->items(*pool);
       if (pair.size() != 2 || pair[0].kind != PickleKind::integer ||
@@ -303,7 +303,8 @@ class SnapshotReader {
     }
     HEADROOM_ASSIGN(const int64_t max_split, integer(dict, "max_split_size", -1));
     settings.max_split_size_bytes = max_split < 0 ? memory::kUnlimited : max_split;
-    if (const PickleValue* const threshold = document_->find(dict, "garbage_collection_threshold")) {
+    if (const PickleValue* const threshold =
+            document_->find(dict, "garbage_collection_threshold")) {
       const double value = document_->real(*threshold);
       if (!(value >= 0 && value < 1)) return bad("'garbage_collection_threshold' is not in [0, 1)");
       settings.garbage_collection_threshold = value;
@@ -320,8 +321,7 @@ class SnapshotReader {
 
   Result<void> read_divisions(PickleValue dict, AllocatorSettings& settings) const {
     for (size_t i = 0; i < settings.roundup_power2_divisions.size(); ++i) {
-      HEADROOM_ASSIGN(const int64_t divisions,
-                      integer(dict, std::to_string(int64_t{1} << i), 0));
+      HEADROOM_ASSIGN(const int64_t divisions, integer(dict, std::to_string(int64_t{1} << i), 0));
       if (divisions < 0 || (divisions & (divisions - 1)) != 0 || divisions > (1 << 20)) {
         return bad("'roundup_power2_divisions' is not a power of two");
       }

@@ -117,8 +117,7 @@ class ConfigParser {
     if (name == "max_split_size_mb") {
       HEADROOM_ASSIGN(settings_.max_split_size_bytes, take_mebibytes(1));
     } else if (name == "max_non_split_rounding_mb") {
-      HEADROOM_ASSIGN(settings_.max_non_split_rounding_bytes,
-                      take_mebibytes(kLargeBuffer / kMiB));
+      HEADROOM_ASSIGN(settings_.max_non_split_rounding_bytes, take_mebibytes(kLargeBuffer / kMiB));
     } else if (name == "large_segment_size_mb") {
       HEADROOM_ASSIGN(settings_.large_segment_size_bytes, take_mebibytes(kMinLargeAlloc / kMiB));
     } else if (name == "garbage_collection_threshold") {
@@ -140,8 +139,8 @@ class ConfigParser {
   Result<void> parse_backend() {
     HEADROOM_ASSIGN(const Token token, take("a back end"));
     if (token.text == "native") return {};
-    Error error = error_at(token.offset, "back end '" + std::string(token.text) +
-                                             "' is not the caching allocator");
+    Error error = error_at(
+        token.offset, "back end '" + std::string(token.text) + "' is not the caching allocator");
     error.hint = "only backend:native can be replayed";
     return error;
   }
@@ -149,11 +148,11 @@ class ConfigParser {
   // Settings that change locks, host memory or graph capture, and no device address.
   Result<void> skip_harmless(const Token& key) {
     static constexpr std::array<std::string_view, 10> kHarmless = {
-        "release_lock_on_cudamalloc",   "release_lock_on_hipmalloc",
-        "pinned_use_cuda_host_register", "pinned_use_hip_host_register",
-        "pinned_num_register_threads",  "pinned_use_background_threads",
+        "release_lock_on_cudamalloc",     "release_lock_on_hipmalloc",
+        "pinned_use_cuda_host_register",  "pinned_use_hip_host_register",
+        "pinned_num_register_threads",    "pinned_use_background_threads",
         "pinned_reserve_segment_size_mb", "graph_capture_record_stream_reuse",
-        "throw_on_cudamalloc_oom",      "pinned_max_round_threshold_mb"};
+        "throw_on_cudamalloc_oom",        "pinned_max_round_threshold_mb"};
     if (std::find(kHarmless.begin(), kHarmless.end(), key.text) == kHarmless.end()) {
       return error_at(key.offset, "unknown setting '" + std::string(key.text) + "'");
     }

@@ -32,7 +32,8 @@ struct AllocatorSettings {
   int64_t large_segment_size_bytes = kLargeBuffer;  // torch 2.10 and later; 20 MiB before
   double garbage_collection_threshold = 0;          // 0 is off
   bool expandable_segments = false;
-  // Divisions between powers of two, for sizes of 1 MiB, 2 MiB, ... 32 GiB and more; 0 and 1 are off.
+  // Divisions between powers of two, for sizes of 1 MiB, 2 MiB, ... 32 GiB and more; 0 and 1 are
+  // off.
   std::array<int64_t, 16> roundup_power2_divisions{};
   // The share of the device that this process may take (torch's set_per_process_memory_fraction or
   // per_process_memory_fraction); garbage collection works only with one.

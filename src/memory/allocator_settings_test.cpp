@@ -37,8 +37,8 @@ TEST(AllocatorSettings, ReadsEveryKey) {
 
 // The figures of c10's AllocatorConfigTest.
 TEST(AllocatorSettings, ReadsDivisionLists) {
-  const auto& table =
-      parsed("roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]").roundup_power2_divisions;
+  const auto& table = parsed("roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]")
+                          .roundup_power2_divisions;
   for (size_t i = 0; i <= 6; ++i) EXPECT_EQ(table[i], 8) << i;  // 1 MiB to 64 MiB
   EXPECT_EQ(table[7], 2);
   EXPECT_EQ(table[8], 4);
@@ -50,13 +50,26 @@ TEST(AllocatorSettings, ReadsDivisionLists) {
 }
 
 TEST(AllocatorSettings, RefusesNonsenseAndSaysWhere) {
-  for (const char* const text :
-       {"max_split_size_mb", "max_split_size_mb:", "max_split_size_mb:-1", "max_split_size_mb:19",
-        "max_split_size_mb:99999999999999999999", "garbage_collection_threshold:1.0",
-        "garbage_collection_threshold:nan", "expandable_segments:yes", "unknown:1", ":", ",", "[",
-        "roundup_power2_divisions:[", "roundup_power2_divisions:[256:3]",
-        "roundup_power2_divisions:[3:2]", "roundup_power2_divisions:[256:2", "backend:cudaMallocAsync",
-        "expandable_segments:True;", "expandable_segments:True,,", "pinned_num_register_threads:["}) {
+  for (const char* const text : {"max_split_size_mb",
+                                 "max_split_size_mb:",
+                                 "max_split_size_mb:-1",
+                                 "max_split_size_mb:19",
+                                 "max_split_size_mb:99999999999999999999",
+                                 "garbage_collection_threshold:1.0",
+                                 "garbage_collection_threshold:nan",
+                                 "expandable_segments:yes",
+                                 "unknown:1",
+                                 ":",
+                                 ",",
+                                 "[",
+                                 "roundup_power2_divisions:[",
+                                 "roundup_power2_divisions:[256:3]",
+                                 "roundup_power2_divisions:[3:2]",
+                                 "roundup_power2_divisions:[256:2",
+                                 "backend:cudaMallocAsync",
+                                 "expandable_segments:True;",
+                                 "expandable_segments:True,,",
+                                 "pinned_num_register_threads:["}) {
     const auto result = parse_allocator_config(text);
     ASSERT_FALSE(result) << text;
     EXPECT_NE(result.error().where.find("allocator settings"), std::string::npos) << text;

@@ -1,5 +1,6 @@
-// The common path: a request is rounded, the best cached block is taken and perhaps split; a release
-// merges it with its free neighbours. See caching_allocator.h for the invariants and the source.
+// The common path: a request is rounded, the best cached block is taken and perhaps split; a
+// release merges it with its free neighbours. See caching_allocator.h for the invariants and the
+// source.
 #include "memory/caching_allocator.h"
 
 #include <algorithm>
@@ -201,9 +202,9 @@ Allocation CachingAllocator::hand_out(BlockId id, const Request& request) {
 
 // From allocated to pending: the program is done with it.
 void CachingAllocator::start_free(BlockId id) {
-  HEADROOM_CHECK(id < blocks_.size() && blocks_[id].in_use &&
-                     blocks_[id].state == BlockState::allocated,
-                 "freeing a block that is not allocated");
+  HEADROOM_CHECK(
+      id < blocks_.size() && blocks_[id].in_use && blocks_[id].state == BlockState::allocated,
+      "freeing a block that is not allocated");
   Block& block = blocks_[id];
   block.state = BlockState::pending;
   statistics_.allocations.add(-1);
@@ -242,9 +243,9 @@ void CachingAllocator::finish_free(BlockId id) {
 }
 
 void CachingAllocator::record_stream(BlockId id, uint32_t stream) {
-  HEADROOM_CHECK(id < blocks_.size() && blocks_[id].in_use &&
-                     blocks_[id].state == BlockState::allocated,
-                 "recording a stream on a block that is not allocated");
+  HEADROOM_CHECK(
+      id < blocks_.size() && blocks_[id].in_use && blocks_[id].state == BlockState::allocated,
+      "recording a stream on a block that is not allocated");
   if (blocks_[id].stream == stream) return;
   if (!blocks_[id].has_uses) {
     blocks_[id].has_uses = true;

@@ -268,7 +268,7 @@ class CachingAllocator {
   std::vector<Block> blocks_;
   std::vector<BlockId> vacant_;
   std::vector<std::unique_ptr<Stream>> streams_;  // ascending by id
-  size_t last_stream_ = 0;       // position in streams_ of the last look-up
+  size_t last_stream_ = 0;                        // position in streams_ of the last look-up
   std::vector<Expandable> expandables_;
   std::vector<StreamUses> stream_uses_;
   size_t outstanding_events_ = 0;

@@ -24,13 +24,11 @@ BlockId CachingAllocator::find_memory(const Request& request) {
 
 BlockId CachingAllocator::allocate_segment(const Request& request, bool is_retry) {
   if (is_retry) ++statistics_.alloc_retries;
-  if (memory_limit_ &&
-      request.segment_size > *memory_limit_ - statistics_.reserved_bytes.current) {
+  if (memory_limit_ && request.segment_size > *memory_limit_ - statistics_.reserved_bytes.current) {
     return kNoBlock;
   }
   if (settings_.expandable_segments) return allocate_expandable(request);
-  const auto address =
-      source_.allocate({request.segment_size, request.stream, request.is_small});
+  const auto address = source_.allocate({request.segment_size, request.stream, request.is_small});
   if (!address) return kNoBlock;
   const BlockId id = new_block();
   Block& block = blocks_[id];

@@ -27,8 +27,9 @@ Result<int64_t> checked_total(const SegmentImage& image) {
   for (size_t i = 0; i < image.blocks.size(); ++i) {
     const BlockImage& block = image.blocks[i];
     if (block.size <= 0 || block.size > kMaxRequest || block.size % kMinBlockSize != 0) {
-      return contradiction(image, i, "size " + std::to_string(block.size) +
-                                         " is not a positive multiple of 512 bytes");
+      return contradiction(
+          image, i,
+          "size " + std::to_string(block.size) + " is not a positive multiple of 512 bytes");
     }
     const bool is_active =
         block.state == BlockState::allocated || block.state == BlockState::pending;
@@ -137,9 +138,8 @@ std::vector<SegmentImage> CachingAllocator::segments() const {
     }
     images.push_back(std::move(image));
   }
-  std::sort(images.begin(), images.end(), [](const SegmentImage& a, const SegmentImage& b) {
-    return a.address < b.address;
-  });
+  std::sort(images.begin(), images.end(),
+            [](const SegmentImage& a, const SegmentImage& b) { return a.address < b.address; });
   return images;
 }
 
@@ -193,9 +193,9 @@ Result<void> CachingAllocator::check_indexes() const {
               block.is_small != (small == 1)) {
             return broken(3, at_address(entry.address) + ": its index entry disagrees with it");
           }
-          if (previous != nullptr && (entry.size < previous->size ||
-                                      (entry.size == previous->size &&
-                                       entry.address <= previous->address))) {
+          if (previous != nullptr &&
+              (entry.size < previous->size ||
+               (entry.size == previous->size && entry.address <= previous->address))) {
             return broken(3, at_address(entry.address) + ": index out of order");
           }
           previous = &entry;
@@ -204,8 +204,8 @@ Result<void> CachingAllocator::check_indexes() const {
       }
     }
   }
-  const auto cached = static_cast<size_t>(
-      std::count_if(blocks_.begin(), blocks_.end(), [](const Block& block) {
+  const auto cached =
+      static_cast<size_t>(std::count_if(blocks_.begin(), blocks_.end(), [](const Block& block) {
         return block.in_use &&
                (block.state == BlockState::free || block.state == BlockState::unmapped);
       }));
@@ -223,8 +223,8 @@ Result<void> CachingAllocator::check_segments() const {
       return broken(6, name + ": small, but not 2 MiB");
     }
     if (image.is_expandable) {
-      const auto owner = std::find_if(
-          expandables_.begin(), expandables_.end(), [&](const Expandable& entry) {
+      const auto owner =
+          std::find_if(expandables_.begin(), expandables_.end(), [&](const Expandable& entry) {
             return entry.in_use && entry.address == image.address && entry.size == size;
           });
       if (owner == expandables_.end()) return broken(7, name + ": not its whole reserved range");

@@ -42,7 +42,9 @@ class Harness {
   CachingAllocator& operator*() { return allocator_; }
   CachingAllocator* operator->() { return &allocator_; }
   [[nodiscard]] int64_t reserved() const { return allocator_.statistics().reserved_bytes.current; }
-  [[nodiscard]] int64_t allocated() const { return allocator_.statistics().allocated_bytes.current; }
+  [[nodiscard]] int64_t allocated() const {
+    return allocator_.statistics().allocated_bytes.current;
+  }
 
  private:
   DeviceMemory device_;
@@ -149,7 +151,8 @@ TEST(CachingAllocator, FlushesTheCacheBeforeOutOfMemory) {
 }
 
 TEST(CachingAllocator, MemoryFractionLimitsReserved) {
-  Harness harness("per_process_memory_fraction:0.5", DeviceMemory(Bytes{200 * kMiB}, Bytes{200 * kMiB}));
+  Harness harness("per_process_memory_fraction:0.5",
+                  DeviceMemory(Bytes{200 * kMiB}, Bytes{200 * kMiB}));
   EXPECT_TRUE(harness.try_allocate(80 * kMiB));
   EXPECT_TRUE(harness.try_allocate(20 * kMiB));
   EXPECT_FALSE(harness.try_allocate(512));
@@ -334,8 +337,8 @@ TEST(Adopt, RefusesWhatCannotBe) {
   EXPECT_FALSE(allocator.adopt(image({{.size = -512}})));
   EXPECT_FALSE(allocator.adopt(image({{.size = 100}})));
   EXPECT_FALSE(allocator.adopt(image({{.size = 512}, {.size = 512}})));
-  EXPECT_FALSE(allocator.adopt(
-      image({{.size = 512, .requested = 513, .state = BlockState::allocated}})));
+  EXPECT_FALSE(
+      allocator.adopt(image({{.size = 512, .requested = 513, .state = BlockState::allocated}})));
   EXPECT_FALSE(allocator.adopt(image({{.size = 512, .state = BlockState::unmapped}})));
   EXPECT_TRUE(allocator.check_invariants());
 }

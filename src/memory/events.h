@@ -51,7 +51,7 @@ enum class EventKind : uint8_t { alloc, free };
 
 struct MemoryEvent {
   EventKind kind = EventKind::alloc;
-  uint32_t buffer = 0;    // index into MemoryTrace::buffers
+  uint32_t buffer = 0;     // index into MemoryTrace::buffers
   uint32_t operation = 0;  // index of the operator that caused it, in the maker's numbering
 };
 
@@ -65,8 +65,8 @@ struct MemoryTrace {
   void free(uint32_t buffer, uint32_t operation);
 };
 
-// Checks that every event names a buffer that exists, that each buffer is allocated at most once and
-// freed at most once, after it was allocated, and that no size is negative. The error names the
+// Checks that every event names a buffer that exists, that each buffer is allocated at most once
+// and freed at most once, after it was allocated, and that no size is negative. The error names the
 // event's index. Linear time.
 Result<void> validate_trace(const MemoryTrace& trace);
 

@@ -109,8 +109,7 @@ ReplayResult replay(const MemoryTrace& trace, const AllocatorSettings& settings,
   for (size_t i = 0; i < done && i <= result.peak_allocated.event; ++i) composition.apply(i);
   result.at_peak_allocated = composition.bytes();
   if (options.timeline_points > 0) {
-    result.timeline =
-        make_timeline(trace, done, block_sizes, reserved, options.timeline_points);
+    result.timeline = make_timeline(trace, done, block_sizes, reserved, options.timeline_points);
   }
   return result;
 }

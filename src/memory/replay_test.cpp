@@ -14,7 +14,8 @@ int64_t sum(const CategoryBytes& bytes) {
 TEST(Replay, FindsPeaksAndWhatTheyAreMadeOf) {
   MemoryTrace trace;
   trace.alloc({.requested_bytes = 30 * kMiB, .category = Category::parameter}, 0);
-  const uint32_t a = trace.alloc({.requested_bytes = 11 * kMiB, .category = Category::activation}, 1);
+  const uint32_t a =
+      trace.alloc({.requested_bytes = 11 * kMiB, .category = Category::activation}, 1);
   const uint32_t empty = trace.alloc({.requested_bytes = 0}, 1);
   const uint32_t b = trace.alloc({.requested_bytes = 100, .category = Category::loss}, 2);  // peak
   trace.free(a, 3);

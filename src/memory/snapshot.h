@@ -33,7 +33,7 @@ struct TraceEntry {
   TraceAction action = TraceAction::other;
   int64_t address = 0;
   int64_t size = 0;
-  int64_t stream = 0;  // torch's stream handle
+  int64_t stream = 0;   // torch's stream handle
   int64_t time_us = 0;  // 0 where the version has none
   uint32_t stack = 0;   // the reader's own id of a call stack
 };

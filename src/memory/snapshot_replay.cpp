@@ -211,10 +211,14 @@ class SnapshotPlayer {
 
   void play_entry(size_t index, const TraceEntry& entry) {
     switch (entry.action) {
-      case TraceAction::alloc: return play_alloc(index, entry);
-      case TraceAction::free_requested: return play_free_requested(index, entry);
-      case TraceAction::free_completed: return play_free_completed(index, entry);
-      case TraceAction::out_of_memory: return play_out_of_memory(index, entry);
+      case TraceAction::alloc:
+        return play_alloc(index, entry);
+      case TraceAction::free_requested:
+        return play_free_requested(index, entry);
+      case TraceAction::free_completed:
+        return play_free_completed(index, entry);
+      case TraceAction::out_of_memory:
+        return play_out_of_memory(index, entry);
       case TraceAction::snapshot: {
         const int64_t active = allocator_.statistics().active_bytes.current;
         if (result_.skipped_entries == 0 && entry.size != active) {
@@ -224,7 +228,8 @@ class SnapshotPlayer {
         }
         return;
       }
-      default: return;
+      default:
+        return;
     }
   }
 

@@ -39,7 +39,7 @@ struct Divergence {
 
 struct SnapshotReplay {
   size_t entries = 0;
-  size_t allocations = 0;     // replayed
+  size_t allocations = 0;  // replayed
   size_t at_their_address = 0;
   size_t segment_events = 0;  // of the trace
   size_t segment_events_reproduced = 0;

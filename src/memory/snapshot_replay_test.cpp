@@ -106,7 +106,8 @@ class Recorder final : public SegmentSource {
   }
   void write(TraceAction action, int64_t address, int64_t size, uint32_t stream) {
     if (action == TraceAction::segment_alloc) stream_of_[address] = stream;
-    trace_.push_back({.action = action, .address = address, .size = size, .stream = handle(stream)});
+    trace_.push_back(
+        {.action = action, .address = address, .size = size, .stream = handle(stream)});
   }
   [[nodiscard]] uint32_t owner(int64_t address) const {
     return std::prev(reserved_.upper_bound(address))->second;

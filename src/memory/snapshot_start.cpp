@@ -101,7 +101,8 @@ class Rewind {
         contradict_end(block.address, "two free neighbours were not merged");
       }
       if (block.state != BlockState::free) {
-        live_[block.address] = {.requested = block.requested, .size = block.size, .state = block.state};
+        live_[block.address] = {
+            .requested = block.requested, .size = block.size, .state = block.state};
         active += block.size;
         if (block.state == BlockState::allocated) allocated += block.size;
         const bool has_history = !block.history.empty();
@@ -144,16 +145,24 @@ class Rewind {
       return;
     }
     switch (entry.action) {
-      case TraceAction::alloc: return undo_alloc(index, entry);
-      case TraceAction::free_requested: return undo_free_requested(index, entry);
-      case TraceAction::free_completed: return undo_free_completed(index, entry);
-      case TraceAction::segment_alloc: return undo_segment_alloc(index, entry);
-      case TraceAction::segment_free: return undo_segment_free(index, entry);
-      case TraceAction::segment_map: return unmap_pages(index, entry);
-      case TraceAction::segment_unmap: return map_pages(index, entry);
+      case TraceAction::alloc:
+        return undo_alloc(index, entry);
+      case TraceAction::free_requested:
+        return undo_free_requested(index, entry);
+      case TraceAction::free_completed:
+        return undo_free_completed(index, entry);
+      case TraceAction::segment_alloc:
+        return undo_segment_alloc(index, entry);
+      case TraceAction::segment_free:
+        return undo_segment_free(index, entry);
+      case TraceAction::segment_map:
+        return unmap_pages(index, entry);
+      case TraceAction::segment_unmap:
+        return map_pages(index, entry);
       case TraceAction::snapshot:
       case TraceAction::out_of_memory:
-      case TraceAction::other: return;
+      case TraceAction::other:
+        return;
     }
   }
 
@@ -175,7 +184,8 @@ class Rewind {
   void undo_free_requested(size_t index, const TraceEntry& entry) {
     const auto at = live_.find(entry.address);
     if (at == live_.end()) {
-      contradict(index, entry.address, "released here, but afterwards neither completed nor pending");
+      contradict(index, entry.address,
+                 "released here, but afterwards neither completed nor pending");
       live_[entry.address] = {entry.size, 0, BlockState::allocated, false, index};
       return;
     }
@@ -258,7 +268,8 @@ class Rewind {
     expandable_seen_.push_back({entry.address, range});
     // Neighbouring ranges are one to the allocator: a block may cross from one to the next.
     const auto joins = [&](const Range& other) {
-      return other.is_expandable && other.stream == range.stream && other.is_small == range.is_small;
+      return other.is_expandable && other.stream == range.stream &&
+             other.is_small == range.is_small;
     };
     int64_t start = entry.address;
     const auto next = ranges_.find(start + range.size);
@@ -280,8 +291,8 @@ class Rewind {
   // The pool of unmapped pages: that of any block which the trace has in them; else by their size,
   // since the large pool's pages come in multiples of 20 MiB.
   [[nodiscard]] bool is_small_page(const TraceEntry& entry) const {
-    const auto at = std::lower_bound(block_pools_.begin(), block_pools_.end(),
-                                     std::pair(entry.address, false));
+    const auto at =
+        std::lower_bound(block_pools_.begin(), block_pools_.end(), std::pair(entry.address, false));
     if (at != block_pools_.end() && at->first < entry.address + entry.size) return at->second;
     return entry.size % settings_.large_segment_size_bytes != 0;
   }
@@ -380,8 +391,7 @@ class Rewind {
     std::map<std::pair<uint32_t, bool>, std::pair<int64_t, int64_t>> bounds;  // first, last address
     const auto widen = [&](int64_t address, const Range& range) {
       const auto key = std::pair(stream_index(start_.streams, range.stream), range.is_small);
-      const auto [at, is_new] =
-          bounds.try_emplace(key, std::pair(address, address + range.size));
+      const auto [at, is_new] = bounds.try_emplace(key, std::pair(address, address + range.size));
       at->second.first = std::min(at->second.first, address);
       at->second.second = std::max(at->second.second, address + range.size);
     };
@@ -439,9 +449,8 @@ class Rewind {
 
 uint32_t stream_index(const std::vector<int64_t>& streams, int64_t handle) {
   const auto at = std::lower_bound(
-      streams.begin(), streams.end(), handle, [](int64_t a, int64_t b) {
-        return static_cast<uint64_t>(a) < static_cast<uint64_t>(b);
-      });
+      streams.begin(), streams.end(), handle,
+      [](int64_t a, int64_t b) { return static_cast<uint64_t>(a) < static_cast<uint64_t>(b); });
   HEADROOM_CHECK(at != streams.end() && *at == handle, "a stream that was not collected");
   return static_cast<uint32_t>(at - streams.begin());
 }

@@ -12,8 +12,10 @@
 //    the first allocation into that gap shows where the gap begins. Otherwise it is taken to be its
 //    rounded size, and counted in `assumed_sizes`.
 //  - Everything else in a segment was free, and free neighbours are one block.
-//  - The trace does not begin between a new segment and its first block. (With a max_split_size such a
-//    segment would look like a cached one, which serves fewer requests; else it makes no difference.)
+//  - The trace does not begin between a new segment and its first block. (With a max_split_size
+//  such a
+//    segment would look like a cached one, which serves fewer requests; else it makes no
+//    difference.)
 //  - An expandable segment's address space begins at the lowest address that is seen of its stream
 //    and pool, and extends over 9/8 of the device's memory.
 #pragma once
