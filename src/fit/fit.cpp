@@ -1,11 +1,83 @@
 #include "fit/fit.h"
 
+#include "base/file.h"
+#include "fit/explain.h"
+#include "fit/prediction.h"
+#include "fit/remedies.h"
+#include "fit/scenario.h"
+#include "fit/search.h"
+#include "step/events_json.h"
+
 namespace headroom::fit {
 
-// The computations arrive with the step model; until then the answer is that there is none.
+namespace {
+
+constexpr size_t kTimelinePoints = 1500;
+
+Provenance provenance_of(const Scenario& scenario) {
+  return scenario.assumptions.empty() ? Provenance::counted : Provenance::extrapolated;
+}
+
+MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& detail) {
+  const Prediction& p = detail.prediction;
+  MemoryFigures figures;
+  figures.peak_allocated = p.peak_allocated;
+  figures.peak_reserved = p.peak_reserved;
+  figures.peak_requested = p.peak_requested;
+  figures.steady_allocated = p.steady_allocated;
+  figures.peak_at = peak_place(detail);
+  figures.device_used = p.device_used;
+  figures.breakdown = p.breakdown;
+  figures.allocated_provenance = provenance_of(scenario);
+  figures.reserved_provenance = provenance_of(scenario);
+  figures.device_used_provenance = scenario.device->context.provenance;
+  return figures;
+}
+
+void describe_device(const Scenario& scenario, FitAnswer& answer) {
+  answer.device.name = scenario.device->name;
+  answer.device.total = scenario.device->memory.value;
+  answer.device.offered = scenario.offered;
+  answer.device.provenance = scenario.device->usable_memory.known()
+                                 ? scenario.device->usable_memory.provenance
+                                 : scenario.device->memory.provenance;
+}
+
+}  // namespace
+
 Result<FitAnswer> answer(const FitQuestion& question) {
-  return Error{ErrorCode::unavailable, "this build cannot answer yet", question.model,
-               "the step model is not built in"};
+  HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
+  HEADROOM_ASSIGN(const DetailedPrediction detail,
+                  predict_in_detail(scenario, question.timeline ? kTimelinePoints : 0));
+  const Prediction& p = detail.prediction;
+
+  FitAnswer answer;
+  answer.model = scenario.model->name;
+  answer.parameter_count = p.parameter_count;
+  answer.trainable_count = p.trainable_count;
+  describe_device(scenario, answer);
+  answer.settings = settings_of(question);
+  for (const Setting& setting : scenario.derived) answer.settings.push_back(setting);
+  answer.verdict = p.verdict;
+  answer.room = {scenario.offered - p.device_used.high, scenario.offered - p.device_used.expected,
+                 scenario.offered - p.device_used.low};
+  answer.memory = figures_of(scenario, detail);
+  answer.assumptions = scenario.assumptions;
+  if (p.cache_flushes > 0) {
+    answer.warnings.push_back("the allocator has to empty its cache " +
+                              std::to_string(p.cache_flushes) +
+                              " times to go on; such steps are slow");
+  }
+  if (question.search) {
+    HEADROOM_ASSIGN(answer.largest_batch, largest_batch(scenario));
+    HEADROOM_ASSIGN(answer.longest_seq, longest_sequence(scenario));
+    answer.remedies = find_remedies(scenario, p);
+  }
+  if (question.timeline) answer.timeline = timeline_of(detail);
+  if (!question.events.empty()) {
+    HEADROOM_TRY(write_file_atomic(question.events, step::events_json(detail.trace).dump() + "\n"));
+  }
+  return answer;
 }
 
 Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {

@@ -1,0 +1,12 @@
+// Where in the step the peak is, and why, in words; and the timeline that a page draws.
+#pragma once
+
+#include "fit/answer.h"
+#include "fit/prediction.h"
+
+namespace headroom::fit {
+
+[[nodiscard]] PeakPlace peak_place(const DetailedPrediction& detail);
+[[nodiscard]] Timeline timeline_of(const DetailedPrediction& detail);
+
+}  // namespace headroom::fit

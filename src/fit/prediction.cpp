@@ -1,0 +1,74 @@
+#include "fit/prediction.h"
+
+#include <algorithm>
+
+#include "fit/components.h"
+#include "fit/device_used.h"
+
+namespace headroom::fit {
+
+namespace {
+
+memory::ReplayResult replay_within(const memory::MemoryTrace& trace,
+                                   const memory::AllocatorSettings& settings, Bytes limit,
+                                   size_t timeline_points) {
+  memory::DeviceMemory device(limit, limit);
+  return memory::replay(trace, settings, device, {.timeline_points = timeline_points});
+}
+
+memory::ReplayResult replay_without_limit(const memory::MemoryTrace& trace,
+                                          const memory::AllocatorSettings& settings,
+                                          size_t timeline_points) {
+  memory::DeviceMemory device;
+  return memory::replay(trace, settings, device, {.timeline_points = timeline_points});
+}
+
+void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
+  p.peak_allocated = Bytes(replay.peak_allocated.bytes);
+  p.peak_reserved = Bytes(replay.peak_reserved.bytes);
+  p.peak_requested = Bytes(replay.peak_requested.bytes);
+  p.steady_allocated = Bytes(replay.statistics.allocated_bytes.current);
+  p.cache_flushes = replay.statistics.alloc_retries;
+  p.breakdown = components_of(replay.at_peak_allocated);
+  p.peak_event = replay.peak_allocated.event;
+}
+
+}  // namespace
+
+Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_points) {
+  const text::JsonView config(s.model->config, s.model->file);
+  HEADROOM_ASSIGN(const model::Graph graph, model::build_graph(config, s.build, s.assume));
+  DetailedPrediction detail;
+  detail.trace = step::trace_training(graph, s.train);
+  Prediction& p = detail.prediction;
+  p.parameter_count = model::parameter_count(graph, false);
+  p.trainable_count = model::parameter_count(graph, true);
+  p.saved_for_backward = Bytes(detail.trace.saved_bytes);
+
+  const Interval context = outside_allocator(*s.device);
+  const Bytes limit = std::max(Bytes(0), s.offered - context.expected);
+  detail.replay = replay_within(detail.trace.memory, s.allocator, limit, timeline_points);
+  const bool fits_at_all = !detail.replay.out_of_memory;
+  if (!fits_at_all) {
+    detail.replay = replay_without_limit(detail.trace.memory, s.allocator, timeline_points);
+  }
+  fill_figures(p, detail.replay);
+  p.device_used = device_used(*s.device, p.peak_allocated, p.peak_reserved);
+  if (fits_at_all) {
+    // It ran within the device, if only by emptying its cache, so it never used more than there is.
+    p.device_used.expected = std::min(p.device_used.expected, s.offered);
+  }
+  p.breakdown[Component::cached_unused] = p.peak_reserved - p.peak_allocated;
+  p.breakdown[Component::context] = p.device_used.expected - p.peak_reserved;
+  p.verdict = p.device_used.high <= s.offered  ? Verdict::yes
+              : p.device_used.low > s.offered ? Verdict::no
+                                              : Verdict::at_risk;
+  return detail;
+}
+
+Result<Prediction> predict(const Scenario& scenario) {
+  HEADROOM_ASSIGN(DetailedPrediction detail, predict_in_detail(scenario, 0));
+  return detail.prediction;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,42 @@
+// Prediction: the figures of one Scenario, found by building the step and replaying its memory.
+//
+// predict() is pure; some milliseconds for a 7B model, which is what every variation of a search
+// costs. Reserved memory is that of an allocator which meets the device's end where it is, so a run
+// that only fits by emptying its cache is seen as PyTorch would run it.
+#pragma once
+
+#include <cstdint>
+
+#include "fit/answer.h"
+#include "fit/scenario.h"
+#include "memory/replay.h"
+#include "step/trace.h"
+
+namespace headroom::fit {
+
+struct Prediction {
+  int64_t parameter_count = 0;
+  int64_t trainable_count = 0;
+  Bytes peak_allocated;
+  Bytes peak_reserved;
+  Bytes peak_requested;
+  Bytes steady_allocated;
+  Bytes saved_for_backward;
+  Interval device_used;
+  Verdict verdict = Verdict::no;
+  int64_t cache_flushes = 0;     // times the allocator had to empty its cache to go on
+  ComponentBytes breakdown;      // at the peak of allocated memory
+  size_t peak_event = 0;
+};
+
+// Keeps the trace and replay too, for the timeline and for explaining.
+struct DetailedPrediction {
+  Prediction prediction;
+  step::StepTrace trace;
+  memory::ReplayResult replay;
+};
+
+Result<Prediction> predict(const Scenario& scenario);
+Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points);
+
+}  // namespace headroom::fit

@@ -1,0 +1,146 @@
+#include "fit/remedies.h"
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "fit/search.h"
+
+namespace headroom::fit {
+
+namespace {
+
+// A change of some flags, as data. `when` says whether it is a change at all.
+struct Change {
+  const char* name;
+  const char* title;
+  const char* flags;  // "--name value ..."
+  const char* how;
+  const char* cost;
+  bool (*when)(const FitQuestion&);
+};
+
+bool is_adam(const FitQuestion& q) {
+  return q.optimizer == Optimizer::adamw || q.optimizer == Optimizer::adam;
+}
+
+constexpr Change kChanges[] = {
+    {"fused-linear-loss", "fused linear cross entropy", "--loss fused-linear",
+     "apply Liger-Kernel to the model (use_liger_kernel=True in TrainingArguments)", "",
+     [](const FitQuestion& q) { return q.loss != Loss::fused_linear; }},
+    {"checkpointing", "checkpoint every layer", "--checkpointing full",
+     "model.gradient_checkpointing_enable()", "one more forward pass: about a third more time",
+     [](const FitQuestion& q) { return q.checkpointing.kind != CheckpointingKind::full; }},
+    {"fused-optimizer", "fused instead of foreach optimizer", "--optimizer adamw-fused",
+     "torch.optim.AdamW(..., fused=True); optim=\"adamw_torch_fused\" in TrainingArguments", "",
+     [](const FitQuestion& q) {
+       return q.optimizer == Optimizer::adamw && q.optimizer_loop != OptimizerLoop::fused;
+     }},
+    {"8-bit-states", "optimizer states in 8 bits", "--optimizer adamw-8bit",
+     "bitsandbytes.optim.AdamW8bit; optim=\"adamw_bnb_8bit\" in TrainingArguments",
+     "a change of numerics, small in practice", is_adam},
+    {"optimizer-in-backward", "step each parameter in backward", "--optimizer-in-backward true",
+     "register_post_accumulate_grad_hook with one optimizer a parameter",
+     "no accumulation and no clipping by the global norm",
+     [](const FitQuestion& q) {
+       return !q.optimizer_in_backward && q.grad_accum == 1 && !q.clip;
+     }},
+    {"lora", "LoRA on the attention projections", "--method lora",
+     "peft.get_peft_model(model, LoraConfig(r=16, ...))", "trains adapters only",
+     [](const FitQuestion& q) { return q.method == Method::full; }},
+    {"qlora", "LoRA on a 4-bit base", "--method qlora",
+     "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_use_double_quant=True) and peft",
+     "trains adapters only; the base is quantized",
+     [](const FitQuestion& q) { return q.method == Method::full || q.method == Method::lora; }},
+    {"sdpa", "fused attention", "--attention sdpa", "attn_implementation=\"sdpa\"", "",
+     [](const FitQuestion& q) { return q.attention == Attention::eager; }},
+    {"expandable-segments", "expandable segments", "--allocator expandable_segments:True",
+     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "no CUDA IPC of tensors",
+     [](const FitQuestion& q) { return q.allocator.empty(); }},
+    {"drop-outputs", "let the outputs go before backward", "--keep-outputs false",
+     "take outputs.loss and del outputs before loss.backward()", "",
+     [](const FitQuestion& q) { return q.keep_outputs; }},
+    {"offload-optimizer", "optimizer states in the host's memory", "--offload optimizer",
+     "DeepSpeed offload_optimizer, or torchao's CPUOffloadOptimizer",
+     "states travel over PCIe every step",
+     [](const FitQuestion& q) { return q.offload == Offload::none; }},
+};
+
+// Applies "--name value --name value" to a question.
+Result<void> apply_flags(FitQuestion& question, std::string_view flags) {
+  while (!flags.empty()) {
+    const size_t name_end = flags.find(' ');
+    const std::string_view name = flags.substr(2, name_end - 2);
+    flags.remove_prefix(name_end + 1);
+    const size_t value_end = std::min(flags.find(' '), flags.size());
+    HEADROOM_TRY(question.set(name, flags.substr(0, value_end)));
+    flags.remove_prefix(std::min(value_end + 1, flags.size()));
+  }
+  return {};
+}
+
+std::optional<Remedy> measured(const Scenario& scenario, const FitQuestion& question,
+                               const Prediction& before) {
+  const auto varied = vary(scenario, question);
+  if (!varied) return std::nullopt;
+  const auto after = predict(*varied);
+  if (!after) return std::nullopt;
+  Remedy remedy;
+  remedy.saves = before.device_used.expected - after->device_used.expected;
+  if (remedy.saves <= Bytes(0)) return std::nullopt;
+  remedy.peak_allocated = after->peak_allocated;
+  remedy.device_used = after->device_used;
+  remedy.verdict = after->verdict;
+  if (const auto largest = largest_batch(*varied)) remedy.largest_batch = *largest;
+  return remedy;
+}
+
+std::optional<Remedy> try_change(const Scenario& scenario, const Change& change,
+                                 const Prediction& before) {
+  if (!change.when(scenario.question)) return std::nullopt;
+  FitQuestion question = scenario.question;
+  if (!apply_flags(question, change.flags)) return std::nullopt;
+  auto remedy = measured(scenario, question, before);
+  if (!remedy) return std::nullopt;
+  remedy->name = change.name;
+  remedy->title = change.title;
+  remedy->flag = change.flags;
+  remedy->how = change.how;
+  remedy->cost = change.cost;
+  return remedy;
+}
+
+// Half the micro-batch, twice the accumulation: the same batch for the optimizer.
+std::optional<Remedy> try_accumulation(const Scenario& scenario, const Prediction& before) {
+  FitQuestion question = scenario.question;
+  if (question.batch < 2 || question.batch % 2 != 0) return std::nullopt;
+  question.batch /= 2;
+  question.grad_accum *= 2;
+  auto remedy = measured(scenario, question, before);
+  if (!remedy) return std::nullopt;
+  remedy->name = "accumulate";
+  remedy->title = "half the micro-batch, accumulated twice";
+  remedy->flag = "--batch " + std::to_string(question.batch) + " --grad-accum " +
+                 std::to_string(question.grad_accum);
+  remedy->how = "gradient_accumulation_steps=" + std::to_string(question.grad_accum);
+  remedy->cost = "smaller matrix products";
+  remedy->largest_batch.reset();
+  return remedy;
+}
+
+}  // namespace
+
+std::vector<Remedy> find_remedies(const Scenario& scenario, const Prediction& before) {
+  std::vector<Remedy> remedies;
+  for (const Change& change : kChanges) {
+    if (auto remedy = try_change(scenario, change, before)) remedies.push_back(std::move(*remedy));
+  }
+  if (auto remedy = try_accumulation(scenario, before)) remedies.push_back(std::move(*remedy));
+  std::ranges::stable_sort(remedies, [](const Remedy& a, const Remedy& b) {
+    return a.saves > b.saves;
+  });
+  return remedies;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,126 @@
+#include "fit/scenario.h"
+
+#include <charconv>
+
+#include "device/blas_workspace.h"
+#include "device/catalogue.h"
+#include "fit/scenario_parts.h"
+
+namespace headroom::fit {
+
+namespace {
+
+// "2.13", "2.4.1+cu121", "4.48.1": what comes after the second number changes nothing here.
+Result<op::Version> parse_version(const std::string& text, const char* flag) {
+  op::Version version;
+  const char* end = text.data() + text.size();
+  const auto major = std::from_chars(text.data(), end, version.major);
+  const bool has_minor = major.ec == std::errc() && major.ptr != end && *major.ptr == '.';
+  if (has_minor) {
+    const auto minor = std::from_chars(major.ptr + 1, end, version.minor);
+    if (minor.ec == std::errc() && version.major < 1000 && version.minor < 1000) return version;
+  }
+  return Error{ErrorCode::usage, "'" + text + "' is not a version", flag, "like 2.8 or 4.56.1"};
+}
+
+Result<std::shared_ptr<const ModelSource>> load_model(const FitQuestion& question) {
+  HEADROOM_ASSIGN(text::Json config, text::read_json_file(question.model));
+  return std::shared_ptr<const ModelSource>(
+      std::make_shared<ModelSource>(ModelSource{question.model, question.model, std::move(config)}));
+}
+
+Result<std::shared_ptr<const device::Device>> load_device(const FitQuestion& question) {
+  HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(device::Device device, catalogue.find(question.device));
+  return std::shared_ptr<const device::Device>(
+      std::make_shared<device::Device>(std::move(device)));
+}
+
+op::DType dtype_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return op::DType::bf16;
+    case Dtype::fp16:
+      return op::DType::f16;
+    case Dtype::fp32:
+      return op::DType::f32;
+  }
+  return op::DType::f32;
+}
+
+model::Attention attention_of(Attention attention) {
+  switch (attention) {
+    case Attention::eager:
+      return model::Attention::eager;
+    case Attention::flash2:
+      return model::Attention::flash_attention_2;
+    default:
+      return model::Attention::sdpa;
+  }
+}
+
+Result<void> set_versions(Scenario& s) {
+  HEADROOM_ASSIGN(s.train.environment.torch, parse_version(s.question.torch, "--torch"));
+  HEADROOM_ASSIGN(s.build.transformers, parse_version(s.question.transformers, "--transformers"));
+  const device::ComputeCapability capability = s.device->compute_capability.value;
+  s.train.environment.compute_capability = capability.major * 10 + capability.minor;
+  if (s.device->sm_count.known()) {
+    s.train.environment.multiprocessors = static_cast<int>(s.device->sm_count.value);
+  }
+  return {};
+}
+
+void set_build(Scenario& s) {
+  s.build.batch = s.question.batch;
+  s.build.sequence = s.question.seq;
+  s.build.attention = attention_of(s.question.attention);
+  s.build.vocabulary = s.question.vocab;
+  s.assume = {s.question.assume};
+}
+
+void set_train(Scenario& s) {
+  const FitQuestion& q = s.question;
+  step::TrainOptions& train = s.train;
+  train.weights = dtype_of(q.dtype);
+  train.keep_outputs = q.keep_outputs;
+  train.accumulation = q.grad_accum;
+  train.clip_gradients = q.clip.has_value();
+  train.optimizer_in_backward = q.optimizer_in_backward;
+  set_checkpointing(s);
+  set_optimizer(s);
+}
+
+Result<Scenario> complete(Scenario s) {
+  HEADROOM_ASSIGN(s.allocator, memory::parse_allocator_config(s.question.allocator));
+  HEADROOM_TRY(set_versions(s));
+  set_build(s);
+  set_train(s);
+  HEADROOM_TRY(check_supported(s));
+  s.offered = s.device->usable_memory.known() ? s.device->usable_memory.value
+                                              : s.device->memory.value;
+  return s;
+}
+
+}  // namespace
+
+Result<Scenario> resolve(const FitQuestion& question) {
+  Scenario scenario;
+  scenario.question = question;
+  HEADROOM_ASSIGN(scenario.model, load_model(question));
+  HEADROOM_ASSIGN(scenario.device, load_device(question));
+  if (!question.assume.empty()) {
+    scenario.assumptions.push_back("the architecture is taken to be like " + question.assume);
+  }
+  return complete(std::move(scenario));
+}
+
+Result<Scenario> vary(const Scenario& scenario, const FitQuestion& question) {
+  Scenario varied;
+  varied.question = question;
+  varied.model = scenario.model;
+  varied.device = scenario.device;
+  varied.assumptions = scenario.assumptions;
+  return complete(std::move(varied));
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,48 @@
+// Scenario: a FitQuestion made definite. Every name is resolved (device, model, versions), every
+// "automatic" decided, and what remains is what the step model takes.
+//
+// Resolving reads files and costs about a millisecond; the variations that a search tries share the
+// catalogue and the model's config, so each costs only its step. Not changed once made.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "fit/question.h"
+#include "memory/allocator_settings.h"
+#include "model/load.h"
+#include "model/options.h"
+#include "step/train_step.h"
+#include "text/json.h"
+
+namespace headroom::fit {
+
+// A model's config, shared between the variations of a question.
+struct ModelSource {
+  std::string name;
+  std::string file;  // for errors
+  text::Json config;
+};
+
+struct Scenario {
+  FitQuestion question;
+  std::shared_ptr<const ModelSource> model;
+  std::shared_ptr<const device::Device> device;
+  model::BuildOptions build;
+  model::Assumption assume;
+  step::TrainOptions train;
+  memory::AllocatorSettings allocator;
+  Bytes offered;                         // what processes can use of the device
+  std::vector<std::string> assumptions;  // each makes figures extrapolated
+  std::vector<Setting> derived;          // settings that follow from others, for the answer
+};
+
+Result<Scenario> resolve(const FitQuestion& question);
+
+// The same model and device asked another question. Errors as resolve().
+Result<Scenario> vary(const Scenario& scenario, const FitQuestion& question);
+
+}  // namespace headroom::fit

@@ -1,0 +1,93 @@
+#include "fit/scenario_parts.h"
+
+namespace headroom::fit {
+
+namespace {
+
+constexpr op::Version kNonReentrantByDefault{5, 0};  // transformers
+
+Error unsupported(const char* flag, const std::string& what) {
+  return {ErrorCode::usage, what + " cannot be modelled yet", std::string("--") + flag, ""};
+}
+
+}  // namespace
+
+void set_checkpointing(Scenario& s) {
+  switch (s.question.checkpointing.kind) {
+    case CheckpointingKind::none:
+    case CheckpointingKind::selective:
+      s.train.checkpointing = step::CheckpointPolicy::none;
+      return;
+    case CheckpointingKind::full:
+      s.train.checkpointing = step::CheckpointPolicy::full;
+      break;
+    case CheckpointingKind::every_n:
+      s.train.checkpointing = step::CheckpointPolicy::every_nth;
+      s.train.checkpoint_every = static_cast<int>(s.question.checkpointing.every);
+      break;
+  }
+  const bool reentrant = s.build.transformers < kNonReentrantByDefault;
+  s.train.checkpoint_kind =
+      reentrant ? step::CheckpointKind::reentrant : step::CheckpointKind::non_reentrant;
+  s.derived.push_back({"checkpointing-kind", reentrant ? "reentrant" : "non-reentrant",
+                       SettingOrigin::derived});
+}
+
+void set_optimizer(Scenario& s) {
+  step::OptimizerOptions& optimizer = s.train.optimizer;
+  switch (s.question.optimizer) {
+    case Optimizer::adamw:
+      optimizer.kind = step::OptimizerKind::adamw;
+      break;
+    case Optimizer::adam:
+      optimizer.kind = step::OptimizerKind::adam;
+      optimizer.weight_decay = false;
+      break;
+    case Optimizer::sgd:
+    case Optimizer::sgd_momentum:
+      optimizer.kind = step::OptimizerKind::sgd;
+      optimizer.weight_decay = false;
+      optimizer.momentum = s.question.optimizer == Optimizer::sgd_momentum ? 0.9 : 0;
+      break;
+    case Optimizer::adafactor:
+      optimizer.kind = step::OptimizerKind::adafactor;
+      break;
+    case Optimizer::lion:
+      optimizer.kind = step::OptimizerKind::lion;
+      break;
+    case Optimizer::adamw_8bit:
+      optimizer.kind = step::OptimizerKind::adamw_8bit;
+      break;
+    case Optimizer::paged_adamw_8bit:
+      optimizer.kind = step::OptimizerKind::paged_adamw_8bit;
+      break;
+  }
+  switch (s.question.optimizer_loop) {
+    case OptimizerLoop::automatic:
+    case OptimizerLoop::foreach:
+      optimizer.implementation = step::OptimizerImplementation::foreach;
+      break;
+    case OptimizerLoop::fused:
+      optimizer.implementation = step::OptimizerImplementation::fused;
+      break;
+    case OptimizerLoop::loop:
+      optimizer.implementation = step::OptimizerImplementation::loop;
+      break;
+  }
+}
+
+Result<void> check_supported(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.method != Method::full) return unsupported("method", "this method");
+  if (q.mixed_precision != MixedPrecision::none) {
+    return unsupported("mixed-precision", "mixed precision");
+  }
+  if (q.loss != Loss::hf) return unsupported("loss", "this loss");
+  if (q.offload != Offload::none) return unsupported("offload", "offloading");
+  if (q.checkpointing.kind == CheckpointingKind::selective) {
+    return unsupported("checkpointing", "selective checkpointing");
+  }
+  return {};
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,15 @@
+// The parts of making a Scenario that translate one group of settings each.
+#pragma once
+
+#include "fit/scenario.h"
+
+namespace headroom::fit {
+
+// Policy, and which of PyTorch's two kinds: transformers before 5.0 checkpoints reentrantly.
+void set_checkpointing(Scenario& scenario);
+// Kind and implementation; torch's own choice on CUDA is foreach.
+void set_optimizer(Scenario& scenario);
+// An Error that names the first setting which the step model cannot follow.
+Result<void> check_supported(const Scenario& scenario);
+
+}  // namespace headroom::fit
