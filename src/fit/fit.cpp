@@ -80,9 +80,4 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   return answer;
 }
 
-Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
-  return Error{ErrorCode::unavailable, "this build cannot answer yet", question.file,
-               "the step model is not built in"};
-}
-
 }  // namespace headroom::fit

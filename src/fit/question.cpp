@@ -55,6 +55,8 @@ constexpr std::array<Word<Loss>, 4> kLosses{{{"hf", Loss::hf},
                                              {"chunked", Loss::chunked}}};
 constexpr std::array<Word<Offload>, 2> kOffloads{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}}};
+constexpr std::array<Word<Kernels>, 3> kKernels{
+    {{"none", Kernels::none}, {"liger", Kernels::liger}, {"fast", Kernels::fast}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
 constexpr std::string_view kCheckpointingWords = "none, full, every-N, selective";
@@ -244,7 +246,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 27> kFields{{
+constexpr std::array<Field, 29> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -279,6 +281,12 @@ constexpr std::array<Field, 27> kFields{{
      }},
     {{"offload", "WHAT", "to the CPU: none, optimizer"},
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
+    {{"kernels", "WHOSE", "fused kernels: none, liger, fast (fms-acceleration's)"},
+     [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
+    {{"kbit-preparation", "BOOL", "peft's prepare_model_for_kbit_training, with qlora"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("kbit-preparation", w, kSwitches, q.kbit_preparation);
+     }},
     {{"checkpointing", "KIND", "activations kept: none (all), full, every-N, selective"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
     {{"attention", "KIND",
@@ -377,6 +385,8 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
   add_switch("optimizer-in-backward", q.optimizer_in_backward);
   add("offload", word_of(kOffloads, q.offload));
+  add("kernels", word_of(kKernels, q.kernels));
+  if (q.method == Method::qlora) add_switch("kbit-preparation", q.kbit_preparation);
   add("checkpointing", checkpointing_word(q.checkpointing));
   add("attention", word_of(kAttentions, q.attention));
   add("loss", word_of(kLosses, q.loss));

@@ -52,6 +52,12 @@ enum class Loss : uint8_t {
   chunked,       // cross entropy chunk by chunk over whole logits
 };
 enum class Offload : uint8_t { none, optimizer };
+// Whose fused kernels replace a model's norms, rotary embeddings, gated MLPs and cross entropy.
+enum class Kernels : uint8_t {
+  none,
+  liger,  // Liger-Kernel
+  fast,   // fms-acceleration's fast kernels, which come from unsloth
+};
 
 struct Checkpointing {
   CheckpointingKind kind = CheckpointingKind::none;
@@ -73,6 +79,8 @@ struct FitQuestion {
   OptimizerLoop optimizer_loop = OptimizerLoop::automatic;
   bool optimizer_in_backward = false;
   Offload offload = Offload::none;
+  Kernels kernels = Kernels::none;
+  bool kbit_preparation = true;  // peft's prepare_model_for_kbit_training: norms to fp32
   Checkpointing checkpointing;
   Attention attention = Attention::automatic;
   Loss loss = Loss::hf;

@@ -1,0 +1,148 @@
+// fit --against: every row of a file of measurements asked as a question, and the answers held
+// against what was measured.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "device/catalogue.h"
+#include "fit/fit.h"
+#include "fit/measured_row.h"
+#include "fit/prediction.h"
+#include "text/gzip.h"
+
+namespace headroom::fit {
+
+namespace {
+
+constexpr Bytes kFileMax{256 * kMiB};
+
+AgainstRow described(const text::CsvTable& table, size_t row) {
+  AgainstRow out;
+  out.id = table.at(row, "id");
+  if (out.id.empty()) out.id = std::to_string(row + 1);
+  out.source = table.at(row, "source");
+  out.model = table.at(row, "model");
+  return out;
+}
+
+Bytes predicted_figure(const Prediction& p, Metric metric) {
+  switch (metric) {
+    case Metric::peak_allocated:
+      return p.peak_allocated;
+    case Metric::after_step:
+      return p.steady_allocated;
+    case Metric::peak_reserved:
+      return p.peak_reserved;
+    case Metric::device_used:
+      return p.device_used.expected;
+  }
+  return {};
+}
+
+void fill_prediction(AgainstRow& row, const Prediction& prediction, Metric metric) {
+  row.supported = true;
+  row.predicted = predicted_figure(prediction, metric);
+  if (metric == Metric::device_used) row.interval = prediction.device_used;
+  const double measured = static_cast<double>(row.measured->count);
+  row.error_pct = 100.0 * (static_cast<double>(row.predicted->count) - measured) / measured;
+}
+
+Result<Prediction> predict_row(const text::CsvTable& table, size_t row,
+                               const device::DeviceCatalogue& catalogue) {
+  HEADROOM_ASSIGN(FitQuestion question, question_of(table, row));
+  HEADROOM_ASSIGN(const device::FoundDevice found, catalogue.find_for_measurement(question.device));
+  question.device = found.device.name;
+  HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
+  return predict(scenario);
+}
+
+double percentile(std::vector<double> sorted, double share) {
+  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
+  return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
+}
+
+AgainstSummary summarize(std::string source, std::string metric,
+                         const std::vector<const AgainstRow*>& rows) {
+  AgainstSummary summary;
+  summary.source = std::move(source);
+  summary.metric = std::move(metric);
+  std::vector<double> errors;
+  int64_t with_interval = 0;
+  int64_t covered = 0;
+  double worst = -1;
+  for (const AgainstRow* row : rows) {
+    ++summary.rows;
+    if (!row->supported || !row->error_pct) continue;
+    ++summary.supported;
+    const double error = std::abs(*row->error_pct);
+    errors.push_back(error);
+    if (error > worst) {
+      worst = error;
+      summary.worst_id = row->id;
+    }
+    if (row->interval) {
+      ++with_interval;
+      covered += row->interval->low <= *row->measured && *row->measured <= row->interval->high;
+    }
+  }
+  if (errors.empty()) return summary;
+  std::ranges::sort(errors);
+  summary.median_pct = percentile(errors, 0.5);
+  summary.p90_pct = percentile(errors, 0.9);
+  summary.worst_pct = worst;
+  if (with_interval > 0) {
+    summary.covered_pct = 100.0 * static_cast<double>(covered) / static_cast<double>(with_interval);
+  }
+  return summary;
+}
+
+std::vector<AgainstSummary> summaries_of(const std::vector<AgainstRow>& rows) {
+  std::map<std::pair<std::string, std::string>, std::vector<const AgainstRow*>> groups;
+  for (const AgainstRow& row : rows) {
+    groups[{row.source, row.metric}].push_back(&row);
+    groups[{"all", row.metric}].push_back(&row);
+  }
+  std::vector<AgainstSummary> summaries;
+  for (const auto& [key, members] : groups) {
+    summaries.push_back(summarize(key.first, key.second, members));
+  }
+  return summaries;
+}
+
+}  // namespace
+
+Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
+  HEADROOM_ASSIGN(const std::string content, text::read_input(question.file, kFileMax));
+  HEADROOM_ASSIGN(const text::CsvTable table, text::read_csv(content, question.file));
+  for (const char* column : {"model", "value_bytes"}) {
+    if (!table.find_column(column)) {
+      return Error{ErrorCode::bad_input, std::string("has no column '") + column + "'",
+                   question.file, "the columns are those of docs/formats/measurements.md"};
+    }
+  }
+  HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
+  AgainstAnswer answer;
+  answer.file = question.file;
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    const auto prediction = predict_row(table, i, catalogue);
+    auto figures = figures_of(table, i);
+    if (figures.empty()) figures.push_back({Metric::peak_allocated, Bytes(0)});
+    for (const MeasuredFigure& figure : figures) {
+      AgainstRow row = described(table, i);
+      row.metric = name_of(figure.metric);
+      if (figure.value > Bytes(0)) row.measured = figure.value;
+      if (!prediction) {
+        row.reason = prediction.error().to_string();
+      } else if (!row.measured) {
+        row.reason = "the row holds no measured figure";
+      } else {
+        fill_prediction(row, *prediction, figure.metric);
+      }
+      answer.rows.push_back(std::move(row));
+    }
+  }
+  answer.summary = summaries_of(answer.rows);
+  return answer;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,290 @@
+#include "fit/measured_row.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+namespace headroom::fit {
+
+namespace {
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool has(const std::string& text, std::string_view word) {
+  return text.find(word) != std::string::npos;
+}
+
+Error unsupported(std::string reason) {
+  return {ErrorCode::bad_input, std::move(reason), "", ""};
+}
+
+std::optional<double> number_in(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<Bytes> bytes_in(std::string_view text, double unit) {
+  constexpr double kMost = 0x1p60;
+  const auto value = number_in(text);
+  if (!value || *value <= 0 || *value * unit > kMost) return std::nullopt;
+  return Bytes(static_cast<int64_t>(std::llround(*value * unit)));
+}
+
+// The digits right after `marker`: "r=16" -> 16.
+std::optional<std::string> digits_after(const std::string& text, std::string_view marker) {
+  const size_t at = text.find(marker);
+  if (at == std::string::npos) return std::nullopt;
+  size_t end = at + marker.size();
+  while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
+  if (end == at + marker.size()) return std::nullopt;
+  return text.substr(at + marker.size(), end - at - marker.size());
+}
+
+// "torch 2.4.1 transformers 4.48.1 peft 0.13.2": the word after `name`.
+std::optional<std::string> version_of(const std::string& text, const std::string& name) {
+  const size_t at = text.find(name + " ");
+  if (at == std::string::npos) return std::nullopt;
+  size_t begin = at + name.size() + 1;
+  size_t end = begin;
+  while (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) ||
+                               text[end] == '.')) {
+    ++end;
+  }
+  if (end == begin) return std::nullopt;
+  return text.substr(begin, end - begin);
+}
+
+// One row's columns by name, in lower case.
+class Row {
+ public:
+  Row(const text::CsvTable& table, size_t row) : table_(table), row_(row) {}
+  [[nodiscard]] const std::string& raw(std::string_view column) const {
+    return table_.at(row_, column);
+  }
+  [[nodiscard]] std::string operator[](std::string_view column) const {
+    return lower(raw(column));
+  }
+
+ private:
+  const text::CsvTable& table_;
+  size_t row_;
+};
+
+Result<void> check_scope(const Row& row) {
+  const std::string scope = row["scope"];
+  if (!scope.empty() && !has(scope, "train")) return unsupported("measures " + scope);
+  const std::string gpus = row["n_gpus"];
+  if (!gpus.empty() && gpus != "1") return unsupported("runs on " + gpus + " GPUs");
+  if (gpus.empty()) return unsupported("the number of GPUs is not given");
+  if (has(row["framework"], "megatron")) return unsupported("runs under Megatron-LM");
+  const std::string method = row["method"];
+  if (has(method, "compile")) return unsupported("runs compiled");
+  return {};
+}
+
+Result<void> read_lora(const Row& row, FitQuestion& q) {
+  const std::string method = row["method"];
+  if (const auto rank = digits_after(method, "r=")) HEADROOM_TRY(q.set("lora-rank", *rank));
+  if (has(method, "targets=q,k,v,o")) {
+    // Both spellings: the one that the model does not have matches nothing.
+    HEADROOM_TRY(q.set("lora-targets", "q_proj,k_proj,v_proj,o_proj,c_attn"));
+  } else if (const size_t list = method.find("targets=["); list != std::string::npos) {
+    std::string names;
+    for (const char c : method.substr(list + 9, method.find(']', list) - list - 9)) {
+      if (c != '\'' && c != ' ' && c != '"') names += c;
+    }
+    HEADROOM_TRY(q.set("lora-targets", names));
+  } else if (has(method, "all modules")) {
+    HEADROOM_TRY(q.set("lora-targets", "all-linear"));
+  } else if (has(method, "targets=")) {
+    return unsupported("names adapter targets that are not modules of transformers");
+  }
+  return {};
+}
+
+Result<void> read_method(const Row& row, FitQuestion& q) {
+  const std::string method = row["method"];
+  if (has(method, "full fine-tune") || has(method, "pre-training")) return q.set("method", "full");
+  if (has(method, "gptq-lora")) {
+    HEADROOM_TRY(q.set("method", "gptq-lora"));
+  } else if (has(method, "qlora")) {
+    HEADROOM_TRY(q.set("method", "qlora"));
+  } else if (method.starts_with("lora")) {
+    HEADROOM_TRY(q.set("method", "lora"));
+  } else {
+    return unsupported("method '" + row.raw("method") + "' is not modelled");
+  }
+  return read_lora(row, q);
+}
+
+Result<void> read_types(const Row& row, FitQuestion& q) {
+  const std::string weights = row["weights_dtype"];
+  const std::string mixed = row["mixed_precision"];
+  if (has(weights, "bf16") || has(weights, "bfloat16")) {
+    HEADROOM_TRY(q.set("dtype", "bf16"));
+  } else if (has(weights, "float16") || weights.starts_with("fp16")) {
+    HEADROOM_TRY(q.set("dtype", "fp16"));
+  } else if (weights.starts_with("fp32") || has(weights, "float32")) {
+    HEADROOM_TRY(q.set("dtype", "fp32"));
+  } else {
+    return unsupported("the type of the weights is not given");
+  }
+  if (has(mixed, "bf16 autocast")) return q.set("mixed-precision", "bf16");
+  if (has(mixed, "fp16 autocast")) return q.set("mixed-precision", "fp16");
+  if (mixed.empty() || mixed.starts_with("none")) return {};
+  return unsupported("mixed precision '" + row.raw("mixed_precision") + "' is not modelled");
+}
+
+Result<void> read_optimizer(const Row& row, FitQuestion& q) {
+  const std::string optimizer = row["optimizer"];
+  if (has(optimizer, "8bit") || has(optimizer, "8-bit")) return q.set("optimizer", "adamw-8bit");
+  if (has(optimizer, "4bit")) return unsupported("a 4-bit optimizer");
+  if (has(optimizer, "adafactor")) return q.set("optimizer", "adafactor");
+  if (has(optimizer, "adamw fused")) return q.set("optimizer", "adamw-fused");
+  if (has(optimizer, "adamw")) return q.set("optimizer", "adamw");
+  if (has(optimizer, "adam")) return q.set("optimizer", "adam");
+  if (has(optimizer, "sgd")) return q.set("optimizer", "sgd");
+  if (has(optimizer, "lion")) return q.set("optimizer", "lion");
+  return unsupported("optimizer '" + row.raw("optimizer") + "' is not modelled");
+}
+
+Result<void> read_shape(const Row& row, FitQuestion& q) {
+  if (!q.set("batch", row.raw("micro_batch"))) return unsupported("the micro-batch is not a number");
+  if (!q.set("seq", row.raw("seq_len"))) {
+    return unsupported("the sequence length is not one number: '" + row.raw("seq_len") + "'");
+  }
+  const std::string accumulation = row["grad_accum"];
+  if (!accumulation.empty() && !q.set("grad-accum", accumulation)) {
+    return unsupported("accumulation '" + accumulation + "' is not a number");
+  }
+  return {};
+}
+
+Result<void> read_checkpointing(const Row& row, FitQuestion& q) {
+  const std::string words = row["act_ckpt"];
+  if (words.starts_with("none") || words.empty()) return q.set("checkpointing", "none");
+  if (words.starts_with("full")) return q.set("checkpointing", "full");
+  return unsupported("checkpointing '" + row.raw("act_ckpt") + "' is not modelled");
+}
+
+Result<void> read_attention(const Row& row, FitQuestion& q) {
+  const std::string words = row["attention"];
+  if (has(words, "flash_attention_2") || has(words, "flashattention2")) {
+    return q.set("attention", "flash2");
+  }
+  if (has(words, "eager")) return q.set("attention", "eager");
+  if (has(words, "sdpa") || words.empty()) return q.set("attention", "sdpa");
+  return unsupported("attention '" + row.raw("attention") + "' is not modelled");
+}
+
+Result<void> read_loss(const Row& row, FitQuestion& q) {
+  const std::string words = row["loss_impl"];
+  if (words.starts_with("hf ce") || words.empty()) return q.set("loss", "hf");
+  if (has(words, "foak")) return q.set("loss", "fused");
+  if (has(words, "liger") || has(words, "fused linear")) return q.set("loss", "fused-linear");
+  return unsupported("loss '" + row.raw("loss_impl") + "' is not modelled");
+}
+
+// What a framework does beyond its flags: how its loop holds outputs, whether it clips, whose
+// kernels it brings.
+Result<void> read_framework(const Row& row, FitQuestion& q) {
+  const std::string framework = row["framework"];
+  const std::string notes = row["notes"];
+  if (has(framework, "litgpt")) return unsupported("LitGPT's own models are not modelled");
+  if (has(framework, "torchtune")) return unsupported("torchtune's own models are not modelled");
+  if (has(framework, "hf trainer")) {
+    HEADROOM_TRY(q.set("keep-outputs", "false"));
+    HEADROOM_TRY(q.set("clip", "1.0"));
+  }
+  if (has(framework, "foak")) HEADROOM_TRY(q.set("kernels", "fast"));
+  if (has(framework, "foak") && has(framework, "liger")) {
+    HEADROOM_TRY(q.set("loss", "fused-linear"));
+  }
+  // fms-acceleration loads 4-bit models itself, and then leaves norms in the model's type.
+  if (has(framework, "accelerated-peft")) HEADROOM_TRY(q.set("kbit-preparation", "false"));
+  for (const std::string& text : {row["torch_version"].empty() ? "" : "torch " + row["torch_version"],
+                                  notes, framework}) {
+    if (const auto version = version_of(text, "torch")) {
+      HEADROOM_TRY(q.set("torch", *version));
+      break;
+    }
+  }
+  for (const std::string& text : {notes, framework}) {
+    if (const auto version = version_of(text, "transformers")) {
+      HEADROOM_TRY(q.set("transformers", *version));
+      break;
+    }
+  }
+  return {};
+}
+
+std::string model_of(const Row& row) {
+  std::string name = row.raw("model");
+  // A quantized copy has the shapes of its base.
+  constexpr std::string_view kSuffix = "-GPTQ";
+  if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
+  return name;
+}
+
+}  // namespace
+
+std::string_view name_of(Metric metric) {
+  switch (metric) {
+    case Metric::peak_allocated:
+      return "peak_allocated";
+    case Metric::after_step:
+      return "after_step";
+    case Metric::peak_reserved:
+      return "peak_reserved";
+    case Metric::device_used:
+      return "device_used";
+  }
+  return "";
+}
+
+std::vector<MeasuredFigure> figures_of(const text::CsvTable& table, size_t index) {
+  const Row row(table, index);
+  std::vector<MeasuredFigure> figures;
+  const std::string metric = row["metric"];
+  if (const auto value = bytes_in(row.raw("value_bytes"), 1)) {
+    const bool is_reserved = has(metric, "reserved");
+    const bool is_device = has(metric, "nvml") || has(metric, "nvidia-smi") || has(metric, "vram");
+    figures.push_back({is_reserved ? Metric::peak_reserved
+                       : is_device ? Metric::device_used
+                                   : Metric::peak_allocated,
+                       *value});
+  }
+  if (const auto value = bytes_in(row.raw("alloc_after_step_bytes"), 1)) {
+    figures.push_back({Metric::after_step, *value});
+  }
+  if (const auto value = bytes_in(row.raw("nvidia_smi_mib"), static_cast<double>(kMiB))) {
+    figures.push_back({Metric::device_used, *value});
+  }
+  return figures;
+}
+
+Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
+  const Row row(table, index);
+  FitQuestion q;
+  q.search = false;
+  HEADROOM_TRY(check_scope(row));
+  q.model = model_of(row);
+  q.device = row.raw("gpu");
+  for (const auto read : {read_framework, read_method, read_types, read_optimizer, read_shape,
+                          read_checkpointing, read_attention}) {
+    HEADROOM_TRY(read(row, q));
+  }
+  if (q.loss == Loss::hf) HEADROOM_TRY(read_loss(row, q));
+  return q;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,33 @@
+// A row of a file of measurements (the columns of data/peak_memory/measured.csv) as a question of
+// `fit`, and as the figures that were measured.
+//
+// People describe settings in words; what they mean is decided here, word by word, and a row that
+// says something which the step model cannot follow is unsupported with the reason, never guessed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "fit/question.h"
+#include "text/csv.h"
+
+namespace headroom::fit {
+
+enum class Metric : uint8_t { peak_allocated, after_step, peak_reserved, device_used };
+[[nodiscard]] std::string_view name_of(Metric metric);
+
+struct MeasuredFigure {
+  Metric metric = Metric::peak_allocated;
+  Bytes value;
+};
+
+// What a row says was measured, in the order of its columns; may be empty.
+[[nodiscard]] std::vector<MeasuredFigure> figures_of(const text::CsvTable& table, size_t row);
+
+// The row as a question; the Error's message says why it cannot be asked.
+Result<FitQuestion> question_of(const text::CsvTable& table, size_t row);
+
+}  // namespace headroom::fit
