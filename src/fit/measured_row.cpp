@@ -229,10 +229,11 @@ Result<void> read_framework(const Row& row, FitQuestion& q) {
 
 std::string model_of(const Row& row) {
   std::string name = row.raw("model");
-  // A quantized copy has the shapes of its base.
+  // A quantized copy has the shapes of its base, whoever made it.
   constexpr std::string_view kSuffix = "-GPTQ";
-  if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
-  return name;
+  if (!name.ends_with(kSuffix)) return name;
+  name.resize(name.size() - kSuffix.size());
+  return name.substr(name.find('/') + 1);
 }
 
 }  // namespace

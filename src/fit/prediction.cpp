@@ -36,7 +36,7 @@ void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
 }  // namespace
 
 Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_points) {
-  const text::JsonView config(s.model->config, s.model->file);
+  const text::JsonView config = s.model->view();
   HEADROOM_ASSIGN(const model::Graph graph, model::build_graph(config, s.build, s.assume));
   DetailedPrediction detail;
   detail.trace = step::trace_training(graph, s.train);

@@ -23,10 +23,10 @@ Result<op::Version> parse_version(const std::string& text, const char* flag) {
   return Error{ErrorCode::usage, "'" + text + "' is not a version", flag, "like 2.8 or 4.56.1"};
 }
 
-Result<std::shared_ptr<const ModelSource>> load_model(const FitQuestion& question) {
-  HEADROOM_ASSIGN(text::Json config, text::read_json_file(question.model));
-  return std::shared_ptr<const ModelSource>(
-      std::make_shared<ModelSource>(ModelSource{question.model, question.model, std::move(config)}));
+Result<std::shared_ptr<const model::ResolvedModel>> load_model(const FitQuestion& question) {
+  HEADROOM_ASSIGN(model::ResolvedModel found, model::resolve_model(question.model));
+  return std::shared_ptr<const model::ResolvedModel>(
+      std::make_shared<model::ResolvedModel>(std::move(found)));
 }
 
 Result<std::shared_ptr<const device::Device>> load_device(const FitQuestion& question) {

@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "fit/question.h"
 #include "memory/allocator_settings.h"
+#include "model/builtin.h"
 #include "model/load.h"
 #include "model/options.h"
 #include "step/train_step.h"
@@ -20,16 +21,9 @@
 
 namespace headroom::fit {
 
-// A model's config, shared between the variations of a question.
-struct ModelSource {
-  std::string name;
-  std::string file;  // for errors
-  text::Json config;
-};
-
 struct Scenario {
   FitQuestion question;
-  std::shared_ptr<const ModelSource> model;
+  std::shared_ptr<const model::ResolvedModel> model;
   std::shared_ptr<const device::Device> device;
   model::BuildOptions build;
   model::Assumption assume;

@@ -73,7 +73,7 @@ Result<Largest> largest_batch(const Scenario& scenario) {
 }
 
 Result<Largest> longest_sequence(const Scenario& scenario) {
-  const text::JsonView config(scenario.model->config, scenario.model->file);
+  const text::JsonView config = scenario.model->view();
   int64_t bound = kSequenceMax;
   for (const char* key : {"max_position_embeddings", "n_positions", "n_ctx"}) {
     HEADROOM_ASSIGN(const auto positions, config.optional_int(key, 1, kSequenceMax));
