@@ -3,8 +3,10 @@
 // Sources: ATen/native/transformers/attention.cpp and cuda/attention*.cu (PyTorch 2.x), the
 // flash-attn package's interface. Shapes: [batch, heads, sequence, head] for SDPA.
 #include <algorithm>
+#include <array>
 
 #include "operator/functional.h"
+#include "operator/scratch.h"
 
 namespace headroom::op {
 
@@ -27,6 +29,29 @@ Tensor empty_sequence_first(Eager& e, const Tensor& like) {
 
 Tensor grouped_heads(Eager& e, const Tensor& tensor, int64_t repeats);
 
+// What a fused backward holds while it runs.
+using ScratchBlocks = std::array<Tensor, 4>;
+
+ScratchBlocks flash_backward_blocks(Eager& e, const AttentionSizes& sizes, DType dtype) {
+  const auto scratch = flash_backward_scratch(e.environment(), sizes, dtype);
+  ScratchBlocks blocks;
+  blocks[0] = e.scratch(scratch.row_sums_bytes);
+  blocks[1] = e.scratch(scratch.query_gradient_bytes);
+  blocks[2] = e.scratch(scratch.expanded_bytes);
+  blocks[3] = e.scratch(scratch.expanded_bytes);
+  return blocks;
+}
+
+ScratchBlocks efficient_backward_blocks(Eager& e, const AttentionSizes& sizes, DType dtype) {
+  const auto scratch = efficient_backward_scratch(e.environment(), sizes, dtype);
+  ScratchBlocks blocks;
+  blocks[0] = e.scratch(scratch.products_bytes);
+  blocks[1] = e.scratch(scratch.delta_bytes);
+  blocks[0] = Tensor();  // only until delta is summed from it
+  blocks[2] = e.scratch(scratch.workspace_bytes);
+  return blocks;
+}
+
 struct Saved {
   enum Slot : size_t { query, key, value, mask, out, logsumexp, seed, offset };
 };
@@ -35,7 +60,7 @@ struct Saved {
 // number for each query row.
 Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Tensor& key,
                        const Tensor& value, const Tensor& mask, bool causal,
-                       int64_t logsumexp_rows, const Dims& seed_sizes) {
+                       int64_t logsumexp_rows, const Dims& seed_sizes, bool is_flash) {
   Tensor out = empty_sequence_first(e, query);
   Tensor logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
   // The random state for dropout, kept whether there is dropout or not.
@@ -47,10 +72,15 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
     for (const Tensor& tensor : {query, key, value, mask, out, logsumexp, seed, offset}) {
       node->save(tensor);
     }
-    node->apply = [flops](Eager& eager, Node& n, Grads& g, Grads& result) {
+    node->apply = [flops, is_flash](Eager& eager, Node& n, Grads& g, Grads& result) {
       if (n.needs(0)) result[0] = empty_sequence_first(eager, n.saved[Saved::query]);
       if (n.needs(1)) result[1] = empty_sequence_first(eager, n.saved[Saved::key]);
       if (n.needs(2)) result[2] = empty_sequence_first(eager, n.saved[Saved::value]);
+      const Tensor& q = n.saved[Saved::query];
+      const Tensor& k = n.saved[Saved::key];
+      const AttentionSizes sizes{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
+      const ScratchBlocks blocks = is_flash ? flash_backward_blocks(eager, sizes, q.dtype())
+                                            : efficient_backward_blocks(eager, sizes, q.dtype());
       eager.kernel(OpKind::sdpa, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes());
     };
     e.finish(*node);
@@ -111,11 +141,11 @@ Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor&
     case AttentionBackend::flash:
     case AttentionBackend::cudnn:
       return fused_attention(e, "ScaledDotProductFlashAttentionBackward0", query, key, value, mask,
-                             options.causal, query.size(-2), {2});
+                             options.causal, query.size(-2), {2}, true);
     case AttentionBackend::efficient:
       // Rows are padded to a multiple of 32 (kAlignLSE).
       return fused_attention(e, "ScaledDotProductEfficientAttentionBackward0", query, key, value,
-                             mask, options.causal, (query.size(-2) + 31) / 32 * 32, {});
+                             mask, options.causal, (query.size(-2) + 31) / 32 * 32, {}, false);
   }
   return {};
 }
@@ -129,12 +159,19 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
                        pairs / (options.causal ? 2 : 1);
   e.kernel(OpKind::flash_attention, flops, query.bytes() + key.bytes() + value.bytes(),
            out.bytes());
+  Tensor random_state = e.empty({2}, DType::i64);  // kept whether there is dropout or not
   if (Node* node = e.history("FlashAttnFuncBackward", {&query, &key, &value}, {&out})) {
-    for (const Tensor& tensor : {query, key, value, out, logsumexp}) node->save(tensor);
+    for (const Tensor& tensor : {query, key, value, out, logsumexp, random_state}) {
+      node->save(tensor);
+    }
     node->apply = [flops](Eager& eager, Node& n, Grads& g, Grads& result) {
       for (size_t i = 0; i < 3; ++i) {
         result[i] = eager.empty(n.saved[i].sizes(), n.saved[i].dtype());
       }
+      const Tensor& q = n.saved[0];
+      const Tensor& k = n.saved[1];
+      const AttentionSizes sizes{q.size(0), q.size(2), k.size(2), q.size(1), k.size(1), q.size(3)};
+      const ScratchBlocks blocks = flash_backward_blocks(eager, sizes, q.dtype());
       eager.kernel(OpKind::flash_attention, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes());
     };
     e.finish(*node);

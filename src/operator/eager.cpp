@@ -28,8 +28,30 @@ Ref<Storage> Eager::allocate(int64_t bytes) {
   return Ref<Storage>(storage);
 }
 
-void Eager::scratch(int64_t bytes) {
-  if (!muted_) sink_.on_free(sink_.on_allocate(bytes));
+Ref<Storage> Eager::allocate_workspace(int64_t bytes) {
+  auto* storage = new Storage;
+  storage->bytes = bytes;
+  storage->sink = &sink_;
+  storage->buffer = sink_.on_workspace(bytes);
+  return Ref<Storage>(storage);
+}
+
+Tensor Eager::scratch(int64_t bytes) {
+  if (muted_ || bytes <= 0 || !environment_.kernel_scratch) return {};
+  return empty({bytes}, DType::u8);
+}
+
+void Eager::use_blas(bool through_lt) {
+  const BlasWorkspaces& blas = environment_.blas;
+  if (muted_ || blas.main_bytes <= 0) return;
+  const auto thread = static_cast<size_t>(thread_);
+  if (!through_lt || blas.lt == BlasWorkspaces::Lt::shared) {
+    if (!blas_main_[thread]) blas_main_[thread] = allocate_workspace(blas.main_bytes);
+  } else if (blas.lt == BlasWorkspaces::Lt::persistent) {
+    if (!blas_lt_[thread]) blas_lt_[thread] = allocate_workspace(blas.lt_bytes);
+  } else {
+    allocate_workspace(blas.lt_bytes);  // back at once
+  }
 }
 
 Tensor Eager::empty_strided(const Dims& sizes, const Dims& strides, DType dtype) {

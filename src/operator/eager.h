@@ -33,12 +33,29 @@ struct Version {
   auto operator<=>(const Version&) const = default;
 };
 
+// What the libraries for matrix products take from the caching allocator: one block for each thread's
+// handle, kept from its first product on. Which sizes hold where: device/blas_workspace.h.
+struct BlasWorkspaces {
+  // What products that go through the "Lt" library (a linear layer with a bias) use.
+  enum class Lt : uint8_t { temporary, persistent, shared };
+  int64_t main_bytes = 0;  // 0: not modelled
+  int64_t lt_bytes = 0;
+  Lt lt = Lt::temporary;
+};
+
 // What the operators' choices depend on besides their arguments.
 struct Environment {
   Version torch{2, 13};
   int compute_capability = 80;  // 10 * major + minor; 0 for a CPU
   int multiprocessors = 108;
+  // Temporaries inside CUDA kernels (scratch.h). Fake tensors show none, so the oracle is compared
+  // without them.
+  bool kernel_scratch = true;
+  BlasWorkspaces blas;
 };
+
+// PyTorch runs forward and backward on threads of their own, and each thread has its own handles.
+enum class ThreadKind : uint8_t { main, autograd };
 
 class Eager {
  public:
@@ -70,8 +87,13 @@ class Eager {
   // While muted, operators hang their nodes and save their tensors, but take no memory and launch
   // nothing: an operator that is interrupted after it saved its inputs.
   void set_muted(bool muted) { muted_ = muted; }
-  // Scratch that a kernel takes and gives back inside one call.
-  void scratch(int64_t bytes);
+  // Scratch that a kernel takes for as long as the handle lives; undefined where scratch is not
+  // modelled or nothing is needed.
+  [[nodiscard]] Tensor scratch(int64_t bytes);
+  // A matrix product runs: the thread's first one makes the library's workspace.
+  void use_blas(bool through_lt = false);
+  void set_thread(ThreadKind thread) { thread_ = thread; }
+  [[nodiscard]] ThreadKind thread() const { return thread_; }
 
   // --- autograd ------------------------------------------------------------------------------
   [[nodiscard]] bool grad_enabled() const { return grad_enabled_; }
@@ -100,6 +122,7 @@ class Eager {
 
  private:
   Ref<Storage> allocate(int64_t bytes);
+  Ref<Storage> allocate_workspace(int64_t bytes);
 
   Sink& sink_;
   Environment environment_;
@@ -108,6 +131,10 @@ class Eager {
   uint32_t module_ = 0;
   bool grad_enabled_ = true;
   bool muted_ = false;
+  ThreadKind thread_ = ThreadKind::main;
+  // By thread; they are never released.
+  Ref<Storage> blas_main_[2];
+  Ref<Storage> blas_lt_[2];
 };
 
 // Switches grad mode for a scope.

@@ -1,5 +1,6 @@
 // Look-ups by index: embedding, gather, top-k, sort and the routing of experts.
 #include "operator/functional.h"
+#include "operator/scratch.h"
 
 namespace headroom::op {
 
@@ -8,6 +9,40 @@ namespace {
 Tensor looked_up(Eager& e, OpKind kind, const Dims& sizes, DType dtype, const Tensor& index) {
   Tensor out = e.empty(sizes, dtype);
   e.kernel(kind, 0, out.bytes() + index.bytes(), out.bytes());
+  return out;
+}
+
+// The gradient of an embedding's weight: rows of `grad` added where their indices say.
+Tensor summed_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes) {
+  const auto scratch = embedding_backward_scratch(e.environment(), indices.elements(), sizes[0],
+                                                  sizes[1], grad.dtype());
+  const Tensor sorted = e.scratch(scratch.index_bytes);
+  const Tensor origins = e.scratch(scratch.index_bytes);
+  if (scratch.sorts) {
+    const Tensor range = e.scratch(scratch.index_bytes);
+    const Tensor sort_storage = e.scratch(scratch.sort_bytes);
+  }
+  Tensor out = zeros(e, sizes, grad.dtype());
+  const Tensor segments = e.scratch(scratch.index_bytes);
+  const Tensor part_counts = e.scratch(scratch.segment_bytes);
+  const Tensor part_starts = e.scratch(scratch.segment_bytes);
+  const Tensor parts = e.scratch(scratch.partial_bytes);
+  const Tensor part_rows = e.scratch(scratch.partial_rows_bytes);
+  e.kernel(OpKind::embedding, static_cast<double>(grad.elements()),
+           grad.bytes() + indices.bytes(), out.bytes());
+  return out;
+}
+
+// The gradient of an indexed tensor (index_put with accumulation into zeros).
+Tensor put_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes) {
+  Tensor out = zeros(e, sizes, grad.dtype());
+  const IndexPutScratch scratch = index_put_scratch(indices.elements());
+  const Tensor linear = e.scratch(scratch.index_bytes);
+  const Tensor sorted = e.scratch(scratch.index_bytes);
+  const Tensor origins = e.scratch(scratch.index_bytes);
+  const Tensor range = e.scratch(scratch.index_bytes);
+  const Tensor sort_storage = e.scratch(scratch.sort_bytes);
+  e.kernel(OpKind::index_put, static_cast<double>(grad.elements()), grad.bytes(), grad.bytes());
   return out;
 }
 
@@ -21,9 +56,7 @@ Tensor embedding(Eager& e, const Tensor& weight, const Tensor& indices) {
     node->save(indices);
     node->apply = [rows = weight.sizes()](Eager& eager, Node& n, Grads& g, Grads& result) {
       const Tensor grad = contiguous(eager, g[0]);
-      result[0] = zeros(eager, rows, grad.dtype());
-      eager.kernel(OpKind::embedding, static_cast<double>(grad.elements()),
-                   grad.bytes() + n.saved[0].bytes(), result[0].bytes());
+      result[0] = summed_rows(eager, grad, n.saved[0], rows);
     };
     e.finish(*node);
   }
@@ -55,10 +88,8 @@ Tensor index(Eager& e, const Tensor& self, const Tensor& index) {
   Tensor out = looked_up(e, OpKind::index, sizes, self.dtype(), index);
   if (Node* node = e.history("IndexBackward0", {&self}, {&out})) {
     node->save(index);
-    node->apply = [before = self.sizes()](Eager& eager, Node&, Grads& g, Grads& result) {
-      result[0] = zeros(eager, before, g[0].dtype());
-      eager.kernel(OpKind::index_put, static_cast<double>(g[0].elements()), g[0].bytes(),
-                   g[0].bytes());
+    node->apply = [before = self.sizes()](Eager& eager, Node& n, Grads& g, Grads& result) {
+      result[0] = put_rows(eager, g[0], n.saved[0], before);
     };
     e.finish(*node);
   }

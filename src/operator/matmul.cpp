@@ -17,8 +17,9 @@ bool is_column_major(const Dims& sizes, const Dims& strides) {
   return strides[0] == 1 && strides[1] == sizes[0];
 }
 
-Tensor raw_mm(Eager& e, const Tensor& a, const Tensor& b) {
+Tensor raw_mm(Eager& e, const Tensor& a, const Tensor& b, bool through_lt = false) {
   Tensor out = e.empty({a.size(0), b.size(1)}, promote(a.dtype(), b.dtype()));
+  e.use_blas(through_lt);
   e.kernel(OpKind::mm, product_flops(1, a.size(0), b.size(1), a.size(1)), a.bytes() + b.bytes(),
            out.bytes());
   return out;
@@ -64,7 +65,9 @@ Tensor mm(Eager& e, const Tensor& self, const Tensor& mat2) {
 }
 
 Tensor addmm(Eager& e, const Tensor& bias, const Tensor& mat1, const Tensor& mat2) {
-  Tensor out = raw_mm(e, mat1, mat2);
+  // A bias of one dimension is added by the product's epilogue, which is the Lt library's
+  // (addmm_out_cuda_impl in ATen/native/cuda/Blas.cpp).
+  Tensor out = raw_mm(e, mat1, mat2, bias.rank() == 1);
   if (Node* node = e.history("AddmmBackward0", {&bias, &mat1, &mat2}, {&out})) {
     node->save_if(node->needs(2), mat1);
     node->save_if(node->needs(1), mat2);
@@ -83,6 +86,7 @@ namespace {
 
 Tensor raw_bmm(Eager& e, const Tensor& a, const Tensor& b) {
   Tensor out = e.empty({a.size(0), a.size(1), b.size(2)}, promote(a.dtype(), b.dtype()));
+  e.use_blas();
   e.kernel(OpKind::bmm, product_flops(a.size(0), a.size(1), b.size(2), a.size(2)),
            a.bytes() + b.bytes(), out.bytes());
   return out;

@@ -1,5 +1,6 @@
 // Fused normalizations over the last dimension (native_layer_norm and its RMS sibling).
 #include "operator/functional.h"
+#include "operator/scratch.h"
 
 namespace headroom::op {
 
@@ -25,6 +26,12 @@ Tensor backward_kernel(Eager& e, OpKind kind, const Tensor& grad, const Tensor& 
   return result;
 }
 
+int64_t partial_bytes(const Eager& e, const Tensor& input) {
+  const int64_t width = input.size(-1);
+  return norm_backward_partial_bytes(e.environment(), width > 0 ? input.elements() / width : 0,
+                                     width, input.dtype());
+}
+
 }  // namespace
 
 Tensor layer_norm(Eager& e, const Tensor& input_in, const Tensor& weight, const Tensor& bias) {
@@ -46,6 +53,9 @@ Tensor layer_norm(Eager& e, const Tensor& input_in, const Tensor& weight, const 
       if (n.needs(0)) result[0] = backward_kernel(eager, OpKind::layer_norm, grad, n.saved[0]);
       if (n.needs(1)) result[1] = eager.empty_like(n.saved[1], n.saved[1].dtype());
       if (n.needs(2)) result[2] = eager.empty_like(n.saved[2], n.saved[2].dtype());
+      const int64_t partial = partial_bytes(eager, n.saved[0]);
+      const Tensor weight_parts = eager.scratch(n.needs(1) ? partial : 0);
+      const Tensor bias_parts = eager.scratch(n.needs(2) ? partial : 0);
     };
     e.finish(*node);
   }
@@ -66,6 +76,7 @@ Tensor rms_norm(Eager& e, const Tensor& input_in, const Tensor& weight) {
       const Tensor grad = contiguous(eager, g[0]);
       if (n.needs(0)) result[0] = backward_kernel(eager, OpKind::rms_norm, grad, n.saved[0]);
       if (n.needs(1)) result[1] = eager.empty_like(n.saved[1], n.saved[1].dtype());
+      const Tensor parts = eager.scratch(n.needs(1) ? partial_bytes(eager, n.saved[0]) : 0);
     };
     e.finish(*node);
   }

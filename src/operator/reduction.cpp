@@ -36,6 +36,9 @@ DType sum_type(const Tensor& self) { return is_floating(self.dtype()) ? self.dty
 }  // namespace
 
 Tensor sum(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim) {
+  // Integers of other types are cast to int64 first (make_reduction in ATen/native/ReduceOpsUtils.h).
+  const bool is_cast = !is_floating(self.dtype()) && self.dtype() != DType::i64;
+  const Tensor widened = e.scratch(is_cast ? self.elements() * 8 : 0);
   Tensor out = reduce(e, OpKind::sum, self, dims, keepdim, sum_type(self));
   if (Node* node = e.history("SumBackward1", {&self}, {&out})) {
     node->apply = [kept = reduced_sizes(self, dims, true), before = self.sizes()](

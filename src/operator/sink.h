@@ -26,6 +26,8 @@ class Sink {
   // A block of `bytes` is asked for; returns the name by which it is freed. Zero bytes are legal.
   virtual uint32_t on_allocate(int64_t bytes) = 0;
   virtual void on_free(uint32_t buffer) = 0;
+  // The same for a library's workspace, which belongs to no part of the model.
+  virtual uint32_t on_workspace(int64_t bytes) { return on_allocate(bytes); }
   virtual void on_kernel(const KernelWork& work) = 0;
   // The block is kept for backward. May be called more than once for the same block.
   virtual void on_saved(uint32_t buffer) = 0;

@@ -115,6 +115,8 @@ void Engine::run(const Tensor& root, Tensor gradient) {
   HEADROOM_CHECK(root->grad_fn, "backward from a tensor that has no history");
   op::GradMode no_grad(eager_, false);
   const uint32_t module_before = eager_.module();
+  const op::ThreadKind thread_before = eager_.thread();
+  eager_.set_thread(op::ThreadKind::autograd);
   auto tasks = count_dependencies(root->grad_fn.get());
   std::priority_queue<NodeRef, std::vector<NodeRef>, RunsLater> ready;
   Grads& seed = tasks[root->grad_fn.get()].buffer;
@@ -144,6 +146,7 @@ void Engine::run(const Tensor& root, Tensor gradient) {
       if (--task.dependencies == 0) ready.push(edge.node);
     }
   }
+  eager_.set_thread(thread_before);
   eager_.set_module(module_before);
 }
 

@@ -34,6 +34,11 @@ uint32_t Recorder::on_allocate(int64_t bytes) {
   return trace_.memory.alloc(info, next_call());
 }
 
+uint32_t Recorder::on_workspace(int64_t bytes) {
+  CategoryScope scope(*this, Category::workspace);
+  return on_allocate(bytes);
+}
+
 void Recorder::on_free(uint32_t buffer) { trace_.memory.free(buffer, next_call()); }
 
 void Recorder::on_kernel(const op::KernelWork& work) {

@@ -20,6 +20,7 @@ class Recorder : public op::Sink {
 
   uint32_t on_allocate(int64_t bytes) override;
   void on_free(uint32_t buffer) override;
+  uint32_t on_workspace(int64_t bytes) override;
   void on_kernel(const op::KernelWork& work) override;
   void on_saved(uint32_t buffer) override;
   void on_module(uint32_t module) override;

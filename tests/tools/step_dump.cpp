@@ -37,6 +37,8 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   } else if (words["implementation"] == "loop") {
     options.optimizer.implementation = OptimizerImplementation::loop;
   }
+  // Fake tensors show neither scratch nor workspaces.
+  options.environment.kernel_scratch = words["scratch"] == "1";
   options.steps = std::max(1, std::atoi(words["steps"].c_str()));
   if (words["optimizer"] == "sgd") options.optimizer.kind = OptimizerKind::sgd;
   options.optimizer.decay_groups = false;

@@ -1,0 +1,79 @@
+// Scratch: what CUDA kernels take from the caching allocator for the length of one call.
+//
+// Fake tensors never show it, so it is written down here, as sizes in bytes by operator, version
+// and device; the operators hold the blocks with Eager::scratch. Every function names the source
+// file in PyTorch (or in the flash-attn package) that it was read from. Pure functions, any thread.
+//
+// Not here because it is nothing: native_dropout, softmax and cross entropy, multi_tensor_apply.
+// Not here because it is bounded and small: TensorIterator's reductions whose outputs are few (at
+// most one block of partial results a multiprocessor: under 2 MiB), scans and top-k (some KiB),
+// cuDNN attention's workspace.
+#pragma once
+
+#include <cstdint>
+
+#include "operator/eager.h"
+
+namespace headroom::op {
+
+// Temporary storage of cub's radix sort of `count` (key, value) pairs into other buffers.
+[[nodiscard]] int64_t radix_sort_pairs_bytes(int64_t count, int64_t key_bytes, int64_t value_bytes);
+
+// embedding_dense_backward: indices are sorted, and rows that belong together are summed in parts.
+struct EmbeddingBackwardScratch {
+  bool sorts = false;       // few indices go through one kernel without scratch
+  int64_t index_bytes = 0;  // of the sorted indices, of their origins, and of a range
+  int64_t sort_bytes = 0;
+  int64_t segment_bytes = 0;       // one number for each segment (three arrays)
+  int64_t partial_bytes = 0;       // one number for each part of a segment
+  int64_t partial_rows_bytes = 0;  // the parts' sums, in the accumulation type
+};
+[[nodiscard]] EmbeddingBackwardScratch embedding_backward_scratch(const Environment& environment,
+                                                                  int64_t indices, int64_t rows,
+                                                                  int64_t width, DType dtype);
+
+// index_put with accumulation (the backward of indexing): sorted linear indices.
+struct IndexPutScratch {
+  int64_t index_bytes = 0;  // of each of: linear indices, sorted, origins, a range
+  int64_t sort_bytes = 0;
+};
+[[nodiscard]] IndexPutScratch index_put_scratch(int64_t indices);
+
+struct AttentionSizes {
+  int64_t batch = 0;
+  int64_t query_heads = 0;
+  int64_t key_heads = 0;
+  int64_t query_length = 0;
+  int64_t key_length = 0;
+  int64_t head = 0;
+};
+
+// The flash kernel's backward, of PyTorch and of the flash-attn package alike.
+struct FlashBackwardScratch {
+  int64_t row_sums_bytes = 0;        // float32, one a query row
+  int64_t query_gradient_bytes = 0;  // float32 sums of the query's gradient
+  int64_t expanded_bytes = 0;  // key's (and as much again value's) gradient for every query head
+};
+[[nodiscard]] FlashBackwardScratch flash_backward_scratch(const Environment& environment,
+                                                          const AttentionSizes& sizes, DType dtype);
+
+// The memory-efficient (CUTLASS) kernel's backward.
+struct EfficientBackwardScratch {
+  int64_t delta_bytes = 0;  // float32, one a query row
+  int64_t products_bytes =
+      0;  // grad * out in float32, where the kernel does not compute delta itself
+  int64_t workspace_bytes = 0;  // float32 sums of gradients that do not fit registers
+};
+[[nodiscard]] EfficientBackwardScratch efficient_backward_scratch(const Environment& environment,
+                                                                  const AttentionSizes& sizes,
+                                                                  DType dtype);
+
+// native_layer_norm's (and rms_norm's) backward over [rows, width]: partial sums of one parameter's
+// gradient; 0 where one pass does it.
+[[nodiscard]] int64_t norm_backward_partial_bytes(const Environment& environment, int64_t rows,
+                                                  int64_t width, DType dtype);
+
+// _foreach_norm over a list: one number a chunk of the longest tensor, for every tensor.
+[[nodiscard]] int64_t foreach_norm_bytes(int64_t tensors, int64_t largest_elements, DType dtype);
+
+}  // namespace headroom::op
