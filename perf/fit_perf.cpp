@@ -54,7 +54,7 @@ BENCHMARK(trace_step)->Name("step/headroom")->Unit(benchmark::kMillisecond);
 
 void replay_step(benchmark::State& state) {
   const auto graph = headroom::model::build_graph({config(), "benchmark"}, build_options());
-  const auto trace = headroom::step::trace_training(*graph, train_options());
+  const auto trace = headroom::step::trace_training(*graph, train_options()).value();
   for (auto _ : state) {
     headroom::memory::DeviceMemory device;
     auto result = headroom::memory::replay(trace.memory, {}, device);

@@ -39,7 +39,7 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   const text::JsonView config = s.model->view();
   HEADROOM_ASSIGN(const model::Graph graph, model::build_graph(config, s.build, s.assume));
   DetailedPrediction detail;
-  detail.trace = step::trace_training(graph, s.train);
+  HEADROOM_ASSIGN(detail.trace, step::trace_training(graph, s.train));
   Prediction& p = detail.prediction;
   p.parameter_count = model::parameter_count(graph, false);
   p.trainable_count = model::parameter_count(graph, true);
@@ -51,6 +51,10 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   const bool fits_at_all = !detail.replay.out_of_memory;
   if (!fits_at_all) {
     detail.replay = replay_without_limit(detail.trace.memory, s.allocator, timeline_points);
+    if (detail.replay.out_of_memory) {
+      return Error{ErrorCode::bad_input, "the step needs more memory than an address space holds",
+                   s.model->name, "look at the batch and the sequence"};
+    }
   }
   fill_figures(p, detail.replay);
   p.device_used = device_used(*s.device, p.peak_allocated, p.peak_reserved);

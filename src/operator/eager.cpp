@@ -54,7 +54,16 @@ void Eager::use_blas(bool through_lt) {
   }
 }
 
+namespace {
+
+void check_size(const Dims& sizes, DType dtype) {
+  if (product(sizes) > kTensorBytesMax / element_size(dtype)) throw TensorTooLarge{sizes};
+}
+
+}  // namespace
+
 Tensor Eager::empty_strided(const Dims& sizes, const Dims& strides, DType dtype) {
+  check_size(sizes, dtype);
   Tensor tensor(new TensorImpl);
   tensor->sizes = sizes;
   tensor->strides = strides;
@@ -64,6 +73,7 @@ Tensor Eager::empty_strided(const Dims& sizes, const Dims& strides, DType dtype)
 }
 
 Tensor Eager::empty(const Dims& sizes, DType dtype) {
+  check_size(sizes, dtype);
   return empty_strided(sizes, contiguous_strides(sizes), dtype);
 }
 
@@ -76,6 +86,7 @@ Tensor Eager::empty_like(const Tensor& source, DType dtype) {
 }
 
 Tensor Eager::alias(const Tensor& source, const Dims& sizes, const Dims& strides) {
+  check_size(sizes, source.dtype());
   Tensor view(new TensorImpl);
   view->sizes = sizes;
   view->strides = strides;

@@ -57,6 +57,14 @@ struct Environment {
 // PyTorch runs forward and backward on threads of their own, and each thread has its own handles.
 enum class ThreadKind : uint8_t { main, autograd };
 
+// Thrown for a tensor of more than kTensorBytesMax, from the middle of a model's forward function;
+// whoever runs a whole step (step/train_step.h) turns it into an Error. Sizes come from input, so
+// this is an expected failure; unwinding is the way out that keeps every operator free of checks.
+struct TensorTooLarge {
+  Dims sizes;
+};
+inline constexpr int64_t kTensorBytesMax = int64_t{1} << 56;
+
 class Eager {
  public:
   Eager(Sink& sink, Environment environment) : sink_(sink), environment_(environment) {}

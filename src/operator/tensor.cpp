@@ -28,7 +28,9 @@ bool Tensor::is_contiguous() const { return op::is_contiguous(get()->sizes, get(
 
 int64_t product(const Dims& sizes) {
   int64_t elements = 1;
-  for (const int64_t size : sizes) elements *= size;
+  for (const int64_t size : sizes) {
+    if (__builtin_mul_overflow(elements, size, &elements)) return INT64_MAX;
+  }
   return elements;
 }
 

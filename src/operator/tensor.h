@@ -70,6 +70,7 @@ struct TensorImpl {
 [[nodiscard]] bool is_contiguous(const Dims& sizes, const Dims& strides);
 // Every element of a dense block is used once, in whatever order.
 [[nodiscard]] bool is_non_overlapping_and_dense(const Dims& sizes, const Dims& strides);
+// Beyond int64 it stays at the largest int64.
 [[nodiscard]] int64_t product(const Dims& sizes);
 
 }  // namespace headroom::op

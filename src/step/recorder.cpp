@@ -26,7 +26,26 @@ std::string_view name_of(Phase phase) {
   return "";
 }
 
+namespace {
+
+constexpr int64_t kLiveBytesMax = int64_t{1} << 60;
+
+}  // namespace
+
+Error too_large_error(const op::TensorTooLarge& tensor) {
+  std::string sizes;
+  for (const int64_t size : tensor.sizes) {
+    sizes += (sizes.empty() ? "" : " x ") + std::to_string(size);
+  }
+  return {ErrorCode::bad_input,
+          tensor.sizes.empty() ? "all tensors together are beyond 2^60 bytes"
+                               : "a tensor of " + sizes + " elements is beyond 2^56 bytes",
+          "", "look at the model's sizes, the batch and the sequence"};
+}
+
 uint32_t Recorder::on_allocate(int64_t bytes) {
+  live_bytes_ += bytes;
+  if (live_bytes_ > kLiveBytesMax) throw op::TensorTooLarge{};
   memory::BufferInfo info;
   info.requested_bytes = bytes;
   info.category = category_;
@@ -39,7 +58,12 @@ uint32_t Recorder::on_workspace(int64_t bytes) {
   return on_allocate(bytes);
 }
 
-void Recorder::on_free(uint32_t buffer) { trace_.memory.free(buffer, next_call()); }
+void Recorder::on_free(uint32_t buffer) {
+  // After the trace has been handed on, what goes with the run goes unrecorded.
+  if (buffer >= trace_.memory.buffers.size()) return;
+  live_bytes_ -= trace_.memory.buffers[buffer].requested_bytes;
+  trace_.memory.free(buffer, next_call());
+}
 
 void Recorder::on_kernel(const op::KernelWork& work) {
   trace_.calls.push_back(

@@ -3,6 +3,8 @@
 // gradient) changes a block's category.
 #pragma once
 
+#include "base/result.h"
+#include "operator/eager.h"
 #include "operator/sink.h"
 #include "operator/tensor.h"
 #include "step/trace.h"
@@ -38,11 +40,15 @@ class Recorder : public op::Sink {
   StepTrace& trace_;
   std::vector<bool> saved_;  // by buffer
   std::vector<memory::Category> module_categories_;
+  int64_t live_bytes_ = 0;
   memory::Category category_ = memory::Category::temporary;
   Phase phase_ = Phase::construct;
   int iteration_ = 0;
   uint32_t module_ = 0;
 };
+
+// For a run that TensorTooLarge ended.
+[[nodiscard]] Error too_large_error(const op::TensorTooLarge& tensor);
 
 // Sets the category of new blocks for a scope.
 class CategoryScope {

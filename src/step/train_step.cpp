@@ -57,9 +57,9 @@ class TrainingRun {
       for (OptimizedParameter& parameter : parameters_) parameter.tensor->grad = Tensor();
       release_outputs();
     }
-    // The trace ends in the steady state between steps: what is left is never freed.
-    StepTrace result = trace_;
-    return result;
+    // The trace ends in the steady state between steps: what is left is never freed, and what this
+    // object's end releases is written into the empty trace that stays behind.
+    return std::move(trace_);
   }
 
  private:
@@ -169,9 +169,13 @@ class TrainingRun {
 
 }  // namespace
 
-StepTrace trace_training(const Graph& graph, const TrainOptions& options) {
-  TrainingRun run(graph, options);
-  return run.run();
+Result<StepTrace> trace_training(const Graph& graph, const TrainOptions& options) {
+  try {
+    TrainingRun run(graph, options);
+    return run.run();
+  } catch (const op::TensorTooLarge& tensor) {
+    return too_large_error(tensor);
+  }
 }
 
 }  // namespace headroom::step

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "base/result.h"
 #include "model/graph.h"
 #include "operator/eager.h"
 #include "step/checkpoint.h"
@@ -33,6 +34,7 @@ struct TrainOptions {
   int steps = 2;
 };
 
-[[nodiscard]] StepTrace trace_training(const model::Graph& graph, const TrainOptions& options);
+// The Error is about a tensor, or all of them together, beyond what a byte count holds.
+Result<StepTrace> trace_training(const model::Graph& graph, const TrainOptions& options);
 
 }  // namespace headroom::step

@@ -70,6 +70,10 @@ int main(int argc, char** argv) {
     return 3;
   }
   const auto trace = headroom::step::trace_training(*graph, train_options(words));
-  std::puts(headroom::step::events_json(trace).dump().c_str());
+  if (!trace) {
+    std::fprintf(stderr, "%s\n", trace.error().to_string().c_str());
+    return 3;
+  }
+  std::puts(headroom::step::events_json(*trace).dump().c_str());
   return 0;
 }
