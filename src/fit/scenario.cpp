@@ -59,11 +59,32 @@ model::Attention attention_of(Attention attention) {
   }
 }
 
+// The workspaces that matrix products take, by the device's generation and torch's version.
+op::BlasWorkspaces workspaces_of(const device::Device& device, op::Version torch) {
+  const device::BlasWorkspace blas = device::blas_workspace(device, {torch.major, torch.minor});
+  op::BlasWorkspaces workspaces;
+  workspaces.main_bytes = blas.main.count;
+  workspaces.lt_bytes = blas.lt.count;
+  switch (blas.lt_kind) {
+    case device::BlasWorkspace::Lt::temporary:
+      workspaces.lt = op::BlasWorkspaces::Lt::temporary;
+      break;
+    case device::BlasWorkspace::Lt::persistent:
+      workspaces.lt = op::BlasWorkspaces::Lt::persistent;
+      break;
+    case device::BlasWorkspace::Lt::shared:
+      workspaces.lt = op::BlasWorkspaces::Lt::shared;
+      break;
+  }
+  return workspaces;
+}
+
 Result<void> set_versions(Scenario& s) {
   HEADROOM_ASSIGN(s.train.environment.torch, parse_version(s.question.torch, "--torch"));
   HEADROOM_ASSIGN(s.build.transformers, parse_version(s.question.transformers, "--transformers"));
   const device::ComputeCapability capability = s.device->compute_capability.value;
   s.train.environment.compute_capability = capability.major * 10 + capability.minor;
+  s.train.environment.blas = workspaces_of(*s.device, s.train.environment.torch);
   if (s.device->sm_count.known()) {
     s.train.environment.multiprocessors = static_cast<int>(s.device->sm_count.value);
   }
