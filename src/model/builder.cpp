@@ -78,26 +78,46 @@ Var GraphBuilder::input(std::string name, const Dims& shape, DType dtype) {
   return var;
 }
 
+Var GraphBuilder::existing(ValueId value) {
+  return Var(new Var::Slot{1, value, this, true});
+}
+
+Var GraphBuilder::new_parameter_value() { return make_value(true); }
+
+ValueId GraphBuilder::release(Var var) {
+  HEADROOM_CHECK(var.slot_ && var.slot_->refs == 1, "a variable that is released has copies");
+  var.slot_->permanent = true;
+  return var.id();
+}
+
 uint32_t GraphBuilder::enter(RegionKind kind, std::string name,
                              std::initializer_list<const Var*> inputs) {
-  const auto id = static_cast<uint32_t>(graph_.regions.size());
   Region region;
   region.kind = kind;
-  region.name = name;
+  region.name = std::move(name);
   for (const Var* input : inputs) region.inputs.push_back(input->id());
+  return enter(std::move(region));
+}
+
+uint32_t GraphBuilder::enter(Region region) {
+  const auto id = static_cast<uint32_t>(graph_.regions.size());
   region.begin = static_cast<uint32_t>(graph_.instructions.size());
+  graph_.modules.push_back(region.name);
   graph_.regions.push_back(std::move(region));
-  graph_.modules.push_back(std::move(name));
   open_regions_.push_back(id);
   instruct(InstructionKind::enter, id);
   return id;
 }
 
 void GraphBuilder::leave(uint32_t region, std::initializer_list<const Var*> outputs) {
+  for (const Var* output : outputs) graph_.regions[region].outputs.push_back(output->id());
+  leave(region);
+}
+
+void GraphBuilder::leave(uint32_t region) {
   HEADROOM_CHECK(!open_regions_.empty() && open_regions_.back() == region, "regions must nest");
   open_regions_.pop_back();
   instruct(InstructionKind::leave, region);
-  for (const Var* output : outputs) graph_.regions[region].outputs.push_back(output->id());
   graph_.regions[region].end = static_cast<uint32_t>(graph_.instructions.size());
 }
 

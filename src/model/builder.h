@@ -46,6 +46,8 @@ class Var {
 class GraphBuilder {
  public:
   GraphBuilder();
+  // Goes on with a graph's declarations (parameters, buffers, inputs, values), without instructions.
+  explicit GraphBuilder(Graph declared) : graph_(std::move(declared)) {}
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
@@ -55,6 +57,14 @@ class GraphBuilder {
   Var tied(std::string name, const Var& holder, ParameterRole role);
   Var buffer(std::string name, const Dims& shape, DType dtype, bool persistent);
   Var input(std::string name, const Dims& shape, DType dtype);
+
+  // --- rewriting (step/transform) ----------------------------------------------------------------
+  Var existing(ValueId value);       // a variable for a value of the graph; it never drops it
+  Var new_parameter_value();         // a value for a parameter that the caller will list itself
+  ValueId release(Var var);          // gives the value up without a drop; no copy of `var` may live
+  void drop(ValueId value);
+  uint32_t enter(Region region);     // begin and end are its new ones
+  void leave(uint32_t region);
 
   // --- regions --------------------------------------------------------------------------------
   uint32_t enter(RegionKind kind, std::string name, std::initializer_list<const Var*> inputs);
@@ -80,6 +90,8 @@ class GraphBuilder {
   std::vector<Var> split(Var x, std::vector<int64_t> sizes, int dim);
   Var contiguous(Var x);
   Var detach(Var x);
+  Var require_grad(Var x);  // in place: x.requires_grad_(True)
+  Var dtype_of(Var x);      // x.dtype, as a reference for to_like that does not keep x
   // Moving data.
   Var clone(Var x);
   Var to(Var x, DType dtype);
@@ -161,7 +173,6 @@ class GraphBuilder {
  private:
   friend class Var;
   Var make_value(bool permanent);
-  void drop(ValueId value);
   void instruct(InstructionKind kind, size_t index);
 
   Graph graph_;

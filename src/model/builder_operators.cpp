@@ -72,6 +72,8 @@ std::vector<Var> GraphBuilder::split(Var x, std::vector<int64_t> sizes, int dim)
 }
 Var GraphBuilder::contiguous(Var x) { return apply(OpKind::contiguous, inputs(std::move(x))); }
 Var GraphBuilder::detach(Var x) { return apply(OpKind::detach, inputs(std::move(x))); }
+Var GraphBuilder::require_grad(Var x) { return apply(OpKind::require_grad, inputs(std::move(x))); }
+Var GraphBuilder::dtype_of(Var x) { return apply(OpKind::dtype_of, inputs(std::move(x))); }
 Var GraphBuilder::clone(Var x) { return apply(OpKind::clone, inputs(std::move(x))); }
 Var GraphBuilder::to(Var x, DType dtype) { return apply(OpKind::cast, inputs(std::move(x)), typed({}, dtype)); }
 Var GraphBuilder::to_like(Var x, Var reference) {

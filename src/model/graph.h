@@ -39,6 +39,7 @@ struct Parameter {
   std::optional<DType> dtype;       // where it is not the model's own (a buffer kept in float32)
   bool trainable = true;
   bool persistent = true;           // buffers: in the state dict
+  bool adapter = false;             // added to a finished model: made after all its own parameters
   ValueId value = kNoValue;         // the value that stands for it in the instructions
 };
 

@@ -73,9 +73,10 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
       node->save(tensor);
     }
     node->apply = [flops, is_flash](Eager& eager, Node& n, Grads& g, Grads& result) {
-      if (n.needs(0)) result[0] = empty_sequence_first(eager, n.saved[Saved::query]);
-      if (n.needs(1)) result[1] = empty_sequence_first(eager, n.saved[Saved::key]);
-      if (n.needs(2)) result[2] = empty_sequence_first(eager, n.saved[Saved::value]);
+      // All three, wanted or not.
+      for (const size_t i : {Saved::query, Saved::key, Saved::value}) {
+        result[i] = empty_sequence_first(eager, n.saved[i]);
+      }
       const Tensor& q = n.saved[Saved::query];
       const Tensor& k = n.saved[Saved::key];
       const AttentionSizes sizes{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};

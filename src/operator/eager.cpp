@@ -25,6 +25,7 @@ Ref<Storage> Eager::allocate(int64_t bytes) {
   storage->bytes = bytes;
   storage->sink = &sink_;
   storage->buffer = muted_ ? kNoBuffer : sink_.on_allocate(bytes);
+  if (!muted_) newest_buffer_ = storage->buffer;
   return Ref<Storage>(storage);
 }
 

@@ -95,6 +95,8 @@ class Eager {
   // While muted, operators hang their nodes and save their tensors, but take no memory and launch
   // nothing: an operator that is interrupted after it saved its inputs.
   void set_muted(bool muted) { muted_ = muted; }
+  // The sink's name for the block made last; names grow.
+  [[nodiscard]] uint32_t newest_buffer() const { return newest_buffer_; }
   // Scratch that a kernel takes for as long as the handle lives; undefined where scratch is not
   // modelled or nothing is needed.
   [[nodiscard]] Tensor scratch(int64_t bytes);
@@ -137,6 +139,7 @@ class Eager {
   SavedTensorHooks* hooks_ = nullptr;
   uint64_t sequence_ = 0;
   uint32_t module_ = 0;
+  uint32_t newest_buffer_ = 0;
   bool grad_enabled_ = true;
   bool muted_ = false;
   ThreadKind thread_ = ThreadKind::main;

@@ -30,6 +30,8 @@ Tensor select(Eager& e, const Tensor& self, int dim, int64_t index);
 std::vector<Tensor> split(Eager& e, const Tensor& self, std::span<const int64_t> sizes, int dim);
 Tensor contiguous(Eager& e, const Tensor& self);
 Tensor detach(Eager& e, const Tensor& self);
+Tensor require_grad(const Tensor& self);  // requires_grad_(True): self, which wants one from now on
+Tensor dtype_of(const Tensor& self);      // self.dtype: a tensor that has a type and nothing else
 
 // --- moving data (copy.cpp) --------------------------------------------------------------------
 Tensor clone(Eager& e, const Tensor& self);             // keeps a dense layout

@@ -113,6 +113,8 @@ enum class OpGroup : uint8_t {
   X(split, none)                       \
   X(contiguous, none)                  \
   X(detach, none)                      \
+  X(require_grad, none)                \
+  X(dtype_of, none)                    \
   X(cast_like, memory)                 \
   X(autocast, memory)                  \
   X(opaque, elementwise)

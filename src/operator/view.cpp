@@ -232,4 +232,15 @@ Tensor contiguous(Eager& e, const Tensor& self) {
 
 Tensor detach(Eager& e, const Tensor& self) { return e.detach(self); }
 
+Tensor dtype_of(const Tensor& self) {
+  Tensor type(new TensorImpl);
+  type->dtype = self.dtype();
+  return type;
+}
+
+Tensor require_grad(const Tensor& self) {
+  self->requires_grad = true;
+  return self;
+}
+
 }  // namespace headroom::op

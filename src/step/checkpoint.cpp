@@ -51,6 +51,7 @@ struct Checkpointer::Recomputation {
   std::vector<Tensor> inputs;
   uint32_t holders = 0;           // tensors that the first run saved
   uint32_t operation = 0;         // operations begun so far in the current run
+  uint32_t newest_before = 0;     // block made last when the current operation began
   uint32_t last_operation = 0;    // the operation that saved last
   bool last_is_output = false;    // what it saved last was its own output
   bool done = false;
@@ -67,8 +68,9 @@ class Checkpointer::Taking : public op::SavedTensorHooks {
     node.hook_owner = recomputation_;
     node.hooked.push_back({static_cast<uint32_t>(slot), r.holders++});
     r.last_operation = r.operation;
-    // Outputs are saved without their history (Eager::finish), inputs with theirs or as leaves.
-    r.last_is_output = !tensor->grad_fn && !tensor->requires_grad;
+    // Outputs are saved without their history (Eager::finish), and are new.
+    r.last_is_output = !tensor->grad_fn && !tensor->requires_grad &&
+                       tensor->storage->buffer > r.newest_before;
     return true;
   }
 
@@ -167,8 +169,9 @@ void Checkpointer::run_non_reentrant(uint32_t region, Frame& frame) {
   }
   Taking hooks(recomputation);
   eager_.set_hooks(&hooks);
-  interpreter_.set_stop([&r = *recomputation] {
+  interpreter_.set_stop([this, &r = *recomputation] {
     ++r.operation;
+    r.newest_before = eager_.newest_buffer();
     return false;
   });
   interpreter_.run_region(region, frame);

@@ -52,6 +52,10 @@ Tensor run_view(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::contiguous(e, in[0]);
     case OpKind::detach:
       return op::detach(e, in[0]);
+    case OpKind::require_grad:
+      return op::require_grad(in[0]);
+    case OpKind::dtype_of:
+      return op::dtype_of(in[0]);
     default:
       return {};
   }

@@ -101,24 +101,34 @@ class TrainingRun {
   void construct() {
     recorder_.begin_phase(Phase::construct, 0);
     for (const Parameter& parameter : graph_.parameters) {
-      if (parameter.tied_to) continue;
-      recorder_.set_category(is_lm_head(parameter) ? Category::lm_head_weight
-                                                   : Category::parameter);
-      Tensor tensor =
-          eager_.empty(parameter.shape, parameter.dtype.value_or(options_.weights));
-      tensor->is_parameter = true;
-      tensor->requires_grad = parameter.trainable;
-      frame_[parameter.value] = tensor;
-      if (is_lm_head(parameter)) lm_head_ = tensor.get();
-      if (!parameter.trainable) continue;
-      const bool decays = parameter.role != ParameterRole::norm &&
-                          parameter.role != ParameterRole::bias;
-      parameters_.push_back({tensor, is_lm_head(parameter), decays});
+      if (!parameter.adapter) construct_parameter(parameter);
     }
     recorder_.set_category(Category::parameter);
     for (const Parameter& buffer : graph_.buffers) {
       frame_[buffer.value] = eager_.empty(buffer.shape, buffer.dtype.value_or(options_.weights));
     }
+    for (const Parameter& parameter : graph_.parameters) {
+      if (parameter.adapter) construct_parameter(parameter);
+    }
+    for (const Parameter& parameter : graph_.parameters) {
+      if (parameter.trainable && !parameter.tied_to) hand_to_optimizer(parameter);
+    }
+  }
+
+  void construct_parameter(const Parameter& parameter) {
+    if (parameter.tied_to) return;
+    recorder_.set_category(is_lm_head(parameter) ? Category::lm_head_weight : Category::parameter);
+    Tensor tensor = eager_.empty(parameter.shape, parameter.dtype.value_or(options_.weights));
+    tensor->is_parameter = true;
+    tensor->requires_grad = parameter.trainable;
+    if (is_lm_head(parameter)) lm_head_ = tensor.get();
+    frame_[parameter.value] = std::move(tensor);
+  }
+
+  void hand_to_optimizer(const Parameter& parameter) {
+    const bool decays =
+        parameter.role != ParameterRole::norm && parameter.role != ParameterRole::bias;
+    parameters_.push_back({frame_[parameter.value], is_lm_head(parameter), decays});
   }
 
   void forward_and_backward(int step) {

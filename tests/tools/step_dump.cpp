@@ -3,11 +3,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "model/load.h"
 #include "step/events_json.h"
 #include "step/train_step.h"
+#include "step/transform/lora.h"
 
 namespace {
 
@@ -45,6 +48,31 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   return options;
 }
 
+std::vector<std::string> split(const std::string& words) {
+  std::vector<std::string> parts;
+  std::istringstream stream(words);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+// What the words ask for, applied to the model's graph in the order that a user's program would.
+headroom::Result<headroom::model::Graph> transformed(
+    headroom::model::Graph graph, const std::string& model_type,
+    std::map<std::string, std::string>& words) {
+  if (!words["lora_rank"].empty()) {
+    headroom::step::LoraOptions lora;
+    lora.rank = std::atoi(words["lora_rank"].c_str());
+    lora.alpha = 2.0 * static_cast<double>(lora.rank);
+    lora.targets = split(words["lora_targets"]);
+    lora.dropout = std::atof(words["lora_dropout"].c_str());
+    lora.model_type = model_type;
+    lora.require_input_gradients =
+        words["checkpointing"] == "reentrant" || words["checkpointing"] == "non_reentrant";
+    HEADROOM_ASSIGN(graph, headroom::step::apply_lora(graph, lora));
+  }
+  return graph;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,7 +92,12 @@ int main(int argc, char** argv) {
   build.batch = std::max(1, std::atoi(words["batch"].c_str()));
   build.sequence = std::max(1, std::atoi(words["seq"].c_str()));
   build.attention = attention_of(words["attention"]);
-  const auto graph = headroom::model::build_graph({*json, argv[1]}, build);
+  auto graph = headroom::model::build_graph({*json, argv[1]}, build);
+  if (graph) {
+    const headroom::text::JsonView config(*json, argv[1]);
+    const auto model_type = config.get_string("model_type");
+    graph = transformed(*graph, model_type ? *model_type : "", words);
+  }
   if (!graph) {
     std::fprintf(stderr, "%s\n", graph.error().to_string().c_str());
     return 3;

@@ -1,0 +1,116 @@
+#include "step/transform/graph_rewriter.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace headroom::step {
+
+using model::Graph;
+using model::InstructionKind;
+using model::kNoValue;
+using model::Operation;
+using model::Parameter;
+using model::ValueId;
+using model::Var;
+
+namespace {
+
+Graph declarations_of(const Graph& source) {
+  Graph graph;
+  graph.buffers = source.buffers;
+  graph.inputs = source.inputs;
+  graph.value_count = source.value_count;
+  graph.modules.emplace_back();
+  return graph;
+}
+
+}  // namespace
+
+GraphRewriter::GraphRewriter(const Graph& source)
+    : source_(source), builder_(declarations_of(source)), names_(source.value_count) {
+  std::iota(names_.begin(), names_.end(), 0U);
+}
+
+ValueId GraphRewriter::renamed(ValueId value) const {
+  return value == kNoValue ? kNoValue : names_[value];
+}
+
+void GraphRewriter::rename(std::vector<ValueId>& values) const {
+  for (ValueId& value : values) value = renamed(value);
+}
+
+Var GraphRewriter::value(ValueId id) {
+  return id == kNoValue ? Var() : builder_.existing(renamed(id));
+}
+
+Var GraphRewriter::add_parameter(uint32_t after, Parameter parameter) {
+  Var var = builder_.new_parameter_value();
+  parameter.value = var.id();
+  added_.push_back({after, std::move(parameter)});
+  return var;
+}
+
+void GraphRewriter::copy_operation(const Operation& operation, const Replace& replace) {
+  Outputs outputs = replace(operation);
+  if (outputs.empty()) {
+    std::vector<Var> inputs;
+    for (const ValueId id : operation.inputs) inputs.push_back(value(id));
+    outputs = builder_.apply_many(operation.kind, std::move(inputs), operation.outputs.size(),
+                                  operation.attributes);
+  }
+  HEADROOM_CHECK(outputs.size() == operation.outputs.size(), "a replacement lacks outputs");
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    names_[operation.outputs[i]] = builder_.release(std::move(outputs[i]));
+  }
+}
+
+std::vector<Parameter> GraphRewriter::merged_parameters() const {
+  std::vector<Added> added = added_;
+  std::ranges::stable_sort(added, {}, &Added::after);
+  std::vector<Parameter> parameters;
+  std::vector<uint32_t> places;  // where a parameter of the source went
+  auto next = added.begin();
+  for (uint32_t i = 0; i < source_.parameters.size(); ++i) {
+    places.push_back(static_cast<uint32_t>(parameters.size()));
+    parameters.push_back(source_.parameters[i]);
+    for (; next != added.end() && next->after == i; ++next) parameters.push_back(next->parameter);
+  }
+  for (Parameter& parameter : parameters) {
+    if (parameter.tied_to) parameter.tied_to = places[*parameter.tied_to];
+  }
+  return parameters;
+}
+
+Graph GraphRewriter::run(const Replace& replace) {
+  std::vector<uint32_t> open;
+  for (const model::Instruction& instruction : source_.instructions) {
+    switch (instruction.kind) {
+      case InstructionKind::operation:
+        copy_operation(source_.operations[instruction.index], replace);
+        break;
+      case InstructionKind::drop:
+        builder_.drop(renamed(instruction.index));
+        break;
+      case InstructionKind::enter: {
+        model::Region region = source_.regions[instruction.index];
+        rename(region.inputs);
+        open.push_back(builder_.enter(std::move(region)));
+        break;
+      }
+      case InstructionKind::leave:
+        builder_.leave(open.back());
+        open.pop_back();
+        break;
+    }
+  }
+  Graph graph = builder_.finish();
+  for (model::Region& region : graph.regions) rename(region.outputs);
+  graph.parameters = merged_parameters();
+  graph.logits = renamed(source_.logits);
+  graph.loss = renamed(source_.loss);
+  graph.outputs = source_.outputs;
+  rename(graph.outputs);
+  return graph;
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,56 @@
+// GraphRewriter: copies a graph's instructions and lets a transformation write other ones in the
+// place of an operation, with a GraphBuilder, so that regions, values and drops come out right.
+//
+// A transformation gives a function that is called for each operation in order. It answers with
+// nothing, and the operation is copied; or it writes what stands in its place and answers with one
+// variable an output. Those variables stand for the operation's outputs from there on and die where
+// they died. Inputs may be used as often as wanted; they live at least as long as the operation
+// that is replaced. Values keep their numbers, so a transformation can look things up in the source.
+//
+// One use each; not thread-safe. Cost: linear in the number of instructions.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "model/builder.h"
+
+namespace headroom::step {
+
+class GraphRewriter {
+ public:
+  using Outputs = std::vector<model::Var>;
+  using Replace = std::function<Outputs(const model::Operation& operation)>;
+
+  // `source` must outlive the rewriter.
+  explicit GraphRewriter(const model::Graph& source);
+
+  [[nodiscard]] model::GraphBuilder& builder() { return builder_; }
+  // The variable that now stands for a value of the source; empty for kNoValue.
+  model::Var value(model::ValueId id);
+
+  // A parameter that the transformation adds behind the one at index `after` (of the source) or
+  // behind what was added there before. Its `value` is set here.
+  model::Var add_parameter(uint32_t after, model::Parameter parameter);
+
+  // Runs the copy. To be called once.
+  model::Graph run(const Replace& replace);
+
+ private:
+  struct Added {
+    uint32_t after;
+    model::Parameter parameter;
+  };
+
+  void copy_operation(const model::Operation& operation, const Replace& replace);
+  void rename(std::vector<model::ValueId>& values) const;
+  [[nodiscard]] model::ValueId renamed(model::ValueId value) const;
+  [[nodiscard]] std::vector<model::Parameter> merged_parameters() const;
+
+  const model::Graph& source_;
+  model::GraphBuilder builder_;
+  std::vector<model::ValueId> names_;  // by value of the source
+  std::vector<Added> added_;
+};
+
+}  // namespace headroom::step

@@ -1,0 +1,92 @@
+#include "step/transform/linear_site.h"
+
+#include "operator/kind.h"
+
+namespace headroom::step {
+
+using model::Graph;
+using model::kNoValue;
+using model::Operation;
+using model::ParameterRole;
+using op::OpKind;
+
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+// What is asked of a graph over and over, by value.
+struct Index {
+  std::vector<uint32_t> parameter;  // of which this is the value
+  std::vector<uint32_t> producer;   // operation that makes it
+  std::vector<uint32_t> viewer;     // first view of it
+
+  explicit Index(const Graph& graph)
+      : parameter(graph.value_count, kNone),
+        producer(graph.value_count, kNone),
+        viewer(graph.value_count, kNone) {
+    for (uint32_t i = 0; i < graph.parameters.size(); ++i) {
+      if (!graph.parameters[i].tied_to) parameter[graph.parameters[i].value] = i;
+    }
+    for (uint32_t i = 0; i < graph.operations.size(); ++i) {
+      const Operation& operation = graph.operations[i];
+      for (const model::ValueId output : operation.outputs) producer[output] = i;
+      if (operation.kind == OpKind::view && viewer[operation.inputs[0]] == kNone) {
+        viewer[operation.inputs[0]] = i;
+      }
+    }
+  }
+};
+
+// The bias comes right behind the weight in a module's parameters.
+uint32_t last_parameter_of(const Graph& graph, uint32_t weight) {
+  if (weight + 1 == graph.parameters.size()) return weight;
+  const std::string module = module_of(graph.parameters[weight].name);
+  return graph.parameters[weight + 1].name == module + ".bias" ? weight + 1 : weight;
+}
+
+std::optional<LinearSite> site_at(const Graph& graph, const Index& index, uint32_t at) {
+  const Operation& operation = graph.operations[at];
+  const bool conv1d = operation.kind == OpKind::addmm;
+  if (!conv1d && operation.kind != OpKind::linear) return {};
+  LinearSite site;
+  site.product = site.last = at;
+  site.conv1d = conv1d;
+  site.weight = index.parameter[operation.inputs[conv1d ? 2 : 1]];
+  if (site.weight == kNone) return {};
+  const model::Parameter& weight = graph.parameters[site.weight];
+  if (weight.shape.size() != 2 || !weight.name.ends_with(".weight")) return {};
+  site.last_parameter = last_parameter_of(graph, site.weight);
+  site.in_features = weight.shape[conv1d ? 0 : 1];
+  site.out_features = weight.shape[conv1d ? 1 : 0];
+  site.input = operation.inputs[conv1d ? 1 : 0];
+  if (conv1d) {
+    const uint32_t rows = index.producer[site.input];
+    const uint32_t back = index.viewer[operation.outputs[0]];
+    if (rows == kNone || back == kNone || graph.operations[rows].kind != OpKind::view) return {};
+    site.input = graph.operations[rows].inputs[0];
+    site.last = back;
+  }
+  return site;
+}
+
+}  // namespace
+
+std::vector<LinearSite> linear_sites(const Graph& graph) {
+  const Index index(graph);
+  std::vector<LinearSite> sites;
+  for (uint32_t i = 0; i < graph.operations.size(); ++i) {
+    if (const auto site = site_at(graph, index, i)) sites.push_back(*site);
+  }
+  return sites;
+}
+
+std::string module_of(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
+}
+
+bool names_module(const std::string& target, const std::string& module) {
+  if (!module.ends_with(target)) return false;
+  return module.size() == target.size() || module[module.size() - target.size() - 1] == '.';
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,212 @@
+#include "step/transform/lora.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "step/transform/graph_rewriter.h"
+#include "step/transform/linear_site.h"
+
+namespace headroom::step {
+
+using model::Graph;
+using model::GraphBuilder;
+using model::Operation;
+using model::Parameter;
+using model::ParameterRole;
+using model::Var;
+using op::OpKind;
+
+namespace {
+
+constexpr int64_t kRankMax = 1 << 16;
+
+struct ArchitectureTargets {
+  std::string_view model_type;
+  std::array<std::string_view, 4> targets;
+};
+
+// peft 0.21's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, for the families there are here.
+constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
+    {"bert", {"query", "value"}},
+    {"bloom", {"query_key_value"}},
+    {"codegen", {"qkv_proj"}},
+    {"falcon", {"query_key_value"}},
+    {"gemma", {"q_proj", "v_proj"}},
+    {"gemma2", {"q_proj", "v_proj"}},
+    {"gemma3_text", {"q_proj", "v_proj"}},
+    {"gpt2", {"c_attn"}},
+    {"gpt_bigcode", {"c_attn"}},
+    {"gpt_neo", {"q_proj", "v_proj"}},
+    {"gpt_neox", {"query_key_value"}},
+    {"gptj", {"q_proj", "v_proj"}},
+    {"llama", {"q_proj", "v_proj"}},
+    {"mistral", {"q_proj", "v_proj"}},
+    {"mixtral", {"q_proj", "v_proj"}},
+    {"mt5", {"q", "v"}},
+    {"opt", {"q_proj", "v_proj"}},
+    {"phi", {"q_proj", "v_proj", "fc1", "fc2"}},
+    {"qwen2", {"q_proj", "v_proj"}},
+    {"qwen3", {"q_proj", "v_proj"}},
+    {"roberta", {"query", "value"}},
+    {"stablelm", {"q_proj", "v_proj"}},
+    {"t5", {"q", "v"}},
+});
+
+// The two matrices beside one module.
+struct Adapter {
+  Var a;
+  Var b;
+};
+
+class LoraWriter {
+ public:
+  LoraWriter(const Graph& graph, const LoraOptions& options)
+      : graph_(graph), options_(options), rewriter_(graph) {}
+
+  // Chooses the sites; false where no module has any of these names.
+  bool choose(const std::vector<std::string>& targets) {
+    for (const LinearSite& site : linear_sites(graph_)) {
+      if (!is_target(site, targets)) continue;
+      sites_.emplace(site.last, site);
+      add_adapter(site);
+    }
+    return !sites_.empty();
+  }
+
+  Graph run() {
+    Graph graph = rewriter_.run([this](const Operation& operation) { return replace(operation); });
+    name_as_peft_does(graph);
+    return graph;
+  }
+
+ private:
+  bool is_target(const LinearSite& site, const std::vector<std::string>& targets) const {
+    const Parameter& weight = graph_.parameters[site.weight];
+    if (targets.size() == 1 && targets[0] == "all-linear") {
+      return weight.role == ParameterRole::linear;
+    }
+    const std::string module = module_of(weight.name);
+    return std::ranges::any_of(
+        targets, [&](const std::string& target) { return names_module(target, module); });
+  }
+
+  void add_adapter(const LinearSite& site) {
+    if (adapters_.contains(site.weight)) return;
+    const std::string module = module_of(graph_.parameters[site.weight].name);
+    Parameter a;
+    a.name = module + ".lora_A.default.weight";
+    a.shape = {options_.rank, site.in_features};
+    a.role = ParameterRole::linear;
+    a.dtype = options_.adapter_dtype;
+    a.adapter = true;
+    Parameter b = a;
+    b.name = module + ".lora_B.default.weight";
+    b.shape = {site.out_features, options_.rank};
+    Adapter adapter;
+    adapter.a = rewriter_.add_parameter(site.last_parameter, std::move(a));
+    adapter.b = rewriter_.add_parameter(site.last_parameter, std::move(b));
+    adapters_.emplace(site.weight, std::move(adapter));
+  }
+
+  GraphRewriter::Outputs replace(const Operation& operation) {
+    const auto at = static_cast<uint32_t>(&operation - graph_.operations.data());
+    if (const auto site = sites_.find(at); site != sites_.end()) {
+      return {adapted(operation, site->second)};
+    }
+    if (options_.require_input_gradients && is_input_embedding(operation)) {
+      GraphBuilder& g = rewriter_.builder();
+      return {g.require_grad(copy_of(operation))};
+    }
+    return {};
+  }
+
+  Var copy_of(const Operation& operation) {
+    std::vector<Var> inputs;
+    for (const model::ValueId id : operation.inputs) inputs.push_back(rewriter_.value(id));
+    return rewriter_.builder().apply(operation.kind, std::move(inputs), operation.attributes);
+  }
+
+  // The forward function of the adapted module, variable by variable.
+  Var adapted(const Operation& operation, const LinearSite& site) {
+    GraphBuilder& g = rewriter_.builder();
+    const Adapter& adapter = adapters_.at(site.weight);
+    Var result = copy_of(operation);
+    const Var result_dtype = g.dtype_of(result);
+    const Var x = g.to_like(rewriter_.value(site.input), adapter.a);
+    Var low = options_.dropout > 0 ? g.dropout(x, options_.dropout) : x;
+    Var delta = g.linear(g.linear(std::move(low), adapter.a), adapter.b);
+    delta = g.mul(std::move(delta), options_.alpha / static_cast<double>(options_.rank));
+    result = g.add(std::move(result), std::move(delta));
+    return g.to_like(std::move(result), result_dtype);
+  }
+
+  // The module that get_input_embeddings answers with: the first one of the model.
+  bool is_input_embedding(const Operation& operation) const {
+    if (operation.kind != OpKind::embedding) return false;
+    const auto first = std::ranges::find(graph_.parameters, ParameterRole::embedding,
+                                         &Parameter::role);
+    return first != graph_.parameters.end() && operation.inputs[0] == first->value;
+  }
+
+  void name_as_peft_does(Graph& graph) const {
+    std::vector<std::string> modules;
+    for (const auto& [weight, adapter] : adapters_) {
+      modules.push_back(module_of(graph_.parameters[weight].name));
+    }
+    std::ranges::sort(modules);
+    for (Parameter& parameter : graph.parameters) {
+      if (!parameter.adapter) {
+        parameter.trainable = false;
+        const std::string module = module_of(parameter.name);
+        if (std::ranges::binary_search(modules, module)) {
+          parameter.name.insert(module.size(), ".base_layer");
+        }
+      }
+      parameter.name.insert(0, "base_model.model.");
+    }
+    for (Parameter& buffer : graph.buffers) buffer.name.insert(0, "base_model.model.");
+  }
+
+  const Graph& graph_;
+  const LoraOptions& options_;
+  GraphRewriter rewriter_;
+  std::map<uint32_t, LinearSite> sites_;   // by the operation that ends them
+  std::map<uint32_t, Adapter> adapters_;   // by weight: a module called twice has one
+};
+
+}  // namespace
+
+std::vector<std::string> default_lora_targets(std::string_view model_type) {
+  const auto found = std::ranges::find(kTargets, model_type, &ArchitectureTargets::model_type);
+  std::vector<std::string> targets;
+  if (found == kTargets.end()) return targets;
+  for (const std::string_view target : found->targets) {
+    if (!target.empty()) targets.emplace_back(target);
+  }
+  return targets;
+}
+
+Result<Graph> apply_lora(const Graph& graph, const LoraOptions& options) {
+  if (options.rank < 1 || options.rank > kRankMax) {
+    return Error{ErrorCode::bad_input, "LoRA rank " + std::to_string(options.rank), "",
+                 "a rank is 1 to " + std::to_string(kRankMax)};
+  }
+  const std::vector<std::string> targets =
+      options.targets.empty() ? default_lora_targets(options.model_type) : options.targets;
+  if (targets.empty()) {
+    return Error{ErrorCode::bad_input,
+                 "peft knows no target modules for \"" + options.model_type + "\"", "",
+                 "name the target modules, or all-linear"};
+  }
+  LoraWriter writer(graph, options);
+  if (!writer.choose(targets)) {
+    std::string names;
+    for (const std::string& target : targets) names += (names.empty() ? "" : ", ") + target;
+    return Error{ErrorCode::bad_input, "no linear module of the model is named " + names, "",
+                 "targets are the ends of module names, such as q_proj"};
+  }
+  return writer.run();
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,108 @@
+#include "step/transform/lora.h"
+
+#include <gtest/gtest.h>
+
+#include "step/train_step.h"
+
+namespace headroom::step {
+namespace {
+
+using model::Graph;
+using model::GraphBuilder;
+using model::ParameterRole;
+using model::Var;
+
+// An embedding, two linear modules, one of them with a bias, and a loss.
+Graph small_model() {
+  GraphBuilder g;
+  {
+    const Var table = g.parameter("embed.weight", {32, 8}, ParameterRole::embedding);
+    const Var up = g.parameter("layers.0.up.weight", {16, 8}, ParameterRole::linear);
+    const Var bias = g.parameter("layers.0.up.bias", {16}, ParameterRole::bias);
+    const Var down = g.parameter("layers.0.down.weight", {8, 16}, ParameterRole::linear);
+    const Var head = g.tied("head.weight", table, ParameterRole::lm_head);
+    const Var ids = g.input("input_ids", {2, 4}, model::DType::i64);
+    Var x = g.embedding(table, ids);
+    x = g.linear(x, up, bias);
+    x = g.linear(x, down);
+    const Var logits = g.view(g.linear(x, head), {-1, 32});
+    const Var loss = g.cross_entropy(logits, g.view(ids, {-1}));
+    g.set_outputs(loss, logits, {});
+  }
+  return g.finish();
+}
+
+LoraOptions rank_of_two(std::vector<std::string> targets) {
+  LoraOptions options;
+  options.rank = 2;
+  options.targets = std::move(targets);
+  return options;
+}
+
+std::vector<std::string> names_of(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const model::Parameter& parameter : graph.parameters) names.push_back(parameter.name);
+  return names;
+}
+
+TEST(Lora, NamesAndOrderAreThoseOfPeft) {
+  const auto graph = apply_lora(small_model(), rank_of_two({"up"}));
+  ASSERT_TRUE(graph);
+  const std::vector<std::string> expected{
+      "base_model.model.embed.weight",
+      "base_model.model.layers.0.up.base_layer.weight",
+      "base_model.model.layers.0.up.base_layer.bias",
+      "base_model.model.layers.0.up.lora_A.default.weight",
+      "base_model.model.layers.0.up.lora_B.default.weight",
+      "base_model.model.layers.0.down.weight",
+      "base_model.model.head.weight"};
+  EXPECT_EQ(names_of(*graph), expected);
+  EXPECT_EQ(graph->parameters[6].tied_to, 0U);
+  EXPECT_EQ(model::parameter_count(*graph, true), 2 * 8 + 16 * 2);
+}
+
+TEST(Lora, TheHeadIsNoneOfAllLinearModules) {
+  const auto graph = apply_lora(small_model(), rank_of_two({"all-linear"}));
+  ASSERT_TRUE(graph);
+  EXPECT_EQ(model::parameter_count(*graph, true), 2 * (8 + 16) + 2 * (16 + 8));
+}
+
+TEST(Lora, ATargetIsAWholeNameOrTheEndOfOne) {
+  EXPECT_TRUE(apply_lora(small_model(), rank_of_two({"0.up"})));
+  EXPECT_TRUE(apply_lora(small_model(), rank_of_two({"layers.0.up"})));
+  const auto missing = apply_lora(small_model(), rank_of_two({"p"}));
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("named p"), std::string::npos);
+}
+
+TEST(Lora, OnlyAdaptersGetGradientsAndStates) {
+  const auto graph = apply_lora(small_model(), rank_of_two({"up", "down"}));
+  ASSERT_TRUE(graph);
+  const auto trace = trace_training(*graph, {});
+  ASSERT_TRUE(trace);
+  int64_t gradients = 0;
+  for (const memory::BufferInfo& buffer : trace->memory.buffers) {
+    if (buffer.category == memory::Category::gradient) gradients += buffer.requested_bytes;
+  }
+  const int64_t adapters = 2 * (8 + 16) + 2 * (16 + 8);
+  EXPECT_EQ(gradients, 2 * 4 * adapters);  // two steps in float32
+}
+
+TEST(Lora, RefusesARankThatNoMatrixCouldHave) {
+  LoraOptions options = rank_of_two({"up"});
+  for (const int64_t rank : {int64_t{0}, int64_t{-1}, int64_t{1} << 40}) {
+    options.rank = rank;
+    EXPECT_FALSE(apply_lora(small_model(), options)) << rank;
+  }
+}
+
+TEST(Lora, NamesTheArchitectureThatPeftDoesNotKnow) {
+  LoraOptions options = rank_of_two({});
+  options.model_type = "nothing";
+  const auto graph = apply_lora(small_model(), options);
+  ASSERT_FALSE(graph);
+  EXPECT_NE(graph.error().message.find("nothing"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom::step
