@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/builder.h"
 #include "step/train_step.h"
 
 namespace headroom::step {
