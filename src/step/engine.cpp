@@ -20,11 +20,13 @@ struct Task {
   Grads buffer;
 };
 
-// How many gradients each node reachable from `root` will receive.
-std::unordered_map<Node*, Task> count_dependencies(Node* root) {
+// How many gradients each node reachable from the roots will receive.
+std::unordered_map<Node*, Task> count_dependencies(std::span<const Tensor> roots) {
   std::unordered_map<Node*, Task> tasks;
-  std::vector<Node*> pending{root};
-  tasks.try_emplace(root);
+  std::vector<Node*> pending;
+  for (const Tensor& root : roots) {
+    if (tasks.try_emplace(root->grad_fn.get()).second) pending.push_back(root->grad_fn.get());
+  }
   while (!pending.empty()) {
     Node* node = pending.back();
     pending.pop_back();
@@ -74,6 +76,10 @@ void Engine::accumulate_leaf(Node& node, Grads& grads) {
   Tensor gradient = std::move(grads[0]);
   grads.clear();
   if (!gradient) return;
+  if (options_.hands_gradients_out) {
+    variable->grad = std::move(gradient);
+    return;
+  }
   if (variable->grad) {
     op::add_inplace(eager_, variable->grad, gradient);
   } else if (gradient->refs == 1 && obeys_layout_contract(gradient, variable)) {
@@ -112,17 +118,28 @@ Grads Engine::call(Node& node, Grads& grads) {
 }
 
 void Engine::run(const Tensor& root, Tensor gradient) {
-  HEADROOM_CHECK(root->grad_fn, "backward from a tensor that has no history");
+  Grads gradients;
+  gradients.push_back(std::move(gradient));
+  run(std::span(&root, 1), std::move(gradients));
+}
+
+void Engine::run(std::span<const Tensor> roots, Grads gradients) {
   op::GradMode no_grad(eager_, false);
   const uint32_t module_before = eager_.module();
   const op::ThreadKind thread_before = eager_.thread();
   eager_.set_thread(op::ThreadKind::autograd);
-  auto tasks = count_dependencies(root->grad_fn.get());
+  auto tasks = count_dependencies(roots);
   std::priority_queue<NodeRef, std::vector<NodeRef>, RunsLater> ready;
-  Grads& seed = tasks[root->grad_fn.get()].buffer;
-  seed.resize(root->grad_fn->outputs.size());
-  seed[root->output_number] = std::move(gradient);
-  ready.push(root->grad_fn);
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const Tensor& root = roots[i];
+    HEADROOM_CHECK(root->grad_fn, "backward from a tensor that has no history");
+    Task& task = tasks[root->grad_fn.get()];
+    const bool is_first = task.buffer.empty();
+    task.buffer.resize(root->grad_fn->outputs.size());
+    task.buffer[root->output_number] = op::to(eager_, gradients[i], root.dtype());
+    gradients[i] = Tensor();
+    if (is_first && task.dependencies == 0) ready.push(root->grad_fn);
+  }
 
   while (!ready.empty()) {
     const NodeRef node = ready.top();
@@ -135,8 +152,10 @@ void Engine::run(const Tensor& root, Tensor gradient) {
     }
     Grads results = call(*node, grads);
     grads.clear();
-    node->saved.clear();
-    node->hook_owner.reset();
+    if (!options_.retain_graph) {
+      node->saved.clear();
+      node->hook_owner.reset();
+    }
     for (size_t i = 0; i < results.size(); ++i) {
       const op::Edge& edge = node->next[i];
       if (!edge.node) continue;

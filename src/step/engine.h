@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "operator/eager.h"
 
@@ -26,6 +27,10 @@ struct EngineHooks {
 struct EngineOptions {
   // False under fake tensors, which are subclasses that the engine does not add in place.
   bool accumulate_in_place = true;
+  // backward(retain_graph=True): nodes keep what they saved.
+  bool retain_graph = false;
+  // torch.autograd.grad: leaves get their gradients as they come, replacing older ones.
+  bool hands_gradients_out = false;
   EngineHooks hooks;
 };
 
@@ -36,6 +41,8 @@ class Engine {
   // Runs backward from `root`, seeded with `gradient`. May be called from within a node's backward
   // (reentrant checkpointing). Saved tensors are released as it goes.
   void run(const op::Tensor& root, op::Tensor gradient);
+  // The same from several roots at once.
+  void run(std::span<const op::Tensor> roots, op::Grads gradients);
 
  private:
   void accumulate_leaf(op::Node& node, op::Grads& grads);
