@@ -17,8 +17,8 @@
 
 namespace headroom::op {
 
-// What happens to tensors as they are saved for backward (torch.autograd.graph.saved_tensors_hooks).
-// Non-reentrant checkpointing is one.
+// What happens to tensors as they are saved for backward
+// (torch.autograd.graph.saved_tensors_hooks). Non-reentrant checkpointing is one.
 class SavedTensorHooks {
  public:
   virtual ~SavedTensorHooks() = default;
@@ -33,8 +33,8 @@ struct Version {
   auto operator<=>(const Version&) const = default;
 };
 
-// What the libraries for matrix products take from the caching allocator: one block for each thread's
-// handle, kept from its first product on. Which sizes hold where: device/blas_workspace.h.
+// What the libraries for matrix products take from the caching allocator: one block for each
+// thread's handle, kept from its first product on. Which sizes hold where: device/blas_workspace.h.
 struct BlasWorkspaces {
   // What products that go through the "Lt" library (a linear layer with a bias) use.
   enum class Lt : uint8_t { temporary, persistent, shared };

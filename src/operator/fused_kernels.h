@@ -1,5 +1,6 @@
-// Other people's fused kernels as operators: Triton kernels wrapped in custom autograd functions. What
-// each keeps, what it takes inside, and where it writes over its input instead of making a tensor.
+// Other people's fused kernels as operators: Triton kernels wrapped in custom autograd functions.
+// What each keeps, what it takes inside, and where it writes over its input instead of making a
+// tensor.
 //
 // Liger-Kernel (github.com/linkedin/Liger-Kernel, src/liger_kernel/ops) is versioned: what it takes
 // changed between releases. Shapes are not checked here, as in functional.h.
@@ -19,8 +20,8 @@ Tensor liger_rms_norm(Eager& e, const Tensor& input, const Tensor& weight,
                       Version liger = kLigerNewest);
 Tensor liger_layer_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
 
-// query and key are [batch, heads, sequence, head] as transposed views, and are rotated in place where
-// their storage is [batch, sequence, heads, head].
+// query and key are [batch, heads, sequence, head] as transposed views, and are rotated in place
+// where their storage is [batch, sequence, heads, head].
 std::pair<Tensor, Tensor> liger_rotary(Eager& e, const Tensor& query, const Tensor& key,
                                        const Tensor& cos, const Tensor& sin);
 

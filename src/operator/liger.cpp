@@ -28,6 +28,11 @@ Tensor counted_targets(Eager& e, const Tensor& target) {
   return sum(e, is_counted, {}, false);
 }
 
+Tensor column_sums(Eager& e, const Tensor& rows) {
+  const int first[] = {0};
+  return sum(e, rows, first, false);
+}
+
 double elements_of(const Tensor& tensor) { return static_cast<double>(tensor.elements()); }
 
 }  // namespace
@@ -50,8 +55,7 @@ Tensor liger_rms_norm(Eager& e, const Tensor& input_in, const Tensor& weight, Ve
                   : eager.empty_like(x, type);
       fused(eager, 8 * elements_of(x), 2 * x.bytes(), x.bytes() + shares.bytes());
       result[0] = detach(eager, grad);
-      const Tensor summed = eager.empty({x.size(-1)}, shares.dtype());
-      fused(eager, elements_of(shares), shares.bytes(), summed.bytes());
+      const Tensor summed = column_sums(eager, shares);
       result[1] = to(eager, summed, type);
     };
     e.finish(*node);
@@ -77,8 +81,8 @@ Tensor liger_layer_norm(Eager& e, const Tensor& input_in, const Tensor& weight,
       const Tensor weight_shares = eager.empty(shares, type);
       const Tensor bias_shares = eager.empty(shares, type);
       fused(eager, 10 * elements_of(x), 2 * x.bytes(), x.bytes());
-      result[1] = eager.empty({x.size(-1)}, type);
-      result[2] = eager.empty({x.size(-1)}, type);
+      result[1] = column_sums(eager, weight_shares);
+      result[2] = column_sums(eager, bias_shares);
     };
     e.finish(*node);
   }
@@ -145,12 +149,13 @@ Tensor liger_cross_entropy(Eager& e, const Tensor& logits_in, const Tensor& targ
   if (liger < Version{0, 4}) loss = div_scalar(e, loss, 1);
   e.set_grad_enabled(true);
   const bool grad_wanted = logits_in.requires_grad();
-  if (Node* node = grad_wanted ? e.history("LigerCrossEntropyFunctionBackward", {&logits_in},
-                                           {&loss})
-                               : nullptr) {
+  if (Node* node = grad_wanted
+                       ? e.history("LigerCrossEntropyFunctionBackward", {&logits_in}, {&loss})
+                       : nullptr) {
     node->save(e.detach(logits));
     node->apply = [](Eager& eager, Node& n, Grads&, Grads& result) {
-      const Tensor one = zeros(eager, {}, DType::f32);  // what the incoming gradient is held against
+      const Tensor one =
+          zeros(eager, {}, DType::f32);  // what the incoming gradient is held against
       result[0] = detach(eager, n.saved[0]);
     };
     e.finish(*node);
@@ -198,8 +203,8 @@ void run_chunk(Eager& e, const Tensor& input, const Tensor& weight, const Tensor
   mm(e, chunk.gradient, weight);  // copied into its rows of the hidden states' gradient
 }
 
-LossGradients fused_loss(Eager& e, const Tensor& hidden, const Tensor& weight,
-                         const Tensor& target, Version liger) {
+LossGradients fused_loss(Eager& e, const Tensor& hidden, const Tensor& weight, const Tensor& target,
+                         Version liger) {
   LossGradients out;
   const int64_t rows = hidden.size(0);
   const int64_t step = liger_chunk_rows(rows, hidden.size(1), weight.size(0));
@@ -215,8 +220,7 @@ LossGradients fused_loss(Eager& e, const Tensor& hidden, const Tensor& weight,
     if (!out.weight) continue;
     // Added by the product itself (addmm with out=).
     e.use_blas();
-    e.kernel(OpKind::addmm,
-             2.0 * elements_of(weight) * static_cast<double>(chunk.logits.size(0)),
+    e.kernel(OpKind::addmm, 2.0 * elements_of(weight) * static_cast<double>(chunk.logits.size(0)),
              chunk.logits.bytes(), out.weight.bytes());
   }
   out.loss = sum(e, losses, {}, false);

@@ -1,15 +1,22 @@
 // Reductions over dimensions, and the sum that undoes broadcasting.
 #include "operator/functional.h"
+#include "operator/scratch.h"
 
 namespace headroom::op {
 
 namespace {
 
-Dims reduced_sizes(const Tensor& self, std::span<const int> dims, bool keepdim) {
-  Dims sizes = self.sizes();
+// By position, for no dims all of them.
+InlineVector<uint8_t, kDimsMax> reduced_dimensions(const Tensor& self, std::span<const int> dims) {
   InlineVector<uint8_t, kDimsMax> reduced;
-  for (size_t i = 0; i < sizes.size(); ++i) reduced.push_back(dims.empty() ? 1 : 0);
+  for (int i = 0; i < self.rank(); ++i) reduced.push_back(dims.empty() ? 1 : 0);
   for (const int dim : dims) reduced[static_cast<size_t>(dim < 0 ? dim + self.rank() : dim)] = 1;
+  return reduced;
+}
+
+Dims reduced_sizes(const Tensor& self, std::span<const int> dims, bool keepdim) {
+  const Dims& sizes = self.sizes();
+  const auto reduced = reduced_dimensions(self, dims);
   Dims out;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (!reduced[i]) out.push_back(sizes[i]);
@@ -21,6 +28,13 @@ Dims reduced_sizes(const Tensor& self, std::span<const int> dims, bool keepdim) 
 Tensor reduce(Eager& e, OpKind kind, const Tensor& self, std::span<const int> dims, bool keepdim,
               DType dtype) {
   Tensor out = e.empty(reduced_sizes(self, dims, keepdim), dtype);
+  // Sums of half types are kept in float32; the largest of them needs no more than its own type.
+  const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
+  const int64_t accumulator = is_half && kind != OpKind::amax ? 4 : element_size(dtype);
+  const ReductionScratch scratch =
+      reduction_scratch(e.environment(), self, reduced_dimensions(self, dims), accumulator);
+  const Tensor staging = e.scratch(scratch.staging_bytes);
+  const Tensor semaphores = e.scratch(scratch.semaphore_bytes);
   e.kernel(kind, static_cast<double>(self.elements()), self.bytes(), out.bytes());
   return out;
 }
@@ -36,7 +50,8 @@ DType sum_type(const Tensor& self) { return is_floating(self.dtype()) ? self.dty
 }  // namespace
 
 Tensor sum(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim) {
-  // Integers of other types are cast to int64 first (make_reduction in ATen/native/ReduceOpsUtils.h).
+  // Integers of other types are cast to int64 first (make_reduction in
+  // ATen/native/ReduceOpsUtils.h).
   const bool is_cast = !is_floating(self.dtype()) && self.dtype() != DType::i64;
   const Tensor widened = e.scratch(is_cast ? self.elements() * 8 : 0);
   Tensor out = reduce(e, OpKind::sum, self, dims, keepdim, sum_type(self));
@@ -83,8 +98,8 @@ Tensor sum_to(Eager& e, const Tensor& self, const Dims& sizes) {
     }
   }
   if (dims.empty()) return view(e, self, sizes);
-  Tensor out = reduce(e, OpKind::sum, self, std::span(dims.begin(), dims.size()), true,
-                      sum_type(self));
+  Tensor out =
+      reduce(e, OpKind::sum, self, std::span(dims.begin(), dims.size()), true, sum_type(self));
   return lead > 0 ? view(e, out, sizes) : out;
 }
 

@@ -124,4 +124,115 @@ int64_t foreach_norm_bytes(int64_t tensors, int64_t largest_elements, DType dtyp
   return tensors * divide_up(largest_elements, kChunk) * accumulation_bytes(dtype);
 }
 
+namespace {
+
+int64_t threads_per_multiprocessor(int compute_capability) {
+  switch (compute_capability) {
+    case 75:
+      return 1024;
+    case 86:
+    case 87:
+    case 89:
+    case 120:
+    case 121:
+      return 1536;
+    default:
+      return 2048;
+  }
+}
+
+// What a reduction looks like to TensorIterator: how much is added for how many outputs, and which
+// of the two lies along the fastest dimension.
+struct ReductionShape {
+  int64_t outputs = 1;
+  int64_t inputs = 1;  // for each output
+  bool along_fastest = true;
+  bool is_dense = false;      // the fastest dimension has a stride of one
+  int64_t output_vector = 1;  // outputs that one thread loads at once
+};
+
+ReductionShape reduction_shape(const Tensor& input,
+                               const InlineVector<uint8_t, kDimsMax>& is_reduced) {
+  constexpr int64_t kNone = INT64_MAX;
+  ReductionShape shape;
+  int64_t reduced_stride = kNone;
+  int64_t kept_stride = kNone;
+  int64_t kept_extent = 1;
+  for (size_t i = 0; i < input.sizes().size(); ++i) {
+    const int64_t size = input.sizes()[i];
+    const int64_t stride = input.strides()[i];
+    (is_reduced[i] ? shape.inputs : shape.outputs) *= size;
+    if (size == 1) continue;
+    int64_t& smallest = is_reduced[i] ? reduced_stride : kept_stride;
+    if (stride >= smallest) continue;
+    smallest = stride;
+    if (!is_reduced[i]) kept_extent = size;
+  }
+  shape.along_fastest = kept_stride == kNone || reduced_stride < kept_stride;
+  shape.is_dense = std::min(reduced_stride, kept_stride) == 1;
+  if (shape.along_fastest || !shape.is_dense) return shape;
+  shape.output_vector = 4;
+  while (kept_extent % shape.output_vector != 0) shape.output_vector /= 2;
+  for (size_t i = 0; i < input.sizes().size(); ++i) {
+    const int64_t stride = input.strides()[i];
+    if (input.sizes()[i] == 1 || stride == 1) continue;
+    while (stride % shape.output_vector != 0) shape.output_vector /= 2;
+  }
+  return shape;
+}
+
+int64_t power_of_two_below(int64_t value, int64_t limit) {
+  if (value >= limit) return limit;
+  int64_t power = 1;
+  while (power * 2 <= value) power *= 2;
+  return power;
+}
+
+}  // namespace
+
+// ATen/native/cuda/Reduce.cuh (ReduceConfig, setReduceConfig). Found out where it matters by
+// Liger-Kernel's published peaks of rms_norm on an A100.
+ReductionScratch reduction_scratch(const Environment& environment, const Tensor& input,
+                                   const InlineVector<uint8_t, kDimsMax>& is_reduced,
+                                   int64_t accumulator_bytes) {
+  constexpr int64_t kWarp = 32;
+  constexpr int64_t kValuesMin = 16;
+  constexpr int64_t kValuesMax = 256;
+  constexpr int64_t kVectorizedInputs = 4;
+  const ReductionShape shape = reduction_shape(input, is_reduced);
+  if (shape.outputs == 0 || shape.inputs == 0) return {};
+  int64_t dim0 = shape.along_fastest ? shape.inputs : shape.outputs;
+  const int64_t dim1 = shape.along_fastest ? shape.outputs : shape.inputs;
+  if (shape.along_fastest && shape.is_dense && dim0 >= 128) dim0 /= kVectorizedInputs;
+  if (!shape.along_fastest) dim0 /= shape.output_vector;
+
+  const int64_t threads_max = 512 / shape.output_vector;
+  const int64_t wide0 = power_of_two_below(dim0, threads_max);
+  int64_t width = std::min(wide0, kWarp);
+  const int64_t height = std::min(power_of_two_below(dim1, threads_max), threads_max / width);
+  width = std::min(wide0, threads_max / height);
+
+  int64_t step_input = shape.along_fastest ? width : 1;
+  const int64_t step_output = shape.along_fastest ? 1 : width;
+  const int64_t values = divide_up(shape.inputs, step_input);
+  // Without a split across a block's rows there is none across blocks.
+  if (values < std::min(height * kValuesMin, kValuesMax)) return {};
+  step_input *= height;
+  const int64_t values_left = divide_up(shape.inputs, step_input);
+  const int64_t grid = divide_up(shape.outputs / shape.output_vector, step_output);
+  const int64_t blocks =
+      threads_per_multiprocessor(environment.compute_capability) / (width * height);
+  const int64_t target = environment.multiprocessors * blocks;
+  if (values_left < kValuesMax || grid > target) return {};
+  const int64_t shares =
+      std::max(std::min(divide_up(target, grid), divide_up(values_left, kValuesMin)),
+               divide_up(values_left, kValuesMax));
+  if (shares <= 1) return {};
+  ReductionScratch scratch;
+  scratch.staging_bytes = accumulator_bytes * shape.outputs * shares;
+  if (!shape.along_fastest) scratch.staging_bytes *= width * shape.output_vector;
+  scratch.semaphore_bytes = 4 * grid;
+  return scratch;
+}
+
 }  // namespace headroom::op

@@ -76,4 +76,18 @@ struct EfficientBackwardScratch {
 // _foreach_norm over a list: one number a chunk of the longest tensor, for every tensor.
 [[nodiscard]] int64_t foreach_norm_bytes(int64_t tensors, int64_t largest_elements, DType dtype);
 
+// A reduction by TensorIterator (sum, mean, amax, norm; the sums that undo a broadcast): where few
+// threads would have much to add, several blocks share an output and meet in a staging buffer. The
+// buffer holds a cell a thread, not an output, so that for the columns of a long matrix it reaches
+// more than 100 MiB.
+struct ReductionScratch {
+  int64_t staging_bytes = 0;
+  int64_t semaphore_bytes = 0;
+};
+// `is_reduced` marks dimensions by position; `accumulator_bytes` is the size of a running value.
+[[nodiscard]] ReductionScratch reduction_scratch(const Environment& environment,
+                                                 const Tensor& input,
+                                                 const InlineVector<uint8_t, kDimsMax>& is_reduced,
+                                                 int64_t accumulator_bytes);
+
 }  // namespace headroom::op

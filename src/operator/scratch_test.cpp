@@ -86,6 +86,34 @@ TEST(Scratch, NormBackwardTakesTwoPassesForManyRowsOnly) {
   EXPECT_EQ(norm_backward_partial_bytes(kHopper, 131072, 1024, DType::bf16), 1024 * 1024 * 2);
 }
 
+// Of an A100: 1,728 blocks of 128 threads, each adding four columns a thread.
+TEST(Scratch, ColumnsOfALongMatrixMeetInAStagingBuffer) {
+  CountingSink sink;
+  Eager eager(sink, kAmpere);
+  InlineVector<uint8_t, kDimsMax> rows;
+  rows.push_back(1);
+  rows.push_back(0);
+  const auto columns = [&](int64_t width) {
+    return reduction_scratch(kAmpere, eager.empty({2048, width}, DType::f32), rows, 4);
+  };
+  EXPECT_EQ(columns(1024).staging_bytes, 16 << 20);  // 32 shares, limited by the work
+  EXPECT_EQ(columns(1024).semaphore_bytes, 32);
+  EXPECT_EQ(columns(8192).staging_bytes, 108 << 20);  // 27 shares, limited by the device
+  EXPECT_EQ(columns(32768).staging_bytes, 112 << 20);
+  EXPECT_EQ(reduction_scratch(kAmpere, eager.empty({512, 1024}, DType::f32), rows, 4).staging_bytes,
+            0);  // few rows
+}
+
+TEST(Scratch, RowsAreAddedInOneBlock) {
+  CountingSink sink;
+  Eager eager(sink, kAmpere);
+  InlineVector<uint8_t, kDimsMax> last;
+  last.push_back(0);
+  last.push_back(1);
+  const Tensor input = eager.empty({2048, 4096}, DType::f32);
+  EXPECT_EQ(reduction_scratch(kAmpere, input, last, 4).staging_bytes, 0);
+}
+
 TEST(Scratch, IsHeldInsideTheCallAndCanBeSwitchedOff) {
   for (const bool on : {true, false}) {
     CountingSink sink;

@@ -136,8 +136,11 @@ void Engine::run(std::span<const Tensor> roots, Grads gradients) {
     Task& task = tasks[root->grad_fn.get()];
     const bool is_first = task.buffer.empty();
     task.buffer.resize(root->grad_fn->outputs.size());
-    task.buffer[root->output_number] = op::to(eager_, gradients[i], root.dtype());
-    gradients[i] = Tensor();
+    // A gradient of another type is cast, and the engine's caller holds the result to the end.
+    const bool is_cast = gradients[i].dtype() != root.dtype();
+    if (is_cast) gradients[i] = op::to(eager_, gradients[i], root.dtype());
+    task.buffer[root->output_number] = gradients[i];
+    if (!is_cast) gradients[i] = Tensor();
     if (is_first && task.dependencies == 0) ready.push(root->grad_fn);
   }
 

@@ -1,7 +1,7 @@
 // The autograd engine: runs backward in PyTorch's order and with PyTorch's lifetimes.
 //
-// Order: among nodes whose outputs' gradients have all arrived, the one created last runs first, and
-// AccumulateGrad nodes run as soon as they are ready. Lifetimes, for one node:
+// Order: among nodes whose outputs' gradients have all arrived, the one created last runs first,
+// and AccumulateGrad nodes run as soon as they are ready. Lifetimes, for one node:
 //   1. its backward runs; results are reduced and cast to what the receiver expects;
 //   2. the gradients that came in are let go, then what the node saved;
 //   3. results travel on; a second gradient for the same input is added in place where the engine

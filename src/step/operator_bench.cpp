@@ -49,8 +49,7 @@ class Script {
 
  private:
   [[nodiscard]] bool retains_graph() const {
-    return bench_.kernel != BenchKernel::cross_entropy &&
-           bench_.kernel != BenchKernel::embedding &&
+    return bench_.kernel != BenchKernel::cross_entropy && bench_.kernel != BenchKernel::embedding &&
            bench_.kernel != BenchKernel::fused_linear_cross_entropy;
   }
   [[nodiscard]] int64_t rows() const { return bench_.batch * bench_.sequence; }
@@ -92,14 +91,14 @@ class Script {
   Recorder recorder_;
   Eager e_;
   std::unique_ptr<Engine> engine_;
-  std::vector<Tensor> kept_;     // what a script holds besides
+  std::vector<Tensor> kept_;  // what a script holds besides
   std::vector<Tensor> weights_;
   Tensor input_;
-  Tensor key_;                   // rope
-  Tensor target_;                // losses, embedding
-  Tensor seed_;                  // the gradient of the output, where it is made once
+  Tensor key_;     // rope
+  Tensor target_;  // losses, embedding
+  Tensor seed_;    // the gradient of the output, where it is made once
   Tensor key_seed_;
-  Tensor output_;                // scope backward
+  Tensor output_;  // scope backward
 };
 
 void Script::set_up() {
@@ -151,8 +150,8 @@ void Script::set_up_rope() {
   key_->requires_grad = true;
   seed_ = sequence_first(b.heads);
   key_seed_ = sequence_first(b.key_heads);
-  keep(e_.empty({b.sequence}, DType::i64));  // positions
-  e_.use_blas();                             // the angles are a product
+  keep(e_.empty({b.sequence}, DType::i64));                      // positions
+  e_.use_blas();                                                 // the angles are a product
   weights_.push_back(e_.empty({1, b.sequence, head}, b.dtype));  // cos and sin
   weights_.push_back(e_.empty({1, b.sequence, head}, b.dtype));
 }
@@ -317,9 +316,8 @@ op::Environment operator_bench_environment() {
   environment.compute_capability = 80;
   environment.multiprocessors = 108;
   constexpr int64_t kCublas = 2 * (4096 << 10) + 8 * (16 << 10);  // ":4096:2:16:8"
-  environment.blas = {.main_bytes = kCublas,
-                      .lt_bytes = 1 << 20,
-                      .lt = op::BlasWorkspaces::Lt::temporary};
+  environment.blas = {
+      .main_bytes = kCublas, .lt_bytes = 1 << 20, .lt = op::BlasWorkspaces::Lt::temporary};
   return environment;
 }
 

@@ -49,7 +49,9 @@ Result<BenchScope> scope_of(std::string_view scope) {
 // The first "a.b" in the text.
 std::optional<op::Version> version_in(std::string_view text) {
   const size_t dot = text.find('.');
-  const auto is_digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+  const auto is_digit = [&](size_t i) {
+    return i < text.size() && text[i] >= '0' && text[i] <= '9';
+  };
   if (dot == std::string_view::npos || dot == 0 || !is_digit(dot - 1) || !is_digit(dot + 1)) {
     return std::nullopt;
   }
@@ -59,8 +61,8 @@ std::optional<op::Version> version_in(std::string_view text) {
   return version;
 }
 
-// Where a name's number belongs. The scripts do not agree on names: H is rms_norm's and rope's width
-// and the loss's hidden size, N is layer_norm's width, M is a number of rows.
+// Where a name's number belongs. The scripts do not agree on names: H is rms_norm's and rope's
+// width and the loss's hidden size, N is layer_norm's width, M is a number of rows.
 int64_t* field_of(OperatorBench& bench, std::string_view name) {
   if (name == "B" || name == "bsz") return &bench.batch;
   if (name == "T" || name == "seq_len" || name == "BT" || name == "M") return &bench.sequence;
@@ -105,8 +107,7 @@ Result<void> check_sizes(const OperatorBench& bench) {
     if (size < 1 || size > kSizeMax) return bad_row("a size out of range", "notes");
   }
   const double rows = static_cast<double>(bench.batch) * static_cast<double>(bench.sequence);
-  const double across = static_cast<double>(bench.width) +
-                        static_cast<double>(bench.intermediate) +
+  const double across = static_cast<double>(bench.width) + static_cast<double>(bench.intermediate) +
                         static_cast<double>(bench.classes);
   if (rows * across > kElementsMax) return bad_row("sizes too large together", "notes");
   if (bench.width % (2 * bench.heads) != 0 && bench.kernel == BenchKernel::rope) {
@@ -116,6 +117,11 @@ Result<void> check_sizes(const OperatorBench& bench) {
 }
 
 }  // namespace
+
+std::string_view operator_row_caveat(const OperatorRow& row) {
+  if (row.kernel != "embedding") return {};
+  return "the measured process held tensors left by torch.compile, which the row does not tell";
+}
 
 Result<OperatorBench> parse_operator_bench(const OperatorRow& row) {
   OperatorBench bench;

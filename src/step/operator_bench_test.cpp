@@ -26,9 +26,9 @@ TEST(OperatorBench, ReadsARow) {
 TEST(OperatorBench, NamesWhatIsWrong) {
   EXPECT_EQ(parse_operator_bench(row("softmax", "liger", "V=1 {}")).error().where, "model");
   EXPECT_EQ(parse_operator_bench(row("rope", "torch", "H=1 {}")).error().where, "method");
-  for (const std::string_view setting : {"", "V", "V=4", "Q=4 {}", "V=0 {}", "V=-4 {}", "V=x {}",
-                                         R"(V=4 {"B": 1e30})", R"(V=4 {"B": [})",
-                                         R"(V=16777216 {"B": 16777216, "T": 16777216})"}) {
+  for (const std::string_view setting :
+       {"", "V", "V=4", "Q=4 {}", "V=0 {}", "V=-4 {}", "V=x {}", R"(V=4 {"B": 1e30})",
+        R"(V=4 {"B": [})", R"(V=16777216 {"B": 16777216, "T": 16777216})"}) {
     EXPECT_FALSE(parse_operator_bench(row("cross_entropy", "liger", setting))) << setting;
   }
   EXPECT_FALSE(parse_operator_bench(row("rope", "liger", R"(H=33 {"num_q_heads": 11})")));
