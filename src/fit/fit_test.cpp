@@ -1,0 +1,112 @@
+#include "fit/fit.h"
+
+#include <gtest/gtest.h>
+
+#include "fit/prediction.h"
+#include "fit/scenario.h"
+
+namespace headroom::fit {
+namespace {
+
+FitQuestion mistral(int64_t batch, int64_t seq) {
+  FitQuestion question;
+  question.model = "mistralai/Mistral-7B-v0.1";
+  question.device = "a100-sxm-80gb";
+  question.batch = batch;
+  question.seq = seq;
+  question.search = false;
+  question.timeline = true;
+  question.checkpointing.kind = CheckpointingKind::full;
+  return question;
+}
+
+// What answer.h promises of every answer.
+void expect_invariants(const FitAnswer& answer) {
+  const MemoryFigures& memory = answer.memory;
+  EXPECT_EQ(memory.breakdown.allocated(), memory.peak_allocated);
+  EXPECT_EQ(memory.breakdown.allocated() + memory.breakdown[Component::cached_unused],
+            memory.peak_reserved);
+  EXPECT_EQ(memory.breakdown.total(), memory.device_used.expected);
+  EXPECT_EQ(answer.room.low, answer.device.offered - memory.device_used.high);
+  EXPECT_EQ(answer.room.high, answer.device.offered - memory.device_used.low);
+  EXPECT_LE(memory.device_used.low, memory.device_used.expected);
+  EXPECT_LE(memory.device_used.expected, memory.device_used.high);
+  EXPECT_LE(memory.peak_requested, memory.peak_allocated);
+  EXPECT_LE(memory.peak_allocated, memory.peak_reserved);
+  const bool yes = answer.room.low >= Bytes(0);
+  const bool no = answer.room.high < Bytes(0);
+  EXPECT_EQ(answer.verdict, yes ? Verdict::yes : no ? Verdict::no : Verdict::at_risk);
+  for (size_t i = 1; i < answer.timeline.points.size(); ++i) {
+    EXPECT_LT(answer.timeline.points[i - 1].event, answer.timeline.points[i].event);
+  }
+  ASSERT_LT(answer.timeline.peak, answer.timeline.points.size());
+  const TimelinePoint& peak = answer.timeline.points[answer.timeline.peak];
+  EXPECT_EQ(peak.event, memory.peak_at.event);
+  EXPECT_EQ(peak.bytes.allocated(), memory.peak_allocated);
+}
+
+TEST(Fit, AnswersKeepTheirInvariants) {
+  for (const int64_t batch : {1, 4, 64}) {
+    const auto answered = answer(mistral(batch, 1024));
+    ASSERT_TRUE(answered) << answered.error().to_string();
+    expect_invariants(*answered);
+  }
+}
+
+// Weights, gradients, two states and foreach AdamW's list of temporaries: five copies of the
+// parameters and two workspaces, by arithmetic on the published parameter count.
+TEST(Fit, FullFineTuningPeaksInTheOptimizer) {
+  const auto answered = answer(mistral(1, 512));
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  constexpr int64_t kParameters = 7'241'732'096;
+  EXPECT_EQ(answered->parameter_count, kParameters);
+  EXPECT_EQ(answered->memory.peak_at.phase, "optimizer");
+  const int64_t copies = 5 * 2 * kParameters;
+  EXPECT_GT(answered->memory.peak_allocated.count, copies);
+  EXPECT_LT(answered->memory.peak_allocated.count, copies + 64 * kMiB);
+  EXPECT_EQ(answered->verdict, Verdict::yes);
+}
+
+TEST(Fit, MoreMemoryNeverComesFromLessWork) {
+  Bytes before;
+  for (const int64_t seq : {128, 512, 2048, 8192}) {
+    const auto scenario = resolve(mistral(2, seq));
+    ASSERT_TRUE(scenario);
+    const auto prediction = predict(*scenario);
+    ASSERT_TRUE(prediction);
+    EXPECT_GE(prediction->peak_allocated, before);
+    before = prediction->peak_allocated;
+  }
+}
+
+TEST(Fit, SizesBeyondByteCountsAreErrors) {
+  FitQuestion question = mistral(1'000'000, 100'000'000);
+  const auto answered = answer(question);
+  ASSERT_FALSE(answered);
+  EXPECT_EQ(answered.error().code, ErrorCode::bad_input);
+  EXPECT_NE(answered.error().message.find("2^56"), std::string::npos);
+}
+
+TEST(Fit, UnknownNamesAreErrorsThatHelp) {
+  FitQuestion question = mistral(1, 128);
+  question.model = "mistralai/Mistral-7B-v0.7";
+  EXPECT_FALSE(answer(question));
+  question = mistral(1, 128);
+  question.device = "h100";
+  const auto ambiguous = answer(question);
+  ASSERT_FALSE(ambiguous);
+  EXPECT_NE(ambiguous.error().to_string().find("h100-sxm-80gb"), std::string::npos);
+}
+
+TEST(Fit, ExpandableSegmentsReserveLess) {
+  FitQuestion question = mistral(4, 2048);
+  const auto plain = predict(*resolve(question));
+  question.allocator = "expandable_segments:True";
+  const auto expandable = predict(*resolve(question));
+  ASSERT_TRUE(plain && expandable);
+  EXPECT_EQ(plain->peak_requested, expandable->peak_requested);
+  EXPECT_LE(expandable->peak_reserved, plain->peak_reserved);
+}
+
+}  // namespace
+}  // namespace headroom::fit

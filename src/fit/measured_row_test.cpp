@@ -1,0 +1,72 @@
+#include "fit/measured_row.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::fit {
+namespace {
+
+constexpr const char* kHeader =
+    "id,scope,model,method,weights_dtype,mixed_precision,optimizer,micro_batch,seq_len,grad_accum,"
+    "act_ckpt,attention,loss_impl,framework,gpu,n_gpus,metric,value_bytes,alloc_after_step_bytes,"
+    "nvidia_smi_mib,notes\n";
+
+text::CsvTable table_of(const std::string& row) {
+  return text::read_csv(std::string(kHeader) + row + "\n", "test.csv").value();
+}
+
+TEST(MeasuredRow, ReadsTheWordsOfARow) {
+  const auto table = table_of(
+      "1,train_step,org/model,\"LoRA r=8 targets=['q_proj', 'v_proj']\",bfloat16,none (pure),AdamW,"
+      "4,2048,2,full (x),flash_attention_2,HF CE,HF Trainer,A100-80GB,1,max_memory_allocated,1000,"
+      "500,2,torch 2.4.1 transformers 4.48.1");
+  const auto question = question_of(table, 0);
+  ASSERT_TRUE(question) << question.error().to_string();
+  EXPECT_EQ(question->method, Method::lora);
+  EXPECT_EQ(question->lora_rank, 8);
+  EXPECT_EQ(question->batch, 4);
+  EXPECT_EQ(question->seq, 2048);
+  EXPECT_EQ(question->grad_accum, 2);
+  EXPECT_EQ(question->checkpointing.kind, CheckpointingKind::full);
+  EXPECT_EQ(question->attention, Attention::flash2);
+  EXPECT_FALSE(question->keep_outputs);
+  EXPECT_EQ(question->torch, "2.4.1");
+  EXPECT_EQ(question->transformers, "4.48.1");
+
+  const auto figures = figures_of(table, 0);
+  ASSERT_EQ(figures.size(), 3u);
+  EXPECT_EQ(figures[0].metric, Metric::peak_allocated);
+  EXPECT_EQ(figures[1].value, Bytes(500));
+  EXPECT_EQ(figures[2].value, Bytes(2 * kMiB));
+}
+
+TEST(MeasuredRow, SaysWhyARowCannotBeAsked) {
+  struct Case {
+    const char* row;
+    const char* reason;
+  };
+  const Case cases[] = {
+      {"1,train_step,m,full fine-tune,bf16,,AdamW,4,128,1,none,sdpa,,HF Trainer,A100,8,peak,1,,,",
+       "8 GPUs"},
+      {"1,train_step,m,FROD,bf16,,AdamW,4,128,1,none,sdpa,,HF Trainer,A100,1,peak,1,,,", "FROD"},
+      {"1,train_step,m,full fine-tune,,,AdamW,4,128,1,none,sdpa,,HF Trainer,A100,1,peak,1,,,",
+       "type of the weights"},
+      {"1,train_step,m,full fine-tune,bf16,,AdamW,4,<=768,1,none,sdpa,,x,A100,1,peak,1,,,",
+       "<=768"},
+      {"1,op full,m,liger,bf16,,AdamW,4,128,1,none,sdpa,,x,A100,1,peak,1,,,", "op full"},
+  };
+  for (const Case& c : cases) {
+    const auto question = question_of(table_of(c.row), 0);
+    ASSERT_FALSE(question) << c.row;
+    EXPECT_NE(question.error().message.find(c.reason), std::string::npos)
+        << question.error().message;
+  }
+}
+
+TEST(MeasuredRow, FiguresThatAreNoNumbersAreLeftOut) {
+  const auto table = table_of(
+      "1,train_step,m,full fine-tune,bf16,,AdamW,4,128,1,none,sdpa,,x,A100,1,peak,nan,-5,1e300,");
+  EXPECT_TRUE(figures_of(table, 0).empty());
+}
+
+}  // namespace
+}  // namespace headroom::fit
