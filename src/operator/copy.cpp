@@ -65,13 +65,14 @@ Tensor arange(Eager& e, int64_t count, DType dtype) {
 }
 
 Tensor cat(Eager& e, std::span<const Tensor> tensors, int dim) {
-  HEADROOM_CHECK(!tensors.empty(), "cat of nothing");
+  require(!tensors.empty(), "cat of nothing");
   const auto at = static_cast<size_t>(dim < 0 ? dim + tensors[0].rank() : dim);
   Dims sizes = tensors[0].sizes();
   DType dtype = tensors[0].dtype();
   std::vector<int64_t> lengths;
   sizes[at] = 0;
   for (const Tensor& tensor : tensors) {
+    require(tensor.rank() == tensors[0].rank(), "cat of tensors of different ranks");
     lengths.push_back(tensor.sizes()[at]);
     sizes[at] += lengths.back();
     dtype = promote(dtype, tensor.dtype());
@@ -94,7 +95,7 @@ Tensor cat(Eager& e, std::span<const Tensor> tensors, int dim) {
 }
 
 Tensor stack(Eager& e, std::span<const Tensor> tensors, int dim) {
-  HEADROOM_CHECK(!tensors.empty(), "stack of nothing");
+  require(!tensors.empty(), "stack of nothing");
   const int rank = tensors[0].rank() + 1;
   const int at = dim < 0 ? dim + rank : dim;
   Dims sizes = tensors[0].sizes();

@@ -57,8 +57,14 @@ void Eager::use_blas(bool through_lt) {
 
 namespace {
 
+[[noreturn]] void too_large(const Dims& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  throw Impossible{"a tensor of " + text + " elements is beyond 2^56 bytes"};
+}
+
 void check_size(const Dims& sizes, DType dtype) {
-  if (product(sizes) > kTensorBytesMax / element_size(dtype)) throw TensorTooLarge{sizes};
+  if (product(sizes) > kTensorBytesMax / element_size(dtype)) too_large(sizes);
 }
 
 }  // namespace
@@ -147,7 +153,9 @@ Dims broadcast_sizes(std::initializer_list<const Tensor*> inputs) {
     while (sizes.size() < other.size()) sizes.insert(0, 1);
     const size_t lead = sizes.size() - other.size();
     for (size_t i = 0; i < other.size(); ++i) {
-      if (sizes[lead + i] == 1) sizes[lead + i] = other[i];
+      int64_t& size = sizes[lead + i];
+      require(size == other[i] || size == 1 || other[i] == 1, "operands of different sizes");
+      if (size == 1) size = other[i];
     }
   }
   return sizes;

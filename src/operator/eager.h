@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "operator/impossible.h"
 #include "operator/node.h"
 #include "operator/sink.h"
 #include "operator/tensor.h"
@@ -57,12 +58,7 @@ struct Environment {
 // PyTorch runs forward and backward on threads of their own, and each thread has its own handles.
 enum class ThreadKind : uint8_t { main, autograd };
 
-// Thrown for a tensor of more than kTensorBytesMax, from the middle of a model's forward function;
-// whoever runs a whole step (step/train_step.h) turns it into an Error. Sizes come from input, so
-// this is an expected failure; unwinding is the way out that keeps every operator free of checks.
-struct TensorTooLarge {
-  Dims sizes;
-};
+// No tensor may be larger; beyond it operators throw Impossible (impossible.h).
 inline constexpr int64_t kTensorBytesMax = int64_t{1} << 56;
 
 class Eager {

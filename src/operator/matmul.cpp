@@ -85,6 +85,8 @@ Tensor addmm(Eager& e, const Tensor& bias, const Tensor& mat1, const Tensor& mat
 namespace {
 
 Tensor raw_bmm(Eager& e, const Tensor& a, const Tensor& b) {
+  require(a.rank() == 3 && b.rank() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1),
+          "a matrix product of sizes that do not fit");
   Tensor out = e.empty({a.size(0), a.size(1), b.size(2)}, promote(a.dtype(), b.dtype()));
   e.use_blas();
   e.kernel(OpKind::bmm, product_flops(a.size(0), a.size(1), b.size(2), a.size(2)),
@@ -166,7 +168,7 @@ Tensor batched_matmul(Eager& e, const Tensor& self, const Tensor& other) {
 Tensor matmul(Eager& e, const Tensor& self, const Tensor& other) {
   if (self.rank() == 2 && other.rank() == 2) return mm(e, self, other);
   if (self.rank() >= 3 && other.rank() == 2) return folded_mm(e, self, other);
-  HEADROOM_CHECK(self.rank() >= 2 && other.rank() >= 3, "matmul of vectors is not modelled");
+  require(self.rank() >= 2 && other.rank() >= 3, "matmul of vectors is not modelled");
   return batched_matmul(e, self, other);
 }
 

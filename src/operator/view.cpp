@@ -10,7 +10,7 @@ namespace {
 
 size_t wrap(int dim, const Tensor& self) {
   const int wrapped = dim < 0 ? dim + self.rank() : dim;
-  HEADROOM_CHECK(wrapped >= 0 && wrapped < self.rank(), "dimension out of range");
+  require(wrapped >= 0 && wrapped < self.rank(), "dimension out of range");
   return static_cast<size_t>(wrapped);
 }
 
@@ -61,7 +61,7 @@ Dims infer_sizes(const Dims& sizes, int64_t elements) {
   for (int64_t& size : inferred) {
     if (size == -1) size = known == 0 ? 0 : elements / known;
   }
-  HEADROOM_CHECK(product(inferred) == elements, "view of another number of elements");
+  require(product(inferred) == elements, "view of another number of elements");
   return inferred;
 }
 
@@ -75,7 +75,7 @@ Tensor finish_view(Eager& e, const char* name, const Tensor& self, Tensor out, N
 Tensor view(Eager& e, const Tensor& self, const Dims& requested) {
   const Dims sizes = infer_sizes(requested, self.elements());
   const auto strides = view_strides(self, sizes);
-  HEADROOM_CHECK(strides.has_value(), "view of a layout that needs a copy");
+  require(strides.has_value(), "view of a layout that needs a copy");
   return finish_view(e, "ViewBackward0", self, e.alias(self, sizes, *strides),
                      [before = self.sizes()](Eager& eager, Node&, Grads& g, Grads& out) {
                        out[0] = reshape(eager, g[0], before);
@@ -124,6 +124,7 @@ Tensor permute(Eager& e, const Tensor& self, const Dims& order) {
 Tensor expand(Eager& e, const Tensor& self, const Dims& requested) {
   Dims sizes = requested;
   Dims strides = requested;
+  require(sizes.size() >= self.sizes().size(), "expand to fewer dimensions");
   const size_t lead = sizes.size() - self.sizes().size();
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (i < lead) {
@@ -132,6 +133,7 @@ Tensor expand(Eager& e, const Tensor& self, const Dims& requested) {
     }
     const int64_t size = self.sizes()[i - lead];
     if (sizes[i] == -1) sizes[i] = size;
+    require(size == 1 || size == sizes[i], "expand of a dimension that is not one");
     strides[i] = size == 1 && sizes[i] != 1 ? 0 : self.strides()[i - lead];
   }
   return finish_view(e, "ExpandBackward0", self, e.alias(self, sizes, strides),
@@ -171,6 +173,7 @@ Tensor squeeze(Eager& e, const Tensor& self, int dim) {
 
 Tensor slice(Eager& e, const Tensor& self, int dim, int64_t start, int64_t end, int64_t step) {
   const size_t at = wrap(dim, self);
+  require(step > 0, "slice by a step that is not positive");
   Dims sizes = self.sizes();
   Dims strides = self.strides();
   const int64_t size = sizes[at];
@@ -207,6 +210,9 @@ Tensor select(Eager& e, const Tensor& self, int dim, int64_t index) {
 std::vector<Tensor> split(Eager& e, const Tensor& self, std::span<const int64_t> sizes, int dim) {
   const size_t at = wrap(dim, self);
   std::vector<Tensor> parts;
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  require(total == self.sizes()[at], "split into parts that are not the whole");
   for (const int64_t size : sizes) {
     Dims part = self.sizes();
     part[at] = size;

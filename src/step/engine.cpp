@@ -124,6 +124,9 @@ void Engine::run(const Tensor& root, Tensor gradient) {
 }
 
 void Engine::run(std::span<const Tensor> roots, Grads gradients) {
+  for (const Tensor& root : roots) {
+    op::require(root && root->grad_fn, "backward from a tensor that has no history");
+  }
   op::GradMode no_grad(eager_, false);
   const uint32_t module_before = eager_.module();
   const op::ThreadKind thread_before = eager_.thread();
@@ -132,7 +135,6 @@ void Engine::run(std::span<const Tensor> roots, Grads gradients) {
   std::priority_queue<NodeRef, std::vector<NodeRef>, RunsLater> ready;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
-    HEADROOM_CHECK(root->grad_fn, "backward from a tensor that has no history");
     Task& task = tasks[root->grad_fn.get()];
     const bool is_first = task.buffer.empty();
     task.buffer.resize(root->grad_fn->outputs.size());

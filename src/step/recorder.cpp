@@ -32,20 +32,14 @@ constexpr int64_t kLiveBytesMax = int64_t{1} << 60;
 
 }  // namespace
 
-Error too_large_error(const op::TensorTooLarge& tensor) {
-  std::string sizes;
-  for (const int64_t size : tensor.sizes) {
-    sizes += (sizes.empty() ? "" : " x ") + std::to_string(size);
-  }
-  return {ErrorCode::bad_input,
-          tensor.sizes.empty() ? "all tensors together are beyond 2^60 bytes"
-                               : "a tensor of " + sizes + " elements is beyond 2^56 bytes",
-          "", "look at the model's sizes, the batch and the sequence"};
+Error impossible_error(const op::Impossible& impossible) {
+  return {ErrorCode::bad_input, impossible.why, "",
+          "look at the model's sizes, the batch and the sequence"};
 }
 
 uint32_t Recorder::on_allocate(int64_t bytes) {
   live_bytes_ += bytes;
-  if (live_bytes_ > kLiveBytesMax) throw op::TensorTooLarge{};
+  if (live_bytes_ > kLiveBytesMax) throw op::Impossible{"all tensors together are beyond 2^60 bytes"};
   memory::BufferInfo info;
   info.requested_bytes = bytes;
   info.category = category_;

@@ -47,8 +47,8 @@ class Recorder : public op::Sink {
   uint32_t module_ = 0;
 };
 
-// For a run that TensorTooLarge ended.
-[[nodiscard]] Error too_large_error(const op::TensorTooLarge& tensor);
+// For a run that Impossible ended.
+[[nodiscard]] Error impossible_error(const op::Impossible& impossible);
 
 // Sets the category of new blocks for a scope.
 class CategoryScope {

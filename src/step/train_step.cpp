@@ -183,8 +183,8 @@ Result<StepTrace> trace_training(const Graph& graph, const TrainOptions& options
   try {
     TrainingRun run(graph, options);
     return run.run();
-  } catch (const op::TensorTooLarge& tensor) {
-    return too_large_error(tensor);
+  } catch (const op::Impossible& impossible) {
+    return impossible_error(impossible);
   }
 }
 
