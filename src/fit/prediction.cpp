@@ -4,6 +4,7 @@
 
 #include "fit/components.h"
 #include "fit/device_used.h"
+#include "fit/scenario_graph.h"
 
 namespace headroom::fit {
 
@@ -36,8 +37,7 @@ void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
 }  // namespace
 
 Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_points) {
-  const text::JsonView config = s.model->view();
-  HEADROOM_ASSIGN(const model::Graph graph, model::build_graph(config, s.build, s.assume));
+  HEADROOM_ASSIGN(const model::Graph graph, graph_of(s));
   DetailedPrediction detail;
   HEADROOM_ASSIGN(detail.trace, step::trace_training(graph, s.train));
   Prediction& p = detail.prediction;

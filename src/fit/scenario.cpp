@@ -36,18 +36,6 @@ Result<std::shared_ptr<const device::Device>> load_device(const FitQuestion& que
       std::make_shared<device::Device>(std::move(device)));
 }
 
-op::DType dtype_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::bf16:
-      return op::DType::bf16;
-    case Dtype::fp16:
-      return op::DType::f16;
-    case Dtype::fp32:
-      return op::DType::f32;
-  }
-  return op::DType::f32;
-}
-
 model::Attention attention_of(Attention attention) {
   switch (attention) {
     case Attention::eager:
@@ -123,6 +111,18 @@ Result<Scenario> complete(Scenario s) {
 }
 
 }  // namespace
+
+op::DType dtype_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return op::DType::bf16;
+    case Dtype::fp16:
+      return op::DType::f16;
+    case Dtype::fp32:
+      return op::DType::f32;
+  }
+  return op::DType::f32;
+}
 
 Result<Scenario> resolve(const FitQuestion& question) {
   Scenario scenario;

@@ -34,6 +34,8 @@ struct Scenario {
   std::vector<Setting> derived;          // settings that follow from others, for the answer
 };
 
+[[nodiscard]] op::DType dtype_of(Dtype dtype);
+
 Result<Scenario> resolve(const FitQuestion& question);
 
 // The same model and device asked another question. Errors as resolve().

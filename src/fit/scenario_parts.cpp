@@ -78,7 +78,9 @@ void set_optimizer(Scenario& s) {
 
 Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
-  if (q.method != Method::full) return unsupported("method", "this method");
+  if (q.method != Method::full && q.method != Method::lora) {
+    return unsupported("method", "this method");
+  }
   if (q.mixed_precision != MixedPrecision::none) {
     return unsupported("mixed-precision", "mixed precision");
   }
