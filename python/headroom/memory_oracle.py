@@ -106,12 +106,12 @@ def make_model(config, options, device):
     if options.experts:
         arguments["experts_implementation"] = options.experts
     with no_init_weights() if options.backend == "fake" else contextlib.nullcontext():
-        if options.construct == "on_device":
-            with torch.device(device):
-                model = kind.from_config(config, **arguments)
-        else:
-            model = kind.from_config(config, **arguments).to(device)
-    return model
+        on_device = options.construct == "on_device"
+        with torch.device(device) if on_device else contextlib.nullcontext():
+            model = kind.from_config(config, **arguments)
+    # no_init_weights leaves out all that follows construction, the tying of weights too.
+    model.tie_weights()
+    return model if on_device else model.to(device)
 
 
 @contextlib.contextmanager

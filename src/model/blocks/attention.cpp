@@ -30,6 +30,11 @@ Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query
   const Var key = repeat_heads(g, s, key_in);
   const Var value = repeat_heads(g, s, value_in);
   Var weights = g.mul(g.matmul(query, g.transpose(key, 2, 3)), 1.0);
+  if (s.softcap) {
+    weights = g.div(weights, 1.0);
+    weights = g.tanh(weights);
+    weights = g.mul(weights, 1.0);
+  }
   if (mask) weights = g.add(weights, mask);
   weights = g.to_like(g.softmax(weights, -1, DType::f32), query);
   weights = g.dropout(weights, s.dropout);

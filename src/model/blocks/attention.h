@@ -14,6 +14,7 @@ struct AttentionShape {
   int64_t head_dim = 0;
   double dropout = 0;
   bool causal = true;
+  bool softcap = false;  // scores are bounded by a tanh (Gemma 2), in the eager implementation
 };
 
 struct Attended {

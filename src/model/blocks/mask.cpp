@@ -36,6 +36,21 @@ Var allowed_positions(GraphBuilder& g, const BuildOptions& options) {
   return g.expand(allowed, {options.batch, -1, s, s});
 }
 
+Var allowed_in_window(GraphBuilder& g, const BuildOptions& options) {
+  const int64_t s = options.sequence;
+  const Var batch_index = g.arange(options.batch);
+  const Var head_index = g.arange(1);
+  const Var query_index = g.add(g.arange(s), 0.0);
+  const Var key_index = g.add(g.arange(s), 0.0);
+  const Var queries = g.view(query_index, {1, 1, s, 1});
+  const Var keys = g.view(key_index, {1, 1, 1, s});
+  // and_masks: "all", joined with the window, joined with the causal mask.
+  Var allowed = g.full({}, DType::boolean);
+  allowed = g.compare(allowed, g.compare(keys, g.add(queries, 0.0)));
+  allowed = g.compare(allowed, g.compare(keys, queries));
+  return g.expand(allowed, {options.batch, -1, s, s});
+}
+
 }  // namespace
 
 Var default_position_ids(GraphBuilder& g, const BuildOptions& options) {
@@ -50,6 +65,21 @@ Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
   }
   if (options.attention == Attention::sdpa) return {};
   const Var allowed = allowed_positions(g, options);
+  const Var zero = g.full_like({}, like);
+  const Var lowest = g.full_like({}, like);
+  return g.where(allowed, zero, lowest);
+}
+
+Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
+                 const Var& position_ids, int64_t window) {
+  if (options.attention == Attention::flash_attention_2) return {};
+  if (position_ids && options.transformers >= kPackedSequenceDetection && !options.use_cache) {
+    look_for_packed_sequences(g, options, position_ids);
+  }
+  if (options.attention == Attention::sdpa) {
+    return options.sequence < window ? Var() : allowed_in_window(g, options);
+  }
+  const Var allowed = allowed_in_window(g, options);
   const Var zero = g.full_like({}, like);
   const Var lowest = g.full_like({}, like);
   return g.where(allowed, zero, lowest);

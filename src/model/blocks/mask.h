@@ -15,4 +15,9 @@ Var default_position_ids(GraphBuilder& g, const BuildOptions& options);
 Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                 const Var& position_ids);
 
+// The same where a position sees `window` positions back. SDPA gets booleans, and gets them even where
+// nothing is beyond the window but the sequence is as long.
+Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
+                 const Var& position_ids, int64_t window);
+
 }  // namespace headroom::model

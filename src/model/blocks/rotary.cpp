@@ -1,6 +1,7 @@
 #include "model/blocks/rotary.h"
 
 #include <array>
+#include <utility>
 
 namespace headroom::model {
 
@@ -41,6 +42,72 @@ std::pair<Var, Var> apply_rotary(GraphBuilder& g, const Var& query, const Var& k
   const Var sin_heads = g.unsqueeze(sin, 1);
   Var rotated_query = rotated(g, query, cos_heads, sin_heads, dims);
   return {rotated_query, rotated(g, key, cos_heads, sin_heads, dims)};
+}
+
+std::pair<Var, Var> apply_partial_rotary(GraphBuilder& g, const Var& query, const Var& key,
+                                         const Var& cos, const Var& sin, int64_t dims,
+                                         int64_t head) {
+  const Var cos_heads = g.unsqueeze(cos, 1);
+  const Var sin_heads = g.unsqueeze(sin, 1);
+  const Var query_turning = g.slice(query, -1, 0, dims);
+  const Var query_rest = g.slice(query, -1, dims, head);
+  const Var key_turning = g.slice(key, -1, 0, dims);
+  const Var key_rest = g.slice(key, -1, dims, head);
+  const auto joined = [&](const Var& turning, const Var& rest) {
+    const std::array<Var, 2> parts{rotated(g, turning, cos_heads, sin_heads, dims), rest};
+    return g.cat(parts, -1);
+  };
+  Var query_out = joined(query_turning, query_rest);
+  return {std::move(query_out), joined(key_turning, key_rest)};
+}
+
+namespace {
+
+// x.repeat_interleave(2, -1) of the first half of [1, 1, sequence, dims].
+Var doubled_half(GraphBuilder& g, const Var& x, int64_t dims) {
+  const Var half = g.slice(x, -1, 0, dims / 2);
+  const Var pairs = g.expand(g.unsqueeze(half, -1), {-1, -1, -1, dims / 2, 2});
+  return g.reshape(pairs, {1, 1, -1, dims});
+}
+
+Var rotate_neighbours(GraphBuilder& g, const BuildOptions& options, const Var& x, int64_t dims) {
+  const Var even = g.slice(x, -1, 0, dims, 2);
+  const Var odd = g.slice(x, -1, 1, dims, 2);
+  Var turned;
+  {
+    const std::array<Var, 2> parts{g.neg(odd), even};
+    turned = g.stack(parts, -1);
+  }
+  return g.reshape(std::move(turned), {options.batch, -1, options.sequence, dims});
+}
+
+}  // namespace
+
+std::pair<Var, Var> apply_partial_rotary_to_pairs(GraphBuilder& g, const BuildOptions& options,
+                                                  const Var& query, const Var& key,
+                                                  const Var& cos_in, const Var& sin_in,
+                                                  int64_t dims, int64_t head) {
+  Var cos = g.unsqueeze(cos_in, 1);
+  Var sin = g.unsqueeze(sin_in, 1);
+  cos = doubled_half(g, cos, dims);
+  sin = doubled_half(g, sin, dims);
+  const Var query_turning = g.slice(query, -1, 0, dims);
+  const Var query_rest = g.slice(query, -1, dims, head);
+  const Var key_turning = g.slice(key, -1, 0, dims);
+  const Var key_rest = g.slice(key, -1, dims, head);
+  const auto turned = [&](const Var& x) {
+    Var straight = g.mul(x, cos);
+    return g.add(std::move(straight), g.mul(rotate_neighbours(g, options, x, dims), sin));
+  };
+  const auto joined = [&](const Var& x, const Var& rest) {
+    const std::array<Var, 2> parts{x, rest};
+    return g.cat(parts, -1);
+  };
+  Var query_out = turned(query_turning);
+  Var key_out = turned(key_turning);
+  query_out = joined(query_out, query_rest);
+  key_out = joined(key_out, key_rest);
+  return {query_out, key_out};
 }
 
 }  // namespace headroom::model

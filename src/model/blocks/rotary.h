@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/builder.h"
+#include "model/options.h"
 
 namespace headroom::model {
 
@@ -16,5 +17,17 @@ std::pair<Var, Var> rotary_tables(GraphBuilder& g, const Var& inverse_frequencie
 // x * cos + rotate_half(x) * sin, for query and key [batch, heads, sequence, dims].
 std::pair<Var, Var> apply_rotary(GraphBuilder& g, const Var& query, const Var& key, const Var& cos,
                                  const Var& sin, int64_t dims);
+
+// The same for the first `dims` of a head of `head`; the rest is appended as it is.
+std::pair<Var, Var> apply_partial_rotary(GraphBuilder& g, const Var& query, const Var& key,
+                                         const Var& cos, const Var& sin, int64_t dims,
+                                         int64_t head);
+
+// GLM's: neighbours turn together instead of halves; cos and sin are [1, sequence, dims], of which
+// the first half counts.
+std::pair<Var, Var> apply_partial_rotary_to_pairs(GraphBuilder& g, const BuildOptions& options,
+                                                  const Var& query, const Var& key,
+                                                  const Var& cos, const Var& sin, int64_t dims,
+                                                  int64_t head);
 
 }  // namespace headroom::model

@@ -1,14 +1,31 @@
 #include <array>
 
 #include "model/families/family.h"
+#include "model/families/gemma.h"
+#include "model/families/glm.h"
+#include "model/families/granite.h"
 #include "model/families/llama.h"
+#include "model/families/mistral.h"
+#include "model/families/phi3.h"
+#include "model/families/qwen2.h"
+#include "model/families/starcoder2.h"
 
 namespace headroom::model {
 
 std::span<const Family> families() {
   static constexpr auto kFamilies = std::to_array<Family>({
+      {"gemma", build_gemma},
+      {"gemma2", build_gemma2},
+      {"gemma3_text", build_gemma3},
+      {"glm", build_glm},
+      {"glm4", build_glm4},
+      {"granite", build_granite},
       {"llama", build_llama},
-      {"mistral", build_llama},
+      {"mistral", build_mistral},
+      {"phi3", build_phi3},
+      {"qwen2", build_qwen2},
+      {"qwen3", build_qwen3},
+      {"starcoder2", build_starcoder2},
   });
   return kFamilies;
 }

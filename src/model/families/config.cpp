@@ -1,0 +1,34 @@
+#include "model/families/config.h"
+
+namespace headroom::model {
+
+int64_t ConfigReader::size(Names names, std::optional<int64_t> otherwise, int64_t max) {
+  for (const char* name : names) {
+    if (json_.has(name)) return take(json_.get_int(name, 1, max), int64_t{1});
+  }
+  if (otherwise) return *otherwise;
+  return take(json_.get_int(*names.begin(), 1, max), int64_t{1});
+}
+
+bool ConfigReader::flag(const char* name, bool otherwise) {
+  return take(json_.optional_bool(name), std::optional<bool>()).value_or(otherwise);
+}
+
+double ConfigReader::number(const char* name, double otherwise, double min, double max) {
+  return take(json_.optional_double(name, min, max), std::optional<double>()).value_or(otherwise);
+}
+
+double ConfigReader::dropout(const char* name, double otherwise, const BuildOptions& options) {
+  const double probability = number(name, otherwise, 0, 1);
+  return options.training ? probability : 0;
+}
+
+Activation ConfigReader::activation(const char* name, Activation otherwise) {
+  return take(read_activation(json_, name, otherwise), otherwise);
+}
+
+void ConfigReader::require(bool condition, const char* name, const std::string& message) {
+  if (!condition && !error_) error_ = json_.error_at(name, message);
+}
+
+}  // namespace headroom::model

@@ -1,0 +1,83 @@
+#include "model/families/decoder_config.h"
+
+#include <string>
+
+namespace headroom::model {
+
+namespace {
+
+// transformers 5 keeps the factor with the other numbers of the rotation; before, it stood alone.
+double partial_rotary_factor(ConfigReader& in, const text::JsonView& json, double otherwise) {
+  const double factor = in.number("partial_rotary_factor", otherwise, 0, 1);
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const auto rope = json.optional_object(key);
+    if (!rope || !*rope) continue;
+    const auto inner = (*rope)->optional_double("partial_rotary_factor", 0, 1);
+    in.require(inner.has_value(), key, "partial_rotary_factor is not a number from 0 to 1");
+    if (inner && *inner) return **inner;
+  }
+  return factor;
+}
+
+}  // namespace
+
+DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,
+                         const DecoderDefaults& defaults) {
+  DecoderSpec spec;
+  spec.vocabulary = options.vocabulary.value_or(in.size({"vocab_size"}));
+  spec.hidden = in.size({"hidden_size"});
+  spec.intermediate = in.size({"intermediate_size"});
+  spec.layers = in.size({"num_hidden_layers"}, {}, kLayersMax);
+  spec.heads = in.size({"num_attention_heads"}, {}, kHeadsMax);
+  spec.kv_heads =
+      in.size({"num_key_value_heads"}, defaults.kv_heads.value_or(spec.heads), kHeadsMax);
+  spec.head_dim = in.size({"head_dim"}, defaults.head_dim.value_or(spec.hidden / spec.heads));
+  in.require(spec.heads % spec.kv_heads == 0, "num_key_value_heads",
+             "does not divide num_attention_heads");
+  in.require(spec.head_dim > 0, "num_attention_heads", "more than hidden_size");
+  const double factor = partial_rotary_factor(in, json, defaults.partial_rotary);
+  spec.rotary_dims = static_cast<int64_t>(static_cast<double>(spec.head_dim) * factor);
+  in.require(spec.rotary_dims > 0 && spec.rotary_dims % 2 == 0, "head_dim",
+             "rotates an odd number of dimensions, or none");
+  spec.tied = in.flag("tie_word_embeddings", defaults.tied);
+  spec.activation = in.activation(defaults.activation_key, defaults.activation);
+  spec.attention_dropout = in.dropout("attention_dropout", 0, options);
+  return spec;
+}
+
+void read_layer_masks(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec,
+                      const std::function<bool(int64_t)>& slides) {
+  const auto types = json.optional_array("layer_types", static_cast<size_t>(kLayersMax));
+  in.require(types.has_value(), "layer_types", "expected an array with an entry a layer");
+  if (!types) return;
+  if (*types) {
+    in.require(static_cast<int64_t>((*types)->size()) == spec.layers, "layer_types",
+               "expected an entry a layer");
+    for (const text::JsonView& type : **types) {
+      const auto name = type.to_string();
+      const bool sliding = name && *name == "sliding_attention";
+      in.require(sliding || (name && *name == "full_attention"), "layer_types",
+                 "expected full_attention or sliding_attention");
+      spec.mask_of_layer.push_back(sliding ? LayerMask::sliding : LayerMask::full);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < spec.layers; ++i) {
+    spec.mask_of_layer.push_back(slides(i) ? LayerMask::sliding : LayerMask::full);
+  }
+}
+
+void read_sliding_window(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec,
+                         std::optional<int64_t> otherwise) {
+  if (json.json().find("sliding_window") == nullptr) {
+    if (!otherwise) return;
+    spec.sliding_window = *otherwise;
+  } else if (json.has("sliding_window")) {
+    spec.sliding_window = in.size({"sliding_window"}, {}, kWindowMax);
+  } else {
+    return;
+  }
+  spec.masks = {LayerMask::sliding};
+}
+
+}  // namespace headroom::model

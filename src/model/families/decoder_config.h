@@ -1,0 +1,40 @@
+// The keys that the configs of Llama's descendants share.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "model/blocks/causal_decoder.h"
+#include "model/families/config.h"
+
+namespace headroom::model {
+
+// A window is compared with a sequence and never multiplied.
+inline constexpr int64_t kWindowMax = int64_t{1} << 40;
+
+// What transformers takes where a config leaves a key out. The sizes have defaults there too, but a
+// config without them describes no model: they are required here.
+struct DecoderDefaults {
+  bool tied = false;
+  double partial_rotary = 1;
+  Activation activation = Activation::silu;
+  const char* activation_key = "hidden_act";
+  std::optional<int64_t> kv_heads = {};  // none: as many as there are heads
+  std::optional<int64_t> head_dim = {};  // none: hidden / heads
+};
+
+// Sizes, tying, activation, dropout of attention, rotary dimensions.
+DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,
+                         const DecoderDefaults& defaults = {});
+
+// Fills mask_of_layer from "layer_types", or by asking `slides` about each layer where that is not
+// there. `masks` and the window are the family's.
+void read_layer_masks(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec,
+                      const std::function<bool(int64_t layer)>& slides);
+
+// "sliding_window" for all layers: they see that far where it is a number, everything where it is
+// null; `otherwise` stands for a config without the key.
+void read_sliding_window(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec,
+                         std::optional<int64_t> otherwise);
+
+}  // namespace headroom::model

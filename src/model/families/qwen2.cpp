@@ -1,0 +1,54 @@
+// Qwen 2, 2.5 and 3, dense (transformers' Qwen2ForCausalLM, Qwen3ForCausalLM): biases on query, key
+// and value in the former, norms of query and key in the latter; a window from some layer on where
+// the config switches it on.
+#include "model/families/qwen2.h"
+
+#include <algorithm>
+
+#include "model/families/decoder_config.h"
+
+namespace headroom::model {
+
+namespace {
+
+constexpr int64_t kWindow = 4096;
+constexpr int64_t kFullLayers = 28;
+
+void read_windows(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec) {
+  spec.sliding_window = in.size({"sliding_window"}, kWindow, kWindowMax);
+  // A config may say null: no window.
+  const bool sliding =
+      in.flag("use_sliding_window", false) &&
+      (json.json().find("sliding_window") == nullptr || json.has("sliding_window"));
+  // 0 means all layers.
+  const int64_t first = static_cast<int64_t>(in.number("max_window_layers", kFullLayers, 0, 1e6));
+  read_layer_masks(in, json, spec, [&](int64_t layer) { return sliding && layer >= first; });
+  const auto& masks = spec.mask_of_layer;
+  if (std::ranges::find(masks, LayerMask::sliding) != masks.end()) {
+    spec.masks.push_back(LayerMask::sliding);
+  }
+}
+
+}  // namespace
+
+Result<Graph> build_qwen2(const text::JsonView& json, const BuildOptions& options) {
+  ConfigReader in(json);
+  DecoderSpec spec = read_decoder(in, json, options, {.kv_heads = 32});
+  spec.qkv_bias = true;
+  read_windows(in, json, spec);
+  if (in.error()) return *in.error();
+  return build_causal_decoder(spec, options);
+}
+
+Result<Graph> build_qwen3(const text::JsonView& json, const BuildOptions& options) {
+  ConfigReader in(json);
+  DecoderSpec spec = read_decoder(in, json, options, {.kv_heads = 32, .head_dim = 128});
+  spec.qkv_bias = in.flag("attention_bias", false);
+  spec.output_bias = spec.qkv_bias;
+  spec.head_norms = HeadNorms::before_transpose;
+  read_windows(in, json, spec);
+  if (in.error()) return *in.error();
+  return build_causal_decoder(spec, options);
+}
+
+}  // namespace headroom::model
