@@ -58,7 +58,8 @@ Var GraphBuilder::tied(std::string name, const Var& holder, ParameterRole role) 
   return {};
 }
 
-Var GraphBuilder::buffer(std::string name, const Dims& shape, DType dtype, bool persistent) {
+Var GraphBuilder::buffer(std::string name, const Dims& shape, std::optional<DType> dtype,
+                         bool persistent) {
   Var var = make_value(true);
   Parameter buffer;
   buffer.name = std::move(name);

@@ -55,7 +55,8 @@ class GraphBuilder {
   Var parameter(std::string name, const Dims& shape, ParameterRole role);
   // The same tensor under a second name (lm_head.weight of a tied model).
   Var tied(std::string name, const Var& holder, ParameterRole role);
-  Var buffer(std::string name, const Dims& shape, DType dtype, bool persistent);
+  // Without a dtype it has the model's own.
+  Var buffer(std::string name, const Dims& shape, std::optional<DType> dtype, bool persistent);
   Var input(std::string name, const Dims& shape, DType dtype);
 
   // --- rewriting (step/transform) ----------------------------------------------------------------

@@ -19,7 +19,8 @@ double attention_flops(const Tensor& query, const Tensor& key, bool causal) {
   return causal ? work / 2 : work;
 }
 
-// query [b, h, s, d] stored as [b, s, h, d]: what the flash kernels return.
+// query [b, h, s, d] stored as [b, s, h, d]: what the efficient kernels return. The flash kernels
+// see [b, s, h, d] and make their results like that, so these keep the layout of their argument.
 Tensor empty_sequence_first(Eager& e, const Tensor& like) {
   const Tensor dense =
       e.empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.dtype());
@@ -27,7 +28,37 @@ Tensor empty_sequence_first(Eager& e, const Tensor& like) {
                  {dense.strides()[0], dense.strides()[2], dense.strides()[1], dense.strides()[3]});
 }
 
+Tensor fused_result(Eager& e, const Tensor& like, bool is_flash) {
+  return is_flash ? e.empty_like(like, like.dtype()) : empty_sequence_first(e, like);
+}
+
 Tensor grouped_heads(Eager& e, const Tensor& tensor, int64_t repeats);
+
+// A boolean mask as numbers that are added to the scores (convert_boolean_attn_mask).
+Tensor additive_mask(Eager& e, const Tensor& mask, DType dtype) {
+  if (!mask || mask.dtype() != DType::boolean) return mask;
+  const Tensor lowest = full(e, {}, dtype);
+  const Tensor zero = full(e, {}, dtype);
+  return where(e, mask, zero, lowest);
+}
+
+// The efficient kernel reads rows that begin at multiples of 8 elements: where a mask's do not, it
+// is made again with longer rows (pad_bias); a view of the wanted sizes goes to the kernel.
+Tensor aligned_mask(Eager& e, const Tensor& mask_in, const Tensor& query, const Tensor& key) {
+  constexpr int64_t kAlignment = 8;
+  if (!mask_in) return mask_in;
+  Tensor mask = mask_in;
+  bool aligned = mask.strides().back() == 1;
+  for (size_t i = 0; i + 1 < mask.strides().size(); ++i) {
+    aligned = aligned && mask.strides()[i] % kAlignment == 0;
+  }
+  if (!aligned) {
+    const int64_t length = mask.size(-1);
+    const std::array<int64_t, 2> padding{0, kAlignment - length % kAlignment};
+    mask = slice(e, pad(e, mask, padding), -1, 0, length);
+  }
+  return expand(e, mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
+}
 
 // What a fused backward holds while it runs.
 using ScratchBlocks = std::array<Tensor, 4>;
@@ -61,7 +92,7 @@ struct Saved {
 Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Tensor& key,
                        const Tensor& value, const Tensor& mask, bool causal,
                        int64_t logsumexp_rows, const Dims& seed_sizes, bool is_flash) {
-  Tensor out = empty_sequence_first(e, query);
+  Tensor out = fused_result(e, query, is_flash);
   Tensor logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
   // The random state for dropout, kept whether there is dropout or not.
   Tensor seed = e.empty(seed_sizes, DType::i64);
@@ -75,7 +106,7 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
     node->apply = [flops, is_flash](Eager& eager, Node& n, Grads& g, Grads& result) {
       // All three, wanted or not.
       for (const size_t i : {Saved::query, Saved::key, Saved::value}) {
-        result[i] = empty_sequence_first(eager, n.saved[i]);
+        result[i] = fused_result(eager, n.saved[i], is_flash);
       }
       const Tensor& q = n.saved[Saved::query];
       const Tensor& k = n.saved[Saved::key];
@@ -97,10 +128,7 @@ Tensor math_attention(Eager& e, const Tensor& query, const Tensor& key, const Te
     const Tensor ones = full(e, {query.size(-2), key.size(-2)}, DType::boolean);
     mask = triangle(e, ones);
   }
-  if (mask && mask.dtype() == DType::boolean) {
-    const Tensor empty = full(e, mask.sizes(), query.dtype());
-    mask = where(e, mask, empty, full(e, {}, query.dtype()));
-  }
+  mask = additive_mask(e, mask, query.dtype());
   const Tensor scaled_query = mul_scalar(e, query, 1);
   const Tensor key_heads = options.grouped ? grouped_heads(e, key, query.size(1) / key.size(1)) : key;
   const Tensor value_heads =
@@ -146,7 +174,8 @@ Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor&
     case AttentionBackend::efficient:
       // Rows are padded to a multiple of 32 (kAlignLSE).
       return fused_attention(e, "ScaledDotProductEfficientAttentionBackward0", query, key, value,
-                             mask, options.causal, (query.size(-2) + 31) / 32 * 32, {}, false);
+                             aligned_mask(e, additive_mask(e, mask, query.dtype()), query, key),
+                             options.causal, (query.size(-2) + 31) / 32 * 32, {}, false);
   }
   return {};
 }

@@ -45,6 +45,10 @@ Tensor run_view(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::squeeze:
       return op::squeeze(e, in[0], dim_of(a));
     case OpKind::slice:
+      // Python's x[..., :n] gives x itself where that is all of it (applySlice).
+      if (a.ints[1] == 0 && a.ints[2] == in[0].size(dim_of(a)) && a.ints[3] == 1) {
+        return op::view(e, in[0], in[0].sizes());
+      }
       return op::slice(e, in[0], dim_of(a), a.ints[1], a.ints[2], a.ints[3]);
     case OpKind::select:
       return op::select(e, in[0], dim_of(a), a.ints[1]);

@@ -250,14 +250,21 @@ class Decoder {
         embed_(g.parameter("model.embed_tokens.weight", {s_.vocabulary, s_.hidden},
                            ParameterRole::embedding)) {
     if (s_.embedding_scale_buffer) {
-      embed_scale_ = g.buffer("model.embed_tokens.embed_scale", {}, DType::f32, false);
+      embed_scale_ = g.buffer("model.embed_tokens.embed_scale", {}, std::nullopt, false);
     }
     for (int64_t i = 0; i < s_.layers; ++i) {
       layers_.emplace_back(g, s_, "model.layers." + std::to_string(i));
     }
     norm_.emplace(g, s_.norm, "model.norm", s_.hidden);
     const Dims half{s_.rotary_dims / 2};
-    for (const std::string& prefix : table_names()) {
+    for (const LayerMask mask : s_.masks) {
+      // One set of frequencies, or one for each kind of layer that there is.
+      if (s_.tables_by_mask ? !is_used(mask) : !frequencies_.empty()) {
+        frequencies_.emplace_back();
+        continue;
+      }
+      const std::string prefix =
+          s_.tables_by_mask ? std::string(name_of(mask)) + "_" : std::string();
       frequencies_.push_back(
           g.buffer("model.rotary_emb." + prefix + "inv_freq", half, DType::f32, false));
       g.buffer("model.rotary_emb." + prefix + "original_inv_freq", half, DType::f32, false);
@@ -280,8 +287,9 @@ class Decoder {
     x = g.dropout(x, s_.embedding_dropout);
     std::vector<std::pair<Var, Var>> tables;
     for (const Var& frequencies : frequencies_) {
-      tables.push_back(
-          rotary_tables(g, frequencies, positions, x, options.sequence, s_.rotary_dims));
+      tables.push_back(frequencies ? rotary_tables(g, frequencies, positions, x, options.sequence,
+                                                   s_.rotary_dims)
+                                   : std::pair<Var, Var>());
     }
     for (size_t i = 0; i < layers_.size(); ++i) {
       const size_t kind = mask_index(i);
@@ -302,11 +310,8 @@ class Decoder {
     const auto found = std::ranges::find(s_.masks, s_.mask_of_layer[layer]);
     return static_cast<size_t>(found - s_.masks.begin());
   }
-  [[nodiscard]] std::vector<std::string> table_names() const {
-    if (!s_.tables_by_mask) return {""};
-    std::vector<std::string> names;
-    for (const LayerMask mask : s_.masks) names.push_back(std::string(name_of(mask)) + "_");
-    return names;
+  [[nodiscard]] bool is_used(LayerMask mask) const {
+    return std::ranges::find(s_.mask_of_layer, mask) != s_.mask_of_layer.end();
   }
 
   const DecoderSpec& s_;
