@@ -171,11 +171,16 @@ Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor&
     case AttentionBackend::cudnn:
       return fused_attention(e, "ScaledDotProductFlashAttentionBackward0", query, key, value, mask,
                              options.causal, query.size(-2), {2}, true);
-    case AttentionBackend::efficient:
-      // Rows are padded to a multiple of 32 (kAlignLSE).
+    case AttentionBackend::efficient: {
+      // Rows are padded to a multiple of 32 (kAlignLSE), and there are none where no backward is
+      // to come (compute_logsumexp).
+      const bool trains = e.grad_enabled() && (query->requires_grad || key->requires_grad ||
+                                               value->requires_grad);
+      const int64_t rows = trains ? (query.size(-2) + 31) / 32 * 32 : 0;
       return fused_attention(e, "ScaledDotProductEfficientAttentionBackward0", query, key, value,
                              aligned_mask(e, additive_mask(e, mask, query.dtype()), query, key),
-                             options.causal, (query.size(-2) + 31) / 32 * 32, {}, false);
+                             options.causal, rows, {}, false);
+    }
   }
   return {};
 }
