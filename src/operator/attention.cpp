@@ -177,9 +177,10 @@ Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor&
       const bool trains = e.grad_enabled() && (query->requires_grad || key->requires_grad ||
                                                value->requires_grad);
       const int64_t rows = trains ? (query.size(-2) + 31) / 32 * 32 : 0;
+      Tensor bias = additive_mask(e, mask, query.dtype());
+      bias = aligned_mask(e, bias, query, key);
       return fused_attention(e, "ScaledDotProductEfficientAttentionBackward0", query, key, value,
-                             aligned_mask(e, additive_mask(e, mask, query.dtype()), query, key),
-                             options.causal, rows, {}, false);
+                             bias, options.causal, rows, {}, false);
     }
   }
   return {};

@@ -98,6 +98,9 @@ def _decoders():
         _family("stablelm", "stablelm", {**_GROUPED, "num_attention_heads": 3,
                                          "num_key_value_heads": 3,
                                          "partial_rotary_factor": 0.5, **_TOKENS}),
+        _family("starcoder2", "starcoder2", {
+            **_GROUPED, "sliding_window": 10, "residual_dropout": 0.1, "embedding_dropout": 0.1,
+            "attention_dropout": 0.1, **_TOKENS}),
         _family("granite", "granite", {**_GROUPED, **_TOKENS}),
         _family("powerlm", "granite", {**_GROUPED, "num_key_value_heads": 6,
                                        "embedding_multiplier": 12, "residual_multiplier": 0.22,

@@ -54,7 +54,10 @@ Result<Graph> build_gemma2(const text::JsonView& json, const BuildOptions& optio
   spec.softcap_scores = has_softcap(in, json, "attn_logit_softcapping", true);
   spec.softcap_logits = has_softcap(in, json, "final_logit_softcapping", true);
   if (in.error()) return *in.error();
-  return build_causal_decoder(spec, options);
+  // SDPA has no bound on scores: transformers runs the eager implementation.
+  BuildOptions supported = options;
+  if (options.attention == Attention::sdpa) supported.attention = Attention::eager;
+  return build_causal_decoder(spec, supported);
 }
 
 Result<Graph> build_gemma3(const text::JsonView& json, const BuildOptions& options) {
