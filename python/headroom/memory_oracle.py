@@ -276,7 +276,9 @@ class TrainingRun:
         before = self.recorder.live_bytes
         with self.paths, self.recorder:
             batch = make_inputs(self.config, self.options, self.device)
-            counter = SavedForBackward(self.recorder, list(self.model.parameters()), self.paths)
+            # Buffers, too, are there anyway: GPT-Neo's layers keep a part of their own mask.
+            own = [*self.model.parameters(), *self.model.buffers()]
+            counter = SavedForBackward(self.recorder, own, self.paths)
             self.recorder.phase = "saved"
             with counter:
                 loss = self.forward(batch)

@@ -111,7 +111,9 @@ uint32_t GraphBuilder::enter(Region region) {
 }
 
 void GraphBuilder::leave(uint32_t region, std::initializer_list<const Var*> outputs) {
-  for (const Var* output : outputs) graph_.regions[region].outputs.push_back(output->id());
+  for (const Var* output : outputs) {
+    if (*output) graph_.regions[region].outputs.push_back(output->id());
+  }
   leave(region);
 }
 

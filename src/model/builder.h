@@ -70,6 +70,7 @@ class GraphBuilder {
   // --- regions --------------------------------------------------------------------------------
   uint32_t enter(RegionKind kind, std::string name, std::initializer_list<const Var*> inputs);
   void leave(uint32_t region, std::initializer_list<const Var*> outputs);
+  void set_positional(uint32_t region, uint32_t count) { graph_.regions[region].positional = count; }
 
   // --- operators ------------------------------------------------------------------------------
   // They take their variables by value and let them go before they return: a temporary that is
@@ -128,6 +129,7 @@ class GraphBuilder {
   Var masked_fill(Var x, Var mask);
   // Activations and reductions.
   Var gelu(Var x, bool tanh_approximation);
+  Var gelu_bloom(Var x);
   Var silu(Var x);
   Var relu(Var x);
   Var sigmoid(Var x);
@@ -144,7 +146,7 @@ class GraphBuilder {
   Var mm(Var a, Var b);
   Var addmm(Var bias, Var a, Var b);
   Var bmm(Var a, Var b);
-  Var baddbmm(Var input, Var a, Var b);
+  Var baddbmm(Var input, Var a, Var b, double alpha = 1);
   Var matmul(Var a, Var b);
   Var linear(Var x, Var weight, Var bias = {});
   // Normalization, look-ups, attention, losses.
@@ -187,6 +189,8 @@ class RegionScope {
   RegionScope(GraphBuilder& builder, RegionKind kind, std::string name,
               std::initializer_list<const Var*> inputs = {})
       : builder_(builder), region_(builder.enter(kind, std::move(name), inputs)) {}
+  // The first `count` inputs are passed by position; one is, where nothing is said.
+  void set_positional(uint32_t count) { builder_.set_positional(region_, count); }
   // Leaves with these outputs; else the destructor leaves with none.
   void leave(std::initializer_list<const Var*> outputs) {
     builder_.leave(region_, outputs);

@@ -132,6 +132,7 @@ Var GraphBuilder::masked_fill(Var x, Var mask) {
 Var GraphBuilder::gelu(Var x, bool tanh_approximation) {
   return apply(tanh_approximation ? OpKind::gelu_tanh : OpKind::gelu, inputs(std::move(x)));
 }
+Var GraphBuilder::gelu_bloom(Var x) { return apply(OpKind::gelu_bloom, inputs(std::move(x))); }
 Var GraphBuilder::silu(Var x) { return apply(OpKind::silu, inputs(std::move(x))); }
 Var GraphBuilder::relu(Var x) { return apply(OpKind::relu, inputs(std::move(x))); }
 Var GraphBuilder::sigmoid(Var x) { return apply(OpKind::sigmoid, inputs(std::move(x))); }
@@ -164,8 +165,8 @@ Var GraphBuilder::addmm(Var bias, Var a, Var b) {
   return apply(OpKind::addmm, inputs(std::move(bias), std::move(a), std::move(b)));
 }
 Var GraphBuilder::bmm(Var a, Var b) { return apply(OpKind::bmm, inputs(std::move(a), std::move(b))); }
-Var GraphBuilder::baddbmm(Var input, Var a, Var b) {
-  return apply(OpKind::baddbmm, inputs(std::move(input), std::move(a), std::move(b)));
+Var GraphBuilder::baddbmm(Var input, Var a, Var b, double alpha) {
+  return apply(OpKind::baddbmm, inputs(std::move(input), std::move(a), std::move(b)), number(alpha));
 }
 Var GraphBuilder::matmul(Var a, Var b) { return apply(OpKind::matmul, inputs(std::move(a), std::move(b))); }
 Var GraphBuilder::linear(Var x, Var weight, Var bias) {

@@ -65,6 +65,8 @@ struct Region {
   RegionKind kind = RegionKind::other;
   std::string name;              // module path: "model.layers.0"
   std::vector<ValueId> inputs;   // what a checkpoint of this region would keep
+  uint32_t positional = 1;       // how many of them Python passes by position: a reentrant checkpoint
+                                 // saves those, while its closure holds the others
   std::vector<ValueId> outputs;
   uint32_t begin = 0;            // instructions [begin, end): from its enter to its leave
   uint32_t end = 0;

@@ -53,7 +53,56 @@ Tensor softmax_like(Eager& e, Softmax kind, const char* name, const Tensor& self
   return out;
 }
 
+// tanh(0.79788456 * x * (1 + 0.044715 * x * x))
+Tensor bloom_tanh(Eager& e, const Tensor& x) {
+  Tensor outer = mul_scalar(e, x, 0.79788456);
+  Tensor inner = mul_scalar(e, x, 0.044715);
+  inner = mul(e, inner, x);
+  inner = add_scalar(e, inner, 1);
+  outer = mul(e, outer, inner);
+  inner = Tensor();
+  return tanh(e, outer);
+}
+
+// 0.5 * x * ((1 - tanh^2) * (0.79788456 + 0.1070322243 * x^2)) + 0.5 * (1 + tanh)
+Tensor bloom_slope(Eager& e, const Tensor& x, const Tensor& tanh) {
+  Tensor slope = mul_scalar(e, x, 0.5);
+  Tensor rest = mul(e, tanh, tanh);
+  rest = add_scalar(e, rest, 1);
+  Tensor square = mul_scalar(e, x, 0.1070322243);
+  square = mul(e, square, x);
+  square = add_scalar(e, square, 0.79788456);
+  rest = mul(e, rest, square);
+  square = Tensor();
+  slope = mul(e, slope, rest);
+  rest = Tensor();
+  rest = add_scalar(e, tanh, 1);
+  rest = mul_scalar(e, rest, 0.5);
+  return add(e, slope, rest);
+}
+
 }  // namespace
+
+Tensor gelu_bloom(Eager& e, const Tensor& self) {
+  Tensor out;
+  {
+    GradMode no_grad(e, false);
+    Tensor half = mul_scalar(e, self, 0.5);
+    Tensor rest = bloom_tanh(e, self);
+    rest = add_scalar(e, rest, 1);
+    out = mul(e, half, rest);
+  }
+  if (Node* node = e.history("GeLUFunctionBackward", {&self}, {&out})) {
+    node->save(self);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const Tensor tanh = bloom_tanh(eager, n.saved[0]);
+      const Tensor slope = bloom_slope(eager, n.saved[0], tanh);
+      result[0] = mul(eager, slope, g[0]);
+    };
+    e.finish(*node);
+  }
+  return out;
+}
 
 Tensor gelu(Eager& e, const Tensor& self, bool tanh_approximation) {
   return activation(e, tanh_approximation ? OpKind::gelu_tanh : OpKind::gelu, "GeluBackward0", self,

@@ -74,6 +74,8 @@ Tensor masked_fill(Eager& e, const Tensor& self, const Tensor& mask);
 
 // --- activations (activation.cpp) --------------------------------------------------------------
 Tensor gelu(Eager& e, const Tensor& self, bool tanh_approximation);
+// BLOOM's: an autograd function that keeps its input, written out in eager operators both ways.
+Tensor gelu_bloom(Eager& e, const Tensor& self);
 Tensor silu(Eager& e, const Tensor& self);
 Tensor relu(Eager& e, const Tensor& self);
 Tensor sigmoid(Eager& e, const Tensor& self);
@@ -95,7 +97,8 @@ Tensor sum_to(Eager& e, const Tensor& self, const Dims& sizes);
 Tensor mm(Eager& e, const Tensor& self, const Tensor& mat2);
 Tensor addmm(Eager& e, const Tensor& bias, const Tensor& mat1, const Tensor& mat2);
 Tensor bmm(Eager& e, const Tensor& self, const Tensor& mat2);
-Tensor baddbmm(Eager& e, const Tensor& input, const Tensor& batch1, const Tensor& batch2);
+Tensor baddbmm(Eager& e, const Tensor& input, const Tensor& batch1, const Tensor& batch2,
+               double alpha = 1);
 Tensor matmul(Eager& e, const Tensor& self, const Tensor& other);
 // input [..., in], weight [out, in], bias [out] or undefined.
 Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);

@@ -42,6 +42,7 @@ enum class OpGroup : uint8_t {
   X(rms_norm, normalization)           \
   X(gelu, activation)                  \
   X(gelu_tanh, activation)             \
+  X(gelu_bloom, activation)            \
   X(silu, activation)                  \
   X(relu, activation)                  \
   X(sigmoid, activation)               \

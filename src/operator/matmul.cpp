@@ -110,14 +110,18 @@ Tensor bmm(Eager& e, const Tensor& self, const Tensor& mat2) {
   return out;
 }
 
-Tensor baddbmm(Eager& e, const Tensor& input, const Tensor& batch1, const Tensor& batch2) {
+Tensor baddbmm(Eager& e, const Tensor& input, const Tensor& batch1, const Tensor& batch2,
+               double alpha) {
   Tensor out = raw_bmm(e, batch1, batch2);
   if (Node* node = e.history("BaddbmmBackward0", {&input, &batch1, &batch2}, {&out})) {
     node->save_if(node->needs(2), batch1);
     node->save_if(node->needs(1), batch2);
-    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
-      if (n.needs(1)) result[1] = bmm(eager, g[0], transpose(eager, n.saved[1], 1, 2));
-      if (n.needs(2)) result[2] = bmm(eager, transpose(eager, n.saved[0], 1, 2), g[0]);
+    node->apply = [alpha](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const auto scaled = [&](const Tensor& grad) {
+        return alpha == 1 ? grad : mul_scalar(eager, grad, alpha);
+      };
+      if (n.needs(1)) result[1] = scaled(bmm(eager, g[0], transpose(eager, n.saved[1], 1, 2)));
+      if (n.needs(2)) result[2] = scaled(bmm(eager, transpose(eager, n.saved[0], 1, 2), g[0]));
       if (n.needs(0)) result[0] = g[0];
     };
     e.finish(*node);

@@ -125,17 +125,21 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
   for (const model::ValueId id : part.outputs) outputs.push_back(frame[id]);
   Node* node = eager_.history("CheckpointFunctionBackward", inputs, outputs);
   if (!node) return;
-  // transformers passes hidden states by position, which are saved, and the rest by keyword, which
-  // the function to run again holds.
+  // What transformers passes by position is saved, and what it passes by keyword is held by the
+  // function to run again.
   std::vector<Tensor> held = inputs;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool by_position = inputs[i] && (i == 0 || inputs[i]->requires_grad);
+    const bool by_position = inputs[i] && (i < part.positional || inputs[i]->requires_grad);
     node->save_if(by_position, inputs[i]);
     if (by_position) held[i] = Tensor();
   }
   eager_.finish(*node);
   node->apply = [this, region, &frame, held = std::move(held)](op::Eager& eager, Node& n, Grads& grads, Grads& results) {
     const model::Region& again = graph_.regions[region];
+    // An autograd function written in Python gets zeros for outputs that nobody used.
+    for (size_t i = 0; i < n.outputs.size(); ++i) {
+      if (!grads[i]) grads[i] = op::zeros(eager, n.outputs[i].sizes, n.outputs[i].dtype);
+    }
     std::vector<Tensor> detached;
     for (size_t i = 0; i < held.size(); ++i) {
       const Tensor& input = n.saved[i];
@@ -150,9 +154,7 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
       for (const model::ValueId id : again.outputs) second_outputs.push_back(frame[id]);
       clear_values(region, frame);
     }
-    for (size_t i = 0; i < second_outputs.size(); ++i) {
-      if (second_outputs[i]->grad_fn && grads[i]) engine_.run(second_outputs[i], grads[i]);
-    }
+    engine_.run(second_outputs, grads);
     for (size_t i = 0; i < detached.size(); ++i) {
       if (n.saved[i]) results[i] = detached[i]->grad;
     }
@@ -164,8 +166,11 @@ void Checkpointer::run_non_reentrant(uint32_t region, Frame& frame) {
   recomputation->region = region;
   recomputation->frame = &frame;
   recomputation->inputs = inputs_of(graph_.regions[region], frame);
-  for (const Tensor& input : recomputation->inputs) {
-    if (input && input->requires_grad) eager_.note_saved(input);
+  // _NoopSaveInputs keeps what was passed by position.
+  for (size_t i = 0; i < recomputation->inputs.size(); ++i) {
+    const Tensor& input = recomputation->inputs[i];
+    const bool by_position = i < graph_.regions[region].positional;
+    if (input && (by_position || input->requires_grad)) eager_.note_saved(input);
   }
   Taking hooks(recomputation);
   eager_.set_hooks(&hooks);

@@ -141,6 +141,8 @@ Tensor run_activation(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::gelu(e, in[0], false);
     case OpKind::gelu_tanh:
       return op::gelu(e, in[0], true);
+    case OpKind::gelu_bloom:
+      return op::gelu_bloom(e, in[0]);
     case OpKind::silu:
       return op::silu(e, in[0]);
     case OpKind::relu:
@@ -179,7 +181,7 @@ Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::bmm:
       return op::bmm(e, in[0], in[1]);
     case OpKind::baddbmm:
-      return op::baddbmm(e, in[0], in[1], in[2]);
+      return op::baddbmm(e, in[0], in[1], in[2], a.number);
     case OpKind::matmul:
       return op::matmul(e, in[0], in[1]);
     case OpKind::linear:

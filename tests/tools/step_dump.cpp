@@ -1,5 +1,6 @@
 // step_dump CONFIG.json [key=value ...]: the symbolic step of a model as headroom.events/1 on stdout,
-// for the exactness tests (tests/python), which hold it against the oracle.
+// for the exactness tests (tests/python), which hold it against the oracle; with parameters=1, the
+// model's parameters and buffers instead.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -73,6 +74,23 @@ headroom::Result<headroom::model::Graph> transformed(
   return graph;
 }
 
+// The parameters and buffers as tests/python/dump_parameters.py lists them.
+headroom::text::Json list_of(const std::vector<headroom::model::Parameter>& parameters,
+                             bool buffers) {
+  using headroom::text::Json;
+  Json list = Json::array();
+  for (const auto& parameter : parameters) {
+    Json shape = Json::array();
+    for (const int64_t size : parameter.shape) shape.push_back(size);
+    Json entry = Json::object();
+    entry.set("name", parameter.name).set("shape", std::move(shape));
+    if (parameter.tied_to) entry.set("tied_to", parameters[*parameter.tied_to].name);
+    if (buffers) entry.set("persistent", parameter.persistent);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,6 +109,9 @@ int main(int argc, char** argv) {
   headroom::model::BuildOptions build;
   build.batch = std::max(1, std::atoi(words["batch"].c_str()));
   build.sequence = std::max(1, std::atoi(words["seq"].c_str()));
+  if (const int vocabulary = std::atoi(words["vocab"].c_str()); vocabulary > 0) {
+    build.vocabulary = vocabulary;
+  }
   build.attention = attention_of(words["attention"]);
   auto graph = headroom::model::build_graph({*json, argv[1]}, build);
   if (graph) {
@@ -101,6 +122,13 @@ int main(int argc, char** argv) {
   if (!graph) {
     std::fprintf(stderr, "%s\n", graph.error().to_string().c_str());
     return 3;
+  }
+  if (words["parameters"] == "1") {
+    auto lists = headroom::text::Json::object();
+    lists.set("parameters", list_of(graph->parameters, false));
+    lists.set("buffers", list_of(graph->buffers, true));
+    std::puts(lists.dump().c_str());
+    return 0;
   }
   const auto trace = headroom::step::trace_training(*graph, train_options(words));
   if (!trace) {

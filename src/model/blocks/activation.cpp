@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace headroom::model {
 
@@ -29,7 +30,8 @@ namespace {
 
 // 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), written out as transformers does.
 Var gelu_new(GraphBuilder& g, const Var& x) {
-  return g.mul(g.mul(x, 0.5),
+  Var half = g.mul(x, 0.5);
+  return g.mul(std::move(half),
                g.add(g.tanh(g.mul(g.add(x, g.mul(g.pow(x, 3.0), 0.044715)), 0.797885)), 1.0));
 }
 

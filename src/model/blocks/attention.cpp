@@ -14,6 +14,12 @@ std::string_view name_of(Attention attention) {
   return "";
 }
 
+BuildOptions without_sdpa(const BuildOptions& options) {
+  BuildOptions changed = options;
+  if (changed.attention == Attention::sdpa) changed.attention = Attention::eager;
+  return changed;
+}
+
 namespace {
 
 // Key or value heads repeated for their groups of query heads: an expand, then a copy.
@@ -36,10 +42,15 @@ Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query
     weights = g.mul(weights, 1.0);
   }
   if (mask) weights = g.add(weights, mask);
-  weights = g.to_like(g.softmax(weights, -1, DType::f32), query);
+  if (s.float32_softmax) {
+    weights = g.to_like(g.softmax(weights, -1, DType::f32), query);
+  } else {
+    weights = g.softmax(weights, -1);
+  }
   weights = g.dropout(weights, s.dropout);
   Var output = g.matmul(weights, value);
-  output = g.contiguous(g.transpose(output, 1, 2));
+  output = g.transpose(output, 1, 2);
+  if (s.contiguous_output) output = g.contiguous(output);
   return {output, weights};
 }
 

@@ -6,6 +6,9 @@
 
 namespace headroom::model {
 
+// Where transformers has no SDPA implementation of a model, it runs the eager one unless told to.
+[[nodiscard]] BuildOptions without_sdpa(const BuildOptions& options);
+
 struct AttentionShape {
   int64_t batch = 0;
   int64_t sequence = 0;
@@ -15,6 +18,9 @@ struct AttentionShape {
   double dropout = 0;
   bool causal = true;
   bool softcap = false;  // scores are bounded by a tanh (Gemma 2), in the eager implementation
+  // Of the eager implementation, which models write for themselves:
+  bool float32_softmax = true;    // softmax(dtype=float32), then back
+  bool contiguous_output = true;  // else [batch, sequence, heads, head] is left a view
 };
 
 struct Attended {
@@ -25,5 +31,21 @@ struct Attended {
 // query [batch, heads, sequence, head]; key and value with kv_heads; mask may be empty.
 Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& shape,
            const Var& query, const Var& key, const Var& value, const Var& mask);
+
+// The eager attention of GPT-J's relatives: scores of query and key in float32. query, key and value
+// are [batch, heads, sequence, head]; `mask_scores` is what the model does with the scores before the
+// softmax (scale, mask).
+template <typename MaskScores>
+Attended attend_in_float32(GraphBuilder& g, const Var& query_in, const Var& key_in,
+                           const Var& value, double dropout, const MaskScores& mask_scores) {
+  const Var query = g.to(query_in, DType::f32);
+  const Var key = g.to(key_in, DType::f32);
+  Var weights = g.matmul(query, g.transpose(key, -1, -2));
+  const Var kept = mask_scores(weights);
+  weights = g.softmax(weights, -1);
+  weights = g.dropout(g.to_like(weights, value), dropout);
+  Var output = g.matmul(weights, value);
+  return {output, weights};
+}
 
 }  // namespace headroom::model

@@ -51,6 +51,31 @@ Var allowed_in_window(GraphBuilder& g, const BuildOptions& options) {
   return g.expand(allowed, {options.batch, -1, s, s});
 }
 
+// The additive mask of eager attention.
+Var additive(GraphBuilder& g, const Var& allowed, const Var& like) {
+  const Var zero = g.full_like({}, like);
+  const Var lowest = g.full_like({}, like);
+  return g.where(allowed, zero, lowest);
+}
+
+// fast_all: a mask of booleans is read on the host.
+void read_all(GraphBuilder& g, const Var& mask) { g.compare(g.sum(mask, {}, false)); }
+
+Var allowed_and_unpadded(GraphBuilder& g, const BuildOptions& options, const Var& padding) {
+  const int64_t s = options.sequence;
+  const Var batch_index = g.arange(options.batch);
+  const Var head_index = g.arange(1);
+  const Var query_index = g.add(g.arange(s), 0.0);
+  const Var key_index = g.add(g.arange(s), 0.0);
+  const Var queries = g.view(query_index, {1, 1, s, 1});
+  const Var keys = g.view(key_index, {1, 1, 1, s});
+  Var allowed = g.full({}, DType::boolean);
+  allowed = g.compare(allowed, g.compare(keys, queries));
+  // padding[batch_index, key_index]: a copy of all of it.
+  allowed = g.compare(allowed, g.view(g.clone(padding), {options.batch, 1, 1, s}));
+  return g.expand(allowed, {options.batch, -1, s, s});
+}
+
 }  // namespace
 
 Var default_position_ids(GraphBuilder& g, const BuildOptions& options) {
@@ -65,9 +90,7 @@ Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
   }
   if (options.attention == Attention::sdpa) return {};
   const Var allowed = allowed_positions(g, options);
-  const Var zero = g.full_like({}, like);
-  const Var lowest = g.full_like({}, like);
-  return g.where(allowed, zero, lowest);
+  return additive(g, allowed, like);
 }
 
 Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
@@ -80,9 +103,19 @@ Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
     return options.sequence < window ? Var() : allowed_in_window(g, options);
   }
   const Var allowed = allowed_in_window(g, options);
-  const Var zero = g.full_like({}, like);
-  const Var lowest = g.full_like({}, like);
-  return g.where(allowed, zero, lowest);
+  return additive(g, allowed, like);
+}
+
+Var causal_mask_with_padding(GraphBuilder& g, const BuildOptions& options, const Var& like,
+                             const Var& padding_numbers) {
+  if (options.attention == Attention::flash_attention_2) return {};
+  const Var padding = g.to(padding_numbers, DType::boolean);
+  if (options.attention == Attention::sdpa) {
+    read_all(g, padding);
+    return {};
+  }
+  const Var allowed = allowed_and_unpadded(g, options, padding);
+  return additive(g, allowed, like);
 }
 
 }  // namespace headroom::model

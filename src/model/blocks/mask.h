@@ -20,4 +20,9 @@ Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
 Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                  const Var& position_ids, int64_t window);
 
+// The same where the model passes a padding mask, [batch, sequence] of numbers, that is all ones: it
+// is read, and joined with the causal mask where one is made.
+Var causal_mask_with_padding(GraphBuilder& g, const BuildOptions& options, const Var& like,
+                             const Var& padding);
+
 }  // namespace headroom::model

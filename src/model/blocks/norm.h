@@ -17,9 +17,10 @@ struct RmsNorm {
 };
 
 struct LayerNorm {
-  Var weight;
-  Var bias;  // empty where there is none
+  Var weight;  // empty, as the bias, where there is none
+  Var bias;
 
+  LayerNorm() = default;  // neither weight nor bias
   LayerNorm(GraphBuilder& g, const std::string& name, int64_t size, bool has_bias = true)
       : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)) {
     if (has_bias) bias = g.parameter(name + ".bias", {size}, ParameterRole::norm);

@@ -110,4 +110,33 @@ std::pair<Var, Var> apply_partial_rotary_to_pairs(GraphBuilder& g, const BuildOp
   return {query_out, key_out};
 }
 
+namespace {
+
+// repeat_interleave(x[:, :, None, :], 2, 3)
+Var doubled(GraphBuilder& g, const Var& x, int64_t dims) {
+  const Var pairs = g.expand(g.unsqueeze(g.unsqueeze(x, 2), -1), {-1, -1, -1, dims / 2, 2});
+  return g.view(g.reshape(pairs, {-1, dims}), {1, -1, 1, dims});
+}
+
+Var rotate_pairs(GraphBuilder& g, const Var& x, const std::vector<int64_t>& sizes) {
+  const Var even = g.slice(x, -1, 0, sizes.back(), 2);
+  const Var odd = g.slice(x, -1, 1, sizes.back(), 2);
+  Var turned;
+  {
+    const std::array<Var, 2> parts{g.neg(odd), even};
+    turned = g.stack(parts, -1);
+  }
+  return g.view(std::move(turned), sizes);
+}
+
+}  // namespace
+
+Var apply_rotary_to_pairs(GraphBuilder& g, const Var& x, const Var& sin_in, const Var& cos_in,
+                          const std::vector<int64_t>& sizes) {
+  const Var sin = doubled(g, sin_in, sizes.back());
+  const Var cos = doubled(g, cos_in, sizes.back());
+  Var straight = g.mul(x, cos);
+  return g.add(std::move(straight), g.mul(rotate_pairs(g, x, sizes), sin));
+}
+
 }  // namespace headroom::model

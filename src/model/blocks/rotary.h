@@ -2,6 +2,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "model/builder.h"
 #include "model/options.h"
@@ -29,5 +30,10 @@ std::pair<Var, Var> apply_partial_rotary_to_pairs(GraphBuilder& g, const BuildOp
                                                   const Var& query, const Var& key,
                                                   const Var& cos, const Var& sin, int64_t dims,
                                                   int64_t head);
+
+// GPT-J's: neighbouring elements turn together. x is [batch, sequence, heads, dims], its `sizes`;
+// sin and cos [1, sequence, dims / 2], each repeated for its pair.
+Var apply_rotary_to_pairs(GraphBuilder& g, const Var& x, const Var& sin, const Var& cos,
+                          const std::vector<int64_t>& sizes);
 
 }  // namespace headroom::model

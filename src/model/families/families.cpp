@@ -1,11 +1,18 @@
 #include <array>
 
+#include "model/families/biogpt.h"
+#include "model/families/bloom.h"
 #include "model/families/family.h"
 #include "model/families/gemma.h"
 #include "model/families/glm.h"
+#include "model/families/gpt2.h"
+#include "model/families/gpt_bigcode.h"
+#include "model/families/gpt_neo.h"
+#include "model/families/gptj.h"
 #include "model/families/granite.h"
 #include "model/families/llama.h"
 #include "model/families/mistral.h"
+#include "model/families/opt.h"
 #include "model/families/phi3.h"
 #include "model/families/qwen2.h"
 #include "model/families/starcoder2.h"
@@ -14,14 +21,22 @@ namespace headroom::model {
 
 std::span<const Family> families() {
   static constexpr auto kFamilies = std::to_array<Family>({
+      {"biogpt", build_biogpt},
+      {"bloom", build_bloom},
+      {"codegen", build_codegen},
       {"gemma", build_gemma},
       {"gemma2", build_gemma2},
       {"gemma3_text", build_gemma3},
       {"glm", build_glm},
       {"glm4", build_glm4},
+      {"gpt2", build_gpt2},
+      {"gpt_bigcode", build_gpt_bigcode},
+      {"gpt_neo", build_gpt_neo},
+      {"gptj", build_gptj},
       {"granite", build_granite},
       {"llama", build_llama},
       {"mistral", build_mistral},
+      {"opt", build_opt},
       {"phi3", build_phi3},
       {"qwen2", build_qwen2},
       {"qwen3", build_qwen3},

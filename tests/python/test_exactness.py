@@ -1,0 +1,77 @@
+"""The symbolic step against PyTorch: every allocation and release of two training steps, in order.
+
+Each case runs the oracle (real PyTorch on fake tensors) and the symbolic step on a tiny model and
+holds one against the other byte by byte. By default a family is tried with three settings; all
+combinations are marked `full` (./test --all). The first step makes the optimizer's states, the second
+is the steady one. Where equality is impossible, DIFFERENCES says where, why, and how far apart.
+"""
+
+import functools
+from itertools import product
+
+import pytest
+import step_dump
+
+from headroom import memory_oracle, trace_compare
+
+# Names of files under configs/. Dropouts are on in gpt2, opt, gpt_bigcode and biogpt.
+FAMILIES = [
+    "biogpt", "bloom", "codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "llama", "llama_tied",
+    "opt", "opt_post_norm",
+]
+
+# Families for which transformers has no SDPA implementation.
+EAGER_ONLY = {"bloom", "codegen", "gpt_neo", "gptj"}
+
+# (family, attention, checkpointing): the largest difference of live bytes allowed, and why.
+DIFFERENCES = {}
+
+ATTENTIONS = ("eager", "sdpa")
+CHECKPOINTING = ("none", "non_reentrant", "reentrant")
+QUICK = {("eager", "none"), ("sdpa", "none"), ("eager", "non_reentrant")}
+BATCH, SEQUENCE, STEPS = 2, 16, 2
+
+
+def cases():
+    for family, attention, checkpointing in product(FAMILIES, ATTENTIONS, CHECKPOINTING):
+        if attention == "sdpa" and family in EAGER_ONLY:
+            continue
+        marks = [] if (attention, checkpointing) in QUICK else [pytest.mark.full]
+        yield pytest.param(family, attention, checkpointing, marks=marks)
+
+
+@functools.lru_cache(maxsize=1)
+def expected(family, attention, checkpointing):
+    config = memory_oracle.read_config(step_dump.CONFIGS / f"{family}.json")
+    options = memory_oracle.Options(
+        batch=BATCH, seq=SEQUENCE, steps=STEPS, dtype="bfloat16", attention=attention,
+        checkpointing=checkpointing, head=memory_oracle.head_of(config))
+    return memory_oracle.run_oracle(config, options)
+
+
+def blocks_of_step(trace, step):
+    """The blocks of one step (from 1) of the symbolic trace."""
+    events = [event for event in trace["events"] if event["step"] == step]
+    before = [event["live"] for event in trace["events"] if event["step"] < step]
+    return trace_compare.flatten(events, before[-1] if before else trace["start_bytes"])
+
+
+@pytest.mark.parametrize(("family", "attention", "checkpointing"), list(cases()))
+def test_step_equals_pytorch(family, attention, checkpointing):
+    oracle = expected(family, attention, checkpointing)
+    ours = step_dump.run(step_dump.CONFIGS / f"{family}.json", batch=BATCH, seq=SEQUENCE,
+                         steps=STEPS, dtype="bfloat16", attention=attention,
+                         checkpointing=checkpointing)
+    bound, _reason = DIFFERENCES.get((family, attention, checkpointing), (0, ""))
+    for step in range(1, STEPS + 1):
+        one = trace_compare.flatten(trace_compare.events_of(oracle, step - 1),
+                                    trace_compare.start_bytes(oracle, step - 1))
+        two = blocks_of_step(ours, step)
+        if bound:
+            peaks = [max(block.live for block in blocks) for blocks in (one, two)]
+            assert abs(peaks[0] - peaks[1]) <= bound
+            continue
+        outcome = trace_compare.compare_blocks(one, two)
+        assert outcome.equal, f"step {step}: {outcome.report}"
+    if not bound:
+        assert ours["saved_for_backward_bytes"] == oracle["saved_for_backward_bytes"]
