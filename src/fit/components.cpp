@@ -27,6 +27,7 @@ Component component_of(memory::Category category) {
       return Component::workspaces;
     case Category::temporary:
     case Category::input:
+    case Category::kv_cache:
     case Category::other:
       return Component::temporaries;
   }

@@ -73,7 +73,12 @@ Var GraphBuilder::buffer(std::string name, const Dims& shape, std::optional<DTyp
   return var;
 }
 
-Var GraphBuilder::input(std::string name, const Dims& shape, DType dtype) {
+void GraphBuilder::keep(const Var& x) {
+  x.slot_->permanent = true;
+  graph_.outputs.push_back(x.id());
+}
+
+Var GraphBuilder::input(std::string name, const Dims& shape, std::optional<DType> dtype) {
   Var var = make_value(true);
   graph_.inputs.push_back({std::move(name), shape, dtype, var.id()});
   return var;

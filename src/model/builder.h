@@ -57,7 +57,12 @@ class GraphBuilder {
   Var tied(std::string name, const Var& holder, ParameterRole role);
   // Without a dtype it has the model's own.
   Var buffer(std::string name, const Dims& shape, std::optional<DType> dtype, bool persistent);
-  Var input(std::string name, const Dims& shape, DType dtype);
+  // Without a type it is in the model's own.
+  Var input(std::string name, const Dims& shape, std::optional<DType> dtype);
+  // Counts the layers that have asked for a key-value cache: 0 for the first.
+  uint32_t next_cache_layer() { return cache_layers_++; }
+  // A value that the forward function returns: it outlives its variables.
+  void keep(const Var& x);
 
   // --- rewriting (step/transform) ----------------------------------------------------------------
   Var existing(ValueId value);       // a variable for a value of the graph; it never drops it
@@ -180,6 +185,7 @@ class GraphBuilder {
 
   Graph graph_;
   std::vector<uint32_t> open_regions_;
+  uint32_t cache_layers_ = 0;
   bool finished_ = false;
 };
 

@@ -82,7 +82,7 @@ struct Instruction {
 struct GraphInput {
   std::string name;  // "input_ids"
   Dims shape;
-  DType dtype = DType::i64;
+  std::optional<DType> dtype;  // nothing: the model's own type
   ValueId value = kNoValue;
 };
 

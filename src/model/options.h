@@ -23,6 +23,7 @@ struct BuildOptions {
   bool training = true;                 // dropouts are on
   bool labels = true;                   // the forward function computes a loss
   bool use_cache = false;               // a key-value cache is made and returned
+  int64_t past = 0;                     // tokens already in it, beside `sequence` new ones
   bool attention_mask = false;          // a padding mask that is not all ones is passed in
   std::optional<int64_t> vocabulary;    // instead of the config's
 };

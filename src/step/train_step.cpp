@@ -135,7 +135,7 @@ class TrainingRun {
     recorder_.begin_phase(Phase::input, step);
     recorder_.set_category(Category::input);
     for (const model::GraphInput& input : graph_.inputs) {
-      frame_[input.value] = eager_.empty(input.shape, input.dtype);
+      frame_[input.value] = eager_.empty(input.shape, input.dtype.value_or(options_.weights));
     }
     recorder_.begin_phase(Phase::forward, step);
     eager_.set_module(0);

@@ -1,5 +1,7 @@
 #include "model/blocks/attention.h"
 
+#include "model/blocks/cache.h"
+
 namespace headroom::model {
 
 std::string_view name_of(Attention attention) {
@@ -26,9 +28,9 @@ namespace {
 Var repeat_heads(GraphBuilder& g, const AttentionShape& s, const Var& x) {
   const int64_t repeats = s.heads / s.kv_heads;
   if (repeats == 1) return x;
-  const Var expanded = g.expand(g.unsqueeze(x, 2), {s.batch, s.kv_heads, repeats, s.sequence,
-                                                    s.head_dim});
-  return g.reshape(expanded, {s.batch, s.heads, s.sequence, s.head_dim});
+  const int64_t keys = s.past + s.sequence;
+  const Var expanded = g.expand(g.unsqueeze(x, 2), {s.batch, s.kv_heads, repeats, keys, s.head_dim});
+  return g.reshape(expanded, {s.batch, s.heads, keys, s.head_dim});
 }
 
 Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
@@ -67,8 +69,11 @@ Attended attend_sdpa(GraphBuilder& g, const AttentionShape& s, const Var& query,
 
 }  // namespace
 
-Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& s,
-                const Var& query, const Var& key, const Var& value, const Var& mask) {
+Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& shape,
+                const Var& query, const Var& new_key, const Var& new_value, const Var& mask) {
+  AttentionShape s = shape;
+  s.past = options.use_cache ? options.past : 0;
+  const auto [key, value] = update_cache(g, options, s, new_key, new_value);
   switch (options.attention) {
     case Attention::eager:
       return attend_eager(g, s, query, key, value, mask);

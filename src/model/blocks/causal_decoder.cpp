@@ -346,10 +346,14 @@ Graph build_causal_decoder(const DecoderSpec& spec, const BuildOptions& options)
             ? g.tied("lm_head.weight", decoder.embedding_weight(), ParameterRole::lm_head)
             : g.parameter("lm_head.weight", {spec.vocabulary, spec.hidden}, ParameterRole::lm_head);
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    Var labels;
+    if (options.labels) {
+      labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    }
     const Var x = decoder(g, options, ids);
     const Var logits = head_logits(g, spec, x, head);
-    const Var loss = causal_lm_loss(g, options, logits, labels, spec.vocabulary);
+    Var loss;
+    if (options.labels) loss = causal_lm_loss(g, options, logits, labels, spec.vocabulary);
     g.set_outputs(loss, logits, {});
   }
   return g.finish();
