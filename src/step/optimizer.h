@@ -13,17 +13,27 @@
 
 namespace headroom::step {
 
-enum class OptimizerKind : uint8_t { sgd, adam, adamw, adafactor, lion, adamw_8bit, paged_adamw_8bit };
+enum class OptimizerKind : uint8_t {
+  sgd,
+  adam,
+  adamw,
+  adafactor,     // torch.optim's
+  hf_adafactor,  // transformers', which its Trainer uses
+  lion,          // bitsandbytes, as are those below
+  adamw_8bit,
+  paged_adamw_8bit,
+};
 enum class OptimizerImplementation : uint8_t { foreach, fused, loop };
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adamw;
   OptimizerImplementation implementation = OptimizerImplementation::foreach;
-  double momentum = 0;        // SGD
-  bool weight_decay = true;   // a non-zero weight decay
+  double momentum = 0;       // SGD
+  bool weight_decay = true;  // a non-zero weight decay
   bool amsgrad = false;
   // HF's Trainer makes two parameter groups: what decays (matrices), and norms and biases.
   bool decay_groups = true;
+  op::Version bitsandbytes{0, 45};
 };
 
 // A parameter as the optimizer sees it.
@@ -31,6 +41,7 @@ struct OptimizedParameter {
   op::Tensor tensor;
   bool is_lm_head = false;
   bool decays = true;
+  bool is_embedding = false;
 };
 
 class Optimizer {

@@ -128,7 +128,8 @@ class TrainingRun {
   void hand_to_optimizer(const Parameter& parameter) {
     const bool decays =
         parameter.role != ParameterRole::norm && parameter.role != ParameterRole::bias;
-    parameters_.push_back({frame_[parameter.value], is_lm_head(parameter), decays});
+    const bool is_embedding = parameter.role == ParameterRole::embedding;
+    parameters_.push_back({frame_[parameter.value], is_lm_head(parameter), decays, is_embedding});
   }
 
   void forward_and_backward(int step) {

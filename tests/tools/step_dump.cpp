@@ -23,6 +23,26 @@ headroom::model::Attention attention_of(const std::string& name) {
   return name == "flash_attention_2" ? Attention::flash_attention_2 : Attention::sdpa;
 }
 
+// The oracle's words: torch.optim's classes with their own defaults, "sgd:momentum".
+void set_optimizer(headroom::step::OptimizerOptions& options, const std::string& word) {
+  using headroom::step::OptimizerKind;
+  static const std::map<std::string, OptimizerKind> kKinds = {
+      {"sgd", OptimizerKind::sgd},
+      {"sgd:momentum", OptimizerKind::sgd},
+      {"adam", OptimizerKind::adam},
+      {"adafactor", OptimizerKind::adafactor},
+      {"hf_adafactor", OptimizerKind::hf_adafactor},
+      {"lion", OptimizerKind::lion},
+      {"adamw_8bit", OptimizerKind::adamw_8bit},
+      {"paged_adamw_8bit", OptimizerKind::paged_adamw_8bit},
+  };
+  const auto found = kKinds.find(word);
+  if (found == kKinds.end()) return;
+  options.kind = found->second;
+  options.weight_decay = false;
+  options.momentum = word == "sgd:momentum" ? 0.9 : 0;
+}
+
 TrainOptions train_options(std::map<std::string, std::string>& words) {
   using namespace headroom::step;
   TrainOptions options;
@@ -44,7 +64,7 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   // Fake tensors show neither scratch nor workspaces.
   options.environment.kernel_scratch = words["scratch"] == "1";
   options.steps = std::max(1, std::atoi(words["steps"].c_str()));
-  if (words["optimizer"] == "sgd") options.optimizer.kind = OptimizerKind::sgd;
+  set_optimizer(options.optimizer, words["optimizer"]);
   options.optimizer.decay_groups = false;
   return options;
 }

@@ -1,0 +1,61 @@
+#include "step/optimizer_slots.h"
+
+#include <map>
+
+namespace headroom::step {
+
+using memory::Category;
+using op::Tensor;
+
+std::vector<Slot> make_slots(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<Slot> slots;
+  slots.reserve(parameters.size());
+  for (const OptimizedParameter& parameter : parameters) slots.push_back({parameter, {}, false});
+  return slots;
+}
+
+std::vector<SlotList> parameter_groups(std::vector<Slot>& slots, bool decay_groups) {
+  std::vector<SlotList> groups(decay_groups ? 2 : 1);
+  for (Slot& slot : slots) {
+    if (!slot.grad()) continue;
+    groups[decay_groups && !slot.parameter.decays ? 1 : 0].push_back(&slot);
+  }
+  return groups;
+}
+
+std::vector<SlotList> by_type(const SlotList& group) {
+  std::map<op::DType, SlotList> lists;
+  for (Slot* slot : group) lists[slot->tensor().dtype()].push_back(slot);
+  std::vector<SlotList> result;
+  for (auto& [type, list] : lists) result.push_back(std::move(list));
+  return result;
+}
+
+namespace {
+
+Tensor in_category(op::Eager& e, Recorder& recorder, const Slot& slot, auto make) {
+  CategoryScope scope(
+      recorder, slot.parameter.is_lm_head ? Category::lm_head_state : Category::optimizer_state);
+  Tensor state = make();
+  e.kernel(op::OpKind::fill, 0, 0, state.bytes());
+  return state;
+}
+
+}  // namespace
+
+Tensor make_state(op::Eager& e, Recorder& recorder, const Slot& slot, const op::Dims& sizes,
+                  op::DType dtype) {
+  return in_category(e, recorder, slot, [&] { return e.empty(sizes, dtype); });
+}
+
+Tensor make_state_like(op::Eager& e, Recorder& recorder, const Slot& slot, const Tensor& like,
+                       op::DType dtype) {
+  return in_category(e, recorder, slot, [&] { return e.empty_like(like, dtype); });
+}
+
+void update_kernel(op::Eager& e, const Tensor& parameter, int64_t tensors) {
+  e.kernel(op::OpKind::optimizer_update, 10.0 * static_cast<double>(parameter.elements()),
+           tensors * parameter.bytes(), tensors * parameter.bytes());
+}
+
+}  // namespace headroom::step

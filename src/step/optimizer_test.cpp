@@ -1,0 +1,176 @@
+#include "step/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "step/clip.h"
+
+namespace headroom::step {
+namespace {
+
+using op::DType;
+
+// Two matrices and a bias, with gradients, and what an optimizer does with them.
+class Bench {
+ public:
+  explicit Bench(const OptimizerOptions& options, bool matrix_is_embedding = false)
+      : recorder_(trace_), eager_(recorder_, op::Environment{}) {
+    trace_.modules.emplace_back();
+    parameters_.push_back({leaf({1000, 100}), false, true, matrix_is_embedding});
+    parameters_.push_back({leaf({200, 100}), false, true, false});
+    parameters_.push_back({leaf({200}), false, false, false});
+    optimizer_ = make_optimizer(options, parameters_);
+  }
+
+  void step() {
+    recorder_.set_category(memory::Category::temporary);
+    optimizer_->step(eager_, recorder_);
+  }
+  void clip() {
+    recorder_.set_category(memory::Category::temporary);
+    clip_gradients(eager_, parameters_);
+  }
+
+  // Bytes alive in a category, and the most ever alive that were temporary.
+  int64_t live(memory::Category category) const { return figures().live[category]; }
+  int64_t temporary_peak() const { return figures().temporary_peak; }
+
+ private:
+  struct Figures {
+    std::map<memory::Category, int64_t> live;
+    int64_t temporary_peak = 0;
+  };
+  Figures figures() const {
+    Figures figures;
+    for (const memory::MemoryEvent& event : trace_.memory.events) {
+      const memory::BufferInfo& buffer = trace_.memory.buffers[event.buffer];
+      int64_t& live = figures.live[buffer.category];
+      live +=
+          event.kind == memory::EventKind::alloc ? buffer.requested_bytes : -buffer.requested_bytes;
+      if (buffer.category == memory::Category::temporary) {
+        figures.temporary_peak = std::max(figures.temporary_peak, live);
+      }
+    }
+    return figures;
+  }
+  op::Tensor leaf(const op::Dims& sizes) {
+    recorder_.set_category(memory::Category::parameter);
+    op::Tensor tensor = eager_.empty(sizes, DType::bf16);
+    recorder_.set_category(memory::Category::gradient);
+    tensor->grad = eager_.empty(sizes, DType::bf16);
+    return tensor;
+  }
+
+  StepTrace trace_;
+  Recorder recorder_;
+  op::Eager eager_;
+  std::vector<OptimizedParameter> parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+constexpr int64_t kElements = 100'000 + 20'000 + 200;
+
+OptimizerOptions options_of(OptimizerKind kind, OptimizerImplementation implementation) {
+  OptimizerOptions options;
+  options.kind = kind;
+  options.implementation = implementation;
+  options.weight_decay = kind == OptimizerKind::adamw;
+  options.decay_groups = false;
+  return options;
+}
+
+TEST(Optimizer, AdamWHoldsOneListOfTemporariesOrOneParametersOrNone) {
+  using enum OptimizerImplementation;
+  const std::map<OptimizerImplementation, int64_t> temporaries = {
+      {foreach, kElements * 2},
+      // The second matrix's root and quotient beside the first one's quotient.
+      {loop, (100'000 + 100'000) * 2},
+      {fused, 0}};
+  for (const auto& [implementation, bytes] : temporaries) {
+    Bench bench(options_of(OptimizerKind::adamw, implementation));
+    bench.step();
+    const int64_t counts = implementation == fused ? 3 * 4 : 0;
+    EXPECT_EQ(bench.live(memory::Category::optimizer_state), 2 * kElements * 2 + counts);
+    EXPECT_EQ(bench.temporary_peak(), bytes);
+    EXPECT_EQ(bench.live(memory::Category::temporary), 0);
+    bench.step();  // makes no more states
+    EXPECT_EQ(bench.live(memory::Category::optimizer_state), 2 * kElements * 2 + counts);
+  }
+}
+
+TEST(Optimizer, AmsgradKeepsAThirdMoment) {
+  OptimizerOptions options = options_of(OptimizerKind::adam, OptimizerImplementation::foreach);
+  options.amsgrad = true;
+  Bench bench(options);
+  bench.step();
+  EXPECT_EQ(bench.live(memory::Category::optimizer_state), 3 * kElements * 2);
+}
+
+TEST(Optimizer, SgdKeepsMomentumOnly) {
+  OptimizerOptions options = options_of(OptimizerKind::sgd, OptimizerImplementation::foreach);
+  Bench plain(options);
+  plain.step();
+  EXPECT_EQ(plain.live(memory::Category::optimizer_state), 0);
+  options.momentum = 0.9;
+  Bench bench(options);
+  bench.step();
+  EXPECT_EQ(bench.live(memory::Category::optimizer_state), kElements * 2);
+}
+
+TEST(Optimizer, AdafactorKeepsRowsAndColumns) {
+  const int64_t kept = 1000 + 100 + 200 + 100 + 200;
+  Bench torch(options_of(OptimizerKind::adafactor, OptimizerImplementation::foreach));
+  torch.step();
+  EXPECT_EQ(torch.live(memory::Category::optimizer_state), kept * 2);
+  Bench transformers(options_of(OptimizerKind::hf_adafactor, OptimizerImplementation::loop));
+  transformers.step();
+  EXPECT_EQ(transformers.live(memory::Category::optimizer_state), kept * 4);
+  EXPECT_GE(transformers.temporary_peak(), 4 * 100'000 * 4);  // float32 copies of the largest
+}
+
+TEST(Optimizer, EightBitStatesHaveScalesAndMaps) {
+  OptimizerOptions options = options_of(OptimizerKind::adamw_8bit, OptimizerImplementation::loop);
+  Bench bench(options);
+  bench.step();
+  const int64_t blocks = 391 + 79;  // of 256 elements
+  const int64_t small = 200 * 4;    // too small: float32
+  EXPECT_EQ(bench.live(memory::Category::optimizer_state),
+            2 * (120'000 + blocks * 4 + small) + 2 * 1024);
+  EXPECT_EQ(bench.temporary_peak(), 0);
+
+  options.bitsandbytes = {0, 43};  // blocks of 2,048
+  Bench before(options);
+  before.step();
+  EXPECT_EQ(before.live(memory::Category::optimizer_state),
+            2 * (120'000 + (49 + 10) * 4 + small) + 2 * 1024);
+
+  Bench embedding(options_of(OptimizerKind::adamw_8bit, OptimizerImplementation::loop), true);
+  embedding.step();
+  EXPECT_EQ(embedding.live(memory::Category::optimizer_state),
+            2 * (100'000 * 4 + 20'000 + 79 * 4 + small) + 2 * 1024);
+}
+
+TEST(Optimizer, PagedStatesOfLargeParametersAreNotTheAllocators) {
+  Bench bench(options_of(OptimizerKind::paged_adamw_8bit, OptimizerImplementation::loop));
+  bench.step();
+  EXPECT_EQ(bench.live(memory::Category::optimizer_state),
+            2 * (391 * 4 + 20'000 + 79 * 4 + 200 * 4) + 2 * 1024);
+}
+
+TEST(Optimizer, LionKeepsOneStateInFloat32) {
+  Bench bench(options_of(OptimizerKind::lion, OptimizerImplementation::loop));
+  bench.step();
+  EXPECT_EQ(bench.live(memory::Category::optimizer_state), kElements * 4);
+}
+
+TEST(Clip, HoldsPartialNormsAndANumberATensor) {
+  Bench bench(options_of(OptimizerKind::sgd, OptimizerImplementation::foreach));
+  bench.clip();
+  // Two chunks of 65,536 for each of three tensors in float32, and three numbers of two bytes.
+  EXPECT_EQ(bench.temporary_peak(), 3 * 2 * 4 + 3 * 2);
+  EXPECT_EQ(bench.live(memory::Category::temporary), 0);
+}
+
+}  // namespace
+}  // namespace headroom::step
