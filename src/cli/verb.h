@@ -34,6 +34,7 @@ struct Verb {
 
 [[nodiscard]] Verb devices_verb();
 [[nodiscard]] Verb fit_verb();
+[[nodiscard]] Verb models_verb();
 [[nodiscard]] Verb study_verb();
 
 // `headroom help [VERB]`, `headroom VERB --help`, and `headroom` alone.

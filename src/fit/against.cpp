@@ -4,7 +4,10 @@
 #include <cmath>
 #include <map>
 
+#include "base/file.h"
+#include "base/version.h"
 #include "device/catalogue.h"
+#include "fit/calibration_file.h"
 #include "fit/fit.h"
 #include "fit/measured_row.h"
 #include "fit/prediction.h"
@@ -39,21 +42,57 @@ Bytes predicted_figure(const Prediction& p, Metric metric) {
   return {};
 }
 
-void fill_prediction(AgainstRow& row, const Prediction& prediction, Metric metric) {
+// A row's setting with what the step model says about it.
+struct AskedRow {
+  FitQuestion question;  // the device by its own name
+  Prediction prediction;
+};
+
+Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
+                             const device::DeviceCatalogue& catalogue) {
+  AskedRow asked;
+  HEADROOM_ASSIGN(asked.question, question_of(table, row));
+  HEADROOM_ASSIGN(const device::FoundDevice found,
+                  catalogue.find_for_measurement(asked.question.device));
+  asked.question.device = found.device.name;
+  HEADROOM_ASSIGN(const Scenario scenario, resolve(asked.question));
+  HEADROOM_ASSIGN(asked.prediction, predict(scenario));
+  return asked;
+}
+
+void fill_prediction(AgainstRow& row, const AskedRow& asked, Metric metric,
+                     const Calibration& calibration) {
   row.supported = true;
-  row.predicted = predicted_figure(prediction, metric);
-  if (metric == Metric::device_used) row.interval = prediction.device_used;
+  row.predicted = predicted_figure(asked.prediction, metric);
+  if (metric == Metric::device_used) {
+    row.interval = asked.prediction.device_used;
+    row.provenance = Provenance::extrapolated;
+  }
+  if (const CalibrationLaw* law = calibration.law_for(metric, asked.question.device)) {
+    row.predicted = law->apply(*row.predicted);
+    row.provenance = Provenance::calibrated;
+    if (row.interval) {
+      row.interval = Interval{law->apply(row.interval->low), law->apply(row.interval->expected),
+                              law->apply(row.interval->high)};
+    }
+  }
   const double measured = static_cast<double>(row.measured->count);
   row.error_pct = 100.0 * (static_cast<double>(row.predicted->count) - measured) / measured;
 }
 
-Result<Prediction> predict_row(const text::CsvTable& table, size_t row,
-                               const device::DeviceCatalogue& catalogue) {
-  HEADROOM_ASSIGN(FitQuestion question, question_of(table, row));
-  HEADROOM_ASSIGN(const device::FoundDevice found, catalogue.find_for_measurement(question.device));
-  question.device = found.device.name;
-  HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
-  return predict(scenario);
+// Uncorrected, whatever calibration the row is shown with.
+CalibrationPoint point_of(const AgainstRow& row, const AskedRow& asked, Metric metric) {
+  CalibrationPoint point;
+  point.id = row.id;
+  point.source = row.source;
+  point.model = row.model;
+  point.device = asked.question.device;
+  point.torch = asked.question.torch;
+  point.transformers = asked.question.transformers;
+  point.metric = metric;
+  point.predicted = predicted_figure(asked.prediction, metric);
+  point.measured = *row.measured;
+  return point;
 }
 
 double percentile(std::vector<double> sorted, double share) {
@@ -109,6 +148,46 @@ std::vector<AgainstSummary> summaries_of(const std::vector<AgainstRow>& rows) {
   return summaries;
 }
 
+// Rows whose own source calls them weak teach nothing.
+bool may_teach(const text::CsvTable& table, size_t row) { return table.at(row, "quality") != "C"; }
+
+// The rows of one line of the file, one a figure; what they teach is added to `points`.
+void answer_line(const text::CsvTable& table, size_t line, const Result<AskedRow>& asked,
+                 const Calibration& calibration, std::vector<AgainstRow>& rows,
+                 std::vector<CalibrationPoint>& points) {
+  auto figures = figures_of(table, line);
+  if (figures.empty()) figures.push_back({Metric::peak_allocated, Bytes(0)});
+  for (const MeasuredFigure& figure : figures) {
+    AgainstRow row = described(table, line);
+    row.metric = name_of(figure.metric);
+    if (figure.value > Bytes(0)) row.measured = figure.value;
+    if (!asked) {
+      row.reason = asked.error().to_string();
+    } else if (!row.measured) {
+      row.reason = "the row holds no measured figure";
+    } else {
+      fill_prediction(row, *asked, figure.metric, calibration);
+      if (may_teach(table, line)) points.push_back(point_of(row, *asked, figure.metric));
+    }
+    rows.push_back(std::move(row));
+  }
+}
+
+Result<void> save(const AgainstQuestion& question, std::vector<CalibrationPoint> points,
+                  AgainstAnswer& answer) {
+  if (points.empty()) {
+    return Error{ErrorCode::bad_input, "no row of it can be modelled, so there is nothing to learn",
+                 question.file, "headroom fit --against names the reason of each row"};
+  }
+  Calibration learned;
+  learned.learned_from = question.file;
+  learned.version = version();
+  learned.laws = learn(points);
+  learned.points = std::move(points);
+  for (const CalibrationLaw& law : learned.laws) answer.learned.push_back(law.sentence());
+  return write_file_atomic(question.save_calibration, calibration_json(learned).dump(2) + "\n");
+}
+
 }  // namespace
 
 Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
@@ -121,25 +200,22 @@ Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
     }
   }
   HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
+  Calibration calibration;
+  if (!question.calibration.empty()) {
+    HEADROOM_ASSIGN(calibration, load_calibration(question.calibration));
+  }
   AgainstAnswer answer;
   answer.file = question.file;
+  answer.calibration = calibration.name;
+  std::vector<CalibrationPoint> points;
   for (size_t i = 0; i < table.rows.size(); ++i) {
-    const auto prediction = predict_row(table, i, catalogue);
-    auto figures = figures_of(table, i);
-    if (figures.empty()) figures.push_back({Metric::peak_allocated, Bytes(0)});
-    for (const MeasuredFigure& figure : figures) {
-      AgainstRow row = described(table, i);
-      row.metric = name_of(figure.metric);
-      if (figure.value > Bytes(0)) row.measured = figure.value;
-      if (!prediction) {
-        row.reason = prediction.error().to_string();
-      } else if (!row.measured) {
-        row.reason = "the row holds no measured figure";
-      } else {
-        fill_prediction(row, *prediction, figure.metric);
-      }
-      answer.rows.push_back(std::move(row));
-    }
+    answer_line(table, i, predict_row(table, i, catalogue), calibration, answer.rows, points);
+  }
+  for (const CalibrationLaw& law : calibration.laws) {
+    if (law.kind != LawKind::none) answer.warnings.push_back("corrected: " + law.sentence());
+  }
+  if (!question.save_calibration.empty()) {
+    HEADROOM_TRY(save(question, std::move(points), answer));
   }
   answer.summary = summaries_of(answer.rows);
   return answer;

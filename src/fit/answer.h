@@ -196,6 +196,7 @@ struct AgainstRow {
   std::optional<Bytes> predicted;
   std::optional<Interval> interval;  // where the metric has one
   std::optional<double> error_pct;   // (predicted - measured) / measured * 100
+  Provenance provenance = Provenance::counted;  // of the prediction
 };
 struct AgainstSummary {
   std::string source;  // "all" for the whole file
@@ -212,7 +213,8 @@ struct AgainstAnswer {
   std::string file;
   std::vector<AgainstRow> rows;
   std::vector<AgainstSummary> summary;
-  std::string calibration;  // what correction was applied; empty when none
+  std::string calibration;           // what correction was applied; empty when none
+  std::vector<std::string> learned;  // a sentence for each law that was saved
   std::vector<std::string> warnings;
 };
 

@@ -1,6 +1,7 @@
 #include "fit/fit.h"
 
 #include "base/file.h"
+#include "fit/correction.h"
 #include "fit/explain.h"
 #include "fit/prediction.h"
 #include "fit/remedies.h"
@@ -14,8 +15,10 @@ namespace {
 
 constexpr size_t kTimelinePoints = 1500;
 
-Provenance provenance_of(const Scenario& scenario) {
-  return scenario.assumptions.empty() ? Provenance::counted : Provenance::extrapolated;
+Provenance provenance_of(const Scenario& scenario, Metric metric) {
+  if (!scenario.assumptions.empty()) return Provenance::extrapolated;
+  if (law_of(scenario, metric) != nullptr) return Provenance::calibrated;
+  return metric == Metric::device_used ? scenario.device->context.provenance : Provenance::counted;
 }
 
 MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& detail) {
@@ -28,9 +31,9 @@ MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& det
   figures.peak_at = peak_place(detail);
   figures.device_used = p.device_used;
   figures.breakdown = p.breakdown;
-  figures.allocated_provenance = provenance_of(scenario);
-  figures.reserved_provenance = provenance_of(scenario);
-  figures.device_used_provenance = scenario.device->context.provenance;
+  figures.allocated_provenance = provenance_of(scenario, Metric::peak_allocated);
+  figures.reserved_provenance = provenance_of(scenario, Metric::peak_reserved);
+  figures.device_used_provenance = provenance_of(scenario, Metric::device_used);
   return figures;
 }
 
@@ -63,6 +66,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
                  scenario.offered - p.device_used.low};
   answer.memory = figures_of(scenario, detail);
   answer.assumptions = scenario.assumptions;
+  answer.warnings = correction_notes(scenario);
   if (p.cache_flushes > 0) {
     answer.warnings.push_back("the allocator has to empty its cache " +
                               std::to_string(p.cache_flushes) +

@@ -205,6 +205,7 @@ Result<void> read_framework(const Row& row, FitQuestion& q) {
     HEADROOM_TRY(q.set("keep-outputs", "false"));
     HEADROOM_TRY(q.set("clip", "1.0"));
   }
+  if (has(framework, "outputs not kept")) HEADROOM_TRY(q.set("keep-outputs", "false"));
   if (has(framework, "foak")) HEADROOM_TRY(q.set("kernels", "fast"));
   if (has(framework, "foak") && has(framework, "liger")) {
     HEADROOM_TRY(q.set("loss", "fused-linear"));

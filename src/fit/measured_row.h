@@ -5,6 +5,7 @@
 // says something which the step model cannot follow is unsupported with the reason, never guessed.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 namespace headroom::fit {
 
 enum class Metric : uint8_t { peak_allocated, after_step, peak_reserved, device_used };
+inline constexpr std::array<Metric, 4> kMetrics{Metric::peak_allocated, Metric::after_step,
+                                                Metric::peak_reserved, Metric::device_used};
 [[nodiscard]] std::string_view name_of(Metric metric);
 
 struct MeasuredFigure {

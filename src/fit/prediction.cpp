@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fit/components.h"
+#include "fit/correction.h"
 #include "fit/device_used.h"
 #include "fit/scenario_graph.h"
 
@@ -62,6 +63,7 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
     // It ran within the device, if only by emptying its cache, so it never used more than there is.
     p.device_used.expected = std::min(p.device_used.expected, s.offered);
   }
+  correct(p, s);
   p.breakdown[Component::cached_unused] = p.peak_reserved - p.peak_allocated;
   p.breakdown[Component::context] = p.device_used.expected - p.peak_reserved;
   p.verdict = p.device_used.high <= s.offered  ? Verdict::yes

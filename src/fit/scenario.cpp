@@ -4,6 +4,7 @@
 
 #include "device/blas_workspace.h"
 #include "device/catalogue.h"
+#include "fit/calibration_file.h"
 #include "fit/scenario_parts.h"
 
 namespace headroom::fit {
@@ -129,6 +130,10 @@ Result<Scenario> resolve(const FitQuestion& question) {
   scenario.question = question;
   HEADROOM_ASSIGN(scenario.model, load_model(question));
   HEADROOM_ASSIGN(scenario.device, load_device(question));
+  if (!question.calibration.empty()) {
+    HEADROOM_ASSIGN(Calibration calibration, load_calibration(question.calibration));
+    scenario.calibration = std::make_shared<Calibration>(std::move(calibration));
+  }
   if (!question.assume.empty()) {
     scenario.assumptions.push_back("the architecture is taken to be like " + question.assume);
   }
@@ -140,6 +145,7 @@ Result<Scenario> vary(const Scenario& scenario, const FitQuestion& question) {
   varied.question = question;
   varied.model = scenario.model;
   varied.device = scenario.device;
+  varied.calibration = scenario.calibration;
   varied.assumptions = scenario.assumptions;
   return complete(std::move(varied));
 }

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "fit/calibration.h"
 #include "fit/question.h"
 #include "memory/allocator_settings.h"
 #include "model/builtin.h"
@@ -25,6 +26,7 @@ struct Scenario {
   FitQuestion question;
   std::shared_ptr<const model::ResolvedModel> model;
   std::shared_ptr<const device::Device> device;
+  std::shared_ptr<const Calibration> calibration;  // null: predictions stay as they are
   model::BuildOptions build;
   model::Assumption assume;
   step::TrainOptions train;

@@ -166,6 +166,7 @@ Json against_json(const fit::AgainstAnswer& answer) {
                     .set("measured_bytes", maybe(row.measured))
                     .set("predicted_bytes", maybe(row.predicted))
                     .set("error_pct", maybe(row.error_pct));
+    if (row.supported) json.set("provenance", name_of(row.provenance));
     if (row.interval) json.set("interval_bytes", interval_json(*row.interval));
     rows.push_back(std::move(json));
   }
@@ -186,6 +187,7 @@ Json against_json(const fit::AgainstAnswer& answer) {
       .set("schema", "headroom.fit/1")
       .set("against", answer.file)
       .set("calibration", answer.calibration)
+      .set("learned", strings(answer.learned))
       .set("rows", std::move(rows))
       .set("summary", std::move(summary))
       .set("warnings", strings(answer.warnings));

@@ -186,7 +186,8 @@ std::string against_text(const fit::AgainstAnswer& answer, const Terminal& termi
   if (!answer.calibration.empty()) {
     lines += "\n" + wrapped("corrected by " + answer.calibration, terminal);
   }
-  return lines + notes("warning", answer.warnings, terminal);
+  return lines + notes("learned", answer.learned, terminal) +
+         notes("warning", answer.warnings, terminal);
 }
 
 }  // namespace headroom::report

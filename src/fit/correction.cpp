@@ -1,0 +1,61 @@
+#include "fit/correction.h"
+
+#include <algorithm>
+
+#include "fit/device_used.h"
+
+namespace headroom::fit {
+
+namespace {
+
+Bytes corrected(const Scenario& scenario, Metric metric, Bytes predicted) {
+  const CalibrationLaw* law = law_of(scenario, metric);
+  return law == nullptr ? predicted : law->apply(predicted);
+}
+
+// Keeps the allocated components' sum equal to the peak.
+void spread(ComponentBytes& breakdown, Bytes change) {
+  breakdown[Component::other] += change;
+  while (breakdown[Component::other] < Bytes(0)) {
+    const auto end = breakdown.bytes.begin() + kAllocatedComponentCount;
+    const auto largest = std::max_element(breakdown.bytes.begin(), end);
+    if (*largest <= Bytes(0)) return;  // the sum is what the peak is: below nothing
+    const Bytes taken = std::min(*largest, Bytes(-breakdown[Component::other].count));
+    *largest -= taken;
+    breakdown[Component::other] += taken;
+  }
+}
+
+}  // namespace
+
+const CalibrationLaw* law_of(const Scenario& scenario, Metric metric) {
+  if (scenario.calibration == nullptr) return nullptr;
+  return scenario.calibration->law_for(metric, scenario.device->name);
+}
+
+void correct(Prediction& p, const Scenario& scenario) {
+  if (scenario.calibration == nullptr) return;
+  const Bytes allocated = corrected(scenario, Metric::peak_allocated, p.peak_allocated);
+  spread(p.breakdown, allocated - p.peak_allocated);
+  p.peak_allocated = allocated;
+  p.steady_allocated = corrected(scenario, Metric::after_step, p.steady_allocated);
+  p.peak_reserved =
+      std::max(allocated, corrected(scenario, Metric::peak_reserved, p.peak_reserved));
+  Interval& used = p.device_used;
+  const Bytes least = p.peak_reserved + outside_allocator(*scenario.device).low;
+  for (Bytes* bound : {&used.low, &used.expected, &used.high}) {
+    *bound = std::max(corrected(scenario, Metric::device_used, *bound), least);
+  }
+}
+
+std::vector<std::string> correction_notes(const Scenario& scenario) {
+  std::vector<std::string> notes;
+  for (const Metric metric : kMetrics) {
+    const CalibrationLaw* law = law_of(scenario, metric);
+    if (law == nullptr) continue;
+    notes.push_back("corrected by " + scenario.calibration->name + ": " + law->sentence());
+  }
+  return notes;
+}
+
+}  // namespace headroom::fit

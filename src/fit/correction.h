@@ -1,0 +1,25 @@
+// A Prediction with the laws of a calibration put to it.
+//
+// Each figure has its own law; none is derived from another's. What the figures mean is kept:
+// reserved is at least allocated, and what nvidia-smi shows is at least reserved and the context.
+// Pure, thread-safe.
+#pragma once
+
+#include "fit/calibration.h"
+#include "fit/prediction.h"
+#include "fit/scenario.h"
+
+namespace headroom::fit {
+
+// The law that the scenario's calibration has for this metric on its device, or nullptr.
+[[nodiscard]] const CalibrationLaw* law_of(const Scenario& scenario, Metric metric);
+
+// Before the parts of `p` that are differences of its figures are filled in. What a law adds to the
+// allocated peak is put down as Component::other, since no law says which part it belongs to; what
+// it takes away comes off that and then off the largest part.
+void correct(Prediction& p, const Scenario& scenario);
+
+// One sentence a law that was put to the figures, for people.
+[[nodiscard]] std::vector<std::string> correction_notes(const Scenario& scenario);
+
+}  // namespace headroom::fit

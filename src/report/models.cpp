@@ -1,0 +1,124 @@
+#include "report/models.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <optional>
+
+#include "report/fit_words.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using model::BuiltinModel;
+using model::Family;
+using text::Align;
+using text::Json;
+using text::Style;
+using text::Table;
+
+// One size, by the names that families have for it; the first that is there counts.
+struct Size {
+  const char* key;  // in our JSON
+  const char* label;
+  std::array<const char*, 4> names;
+};
+constexpr std::array<Size, 4> kSizes{{
+    {"layers", "layers", {"num_hidden_layers", "n_layer", "num_layers", "n_layers"}},
+    {"hidden", "hidden", {"hidden_size", "n_embd", "d_model", "dim"}},
+    {"heads", "heads", {"num_attention_heads", "n_head", "num_heads", "n_heads"}},
+    {"vocab", "vocab", {"vocab_size", "padded_vocab_size", nullptr, nullptr}},
+}};
+
+std::optional<int64_t> size_in(const Json& config, const Size& size) {
+  for (const char* name : size.names) {
+    const Json* value = name != nullptr ? config.find(name) : nullptr;
+    if (value != nullptr && value->is_integer()) return value->as_int();
+  }
+  // A model of text and more keeps the sizes of its language model one level down.
+  const Json* inner = config.find("text_config");
+  return inner != nullptr && inner->is_object() ? size_in(*inner, size) : std::nullopt;
+}
+
+std::string family_of(const BuiltinModel& model) {
+  const Json* type = model.config.find("model_type");
+  return type != nullptr && type->is_string() ? type->as_string() : "";
+}
+
+bool is_known(std::span<const Family> families, const std::string& name) {
+  return std::ranges::any_of(families, [&](const Family& f) { return f.model_type == name; });
+}
+
+std::string words_of(const std::optional<int64_t>& size) {
+  return size ? std::to_string(*size) : "";
+}
+
+std::string family_list(std::span<const Family> families) {
+  std::string list;
+  for (const Family& family : families) {
+    list += (list.empty() ? "" : ", ") + std::string(family.model_type);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string models_text(std::span<const BuiltinModel> models, std::span<const Family> families,
+                        const text::Terminal& terminal) {
+  Table table({{"model", Align::left, true},
+               {"family", Align::left, false},
+               {"parameters", Align::right, false},
+               {"layers", Align::right, false},
+               {"hidden", Align::right, false},
+               {"heads", Align::right, false},
+               {"vocab", Align::right, false}});
+  for (const BuiltinModel& model : models) {
+    std::vector<text::TableCell> cells{model.id, family_of(model),
+                                       model.parameters ? count_words(*model.parameters) : ""};
+    for (const Size& size : kSizes) cells.emplace_back(words_of(size_in(model.config, size)));
+    table.row(std::move(cells));
+  }
+  return table.render(terminal) + "\nFamilies of any config.json: " + family_list(families) + "\n";
+}
+
+std::string model_text(const BuiltinModel& model, std::span<const Family> families,
+                       const text::Terminal& terminal) {
+  const std::string family = family_of(model);
+  std::string lines = text::printable(model.id + ": " + family);
+  lines += is_known(families, family) ? "\n\n" : ", which cannot be modelled yet\n\n";
+  Table table({{"", Align::left, false}, {"", Align::right, true}});
+  if (model.parameters) table.row({"parameters", with_commas(*model.parameters)});
+  for (const Size& size : kSizes) {
+    if (const auto value = size_in(model.config, size)) {
+      table.row({size.label, std::to_string(*value)});
+    }
+  }
+  return lines + table.render(terminal) + "\nconfig.json\n" + model.config.dump(2) + "\n";
+}
+
+Json models_json(std::span<const BuiltinModel> models, std::span<const Family> families) {
+  Json list = Json::array();
+  for (const BuiltinModel& model : models) {
+    const std::string family = family_of(model);
+    Json json = Json::object()
+                    .set("id", model.id)
+                    .set("family", family)
+                    .set("can_be_modelled", is_known(families, family))
+                    .set("parameters", model.parameters ? Json(*model.parameters) : Json(nullptr));
+    for (const Size& size : kSizes) {
+      const auto value = size_in(model.config, size);
+      json.set(size.key, value ? Json(*value) : Json(nullptr));
+    }
+    list.push_back(json.set("config", model.config));
+  }
+  Json names = Json::array();
+  for (const Family& family : families) names.push_back(family.model_type);
+  return Json::object()
+      .set("schema", "headroom.models/1")
+      .set("models", std::move(list))
+      .set("families", std::move(names));
+}
+
+}  // namespace headroom::report
