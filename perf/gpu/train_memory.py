@@ -291,7 +291,8 @@ def describe(device):
     """Versions, and the GPU by name without making a context in this process."""
     import torch
     import transformers
-    versions = [f"torch {torch.__version__.split('+')[0]}", f"transformers {transformers.__version__}"]
+    versions = [f"torch {torch.__version__.split('+')[0]}",
+                f"transformers {transformers.__version__}"]
     try:
         import peft
         versions.append(f"peft {peft.__version__}")

@@ -16,9 +16,8 @@ Result<int> run_models(const Words& words, const Console& console) {
   }
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
-    return words.operands.empty()
-               ? report::models_text(shown, model::families(), terminal)
-               : report::model_text(shown.front(), model::families(), terminal);
+    return words.operands.empty() ? report::models_text(shown, model::families(), terminal)
+                                  : report::model_text(shown.front(), model::families(), terminal);
   };
   forms.json = [&] { return report::models_json(shown, model::families()); };
   HEADROOM_TRY(deliver(forms, words, console));

@@ -12,10 +12,10 @@ namespace headroom::fit {
 namespace {
 
 constexpr double kMostBytes = 0x1p62;
-constexpr double kHalves = 0.5;         // what is left of the error of a model left out
-constexpr double kAgreement = 0.1;      // of one model's rows
-constexpr double kDifferentSize = 1.5;  // largest over smallest prediction of one model's rows
-constexpr double kTie = 0.9;            // a ratio must beat an offset by this
+constexpr double kHalves = 0.5;       // what is left of the error of a model left out
+constexpr double kAgreement = 0.05;   // of one model's rows
+constexpr double kDifferentSize = 2;  // largest over smallest prediction of one model's rows
+constexpr double kTie = 0.9;          // a ratio must beat an offset by this
 
 using Points = std::vector<const CalibrationPoint*>;
 using Groups = std::vector<Points>;  // by model, in the order of their names
@@ -28,11 +28,16 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
-// Student's t, two-sided 2 %, by degrees of freedom from 1; the last holds for more.
+// Student's t, two-sided 0.5 %, by degrees of freedom from 1; the last holds for more. Two models
+// (one degree) can hardly pass that, so they are held to 2 % and to a larger gain.
 double t_bound(size_t degrees) {
-  static constexpr std::array<double, 12> kBounds{31.821, 6.965, 4.541, 3.747, 3.365, 3.143,
-                                                  2.998,  2.896, 2.821, 2.764, 2.718, 2.681};
+  static constexpr std::array<double, 12> kBounds{31.821, 14.089, 7.453, 5.598, 4.773, 4.317,
+                                                  4.029,  3.833,  3.690, 3.581, 3.497, 3.428};
   return kBounds[std::min(degrees, kBounds.size()) - 1];
+}
+
+double least_gain_pct(size_t models) {
+  return models < 3 ? kLeastGainOfFewModelsPct : kLeastGainPct;
 }
 
 // How far from none a point is: bytes for an offset, a share for a ratio.
@@ -140,7 +145,7 @@ CalibrationLaw tried_by_model(const Groups& groups, LawKind kind, double before)
   if (!within_bounds(law) || !differs_from_none(residuals_by_group(groups, kind))) {
     return refused(std::move(law), "errors of the models do not agree on a correction");
   }
-  if (harms || after > kHalves * before || before - after < kLeastGainPct) {
+  if (harms || after > kHalves * before || before - after < least_gain_pct(groups.size())) {
     return refused(std::move(law),
                    "what is learned from some models does not help the others enough");
   }
@@ -165,7 +170,7 @@ CalibrationLaw tried_on_one_model(const Points& group, double before) {
   if (most < kDifferentSize * least) {
     return refused(std::move(law), "one model, measured at one size");
   }
-  if (!agree || !within_bounds(law) || before - after < kLeastGainPct) {
+  if (!agree || !within_bounds(law) || before - after < least_gain_pct(1)) {
     return refused(std::move(law),
                    "one model, whose rows do not agree on an offset worth correcting");
   }
@@ -181,9 +186,9 @@ CalibrationLaw learn_one(const Groups& groups) {
   if (groups.size() == 1) return tried_on_one_model(groups.front(), before);
   CalibrationLaw offset = tried_by_model(groups, LawKind::offset, before);
   CalibrationLaw ratio = tried_by_model(groups, LawKind::ratio, before);
-  const bool ratio_wins = ratio.kind != LawKind::none &&
-                          (offset.kind == LawKind::none ||
-                           ratio.error_after_pct < kTie * offset.error_after_pct);
+  const bool ratio_wins =
+      ratio.kind != LawKind::none &&
+      (offset.kind == LawKind::none || ratio.error_after_pct < kTie * offset.error_after_pct);
   return ratio_wins ? ratio : offset;
 }
 

@@ -5,14 +5,14 @@
 //   1. Residuals are taken by model, a model's being the median over its rows, so that one model
 //      with many rows does not speak for all. The law is the median over models, shrunk towards
 //      none by its own standard error.
-//   2. With two models or more, the residuals differ from none by a t test at 2 % (two-sided), and
-//      the law learned without a model at least halves the median error of the models left out and
-//      worsens none of them.
-//   3. With one model, only an offset, and only where rows whose predictions differ by half agree
-//      on it within a tenth: an offset that does not change with the size of the run.
-//   4. It gains at least kLeastGainPct. Below that the step model is as good as its own claim, and
-//      a correction would fit noise.
-// Where law 1 to 4 do not hold the law is none, and says why. What no data can rule out: models of
+//   2. With two models or more, the residuals differ from none by a t test at 0.5 % (two-sided; two
+//      models at 2 %), and the law learned without a model at least halves the median error of the
+//      models left out and worsens none of them.
+//   3. With one model, only an offset, and only where rows whose predictions differ twofold agree
+//      on it within 5 %: an offset that does not change with the size of the run.
+//   4. It gains at least kLeastGainPct, or kLeastGainOfFewModelsPct. Below that the step model is
+//      as good as its own claim, and a correction would fit noise.
+// Where 2 to 4 do not hold the law is none, and says why. What no data can rule out: models of
 // which those learned on err in one way, and all others in another.
 //
 // Pure values; thread-safe. Learning is O(n log n) in the rows for each model.
@@ -29,7 +29,8 @@
 
 namespace headroom::fit {
 
-inline constexpr double kLeastGainPct = 0.25;
+inline constexpr double kLeastGainPct = 0.5;
+inline constexpr double kLeastGainOfFewModelsPct = 1.0;  // of one or two
 // A law beyond these is no correction, but another model.
 inline constexpr Bytes kMostOffset{int64_t{1} << 50};
 inline constexpr double kMostRatio = 8;

@@ -88,8 +88,7 @@ Result<LawKind> read_kind(const JsonView& view) {
   for (const LawKind kind : {LawKind::none, LawKind::offset, LawKind::ratio}) {
     if (name == name_of(kind)) return kind;
   }
-  return view.error_at("law", "'" + name.substr(0, 80) + "' is not a law",
-                       "none, offset or ratio");
+  return view.error_at("law", "'" + name.substr(0, 80) + "' is not a law", "none, offset or ratio");
 }
 
 Result<CalibrationLaw> read_law(const JsonView& view) {

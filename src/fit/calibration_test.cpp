@@ -11,10 +11,10 @@ namespace headroom::fit {
 namespace {
 
 struct Law {
-  double offset = 0;        // bytes
+  double offset = 0;  // bytes
   double ratio = 1;
-  double model_noise = 0;   // share, one draw a model
-  double row_noise = 0;     // share, one draw a row
+  double model_noise = 0;  // share, one draw a model
+  double row_noise = 0;    // share, one draw a row
 };
 
 // `models` random models of 0.5 to 70 GB, each measured at one to six settings.
@@ -59,8 +59,8 @@ double median_error_pct(const std::vector<CalibrationPoint>& points, const Calib
   std::vector<double> errors;
   for (const CalibrationPoint& point : points) {
     const auto truth = static_cast<double>(point.measured.count);
-    errors.push_back(
-        100 * std::abs(static_cast<double>(law.apply(point.predicted).count) - truth) / truth);
+    errors.push_back(100 * std::abs(static_cast<double>(law.apply(point.predicted).count) - truth) /
+                     truth);
   }
   std::ranges::sort(errors);
   return errors[errors.size() / 2];
@@ -107,8 +107,8 @@ TEST(Calibration, AnInjectedOffsetIsRemoved) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 500; ++trial) {
     const int models = 6 + 2 * (trial % 4);
-    const double offset = (trial % 2 == 0 ? 1 : 4) * 0.5e9;
-    const Law clean{.model_noise = 0.0002, .row_noise = 0.0002};
+    const double offset = trial % 2 == 0 ? 1e9 : 4e9;
+    const Law clean{.model_noise = 0.0001, .row_noise = 0.0001};
     Law shifted = clean;
     shifted.offset = offset;
     const Outcome out = outcome(halves_of(measured(random, models, shifted), models));

@@ -35,8 +35,8 @@ TEST(MeasurementsPage, TheDocumentedExampleCanBeAsked) {
 
 TEST(MeasurementsPage, EveryDocumentedColumnIsNeeded) {
   const text::CsvTable whole = table_of(documented_example());
-  for (const char* column : {"model", "method", "weights_dtype", "optimizer", "micro_batch",
-                             "seq_len", "n_gpus"}) {
+  for (const char* column :
+       {"model", "method", "weights_dtype", "optimizer", "micro_batch", "seq_len", "n_gpus"}) {
     text::CsvTable table = whole;
     const auto at = table.find_column(column);
     ASSERT_TRUE(at) << column;

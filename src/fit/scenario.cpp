@@ -33,8 +33,7 @@ Result<std::shared_ptr<const model::ResolvedModel>> load_model(const FitQuestion
 Result<std::shared_ptr<const device::Device>> load_device(const FitQuestion& question) {
   HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
   HEADROOM_ASSIGN(device::Device device, catalogue.find(question.device));
-  return std::shared_ptr<const device::Device>(
-      std::make_shared<device::Device>(std::move(device)));
+  return std::shared_ptr<const device::Device>(std::make_shared<device::Device>(std::move(device)));
 }
 
 model::Attention attention_of(Attention attention) {
@@ -106,8 +105,8 @@ Result<Scenario> complete(Scenario s) {
   set_build(s);
   set_train(s);
   HEADROOM_TRY(check_supported(s));
-  s.offered = s.device->usable_memory.known() ? s.device->usable_memory.value
-                                              : s.device->memory.value;
+  s.offered =
+      s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;
   return s;
 }
 
