@@ -1,7 +1,7 @@
 // A Prediction with the laws of a calibration put to it.
 //
 // Each figure has its own law; none is derived from another's. What the figures mean is kept:
-// reserved is at least allocated, and what nvidia-smi shows is at least reserved and the context.
+// reserved is at least allocated, and what nvidia-smi shows at least allocated and the context.
 // Pure, thread-safe.
 #pragma once
 
