@@ -65,7 +65,7 @@ struct CalibrationLaw {
 
   // A prediction with this law, within [0, 2^62].
   [[nodiscard]] Bytes apply(Bytes predicted) const;
-  // One line: "peak_allocated: +512.00 MiB, from 12 rows of 3 models (...)".
+  // One line: "peak_allocated: +512.0 MiB, from 12 rows of 3 models (...)".
   [[nodiscard]] std::string sentence() const;
 };
 
