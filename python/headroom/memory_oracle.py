@@ -411,6 +411,13 @@ def run_oracle(config, options):
                 **describe_parameters(run.model)}
 
 
+def _one_hot(tensor, num_classes):
+    """one_hot as it runs on plain CUDA tensors; for fake ones ATen takes a path through comparisons."""
+    torch = import_torch()
+    hot = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
+    return hot.scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
 @contextlib.contextmanager
 def as_on_a_gpu():
     """Python code that asks what is there, and would take another path here, is told of a GPU.
@@ -425,7 +432,8 @@ def as_on_a_gpu():
     answers = [(import_utils, "is_fake_tensor", lambda _: False),
                (torch.cuda, "get_device_capability", lambda device=None: COMPUTE_CAPABILITY),
                (torch.cuda, "is_bf16_supported", lambda including_emulation=True: True),
-               (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)]
+               (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+               (torch.nn.functional, "one_hot", _one_hot)]
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in answers]
     for owner, name, answer in answers:
         setattr(owner, name, answer)

@@ -99,10 +99,14 @@ class GraphBuilder {
   Var detach(Var x);
   Var require_grad(Var x);  // in place: x.requires_grad_(True)
   Var dtype_of(Var x);      // x.dtype, as a reference for to_like that does not keep x
+  Var view_as_real(Var x);
+  Var view_as_complex(Var x);
   // Moving data.
   Var clone(Var x);
   Var to(Var x, DType dtype);
   Var to_like(Var x, Var reference);  // x.to(reference.dtype)
+  Var empty(std::vector<int64_t> sizes, DType dtype);
+  Var empty_like(std::vector<int64_t> sizes, Var like);  // in the type of `like`
   Var full(std::vector<int64_t> sizes, DType dtype);
   Var full_like(std::vector<int64_t> sizes, Var like);  // in the type of `like`
   Var arange(int64_t count, DType dtype = DType::i64);
@@ -127,7 +131,9 @@ class GraphBuilder {
   Var log(Var x);
   Var sin(Var x);
   Var cos(Var x);
-  Var clamp(Var x);
+  Var polar(Var radius, Var angle);
+  Var clamp(Var x, int bounds = 1);
+  Var floor_divide(Var a, double b);
   Var compare(Var a);
   Var compare(Var a, Var b);
   Var where(Var condition, Var a, Var b);
@@ -146,6 +152,7 @@ class GraphBuilder {
   Var sum(Var x, std::vector<int64_t> dims, bool keepdim);
   Var mean(Var x, std::vector<int64_t> dims, bool keepdim);
   Var amax(Var x, int dim, bool keepdim);
+  std::vector<Var> max(Var x, int dim, bool keepdim);  // values, indices
   Var cumsum(Var x, int dim, std::optional<DType> dtype = {});
   // Products.
   Var mm(Var a, Var b);
@@ -159,12 +166,22 @@ class GraphBuilder {
   Var rms_norm(Var x, Var weight);
   Var embedding(Var weight, Var indices);
   Var index_select(Var x, int dim, Var index);
-  Var index(Var x, Var index);
+  Var index(Var x, Var index, int dim = 0);
   Var index_add(Var x, int dim, Var index, Var source);
   Var gather(Var x, int dim, Var index);
   std::vector<Var> topk(Var x, int64_t k);
   std::vector<Var> sort(Var x);
   Var one_hot(Var x, int64_t classes);
+  Var index_pairs(Var x, Var first, Var second);  // x[first, second]
+  Var nonzero(Var x, int64_t count);              // `count` true elements
+  Var histogram(Var x, int64_t bins);
+  Var grouped_mm(Var rows, Var matrices, Var offsets);
+  // In place: the variable takes what is returned (x = g.add_assign(x, y)).
+  Var add_assign(Var a, Var b);
+  Var div_assign(Var a, Var b);
+  Var index_put(Var x, Var index, Var value);
+  Var index_add_assign(Var x, int dim, Var index, Var source);
+  Var copy_slice(Var x, Var source, int dim, int64_t start, int64_t end);
   // [batch, heads, sequence, head]; mask may be empty.
   Var sdpa(Var query, Var key, Var value, Var mask, bool causal,
            bool grouped, double dropout);

@@ -74,10 +74,25 @@ Var GraphBuilder::contiguous(Var x) { return apply(OpKind::contiguous, inputs(st
 Var GraphBuilder::detach(Var x) { return apply(OpKind::detach, inputs(std::move(x))); }
 Var GraphBuilder::require_grad(Var x) { return apply(OpKind::require_grad, inputs(std::move(x))); }
 Var GraphBuilder::dtype_of(Var x) { return apply(OpKind::dtype_of, inputs(std::move(x))); }
+Var GraphBuilder::view_as_real(Var x) {
+  return apply(OpKind::view_as_real, inputs(std::move(x)));
+}
+Var GraphBuilder::view_as_complex(Var x) {
+  return apply(OpKind::view_as_complex, inputs(std::move(x)));
+}
+Var GraphBuilder::polar(Var radius, Var angle) {
+  return apply(OpKind::polar, inputs(std::move(radius), std::move(angle)));
+}
 Var GraphBuilder::clone(Var x) { return apply(OpKind::clone, inputs(std::move(x))); }
 Var GraphBuilder::to(Var x, DType dtype) { return apply(OpKind::cast, inputs(std::move(x)), typed({}, dtype)); }
 Var GraphBuilder::to_like(Var x, Var reference) {
   return apply(OpKind::cast_like, inputs(std::move(x), std::move(reference)));
+}
+Var GraphBuilder::empty(std::vector<int64_t> sizes, DType dtype) {
+  return apply(OpKind::empty, {}, typed(std::move(sizes), dtype));
+}
+Var GraphBuilder::empty_like(std::vector<int64_t> sizes, Var like) {
+  return apply(OpKind::empty, inputs(std::move(like)), ints(std::move(sizes)));
 }
 Var GraphBuilder::full(std::vector<int64_t> sizes, DType dtype) {
   return apply(OpKind::fill, {}, typed(std::move(sizes), dtype));
@@ -119,7 +134,12 @@ Var GraphBuilder::exp(Var x) { return apply(OpKind::exp, inputs(std::move(x))); 
 Var GraphBuilder::log(Var x) { return apply(OpKind::log, inputs(std::move(x))); }
 Var GraphBuilder::sin(Var x) { return apply(OpKind::sin, inputs(std::move(x))); }
 Var GraphBuilder::cos(Var x) { return apply(OpKind::cos, inputs(std::move(x))); }
-Var GraphBuilder::clamp(Var x) { return apply(OpKind::clamp, inputs(std::move(x))); }
+Var GraphBuilder::clamp(Var x, int bounds) {
+  return apply(OpKind::clamp, inputs(std::move(x)), ints({bounds}));
+}
+Var GraphBuilder::floor_divide(Var a, double b) {
+  return apply(OpKind::floor_divide, inputs(std::move(a)), number(b));
+}
 Var GraphBuilder::compare(Var a) { return apply(OpKind::compare, inputs(std::move(a))); }
 Var GraphBuilder::compare(Var a, Var b) { return apply(OpKind::compare, inputs(std::move(a), std::move(b))); }
 Var GraphBuilder::where(Var condition, Var a, Var b) {
@@ -156,6 +176,9 @@ Var GraphBuilder::mean(Var x, std::vector<int64_t> dims, bool keepdim) {
 Var GraphBuilder::amax(Var x, int dim, bool keepdim) {
   return apply(OpKind::amax, inputs(std::move(x)), reduced({dim}, keepdim));
 }
+std::vector<Var> GraphBuilder::max(Var x, int dim, bool keepdim) {
+  return apply_many(OpKind::max, inputs(std::move(x)), 2, reduced({dim}, keepdim));
+}
 Var GraphBuilder::cumsum(Var x, int dim, std::optional<DType> dtype) {
   return apply(OpKind::cumsum, inputs(std::move(x)), typed({dim}, dtype));
 }
@@ -185,7 +208,9 @@ Var GraphBuilder::embedding(Var weight, Var indices) {
 Var GraphBuilder::index_select(Var x, int dim, Var index) {
   return apply(OpKind::index_select, inputs(std::move(x), std::move(index)), ints({dim}));
 }
-Var GraphBuilder::index(Var x, Var index) { return apply(OpKind::index, inputs(std::move(x), std::move(index))); }
+Var GraphBuilder::index(Var x, Var index, int dim) {
+  return apply(OpKind::index, inputs(std::move(x), std::move(index)), ints({dim}));
+}
 Var GraphBuilder::index_add(Var x, int dim, Var index, Var source) {
   return apply(OpKind::index_add, inputs(std::move(x), std::move(index), std::move(source)), ints({dim}));
 }
@@ -200,6 +225,37 @@ std::vector<Var> GraphBuilder::sort(Var x) {
 }
 Var GraphBuilder::one_hot(Var x, int64_t classes) {
   return apply(OpKind::one_hot, inputs(std::move(x)), ints({classes}));
+}
+
+Var GraphBuilder::index_pairs(Var x, Var first, Var second) {
+  return apply(OpKind::index, inputs(std::move(x), std::move(first), std::move(second)));
+}
+Var GraphBuilder::nonzero(Var x, int64_t count) {
+  return apply(OpKind::nonzero, inputs(std::move(x)), ints({count}));
+}
+Var GraphBuilder::histogram(Var x, int64_t bins) {
+  return apply(OpKind::histogram, inputs(std::move(x)), ints({bins}));
+}
+Var GraphBuilder::grouped_mm(Var rows, Var matrices, Var offsets) {
+  return apply(OpKind::grouped_mm,
+               inputs(std::move(rows), std::move(matrices), std::move(offsets)));
+}
+Var GraphBuilder::add_assign(Var a, Var b) {
+  return apply(OpKind::add_assign, inputs(std::move(a), std::move(b)));
+}
+Var GraphBuilder::div_assign(Var a, Var b) {
+  return apply(OpKind::div_assign, inputs(std::move(a), std::move(b)));
+}
+Var GraphBuilder::index_put(Var x, Var index, Var value) {
+  return apply(OpKind::index_put, inputs(std::move(x), std::move(index), std::move(value)));
+}
+Var GraphBuilder::index_add_assign(Var x, int dim, Var index, Var source) {
+  return apply(OpKind::index_add_assign,
+               inputs(std::move(x), std::move(index), std::move(source)), ints({dim}));
+}
+Var GraphBuilder::copy_slice(Var x, Var source, int dim, int64_t start, int64_t end) {
+  return apply(OpKind::copy_slice, inputs(std::move(x), std::move(source)),
+               ints({dim, start, end}));
 }
 
 Var GraphBuilder::sdpa(Var query, Var key, Var value, Var mask,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "operator/dtype.h"
 #include "operator/eager.h"
@@ -15,10 +16,18 @@ namespace headroom::model {
 enum class Attention : uint8_t { eager, sdpa, flash_attention_2 };
 [[nodiscard]] std::string_view name_of(Attention attention);
 
+// transformers' experts_implementation (since 5.0): how a mixture of experts multiplies. It picks
+// grouped_mm for itself where the model allows a choice.
+enum class ExpertsImplementation : uint8_t { grouped_mm, batched_mm, eager };
+
 struct BuildOptions {
   int64_t batch = 1;
   int64_t sequence = 512;
   Attention attention = Attention::sdpa;
+  ExpertsImplementation experts = ExpertsImplementation::grouped_mm;
+  // Rows that the router sends to each expert, for code whose sizes depend on it (a loop over
+  // experts). Empty: every expert gets its share, the first ones what is left over.
+  std::vector<int64_t> tokens_per_expert;
   op::Version transformers{5, 23};
   bool training = true;                 // dropouts are on
   bool labels = true;                   // the forward function computes a loss

@@ -19,17 +19,16 @@ double attention_flops(const Tensor& query, const Tensor& key, bool causal) {
   return causal ? work / 2 : work;
 }
 
-// query [b, h, s, d] stored as [b, s, h, d]: what the efficient kernels return. The flash kernels
-// see [b, s, h, d] and make their results like that, so these keep the layout of their argument.
-Tensor empty_sequence_first(Eager& e, const Tensor& like) {
-  const Tensor dense =
-      e.empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.dtype());
-  return e.alias(dense, like.sizes(),
+// [b, h, s, head] stored as [b, s, h, head]: what the efficient kernels return. The flash kernels see
+// [b, s, h, d] and make their results like that, so these keep the layout of their argument.
+Tensor empty_sequence_first(Eager& e, const Tensor& like, int64_t head) {
+  const Tensor dense = e.empty({like.size(0), like.size(2), like.size(1), head}, like.dtype());
+  return e.alias(dense, {like.size(0), like.size(1), like.size(2), head},
                  {dense.strides()[0], dense.strides()[2], dense.strides()[1], dense.strides()[3]});
 }
 
-Tensor fused_result(Eager& e, const Tensor& like, bool is_flash) {
-  return is_flash ? e.empty_like(like, like.dtype()) : empty_sequence_first(e, like);
+Tensor fused_result(Eager& e, const Tensor& like, int64_t head, bool is_flash) {
+  return is_flash ? e.empty_like(like, like.dtype()) : empty_sequence_first(e, like, head);
 }
 
 Tensor grouped_heads(Eager& e, const Tensor& tensor, int64_t repeats);
@@ -92,7 +91,7 @@ struct Saved {
 Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Tensor& key,
                        const Tensor& value, const Tensor& mask, bool causal,
                        int64_t logsumexp_rows, const Dims& seed_sizes, bool is_flash) {
-  Tensor out = fused_result(e, query, is_flash);
+  Tensor out = fused_result(e, query, value.size(-1), is_flash);
   Tensor logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
   // The random state for dropout, kept whether there is dropout or not.
   Tensor seed = e.empty(seed_sizes, DType::i64);
@@ -106,7 +105,8 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
     node->apply = [flops, is_flash](Eager& eager, Node& n, Grads& g, Grads& result) {
       // All three, wanted or not.
       for (const size_t i : {Saved::query, Saved::key, Saved::value}) {
-        result[i] = fused_result(eager, n.saved[i], is_flash);
+        const Tensor& input = n.saved[i];
+        result[i] = fused_result(eager, input, input.size(-1), is_flash);
       }
       const Tensor& q = n.saved[Saved::query];
       const Tensor& k = n.saved[Saved::key];
@@ -149,12 +149,17 @@ Tensor grouped_heads(Eager& e, const Tensor& tensor, int64_t repeats) {
                  {tensor.size(0), tensor.size(1) * repeats, tensor.size(2), tensor.size(3)});
 }
 
-AttentionBackend chosen_backend(const Eager& e, const Tensor& query, const Tensor& mask) {
+AttentionBackend chosen_backend(const Eager& e, const Tensor& query, const Tensor& value,
+                                const Tensor& mask) {
   const Environment& env = e.environment();
   const bool half = query.dtype() == DType::f16 || query.dtype() == DType::bf16;
   const int64_t head = query.size(-1);
   if (env.compute_capability == 0) return AttentionBackend::math;
-  if (half && !mask && env.compute_capability >= 80 && head <= 256) return AttentionBackend::flash;
+  // Flash wants heads of one size; those of latent attention have two.
+  const bool one_size = value.size(-1) == head;
+  if (half && !mask && one_size && env.compute_capability >= 80 && head <= 256) {
+    return AttentionBackend::flash;
+  }
   return AttentionBackend::efficient;
 }
 
@@ -164,7 +169,7 @@ Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor&
                                     const Tensor& value, const Tensor& mask,
                                     const AttentionOptions& options,
                                     std::optional<AttentionBackend> backend) {
-  switch (backend.value_or(chosen_backend(e, query, mask))) {
+  switch (backend.value_or(chosen_backend(e, query, value, mask))) {
     case AttentionBackend::math:
       return math_attention(e, query, key, value, mask, options);
     case AttentionBackend::flash:

@@ -22,6 +22,7 @@ int64_t element_size(DType dtype) {
       return 4;
     case DType::i64:
     case DType::f64:
+    case DType::c64:
       return 8;
   }
   HEADROOM_CHECK(false, "unknown dtype");
@@ -54,6 +55,8 @@ std::string_view dtype_name(DType dtype) {
       return "float32";
     case DType::f64:
       return "float64";
+    case DType::c64:
+      return "complex64";
   }
   return "unknown";
 }

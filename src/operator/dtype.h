@@ -7,10 +7,11 @@
 
 namespace headroom::op {
 
-enum class DType : uint8_t { boolean, u8, i8, i16, i32, i64, f8, f16, bf16, f32, f64 };
+enum class DType : uint8_t { boolean, u8, i8, i16, i32, i64, f8, f16, bf16, f32, f64, c64 };
 
 // Bytes of one element.
 [[nodiscard]] int64_t element_size(DType dtype);
+// Real or complex: a type that has gradients.
 [[nodiscard]] bool is_floating(DType dtype);
 // "float32", "bfloat16", "int64" ...; the names of torch.dtype without the prefix.
 [[nodiscard]] std::string_view dtype_name(DType dtype);

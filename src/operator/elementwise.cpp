@@ -57,14 +57,28 @@ Tensor sub(Eager& e, const Tensor& self, const Tensor& other) {
   return out;
 }
 
+namespace {
+
+// The conjugate as an operator sees it that must have it in memory.
+Tensor conjugate(Eager& e, const Tensor& self) {
+  return self.dtype() == DType::c64 ? clone(e, self) : self;
+}
+
+}  // namespace
+
+Tensor polar(Eager& e, const Tensor& radius, const Tensor& angle) {
+  GradMode no_grad(e, false);
+  return binary(e, OpKind::polar, radius, angle, DType::c64);
+}
+
 Tensor mul(Eager& e, const Tensor& self, const Tensor& other) {
   Tensor out = binary(e, OpKind::mul, self, other, result_type(self, other));
   if (Node* node = e.history("MulBackward0", {&self, &other}, {&out})) {
     node->save_if(node->needs(0), other);
     node->save_if(node->needs(1), self);
     node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
-      if (n.needs(1)) result[1] = mul(eager, g[0], n.saved[1]);
-      if (n.needs(0)) result[0] = mul(eager, g[0], n.saved[0]);
+      if (n.needs(1)) result[1] = mul(eager, g[0], conjugate(eager, n.saved[1]));
+      if (n.needs(0)) result[0] = mul(eager, g[0], conjugate(eager, n.saved[0]));
     };
     e.finish(*node);
   }
@@ -80,8 +94,10 @@ Tensor div(Eager& e, const Tensor& self, const Tensor& other) {
     node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
       if (n.needs(1)) {
         // -grad * ((self / other) / other)
-        result[1] = mul(eager, neg(eager, g[0]),
-                        div(eager, div(eager, n.saved[1], n.saved[0]), n.saved[0]));
+        const Tensor once = div(eager, n.saved[1], n.saved[0]);
+        const Tensor twice = div(eager, once, n.saved[0]);
+        const Tensor negated = neg(eager, g[0]);
+        result[1] = mul(eager, negated, twice);
       }
       if (n.needs(0)) result[0] = div(eager, g[0], n.saved[0]);
     };
@@ -222,13 +238,16 @@ Tensor cos(Eager& e, const Tensor& self) {
   return out;
 }
 
-Tensor clamp(Eager& e, const Tensor& self) {
+Tensor clamp(Eager& e, const Tensor& self, int bounds) {
   Tensor out = unary(e, OpKind::clamp, self, self.dtype());
   if (Node* node = e.history("ClampBackward1", {&self}, {&out})) {
     node->save(self);
-    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
-      Tensor inside = compare(eager, n.saved[0], nullptr);
-      result[0] = where(eager, inside, g[0], g[0]);
+    node->apply = [bounds](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const Tensor zero = zeros(eager, {}, g[0].dtype());
+      const Tensor inside = compare(eager, n.saved[0], nullptr);
+      // The second comparison is combined with the first in place.
+      const Tensor below = bounds > 1 ? compare(eager, n.saved[0], nullptr) : Tensor();
+      result[0] = where(eager, inside, g[0], zero);
     };
     e.finish(*node);
   }

@@ -32,6 +32,8 @@ Tensor contiguous(Eager& e, const Tensor& self);
 Tensor detach(Eager& e, const Tensor& self);
 Tensor require_grad(const Tensor& self);  // requires_grad_(True): self, which wants one from now on
 Tensor dtype_of(const Tensor& self);      // self.dtype: a tensor that has a type and nothing else
+Tensor view_as_real(Eager& e, const Tensor& self);     // complex [...] as [..., 2]
+Tensor view_as_complex(Eager& e, const Tensor& self);  // [..., 2] as complex [...]
 
 // --- moving data (copy.cpp) --------------------------------------------------------------------
 Tensor clone(Eager& e, const Tensor& self);             // keeps a dense layout
@@ -66,7 +68,9 @@ Tensor exp(Eager& e, const Tensor& self);
 Tensor log(Eager& e, const Tensor& self);
 Tensor sin(Eager& e, const Tensor& self);
 Tensor cos(Eager& e, const Tensor& self);
-Tensor clamp(Eager& e, const Tensor& self);
+Tensor polar(Eager& e, const Tensor& radius, const Tensor& angle);  // no gradient
+// With one bound or with two.
+Tensor clamp(Eager& e, const Tensor& self, int bounds = 1);
 // A comparison or a logical operator: a boolean of the broadcast sizes, no gradient.
 Tensor compare(Eager& e, const Tensor& self, const Tensor* other);
 Tensor where(Eager& e, const Tensor& condition, const Tensor& self, const Tensor& other);
@@ -111,13 +115,36 @@ Tensor rms_norm(Eager& e, const Tensor& input, const Tensor& weight);  // torch.
 // --- look-ups (indexing.cpp) -------------------------------------------------------------------
 Tensor embedding(Eager& e, const Tensor& weight, const Tensor& indices);
 Tensor index_select(Eager& e, const Tensor& self, int dim, const Tensor& index);
-Tensor index(Eager& e, const Tensor& self, const Tensor& index);  // self[index], first dimension
+// self[..., index], the index in dimension `dim`.
+Tensor index(Eager& e, const Tensor& self, const Tensor& index, int dim = 0);
 Tensor index_add(Eager& e, const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 Tensor gather(Eager& e, const Tensor& self, int dim, const Tensor& index);
 // The two outputs of a sort or of top-k along the last dimension: values and int64 indices.
 std::vector<Tensor> topk(Eager& e, const Tensor& self, int64_t k);
 std::vector<Tensor> sort(Eager& e, const Tensor& self);
 Tensor one_hot(Eager& e, const Tensor& self, int64_t classes);
+
+// --- experts and routing (routing.cpp) ---------------------------------------------------------
+// torch._grouped_mm: self [rows, in] sorted by group, mat2 [groups, in, out], offsets [groups].
+Tensor grouped_mm(Eager& e, const Tensor& self, const Tensor& mat2, const Tensor& offsets);
+// Integers stay integers; no gradient.
+Tensor floor_divide(Eager& e, const Tensor& self, double other);
+Tensor histogram(Eager& e, const Tensor& self, int64_t bins);  // torch.histc
+// Indices of `count` true elements: [count, rank].
+Tensor nonzero(Eager& e, const Tensor& self, int64_t count);
+// self[first, second], two indices of the same length.
+Tensor index_pairs(Eager& e, const Tensor& self, const Tensor& first, const Tensor& second);
+// These write into `self` and return it under its new history; no memory but what the history needs.
+Tensor index_put(Eager& e, const Tensor& self, const Tensor& index, const Tensor& value);
+Tensor add_assign(Eager& e, const Tensor& self, const Tensor& other);
+Tensor div_assign(Eager& e, const Tensor& self, const Tensor& other);
+Tensor index_add_assign(Eager& e, const Tensor& self, int dim, const Tensor& index,
+                        const Tensor& source);
+// self[..., start:end, ...].copy_(source)
+Tensor copy_slice(Eager& e, const Tensor& self, const Tensor& source, int dim, int64_t start,
+                  int64_t end);
+// Values and int64 indices along a dimension.
+std::vector<Tensor> max(Eager& e, const Tensor& self, int dim, bool keepdim);
 
 // --- attention (attention.cpp) -----------------------------------------------------------------
 enum class AttentionBackend : uint8_t { math, efficient, flash, cudnn };

@@ -82,9 +82,12 @@ Tensor index_select(Eager& e, const Tensor& self, int dim, const Tensor& index) 
   return out;
 }
 
-Tensor index(Eager& e, const Tensor& self, const Tensor& index) {
-  Dims sizes = index.sizes();
-  for (size_t i = 1; i < self.sizes().size(); ++i) sizes.push_back(self.sizes()[i]);
+Tensor index(Eager& e, const Tensor& self, const Tensor& index, int dim) {
+  const auto at = static_cast<size_t>(dim);
+  Dims sizes;
+  for (size_t i = 0; i < at; ++i) sizes.push_back(self.sizes()[i]);
+  for (const int64_t size : index.sizes()) sizes.push_back(size);
+  for (size_t i = at + 1; i < self.sizes().size(); ++i) sizes.push_back(self.sizes()[i]);
   Tensor out = looked_up(e, OpKind::index, sizes, self.dtype(), index);
   if (Node* node = e.history("IndexBackward0", {&self}, {&out})) {
     node->save(index);
@@ -102,6 +105,7 @@ Tensor index_add(Eager& e, const Tensor& self, int dim, const Tensor& index, con
            source.bytes());
   if (Node* node = e.history("IndexAddBackward0", {&self, &source}, {&out})) {
     node->save(index);
+    node->save(source);
     node->apply = [dim](Eager& eager, Node& n, Grads& g, Grads& result) {
       if (n.needs(0)) result[0] = g[0];
       if (n.needs(1)) result[1] = index_select(eager, g[0], dim, n.saved[0]);

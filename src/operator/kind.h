@@ -55,10 +55,15 @@ enum class OpGroup : uint8_t {
   X(pow, elementwise)                  \
   X(sqrt, elementwise)                 \
   X(rsqrt, elementwise)                \
+  X(add_assign, elementwise)           \
+  X(div_assign, elementwise)           \
+  X(floor_divide, elementwise)         \
+  X(max, elementwise)                  \
   X(exp, elementwise)                  \
   X(log, elementwise)                  \
   X(sin, elementwise)                  \
   X(cos, elementwise)                  \
+  X(polar, elementwise)                \
   X(softplus, activation)              \
   X(clamp, elementwise)                \
   X(maximum, elementwise)              \
@@ -89,6 +94,8 @@ enum class OpGroup : uint8_t {
   X(index, memory)                     \
   X(index_put, memory)                 \
   X(index_add, memory)                 \
+  X(index_add_assign, memory)          \
+  X(copy_slice, memory)                \
   X(gather, memory)                    \
   X(scatter, memory)                   \
   X(topk, routing)                     \
@@ -102,6 +109,7 @@ enum class OpGroup : uint8_t {
   X(dequantize, quantize)              \
   X(quantize, quantize)                \
   X(optimizer_update, optimizer)       \
+  X(empty, none)                       \
   X(view, none)                        \
   X(reshape, none)                     \
   X(transpose, none)                   \
@@ -116,6 +124,8 @@ enum class OpGroup : uint8_t {
   X(detach, none)                      \
   X(require_grad, none)                \
   X(dtype_of, none)                    \
+  X(view_as_real, none)                \
+  X(view_as_complex, none)             \
   X(cast_like, memory)                 \
   X(autocast, memory)                  \
   X(opaque, elementwise)

@@ -249,4 +249,33 @@ Tensor require_grad(const Tensor& self) {
   return self;
 }
 
+Tensor view_as_real(Eager& e, const Tensor& self) {
+  Dims sizes = self.sizes();
+  Dims strides = self.strides();
+  for (int64_t& stride : strides) stride *= 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  Tensor out = e.alias(self, sizes, strides);
+  out->dtype = DType::f32;
+  return finish_view(e, "ViewAsRealBackward0", self, out,
+                     [](Eager& eager, Node&, Grads& g, Grads& result) {
+                       result[0] = view_as_complex(eager, contiguous(eager, g[0]));
+                     });
+}
+
+Tensor view_as_complex(Eager& e, const Tensor& self) {
+  HEADROOM_CHECK(self.size(-1) == 2, "complex view of other than pairs");
+  Dims sizes = self.sizes();
+  Dims strides = self.strides();
+  sizes.erase(sizes.size() - 1);
+  strides.erase(strides.size() - 1);
+  for (int64_t& stride : strides) stride /= 2;
+  Tensor out = e.alias(self, sizes, strides);
+  out->dtype = DType::c64;
+  return finish_view(e, "ViewAsComplexBackward0", self, out,
+                     [](Eager& eager, Node&, Grads& g, Grads& result) {
+                       result[0] = view_as_real(eager, g[0]);
+                     });
+}
+
 }  // namespace headroom::op

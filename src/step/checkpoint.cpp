@@ -56,6 +56,7 @@ struct Checkpointer::Recomputation {
   bool last_is_output = false;    // what it saved last was its own output
   bool done = false;
   std::vector<Tensor> recomputed;  // by holder
+  std::vector<std::weak_ptr<void>> nodes;  // by holder: gone where its node is
 };
 
 // The hook of the first run: keeps nothing.
@@ -65,7 +66,12 @@ class Checkpointer::Taking : public op::SavedTensorHooks {
       : recomputation_(std::move(recomputation)) {}
   bool pack(Node& node, size_t slot, const Tensor& tensor) override {
     Recomputation& r = *recomputation_;
-    node.hook_owner = recomputation_;
+    // One owner a node, so that a holder can tell whether its node is still there.
+    if (!node.hook_owner) {
+      auto owner = std::make_shared<std::shared_ptr<Recomputation>>(recomputation_);
+      node.hook_owner = std::shared_ptr<void>(owner, recomputation_.get());
+    }
+    r.nodes.push_back(node.hook_owner);
     node.hooked.push_back({static_cast<uint32_t>(slot), r.holders++});
     r.last_operation = r.operation;
     // Outputs are saved without their history (Eager::finish), and are new.
@@ -78,13 +84,21 @@ class Checkpointer::Taking : public op::SavedTensorHooks {
   std::shared_ptr<Recomputation> recomputation_;
 };
 
-// The hook of the second run: keeps everything for the nodes of the first.
+// The hook of the second run: keeps what nodes of the first run wait for. Some are gone by then,
+// since nothing came of them (the scores by which experts are chosen).
 class Checkpointer::Collecting : public op::SavedTensorHooks {
  public:
   Collecting(op::Eager& eager, Recomputation& recomputation)
       : eager_(eager), recomputation_(recomputation) {}
-  bool pack(Node&, size_t, const Tensor& tensor) override {
-    recomputation_.recomputed.push_back(eager_.detach(tensor));
+  bool pack(Node& node, size_t, const Tensor& tensor) override {
+    auto& recomputed = recomputation_.recomputed;
+    const bool wanted = recomputed.size() < recomputation_.nodes.size() &&
+                        !recomputation_.nodes[recomputed.size()].expired();
+    // The second run's own node holds it as well, wanted or not, for as long as it is there.
+    if (!node.hook_owner) node.hook_owner = std::make_shared<std::vector<Tensor>>();
+    auto& held = *static_cast<std::vector<Tensor>*>(node.hook_owner.get());
+    held.push_back(eager_.detach(tensor));
+    recomputed.push_back(wanted ? held.back() : Tensor());
     return true;
   }
 

@@ -54,6 +54,10 @@ Tensor run_view(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::select(e, in[0], dim_of(a), a.ints[1]);
     case OpKind::contiguous:
       return op::contiguous(e, in[0]);
+    case OpKind::view_as_real:
+      return op::view_as_real(e, in[0]);
+    case OpKind::view_as_complex:
+      return op::view_as_complex(e, in[0]);
     case OpKind::detach:
       return op::detach(e, in[0]);
     case OpKind::require_grad:
@@ -75,6 +79,10 @@ Tensor run_copy(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::to(e, in[0], in[1].dtype());
     case OpKind::autocast:
       return op::is_floating(in[0].dtype()) ? op::to(e, in[0], *a.dtype) : in[0];
+    case OpKind::empty:
+      return e.empty(dims_of(a.ints), a.dtype ? *a.dtype : in[0].dtype());
+    case OpKind::copy_slice:
+      return op::copy_slice(e, in[0], in[1], dim_of(a), a.ints[1], a.ints[2]);
     case OpKind::fill:
       return op::full(e, dims_of(a.ints), a.dtype ? *a.dtype : in[0].dtype());
     case OpKind::arange:
@@ -121,8 +129,16 @@ Tensor run_elementwise(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::sin(e, in[0]);
     case OpKind::cos:
       return op::cos(e, in[0]);
+    case OpKind::polar:
+      return op::polar(e, in[0], in[1]);
     case OpKind::clamp:
-      return op::clamp(e, in[0]);
+      return op::clamp(e, in[0], dim_of(a));
+    case OpKind::floor_divide:
+      return op::floor_divide(e, in[0], a.number);
+    case OpKind::add_assign:
+      return op::add_assign(e, in[0], in[1]);
+    case OpKind::div_assign:
+      return op::div_assign(e, in[0], in[1]);
     case OpKind::compare:
     case OpKind::logical:
       return op::compare(e, in[0], in.size() > 1 ? &in[1] : nullptr);
@@ -184,6 +200,8 @@ Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::baddbmm(e, in[0], in[1], in[2], a.number);
     case OpKind::matmul:
       return op::matmul(e, in[0], in[1]);
+    case OpKind::grouped_mm:
+      return op::grouped_mm(e, in[0], in[1], in[2]);
     case OpKind::linear:
       return op::linear(e, in[0], in[1], in.size() > 2 ? in[2] : Tensor());
     case OpKind::layer_norm:
@@ -209,7 +227,16 @@ Tensor run_lookup(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::index_select:
       return op::index_select(e, in[0], dim_of(a), in[1]);
     case OpKind::index:
-      return op::index(e, in[0], in[1]);
+      return in.size() > 2 ? op::index_pairs(e, in[0], in[1], in[2])
+                           : op::index(e, in[0], in[1], dim_of(a));
+    case OpKind::index_put:
+      return op::index_put(e, in[0], in[1], in[2]);
+    case OpKind::index_add_assign:
+      return op::index_add_assign(e, in[0], dim_of(a), in[1], in[2]);
+    case OpKind::nonzero:
+      return op::nonzero(e, in[0], a.ints[0]);
+    case OpKind::histogram:
+      return op::histogram(e, in[0], a.ints[0]);
     case OpKind::index_add:
       return op::index_add(e, in[0], dim_of(a), in[1], in[2]);
     case OpKind::gather:
@@ -236,6 +263,8 @@ std::vector<Tensor> run_many(Eager& e, OpKind kind, const Attributes& a, Inputs 
       return op::topk(e, in[0], a.ints[0]);
     case OpKind::sort:
       return op::sort(e, in[0]);
+    case OpKind::max:
+      return op::max(e, in[0], dim_of(a), a.flag);
     default:
       return {};
   }

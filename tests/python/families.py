@@ -159,6 +159,10 @@ def _experts():
         _family("minimax_m2", "minimax_m2", {
             **_WIDE_HEAD, "num_local_experts": 5, "num_experts_per_tok": 2, "rotary_dim": 12,
             **_TOKENS}, data_dependent=True),
+        _family("granitemoe", "granitemoe", {
+            **_GROUPED, "num_local_experts": 5, "num_experts_per_tok": 2,
+            "embedding_multiplier": 12, "residual_multiplier": 0.22, "logits_scaling": 6.0,
+            "attention_multiplier": 0.125, **_TOKENS}, data_dependent=True),
         _family("deepseek_v2", "deepseek_v2", {**_LATENT, "topk_method": "greedy", **_TOKENS},
                 data_dependent=True),
         _family("deepseek_v3", "deepseek_v3", {**_LATENT, **_TOKENS}, data_dependent=True),

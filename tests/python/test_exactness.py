@@ -16,12 +16,13 @@ from headroom import memory_oracle, trace_compare
 
 # Names of files under configs/. Dropouts are on in gpt2, opt, gpt_bigcode and biogpt.
 FAMILIES = [
-    "biogpt", "bloom", "codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "llama", "llama_tied",
-    "opt", "opt_post_norm",
+    "biogpt", "bloom", "codegen", "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt2", "gpt_bigcode",
+    "gpt_neo", "gpt_oss", "gptj", "granitemoe", "kimi_k2", "llama", "llama_tied", "minimax_m2",
+    "mixtral", "opt", "opt_post_norm", "qwen2_moe", "qwen3_moe",
 ]
 
 # Families for which transformers has no SDPA implementation.
-EAGER_ONLY = {"bloom", "codegen", "gpt_neo", "gptj"}
+EAGER_ONLY = {"bloom", "codegen", "gpt_neo", "gpt_oss", "gptj"}
 
 # (family, attention, checkpointing): the largest difference of live bytes allowed, and why.
 DIFFERENCES = {}

@@ -133,6 +133,11 @@ int main(int argc, char** argv) {
     build.vocabulary = vocabulary;
   }
   build.attention = attention_of(words["attention"]);
+  if (words["experts"] == "eager") {
+    build.experts = headroom::model::ExpertsImplementation::eager;
+  } else if (words["experts"] == "batched_mm") {
+    build.experts = headroom::model::ExpertsImplementation::batched_mm;
+  }
   auto graph = headroom::model::build_graph({*json, argv[1]}, build);
   if (graph) {
     const headroom::text::JsonView config(*json, argv[1]);

@@ -22,9 +22,6 @@ BuildOptions without_sdpa(const BuildOptions& options) {
   return changed;
 }
 
-namespace {
-
-// Key or value heads repeated for their groups of query heads: an expand, then a copy.
 Var repeat_heads(GraphBuilder& g, const AttentionShape& s, const Var& x) {
   const int64_t repeats = s.heads / s.kv_heads;
   if (repeats == 1) return x;
@@ -32,6 +29,8 @@ Var repeat_heads(GraphBuilder& g, const AttentionShape& s, const Var& x) {
   const Var expanded = g.expand(g.unsqueeze(x, 2), {s.batch, s.kv_heads, repeats, keys, s.head_dim});
   return g.reshape(expanded, {s.batch, s.heads, keys, s.head_dim});
 }
+
+namespace {
 
 Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
                  const Var& value_in, const Var& mask) {

@@ -29,6 +29,9 @@ struct Attended {
   Var weights;  // what the eager implementation returns beside it; the caller's `_` keeps it alive
 };
 
+// Key or value heads repeated for their groups of query heads: an expand, then a copy.
+Var repeat_heads(GraphBuilder& g, const AttentionShape& shape, const Var& x);
+
 // query [batch, heads, sequence, head]; key and value with kv_heads; mask may be empty.
 Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& shape,
            const Var& query, const Var& key, const Var& value, const Var& mask);

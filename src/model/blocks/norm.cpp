@@ -6,6 +6,7 @@ Var RmsNorm::operator()(GraphBuilder& g, const Var& input) const {
   Var x = g.to(input, DType::f32);
   const Var variance = g.mean(g.pow(x, 2), {-1}, true);
   x = g.mul(x, g.rsqrt(g.add(variance, 1e-6)));
+  if (wide) return g.to_like(g.mul(weight, x), input);
   return g.mul(weight, g.to_like(x, input));
 }
 

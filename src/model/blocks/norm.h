@@ -10,9 +10,10 @@ namespace headroom::model {
 
 struct RmsNorm {
   Var weight;
+  bool wide;  // gpt-oss: multiplied by the weight before it is cast back
 
-  RmsNorm(GraphBuilder& g, const std::string& name, int64_t size)
-      : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)) {}
+  RmsNorm(GraphBuilder& g, const std::string& name, int64_t size, bool wide_product = false)
+      : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)), wide(wide_product) {}
   Var operator()(GraphBuilder& g, const Var& input) const;
 };
 

@@ -20,6 +20,24 @@ std::pair<Var, Var> rotary_tables(GraphBuilder& g, const Var& inverse_frequencie
   return {cos_out, g.to_like(sin, like)};
 }
 
+std::pair<Var, Var> half_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
+                                       const Var& position_ids, const Var& like) {
+  const Var positions = g.unsqueeze(position_ids, -1);
+  const Var angles = g.mul(g.to(positions, DType::f32), inverse_frequencies);
+  const Var cos = g.mul(g.cos(angles), 1.0);
+  const Var sin = g.mul(g.sin(angles), 1.0);
+  Var cos_out = g.to_like(cos, like);
+  return {cos_out, g.to_like(sin, like)};
+}
+
+Var complex_rotary_table(GraphBuilder& g, const Var& inverse_frequencies, const Var& position_ids,
+                         int64_t sequence, int64_t dims) {
+  const Var positions = g.unsqueeze(position_ids, -1);
+  const Var angles = g.mul(g.to(positions, DType::f32), inverse_frequencies);
+  const Var table = g.polar(g.full({1, sequence, dims / 2}, DType::f32), angles);
+  return g.mul(table, 1.0);
+}
+
 namespace {
 
 Var rotate_half(GraphBuilder& g, const Var& x, int64_t dims) {

@@ -15,6 +15,14 @@ std::pair<Var, Var> rotary_tables(GraphBuilder& g, const Var& inverse_frequencie
                                   const Var& position_ids, const Var& like, int64_t sequence,
                                   int64_t dims);
 
+// gpt-oss: the same for [1, sequence, dims / 2], each angle once.
+std::pair<Var, Var> half_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
+                                       const Var& position_ids, const Var& like);
+
+// DeepSeek-V2: complex [1, sequence, dims / 2].
+Var complex_rotary_table(GraphBuilder& g, const Var& inverse_frequencies, const Var& position_ids,
+                         int64_t sequence, int64_t dims);
+
 // x * cos + rotate_half(x) * sin, for query and key [batch, heads, sequence, dims].
 std::pair<Var, Var> apply_rotary(GraphBuilder& g, const Var& query, const Var& key, const Var& cos,
                                  const Var& sin, int64_t dims);

@@ -12,6 +12,7 @@
 #include "model/families/granite.h"
 #include "model/families/llama.h"
 #include "model/families/mistral.h"
+#include "model/families/moe.h"
 #include "model/families/opt.h"
 #include "model/families/phi3.h"
 #include "model/families/qwen2.h"
@@ -24,22 +25,31 @@ std::span<const Family> families() {
       {"biogpt", build_biogpt},
       {"bloom", build_bloom},
       {"codegen", build_codegen},
+      {"deepseek_v2", build_deepseek_v2},
+      {"deepseek_v3", build_deepseek_v3},
       {"gemma", build_gemma},
       {"gemma2", build_gemma2},
       {"gemma3_text", build_gemma3},
       {"glm", build_glm},
       {"glm4", build_glm4},
+      {"glm4_moe", build_glm4_moe},
       {"gpt2", build_gpt2},
       {"gpt_bigcode", build_gpt_bigcode},
       {"gpt_neo", build_gpt_neo},
+      {"gpt_oss", build_gpt_oss},
       {"gptj", build_gptj},
       {"granite", build_granite},
+      {"granitemoe", build_granitemoe},
       {"llama", build_llama},
+      {"minimax_m2", build_minimax_m2},
       {"mistral", build_mistral},
+      {"mixtral", build_mixtral},
       {"opt", build_opt},
       {"phi3", build_phi3},
       {"qwen2", build_qwen2},
+      {"qwen2_moe", build_qwen2_moe},
       {"qwen3", build_qwen3},
+      {"qwen3_moe", build_qwen3_moe},
       {"starcoder2", build_starcoder2},
   });
   return kFamilies;

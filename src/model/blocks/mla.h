@@ -1,0 +1,55 @@
+// Multi-head latent attention (DeepSeek-V2 and V3): keys and values from one narrow projection, and
+// one rotated key for all heads.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "model/blocks/attention.h"
+#include "model/blocks/decoder.h"
+#include "model/blocks/linear.h"
+#include "model/blocks/norm.h"
+
+namespace headroom::model {
+
+enum class LatentRotary : uint8_t {
+  halves,       // as Llama
+  interleaved,  // neighbours turn together, computed on every other column
+  complex,      // DeepSeek-V2: as complex numbers
+};
+
+struct LatentAttentionShape {
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  std::optional<int64_t> query_rank;  // absent: queries are projected in one step
+  int64_t kv_rank = 0;
+  int64_t nope_dim = 0;               // of a query or key head: what is not rotated
+  int64_t rope_dim = 0;               // and what is
+  int64_t value_dim = 0;
+  LatentRotary rotary = LatentRotary::interleaved;
+  bool bias = false;
+  double dropout = 0;
+};
+
+class LatentAttention {
+ public:
+  // Declares NAME.{q_proj or q_a_proj, q_a_layernorm, q_b_proj}, kv_a_proj_with_mqa,
+  // kv_a_layernorm, kv_b_proj and o_proj.
+  LatentAttention(GraphBuilder& g, const LatentAttentionShape& shape, const std::string& name);
+  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
+                      const LayerInputs& inputs) const;
+
+ private:
+  Var queries(GraphBuilder& g, const Var& x) const;
+  std::pair<Var, Var> expanded(GraphBuilder& g, const BuildOptions& options, const Var& latent,
+                               const Var& rotated_key) const;
+
+  LatentAttentionShape shape_;
+  std::optional<Linear> q_, q_a_, q_b_;
+  std::optional<RmsNorm> q_norm_;
+  std::optional<Linear> kv_a_, kv_b_, o_;
+  std::optional<RmsNorm> kv_norm_;
+};
+
+}  // namespace headroom::model

@@ -1,0 +1,122 @@
+#include "model/families/moe.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "model/blocks/experts.h"
+#include "text/json.h"
+
+namespace headroom::model {
+namespace {
+
+const char* const kMixtral = R"({"model_type": "mixtral", "vocab_size": 101, "hidden_size": 48,
+    "intermediate_size": 88, "num_hidden_layers": 2, "num_attention_heads": 6,
+    "num_key_value_heads": 3, "num_local_experts": 5, "num_experts_per_tok": 2})";
+
+const char* const kDeepseek = R"({"model_type": "deepseek_v3", "vocab_size": 101, "hidden_size": 48,
+    "intermediate_size": 88, "num_hidden_layers": 2, "num_attention_heads": 6, "kv_lora_rank": 20,
+    "q_lora_rank": 36, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
+    "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32})";
+
+using Build = Result<Graph> (*)(const text::JsonView&, const BuildOptions&);
+
+Result<Graph> built(Build build, const std::string& json, const BuildOptions& options = {}) {
+  const auto parsed = text::parse_json(json, "config.json");
+  if (!parsed) return parsed.error();
+  return build({*parsed, "config.json"}, options);
+}
+
+// The config with one member replaced or added.
+std::string with(const std::string& config, const std::string& key, const std::string& value) {
+  auto json = *text::parse_json(config, "config.json");
+  json.set(key, *text::parse_json(value, "value"));
+  return json.dump();
+}
+
+size_t count_of(const Graph& graph, OpKind kind) {
+  return static_cast<size_t>(
+      std::ranges::count(graph.operations, kind, [](const Operation& o) { return o.kind; }));
+}
+
+TEST(Mixtral, ExpertsAreModulesBeforeVersionFive) {
+  BuildOptions options;
+  options.transformers = {4, 48};
+  const auto graph = built(build_mixtral, kMixtral, options);
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  const auto named = [&](const std::string& name) {
+    return std::ranges::count(graph->parameters, name, &Parameter::name);
+  };
+  EXPECT_EQ(named("model.layers.1.block_sparse_moe.experts.4.w2.weight"), 1);
+  EXPECT_EQ(named("model.layers.0.mlp.experts.gate_up_proj"), 0);
+  EXPECT_EQ(count_of(*graph, OpKind::grouped_mm), 0U);
+  EXPECT_EQ(count_of(*graph, OpKind::nonzero), 10U);  // every expert of both layers
+}
+
+TEST(Mixtral, BothVersionsHaveTheSameNumberOfParameters) {
+  BuildOptions old;
+  old.transformers = {4, 48};
+  const auto before = built(build_mixtral, kMixtral, old);
+  const auto after = built(build_mixtral, kMixtral);
+  ASSERT_TRUE(before && after);
+  EXPECT_EQ(parameter_count(*before, false), parameter_count(*after, false));
+}
+
+TEST(Mixtral, LoopFollowsTheRowsOfExperts) {
+  BuildOptions options;
+  options.batch = 1;
+  options.sequence = 8;
+  options.experts = ExpertsImplementation::eager;
+  options.tokens_per_expert = {16, 0, 0, 0, 0};  // one expert is hit, in each of two layers
+  const auto graph = built(build_mixtral, kMixtral, options);
+  ASSERT_TRUE(graph);
+  EXPECT_EQ(count_of(*graph, OpKind::index_add_assign), 2U);
+}
+
+TEST(RowsOfExperts, AddUpToTheChoicesAndDifferByAtMostOne) {
+  BuildOptions options;
+  options.batch = 3;
+  options.sequence = 7;
+  ExpertsShape shape;
+  shape.experts = 5;
+  shape.top_k = 2;
+  const auto rows = rows_of_experts(options, shape);
+  int64_t total = 0;
+  for (const int64_t count : rows) total += count;
+  EXPECT_EQ(total, 42);
+  EXPECT_LE(*std::ranges::max_element(rows) - *std::ranges::min_element(rows), 1);
+}
+
+TEST(MixtureConfigs, RefuseWhatCannotBe) {
+  const auto refused = [](Build build, const std::string& config, const std::string& place) {
+    const auto graph = built(build, config);
+    return !graph && graph.error().to_string().find(place) != std::string::npos;
+  };
+  EXPECT_TRUE(refused(build_mixtral, with(kMixtral, "num_experts_per_tok", "6"),
+                      "num_experts_per_tok"));
+  EXPECT_TRUE(refused(build_mixtral, with(kMixtral, "num_key_value_heads", "4"),
+                      "num_key_value_heads"));
+  EXPECT_TRUE(refused(build_mixtral, with(kMixtral, "num_local_experts", "0"),
+                      "num_local_experts"));
+  EXPECT_TRUE(refused(build_mixtral, with(kMixtral, "intermediate_size", "16777216"),
+                      "intermediate_size"));
+  EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "n_group", "3"), "n_group"));
+  EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "topk_group", "5"), "topk_group"));
+  EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "qk_rope_head_dim", "7"),
+                      "qk_rope_head_dim"));
+  EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "qk_nope_head_dim", "16777216"),
+                      "qk_nope_head_dim"));
+  EXPECT_TRUE(built(build_deepseek_v3, kDeepseek));
+}
+
+TEST(GptOss, LayerTypesMustFitTheLayers) {
+  const std::string config = with(kMixtral, "head_dim", "8");
+  EXPECT_TRUE(built(build_gpt_oss, config));
+  EXPECT_FALSE(built(build_gpt_oss, with(config, "layer_types", R"(["full_attention"])")));
+  EXPECT_FALSE(built(build_gpt_oss, with(config, "layer_types", R"(["full_attention", "odd"])")));
+}
+
+}  // namespace
+}  // namespace headroom::model
