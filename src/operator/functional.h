@@ -107,6 +107,20 @@ Tensor matmul(Eager& e, const Tensor& self, const Tensor& other);
 // input [..., in], weight [out, in], bias [out] or undefined.
 Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
 
+// --- quantized weights (quantized.cpp) ---------------------------------------------------------
+enum class QuantizedFormat : uint8_t { nf4, nf4_double, int8, gptq };
+struct QuantizedLinear {
+  QuantizedFormat format = QuantizedFormat::nf4;
+  int64_t in = 0;
+  int64_t out = 0;
+  DType unpacked = DType::bf16;  // nf4: the type the weight had before
+  DType compute = DType::bf16;   // nf4: what the input is cast to
+  bool keeps_input = false;      // nf4: the graph holds the input, though backward has no use for it
+};
+// bitsandbytes' Linear4bit and Linear8bitLt, auto-gptq's QuantLinear. bias may be undefined.
+Tensor quantized_linear(Eager& e, const Tensor& input, const Tensor& bias,
+                        const QuantizedLinear& module);
+
 // --- normalization (normalization.cpp) ---------------------------------------------------------
 // Over the last dimension; weight and bias may be undefined.
 Tensor layer_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);

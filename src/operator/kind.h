@@ -36,6 +36,7 @@ enum class OpGroup : uint8_t {
   X(matmul, gemm)                      \
   X(conv2d, gemm)                      \
   X(grouped_mm, gemm)                  \
+  X(quantized_linear, gemm)            \
   X(sdpa, attention)                   \
   X(flash_attention, attention)        \
   X(layer_norm, normalization)         \

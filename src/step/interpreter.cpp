@@ -204,6 +204,14 @@ Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::grouped_mm(e, in[0], in[1], in[2]);
     case OpKind::linear:
       return op::linear(e, in[0], in[1], in.size() > 2 ? in[2] : Tensor());
+    case OpKind::quantized_linear:
+      return op::quantized_linear(e, in[0], in[2],
+                                  {.format = static_cast<op::QuantizedFormat>(a.ints[0]),
+                                   .in = a.ints[1],
+                                   .out = a.ints[2],
+                                   .unpacked = static_cast<op::DType>(a.ints[3]),
+                                   .compute = *a.dtype,
+                                   .keeps_input = a.flag});
     case OpKind::layer_norm:
       return op::layer_norm(e, in[0], in[1], in[2]);
     case OpKind::rms_norm:

@@ -20,6 +20,11 @@ namespace {
 
 bool is_lm_head(const Parameter& parameter) { return parameter.role == ParameterRole::lm_head; }
 
+Error no_gradient_error() {
+  return Error{ErrorCode::bad_input, "no gradient reaches the loss: all that it comes from is frozen",
+               "", "behind reentrant checkpoints, a frozen embedding's output must require gradients"};
+}
+
 // The run of a whole training: owns everything that lives from step to step.
 class TrainingRun {
  public:
@@ -43,11 +48,13 @@ class TrainingRun {
     });
   }
 
-  StepTrace run() {
+  Result<StepTrace> run() {
     construct();
     auto optimizer = make_optimizer(options_.optimizer, parameters_);
     for (int step = 1; step <= options_.steps; ++step) {
-      for (int64_t i = 0; i < options_.accumulation; ++i) forward_and_backward(step);
+      for (int64_t i = 0; i < options_.accumulation; ++i) {
+        if (!forward_and_backward(step)) return no_gradient_error();
+      }
       recorder_.begin_phase(Phase::clip, step);
       recorder_.set_category(Category::temporary);
       if (options_.clip_gradients) clip_gradients(eager_, parameters_);
@@ -132,7 +139,8 @@ class TrainingRun {
     parameters_.push_back({frame_[parameter.value], is_lm_head(parameter), decays, is_embedding});
   }
 
-  void forward_and_backward(int step) {
+  // False where no gradient reaches the loss.
+  bool forward_and_backward(int step) {
     recorder_.begin_phase(Phase::input, step);
     recorder_.set_category(Category::input);
     for (const model::GraphInput& input : graph_.inputs) {
@@ -143,13 +151,20 @@ class TrainingRun {
     interpreter_.run(0, static_cast<uint32_t>(graph_.instructions.size()), frame_);
     if (!options_.keep_outputs) drop_outputs_but_loss();
     recorder_.begin_phase(Phase::backward, step);
-    Tensor loss = frame_[graph_.loss];
     recorder_.set_category(Category::loss);
+    Tensor loss = frame_[graph_.loss];
+    if (options_.accumulation > 1) {
+      loss = op::div_scalar(eager_, loss, static_cast<double>(options_.accumulation));
+    }
     // torch.autograd.backward holds the seed until it returns.
     const Tensor seed = op::full(eager_, loss.sizes(), loss.dtype());
+    if (!loss.requires_grad()) return false;
     engine_.run(loss, seed);
     eager_.set_module(0);
+    // The graph goes, with all that custom functions and checkpoints hung on it.
+    if (!options_.hold_loss) frame_[graph_.loss] = op::detach(eager_, frame_[graph_.loss]);
     for (const model::GraphInput& input : graph_.inputs) frame_[input.value] = Tensor();
+    return true;
   }
 
   void drop_outputs_but_loss() {

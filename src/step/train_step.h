@@ -28,6 +28,9 @@ struct TrainOptions {
   CheckpointKind checkpoint_kind = CheckpointKind::non_reentrant;
   int64_t accumulation = 1;     // micro-batches a step
   bool clip_gradients = true;   // HF's Trainer clips to 1.0
+  // A loop that holds `loss`, and so the graph behind it, to the end of the step; Trainer keeps
+  // loss.detach().
+  bool hold_loss = false;
   bool keep_outputs = false;    // a loop that holds `outputs` through backward, as Trainer does not
   bool optimizer_in_backward = false;
   bool accumulate_in_place = true;  // false under fake tensors

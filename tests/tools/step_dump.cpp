@@ -11,7 +11,9 @@
 #include "model/load.h"
 #include "step/events_json.h"
 #include "step/train_step.h"
+#include "step/transform/autocast.h"
 #include "step/transform/lora.h"
+#include "step/transform/quantize.h"
 
 namespace {
 
@@ -48,6 +50,7 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   TrainOptions options;
   options.weights = headroom::op::parse_dtype(words["dtype"]).value_or(options.weights);
   options.clip_gradients = words["clip"] == "1";
+  options.hold_loss = true;  // as the oracle's loop does
   options.keep_outputs = words["keep_outputs"] == "1";
   options.accumulation = std::max(1, std::atoi(words["accumulation"].c_str()));
   if (words["checkpointing"] == "reentrant" || words["checkpointing"] == "non_reentrant") {
@@ -80,6 +83,18 @@ std::vector<std::string> split(const std::string& words) {
 headroom::Result<headroom::model::Graph> transformed(
     headroom::model::Graph graph, const std::string& model_type,
     std::map<std::string, std::string>& words) {
+  if (!words["quantize"].empty()) {
+    const std::map<std::string, headroom::op::QuantizedFormat> formats{
+        {"nf4", headroom::op::QuantizedFormat::nf4},
+        {"nf4_double", headroom::op::QuantizedFormat::nf4_double},
+        {"int8", headroom::op::QuantizedFormat::int8},
+        {"gptq", headroom::op::QuantizedFormat::gptq}};
+    headroom::step::QuantizeOptions quantize;
+    quantize.format = formats.at(words["quantize"]);
+    quantize.float32_rest = words["float32_rest"] == "1";
+    if (words["bitsandbytes"] == "new") quantize.bitsandbytes = {0, 44};
+    HEADROOM_ASSIGN(graph, headroom::step::apply_quantization(graph, quantize));
+  }
   if (!words["lora_rank"].empty()) {
     headroom::step::LoraOptions lora;
     lora.rank = std::atoi(words["lora_rank"].c_str());
@@ -87,9 +102,16 @@ headroom::Result<headroom::model::Graph> transformed(
     lora.targets = split(words["lora_targets"]);
     lora.dropout = std::atof(words["lora_dropout"].c_str());
     lora.model_type = model_type;
+    lora.autocast = !words["autocast"].empty();
     lora.require_input_gradients =
         words["checkpointing"] == "reentrant" || words["checkpointing"] == "non_reentrant";
     HEADROOM_ASSIGN(graph, headroom::step::apply_lora(graph, lora));
+  }
+  if (!words["autocast"].empty()) {
+    headroom::step::AutocastOptions autocast;
+    autocast.dtype = headroom::op::parse_dtype(words["autocast"]).value_or(autocast.dtype);
+    autocast.outputs_to_float32 = words["outputs_to_float32"] == "1";
+    graph = headroom::step::apply_autocast(graph, autocast);
   }
   return graph;
 }

@@ -81,7 +81,7 @@ std::vector<Parameter> GraphRewriter::merged_parameters() const {
   return parameters;
 }
 
-Graph GraphRewriter::run(const Replace& replace) {
+Graph GraphRewriter::run(const Replace& replace, const std::function<void()>& at_end) {
   std::vector<uint32_t> open;
   for (const model::Instruction& instruction : source_.instructions) {
     switch (instruction.kind) {
@@ -103,10 +103,11 @@ Graph GraphRewriter::run(const Replace& replace) {
         break;
     }
   }
+  if (at_end) at_end();
   Graph graph = builder_.finish();
   for (model::Region& region : graph.regions) rename(region.outputs);
   graph.parameters = merged_parameters();
-  graph.logits = renamed(source_.logits);
+  graph.logits = logits_ != kNoValue ? logits_ : renamed(source_.logits);
   graph.loss = renamed(source_.loss);
   graph.outputs = source_.outputs;
   rename(graph.outputs);

@@ -33,8 +33,11 @@ class GraphRewriter {
   // behind what was added there before. Its `value` is set here.
   model::Var add_parameter(uint32_t after, model::Parameter parameter);
 
-  // Runs the copy. To be called once.
-  model::Graph run(const Replace& replace);
+  // Runs the copy. To be called once. `at_end` writes what follows the last instruction; variables
+  // that a transformation kept until then must be let go there.
+  model::Graph run(const Replace& replace, const std::function<void()>& at_end = {});
+  // From `at_end`: this value, not the source's, is the logits that the graph answers with.
+  void set_logits(model::ValueId logits) { logits_ = logits; }
 
  private:
   struct Added {
@@ -51,6 +54,7 @@ class GraphRewriter {
   model::GraphBuilder builder_;
   std::vector<model::ValueId> names_;  // by value of the source
   std::vector<Added> added_;
+  model::ValueId logits_ = model::kNoValue;
 };
 
 }  // namespace headroom::step

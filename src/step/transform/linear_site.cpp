@@ -47,17 +47,22 @@ uint32_t last_parameter_of(const Graph& graph, uint32_t weight) {
 std::optional<LinearSite> site_at(const Graph& graph, const Index& index, uint32_t at) {
   const Operation& operation = graph.operations[at];
   const bool conv1d = operation.kind == OpKind::addmm;
-  if (!conv1d && operation.kind != OpKind::linear) return {};
+  const bool quantized = operation.kind == OpKind::quantized_linear;
+  if (!conv1d && !quantized && operation.kind != OpKind::linear) return {};
   LinearSite site;
   site.product = site.last = at;
   site.conv1d = conv1d;
   site.weight = index.parameter[operation.inputs[conv1d ? 2 : 1]];
   if (site.weight == kNone) return {};
   const model::Parameter& weight = graph.parameters[site.weight];
-  if (weight.shape.size() != 2 || !weight.name.ends_with(".weight")) return {};
+  if (weight.shape.size() != 2 || !weight.name.ends_with("weight")) return {};
   site.last_parameter = last_parameter_of(graph, site.weight);
   site.in_features = weight.shape[conv1d ? 0 : 1];
   site.out_features = weight.shape[conv1d ? 1 : 0];
+  if (quantized) {
+    site.in_features = operation.attributes.ints[1];
+    site.out_features = operation.attributes.ints[2];
+  }
   site.input = operation.inputs[conv1d ? 1 : 0];
   if (conv1d) {
     const uint32_t rows = index.producer[site.input];

@@ -2,7 +2,7 @@
 // its place (LoRA, quantized weights).
 //
 // A torch.nn.Linear is one `linear`. transformers' Conv1D (GPT-2, GPT-BigCode) is a view to rows, an
-// `addmm` and a view back; its site ends at that last view.
+// `addmm` and a view back; its site ends at that last view. A quantized one is a `quantized_linear`.
 #pragma once
 
 #include <optional>

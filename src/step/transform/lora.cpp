@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "operator/functional.h"
 #include "step/transform/graph_rewriter.h"
 #include "step/transform/linear_site.h"
 
@@ -131,14 +132,44 @@ class LoraWriter {
   Var adapted(const Operation& operation, const LinearSite& site) {
     GraphBuilder& g = rewriter_.builder();
     const Adapter& adapter = adapters_.at(site.weight);
+    if (const auto format = bitsandbytes_format(operation)) {
+      return adapted_bitsandbytes(operation, site, *format);
+    }
     Var result = copy_of(operation);
     const Var result_dtype = g.dtype_of(result);
     const Var x = g.to_like(rewriter_.value(site.input), adapter.a);
+    result = g.add(std::move(result), delta_of(x, adapter));
+    return g.to_like(std::move(result), result_dtype);
+  }
+
+  // B(A(dropout(x))) * scaling
+  Var delta_of(const Var& x, const Adapter& adapter) {
+    GraphBuilder& g = rewriter_.builder();
     Var low = options_.dropout > 0 ? g.dropout(x, options_.dropout) : x;
     Var delta = g.linear(g.linear(std::move(low), adapter.a), adapter.b);
-    delta = g.mul(std::move(delta), options_.alpha / static_cast<double>(options_.rank));
-    result = g.add(std::move(result), std::move(delta));
-    return g.to_like(std::move(result), result_dtype);
+    return g.mul(std::move(delta), options_.alpha / static_cast<double>(options_.rank));
+  }
+
+  // Of a bitsandbytes module; GPTQ's is adapted like any other.
+  static std::optional<op::QuantizedFormat> bitsandbytes_format(const Operation& operation) {
+    if (operation.kind != OpKind::quantized_linear) return {};
+    const auto format = static_cast<op::QuantizedFormat>(operation.attributes.ints[0]);
+    if (format == op::QuantizedFormat::gptq) return {};
+    return format;
+  }
+
+  // Beside a 4-bit weight the base's answer is cloned; casts are made outside of autocast only.
+  Var adapted_bitsandbytes(const Operation& operation, const LinearSite& site,
+                           op::QuantizedFormat format) {
+    GraphBuilder& g = rewriter_.builder();
+    const Adapter& adapter = adapters_.at(site.weight);
+    Var result = copy_of(operation);
+    if (format != op::QuantizedFormat::int8) result = g.clone(std::move(result));
+    Var x = rewriter_.value(site.input);
+    if (!options_.autocast) x = g.to_like(std::move(x), adapter.a);
+    Var delta = delta_of(x, adapter);
+    if (!options_.autocast) delta = g.to_like(std::move(delta), g.dtype_of(result));
+    return g.add(std::move(result), std::move(delta));
   }
 
   // The module that get_input_embeddings answers with: the first one of the model.

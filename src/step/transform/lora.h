@@ -5,7 +5,8 @@
 // the base's type. Parameters are named as peft names them.
 //
 // Source: peft/tuners/lora/layer.py (Linear.forward), tuners_utils.py (target modules, adapter type)
-// and utils/constants.py (targets by architecture).
+// and utils/constants.py (targets by architecture);
+// tuners/lora/bnb.py (beside a quantized weight).
 #pragma once
 
 #include <string>
@@ -27,6 +28,8 @@ struct LoraOptions {
   double dropout = 0;
   // peft's autocast_adapter_dtype: float32, whatever the base is in. Empty: the base's type.
   std::optional<model::DType> adapter_dtype = model::DType::f32;
+  // Forward runs under torch.autocast: beside a bitsandbytes weight, peft leaves the casts to it.
+  bool autocast = false;
   // enable_input_require_grads: reentrant checkpoints need an input that wants a gradient.
   bool require_input_gradients = false;
 };

@@ -1,0 +1,168 @@
+#include "step/transform/autocast.h"
+
+#include <map>
+
+#include "step/transform/graph_rewriter.h"
+
+namespace headroom::step {
+
+using model::Attributes;
+using model::DType;
+using model::Graph;
+using model::GraphBuilder;
+using model::InstructionKind;
+using model::Operation;
+using model::Parameter;
+using model::RegionKind;
+using model::ValueId;
+using model::Var;
+using op::OpKind;
+
+namespace {
+
+enum class Policy : uint8_t { none, lower_precision, float32, float32_result, loss };
+
+// AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32 and AT_FORALL_FP32_SET_OPT_DTYPE, as far as the
+// operators exist here. A float32 result of a sum or running sum of integers stays what it is.
+Policy policy_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::linear:
+    case OpKind::mm:
+    case OpKind::addmm:
+    case OpKind::bmm:
+    case OpKind::baddbmm:
+    case OpKind::matmul:
+    case OpKind::conv2d:
+    case OpKind::sdpa:
+    // The package itself is not cast; transformers casts its inputs (fa_peft_integration_check).
+    case OpKind::flash_attention:
+      return Policy::lower_precision;
+    case OpKind::exp:
+    case OpKind::log:
+    case OpKind::rsqrt:
+    case OpKind::pow:
+    case OpKind::softplus:
+    case OpKind::layer_norm:
+    case OpKind::rms_norm:
+    case OpKind::nll_loss:
+      return Policy::float32;
+    case OpKind::softmax:
+    case OpKind::log_softmax:
+      return Policy::float32_result;
+    case OpKind::cross_entropy:
+      return Policy::loss;
+    default:
+      return Policy::none;
+  }
+}
+
+constexpr uint32_t kOutside = UINT32_MAX;
+
+// For each operation, the outermost layer that it belongs to: what a checkpoint would run again.
+std::vector<uint32_t> layers_of_operations(const Graph& graph) {
+  std::vector<uint32_t> layers(graph.operations.size(), kOutside);
+  uint32_t layer = kOutside;
+  for (const model::Instruction& instruction : graph.instructions) {
+    const bool outer = layer == kOutside || layer == instruction.index;
+    if (instruction.kind == InstructionKind::operation) {
+      layers[instruction.index] = layer;
+    } else if (instruction.kind != InstructionKind::drop && outer &&
+               graph.regions[instruction.index].kind == RegionKind::layer) {
+      layer = instruction.kind == InstructionKind::enter ? instruction.index : kOutside;
+    }
+  }
+  return layers;
+}
+
+class AutocastWriter {
+ public:
+  AutocastWriter(const Graph& graph, const AutocastOptions& options)
+      : graph_(graph),
+        options_(options),
+        rewriter_(graph),
+        layers_(layers_of_operations(graph)),
+        cacheable_(graph.value_count) {
+    for (const Parameter& parameter : graph.parameters) {
+      const bool is_float32 = parameter.dtype.value_or(DType::f32) == DType::f32;
+      cacheable_[parameter.value] = parameter.trainable && is_float32;
+    }
+  }
+
+  Graph run() {
+    return rewriter_.run([this](const Operation& operation) { return replace(operation); },
+                         [this] { leave(); });
+  }
+
+ private:
+  GraphRewriter::Outputs replace(const Operation& operation) {
+    GraphBuilder& g = rewriter_.builder();
+    switch (policy_of(operation.kind)) {
+      case Policy::none:
+        return {};
+      case Policy::lower_precision:
+        return {cast_and_run(operation, options_.dtype)};
+      case Policy::float32:
+        return {cast_and_run(operation, DType::f32)};
+      case Policy::float32_result: {
+        Attributes attributes = operation.attributes;
+        if (!attributes.dtype) attributes.dtype = DType::f32;
+        return {g.apply(operation.kind, {rewriter_.value(operation.inputs[0])}, attributes)};
+      }
+      case Policy::loss: {
+        Var log = g.log_softmax(rewriter_.value(operation.inputs[0]), 1, DType::f32);
+        return {g.nll_loss(std::move(log), rewriter_.value(operation.inputs[1]))};
+      }
+    }
+    return {};
+  }
+
+  // The operator's arguments are cast last to first: a call's arguments as g++ evaluates them.
+  Var cast_and_run(const Operation& operation, DType dtype) {
+    std::vector<Var> inputs(operation.inputs.size());
+    for (size_t i = inputs.size(); i-- > 0;) {
+      if (operation.inputs[i] != model::kNoValue) inputs[i] = cast(operation, i, dtype);
+    }
+    return rewriter_.builder().apply(operation.kind, std::move(inputs), operation.attributes);
+  }
+
+  Var cast(const Operation& operation, size_t input, DType dtype) {
+    const ValueId id = operation.inputs[input];
+    const bool is_cached = dtype == options_.dtype && cacheable_[id];
+    if (!is_cached) return cast_of(id, dtype);
+    const uint32_t layer = layers_[static_cast<size_t>(&operation - graph_.operations.data())];
+    auto [entry, is_new] = cache_.try_emplace({layer, id});
+    if (is_new) entry->second = cast_of(id, dtype);
+    return entry->second;
+  }
+
+  Var cast_of(ValueId id, DType dtype) {
+    Attributes attributes;
+    attributes.dtype = dtype;
+    return rewriter_.builder().apply(OpKind::autocast, {rewriter_.value(id)}, attributes);
+  }
+
+  // The context exits, then the outputs are converted.
+  void leave() {
+    cache_.clear();
+    if (!options_.outputs_to_float32 || graph_.logits == model::kNoValue) return;
+    const Var logits = rewriter_.value(graph_.logits);
+    Var converted = cast_of(graph_.logits, DType::f32);
+    rewriter_.builder().drop(logits.id());
+    rewriter_.set_logits(rewriter_.builder().release(std::move(converted)));
+  }
+
+  const Graph& graph_;
+  const AutocastOptions& options_;
+  GraphRewriter rewriter_;
+  std::vector<uint32_t> layers_;
+  std::vector<bool> cacheable_;  // by value: trainable parameters in float32
+  std::map<std::pair<uint32_t, ValueId>, Var> cache_;  // by layer and parameter
+};
+
+}  // namespace
+
+Graph apply_autocast(const Graph& graph, const AutocastOptions& options) {
+  return AutocastWriter(graph, options).run();
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,81 @@
+"""The symbolic step under transformations (LoRA, autocast, accumulation) against eager PyTorch.
+
+Each case runs the oracle in this process and the step_dump program on the same configuration, and
+wants every allocation and release to agree. HEADROOM_STEP_DUMP names the program; else the newest one
+under build/ is taken, and without any the tests are skipped.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headroom import memory_oracle
+from headroom.trace_compare import compare
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = ROOT / "tests" / "python" / "configs"
+
+# name: the family, the oracle's options, and step_dump's words beyond those they share.
+CASES = {
+    "lora": ("llama", {"lora_rank": 4}, {}),
+    "lora-dropout": ("llama", {"lora_rank": 4, "lora_dropout": 0.1}, {}),
+    "lora-all-linear": ("llama", {"lora_rank": 8, "lora_targets": ("all-linear",)}, {}),
+    "lora-named": ("llama", {"lora_rank": 8, "lora_targets": ("o_proj", "down_proj")}, {}),
+    "lora-tied": ("llama_tied", {"lora_rank": 8}, {}),
+    "autocast": ("llama", {"dtype": "float32", "autocast": "bfloat16"}, {}),
+    "autocast-half-weights": ("llama", {"dtype": "float16", "autocast": "float16"}, {}),
+    "autocast-lora": ("llama", {"autocast": "bfloat16", "lora_rank": 4}, {}),
+    "autocast-lora-float32": (
+        "llama", {"dtype": "float32", "autocast": "bfloat16", "lora_rank": 4}, {}),
+    "accumulation": ("llama", {"accumulation": 2}, {}),
+}
+
+
+def step_dump():
+    named = os.environ.get("HEADROOM_STEP_DUMP")
+    if named:
+        return named
+    built = sorted(ROOT.glob("build/**/headroom_step_dump"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        pytest.skip("no headroom_step_dump was built")
+    return str(built[-1])
+
+
+def words_of(options, extra):
+    words = {"batch": options.batch, "seq": options.seq, "steps": 1, "dtype": options.dtype,
+             "attention": options.attention, "checkpointing": options.checkpointing,
+             "accumulation": options.accumulation, "autocast": options.autocast}
+    if options.lora_rank:
+        words.update(lora_rank=options.lora_rank, lora_dropout=options.lora_dropout,
+                     lora_targets=",".join(options.lora_targets))
+    return [f"{name}={value}" for name, value in {**words, **extra}.items()]
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "reentrant", "non_reentrant"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("case", CASES)
+def test_allocations_are_those_of_eager_pytorch(case, attention, checkpointing):
+    family, settings, extra = CASES[case]
+    config = CONFIGS / f"{family}.json"
+    options = memory_oracle.Options(attention=attention, checkpointing=checkpointing, steps=1,
+                                    **settings)
+    expected = memory_oracle.run_oracle(memory_oracle.read_config(config), options)
+    run = subprocess.run([step_dump(), str(config), *words_of(options, extra)],
+                         capture_output=True, text=True, check=True)
+    actual = json.loads(run.stdout)
+    outcome = compare(expected, actual, step=0)
+    assert outcome.equal, outcome.report
+
+
+def test_parameters_under_lora_are_named_as_peft_names_them():
+    config = CONFIGS / "llama.json"
+    options = memory_oracle.Options(lora_rank=4, steps=1)
+    expected = memory_oracle.run_oracle(memory_oracle.read_config(config), options)
+    run = subprocess.run([step_dump(), str(config), *words_of(options, {"parameters": 1})],
+                         capture_output=True, text=True, check=True)
+    ours = [(entry["name"], entry["shape"]) for entry in json.loads(run.stdout)["parameters"]]
+    theirs = [(entry["name"], entry["shape"]) for entry in expected["parameters"]]
+    assert ours == theirs
