@@ -51,8 +51,10 @@ StepTrace run(const Graph& graph, const InferenceOptions& options) {
   recorder.begin_phase(Phase::release, 1);
   for (const model::GraphInput& input : graph.inputs) frame[input.value] = Tensor();
   if (graph.logits != model::kNoValue) frame[graph.logits] = Tensor();
-  // What is left (weights and the new cache) outlives the step.
-  return trace;
+  // What is left (weights and the new cache) outlives the step: the trace is taken away before the
+  // end of this function lets it go.
+  StepTrace result = std::move(trace);
+  return result;
 }
 
 }  // namespace
