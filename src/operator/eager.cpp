@@ -5,11 +5,22 @@
 
 namespace headroom::op {
 
+Node* new_node() { return ObjectPool<Node>::of_thread().take(); }
+
 void destroy(Node* node) {
   if (node->variable && node->variable->accumulator == node) node->variable->accumulator = nullptr;
   // A long chain of nodes is taken apart in a loop, so that depth cannot exhaust the stack.
-  std::vector<Edge> pending = std::move(node->next);
-  delete node;
+  std::vector<Edge> pending;
+  pending.swap(node->next);
+  node->task.gradients.clear();
+  node->task.run = 0;
+  node->task.dependencies = 0;
+  node->variable = Tensor();
+  node->apply.reset();
+  node->hook_owner.reset();
+  node->hooked.clear();
+  node->saved.clear();
+  node->outputs.clear();
   while (!pending.empty()) {
     Edge edge = std::move(pending.back());
     pending.pop_back();
@@ -18,6 +29,8 @@ void destroy(Node* node) {
       edge.node->next.clear();
     }
   }
+  node->next.swap(pending);  // for its capacity
+  ObjectPool<Node>::of_thread().recycle(node);
 }
 
 Ref<Storage> Eager::allocate(int64_t bytes) {
@@ -101,6 +114,19 @@ Tensor Eager::alias(const Tensor& source, const Dims& sizes, const Dims& strides
   view->storage = source->storage;
   view->base = source->base ? source->base : source;
   return view;
+}
+
+Tensor Eager::adopt(uint32_t buffer, const Dims& sizes, const Dims& strides, DType dtype) {
+  Tensor tensor(new TensorImpl);
+  tensor->sizes = sizes;
+  tensor->strides = strides;
+  tensor->dtype = dtype;
+  auto* storage = new Storage;
+  storage->buffer = buffer;
+  storage->bytes = product(sizes) * element_size(dtype);
+  storage->sink = &sink_;
+  tensor->storage = Ref<Storage>(storage);
+  return tensor;
 }
 
 Tensor Eager::detach(const Tensor& source) {
@@ -198,7 +224,8 @@ Edge Eager::gradient_edge(const Tensor& tensor) {
   if (!tensor || !tensor->requires_grad) return {};
   if (tensor->grad_fn) return {tensor->grad_fn, tensor->output_number};
   if (!tensor->accumulator) {
-    auto* node = new Node;
+    Node* node = new_node();
+    node->module = 0;
     node->name = "AccumulateGrad";
     node->sequence = UINT64_MAX;
     node->outputs.push_back({tensor.sizes(), tensor.dtype()});
@@ -208,19 +235,30 @@ Edge Eager::gradient_edge(const Tensor& tensor) {
   return {NodeRef(tensor->accumulator), 0};
 }
 
-Node* Eager::history(const char* name, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+namespace {
+
+const Tensor& tensor_of(const Tensor& tensor) { return tensor; }
+const Tensor& tensor_of(const Tensor* tensor) { return *tensor; }
+Tensor& tensor_of(Tensor& tensor) { return tensor; }
+Tensor& tensor_of(Tensor* tensor) { return *tensor; }
+
+}  // namespace
+
+// Inputs and outputs are tensors, or pointers to them.
+template <typename Inputs, typename Outputs>
+Node* Eager::make_history(const char* name, Inputs& inputs, Outputs& outputs) {
   if (!grad_enabled_) return nullptr;
-  const bool wanted = std::ranges::any_of(
-      inputs, [](const Tensor& input) { return input && input->requires_grad; });
+  bool wanted = false;
+  for (const auto& input : inputs) wanted = wanted || (tensor_of(input) && tensor_of(input)->requires_grad);
   if (!wanted) return nullptr;
-  auto* node = new Node;
+  Node* node = new_node();
   node->name = name;
   node->sequence = sequence_++;
   node->module = module_;
-  node->next.reserve(inputs.size());
-  for (const Tensor& input : inputs) node->next.push_back(gradient_edge(input));
-  NodeRef reference(node);
-  for (Tensor& output : outputs) {
+  for (const auto& input : inputs) node->next.push_back(gradient_edge(tensor_of(input)));
+  const NodeRef reference(node);
+  for (auto& each : outputs) {
+    Tensor& output = tensor_of(each);
     if (output) {
       output->requires_grad = is_floating(output.dtype());
       output->grad_fn = reference;
@@ -233,17 +271,13 @@ Node* Eager::history(const char* name, std::span<const Tensor> inputs, std::span
   return node;
 }
 
+Node* Eager::history(const char* name, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+  return make_history(name, inputs, outputs);
+}
+
 Node* Eager::history(const char* name, std::initializer_list<const Tensor*> inputs,
                      std::initializer_list<Tensor*> outputs) {
-  if (!grad_enabled_) return nullptr;
-  bool wanted = false;
-  for (const Tensor* input : inputs) wanted = wanted || (*input && (*input)->requires_grad);
-  if (!wanted) return nullptr;
-  std::vector<Tensor> in;
-  for (const Tensor* input : inputs) in.push_back(*input);
-  std::vector<Tensor> out;
-  for (Tensor* output : outputs) out.push_back(*output);
-  return history(name, std::span<const Tensor>(in), std::span<Tensor>(out));
+  return make_history(name, inputs, outputs);
 }
 
 void Eager::finish(Node& node) {

@@ -77,6 +77,8 @@ class Eager {
   // A view: same storage, other sizes and strides. It holds its base, so the engine never adds into
   // a gradient that is a view (as_view in VariableTypeUtils.h).
   Tensor alias(const Tensor& source, const Dims& sizes, const Dims& strides);
+  // A tensor in a block that the sink already handed out.
+  Tensor adopt(uint32_t buffer, const Dims& sizes, const Dims& strides, DType dtype);
   // A view that autograd does not know.
   Tensor detach(const Tensor& source);
 
@@ -127,6 +129,8 @@ class Eager {
   [[nodiscard]] uint32_t module() const { return module_; }
 
  private:
+  template <typename Inputs, typename Outputs>
+  Node* make_history(const char* name, Inputs& inputs, Outputs& outputs);
   Ref<Storage> allocate(int64_t bytes);
   Ref<Storage> allocate_workspace(int64_t bytes);
 

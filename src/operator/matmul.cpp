@@ -13,8 +13,8 @@ double product_flops(int64_t batch, int64_t m, int64_t n, int64_t k) {
          static_cast<double>(k);
 }
 
-bool is_column_major(const Dims& sizes, const Dims& strides) {
-  return strides[0] == 1 && strides[1] == sizes[0];
+bool is_column_major(const Tensor& tensor) {
+  return tensor.strides()[0] == 1 && tensor.strides()[1] == tensor.sizes()[0];
 }
 
 Tensor raw_mm(Eager& e, const Tensor& a, const Tensor& b, bool through_lt = false) {
@@ -25,23 +25,18 @@ Tensor raw_mm(Eager& e, const Tensor& a, const Tensor& b, bool through_lt = fals
   return out;
 }
 
-struct Layout {
-  Dims sizes;
-  Dims strides;
-};
-
-Layout layout_of(const Tensor& tensor) { return {tensor.sizes(), tensor.strides()}; }
-
 // The gradients take the layout of the operand they belong to (mm_mat1_backward, mm_mat2_backward).
-Tensor gradient_of_first(Eager& e, const Tensor& grad, const Tensor& second, const Layout& first) {
-  if (is_column_major(first.sizes, first.strides)) {
+Tensor gradient_of_first(Eager& e, const Tensor& grad, const Tensor& second,
+                         bool first_is_column_major) {
+  if (first_is_column_major) {
     return t(e, mm(e, second, t(e, grad)));
   }
   return mm(e, grad, t(e, second));
 }
 
-Tensor gradient_of_second(Eager& e, const Tensor& grad, const Tensor& first, const Layout& second) {
-  if (is_column_major(second.sizes, second.strides)) {
+Tensor gradient_of_second(Eager& e, const Tensor& grad, const Tensor& first,
+                          bool second_is_column_major) {
+  if (second_is_column_major) {
     return t(e, mm(e, t(e, grad), first));
   }
   return mm(e, t(e, first), grad);
@@ -54,8 +49,8 @@ Tensor mm(Eager& e, const Tensor& self, const Tensor& mat2) {
   if (Node* node = e.history("MmBackward0", {&self, &mat2}, {&out})) {
     node->save_if(node->needs(1), self);
     node->save_if(node->needs(0), mat2);
-    node->apply = [first = layout_of(self), second = layout_of(mat2)](Eager& eager, Node& n,
-                                                                      Grads& g, Grads& result) {
+    node->apply = [first = is_column_major(self), second = is_column_major(mat2)](
+                      Eager& eager, Node& n, Grads& g, Grads& result) {
       if (n.needs(1)) result[1] = gradient_of_second(eager, g[0], n.saved[0], second);
       if (n.needs(0)) result[0] = gradient_of_first(eager, g[0], n.saved[1], first);
     };
@@ -71,8 +66,8 @@ Tensor addmm(Eager& e, const Tensor& bias, const Tensor& mat1, const Tensor& mat
   if (Node* node = e.history("AddmmBackward0", {&bias, &mat1, &mat2}, {&out})) {
     node->save_if(node->needs(2), mat1);
     node->save_if(node->needs(1), mat2);
-    node->apply = [first = layout_of(mat1), second = layout_of(mat2)](Eager& eager, Node& n,
-                                                                      Grads& g, Grads& result) {
+    node->apply = [first = is_column_major(mat1), second = is_column_major(mat2)](
+                      Eager& eager, Node& n, Grads& g, Grads& result) {
       if (n.needs(0)) result[0] = g[0];
       if (n.needs(1)) result[1] = gradient_of_first(eager, g[0], n.saved[1], first);
       if (n.needs(2)) result[2] = gradient_of_second(eager, g[0], n.saved[0], second);

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "operator/backward_function.h"
 #include "operator/tensor.h"
 
 namespace headroom::op {
@@ -35,8 +35,15 @@ struct HookedSlot {
   uint32_t holder = 0;
 };
 
+// What one run of the engine knows of a node; the engine's own (step/engine.h).
+struct BackwardTask {
+  uint64_t run = 0;      // of which run; 0: of none
+  int dependencies = 0;  // gradients still to come
+  Grads gradients;       // those that came
+};
+
 struct Node {
-  using Apply = std::function<void(Eager&, Node&, Grads& grads, Grads& results)>;
+  using Apply = BackwardFunction<Eager&, Node&, Grads& /*grads*/, Grads& /*results*/>;
 
   uint32_t refs = 0;
   const char* name = "";
@@ -49,6 +56,7 @@ struct Node {
   std::shared_ptr<void> hook_owner;  // what the hook needs to give the tensors back
   Apply apply;
   Tensor variable;        // AccumulateGrad only: the leaf
+  BackwardTask task;
 
   // Whether the gradient of input i is wanted.
   [[nodiscard]] bool needs(size_t i) const { return i < next.size() && next[i].node; }
@@ -56,5 +64,8 @@ struct Node {
   void save(const Tensor& tensor) { saved.push_back(tensor); }
   void save_if(bool wanted, const Tensor& tensor) { saved.push_back(wanted ? tensor : Tensor()); }
 };
+
+// An empty node, for a NodeRef to hold.
+[[nodiscard]] Node* new_node();
 
 }  // namespace headroom::op

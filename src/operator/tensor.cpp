@@ -7,6 +7,19 @@
 
 namespace headroom::op {
 
+void* Storage::operator new(size_t /*size*/) {
+  return FreeList<sizeof(Storage)>::of_thread().allocate();
+}
+void Storage::operator delete(void* memory) {
+  FreeList<sizeof(Storage)>::of_thread().release(memory);
+}
+void* TensorImpl::operator new(size_t /*size*/) {
+  return FreeList<sizeof(TensorImpl)>::of_thread().allocate();
+}
+void TensorImpl::operator delete(void* memory) {
+  FreeList<sizeof(TensorImpl)>::of_thread().release(memory);
+}
+
 void destroy(Storage* storage) {
   if (storage->buffer != kNoBuffer) storage->sink->on_free(storage->buffer);
   delete storage;
@@ -14,16 +27,11 @@ void destroy(Storage* storage) {
 
 void destroy(TensorImpl* tensor) { delete tensor; }
 
-const Dims& Tensor::sizes() const { return get()->sizes; }
-const Dims& Tensor::strides() const { return get()->strides; }
-int Tensor::rank() const { return static_cast<int>(get()->sizes.size()); }
 int64_t Tensor::size(int dim) const {
   return get()->sizes[static_cast<size_t>(dim < 0 ? dim + rank() : dim)];
 }
 int64_t Tensor::elements() const { return product(get()->sizes); }
 int64_t Tensor::bytes() const { return elements() * element_size(get()->dtype); }
-DType Tensor::dtype() const { return get()->dtype; }
-bool Tensor::requires_grad() const { return get()->requires_grad; }
 bool Tensor::is_contiguous() const { return op::is_contiguous(get()->sizes, get()->strides); }
 
 int64_t product(const Dims& sizes) {
@@ -55,6 +63,7 @@ bool is_contiguous(const Dims& sizes, const Dims& strides) {
 }
 
 bool is_non_overlapping_and_dense(const Dims& sizes, const Dims& strides) {
+  if (is_contiguous(sizes, strides)) return true;
   InlineVector<uint8_t, kDimsMax> order;
   for (uint8_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return true;

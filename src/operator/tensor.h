@@ -10,6 +10,7 @@
 
 #include "base/inline_vector.h"
 #include "operator/dtype.h"
+#include "operator/pool.h"
 #include "operator/ref.h"
 
 namespace headroom::op {
@@ -29,6 +30,9 @@ struct Storage {
   uint32_t buffer = 0;  // the sink's name for the block
   int64_t bytes = 0;    // as requested, before the allocator rounds
   Sink* sink = nullptr;
+
+  static void* operator new(size_t size);
+  static void operator delete(void* memory);
 };
 void destroy(Storage* storage);
 
@@ -63,7 +67,16 @@ struct TensorImpl {
   Node* accumulator = nullptr;   // leaves only: the live AccumulateGrad node, not owned
   Tensor grad;                   // leaves only
   Tensor base;                   // views only: the tensor that was first viewed, kept by the view
+
+  static void* operator new(size_t size);
+  static void operator delete(void* memory);
 };
+
+inline const Dims& Tensor::sizes() const { return get()->sizes; }
+inline const Dims& Tensor::strides() const { return get()->strides; }
+inline int Tensor::rank() const { return static_cast<int>(get()->sizes.size()); }
+inline DType Tensor::dtype() const { return get()->dtype; }
+inline bool Tensor::requires_grad() const { return get()->requires_grad; }
 
 // Strides of a contiguous tensor of these sizes.
 [[nodiscard]] Dims contiguous_strides(const Dims& sizes);

@@ -65,7 +65,8 @@ Dims infer_sizes(const Dims& sizes, int64_t elements) {
   return inferred;
 }
 
-Tensor finish_view(Eager& e, const char* name, const Tensor& self, Tensor out, Node::Apply apply) {
+template <typename Apply>
+Tensor finish_view(Eager& e, const char* name, const Tensor& self, Tensor out, Apply apply) {
   if (Node* node = e.history(name, {&self}, {&out})) node->apply = std::move(apply);
   return out;
 }

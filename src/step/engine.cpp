@@ -1,7 +1,7 @@
 #include "step/engine.h"
 
 #include <queue>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "operator/functional.h"
@@ -15,30 +15,52 @@ using op::Tensor;
 
 namespace {
 
-struct Task {
-  int dependencies = 0;
-  Grads buffer;
-};
-
-// How many gradients each node reachable from the roots will receive.
-std::unordered_map<Node*, Task> count_dependencies(std::span<const Tensor> roots) {
-  std::unordered_map<Node*, Task> tasks;
-  std::vector<Node*> pending;
-  for (const Tensor& root : roots) {
-    if (tasks.try_emplace(root->grad_fn.get()).second) pending.push_back(root->grad_fn.get());
-  }
-  while (!pending.empty()) {
-    Node* node = pending.back();
-    pending.pop_back();
-    for (const op::Edge& edge : node->next) {
-      if (!edge.node) continue;
-      const auto [entry, is_new] = tasks.try_emplace(edge.node.get());
-      ++entry->second.dependencies;
-      if (is_new) pending.push_back(edge.node.get());
+// The tasks of one run, one in each node that is reachable from its roots. A run inside a run
+// (reentrant checkpointing) may meet a node of the outer one, such as the accumulator of a weight
+// that both use: its task is put aside, and back at the end.
+class Tasks {
+ public:
+  Tasks(std::span<const Tensor> roots, uint64_t run) : run_(run) {
+    std::vector<Node*> pending;
+    for (const Tensor& root : roots) {
+      Node* node = root->grad_fn.get();
+      if (node->task.run == run_) continue;
+      adopt(*node);
+      pending.push_back(node);
+    }
+    while (!pending.empty()) {
+      Node* node = pending.back();
+      pending.pop_back();
+      for (const op::Edge& edge : node->next) {
+        if (!edge.node) continue;
+        if (edge.node->task.run != run_) {
+          adopt(*edge.node);
+          pending.push_back(edge.node.get());
+        }
+        ++edge.node->task.dependencies;
+      }
     }
   }
-  return tasks;
-}
+  ~Tasks() {
+    for (auto& [node, task] : aside_) node->task = std::move(task);
+  }
+  Tasks(const Tasks&) = delete;
+  Tasks& operator=(const Tasks&) = delete;
+
+ private:
+  void adopt(Node& node) {
+    // A task that is done has neither; one of an outer run may wait, or be ready with its gradients.
+    if (node.task.dependencies > 0 || !node.task.gradients.empty()) {
+      aside_.emplace_back(NodeRef(&node), std::move(node.task));
+    }
+    node.task.run = run_;
+    node.task.dependencies = 0;
+    node.task.gradients.clear();
+  }
+
+  uint64_t run_;
+  std::vector<std::pair<NodeRef, op::BackwardTask>> aside_;
+};
 
 struct RunsLater {
   bool operator()(const NodeRef& a, const NodeRef& b) const { return a->sequence < b->sequence; }
@@ -92,8 +114,9 @@ void Engine::accumulate_leaf(Node& node, Grads& grads) {
   if (options_.hooks.post_accumulate) options_.hooks.post_accumulate(variable);
 }
 
-Grads Engine::call(Node& node, Grads& grads) {
-  Grads results(node.next.size());
+void Engine::call(Node& node, Grads& grads, Grads& results) {
+  results.clear();
+  results.resize(node.next.size());
   if (options_.hooks.unpack) options_.hooks.unpack(node);
   eager_.set_module(node.module);
   node.apply(eager_, node, grads, results);
@@ -114,7 +137,6 @@ Grads Engine::call(Node& node, Grads& grads) {
       results[i] = op::to(eager_, results[i], expected.dtype);
     }
   }
-  return results;
 }
 
 void Engine::run(const Tensor& root, Tensor gradient) {
@@ -131,31 +153,34 @@ void Engine::run(std::span<const Tensor> roots, Grads gradients) {
   const uint32_t module_before = eager_.module();
   const op::ThreadKind thread_before = eager_.thread();
   eager_.set_thread(op::ThreadKind::autograd);
-  auto tasks = count_dependencies(roots);
+  const Tasks tasks(roots, ++runs_);
   std::priority_queue<NodeRef, std::vector<NodeRef>, RunsLater> ready;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
-    Task& task = tasks[root->grad_fn.get()];
-    const bool is_first = task.buffer.empty();
-    task.buffer.resize(root->grad_fn->outputs.size());
+    op::BackwardTask& task = root->grad_fn->task;
+    const bool is_first = task.gradients.empty();
+    task.gradients.resize(root->grad_fn->outputs.size());
     // A gradient of another type is cast, and the engine's caller holds the result to the end.
     const bool is_cast = gradients[i].dtype() != root.dtype();
     if (is_cast) gradients[i] = op::to(eager_, gradients[i], root.dtype());
-    task.buffer[root->output_number] = gradients[i];
+    task.gradients[root->output_number] = gradients[i];
     if (!is_cast) gradients[i] = Tensor();
     if (is_first && task.dependencies == 0) ready.push(root->grad_fn);
   }
 
+  Grads grads;
+  Grads results;
   while (!ready.empty()) {
     const NodeRef node = ready.top();
     ready.pop();
-    Grads grads = std::move(tasks[node.get()].buffer);
+    grads.clear();
+    grads.swap(node->task.gradients);
     grads.resize(node->outputs.size());
     if (node->variable) {
       accumulate_leaf(*node, grads);
       continue;
     }
-    Grads results = call(*node, grads);
+    call(*node, grads, results);
     grads.clear();
     if (!options_.retain_graph) {
       node->saved.clear();
@@ -164,11 +189,12 @@ void Engine::run(std::span<const Tensor> roots, Grads gradients) {
     for (size_t i = 0; i < results.size(); ++i) {
       const op::Edge& edge = node->next[i];
       if (!edge.node) continue;
-      Task& task = tasks[edge.node.get()];
-      task.buffer.resize(edge.node->outputs.size());
-      if (results[i]) add_to_buffer(task.buffer[edge.input_number], std::move(results[i]));
+      op::BackwardTask& task = edge.node->task;
+      task.gradients.resize(edge.node->outputs.size());
+      if (results[i]) add_to_buffer(task.gradients[edge.input_number], std::move(results[i]));
       if (--task.dependencies == 0) ready.push(edge.node);
     }
+    results.clear();
   }
   eager_.set_thread(thread_before);
   eager_.set_module(module_before);

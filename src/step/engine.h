@@ -47,10 +47,11 @@ class Engine {
  private:
   void accumulate_leaf(op::Node& node, op::Grads& grads);
   void add_to_buffer(op::Tensor& slot, op::Tensor gradient);
-  op::Grads call(op::Node& node, op::Grads& grads);
+  void call(op::Node& node, op::Grads& grads, op::Grads& results);
 
   op::Eager& eager_;
   EngineOptions options_;
+  uint64_t runs_ = 0;
 };
 
 }  // namespace headroom::step

@@ -1,5 +1,7 @@
 #include "step/recorder.h"
 
+#include <algorithm>
+
 namespace headroom::step {
 
 using memory::Category;
@@ -37,9 +39,15 @@ Error impossible_error(const op::Impossible& impossible) {
           "look at the model's sizes, the batch and the sequence"};
 }
 
-uint32_t Recorder::on_allocate(int64_t bytes) {
+void Recorder::take(int64_t bytes) {
   live_bytes_ += bytes;
-  if (live_bytes_ > kLiveBytesMax) throw op::Impossible{"all tensors together are beyond 2^60 bytes"};
+  if (live_bytes_ > kLiveBytesMax) {
+    throw op::Impossible{"all tensors together are beyond 2^60 bytes"};
+  }
+}
+
+uint32_t Recorder::on_allocate(int64_t bytes) {
+  take(bytes);
   memory::BufferInfo info;
   info.requested_bytes = bytes;
   info.category = category_;
@@ -86,6 +94,37 @@ void Recorder::begin_phase(Phase phase, int iteration) {
   iteration_ = iteration;
   trace_.phases.push_back(
       {phase, iteration, static_cast<uint32_t>(trace_.memory.events.size()), next_call()});
+}
+
+RecorderPosition Recorder::position() const {
+  return {static_cast<uint32_t>(trace_.memory.events.size()), next_call(),
+          static_cast<uint32_t>(trace_.phases.size()),
+          static_cast<uint32_t>(trace_.memory.buffers.size())};
+}
+
+uint32_t Recorder::repeat_alloc(uint32_t buffer, uint32_t call) {
+  const memory::BufferInfo info = trace_.memory.buffers[buffer];
+  take(info.requested_bytes);
+  return trace_.memory.alloc(info, call);
+}
+
+void Recorder::repeat_free(uint32_t buffer, uint32_t call) {
+  live_bytes_ -= trace_.memory.buffers[buffer].requested_bytes;
+  trace_.memory.free(buffer, call);
+}
+
+void Recorder::repeat_phase(PhaseMark mark) {
+  phase_ = mark.phase;
+  iteration_ = mark.iteration;
+  mark.first_event = static_cast<uint32_t>(trace_.memory.events.size());
+  trace_.phases.push_back(mark);
+}
+
+void Recorder::repeat_calls(uint32_t begin, uint32_t end) {
+  const size_t before = trace_.calls.size();
+  trace_.calls.resize(before + (end - begin));
+  std::copy(trace_.calls.begin() + begin, trace_.calls.begin() + end,
+            trace_.calls.begin() + static_cast<ptrdiff_t>(before));
 }
 
 void Recorder::recategorize(const op::Tensor& tensor, Category category) {

@@ -11,6 +11,14 @@
 
 namespace headroom::step {
 
+// How much of each kind has been recorded.
+struct RecorderPosition {
+  uint32_t event = 0;
+  uint32_t call = 0;
+  uint32_t phase = 0;
+  uint32_t buffer = 0;
+};
+
 class Recorder : public op::Sink {
  public:
   explicit Recorder(StepTrace& trace) : trace_(trace) {}
@@ -34,8 +42,16 @@ class Recorder : public op::Sink {
   void recategorize(const op::Tensor& tensor, memory::Category category);
   [[nodiscard]] Phase phase() const { return phase_; }
 
+  // For repeating what was recorded (repeat.h): the same once more, under new names.
+  [[nodiscard]] RecorderPosition position() const;
+  uint32_t repeat_alloc(uint32_t buffer, uint32_t call);
+  void repeat_free(uint32_t buffer, uint32_t call);
+  void repeat_phase(PhaseMark mark);  // from here on, whatever `first_event` says
+  void repeat_calls(uint32_t begin, uint32_t end);
+
  private:
   [[nodiscard]] uint32_t next_call() const { return static_cast<uint32_t>(trace_.calls.size()); }
+  void take(int64_t bytes);
 
   StepTrace& trace_;
   std::vector<bool> saved_;  // by buffer

@@ -1,11 +1,13 @@
 #include "step/train_step.h"
 
 #include <memory>
+#include <optional>
 
 #include "step/clip.h"
 #include "step/engine.h"
 #include "step/interpreter.h"
 #include "step/recorder.h"
+#include "step/repeat.h"
 
 namespace headroom::step {
 
@@ -52,8 +54,15 @@ class TrainingRun {
     construct();
     auto optimizer = make_optimizer(options_.optimizer, parameters_);
     for (int step = 1; step <= options_.steps; ++step) {
-      for (int64_t i = 0; i < options_.accumulation; ++i) {
-        if (!forward_and_backward(step)) return no_gradient_error();
+      const bool repeats = step > 1 && repeater_.has_value();
+      if (repeats) {
+        repeater_->repeat_passes(eager_, parameters_, step);
+      } else {
+        if (step == 1) repeater_.emplace(trace_, recorder_).begin_passes();
+        for (int64_t i = 0; i < options_.accumulation; ++i) {
+          if (!forward_and_backward(step)) return no_gradient_error();
+        }
+        if (step == 1) repeater_->end_passes(parameters_);
       }
       recorder_.begin_phase(Phase::clip, step);
       recorder_.set_category(Category::temporary);
@@ -62,7 +71,14 @@ class TrainingRun {
       optimizer->step(eager_, recorder_);
       recorder_.begin_phase(Phase::release, step);
       for (OptimizedParameter& parameter : parameters_) parameter.tensor->grad = Tensor();
+      if (repeats) {
+        repeater_->repeat_release(step);
+        continue;
+      }
+      if (step == 1) repeater_->begin_release();
       release_outputs();
+      if (step == 1) repeater_->end_release();
+      if (!may_repeat()) repeater_.reset();
     }
     // The trace ends in the steady state between steps: what is left is never freed, and what this
     // object's end releases is written into the empty trace that stays behind.
@@ -70,6 +86,12 @@ class TrainingRun {
   }
 
  private:
+  // An optimizer that steps in backward is part of the passes, and makes its states in the first.
+  [[nodiscard]] bool may_repeat() {
+    return options_.repeat_steps && !options_.optimizer_in_backward && repeater_ &&
+           repeater_->settle();
+  }
+
   EngineOptions engine_options() {
     EngineOptions engine;
     engine.accumulate_in_place = options_.accumulate_in_place;
@@ -189,6 +211,7 @@ class TrainingRun {
   Checkpointer checkpointer_;
   Frame frame_;
   std::vector<bool> checkpointed_;
+  std::optional<StepRepeater> repeater_;
   std::vector<OptimizedParameter> parameters_;
   op::TensorImpl* lm_head_ = nullptr;
 };

@@ -35,6 +35,9 @@ struct TrainOptions {
   bool optimizer_in_backward = false;
   bool accumulate_in_place = true;  // false under fake tensors
   int steps = 2;
+  // Steps after the first are written by repeating it where that says the same (repeat.h); false runs
+  // each, which tests hold against it.
+  bool repeat_steps = true;
 };
 
 // The Error is about a tensor, or all of them together, beyond what a byte count holds.
