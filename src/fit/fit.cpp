@@ -1,6 +1,7 @@
 #include "fit/fit.h"
 
 #include "base/file.h"
+#include "base/parallel.h"
 #include "fit/correction.h"
 #include "fit/explain.h"
 #include "fit/prediction.h"
@@ -46,6 +47,26 @@ void describe_device(const Scenario& scenario, FitAnswer& answer) {
                                  : scenario.device->memory.provenance;
 }
 
+// Everything that runs the model again, side by side.
+Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer& answer) {
+  Result<Largest> batch = Largest();
+  Result<Largest> sequence = Largest();
+  RemedySearch remedies(scenario, known);
+  for_each_in_parallel(remedies.count() + 2, 0, [&](size_t i) {
+    if (i == 0) {
+      sequence = longest_sequence(scenario, known);
+    } else if (i == 1) {
+      batch = largest_batch(scenario, known);
+    } else {
+      remedies.run(i - 2);
+    }
+  });
+  HEADROOM_ASSIGN(answer.largest_batch, std::move(batch));
+  HEADROOM_ASSIGN(answer.longest_seq, std::move(sequence));
+  answer.remedies = std::move(remedies).found();
+  return {};
+}
+
 }  // namespace
 
 Result<FitAnswer> answer(const FitQuestion& question) {
@@ -73,9 +94,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
                               " times to go on; such steps are slow");
   }
   if (question.search) {
-    HEADROOM_ASSIGN(answer.largest_batch, largest_batch(scenario));
-    HEADROOM_ASSIGN(answer.longest_seq, longest_sequence(scenario));
-    answer.remedies = find_remedies(scenario, p);
+    HEADROOM_TRY(search(scenario, p, answer));
   }
   if (question.timeline) answer.timeline = timeline_of(detail);
   if (!question.events.empty()) {

@@ -5,6 +5,7 @@
 #include "fit/components.h"
 #include "fit/correction.h"
 #include "fit/device_used.h"
+#include "fit/growth.h"
 #include "fit/scenario_graph.h"
 
 namespace headroom::fit {
@@ -37,7 +38,8 @@ void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
 
 }  // namespace
 
-Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_points) {
+Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_points,
+                                             Figures figures) {
   HEADROOM_ASSIGN(const model::Graph graph, graph_of(s));
   DetailedPrediction detail;
   HEADROOM_ASSIGN(detail.trace, step::trace_training(graph, s.train));
@@ -47,9 +49,17 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   p.saved_for_backward = Bytes(detail.trace.saved_bytes);
 
   const Interval context = outside_allocator(*s.device);
+  // What was asked for bounds what is reserved from below: where that is too much, nothing fits.
+  p.growth = growth_until(detail.trace, s.offered - context.high);
+  if (p.growth < 1 && figures == Figures::where_it_fits) return detail;
   const Bytes limit = std::max(Bytes(0), s.offered - context.expected);
   detail.replay = replay_within(detail.trace.memory, s.allocator, limit, timeline_points);
   const bool fits_at_all = !detail.replay.out_of_memory;
+  p.growth = growth_until(detail.trace, s.offered - context.high - unused_at_most(detail.replay));
+  if (!fits_at_all && figures == Figures::where_it_fits) {
+    p.verdict = Verdict::no;
+    return detail;
+  }
   if (!fits_at_all) {
     detail.replay = replay_without_limit(detail.trace.memory, s.allocator, timeline_points);
     if (detail.replay.out_of_memory) {
@@ -72,8 +82,8 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   return detail;
 }
 
-Result<Prediction> predict(const Scenario& scenario) {
-  HEADROOM_ASSIGN(DetailedPrediction detail, predict_in_detail(scenario, 0));
+Result<Prediction> predict(const Scenario& scenario, Figures figures) {
+  HEADROOM_ASSIGN(DetailedPrediction detail, predict_in_detail(scenario, 0, figures));
   return detail.prediction;
 }
 

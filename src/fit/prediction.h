@@ -27,6 +27,15 @@ struct Prediction {
   int64_t cache_flushes = 0;     // times the allocator had to empty its cache to go on
   ComponentBytes breakdown;      // at the peak of allocated memory
   size_t peak_event = 0;
+  // A guess, for searches (search.h): by how much what grows with the batch or the sequence could
+  // grow until the device is full, where 1 is as it is and below 1 it is too much already.
+  double growth = 0;
+};
+
+// What of a step that does not fit is wanted.
+enum class Figures : uint8_t {
+  always,         // what it would take on a larger device
+  where_it_fits,  // only the verdict and the growth, where it does not fit
 };
 
 // Keeps the trace and replay too, for the timeline and for explaining.
@@ -36,7 +45,8 @@ struct DetailedPrediction {
   memory::ReplayResult replay;
 };
 
-Result<Prediction> predict(const Scenario& scenario);
-Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points);
+Result<Prediction> predict(const Scenario& scenario, Figures figures = Figures::always);
+Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points,
+                                             Figures figures = Figures::always);
 
 }  // namespace headroom::fit

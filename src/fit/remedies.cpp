@@ -92,7 +92,7 @@ std::optional<Remedy> measured(const Scenario& scenario, const FitQuestion& ques
   remedy.peak_allocated = after->peak_allocated;
   remedy.device_used = after->device_used;
   remedy.verdict = after->verdict;
-  if (const auto largest = largest_batch(*varied)) remedy.largest_batch = *largest;
+  if (const auto largest = largest_batch(*varied, *after)) remedy.largest_batch = *largest;
   return remedy;
 }
 
@@ -131,12 +131,19 @@ std::optional<Remedy> try_accumulation(const Scenario& scenario, const Predictio
 
 }  // namespace
 
-std::vector<Remedy> find_remedies(const Scenario& scenario, const Prediction& before) {
+RemedySearch::RemedySearch(const Scenario& scenario, const Prediction& before)
+    : scenario_(scenario), before_(before), found_(std::size(kChanges) + 1) {}
+
+void RemedySearch::run(size_t i) {
+  found_[i] = i < std::size(kChanges) ? try_change(scenario_, kChanges[i], before_)
+                                      : try_accumulation(scenario_, before_);
+}
+
+std::vector<Remedy> RemedySearch::found() && {
   std::vector<Remedy> remedies;
-  for (const Change& change : kChanges) {
-    if (auto remedy = try_change(scenario, change, before)) remedies.push_back(std::move(*remedy));
+  for (auto& remedy : found_) {
+    if (remedy) remedies.push_back(std::move(*remedy));
   }
-  if (auto remedy = try_accumulation(scenario, before)) remedies.push_back(std::move(*remedy));
   std::ranges::stable_sort(remedies, [](const Remedy& a, const Remedy& b) {
     return a.saves > b.saves;
   });

@@ -1,7 +1,7 @@
 #include "fit/search.h"
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
 
 namespace headroom::fit {
 
@@ -10,69 +10,94 @@ namespace {
 constexpr int64_t kBatchMax = 4096;
 constexpr int64_t kSequenceMax = int64_t{1} << 20;
 constexpr int64_t kSequenceStep = 64;  // sequences are searched in multiples of this
+constexpr int kGuessesMax = 8;         // then halving
 
-struct Probe {
-  bool fits = false;
-  Prediction prediction;
+// The state of one search, in steps.
+class Bracket {
+ public:
+  explicit Bracket(int64_t most) : most_(most), high_(most + 1) {}
+
+  [[nodiscard]] bool is_open() const { return high_ - low_ > 1; }
+  [[nodiscard]] bool is_at_bound() const { return low_ == most_; }
+  [[nodiscard]] int64_t low() const { return low_; }
+
+  void found(int64_t steps, bool fits) { (fits ? low_ : high_) = steps; }
+  void guess(double steps) {
+    const double most = static_cast<double>(most_);
+    guess_ = static_cast<int64_t>(std::floor(std::clamp(steps, 0.0, most)));
+  }
+  // REQUIRES: is_open().
+  int64_t next() {
+    if (++probes_ > kGuessesMax) return low_ + (high_ - low_) / 2;
+    int64_t steps = guess_;
+    // A guess at an end of the bracket is taken to be near the border, and the next ones farther.
+    if (steps <= low_) {
+      steps = low_ + stride_;
+      stride_ *= 2;
+    } else if (steps >= high_) {
+      steps = high_ - stride_;
+      stride_ *= 2;
+    }
+    return std::clamp(steps, low_ + 1, high_ - 1);
+  }
+
+ private:
+  int64_t most_;
+  int64_t low_ = 0;
+  int64_t high_;
+  int64_t guess_ = 1;
+  int64_t stride_ = 1;
+  int probes_ = 0;
 };
 
-using Try = std::function<Probe(int64_t)>;
-
-// The largest multiple of `step` up to `bound` for which `attempt` fits.
-Largest search(const Try& attempt, int64_t step, int64_t bound) {
-  Largest best;
-  int64_t low = 0;  // fits, in steps
-  int64_t high = 1;
-  const int64_t most = std::max<int64_t>(1, bound / step);
-  const auto accept = [&](int64_t steps, const Probe& probe) {
-    low = steps;
-    best.value = steps * step;
-    best.peak_allocated = probe.prediction.peak_allocated;
-    best.device_used = probe.prediction.device_used;
-  };
-  while (true) {
-    const Probe probe = attempt(high * step);
-    if (!probe.fits) break;
-    accept(high, probe);
-    if (high == most) {
-      best.at_bound = true;
-      return best;
-    }
-    high = std::min(high * 2, most);
-  }
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    const Probe probe = attempt(middle * step);
-    if (probe.fits) {
-      accept(middle, probe);
-    } else {
-      high = middle;
-    }
-  }
-  return best;
-}
-
-Probe try_question(const Scenario& scenario, const FitQuestion& question) {
+std::optional<Prediction> try_question(const Scenario& scenario, const FitQuestion& question) {
   const auto varied = vary(scenario, question);
-  if (!varied) return {};
-  const auto prediction = predict(*varied);
-  if (!prediction) return {};
-  return {prediction->verdict == Verdict::yes, *prediction};
+  if (!varied) return std::nullopt;
+  auto prediction = predict(*varied, Figures::where_it_fits);
+  if (!prediction) return std::nullopt;
+  return std::move(*prediction);
 }
 
 }  // namespace
 
-Result<Largest> largest_batch(const Scenario& scenario) {
-  return search(
+Largest search_largest(const std::function<std::optional<Prediction>(int64_t)>& attempt,
+                       int64_t step, int64_t bound, const KnownValue& known) {
+  Largest best;
+  Bracket bracket(std::max<int64_t>(1, bound / step));
+  const auto take = [&](int64_t value, const Prediction& prediction) {
+    const bool fits = prediction.verdict == Verdict::yes;
+    bracket.guess(static_cast<double>(value) * prediction.growth / static_cast<double>(step));
+    if (value % step != 0 || value > bound) return;
+    bracket.found(value / step, fits);
+    if (!fits) return;
+    best.value = value;
+    best.peak_allocated = prediction.peak_allocated;
+    best.device_used = prediction.device_used;
+  };
+  take(known.value, known.prediction);
+  while (bracket.is_open()) {
+    const int64_t steps = bracket.next();
+    if (const auto prediction = attempt(steps * step)) {
+      take(steps * step, *prediction);
+    } else {
+      bracket.found(steps, false);
+    }
+  }
+  best.at_bound = bracket.is_at_bound();
+  return best;
+}
+
+Result<Largest> largest_batch(const Scenario& scenario, const Prediction& known) {
+  return search_largest(
       [&](int64_t batch) {
         FitQuestion question = scenario.question;
         question.batch = batch;
         return try_question(scenario, question);
       },
-      1, kBatchMax);
+      1, kBatchMax, {scenario.question.batch, known});
 }
 
-Result<Largest> longest_sequence(const Scenario& scenario) {
+Result<Largest> longest_sequence(const Scenario& scenario, const Prediction& known) {
   const text::JsonView config = scenario.model->view();
   int64_t bound = kSequenceMax;
   for (const char* key : {"max_position_embeddings", "n_positions", "n_ctx"}) {
@@ -82,13 +107,13 @@ Result<Largest> longest_sequence(const Scenario& scenario) {
       break;
     }
   }
-  return search(
+  return search_largest(
       [&](int64_t sequence) {
         FitQuestion question = scenario.question;
         question.seq = sequence;
         return try_question(scenario, question);
       },
-      std::min(kSequenceStep, bound), bound);
+      std::min(kSequenceStep, bound), bound, {scenario.question.seq, known});
 }
 
 }  // namespace headroom::fit
