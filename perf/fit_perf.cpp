@@ -3,12 +3,16 @@
 // Mistral-7B's shape, full fine-tuning, every layer checkpointed, two steps from construction on.
 #include <benchmark/benchmark.h>
 
+#include "fit/fit.h"
+#include "fit/prediction.h"
+#include "fit/scenario.h"
 #include "memory/replay.h"
 #include "model/load.h"
 #include "step/train_step.h"
 
 namespace {
 
+using headroom::fit::FitQuestion;
 using headroom::model::BuildOptions;
 
 const headroom::text::Json& config() {
@@ -63,6 +67,64 @@ void replay_step(benchmark::State& state) {
   state.counters["events"] = static_cast<double>(trace.memory.events.size());
 }
 BENCHMARK(replay_step)->Name("replay/headroom")->Unit(benchmark::kMillisecond);
+
+FitQuestion mistral() {
+  FitQuestion question;
+  question.model = "mistralai/Mistral-7B-v0.1";
+  question.device = "a100-sxm-80gb";
+  question.batch = 4;
+  question.seq = 4096;
+  return question;
+}
+
+void check(benchmark::State& state, bool worked) {
+  if (!worked) state.SkipWithError("no prediction");
+}
+
+// One question without its search: graph, two steps, replay.
+void predict_one(benchmark::State& state) {
+  FitQuestion question = mistral();
+  question.checkpointing.kind = headroom::fit::CheckpointingKind::full;
+  const auto scenario = headroom::fit::resolve(question);
+  for (auto _ : state) {
+    const auto prediction = headroom::fit::predict(scenario.value());
+    check(state, prediction.has_value());
+  }
+  state.counters["target_seconds"] = 0.02;
+}
+BENCHMARK(predict_one)->Name("predict/headroom")->Unit(benchmark::kMillisecond);
+
+// A thousand settings of one model on one thread: batch x sequence x checkpointing.
+void sweep(benchmark::State& state) {
+  const auto scenario = headroom::fit::resolve(mistral());
+  for (auto _ : state) {
+    for (int i = 0; i < 1000; ++i) {
+      FitQuestion question = mistral();
+      question.batch = 1 + i % 25;
+      question.seq = 512 * (1 + i / 25 % 20);
+      question.checkpointing.kind = i < 500 ? headroom::fit::CheckpointingKind::none
+                                            : headroom::fit::CheckpointingKind::full;
+      const auto varied = headroom::fit::vary(scenario.value(), question);
+      const auto prediction = headroom::fit::predict(varied.value());
+      check(state, prediction.has_value());
+    }
+  }
+  state.counters["target_seconds"] = 5;
+}
+BENCHMARK(sweep)->Name("sweep_1000/headroom")->Unit(benchmark::kSecond);
+
+// A question with remedies, each with its own largest batch, and the two searches.
+void answer_with_search(benchmark::State& state) {
+  for (auto _ : state) {
+    const auto answer = headroom::fit::answer(mistral());
+    check(state, answer.has_value());
+  }
+  state.counters["target_seconds"] = 0.06;
+}
+BENCHMARK(answer_with_search)
+    ->Name("answer/headroom")
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
