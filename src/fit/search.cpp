@@ -63,11 +63,12 @@ std::optional<Prediction> try_question(const Scenario& scenario, const FitQuesti
 Largest search_largest(const std::function<std::optional<Prediction>(int64_t)>& attempt,
                        int64_t step, int64_t bound, const KnownValue& known) {
   Largest best;
-  Bracket bracket(std::max<int64_t>(1, bound / step));
+  const int64_t most = std::max<int64_t>(1, bound / step);
+  Bracket bracket(most);
   const auto take = [&](int64_t value, const Prediction& prediction) {
     const bool fits = prediction.verdict == Verdict::yes;
     bracket.guess(static_cast<double>(value) * prediction.growth / static_cast<double>(step));
-    if (value % step != 0 || value > bound) return;
+    if (value % step != 0 || value / step > most) return;
     bracket.found(value / step, fits);
     if (!fits) return;
     best.value = value;
