@@ -49,14 +49,17 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   p.saved_for_backward = Bytes(detail.trace.saved_bytes);
 
   const Interval context = outside_allocator(*s.device);
-  // What was asked for bounds what is reserved from below: where that is too much, nothing fits.
+  // What was asked for bounds what is reserved from below, and that with the context's high what the
+  // device shows at the most (device_used.h): where it is too much, the verdict cannot be yes. A
+  // calibration moves figures either way, so under one nothing is concluded early.
+  const bool may_stop = figures == Figures::where_it_fits && s.calibration == nullptr;
   p.growth = growth_until(detail.trace, s.offered - context.high);
-  if (p.growth < 1 && figures == Figures::where_it_fits) return detail;
+  if (p.growth < 1 && may_stop) return detail;
   const Bytes limit = std::max(Bytes(0), s.offered - context.expected);
   detail.replay = replay_within(detail.trace.memory, s.allocator, limit, timeline_points);
   const bool fits_at_all = !detail.replay.out_of_memory;
   p.growth = growth_until(detail.trace, s.offered - context.high - unused_at_most(detail.replay));
-  if (!fits_at_all && figures == Figures::where_it_fits) {
+  if (!fits_at_all && may_stop) {
     p.verdict = Verdict::no;
     return detail;
   }
