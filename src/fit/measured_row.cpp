@@ -202,6 +202,7 @@ Result<void> read_framework(const Row& row, FitQuestion& q) {
   if (has(framework, "litgpt")) return unsupported("LitGPT's own models are not modelled");
   if (has(framework, "torchtune")) return unsupported("torchtune's own models are not modelled");
   if (has(framework, "hf trainer")) {
+    HEADROOM_TRY(q.set("accelerate", "true"));
     HEADROOM_TRY(q.set("keep-outputs", "false"));
     HEADROOM_TRY(q.set("clip", "1.0"));
   }

@@ -246,7 +246,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 29> kFields{{
+constexpr std::array<Field, 30> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -296,6 +296,10 @@ constexpr std::array<Field, 29> kFields{{
      }},
     {{"loss", "KIND", "hf (the model's own), fused-linear, fused, chunked"},
      [](FitQuestion& q, std::string_view w) { return choose("loss", w, kLosses, q.loss); }},
+    {{"accelerate", "BOOL", "true if HF's Trainer or accelerate runs the loop"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("accelerate", w, kSwitches, q.accelerate);
+     }},
     {{"keep-outputs", "BOOL", "true if the loop holds the model's outputs to the next step"},
      [](FitQuestion& q, std::string_view w) {
        return choose("keep-outputs", w, kSwitches, q.keep_outputs);
@@ -390,6 +394,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("checkpointing", checkpointing_word(q.checkpointing));
   add("attention", word_of(kAttentions, q.attention));
   add("loss", word_of(kLosses, q.loss));
+  add_switch("accelerate", q.accelerate);
   add_switch("keep-outputs", q.keep_outputs);
   add("grad-accum", std::to_string(q.grad_accum));
   add("clip", q.clip ? clip_words(*q.clip) : "none");

@@ -84,6 +84,7 @@ struct FitQuestion {
   Checkpointing checkpointing;
   Attention attention = Attention::automatic;
   Loss loss = Loss::hf;
+  bool accelerate = false;   // accelerate runs the loop: outputs in float32 under mixed precision
   bool keep_outputs = true;  // the loop keeps the model's outputs until the next step
   int64_t grad_accum = 1;
   std::optional<double> clip;    // the norm; none: no clipping

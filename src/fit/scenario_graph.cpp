@@ -1,10 +1,23 @@
 #include "fit/scenario_graph.h"
 
+#include "step/transform/autocast.h"
 #include "step/transform/lora.h"
+#include "step/transform/quantize.h"
 
 namespace headroom::fit {
 
 namespace {
+
+// peft quantizes first, wraps linear modules second; autocast is what the loop runs it all under.
+Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& graph) {
+  step::QuantizeOptions options;
+  const bool is_gptq = s.question.method == Method::gptq_lora;
+  options.format = is_gptq ? op::QuantizedFormat::gptq : op::QuantizedFormat::nf4_double;
+  options.weights = s.train.weights;
+  options.compute = s.train.weights;
+  options.float32_rest = !is_gptq && s.question.kbit_preparation;
+  return step::apply_quantization(graph, options);
+}
 
 Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph) {
   step::LoraOptions options;
@@ -13,18 +26,31 @@ Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph)
   HEADROOM_ASSIGN(const auto model_type, s.model->view().optional_string("model_type"));
   options.model_type = model_type.value_or("");
   options.adapter_dtype = dtype_of(s.question.lora_dtype);
-  options.require_input_gradients = s.train.checkpointing != step::CheckpointPolicy::none &&
-                                    s.train.checkpoint_kind == step::CheckpointKind::reentrant;
+  options.autocast = s.question.mixed_precision != MixedPrecision::none;
+  options.require_input_gradients = s.train.checkpointing != step::CheckpointPolicy::none;
   return step::apply_lora(graph, options);
+}
+
+model::Graph under_autocast(const Scenario& s, const model::Graph& graph) {
+  step::AutocastOptions options;
+  options.dtype =
+      s.question.mixed_precision == MixedPrecision::fp16 ? op::DType::f16 : op::DType::bf16;
+  options.outputs_to_float32 = s.question.accelerate;
+  return step::apply_autocast(graph, options);
 }
 
 }  // namespace
 
 Result<model::Graph> graph_of(const Scenario& s) {
+  const FitQuestion& q = s.question;
   HEADROOM_ASSIGN(model::Graph graph, model::build_graph(s.model->view(), s.build, s.assume));
-  if (s.question.method == Method::lora) {
+  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
+    HEADROOM_ASSIGN(graph, with_quantized_base(s, graph));
+  }
+  if (q.method != Method::full) {
     HEADROOM_ASSIGN(graph, with_adapters(s, graph));
   }
+  if (q.mixed_precision != MixedPrecision::none) graph = under_autocast(s, graph);
   return graph;
 }
 

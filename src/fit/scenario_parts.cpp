@@ -78,12 +78,8 @@ void set_optimizer(Scenario& s) {
 
 Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
-  if (q.method != Method::full && q.method != Method::lora) {
-    return unsupported("method", "this method");
-  }
-  if (q.mixed_precision != MixedPrecision::none) {
-    return unsupported("mixed-precision", "mixed precision");
-  }
+  if (q.method == Method::dora) return unsupported("method", "DoRA");
+  if (q.kernels != Kernels::none) return unsupported("kernels", "these fused kernels");
   if (q.loss != Loss::hf) return unsupported("loss", "this loss");
   if (q.offload != Offload::none) return unsupported("offload", "offloading");
   if (q.checkpointing.kind == CheckpointingKind::selective) {
