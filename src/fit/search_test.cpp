@@ -77,9 +77,13 @@ class SearchOverModel : public testing::Test {
 
   template <typename Fits>
   void expect_border(const Largest& found, int64_t step, int64_t bound, const Fits& fits) {
-    if (found.value > 0) EXPECT_TRUE(fits(found.value));
+    if (found.value > 0) {
+      EXPECT_TRUE(fits(found.value));
+    }
     EXPECT_EQ(found.at_bound, found.value == bound);
-    if (!found.at_bound) EXPECT_FALSE(fits(found.value + step));
+    if (!found.at_bound) {
+      EXPECT_FALSE(fits(found.value + step));
+    }
     int64_t first_border = 0;
     while (first_border < bound && fits(first_border + step)) first_border += step;
     int64_t last_border = first_border;
