@@ -52,7 +52,8 @@ double growth_until(const step::StepTrace& trace, Bytes limit) {
     (growing[event.buffer] ? grown : fixed) += bytes;
     const int64_t room = limit.count - fixed;
     if (room < 0) return 0;
-    if (grown > 0) growth = std::min(growth, static_cast<double>(room) / static_cast<double>(grown));
+    if (grown == 0) continue;
+    growth = std::min(growth, static_cast<double>(room) / static_cast<double>(grown));
   }
   return growth;
 }

@@ -49,8 +49,8 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   p.saved_for_backward = Bytes(detail.trace.saved_bytes);
 
   const Interval context = outside_allocator(*s.device);
-  // What was asked for bounds what is reserved from below, and that with the context's high what the
-  // device shows at the most (device_used.h): where it is too much, the verdict cannot be yes. A
+  // What was asked for bounds what is reserved from below, and that with the context's high what
+  // the device shows at the most (device_used.h): where it is too much, the verdict cannot be yes. A
   // calibration moves figures either way, so under one nothing is concluded early.
   const bool may_stop = figures == Figures::where_it_fits && s.calibration == nullptr;
   p.growth = growth_until(detail.trace, s.offered - context.high);

@@ -6,10 +6,11 @@
 //   1. `low` fits and `high` does not, both by predictions of their own (0 and most + 1 stand for
 //      the ends); every probe lies between them and moves one of them.
 //   2. So the answer fits, the next value does not (or is beyond the bound), and where memory grows
-//      with n no larger value fits.
+//      with n no larger value fits. (Sizes of segments can make a device's last megabytes fit one
+//      value and not a smaller one; then it is one of several such borders.)
 //   3. Guesses decide only where the next probe lies: each prediction says by how much what grows
-//      with n could grow (Prediction::growth), which lands within a step or two of the border; where
-//      guesses mislead, halving takes over.
+//      with n could grow (Prediction::growth), which lands within a step or two of the border;
+//      where guesses mislead, halving takes over.
 // Cost: two or three predictions as a rule, O(log most) at worst.
 #pragma once
 

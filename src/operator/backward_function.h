@@ -1,8 +1,8 @@
 // BackwardFunction: what a node runs in backward, kept in place.
 //
-// A step makes tens of thousands of nodes, and what their functions remember (a size, a few strides)
-// is more than a std::function keeps without the heap. Larger captures go to the heap. Neither copied
-// nor moved, as nodes are not; not thread-safe.
+// A step makes tens of thousands of nodes, and what their functions remember (a size, a few
+// strides) is more than a std::function keeps without the heap. Larger captures go to the heap.
+// Neither copied nor moved, as nodes are not; not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -49,7 +49,7 @@ class Tasks {
 
  private:
   void adopt(Node& node) {
-    // A task that is done has neither; one of an outer run may wait, or be ready with its gradients.
+    // A task that is done has neither; one of an outer run may wait or be ready, with gradients.
     if (node.task.dependencies > 0 || !node.task.gradients.empty()) {
       aside_.emplace_back(NodeRef(&node), std::move(node.task));
     }

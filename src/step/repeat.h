@@ -9,8 +9,8 @@
 //      Gradients go
 //      between the passes and the release of outputs. settle() checks just this; where it fails the
 //      steps are run.
-//   2. Repeated events are the recorded ones in their order, with new names for the blocks; names go
-//      up in the order of allocation, as in a run.
+//   2. Repeated events are the recorded ones in their order, with new names for the blocks; names
+//      go up in the order of allocation, as in a run.
 //   3. The optimizer is never repeated: it makes its states in the first step. It runs on gradients
 //      that stand in the repeated blocks.
 // Linear in the events.
