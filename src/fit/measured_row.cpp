@@ -211,8 +211,10 @@ Result<void> read_framework(const Row& row, FitQuestion& q) {
   if (has(framework, "foak") && has(framework, "liger")) {
     HEADROOM_TRY(q.set("loss", "fused-linear"));
   }
-  // fms-acceleration loads 4-bit models itself, and then leaves norms in the model's type.
-  if (has(framework, "accelerated-peft")) HEADROOM_TRY(q.set("kbit-preparation", "false"));
+  // fms-acceleration loads 4-bit models itself, and then leaves norms in the model's type; without
+  // it the same harness trains by TRL's SFTTrainer.
+  if (has(framework, "accelerated-peft")) HEADROOM_TRY(q.set("kbit-preparation", "none"));
+  if (has(framework, "baseline-peft")) HEADROOM_TRY(q.set("kbit-preparation", "norms"));
   for (const std::string& text : {row["torch_version"].empty() ? "" : "torch " + row["torch_version"],
                                   notes, framework}) {
     if (const auto version = version_of(text, "torch")) {

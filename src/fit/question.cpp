@@ -57,6 +57,9 @@ constexpr std::array<Word<Offload>, 2> kOffloads{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}}};
 constexpr std::array<Word<Kernels>, 3> kKernels{
     {{"none", Kernels::none}, {"liger", Kernels::liger}, {"fast", Kernels::fast}}};
+constexpr std::array<Word<KbitPreparation>, 3> kPreparations{{{"none", KbitPreparation::none},
+                                                              {"norms", KbitPreparation::norms},
+                                                              {"all", KbitPreparation::all}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
 constexpr std::string_view kCheckpointingWords = "none, full, every-N, selective";
@@ -283,9 +286,9 @@ constexpr std::array<Field, 30> kFields{{
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
     {{"kernels", "WHOSE", "fused kernels: none, liger, fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
-    {{"kbit-preparation", "BOOL", "peft's prepare_model_for_kbit_training, with qlora"},
+    {{"kbit-preparation", "WHAT", "with qlora, cast to float32: none, norms (TRL), all (peft)"},
      [](FitQuestion& q, std::string_view w) {
-       return choose("kbit-preparation", w, kSwitches, q.kbit_preparation);
+       return choose("kbit-preparation", w, kPreparations, q.kbit_preparation);
      }},
     {{"checkpointing", "KIND", "activations kept: none (all), full, every-N, selective"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
@@ -390,7 +393,9 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add_switch("optimizer-in-backward", q.optimizer_in_backward);
   add("offload", word_of(kOffloads, q.offload));
   add("kernels", word_of(kKernels, q.kernels));
-  if (q.method == Method::qlora) add_switch("kbit-preparation", q.kbit_preparation);
+  if (q.method == Method::qlora) {
+    add("kbit-preparation", word_of(kPreparations, q.kbit_preparation));
+  }
   add("checkpointing", checkpointing_word(q.checkpointing));
   add("attention", word_of(kAttentions, q.attention));
   add("loss", word_of(kLosses, q.loss));

@@ -52,6 +52,12 @@ enum class Loss : uint8_t {
   chunked,       // cross entropy chunk by chunk over whole logits
 };
 enum class Offload : uint8_t { none, optimizer };
+// What of a quantized model is cast to float32 before training.
+enum class KbitPreparation : uint8_t {
+  none,
+  norms,  // peft casts all, TRL's SFTTrainer takes embeddings and head back
+  all,    // peft's prepare_model_for_kbit_training
+};
 // Whose fused kernels replace a model's norms, rotary embeddings, gated MLPs and cross entropy.
 enum class Kernels : uint8_t {
   none,
@@ -80,7 +86,7 @@ struct FitQuestion {
   bool optimizer_in_backward = false;
   Offload offload = Offload::none;
   Kernels kernels = Kernels::none;
-  bool kbit_preparation = true;  // peft's prepare_model_for_kbit_training: norms to fp32
+  KbitPreparation kbit_preparation = KbitPreparation::all;
   Checkpointing checkpointing;
   Attention attention = Attention::automatic;
   Loss loss = Loss::hf;

@@ -15,7 +15,10 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
   options.format = is_gptq ? op::QuantizedFormat::gptq : op::QuantizedFormat::nf4_double;
   options.weights = s.train.weights;
   options.compute = s.train.weights;
-  options.float32_rest = !is_gptq && s.question.kbit_preparation;
+  if (!is_gptq) {
+    options.float32_rest = s.question.kbit_preparation == KbitPreparation::all;
+    options.float32_norms = s.question.kbit_preparation == KbitPreparation::norms;
+  }
   return step::apply_quantization(graph, options);
 }
 

@@ -56,6 +56,9 @@ class QuantizeWriter {
       if (options_.float32_rest && options_.format != QuantizedFormat::gptq) {
         parameter.dtype = DType::f32;
       }
+      if (options_.float32_norms && parameter.role == model::ParameterRole::norm) {
+        parameter.dtype = DType::f32;
+      }
     }
     for (const auto& [index, site] : weights_) pack(graph.parameters[index], site);
     return graph;

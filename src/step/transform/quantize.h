@@ -23,6 +23,7 @@ struct QuantizeOptions {
   // prepare_model_for_kbit_training: embeddings, norms and the head in float32. GPTQ models are left
   // as they are, and so are all by fms-acceleration's own preparation.
   bool float32_rest = false;
+  bool float32_norms = false;                 // norms alone, as TRL leaves it
   int64_t group_size = 128;                   // GPTQ: input features that share a scale
   op::Version bitsandbytes{0, 43};            // before 0.44 each call keeps its input
 };
