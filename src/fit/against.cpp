@@ -11,6 +11,7 @@
 #include "fit/fit.h"
 #include "fit/measured_row.h"
 #include "fit/prediction.h"
+#include "step/operator_bench.h"
 #include "text/gzip.h"
 
 namespace headroom::fit {
@@ -48,8 +49,25 @@ struct AskedRow {
   Prediction prediction;
 };
 
+// A row about a single operator: Liger-Kernel's benchmark, replayed by step/operator_bench.h.
+Result<AskedRow> predict_operator(const text::CsvTable& table, size_t row) {
+  const step::OperatorRow words{table.at(row, "model"), table.at(row, "method"),
+                                table.at(row, "scope"), table.at(row, "notes"),
+                                table.at(row, "framework")};
+  HEADROOM_ASSIGN(const step::OperatorBench bench, step::parse_operator_bench(words));
+  if (const auto caveat = step::operator_row_caveat(words); !caveat.empty()) {
+    return Error{ErrorCode::bad_input, std::string(caveat), "", ""};
+  }
+  HEADROOM_ASSIGN(const int64_t peak,
+                  step::operator_peak(bench, step::operator_bench_environment()));
+  AskedRow asked;
+  asked.prediction.peak_allocated = Bytes(peak);
+  return asked;
+}
+
 Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
                              const device::DeviceCatalogue& catalogue) {
+  if (table.at(row, "scope").starts_with("op ")) return predict_operator(table, row);
   AskedRow asked;
   HEADROOM_ASSIGN(asked.question, question_of(table, row));
   HEADROOM_ASSIGN(const device::FoundDevice found,
