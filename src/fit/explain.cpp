@@ -53,22 +53,22 @@ std::string largest_components(const ComponentBytes& bytes) {
 std::string reason(const DetailedPrediction& detail, const Place& place) {
   const std::string who = largest_components(detail.prediction.breakdown);
   if (place.phase == "optimizer") {
-    return "the optimizer holds its temporaries beside weights, gradients and states: " + who +
+    return "The optimizer holds its temporaries beside weights, gradients and states: " + who +
            " are the most";
   }
   if (place.phase == "backward" && (place.module == "loss" || place.module == "lm_head")) {
-    return "the loss runs backward while all saved activations are still held: " + who +
+    return "The loss runs backward while all saved activations are still held: " + who +
            " are the most";
   }
   if (place.phase == "backward") {
-    return "backward holds what is still saved, and the gradients made so far: " + who +
+    return "Backward holds what is still saved, and the gradients made so far: " + who +
            " are the most";
   }
   if (place.module == "loss" || place.module == "lm_head") {
-    return "the logits and their copies are made while all saved activations are held: " + who +
+    return "The logits and their copies are made while all saved activations are held: " + who +
            " are the most";
   }
-  return "forward saves activations as it goes: " + who + " are the most";
+  return "Forward saves activations as it goes: " + who + " are the most";
 }
 
 }  // namespace
