@@ -16,13 +16,14 @@ from headroom import memory_oracle, trace_compare
 
 # Names of files under configs/. Dropouts are on in gpt2, opt, gpt_bigcode and biogpt.
 FAMILIES = [
-    "biogpt", "bloom", "codegen", "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt2", "gpt_bigcode",
-    "gpt_neo", "gpt_oss", "gptj", "granitemoe", "kimi_k2", "llama", "llama_tied", "minimax_m2",
-    "mixtral", "opt", "opt_post_norm", "qwen2_moe", "qwen3_moe",
+    "biogpt", "bloom", "codegen", "deepseek_v2", "deepseek_v3", "gemma", "gemma2", "gemma3_text",
+    "glm", "glm4", "glm4_moe", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_oss", "gptj", "granite",
+    "granitemoe", "kimi_k2", "llama", "llama_tied", "minimax_m2", "mistral", "mixtral", "opt",
+    "opt_post_norm", "phi3", "powerlm", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "starcoder2",
 ]
 
 # Families for which transformers has no SDPA implementation.
-EAGER_ONLY = {"bloom", "codegen", "gpt_neo", "gpt_oss", "gptj"}
+EAGER_ONLY = {"bloom", "codegen", "gemma2", "gpt_neo", "gpt_oss", "gptj"}
 
 # (family, attention, checkpointing): the largest difference of live bytes allowed, and why.
 DIFFERENCES = {}
