@@ -96,9 +96,8 @@ class GraphBuilder:
         self.values, self.storages, self.operators = [], [], []
         self._paths = paths
         self._ids, self._references, self._storage_ids = {}, {}, {}
-        self._saved_by_node, self._base_node = {}, None
+        self._saved_by_node, self._known_nodes = {}, set()
         self._pending = None
-        self._inside = False
 
     def value(self, tensor):
         """The id of a tensor, new or known."""
@@ -161,7 +160,18 @@ class GraphBuilder:
             return value
         return str(value)
 
-    def operator(self, function, args, kwargs, result):
+    def sources(self, args, kwargs):
+        """Where gradients of these arguments travel to: value by (node, output), read before the
+        operator runs, since one that works in place changes it."""
+        torch = memory_oracle.import_torch()
+        from torch.utils._pytree import tree_leaves
+        found = {}
+        for leaf in tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:
+                found[(leaf.grad_fn._sequence_nr(), leaf.output_nr)] = self.value(leaf)
+        return found
+
+    def operator(self, function, args, kwargs, result, sources):
         torch = memory_oracle.import_torch()
         from torch.utils._pytree import tree_leaves
         sequence = torch._C._autograd._get_sequence_nr()
@@ -173,25 +183,49 @@ class GraphBuilder:
             "args": {name: self.argument(value) for name, value in arguments.items()},
             "outputs": [self.value(tensor) for tensor in outputs], "drops": []})
         self._pending = (self.operators[-1], sequence - 1,
-                         [weakref.ref(tensor) for tensor in outputs])
+                         [weakref.ref(tensor) for tensor in outputs], sources)
 
     def settle(self):
         """Autograd attaches the node after the operator has returned, so it is read at the next."""
         if self._pending is None:
             return
-        entry, sequence, references = self._pending
+        entry, sequence, references, sources = self._pending
         self._pending = None
-        for reference in references:
+        differentiable = {}
+        for position, reference in enumerate(references):
             tensor = reference()
             node = tensor.grad_fn if tensor is not None else None
             if node is None:
+                continue
+            differentiable[tensor.output_nr] = position
+            if "node" in entry:
                 continue
             entry["node"] = node._sequence_nr()
             entry["grad_fn"] = node.name()
             entry["next"] = [self._edge(successor, index)
                              for successor, index in node.next_functions]
+            entry["edges"] = [self._edge_value(entry, successor, index, sources)
+                              for successor, index in node.next_functions]
             entry["saves"] = self._saved_by_node.get(sequence, [])
-            return
+            self._known_nodes.add(entry["node"])
+        if "node" in entry:
+            entry["node_outputs"] = [differentiable.get(i)
+                                     for i in range(max(differentiable) + 1)]
+
+    def _edge_value(self, entry, node, index, sources):
+        """The argument whose gradient an input of the node is."""
+        if node is None:
+            return None
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            return self.value(variable)
+        key = (node._sequence_nr(), index)
+        if key not in sources or key[0] not in self._known_nodes:
+            raise TraceError(f"in module {entry['module']!r} the gradient of {entry['op']} goes to "
+                             f"{node.name()}, which is not an operator (a function of "
+                             "torch.autograd.Function, or a write into a view); that cannot be "
+                             "traced yet")
+        return sources[key]
 
     def _edge(self, node, index):
         if node is None:
@@ -206,17 +240,41 @@ def _recorder(builder, answers, paths):
     """The mode that feeds a builder; made here, since its base class needs torch."""
     memory_oracle.import_torch()
     from torch.utils._python_dispatch import TorchDispatchMode
+    from headroom.plain_tensor_rules import EXPANSIONS
 
     class GraphMode(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            result = answers.run(function, args, kwargs, paths.current())
             if function.namespace in ("prim", "profiler"):
-                return result
+                return answers.run(function, args, kwargs, paths.current())
             builder.settle()
-            builder.operator(function, args, kwargs or {}, result)
+            sources = self._outer | builder.sources(args, kwargs)
+            body = EXPANSIONS.get(function)
+            if body is not None:
+                self._outer = sources
+                try:
+                    with self:
+                        return body(*args, **(kwargs or {}))
+                finally:
+                    self._outer = {}
+            result = answers.run(function, args, kwargs, paths.current())
+            builder.operator(function, args, kwargs or {}, result, sources)
             return result
 
+        _outer = {}
+
     return GraphMode()
+
+
+def _attach_backward(builder, base, recipes):
+    """Gives each operator what its node did in the run with a backward."""
+    for entry in builder.operators:
+        recipe = recipes.get(entry["node"] - base) if "node" in entry else None
+        if recipe is None:
+            continue
+        if recipe["name"] != entry["grad_fn"]:
+            raise TraceError(f"two runs of the module differ: {entry['grad_fn']} in the first is "
+                             f"{recipe['name']} in the second")
+        entry["backward"] = {"blocks": recipe["blocks"], "results": recipe["results"]}
 
 
 def _renumber(builder):
@@ -280,25 +338,45 @@ def trace(build, source="", train=True, sdpa="auto"):
         inputs += [{"name": k, "value": builder.value(t)} for k, t in kwargs.items()
                    if isinstance(t, torch.Tensor)]
         hooks = torch.autograd.graph.saved_tensors_hooks(builder.note_saved, lambda _: None)
+        recipes, base = {}, torch._C._autograd._get_sequence_nr()
         try:
             with paths, hooks, _recorder(builder, answers, paths):
                 result = _forward(module, args, kwargs, loss_fn, train)
+            builder.settle()
+            finished = _finished_values(builder, result)
+            if train:
+                recipes = _backward_recipes(module, args, kwargs, loss_fn)
         except (DataDependentOutputException, DynamicOutputShapeException,
                 DataDependentShape) as error:
             raise TraceError(f"in module {paths.current()!r} the step depends on data that fake "
                              f"tensors do not have ({error})") from error
-        builder.settle()
+        _attach_backward(builder, base, recipes)
+        _renumber(builder)
         graph = {"schema": SCHEMA, "source": source, "versions": memory_oracle.versions(),
+                 "modules": [{"name": name, "class": type(part).__name__}
+                             for name, part in module.named_modules()],
                  "parameters": parameters, "buffers": buffers, "inputs": inputs}
-        return graph | _finished(builder, result) | {
-            "data_answers": memory_oracle.answers_given(answers)}
+        return graph | finished | {"data_answers": memory_oracle.answers_given(answers)}
 
 
-def _finished(builder, result):
+def _backward_recipes(module, args, kwargs, loss_fn):
+    """The step once more, without hooks and with its backward."""
+    from headroom.allocation_recorder import DataAnswers
+    from headroom.backward_recipes import BackwardRecipes
+    with BackwardRecipes(DataAnswers()) as recorder:
+        loss = _forward(module, args, kwargs, loss_fn, True)
+        if loss.grad_fn is None:
+            raise TraceError("no parameter gets a gradient: nothing that requires one reaches the "
+                             "loss")
+        recorder.run(loss)
+    return recorder.recipes
+
+
+def _finished_values(builder, result):
+    """What the first run saw; from here on the tracer's own doing is not recorded."""
     from torch.utils._pytree import tree_leaves
     torch = memory_oracle.import_torch()
     outputs = [builder.value(t) for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
-    _renumber(builder)
     builder.close()
     return {"storages": builder.storages, "values": builder.values,
             "operators": builder.operators, "outputs": outputs}

@@ -10,10 +10,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "model/recording.h"
 #include "operator/dtype.h"
 #include "operator/kind.h"
 #include "operator/tensor.h"
@@ -56,6 +58,8 @@ struct Operation {
   std::vector<ValueId> inputs;   // kNoValue where an optional input is absent
   std::vector<ValueId> outputs;
   Attributes attributes;
+  // Of a traced module: what is replayed in place of the kind.
+  std::shared_ptr<const Recording> recording;
 };
 
 // A part of the graph with a meaning of its own, for labels and for the transformations.

@@ -1,5 +1,7 @@
 #include "step/interpreter.h"
 
+#include "step/recorded.h"
+
 namespace headroom::step {
 
 using model::Attributes;
@@ -281,6 +283,7 @@ std::vector<Tensor> run_many(Eager& e, OpKind kind, const Attributes& a, Inputs 
 }  // namespace
 
 void run_operation(Eager& e, const Operation& operation, Inputs in, std::vector<Tensor>& outputs) {
+  if (operation.recording) return run_recorded(e, operation, in, outputs);
   const OpKind kind = operation.kind;
   const Attributes& a = operation.attributes;
   outputs = run_many(e, kind, a, in);

@@ -1,6 +1,7 @@
 // step_dump CONFIG.json [key=value ...]: the symbolic step of a model as headroom.events/1 on stdout,
 // for the exactness tests (tests/python), which hold it against the oracle; with parameters=1, the
-// model's parameters and buffers instead.
+// model's parameters and buffers instead; with graph=1, the file is a traced module
+// (headroom.graph/1).
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "model/load.h"
+#include "model/traced_graph.h"
 #include "step/events_json.h"
 #include "step/train_step.h"
 #include "step/transform/autocast.h"
@@ -116,6 +118,12 @@ headroom::Result<headroom::model::Graph> transformed(
   return graph;
 }
 
+headroom::Result<headroom::model::Graph> traced_graph(const headroom::text::Json& json,
+                                                      const char* file) {
+  HEADROOM_ASSIGN(auto traced, headroom::model::read_traced_graph({json, file}));
+  return std::move(traced.graph);
+}
+
 // The parameters and buffers as tests/python/dump_parameters.py lists them.
 headroom::text::Json list_of(const std::vector<headroom::model::Parameter>& parameters,
                              bool buffers) {
@@ -160,8 +168,10 @@ int main(int argc, char** argv) {
   } else if (words["experts"] == "batched_mm") {
     build.experts = headroom::model::ExpertsImplementation::batched_mm;
   }
-  auto graph = headroom::model::build_graph({*json, argv[1]}, build);
-  if (graph) {
+  const bool is_traced = words["graph"] == "1";
+  auto graph = is_traced ? traced_graph(*json, argv[1])
+                         : headroom::model::build_graph({*json, argv[1]}, build);
+  if (graph && !is_traced) {
     const headroom::text::JsonView config(*json, argv[1]);
     const auto model_type = config.get_string("model_type");
     graph = transformed(*graph, model_type ? *model_type : "", words);

@@ -1,0 +1,147 @@
+#include "base/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+extern char** environ;  // POSIX declares it nowhere
+
+namespace headroom {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kSpoken = 16'384;
+
+Error unavailable(const std::string& program, std::string what) {
+  return {ErrorCode::unavailable, std::move(what), program, {}};
+}
+
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& added) {
+  std::vector<std::string> all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    bool replaced = false;
+    for (const auto& [key, value] : added) replaced = replaced || key == name;
+    if (!replaced) all.emplace_back(text);
+  }
+  for (const auto& [key, value] : added) all.push_back(key + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> list;
+  for (std::string& word : words) list.push_back(word.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+// Starts the program in a process group of its own, its stderr on `speech`.
+int spawn(const ProcessOptions& options, int speech, pid_t& child) {
+  std::vector<std::string> arguments = options.arguments;
+  std::vector<std::string> environment = environment_with(options.environment);
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, speech, 2);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  const int failure = posix_spawnp(&child, arguments[0].c_str(), &actions, &attributes,
+                                   pointers(arguments).data(), pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  return failure;
+}
+
+// Reads what the child says until it ends its stderr; false when the time is up first.
+bool listen(int speech, Clock::time_point deadline, std::string& spoken) {
+  std::array<char, 4096> buffer{};
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return false;
+    pollfd watched{speech, POLLIN, 0};
+    const int ready = poll(&watched, 1, static_cast<int>(std::min<long long>(left, 60'000)));
+    if (ready < 0 && errno != EINTR) return true;
+    if (ready <= 0) continue;
+    const ssize_t count = read(speech, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return true;
+    spoken.append(buffer.data(), static_cast<size_t>(count));
+    if (spoken.size() > 2 * kSpoken) spoken.erase(0, spoken.size() - kSpoken);
+  }
+}
+
+// Waits until the deadline for a child that has closed its stderr; false when it is still there.
+bool wait_for(pid_t child, Clock::time_point deadline, int& status) {
+  while (true) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child || (ended < 0 && errno != EINTR)) return true;
+    if (Clock::now() >= deadline) return false;
+    usleep(2000);
+  }
+}
+
+}  // namespace
+
+Result<ProcessResult> run_process(const ProcessOptions& options) {
+  HEADROOM_CHECK(!options.arguments.empty(), "no program is named");
+  const std::string& program = options.arguments[0];
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return unavailable(program, std::strerror(errno));
+  pid_t child = 0;
+  const int failure = spawn(options, ends[1], child);
+  close(ends[1]);
+  if (failure != 0) {
+    close(ends[0]);
+    return unavailable(program, std::string("cannot be started: ") + std::strerror(failure));
+  }
+  const Clock::time_point deadline = Clock::now() + options.timeout;
+  ProcessResult result;
+  int status = 0;
+  const bool ended = listen(ends[0], deadline, result.spoken) && wait_for(child, deadline, status);
+  close(ends[0]);
+  if (!ended) {
+    kill(-child, SIGKILL);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return unavailable(program, "was stopped after " + std::to_string(options.timeout.count()) +
+                                    " seconds");
+  }
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (result.spoken.size() > kSpoken) result.spoken.erase(0, result.spoken.size() - kSpoken);
+  return result;
+}
+
+Result<TemporaryFile> TemporaryFile::make() {
+  const char* folder = std::getenv("TMPDIR");
+  std::string path = std::string(folder != nullptr && *folder != 0 ? folder : "/tmp") +
+                     "/headroom-XXXXXX";
+  const int file = mkstemp(path.data());
+  if (file < 0) {
+    return Error{ErrorCode::unavailable, "no temporary file can be made", path, "set TMPDIR"};
+  }
+  close(file);
+  return TemporaryFile(std::move(path));
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (!path_.empty()) unlink(path_.c_str());
+}
+
+}  // namespace headroom

@@ -1,0 +1,62 @@
+#include "base/process.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace headroom {
+namespace {
+
+Result<ProcessResult> shell(const char* script, int seconds = 20) {
+  return run_process({.arguments = {"/bin/sh", "-c", script},
+                      .environment = {{"HEADROOM_WORD", "as it is; $(no)"}},
+                      .timeout = std::chrono::seconds(seconds)});
+}
+
+TEST(Process, GivesExitCodeAndStderr) {
+  const auto result = shell("echo unseen; echo \"$HEADROOM_WORD\" >&2; exit 7");
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->exit_code, 7);
+  EXPECT_EQ(result->spoken, "as it is; $(no)\n");
+}
+
+TEST(Process, NamesTheSignalThatEndedIt) {
+  const auto result = shell("kill -9 $$");
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->exit_code, 137);
+}
+
+TEST(Process, KeepsTheEndOfALongSpeech) {
+  const auto result = shell("i=0; while [ $i -lt 9000 ]; do echo word >&2; i=$((i+1)); done; "
+                            "echo last >&2");
+  ASSERT_TRUE(result.has_value());
+  EXPECT_LE(result->spoken.size(), 16'384U);
+  EXPECT_TRUE(result->spoken.ends_with("last\n"));
+}
+
+TEST(Process, StopsWhatTakesTooLong) {
+  const auto result = shell("sleep 30", 1);
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code, ErrorCode::unavailable);
+  const auto silent = shell("exec 2>/dev/null; sleep 30", 1);
+  EXPECT_FALSE(silent.has_value());
+}
+
+TEST(Process, NamesAProgramThatIsNotThere) {
+  const auto result = run_process({.arguments = {"/nowhere/program"}});
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().where, "/nowhere/program");
+}
+
+TEST(TemporaryFile, IsGoneWithItsObject) {
+  std::string path;
+  {
+    const auto file = TemporaryFile::make();
+    ASSERT_TRUE(file.has_value());
+    path = file->path();
+    EXPECT_EQ(access(path.c_str(), R_OK), 0);
+  }
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
+}  // namespace
+}  // namespace headroom

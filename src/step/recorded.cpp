@@ -1,0 +1,141 @@
+#include "step/recorded.h"
+
+#include <memory>
+
+namespace headroom::step {
+
+using model::RecordedGradient;
+using model::RecordedOutput;
+using model::RecordedTensor;
+using model::Recording;
+using op::Eager;
+using op::Grads;
+using op::Node;
+using op::Tensor;
+
+namespace {
+
+Tensor make_block(Eager& e, int64_t bytes) { return e.empty({bytes}, op::DType::u8); }
+
+// A tensor of its own on the block's storage, as if it had been made with it.
+Tensor on_block(const Tensor& block, const RecordedTensor& like) {
+  Tensor tensor(new op::TensorImpl);
+  tensor->sizes = like.sizes;
+  tensor->strides = like.strides;
+  tensor->dtype = like.dtype;
+  tensor->storage = block->storage;
+  return tensor;
+}
+
+// In backward a view's base counts: the engine adds in place only into what has none. In forward the
+// storage is all that a view keeps; a base that is written to later would make a circle of nodes.
+Tensor view_of(Eager& e, const Tensor& source, const RecordedTensor& like, bool holds_base) {
+  Tensor view = e.alias(source, like.sizes, like.strides);
+  if (!holds_base) view->base = Tensor();
+  view->dtype = like.dtype;
+  return view;
+}
+
+Tensor make_output(Eager& e, const RecordedOutput& output, std::span<const Tensor> inputs,
+                   std::span<const Tensor> outputs) {
+  const auto source = static_cast<size_t>(output.source);
+  switch (output.kind) {
+    case RecordedOutput::Kind::same_as_input:
+      if (inputs[source]) return inputs[source];
+      break;
+    case RecordedOutput::Kind::view_of_input:
+      if (inputs[source]) return view_of(e, inputs[source], output.tensor, false);
+      break;
+    case RecordedOutput::Kind::view_of_output:
+      return view_of(e, outputs[source], output.tensor, false);
+    case RecordedOutput::Kind::fresh:
+      break;
+  }
+  return on_block(make_block(e, output.bytes), output.tensor);
+}
+
+Tensor make_gradient(Eager& e, const RecordedGradient& gradient, std::span<const Tensor> blocks,
+                     const Grads& grads, const Grads& results) {
+  const auto source = static_cast<size_t>(gradient.source);
+  switch (gradient.kind) {
+    case RecordedGradient::Kind::none:
+      return {};
+    case RecordedGradient::Kind::same_as_gradient:
+      return grads[source];
+    case RecordedGradient::Kind::same_as_result:
+      return results[source];
+    case RecordedGradient::Kind::view_of_gradient:
+      return grads[source] ? view_of(e, grads[source], gradient.tensor, true) : Tensor();
+    case RecordedGradient::Kind::block: {
+      Tensor whole = on_block(blocks[source], gradient.tensor);
+      return gradient.is_view ? view_of(e, whole, gradient.tensor, true) : whole;
+    }
+  }
+  return {};
+}
+
+bool is_product(op::OpKind kind) { return op::group_of(kind) == op::OpGroup::gemm; }
+
+void run_backward(Eager& e, op::OpKind kind, const Recording& recording, const Grads& grads,
+                  Grads& results) {
+  std::vector<Tensor> blocks;
+  int64_t written = 0;
+  for (const model::RecordedBlock& change : recording.blocks) {
+    if (change.free != model::kNowhere) {
+      blocks[static_cast<size_t>(change.free)] = Tensor();
+      continue;
+    }
+    blocks.push_back(make_block(e, change.bytes));
+    written += change.bytes;
+    if (is_product(kind)) e.use_blas();
+  }
+  if (!blocks.empty()) e.kernel(kind, 2 * recording.flops, written, written);
+  for (size_t i = 0; i < recording.gradients.size(); ++i) {
+    results[i] = make_gradient(e, recording.gradients[i], blocks, grads, results);
+  }
+}
+
+void hang_node(Eager& e, const model::Operation& operation, std::span<const Tensor> inputs,
+               std::span<const Tensor> outputs) {
+  const Recording& recording = *operation.recording;
+  const auto pick = [](std::span<const Tensor> from, int32_t index) {
+    return index == model::kNowhere ? Tensor() : from[static_cast<size_t>(index)];
+  };
+  std::vector<Tensor> sources;
+  for (const int32_t edge : recording.edges) sources.push_back(pick(inputs, edge));
+  std::vector<Tensor> made;
+  for (const int32_t output : recording.node_outputs) made.push_back(pick(outputs, output));
+  Node* node = e.history("Recorded", sources, std::span<Tensor>(made));
+  if (!node) return;
+  for (const model::RecordedSave& save : recording.saves) {
+    const Tensor tensor =
+        save.input != model::kNowhere ? pick(inputs, save.input) : pick(outputs, save.output);
+    node->save(tensor && save.detached ? e.detach(tensor) : tensor);
+  }
+  node->apply = [kind = operation.kind, shared = operation.recording](
+                    Eager& eager, Node&, Grads& grads, Grads& results) {
+    run_backward(eager, kind, *shared, grads, results);
+  };
+  e.finish(*node);
+}
+
+}  // namespace
+
+void run_recorded(Eager& e, const model::Operation& operation, std::span<const Tensor> inputs,
+                  std::vector<Tensor>& outputs) {
+  const Recording& recording = *operation.recording;
+  int64_t written = 0;
+  for (const RecordedOutput& output : recording.outputs) {
+    outputs.push_back(make_output(e, output, inputs, outputs));
+    if (output.kind == RecordedOutput::Kind::fresh) written += output.bytes;
+  }
+  if (is_product(operation.kind)) e.use_blas(recording.through_lt);
+  if (written > 0) {
+    int64_t read = 0;
+    for (const Tensor& input : inputs) read += input ? input.bytes() : 0;
+    e.kernel(operation.kind, recording.flops, read, written);
+  }
+  if (recording.differentiable) hang_node(e, operation, inputs, outputs);
+}
+
+}  // namespace headroom::step
