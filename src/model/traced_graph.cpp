@@ -73,7 +73,9 @@ class Reader {
     if (tensor.sizes.size() != tensor.strides.size()) {
       return view.error_at("strides", "as many strides as sizes are expected");
     }
-    const auto parsed = op::parse_dtype(dtype);
+    // Only sizes count here, so the unsigned types (a random state is uint64) are their signed ones.
+    const bool is_unsigned = dtype == "uint16" || dtype == "uint32" || dtype == "uint64";
+    const auto parsed = op::parse_dtype(is_unsigned ? dtype.substr(1) : dtype);
     if (!parsed) return view.error_at("dtype", "unknown element type '" + dtype + "'");
     tensor.dtype = *parsed;
     if (op::product(tensor.sizes) > kBytesMax / op::element_size(tensor.dtype)) {
