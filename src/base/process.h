@@ -15,8 +15,8 @@
 namespace headroom {
 
 struct ProcessOptions {
-  std::vector<std::string> arguments;  // [0] is the program, looked up in PATH where it has no '/'
-  std::vector<std::pair<std::string, std::string>> environment;  // added to ours
+  std::vector<std::string> arguments{};  // [0] is the program, looked up in PATH where it has no '/'
+  std::vector<std::pair<std::string, std::string>> environment{};  // added to ours
   std::chrono::seconds timeout{300};
 };
 
