@@ -102,7 +102,7 @@ class Reader {
       HEADROOM_ASSIGN(const int64_t storage, view.get_int("storage", 0, last(storages_)));
       HEADROOM_ASSIGN(const std::string device, view.get_string("device"));
       value.storage = static_cast<uint32_t>(storage);
-      value.on_device = device == "cuda";
+      value.on_device = device.starts_with("cuda") && device.size() == 4;
       values_.push_back(value);
     }
     result_.graph.value_count = static_cast<uint32_t>(values_.size());
