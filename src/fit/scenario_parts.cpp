@@ -81,6 +81,12 @@ Result<void> check_supported(const Scenario& s) {
   if (q.method == Method::dora) return unsupported("method", "DoRA");
   if (q.kernels != Kernels::none) return unsupported("kernels", "these fused kernels");
   if (q.loss != Loss::hf) return unsupported("loss", "this loss");
+  // Accepted words that would change nothing must not be answered as if they did.
+  if (q.optimizer_in_backward) return unsupported("optimizer-in-backward", "stepping in backward");
+  const bool names_a_kernel =
+      q.attention == Attention::sdpa_math || q.attention == Attention::sdpa_efficient ||
+      q.attention == Attention::sdpa_flash || q.attention == Attention::sdpa_cudnn;
+  if (names_a_kernel) return unsupported("attention", "a choice among SDPA's kernels");
   if (q.offload != Offload::none) return unsupported("offload", "offloading");
   if (q.checkpointing.kind == CheckpointingKind::selective) {
     return unsupported("checkpointing", "selective checkpointing");
