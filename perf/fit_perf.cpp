@@ -3,6 +3,7 @@
 // Mistral-7B's shape, full fine-tuning, every layer checkpointed, two steps from construction on.
 #include <benchmark/benchmark.h>
 
+#include "base/heap.h"
 #include "fit/fit.h"
 #include "fit/prediction.h"
 #include "fit/scenario.h"
@@ -68,6 +69,9 @@ void replay_step(benchmark::State& state) {
 }
 BENCHMARK(replay_step)->Name("replay/headroom")->Unit(benchmark::kMillisecond);
 
+// As the program itself does (src/cli/main.cpp).
+const bool kHeapIsKept = (headroom::keep_freed_memory(), true);
+
 FitQuestion mistral() {
   FitQuestion question;
   question.model = "mistralai/Mistral-7B-v0.1";
@@ -102,8 +106,8 @@ void sweep(benchmark::State& state) {
       FitQuestion question = mistral();
       question.batch = 1 + i % 25;
       question.seq = 512 * (1 + i / 25 % 20);
-      question.checkpointing.kind = i < 500 ? headroom::fit::CheckpointingKind::none
-                                            : headroom::fit::CheckpointingKind::full;
+      question.checkpointing.kind =
+          i < 500 ? headroom::fit::CheckpointingKind::none : headroom::fit::CheckpointingKind::full;
       const auto varied = headroom::fit::vary(scenario.value(), question);
       const auto prediction = headroom::fit::predict(varied.value());
       check(state, prediction.has_value());
@@ -127,4 +131,3 @@ BENCHMARK(answer_with_search)
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace
-

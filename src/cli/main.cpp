@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/heap.h"
 #include "base/version.h"
 #include "cli/verb.h"
 
@@ -74,6 +75,7 @@ int run_and_report(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   std::signal(SIGINT, headroom::cli::end_interrupted);
   std::signal(SIGTERM, headroom::cli::end_interrupted);
+  headroom::keep_freed_memory();
   try {
     return headroom::cli::run_and_report({argv + 1, argv + argc});
   } catch (const std::bad_alloc&) {

@@ -67,6 +67,30 @@ TEST(Fit, FullFineTuningPeaksInTheOptimizer) {
   EXPECT_EQ(answered->verdict, Verdict::yes);
 }
 
+// At batch 8 the allocator would cache nearly all of the device, and can give that back: what the
+// step needs is 10 GiB below it.
+TEST(Fit, WhatIsOnlyCachedDoesNotDecide) {
+  const auto answered = answer(mistral(8, 4096));
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  expect_invariants(*answered);
+  EXPECT_LT(answered->memory.peak_allocated, answered->device.offered - Bytes(9 * kGiB));
+  EXPECT_GT(answered->memory.peak_reserved, answered->device.offered - Bytes(3 * kGiB));
+  EXPECT_EQ(answered->verdict, Verdict::yes);
+  EXPECT_EQ(answered->memory.device_used.high, answered->device.offered);
+}
+
+// A search may stop early, and must not say anything else than a full prediction.
+TEST(Fit, AStepThatIsCutShortFitsWhereAWholeOneDoes) {
+  for (const int64_t batch : {8, 11, 12, 16, 64}) {
+    const auto scenario = resolve(mistral(batch, 4096));
+    ASSERT_TRUE(scenario) << scenario.error().to_string();
+    const auto whole = predict(*scenario, Figures::always);
+    const auto cut = predict(*scenario, Figures::where_it_fits);
+    ASSERT_TRUE(whole && cut);
+    EXPECT_EQ(whole->verdict == Verdict::yes, cut->verdict == Verdict::yes) << batch;
+  }
+}
+
 TEST(Fit, MoreMemoryNeverComesFromLessWork) {
   Bytes before;
   for (const int64_t seq : {128, 512, 2048, 8192}) {

@@ -41,6 +41,7 @@ Error impossible_error(const op::Impossible& impossible) {
 
 void Recorder::take(int64_t bytes) {
   live_bytes_ += bytes;
+  trace_.peak_live_bytes = std::max(trace_.peak_live_bytes, live_bytes_);
   if (live_bytes_ > kLiveBytesMax) {
     throw op::Impossible{"all tensors together are beyond 2^60 bytes"};
   }
@@ -52,7 +53,9 @@ uint32_t Recorder::on_allocate(int64_t bytes) {
   info.requested_bytes = bytes;
   info.category = category_;
   info.label = module_;
-  return trace_.memory.alloc(info, next_call());
+  const uint32_t buffer = trace_.memory.alloc(info, next_call());
+  if (live_bytes_ > live_bytes_of_interest_) throw BeyondInterest{};
+  return buffer;
 }
 
 uint32_t Recorder::on_workspace(int64_t bytes) {

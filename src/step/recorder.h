@@ -3,6 +3,8 @@
 // gradient) changes a block's category.
 #pragma once
 
+#include <limits>
+
 #include "base/result.h"
 #include "operator/eager.h"
 #include "operator/sink.h"
@@ -19,9 +21,15 @@ struct RecorderPosition {
   uint32_t buffer = 0;
 };
 
+// Thrown where a run has grown beyond what is of interest.
+struct BeyondInterest {};
+
 class Recorder : public op::Sink {
  public:
-  explicit Recorder(StepTrace& trace) : trace_(trace) {}
+  // Beyond `live_bytes_of_interest` a run ends with BeyondInterest.
+  explicit Recorder(StepTrace& trace,
+                    int64_t live_bytes_of_interest = std::numeric_limits<int64_t>::max())
+      : trace_(trace), live_bytes_of_interest_(live_bytes_of_interest) {}
 
   // What blocks made inside a module are for (by module; temporary where nothing else is known).
   void set_module_categories(std::vector<memory::Category> categories) {
@@ -57,6 +65,7 @@ class Recorder : public op::Sink {
   std::vector<bool> saved_;  // by buffer
   std::vector<memory::Category> module_categories_;
   int64_t live_bytes_ = 0;
+  int64_t live_bytes_of_interest_;
   memory::Category category_ = memory::Category::temporary;
   Phase phase_ = Phase::construct;
   int iteration_ = 0;

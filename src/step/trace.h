@@ -34,12 +34,14 @@ struct PhaseMark {
 };
 
 struct StepTrace {
-  memory::MemoryTrace memory;           // MemoryEvent::operation indexes `calls`
+  memory::MemoryTrace memory;  // MemoryEvent::operation indexes `calls`
   std::vector<OperatorCall> calls;
-  std::vector<std::string> modules;     // [0] is ""
+  std::vector<std::string> modules;  // [0] is ""
   std::vector<PhaseMark> phases;
-  int64_t saved_bytes = 0;              // unique storages kept for backward, parameters excepted
-  int64_t output_bytes = 0;             // what the forward function returned
+  int64_t saved_bytes = 0;      // unique storages kept for backward, parameters excepted
+  int64_t output_bytes = 0;     // what the forward function returned
+  int64_t peak_live_bytes = 0;  // the most that was asked for at one time
+  bool cut_short = false;       // ends where the step grew beyond what was of interest
 };
 
 }  // namespace headroom::step

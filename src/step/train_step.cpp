@@ -23,8 +23,9 @@ namespace {
 bool is_lm_head(const Parameter& parameter) { return parameter.role == ParameterRole::lm_head; }
 
 Error no_gradient_error() {
-  return Error{ErrorCode::bad_input, "no gradient reaches the loss: all that it comes from is frozen",
-               "", "behind reentrant checkpoints, a frozen embedding's output must require gradients"};
+  return Error{ErrorCode::bad_input,
+               "no gradient reaches the loss: all that it comes from is frozen", "",
+               "behind reentrant checkpoints, a frozen embedding's output must require gradients"};
 }
 
 // The run of a whole training: owns everything that lives from step to step.
@@ -33,7 +34,7 @@ class TrainingRun {
   TrainingRun(const Graph& graph, const TrainOptions& options)
       : graph_(graph),
         options_(options),
-        recorder_(trace_),
+        recorder_(trace_, options.live_bytes_of_interest),
         eager_(recorder_, options.environment),
         interpreter_(eager_, graph),
         engine_(eager_, engine_options()),
@@ -51,6 +52,18 @@ class TrainingRun {
   }
 
   Result<StepTrace> run() {
+    try {
+      HEADROOM_TRY(run_steps());
+    } catch (const BeyondInterest&) {
+      trace_.cut_short = true;
+    }
+    // The trace ends in the steady state between steps: what is left is never freed, and what this
+    // object's end releases is written into the empty trace that stays behind.
+    return std::move(trace_);
+  }
+
+ private:
+  Result<void> run_steps() {
     construct();
     auto optimizer = make_optimizer(options_.optimizer, parameters_);
     for (int step = 1; step <= options_.steps; ++step) {
@@ -80,12 +93,9 @@ class TrainingRun {
       if (step == 1) repeater_->end_release();
       if (!may_repeat()) repeater_.reset();
     }
-    // The trace ends in the steady state between steps: what is left is never freed, and what this
-    // object's end releases is written into the empty trace that stays behind.
-    return std::move(trace_);
+    return {};
   }
 
- private:
   // An optimizer that steps in backward is part of the passes, and makes its states in the first.
   [[nodiscard]] bool may_repeat() {
     return options_.repeat_steps && !options_.optimizer_in_backward && repeater_ &&

@@ -1,12 +1,13 @@
-// One training step, from the construction of the model on, as eager PyTorch runs it: forward, loss,
-// backward, clipping, optimizer, release; the first step (which makes the optimizer's states) and a
-// steady one after it.
+// One training step, from the construction of the model on, as eager PyTorch runs it: forward,
+// loss, backward, clipping, optimizer, release; the first step (which makes the optimizer's states)
+// and a steady one after it.
 //
 // Input: a Graph whose transformations have been applied. Output: the StepTrace. Cost: a few
 // milliseconds for a 7B model. Deterministic; thread-safe across calls.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "base/result.h"
 #include "model/graph.h"
@@ -26,18 +27,21 @@ struct TrainOptions {
   CheckpointPolicy checkpointing = CheckpointPolicy::none;
   int checkpoint_every = 1;
   CheckpointKind checkpoint_kind = CheckpointKind::non_reentrant;
-  int64_t accumulation = 1;     // micro-batches a step
-  bool clip_gradients = true;   // HF's Trainer clips to 1.0
+  int64_t accumulation = 1;    // micro-batches a step
+  bool clip_gradients = true;  // HF's Trainer clips to 1.0
   // A loop that holds `loss`, and so the graph behind it, to the end of the step; Trainer keeps
   // loss.detach().
   bool hold_loss = false;
-  bool keep_outputs = false;    // a loop that holds `outputs` through backward, as Trainer does not
+  bool keep_outputs = false;  // a loop that holds `outputs` through backward, as Trainer does not
   bool optimizer_in_backward = false;
   bool accumulate_in_place = true;  // false under fake tensors
   int steps = 2;
-  // Steps after the first are written by repeating it where that says the same (repeat.h); false runs
-  // each, which tests hold against it.
+  // Steps after the first are written by repeating it where that says the same (repeat.h); false
+  // runs each, which tests hold against it.
   bool repeat_steps = true;
+  // Where what is asked for at one time goes beyond this, the trace ends (StepTrace::cut_short):
+  // for searches, which need not know by how much a step does not fit.
+  int64_t live_bytes_of_interest = std::numeric_limits<int64_t>::max();
 };
 
 // The Error is about a tensor, or all of them together, beyond what a byte count holds.

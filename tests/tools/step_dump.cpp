@@ -94,7 +94,7 @@ headroom::Result<headroom::model::Graph> transformed(
     headroom::step::QuantizeOptions quantize;
     quantize.format = formats.at(words["quantize"]);
     quantize.float32_rest = words["float32_rest"] == "1";
-    if (words["bitsandbytes"] == "new") quantize.bitsandbytes = {0, 44};
+    quantize.calls_keep_inputs = words["bitsandbytes"] == "old";
     HEADROOM_ASSIGN(graph, headroom::step::apply_quantization(graph, quantize));
   }
   if (!words["lora_rank"].empty()) {

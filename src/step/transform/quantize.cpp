@@ -143,7 +143,7 @@ class QuantizeWriter {
     attributes.ints = {static_cast<int64_t>(options_.format), site.in_features, site.out_features,
                        static_cast<int64_t>(options_.weights)};
     attributes.dtype = options_.compute;
-    attributes.flag = options_.bitsandbytes < op::Version{0, 44};
+    attributes.flag = options_.calls_keep_inputs;
     std::vector<Var> inputs{std::move(x), std::move(weight), std::move(bias)};
     return {rewriter_.builder().apply(OpKind::quantized_linear, std::move(inputs),
                                       std::move(attributes))};

@@ -1,8 +1,9 @@
 // Quantized base weights under adapters: QLoRA's nf4 and int8 (bitsandbytes), GPTQ (auto-gptq).
 //
-// Every linear module but the head gets a packed weight and the tables that unpack it, and is called
-// through operator/quantized.cpp. All else stays in the model's type, or in float32 where peft's
-// prepare_model_for_kbit_training casts it. Packed weights cannot be trained: the model is frozen.
+// Every linear module but the head gets a packed weight and the tables that unpack it, and is
+// called through operator/quantized.cpp. All else stays in the model's type, or in float32 where
+// peft's prepare_model_for_kbit_training casts it. Packed weights cannot be trained: the model is
+// frozen.
 //
 // Apply it first: before LoRA, which recognizes the modules, and before autocast.
 //
@@ -20,12 +21,12 @@ struct QuantizeOptions {
   op::QuantizedFormat format = op::QuantizedFormat::nf4_double;
   model::DType weights = model::DType::bf16;  // the model's type: what unpacking gives
   model::DType compute = model::DType::bf16;  // bnb_4bit_compute_dtype
-  // prepare_model_for_kbit_training: embeddings, norms and the head in float32. GPTQ models are left
-  // as they are, and so are all by fms-acceleration's own preparation.
+  // prepare_model_for_kbit_training: embeddings, norms and the head in float32. GPTQ models are
+  // left as they are, and so are all by fms-acceleration's own preparation.
   bool float32_rest = false;
-  bool float32_norms = false;                 // norms alone, as TRL leaves it
-  int64_t group_size = 128;                   // GPTQ: input features that share a scale
-  op::Version bitsandbytes{0, 43};            // before 0.44 each call keeps its input
+  bool float32_norms = false;      // norms alone, as TRL leaves it
+  int64_t group_size = 128;        // GPTQ: input features that share a scale
+  bool calls_keep_inputs = false;  // nf4 in bitsandbytes before 0.43.2
 };
 
 // Errors: no linear module, sizes that GPTQ cannot pack.
