@@ -91,6 +91,15 @@ TEST(Fit, AStepThatIsCutShortFitsWhereAWholeOneDoes) {
   }
 }
 
+// Between steps the weights and AdamW's two states stay, and no gradient.
+TEST(Fit, StatesStayBetweenSteps) {
+  const auto answered = answer(mistral(1, 512));
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  const int64_t weights = 2 * answered->parameter_count;
+  EXPECT_GT(answered->memory.steady_allocated, Bytes(3 * weights));
+  EXPECT_LT(answered->memory.steady_allocated, Bytes(3 * weights + weights / 100));
+}
+
 TEST(Fit, MoreMemoryNeverComesFromLessWork) {
   Bytes before;
   for (const int64_t seq : {128, 512, 2048, 8192}) {

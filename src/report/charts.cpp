@@ -24,7 +24,16 @@ text::Json json_array(const std::vector<Bytes>& values) {
   return array;
 }
 
+// A limit beyond three times all that is drawn would press the picture flat: it is left off the
+// scale and said in words.
+bool is_far(const Limit& limit, Bytes most) { return limit.bytes.count / 3 > most.count; }
+
+Bytes scale_end(const Limit& limit, Bytes most) {
+  return is_far(limit, most) ? most + Bytes(most.count / 4) : std::max(most, limit.bytes);
+}
+
 void add_limit_line(Html& html, const Limit& limit, Bytes span) {
+  if (limit.bytes > span) return;
   html.raw("<i class=\"limit\" style=\"left:").percent(share(limit.bytes, span)).raw("\"></i>");
 }
 
@@ -33,7 +42,7 @@ void add_limit_line(Html& html, const Limit& limit, Bytes span) {
 Html stacked_bar(const std::vector<Part>& parts, const Limit& limit) {
   Bytes total;
   for (const Part& part : parts) total += part.bytes;
-  const Bytes span = std::max(total, limit.bytes);
+  const Bytes span = scale_end(limit, total);
   Html html;
   html.raw("<div class=\"stackbar\"><div class=\"track\">");
   for (const Part& part : parts) {
@@ -48,7 +57,12 @@ Html stacked_bar(const std::vector<Part>& parts, const Limit& limit) {
   html.raw("</div><div class=\"scale\"><span class=\"start\">0</span>");
   // The used end would run into the limit's words when both are close, and then the table says it.
   const double used = share(total, span);
-  const double offered = share(limit.bytes, span);
+  const double offered = std::min(share(limit.bytes, span), 100.0);
+  if (is_far(limit, total)) {
+    html.raw("<span class=\"end\" style=\"left:").percent(100.0).raw("\">");
+    html.text(format_bytes(total) + " used; " + limit.label + " " + format_bytes(limit.bytes));
+    return html.raw("</span></div></div>\n");
+  }
   if (used > 12.0 && (offered - used > 34.0 || used - offered > 34.0)) {
     html.raw(used > 90.0 ? Literal("<span class=\"end\" style=\"left:")
                          : Literal("<span style=\"left:"));
@@ -73,8 +87,9 @@ Html legend(const std::vector<Part>& parts) {
 }
 
 Html limit_bars(const std::vector<LimitBar>& bars, const Limit& limit) {
-  Bytes span = limit.bytes;
-  for (const LimitBar& bar : bars) span = std::max(span, bar.high);
+  Bytes most;
+  for (const LimitBar& bar : bars) most = std::max(most, bar.high);
+  Bytes span = scale_end(limit, most);
   span += Bytes(span.count / 50);
   Html html;
   html.raw("<div class=\"bars\">\n");

@@ -218,7 +218,8 @@ Section remedies_section(const fit::FitAnswer& answer) {
   html.raw(
       "<p class=\"lead\">Each bar is the device memory of the same step with one thing changed, ");
   html.raw("found by running the model again. The dashed line is what ").text(answer.device.name);
-  html.raw(" offers, the thin line the 90 % interval.</p>\n")
+  html.text(" offers (" + format_bytes(answer.device.offered));
+  html.raw("; left out where every bar is far below it), the thin line the 90 % interval.</p>\n")
       .add(limit_bars(bars, device_limit(answer)));
   html.raw("<details><summary>How to make each change, and what it costs</summary>");
   html.raw("<div class=\"how\">\n");

@@ -65,7 +65,7 @@ class TrainingRun {
  private:
   Result<void> run_steps() {
     construct();
-    auto optimizer = make_optimizer(options_.optimizer, parameters_);
+    optimizer_ = make_optimizer(options_.optimizer, parameters_);
     for (int step = 1; step <= options_.steps; ++step) {
       const bool repeats = step > 1 && repeater_.has_value();
       if (repeats) {
@@ -81,7 +81,7 @@ class TrainingRun {
       recorder_.set_category(Category::temporary);
       if (options_.clip_gradients) clip_gradients(eager_, parameters_);
       recorder_.begin_phase(Phase::optimizer, step);
-      optimizer->step(eager_, recorder_);
+      optimizer_->step(eager_, recorder_);
       recorder_.begin_phase(Phase::release, step);
       for (OptimizedParameter& parameter : parameters_) parameter.tensor->grad = Tensor();
       if (repeats) {
@@ -223,6 +223,7 @@ class TrainingRun {
   std::vector<bool> checkpointed_;
   std::optional<StepRepeater> repeater_;
   std::vector<OptimizedParameter> parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
   op::TensorImpl* lm_head_ = nullptr;
 };
 

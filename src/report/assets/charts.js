@@ -71,7 +71,10 @@
       this.data = data;
       this.count = data.event.length;
       this.tops = this.stack();
-      this.most = Math.max(data.limit_bytes || 0, ...this.tops[this.tops.length - 1]) * 1.06;
+      const highest = Math.max(...this.tops[this.tops.length - 1]);
+      // A limit far above everything would press the picture flat: it is said, not drawn.
+      this.limitIsFar = (data.limit_bytes || 0) > 3 * highest;
+      this.most = this.limitIsFar ? highest * 1.25 : Math.max(data.limit_bytes || 0, highest) * 1.06;
       this.at = data.peak;
       this.tip = make("div", { class: "tip", role: "status", hidden: "" });
       this.svg = draw("svg", {
@@ -223,6 +226,11 @@
 
     limit() {
       if (!this.data.limit_bytes) return;
+      if (this.limitIsFar) {
+        this.svg.append(draw("text", { class: "limittext halo", x: this.left + 6, y: this.top + 14 },
+          "\u2191 " + this.data.limit_label + ", far above this scale"));
+        return;
+      }
       const y = this.y(this.data.limit_bytes);
       this.svg.append(
         draw("line", { class: "limitline", x1: this.left, x2: this.width - this.right, y1: y, y2: y }),
