@@ -15,7 +15,8 @@ namespace {
 struct Change {
   const char* name;
   const char* title;
-  const char* flags;  // "--name value ..."
+  const char* flags;       // "--name value ..."
+  const char* flags_else;  // where those cannot be run for this model; or null
   const char* how;
   const char* cost;
   bool (*when)(const FitQuestion&);
@@ -26,42 +27,40 @@ bool is_adam(const FitQuestion& q) {
 }
 
 constexpr Change kChanges[] = {
-    {"fused-linear-loss", "fused linear cross entropy", "--loss fused-linear",
+    {"fused-linear-loss", "fused linear cross entropy", "--loss fused-linear", nullptr,
      "apply Liger-Kernel to the model (use_liger_kernel=True in TrainingArguments)", "",
      [](const FitQuestion& q) { return q.loss != Loss::fused_linear; }},
-    {"checkpointing", "checkpoint every layer", "--checkpointing full",
+    {"checkpointing", "checkpoint every layer", "--checkpointing full", nullptr,
      "model.gradient_checkpointing_enable()", "one more forward pass: about a third more time",
      [](const FitQuestion& q) { return q.checkpointing.kind != CheckpointingKind::full; }},
-    {"fused-optimizer", "fused instead of foreach optimizer", "--optimizer adamw-fused",
+    {"fused-optimizer", "fused instead of foreach optimizer", "--optimizer adamw-fused", nullptr,
      "torch.optim.AdamW(..., fused=True); optim=\"adamw_torch_fused\" in TrainingArguments", "",
      [](const FitQuestion& q) {
        return q.optimizer == Optimizer::adamw && q.optimizer_loop != OptimizerLoop::fused;
      }},
-    {"8-bit-states", "optimizer states in 8 bits", "--optimizer adamw-8bit",
+    {"8-bit-states", "optimizer states in 8 bits", "--optimizer adamw-8bit", nullptr,
      "bitsandbytes.optim.AdamW8bit; optim=\"adamw_bnb_8bit\" in TrainingArguments",
      "a change of numerics, small in practice", is_adam},
     {"optimizer-in-backward", "step each parameter in backward", "--optimizer-in-backward true",
-     "register_post_accumulate_grad_hook with one optimizer a parameter",
+     nullptr, "register_post_accumulate_grad_hook with one optimizer a parameter",
      "no accumulation and no clipping by the global norm",
-     [](const FitQuestion& q) {
-       return !q.optimizer_in_backward && q.grad_accum == 1 && !q.clip;
-     }},
-    {"lora", "LoRA on the attention projections", "--method lora",
+     [](const FitQuestion& q) { return !q.optimizer_in_backward && q.grad_accum == 1 && !q.clip; }},
+    {"lora", "low-rank adapters (LoRA)", "--method lora", "--method lora --lora-targets all-linear",
      "peft.get_peft_model(model, LoraConfig(r=16, ...))", "trains adapters only",
      [](const FitQuestion& q) { return q.method == Method::full; }},
-    {"qlora", "LoRA on a 4-bit base", "--method qlora",
+    {"qlora", "LoRA on a 4-bit base", "--method qlora", "--method qlora --lora-targets all-linear",
      "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_use_double_quant=True) and peft",
      "trains adapters only; the base is quantized",
      [](const FitQuestion& q) { return q.method == Method::full || q.method == Method::lora; }},
-    {"sdpa", "fused attention", "--attention sdpa", "attn_implementation=\"sdpa\"", "",
+    {"sdpa", "fused attention", "--attention sdpa", nullptr, "attn_implementation=\"sdpa\"", "",
      [](const FitQuestion& q) { return q.attention == Attention::eager; }},
-    {"expandable-segments", "expandable segments", "--allocator expandable_segments:True",
+    {"expandable-segments", "expandable segments", "--allocator expandable_segments:True", nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "no CUDA IPC of tensors",
      [](const FitQuestion& q) { return q.allocator.empty(); }},
-    {"drop-outputs", "let the outputs go before backward", "--keep-outputs false",
+    {"drop-outputs", "let the outputs go before backward", "--keep-outputs false", nullptr,
      "take outputs.loss and del outputs before loss.backward()", "",
      [](const FitQuestion& q) { return q.keep_outputs; }},
-    {"offload-optimizer", "optimizer states in the host's memory", "--offload optimizer",
+    {"offload-optimizer", "optimizer states in the host's memory", "--offload optimizer", nullptr,
      "DeepSpeed offload_optimizer, or torchao's CPUOffloadOptimizer",
      "states travel over PCIe every step",
      [](const FitQuestion& q) { return q.offload == Offload::none; }},
@@ -96,16 +95,26 @@ std::optional<Remedy> measured(const Scenario& scenario, const FitQuestion& ques
   return remedy;
 }
 
+std::optional<Remedy> with_flags(const Scenario& scenario, const char* flags,
+                                 const Prediction& before) {
+  FitQuestion question = scenario.question;
+  if (!apply_flags(question, flags)) return std::nullopt;
+  return measured(scenario, question, before);
+}
+
 std::optional<Remedy> try_change(const Scenario& scenario, const Change& change,
                                  const Prediction& before) {
   if (!change.when(scenario.question)) return std::nullopt;
-  FitQuestion question = scenario.question;
-  if (!apply_flags(question, change.flags)) return std::nullopt;
-  auto remedy = measured(scenario, question, before);
+  const char* flags = change.flags;
+  std::optional<Remedy> remedy = with_flags(scenario, flags, before);
+  if (!remedy && change.flags_else != nullptr) {
+    flags = change.flags_else;
+    remedy = with_flags(scenario, flags, before);
+  }
   if (!remedy) return std::nullopt;
   remedy->name = change.name;
   remedy->title = change.title;
-  remedy->flag = change.flags;
+  remedy->flag = flags;
   remedy->how = change.how;
   remedy->cost = change.cost;
   return remedy;
@@ -144,9 +153,8 @@ std::vector<Remedy> RemedySearch::found() && {
   for (auto& remedy : found_) {
     if (remedy) remedies.push_back(std::move(*remedy));
   }
-  std::ranges::stable_sort(remedies, [](const Remedy& a, const Remedy& b) {
-    return a.saves > b.saves;
-  });
+  std::ranges::stable_sort(remedies,
+                           [](const Remedy& a, const Remedy& b) { return a.saves > b.saves; });
   return remedies;
 }
 

@@ -27,6 +27,7 @@ std::span<const Family> families() {
       {"codegen", build_codegen},
       {"deepseek_v2", build_deepseek_v2},
       {"deepseek_v3", build_deepseek_v3},
+      {"kimi_k2", build_deepseek_v3},  // DeepSeek-V3 by another name, code of the model's own
       {"gemma", build_gemma},
       {"gemma2", build_gemma2},
       {"gemma3_text", build_gemma3},

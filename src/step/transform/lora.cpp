@@ -228,7 +228,8 @@ Result<Graph> apply_lora(const Graph& graph, const LoraOptions& options) {
   if (targets.empty()) {
     return Error{ErrorCode::bad_input,
                  "peft knows no target modules for \"" + options.model_type + "\"", "",
-                 "name the target modules, or all-linear"};
+                 "name the modules that get adapters: --lora-targets all-linear, or the ends of "
+                 "their names"};
   }
   LoraWriter writer(graph, options);
   if (!writer.choose(targets)) {
