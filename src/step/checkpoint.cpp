@@ -42,6 +42,24 @@ class InputsInPlace {
   std::vector<Tensor> before_;
 };
 
+// Takes what the first run put out away from a second run, and puts it back: a loop may hold it.
+class OutputsKept {
+ public:
+  OutputsKept(const model::Region& region, Frame& frame) : region_(region), frame_(frame) {
+    for (const model::ValueId id : region.outputs) first_.push_back(frame[id]);
+  }
+  ~OutputsKept() {
+    for (size_t i = 0; i < first_.size(); ++i) frame_[region_.outputs[i]] = std::move(first_[i]);
+  }
+  OutputsKept(const OutputsKept&) = delete;
+  OutputsKept& operator=(const OutputsKept&) = delete;
+
+ private:
+  const model::Region& region_;
+  Frame& frame_;
+  std::vector<Tensor> first_;
+};
+
 }  // namespace
 
 // One checkpointed run of a region: what a second run needs, and what it brought back.
@@ -49,13 +67,13 @@ struct Checkpointer::Recomputation {
   uint32_t region = 0;
   Frame* frame = nullptr;
   std::vector<Tensor> inputs;
-  uint32_t holders = 0;           // tensors that the first run saved
-  uint32_t operation = 0;         // operations begun so far in the current run
-  uint32_t newest_before = 0;     // block made last when the current operation began
-  uint32_t last_operation = 0;    // the operation that saved last
-  bool last_is_output = false;    // what it saved last was its own output
+  uint32_t holders = 0;         // tensors that the first run saved
+  uint32_t operation = 0;       // operations begun so far in the current run
+  uint32_t newest_before = 0;   // block made last when the current operation began
+  uint32_t last_operation = 0;  // the operation that saved last
+  bool last_is_output = false;  // what it saved last was its own output
   bool done = false;
-  std::vector<Tensor> recomputed;  // by holder
+  std::vector<Tensor> recomputed;          // by holder
   std::vector<std::weak_ptr<void>> nodes;  // by holder: gone where its node is
 };
 
@@ -75,8 +93,8 @@ class Checkpointer::Taking : public op::SavedTensorHooks {
     node.hooked.push_back({static_cast<uint32_t>(slot), r.holders++});
     r.last_operation = r.operation;
     // Outputs are saved without their history (Eager::finish), and are new.
-    r.last_is_output = !tensor->grad_fn && !tensor->requires_grad &&
-                       tensor->storage->buffer > r.newest_before;
+    r.last_is_output =
+        !tensor->grad_fn && !tensor->requires_grad && tensor->storage->buffer > r.newest_before;
     return true;
   }
 
@@ -148,7 +166,8 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
     if (by_position) held[i] = Tensor();
   }
   eager_.finish(*node);
-  node->apply = [this, region, &frame, held = std::move(held)](op::Eager& eager, Node& n, Grads& grads, Grads& results) {
+  node->apply = [this, region, &frame, held = std::move(held)](op::Eager& eager, Node& n,
+                                                               Grads& grads, Grads& results) {
     const model::Region& again = graph_.regions[region];
     // An autograd function written in Python gets zeros for outputs that nobody used.
     for (size_t i = 0; i < n.outputs.size(); ++i) {
@@ -161,6 +180,7 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
       if (input) detached.back()->requires_grad = input->requires_grad;
     }
     std::vector<Tensor> second_outputs;
+    const OutputsKept kept(again, frame);
     {
       op::GradMode with_grad(eager, true);
       InputsInPlace in_place(again, frame, detached);

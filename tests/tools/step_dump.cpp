@@ -1,7 +1,7 @@
-// step_dump CONFIG.json [key=value ...]: the symbolic step of a model as headroom.events/1 on stdout,
-// for the exactness tests (tests/python), which hold it against the oracle; with parameters=1, the
-// model's parameters and buffers instead; with graph=1, the file is a traced module
-// (headroom.graph/1).
+// step_dump CONFIG.json [key=value ...]: the symbolic step of a model as headroom.events/1 on
+// stdout, for the exactness tests (tests/python), which hold it against the oracle; with
+// parameters=1, the model's parameters and buffers instead; with graph=1, the file is a traced
+// module (headroom.graph/1).
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -57,9 +57,8 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   options.accumulation = std::max(1, std::atoi(words["accumulation"].c_str()));
   if (words["checkpointing"] == "reentrant" || words["checkpointing"] == "non_reentrant") {
     options.checkpointing = CheckpointPolicy::full;
-    options.checkpoint_kind = words["checkpointing"] == "reentrant"
-                                  ? CheckpointKind::reentrant
-                                  : CheckpointKind::non_reentrant;
+    options.checkpoint_kind = words["checkpointing"] == "reentrant" ? CheckpointKind::reentrant
+                                                                    : CheckpointKind::non_reentrant;
   }
   if (words["implementation"] == "fused") {
     options.optimizer.implementation = OptimizerImplementation::fused;
@@ -82,9 +81,9 @@ std::vector<std::string> split(const std::string& words) {
 }
 
 // What the words ask for, applied to the model's graph in the order that a user's program would.
-headroom::Result<headroom::model::Graph> transformed(
-    headroom::model::Graph graph, const std::string& model_type,
-    std::map<std::string, std::string>& words) {
+headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph graph,
+                                                     const std::string& model_type,
+                                                     std::map<std::string, std::string>& words) {
   if (!words["quantize"].empty()) {
     const std::map<std::string, headroom::op::QuantizedFormat> formats{
         {"nf4", headroom::op::QuantizedFormat::nf4},
@@ -163,6 +162,9 @@ int main(int argc, char** argv) {
     build.vocabulary = vocabulary;
   }
   build.attention = attention_of(words["attention"]);
+  if (const std::string& version = words["transformers"]; !version.empty()) {
+    std::sscanf(version.c_str(), "%d.%d", &build.transformers.major, &build.transformers.minor);
+  }
   if (words["experts"] == "eager") {
     build.experts = headroom::model::ExpertsImplementation::eager;
   } else if (words["experts"] == "batched_mm") {

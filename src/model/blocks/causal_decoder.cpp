@@ -351,9 +351,11 @@ Graph build_causal_decoder(const DecoderSpec& spec, const BuildOptions& options)
       labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
     }
     const Var x = decoder(g, options, ids);
-    const Var logits = head_logits(g, spec, x, head);
+    Var logits = head_logits(g, spec, x, head);
     Var loss;
-    if (options.labels) loss = causal_lm_loss(g, options, logits, labels, spec.vocabulary);
+    if (options.labels) {
+      loss = causal_lm_loss(g, options, logits, labels, spec.vocabulary, spec.own_loss);
+    }
     g.set_outputs(loss, logits, {});
   }
   return g.finish();

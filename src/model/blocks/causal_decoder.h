@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "model/blocks/activation.h"
+#include "model/blocks/loss.h"
 #include "model/builder.h"
 #include "model/options.h"
 
@@ -78,6 +79,7 @@ struct DecoderSpec {
   double embedding_dropout = 0;
   std::optional<double> logits_divisor;
   bool softcap_logits = false;
+  OwnLoss own_loss;
 
   std::vector<LayerMask> masks{LayerMask::full};  // that the model makes, in this order
   std::vector<LayerMask> mask_of_layer;           // empty: the only one for all

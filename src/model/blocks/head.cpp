@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "model/blocks/loss.h"
-
 namespace headroom::model {
 
 LmHead::LmHead(GraphBuilder& g, std::string path, int64_t vocabulary, int64_t hidden,
@@ -15,7 +13,7 @@ LmHead::LmHead(GraphBuilder& g, std::string path, int64_t vocabulary, int64_t hi
 }
 
 void LmHead::finish(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& labels,
-                    int64_t vocabulary) const {
+                    int64_t vocabulary, const OwnLoss& own) const {
   Var logits;
   {
     RegionScope region(g, RegionKind::lm_head, name, {&x});
@@ -23,7 +21,7 @@ void LmHead::finish(GraphBuilder& g, const BuildOptions& options, const Var& x, 
     region.leave({&logits});
   }
   Var loss;
-  if (options.labels) loss = causal_lm_loss(g, options, logits, labels, vocabulary);
+  if (options.labels) loss = causal_lm_loss(g, options, logits, labels, vocabulary, own);
   g.set_outputs(loss, logits, {});
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "model/blocks/loss.h"
 #include "model/builder.h"
 #include "model/options.h"
 
@@ -19,7 +20,7 @@ struct LmHead {
 
   // Logits and loss of the hidden states, and the graph's outputs.
   void finish(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& labels,
-              int64_t vocabulary) const;
+              int64_t vocabulary, const OwnLoss& own) const;
 };
 
 }  // namespace headroom::model

@@ -6,7 +6,7 @@ namespace {
 
 // Since then labels are padded and shifted instead of the logits, which saves a copy of the logits
 // (transformers' loss/loss_utils.py).
-constexpr op::Version kShiftsLabelsOnly{4, 50};
+constexpr op::Version kShiftsLabelsOnly{4, 49};
 
 Var shifted_labels_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits_in,
                         const Var& labels_in, int64_t vocabulary) {
@@ -18,9 +18,8 @@ Var shifted_labels_loss(GraphBuilder& g, const BuildOptions& options, const Var&
   return g.cross_entropy(logits, shift_labels);
 }
 
-Var shifted_logits_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits_in,
+Var shifted_logits_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits,
                         const Var& labels, int64_t vocabulary) {
-  const Var logits = g.to(logits_in, DType::f32);
   Var shift_logits = g.contiguous(g.slice(logits, -2, 0, options.sequence - 1));
   Var shift_labels = g.contiguous(g.slice(labels, -1, 1, options.sequence));
   shift_logits = g.view(shift_logits, {-1, vocabulary});
@@ -28,14 +27,25 @@ Var shifted_logits_loss(GraphBuilder& g, const BuildOptions& options, const Var&
   return g.cross_entropy(shift_logits, shift_labels);
 }
 
+Var loss_by_version(GraphBuilder& g, const BuildOptions& options, Var& logits, const Var& labels,
+                    int64_t vocabulary, const OwnLoss& own) {
+  if (options.transformers >= kShiftsLabelsOnly) {
+    return shifted_labels_loss(g, options, logits, labels, vocabulary);
+  }
+  if (options.transformers >= own.until) {
+    const Var wide = g.to(logits, DType::f32);
+    return shifted_logits_loss(g, options, wide, labels, vocabulary);
+  }
+  if (own.float32) logits = g.to(std::move(logits), DType::f32);
+  return shifted_logits_loss(g, options, logits, labels, vocabulary);
+}
+
 }  // namespace
 
-Var causal_lm_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits,
-                   const Var& labels, int64_t vocabulary) {
+Var causal_lm_loss(GraphBuilder& g, const BuildOptions& options, Var& logits, const Var& labels,
+                   int64_t vocabulary, const OwnLoss& own) {
   RegionScope region(g, RegionKind::loss, "loss", {&logits, &labels});
-  const auto loss_of = options.transformers >= kShiftsLabelsOnly ? shifted_labels_loss
-                                                                 : shifted_logits_loss;
-  Var loss = loss_of(g, options, logits, labels, vocabulary);
+  Var loss = loss_by_version(g, options, logits, labels, vocabulary, own);
   region.leave({&loss});
   return loss;
 }

@@ -1,4 +1,9 @@
 // The causal language-model loss of transformers, by version.
+//
+// In the beginning each model had its own: most widened their logits to float32 and returned those,
+// the older ones kept the model's type; all compared a shifted copy of the logits with the labels.
+// Then they came to call one loss function, which widens them and, since 4.49, shifts labels only.
+// Sources: loss/loss_utils.py, and each model's forward function, in transformers 4.29 to 5.23.
 #pragma once
 
 #include "model/builder.h"
@@ -6,8 +11,20 @@
 
 namespace headroom::model {
 
-// logits [batch, sequence, vocabulary], labels [batch, sequence]; a scalar.
-Var causal_lm_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits,
-                   const Var& labels, int64_t vocabulary);
+// What a model did for itself before it called the loss function.
+struct OwnLoss {
+  op::Version until{4, 46};  // the first version that calls the function
+  bool float32 = true;       // logits are widened, and returned so
+};
+
+// GPT-2, OPT, BLOOM, BioGPT, GPTBigCode.
+inline constexpr OwnLoss kLossInModelType{.until = {4, 49}, .float32 = false};
+// GPT-Neo, GPT-J, CodeGen.
+inline constexpr OwnLoss kLateFloat32Loss{.until = {4, 49}, .float32 = true};
+
+// logits [batch, sequence, vocabulary], labels [batch, sequence]; a scalar. `logits` becomes what
+// the model returns.
+Var causal_lm_loss(GraphBuilder& g, const BuildOptions& options, Var& logits, const Var& labels,
+                   int64_t vocabulary, const OwnLoss& own = {});
 
 }  // namespace headroom::model

@@ -151,7 +151,7 @@ Result<Graph> build_biogpt(const text::JsonView& json, const BuildOptions& optio
       for (const Layer& layer : layers) x = layer(g, options, x, mask, positions);
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary);
+    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

@@ -44,9 +44,7 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
 }
 
 // A power of two tensors takes what a product does.
-Var power(GraphBuilder& g, const Var& base, const Var& exponents) {
-  return g.mul(base, exponents);
-}
+Var power(GraphBuilder& g, const Var& base, const Var& exponents) { return g.mul(base, exponents); }
 
 Var alibi_slopes(GraphBuilder& g, int64_t heads) {
   const auto closest = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
@@ -193,7 +191,7 @@ Result<Graph> build_bloom(const text::JsonView& json, const BuildOptions& reques
       }
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary);
+    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

@@ -87,8 +87,7 @@ struct Layer {
         attention(g, c, path + ".attn"),
         norm2(g, path + ".ln_2", c.hidden),
         mlp{Conv1D(g, path + ".mlp.c_fc", c.hidden, c.inner),
-            Conv1D(g, path + ".mlp.c_proj", c.inner, c.hidden), c.activation,
-            c.residual_dropout} {}
+            Conv1D(g, path + ".mlp.c_proj", c.inner, c.hidden), c.activation, c.residual_dropout} {}
 
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& input, const Var& mask,
                  const Var& positions) const {
@@ -129,10 +128,10 @@ Result<Graph> build_gpt2(const text::JsonView& json, const BuildOptions& options
   HEADROOM_ASSIGN(const Config c, read_config(json, options));
   GraphBuilder g;
   {
-    const Var tokens = g.parameter("transformer.wte.weight", {c.vocabulary, c.hidden},
-                                   ParameterRole::embedding);
-    const Var places = g.parameter("transformer.wpe.weight", {c.positions, c.hidden},
-                                   ParameterRole::embedding);
+    const Var tokens =
+        g.parameter("transformer.wte.weight", {c.vocabulary, c.hidden}, ParameterRole::embedding);
+    const Var places =
+        g.parameter("transformer.wpe.weight", {c.positions, c.hidden}, ParameterRole::embedding);
     std::vector<Layer> layers;
     for (int64_t i = 0; i < c.layers; ++i) {
       layers.emplace_back(g, c, "transformer.h." + std::to_string(i));
@@ -154,7 +153,7 @@ Result<Graph> build_gpt2(const text::JsonView& json, const BuildOptions& options
       for (const Layer& layer : layers) x = layer(g, options, x, mask, positions);
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary);
+    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

@@ -21,7 +21,7 @@ struct Config {
   int64_t vocabulary, positions, hidden, inner, layers, heads, kv_heads;
   double embedding_dropout, attention_dropout, residual_dropout;
   Activation activation;
-  bool tied;
+  bool tied, use_cache;
 };
 
 // The model keeps a triangular mask of positions squared.
@@ -42,11 +42,23 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   c.residual_dropout = in.dropout("resid_pdrop", 0.1, options);
   c.activation = in.activation("activation_function", Activation::gelu_tanh);
   c.tied = in.flag("tie_word_embeddings", true);
+  c.use_cache = in.flag("use_cache", true);
   in.require(c.hidden % c.heads == 0, "n_head", "the heads do not divide n_embd");
   in.require(!in.flag("add_cross_attention", false), "add_cross_attention",
              "cross attention is not modelled");
   if (in.error()) return *in.error();
   return c;
+}
+
+// Until then key and value were split from each other after the query, and that pair was the
+// layer's cache.
+constexpr op::Version kSplitsInThree{4, 54};
+// Before, a checkpointed layer made its cache as well, as config.use_cache says by default; no
+// other family here did. Its storage is that of the whole product of query, key and value.
+constexpr op::Version kNoCacheBesideCheckpoints{4, 53};
+
+bool makes_cache(const BuildOptions& options, const Config& c) {
+  return options.training && c.use_cache && options.transformers < kNoCacheBesideCheckpoints;
 }
 
 struct SelfAttention {
@@ -57,27 +69,40 @@ struct SelfAttention {
         qkv(g, name + ".c_attn", c.hidden, c.hidden + 2 * c.kv_heads * (c.hidden / c.heads), true),
         projection(g, name + ".c_proj", c.hidden, c.hidden, true) {}
 
-  // Query, key and value, [batch, heads or 1, sequence, head]: views of one product.
-  std::vector<Var> query_key_value(GraphBuilder& g, const BuildOptions& options,
-                                   const Var& x) const {
+  // Query, key and value, [batch, heads or 1, sequence, head]: views of one product. `pair` becomes
+  // key and value in one, where the version splits them from each other last.
+  std::vector<Var> query_key_value(GraphBuilder& g, const BuildOptions& options, const Var& x,
+                                   Var& pair) const {
     const int64_t head_dim = c.hidden / c.heads;
+    const int64_t query_dims = c.kv_heads > 1 ? head_dim : c.hidden;
+    Var product = qkv(g, x);
     if (c.kv_heads > 1) {
       const std::vector<int64_t> sizes{options.batch, options.sequence, c.heads, 3 * head_dim};
-      return g.split(g.transpose(g.view(qkv(g, x), sizes), 1, 2), {head_dim, head_dim, head_dim},
-                     3);
+      product = g.transpose(g.view(std::move(product), sizes), 1, 2);
+    } else {
+      product = g.unsqueeze(std::move(product), 1);
     }
-    std::vector<Var> parts = g.split(g.unsqueeze(qkv(g, x), 1), {c.hidden, head_dim, head_dim}, 3);
+    std::vector<Var> parts;
+    if (options.transformers < kSplitsInThree) {
+      parts = g.split(std::move(product), {query_dims, 2 * head_dim}, 3);
+      pair = std::move(parts[1]);
+      const std::vector<Var> last = g.split(pair, {head_dim, head_dim}, 3);
+      parts = {std::move(parts[0]), last[0], last[1]};
+    } else {
+      parts = g.split(std::move(product), {query_dims, head_dim, head_dim}, 3);
+    }
+    if (c.kv_heads > 1) return parts;
     const std::vector<int64_t> sizes{options.batch, options.sequence, -1, head_dim};
     parts[0] = g.transpose(g.view(parts[0], sizes), 1, 2);
     return parts;
   }
 
-  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
-                      const Var& mask) const {
+  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& mask,
+                      Var& pair) const {
     const int64_t b = options.batch;
     const int64_t s = options.sequence;
-    const std::vector<Var> parts = query_key_value(g, options, x);
-    const AttentionShape shape{b, s, c.heads, c.kv_heads, c.hidden / c.heads, c.attention_dropout,
+    const std::vector<Var> parts = query_key_value(g, options, x, pair);
+    const AttentionShape shape{b,   s, c.heads, c.kv_heads, c.hidden / c.heads, c.attention_dropout,
                                true};
     Attended attended = attend(g, options, shape, parts[0], parts[1], parts[2], mask);
     attended.output = g.contiguous(g.reshape(attended.output, {b, s, -1}));
@@ -89,12 +114,14 @@ struct SelfAttention {
 
 struct Layer {
   std::string name;
+  bool keeps_cache;
   LayerNorm norm1;
   SelfAttention attention;
   LayerNorm norm2;
   Mlp<Linear> mlp;
-  Layer(GraphBuilder& g, const Config& c, const std::string& path)
+  Layer(GraphBuilder& g, const BuildOptions& options, const Config& c, const std::string& path)
       : name(path),
+        keeps_cache(makes_cache(options, c)),
         norm1(g, path + ".ln_1", c.hidden),
         attention(g, c, path + ".attn"),
         norm2(g, path + ".ln_2", c.hidden),
@@ -107,9 +134,10 @@ struct Layer {
     RegionScope region(g, RegionKind::layer, name, {&input, &mask});
     Var x = norm1(g, input);
     Attended attended;
+    Var present;
     {
       RegionScope inner(g, RegionKind::attention, name + ".attn", {&x});
-      attended = attention(g, options, x, mask);
+      attended = attention(g, options, x, mask, present);
       inner.leave({&attended.output});
     }
     x = g.add(attended.output, input);
@@ -122,7 +150,12 @@ struct Layer {
       inner.leave({&fed_forward});
     }
     x = g.add(residual, fed_forward);
-    region.leave({&x});
+    if (keeps_cache) {
+      g.keep(present);
+      region.leave({&x, &present});
+    } else {
+      region.leave({&x});
+    }
     return x;
   }
 };
@@ -133,13 +166,13 @@ Result<Graph> build_gpt_bigcode(const text::JsonView& json, const BuildOptions& 
   HEADROOM_ASSIGN(const Config c, read_config(json, options));
   GraphBuilder g;
   {
-    const Var tokens = g.parameter("transformer.wte.weight", {c.vocabulary, c.hidden},
-                                   ParameterRole::embedding);
-    const Var places = g.parameter("transformer.wpe.weight", {c.positions, c.hidden},
-                                   ParameterRole::embedding);
+    const Var tokens =
+        g.parameter("transformer.wte.weight", {c.vocabulary, c.hidden}, ParameterRole::embedding);
+    const Var places =
+        g.parameter("transformer.wpe.weight", {c.positions, c.hidden}, ParameterRole::embedding);
     std::vector<Layer> layers;
     for (int64_t i = 0; i < c.layers; ++i) {
-      layers.emplace_back(g, c, "transformer.h." + std::to_string(i));
+      layers.emplace_back(g, options, c, "transformer.h." + std::to_string(i));
     }
     const LayerNorm norm(g, "transformer.ln_f", c.hidden);
     g.buffer("transformer.bias", {c.positions, c.positions}, DType::boolean, false);
@@ -158,7 +191,7 @@ Result<Graph> build_gpt_bigcode(const text::JsonView& json, const BuildOptions& 
       for (const Layer& layer : layers) x = layer(g, options, x, mask);
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary);
+    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

@@ -60,8 +60,7 @@ struct SelfAttention {
 
   Var heads_of(GraphBuilder& g, const BuildOptions& options, const Var& x) const {
     const int64_t head_dim = c.hidden / c.heads;
-    return g.permute(g.view(x, {options.batch, options.sequence, c.heads, head_dim}),
-                     {0, 2, 1, 3});
+    return g.permute(g.view(x, {options.batch, options.sequence, c.heads, head_dim}), {0, 2, 1, 3});
   }
 
   Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
@@ -79,8 +78,8 @@ struct SelfAttention {
       const AttentionShape shape{b, s, c.heads, c.heads, head_dim, c.attention_dropout, true};
       return project(g, options, attend(g, options, shape, query, key, value, mask));
     }
-    Attended attended = attend_in_float32(
-        g, query, key, value, c.attention_dropout, [&](Var& weights) {
+    Attended attended =
+        attend_in_float32(g, query, key, value, c.attention_dropout, [&](Var& weights) {
           const Var causal = g.slice(g.slice(bias, 2, 0, s), 3, 0, s);
           const Var lowest = g.full({}, DType::f32);
           weights = g.where(causal, weights, lowest);
@@ -147,10 +146,10 @@ Result<Graph> build_gpt_neo(const text::JsonView& json, const BuildOptions& requ
   HEADROOM_ASSIGN(const Config c, read_config(json, options));
   GraphBuilder g;
   {
-    const Var tokens = g.parameter("transformer.wte.weight", {c.vocabulary, c.hidden},
-                                   ParameterRole::embedding);
-    const Var places = g.parameter("transformer.wpe.weight", {c.positions, c.hidden},
-                                   ParameterRole::embedding);
+    const Var tokens =
+        g.parameter("transformer.wte.weight", {c.vocabulary, c.hidden}, ParameterRole::embedding);
+    const Var places =
+        g.parameter("transformer.wpe.weight", {c.positions, c.hidden}, ParameterRole::embedding);
     std::vector<Layer> layers;
     for (int64_t i = 0; i < c.layers; ++i) {
       layers.emplace_back(g, c, "transformer.h." + std::to_string(i));
@@ -175,7 +174,7 @@ Result<Graph> build_gpt_neo(const text::JsonView& json, const BuildOptions& requ
       }
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary);
+    head.finish(g, options, x, labels, c.vocabulary, kLateFloat32Loss);
   }
   return g.finish();
 }

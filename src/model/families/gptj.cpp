@@ -1,6 +1,6 @@
-// GPT-J and CodeGen (transformers' GPTJForCausalLM and CodeGenForCausalLM): attention and perceptron
-// side by side on one normalization, rotary positions on the first dimensions of a head, scores in
-// float32. CodeGen makes query, value and key in one product, in four interleaved parts.
+// GPT-J and CodeGen (transformers' GPTJForCausalLM and CodeGenForCausalLM): attention and
+// perceptron side by side on one normalization, rotary positions on the first dimensions of a head,
+// scores in float32. CodeGen makes query, value and key in one product, in four interleaved parts.
 #include "model/families/gptj.h"
 
 #include <array>
@@ -158,15 +158,15 @@ struct SelfAttention {
     const Var query = g.permute(std::move(heads.query), {0, 2, 1, 3});
     Attended attended;
     if (options.attention == Attention::flash_attention_2) {
-      const AttentionShape shape{options.batch,    options.sequence,    c.heads, c.heads,
+      const AttentionShape shape{options.batch,      options.sequence,    c.heads, c.heads,
                                  c.hidden / c.heads, c.attention_dropout, true};
       const Var query16 = g.to_like(query, heads.value);
       const Var key16 = g.to_like(key, heads.value);
       attended = attend(g, options, shape, query16, key16, heads.value, mask);
     } else {
-      attended = attend_in_float32(
-          g, query, key, heads.value, c.attention_dropout,
-          [&](Var& weights) { return scaled_and_masked(g, weights, mask); });
+      attended =
+          attend_in_float32(g, query, key, heads.value, c.attention_dropout,
+                            [&](Var& weights) { return scaled_and_masked(g, weights, mask); });
       attended.output = g.contiguous(g.permute(attended.output, {0, 2, 1, 3}));
     }
     attended.output = g.view(attended.output, {options.batch, options.sequence, c.hidden});
@@ -216,8 +216,8 @@ Result<Graph> build(const text::JsonView& json, const BuildOptions& options, boo
   HEADROOM_ASSIGN(const Config c, read_config(json, options, fused));
   GraphBuilder g;
   {
-    const Var tokens = g.parameter("transformer.wte.weight", {c.vocabulary, c.hidden},
-                                   ParameterRole::embedding);
+    const Var tokens =
+        g.parameter("transformer.wte.weight", {c.vocabulary, c.hidden}, ParameterRole::embedding);
     std::vector<Layer> layers;
     for (int64_t i = 0; i < c.layers; ++i) {
       layers.emplace_back(g, c, "transformer.h." + std::to_string(i));
@@ -240,7 +240,7 @@ Result<Graph> build(const text::JsonView& json, const BuildOptions& options, boo
       }
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary);
+    head.finish(g, options, x, labels, c.vocabulary, kLateFloat32Loss);
   }
   return g.finish();
 }

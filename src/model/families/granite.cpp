@@ -14,6 +14,7 @@ Result<Graph> build_granite(const text::JsonView& json, const BuildOptions& opti
   spec.embedding_multiplier = in.number("embedding_multiplier", 1, -1e9, 1e9);
   spec.residual_multiplier = in.number("residual_multiplier", 1, -1e9, 1e9);
   spec.logits_divisor = in.number("logits_scaling", 1, -1e9, 1e9);
+  spec.own_loss.until = {4, 48};
   if (in.error()) return *in.error();
   return build_causal_decoder(spec, options);
 }

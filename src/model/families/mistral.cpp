@@ -10,6 +10,7 @@ Result<Graph> build_mistral(const text::JsonView& json, const BuildOptions& opti
   ConfigReader in(json);
   DecoderSpec spec = read_decoder(in, json, options, {.kv_heads = 8});
   read_sliding_window(in, json, spec, 4096);
+  spec.own_loss.until = {4, 48};
   if (in.error()) return *in.error();
   return build_causal_decoder(spec, options);
 }

@@ -177,7 +177,7 @@ Result<Graph> build_opt(const text::JsonView& json, const BuildOptions& options)
       if (c.final_norm) x = norm(g, x);
       if (project_out) x = (*project_out)(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary);
+    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

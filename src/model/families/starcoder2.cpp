@@ -20,6 +20,7 @@ Result<Graph> build_starcoder2(const text::JsonView& json, const BuildOptions& o
   spec.mlp_output_dropout = residual;
   spec.embedding_dropout = in.dropout("embedding_dropout", 0, options);
   read_sliding_window(in, json, spec, {});
+  spec.own_loss.until = {4, 47};
   if (in.error()) return *in.error();
   return build_causal_decoder(spec, options);
 }
