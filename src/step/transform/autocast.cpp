@@ -109,8 +109,13 @@ class AutocastWriter {
         return {g.apply(operation.kind, {rewriter_.value(operation.inputs[0])}, attributes)};
       }
       case Policy::loss: {
-        Var log = g.log_softmax(rewriter_.value(operation.inputs[0]), 1, DType::f32);
-        return {g.nll_loss(std::move(log), rewriter_.value(operation.inputs[1]))};
+        // cross_entropy_loss names its input's type to log_softmax, so autocast leaves that alone;
+        // nll_loss is what it casts.
+        const Var log = g.log_softmax(rewriter_.value(operation.inputs[0]), 1);
+        Attributes attributes;
+        attributes.dtype = DType::f32;
+        Var wide = g.apply(OpKind::autocast, {log}, attributes);
+        return {g.nll_loss(std::move(wide), rewriter_.value(operation.inputs[1]))};
       }
     }
     return {};
@@ -141,21 +146,25 @@ class AutocastWriter {
     return rewriter_.builder().apply(OpKind::autocast, {rewriter_.value(id)}, attributes);
   }
 
-  // The context exits, then the outputs are converted.
+  // The context exits, then the outputs are converted: all of them, before the first one goes.
   void leave() {
     cache_.clear();
-    if (!options_.outputs_to_float32 || graph_.logits == model::kNoValue) return;
-    const Var logits = rewriter_.value(graph_.logits);
-    Var converted = cast_of(graph_.logits, DType::f32);
-    rewriter_.builder().drop(logits.id());
-    rewriter_.set_logits(rewriter_.builder().release(std::move(converted)));
+    if (!options_.outputs_to_float32) return;
+    std::vector<ValueId> outputs = graph_.outputs;
+    if (graph_.logits != model::kNoValue) outputs.insert(outputs.begin(), graph_.logits);
+    std::vector<Var> converted;
+    for (const ValueId id : outputs) converted.push_back(cast_of(id, DType::f32));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      rewriter_.builder().drop(rewriter_.value(outputs[i]).id());
+      rewriter_.set_output(outputs[i], rewriter_.builder().release(std::move(converted[i])));
+    }
   }
 
   const Graph& graph_;
   const AutocastOptions& options_;
   GraphRewriter rewriter_;
   std::vector<uint32_t> layers_;
-  std::vector<bool> cacheable_;  // by value: trainable parameters in float32
+  std::vector<bool> cacheable_;                        // by value: trainable parameters in float32
   std::map<std::pair<uint32_t, ValueId>, Var> cache_;  // by layer and parameter
 };
 

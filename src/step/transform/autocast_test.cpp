@@ -45,12 +45,13 @@ int64_t count_of(const Graph& graph, OpKind kind) {
 }
 
 TEST(Autocast, ATrainableWeightIsCastOnceALayer) {
-  // Four calls cast their inputs; the weight is cast at the first call of each layer.
-  EXPECT_EQ(count_of(apply_autocast(shared_weight(true), {}), OpKind::autocast), 4 + 2);
+  // Four calls cast their inputs, the loss its own; the weight is cast at the first call of each
+  // layer.
+  EXPECT_EQ(count_of(apply_autocast(shared_weight(true), {}), OpKind::autocast), 4 + 2 + 1);
 }
 
 TEST(Autocast, AFrozenWeightIsCastAtEveryCall) {
-  EXPECT_EQ(count_of(apply_autocast(shared_weight(false), {}), OpKind::autocast), 4 + 4);
+  EXPECT_EQ(count_of(apply_autocast(shared_weight(false), {}), OpKind::autocast), 4 + 4 + 1);
 }
 
 TEST(Autocast, EveryCastIsDroppedOrCached) {
@@ -72,6 +73,31 @@ TEST(Autocast, HalfPrecisionOutputsAreHandedOnInFloat32) {
   const Graph graph = apply_autocast(source, options);
   EXPECT_NE(graph.logits, source.logits);
   EXPECT_TRUE(trace_training(graph, {}));
+}
+
+// cross_entropy_loss (ATen/native/LossNLL.cpp) names the logits' own type to log_softmax, which
+// autocast then leaves alone; the log-probabilities are what it widens, for nll_loss.
+TEST(Autocast, TheLossWidensLogProbabilities) {
+  TrainOptions options;
+  options.steps = 1;
+  GraphBuilder g;
+  {
+    const Var x = g.parameter("logits", {64, 1000}, ParameterRole::other);
+    const Var ids = g.input("labels", {64}, DType::i64);
+    g.set_outputs(g.cross_entropy(x, ids), {}, {});
+  }
+  const auto trace = trace_training(apply_autocast(g.finish(), {}), options);
+  ASSERT_TRUE(trace);
+  int64_t narrow = 0;
+  int64_t wide = 0;
+  for (const memory::BufferInfo& buffer : trace->memory.buffers) {
+    narrow += buffer.requested_bytes == 2 * 64 * 1000 ? 1 : 0;
+    wide += buffer.requested_bytes == 4 * 64 * 1000 ? 1 : 0;
+  }
+  // Logits, log-probabilities, and in backward the gradients of both and their way back; the wide
+  // ones are the copy and its gradient. AdamW adds two states and two temporaries.
+  EXPECT_EQ(wide, 2);
+  EXPECT_GE(narrow, 4);
 }
 
 TEST(Autocast, ARecomputedLayerMakesItsOwnCasts) {

@@ -35,6 +35,11 @@ ValueId GraphRewriter::renamed(ValueId value) const {
   return value == kNoValue ? kNoValue : names_[value];
 }
 
+ValueId GraphRewriter::output(ValueId value) const {
+  const auto found = outputs_.find(value);
+  return found == outputs_.end() ? renamed(value) : found->second;
+}
+
 void GraphRewriter::rename(std::vector<ValueId>& values) const {
   for (ValueId& value : values) value = renamed(value);
 }
@@ -107,10 +112,9 @@ Graph GraphRewriter::run(const Replace& replace, const std::function<void()>& at
   Graph graph = builder_.finish();
   for (model::Region& region : graph.regions) rename(region.outputs);
   graph.parameters = merged_parameters();
-  graph.logits = logits_ != kNoValue ? logits_ : renamed(source_.logits);
+  graph.logits = output(source_.logits);
   graph.loss = renamed(source_.loss);
-  graph.outputs = source_.outputs;
-  rename(graph.outputs);
+  for (const ValueId id : source_.outputs) graph.outputs.push_back(output(id));
   return graph;
 }
 

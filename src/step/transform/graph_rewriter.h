@@ -5,12 +5,14 @@
 // nothing, and the operation is copied; or it writes what stands in its place and answers with one
 // variable an output. Those variables stand for the operation's outputs from there on and die where
 // they died. Inputs may be used as often as wanted; they live at least as long as the operation
-// that is replaced. Values keep their numbers, so a transformation can look things up in the source.
+// that is replaced. Values keep their numbers, so a transformation can look things up in the
+// source.
 //
 // One use each; not thread-safe. Cost: linear in the number of instructions.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "model/builder.h"
@@ -36,8 +38,9 @@ class GraphRewriter {
   // Runs the copy. To be called once. `at_end` writes what follows the last instruction; variables
   // that a transformation kept until then must be let go there.
   model::Graph run(const Replace& replace, const std::function<void()>& at_end = {});
-  // From `at_end`: this value, not the source's, is the logits that the graph answers with.
-  void set_logits(model::ValueId logits) { logits_ = logits; }
+  // From `at_end`: in place of the source's `output` (logits, or another), the graph answers with
+  // `value`.
+  void set_output(model::ValueId output, model::ValueId value) { outputs_[output] = value; }
 
  private:
   struct Added {
@@ -47,6 +50,7 @@ class GraphRewriter {
 
   void copy_operation(const model::Operation& operation, const Replace& replace);
   void rename(std::vector<model::ValueId>& values) const;
+  [[nodiscard]] model::ValueId output(model::ValueId value) const;
   [[nodiscard]] model::ValueId renamed(model::ValueId value) const;
   [[nodiscard]] std::vector<model::Parameter> merged_parameters() const;
 
@@ -54,7 +58,7 @@ class GraphRewriter {
   model::GraphBuilder builder_;
   std::vector<model::ValueId> names_;  // by value of the source
   std::vector<Added> added_;
-  model::ValueId logits_ = model::kNoValue;
+  std::map<model::ValueId, model::ValueId> outputs_;  // by value of the source
 };
 
 }  // namespace headroom::step
