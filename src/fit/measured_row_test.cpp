@@ -39,6 +39,22 @@ TEST(MeasuredRow, ReadsTheWordsOfARow) {
   EXPECT_EQ(figures[2].value, Bytes(2 * kMiB));
 }
 
+// Facts about one harness that its rows do not hold: the reader knows them by the source's name.
+TEST(MeasuredRow, KnowsWhatAHarnessLeavesUnsaid) {
+  const std::string header = std::string("source,") + kHeader;
+  const std::string words =
+      "1,train_step,org/model,LoRA r=8,bfloat16,none,Adafactor,4,2048,1,none,sdpa,HF CE,HF Trainer,"
+      "A100-80GB,1,max_memory_allocated,1000,500,2,";
+  const auto asked = [&](const std::string& source) {
+    return question_of(text::read_csv(header + source + "," + words + "\n", "test.csv").value(), 0);
+  };
+  const auto benchmark = asked("fms-acceleration");
+  ASSERT_TRUE(benchmark) << benchmark.error().to_string();
+  EXPECT_EQ(benchmark->lora_dropout, 0.1);
+  EXPECT_EQ(benchmark->optimizer, Optimizer::hf_adafactor);
+  EXPECT_EQ(asked("another")->lora_dropout, 0);
+}
+
 TEST(MeasuredRow, SaysWhyARowCannotBeAsked) {
   struct Case {
     const char* row;

@@ -28,12 +28,13 @@ constexpr std::array<Word<Method>, 5> kMethods{{{"full", Method::full},
                                                 {"dora", Method::dora},
                                                 {"qlora", Method::qlora},
                                                 {"gptq-lora", Method::gptq_lora}}};
-constexpr std::array<Word<Optimizer>, 8> kOptimizers{
+constexpr std::array<Word<Optimizer>, 9> kOptimizers{
     {{"adamw", Optimizer::adamw},
      {"adam", Optimizer::adam},
      {"sgd", Optimizer::sgd},
      {"sgd-momentum", Optimizer::sgd_momentum},
      {"adafactor", Optimizer::adafactor},
+     {"hf-adafactor", Optimizer::hf_adafactor},
      {"lion", Optimizer::lion},
      {"adamw-8bit", Optimizer::adamw_8bit},
      {"paged-adamw-8bit", Optimizer::paged_adamw_8bit}}};
@@ -219,20 +220,33 @@ Result<void> set_targets(std::string_view words, std::vector<std::string>& field
   return {};
 }
 
-Result<void> set_clip(std::string_view words, std::optional<double>& field) {
+std::optional<double> finite_number(std::string_view words) {
   double value = 0;
   const auto [end, code] = std::from_chars(words.data(), words.data() + words.size(), value);
   const bool good = code == std::errc() && end == words.data() + words.size();
-  if (!good || !std::isfinite(value) || value <= 0) {
-    return refuse("clip", words, "a norm above 0, such as 1.0");
-  }
+  if (!good || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+Result<void> set_clip(std::string_view words, std::optional<double>& field) {
+  const std::optional<double> value = finite_number(words);
+  if (!value || *value <= 0) return refuse("clip", words, "a norm above 0, such as 1.0");
   field = value;
   return {};
 }
 
-std::string clip_words(double norm) {
+Result<void> set_dropout(std::string_view words, double& field) {
+  const std::optional<double> value = finite_number(words);
+  if (!value || *value < 0 || *value >= 1) {
+    return refuse("lora-dropout", words, "a share from 0 to below 1, such as 0.1");
+  }
+  field = *value;
+  return {};
+}
+
+std::string number_words(double number) {
   std::array<char, 32> digits{};
-  const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), norm);
+  const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
   return code == std::errc() ? std::string(digits.data(), end) : std::string();
 }
 
@@ -249,7 +263,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 30> kFields{{
+constexpr std::array<Field, 31> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -270,12 +284,15 @@ constexpr std::array<Field, 30> kFields{{
      }},
     {{"lora-targets", "NAMES", "modules with adapters: q_proj,v_proj or all-linear"},
      [](FitQuestion& q, std::string_view w) { return set_targets(w, q.lora_targets); }},
+    {{"lora-dropout", "P", "before the adapters, 0 to 1"},
+     [](FitQuestion& q, std::string_view w) { return set_dropout(w, q.lora_dropout); }},
     {{"lora-dtype", "TYPE", "of the adapters: bf16, fp16, fp32"},
      [](FitQuestion& q, std::string_view w) {
        return choose("lora-dtype", w, kDtypes, q.lora_dtype);
      }},
     {{"optimizer", "KIND",
-      "adamw, adam, sgd, sgd-momentum, adafactor (each also -foreach, -fused, -loop), lion, "
+      "adamw, adam, sgd, sgd-momentum, adafactor (each also -foreach, -fused, -loop), "
+      "hf-adafactor (transformers'), lion, "
       "adamw-8bit, paged-adamw-8bit"},
      [](FitQuestion& q, std::string_view w) { return set_optimizer(w, q); }},
     {{"optimizer-in-backward", "", "step each parameter as its gradient arrives, and free it"},
@@ -387,6 +404,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   if (q.method != Method::full) {
     add("lora-rank", std::to_string(q.lora_rank));
     if (!q.lora_targets.empty()) add("lora-targets", join(q.lora_targets));
+    add("lora-dropout", number_words(q.lora_dropout));
     add("lora-dtype", word_of(kDtypes, q.lora_dtype));
   }
   add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
@@ -402,7 +420,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add_switch("accelerate", q.accelerate);
   add_switch("keep-outputs", q.keep_outputs);
   add("grad-accum", std::to_string(q.grad_accum));
-  add("clip", q.clip ? clip_words(*q.clip) : "none");
+  add("clip", q.clip ? number_words(*q.clip) : "none");
   if (q.vocab) add("vocab", std::to_string(*q.vocab));
   add("torch", q.torch);
   add("transformers", q.transformers);

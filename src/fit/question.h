@@ -27,7 +27,8 @@ enum class Optimizer : uint8_t {
   adam,
   sgd,
   sgd_momentum,
-  adafactor,
+  adafactor,     // torch.optim's
+  hf_adafactor,  // transformers', which its Trainer means by the name
   lion,
   adamw_8bit,
   paged_adamw_8bit,
@@ -80,6 +81,7 @@ struct FitQuestion {
   Method method = Method::full;
   int64_t lora_rank = 16;
   std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
+  double lora_dropout = 0;
   Dtype lora_dtype = Dtype::fp32;
   Optimizer optimizer = Optimizer::adamw;
   OptimizerLoop optimizer_loop = OptimizerLoop::automatic;

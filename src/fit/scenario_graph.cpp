@@ -25,6 +25,7 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
 Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph) {
   step::LoraOptions options;
   options.rank = s.question.lora_rank;
+  options.dropout = s.question.lora_dropout;
   options.targets = s.question.lora_targets;
   HEADROOM_ASSIGN(const auto model_type, s.model->view().optional_string("model_type"));
   options.model_type = model_type.value_or("");

@@ -29,8 +29,8 @@ void set_checkpointing(Scenario& s) {
   const bool reentrant = s.build.transformers < kNonReentrantByDefault;
   s.train.checkpoint_kind =
       reentrant ? step::CheckpointKind::reentrant : step::CheckpointKind::non_reentrant;
-  s.derived.push_back({"checkpointing-kind", reentrant ? "reentrant" : "non-reentrant",
-                       SettingOrigin::derived});
+  s.derived.push_back(
+      {"checkpointing-kind", reentrant ? "reentrant" : "non-reentrant", SettingOrigin::derived});
 }
 
 void set_optimizer(Scenario& s) {
@@ -51,6 +51,9 @@ void set_optimizer(Scenario& s) {
       break;
     case Optimizer::adafactor:
       optimizer.kind = step::OptimizerKind::adafactor;
+      break;
+    case Optimizer::hf_adafactor:
+      optimizer.kind = step::OptimizerKind::hf_adafactor;
       break;
     case Optimizer::lion:
       optimizer.kind = step::OptimizerKind::lion;
