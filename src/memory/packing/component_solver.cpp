@@ -1,0 +1,179 @@
+#include "memory/packing/component_solver.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "base/parallel.h"
+#include "memory/packing/local_search.h"
+#include "memory/packing/orders.h"
+
+namespace headroom::memory {
+namespace {
+
+// A large problem gets fewer orders: beyond these placements, only the first few.
+constexpr int64_t kOrderPlacements = 400'000;
+constexpr size_t kFewestOrders = 3;
+constexpr int kPromotions = 4;
+constexpr int64_t kNearness = 1000;  // an order within 1/1000 of the target of the best is promoted
+constexpr uint32_t kMostExactItems = 20'000;
+constexpr int64_t kFirstNodes = 2'000;
+constexpr double kNoise = 0.5;
+
+int64_t common_divisor(const Sections& sections) {
+  int64_t divisor = 0;
+  for (const PackingItem& item : sections.items) divisor = std::gcd(divisor, item.size);
+  return std::max<int64_t>(divisor, 1);
+}
+
+}  // namespace
+
+ComponentSolver::ComponentSolver(const Sections& sections, int64_t target,
+                                 const SynthesisOptions& options)
+    : sections_(sections),
+      target_(target),
+      options_(options),
+      unit_(common_divisor(sections)),
+      left_(options.placements),
+      proven_bound_(sections.highest_load) {}
+
+void ComponentSolver::solve() {
+  try_orders();
+  if (!is_done()) search();
+}
+
+bool ComponentSolver::is_done() const {
+  return best_.height <= std::max(target_, proven_bound_) || is_out_of_time();
+}
+
+bool ComponentSolver::is_out_of_time() const {
+  return options_.is_out_of_time && options_.is_out_of_time();
+}
+
+void ComponentSolver::run_round(size_t tasks, const Task& task) const {
+  std::atomic<size_t> winner = tasks;
+  for_each_in_parallel(tasks, options_.threads, [&](size_t number) {
+    const auto is_cut_short = [&] { return winner < number || is_out_of_time(); };
+    if (number > 0 && is_cut_short()) return;
+    if (!task(number, is_cut_short)) return;
+    size_t before = winner;
+    while (number < before && !winner.compare_exchange_weak(before, number)) {
+    }
+  });
+}
+
+void ComponentSolver::adopt(const Placement& placement, const std::string& method) {
+  if (!best_.offsets.empty() && placement.height >= best_.height) return;
+  best_ = placement;
+  method_ = method;
+}
+
+void ComponentSolver::try_orders() {
+  const auto affordable = static_cast<size_t>(kOrderPlacements / (sections_.item_count() + 1));
+  const size_t count = std::min(order_count(), std::max(kFewestOrders, affordable));
+  std::vector<Placement> placements(count);
+  run_round(count, [&](size_t number, const auto& /*is_cut_short*/) {
+    placements[number] = first_fit(sections_, make_order(sections_, number));
+    return placements[number].height <= target_;
+  });
+  for (size_t i = 0; i < count; ++i) {
+    if (placements[i].offsets.empty()) continue;  // cut short
+    adopt(placements[i], "first fit: " + std::string(order_name(i)));
+    if (best_.height <= target_) return;
+  }
+  promote(placements);
+}
+
+// What ended up too high goes first, and all is placed again, a few times over: cures plans that
+// fail by some small items of long life. Only for orders that came near the best one.
+void ComponentSolver::promote(const std::vector<Placement>& placements) {
+  std::vector<size_t> near;
+  const int64_t affordable = kOrderPlacements / kPromotions / (sections_.item_count() + 1);
+  for (size_t i = 0; i < placements.size() && std::ssize(near) < affordable; ++i) {
+    if (placements[i].height - best_.height <= target_ / kNearness) near.push_back(i);
+  }
+  std::vector<Placement> improved(near.size());
+  run_round(near.size(), [&](size_t number, const auto& is_cut_short) {
+    Placement placement = placements[near[number]];
+    std::vector<uint32_t> order = make_order(sections_, near[number]);
+    improved[number] = placement;
+    for (int i = 0; i < kPromotions && improved[number].height > target_ && !is_cut_short(); ++i) {
+      std::stable_partition(order.begin(), order.end(), [&](uint32_t item) {
+        return placement.offsets[item] + sections_.items[item].size > target_;
+      });
+      placement = first_fit(sections_, order);
+      if (placement.height < improved[number].height) improved[number] = placement;
+    }
+    return improved[number].height <= target_;
+  });
+  for (size_t i = 0; i < near.size(); ++i) {
+    if (improved[i].offsets.empty()) continue;
+    adopt(improved[i], "first fit: " + std::string(order_name(near[i])) + ", promoted");
+    if (best_.height <= target_) return;
+  }
+}
+
+void ComponentSolver::search() {
+  for (int round = 0; !is_done() && left_ > 0; ++round) search_round(round);
+}
+
+// The target itself, and every other time a capacity halfway between it and what is there: a part
+// whose bound cannot be met is still improved.
+int64_t ComponentSolver::capacity_of(int round) const {
+  const int64_t low = std::max(target_, proven_bound_);
+  if (round % 2 == 0 && proven_bound_ <= target_) return low;
+  const int64_t halfway = low + (best_.height - low) / 2;
+  return std::max(low, halfway / unit_ * unit_);
+}
+
+void ComponentSolver::note_impossible(int64_t capacity) {
+  proven_bound_ = std::max(proven_bound_, (capacity / unit_ + 1) * unit_);
+}
+
+// Exact searches in several orders of candidates, and a local search, side by side.
+void ComponentSolver::search_round(int round) {
+  const bool is_exact = sections_.item_count() <= kMostExactItems;
+  const size_t exact_tasks = is_exact ? kCandidateOrderCount : 0;
+  const int64_t capacity = capacity_of(round);
+  int64_t nodes = std::max<int64_t>(kFirstNodes, sections_.item_count() * 3 / 2);
+  for (int i = 0; i < round && nodes < left_; ++i) nodes = nodes * 5 / 4;
+  const int64_t share = std::max<int64_t>(1, std::min(left_, is_exact ? nodes : left_));
+  std::vector<std::optional<Placement>> found(exact_tasks + 1);
+  std::vector<char> impossible(exact_tasks + 1);
+  run_round(exact_tasks + 1, [&](size_t number, const auto& is_cut_short) {
+    Effort effort;
+    effort.is_out_of_time = is_cut_short;
+    const uint64_t seed = options_.seed + 1000 * static_cast<uint64_t>(round) + number;
+    if (number == exact_tasks) {
+      Placement placement = best_;
+      effort.placements = share;
+      LocalSearch(sections_, placement, seed).lower(target_, effort);
+      found[number] = std::move(placement);
+    } else {
+      effort.placements = nodes * 100;
+      ExactSearch exact(sections_, capacity);
+      const ExactLimits limits{nodes, static_cast<CandidateOrder>(number), round == 0 ? 0 : kNoise,
+                               seed};
+      const ExactOutcome outcome = exact.run(limits, effort);
+      impossible[number] = outcome == ExactOutcome::impossible ? 1 : 0;
+      if (outcome == ExactOutcome::impossible) return true;
+      if (outcome == ExactOutcome::gave_up) return false;
+      Placement placement{exact.offsets(), 0};
+      for (uint32_t i = 0; i < sections_.item_count(); ++i) {
+        placement.height =
+            std::max(placement.height, placement.offsets[i] + sections_.items[i].size);
+      }
+      found[number] = std::move(placement);
+    }
+    return found[number]->height <= target_;
+  });
+  left_ -= share * static_cast<int64_t>(exact_tasks + 1);
+  for (size_t number = 0; number <= exact_tasks; ++number) {
+    if (impossible[number] != 0) return note_impossible(capacity);
+    if (!found[number]) continue;
+    adopt(*found[number], number == exact_tasks ? "local search" : "exact search");
+    if (best_.height <= target_) return;
+  }
+}
+
+}  // namespace headroom::memory

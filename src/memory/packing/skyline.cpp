@@ -1,0 +1,283 @@
+#include "memory/packing/skyline.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace headroom::memory {
+namespace {
+
+// Murmur's finalizer: every bit of the result depends on every bit of x.
+uint64_t mix(uint64_t x) {
+  x ^= x >> 33;
+  x *= 0xff51afd7ed558ccdULL;
+  x ^= x >> 33;
+  x *= 0xc4ceb9fe1a85ec53ULL;
+  return x ^ (x >> 33);
+}
+
+}  // namespace
+
+Skyline::Skyline(const Sections& sections, int64_t capacity)
+    : sections_(sections),
+      floor_(sections.count()),
+      slack_(sections.count()),
+      left_(sections.count()),
+      crossing_(sections.count()),
+      is_solid_(sections.count(), true),
+      offsets_(sections.items.size()),
+      first_(sections.count(), kNoItem),
+      next_(sections.items.size(), kNoItem),
+      previous_(sections.items.size(), kNoItem),
+      run_begin_(sections.count()),
+      run_end_(sections.count()),
+      valleys_(sections.count()),
+      leaves_(std::bit_ceil(std::max(sections.count(), 1U))),
+      count_change_(sections.count() + 1),
+      size_change_(sections.count() + 1) {
+  tournament_.assign(size_t{2} * leaves_, 0);
+  for (uint32_t leaf = 0; leaf < leaves_; ++leaf) {
+    tournament_[leaves_ + leaf] = std::min(leaf, sections.count() - 1);
+  }
+  for (uint32_t node = leaves_ - 1; node > 0; --node) tournament_[node] = tournament_[2 * node];
+  for (uint32_t s = 0; s < sections.count(); ++s) slack_[s] = capacity - sections.load[s];
+  for (uint32_t i = sections.item_count(); i-- > 0;) {
+    const PackingItem& item = sections.items[i];
+    link(i);
+    for (uint32_t s = item.begin; s < item.end; ++s) ++left_[s];
+    for (uint32_t s = item.begin + 1; s < item.end; ++s) ++crossing_[s];
+  }
+  for (uint32_t s = 0; s < sections.count(); ++s) {
+    if (left_[s] == 0) floor_[s] = kNoFloor;
+    run_begin_[s] = s;
+    run_end_[s] = s + 1;
+  }
+  if (sections.count() > 0) rebuild_runs(0, sections.count());
+}
+
+void Skyline::link(uint32_t item) {
+  uint32_t& first = first_[sections_.items[item].begin];
+  next_[item] = first;
+  previous_[item] = kNoItem;
+  if (first != kNoItem) previous_[first] = item;
+  first = item;
+}
+
+void Skyline::unlink(uint32_t item) {
+  const uint32_t next = next_[item];
+  const uint32_t previous = previous_[item];
+  if (next != kNoItem) previous_[next] = previous;
+  (previous != kNoItem ? next_[previous] : first_[sections_.items[item].begin]) = next;
+}
+
+void Skyline::set_ground(uint32_t section, int64_t floor, bool is_solid) {
+  grounds_.push_back({section, floor_[section], is_solid_[section]});
+  floor_[section] = floor;
+  is_solid_[section] = is_solid;
+}
+
+void Skyline::place(uint32_t item) {
+  const PackingItem& placed = sections_.items[item];
+  const int64_t floor = floor_[placed.begin];
+  offsets_[item] = floor;
+  unlink(item);
+  for (uint32_t s = placed.begin; s < placed.end; ++s) {
+    --left_[s];
+    if (s > placed.begin) --crossing_[s];
+    set_ground(s, left_[s] == 0 ? kNoFloor : floor + placed.size, true);
+  }
+  actions_.push_back({item, placed.begin, placed.end});
+  rebuild_runs(placed.begin, placed.end);
+}
+
+void Skyline::raise(uint32_t begin, uint32_t end, int64_t floor) {
+  for (uint32_t s = begin; s < end; ++s) {
+    slack_[s] -= floor - floor_[s];
+    set_ground(s, floor, false);
+  }
+  actions_.push_back({kNoItem, begin, end});
+  rebuild_runs(begin, end);
+}
+
+void Skyline::undo(size_t moment) {
+  uint32_t begin = sections_.count();
+  uint32_t end = 0;
+  while (actions_.size() > moment) {
+    const Action action = actions_.back();
+    actions_.pop_back();
+    begin = std::min(begin, action.first);
+    end = std::max(end, action.last);
+    for (uint32_t s = action.last; s-- > action.first;) {
+      const Ground ground = grounds_.back();
+      grounds_.pop_back();
+      if (action.item == kNoItem) {
+        slack_[s] += floor_[s] - ground.floor;
+      } else {
+        ++left_[s];
+        if (s > action.first) ++crossing_[s];
+      }
+      floor_[s] = ground.floor;
+      is_solid_[s] = ground.is_solid;
+    }
+    if (action.item != kNoItem) link(action.item);
+  }
+  if (begin < end) rebuild_runs(begin, end);
+}
+
+// Finds the runs again where floors or boundaries in [begin, end) changed, and judges them.
+void Skyline::rebuild_runs(uint32_t begin, uint32_t end) {
+  if (begin > 0) begin = run_begin_[begin - 1];
+  if (end < sections_.count()) end = run_end_[end];
+  for (uint32_t s = begin; s < end;) {
+    uint32_t after = s + 1;
+    while (after < end && floor_[after] == floor_[s] && !is_boundary(after)) ++after;
+    for (uint32_t k = s; k < after; ++k) {
+      run_begin_[k] = s;
+      run_end_[k] = after;
+      if (k > s && valleys_[k].choices != Valley::kNone) {
+        valleys_[k].choices = Valley::kNone;
+        set_leaf(k);
+      }
+    }
+    judge_run(s, after);
+    s = after;
+  }
+}
+
+// kNoFloor where both sides are closed; -1 where a neighbour is lower, so that this is no valley.
+int64_t Skyline::rim_of(uint32_t begin, uint32_t end) const {
+  int64_t rim = kNoFloor;
+  if (begin > 0 && !is_boundary(begin)) rim = floor_[begin - 1];
+  if (end < sections_.count() && !is_boundary(end)) rim = std::min(rim, floor_[end]);
+  return rim > floor_[begin] ? rim : -1;
+}
+
+// Changes, section by section, of how many items inside the run live there, and of their sizes.
+void Skyline::count_inside(uint32_t begin, uint32_t end) {
+  std::fill(count_change_.begin() + begin, count_change_.begin() + end + 1, 0);
+  std::fill(size_change_.begin() + begin, size_change_.begin() + end + 1, 0);
+  for (uint32_t s = begin; s < end; ++s) {
+    for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) {
+      const PackingItem& item = sections_.items[i];
+      if (item.end > end) continue;
+      ++count_change_[s];
+      --count_change_[item.end];
+      size_change_[s] += item.size;
+      size_change_[item.end] -= item.size;
+    }
+  }
+}
+
+void Skyline::judge_run(uint32_t begin, uint32_t end) {
+  Valley& valley = valleys_[begin];
+  valley = {};
+  valley.begin = begin;
+  valley.end = end;
+  valley.floor = floor_[begin];
+  valley.rim = floor_[begin] >= kNoFloor ? -1 : rim_of(begin, end);
+  if (valley.rim < 0) return set_leaf(begin);
+  count_inside(begin, end);
+  int32_t candidates = 0;
+  int64_t material = 0;
+  for (uint32_t s = begin; s < end; ++s) {
+    candidates += count_change_[s];
+    material += size_change_[s];
+    // What lies inside cannot fill the valley at s: the rest up to its rim is wasted.
+    const int64_t wasted =
+        valley.rim >= kNoFloor ? 0 : std::max<int64_t>(0, valley.rim - valley.floor - material);
+    const int64_t slack = slack_[s] - wasted;
+    const int32_t choices = slack < 0 ? Valley::kDeadEnd : candidates + (slack_[s] > 0 ? 1 : 0);
+    if (choices < valley.choices || (choices == valley.choices && slack < valley.slack)) {
+      valley.choices = choices;
+      valley.candidates = candidates;
+      valley.slack = slack;
+      valley.section = s;
+    }
+    if (choices == Valley::kDeadEnd) break;
+  }
+  set_leaf(begin);
+}
+
+bool Skyline::is_more_urgent(uint32_t a, uint32_t b) const {
+  const Valley& first = valleys_[a];
+  const Valley& second = valleys_[b];
+  if (first.choices != second.choices) return first.choices < second.choices;
+  if (first.slack != second.slack) return first.slack < second.slack;
+  return a < b;
+}
+
+void Skyline::set_leaf(uint32_t section) {
+  for (uint32_t node = (section + leaves_) / 2; node >= 1; node /= 2) {
+    const uint32_t left = tournament_[2 * node];
+    const uint32_t right = tournament_[2 * node + 1];
+    tournament_[node] = is_more_urgent(right, left) ? right : left;
+  }
+}
+
+const Valley& Skyline::most_urgent(uint32_t begin, uint32_t end) const {
+  uint32_t best = begin;
+  uint32_t left = begin + leaves_;
+  uint32_t right = end + leaves_;
+  const auto look_at = [&](uint32_t node) {
+    if (is_more_urgent(tournament_[node], best)) best = tournament_[node];
+  };
+  for (; left < right; left /= 2, right /= 2) {
+    if (left % 2 == 1) look_at(left++);
+    if (right % 2 == 1) look_at(--right);
+  }
+  return valleys_[best];
+}
+
+std::pair<uint32_t, uint32_t> Skyline::bare_sections(const Valley& valley) {
+  count_inside(valley.begin, valley.end);
+  int32_t candidates = 0;
+  uint32_t begin = valley.begin;
+  for (uint32_t s = valley.begin; s < valley.end; ++s) {
+    candidates += count_change_[s];
+    if (candidates == 0) continue;
+    if (s > valley.section) return {begin, s};
+    begin = s + 1;
+  }
+  return {begin, valley.end};
+}
+
+void Skyline::list_candidates(const Valley& valley, std::vector<uint32_t>& candidates) const {
+  candidates.clear();
+  for (uint32_t s = valley.begin; s <= valley.section; ++s) {
+    for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) {
+      const PackingItem& item = sections_.items[i];
+      if (item.end > valley.section && item.end <= valley.end) candidates.push_back(i);
+    }
+  }
+}
+
+int64_t Skyline::smallest_beside(const Valley& valley) const {
+  int64_t smallest = kNoFloor;
+  for (uint32_t s = valley.begin; s < valley.end; ++s) {
+    for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) {
+      const PackingItem& item = sections_.items[i];
+      const bool is_there = s <= valley.section && item.end > valley.section;
+      if (!is_there && item.end <= valley.end) smallest = std::min(smallest, item.size);
+    }
+  }
+  return smallest;
+}
+
+bool Skyline::has_support(uint32_t item) const {
+  const PackingItem& placed = sections_.items[item];
+  for (uint32_t s = placed.begin; s < placed.end; ++s) {
+    if (is_solid_[s]) return true;
+  }
+  return false;
+}
+
+uint64_t Skyline::fingerprint(uint32_t begin, uint32_t end) const {
+  uint64_t sum = mix((uint64_t{begin} << 32) + end);
+  for (uint32_t s = begin; s < end; ++s) {
+    const uint64_t ground = 2 * static_cast<uint64_t>(floor_[s]) + (is_solid_[s] ? 1 : 0);
+    sum += mix(ground ^ mix(s + 1));
+    for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) sum += mix(~uint64_t{i});
+  }
+  return mix(sum);
+}
+
+}  // namespace headroom::memory

@@ -1,0 +1,129 @@
+// Skyline: a plan that is being filled from below, and where its next gap must be decided.
+//
+// Every section has a floor: what is below is decided, what is still to be placed lies above. Equal
+// floors side by side, with items that cross from one to the next, form a run; a run that is lower
+// than both neighbours is a valley. An item that reaches beyond a valley cannot lie on its ground,
+// so the ground at a section of a valley can be covered only by the items inside it that live there
+// (its candidates), or by nothing, which wastes space. A section has `slack`, what it may waste
+// before its load no longer fits below the capacity.
+//
+// Invariants:
+//  1. Every item that is not placed will lie at or above the highest floor of its sections.
+//  2. slack[s] = capacity - floor[s] - (sizes of the items at s that are not placed), never
+//  negative.
+//  3. Sections with nothing left to place have the floor kNoFloor, and a boundary that no such item
+//     crosses separates runs.
+//  4. valley(s), for s the first section of a run, says of that run: the section with the fewest
+//  ways
+//     to go on, or that there is none (a dead end), or that the run is no valley.
+//  5. undo() restores all of this exactly.
+//
+// Cost: a change looks again at the runs that it touches and the items inside them; finding the
+// section with the fewest choices is O(log sections). Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "memory/packing/sections.h"
+
+namespace headroom::memory {
+
+// Where to decide next.
+struct Valley {
+  static constexpr int32_t kDeadEnd = -1;
+  static constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
+
+  int32_t choices = kNone;  // candidates, and one more where nothing may lie here
+  int32_t candidates = 0;
+  int64_t slack = 0;     // less what must be wasted: too little inside to reach the rim
+  uint32_t section = 0;  // where
+  uint32_t begin = 0;    // the run
+  uint32_t end = 0;
+  int64_t floor = 0;
+  int64_t rim = 0;  // the lower of the two neighbours' floors; kNoFloor where there is none
+};
+
+class Skyline {
+ public:
+  static constexpr int64_t kNoFloor = std::numeric_limits<int64_t>::max() / 4;
+
+  // Nothing is placed. REQUIRES: capacity >= sections.highest_load; `sections` outlives this.
+  Skyline(const Sections& sections, int64_t capacity);
+
+  // Puts an item on the ground of the valley that it lies in.
+  void place(uint32_t item);
+  // Nothing will lie below `floor` in the sections [begin, end). REQUIRES: slack for it.
+  void raise(uint32_t begin, uint32_t end, int64_t floor);
+  // A state to come back to.
+  [[nodiscard]] size_t moment() const { return actions_.size(); }
+  void undo(size_t moment);
+
+  // The valley with the fewest choices among the sections [begin, end), the one with the least
+  // slack among equals. REQUIRES: no item that is left crosses the bounds.
+  [[nodiscard]] const Valley& most_urgent(uint32_t begin, uint32_t end) const;
+  // The sections around a valley's section that have no candidates, just as it has none.
+  [[nodiscard]] std::pair<uint32_t, uint32_t> bare_sections(const Valley& valley);
+  // Candidates for a valley's section, by their beginnings.
+  void list_candidates(const Valley& valley, std::vector<uint32_t>& candidates) const;
+  // The smallest item inside the valley that does not live at its section; kNoFloor without one.
+  [[nodiscard]] int64_t smallest_beside(const Valley& valley) const;
+  // Whether something decided, and not a waste, lies right below at least one of the item's
+  // sections: otherwise it could sink.
+  [[nodiscard]] bool has_support(uint32_t item) const;
+
+  [[nodiscard]] uint32_t left_at(uint32_t section) const { return left_[section]; }
+  [[nodiscard]] bool is_boundary(uint32_t section) const { return crossing_[section] == 0; }
+  [[nodiscard]] int64_t slack_at(uint32_t section) const { return slack_[section]; }
+  [[nodiscard]] const std::vector<int64_t>& offsets() const { return offsets_; }
+  // Of what is left to place in [begin, end) and of the floors there: states with equal
+  // fingerprints are the same but for one case in 2^64.
+  [[nodiscard]] uint64_t fingerprint(uint32_t begin, uint32_t end) const;
+
+ private:
+  static constexpr uint32_t kNoItem = 0xffffffff;
+  struct Ground {
+    uint32_t section;
+    int64_t floor;
+    bool is_solid;
+  };
+  struct Action {
+    uint32_t item;         // kNoItem for a raise
+    uint32_t first, last;  // sections
+  };
+
+  void set_ground(uint32_t section, int64_t floor, bool is_solid);
+  void link(uint32_t item);
+  void unlink(uint32_t item);
+  void rebuild_runs(uint32_t begin, uint32_t end);
+  void judge_run(uint32_t begin, uint32_t end);
+  [[nodiscard]] int64_t rim_of(uint32_t begin, uint32_t end) const;
+  void count_inside(uint32_t begin, uint32_t end);
+  void set_leaf(uint32_t section);
+  [[nodiscard]] bool is_more_urgent(uint32_t a, uint32_t b) const;
+
+  const Sections& sections_;
+  std::vector<int64_t> floor_;
+  std::vector<int64_t> slack_;
+  std::vector<uint32_t> left_;      // items not placed, by section
+  std::vector<uint32_t> crossing_;  // of them, those that live in the section before too
+  std::vector<bool> is_solid_;
+  std::vector<int64_t> offsets_;
+  // Items not placed, as a list by the section where they begin.
+  std::vector<uint32_t> first_;
+  std::vector<uint32_t> next_;
+  std::vector<uint32_t> previous_;
+  std::vector<uint32_t> run_begin_;  // by section
+  std::vector<uint32_t> run_end_;
+  std::vector<Valley> valleys_;       // by the first section of a run; kNone elsewhere
+  std::vector<uint32_t> tournament_;  // over valleys_: the most urgent below each node
+  uint32_t leaves_ = 1;
+  std::vector<Ground> grounds_;  // what was, for undo()
+  std::vector<Action> actions_;
+  std::vector<int32_t> count_change_;  // scratch of judge_run()
+  std::vector<int64_t> size_change_;
+};
+
+}  // namespace headroom::memory
