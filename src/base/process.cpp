@@ -120,8 +120,8 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
     kill(-child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-    return unavailable(program, "was stopped after " + std::to_string(options.timeout.count()) +
-                                    " seconds");
+    return unavailable(program,
+                       "was stopped after " + std::to_string(options.timeout.count()) + " seconds");
   }
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (result.spoken.size() > kSpoken) result.spoken.erase(0, result.spoken.size() - kSpoken);
@@ -130,18 +130,22 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
 
 Result<TemporaryFile> TemporaryFile::make() {
   const char* folder = std::getenv("TMPDIR");
-  std::string path = std::string(folder != nullptr && *folder != 0 ? folder : "/tmp") +
-                     "/headroom-XXXXXX";
-  const int file = mkstemp(path.data());
-  if (file < 0) {
+  std::string path =
+      std::string(folder != nullptr && *folder != 0 ? folder : "/tmp") + "/headroom-XXXXXX";
+  const int descriptor = mkostemp(path.data(), O_CLOEXEC);
+  if (descriptor < 0) {
     return Error{ErrorCode::unavailable, "no temporary file can be made", path, "set TMPDIR"};
   }
-  close(file);
-  return TemporaryFile(std::move(path));
+  unlink(path.c_str());
+  return TemporaryFile(descriptor);
+}
+
+std::string TemporaryFile::path() const {
+  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor_);
 }
 
 TemporaryFile::~TemporaryFile() {
-  if (!path_.empty()) unlink(path_.c_str());
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
 }  // namespace headroom

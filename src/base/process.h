@@ -1,8 +1,9 @@
 // Runs another program and waits for it, with bounds on its time and on what it may say.
 //
-// For helpers that are programs of their own (the Python tracer). No shell: arguments go over as they
-// are. What the program writes to stderr is kept, its last `kSpoken` bytes; stdin is empty, stdout
-// goes nowhere. When its time is up it is killed with all that it started. Blocking; thread-safe.
+// For helpers that are programs of their own (the Python tracer). No shell: arguments go over as
+// they are. What the program writes to stderr is kept, its last `kSpoken` bytes; stdin is empty,
+// stdout goes nowhere. When its time is up it is killed with all that it started. Blocking;
+// thread-safe.
 #pragma once
 
 #include <chrono>
@@ -15,31 +16,35 @@
 namespace headroom {
 
 struct ProcessOptions {
-  std::vector<std::string> arguments{};  // [0] is the program, looked up in PATH where it has no '/'
+  std::vector<std::string>
+      arguments{};  // [0] is the program, looked up in PATH where it has no '/'
   std::vector<std::pair<std::string, std::string>> environment{};  // added to ours
   std::chrono::seconds timeout{300};
 };
 
 struct ProcessResult {
-  int exit_code = 0;  // 128 + the signal where one ended it
+  int exit_code = 0;   // 128 + the signal where one ended it
   std::string spoken;  // the end of what it wrote to stderr
 };
 
 // Errors: unavailable, where the program cannot be started or its time is up.
 Result<ProcessResult> run_process(const ProcessOptions& options);
 
-// A file of a fresh name for a helper to write to, gone with this object.
+// A file for a helper to write to. It has no name in any folder, only a path under /proc for as
+// long as this object lives: nothing is left behind, however the process ends.
 class TemporaryFile {
  public:
   static Result<TemporaryFile> make();
-  TemporaryFile(TemporaryFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TemporaryFile(TemporaryFile&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)) {}
   TemporaryFile& operator=(TemporaryFile&&) = delete;
   ~TemporaryFile();
-  [[nodiscard]] const std::string& path() const { return path_; }
+  // To be opened by name, by us and by our children.
+  [[nodiscard]] std::string path() const;
 
  private:
-  explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
-  std::string path_;
+  explicit TemporaryFile(int descriptor) : descriptor_(descriptor) {}
+  int descriptor_;
 };
 
 }  // namespace headroom

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
+#include "base/file.h"
+
 namespace headroom {
 namespace {
 
@@ -26,8 +30,9 @@ TEST(Process, NamesTheSignalThatEndedIt) {
 }
 
 TEST(Process, KeepsTheEndOfALongSpeech) {
-  const auto result = shell("i=0; while [ $i -lt 9000 ]; do echo word >&2; i=$((i+1)); done; "
-                            "echo last >&2");
+  const auto result = shell(
+      "i=0; while [ $i -lt 9000 ]; do echo word >&2; i=$((i+1)); done; "
+      "echo last >&2");
   ASSERT_TRUE(result.has_value());
   EXPECT_LE(result->spoken.size(), 16'384U);
   EXPECT_TRUE(result->spoken.ends_with("last\n"));
@@ -47,15 +52,20 @@ TEST(Process, NamesAProgramThatIsNotThere) {
   EXPECT_EQ(result.error().where, "/nowhere/program");
 }
 
-TEST(TemporaryFile, IsGoneWithItsObject) {
-  std::string path;
-  {
-    const auto file = TemporaryFile::make();
-    ASSERT_TRUE(file.has_value());
-    path = file->path();
-    EXPECT_EQ(access(path.c_str(), R_OK), 0);
-  }
-  EXPECT_NE(access(path.c_str(), F_OK), 0);
+TEST(TemporaryFile, TakesWhatAChildWritesAndLeavesNothing) {
+  std::string folder = testing::TempDir() + "headroom-process-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  ASSERT_EQ(setenv("TMPDIR", folder.c_str(), 1), 0);
+  const auto file = TemporaryFile::make();
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(rmdir(folder.c_str()), 0) << "the folder is not empty";
+  const auto done =
+      run_process({.arguments = {"/bin/sh", "-c", "echo written > \"$1\"", "sh", file->path()}});
+  ASSERT_TRUE(done.has_value());
+  const auto text = read_file(file->path(), Bytes(100));
+  ASSERT_TRUE(text.has_value());
+  EXPECT_EQ(*text, "written\n");
+  unsetenv("TMPDIR");
 }
 
 }  // namespace
