@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import dataclasses
 import gc
+import importlib.metadata
 import json
 import sys
 from pathlib import Path
@@ -382,11 +383,14 @@ def describe_parameters(model):
 
 
 def versions():
-    import peft
-    import torch
-    import transformers
-    return {"torch": torch.__version__, "transformers": transformers.__version__,
-            "peft": peft.__version__}
+    """Of what is installed; None for what is not."""
+    found = {}
+    for name in ("torch", "transformers", "peft"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
 
 
 def run_oracle(config, options):
@@ -424,16 +428,17 @@ def as_on_a_gpu():
 
     transformers asks whether a tensor is fake and then skips checks of values (all tokens
     attended to, no packed sequences) that on a real run drop the attention mask: the recorder
-    answers those checks instead. torch.autocast asks whether CUDA is available and else disables
+    answers those checks instead (enter this after transformers was imported). torch.autocast asks whether CUDA is available and else disables
     itself with a warning.
     """
-    from transformers.utils import import_utils
     torch = import_torch()
-    answers = [(import_utils, "is_fake_tensor", lambda _: False),
-               (torch.cuda, "get_device_capability", lambda device=None: COMPUTE_CAPABILITY),
+    answers = [(torch.cuda, "get_device_capability", lambda device=None: COMPUTE_CAPABILITY),
                (torch.cuda, "is_bf16_supported", lambda including_emulation=True: True),
                (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
                (torch.nn.functional, "one_hot", _one_hot)]
+    import_utils = sys.modules.get("transformers.utils.import_utils")
+    if hasattr(import_utils, "is_fake_tensor"):
+        answers.append((import_utils, "is_fake_tensor", lambda _: False))
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in answers]
     for owner, name, answer in answers:
         setattr(owner, name, answer)

@@ -17,15 +17,34 @@ Cost: seconds, most of it importing. Not thread-safe. The user's file is run: it
 
 import argparse
 import contextlib
+import ctypes
+import dataclasses
 import importlib.util
+import inspect
 import json
+import signal
 import sys
+import traceback
 import weakref
 from pathlib import Path
 
-from headroom import memory_oracle
+from headroom import fake_cuda, memory_oracle
 
 SCHEMA = "headroom.graph/1"
+TEXT_MAX = 512 << 20  # bytes of a graph, as many as its reader takes
+FRAMES_MAX = 6        # of the user's traceback, the innermost ones
+EXIT_BAD_INPUT, EXIT_UNAVAILABLE = 3, 4
+
+
+@dataclasses.dataclass
+class Settings:
+    """What the asker wants other than the function would have it; None leaves it as it is."""
+
+    batch: int | None = None      # handed to the function, which has to take `batch`
+    seq: int | None = None        # the same for `seq`
+    dtype: str | None = None      # module and floating-point inputs are converted to it
+    autocast: str | None = None   # the type that forward and loss run in under torch.autocast
+    sdpa: str = "auto"
 
 
 class TraceError(Exception):
@@ -45,21 +64,43 @@ def load_builder(target):
         raise TraceError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(file.resolve().parent))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
+    sys.path.insert(0, str(file.resolve().parent))  # as `python FILE.py` has it, also for build()
+    spec.loader.exec_module(module)
     builder = getattr(module, name, None)
     if not callable(builder):
         raise TraceError(f"{path}: no function {name!r}")
     return builder
 
 
-def _to_device(thing, device):
+def keywords_of(build, settings):
+    """The sizes that the function takes as `batch` and `seq`, each as asked for or by default."""
+    parameters = inspect.signature(build).parameters
+    chosen = {}
+    for name, wanted in (("batch", settings.batch), ("seq", settings.seq)):
+        known = parameters.get(name)
+        if known is None:
+            if wanted is not None:
+                raise TraceError(f"{getattr(build, '__name__', 'the function')}() takes no "
+                                 f"`{name}`: let it take one, or leave --{name} out")
+        elif wanted is not None:
+            chosen[name] = wanted
+        elif isinstance(known.default, int):
+            chosen[name] = known.default
+        else:
+            raise TraceError(f"`{name}` has no default: give one, or pass --{name}")
+    return chosen
+
+
+def _to_device(thing, device, dtype):
     torch = memory_oracle.import_torch()
     from torch.utils._pytree import tree_map
-    return tree_map(lambda x: x.to(device) if isinstance(x, torch.Tensor) else x, thing)
+
+    def move(leaf):
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        converts = dtype is not None and leaf.is_floating_point()
+        return leaf.to(device, dtype) if converts else leaf.to(device)
+    return tree_map(move, thing)
 
 
 def _named_inputs(inputs):
@@ -304,13 +345,42 @@ def _module_values(module, builder):
     return parameters, buffers
 
 
-def _forward(module, args, kwargs, loss_fn, train):
-    output = module(*args, **kwargs)
-    return loss_of(output, loss_fn) if train else output
+def _autocast(name):
+    torch = memory_oracle.import_torch()
+    return torch.autocast("cuda", dtype=getattr(torch, name)) if name else contextlib.nullcontext()
 
 
-def trace(build, source="", train=True, sdpa="auto"):
+class _Step:
+    """A module, its inputs and its loss on the device, ready to run forward any number of times."""
+
+    def __init__(self, made, settings, train):
+        torch = memory_oracle.import_torch()
+        if not isinstance(made, tuple) or len(made) not in (2, 3):
+            raise TraceError("build() has to return (module, inputs) or (module, inputs, loss_fn)")
+        if not isinstance(made[0], torch.nn.Module):
+            raise TraceError("what build() returns first has to be a torch.nn.Module, not "
+                             f"{type(made[0]).__name__}")
+        dtype = getattr(torch, settings.dtype) if settings.dtype else None
+        self.module = made[0].to("cuda:0") if dtype is None else made[0].to("cuda:0", dtype)
+        self.loss_fn = made[2] if len(made) == 3 else None
+        self.args, self.kwargs = _to_device(_named_inputs(made[1]), "cuda:0", dtype)
+        self.autocast, self.train = settings.autocast, train
+
+    def inputs(self, builder):
+        torch = memory_oracle.import_torch()
+        named = [(str(i), t) for i, t in enumerate(self.args)] + list(self.kwargs.items())
+        return [{"name": name, "value": builder.value(t)} for name, t in named
+                if isinstance(t, torch.Tensor)]
+
+    def forward(self):
+        with _autocast(self.autocast):
+            output = self.module(*self.args, **self.kwargs)
+            return loss_of(output, self.loss_fn) if self.train else output
+
+
+def trace(build, source="", train=True, settings=None):
     """Calls `build`, traces the forward and the loss; returns the headroom.graph/1 object."""
+    settings = settings or Settings()
     torch = memory_oracle.import_torch()
     from torch._subclasses.fake_tensor import (DataDependentOutputException,
                                                DynamicOutputShapeException, FakeTensorMode)
@@ -320,32 +390,26 @@ def trace(build, source="", train=True, sdpa="auto"):
     register_kernels()
     with contextlib.ExitStack() as stack:
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        stack.enter_context(force_sdpa(sdpa))
+        stack.enter_context(force_sdpa(settings.sdpa))
         stack.enter_context(memory_oracle.as_on_a_gpu())
         stack.enter_context(memory_oracle.module_apply_for_fakes())
         stack.enter_context(torch.set_grad_enabled(train))
-        made = build()
-        if not isinstance(made, tuple) or len(made) not in (2, 3):
-            raise TraceError("build() has to return (module, inputs) or (module, inputs, loss_fn)")
-        module, loss_fn = made[0].to("cuda:0"), made[2] if len(made) == 3 else None
-        args, kwargs = _to_device(_named_inputs(made[1]), "cuda:0")
-        del made
-        paths = ModulePaths(module)
+        keywords = keywords_of(build, settings)
+        step = _Step(build(**keywords), settings, train)
+        stack.enter_context(memory_oracle.as_on_a_gpu())  # again, for what build() has imported
+        paths = ModulePaths(step.module)
         builder, answers = GraphBuilder(paths), DataAnswers()
-        parameters, buffers = _module_values(module, builder)
-        inputs = [{"name": str(i), "value": builder.value(t)} for i, t in enumerate(args)
-                  if isinstance(t, torch.Tensor)]
-        inputs += [{"name": k, "value": builder.value(t)} for k, t in kwargs.items()
-                   if isinstance(t, torch.Tensor)]
+        parameters, buffers = _module_values(step.module, builder)
+        inputs = step.inputs(builder)
         hooks = torch.autograd.graph.saved_tensors_hooks(builder.note_saved, lambda _: None)
         recipes, base = {}, torch._C._autograd._get_sequence_nr()
         try:
             with paths, hooks, _recorder(builder, answers, paths):
-                result = _forward(module, args, kwargs, loss_fn, train)
+                result = step.forward()
             builder.settle()
             finished = _finished_values(builder, result)
             if train:
-                recipes = _backward_recipes(module, args, kwargs, loss_fn)
+                recipes = _backward_recipes(step)
         except (DataDependentOutputException, DynamicOutputShapeException,
                 DataDependentShape) as error:
             raise TraceError(f"in module {paths.current()!r} the step depends on data that fake "
@@ -353,18 +417,19 @@ def trace(build, source="", train=True, sdpa="auto"):
         _attach_backward(builder, base, recipes)
         _renumber(builder)
         graph = {"schema": SCHEMA, "source": source, "versions": memory_oracle.versions(),
+                 "keywords": keywords,
                  "modules": [{"name": name, "class": type(part).__name__}
-                             for name, part in module.named_modules()],
+                             for name, part in step.module.named_modules()],
                  "parameters": parameters, "buffers": buffers, "inputs": inputs}
         return graph | finished | {"data_answers": memory_oracle.answers_given(answers)}
 
 
-def _backward_recipes(module, args, kwargs, loss_fn):
+def _backward_recipes(step):
     """The step once more, without hooks and with its backward."""
     from headroom.allocation_recorder import DataAnswers
     from headroom.backward_recipes import BackwardRecipes
     with BackwardRecipes(DataAnswers()) as recorder:
-        loss = _forward(module, args, kwargs, loss_fn, True)
+        loss = step.forward()
         if loss.grad_fn is None:
             raise TraceError("no parameter gets a gradient: nothing that requires one reaches the "
                              "loss")
@@ -382,22 +447,66 @@ def _finished_values(builder, result):
             "operators": builder.operators, "outputs": outputs}
 
 
+def _end_with_parent():
+    """A trace that nobody waits for any more ends: prctl(PR_SET_PDEATHSIG), Linux alone."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def describe_failure(error, file):
+    """What went wrong in the user's code: the error, then where, the innermost frames last."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
+    theirs = [frame for frame in own if frame.filename == str(Path(file).resolve())]
+    chosen = (theirs or own)[-FRAMES_MAX:]
+    what = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    lines = [f"headroom: {what[0] if what else type(error).__name__}", *what[1:FRAMES_MAX]]
+    return lines + [f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+                    for frame in chosen]
+
+
+def _settings_from(arguments):
+    fields = dataclasses.fields(Settings)
+    return Settings(**{field.name: getattr(arguments, field.name) for field in fields})
+
+
+def _traced_text(arguments):
+    graph = trace(load_builder(arguments.target), arguments.target,
+                  not arguments.forward_only, _settings_from(arguments))
+    text = json.dumps(graph)
+    if len(text) > TEXT_MAX:
+        raise TraceError(f"the graph has {len(text)} bytes, more than the {TEXT_MAX} that its "
+                         "reader takes: trace fewer layers")
+    return text
+
+
 def main(argv=None):
+    """0, or EXIT_BAD_INPUT or EXIT_UNAVAILABLE with `headroom: ` and what to change on stderr."""
     parser = argparse.ArgumentParser(prog="python -m headroom.trace_module",
                                      description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("target", help="FILE.py:FUNCTION")
     parser.add_argument("--out", default="-")
     parser.add_argument("--forward-only", action="store_true", help="no loss, no gradients")
+    parser.add_argument("--batch", type=int, help="for a function that takes `batch`")
+    parser.add_argument("--seq", type=int, help="for a function that takes `seq`")
+    types = ("bfloat16", "float16", "float32")
+    parser.add_argument("--dtype", choices=types, help="convert module and inputs to it")
+    parser.add_argument("--autocast", choices=types[:2], help="run under torch.autocast")
     parser.add_argument("--sdpa", default="auto")
     arguments = parser.parse_args(argv)
-    memory_oracle.import_torch()
     try:
-        graph = trace(load_builder(arguments.target), arguments.target,
-                      not arguments.forward_only, arguments.sdpa)
+        memory_oracle.import_torch()
+        text = _traced_text(arguments)
+    except fake_cuda.FakeCudaUnavailable as error:
+        print(f"headroom: {error}", file=sys.stderr)
+        return EXIT_UNAVAILABLE
     except TraceError as error:
         print(f"headroom: {error}", file=sys.stderr)
-        return 3
-    text = json.dumps(graph)
+        return EXIT_BAD_INPUT
+    except (Exception, SystemExit) as error:
+        file = arguments.target.rpartition(":")[0]
+        print("\n".join(describe_failure(error, file)), file=sys.stderr)
+        return EXIT_BAD_INPUT
     if arguments.out == "-":
         print(text)
     else:
@@ -406,4 +515,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
+    _end_with_parent()
     sys.exit(main())

@@ -33,7 +33,7 @@ Result<const BuiltinModel*> find_model(std::string_view name, std::span<const Bu
 Result<const BuiltinModel*> find_builtin(std::string_view name);
 
 // Where a configuration came from.
-enum class ModelSource : uint8_t { builtin, file, cache };
+enum class ModelSource : uint8_t { builtin, file, cache, traced };
 
 struct ResolvedModel {
   std::string name;  // for people: the id, the path as given, or the id of the cache entry

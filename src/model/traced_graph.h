@@ -6,6 +6,8 @@
 // thread-safe; linear in the file.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +18,13 @@ namespace headroom::model {
 
 struct TracedGraph {
   Graph graph;
-  std::string source;                           // "train.py:build"
-  std::vector<std::string> unknown_operators;   // by name, each once, in order of appearance
-  std::vector<std::string> data_answers;        // what the trace took for granted about values
+  std::string source;                // "train.py:build"
+  std::optional<std::string> torch;  // versions that traced it: "2.13.0+cpu"
+  std::optional<std::string> transformers;
+  std::optional<int64_t> batch;  // where the function takes them: what it was given
+  std::optional<int64_t> sequence;
+  std::vector<std::string> unknown_operators;  // by name, each once, in order of appearance
+  std::vector<std::string> data_answers;       // what the trace took for granted about values
 };
 
 // Errors: bad_input, with the place in the file.

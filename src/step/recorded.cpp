@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "step/recorded_scratch.h"
+
 namespace headroom::step {
 
 using model::RecordedGradient;
@@ -27,8 +29,9 @@ Tensor on_block(const Tensor& block, const RecordedTensor& like) {
   return tensor;
 }
 
-// In backward a view's base counts: the engine adds in place only into what has none. In forward the
-// storage is all that a view keeps; a base that is written to later would make a circle of nodes.
+// In backward a view's base counts: the engine adds in place only into what has none. In forward
+// the storage is all that a view keeps; a base that is written to later would make a circle of
+// nodes.
 Tensor view_of(Eager& e, const Tensor& source, const RecordedTensor& like, bool holds_base) {
   Tensor view = e.alias(source, like.sizes, like.strides);
   if (!holds_base) view->base = Tensor();
@@ -76,8 +79,16 @@ Tensor make_gradient(Eager& e, const RecordedGradient& gradient, std::span<const
 
 bool is_product(op::OpKind kind) { return op::group_of(kind) == op::OpGroup::gemm; }
 
-void run_backward(Eager& e, op::OpKind kind, const Recording& recording, const Grads& grads,
-                  Grads& results) {
+std::vector<Tensor> hold(Eager& e, std::span<const int64_t> sizes) {
+  std::vector<Tensor> blocks;
+  for (const int64_t bytes : sizes) blocks.push_back(e.scratch(bytes));
+  return blocks;
+}
+
+void run_backward(Eager& e, op::OpKind kind, const Recording& recording,
+                  const RecordedScratch& scratch, const Grads& grads, Grads& results) {
+  const std::vector<Tensor> first = hold(e, scratch.first);
+  hold(e, scratch.passing);
   std::vector<Tensor> blocks;
   int64_t written = 0;
   for (const model::RecordedBlock& change : recording.blocks) {
@@ -89,6 +100,7 @@ void run_backward(Eager& e, op::OpKind kind, const Recording& recording, const G
     written += change.bytes;
     if (is_product(kind)) e.use_blas();
   }
+  const std::vector<Tensor> last = hold(e, scratch.at_the_end);
   if (!blocks.empty()) e.kernel(kind, 2 * recording.flops, written, written);
   for (size_t i = 0; i < recording.gradients.size(); ++i) {
     results[i] = make_gradient(e, recording.gradients[i], blocks, grads, results);
@@ -112,9 +124,10 @@ void hang_node(Eager& e, const model::Operation& operation, std::span<const Tens
         save.input != model::kNowhere ? pick(inputs, save.input) : pick(outputs, save.output);
     node->save(tensor && save.detached ? e.detach(tensor) : tensor);
   }
-  node->apply = [kind = operation.kind, shared = operation.recording](
+  node->apply = [kind = operation.kind, shared = operation.recording,
+                 scratch = backward_scratch(e.environment(), operation, inputs, outputs)](
                     Eager& eager, Node&, Grads& grads, Grads& results) {
-    run_backward(eager, kind, *shared, grads, results);
+    run_backward(eager, kind, *shared, scratch, grads, results);
   };
   e.finish(*node);
 }

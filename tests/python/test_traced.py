@@ -51,15 +51,18 @@ class _Built(memory_oracle.TrainingRun):
 
     def _make(self, _config, _options, device):
         made = self._build()
-        self._inputs = [(tuple(i.shape), i.dtype) for i in made[1]]
+        dtype = getattr(torch, self.options.dtype)
+        self._inputs = [(tuple(i.shape), dtype if i.is_floating_point() else i.dtype)
+                        for i in made[1]]
         self._loss_fn = made[2]
-        return made[0].to(device)
+        return made[0].to(device, dtype)
 
     def inputs(self, _config, _options, device):
         return {"inputs": [torch.empty(s, dtype=d).to(device) for s, d in self._inputs]}
 
     def forward(self, batch):
-        return self._loss_fn(self.model(*batch["inputs"]))
+        with self._autocast():
+            return self._loss_fn(self.model(*batch["inputs"]))
 
     def step(self):
         with mock.patch.object(memory_oracle, "make_inputs", self.inputs):
@@ -70,8 +73,8 @@ class _Built(memory_oracle.TrainingRun):
             return super().measure_saved()
 
 
-def oracle(build):
-    options = memory_oracle.Options(dtype="float32", steps=1)
+def oracle(build, **over):
+    options = memory_oracle.Options(**{"dtype": "float32", "steps": 1, **over})
     with mock.patch.object(memory_oracle, "TrainingRun",
                            lambda _config, chosen: _Built(build, chosen)):
         return memory_oracle.run_oracle(mock.Mock(model_type="traced"), options)
@@ -85,17 +88,55 @@ def test_the_step_is_eager_pytorchs(name, tmp_path):
     assert outcome.equal, outcome.report
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_a_family_traced_is_the_family(family, attention, tmp_path):
-    config = memory_oracle.read_config(CONFIGS / f"{family}.json")
-    options = memory_oracle.Options(attention=attention, steps=1)
+@pytest.mark.parametrize("name", ["mixer", "encoder"])
+@pytest.mark.parametrize("settings", [{"dtype": "bfloat16"}, {"autocast": "bfloat16"}])
+def test_types_are_applied_to_the_module(name, settings, tmp_path):
+    build = trace_module.load_builder(f"{EXAMPLE}:{name}")
+    graph = trace_module.trace(build, settings=trace_module.Settings(**settings))
+    outcome = trace_compare.compare(oracle(build, **settings), ours(graph, tmp_path), step=0)
+    assert outcome.equal, outcome.report
+
+
+def family(name, **over):
+    """The oracle's trace of a family's model, and a graph of it from the tracer."""
+    config = memory_oracle.read_config(CONFIGS / f"{name}.json")
+    options = memory_oracle.Options(**{"steps": 1, **over})
 
     def build():
         model = memory_oracle.make_model(config, options, "cpu")
+        if options.lora_rank:
+            model = memory_oracle.add_lora(model, options)
         return model.train(), memory_oracle.make_inputs(config, options, "cpu")
 
-    expected = memory_oracle.run_oracle(config, options)
-    actual = ours(trace_module.trace(build), tmp_path, dtype="bfloat16")
+    settings = trace_module.Settings(autocast=options.autocast or None)
+    graph = trace_module.trace(build, settings=settings)
+    return memory_oracle.run_oracle(config, options), graph
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_family_traced_is_the_family(name, attention, tmp_path):
+    expected, graph = family(name, attention=attention)
+    outcome = trace_compare.compare(expected, ours(graph, tmp_path, dtype="bfloat16"), step=0)
+    assert outcome.equal, outcome.report
+
+
+@pytest.mark.parametrize("over, words", [
+    ({"dtype": "float32", "autocast": "bfloat16"}, {}),
+    ({"accumulation": 2, "clip": 1.0}, {"accumulation": 2, "clip": 1}),
+    ({"lora_rank": 4, "lora_targets": ("q_proj", "v_proj")}, {})])
+def test_settings_of_a_traced_family(over, words, tmp_path):
+    expected, graph = family("llama", attention="sdpa", **over)
+    actual = ours(graph, tmp_path, **{"dtype": over.get("dtype", "bfloat16")} | words)
     outcome = trace_compare.compare(expected, actual, step=0)
     assert outcome.equal, outcome.report
+
+
+@pytest.mark.parametrize("kind", ["reentrant", "non_reentrant"])
+def test_layers_of_a_trace_can_be_checkpointed(kind, tmp_path):
+    """All but what a layer is passed and does not use: the position ids, 128 bytes rounded."""
+    expected, _ = family("llama", attention="sdpa", checkpointing=kind)
+    _, graph = family("llama", attention="sdpa")
+    actual = ours(graph, tmp_path, dtype="bfloat16", checkpointing=kind)
+    outcome = trace_compare.compare(expected, actual, step=0)
+    assert abs(outcome.actual_peak - outcome.expected_peak) <= 128, outcome.report
