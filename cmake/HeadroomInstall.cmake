@@ -12,6 +12,10 @@ endif()
 install(FILES data/devices.json
   DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom COMPONENT headroom_runtime)
 
+# The tracer of Python modules (src/model/tracer.cpp looks for it here).
+install(DIRECTORY python/headroom DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom/python
+  COMPONENT headroom_runtime FILES_MATCHING PATTERN "*.py" PATTERN "*.cpp" PATTERN __pycache__ EXCLUDE)
+
 install(TARGETS headroom EXPORT headroom_targets
   LIBRARY COMPONENT headroom_dev NAMELINK_COMPONENT headroom_dev
   FILE_SET HEADERS COMPONENT headroom_dev)

@@ -30,8 +30,9 @@ std::vector<Flag> question_and(std::vector<Flag> more) {
 Result<fit::FitQuestion> question_of(const Words& words, const Console& console) {
   fit::FitQuestion question;
   if (words.operands.empty()) {
-    return Error{ErrorCode::usage, "which model?", "",
-                 "a Hugging Face id such as openai-community/gpt2, or a config.json"};
+    return Error{
+        ErrorCode::usage, "which model?", "",
+        "a Hugging Face id such as openai-community/gpt2, a config.json, or FILE.py:FUNCTION"};
   }
   question.model = words.operands.front();
   for (const auto& [name, value] : words.flags) {

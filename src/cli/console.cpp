@@ -1,5 +1,6 @@
 #include "cli/console.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -44,7 +45,11 @@ void Console::complain(const Error& error) const {
   line = "headroom: " + text::printable(line + error.message) + "\n";
   const std::string head = text::paint("error", text::Style::bad, err.colour);
   to_stderr("headroom: " + head + line.substr(std::strlen("headroom")));
-  if (!error.hint.empty()) to_stderr("  " + text::printable(error.hint) + "\n");
+  for (std::string_view hint = error.hint; !hint.empty();) {
+    const size_t end = std::min(hint.find('\n'), hint.size());
+    to_stderr("  " + text::printable(hint.substr(0, end)) + "\n");
+    hint.remove_prefix(std::min(end + 1, hint.size()));
+  }
 }
 
 }  // namespace headroom::cli

@@ -72,6 +72,8 @@ Verb fit_verb() {
       {"headroom fit mistralai/Mistral-7B-v0.1 --device rtx-4090 --method qlora --checkpointing "
        "full",
        "the same model on a smaller GPU"},
+      {"headroom fit train.py:build --device rtx-4090 --batch 8",
+       "a module of your own: build() returns it, its inputs and a loss function"},
       {"headroom fit openai-community/gpt2 --batch 16 --json", "one JSON object, for programs"},
       {"headroom fit openai-community/gpt2 --html gpt2.html", "a page with memory over the step"},
   };

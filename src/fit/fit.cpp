@@ -7,6 +7,7 @@
 #include "fit/prediction.h"
 #include "fit/remedies.h"
 #include "fit/scenario.h"
+#include "fit/scenario_traced.h"
 #include "fit/search.h"
 #include "step/events_json.h"
 
@@ -49,20 +50,25 @@ void describe_device(const Scenario& scenario, FitAnswer& answer) {
 
 // Everything that runs the model again, side by side.
 Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer& answer) {
+  const Searchable sizes = searchable_sizes(scenario);
   Result<Largest> batch = Largest();
   Result<Largest> sequence = Largest();
   RemedySearch remedies(scenario, known);
   for_each_in_parallel(remedies.count() + 2, 0, [&](size_t i) {
     if (i == 0) {
-      sequence = longest_sequence(scenario, known);
+      if (sizes.sequence) sequence = longest_sequence(scenario, known);
     } else if (i == 1) {
-      batch = largest_batch(scenario, known);
+      if (sizes.batch) batch = largest_batch(scenario, known);
     } else {
       remedies.run(i - 2);
     }
   });
-  HEADROOM_ASSIGN(answer.largest_batch, std::move(batch));
-  HEADROOM_ASSIGN(answer.longest_seq, std::move(sequence));
+  if (sizes.batch) {
+    HEADROOM_ASSIGN(answer.largest_batch, std::move(batch));
+  }
+  if (sizes.sequence) {
+    HEADROOM_ASSIGN(answer.longest_seq, std::move(sequence));
+  }
   answer.remedies = std::move(remedies).found();
   return {};
 }
@@ -80,7 +86,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   answer.parameter_count = p.parameter_count;
   answer.trainable_count = p.trainable_count;
   describe_device(scenario, answer);
-  answer.settings = settings_of(question);
+  answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
   for (const Setting& setting : scenario.derived) answer.settings.push_back(setting);
   answer.verdict = p.verdict;
   answer.room = {scenario.offered - p.device_used.high, scenario.offered - p.device_used.expected,
@@ -88,6 +94,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   answer.memory = figures_of(scenario, detail);
   answer.assumptions = scenario.assumptions;
   answer.warnings = correction_notes(scenario);
+  if (scenario.traced) add_trace_notes(scenario, answer);
   if (p.cache_flushes > 0) {
     answer.warnings.push_back("the allocator has to empty its cache " +
                               std::to_string(p.cache_flushes) +

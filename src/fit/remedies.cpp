@@ -91,6 +91,8 @@ std::optional<Remedy> measured(const Scenario& scenario, const FitQuestion& ques
   remedy.peak_allocated = after->peak_allocated;
   remedy.device_used = after->device_used;
   remedy.verdict = after->verdict;
+  // Each size of a traced model is a trace of its own: too much for every remedy.
+  if (scenario.traced) return remedy;
   if (const auto largest = largest_batch(*varied, *after)) remedy.largest_batch = *largest;
   return remedy;
 }

@@ -6,6 +6,7 @@
 #include "device/catalogue.h"
 #include "fit/calibration_file.h"
 #include "fit/scenario_parts.h"
+#include "fit/scenario_traced.h"
 
 namespace headroom::fit {
 
@@ -105,6 +106,7 @@ Result<Scenario> complete(Scenario s) {
   set_build(s);
   set_train(s);
   HEADROOM_TRY(check_supported(s));
+  if (s.traced) HEADROOM_TRY(check_layers(s));
   s.offered =
       s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;
   return s;
@@ -127,12 +129,15 @@ op::DType dtype_of(Dtype dtype) {
 Result<Scenario> resolve(const FitQuestion& question) {
   Scenario scenario;
   scenario.question = question;
-  HEADROOM_ASSIGN(scenario.model, load_model(question));
   HEADROOM_ASSIGN(scenario.device, load_device(question));
+  if (!model::is_python_function(question.model)) {
+    HEADROOM_ASSIGN(scenario.model, load_model(question));
+  }
   if (!question.calibration.empty()) {
     HEADROOM_ASSIGN(Calibration calibration, load_calibration(question.calibration));
     scenario.calibration = std::make_shared<Calibration>(std::move(calibration));
   }
+  if (model::is_python_function(question.model)) HEADROOM_TRY(trace_model(scenario));
   if (!question.assume.empty()) {
     scenario.assumptions.push_back("the architecture is taken to be like " + question.assume);
   }
@@ -143,9 +148,11 @@ Result<Scenario> vary(const Scenario& scenario, const FitQuestion& question) {
   Scenario varied;
   varied.question = question;
   varied.model = scenario.model;
+  varied.traced = scenario.traced;
   varied.device = scenario.device;
   varied.calibration = scenario.calibration;
   varied.assumptions = scenario.assumptions;
+  if (scenario.traced) HEADROOM_TRY(trace_again(scenario, varied));
   return complete(std::move(varied));
 }
 

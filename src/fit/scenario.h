@@ -1,8 +1,9 @@
 // Scenario: a FitQuestion made definite. Every name is resolved (device, model, versions), every
 // "automatic" decided, and what remains is what the step model takes.
 //
-// Resolving reads files and costs about a millisecond; the variations that a search tries share the
-// catalogue and the model's config, so each costs only its step. Not changed once made.
+// Resolving reads files and costs about a millisecond (a model that has to be traced: seconds); the
+// variations that a search tries share the catalogue and the model's config, so each costs only its
+// step. Not changed once made.
 #pragma once
 
 #include <memory>
@@ -17,14 +18,22 @@
 #include "model/builtin.h"
 #include "model/load.h"
 #include "model/options.h"
+#include "model/tracer.h"
 #include "step/train_step.h"
 #include "text/json.h"
 
 namespace headroom::fit {
 
+// A module without a family, as its trace has it.
+struct TracedModel {
+  model::TraceRequest request;
+  model::TracedGraph trace;
+};
+
 struct Scenario {
   FitQuestion question;
   std::shared_ptr<const model::ResolvedModel> model;
+  std::shared_ptr<const TracedModel> traced;  // null: the model's family builds the graph
   std::shared_ptr<const device::Device> device;
   std::shared_ptr<const Calibration> calibration;  // null: predictions stay as they are
   model::BuildOptions build;
@@ -40,7 +49,8 @@ struct Scenario {
 
 Result<Scenario> resolve(const FitQuestion& question);
 
-// The same model and device asked another question. Errors as resolve().
+// The same model and device asked another question. Errors as resolve(). A traced model is traced
+// again where the question changes what was traced.
 Result<Scenario> vary(const Scenario& scenario, const FitQuestion& question);
 
 }  // namespace headroom::fit

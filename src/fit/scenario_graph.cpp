@@ -46,6 +46,7 @@ model::Graph under_autocast(const Scenario& s, const model::Graph& graph) {
 }  // namespace
 
 Result<model::Graph> graph_of(const Scenario& s) {
+  if (s.traced) return s.traced->trace.graph;
   const FitQuestion& q = s.question;
   HEADROOM_ASSIGN(model::Graph graph, model::build_graph(s.model->view(), s.build, s.assume));
   if (q.method == Method::qlora || q.method == Method::gptq_lora) {

@@ -8,12 +8,14 @@ Usage: examples.py PATH_OF_THE_BINARY
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 WELCOME = (0, 1, 4)
+TRAIN = Path(__file__).resolve().parents[2] / "docs" / "examples" / "traced" / "train.py"
 
 
 def run(binary, words, folder):
@@ -33,6 +35,7 @@ def main():
     binary = str(Path(sys.argv[1]).resolve())
     failed, count = 0, 0
     with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(TRAIN, folder)  # the module of the reader's own
         verbs_block = run(binary, ["help"], folder).stdout.split("\nVerbs\n")[1].split("\n\n")[0]
         verbs = re.findall(r"^  (?!help)(\w+)", verbs_block, re.MULTILINE)
         for verb in verbs:
