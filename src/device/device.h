@@ -75,7 +75,7 @@ struct Device {
   Figure<Bytes> memory;                          // the total that nvidia-smi or rocm-smi shows
   Figure<Bytes> usable_memory;                   // the total that cudaMemGetInfo offers to programs
   Figure<BytesPerSecond> bandwidth;              // of the device memory, peak
-  Figure<Bytes> l2;                              // last-level cache on the chip
+  Figure<Bytes> l2;                              // of the whole chip; without AMD's Infinity Cache
   Figure<int64_t> sm_count;     // streaming multiprocessors, or AMD's compute units
   Figure<BytesPerSecond> link;  // to other GPUs, one direction, all links; 0 without
   std::string link_kind;        // "NVLink 4", "none"
