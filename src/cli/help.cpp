@@ -3,43 +3,23 @@
 #include "base/suggest.h"
 #include "base/version.h"
 #include "cli/verb.h"
+#include "text/paragraph.h"
 #include "text/utf8.h"
 
 namespace headroom::cli {
 namespace {
-
-constexpr int kWidest = 100;  // longer lines are hard to read however wide the terminal is
 
 // A name at the left, its explanation in a column of its own, wrapped to the terminal; where the
 // name is too long for its column the explanation begins on the next line.
 std::string entry(std::string_view name, std::string_view what, int column, int columns) {
   std::string lines = "  " + std::string(name);
   const auto used = static_cast<int>(lines.size());
-  int at = used;
-  const auto next_line = [&] {
-    lines += "\n" + std::string(static_cast<size_t>(column), ' ');
-    at = column;
-  };
   if (used + 2 > column) {
-    next_line();
+    lines += "\n" + std::string(static_cast<size_t>(column), ' ');
   } else {
     lines.append(static_cast<size_t>(column - used), ' ');
-    at = column;
   }
-  for (size_t begin = 0; begin < what.size();) {
-    const size_t end = std::min(what.find(' ', begin), what.size());
-    const std::string_view word = what.substr(begin, end - begin);
-    const auto width = static_cast<int>(word.size());
-    if (at > column && at + 1 + width > columns) next_line();
-    if (at > column) {
-      lines += ' ';
-      ++at;
-    }
-    lines += word;
-    at += width;
-    begin = end + 1;
-  }
-  return lines + "\n";
+  return lines + text::paragraph(what, column, columns) + "\n";
 }
 
 std::string heading(std::string_view words, const Console& console) {
@@ -47,6 +27,7 @@ std::string heading(std::string_view words, const Console& console) {
 }
 
 int width_of(const Console& console) {
+  constexpr int kWidest = text::kParagraphColumns;
   return console.out.columns > 0 ? std::min(console.out.columns, kWidest) : kWidest;
 }
 

@@ -1,10 +1,12 @@
 #include "report/devices.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
+#include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -106,14 +108,45 @@ Json device_json(const Device& device) {
   return json;
 }
 
-template <typename T>
-void figure_row(Table& table, std::string name, const Figure<T>& figure) {
-  if (!figure.known()) return;
-  table.row({std::move(name),
-             words_of(figure.value),
-             std::string(name_of(figure.provenance)),
-             {figure.source, Style::dim}});
-}
+// The figures of one device with numbered notes: many figures share one source.
+class FigureTable {
+ public:
+  template <typename T>
+  void row(std::string name, const Figure<T>& figure) {
+    if (!figure.known()) return;
+    table_.row({std::move(name),
+                words_of(figure.value),
+                std::string(name_of(figure.provenance)),
+                {"[" + std::to_string(note(figure.source)) + "]", Style::dim}});
+  }
+
+  [[nodiscard]] std::string render(const text::Terminal& terminal) const {
+    constexpr int kIndent = 5;
+    const int columns = terminal.columns > 0 ? std::min(terminal.columns, text::kParagraphColumns)
+                                             : text::kParagraphColumns;
+    std::string lines = table_.render(terminal) + "\n";
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      std::string number = "[" + std::to_string(i + 1) + "]";
+      number.resize(kIndent, ' ');
+      lines += number + text::paragraph(text::printable(sources_[i]), kIndent, columns) + "\n";
+    }
+    return lines;
+  }
+
+ private:
+  size_t note(const std::string& source) {
+    const auto at = std::find(sources_.begin(), sources_.end(), source);
+    if (at != sources_.end()) return static_cast<size_t>(at - sources_.begin()) + 1;
+    sources_.push_back(source);
+    return sources_.size();
+  }
+
+  Table table_{{{"", Align::left, false},
+                {"", Align::right, false},
+                {"", Align::left, false},
+                {"", Align::left, false}}};
+  std::vector<std::string> sources_;
+};
 
 }  // namespace
 
@@ -136,23 +169,20 @@ std::string devices_text(std::span<const Device> devices, const text::Terminal& 
 std::string device_text(const Device& device, const text::Terminal& terminal) {
   std::string lines =
       text::printable(device.name + ": " + device.product + ", " + device.architecture) + "\n\n";
-  Table table({{"", Align::left, false},
-               {"", Align::right, false},
-               {"", Align::left, false},
-               {"", Align::left, true}});
-  figure_row(table, "memory", device.memory);
-  figure_row(table, "usable memory", device.usable_memory);
-  figure_row(table, "context", device.context);
-  figure_row(table, "bandwidth", device.bandwidth);
-  figure_row(table, "l2", device.l2);
+  FigureTable table;
+  table.row("memory", device.memory);
+  table.row("usable memory", device.usable_memory);
+  table.row("context", device.context);
+  table.row("bandwidth", device.bandwidth);
+  table.row("l2", device.l2);
   for (const device::Rate rate : device::kRates) {
-    figure_row(table, std::string(name_of(rate)), device.rate(rate));
+    table.row(std::string(name_of(rate)), device.rate(rate));
   }
-  figure_row(table, "sm count", device.sm_count);
-  figure_row(table, "compute capability", device.compute_capability);
+  table.row("sm count", device.sm_count);
+  table.row("compute capability", device.compute_capability);
   const std::string link = device.link_kind.empty() ? "" : " (" + device.link_kind + ")";
-  figure_row(table, "link" + link, device.link);
-  figure_row(table, "pcie", device.pcie);
+  table.row("link" + link, device.link);
+  table.row("pcie", device.pcie);
   return lines + table.render(terminal);
 }
 

@@ -1,0 +1,31 @@
+#include "text/paragraph.h"
+
+#include <algorithm>
+
+#include "text/utf8.h"
+
+namespace headroom::text {
+
+std::string paragraph(std::string_view words, int indent, int columns) {
+  std::string lines;
+  int at = indent;
+  for (size_t begin = 0; begin < words.size();) {
+    const size_t end = std::min(words.find(' ', begin), words.size());
+    const std::string_view word = words.substr(begin, end - begin);
+    const int width = display_width(word);
+    if (at > indent && at + 1 + width > columns) {
+      lines += "\n" + std::string(static_cast<size_t>(indent), ' ');
+      at = indent;
+    }
+    if (at > indent) {
+      lines += ' ';
+      ++at;
+    }
+    lines += word;
+    at += width;
+    begin = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace headroom::text

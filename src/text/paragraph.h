@@ -1,0 +1,18 @@
+// Words set as a paragraph for a terminal. Pure, any thread, linear in the text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace headroom::text {
+
+// A line longer than this is hard to read however wide the terminal is.
+inline constexpr int kParagraphColumns = 100;
+
+// `words` broken at spaces into lines that begin at column `indent` and end before `columns`; the
+// first begins where the caller's line stands, taken to be `indent` too. A word that is longer than
+// a line stands alone. No line feed at the end.
+[[nodiscard]] std::string paragraph(std::string_view words, int indent,
+                                    int columns = kParagraphColumns);
+
+}  // namespace headroom::text
