@@ -35,6 +35,7 @@ struct Verb {
 [[nodiscard]] Verb devices_verb();
 [[nodiscard]] Verb fit_verb();
 [[nodiscard]] Verb models_verb();
+[[nodiscard]] Verb pack_verb();
 [[nodiscard]] Verb study_verb();
 
 // `headroom help [VERB]`, `headroom VERB --help`, and `headroom` alone.

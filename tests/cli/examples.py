@@ -16,6 +16,10 @@ from pathlib import Path
 
 WELCOME = (0, 1, 4)
 TRAIN = Path(__file__).resolve().parents[2] / "docs" / "examples" / "traced" / "train.py"
+DATA = Path(__file__).resolve().parent.parent / "data"
+# The files that examples speak of.
+FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
+         "instance.csv": b"id,lower,upper,size\na,0,4,100\nb,1,3,7\nc,3,9,50\n"}
 
 
 def run(binary, words, folder):
@@ -36,6 +40,8 @@ def main():
     failed, count = 0, 0
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(TRAIN, folder)  # the module of the reader's own
+        for name, content in FILES.items():
+            (Path(folder) / name).write_bytes(content)
         verbs_block = run(binary, ["help"], folder).stdout.split("\nVerbs\n")[1].split("\n\n")[0]
         verbs = re.findall(r"^  (?!help)(\w+)", verbs_block, re.MULTILINE)
         for verb in verbs:

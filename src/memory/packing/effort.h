@@ -11,7 +11,7 @@
 namespace headroom::memory {
 
 struct Effort {
-  int64_t placements = 0;                // left
+  int64_t placements = 0;                  // left
   std::function<bool()> is_out_of_time{};  // may be empty; any thread may ask it
 
   // Takes `count` placements. False when there are no more, or no time.

@@ -18,6 +18,7 @@ Synthesis PlanSynthesizer::synthesize(const PackingProblem& problem) const {
 
   std::vector<int64_t> offsets(sections.items.size());
   int64_t highest_part = 0;
+  synthesis.method = "stacked: there was nothing to choose";
   for (const Component& component : cut_into_components(sections, offsets)) {
     const Sections part = sections_of(sections, component);
     ComponentSolver solver(part, target - component.base, options_);

@@ -1,0 +1,129 @@
+#include "pack/pack.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/file.h"
+#include "cli/deliver.h"
+#include "cli/verb.h"
+#include "report/pack_json.h"
+#include "report/pack_text.h"
+#include "text/quantity.h"
+
+namespace headroom::cli {
+namespace {
+
+template <typename T>
+Result<T> number(const std::string& word, std::string_view flag, T least, T most) {
+  T value{};
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size() || !(value >= least) ||
+      !(value <= most)) {
+    return Error{
+        ErrorCode::usage,
+        "'" + word.substr(0, 80) + "' is not a number that --" + std::string(flag) + " takes", "",
+        ""};
+  }
+  return value;
+}
+
+// "80GiB", or bytes without a unit, as instances have them.
+Result<Bytes> bytes(const std::string& word, std::string_view flag) {
+  const bool is_bare = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_bare) return text::parse_bytes(word, "--" + std::string(flag));
+  HEADROOM_ASSIGN(const int64_t count, number<int64_t>(word, flag, 0, memory::kMaxPackingBytes));
+  return Bytes(count);
+}
+
+Result<pack::PackQuestion> question_of(const Words& words) {
+  if (words.operands.empty()) {
+    return Error{ErrorCode::usage, "which recording?", "",
+                 "a snapshot of torch.cuda.memory._dump_snapshot(), or a CSV instance"};
+  }
+  pack::PackQuestion question;
+  question.file = words.operands.front();
+  if (words.has("alignment")) {
+    HEADROOM_ASSIGN(const Bytes alignment, bytes(words.value("alignment"), "alignment"));
+    if (alignment.count < 1 || alignment.count > memory::kMaxPackingAlignment) {
+      return Error{ErrorCode::usage, "--alignment takes 1 to 2^40 bytes", "", ""};
+    }
+    question.alignment = alignment.count;
+  }
+  if (words.has("capacity")) {
+    HEADROOM_ASSIGN(const Bytes capacity, bytes(words.value("capacity"), "capacity"));
+    question.capacity = capacity;
+  }
+  if (words.has("budget")) {
+    HEADROOM_ASSIGN(const double seconds,
+                    number<double>(words.value("budget"), "budget", 0.0, 1e6));
+    question.budget_seconds = seconds;
+  }
+  if (words.has("seed")) {
+    HEADROOM_ASSIGN(question.seed, number<uint64_t>(words.value("seed"), "seed", 0, UINT64_MAX));
+  }
+  return question;
+}
+
+Result<void> write_beside(const Words& words, std::string_view flag, const std::string& content,
+                          const Console& console) {
+  const std::string path = words.value(flag);
+  if (path == "-") return console.answer(content);
+  HEADROOM_TRY(write_file_atomic(path, content));
+  console.note("wrote " + path);
+  return {};
+}
+
+Result<int> run_pack(const Words& words, const Console& console) {
+  HEADROOM_ASSIGN(const pack::PackQuestion question, question_of(words));
+  HEADROOM_ASSIGN(const pack::PackAnswer answer, pack::answer(question));
+  if (words.has("placements")) {
+    HEADROOM_TRY(write_beside(words, "placements", pack::placements_of(answer), console));
+  }
+  if (words.has("plan")) {
+    HEADROOM_TRY(write_beside(words, "plan", pack::plan_file_of(answer), console));
+  }
+  const bool is_stdout_taken = words.value("placements") == "-" || words.value("plan") == "-";
+  if (!is_stdout_taken || words.has("output")) {
+    Forms forms;
+    forms.text = [&](const text::Terminal& terminal) {
+      return report::pack_text(answer, terminal);
+    };
+    forms.json = [&] { return report::pack_json(answer); };
+    HEADROOM_TRY(deliver(forms, words, console));
+  }
+  return answer.fits() ? kExitYes : kExitNotPlainYes;
+}
+
+}  // namespace
+
+Verb pack_verb() {
+  Verb verb;
+  verb.name = "pack";
+  verb.summary = "what fragmentation costs a recorded run, and a plan without it";
+  verb.operands = "FILE";
+  verb.most_operands = 1;
+  verb.examples = {
+      {"headroom pack snapshot.pickle", "a file of torch.cuda.memory._dump_snapshot()"},
+      {"headroom pack snapshot.pickle --plan step.plan", "and the plan, as a file"},
+      {"headroom pack instance.csv --placements placed.csv",
+       "an instance with the columns id,lower,upper,size: a request lives at lower <= t < upper"},
+      {"headroom pack instance.csv --capacity 1048576 --json",
+       "is there a plan below that many bytes?"},
+  };
+  verb.flags = {
+      {"alignment", "BYTES", "sizes and offsets are multiples of this: 512 for recordings, else 1"},
+      {"capacity", "BYTES", "a plan of this size is good enough; exit code 1 where there is none"},
+      {"budget", "SECONDS", "search that long; without it by effort, the same plan every time"},
+      {"seed", "N", "of the searches"},
+      {"placements", "FILE.csv", "write id,lower,upper,size,offset; - is stdout"},
+      {"plan", "FILE", "write the plan (docs/formats/plan.md); - is stdout"},
+      kJsonFlag,
+      kOutputFlag,
+      kQuietFlag,
+      kNoColorFlag,
+      kHelpFlag};
+  verb.run = run_pack;
+  return verb;
+}
+
+}  // namespace headroom::cli

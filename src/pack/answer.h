@@ -1,0 +1,66 @@
+// PackAnswer: what `headroom pack` found, as plain values; report/ makes text and JSON of it.
+//
+// Field names are the JSON keys, without their units.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "memory/packing/problem.h"
+
+namespace headroom::pack {
+
+// A request with what is known of it, and where the plan puts it.
+struct PlannedRequest {
+  std::string id;
+  int64_t stream = 0;  // an index; each stream has a range of the plan to itself
+  memory::PackingRequest request;
+  int64_t offset = 0;
+};
+
+struct PlanFigures {
+  Bytes size;
+  double gap_pct = 0;  // over the lower bound
+  double seconds = 0;  // of planning, without reading and checking
+  std::string method;  // what made the highest part of it
+  // No plan is shorter: because it is at the lower bound, or because a search has shown it.
+  bool is_optimal = false;
+  Bytes proven_bound;
+};
+
+struct RecordedFigures {
+  Bytes peak_allocated;
+  Bytes peak_reserved;
+  double efficiency = 0;  // allocated / reserved
+};
+
+// The same requests in the same order under another allocator or other settings of it.
+struct AllocatorFigures {
+  std::string name;     // "torch", "torch-expandable", ..., "planned"
+  std::string setting;  // for PYTORCH_CUDA_ALLOC_CONF; empty where there is nothing to set
+  Bytes peak_allocated;
+  Bytes peak_reserved;
+  double efficiency = 0;  // allocated under the default settings / reserved under these
+};
+
+struct PackAnswer {
+  std::string file;
+  std::string kind;  // "PyTorch snapshot" or "CSV instance"
+  int64_t device = 0;
+  size_t streams = 1;
+  int64_t alignment = 1;
+  std::vector<PlannedRequest> requests;
+  Bytes lower_bound;  // the most that lives at one moment, sizes rounded up to the alignment
+  PlanFigures plan;
+  std::optional<RecordedFigures> recorded;
+  std::vector<AllocatorFigures> allocators;  // the least reserved first
+  std::optional<Bytes> capacity;             // that was asked for
+  std::vector<std::string> notes;            // what was assumed or passed over
+
+  [[nodiscard]] bool fits() const { return !capacity || plan.size <= *capacity; }
+};
+
+}  // namespace headroom::pack

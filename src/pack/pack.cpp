@@ -1,0 +1,135 @@
+#include "pack/pack.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "formats/packing_csv.h"
+#include "memory/packing/plan_synthesizer.h"
+#include "memory/packing/validator.h"
+#include "pack/allocators.h"
+#include "pack/read.h"
+
+namespace headroom::pack {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// With a budget only the clock ends the search.
+constexpr int64_t kEndlessEffort = int64_t{1} << 60;
+
+struct StreamPlan {
+  memory::PackingProblem problem;
+  std::vector<size_t> requests;  // of the answer
+  memory::Synthesis synthesis;
+};
+
+std::vector<StreamPlan> problems_of(const PackAnswer& answer) {
+  std::vector<StreamPlan> plans(answer.streams);
+  for (size_t i = 0; i < answer.requests.size(); ++i) {
+    StreamPlan& plan = plans[static_cast<size_t>(answer.requests[i].stream)];
+    plan.problem.requests.push_back(answer.requests[i].request);
+    plan.requests.push_back(i);
+  }
+  for (StreamPlan& plan : plans) plan.problem.alignment = answer.alignment;
+  return plans;
+}
+
+memory::SynthesisOptions options_of(const PackQuestion& question, Clock::time_point start) {
+  memory::SynthesisOptions options;
+  options.seed = question.seed;
+  if (question.budget_seconds) {
+    const auto deadline = start + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(*question.budget_seconds));
+    options.placements = kEndlessEffort;
+    options.is_out_of_time = [deadline] { return Clock::now() >= deadline; };
+  }
+  return options;
+}
+
+// Each stream's plan lies above the one before it.
+Result<void> plan(const PackQuestion& question, PackAnswer& answer) {
+  std::vector<StreamPlan> plans = problems_of(answer);
+  for (const StreamPlan& stream : plans) HEADROOM_TRY(memory::check_problem(stream.problem));
+  const auto start = Clock::now();
+  memory::SynthesisOptions options = options_of(question, start);
+  for (StreamPlan& stream : plans) {
+    if (plans.size() == 1 && question.capacity) options.target_bytes = question.capacity->count;
+    stream.synthesis = memory::PlanSynthesizer(options).synthesize(stream.problem);
+  }
+  answer.plan.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  answer.plan.is_optimal = true;
+  int64_t highest = -1;
+  for (const StreamPlan& stream : plans) {
+    const memory::Synthesis& synthesis = stream.synthesis;
+    const auto judged = memory::validate_packing(stream.problem, synthesis.solution);
+    HEADROOM_CHECK(judged, "a plan that the validator refuses");
+    for (size_t i = 0; i < stream.requests.size(); ++i) {
+      answer.requests[stream.requests[i]].offset =
+          answer.plan.size.count + synthesis.solution.offsets[i];
+    }
+    answer.plan.size += Bytes(synthesis.solution.bytes);
+    answer.lower_bound += Bytes(synthesis.lower_bound_bytes);
+    answer.plan.proven_bound += Bytes(synthesis.proven_bound_bytes);
+    answer.plan.is_optimal = answer.plan.is_optimal && synthesis.is_optimal();
+    if (synthesis.solution.bytes > highest) answer.plan.method = synthesis.method;
+    highest = std::max(highest, synthesis.solution.bytes);
+  }
+  if (answer.lower_bound.count > 0) {
+    const auto over = static_cast<double>(answer.plan.size.count - answer.lower_bound.count);
+    answer.plan.gap_pct = 100 * over / static_cast<double>(answer.lower_bound.count);
+  }
+  return {};
+}
+
+void compare_allocators(PackAnswer& answer) {
+  answer.allocators = replay_under_settings(answer.requests);
+  AllocatorFigures planned;
+  planned.name = "planned";
+  planned.peak_allocated = answer.lower_bound;
+  planned.peak_reserved = answer.plan.size;
+  if (planned.peak_reserved.count > 0) {
+    planned.efficiency = static_cast<double>(planned.peak_allocated.count) /
+                         static_cast<double>(planned.peak_reserved.count);
+  }
+  answer.allocators.push_back(planned);
+  std::stable_sort(answer.allocators.begin(), answer.allocators.end(),
+                   [](const AllocatorFigures& a, const AllocatorFigures& b) {
+                     return a.peak_reserved < b.peak_reserved;
+                   });
+}
+
+}  // namespace
+
+Result<PackAnswer> answer(const PackQuestion& question) {
+  HEADROOM_ASSIGN(PackAnswer answer, read_requests(question));
+  HEADROOM_TRY(plan(question, answer));
+  compare_allocators(answer);
+  return answer;
+}
+
+std::string placements_of(const PackAnswer& answer) {
+  formats::PackingInstance instance;
+  memory::PackingSolution solution;
+  for (const PlannedRequest& planned : answer.requests) {
+    instance.ids.push_back(planned.id);
+    instance.problem.requests.push_back(planned.request);
+    solution.offsets.push_back(planned.offset);
+  }
+  return formats::placements_csv(instance, solution);
+}
+
+std::string plan_file_of(const PackAnswer& answer) {
+  std::string text = "headroom-plan 1\nbytes " + std::to_string(answer.plan.size.count) +
+                     "\nalignment " + std::to_string(answer.alignment) + "\nrequests " +
+                     std::to_string(answer.requests.size()) + "\nstream lower upper size offset\n";
+  for (const PlannedRequest& planned : answer.requests) {
+    for (const int64_t number :
+         {planned.stream, planned.request.lower, planned.request.upper, planned.request.size}) {
+      text += std::to_string(number) + " ";
+    }
+    text += std::to_string(planned.offset) + "\n";
+  }
+  return text;
+}
+
+}  // namespace headroom::pack

@@ -1,0 +1,75 @@
+#include "pack/pack.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace headroom::pack {
+namespace {
+
+std::string data(const char* name) {
+  return std::string(HEADROOM_SOURCE_DIR) + "/tests/data/" + name;
+}
+
+const AllocatorFigures& allocator(const PackAnswer& answer, const std::string& name) {
+  for (const AllocatorFigures& figures : answer.allocators) {
+    if (figures.name == name) return figures;
+  }
+  ADD_FAILURE() << "no allocator " << name;
+  return answer.allocators.front();
+}
+
+TEST(Pack, ARecordingIsPlanned) {
+  const auto result = answer({.file = data("snapshot_whole.pickle")});
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_EQ(result->alignment, 512);
+  ASSERT_TRUE(result->recorded);
+  EXPECT_GE(result->recorded->peak_reserved, result->recorded->peak_allocated);
+  EXPECT_GE(result->plan.size, result->lower_bound);
+  EXPECT_LE(result->plan.gap_pct, 1);
+  EXPECT_EQ(allocator(*result, "planned").peak_reserved, result->plan.size);
+  EXPECT_GE(allocator(*result, "torch").peak_reserved, allocator(*result, "torch").peak_allocated);
+}
+
+// One made-up training step in every layout and protocol of the file: the same requests each time.
+TEST(Pack, TheProtocolDoesNotMatter) {
+  const auto one = answer({.file = data("snapshot_whole.pickle")});
+  const auto two = answer({.file = data("snapshot_protocol2.pickle")});
+  ASSERT_TRUE(one && two);
+  EXPECT_EQ(placements_of(*one), placements_of(*two));
+}
+
+// A ring buffer that lost the beginning still gives every block that was live.
+TEST(Pack, ALostBeginningIsNoted) {
+  const auto result = answer({.file = data("snapshot_ring.pickle")});
+  ASSERT_TRUE(result) << result.error().to_string();
+  ASSERT_FALSE(result->notes.empty());
+  EXPECT_NE(result->notes[0].find("before the recording began"), std::string::npos);
+}
+
+TEST(Pack, ARecordingWithoutHistorySaysSo) {
+  const auto result = answer({.file = data("snapshot_torch20.pickle")});
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_GE(result->plan.size, result->lower_bound);
+}
+
+TEST(Pack, FilesThatAreNeitherAreErrors) {
+  EXPECT_FALSE(answer({.file = "/nonexistent"}));
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "headroom_pack_test.csv").string();
+  std::ofstream(path) << "id,lower,upper,size\na,0,2,3\nb,1,3,5\n";
+  const auto instance = answer({.file = path, .capacity = Bytes(7)});
+  std::ofstream(path) << "id,lower\n";
+  const auto broken = answer({.file = path});
+  std::remove(path.c_str());
+  ASSERT_TRUE(instance) << instance.error().to_string();
+  EXPECT_EQ(instance->plan.size, Bytes(8));
+  EXPECT_FALSE(instance->fits());
+  EXPECT_TRUE(instance->plan.is_optimal);
+  EXPECT_FALSE(broken);
+}
+
+}  // namespace
+}  // namespace headroom::pack

@@ -1,0 +1,62 @@
+#include "report/pack_text.h"
+
+#include <gtest/gtest.h>
+
+#include "report/pack_json.h"
+
+namespace headroom::report {
+namespace {
+
+pack::PackAnswer sample() {
+  pack::PackAnswer answer;
+  answer.file = "run.pickle";
+  answer.kind = "PyTorch snapshot";
+  answer.alignment = 512;
+  answer.requests.resize(8255);
+  answer.lower_bound = answer.plan.size = answer.plan.proven_bound = Bytes(12 * kGiB);
+  answer.plan.is_optimal = true;
+  answer.plan.method = "exact search";
+  answer.recorded = pack::RecordedFigures{Bytes(12 * kGiB), Bytes(15 * kGiB), 0.8};
+  answer.allocators = {{"planned", "", Bytes(12 * kGiB), Bytes(12 * kGiB), 1},
+                       {"torch-expandable", "expandable_segments:True", Bytes(12 * kGiB),
+                        Bytes(13 * kGiB), 12.0 / 13}};
+  return answer;
+}
+
+std::string first_line(const pack::PackAnswer& answer) {
+  const std::string text = pack_text(answer, {});
+  return text.substr(0, text.find('\n'));
+}
+
+TEST(PackText, TheFirstLineIsTheAnswer) {
+  pack::PackAnswer answer = sample();
+  EXPECT_EQ(first_line(answer),
+            "12.00 GiB hold the 8,255 requests of run.pickle: nothing is lost; the recorded run "
+            "reserved 15.00 GiB");
+  answer.plan.size = Bytes(12 * kGiB + 1);
+  answer.plan.gap_pct = 100.0 / static_cast<double>(12 * kGiB);
+  answer.recorded.reset();
+  EXPECT_EQ(first_line(answer),
+            "12.00 GiB hold the 8,255 requests of run.pickle: 7.8e-09 % above what lives at the "
+            "peak, and no plan is shorter");
+  answer.capacity = Bytes(11 * kGiB);
+  EXPECT_NE(first_line(answer).find("more than the 11.00 GiB asked for"), std::string::npos);
+}
+
+TEST(PackText, WhatToSetStandsBesideWhatItGives) {
+  const std::string text = pack_text(sample(), {});
+  EXPECT_NE(text.find("expandable_segments:True"), std::string::npos);
+  EXPECT_LT(text.find("planned"), text.find("torch-expandable"));
+}
+
+TEST(PackJson, KeysThatOthersRelyOn) {
+  const text::Json json = pack_json(sample());
+  EXPECT_EQ(json.find("schema")->as_string(), "headroom.pack/1");
+  EXPECT_EQ(json.find("requests")->as_int(), 8255);
+  EXPECT_EQ(json.find("plan")->find("bytes")->as_int(), 12 * kGiB);
+  EXPECT_EQ(json.find("recorded")->find("peak_reserved_bytes")->as_int(), 15 * kGiB);
+  EXPECT_EQ(json.find("allocators")->find("planned")->find("efficiency")->as_double(), 1);
+}
+
+}  // namespace
+}  // namespace headroom::report
