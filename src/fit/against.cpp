@@ -84,6 +84,7 @@ void fill_prediction(AgainstRow& row, const AskedRow& asked, Metric metric,
   row.predicted = predicted_figure(asked.prediction, metric);
   if (metric == Metric::device_used) {
     row.interval = asked.prediction.device_used;
+    row.peak_reserved = asked.prediction.peak_reserved;
     row.provenance = Provenance::extrapolated;
   }
   if (const CalibrationLaw* law = calibration.law_for(metric, asked.question.device)) {

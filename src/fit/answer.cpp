@@ -24,7 +24,7 @@ constexpr std::array<ComponentNames, kComponentCount> kComponentNames = {{
     {"other", "inputs and other"},
     {"workspaces", "workspaces"},
     {"cached_unused", "cached, unused"},
-    {"context", "context"},
+    {"context", "context and rest"},
 }};
 
 const ComponentNames& names_of(Component component) {

@@ -42,7 +42,7 @@ enum class Component : uint8_t {
   other,          // the batch itself, buffers, outputs that the loop keeps
   workspaces,     // cuBLAS and the like, through the caching allocator
   cached_unused,  // reserved by the allocator and not allocated
-  context,        // CUDA context, libraries, what else nvidia-smi counts
+  context,        // CUDA context, libraries, and what a real run holds beyond the replay
 };
 inline constexpr size_t kComponentCount = 14;
 // Components before this one are allocated blocks of the caching allocator.
@@ -195,7 +195,9 @@ struct AgainstRow {
   std::optional<Bytes> measured;
   std::optional<Bytes> predicted;
   std::optional<Interval> interval;  // where the metric has one
-  std::optional<double> error_pct;   // (predicted - measured) / measured * 100
+  std::optional<Bytes>
+      peak_reserved;                // beside device_used: what the allocator was replayed to hold
+  std::optional<double> error_pct;  // (predicted - measured) / measured * 100
   Provenance provenance = Provenance::counted;  // of the prediction
 };
 struct AgainstSummary {

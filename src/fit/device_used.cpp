@@ -6,10 +6,14 @@ namespace headroom::fit {
 
 namespace {
 
-// How much of what the allocator holds unused a real run's order of requests may add or spare, and
-// what a flush near the device's end gives back. Taken from the four rows of Mistral-7B that
-// docs/measurements/2026-11-21-device-used lists, so those rows say nothing about how true it is.
-constexpr double kUnusedMayVary = 2.0 / 3.0;
+// Shares of what comes and goes within a step: the median of all rows, and five quarters of the
+// largest (docs/measurements/2026-11-21-device-used/analyse.py).
+constexpr double kBeyondReplay = 0.10;
+constexpr double kBeyondReplayAtMost = 0.19;
+
+Bytes share_of(Bytes bytes, double share) {
+  return Bytes(static_cast<int64_t>(share * static_cast<double>(bytes.count)));
+}
 
 }  // namespace
 
@@ -18,14 +22,15 @@ Interval outside_allocator(const device::Device& device) {
   return {context.low, context.expected, context.high};
 }
 
-Interval device_used(const device::Device& device, Bytes allocated, Bytes reserved) {
+Interval device_used(const device::Device& device, const AllocatorFigures& figures, Bytes offered) {
   const Interval context = outside_allocator(device);
-  const Bytes unused = std::max(Bytes(0), reserved - allocated);
-  const Bytes varies(static_cast<int64_t>(kUnusedMayVary * static_cast<double>(unused.count)));
+  const Bytes reserved = figures.peak_reserved;
+  const Bytes comes_and_goes = std::max(Bytes(0), reserved - figures.between_steps);
   Interval used;
-  used.expected = reserved + context.expected;
-  used.low = std::min(used.expected, reserved - varies + context.low);
-  used.high = reserved + varies + context.high;
+  used.expected = reserved + context.expected + share_of(comes_and_goes, kBeyondReplay);
+  used.high = reserved + context.high + share_of(comes_and_goes, kBeyondReplayAtMost);
+  const bool may_flush = used.high > offered;
+  used.low = (may_flush ? figures.peak_allocated : reserved) + context.low;
   return used;
 }
 

@@ -1,8 +1,14 @@
-// What nvidia-smi shows beyond torch's own figures, as an interval.
+// What nvidia-smi shows beyond torch's own figures, as a 90 % interval.
 //
-// expected = reserved by the allocator + the context; the interval adds what is not known: how much
-// of CUDA's kernels are loaded, what other libraries take, and how a real run's order of requests
-// fragments differently from the modelled one.
+// A device shows the context, what libraries load into it, and what the allocator holds. A real run
+// holds more than the replay of one step, since its sizes and their order vary (a tokenizer's
+// padding token, the last rows of a batch, experts' shares): on A100s about a tenth of what comes
+// and goes within a step, and with the libraries up to a fifth. Where that is more than the device
+// has, the allocator empties its cache on the way, and any amount between need and device may be
+// left.
+//
+// The shares come from docs/measurements/2026-11-21-device-used, whose script says how true
+// intervals are that were derived without the model that they are held against.
 #pragma once
 
 #include "device/device.h"
@@ -10,9 +16,18 @@
 
 namespace headroom::fit {
 
+// Of one training process, as its allocator was replayed.
+struct AllocatorFigures {
+  Bytes peak_allocated;
+  Bytes peak_reserved;
+  Bytes between_steps;  // allocated
+};
+
 // Context, loaded kernels and library handles of one training process without communication.
 [[nodiscard]] Interval outside_allocator(const device::Device& device);
 
-[[nodiscard]] Interval device_used(const device::Device& device, Bytes allocated, Bytes reserved);
+// `offered` is what processes can use of the device. REQUIRES: reserved is at least allocated.
+[[nodiscard]] Interval device_used(const device::Device& device, const AllocatorFigures& figures,
+                                   Bytes offered);
 
 }  // namespace headroom::fit

@@ -1,57 +1,123 @@
-"""How true and how narrow device_used's interval is, by model.
+"""How true and how narrow device_used's interval is, and what its shares should be, by model.
 
     headroom fit --against measured.csv --json -o against.json
-    python3 analyse.py against.json [--context-mib 450]
+    python3 analyse.py against.json [--context-mib LOW EXPECTED HIGH] [--offered-mib N]
 
-Prints a row a measurement (what nvidia-smi showed less what was predicted, as it falls apart into
-context and allocator), then coverage and width by model: an interval is good when it covers 85 to
-97 % of cases that nothing was derived from, and its median full width is at most eight times the
-median absolute error.
+What nvidia-smi showed falls apart into the context, what the replayed allocator held (reserved), and
+a rest. The rest is taken as a share of what comes and goes within a step: reserved, less what is
+allocated between steps. Printed are those parts by row; then, for each model held aside in turn, the
+shares that the other models' rows give (their median; SLACK times their largest) and how the rows of
+the model held aside lie in the interval that follows; then the shares of all rows, which are the
+constants of src/fit/device_used.cpp; and last how the interval that headroom itself printed does,
+which is in sample.
+
+An interval is good when it covers 85 to 97 % of cases that nothing was derived from, and its median
+full width is at most eight times the median absolute error. Models with the same architecture and
+sizes (a quantized copy) are one model.
 """
 
 import argparse
 import json
+import re
 import statistics
+from dataclasses import dataclass
 
 MIB = 2**20
+SLACK = 1.25  # few models, so the largest share seen is no bound
 
 
-def figures(path):
-    by_id = {}
+@dataclass
+class Run:
+    key: str
+    model: str
+    measured: float  # MiB, as all here
+    allocated: float
+    reserved: float
+    between_steps: float
+    printed: tuple  # low, expected, high
+
+    @property
+    def comes_and_goes(self):
+        return max(self.reserved - self.between_steps, 1.0)
+
+    def share(self, context):
+        return (self.measured - self.reserved - context) / self.comes_and_goes
+
+
+def base_model(name):
+    """TheBloke/Mistral-7B-v0.1-GPTQ has the sizes of mistralai/Mistral-7B-v0.1."""
+    return re.sub(r"-GPTQ$", "", name.split("/")[-1])
+
+
+def runs(path):
+    found = {}
     for row in json.load(open(path))["rows"]:
         if row["status"] == "ok":
-            by_id.setdefault((row["source"], row["id"]), {})[row["metric"]] = row
-    return [(key, value) for key, value in sorted(by_id.items()) if "device_used" in value]
+            found.setdefault((row["source"], row["id"]), {})[row["metric"]] = row
+    for (_, key), metrics in sorted(found.items()):
+        if not {"device_used", "peak_allocated", "after_step"} <= metrics.keys():
+            continue
+        used = metrics["device_used"]
+        printed = tuple(used["interval_bytes"][name] / MIB for name in ("low", "expected", "high"))
+        yield Run(key, base_model(used["model"]), used["measured_bytes"] / MIB,
+                  metrics["peak_allocated"]["predicted_bytes"] / MIB,
+                  used["peak_reserved_bytes"] / MIB,
+                  metrics["after_step"]["predicted_bytes"] / MIB, printed)
 
 
-def verdict(rows):
-    inside = [r["interval_bytes"]["low"] <= r["measured_bytes"] <= r["interval_bytes"]["high"]
-              for r in rows]
-    errors = [abs(r["measured_bytes"] - r["interval_bytes"]["expected"]) for r in rows]
-    widths = [r["interval_bytes"]["high"] - r["interval_bytes"]["low"] for r in rows]
-    error, width = statistics.median(errors), statistics.median(widths)
+def shares_of(rows, context, offered):
+    """The median share and SLACK times the largest, of rows that are not near the device's end."""
+    far = [r for r in rows if r.reserved + context[2] + 0.1 * r.comes_and_goes < offered]
+    median = statistics.median(r.share(context[1]) for r in far)
+    return median, SLACK * max(r.share(context[2]) for r in far)
+
+
+def interval(run, shares, context, offered):
+    """As src/fit/device_used.cpp and prediction.cpp make it, of a step that fits its device."""
+    expected = run.reserved + context[1] + shares[0] * run.comes_and_goes
+    high = run.reserved + context[2] + shares[1] * run.comes_and_goes
+    low = (run.allocated if high > offered else run.reserved) + context[0]
+    return low, min(expected, offered), min(high, offered)
+
+
+def verdict(rows, intervals):
+    inside = [low <= r.measured <= high for r, (low, _, high) in zip(rows, intervals)]
+    error = statistics.median(abs(r.measured - i[1]) for r, i in zip(rows, intervals))
+    width = statistics.median(high - low for low, _, high in intervals)
+    outside = " ".join(r.key for r, ok in zip(rows, inside) if not ok)
     return (f"{len(rows):4d} rows  covered {100 * sum(inside) / len(rows):5.1f} %  "
-            f"width {width / MIB:7.0f} MiB  error {error / MIB:7.0f} MiB  "
-            f"width/error {width / error if error else float('inf'):5.1f}")
+            f"width {width:6.0f} MiB  error {error:6.0f} MiB  "
+            f"width/error {width / error if error else float('inf'):5.1f}"
+            + (f"  outside: {outside}" if outside else ""))
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("file")
-    parser.add_argument("--context-mib", type=float, default=450, help="expected, of the device")
+    parser.add_argument("--context-mib", type=float, nargs=3, default=(400, 550, 1000),
+                        metavar=("LOW", "EXPECTED", "HIGH"), help="of the device (A100)")
+    parser.add_argument("--offered-mib", type=float, default=81053, help="of the device (A100 80 GB)")
     arguments = parser.parse_args()
-    models = {}
-    print("id      measured  expected  rest  (MiB; rest = measured - predicted reserved)")
-    for (_, row_id), metrics in figures(arguments.file):
-        used = metrics["device_used"]
-        expected = used["interval_bytes"]["expected"]
-        reserved = expected - arguments.context_mib * MIB
-        rest = used["measured_bytes"] - reserved
-        print(f"{row_id:7s} {used['measured_bytes'] / MIB:8.0f}  {expected / MIB:8.0f}  "
-              f"{rest / MIB:6.0f}  {used['model']}")
-        models.setdefault(used["model"], []).append(used)
-    for model, rows in sorted(models.items()):
-        print(f"{model:45s} {verdict(rows)}")
+    context, offered = arguments.context_mib, arguments.offered_mib
+    rows = list(runs(arguments.file))
+    print("id      measured  reserved  allocated  between  rest   share  (MiB)")
+    for r in sorted(rows, key=lambda r: (r.model, int(r.key))):
+        print(f"{r.key:7s} {r.measured:8.0f}  {r.reserved:8.0f}  {r.allocated:9.0f}  "
+              f"{r.between_steps:7.0f} {r.measured - r.reserved:6.0f}  "
+              f"{r.share(context[1]):6.3f}  {r.model}")
+    print("\nheld aside: derived from the other models")
+    all_rows, all_intervals = [], []
+    for model in sorted({r.model for r in rows}):
+        aside = [r for r in rows if r.model == model]
+        shares = shares_of([r for r in rows if r.model != model], context, offered)
+        intervals = [interval(r, shares, context, offered) for r in aside]
+        all_rows += aside
+        all_intervals += intervals
+        print(f"{model:28s} {verdict(aside, intervals)}  shares {shares[0]:.3f} {shares[1]:.3f}")
+    print(f"{'all':28s} {verdict(all_rows, all_intervals)}")
+    shares = shares_of(rows, context, offered)
+    print(f"\nshares of all rows: {shares[0]:.3f} expected, {shares[1]:.3f} at most")
+    print(f"{'as printed (in sample)':28s} {verdict(rows, [r.printed for r in rows])}")
 
 
 if __name__ == "__main__":
