@@ -85,7 +85,6 @@ void set_build(Scenario& s) {
   s.build.sequence = s.question.seq;
   s.build.attention = attention_of(s.question.attention);
   s.build.vocabulary = s.question.vocab;
-  s.assume = {s.question.assume};
 }
 
 void set_train(Scenario& s) {

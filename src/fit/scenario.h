@@ -37,7 +37,6 @@ struct Scenario {
   std::shared_ptr<const device::Device> device;
   std::shared_ptr<const Calibration> calibration;  // null: predictions stay as they are
   model::BuildOptions build;
-  model::Assumption assume;
   step::TrainOptions train;
   memory::AllocatorSettings allocator;
   Bytes offered;                         // what processes can use of the device

@@ -28,7 +28,7 @@ Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph)
   options.dropout = s.question.lora_dropout;
   options.targets = s.question.lora_targets;
   HEADROOM_ASSIGN(const auto model_type, s.model->view().optional_string("model_type"));
-  options.model_type = model_type.value_or("");
+  options.model_type = s.question.assume.empty() ? model_type.value_or("") : s.question.assume;
   options.adapter_dtype = dtype_of(s.question.lora_dtype);
   options.autocast = s.question.mixed_precision != MixedPrecision::none;
   options.require_input_gradients = s.train.checkpointing != step::CheckpointPolicy::none;
@@ -48,7 +48,7 @@ model::Graph under_autocast(const Scenario& s, const model::Graph& graph) {
 Result<model::Graph> graph_of(const Scenario& s) {
   if (s.traced) return s.traced->trace.graph;
   const FitQuestion& q = s.question;
-  HEADROOM_ASSIGN(model::Graph graph, model::build_graph(s.model->view(), s.build, s.assume));
+  HEADROOM_ASSIGN(model::Graph graph, model::build_graph(s.model->view(), s.build, {q.assume}));
   if (q.method == Method::qlora || q.method == Method::gptq_lora) {
     HEADROOM_ASSIGN(graph, with_quantized_base(s, graph));
   }

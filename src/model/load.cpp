@@ -1,7 +1,9 @@
 #include "model/load.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "base/suggest.h"
 
 namespace headroom::model {
 
@@ -13,13 +15,22 @@ const Family* family_named(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+Error unknown_family(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const Family& family : families()) known.push_back(family.model_type);
+  const std::string_view nearest = nearest_word(name, known);
+  std::string hint = "`headroom models` lists the families";
+  if (!nearest.empty()) hint = "did you mean '" + std::string(nearest) + "'? " + hint;
+  return Error{ErrorCode::usage, "unknown family '" + std::string(name.substr(0, 80)) + "'",
+               "--assume", std::move(hint)};
+}
+
 }  // namespace
 
 Result<const Family*> find_family(const text::JsonView& config, const Assumption& assume) {
   if (!assume.family.empty()) {
     if (const Family* family = family_named(assume.family)) return family;
-    return Error{ErrorCode::usage, "unknown family '" + std::string(assume.family) + "'",
-                 "--assume", "`headroom models` lists the families"};
+    return unknown_family(assume.family);
   }
   HEADROOM_ASSIGN(const std::string name, config.get_string("model_type"));
   if (const Family* family = family_named(name)) return family;
