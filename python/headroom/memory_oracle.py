@@ -42,6 +42,9 @@ class Options:
     experts: str = ""
     optimizer: str = "adamw"
     implementation: str = "foreach"
+    optimizer_in_backward: bool = False
+    offload: str = "none"
+    freeze: tuple = ()
     clip: float = 0.0
     checkpointing: str = "none"
     lora_rank: int = 0
@@ -212,6 +215,19 @@ def make_optimizer(parameters, options):
     return kinds[name](parameters, **arguments)
 
 
+def make_stepper(parameters, options):
+    """What steps: one optimizer over all, or as the options say."""
+    from headroom.training_loops import OptimizerOnCpu, StepInBackward
+    if options.optimizer_in_backward:
+        return StepInBackward(parameters, lambda some: make_optimizer(some, options))
+    if options.offload == "optimizer":
+        on_device = options
+        if options.optimizer == "adamw":
+            on_device = dataclasses.replace(options, implementation="fused")
+        return OptimizerOnCpu(parameters, lambda some: make_optimizer(some, on_device))
+    return make_optimizer(parameters, options)
+
+
 class TrainingRun:
     """A model, its optimizer and a recorder; `step()` runs one training step and marks its
     phases."""
@@ -228,6 +244,9 @@ class TrainingRun:
             model = make_model(config, options, self.device)
             if options.lora_rank:
                 model = add_lora(model, options)
+            if options.freeze:
+                from headroom.training_loops import freeze
+                freeze(model, options.freeze)
         self.model = model
         self.config = config
         self.paths.learn(model)
@@ -238,7 +257,7 @@ class TrainingRun:
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = None
         if options.task == "train":
-            self.optimizer = make_optimizer(self.trainable, options)
+            self.optimizer = make_stepper(self.trainable, options)
         self._outputs = None
         gc.collect()
         self.static_bytes = self.recorder.live_bytes
@@ -486,7 +505,8 @@ def _parser():
 
 def _options_from(arguments, config):
     values = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(Options)}
-    values["lora_targets"] = tuple(t for t in arguments.lora_targets.split(",") if t)
+    for name in ("lora_targets", "freeze"):
+        values[name] = tuple(t for t in getattr(arguments, name).split(",") if t)
     values["head"] = arguments.head or head_of(config)
     return Options(**values)
 

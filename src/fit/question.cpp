@@ -205,18 +205,20 @@ Result<void> set_optimizer(std::string_view words, FitQuestion& question) {
   return {};
 }
 
-Result<void> set_targets(std::string_view words, std::vector<std::string>& field) {
-  std::vector<std::string> targets;
+// Names with commas between them.
+Result<void> set_names(std::string_view flag, std::string_view words,
+                       std::vector<std::string>& field) {
+  std::vector<std::string> names;
   size_t begin = 0;
   while (begin <= words.size()) {
     const size_t end = std::min(words.find(',', begin), words.size());
-    std::string target;
-    HEADROOM_TRY(text("lora-targets", words.substr(begin, end - begin), target));
-    if (targets.size() == 64) return refuse("lora-targets", words, "at most 64 names");
-    targets.push_back(std::move(target));
+    std::string name;
+    HEADROOM_TRY(text(flag, words.substr(begin, end - begin), name));
+    if (names.size() == 64) return refuse(flag, words, "at most 64 names");
+    names.push_back(std::move(name));
     begin = end + 1;
   }
-  field = std::move(targets);
+  field = std::move(names);
   return {};
 }
 
@@ -263,7 +265,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 31> kFields{{
+constexpr std::array<Field, 32> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -283,7 +285,7 @@ constexpr std::array<Field, 31> kFields{{
        return count("lora-rank", w, 1'000'000, q.lora_rank);
      }},
     {{"lora-targets", "NAMES", "modules with adapters: q_proj,v_proj or all-linear"},
-     [](FitQuestion& q, std::string_view w) { return set_targets(w, q.lora_targets); }},
+     [](FitQuestion& q, std::string_view w) { return set_names("lora-targets", w, q.lora_targets); }},
     {{"lora-dropout", "P", "before the adapters, 0 to 1"},
      [](FitQuestion& q, std::string_view w) { return set_dropout(w, q.lora_dropout); }},
     {{"lora-dtype", "TYPE", "of the adapters: bf16, fp16, fp32"},
@@ -299,6 +301,8 @@ constexpr std::array<Field, 31> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("optimizer-in-backward", w, kSwitches, q.optimizer_in_backward);
      }},
+    {{"freeze", "PARTS", "parameters that are not trained: embed_tokens,layers.0-15"},
+     [](FitQuestion& q, std::string_view w) { return set_names("freeze", w, q.freeze); }},
     {{"offload", "WHAT", "to the CPU: none, optimizer"},
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
     {{"kernels", "WHOSE", "fused kernels: none, liger, fast (fms-acceleration's)"},
@@ -410,6 +414,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
   add_switch("optimizer-in-backward", q.optimizer_in_backward);
   add("offload", word_of(kOffloads, q.offload));
+  if (!q.freeze.empty()) add("freeze", join(q.freeze));
   add("kernels", word_of(kKernels, q.kernels));
   if (q.method == Method::qlora) {
     add("kbit-preparation", word_of(kPreparations, q.kbit_preparation));

@@ -86,6 +86,7 @@ struct FitQuestion {
   Optimizer optimizer = Optimizer::adamw;
   OptimizerLoop optimizer_loop = OptimizerLoop::automatic;
   bool optimizer_in_backward = false;
+  std::vector<std::string> freeze;  // parts of parameters' names
   Offload offload = Offload::none;
   Kernels kernels = Kernels::none;
   KbitPreparation kbit_preparation = KbitPreparation::all;

@@ -41,7 +41,7 @@ constexpr Change kChanges[] = {
     {"8-bit-states", "optimizer states in 8 bits", "--optimizer adamw-8bit", nullptr,
      "bitsandbytes.optim.AdamW8bit; optim=\"adamw_bnb_8bit\" in TrainingArguments",
      "a change of numerics, small in practice", is_adam},
-    {"optimizer-in-backward", "step each parameter in backward", "--optimizer-in-backward true",
+    {"optimizer-in-backward", "step each parameter in backward", "--optimizer-in-backward",
      nullptr, "register_post_accumulate_grad_hook with one optimizer a parameter",
      "no accumulation and no clipping by the global norm",
      [](const FitQuestion& q) { return !q.optimizer_in_backward && q.grad_accum == 1 && !q.clip; }},
@@ -66,12 +66,16 @@ constexpr Change kChanges[] = {
      [](const FitQuestion& q) { return q.offload == Offload::none; }},
 };
 
-// Applies "--name value --name value" to a question.
+// Applies "--name value --switch --name value" to a question.
 Result<void> apply_flags(FitQuestion& question, std::string_view flags) {
   while (!flags.empty()) {
-    const size_t name_end = flags.find(' ');
+    const size_t name_end = std::min(flags.find(' '), flags.size());
     const std::string_view name = flags.substr(2, name_end - 2);
-    flags.remove_prefix(name_end + 1);
+    flags.remove_prefix(std::min(name_end + 1, flags.size()));
+    if (flags.empty() || flags.starts_with("--")) {
+      HEADROOM_TRY(question.set(name, "true"));
+      continue;
+    }
     const size_t value_end = std::min(flags.find(' '), flags.size());
     HEADROOM_TRY(question.set(name, flags.substr(0, value_end)));
     flags.remove_prefix(std::min(value_end + 1, flags.size()));

@@ -1,6 +1,8 @@
 #include "fit/scenario_graph.h"
 
 #include "step/transform/autocast.h"
+#include "step/transform/freeze.h"
+#include "step/transform/input_gradients.h"
 #include "step/transform/lora.h"
 #include "step/transform/quantize.h"
 
@@ -43,6 +45,14 @@ model::Graph under_autocast(const Scenario& s, const model::Graph& graph) {
   return step::apply_autocast(graph, options);
 }
 
+Result<model::Graph> with_frozen_parts(const Scenario& s, model::Graph graph) {
+  HEADROOM_ASSIGN(graph, step::apply_freeze(std::move(graph), s.question.freeze));
+  const bool checkpoints = s.train.checkpointing != step::CheckpointPolicy::none;
+  constexpr op::Version kRequiresInputGradients{5, 0};
+  if (!checkpoints || s.build.transformers < kRequiresInputGradients) return graph;
+  return step::require_input_gradients(graph);
+}
+
 }  // namespace
 
 Result<model::Graph> graph_of(const Scenario& s) {
@@ -51,6 +61,9 @@ Result<model::Graph> graph_of(const Scenario& s) {
   HEADROOM_ASSIGN(model::Graph graph, model::build_graph(s.model->view(), s.build, {q.assume}));
   if (q.method == Method::qlora || q.method == Method::gptq_lora) {
     HEADROOM_ASSIGN(graph, with_quantized_base(s, graph));
+  }
+  if (!q.freeze.empty()) {
+    HEADROOM_ASSIGN(graph, with_frozen_parts(s, std::move(graph)));
   }
   if (q.method != Method::full) {
     HEADROOM_ASSIGN(graph, with_adapters(s, graph));

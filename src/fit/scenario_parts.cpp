@@ -35,6 +35,7 @@ void set_checkpointing(Scenario& s) {
 
 void set_optimizer(Scenario& s) {
   step::OptimizerOptions& optimizer = s.train.optimizer;
+  optimizer.states_on_cpu = s.question.offload == Offload::optimizer;
   switch (s.question.optimizer) {
     case Optimizer::adamw:
       optimizer.kind = step::OptimizerKind::adamw;
@@ -79,18 +80,52 @@ void set_optimizer(Scenario& s) {
   }
 }
 
+namespace {
+
+// Settings that no program can have together.
+Error contradiction(const char* flag, std::string what, std::string hint) {
+  return {ErrorCode::usage, std::move(what), std::string("--") + flag, std::move(hint)};
+}
+
+Result<void> check_optimizer(const FitQuestion& q) {
+  const bool is_offloaded = q.offload == Offload::optimizer;
+  if (is_offloaded && q.optimizer >= Optimizer::lion) {
+    return contradiction("offload", "bitsandbytes' optimizers step on the GPU",
+                         "offload one of torch.optim's: adamw, adam, sgd");
+  }
+  if (!q.optimizer_in_backward) return {};
+  if (q.clip) {
+    return contradiction("optimizer-in-backward", "clipping needs all gradients at once",
+                         "leave --clip out");
+  }
+  if (q.grad_accum > 1) {
+    return contradiction("optimizer-in-backward", "accumulation keeps what a step would let go",
+                         "leave --grad-accum out, or take a larger --batch");
+  }
+  if (is_offloaded) {
+    return contradiction("optimizer-in-backward", "an offloaded optimizer steps after backward",
+                         "leave --offload or --optimizer-in-backward out");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.method == Method::dora) return unsupported("method", "DoRA");
   if (q.kernels != Kernels::none) return unsupported("kernels", "these fused kernels");
   if (q.loss != Loss::hf) return unsupported("loss", "this loss");
   // Accepted words that would change nothing must not be answered as if they did.
-  if (q.optimizer_in_backward) return unsupported("optimizer-in-backward", "stepping in backward");
+  HEADROOM_TRY(check_optimizer(q));
   const bool names_a_kernel =
       q.attention == Attention::sdpa_math || q.attention == Attention::sdpa_efficient ||
       q.attention == Attention::sdpa_flash || q.attention == Attention::sdpa_cudnn;
   if (names_a_kernel) return unsupported("attention", "a choice among SDPA's kernels");
-  if (q.offload != Offload::none) return unsupported("offload", "offloading");
+  if (!q.freeze.empty() && q.method != Method::full) {
+    return contradiction("freeze", "adapters freeze the whole model",
+                         "leave --freeze or --method out");
+  }
   if (q.checkpointing.kind == CheckpointingKind::selective) {
     return unsupported("checkpointing", "selective checkpointing");
   }

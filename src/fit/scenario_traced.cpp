@@ -25,6 +25,8 @@ constexpr std::array kFunctionsBusiness = {
                       "put the kernels into the module in the function"},
     FunctionsBusiness{"loss", [](const FitQuestion& q) { return q.loss != Loss::hf; },
                       "the loss is what the function returns as its third value"},
+    FunctionsBusiness{"freeze", [](const FitQuestion& q) { return !q.freeze.empty(); },
+                      "call requires_grad_(False) on parameters in the function"},
     FunctionsBusiness{"vocab", [](const FitQuestion& q) { return q.vocab.has_value(); },
                       "make the module with that vocabulary in the function"},
     FunctionsBusiness{"assume", [](const FitQuestion& q) { return !q.assume.empty(); },

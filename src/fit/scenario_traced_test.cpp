@@ -15,9 +15,10 @@ FitQuestion traced_question() {
 // What the function decides is refused before anything runs.
 TEST(ScenarioTraced, RefusesWhatIsTheFunctionsBusiness) {
   const std::pair<const char*, const char*> settings[] = {
-      {"method", "lora"},     {"kernels", "liger"},   {"loss", "fused-linear"},
-      {"vocab", "32000"},     {"assume", "llama"},    {"attention", "flash2"},
-      {"attention", "eager"}, {"accelerate", "true"}, {"keep-outputs", "true"}};
+      {"method", "lora"},      {"kernels", "liger"},   {"loss", "fused-linear"},
+      {"vocab", "32000"},      {"freeze", "mlp"},      {"assume", "llama"},
+      {"attention", "flash2"}, {"attention", "eager"}, {"accelerate", "true"},
+      {"keep-outputs", "true"}};
   for (const auto& [name, words] : settings) {
     FitQuestion question = traced_question();
     ASSERT_TRUE(question.set(name, words)) << name;

@@ -172,13 +172,14 @@ Tensor matmul(Eager& e, const Tensor& self, const Tensor& other) {
 }
 
 Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if (bias && input.rank() != 2 && input.is_contiguous()) {
+    // Flattened first, transposed second (_flatten_nd_linear): in backward the weight comes first.
+    const Tensor rows = view(e, input, {-1, input.size(-1)});
+    return view(e, addmm(e, bias, rows, t(e, weight)), with_last(input.sizes(), weight.size(0)));
+  }
   const Tensor transposed = t(e, weight);
   if (!bias) return matmul(e, input, transposed);
   if (input.rank() == 2) return addmm(e, bias, input, transposed);
-  if (input.is_contiguous()) {
-    const Tensor rows = view(e, input, {-1, input.size(-1)});
-    return view(e, addmm(e, bias, rows, transposed), with_last(input.sizes(), weight.size(0)));
-  }
   // matmul, then the bias is added in place.
   Tensor product = matmul(e, input, transposed);
   if (Node* node = e.history("AddBackward0", {&product, &bias}, {&product})) {

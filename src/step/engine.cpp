@@ -110,7 +110,7 @@ void Engine::accumulate_leaf(Node& node, Grads& grads) {
     variable->grad = eager_.empty_like(variable, gradient.dtype());
     eager_.kernel(op::OpKind::clone, 0, gradient.bytes(), gradient.bytes());
   }
-  gradient = Tensor();
+  // AccumulateGrad holds what it was given until the hook has returned.
   if (options_.hooks.post_accumulate) options_.hooks.post_accumulate(variable);
 }
 

@@ -6,6 +6,7 @@ namespace headroom::step {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           const std::vector<OptimizedParameter>& parameters) {
+  if (options.states_on_cpu) return make_offloaded(options, parameters);
   switch (options.kind) {
     case OptimizerKind::sgd:
       return make_sgd(options, parameters);

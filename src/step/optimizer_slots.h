@@ -36,6 +36,8 @@ void update_kernel(op::Eager& eager, const op::Tensor& parameter, int64_t tensor
 
 [[nodiscard]] std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options,
                                                    const std::vector<OptimizedParameter>& list);
+[[nodiscard]] std::unique_ptr<Optimizer> make_offloaded(
+    const OptimizerOptions& options, const std::vector<OptimizedParameter>& list);
 [[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                                   const std::vector<OptimizedParameter>& list);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adafactor(

@@ -6,6 +6,7 @@
 #include "step/clip.h"
 #include "step/engine.h"
 #include "step/interpreter.h"
+#include "step/optimizer_in_backward.h"
 #include "step/recorder.h"
 #include "step/repeat.h"
 
@@ -65,7 +66,11 @@ class TrainingRun {
  private:
   Result<void> run_steps() {
     construct();
-    optimizer_ = make_optimizer(options_.optimizer, parameters_);
+    if (options_.optimizer_in_backward) {
+      in_backward_.emplace(options_.optimizer, parameters_);
+    } else {
+      optimizer_ = make_optimizer(options_.optimizer, parameters_);
+    }
     for (int step = 1; step <= options_.steps; ++step) {
       const bool repeats = step > 1 && repeater_.has_value();
       if (repeats) {
@@ -81,7 +86,7 @@ class TrainingRun {
       recorder_.set_category(Category::temporary);
       if (options_.clip_gradients) clip_gradients(eager_, parameters_);
       recorder_.begin_phase(Phase::optimizer, step);
-      optimizer_->step(eager_, recorder_);
+      if (optimizer_) optimizer_->step(eager_, recorder_);
       recorder_.begin_phase(Phase::release, step);
       for (OptimizedParameter& parameter : parameters_) parameter.tensor->grad = Tensor();
       if (repeats) {
@@ -111,6 +116,7 @@ class TrainingRun {
       const bool head = parameter.get() == lm_head_;
       recorder_.recategorize(parameter->grad,
                              head ? Category::lm_head_gradient : Category::gradient);
+      if (in_backward_) in_backward_->step(parameter, eager_, recorder_);
     };
     return engine;
   }
@@ -223,7 +229,8 @@ class TrainingRun {
   std::vector<bool> checkpointed_;
   std::optional<StepRepeater> repeater_;
   std::vector<OptimizedParameter> parameters_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;  // null where stepping is done in backward
+  std::optional<OptimizerInBackward> in_backward_;
   op::TensorImpl* lm_head_ = nullptr;
 };
 

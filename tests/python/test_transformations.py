@@ -31,6 +31,17 @@ CASES = {
     "autocast-lora-float32": (
         "llama", {"dtype": "float32", "autocast": "bfloat16", "lora_rank": 4}, {}),
     "accumulation": ("llama", {"accumulation": 2}, {}),
+    "step-in-backward": ("llama", {"optimizer_in_backward": True}, {}),
+    "step-in-backward-tied": ("llama_tied", {"optimizer_in_backward": True}, {}),
+    "step-in-backward-loop": (
+        "gpt2", {"optimizer_in_backward": True, "implementation": "loop"}, {}),
+    "step-in-backward-sgd": (
+        "llama", {"optimizer_in_backward": True, "optimizer": "sgd:momentum"}, {}),
+    "offload": ("llama", {"offload": "optimizer"}, {}),
+    "offload-adam": ("llama", {"offload": "optimizer", "optimizer": "adam"}, {}),
+    "freeze-embedding": ("llama", {"freeze": ("embed_tokens",)}, {}),
+    "freeze-first-layer": ("gpt2", {"freeze": ("wte", "wpe", "h.0-0")}, {}),
+    "freeze-parts": ("llama", {"freeze": ("self_attn", "mlp.up_proj")}, {}),
 }
 
 
@@ -47,7 +58,10 @@ def step_dump():
 def words_of(options, extra):
     words = {"batch": options.batch, "seq": options.seq, "steps": 1, "dtype": options.dtype,
              "attention": options.attention, "checkpointing": options.checkpointing,
-             "accumulation": options.accumulation, "autocast": options.autocast}
+             "accumulation": options.accumulation, "autocast": options.autocast,
+             "optimizer": options.optimizer, "implementation": options.implementation,
+             "offload": options.offload, "freeze": ",".join(options.freeze),
+             "optimizer_in_backward": int(options.optimizer_in_backward)}
     if options.lora_rank:
         words.update(lora_rank=options.lora_rank, lora_dropout=options.lora_dropout,
                      lora_targets=",".join(options.lora_targets))

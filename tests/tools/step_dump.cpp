@@ -14,6 +14,8 @@
 #include "step/events_json.h"
 #include "step/train_step.h"
 #include "step/transform/autocast.h"
+#include "step/transform/freeze.h"
+#include "step/transform/input_gradients.h"
 #include "step/transform/lora.h"
 #include "step/transform/quantize.h"
 
@@ -70,6 +72,8 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   options.steps = std::max(1, std::atoi(words["steps"].c_str()));
   set_optimizer(options.optimizer, words["optimizer"]);
   options.optimizer.decay_groups = false;
+  options.optimizer.states_on_cpu = words["offload"] == "optimizer";
+  options.optimizer_in_backward = words["optimizer_in_backward"] == "1";
   return options;
 }
 
@@ -95,6 +99,10 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     quantize.float32_rest = words["float32_rest"] == "1";
     quantize.calls_keep_inputs = words["bitsandbytes"] == "old";
     HEADROOM_ASSIGN(graph, headroom::step::apply_quantization(graph, quantize));
+  }
+  if (!words["freeze"].empty()) {
+    HEADROOM_ASSIGN(graph, headroom::step::apply_freeze(graph, split(words["freeze"])));
+    if (words["checkpointing"] != "none") graph = headroom::step::require_input_gradients(graph);
   }
   if (!words["lora_rank"].empty()) {
     headroom::step::LoraOptions lora;

@@ -6,6 +6,7 @@
 
 #include "operator/functional.h"
 #include "step/transform/graph_rewriter.h"
+#include "step/transform/input_gradients.h"
 #include "step/transform/linear_site.h"
 
 namespace headroom::step {
@@ -115,7 +116,7 @@ class LoraWriter {
     if (const auto site = sites_.find(at); site != sites_.end()) {
       return {adapted(operation, site->second)};
     }
-    if (options_.require_input_gradients && is_input_embedding(operation)) {
+    if (options_.require_input_gradients && is_input_embedding(graph_, operation)) {
       GraphBuilder& g = rewriter_.builder();
       return {g.require_grad(copy_of(operation))};
     }
@@ -170,14 +171,6 @@ class LoraWriter {
     Var delta = delta_of(x, adapter);
     if (!options_.autocast) delta = g.to_like(std::move(delta), g.dtype_of(result));
     return g.add(std::move(result), std::move(delta));
-  }
-
-  // The module that get_input_embeddings answers with: the first one of the model.
-  bool is_input_embedding(const Operation& operation) const {
-    if (operation.kind != OpKind::embedding) return false;
-    const auto first = std::ranges::find(graph_.parameters, ParameterRole::embedding,
-                                         &Parameter::role);
-    return first != graph_.parameters.end() && operation.inputs[0] == first->value;
   }
 
   void name_as_peft_does(Graph& graph) const {

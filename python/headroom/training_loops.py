@@ -1,0 +1,74 @@
+"""Loops of the oracle other than the plain one: who steps, where, and what is frozen.
+
+Each stands for what a user's program or a library does, written down by what it does to the
+device's memory. Importing this imports torch: call fake_cuda.install() before.
+"""
+
+import torch
+
+
+class StepInBackward:
+    """One optimizer a parameter, which steps as the gradient arrives and lets it go."""
+
+    def __init__(self, parameters, make):
+        self._optimizers = {parameter: make([parameter]) for parameter in parameters}
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(self._hook)
+
+    def _hook(self, parameter):
+        optimizer = self._optimizers[parameter]
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def step(self):
+        """All was done in backward."""
+
+    def zero_grad(self, set_to_none=True):
+        """All was done in backward."""
+
+
+class OptimizerOnCpu:
+    """torchao's CPUOffloadOptimizer without offload_gradients: parameters of 4096 elements and more
+    are stepped on the CPU (of which only the device's side is played here), small ones on the
+    device by `make_small`."""
+
+    SMALL = 4096
+
+    def __init__(self, parameters, make_small):
+        self._parameters = parameters
+        small = [p for p in parameters if p.numel() < self.SMALL]
+        self._small = make_small(small) if small else None
+        self._copies = {p: torch.empty(p.shape, dtype=p.dtype) for p in parameters
+                        if p.numel() >= self.SMALL}
+
+    @torch.no_grad()
+    def step(self):
+        if self._small is not None:
+            self._small.step()
+        for parameter, copy in self._copies.items():
+            copy.copy_(parameter.grad)
+            parameter.copy_(copy)
+
+    def zero_grad(self, set_to_none=True):
+        for parameter in self._parameters:
+            parameter.grad = None
+
+
+def _matches(wanted, component):
+    low, _, high = wanted.partition("-")
+    is_range = low.isdigit() and high.isdigit() and component.isdigit()
+    return wanted == component or (is_range and int(low) <= int(component) <= int(high))
+
+
+def names_part(part, name):
+    """Whether the dotted parts stand next to each other in a parameter's name; "0-3" is a range."""
+    wanted, components = part.split("."), name.split(".")
+    return any(all(map(_matches, wanted, components[i:]))
+               for i in range(len(components) - len(wanted) + 1))
+
+
+def freeze(model, parts):
+    """requires_grad_(False) for every parameter that one of `parts` names."""
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if any(names_part(part, name) for part in parts):
+            parameter.requires_grad_(False)

@@ -1,0 +1,17 @@
+// enable_input_require_grads: what the input embedding answers with requires a gradient, though the
+// embedding itself may be frozen, so that checkpointed layers behind it get theirs.
+//
+// Since 5.0 transformers does so wherever a model is checkpointed (its pull request 42558), before
+// only under peft.
+#pragma once
+
+#include "model/graph.h"
+
+namespace headroom::step {
+
+// Whether this is the module that get_input_embeddings answers with: the first one of the model.
+[[nodiscard]] bool is_input_embedding(const model::Graph& graph, const model::Operation& operation);
+
+[[nodiscard]] model::Graph require_input_gradients(const model::Graph& graph);
+
+}  // namespace headroom::step
