@@ -111,11 +111,15 @@ Result<void> read_lora(const Row& row, FitQuestion& q) {
   return {};
 }
 
+// Whose model card says of its main branch: group size none.
+constexpr std::string_view kUngroupedGptq = "TheBloke/Mixtral-8x7B-Instruct-v0.1-GPTQ";
+
 Result<void> read_method(const Row& row, FitQuestion& q) {
   const std::string method = row["method"];
   if (has(method, "full fine-tune") || has(method, "pre-training")) return q.set("method", "full");
   if (has(method, "gptq-lora")) {
     HEADROOM_TRY(q.set("method", "gptq-lora"));
+    if (row.raw("model") == kUngroupedGptq) HEADROOM_TRY(q.set("gptq-group", "0"));
   } else if (has(method, "qlora")) {
     HEADROOM_TRY(q.set("method", "qlora"));
   } else if (method.starts_with("lora")) {
@@ -288,7 +292,8 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
   HEADROOM_TRY(check_scope(row));
   q.model = model_of(row);
   // A table is data, whoever sent it: it never makes us run somebody's Python.
-  if (model::is_python_function(q.model)) return unsupported("a table of measurements runs no code");
+  if (model::is_python_function(q.model))
+    return unsupported("a table of measurements runs no code");
   q.device = row.raw("gpu");
   for (const auto read : {read_framework, read_method, read_types, read_optimizer, read_shape,
                           read_checkpointing, read_attention}) {

@@ -246,6 +246,15 @@ Result<void> set_dropout(std::string_view words, double& field) {
   return {};
 }
 
+Result<void> set_group(std::string_view words, int64_t& field) {
+  const std::optional<int64_t> value = whole_number(words);
+  if (!value || *value < 0 || *value > 1'000'000) {
+    return refuse("gptq-group", words, "a whole number from 0 to 1000000");
+  }
+  field = *value;
+  return {};
+}
+
 std::string number_words(double number) {
   std::array<char, 32> digits{};
   const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
@@ -311,6 +320,8 @@ constexpr std::array<Field, 32> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("kbit-preparation", w, kPreparations, q.kbit_preparation);
      }},
+    {{"gptq-group", "N", "with gptq-lora, input features that share a scale; 0: all"},
+     [](FitQuestion& q, std::string_view w) { return set_group(w, q.gptq_group); }},
     {{"checkpointing", "KIND", "activations kept: none (all), full, every-N, selective"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
     {{"attention", "KIND",
@@ -419,6 +430,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   if (q.method == Method::qlora) {
     add("kbit-preparation", word_of(kPreparations, q.kbit_preparation));
   }
+  if (q.method == Method::gptq_lora) add("gptq-group", std::to_string(q.gptq_group));
   add("checkpointing", checkpointing_word(q.checkpointing));
   add("attention", word_of(kAttentions, q.attention));
   add("loss", word_of(kLosses, q.loss));

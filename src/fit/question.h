@@ -83,6 +83,7 @@ struct FitQuestion {
   std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
   double lora_dropout = 0;
   Dtype lora_dtype = Dtype::fp32;
+  int64_t gptq_group = 128;  // input features that share a scale; 0: all of them
   Optimizer optimizer = Optimizer::adamw;
   OptimizerLoop optimizer_loop = OptimizerLoop::automatic;
   bool optimizer_in_backward = false;

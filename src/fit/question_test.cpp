@@ -57,6 +57,7 @@ TEST(FitQuestion, RefusesWhatItDoesNotKnowAndLeavesTheFieldAlone) {
       {"optimizer", "hf-adafactor-foreach"},
       {"lora-dropout", "1"},
       {"lora-dropout", "-0.1"},
+      {"gptq-group", "-1"},
       {"checkpointing", "every-0"},
       {"checkpointing", "some"},
       {"clip", "nan"},

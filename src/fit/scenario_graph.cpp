@@ -17,6 +17,7 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
   options.format = is_gptq ? op::QuantizedFormat::gptq : op::QuantizedFormat::nf4_double;
   options.weights = s.train.weights;
   options.compute = s.train.weights;
+  options.group_size = s.question.gptq_group;
   if (!is_gptq) {
     options.float32_rest = s.question.kbit_preparation == KbitPreparation::all;
     options.float32_norms = s.question.kbit_preparation == KbitPreparation::norms;

@@ -33,6 +33,14 @@ using ModuleId = uint32_t;
 // What a parameter is for; lm_head stands apart everywhere.
 enum class ParameterRole : uint8_t { embedding, lm_head, linear, expert, norm, bias, other, buffer };
 
+// How a weight comes to be that is quantized on the device while the model is loaded: first a copy in
+// the model's type, and its blocks' maxima; then the weight and its tables; the first two go again.
+struct Loading {
+  Dims copy;
+  int64_t maxima = 0;            // in float32; none where they stay
+  std::vector<uint32_t> tables;  // indices of buffers
+};
+
 struct Parameter {
   std::string name;   // as in the state dict: "model.layers.0.mlp.up_proj.weight"
   Dims shape;
@@ -42,6 +50,7 @@ struct Parameter {
   bool trainable = true;
   bool persistent = true;           // buffers: in the state dict
   bool adapter = false;             // added to a finished model: made after all its own parameters
+  std::optional<Loading> loading;   // nothing: it comes as it is
   ValueId value = kNoValue;         // the value that stands for it in the instructions
 };
 

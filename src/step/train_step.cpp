@@ -1,7 +1,10 @@
 #include "step/train_step.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "step/clip.h"
 #include "step/engine.h"
@@ -145,12 +148,10 @@ class TrainingRun {
 
   void construct() {
     recorder_.begin_phase(Phase::construct, 0);
-    for (const Parameter& parameter : graph_.parameters) {
-      if (!parameter.adapter) construct_parameter(parameter);
-    }
+    for (const Parameter* parameter : in_loading_order()) construct_parameter(*parameter);
     recorder_.set_category(Category::parameter);
     for (const Parameter& buffer : graph_.buffers) {
-      frame_[buffer.value] = eager_.empty(buffer.shape, buffer.dtype.value_or(options_.weights));
+      if (!frame_[buffer.value]) construct_buffer(buffer);
     }
     for (const Parameter& parameter : graph_.parameters) {
       if (parameter.adapter) construct_parameter(parameter);
@@ -160,14 +161,42 @@ class TrainingRun {
     }
   }
 
+  // A model that is moved to the device as a whole goes in its own order; one that is quantized
+  // there comes weight by weight, as safetensors lists a file: by name.
+  [[nodiscard]] std::vector<const Parameter*> in_loading_order() const {
+    std::vector<const Parameter*> order;
+    for (const Parameter& parameter : graph_.parameters) {
+      if (!parameter.adapter) order.push_back(&parameter);
+    }
+    const auto loads = [](const Parameter* parameter) { return parameter->loading.has_value(); };
+    if (std::ranges::any_of(order, loads)) {
+      std::ranges::stable_sort(order, {},
+                               [](const Parameter* p) { return std::string_view(p->name); });
+    }
+    return order;
+  }
+
+  void construct_buffer(const Parameter& buffer) {
+    frame_[buffer.value] = eager_.empty(buffer.shape, buffer.dtype.value_or(options_.weights));
+  }
+
   void construct_parameter(const Parameter& parameter) {
     if (parameter.tied_to) return;
+    Tensor copy;
+    Tensor maxima;
+    if (const auto& loading = parameter.loading) {
+      recorder_.set_category(Category::temporary);
+      copy = eager_.empty(loading->copy, options_.weights);
+      if (loading->maxima > 0) maxima = eager_.empty({loading->maxima}, op::DType::f32);
+    }
     recorder_.set_category(is_lm_head(parameter) ? Category::lm_head_weight : Category::parameter);
     Tensor tensor = eager_.empty(parameter.shape, parameter.dtype.value_or(options_.weights));
     tensor->is_parameter = true;
     tensor->requires_grad = parameter.trainable;
     if (is_lm_head(parameter)) lm_head_ = tensor.get();
     frame_[parameter.value] = std::move(tensor);
+    if (!parameter.loading) return;
+    for (const uint32_t table : parameter.loading->tables) construct_buffer(graph_.buffers[table]);
   }
 
   void hand_to_optimizer(const Parameter& parameter) {

@@ -28,6 +28,11 @@ constexpr int64_t kGptqBits = 4;
 
 int64_t blocks_of(int64_t elements, int64_t block) { return (elements + block - 1) / block; }
 
+// GPTQ's tools leave routers of experts alone: too small to pack, and too delicate.
+bool is_router(std::string_view name) {
+  return name.ends_with(".gate.weight") || name.ends_with(".router.weight");
+}
+
 class QuantizeWriter {
  public:
   QuantizeWriter(const Graph& graph, const QuantizeOptions& options)
@@ -37,6 +42,7 @@ class QuantizeWriter {
     for (const LinearSite& site : linear_sites(graph_)) {
       const Parameter& weight = graph_.parameters[site.weight];
       if (weight.role != ParameterRole::linear) continue;
+      if (options_.format == QuantizedFormat::gptq && is_router(weight.name)) continue;
       const bool packs = site.in_features % 32 == 0 && site.out_features % 32 == 0;
       if (options_.format == QuantizedFormat::gptq && !packs) {
         return Error{ErrorCode::bad_input, weight.name + " cannot be packed by GPTQ", "",
@@ -61,12 +67,17 @@ class QuantizeWriter {
       }
     }
     for (const auto& [index, site] : weights_) pack(graph.parameters[index], site);
+    for (auto& [index, loading] : loadings_) {
+      graph.parameters[index].loading = std::move(loading);
+    }
     return graph;
   }
 
  private:
-  void add_buffer(const std::string& name, const Dims& shape, DType dtype) {
+  // Its index.
+  uint32_t add_buffer(const std::string& name, const Dims& shape, DType dtype) {
     rewriter_.builder().buffer(name, shape, dtype, true);
+    return static_cast<uint32_t>(graph_.buffers.size()) + added_buffers_++;
   }
 
   void add_tables() {
@@ -79,7 +90,7 @@ class QuantizeWriter {
       switch (options_.format) {
         case QuantizedFormat::nf4:
         case QuantizedFormat::nf4_double:
-          add_nf4_tables(name, site.in_features * site.out_features);
+          loadings_[index] = add_nf4_tables(name, site);
           break;
         case QuantizedFormat::int8:
           add_buffer(module_of(name) + ".SCB", {site.out_features}, DType::f32);
@@ -91,20 +102,28 @@ class QuantizeWriter {
     }
   }
 
-  void add_nf4_tables(const std::string& name, int64_t elements) {
-    const int64_t blocks = blocks_of(elements, kBlock);
-    add_buffer(name + ".quant_map", {kCodes}, DType::f32);
+  // In the order of bitsandbytes' quantize_4bit.
+  model::Loading add_nf4_tables(const std::string& name, const LinearSite& site) {
+    const int64_t blocks = blocks_of(site.in_features * site.out_features, kBlock);
+    model::Loading loading;
+    loading.copy = {site.out_features, site.in_features};
     if (options_.format == QuantizedFormat::nf4) {
-      add_buffer(name + ".absmax", {blocks}, DType::f32);
-      return;
+      loading.tables.push_back(add_buffer(name + ".absmax", {blocks}, DType::f32));
+      loading.tables.push_back(add_buffer(name + ".quant_map", {kCodes}, DType::f32));
+      return loading;
     }
-    add_buffer(name + ".absmax", {blocks}, DType::u8);
-    add_buffer(name + ".nested_absmax", {blocks_of(blocks, kNestedBlock)}, DType::f32);
-    add_buffer(name + ".nested_offset", {}, DType::f32);
+    loading.maxima = blocks;
+    loading.tables = {
+        add_buffer(name + ".quant_map", {kCodes}, DType::f32),
+        add_buffer(name + ".nested_offset", {}, DType::f32),
+        add_buffer(name + ".nested_absmax", {blocks_of(blocks, kNestedBlock)}, DType::f32),
+        add_buffer(name + ".absmax", {blocks}, DType::u8)};
+    return loading;
   }
 
   void add_gptq_tables(const std::string& module, const LinearSite& site) {
-    const int64_t groups = blocks_of(site.in_features, options_.group_size);
+    const int64_t group = options_.group_size == 0 ? site.in_features : options_.group_size;
+    const int64_t groups = blocks_of(site.in_features, group);
     add_buffer(module + ".qzeros", {groups, site.out_features / 32 * kGptqBits}, DType::i32);
     add_buffer(module + ".scales", {groups, site.out_features}, DType::f16);
     add_buffer(module + ".g_idx", {site.in_features}, DType::i32);
@@ -152,16 +171,18 @@ class QuantizeWriter {
   const Graph& graph_;
   const QuantizeOptions& options_;
   GraphRewriter rewriter_;
-  std::map<uint32_t, LinearSite> sites_;    // by operation
-  std::map<uint32_t, LinearSite> weights_;  // by parameter
+  std::map<uint32_t, LinearSite> sites_;         // by operation
+  std::map<uint32_t, LinearSite> weights_;       // by parameter
+  std::map<uint32_t, model::Loading> loadings_;  // by parameter
+  uint32_t added_buffers_ = 0;
 };
 
 }  // namespace
 
 Result<Graph> apply_quantization(const Graph& graph, const QuantizeOptions& options) {
-  if (options.group_size < 1) {
+  if (options.group_size < 0) {
     return Error{ErrorCode::bad_input, "group size " + std::to_string(options.group_size), "",
-                 "a group has one input feature or more"};
+                 "a group has one input feature or more; 0 stands for all of them"};
   }
   QuantizeWriter writer(graph, options);
   HEADROOM_ASSIGN(const bool found, writer.choose());

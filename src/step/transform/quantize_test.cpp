@@ -73,6 +73,55 @@ TEST(Quantize, GptqPacksInputsAndItsTablesByGroup) {
   EXPECT_EQ(bytes_of(graph.buffers), kOut / 8 * 4 + kOut * 2 + kIn * 4);
 }
 
+TEST(Quantize, GptqWithoutGroupsHasOneScaleAnOutput) {
+  QuantizeOptions options;
+  options.format = QuantizedFormat::gptq;
+  options.group_size = 0;
+  const Graph graph = *apply_quantization(small_model(), options);
+  EXPECT_EQ(bytes_of(graph.buffers), kOut / 8 * 4 + kOut * 2 + kIn * 4);
+}
+
+// A router of eight experts is nothing that GPTQ could pack, and nothing that it tries to.
+TEST(Quantize, GptqLeavesRoutersAlone) {
+  GraphBuilder g;
+  {
+    const Var x = g.parameter("start", {4, kIn}, ParameterRole::other);
+    const Var up = g.parameter("layers.0.up.weight", {kIn, kIn}, ParameterRole::linear);
+    const Var gate = g.parameter("layers.0.moe.gate.weight", {8, kIn}, ParameterRole::linear);
+    const Var ids = g.input("labels", {4}, DType::i64);
+    const Var logits = g.linear(g.linear(x, up), gate);
+    g.set_outputs(g.cross_entropy(logits, ids), logits, {});
+  }
+  QuantizeOptions options;
+  options.format = QuantizedFormat::gptq;
+  const auto graph = apply_quantization(g.finish(), options);
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  EXPECT_EQ(graph->parameters[1].dtype, DType::i32);
+  EXPECT_EQ(graph->parameters[2].dtype, std::nullopt);
+}
+
+// bitsandbytes makes a weight on the device from a copy in half precision, and loading goes by
+// name.
+TEST(Quantize, Nf4IsMadeFromACopyOnTheDevice) {
+  LoraOptions lora;
+  lora.targets = {"up"};
+  const auto graph = apply_lora(quantized(QuantizedFormat::nf4_double), lora);
+  ASSERT_TRUE(graph);
+  TrainOptions options;
+  options.steps = 1;
+  const auto trace = trace_training(*graph, options);
+  ASSERT_TRUE(trace);
+  std::vector<int64_t> made;
+  for (const memory::MemoryEvent& event : trace->memory.events) {
+    if (event.kind != memory::EventKind::alloc) continue;
+    made.push_back(trace->memory.buffers[event.buffer].requested_bytes);
+    if (made.size() == 9) break;
+  }
+  // embed, head; the copy, its maxima, the weight, codes, offset, maxima of maxima, maxima.
+  EXPECT_EQ(made, (std::vector<int64_t>{2 * 64 * kIn, 2 * 64 * kOut, 2 * kIn * kOut, 4 * 640,
+                                        kIn * kOut / 2, 64, 4, 12, 640}));
+}
+
 TEST(Quantize, PeftsPreparationCastsAllElse) {
   const Graph graph = quantized(QuantizedFormat::nf4_double, true);
   EXPECT_EQ(graph.parameters[0].dtype, DType::f32);
@@ -96,8 +145,10 @@ TEST(Quantize, ACallUnpacksTheWeightAndLetsItGo) {
     for (const memory::BufferInfo& buffer : trace->memory.buffers) {
       unpacked += buffer.requested_bytes == 2 * kIn * kOut ? 1 : 0;
     }
-    // Forward only: nothing that the weight is applied to wants a gradient. int8 never unpacks there.
-    EXPECT_EQ(unpacked, format == QuantizedFormat::int8 ? 0 : 1);
+    // Forward only: nothing that the weight is applied to wants a gradient. int8 never unpacks
+    // there. nf4 weights are made from a copy as large.
+    const bool is_nf4 = format == QuantizedFormat::nf4 || format == QuantizedFormat::nf4_double;
+    EXPECT_EQ(unpacked, format == QuantizedFormat::int8 ? 0 : is_nf4 ? 2 : 1);
   }
 }
 
