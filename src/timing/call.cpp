@@ -1,0 +1,58 @@
+#include "timing/call.h"
+
+#include "base/check.h"
+
+namespace headroom::timing {
+
+namespace {
+
+constexpr std::array<std::string_view, kOperatorClasses> kNames{
+    "gemm",        "gemm_fp32",        "attention_decode", "attention_prefill",
+    "elementwise", "normalization",    "softmax",          "rms_norm",
+    "rope",        "gated_activation", "embedding"};
+
+}  // namespace
+
+std::string_view name_of(OperatorClass kind) { return kNames[static_cast<size_t>(kind)]; }
+
+std::optional<OperatorClass> parse_operator_class(std::string_view name) {
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<OperatorClass>(i);
+  }
+  return std::nullopt;
+}
+
+Call gemm_call(const GemmShape& shape, device::Rate rate, double element_bytes) {
+  HEADROOM_CHECK(shape.batch > 0 && shape.m > 0 && shape.n > 0 && shape.k > 0, "empty product");
+  const double m = static_cast<double>(shape.m);
+  const double n = static_cast<double>(shape.n);
+  const double k = static_cast<double>(shape.k);
+  const double batch = static_cast<double>(shape.batch);
+  const OperatorClass kind =
+      rate == device::Rate::fp32 ? OperatorClass::gemm_fp32 : OperatorClass::gemm;
+  return {kind, rate, 2 * batch * m * n * k, element_bytes * batch * (m * k + k * n + m * n),
+          shape};
+}
+
+Call attention_call(const AttentionShape& shape, device::Rate rate, double element_bytes) {
+  HEADROOM_CHECK(shape.batch > 0 && shape.heads > 0 && shape.kv_heads > 0 && shape.head_dim > 0 &&
+                     shape.queries > 0 && shape.context >= shape.queries,
+                 "empty attention");
+  const double queries = static_cast<double>(shape.queries);
+  const double context = static_cast<double>(shape.context);
+  const double heads = static_cast<double>(shape.heads * shape.head_dim);
+  const double kv_heads = static_cast<double>(shape.kv_heads * shape.head_dim);
+  const double batch = static_cast<double>(shape.batch);
+  const double pairs = queries * (context - queries) + queries * (queries + 1) / 2;
+  const OperatorClass kind =
+      shape.queries == 1 ? OperatorClass::attention_decode : OperatorClass::attention_prefill;
+  return {kind, rate, 4 * batch * heads * pairs,
+          element_bytes * batch * (2 * queries * heads + 2 * context * kv_heads), shape};
+}
+
+Call rows_call(OperatorClass kind, const RowsShape& shape, double bytes) {
+  HEADROOM_CHECK(shape.rows > 0 && shape.width > 0 && bytes > 0, "empty operator");
+  return {kind, device::Rate::fp32, 0, bytes, shape};
+}
+
+}  // namespace headroom::timing

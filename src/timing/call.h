@@ -1,0 +1,76 @@
+// Call: one operator to be timed, as the laws see it: what it does, how much, and in which shape.
+//
+// Plain values; thread-safe. The counts are those of the step model (operator/sink.h): bytes that
+// must move at least once, a multiply-add as two operations.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "device/device.h"
+
+namespace headroom::timing {
+
+// What has a law of its own: operators whose kernels use the machine alike.
+enum class OperatorClass : uint8_t {
+  gemm,       // in tensor cores
+  gemm_fp32,  // without them
+  attention_decode,
+  attention_prefill,
+  elementwise,
+  normalization,  // PyTorch's layer_norm
+  softmax,
+  rms_norm,  // one fused kernel, as serving engines have it
+  rope,
+  gated_activation,
+  embedding,
+};
+inline constexpr size_t kOperatorClasses = 11;
+[[nodiscard]] std::string_view name_of(OperatorClass kind);
+[[nodiscard]] std::optional<OperatorClass> parse_operator_class(std::string_view name);
+
+// `batch` products of m x k by k x n; m counts tokens.
+struct GemmShape {
+  int64_t batch = 1;
+  int64_t m = 1;
+  int64_t n = 1;
+  int64_t k = 1;
+};
+
+// The last `queries` tokens of each of `batch` sequences of `context` tokens, causal.
+struct AttentionShape {
+  int64_t batch = 1;
+  int64_t heads = 1;
+  int64_t kv_heads = 1;
+  int64_t head_dim = 1;
+  int64_t queries = 1;
+  int64_t context = 1;
+};
+
+// Everything that goes row by row.
+struct RowsShape {
+  int64_t rows = 1;
+  int64_t width = 1;
+};
+
+struct Call {
+  OperatorClass kind{};
+  device::Rate rate = device::Rate::bf16;  // of the arithmetic; of no account where flops is 0
+  double flops = 0;
+  double bytes = 0;
+  std::variant<GemmShape, AttentionShape, RowsShape> shape;
+};
+
+// Calls with their work counted. `element_bytes` is the size of every operand.
+// REQUIRES: every dimension is positive.
+[[nodiscard]] Call gemm_call(const GemmShape& shape, device::Rate rate, double element_bytes);
+// attention_decode where there is one query, else attention_prefill.
+[[nodiscard]] Call attention_call(const AttentionShape& shape, device::Rate rate,
+                                  double element_bytes);
+// `bytes` in all, read and written.
+[[nodiscard]] Call rows_call(OperatorClass kind, const RowsShape& shape, double bytes);
+
+}  // namespace headroom::timing

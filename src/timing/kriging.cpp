@@ -1,0 +1,72 @@
+#include "timing/kriging.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace headroom::timing {
+
+namespace {
+
+double covariance(const Correction& correction, const Coordinates& a, const Coordinates& b) {
+  double square = 0;
+  for (size_t i = 0; i < a.size(); ++i) square += (a[i] - b[i]) * (a[i] - b[i]);
+  return correction.offset_sd * correction.offset_sd +
+         correction.local_sd * correction.local_sd * std::exp(-square / 2);
+}
+
+// Cholesky's factor of the covariance of the points, row by row below the diagonal.
+std::vector<double> factor(const Correction& correction, const std::vector<Coordinates>& points) {
+  const size_t n = points.size();
+  std::vector<double> lower(n * n);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      double sum = covariance(correction, points[i], points[j]);
+      if (i == j) sum += correction.noise_sd * correction.noise_sd;
+      for (size_t k = 0; k < j; ++k) sum -= lower[i * n + k] * lower[j * n + k];
+      // The noise bounds the pivots from below; rounding must not take them under it.
+      const double least = correction.noise_sd * correction.noise_sd / 2;
+      lower[i * n + j] = i == j ? std::sqrt(std::max(sum, least)) : sum / lower[j * n + j];
+    }
+  }
+  return lower;
+}
+
+}  // namespace
+
+Coordinates coordinates_of(const Correction& correction, const Features& features) {
+  Coordinates at;
+  for (size_t i = 0; i < correction.features.size(); ++i) {
+    at.push_back((features[correction.features[i]] - correction.center[i]) / correction.scale[i]);
+  }
+  return at;
+}
+
+std::vector<double> kriging_weights(const Correction& correction,
+                                    const std::vector<Coordinates>& points,
+                                    const std::vector<double>& residuals) {
+  HEADROOM_CHECK(points.size() == residuals.size(), "a residual for each point");
+  const size_t n = points.size();
+  const std::vector<double> lower = factor(correction, points);
+  std::vector<double> weights = residuals;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < i; ++k) weights[i] -= lower[i * n + k] * weights[k];
+    weights[i] /= lower[i * n + i];
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = i + 1; k < n; ++k) weights[i] -= lower[k * n + i] * weights[k];
+    weights[i] /= lower[i * n + i];
+  }
+  return weights;
+}
+
+double expected_residual(const Correction& correction, const std::vector<Coordinates>& points,
+                         const std::vector<double>& weights, const Coordinates& at) {
+  double sum = 0;
+  for (size_t i = 0; i < points.size(); ++i) {
+    sum += covariance(correction, at, points[i]) * weights[i];
+  }
+  return sum;
+}
+
+}  // namespace headroom::timing

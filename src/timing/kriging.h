@@ -1,0 +1,29 @@
+// Kriging: what points of one device say about its other shapes.
+//
+// The residual log(measured / predicted) is taken for a Gaussian process over a law's features:
+// covariance offset_sd^2 + local_sd^2 exp(-|x - y|^2 / 2), noise_sd^2 more on the diagonal. The
+// expected residual at x is the covariances of x with the points, times `weights`.
+// (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 2.2.)
+// O(n^3) once for n points, O(n) a prediction. Pure; thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "timing/law.h"
+
+namespace headroom::timing {
+
+using Coordinates = std::vector<double>;
+
+[[nodiscard]] Coordinates coordinates_of(const Correction& correction, const Features& features);
+
+// REQUIRES: as many residuals as points, and noise_sd > 0.
+[[nodiscard]] std::vector<double> kriging_weights(const Correction& correction,
+                                                  const std::vector<Coordinates>& points,
+                                                  const std::vector<double>& residuals);
+
+[[nodiscard]] double expected_residual(const Correction& correction,
+                                       const std::vector<Coordinates>& points,
+                                       const std::vector<double>& weights, const Coordinates& at);
+
+}  // namespace headroom::timing

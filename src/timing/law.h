@@ -1,0 +1,75 @@
+// Law: the time of one class of operators, as tables over features on top of the roofline.
+//
+//   t = (start + roof) * exp(intercept + sum of tables)      roof = (compute^4 + traffic^4)^(1/4)
+//
+// A table is a function of one or two features, linear between its knots, constant outside them:
+// the boundary is held. Worked: an elementwise addition that moves 3.35 GB on an H100 SXM (3.35
+// TB/s) has a roof of 1 ms; a law whose tables sum to log(1/0.8) says 1.25 ms. tools/timing/law.py
+// fits the values; data/timing.json holds them.
+//
+// Plain values; thread-safe; a prediction is some hundred nanoseconds.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "timing/features.h"
+
+namespace headroom::timing {
+
+// values[i] at knots[0][i], or values[i * knots[1].size() + j] at (knots[0][i], knots[1][j]).
+struct Table {
+  std::vector<Feature> features;           // one or two
+  std::vector<std::vector<double>> knots;  // for each feature, ascending, two at least
+  std::vector<double> values;
+
+  [[nodiscard]] double at(const Features& features) const;
+  // Whether a feature lies outside its knots, so that the boundary is held.
+  [[nodiscard]] bool holds_boundary(const Features& features) const;
+};
+
+// How well a law does on what it was not fitted on: devices left out for a general law, groups of
+// shapes left out for a device's own. A 90 % interval is t * exp(+-half_width_log).
+struct HeldOutError {
+  int64_t rows = 0;
+  double median_error_pct = 0;  // 0 where rows is 0
+  double half_width_log = 0;
+};
+
+// Points of a new device correct a general law: log(measured / predicted) is taken for the device's
+// offset plus a smooth function of these features (kriging.h).
+struct Correction {
+  std::vector<Feature> features;
+  std::vector<double> center;  // the features are measured from here,
+  std::vector<double> scale;   // in these units
+  double offset_sd = 0;
+  double local_sd = 0;
+  double noise_sd = 0;
+  double half_width_log_large = 0;
+  double half_width_log_small = 0;
+};
+
+struct Law {
+  OperatorClass kind{};
+  std::string device;                // of the catalogue; empty: for any device
+  std::vector<std::string> devices;  // it was fitted on
+  std::vector<std::string> sources;  // whose tables
+  double start_seconds = 0;
+  double intercept = 0;
+  std::vector<Table> tables;
+  HeldOutError large;
+  HeldOutError small;
+  bool can_correct = false;
+  Correction correction;  // where can_correct
+
+  [[nodiscard]] double seconds(const Features& features) const;
+  [[nodiscard]] bool holds_boundary(const Features& features) const;
+  [[nodiscard]] const HeldOutError& error(const Features& features) const {
+    return features.large ? large : small;
+  }
+};
+
+// The soft maximum of compute and traffic.
+[[nodiscard]] double roof_seconds(const Roofline& roofline);
+
+}  // namespace headroom::timing

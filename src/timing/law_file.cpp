@@ -1,0 +1,188 @@
+#include "timing/law_file.h"
+
+#include <algorithm>
+
+namespace headroom::timing {
+
+namespace {
+
+using text::JsonView;
+
+constexpr std::string_view kSchema = "headroom.timing/1";
+constexpr size_t kMostLaws = 2000;
+constexpr size_t kMostTables = 32;
+constexpr size_t kMostKnots = 64;
+constexpr size_t kMostNames = 256;
+constexpr double kMostLog = 50;       // of a feature: e^50 is beyond any shape
+constexpr double kMostLogRatio = 10;  // of a table's value: a factor of 22,000
+constexpr double kMostHalfWidth = 10;
+constexpr double kMostStartSeconds = 1;
+constexpr int64_t kMostRows = int64_t{1} << 40;
+
+std::string shown(const std::string& name) { return "'" + name.substr(0, 80) + "'"; }
+
+Result<std::vector<std::string>> read_names(const JsonView& view, std::string_view key) {
+  std::vector<std::string> names;
+  HEADROOM_ASSIGN(const auto items, view.optional_array(key, kMostNames));
+  for (const JsonView& item : items.value_or(std::vector<JsonView>{})) {
+    HEADROOM_ASSIGN(std::string name, item.to_string());
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+Result<std::vector<double>> read_numbers(const std::vector<JsonView>& items, double most) {
+  std::vector<double> numbers;
+  numbers.reserve(items.size());
+  for (const JsonView& item : items) {
+    HEADROOM_ASSIGN(const double number, item.to_double(-most, most));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+Result<std::vector<Feature>> read_features(const JsonView& view, OperatorClass kind, size_t most) {
+  HEADROOM_ASSIGN(const auto items, view.get_array("features", most));
+  if (items.empty()) return view.error_at("features", "no feature is named");
+  std::vector<Feature> features;
+  for (const JsonView& item : items) {
+    HEADROOM_ASSIGN(const std::string name, item.to_string());
+    const std::optional<Feature> feature = parse_feature(name);
+    if (!feature) return item.error(shown(name) + " is not a feature");
+    if (!has_feature(kind, *feature)) {
+      return item.error("calls of class " + std::string(name_of(kind)) + " have no " + shown(name));
+    }
+    features.push_back(*feature);
+  }
+  return features;
+}
+
+Result<std::vector<double>> read_knots(const JsonView& axis) {
+  // get_array wants a member; an axis is an item, so its length is checked by hand.
+  if (!axis.json().is_array()) return axis.error("knots of an axis are an array of numbers");
+  const auto& items = axis.json().items();
+  if (items.size() < 2 || items.size() > kMostKnots) {
+    return axis.error("an axis has from 2 to 64 knots, this has " + std::to_string(items.size()));
+  }
+  std::vector<double> knots;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const JsonView item(items[i], axis.place() + "/" + std::to_string(i));
+    HEADROOM_ASSIGN(const double knot, item.to_double(-kMostLog, kMostLog));
+    if (!knots.empty() && !(knot > knots.back())) return axis.error("knots must ascend");
+    knots.push_back(knot);
+  }
+  return knots;
+}
+
+Result<Table> read_table(const JsonView& view, OperatorClass kind) {
+  Table table;
+  HEADROOM_ASSIGN(table.features, read_features(view, kind, 2));
+  HEADROOM_ASSIGN(const auto axes, view.get_array("knots", 2));
+  if (axes.size() != table.features.size()) {
+    return view.error_at("knots", "expected one list of knots for each feature");
+  }
+  size_t nodes = 1;
+  for (const JsonView& axis : axes) {
+    HEADROOM_ASSIGN(std::vector<double> knots, read_knots(axis));
+    nodes *= knots.size();
+    table.knots.push_back(std::move(knots));
+  }
+  HEADROOM_ASSIGN(const auto values, view.get_array("values", kMostKnots * kMostKnots));
+  if (values.size() != nodes) {
+    return view.error_at("values", "expected " + std::to_string(nodes) +
+                                       " values, one a node, found " +
+                                       std::to_string(values.size()));
+  }
+  HEADROOM_ASSIGN(table.values, read_numbers(values, kMostLogRatio));
+  return table;
+}
+
+Result<HeldOutError> read_error(const JsonView& view, std::string_view size) {
+  HeldOutError error;
+  HEADROOM_ASSIGN(const JsonView member, view.get_object(size));
+  HEADROOM_ASSIGN(error.rows, member.get_int("rows", 0, kMostRows));
+  HEADROOM_ASSIGN(const auto median, member.optional_double("median_error_pct", 0, 1e9));
+  error.median_error_pct = median.value_or(0);
+  HEADROOM_ASSIGN(error.half_width_log, member.get_double("half_width_log", 0, kMostHalfWidth));
+  return error;
+}
+
+Result<Correction> read_correction(const JsonView& view, OperatorClass kind) {
+  Correction correction;
+  HEADROOM_ASSIGN(correction.features, read_features(view, kind, kFeatures));
+  HEADROOM_ASSIGN(const auto center, view.get_array("center", kFeatures));
+  HEADROOM_ASSIGN(const auto scale, view.get_array("scale", kFeatures));
+  HEADROOM_ASSIGN(correction.center, read_numbers(center, kMostLog));
+  HEADROOM_ASSIGN(correction.scale, read_numbers(scale, kMostLog));
+  const size_t count = correction.features.size();
+  if (correction.center.size() != count || correction.scale.size() != count) {
+    return view.error("center and scale have one number for each feature");
+  }
+  if (std::any_of(correction.scale.begin(), correction.scale.end(),
+                  [](double unit) { return !(unit >= 1e-6); })) {
+    return view.error_at("scale", "a scale is positive");
+  }
+  // The noise keeps the equations of kriging solvable, so it may not vanish.
+  HEADROOM_ASSIGN(correction.offset_sd, view.get_double("offset_sd", 0, 10));
+  HEADROOM_ASSIGN(correction.local_sd, view.get_double("local_sd", 0, 10));
+  HEADROOM_ASSIGN(correction.noise_sd, view.get_double("noise_sd", 1e-3, 10));
+  HEADROOM_ASSIGN(const JsonView widths, view.get_object("half_width_log"));
+  HEADROOM_ASSIGN(correction.half_width_log_large, widths.get_double("large", 0, kMostHalfWidth));
+  HEADROOM_ASSIGN(correction.half_width_log_small, widths.get_double("small", 0, kMostHalfWidth));
+  return correction;
+}
+
+Result<Law> read_law(const JsonView& view) {
+  Law law;
+  HEADROOM_ASSIGN(const std::string name, view.get_string("class"));
+  const std::optional<OperatorClass> kind = parse_operator_class(name);
+  if (!kind) return view.error_at("class", shown(name) + " is not a class of operators");
+  law.kind = *kind;
+  HEADROOM_ASSIGN(auto device, view.optional_string("device"));
+  law.device = device.value_or("");
+  HEADROOM_ASSIGN(law.devices, read_names(view, "devices"));
+  HEADROOM_ASSIGN(law.sources, read_names(view, "sources"));
+  HEADROOM_ASSIGN(law.start_seconds, view.get_double("start_seconds", 0, kMostStartSeconds));
+  HEADROOM_ASSIGN(law.intercept, view.get_double("intercept", -kMostLogRatio, kMostLogRatio));
+  HEADROOM_ASSIGN(const JsonView errors, view.get_object("errors"));
+  HEADROOM_ASSIGN(law.large, read_error(errors, "large"));
+  HEADROOM_ASSIGN(law.small, read_error(errors, "small"));
+  HEADROOM_ASSIGN(const auto tables, view.get_array("tables", kMostTables));
+  for (const JsonView& item : tables) {
+    HEADROOM_ASSIGN(Table table, read_table(item, law.kind));
+    law.tables.push_back(std::move(table));
+  }
+  HEADROOM_ASSIGN(const auto correction, view.optional_object("correction"));
+  if (correction) {
+    HEADROOM_ASSIGN(law.correction, read_correction(*correction, law.kind));
+    law.can_correct = true;
+  }
+  return law;
+}
+
+}  // namespace
+
+Result<LawFile> read_law_file(const JsonView& root) {
+  HEADROOM_ASSIGN(const std::string schema, root.get_string("schema"));
+  if (schema != kSchema) {
+    return root.error_at("schema", shown(schema) + " is not a file of timing laws",
+                         "expected " + std::string(kSchema) + ", which tools/timing/fit.py writes");
+  }
+  LawFile file;
+  HEADROOM_ASSIGN(const auto sources, root.optional_object("sources"));
+  if (sources) {
+    HEADROOM_ASSIGN(const auto members, sources->get_members());
+    for (const auto& [key, words] : members) {
+      HEADROOM_ASSIGN(std::string text, words.to_string());
+      file.sources.emplace_back(key, std::move(text));
+    }
+  }
+  HEADROOM_ASSIGN(const auto laws, root.get_array("laws", kMostLaws));
+  for (const JsonView& item : laws) {
+    HEADROOM_ASSIGN(Law law, read_law(item));
+    file.laws.push_back(std::move(law));
+  }
+  return file;
+}
+
+}  // namespace headroom::timing

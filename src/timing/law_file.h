@@ -1,0 +1,27 @@
+// headroom.timing/1: laws as JSON (docs/formats/timing.md). data/timing.json is one; users add
+// more.
+//
+// A file with "schema", "sources" (key -> words for people) and "laws". Bounds: 2,000 laws, 32
+// tables a law, 64 knots an axis, logarithms within +-50 in tables and knots, times within 1 s of
+// start; so that no file gives an infinite time or takes more than some megabytes. About 2 ms for
+// the built-in file. Pure; thread-safe.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "text/json.h"
+#include "timing/law.h"
+
+namespace headroom::timing {
+
+struct LawFile {
+  std::vector<std::pair<std::string, std::string>> sources;  // key, words
+  std::vector<Law> laws;
+};
+
+Result<LawFile> read_law_file(const text::JsonView& root);
+
+}  // namespace headroom::timing

@@ -1,0 +1,87 @@
+#include "timing/law_file.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::timing {
+namespace {
+
+constexpr const char* kTable =
+    R"({"features": ["k"], "knots": [[0, 1, 2]], "values": [0.1, 0.2, 0.3]})";
+constexpr const char* kErrors =
+    R"({"large": {"rows": 10, "median_error_pct": 5, "half_width_log": 0.2},
+        "small": {"rows": 0, "median_error_pct": null, "half_width_log": 0.4}})";
+
+std::string file_with(const std::string& table, const std::string& more = "",
+                      const std::string& kind = "gemm") {
+  return R"({"schema": "headroom.timing/1", "sources": {"me": "my bench"}, "laws": [{"class": ")" +
+         kind + R"(", "sources": ["me"], "start_seconds": 1e-6, "intercept": 0.5, "errors": )" +
+         kErrors + R"(, "tables": [)" + table + "]" + more + "}]}";
+}
+
+Result<LawFile> read(const std::string& text) {
+  const auto json = text::parse_json(text, "t.json");
+  if (!json) return json.error();
+  return read_law_file(text::JsonView(*json, "t.json"));
+}
+
+TEST(LawFile, ReadsALaw) {
+  const auto file = read(file_with(
+      kTable, R"(, "correction": {"features": ["k"], "center": [1], "scale": [2], "offset_sd": 0.3,
+                "local_sd": 0.2, "noise_sd": 0.05, "half_width_log": {"large": 0.1, "small": 0.2}})"));
+  ASSERT_TRUE(file) << file.error().to_string();
+  ASSERT_EQ(file->laws.size(), 1U);
+  const Law& law = file->laws[0];
+  EXPECT_EQ(law.kind, OperatorClass::gemm);
+  EXPECT_EQ(law.start_seconds, 1e-6);
+  EXPECT_EQ(law.tables[0].values[2], 0.3);
+  EXPECT_EQ(law.large.rows, 10);
+  EXPECT_EQ(law.small.half_width_log, 0.4);
+  EXPECT_TRUE(law.can_correct);
+  EXPECT_EQ(law.correction.scale[0], 2);
+  EXPECT_EQ(file->sources[0].second, "my bench");
+}
+
+// A bad file, and what its error must name.
+struct BadFile {
+  std::string text;
+  std::string where;
+};
+
+TEST(LawFile, ErrorsNameThePlace) {
+  const std::string tables = "t.json#/laws/0/tables/0";
+  const std::vector<BadFile> files = {
+      {"[]", "t.json#"},
+      {R"({"schema": "headroom.devices/1"})", "t.json#/schema"},
+      {R"({"schema": "headroom.timing/1"})", "t.json#/laws"},
+      {file_with(kTable, "", "sorcery"), "t.json#/laws/0/class"},
+      {file_with(R"({"features": [], "knots": [], "values": []})"), tables + "/features"},
+      {file_with(R"({"features": ["mood"], "knots": [[0, 1]], "values": [0, 0]})"), tables},
+      {file_with(R"({"features": ["context"], "knots": [[0, 1]], "values": [0, 0]})"), tables},
+      {file_with(R"({"features": ["k"], "knots": [[0]], "values": [0]})"), tables + "/knots/0"},
+      {file_with(R"({"features": ["k"], "knots": [7], "values": [0]})"), tables + "/knots/0"},
+      {file_with(R"({"features": ["k"], "knots": [[1, 0]], "values": [0, 0]})"),
+       tables + "/knots/0"},
+      {file_with(R"({"features": ["k"], "knots": [[0, 0]], "values": [0, 0]})"),
+       tables + "/knots/0"},
+      {file_with(R"({"features": ["k"], "knots": [[0, 1e9]], "values": [0, 0]})"), tables},
+      {file_with(R"({"features": ["k"], "knots": [[0, 1]], "values": [0]})"), tables + "/values"},
+      {file_with(R"({"features": ["k"], "knots": [[0, 1]], "values": [0, 700]})"), tables},
+      {file_with(R"({"features": ["k", "m"], "knots": [[0, 1]], "values": [0, 0]})"), tables},
+      {file_with(kTable, R"(, "correction": {})"), "t.json#/laws/0/correction"},
+      {file_with(kTable, R"(, "correction": {"features": ["k"], "center": [0], "scale": [0],
+          "offset_sd": 0, "local_sd": 0, "noise_sd": 1, "half_width_log": {"large": 0, "small": 0}})"),
+       "t.json#/laws/0/correction/scale"},
+      {file_with(kTable, R"(, "correction": {"features": ["k"], "center": [0], "scale": [1],
+          "offset_sd": 0, "local_sd": 0, "noise_sd": 0, "half_width_log": {"large": 0, "small": 0}})"),
+       "t.json#/laws/0/correction/noise_sd"},
+  };
+  for (const BadFile& bad : files) {
+    const auto file = read(bad.text);
+    ASSERT_FALSE(file) << bad.text;
+    EXPECT_EQ(file.error().where.rfind(bad.where, 0), 0U)
+        << file.error().to_string() << "\nexpected at " << bad.where;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::timing

@@ -1,0 +1,186 @@
+#include "timing/timing_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "text/gzip.h"
+#include "timing/kriging.h"
+
+namespace headroom::embedded {
+extern const std::string_view kTimingJson;
+}
+
+namespace headroom::timing {
+
+namespace {
+
+constexpr Bytes kFileLimit{16 * kMiB};
+// e^6, a factor of 400: points that say more are not of the device that they are given for.
+constexpr double kMostResidual = 6;
+
+bool same_target(const Law& a, const Law& b) { return a.kind == b.kind && a.device == b.device; }
+
+std::string percent(double value) {
+  std::array<char, 32> words{};
+  std::snprintf(words.data(), words.size(), "%.1f", value);
+  return words.data();
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string words;
+  for (const std::string& name : names) words += (words.empty() ? "" : ", ") + name;
+  return words;
+}
+
+}  // namespace
+
+TimingModel TimingModel::built_in() {
+  TimingModel model;
+  const Result<void> merged = model.merge(embedded::kTimingJson, "built-in timing.json");
+  HEADROOM_CHECK(merged.has_value(), merged ? "" : merged.error().to_string().c_str());
+  return model;
+}
+
+Result<TimingModel> TimingModel::load() {
+  TimingModel model = built_in();
+  if (const char* path = std::getenv("HEADROOM_TIMING"); path != nullptr && *path != '\0') {
+    HEADROOM_ASSIGN(const std::string content, text::read_input(path, kFileLimit));
+    HEADROOM_TRY(model.merge(content, path));
+  }
+  return model;
+}
+
+Result<void> TimingModel::merge(std::string_view json, const std::string& file) {
+  text::JsonLimits limits;
+  limits.bytes = kFileLimit;
+  HEADROOM_ASSIGN(const text::Json root, text::parse_json(json, file, limits));
+  HEADROOM_ASSIGN(LawFile added, read_law_file(text::JsonView(root, file)));
+  for (Law& law : added.laws) {
+    std::erase_if(laws_, [&](const Law& known) { return same_target(known, law); });
+    laws_.push_back(std::move(law));
+  }
+  for (auto& source : added.sources) {
+    std::erase_if(sources_, [&](const auto& known) { return known.first == source.first; });
+    sources_.push_back(std::move(source));
+  }
+  return {};
+}
+
+const Law* TimingModel::general_law(OperatorClass kind) const {
+  const auto found = std::find_if(laws_.begin(), laws_.end(), [&](const Law& law) {
+    return law.kind == kind && law.device.empty();
+  });
+  return found == laws_.end() ? nullptr : &*found;
+}
+
+const Law* TimingModel::law_for(OperatorClass kind, std::string_view device) const {
+  const auto found = std::find_if(laws_.begin(), laws_.end(), [&](const Law& law) {
+    return law.kind == kind && !law.device.empty() && law.device == device;
+  });
+  return found == laws_.end() ? general_law(kind) : &*found;
+}
+
+const TimingModel::Corrected* TimingModel::correction_for(OperatorClass kind,
+                                                          std::string_view device) const {
+  const auto found =
+      std::find_if(corrected_.begin(), corrected_.end(), [&](const Corrected& corrected) {
+        return corrected.kind == kind && corrected.device == device;
+      });
+  return found == corrected_.end() ? nullptr : &*found;
+}
+
+std::string TimingModel::basis_of(const Law& law, const Features& features) const {
+  const HeldOutError& error = law.error(features);
+  std::string words = law.device.empty() ? "general law of " : "law of " + law.device + " for ";
+  words += name_of(law.kind);
+  if (!law.sources.empty()) words += ", from " + joined(law.sources);
+  if (error.rows > 0) {
+    words += "; median error " + percent(error.median_error_pct) + " % on ";
+    words += law.device.empty() ? "devices left out" : "shapes left out";
+    words += features.large ? "" : " (small operands)";
+  }
+  if (law.holds_boundary(features)) words += "; beyond its tables, the boundary is held";
+  return words;
+}
+
+Result<PredictedTime> TimingModel::predict(const Call& call, const device::Device& device) const {
+  const Corrected* corrected = correction_for(call.kind, device.name);
+  const Law* law = corrected != nullptr ? general_law(call.kind) : law_for(call.kind, device.name);
+  if (law == nullptr) {
+    return Error{ErrorCode::unavailable,
+                 "there is no law for " + std::string(name_of(call.kind)),
+                 {},
+                 "a headroom.timing/1 file in HEADROOM_TIMING can add one"};
+  }
+  HEADROOM_ASSIGN(const Features features, features_of(call, device));
+  PredictedTime time;
+  time.seconds = law->seconds(features);
+  time.roofline_seconds =
+      std::max(features.roofline.compute_seconds, features.roofline.traffic_seconds);
+  time.basis = basis_of(*law, features);
+  double half_width = law->error(features).half_width_log;
+  if (corrected != nullptr) {
+    const Correction& correction = law->correction;
+    time.seconds *=
+        std::exp(expected_residual(correction, corrected->coordinates, corrected->weights,
+                                   coordinates_of(correction, features)));
+    // Points that were judged were large operands: of small ones they say little, so that the
+    // interval does not shrink.
+    half_width = features.large ? correction.half_width_log_large
+                                : std::max(half_width, correction.half_width_log_small);
+    time.provenance = Provenance::calibrated;
+    time.basis +=
+        "; corrected by " + std::to_string(corrected->weights.size()) + " points of " + device.name;
+  } else if (!law->device.empty() && !law->holds_boundary(features)) {
+    time.provenance = Provenance::interpolated;
+  }
+  time.seconds_low = time.seconds * std::exp(-half_width);
+  time.seconds_high = time.seconds * std::exp(half_width);
+  return time;
+}
+
+Result<void> TimingModel::correct(const device::Device& device,
+                                  const std::vector<MeasuredPoint>& points) {
+  std::array<std::vector<double>, kOperatorClasses> residuals;
+  std::array<Corrected, kOperatorClasses> added;
+  for (const MeasuredPoint& point : points) {
+    const Law* law = general_law(point.call.kind);
+    const std::string name(name_of(point.call.kind));
+    if (law == nullptr || !law->can_correct) {
+      return Error{ErrorCode::unavailable, "points of " + name + " correct no law", {}, {}};
+    }
+    if (!(point.seconds > 0) || !std::isfinite(point.seconds)) {
+      return Error{ErrorCode::bad_input, "a point of " + name + " has no positive time", {}, {}};
+    }
+    HEADROOM_ASSIGN(const Features features, features_of(point.call, device));
+    const double residual = std::log(point.seconds / law->seconds(features));
+    if (!(std::abs(residual) <= kMostResidual)) {
+      return Error{ErrorCode::bad_input,
+                   "a point of " + name + " is off by more than 400 times on " + device.name,
+                   {},
+                   "is it of another device, or in another unit?"};
+    }
+    const size_t kind = static_cast<size_t>(point.call.kind);
+    if (residuals[kind].size() == kMostPoints) {
+      return Error{ErrorCode::bad_input, "more than 512 points of " + name, {}, {}};
+    }
+    residuals[kind].push_back(residual);
+    added[kind].coordinates.push_back(coordinates_of(law->correction, features));
+  }
+  for (size_t i = 0; i < kOperatorClasses; ++i) {
+    if (residuals[i].empty()) continue;
+    added[i].kind = static_cast<OperatorClass>(i);
+    added[i].device = device.name;
+    added[i].weights =
+        kriging_weights(general_law(added[i].kind)->correction, added[i].coordinates, residuals[i]);
+    std::erase_if(corrected_, [&](const Corrected& known) {
+      return known.kind == added[i].kind && known.device == device.name;
+    });
+    corrected_.push_back(std::move(added[i]));
+  }
+  return {};
+}
+
+}  // namespace headroom::timing

@@ -1,0 +1,82 @@
+// TimingModel: what an operator costs on a device, with an interval and where the figure comes
+// from.
+//
+// load() reads the built-in data/timing.json (it is inside the program), then $HEADROOM_TIMING: a
+// later file adds laws, and replaces those of the same class and device. A device that has a law of
+// its own is asked that one; any other gets the general law by its specification, and its interval
+// is what leaving out devices showed. Points that were measured on a device correct the general law
+// (correct()). Not changed after it was loaded, so any number of threads may use one; a prediction
+// is about a microsecond.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/provenance.h"
+#include "base/result.h"
+#include "device/device.h"
+#include "timing/call.h"
+#include "timing/law.h"
+#include "timing/law_file.h"
+
+namespace headroom::timing {
+
+// 90 % interval.
+struct PredictedTime {
+  double seconds = 0;
+  double seconds_low = 0;
+  double seconds_high = 0;
+  double roofline_seconds = 0;  // at the peaks of the device; what no kernel beats but from its L2
+  Provenance provenance = Provenance::extrapolated;
+  std::string basis;  // for people: which law, from whose tables, its error
+};
+
+// What was measured for one call.
+struct MeasuredPoint {
+  Call call;
+  double seconds = 0;
+};
+
+class TimingModel {
+ public:
+  // With the environment as it is. An Error is about the user's file.
+  static Result<TimingModel> load();
+  static TimingModel built_in();
+
+  // Adds the laws of a headroom.timing/1 text; `file` is used in errors. A bad text changes
+  // nothing.
+  Result<void> merge(std::string_view json, const std::string& file);
+
+  // interpolated: by a law of this device, within its tables. calibrated: by the general law and
+  // the points given to correct(). extrapolated: anything else. An Error where the class has no
+  // law, or the device lacks a figure that the law needs.
+  [[nodiscard]] Result<PredictedTime> predict(const Call& call, const device::Device& device) const;
+
+  // From now on calls of `device` (by name) are predicted by the general laws and these points, up
+  // to kMostPoints a class; they replace earlier ones, and a law of the device's own.
+  // An Error where a point has no positive time, or its class no law that can be corrected.
+  Result<void> correct(const device::Device& device, const std::vector<MeasuredPoint>& points);
+  static constexpr size_t kMostPoints = 512;
+
+  [[nodiscard]] const std::vector<Law>& laws() const { return laws_; }
+  // The law for calls of that class on that device: its own, or the general one, or null.
+  [[nodiscard]] const Law* law_for(OperatorClass kind, std::string_view device) const;
+
+ private:
+  // Points of one class on one device: coordinates, and weights of kriging.
+  struct Corrected {
+    OperatorClass kind{};
+    std::string device;
+    std::vector<std::vector<double>> coordinates;
+    std::vector<double> weights;
+  };
+  [[nodiscard]] const Law* general_law(OperatorClass kind) const;
+  [[nodiscard]] const Corrected* correction_for(OperatorClass kind, std::string_view device) const;
+  [[nodiscard]] std::string basis_of(const Law& law, const Features& features) const;
+
+  std::vector<Law> laws_;
+  std::vector<std::pair<std::string, std::string>> sources_;
+  std::vector<Corrected> corrected_;
+};
+
+}  // namespace headroom::timing

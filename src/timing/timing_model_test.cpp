@@ -1,0 +1,123 @@
+#include "timing/timing_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "device/catalogue.h"
+
+namespace headroom::timing {
+namespace {
+
+using device::Device;
+using device::Rate;
+
+const Device& device_named(const char* name) {
+  static const device::DeviceCatalogue catalogue = device::DeviceCatalogue::built_in();
+  static std::vector<std::unique_ptr<Device>> kept;
+  kept.push_back(std::make_unique<Device>(*catalogue.find(name)));
+  return *kept.back();
+}
+
+const TimingModel& model() {
+  static const TimingModel built_in = TimingModel::built_in();
+  return built_in;
+}
+
+Call large_product() { return gemm_call({.m = 1024, .n = 32768, .k = 8192}, Rate::bf16, 2); }
+
+TEST(TimingModel, EveryClassHasAGeneralLaw) {
+  for (size_t i = 0; i < kOperatorClasses; ++i) {
+    const Law* law = model().law_for(static_cast<OperatorClass>(i), "a device of nobody");
+    ASSERT_NE(law, nullptr) << i;
+    EXPECT_TRUE(law->device.empty());
+    EXPECT_GE(law->devices.size(), 2U);
+    EXPECT_GT(law->large.half_width_log, 0);
+  }
+}
+
+TEST(TimingModel, ADeviceWithTablesHasItsOwnLaw) {
+  const PredictedTime time = *model().predict(large_product(), device_named("h100-sxm-80gb"));
+  EXPECT_EQ(time.provenance, Provenance::interpolated) << time.basis;
+  // 0.55 TFLOP at 989 TFLOP/s: 0.56 ms at the peak, and large products reach most of it.
+  EXPECT_NEAR(time.roofline_seconds, 0.5557e-3, 1e-6);
+  EXPECT_GT(time.seconds, time.roofline_seconds);
+  EXPECT_LT(time.seconds, 2 * time.roofline_seconds);
+  EXPECT_LT(time.seconds_low, time.seconds);
+  EXPECT_GT(time.seconds_high, time.seconds);
+  EXPECT_NE(time.basis.find("h100-sxm-80gb"), std::string::npos);
+}
+
+TEST(TimingModel, AnUnseenDeviceIsExtrapolatedWithAWiderInterval) {
+  const PredictedTime known = *model().predict(large_product(), device_named("h100-sxm-80gb"));
+  const PredictedTime unseen = *model().predict(large_product(), device_named("b200-sxm-180gb"));
+  EXPECT_EQ(unseen.provenance, Provenance::extrapolated);
+  EXPECT_GT(unseen.seconds_high / unseen.seconds, known.seconds_high / known.seconds);
+  EXPECT_LT(unseen.seconds, known.seconds);  // 2.3 times the rate
+}
+
+TEST(TimingModel, EveryKnownGpuIsAnswered) {
+  const auto catalogue = device::DeviceCatalogue::built_in();
+  for (const Device& device : catalogue.devices()) {
+    const Rate rate = device.rate(Rate::bf16).known() ? Rate::bf16 : Rate::fp16;
+    const auto time = model().predict(gemm_call({.m = 64, .n = 4096, .k = 4096}, rate, 2), device);
+    if (device.vendor == device::Vendor::cpu) {
+      ASSERT_FALSE(time);
+      EXPECT_EQ(time.error().code, ErrorCode::unavailable);
+    } else {
+      ASSERT_TRUE(time) << device.name << ": " << time.error().to_string();
+      EXPECT_TRUE(std::isfinite(time->seconds) && time->seconds > 0) << device.name;
+    }
+  }
+}
+
+TEST(TimingModel, PointsCorrectTheGeneralLaw) {
+  const Device& device = device_named("b200-sxm-180gb");
+  TimingModel mine = TimingModel::built_in();
+  const PredictedTime before = *mine.predict(large_product(), device);
+  std::vector<MeasuredPoint> points;
+  for (const int64_t n : {8192, 16384, 32768, 65536}) {
+    const Call call = gemm_call({.m = 1024, .n = n, .k = 8192}, Rate::bf16, 2);
+    points.push_back({call, 1.4 * mine.predict(call, device)->seconds});
+  }
+  ASSERT_TRUE(mine.correct(device, points));
+  const PredictedTime after = *mine.predict(large_product(), device);
+  EXPECT_EQ(after.provenance, Provenance::calibrated);
+  EXPECT_NEAR(after.seconds / before.seconds, 1.4, 0.03);
+  EXPECT_LT(after.seconds_high / after.seconds, before.seconds_high / before.seconds);
+  // Of another device and another class they say nothing.
+  EXPECT_EQ(mine.predict(large_product(), device_named("h200"))->seconds,
+            model().predict(large_product(), device_named("h200"))->seconds);
+  const Call add = rows_call(OperatorClass::elementwise, {.rows = 8192, .width = 8192}, 8e8);
+  EXPECT_EQ(mine.predict(add, device)->seconds, model().predict(add, device)->seconds);
+}
+
+TEST(TimingModel, PointsThatCannotBeAreRefused) {
+  const Device& device = device_named("h200");
+  TimingModel mine = TimingModel::built_in();
+  for (const double seconds : {0.0, -1.0, std::nan(""), 1e300, 1e-300}) {
+    EXPECT_FALSE(mine.correct(device, {{large_product(), seconds}})) << seconds;
+  }
+  EXPECT_FALSE(mine.correct(
+      device, std::vector<MeasuredPoint>(TimingModel::kMostPoints + 1, {large_product(), 1e-3})));
+  EXPECT_EQ(mine.predict(large_product(), device)->provenance, Provenance::extrapolated);
+}
+
+TEST(TimingModel, AUsersLawReplacesOurs) {
+  TimingModel mine = TimingModel::built_in();
+  const size_t laws = mine.laws().size();
+  ASSERT_TRUE(mine.merge(R"({"schema": "headroom.timing/1", "laws": [{"class": "gemm",
+      "device": "h100-sxm-80gb", "start_seconds": 0, "intercept": 0, "tables": [],
+      "errors": {"large": {"rows": 0, "half_width_log": 0.1},
+                 "small": {"rows": 0, "half_width_log": 0.1}}}]})",
+                         "u.json"));
+  EXPECT_EQ(mine.laws().size(), laws);
+  const PredictedTime time = *mine.predict(large_product(), device_named("h100-sxm-80gb"));
+  EXPECT_NEAR(time.seconds / time.roofline_seconds, 1, 0.01);
+  ASSERT_FALSE(mine.merge("{", "u.json"));
+  EXPECT_EQ(mine.laws().size(), laws);
+}
+
+}  // namespace
+}  // namespace headroom::timing
