@@ -23,9 +23,10 @@ struct PlannedRequest {
 
 struct PlanFigures {
   Bytes size;
-  double gap_pct = 0;  // over the lower bound
-  double seconds = 0;  // of planning, without reading and checking
-  std::string method;  // what made the highest part of it
+  double gap_pct = 0;      // over the lower bound
+  double seconds = 0;      // of planning, without reading and checking
+  double cpu_seconds = 0;  // the same, over all cores
+  std::string method;      // what made the highest part of it
   // No plan is shorter: because it is at the lower bound, or because a search has shown it.
   bool is_optimal = false;
   Bytes proven_bound;

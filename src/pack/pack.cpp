@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
 #include "formats/packing_csv.h"
 #include "memory/packing/plan_synthesizer.h"
@@ -51,12 +52,14 @@ Result<void> plan(const PackQuestion& question, PackAnswer& answer) {
   std::vector<StreamPlan> plans = problems_of(answer);
   for (const StreamPlan& stream : plans) HEADROOM_TRY(memory::check_problem(stream.problem));
   const auto start = Clock::now();
+  const std::clock_t cpu_start = std::clock();
   memory::SynthesisOptions options = options_of(question, start);
   for (StreamPlan& stream : plans) {
     if (plans.size() == 1 && question.capacity) options.target_bytes = question.capacity->count;
     stream.synthesis = memory::PlanSynthesizer(options).synthesize(stream.problem);
   }
   answer.plan.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  answer.plan.cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   answer.plan.is_optimal = true;
   int64_t highest = -1;
   for (const StreamPlan& stream : plans) {

@@ -35,6 +35,7 @@ Json pack_json(const pack::PackAnswer& answer) {
                        .set("bytes", answer.plan.size)
                        .set("gap_pct", answer.plan.gap_pct)
                        .set("seconds", answer.plan.seconds)
+                       .set("cpu_seconds", answer.plan.cpu_seconds)
                        .set("method", answer.plan.method)
                        .set("is_optimal", answer.plan.is_optimal)
                        .set("proven_bound_bytes", answer.plan.proven_bound))

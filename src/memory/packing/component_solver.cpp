@@ -14,8 +14,12 @@ namespace {
 // A large problem gets fewer orders: beyond these placements, only the first few.
 constexpr int64_t kOrderPlacements = 400'000;
 constexpr size_t kFewestOrders = 3;
+constexpr int64_t kPlacementsPerItem = 4;
 constexpr int kPromotions = 4;
 constexpr int64_t kNearness = 1000;  // an order within 1/1000 of the target of the best is promoted
+constexpr int64_t kRepairable = 20;  // plans further than 1/20 above the target are not
+constexpr size_t kStarts = 4;
+constexpr int64_t kStartShare = 10;  // of the effort, for each start
 constexpr uint32_t kMostExactItems = 20'000;
 constexpr int64_t kFirstNodes = 2'000;
 constexpr double kNoise = 0.5;
@@ -34,7 +38,7 @@ ComponentSolver::ComponentSolver(const Sections& sections, int64_t target,
       target_(target),
       options_(options),
       unit_(common_divisor(sections)),
-      left_(options.placements),
+      left_(options.placements + kPlacementsPerItem * sections.item_count()),
       proven_bound_(sections.highest_load) {}
 
 void ComponentSolver::solve() {
@@ -82,6 +86,11 @@ void ComponentSolver::try_orders() {
     if (best_.height <= target_) return;
   }
   promote(placements);
+  std::stable_sort(placements.begin(), placements.end(),
+                   [](const auto& a, const auto& b) { return a.height < b.height; });
+  std::erase_if(placements, [](const auto& placement) { return placement.offsets.empty(); });
+  placements.resize(std::min(placements.size(), kStarts));
+  starts_ = std::move(placements);
 }
 
 // What ended up too high goes first, and all is placed again, a few times over: cures plans that
@@ -114,7 +123,27 @@ void ComponentSolver::promote(const std::vector<Placement>& placements) {
 }
 
 void ComponentSolver::search() {
-  for (int round = 0; !is_done() && left_ > 0; ++round) search_round(round);
+  if (sections_.item_count() <= kMostExactItems) search_round(0);
+  if (!is_done()) repair_starts();
+  for (int round = 1; !is_done() && left_ > 0; ++round) search_round(round);
+}
+
+// A short local search from each of several plans: which of them can be repaired does not show in
+// how high they are.
+void ComponentSolver::repair_starts() {
+  if (best_.height - target_ > target_ / kRepairable) return;
+  run_round(starts_.size(), [&](size_t number, const auto& is_cut_short) {
+    Effort effort;
+    effort.is_out_of_time = is_cut_short;
+    effort.placements = left_ / kStartShare;
+    LocalSearch(sections_, starts_[number], options_.seed + number).lower(target_, effort);
+    return starts_[number].height <= target_;
+  });
+  left_ -= left_ / kStartShare * static_cast<int64_t>(starts_.size());
+  for (const Placement& start : starts_) {
+    adopt(start, "local search");
+    if (best_.height <= target_) return;
+  }
 }
 
 // The target itself, and every other time a capacity halfway between it and what is there: a part

@@ -43,6 +43,7 @@ class ComponentSolver {
   void try_orders();
   void promote(const std::vector<Placement>& placements);
   void search();
+  void repair_starts();
   void search_round(int round);
   [[nodiscard]] int64_t capacity_of(int round) const;
   void note_impossible(int64_t capacity);
@@ -53,6 +54,7 @@ class ComponentSolver {
   int64_t unit_;  // divides every size, so every height
   int64_t left_;  // placements
   Placement best_;
+  std::vector<Placement> starts_;  // the best that first fit made, for local searches
   std::string method_;
   int64_t proven_bound_;
 };

@@ -9,10 +9,11 @@ constexpr size_t kFailures = size_t{1} << 18;  // 2 MiB
 
 }  // namespace
 
-ExactSearch::ExactSearch(const Sections& sections, int64_t capacity)
+ExactSearch::ExactSearch(const Sections& sections, int64_t capacity,
+                         std::span<const Obstacle> obstacles)
     : sections_(sections),
       capacity_(capacity),
-      skyline_(sections, capacity),
+      skyline_(sections, capacity, obstacles),
       failures_(kFailures) {}
 
 ExactOutcome ExactSearch::run(const ExactLimits& limits, Effort& effort) {
@@ -86,10 +87,11 @@ bool ExactSearch::raise_bare_ground(uint32_t begin, uint32_t end) {
     if (valley.choices == Valley::kDeadEnd) return false;
     if (valley.candidates > 0 || valley.choices > 1) return true;
     const auto [first, last] = skyline_.bare_sections(valley);
+    const int64_t height = last - first > 1 ? valley.rim : skyline_.next_height(valley);
     for (uint32_t s = first; s < last; ++s) {
-      if (valley.rim - valley.floor > skyline_.slack_at(s)) return false;
+      if (height - valley.floor > skyline_.slack_at(s)) return false;
     }
-    skyline_.raise(first, last, valley.rim);
+    skyline_.raise(first, last, height);
   }
 }
 
@@ -181,9 +183,7 @@ bool ExactSearch::has_twin_before(const Frame& frame, uint32_t at) const {
 // Leaves the ground empty at the valley's section, up to where something could lie.
 bool ExactSearch::raise(const Valley& valley) {
   const uint32_t section = valley.section;
-  const int64_t beside = skyline_.smallest_beside(valley);
-  int64_t height = valley.rim;
-  if (beside < Skyline::kNoFloor) height = std::min(height, valley.floor + beside);
+  const int64_t height = skyline_.next_height(valley);
   if (height >= Skyline::kNoFloor || height - valley.floor > skyline_.slack_at(section)) {
     return false;
   }

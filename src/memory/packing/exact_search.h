@@ -11,9 +11,9 @@
 //
 // Completeness: in a plan in which nothing can sink, either an item lies on the ground at the
 // chosen section, and is a candidate, or the next one above it rests on something elsewhere: on a
-// floor beyond the valley, at or above its rim, or on an item inside the valley that does not live
-// at the section, at least that item's size above the ground. The raise goes to the lower of the
-// two and no further.
+// floor beyond the valley, at or above its rim, on an item inside the valley that does not live at
+// the section, at least that item's size above the ground, or on an obstacle. The raise goes to the
+// lowest of these and no further.
 //
 // Cost: a node costs a look at the items of the valley; nodes are exponential in the worst case,
 // and as few as the items where the capacity is tight. The stack is explicit, so depth is bounded
@@ -48,8 +48,8 @@ struct ExactLimits {
 
 class ExactSearch {
  public:
-  // REQUIRES: capacity >= sections.highest_load; `sections` outlives the search.
-  ExactSearch(const Sections& sections, int64_t capacity);
+  // REQUIRES: `sections` outlives the search; obstacles as the skyline wants them.
+  ExactSearch(const Sections& sections, int64_t capacity, std::span<const Obstacle> obstacles = {});
 
   // Starts from nothing but what earlier calls proved. `gave_up` when nodes or effort are spent.
   ExactOutcome run(const ExactLimits& limits, Effort& effort);

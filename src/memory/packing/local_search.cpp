@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "memory/packing/exact_search.h"
 #include "memory/packing/orders.h"
 
 namespace headroom::memory {
@@ -11,7 +12,9 @@ namespace {
 
 constexpr size_t kSmallestWindow = 64;
 constexpr size_t kOrdersPerWindow = 4;  // of the portfolio, before changes
-constexpr int64_t kPatience = 100;      // changes a window, and half its items
+constexpr size_t kMostExactItems = 600;
+constexpr int64_t kExactNodes = 3'000;
+constexpr int64_t kPatience = 100;  // changes a window, and half its items
 
 }  // namespace
 
@@ -19,7 +22,9 @@ constexpr int64_t kPatience = 100;      // changes a window, and half its items
 struct LocalSearch::Window {
   std::vector<uint32_t> movable;  // of the whole problem; item i of `sections` is movable[i]
   Sections sections;              // movable items, then the obstacles, cut to the window
-  Occupancy obstacles{1};
+  Occupancy occupied{1};          // by the obstacles
+  Sections alone;                 // the movable items, in the same sections
+  std::vector<Obstacle> obstacles;
 };
 
 // An order of the movable items and what it leads to.
@@ -93,12 +98,16 @@ LocalSearch::Window LocalSearch::window_around(uint32_t item) const {
     fixed_offsets.push_back(placement_.offsets[k]);
   }
   window.sections = make_sections(items);
-  window.obstacles = Occupancy(window.sections.count());
+  window.occupied = Occupancy(window.sections.count());
+  window.alone = window.sections;
+  window.alone.items.resize(window.movable.size());
   for (size_t k = 0; k < fixed_offsets.size(); ++k) {
     const PackingItem& fixed = window.sections.items[window.movable.size() + k];
-    window.obstacles.take(fixed.begin, fixed.end, fixed_offsets[k], fixed.size);
+    window.occupied.take(fixed.begin, fixed.end, fixed_offsets[k], fixed.size);
+    window.obstacles.push_back({fixed.begin, fixed.end, fixed_offsets[k], fixed.size});
+    for (uint32_t s = fixed.begin; s < fixed.end; ++s) window.alone.load[s] -= fixed.size;
   }
-  window.obstacles.mark();
+  window.occupied.mark();
   return window;
 }
 
@@ -146,8 +155,8 @@ bool LocalSearch::climb(Window& window, State& best, int64_t target, Effort& eff
   State current = best;
   const auto try_order = [&](std::vector<uint32_t> order) {
     State next{std::move(order), current.placement, 0};
-    window.obstacles.reset();
-    place_first_fit(window.sections, next.order, window.obstacles, next.placement);
+    window.occupied.reset();
+    place_first_fit(window.sections, next.order, window.occupied, next.placement);
     for (size_t i = 0; i < count; ++i) {
       const int64_t end = next.placement.offsets[i] + window.sections.items[i].size;
       next.excess += static_cast<double>(std::max<int64_t>(0, end - target));
@@ -179,6 +188,24 @@ void LocalSearch::write_back(const Window& window, const State& state) {
   }
 }
 
+void LocalSearch::solve_exactly(const Window& window, State& best, int64_t target, Effort& effort) {
+  ExactSearch exact(window.alone, target, window.obstacles);
+  for (size_t order = 0; order < kCandidateOrderCount; ++order) {
+    const ExactLimits limits{kExactNodes, static_cast<CandidateOrder>(order), 0, 0};
+    const ExactOutcome outcome = exact.run(limits, effort);
+    if (outcome == ExactOutcome::gave_up) continue;
+    if (outcome == ExactOutcome::impossible) return;
+    best.excess = 0;
+    best.placement.height = 0;
+    for (size_t i = 0; i < window.movable.size(); ++i) {
+      best.placement.offsets[i] = exact.offsets()[i];
+      const int64_t end = exact.offsets()[i] + window.alone.items[i].size;
+      best.placement.height = std::max(best.placement.height, end);
+    }
+    return;
+  }
+}
+
 // False: effort ended.
 bool LocalSearch::repair(Window& window, int64_t target, Effort& effort) {
   const size_t count = window.movable.size();
@@ -198,6 +225,9 @@ bool LocalSearch::repair(Window& window, int64_t target, Effort& effort) {
                    [&](uint32_t a, uint32_t b) { return offsets[a] < offsets[b]; });
   State best = start;
   const bool goes_on = climb(window, best, target, effort);
+  if (goes_on && best.placement.height > target && count <= kMostExactItems) {
+    solve_exactly(window, best, target, effort);
+  }
   const bool has_helped = best.is_better_than(start);
   if (has_helped) write_back(window, best);
   widen(has_helped);

@@ -41,6 +41,7 @@ class LocalSearch {
   [[nodiscard]] Window window_around(uint32_t item) const;
   bool repair(Window& window, int64_t target, Effort& effort);
   bool climb(Window& window, State& current, int64_t target, Effort& effort);
+  void solve_exactly(const Window& window, State& best, int64_t target, Effort& effort);
   [[nodiscard]] std::vector<uint32_t> changed_order(const Window& window, const State& state,
                                                     int64_t target);
   void write_back(const Window& window, const State& state);

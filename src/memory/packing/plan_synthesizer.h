@@ -25,7 +25,7 @@ namespace headroom::memory {
 
 struct SynthesisOptions {
   int64_t target_bytes = 0;        // good enough; at least the lower bound is aimed at in any case
-  int64_t placements = 3'000'000;  // effort, about a microsecond each
+  int64_t placements = 3'000'000;  // effort, about a microsecond each; and four for each request
   uint64_t seed = 0;
   size_t threads = 0;                      // 0: as many as there are cores
   std::function<bool()> is_out_of_time{};  // a deadline; asked from several threads; may be empty

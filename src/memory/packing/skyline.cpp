@@ -17,7 +17,7 @@ uint64_t mix(uint64_t x) {
 
 }  // namespace
 
-Skyline::Skyline(const Sections& sections, int64_t capacity)
+Skyline::Skyline(const Sections& sections, int64_t capacity, std::span<const Obstacle> obstacles)
     : sections_(sections),
       floor_(sections.count()),
       slack_(sections.count()),
@@ -46,12 +46,48 @@ Skyline::Skyline(const Sections& sections, int64_t capacity)
     for (uint32_t s = item.begin; s < item.end; ++s) ++left_[s];
     for (uint32_t s = item.begin + 1; s < item.end; ++s) ++crossing_[s];
   }
+  if (!obstacles.empty()) add_obstacles(obstacles, capacity);
   for (uint32_t s = 0; s < sections.count(); ++s) {
     if (left_[s] == 0) floor_[s] = kNoFloor;
     run_begin_[s] = s;
     run_end_[s] = s + 1;
   }
   if (sections.count() > 0) rebuild_runs(0, sections.count());
+}
+
+void Skyline::add_obstacles(std::span<const Obstacle> obstacles, int64_t capacity) {
+  std::vector<Obstacle> sorted(obstacles.begin(), obstacles.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Obstacle& a, const Obstacle& b) { return a.offset < b.offset; });
+  obstacles_begin_.assign(size_t{sections_.count()} + 1, 0);
+  for (const Obstacle& obstacle : sorted) {
+    for (uint32_t s = obstacle.begin; s < obstacle.end; ++s) ++obstacles_begin_[s + 1];
+  }
+  for (uint32_t s = 0; s < sections_.count(); ++s) obstacles_begin_[s + 1] += obstacles_begin_[s];
+  obstacles_.resize(obstacles_begin_.back());
+  next_obstacle_.assign(obstacles_begin_.begin(), obstacles_begin_.end() - 1);
+  std::vector<uint32_t> at = next_obstacle_;
+  for (const Obstacle& obstacle : sorted) {
+    const int64_t end = std::min(obstacle.offset + obstacle.size, capacity);
+    for (uint32_t s = obstacle.begin; s < obstacle.end; ++s) {
+      obstacles_[at[s]++] = obstacle;
+      slack_[s] -= std::max<int64_t>(0, end - obstacle.offset);
+    }
+  }
+  for (uint32_t s = 0; s < sections_.count(); ++s) climb_obstacles(s);
+}
+
+int64_t Skyline::ceiling(uint32_t section) const {
+  if (obstacles_begin_.empty()) return kNoFloor;
+  const uint32_t next = next_obstacle_[section];
+  return next == obstacles_begin_[section + 1] ? kNoFloor : obstacles_[next].offset;
+}
+
+void Skyline::climb_obstacles(uint32_t section) {
+  while (ceiling(section) == floor_[section]) {
+    floor_[section] += obstacles_[next_obstacle_[section]++].size;
+    is_solid_[section] = true;
+  }
 }
 
 void Skyline::link(uint32_t item) {
@@ -70,9 +106,12 @@ void Skyline::unlink(uint32_t item) {
 }
 
 void Skyline::set_ground(uint32_t section, int64_t floor, bool is_solid) {
-  grounds_.push_back({section, floor_[section], is_solid_[section]});
+  const bool has_obstacles = !obstacles_begin_.empty();
+  grounds_.push_back(
+      {section, has_obstacles ? next_obstacle_[section] : 0, floor_[section], is_solid_[section]});
   floor_[section] = floor;
   is_solid_[section] = is_solid;
+  if (has_obstacles && floor < kNoFloor) climb_obstacles(section);
 }
 
 void Skyline::place(uint32_t item) {
@@ -85,7 +124,7 @@ void Skyline::place(uint32_t item) {
     if (s > placed.begin) --crossing_[s];
     set_ground(s, left_[s] == 0 ? kNoFloor : floor + placed.size, true);
   }
-  actions_.push_back({item, placed.begin, placed.end});
+  actions_.push_back({item, placed.begin, placed.end, 0});
   rebuild_runs(placed.begin, placed.end);
 }
 
@@ -94,7 +133,7 @@ void Skyline::raise(uint32_t begin, uint32_t end, int64_t floor) {
     slack_[s] -= floor - floor_[s];
     set_ground(s, floor, false);
   }
-  actions_.push_back({kNoItem, begin, end});
+  actions_.push_back({kNoItem, begin, end, floor});
   rebuild_runs(begin, end);
 }
 
@@ -110,13 +149,14 @@ void Skyline::undo(size_t moment) {
       const Ground ground = grounds_.back();
       grounds_.pop_back();
       if (action.item == kNoItem) {
-        slack_[s] += floor_[s] - ground.floor;
+        slack_[s] += action.height - ground.floor;
       } else {
         ++left_[s];
         if (s > action.first) ++crossing_[s];
       }
       floor_[s] = ground.floor;
       is_solid_[s] = ground.is_solid;
+      if (!obstacles_begin_.empty()) next_obstacle_[s] = ground.next_obstacle;
     }
     if (action.item != kNoItem) link(action.item);
   }
@@ -159,8 +199,10 @@ void Skyline::count_inside(uint32_t begin, uint32_t end) {
     for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) {
       const PackingItem& item = sections_.items[i];
       if (item.end > end) continue;
-      ++count_change_[s];
-      --count_change_[item.end];
+      if (floor_[s] + item.size <= ceiling_over(item)) {
+        ++count_change_[s];
+        --count_change_[item.end];
+      }
       size_change_[s] += item.size;
       size_change_[item.end] -= item.size;
     }
@@ -182,8 +224,9 @@ void Skyline::judge_run(uint32_t begin, uint32_t end) {
     candidates += count_change_[s];
     material += size_change_[s];
     // What lies inside cannot fill the valley at s: the rest up to its rim is wasted.
+    const int64_t rim = std::min(valley.rim, ceiling(s));
     const int64_t wasted =
-        valley.rim >= kNoFloor ? 0 : std::max<int64_t>(0, valley.rim - valley.floor - material);
+        rim >= kNoFloor ? 0 : std::max<int64_t>(0, rim - valley.floor - material);
     const int64_t slack = slack_[s] - wasted;
     const int32_t choices = slack < 0 ? Valley::kDeadEnd : candidates + (slack_[s] > 0 ? 1 : 0);
     if (choices < valley.choices || (choices == valley.choices && slack < valley.slack)) {
@@ -228,6 +271,8 @@ const Valley& Skyline::most_urgent(uint32_t begin, uint32_t end) const {
 }
 
 std::pair<uint32_t, uint32_t> Skyline::bare_sections(const Valley& valley) {
+  // Obstacles stand at a height of their own in every section.
+  if (!obstacles_begin_.empty()) return {valley.section, valley.section + 1};
   count_inside(valley.begin, valley.end);
   int32_t candidates = 0;
   uint32_t begin = valley.begin;
@@ -245,21 +290,23 @@ void Skyline::list_candidates(const Valley& valley, std::vector<uint32_t>& candi
   for (uint32_t s = valley.begin; s <= valley.section; ++s) {
     for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) {
       const PackingItem& item = sections_.items[i];
-      if (item.end > valley.section && item.end <= valley.end) candidates.push_back(i);
+      if (item.end <= valley.section || item.end > valley.end) continue;
+      if (valley.floor + item.size <= ceiling_over(item)) candidates.push_back(i);
     }
   }
 }
 
-int64_t Skyline::smallest_beside(const Valley& valley) const {
-  int64_t smallest = kNoFloor;
+int64_t Skyline::next_height(const Valley& valley) const {
+  int64_t height = std::min(valley.rim, ceiling(valley.section));
   for (uint32_t s = valley.begin; s < valley.end; ++s) {
     for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) {
       const PackingItem& item = sections_.items[i];
+      if (item.end > valley.end) continue;
       const bool is_there = s <= valley.section && item.end > valley.section;
-      if (!is_there && item.end <= valley.end) smallest = std::min(smallest, item.size);
+      height = std::min(height, is_there ? ceiling_over(item) : valley.floor + item.size);
     }
   }
-  return smallest;
+  return height;
 }
 
 bool Skyline::has_support(uint32_t item) const {

@@ -7,6 +7,10 @@
 // (its candidates), or by nothing, which wastes space. A section has `slack`, what it may waste
 // before its load no longer fits below the capacity.
 //
+// Obstacles are what may not move: they have their offsets, and each begins in the first section or
+// ends in the last, as what reaches into a window of time does. A floor that comes to one goes on
+// above it.
+//
 // Invariants:
 //  1. Every item that is not placed will lie at or above the highest floor of its sections.
 //  2. slack[s] = capacity - floor[s] - (sizes of the items at s that are not placed), never
@@ -22,14 +26,23 @@
 // section with the fewest choices is O(log sections). Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "memory/packing/sections.h"
 
 namespace headroom::memory {
+
+struct Obstacle {
+  uint32_t begin = 0;  // sections
+  uint32_t end = 0;
+  int64_t offset = 0;
+  int64_t size = 0;
+};
 
 // Where to decide next.
 struct Valley {
@@ -50,8 +63,8 @@ class Skyline {
  public:
   static constexpr int64_t kNoFloor = std::numeric_limits<int64_t>::max() / 4;
 
-  // Nothing is placed. REQUIRES: capacity >= sections.highest_load; `sections` outlives this.
-  Skyline(const Sections& sections, int64_t capacity);
+  // Nothing is placed. REQUIRES: `sections` outlives this; obstacles do not overlap.
+  Skyline(const Sections& sections, int64_t capacity, std::span<const Obstacle> obstacles = {});
 
   // Puts an item on the ground of the valley that it lies in.
   void place(uint32_t item);
@@ -68,8 +81,9 @@ class Skyline {
   [[nodiscard]] std::pair<uint32_t, uint32_t> bare_sections(const Valley& valley);
   // Candidates for a valley's section, by their beginnings.
   void list_candidates(const Valley& valley, std::vector<uint32_t>& candidates) const;
-  // The smallest item inside the valley that does not live at its section; kNoFloor without one.
-  [[nodiscard]] int64_t smallest_beside(const Valley& valley) const;
+  // The lowest height at which something could lie at the valley's section when nothing lies on its
+  // ground: at the rim, on an item inside that does not live there, or at an obstacle.
+  [[nodiscard]] int64_t next_height(const Valley& valley) const;
   // Whether something decided, and not a waste, lies right below at least one of the item's
   // sections: otherwise it could sink.
   [[nodiscard]] bool has_support(uint32_t item) const;
@@ -86,14 +100,24 @@ class Skyline {
   static constexpr uint32_t kNoItem = 0xffffffff;
   struct Ground {
     uint32_t section;
+    uint32_t next_obstacle;
     int64_t floor;
     bool is_solid;
   };
   struct Action {
     uint32_t item;         // kNoItem for a raise
     uint32_t first, last;  // sections
+    int64_t height;        // of a raise
   };
 
+  void add_obstacles(std::span<const Obstacle> obstacles, int64_t capacity);
+  // The bottom of the next obstacle above a section's floor.
+  [[nodiscard]] int64_t ceiling(uint32_t section) const;
+  // The same over all sections of an item on level ground: obstacles come in from the sides.
+  [[nodiscard]] int64_t ceiling_over(const PackingItem& item) const {
+    return std::min(ceiling(item.begin), ceiling(item.end - 1));
+  }
+  void climb_obstacles(uint32_t section);
   void set_ground(uint32_t section, int64_t floor, bool is_solid);
   void link(uint32_t item);
   void unlink(uint32_t item);
@@ -111,6 +135,9 @@ class Skyline {
   std::vector<uint32_t> crossing_;  // of them, those that live in the section before too
   std::vector<bool> is_solid_;
   std::vector<int64_t> offsets_;
+  std::vector<Obstacle> obstacles_;        // section by section, by offset
+  std::vector<uint32_t> obstacles_begin_;  // by section, and the end; empty without obstacles
+  std::vector<uint32_t> next_obstacle_;    // by section, into obstacles_
   // Items not placed, as a list by the section where they begin.
   std::vector<uint32_t> first_;
   std::vector<uint32_t> next_;
