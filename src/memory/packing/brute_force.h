@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "memory/packing/problem.h"
@@ -15,11 +16,15 @@ namespace headroom::memory {
 
 class BruteForce {
  public:
-  explicit BruteForce(const PackingProblem& problem)
-      : problem_(problem), offsets_(problem.requests.size(), -1) {
+  // Requests whose offset in `fixed` is not negative stay there; without any, all are free.
+  explicit BruteForce(const PackingProblem& problem, std::vector<int64_t> fixed = {})
+      : problem_(problem), offsets_(std::move(fixed)) {
+    offsets_.resize(problem.requests.size(), -1);
     for (const PackingRequest& request : problem.requests) best_ += rounded(request);
+    best_ *= 2;  // above obstacles, too
     place_next(0);
   }
+  // Of what was placed: obstacles may be higher.
   [[nodiscard]] int64_t least_bytes() const { return best_; }
 
  private:

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "memory/packing/brute_force.h"
+#include "memory/packing/first_fit.h"
+#include "memory/packing/orders.h"
 #include "memory/packing/random_problem.h"
 #include "memory/packing/validator.h"
 
@@ -44,6 +46,45 @@ TEST(ExactSearch, AgreesWithBruteForce) {
       EXPECT_EQ(search(problem, least - 1, order), ExactOutcome::impossible) << "seed " << seed;
     }
   }
+}
+
+// What begins in the first section or ends in the last may be made an obstacle, wherever it lies.
+TEST(ExactSearch, AgreesWithBruteForceAmongObstacles) {
+  size_t with_obstacles = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    const PackingProblem problem = random_problem(seed, {.requests = 7, .times = 6, .largest = 6});
+    std::vector<uint32_t> requests;
+    const Sections all = make_sections(problem, requests);
+    const Placement plan = first_fit(all, make_order(all, seed % order_count()));
+    Sections alone = all;
+    alone.items.clear();
+    std::vector<Obstacle> obstacles;
+    std::vector<int64_t> fixed(problem.requests.size(), -1);
+    for (size_t i = 0; i < all.items.size(); ++i) {
+      const PackingItem& item = all.items[i];
+      const bool is_at_side = item.begin == 0 || item.end == all.count();
+      if (!is_at_side || (seed + i) % 3 == 0) {
+        alone.items.push_back(item);
+        continue;
+      }
+      obstacles.push_back({item.begin, item.end, plan.offsets[i], item.size});
+      fixed[requests[i]] = plan.offsets[i];
+      for (uint32_t s = item.begin; s < item.end; ++s) alone.load[s] -= item.size;
+    }
+    if (obstacles.empty() || alone.items.empty()) continue;
+    ++with_obstacles;
+    const int64_t least = BruteForce(problem, fixed).least_bytes();
+    const auto search_below = [&](int64_t capacity) {
+      ExactSearch exact(alone, capacity, obstacles);
+      Effort effort;
+      effort.placements = 100'000'000;
+      const auto order = static_cast<CandidateOrder>(seed % kCandidateOrderCount);
+      return exact.run({.nodes = 1'000'000, .order = order}, effort);
+    };
+    EXPECT_EQ(search_below(least), ExactOutcome::found) << "seed " << seed;
+    EXPECT_EQ(search_below(least - 1), ExactOutcome::impossible) << "seed " << seed;
+  }
+  EXPECT_GT(with_obstacles, 300U);
 }
 
 TEST(ExactSearch, GivesUpAtItsLimit) {

@@ -19,6 +19,7 @@ uint64_t mix(uint64_t x) {
 
 Skyline::Skyline(const Sections& sections, int64_t capacity, std::span<const Obstacle> obstacles)
     : sections_(sections),
+      capacity_(capacity),
       floor_(sections.count()),
       slack_(sections.count()),
       left_(sections.count()),
@@ -46,7 +47,7 @@ Skyline::Skyline(const Sections& sections, int64_t capacity, std::span<const Obs
     for (uint32_t s = item.begin; s < item.end; ++s) ++left_[s];
     for (uint32_t s = item.begin + 1; s < item.end; ++s) ++crossing_[s];
   }
-  if (!obstacles.empty()) add_obstacles(obstacles, capacity);
+  if (!obstacles.empty()) add_obstacles(obstacles);
   for (uint32_t s = 0; s < sections.count(); ++s) {
     if (left_[s] == 0) floor_[s] = kNoFloor;
     run_begin_[s] = s;
@@ -55,8 +56,10 @@ Skyline::Skyline(const Sections& sections, int64_t capacity, std::span<const Obs
   if (sections.count() > 0) rebuild_runs(0, sections.count());
 }
 
-void Skyline::add_obstacles(std::span<const Obstacle> obstacles, int64_t capacity) {
+void Skyline::add_obstacles(std::span<const Obstacle> obstacles) {
   std::vector<Obstacle> sorted(obstacles.begin(), obstacles.end());
+  // What lies above the capacity is in nobody's way.
+  std::erase_if(sorted, [&](const Obstacle& obstacle) { return obstacle.offset >= capacity_; });
   std::sort(sorted.begin(), sorted.end(),
             [](const Obstacle& a, const Obstacle& b) { return a.offset < b.offset; });
   obstacles_begin_.assign(size_t{sections_.count()} + 1, 0);
@@ -68,10 +71,10 @@ void Skyline::add_obstacles(std::span<const Obstacle> obstacles, int64_t capacit
   next_obstacle_.assign(obstacles_begin_.begin(), obstacles_begin_.end() - 1);
   std::vector<uint32_t> at = next_obstacle_;
   for (const Obstacle& obstacle : sorted) {
-    const int64_t end = std::min(obstacle.offset + obstacle.size, capacity);
+    const int64_t end = std::min(obstacle.offset + obstacle.size, capacity_);
     for (uint32_t s = obstacle.begin; s < obstacle.end; ++s) {
       obstacles_[at[s]++] = obstacle;
-      slack_[s] -= std::max<int64_t>(0, end - obstacle.offset);
+      slack_[s] -= end - obstacle.offset;
     }
   }
   for (uint32_t s = 0; s < sections_.count(); ++s) climb_obstacles(s);
@@ -224,7 +227,8 @@ void Skyline::judge_run(uint32_t begin, uint32_t end) {
     candidates += count_change_[s];
     material += size_change_[s];
     // What lies inside cannot fill the valley at s: the rest up to its rim is wasted.
-    const int64_t rim = std::min(valley.rim, ceiling(s));
+    int64_t rim = std::min(valley.rim, ceiling(s));
+    if (rim < kNoFloor) rim = std::min(rim, capacity_);  // an obstacle may reach beyond it
     const int64_t wasted =
         rim >= kNoFloor ? 0 : std::max<int64_t>(0, rim - valley.floor - material);
     const int64_t slack = slack_[s] - wasted;

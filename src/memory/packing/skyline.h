@@ -110,7 +110,7 @@ class Skyline {
     int64_t height;        // of a raise
   };
 
-  void add_obstacles(std::span<const Obstacle> obstacles, int64_t capacity);
+  void add_obstacles(std::span<const Obstacle> obstacles);
   // The bottom of the next obstacle above a section's floor.
   [[nodiscard]] int64_t ceiling(uint32_t section) const;
   // The same over all sections of an item on level ground: obstacles come in from the sides.
@@ -129,6 +129,7 @@ class Skyline {
   [[nodiscard]] bool is_more_urgent(uint32_t a, uint32_t b) const;
 
   const Sections& sections_;
+  int64_t capacity_;
   std::vector<int64_t> floor_;
   std::vector<int64_t> slack_;
   std::vector<uint32_t> left_;      // items not placed, by section
