@@ -69,6 +69,18 @@ struct Law {
   }
 };
 
+// What a serving engine adds to its kernels, by sequences in the batch: the host's time between
+// kernels, and sampling from the logits.
+struct Engine {
+  std::string name;  // "vllm-0.6.3"
+  std::string source;
+  double host_base_seconds = 0;
+  double host_seconds_per_sequence = 0;
+  double sampling_seconds_per_logit = 0;
+  double half_width_log = 0;  // of the host's time, on models that were left out
+  double median_error_pct = 0;
+};
+
 // The soft maximum of compute and traffic.
 [[nodiscard]] double roof_seconds(const Roofline& roofline);
 

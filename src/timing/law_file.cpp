@@ -10,6 +10,7 @@ using text::JsonView;
 
 constexpr std::string_view kSchema = "headroom.timing/1";
 constexpr size_t kMostLaws = 2000;
+constexpr size_t kMostEngines = 64;
 constexpr size_t kMostTables = 32;
 constexpr size_t kMostKnots = 64;
 constexpr size_t kMostNames = 256;
@@ -160,6 +161,21 @@ Result<Law> read_law(const JsonView& view) {
   return law;
 }
 
+Result<Engine> read_engine(const JsonView& view) {
+  Engine engine;
+  HEADROOM_ASSIGN(engine.name, view.get_string("name"));
+  HEADROOM_ASSIGN(engine.source, view.get_string("source"));
+  for (const auto& [key, field] :
+       {std::pair{"host_base_seconds", &engine.host_base_seconds},
+        std::pair{"host_seconds_per_sequence", &engine.host_seconds_per_sequence},
+        std::pair{"sampling_seconds_per_logit", &engine.sampling_seconds_per_logit}}) {
+    HEADROOM_ASSIGN(*field, view.get_double(key, 0, kMostStartSeconds));
+  }
+  HEADROOM_ASSIGN(engine.half_width_log, view.get_double("half_width_log", 0, kMostHalfWidth));
+  HEADROOM_ASSIGN(engine.median_error_pct, view.get_double("median_error_pct", 0, 1e9));
+  return engine;
+}
+
 }  // namespace
 
 Result<LawFile> read_law_file(const JsonView& root) {
@@ -176,6 +192,11 @@ Result<LawFile> read_law_file(const JsonView& root) {
       HEADROOM_ASSIGN(std::string text, words.to_string());
       file.sources.emplace_back(key, std::move(text));
     }
+  }
+  HEADROOM_ASSIGN(const auto engines, root.optional_array("engines", kMostEngines));
+  for (const JsonView& item : engines.value_or(std::vector<JsonView>{})) {
+    HEADROOM_ASSIGN(Engine engine, read_engine(item));
+    file.engines.push_back(std::move(engine));
   }
   HEADROOM_ASSIGN(const auto laws, root.get_array("laws", kMostLaws));
   for (const JsonView& item : laws) {

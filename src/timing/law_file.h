@@ -1,10 +1,10 @@
 // headroom.timing/1: laws as JSON (docs/formats/timing.md). data/timing.json is one; users add
 // more.
 //
-// A file with "schema", "sources" (key -> words for people) and "laws". Bounds: 2,000 laws, 32
-// tables a law, 64 knots an axis, logarithms within +-50 in tables and knots, times within 1 s of
-// start; so that no file gives an infinite time or takes more than some megabytes. About 2 ms for
-// the built-in file. Pure; thread-safe.
+// A file with "schema", "sources" (key -> words for people), "engines" and "laws". Bounds: 2,000
+// laws, 64 engines, 32 tables a law, 64 knots an axis, logarithms within +-50 in tables and knots,
+// times within 1 s of start; so that no file gives an infinite time or takes more than some
+// megabytes. About 2 ms for the built-in file. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@ namespace headroom::timing {
 
 struct LawFile {
   std::vector<std::pair<std::string, std::string>> sources;  // key, words
+  std::vector<Engine> engines;
   std::vector<Law> laws;
 };
 

@@ -61,6 +61,10 @@ Result<void> TimingModel::merge(std::string_view json, const std::string& file) 
     std::erase_if(laws_, [&](const Law& known) { return same_target(known, law); });
     laws_.push_back(std::move(law));
   }
+  for (Engine& engine : added.engines) {
+    std::erase_if(engines_, [&](const Engine& known) { return known.name == engine.name; });
+    engines_.push_back(std::move(engine));
+  }
   for (auto& source : added.sources) {
     std::erase_if(sources_, [&](const auto& known) { return known.first == source.first; });
     sources_.push_back(std::move(source));

@@ -59,6 +59,8 @@ class TimingModel {
   static constexpr size_t kMostPoints = 512;
 
   [[nodiscard]] const std::vector<Law>& laws() const { return laws_; }
+  // By name; a later file's engine of the same name replaces an earlier one.
+  [[nodiscard]] const std::vector<Engine>& engines() const { return engines_; }
   // The law for calls of that class on that device: its own, or the general one, or null.
   [[nodiscard]] const Law* law_for(OperatorClass kind, std::string_view device) const;
 
@@ -75,6 +77,7 @@ class TimingModel {
   [[nodiscard]] std::string basis_of(const Law& law, const Features& features) const;
 
   std::vector<Law> laws_;
+  std::vector<Engine> engines_;
   std::vector<std::pair<std::string, std::string>> sources_;
   std::vector<Corrected> corrected_;
 };

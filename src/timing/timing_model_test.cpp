@@ -57,6 +57,14 @@ TEST(TimingModel, AnUnseenDeviceIsExtrapolatedWithAWiderInterval) {
   EXPECT_LT(unseen.seconds, known.seconds);  // 2.3 times the rate
 }
 
+TEST(TimingModel, KnowsWhatAnEngineAdds) {
+  ASSERT_FALSE(model().engines().empty());
+  const Engine& engine = model().engines().front();
+  EXPECT_EQ(engine.name, "vllm-0.6.3");
+  EXPECT_GT(engine.host_base_seconds, 1e-4);
+  EXPECT_GT(engine.half_width_log, 0);
+}
+
 TEST(TimingModel, EveryKnownGpuIsAnswered) {
   const auto catalogue = device::DeviceCatalogue::built_in();
   for (const Device& device : catalogue.devices()) {

@@ -14,6 +14,7 @@ import pathlib
 import numpy as np
 
 import classes
+import engine
 import evaluate
 import law
 import tables
@@ -119,6 +120,9 @@ def dump(document):
     lines.append('  "sources": {')
     lines.append(",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in document["sources"].items()))
     lines.append("  },")
+    lines.append('  "engines": [')
+    lines.append(",\n".join("    " + json.dumps(e) for e in document["engines"]))
+    lines.append("  ],")
     lines.append('  "laws": [')
     laws = []
     for entry in document["laws"]:
@@ -142,7 +146,14 @@ def main():
         laws.append(general_law(cls, samples, devices))
         laws += device_laws(cls, samples, devices)
     about = "Fitted by tools/timing/fit.py; docs/formats/timing.md explains every member."
-    document = {"schema": "headroom.timing/1", "about": about, "sources": SOURCES, "laws": laws}
+    engines = [engine.fit(pathlib.Path(os.environ["HEADROOM_DATA"]))]
+    document = {
+        "schema": "headroom.timing/1",
+        "about": about,
+        "sources": SOURCES,
+        "engines": engines,
+        "laws": laws,
+    }
     arguments.output.write_text(dump(document))
 
 

@@ -1,0 +1,78 @@
+#include "bench/decode.h"
+
+#include <gtest/gtest.h>
+
+#include "device/catalogue.h"
+#include "model/builtin.h"
+
+namespace headroom::bench {
+namespace {
+
+const timing::TimingModel& timing_model() {
+  static const timing::TimingModel model = timing::TimingModel::built_in();
+  return model;
+}
+
+Result<DecodeAnswer> predict(const char* model, const char* device, int64_t context,
+                             std::vector<int64_t> batches) {
+  const auto resolved = model::resolve_model(model);
+  if (!resolved) return resolved.error();
+  DecodeQuestion question;
+  question.model = resolved->name;
+  question.device = *device::DeviceCatalogue::built_in().find(device);
+  question.context = context;
+  question.batches = std::move(batches);
+  return predict_decode(resolved->view(), question, timing_model());
+}
+
+TEST(Decode, AttentionsIntensityDoesNotGrowWithTheBatch) {
+  const DecodeAnswer answer = *predict("facebook/opt-1.3b", "h100-sxm-64gb", 330, {1, 64, 512});
+  ASSERT_EQ(answer.steps.size(), 3U);
+  // Keys and values of 24 layers: 2 x 2048 numbers of 2 bytes for each token.
+  EXPECT_EQ(answer.steps[1].kv_cache, Bytes(64 * 24 * 2 * 2048 * 2 * int64_t{329}));
+  EXPECT_NEAR(answer.steps[1].attention.bytes, 24 * 64 * (330.0 * 2 * 2048 + 2 * 2048) * 2, 1);
+  for (const DecodeStep& step : answer.steps) {
+    EXPECT_NEAR(step.attention.arithmetic_intensity(), 1, 0.01);
+    EXPECT_LT(step.step.low_seconds, step.step.seconds);
+    EXPECT_LT(step.step.seconds, step.step.high_seconds);
+    EXPECT_GT(step.step.seconds, step.roofline_seconds);
+  }
+  // That of products does: 64 sequences share each weight.
+  EXPECT_GT(answer.steps[1].matmul.arithmetic_intensity(),
+            40 * answer.steps[0].matmul.arithmetic_intensity());
+  EXPECT_GT(answer.steps[2].attention.bytes_per_second(), 0.65 * answer.peak_bytes_per_second);
+}
+
+TEST(Decode, ProductsAreThoseOfTheModel) {
+  const DecodeAnswer answer = *predict("meta-llama/Llama-2-7b-hf", "a100-sxm-80gb", 512, {1});
+  // Every weight but the embedding's, twice: a multiply-add is two.
+  EXPECT_NEAR(answer.steps[0].matmul.flops, 2 * (6738415616.0 - 32000 * 4096 - 65 * 4096), 1e6);
+  EXPECT_EQ(answer.weights, Bytes(2 * int64_t{6738415616}));
+  EXPECT_EQ(answer.steps[0].matmul.provenance, Provenance::interpolated);
+}
+
+TEST(Decode, SharedHeadsRaiseTheIntensity) {
+  const DecodeAnswer answer = *predict("mistralai/Mistral-7B-v0.1", "h100-sxm-80gb", 4096, {32});
+  EXPECT_NEAR(answer.steps[0].attention.arithmetic_intensity(), 4, 0.05);  // 32 heads on 8
+}
+
+TEST(Decode, UsualBatchesEndWhereMemoryDoes) {
+  const DecodeAnswer answer = *predict("meta-llama/Llama-2-7b-hf", "a100-sxm-40gb", 2048, {});
+  EXPECT_EQ(answer.steps.front().batch, 1);
+  EXPECT_EQ(answer.steps.back().batch, answer.largest_batch);
+  EXPECT_TRUE(answer.steps.back().fits);
+  const DecodeAnswer none = *predict("meta-llama/Llama-2-13b-hf", "rtx-3060-12gb", 2048, {});
+  EXPECT_EQ(none.largest_batch, 0);
+  EXPECT_FALSE(none.steps.front().fits);
+}
+
+TEST(Decode, RefusesWhatIsOutOfRange) {
+  EXPECT_FALSE(predict("facebook/opt-1.3b", "h200", 1, {}));
+  EXPECT_FALSE(predict("facebook/opt-1.3b", "h200", kMostContext + 1, {}));
+  EXPECT_FALSE(predict("facebook/opt-1.3b", "h200", 512, {0}));
+  EXPECT_FALSE(predict("facebook/opt-1.3b", "h200", 512, {kMostBatch + 1}));
+  EXPECT_FALSE(predict("facebook/opt-1.3b", "cpu", 512, {1}));
+}
+
+}  // namespace
+}  // namespace headroom::bench

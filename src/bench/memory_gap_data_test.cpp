@@ -1,0 +1,117 @@
+// Predicted decode steps beside those that the memory-gap paper measured (vLLM 0.6.3, fp16, H100
+// with 64 GB, 161 tokens in and 338 out, so 330 in the cache on average). Host and sampling were
+// fitted on OPT-1.3B; nothing was fitted on OPT-2.7B or Llama-2-7B, and no kernel law on this
+// device. Prints a row each, as CSV.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "base/file.h"
+#include "bench/decode.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
+#include "text/csv.h"
+
+namespace headroom::bench {
+namespace {
+
+std::filesystem::path folder() {
+  const char* data = std::getenv("HEADROOM_DATA");
+  const std::filesystem::path root = data ? data : HEADROOM_SOURCE_DIR "/../shared/data";
+  return root / "performance" / "paper_mindgap";
+}
+
+using Key = std::pair<std::string, int64_t>;  // model, batch
+
+struct Measured {
+  double step_seconds = 0;
+  std::map<std::string, double> share_pct;  // attention, matmul, cpu_gap, other
+};
+
+std::map<Key, Measured> measured() {
+  std::map<Key, Measured> rows;
+  const std::string steps =
+      *read_file((folder() / "offline_prefill_decode_times.csv").string(), Bytes(kMiB));
+  text::CsvReader reader = *text::CsvReader::open(steps, "steps");
+  while (*reader.next()) {
+    if (reader.field(*reader.column("experiment")) != "decode_kernels/distinct_kernels") continue;
+    const Key key{std::string(reader.field(*reader.column("model"))),
+                  *reader.get_int(*reader.column("batch"), 1, 100000)};
+    rows[key].step_seconds = *reader.get_double(*reader.column("decode_step_ms"), 0, 1e6) * 1e-3;
+  }
+  const std::string shares =
+      *read_file((folder() / "decode_time_shares_by_kernel.csv").string(), Bytes(kMiB));
+  text::CsvReader share = *text::CsvReader::open(shares, "shares");
+  while (*share.next()) {
+    const Key key{std::string(share.field(*share.column("model"))),
+                  *share.get_int(*share.column("batch"), 1, 100000)};
+    for (const char* name : {"attention", "matmul", "cpu_gap", "other"}) {
+      rows[key].share_pct[name] =
+          *share.get_double(*share.column(std::string(name) + "_pct"), 0, 100);
+    }
+  }
+  std::erase_if(rows, [](const auto& row) {
+    return row.second.step_seconds == 0 || row.second.share_pct.empty();
+  });
+  return rows;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+TEST(MemoryGapPaper, StepsAndSharesOfModelsThatNothingWasFittedOn) {
+  if (!std::filesystem::exists(folder()))
+    GTEST_SKIP() << "no " << folder() << ": set HEADROOM_DATA";
+  const std::map<std::string, const char*> names{{"opt-1.3b", "facebook/opt-1.3b"},
+                                                 {"opt-2.7b", "facebook/opt-2.7b"},
+                                                 {"llama-2-7b", "meta-llama/Llama-2-7b-hf"}};
+  std::vector<double> errors;
+  std::vector<double> share_errors;
+  std::printf(
+      "model,batch,measured_step_ms,low_ms,predicted_step_ms,high_ms,measured_attention_pct,"
+      "attention_pct,measured_matmul_pct,matmul_pct,measured_host_pct,host_pct,"
+      "measured_other_pct,other_pct\n");
+  for (const auto& [key, row] : measured()) {
+    const auto resolved = model::resolve_model(names.at(key.first));
+    ASSERT_TRUE(resolved);
+    DecodeQuestion question;
+    question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-64gb");
+    question.context = 161 + 338 / 2;
+    question.batches = {key.second};
+    question.weights = op::DType::f16;
+    const auto answer = predict_decode(resolved->view(), question, timing::TimingModel::built_in());
+    ASSERT_TRUE(answer) << answer.error().to_string();
+    const DecodeStep& step = answer->steps[0];
+    const double whole = step.step.seconds;
+    const std::map<std::string, double> shares{
+        {"attention", 100 * step.attention.time.seconds / whole},
+        {"matmul", 100 * step.matmul.time.seconds / whole},
+        {"cpu_gap", 100 * step.host.seconds / whole},
+        {"other", 100 * step.other.time.seconds / whole}};
+    std::printf("%s,%ld,%.3f,%.3f,%.3f,%.3f", key.first.c_str(), static_cast<long>(key.second),
+                row.step_seconds * 1e3, step.step.low_seconds * 1e3, whole * 1e3,
+                step.step.high_seconds * 1e3);
+    for (const char* name : {"attention", "matmul", "cpu_gap", "other"}) {
+      std::printf(",%.1f,%.1f", row.share_pct.at(name), shares.at(name));
+      if (key.first != "opt-1.3b") {
+        share_errors.push_back(std::abs(shares.at(name) - row.share_pct.at(name)));
+      }
+    }
+    std::printf("\n");
+    if (key.first != "opt-1.3b") errors.push_back(100 * std::abs(whole / row.step_seconds - 1));
+  }
+  std::printf("# held out: median step error %.1f %%, median share error %.1f points\n",
+              median(errors), median(share_errors));
+  EXPECT_LT(median(errors), 15);
+  EXPECT_LT(median(share_errors), 5);
+}
+
+}  // namespace
+}  // namespace headroom::bench
