@@ -1,5 +1,7 @@
 #include "fit/fit.h"
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/parallel.h"
 #include "fit/correction.h"
@@ -48,6 +50,16 @@ void describe_device(const Scenario& scenario, FitAnswer& answer) {
                                  : scenario.device->memory.provenance;
 }
 
+// In the place of what was left open under the same name, or behind the others.
+void derive(std::vector<Setting>& settings, const Setting& derived) {
+  const auto open = std::ranges::find(settings, derived.name, &Setting::name);
+  if (open == settings.end()) {
+    settings.push_back(derived);
+  } else {
+    *open = derived;
+  }
+}
+
 // Everything that runs the model again, side by side.
 Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer& answer) {
   const Searchable sizes = searchable_sizes(scenario);
@@ -87,7 +99,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   answer.trainable_count = p.trainable_count;
   describe_device(scenario, answer);
   answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
-  for (const Setting& setting : scenario.derived) answer.settings.push_back(setting);
+  for (const Setting& setting : scenario.derived) derive(answer.settings, setting);
   answer.verdict = p.verdict;
   answer.room = {scenario.offered - p.device_used.high, scenario.offered - p.device_used.expected,
                  scenario.offered - p.device_used.low};

@@ -50,7 +50,8 @@ constexpr std::array<Word<Attention>, 8> kAttentions{{{"auto", Attention::automa
                                                       {"sdpa-flash", Attention::sdpa_flash},
                                                       {"sdpa-cudnn", Attention::sdpa_cudnn},
                                                       {"flash2", Attention::flash2}}};
-constexpr std::array<Word<Loss>, 4> kLosses{{{"hf", Loss::hf},
+constexpr std::array<Word<Loss>, 5> kLosses{{{"auto", Loss::automatic},
+                                             {"hf", Loss::hf},
                                              {"fused-linear", Loss::fused_linear},
                                              {"fused", Loss::fused},
                                              {"chunked", Loss::chunked}}};
@@ -314,7 +315,7 @@ constexpr std::array<Field, 33> kFields{{
      [](FitQuestion& q, std::string_view w) { return set_names("freeze", w, q.freeze); }},
     {{"offload", "WHAT", "to the CPU: none, optimizer"},
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
-    {{"kernels", "WHOSE", "fused kernels: none, liger, fast (fms-acceleration's)"},
+    {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
     {{"kbit-preparation", "WHAT", "with qlora, cast to float32: none, norms (TRL), all (peft)"},
      [](FitQuestion& q, std::string_view w) {
@@ -329,7 +330,9 @@ constexpr std::array<Field, 33> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("attention", w, kAttentions, q.attention);
      }},
-    {{"loss", "KIND", "hf (the model's own), fused-linear, fused, chunked"},
+    {{"loss", "KIND",
+      "auto (what the kernels bring, else hf), hf (the model's own), fused-linear (no logits), "
+      "fused (over whole logits), chunked (torchtune's, 8 chunks)"},
      [](FitQuestion& q, std::string_view w) { return choose("loss", w, kLosses, q.loss); }},
     {{"accelerate", "BOOL", "true if HF's Trainer or accelerate runs the loop"},
      [](FitQuestion& q, std::string_view w) {
@@ -396,6 +399,13 @@ Result<void> FitQuestion::set(std::string_view name, std::string_view words) {
     error.hint = "did you mean --" + std::string(nearest) + "?";
   }
   return error;
+}
+
+std::string_view word_of(Loss loss) {
+  for (const Word<Loss>& entry : kLosses) {
+    if (entry.value == loss) return entry.word;
+  }
+  return {};
 }
 
 std::span<const QuestionFlag> question_flags() { return kFlags; }

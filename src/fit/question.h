@@ -47,11 +47,13 @@ enum class Attention : uint8_t {
   flash2,
 };
 enum class Loss : uint8_t {
+  automatic,     // the one that the kernels bring, else the model's own
   hf,            // the model's own loss in the given version of transformers
   fused_linear,  // the logits never exist as a whole (Liger and the like)
   fused,         // a fused cross entropy over whole logits
-  chunked,       // cross entropy chunk by chunk over whole logits
+  chunked,       // cross entropy chunk by chunk, as torchtune's
 };
+[[nodiscard]] std::string_view word_of(Loss loss);
 enum class Offload : uint8_t { none, optimizer };
 // What of a quantized model is cast to float32 before training.
 enum class KbitPreparation : uint8_t {
@@ -93,7 +95,7 @@ struct FitQuestion {
   KbitPreparation kbit_preparation = KbitPreparation::all;
   Checkpointing checkpointing;
   Attention attention = Attention::automatic;
-  Loss loss = Loss::hf;
+  Loss loss = Loss::automatic;
   bool accelerate = false;   // accelerate runs the loop: outputs in float32 under mixed precision
   bool keep_outputs = true;  // the loop keeps the model's outputs until the next step
   int64_t grad_accum = 1;

@@ -27,9 +27,18 @@ bool is_adam(const FitQuestion& q) {
 }
 
 constexpr Change kChanges[] = {
+    {"liger", "Liger-Kernel's norms, rotary embeddings, gates and loss", "--kernels liger", nullptr,
+     "use_liger_kernel=True in TrainingArguments", "",
+     [](const FitQuestion& q) { return q.kernels == Kernels::none; }},
     {"fused-linear-loss", "fused linear cross entropy", "--loss fused-linear", nullptr,
-     "apply Liger-Kernel to the model (use_liger_kernel=True in TrainingArguments)", "",
-     [](const FitQuestion& q) { return q.loss != Loss::fused_linear; }},
+     "LigerFusedLinearCrossEntropyLoss on the hidden states and lm_head.weight; "
+     "use_liger_kernel=True brings it too",
+     "no logits in the outputs", [](const FitQuestion& q) { return q.loss != Loss::fused_linear; }},
+    {"chunked-loss", "cross entropy in chunks", "--loss chunked", nullptr,
+     "torchtune's CEWithChunkedOutputLoss, or the same by hand", "",
+     [](const FitQuestion& q) {
+       return q.loss != Loss::chunked && q.loss != Loss::fused_linear && q.kernels == Kernels::none;
+     }},
     {"checkpointing", "checkpoint every layer", "--checkpointing full", nullptr,
      "model.gradient_checkpointing_enable()", "one more forward pass: about a third more time",
      [](const FitQuestion& q) { return q.checkpointing.kind != CheckpointingKind::full; }},

@@ -104,6 +104,7 @@ Result<Scenario> complete(Scenario s) {
   HEADROOM_TRY(set_versions(s));
   set_build(s);
   set_train(s);
+  HEADROOM_TRY(set_loss(s));
   HEADROOM_TRY(check_supported(s));
   if (s.traced) HEADROOM_TRY(check_layers(s));
   s.offered =
@@ -123,6 +124,12 @@ op::DType dtype_of(Dtype dtype) {
       return op::DType::f32;
   }
   return op::DType::f32;
+}
+
+Result<std::string> model_type_of(const Scenario& scenario) {
+  if (!scenario.question.assume.empty()) return scenario.question.assume;
+  HEADROOM_ASSIGN(const auto model_type, scenario.model->view().optional_string("model_type"));
+  return model_type.value_or("");
 }
 
 Result<Scenario> resolve(const FitQuestion& question) {

@@ -37,6 +37,7 @@ struct Scenario {
   std::shared_ptr<const device::Device> device;
   std::shared_ptr<const Calibration> calibration;  // null: predictions stay as they are
   model::BuildOptions build;
+  Loss loss = Loss::hf;  // never automatic
   step::TrainOptions train;
   memory::AllocatorSettings allocator;
   Bytes offered;                         // what processes can use of the device
@@ -45,6 +46,8 @@ struct Scenario {
 };
 
 [[nodiscard]] op::DType dtype_of(Dtype dtype);
+// The family by which libraries choose what to do: the config's, or the one it is assumed to be.
+[[nodiscard]] Result<std::string> model_type_of(const Scenario& scenario);
 
 Result<Scenario> resolve(const FitQuestion& question);
 

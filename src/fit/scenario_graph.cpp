@@ -1,14 +1,59 @@
 #include "fit/scenario_graph.h"
 
 #include "step/transform/autocast.h"
+#include "step/transform/chunked_loss.h"
+#include "step/transform/fast_kernels.h"
+#include "step/transform/fast_lora.h"
 #include "step/transform/freeze.h"
+#include "step/transform/fused_linear_loss.h"
+#include "step/transform/fused_loss.h"
 #include "step/transform/input_gradients.h"
+#include "step/transform/liger.h"
 #include "step/transform/lora.h"
 #include "step/transform/quantize.h"
 
 namespace headroom::fit {
 
 namespace {
+
+bool has_quantized_base(const FitQuestion& q) {
+  return q.method == Method::qlora || q.method == Method::gptq_lora;
+}
+
+// Kernels are patched into the modules before the model is made.
+Result<model::Graph> with_kernels(const Scenario& s, const model::Graph& graph,
+                                  std::string_view model_type) {
+  if (s.question.kernels == Kernels::liger) return step::apply_liger(graph, model_type);
+  return step::apply_fast_kernels(graph, model_type);
+}
+
+// fms-acceleration carries Liger's operator as it was in 0.3.
+step::FusedLinearLossOptions linear_loss_of(const Scenario& s) {
+  step::FusedLinearLossOptions options;
+  if (s.question.kernels == Kernels::fast) {
+    options.loss.liger = {0, 3};
+    options.shifts_hidden = true;
+  }
+  return options;
+}
+
+Result<model::Graph> with_loss(const Scenario& s, const model::Graph& graph,
+                               std::string_view model_type) {
+  switch (s.loss) {
+    case Loss::fused_linear:
+      return step::apply_fused_linear_loss(graph, linear_loss_of(s));
+    case Loss::fused:
+      return step::apply_fused_loss(graph, s.question.kernels == Kernels::fast
+                                               ? step::fast_loss(model_type, s.build.transformers)
+                                               : step::FusedLoss::liger);
+    case Loss::chunked:
+      return step::apply_chunked_loss(graph);
+    case Loss::automatic:
+    case Loss::hf:
+      break;
+  }
+  return graph;
+}
 
 // peft quantizes first, wraps linear modules second; autocast is what the loop runs it all under.
 Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& graph) {
@@ -25,13 +70,13 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
   return step::apply_quantization(graph, options);
 }
 
-Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph) {
+Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph,
+                                   const std::string& model_type) {
   step::LoraOptions options;
   options.rank = s.question.lora_rank;
   options.dropout = s.question.lora_dropout;
   options.targets = s.question.lora_targets;
-  HEADROOM_ASSIGN(const auto model_type, s.model->view().optional_string("model_type"));
-  options.model_type = s.question.assume.empty() ? model_type.value_or("") : s.question.assume;
+  options.model_type = model_type;
   options.adapter_dtype = dtype_of(s.question.lora_dtype);
   options.autocast = s.question.mixed_precision != MixedPrecision::none;
   options.require_input_gradients = s.train.checkpointing != step::CheckpointPolicy::none;
@@ -60,14 +105,22 @@ Result<model::Graph> graph_of(const Scenario& s) {
   if (s.traced) return s.traced->trace.graph;
   const FitQuestion& q = s.question;
   HEADROOM_ASSIGN(model::Graph graph, model::build_graph(s.model->view(), s.build, {q.assume}));
-  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
+  HEADROOM_ASSIGN(const std::string model_type, model_type_of(s));
+  if (q.kernels != Kernels::none) {
+    HEADROOM_ASSIGN(graph, with_kernels(s, graph, model_type));
+  }
+  HEADROOM_ASSIGN(graph, with_loss(s, graph, model_type));
+  if (has_quantized_base(q)) {
     HEADROOM_ASSIGN(graph, with_quantized_base(s, graph));
   }
   if (!q.freeze.empty()) {
     HEADROOM_ASSIGN(graph, with_frozen_parts(s, std::move(graph)));
   }
   if (q.method != Method::full) {
-    HEADROOM_ASSIGN(graph, with_adapters(s, graph));
+    HEADROOM_ASSIGN(graph, with_adapters(s, graph, model_type));
+  }
+  if (q.kernels == Kernels::fast && has_quantized_base(q)) {
+    graph = step::apply_fast_lora(graph, model_type);
   }
   if (q.mixed_precision != MixedPrecision::none) graph = under_autocast(s, graph);
   return graph;

@@ -1,5 +1,7 @@
 #include "fit/scenario_parts.h"
 
+#include "step/transform/liger.h"
+
 namespace headroom::fit {
 
 namespace {
@@ -80,6 +82,27 @@ void set_optimizer(Scenario& s) {
   }
 }
 
+Result<void> set_loss(Scenario& s) {
+  s.loss = s.question.loss;
+  if (s.loss != Loss::automatic) return {};
+  switch (s.question.kernels) {
+    case Kernels::none:
+      s.loss = Loss::hf;
+      break;
+    case Kernels::fast:
+      s.loss = Loss::fused;
+      break;
+    case Kernels::liger: {
+      HEADROOM_ASSIGN(const std::string model_type, model_type_of(s));
+      const bool is_linear = step::liger_loss(model_type) == step::LigerLoss::fused_linear;
+      s.loss = is_linear ? Loss::fused_linear : Loss::fused;
+      break;
+    }
+  }
+  s.derived.push_back({"loss", std::string(word_of(s.loss)), SettingOrigin::derived});
+  return {};
+}
+
 namespace {
 
 // Settings that no program can have together.
@@ -114,8 +137,6 @@ Result<void> check_optimizer(const FitQuestion& q) {
 Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.method == Method::dora) return unsupported("method", "DoRA");
-  if (q.kernels != Kernels::none) return unsupported("kernels", "these fused kernels");
-  if (q.loss != Loss::hf) return unsupported("loss", "this loss");
   // Accepted words that would change nothing must not be answered as if they did.
   HEADROOM_TRY(check_optimizer(q));
   const bool names_a_kernel =

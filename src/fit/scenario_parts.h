@@ -9,6 +9,8 @@ namespace headroom::fit {
 void set_checkpointing(Scenario& scenario);
 // Kind and implementation; torch's own choice on CUDA is foreach.
 void set_optimizer(Scenario& scenario);
+// The model's own, or what the chosen kernels bring.
+Result<void> set_loss(Scenario& scenario);
 // An Error that names the first setting which the step model cannot follow.
 Result<void> check_supported(const Scenario& scenario);
 

@@ -85,9 +85,9 @@ OpKind kind_of(std::string_view word) {
   const auto found = std::ranges::find(kNames, word, &Name::aten);
   if (found != kNames.end()) return found->kind;
   // Kinds that are ours alone never come out of a trace.
-  if (word == "opaque" || word == "fused_kernel" || word == "optimizer_update") {
-    return OpKind::opaque;
-  }
+  const bool is_ours = word == "opaque" || word == "fused_kernel" || word == "optimizer_update" ||
+                       word.starts_with("liger_") || word.starts_with("fast_");
+  if (is_ours) return OpKind::opaque;
   return op::parse_op_kind(word).value_or(OpKind::opaque);
 }
 

@@ -107,6 +107,17 @@ enum class OpGroup : uint8_t {
   X(nll_loss, loss)                    \
   X(cross_entropy, loss)               \
   X(fused_kernel, elementwise)         \
+  X(liger_rms_norm, normalization)     \
+  X(liger_layer_norm, normalization)   \
+  X(liger_rotary, elementwise)         \
+  X(liger_gated, activation)           \
+  X(liger_cross_entropy, loss)         \
+  X(liger_linear_cross_entropy, loss)  \
+  X(fast_rms_norm, normalization)      \
+  X(fast_rotary, elementwise)          \
+  X(fast_cross_entropy, loss)          \
+  X(fast_lora, gemm)                   \
+  X(fast_lora_mlp, gemm)               \
   X(dequantize, quantize)              \
   X(quantize, quantize)                \
   X(optimizer_update, optimizer)       \

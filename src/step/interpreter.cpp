@@ -1,5 +1,6 @@
 #include "step/interpreter.h"
 
+#include "step/fused_operations.h"
 #include "step/recorded.h"
 
 namespace headroom::step {
@@ -295,7 +296,8 @@ void run_operation(Eager& e, const Operation& operation, Inputs in, std::vector<
       return;
     }
   }
-  HEADROOM_CHECK(false, "an operator that the interpreter does not know");
+  outputs = run_fused(e, operation, in);
+  HEADROOM_CHECK(!outputs.empty(), "an operator that the interpreter does not know");
 }
 
 void Interpreter::run_region(uint32_t region, Frame& frame) {

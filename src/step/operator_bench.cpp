@@ -187,7 +187,7 @@ Tensor Script::gated(const Tensor& x) {
   if (bench_.is_liger) {
     const Tensor gate = op::linear(e_, x, weights_[0], {});
     const Tensor up = op::linear(e_, x, weights_[1], {});
-    return op::linear(e_, op::liger_gated(e_, gate, up, op::OpKind::silu), weights_[2], {});
+    return op::linear(e_, op::liger_gated(e_, gate, up), weights_[2], {});
   }
   Tensor gate = op::linear(e_, x, weights_[0], {});
   Tensor active = is_silu ? op::silu(e_, gate) : op::gelu(e_, gate, true);
@@ -208,7 +208,9 @@ Tensor Script::plain_rms_norm(const Tensor& x) {
 
 Tensor Script::linear_loss() {
   if (bench_.is_liger) {
-    return op::liger_fused_linear_cross_entropy(e_, input_, weights_[0], target_, bench_.liger);
+    op::LigerLinearLoss loss;
+    loss.liger = bench_.liger;
+    return op::liger_linear_cross_entropy(e_, input_, weights_[0], {}, target_, loss).loss;
   }
   const Tensor logits = op::linear(e_, input_, weights_[0], {});
   return op::cross_entropy(e_, logits, target_);
@@ -228,10 +230,10 @@ Tensor Script::forward() {
     case BenchKernel::swiglu:
       return gated(input_);
     case BenchKernel::layer_norm:
-      return bench_.is_liger ? op::liger_layer_norm(e_, input_, weights_[0], weights_[1])
+      return bench_.is_liger ? op::liger_layer_norm(e_, input_, weights_[0], weights_[1], bench_.liger)
                              : op::layer_norm(e_, input_, weights_[0], weights_[1]);
     case BenchKernel::rms_norm:
-      return bench_.is_liger ? op::liger_rms_norm(e_, input_, weights_[0], bench_.liger)
+      return bench_.is_liger ? op::liger_rms_norm(e_, input_, weights_[0], {bench_.liger, true})
                              : plain_rms_norm(input_);
     case BenchKernel::rope:
       break;

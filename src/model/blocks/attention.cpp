@@ -79,9 +79,11 @@ Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionSha
     case Attention::sdpa:
       return attend_sdpa(g, s, query, key, value, mask);
     case Attention::flash_attention_2: {
+      const Var all_keys = s.repeats_for_flash ? repeat_heads(g, s, key) : key;
+      const Var all_values = s.repeats_for_flash ? repeat_heads(g, s, value) : value;
       const Var q = g.transpose(query, 1, 2);
-      const Var k = g.transpose(key, 1, 2);
-      const Var v = g.transpose(value, 1, 2);
+      const Var k = g.transpose(all_keys, 1, 2);
+      const Var v = g.transpose(all_values, 1, 2);
       return {g.flash_attention(q, k, v, s.causal, s.dropout), {}};
     }
   }

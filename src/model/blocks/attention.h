@@ -19,6 +19,7 @@ struct AttentionShape {
   bool causal = true;
   int64_t past = 0;  // keys from the cache, before those of this sequence; attend() sets it
   bool softcap = false;  // scores are bounded by a tanh (Gemma 2), in the eager implementation
+  bool repeats_for_flash = false;  // key and value heads are repeated before flash attention, too
   // Of the eager implementation, which models write for themselves:
   bool float32_softmax = true;    // softmax(dtype=float32), then back
   bool contiguous_output = true;  // else [batch, sequence, heads, head] is left a view

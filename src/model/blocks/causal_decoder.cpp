@@ -73,6 +73,7 @@ class Attending {
     std::tie(query, key) = rotate(g, options, query, key, in);
     AttentionShape shape{b, s, s_.heads, s_.kv_heads, s_.head_dim, s_.attention_dropout, true};
     shape.softcap = s_.softcap_scores;
+    shape.repeats_for_flash = s_.repeats_for_flash;
     Attended attended = attend(g, options, shape, query, key, value, in.mask);
     attended.output = g.contiguous(g.reshape(attended.output, {b, s, -1}));
     attended.output = (*o_)(g, attended.output);

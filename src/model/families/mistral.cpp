@@ -11,6 +11,7 @@ Result<Graph> build_mistral(const text::JsonView& json, const BuildOptions& opti
   DecoderSpec spec = read_decoder(in, json, options, {.kv_heads = 8});
   read_sliding_window(in, json, spec, 4096);
   spec.own_loss.until = {4, 48};
+  spec.repeats_for_flash = options.transformers < kGroupedFlash;
   if (in.error()) return *in.error();
   return build_causal_decoder(spec, options);
 }

@@ -9,6 +9,7 @@ namespace headroom::model {
 Result<Graph> build_phi3(const text::JsonView& json, const BuildOptions& options) {
   ConfigReader in(json);
   DecoderSpec spec = read_decoder(in, json, options);
+  spec.repeats_for_flash = options.transformers < kGroupedFlash;
   spec.fused_qkv = true;
   spec.feed_forward = FeedForwardKind::fused_gated;
   spec.rotation = Rotation::partial_halves;

@@ -34,6 +34,7 @@ void read_windows(ConfigReader& in, const text::JsonView& json, DecoderSpec& spe
 Result<Graph> build_qwen2(const text::JsonView& json, const BuildOptions& options) {
   ConfigReader in(json);
   DecoderSpec spec = read_decoder(in, json, options, {.kv_heads = 32});
+  spec.repeats_for_flash = options.transformers < kGroupedFlash;
   spec.qkv_bias = true;
   read_windows(in, json, spec);
   if (in.error()) return *in.error();

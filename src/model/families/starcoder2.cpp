@@ -21,6 +21,7 @@ Result<Graph> build_starcoder2(const text::JsonView& json, const BuildOptions& o
   spec.embedding_dropout = in.dropout("embedding_dropout", 0, options);
   read_sliding_window(in, json, spec, {});
   spec.own_loss.until = {4, 47};
+  spec.repeats_for_flash = options.transformers < kGroupedFlash;
   if (in.error()) return *in.error();
   return build_causal_decoder(spec, options);
 }

@@ -20,7 +20,7 @@ using op::OpKind;
 
 namespace {
 
-enum class Policy : uint8_t { none, lower_precision, float32, float32_result, loss };
+enum class Policy : uint8_t { none, lower_precision, float32, float32_result, loss, inside };
 
 // AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32 and AT_FORALL_FP32_SET_OPT_DTYPE, as far as the
 // operators exist here. A float32 result of a sum or running sum of integers stays what it is.
@@ -51,6 +51,11 @@ Policy policy_of(OpKind kind) {
       return Policy::float32_result;
     case OpKind::cross_entropy:
       return Policy::loss;
+    // Functions written in torch operators (custom_fwd without cast_inputs).
+    case OpKind::liger_linear_cross_entropy:
+    case OpKind::fast_lora:
+    case OpKind::fast_lora_mlp:
+      return Policy::inside;
     default:
       return Policy::none;
   }
@@ -117,6 +122,8 @@ class AutocastWriter {
         Var wide = g.apply(OpKind::autocast, {log}, attributes);
         return {g.nll_loss(std::move(wide), rewriter_.value(operation.inputs[1]))};
       }
+      case Policy::inside:
+        return cast_inside(operation);
     }
     return {};
   }
@@ -128,6 +135,24 @@ class AutocastWriter {
       if (operation.inputs[i] != model::kNoValue) inputs[i] = cast(operation, i, dtype);
     }
     return rewriter_.builder().apply(operation.kind, std::move(inputs), operation.attributes);
+  }
+
+  // The operator casts for itself. What it leaves in the cache of the head's weight lives as long.
+  GraphRewriter::Outputs cast_inside(const Operation& operation) {
+    Attributes attributes = operation.attributes;
+    attributes.dtype = options_.dtype;
+    std::vector<Var> inputs;
+    for (const ValueId id : operation.inputs) inputs.push_back(rewriter_.value(id));
+    const bool is_loss = operation.kind == OpKind::liger_linear_cross_entropy;
+    const bool leaves_a_cast = is_loss && cacheable_[operation.inputs[1]];
+    std::vector<Var> outputs = rewriter_.builder().apply_many(
+        operation.kind, std::move(inputs), operation.outputs.size() + (leaves_a_cast ? 1 : 0),
+        attributes);
+    if (leaves_a_cast) {
+      cache_[{kOutside, operation.inputs[1]}] = std::move(outputs.back());
+      outputs.pop_back();
+    }
+    return outputs;
   }
 
   Var cast(const Operation& operation, size_t input, DType dtype) {

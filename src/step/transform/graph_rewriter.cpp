@@ -65,8 +65,19 @@ void GraphRewriter::copy_operation(const Operation& operation, const Replace& re
   }
   HEADROOM_CHECK(outputs.size() == operation.outputs.size(), "a replacement lacks outputs");
   for (size_t i = 0; i < outputs.size(); ++i) {
-    names_[operation.outputs[i]] = builder_.release(std::move(outputs[i]));
+    const bool is_gone = !outputs[i];
+    names_[operation.outputs[i]] = is_gone ? kNoValue : builder_.release(std::move(outputs[i]));
   }
+}
+
+Var GraphRewriter::copy_of(const Operation& operation) {
+  std::vector<Var> inputs;
+  for (const ValueId id : operation.inputs) inputs.push_back(value(id));
+  return builder_.apply(operation.kind, std::move(inputs), operation.attributes);
+}
+
+GraphRewriter::Outputs GraphRewriter::gone(const Operation& operation) {
+  return Outputs(operation.outputs.size());
 }
 
 std::vector<Parameter> GraphRewriter::merged_parameters() const {
@@ -94,7 +105,9 @@ Graph GraphRewriter::run(const Replace& replace, const std::function<void()>& at
         copy_operation(source_.operations[instruction.index], replace);
         break;
       case InstructionKind::drop:
-        builder_.drop(renamed(instruction.index));
+        if (const ValueId value = renamed(instruction.index); value != kNoValue) {
+          builder_.drop(value);
+        }
         break;
       case InstructionKind::enter: {
         model::Region region = source_.regions[instruction.index];

@@ -4,9 +4,10 @@
 // A transformation gives a function that is called for each operation in order. It answers with
 // nothing, and the operation is copied; or it writes what stands in its place and answers with one
 // variable an output. Those variables stand for the operation's outputs from there on and die where
-// they died. Inputs may be used as often as wanted; they live at least as long as the operation
-// that is replaced. Values keep their numbers, so a transformation can look things up in the
-// source.
+// they died. An empty variable in the answer says that there is no such value any more: nothing that
+// is copied may use it. Inputs may be used as often as wanted; they live at least as long as the
+// operation that is replaced. Values keep their numbers, so a transformation can look things up in
+// the source.
 //
 // One use each; not thread-safe. Cost: linear in the number of instructions.
 #pragma once
@@ -30,6 +31,11 @@ class GraphRewriter {
   [[nodiscard]] model::GraphBuilder& builder() { return builder_; }
   // The variable that now stands for a value of the source; empty for kNoValue.
   model::Var value(model::ValueId id);
+
+  // The operation as it is, on what stands for its inputs now; for operations of one output.
+  model::Var copy_of(const model::Operation& operation);
+  // The answer for an operation that goes without a replacement.
+  static Outputs gone(const model::Operation& operation);
 
   // A parameter that the transformation adds behind the one at index `after` (of the source) or
   // behind what was added there before. Its `value` is set here.

@@ -118,15 +118,9 @@ class LoraWriter {
     }
     if (options_.require_input_gradients && is_input_embedding(graph_, operation)) {
       GraphBuilder& g = rewriter_.builder();
-      return {g.require_grad(copy_of(operation))};
+      return {g.require_grad(rewriter_.copy_of(operation))};
     }
     return {};
-  }
-
-  Var copy_of(const Operation& operation) {
-    std::vector<Var> inputs;
-    for (const model::ValueId id : operation.inputs) inputs.push_back(rewriter_.value(id));
-    return rewriter_.builder().apply(operation.kind, std::move(inputs), operation.attributes);
   }
 
   // The forward function of the adapted module, variable by variable.
@@ -136,7 +130,7 @@ class LoraWriter {
     if (const auto format = bitsandbytes_format(operation)) {
       return adapted_bitsandbytes(operation, site, *format);
     }
-    Var result = copy_of(operation);
+    Var result = rewriter_.copy_of(operation);
     const Var result_dtype = g.dtype_of(result);
     const Var x = g.to_like(rewriter_.value(site.input), adapter.a);
     result = g.add(std::move(result), delta_of(x, adapter));
@@ -164,7 +158,7 @@ class LoraWriter {
                            op::QuantizedFormat format) {
     GraphBuilder& g = rewriter_.builder();
     const Adapter& adapter = adapters_.at(site.weight);
-    Var result = copy_of(operation);
+    Var result = rewriter_.copy_of(operation);
     if (format != op::QuantizedFormat::int8) result = g.clone(std::move(result));
     Var x = rewriter_.value(site.input);
     if (!options_.autocast) x = g.to_like(std::move(x), adapter.a);

@@ -1,0 +1,99 @@
+#include "step/fused_operations.h"
+
+namespace headroom::step {
+
+using model::Attributes;
+using op::Eager;
+using op::OpKind;
+using op::Tensor;
+
+namespace {
+
+constexpr size_t kNumbersOfABase = 4;
+constexpr size_t kInputsOfAModule = 4;
+
+op::Version version_of(const Attributes& a) {
+  return {static_cast<int>(a.ints[0]), static_cast<int>(a.ints[1])};
+}
+
+std::vector<op::FastLoraModule> modules_of(const Attributes& a, std::span<const Tensor> in) {
+  std::vector<op::FastLoraModule> modules(a.ints.size() / kNumbersOfABase);
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const int64_t* numbers = &a.ints[kNumbersOfABase * i];
+    op::FastLoraModule& module = modules[i];
+    module.base.format = static_cast<op::QuantizedFormat>(numbers[0]);
+    module.base.in = numbers[1];
+    module.base.out = numbers[2];
+    module.base.unpacked = static_cast<op::DType>(numbers[3]);
+    const size_t weight = 1 + kInputsOfAModule * i;
+    module.a = in[weight + 1];
+    module.b = in[weight + 2];
+    module.bias = in[weight + 3];
+  }
+  return modules;
+}
+
+}  // namespace
+
+Attributes attributes_of(const op::LigerNorm& norm) {
+  Attributes attributes;
+  attributes.ints = {norm.liger.major, norm.liger.minor};
+  attributes.flag = norm.in_place;
+  return attributes;
+}
+
+Attributes attributes_of(const op::LigerLinearLoss& loss) {
+  Attributes attributes;
+  attributes.ints = {loss.liger.major, loss.liger.minor};
+  attributes.flag = loss.float32_accumulation;
+  attributes.dtype = loss.autocast;
+  return attributes;
+}
+
+Attributes fast_lora_attributes(std::span<const op::QuantizedLinear> bases, double dropout) {
+  Attributes attributes;
+  for (const op::QuantizedLinear& base : bases) {
+    for (const int64_t number : {static_cast<int64_t>(base.format), base.in, base.out,
+                                 static_cast<int64_t>(base.unpacked)}) {
+      attributes.ints.push_back(number);
+    }
+  }
+  attributes.number = dropout;
+  return attributes;
+}
+
+std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
+                              std::span<const Tensor> in) {
+  const Attributes& a = operation.attributes;
+  switch (operation.kind) {
+    case OpKind::liger_rms_norm:
+      return {op::liger_rms_norm(e, in[0], in[1], {version_of(a), a.flag})};
+    case OpKind::liger_rotary: {
+      auto [query, key] = op::liger_rotary(e, in[0], in[1], in[2], in[3]);
+      return {std::move(query), std::move(key)};
+    }
+    case OpKind::liger_gated:
+      return {op::liger_gated(e, in[0], in[1])};
+    case OpKind::liger_cross_entropy:
+      return {op::liger_cross_entropy(e, in[0], in[1])};
+    case OpKind::liger_linear_cross_entropy: {
+      auto made = op::liger_linear_cross_entropy(e, in[0], in[1], in[2], in[3],
+                                                 {version_of(a), a.flag, a.dtype});
+      return {std::move(made.loss), std::move(made.cast_weight)};
+    }
+    case OpKind::fast_rms_norm:
+      return {op::fast_rms_norm(e, in[0], in[1])};
+    case OpKind::fast_rotary:
+      return {op::fast_rotary(e, in[0], in[1], in[2])};
+    case OpKind::fast_cross_entropy:
+      return {op::fast_cross_entropy(e, in[0], in[1])};
+    case OpKind::fast_lora:
+      return op::fast_lora(e, in[0], modules_of(a, in), {a.number, a.dtype});
+    case OpKind::fast_lora_mlp:
+      return {op::fast_lora_mlp(e, in[0], modules_of(a, in), {a.number, a.dtype})};
+    default:
+      return {};
+  }
+}
+
+}  // namespace headroom::step
