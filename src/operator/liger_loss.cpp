@@ -33,9 +33,10 @@ void loss_kernel(Eager& e, OpKind kind, const Tensor& logits) {
 // The largest and the least class are held against the bounds, each in a product of its own.
 void check_targets(Eager& e, const Tensor& target, const Tensor& mask) {
   for (int i = 0; i < 2; ++i) {
-    const Tensor classes = mul(e, target, mask);
+    Tensor classes = mul(e, target, mask);
     const Tensor bound = e.empty({}, classes.dtype());
     e.kernel(OpKind::amax, elements_of(classes), classes.bytes(), bound.bytes());
+    classes = Tensor();
     compare(e, bound, nullptr);
   }
 }

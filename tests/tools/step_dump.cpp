@@ -14,8 +14,12 @@
 #include "step/events_json.h"
 #include "step/train_step.h"
 #include "step/transform/autocast.h"
+#include "step/transform/chunked_loss.h"
 #include "step/transform/freeze.h"
+#include "step/transform/fused_linear_loss.h"
+#include "step/transform/fused_loss.h"
 #include "step/transform/input_gradients.h"
+#include "step/transform/liger.h"
 #include "step/transform/lora.h"
 #include "step/transform/quantize.h"
 
@@ -67,6 +71,9 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   } else if (words["implementation"] == "loop") {
     options.optimizer.implementation = OptimizerImplementation::loop;
   }
+  if (const int count = std::atoi(words["multiprocessors"].c_str()); count > 0) {
+    options.environment.multiprocessors = count;
+  }
   // Fake tensors show neither scratch nor workspaces.
   options.environment.kernel_scratch = words["scratch"] == "1";
   options.steps = std::max(1, std::atoi(words["steps"].c_str()));
@@ -84,10 +91,30 @@ std::vector<std::string> split(const std::string& words) {
   return parts;
 }
 
+// What Liger-Kernel patches, or torchtune chunks, before anything else is done to a model.
+headroom::Result<headroom::model::Graph> with_kernels(headroom::model::Graph graph,
+                                                      const std::string& model_type,
+                                                      std::map<std::string, std::string>& words) {
+  if (words["kernels"] == "liger") {
+    HEADROOM_ASSIGN(graph, headroom::step::apply_liger(graph, model_type));
+  }
+  if (words["loss"] == "fused-linear") {
+    headroom::step::FusedLinearLossOptions options;
+    options.loss.float32_accumulation = words["accum_float32"] == "1";
+    return headroom::step::apply_fused_linear_loss(graph, options);
+  }
+  if (words["loss"] == "fused") {
+    return headroom::step::apply_fused_loss(graph, headroom::step::FusedLoss::liger);
+  }
+  if (words["loss"] == "chunked") return headroom::step::apply_chunked_loss(graph);
+  return graph;
+}
+
 // What the words ask for, applied to the model's graph in the order that a user's program would.
 headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph graph,
                                                      const std::string& model_type,
                                                      std::map<std::string, std::string>& words) {
+  HEADROOM_ASSIGN(graph, with_kernels(std::move(graph), model_type, words));
   if (!words["quantize"].empty()) {
     const std::map<std::string, headroom::op::QuantizedFormat> formats{
         {"nf4", headroom::op::QuantizedFormat::nf4},
