@@ -23,8 +23,10 @@ constexpr std::array kFunctionsBusiness = {
                       "wrap the module in the function, as with peft.get_peft_model"},
     FunctionsBusiness{"kernels", [](const FitQuestion& q) { return q.kernels != Kernels::none; },
                       "put the kernels into the module in the function"},
-    FunctionsBusiness{"loss", [](const FitQuestion& q) { return q.loss != Loss::hf; },
-                      "the loss is what the function returns as its third value"},
+    FunctionsBusiness{
+        "loss",
+        [](const FitQuestion& q) { return q.loss != Loss::automatic && q.loss != Loss::hf; },
+        "the loss is what the function returns as its third value"},
     FunctionsBusiness{"freeze", [](const FitQuestion& q) { return !q.freeze.empty(); },
                       "call requires_grad_(False) on parameters in the function"},
     FunctionsBusiness{"vocab", [](const FitQuestion& q) { return q.vocab.has_value(); },

@@ -1,6 +1,7 @@
 // The fused kernels of fms-acceleration (fused-ops-and-kernels, "foak"), which come from unsloth:
-// norm, rotary embedding, cross entropy, and LoRA beside quantized weights in one autograd function.
-// What each keeps and where it writes over what it was given. Shapes are not checked here.
+// norm, rotary embedding, cross entropy, and LoRA beside quantized weights in one autograd
+// function. What each keeps and where it writes over what it was given. Shapes are not checked
+// here.
 //
 // Source: github.com/foundation-model-stack/fms-acceleration,
 // plugins/fused-ops-and-kernels/src/fms_acceleration_foak (0.4 to 0.6). Its fused linear cross
@@ -22,8 +23,8 @@ Tensor fast_rms_norm(Eager& e, const Tensor& input, const Tensor& weight);
 // gradient in place, in a copy where its layout is another.
 Tensor fast_rotary(Eager& e, const Tensor& x, const Tensor& cos, const Tensor& sin);
 
-// logits [rows, classes], target [rows]: the losses of the rows, summed and divided. Backward writes
-// the gradient over the logits.
+// logits [rows, classes], target [rows]: the losses of the rows, summed and divided. Backward
+// writes the gradient over the logits.
 Tensor fast_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target);
 
 // One of the modules that a fused function runs: a quantized weight (bnb's nf4 or GPTQ) with LoRA.

@@ -1,9 +1,9 @@
 // LoRA beside quantized weights, several modules in one autograd function: forward and backward are
-// written out in torch operators, so that nothing but the inputs, the dropped inputs and (in a gated
-// layer) gate and up is kept.
+// written out in torch operators, so that nothing but the inputs, the dropped inputs and (in a
+// gated layer) gate and up is kept.
 //
-// Source: fused_ops/unsloth_lora/{bnb,gptq}/fast_lora.py and utils.py of fms_acceleration_foak. Each
-// statement there is a block here, since its temporaries die with it.
+// Source: fused_ops/unsloth_lora/{bnb,gptq}/fast_lora.py and utils.py of fms_acceleration_foak.
+// Each statement there is a block here, since its temporaries die with it.
 #include <utility>
 
 #include "operator/fast_kernels.h"
@@ -25,8 +25,8 @@ class FastLora {
   // fast_dequantize, dequant248: [in, out], as a view or as it is.
   Tensor unpacked(const QuantizedLinear& q) {
     const bool is_gptq = q.format == QuantizedFormat::gptq;
-    Tensor weight = is_gptq ? e_.empty({q.in, q.out}, DType::f16)
-                            : e_.empty({q.out, q.in}, q.unpacked);
+    Tensor weight =
+        is_gptq ? e_.empty({q.in, q.out}, DType::f16) : e_.empty({q.out, q.in}, q.unpacked);
     Tensor maxima;
     if (!is_gptq) maxima = e_.empty({(q.in * q.out + kBlock - 1) / kBlock}, DType::f32);
     e_.kernel(OpKind::dequantize, 0, q.in * q.out / 2, weight.bytes());
@@ -274,8 +274,7 @@ void mlp_backward(Eager& e, Node& n, Grads& g, Grads& result, const Bases& bases
   // Written over: the hidden states themselves, and the gradients of up and gate.
   const Tensor up_grad = rows_of(e, n.saved[7]);
   const Tensor gate_grad = rows_of(e, n.saved[8]);
-  e.kernel(OpKind::fast_lora_mlp, 12 * elements_of(hidden), 3 * hidden.bytes(),
-           3 * hidden.bytes());
+  e.kernel(OpKind::fast_lora_mlp, 12 * elements_of(hidden), 3 * hidden.bytes(), 3 * hidden.bytes());
   const auto hand_out = [&](size_t i, const Tensor& input, const Tensor& gradient,
                             const FastLoraModule& module) {
     auto made = f.adapter_gradients(input, gradient, module);

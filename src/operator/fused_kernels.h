@@ -3,9 +3,9 @@
 // tensor. Shapes are not checked here, as in functional.h.
 //
 // Liger-Kernel (github.com/linkedin/Liger-Kernel, src/liger_kernel/ops) is versioned: what it takes
-// changed between releases. Modelled are 0.2.1 to 0.4, which are measured, and 0.8 as of 0.8.5, which
-// is held against its own Python code (tests/python/test_liger.py); what lies between is taken to be
-// as 0.8. fms-acceleration's kernels: fast_kernels.h.
+// changed between releases. Modelled are 0.2.1 to 0.4, which are measured, and 0.8 as of 0.8.5,
+// which is held against its own Python code (tests/python/test_liger.py); what lies between is
+// taken to be as 0.8. fms-acceleration's kernels: fast_kernels.h.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ inline constexpr Version kLigerNewest{0, 8};
 
 struct LigerNorm {
   Version liger = kLigerNewest;
-  // Backward writes the input's gradient over the output's. Gemma 2 and 3, GLM 4 and OLMo 2 need the
-  // latter once more, and take a new tensor.
+  // Backward writes the input's gradient over the output's. Gemma 2 and 3, GLM 4 and OLMo 2 need
+  // the latter once more, and take a new tensor.
   bool in_place = true;
 };
 // Over the last dimension.
@@ -54,10 +54,9 @@ struct LigerLinearLossResult {
 // hidden [rows, width], weight [classes, width], bias [classes] or undefined, target [rows]: logits
 // are made, turned into their gradient and consumed chunk by chunk, in forward; backward only hands
 // the gradients out. A frozen weight has no gradient and none is made.
-LigerLinearLossResult liger_linear_cross_entropy(Eager& e, const Tensor& hidden,
-                                                 const Tensor& weight, const Tensor& bias,
-                                                 const Tensor& target,
-                                                 const LigerLinearLoss& options = {});
+LigerLinearLossResult liger_linear_loss(Eager& e, const Tensor& hidden, const Tensor& weight,
+                                        const Tensor& bias, const Tensor& target,
+                                        const LigerLinearLoss& options = {});
 // Rows of one chunk: as many as keep a chunk's logits near the size of the hidden states.
 [[nodiscard]] int64_t liger_chunk_rows(int64_t rows, int64_t width, int64_t classes);
 

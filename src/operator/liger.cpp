@@ -1,6 +1,6 @@
-// Liger-Kernel's operators but for the losses (liger_loss.cpp). Source: src/liger_kernel/ops/*.py of
-// the releases named below; a custom function's local variables live until it returns, so they are
-// named here in the same order.
+// Liger-Kernel's operators but for the losses (liger_loss.cpp). Source: src/liger_kernel/ops/*.py
+// of the releases named below; a custom function's local variables live until it returns, so they
+// are named here in the same order.
 #include <algorithm>
 
 #include "operator/functional.h"
@@ -145,8 +145,7 @@ Tensor liger_gated(Eager& e, const Tensor& gate_in, const Tensor& up_in) {
     node->save(up);
     node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
       const Tensor grad = contiguous(eager, g[0]);
-      eager.kernel(OpKind::liger_gated, 12 * elements_of(grad), 3 * grad.bytes(),
-                   2 * grad.bytes());
+      eager.kernel(OpKind::liger_gated, 12 * elements_of(grad), 3 * grad.bytes(), 2 * grad.bytes());
       for (size_t i = 0; i < 2; ++i) result[i] = view(eager, n.saved[i], grad.sizes());
     };
     e.finish(*node);

@@ -125,7 +125,7 @@ class UpcastingLoss {
     if (in_.bias) logits_ = add(e_, logits_, in_.bias);
     count_of(e_, compare(e_, slice(e_, in_.target, 0, begin, end), nullptr));
     logits_ = to(e_, logits_, DType::f32);
-    loss_kernel(e_, OpKind::liger_linear_cross_entropy, logits_);
+    loss_kernel(e_, OpKind::liger_linear_loss, logits_);
     logits_ = to(e_, logits_, input.dtype());
     share_ = div_scalar(e_, count_, 1);
     mul(e_, slice(e_, losses, 0, begin, end), share_);
@@ -189,7 +189,7 @@ class LinearLoss {
  private:
   void run_chunk(const Tensor& input) {
     const Tensor logits = logits_of(input);
-    loss_kernel(e_, OpKind::liger_linear_cross_entropy, logits);
+    loss_kernel(e_, OpKind::liger_linear_loss, logits);
     if (uses_out_ && logits.dtype() == out_.hidden.dtype()) {
       product_into(out_.hidden, logits, in_.weight, input.size(0));
     } else {
@@ -258,10 +258,9 @@ class LinearLoss {
 
 }  // namespace
 
-LigerLinearLossResult liger_linear_cross_entropy(Eager& e, const Tensor& hidden,
-                                                 const Tensor& weight, const Tensor& bias,
-                                                 const Tensor& target,
-                                                 const LigerLinearLoss& options) {
+LigerLinearLossResult liger_linear_loss(Eager& e, const Tensor& hidden, const Tensor& weight,
+                                        const Tensor& bias, const Tensor& target,
+                                        const LigerLinearLoss& options) {
   const LinearLossInputs inputs{hidden, weight, bias, target};
   LossGradients made;
   {

@@ -162,11 +162,23 @@ Tensor batched_matmul(Eager& e, const Tensor& self, const Tensor& other) {
   return unsafe_view(e, bmm(e, operand(self), operand(other)), sizes);
 }
 
+// Rows are folded where a gradient of the matrix is wanted, even by a copy; else only where the
+// rows lie one behind the other (should_fold in LinearAlgebra.cpp).
+bool should_fold(const Tensor& self, const Tensor& other) {
+  if (other.requires_grad() || self.elements() == 0) return true;
+  for (size_t i = 0; i + 2 < self.sizes().size(); ++i) {
+    if (self.strides()[i] != self.strides()[i + 1] * self.sizes()[i + 1]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Tensor matmul(Eager& e, const Tensor& self, const Tensor& other) {
   if (self.rank() == 2 && other.rank() == 2) return mm(e, self, other);
-  if (self.rank() >= 3 && other.rank() == 2) return folded_mm(e, self, other);
+  if (self.rank() >= 3 && other.rank() == 2) {
+    return should_fold(self, other) ? folded_mm(e, self, other) : batched_matmul(e, self, other);
+  }
   require(self.rank() >= 2 && other.rank() >= 3, "matmul of vectors is not modelled");
   return batched_matmul(e, self, other);
 }

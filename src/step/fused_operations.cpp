@@ -76,9 +76,9 @@ std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
       return {op::liger_gated(e, in[0], in[1])};
     case OpKind::liger_cross_entropy:
       return {op::liger_cross_entropy(e, in[0], in[1])};
-    case OpKind::liger_linear_cross_entropy: {
-      auto made = op::liger_linear_cross_entropy(e, in[0], in[1], in[2], in[3],
-                                                 {version_of(a), a.flag, a.dtype});
+    case OpKind::liger_linear_loss: {
+      auto made =
+          op::liger_linear_loss(e, in[0], in[1], in[2], in[3], {version_of(a), a.flag, a.dtype});
       return {std::move(made.loss), std::move(made.cast_weight)};
     }
     case OpKind::fast_rms_norm:

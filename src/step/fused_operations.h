@@ -1,6 +1,7 @@
 // Fused kernels in a graph: which inputs and attributes their operations have, and how one is run.
 //
-// An attribute list is written by a transformation and read here alone, so both ends stand together.
+// An attribute list is written by a transformation and read here alone, so both ends stand
+// together.
 #pragma once
 
 #include <span>

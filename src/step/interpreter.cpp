@@ -289,8 +289,8 @@ void run_operation(Eager& e, const Operation& operation, Inputs in, std::vector<
   const Attributes& a = operation.attributes;
   outputs = run_many(e, kind, a, in);
   if (!outputs.empty()) return;
-  for (const auto run : {run_view, run_elementwise, run_product, run_copy, run_activation,
-                         run_lookup}) {
+  for (const auto run :
+       {run_view, run_elementwise, run_product, run_copy, run_activation, run_lookup}) {
     if (Tensor out = run(e, kind, a, in)) {
       outputs.push_back(std::move(out));
       return;

@@ -210,7 +210,7 @@ Tensor Script::linear_loss() {
   if (bench_.is_liger) {
     op::LigerLinearLoss loss;
     loss.liger = bench_.liger;
-    return op::liger_linear_cross_entropy(e_, input_, weights_[0], {}, target_, loss).loss;
+    return op::liger_linear_loss(e_, input_, weights_[0], {}, target_, loss).loss;
   }
   const Tensor logits = op::linear(e_, input_, weights_[0], {});
   return op::cross_entropy(e_, logits, target_);
@@ -230,8 +230,9 @@ Tensor Script::forward() {
     case BenchKernel::swiglu:
       return gated(input_);
     case BenchKernel::layer_norm:
-      return bench_.is_liger ? op::liger_layer_norm(e_, input_, weights_[0], weights_[1], bench_.liger)
-                             : op::layer_norm(e_, input_, weights_[0], weights_[1]);
+      return bench_.is_liger
+                 ? op::liger_layer_norm(e_, input_, weights_[0], weights_[1], bench_.liger)
+                 : op::layer_norm(e_, input_, weights_[0], weights_[1]);
     case BenchKernel::rms_norm:
       return bench_.is_liger ? op::liger_rms_norm(e_, input_, weights_[0], {bench_.liger, true})
                              : plain_rms_norm(input_);

@@ -93,3 +93,37 @@ def test_parameters_under_lora_are_named_as_peft_names_them():
     ours = [(entry["name"], entry["shape"]) for entry in json.loads(run.stdout)["parameters"]]
     theirs = [(entry["name"], entry["shape"]) for entry in expected["parameters"]]
     assert ours == theirs
+
+
+def chunked_forward(model, input_ids, labels, **named):
+    """A causal model's forward function with torchtune's loss: its chunked_output and
+    CEWithChunkedOutputLoss, 8 pieces of the sequence."""
+    import torch
+    hidden = model.model(input_ids=input_ids, **named).last_hidden_state
+    logits = [model.lm_head(piece) for piece in hidden.chunk(8, dim=1)]
+    ignored = torch.full((labels.shape[0], 1), -100, device=labels.device)
+    labels = torch.hstack((labels[..., 1:], ignored))
+    del ignored
+    count = (labels != -100).sum()
+    targets = [piece.reshape(-1) for piece in labels.chunk(8, dim=1)]
+    rows = [piece.reshape(-1, piece.size(-1)) for piece in logits]
+    total = 0.0
+    for piece, target in zip(rows, targets, strict=True):
+        total += torch.nn.functional.cross_entropy(piece.float(), target, reduction="sum")
+    from transformers.modeling_outputs import CausalLMOutput
+    return CausalLMOutput(loss=total / count)
+
+
+@pytest.mark.parametrize("changed", [{}, {"lora_rank": 4}, {"checkpointing": "reentrant"},
+                                     {"batch": 1}, {"seq": 13}])
+def test_chunked_loss_allocates_what_eager_pytorch_does(changed, monkeypatch):
+    memory_oracle.import_torch()
+    from transformers.models.llama import modeling_llama
+    monkeypatch.setattr(modeling_llama.LlamaForCausalLM, "forward", chunked_forward)
+    config = CONFIGS / "llama.json"
+    options = memory_oracle.Options(attention="sdpa", steps=1, **changed)
+    expected = memory_oracle.run_oracle(memory_oracle.read_config(config), options)
+    run = subprocess.run([step_dump(), str(config), *words_of(options, {"loss": "chunked"})],
+                         capture_output=True, text=True, check=True)
+    outcome = compare(expected, json.loads(run.stdout), step=0)
+    assert outcome.equal, outcome.report

@@ -26,14 +26,15 @@ Var repeat_heads(GraphBuilder& g, const AttentionShape& s, const Var& x) {
   const int64_t repeats = s.heads / s.kv_heads;
   if (repeats == 1) return x;
   const int64_t keys = s.past + s.sequence;
-  const Var expanded = g.expand(g.unsqueeze(x, 2), {s.batch, s.kv_heads, repeats, keys, s.head_dim});
+  const Var expanded =
+      g.expand(g.unsqueeze(x, 2), {s.batch, s.kv_heads, repeats, keys, s.head_dim});
   return g.reshape(expanded, {s.batch, s.heads, keys, s.head_dim});
 }
 
 namespace {
 
 Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
-                 const Var& value_in, const Var& mask) {
+                      const Var& value_in, const Var& mask) {
   const Var key = repeat_heads(g, s, key_in);
   const Var value = repeat_heads(g, s, value_in);
   Var weights = g.mul(g.matmul(query, g.transpose(key, 2, 3)), 1.0);
@@ -56,7 +57,7 @@ Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query
 }
 
 Attended attend_sdpa(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
-                const Var& value_in, const Var& mask) {
+                     const Var& value_in, const Var& mask) {
   const bool grouped = s.heads != s.kv_heads;
   const bool kernel_groups = grouped && !mask && s.head_dim <= 256;
   const Var key = grouped && !kernel_groups ? repeat_heads(g, s, key_in) : key_in;

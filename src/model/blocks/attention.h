@@ -17,7 +17,7 @@ struct AttentionShape {
   int64_t head_dim = 0;
   double dropout = 0;
   bool causal = true;
-  int64_t past = 0;  // keys from the cache, before those of this sequence; attend() sets it
+  int64_t past = 0;      // keys from the cache, before those of this sequence; attend() sets it
   bool softcap = false;  // scores are bounded by a tanh (Gemma 2), in the eager implementation
   bool repeats_for_flash = false;  // key and value heads are repeated before flash attention, too
   // Of the eager implementation, which models write for themselves:
@@ -35,11 +35,11 @@ Var repeat_heads(GraphBuilder& g, const AttentionShape& shape, const Var& x);
 
 // query [batch, heads, sequence, head]; key and value with kv_heads; mask may be empty.
 Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& shape,
-           const Var& query, const Var& key, const Var& value, const Var& mask);
+                const Var& query, const Var& key, const Var& value, const Var& mask);
 
-// The eager attention of GPT-J's relatives: scores of query and key in float32. query, key and value
-// are [batch, heads, sequence, head]; `mask_scores` is what the model does with the scores before the
-// softmax (scale, mask).
+// The eager attention of GPT-J's relatives: scores of query and key in float32. query, key and
+// value are [batch, heads, sequence, head]; `mask_scores` is what the model does with the scores
+// before the softmax (scale, mask).
 template <typename MaskScores>
 Attended attend_in_float32(GraphBuilder& g, const Var& query_in, const Var& key_in,
                            const Var& value, double dropout, const MaskScores& mask_scores) {

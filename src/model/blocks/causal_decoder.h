@@ -67,7 +67,7 @@ struct DecoderSpec {
   Rotation rotation = Rotation::halves;
   double attention_dropout = 0;
   bool softcap_scores = false;
-  bool repeats_for_flash = false;  // see AttentionShape
+  bool repeats_for_flash = false;       // see AttentionShape
   double attention_output_dropout = 0;  // within the attention module
 
   FeedForwardKind feed_forward = FeedForwardKind::gated;
@@ -88,8 +88,9 @@ struct DecoderSpec {
   bool tables_by_mask = false;  // Gemma 3: rotary frequencies of their own for each kind of layer
 };
 
-// The first version of transformers in which no model of these repeats key and value heads before flash
-// attention; until then Mistral, Qwen2, Phi-3 and StarCoder2 did (modeling_*.py, *FlashAttention2).
+// The first version of transformers in which no model of these repeats key and value heads before
+// flash attention; until then Mistral, Qwen2, Phi-3 and StarCoder2 did (modeling_*.py,
+// *FlashAttention2).
 inline constexpr op::Version kGroupedFlash{4, 48};
 
 Graph build_causal_decoder(const DecoderSpec& spec, const BuildOptions& options);

@@ -52,7 +52,7 @@ Policy policy_of(OpKind kind) {
     case OpKind::cross_entropy:
       return Policy::loss;
     // Functions written in torch operators (custom_fwd without cast_inputs).
-    case OpKind::liger_linear_cross_entropy:
+    case OpKind::liger_linear_loss:
     case OpKind::fast_lora:
     case OpKind::fast_lora_mlp:
       return Policy::inside;
@@ -143,7 +143,7 @@ class AutocastWriter {
     attributes.dtype = options_.dtype;
     std::vector<Var> inputs;
     for (const ValueId id : operation.inputs) inputs.push_back(rewriter_.value(id));
-    const bool is_loss = operation.kind == OpKind::liger_linear_cross_entropy;
+    const bool is_loss = operation.kind == OpKind::liger_linear_loss;
     const bool leaves_a_cast = is_loss && cacheable_[operation.inputs[1]];
     std::vector<Var> outputs = rewriter_.builder().apply_many(
         operation.kind, std::move(inputs), operation.outputs.size() + (leaves_a_cast ? 1 : 0),

@@ -18,17 +18,12 @@ using op::OpKind;
 
 namespace {
 
-struct Piece {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
 // torch.chunk: pieces of equal length, the last one shorter; maybe fewer than asked for.
-std::vector<Piece> pieces_of(int64_t length, int64_t chunks) {
-  std::vector<Piece> pieces;
+std::vector<int64_t> pieces_of(int64_t length, int64_t chunks) {
+  std::vector<int64_t> pieces;
   const int64_t step = std::max<int64_t>(1, (length + chunks - 1) / chunks);
   for (int64_t begin = 0; begin < length; begin += step) {
-    pieces.push_back({begin, std::min(begin + step, length)});
+    pieces.push_back(std::min(step, length - begin));
   }
   return pieces;
 }
@@ -36,10 +31,7 @@ std::vector<Piece> pieces_of(int64_t length, int64_t chunks) {
 class ChunkedLossWriter {
  public:
   ChunkedLossWriter(const Graph& graph, const HeadSite& site, int64_t chunks)
-      : graph_(graph),
-        site_(site),
-        pieces_(pieces_of(site.sequence, chunks)),
-        rewriter_(graph) {}
+      : graph_(graph), site_(site), pieces_(pieces_of(site.sequence, chunks)), rewriter_(graph) {}
 
   Graph run() {
     return rewriter_.run([this](const Operation& operation) { return replace(operation); });
@@ -58,9 +50,10 @@ class ChunkedLossWriter {
   // The head's operations once for each piece of the hidden states.
   void make_logits() {
     GraphBuilder& g = rewriter_.builder();
-    for (const Piece& piece : pieces_) {
+    const std::vector<Var> hidden = g.split(rewriter_.value(site_.hidden), pieces_, 1);
+    for (const Var& piece : hidden) {
       std::map<ValueId, Var> made;
-      made[site_.hidden] = g.slice(rewriter_.value(site_.hidden), 1, piece.begin, piece.end);
+      made[site_.hidden] = piece;
       Var last;
       for (const uint32_t i : site_.head) {
         const Operation& operation = graph_.operations[i];
@@ -81,28 +74,29 @@ class ChunkedLossWriter {
     GraphBuilder& g = rewriter_.builder();
     Var labels;
     {
-      const std::array<Var, 2> parts{
-          g.slice(rewriter_.value(site_.labels), -1, 1, site_.sequence),
-          g.full({site_.batch, 1}, model::DType::i64)};
+      const std::array<Var, 2> parts{g.slice(rewriter_.value(site_.labels), -1, 1, site_.sequence),
+                                     g.full({site_.batch, 1}, model::DType::i64)};
       labels = g.cat(parts, 1);
     }
+    const Var count = g.sum(g.compare(labels), {}, false);
     std::vector<Var> targets;
-    for (const Piece& piece : pieces_) {
-      targets.push_back(g.reshape(g.slice(labels, 1, piece.begin, piece.end), {-1}));
+    for (Var& piece : g.split(labels, pieces_, 1)) {
+      targets.push_back(g.reshape(std::move(piece), {-1}));
     }
+    std::vector<Var> rows;
+    for (const Var& logits : logits_) rows.push_back(g.reshape(logits, {-1, site_.classes}));
     Var total;
     for (size_t i = 0; i < pieces_.size(); ++i) {
-      Var rows = g.to(g.reshape(logits_[i], {-1, site_.classes}), model::DType::f32);
-      Var part = g.cross_entropy(std::move(rows), targets[i]);
-      total = total ? g.add(std::move(total), std::move(part)) : std::move(part);
+      Var part = g.cross_entropy(g.to(rows[i], model::DType::f32), targets[i]);
+      total = total ? g.add_assign(std::move(total), std::move(part)) : g.add(std::move(part), 0.0);
     }
     logits_.clear();
-    return g.div(std::move(total), 1.0);
+    return g.div(std::move(total), count);
   }
 
   const Graph& graph_;
   const HeadSite& site_;
-  std::vector<Piece> pieces_;
+  std::vector<int64_t> pieces_;
   GraphRewriter rewriter_;
   std::vector<Var> logits_;
 };

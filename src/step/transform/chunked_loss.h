@@ -1,6 +1,6 @@
-// Chunked cross entropy: the head is applied to pieces of the sequence, and each piece's logits get a
-// float32 copy and a loss of their own, so that the copies are never all there at once. What backward
-// needs of them, their log-probabilities in float32, is.
+// Chunked cross entropy: the head is applied to pieces of the sequence, and each piece's logits get
+// a float32 copy and a loss of their own, so that the copies are never all there at once. What
+// backward needs of them, their log-probabilities in float32, is.
 //
 // Source: torchtune (modules/transformer.py chunked_output, modules/loss/ce_chunked_output_loss.py,
 // recipes/full_finetune_single_device.py), which takes 8 pieces.

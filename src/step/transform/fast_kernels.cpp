@@ -54,8 +54,7 @@ Result<Graph> apply_fast_kernels(const Graph& graph, std::string_view model_type
   const Family* family = family_of(model_type);
   if (family == nullptr) {
     return Error{ErrorCode::usage,
-                 "fms-acceleration has no fast kernels for \"" + std::string(model_type) +
-                     "\"",
+                 "fms-acceleration has no fast kernels for \"" + std::string(model_type) + "\"",
                  "--kernels", "it patches llama, mistral, mixtral, granite and gpt_bigcode"};
   }
   if (!family->patches_modules) return graph;

@@ -1,6 +1,6 @@
-// fms-acceleration's fast kernels ("foak", from unsloth) in a model: RMS norms and rotary embeddings
-// as fused kernels, by family. Its losses are transformations of their own (fused_loss.h,
-// fused_linear_loss.h), and so is LoRA beside quantized weights (fast_lora.h).
+// fms-acceleration's fast kernels ("foak", from unsloth) in a model: RMS norms and rotary
+// embeddings as fused kernels, by family. Its losses are transformations of their own
+// (fused_loss.h, fused_linear_loss.h), and so is LoRA beside quantized weights (fast_lora.h).
 //
 // Source: fms_acceleration_foak/models/*.py and framework_plugin_fast_kernels.py, 0.4 to 0.6.
 #pragma once
@@ -18,8 +18,8 @@ namespace headroom::step {
 [[nodiscard]] Result<model::Graph> apply_fast_kernels(const model::Graph& graph,
                                                       std::string_view model_type);
 
-// What its fast_loss puts into this architecture: before transformers 4.46 there was no loss function
-// to replace, only the cross entropy that a model's own code calls.
+// What its fast_loss puts into this architecture: before transformers 4.46 there was no loss
+// function to replace, only the cross entropy that a model's own code calls.
 [[nodiscard]] FusedLoss fast_loss(std::string_view model_type, op::Version transformers);
 
 }  // namespace headroom::step

@@ -38,9 +38,8 @@ struct Call {
 };
 
 bool belongs_to_adapter(OpKind kind) {
-  constexpr auto kKinds = std::to_array<OpKind>({OpKind::clone, OpKind::dtype_of,
-                                                 OpKind::cast_like, OpKind::dropout,
-                                                 OpKind::linear, OpKind::mul});
+  constexpr auto kKinds = std::to_array<OpKind>({OpKind::clone, OpKind::dtype_of, OpKind::cast_like,
+                                                 OpKind::dropout, OpKind::linear, OpKind::mul});
   return std::ranges::count(kKinds, kind) > 0;
 }
 
@@ -66,7 +65,8 @@ class FastLoraWriter {
       : graph_(graph), rewriter_(graph) {
     find_calls();
     // Experts are left alone.
-    const bool has_mlp = model_type == "llama" || model_type == "mistral" || model_type == "granite";
+    const bool has_mlp =
+        model_type == "llama" || model_type == "mistral" || model_type == "granite";
     for (const auto& [module, call] : calls_) {
       const auto [prefix, name] = parts_of(module);
       if (name == "q_proj") join_attention(prefix);

@@ -54,7 +54,7 @@ class FusedLinearLossWriter {
     Var targets = g.contiguous(g.slice(labels, -1, 1, last));
     hidden = g.view(std::move(hidden), {-1, site_.width});
     targets = g.view(std::move(targets), {-1});
-    return g.apply(OpKind::liger_linear_cross_entropy,
+    return g.apply(OpKind::liger_linear_loss,
                    {hidden, rewriter_.value(site_.weight), rewriter_.value(site_.bias), targets},
                    attributes_of(options_.loss));
   }

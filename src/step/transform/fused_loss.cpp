@@ -32,8 +32,8 @@ class FusedLossWriter {
     }
     if (at != site_.cross_entropy) return {};
     Operation fused = operation;
-    fused.kind = kind_ == FusedLoss::liger ? OpKind::liger_cross_entropy
-                                           : OpKind::fast_cross_entropy;
+    fused.kind =
+        kind_ == FusedLoss::liger ? OpKind::liger_cross_entropy : OpKind::fast_cross_entropy;
     return {rewriter_.copy_of(fused)};
   }
 
@@ -41,8 +41,7 @@ class FusedLossWriter {
     GraphBuilder& g = rewriter_.builder();
     const Var logits = g.to(rewriter_.value(site_.logits), model::DType::f32);
     Var rows = g.contiguous(g.slice(logits, -2, 0, site_.sequence - 1));
-    Var targets =
-        g.contiguous(g.slice(rewriter_.value(site_.labels), -1, 1, site_.sequence));
+    Var targets = g.contiguous(g.slice(rewriter_.value(site_.labels), -1, 1, site_.sequence));
     rows = g.view(std::move(rows), {-1, site_.classes});
     targets = g.view(std::move(targets), {-1});
     return g.apply(OpKind::fast_cross_entropy, {rows, targets});

@@ -2,8 +2,8 @@
 // the forward pass, or that of fms-acceleration (from unsloth) in the backward pass.
 //
 // What comes before it, the float32 copy of the logits and the shift, stays as the model has it, or
-// is fms-acceleration's own loss function, which copies the shifted logits as transformers did until
-// 4.49. So what is saved are the log-probabilities and the gradient beside the logits.
+// is fms-acceleration's own loss function, which copies the shifted logits as transformers did
+// until 4.49. So what is saved are the log-probabilities and the gradient beside the logits.
 //
 // Source: Liger-Kernel 0.8 (transformers/functional.py, put in the place of
 // torch.nn.functional.cross_entropy); fms_acceleration_foak kernels/unsloth/cross_entropy_loss.py.
@@ -15,8 +15,8 @@
 namespace headroom::step {
 
 enum class FusedLoss : uint8_t {
-  liger,      // in the place of cross entropy
-  fast,       // in the place of cross entropy (FastCrossEntropyLoss)
+  liger,        // in the place of cross entropy
+  fast,         // in the place of cross entropy (FastCrossEntropyLoss)
   fast_causal,  // in the place of the model's loss function (FastForCausalLMLoss)
 };
 

@@ -1,4 +1,5 @@
-// The three losses that stand in the place of a model's own: what they keep of the step and what not.
+// The three losses that stand in the place of a model's own: what they keep of the step and what
+// not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,11 +22,12 @@ constexpr int64_t kClasses = 4096;
 constexpr int64_t kTokens = kBatch * kSequence;
 
 Graph tiny(const std::string& model_type, const std::string& more = "") {
-  const auto config = text::parse_json(
-      R"({"model_type": ")" + model_type + R"(", "vocab_size": 4096, "hidden_size": 64,
+  const auto config = text::parse_json(R"({"model_type": ")" + model_type +
+                                           R"(", "vocab_size": 4096, "hidden_size": 64,
           "intermediate_size": 112, "num_hidden_layers": 2, "num_attention_heads": 4,
-          "num_key_value_heads": 2, "max_position_embeddings": 128)" + more + "}",
-      "test");
+          "num_key_value_heads": 2, "max_position_embeddings": 128)" +
+                                           more + "}",
+                                       "test");
   model::BuildOptions build;
   build.batch = kBatch;
   build.sequence = kSequence;
@@ -85,8 +87,8 @@ TEST(FusedLinearLoss, AFrozenHeadHasNoGradient) {
   }
   const StepTrace trace = trace_of(*apply_fused_linear_loss(graph));
   const int64_t weight_bytes = kClasses * 64 * 2;
-  const auto weights = std::ranges::count(trace.memory.buffers, weight_bytes,
-                                          &memory::BufferInfo::requested_bytes);
+  const auto weights =
+      std::ranges::count(trace.memory.buffers, weight_bytes, &memory::BufferInfo::requested_bytes);
   EXPECT_EQ(weights, 2);  // the embedding and the head themselves
 }
 

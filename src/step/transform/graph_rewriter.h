@@ -4,10 +4,10 @@
 // A transformation gives a function that is called for each operation in order. It answers with
 // nothing, and the operation is copied; or it writes what stands in its place and answers with one
 // variable an output. Those variables stand for the operation's outputs from there on and die where
-// they died. An empty variable in the answer says that there is no such value any more: nothing that
-// is copied may use it. Inputs may be used as often as wanted; they live at least as long as the
-// operation that is replaced. Values keep their numbers, so a transformation can look things up in
-// the source.
+// they died. An empty variable in the answer says that there is no such value any more: nothing
+// that is copied may use it. Inputs may be used as often as wanted; they live at least as long as
+// the operation that is replaced. Values keep their numbers, so a transformation can look things up
+// in the source.
 //
 // One use each; not thread-safe. Cost: linear in the number of instructions.
 #pragma once

@@ -43,9 +43,8 @@ Result<HeadSite> find_head(const Graph& graph) {
   if (site.head.empty() || site.loss.empty()) return no_head();
   const Operation& product = graph.operations[*site.head.begin()];
   if (product.kind != OpKind::linear) return no_head();
-  const auto cross_entropy = std::ranges::find_if(site.loss, [&](uint32_t i) {
-    return graph.operations[i].kind == OpKind::cross_entropy;
-  });
+  const auto cross_entropy = std::ranges::find_if(
+      site.loss, [&](uint32_t i) { return graph.operations[i].kind == OpKind::cross_entropy; });
   if (cross_entropy == site.loss.end()) return no_head();
   site.cross_entropy = *cross_entropy;
   site.hidden = product.inputs[0];
@@ -54,9 +53,8 @@ Result<HeadSite> find_head(const Graph& graph) {
   site.logits = graph.operations[*site.head.rbegin()].outputs[0];
   site.labels = loss->inputs[1];
   const auto labels = std::ranges::find(graph.inputs, site.labels, &model::GraphInput::value);
-  const auto weight = std::ranges::find_if(graph.parameters, [&](const model::Parameter& p) {
-    return p.value == site.weight;
-  });
+  const auto weight = std::ranges::find_if(
+      graph.parameters, [&](const model::Parameter& p) { return p.value == site.weight; });
   const bool is_known = labels != graph.inputs.end() && labels->shape.size() == 2 &&
                         weight != graph.parameters.end() && weight->shape.size() == 2;
   if (!is_known) return no_head();

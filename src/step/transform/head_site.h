@@ -10,9 +10,9 @@
 namespace headroom::step {
 
 struct HeadSite {
-  std::set<uint32_t> head;        // operations of the region lm_head, the product first
-  std::set<uint32_t> loss;        // operations of the region loss; the last one makes graph.loss
-  uint32_t cross_entropy = 0;     // operation, one of `loss`
+  std::set<uint32_t> head;     // operations of the region lm_head, the product first
+  std::set<uint32_t> loss;     // operations of the region loss; the last one makes graph.loss
+  uint32_t cross_entropy = 0;  // operation, one of `loss`
   model::ValueId hidden = model::kNoValue;
   model::ValueId weight = model::kNoValue;
   model::ValueId bias = model::kNoValue;

@@ -1,9 +1,10 @@
 // Liger-Kernel's patches of a model, as use_liger_kernel=True in TrainingArguments or
 // apply_liger_kernel_to_llama() and its siblings make them: RMS norms, rotary embeddings and gated
-// feed-forward layers as fused kernels, by family. The loss that comes with them is a transformation
-// of its own (fused_linear_loss.h, fused_loss.h); liger_loss() says which.
+// feed-forward layers as fused kernels, by family. The loss that comes with them is a
+// transformation of its own (fused_linear_loss.h, fused_loss.h); liger_loss() says which.
 //
-// Source: Liger-Kernel 0.8 transformers/monkey_patch.py. LayerNorm is patched in vision models only.
+// Source: Liger-Kernel 0.8 transformers/monkey_patch.py. LayerNorm is patched in vision models
+// only.
 #pragma once
 
 #include <string_view>

@@ -189,8 +189,8 @@ class LoraWriter {
   const Graph& graph_;
   const LoraOptions& options_;
   GraphRewriter rewriter_;
-  std::map<uint32_t, LinearSite> sites_;   // by the operation that ends them
-  std::map<uint32_t, Adapter> adapters_;   // by weight: a module called twice has one
+  std::map<uint32_t, LinearSite> sites_;  // by the operation that ends them
+  std::map<uint32_t, Adapter> adapters_;  // by weight: a module called twice has one
 };
 
 }  // namespace

@@ -57,9 +57,9 @@ class ModuleKernels {
   }
 
   void begin_rotary(const RotarySite& site) {
-    auto [query, key] = replacements_.rotary(
-        rewriter_.builder(), rewriter_.value(site.query), rewriter_.value(site.key),
-        rewriter_.value(site.cos), rewriter_.value(site.sin));
+    auto [query, key] = replacements_.rotary(rewriter_.builder(), rewriter_.value(site.query),
+                                             rewriter_.value(site.key), rewriter_.value(site.cos),
+                                             rewriter_.value(site.sin));
     made_[site.last_of_query] = std::move(query);
     made_[site.last] = std::move(key);
     inside_until_ = site.last;

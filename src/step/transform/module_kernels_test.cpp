@@ -92,8 +92,8 @@ TEST(PatchedModels, RunUnderBothKindsOfCheckpointsAndTakeLess) {
       options.checkpointing = policy;
       options.checkpoint_kind = kind;
       const auto plain = trace_training(tiny("llama"), options);
-      for (const auto& graph : {apply_liger(tiny("llama"), "llama"),
-                                apply_fast_kernels(tiny("llama"), "llama")}) {
+      for (const auto& graph :
+           {apply_liger(tiny("llama"), "llama"), apply_fast_kernels(tiny("llama"), "llama")}) {
         const auto patched = trace_training(*graph, options);
         ASSERT_TRUE(patched) << patched.error().to_string();
         EXPECT_TRUE(memory::validate_trace(patched->memory));

@@ -21,8 +21,8 @@ constexpr OpKind kLlamaNorm[] = {OpKind::cast,  OpKind::pow, OpKind::mean,      
                                  OpKind::rsqrt, OpKind::mul, OpKind::cast_like, OpKind::mul};
 constexpr OpKind kWideNorm[] = {OpKind::cast,  OpKind::pow, OpKind::mean, OpKind::add,
                                 OpKind::rsqrt, OpKind::mul, OpKind::mul,  OpKind::cast_like};
-constexpr OpKind kGemmaNorm[] = {OpKind::cast,  OpKind::pow, OpKind::mean, OpKind::add,
-                                 OpKind::rsqrt, OpKind::mul, OpKind::cast, OpKind::add,
+constexpr OpKind kGemmaNorm[] = {OpKind::cast,  OpKind::pow,      OpKind::mean, OpKind::add,
+                                 OpKind::rsqrt, OpKind::mul,      OpKind::cast, OpKind::add,
                                  OpKind::mul,   OpKind::cast_like};
 
 constexpr OpKind kTwoTables[] = {OpKind::unsqueeze, OpKind::unsqueeze};
@@ -58,8 +58,8 @@ std::optional<NormSite> norm_at(const Graph& graph, uint32_t at) {
   if (!feeds(graph, at, at + 5)) return {};
   NormSite site;
   site.first = at;
-  site.last = static_cast<uint32_t>(
-      at + (is_gemma ? std::size(kGemmaNorm) : std::size(kLlamaNorm)) - 1);
+  site.last =
+      static_cast<uint32_t>(at + (is_gemma ? std::size(kGemmaNorm) : std::size(kLlamaNorm)) - 1);
   site.input = graph.operations[at].inputs[0];
   const uint32_t weighted = at + (is_llama ? 7 : 6);
   site.weight = graph.operations[weighted].inputs[0];

@@ -1,5 +1,6 @@
-// Modules that a graph holds as runs of plain operators, found again by their shape: RMS norms, rotary
-// embeddings, gated feed-forward layers. For transformations that put fused kernels in their place.
+// Modules that a graph holds as runs of plain operators, found again by their shape: RMS norms,
+// rotary embeddings, gated feed-forward layers. For transformations that put fused kernels in their
+// place.
 //
 // A pattern is a run of operators in the order in which transformers' code calls them, each fed by
 // the ones before it, so another library's way of writing the same formula is not found.
