@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "fit/prediction.h"
 #include "fit/scenario.h"
 
@@ -89,6 +91,42 @@ TEST(Fit, AStepThatIsCutShortFitsWhereAWholeOneDoes) {
     ASSERT_TRUE(whole && cut);
     EXPECT_EQ(whole->verdict == Verdict::yes, cut->verdict == Verdict::yes) << batch;
   }
+}
+
+// A remedy is a run with its flags, not an estimate: asked for outright, it answers the same.
+TEST(Fit, FusedLossesAndKernelsAreRemediesThatWereRun) {
+  FitQuestion question = mistral(2, 2048);
+  question.method = Method::lora;
+  question.search = true;
+  const auto answered = answer(question);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  for (const char* name : {"liger", "fused-linear-loss", "chunked-loss"}) {
+    const auto remedy = std::ranges::find(answered->remedies, name, &Remedy::name);
+    ASSERT_NE(remedy, answered->remedies.end()) << name;
+    EXPECT_GT(remedy->saves, Bytes(0));
+    FitQuestion changed = question;
+    const size_t space = remedy->flag.find(' ');
+    ASSERT_TRUE(changed.set(remedy->flag.substr(2, space - 2), remedy->flag.substr(space + 1)));
+    changed.search = false;
+    const auto asked = answer(changed);
+    ASSERT_TRUE(asked) << asked.error().to_string();
+    EXPECT_EQ(asked->memory.peak_allocated, remedy->peak_allocated);
+    EXPECT_LT(asked->memory.peak_allocated, answered->memory.peak_allocated);
+  }
+}
+
+TEST(Fit, TheLossIsWhatTheKernelsBring) {
+  const auto loss_of = [](const char* kernels, const char* loss) {
+    FitQuestion question = mistral(1, 512);
+    EXPECT_TRUE(question.set("kernels", kernels));
+    const bool is_left_open = *loss == 0;
+    EXPECT_TRUE(is_left_open || question.set("loss", loss));
+    return resolve(question)->loss;
+  };
+  EXPECT_EQ(loss_of("none", ""), Loss::hf);
+  EXPECT_EQ(loss_of("liger", ""), Loss::fused_linear);
+  EXPECT_EQ(loss_of("fast", ""), Loss::fused);
+  EXPECT_EQ(loss_of("liger", "hf"), Loss::hf);
 }
 
 // Between steps the weights and AdamW's two states stay, and no gradient.

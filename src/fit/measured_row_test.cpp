@@ -55,6 +55,27 @@ TEST(MeasuredRow, KnowsWhatAHarnessLeavesUnsaid) {
   EXPECT_EQ(asked("another")->lora_dropout, 0);
 }
 
+TEST(MeasuredRow, ReadsWhoseKernelsARowRanWith) {
+  const auto asked = [](const std::string& loss, const std::string& config,
+                        const std::string& notes) {
+    return question_of(
+        table_of("1,train_step,m,LoRA r=8,bfloat16,none,AdamW,4,2048,1,none,sdpa," + loss +
+                 ",HF Trainer; framework_config=" + config + ",A100,1,peak,1000,,," + notes),
+        0);
+  };
+  const auto plain = asked("HF CE", "none", "");
+  EXPECT_EQ(plain->kernels, Kernels::none);
+  EXPECT_EQ(plain->loss, Loss::hf);
+  const auto fast = asked("fused CE (foak)", "foak-fast-kernels", "");
+  EXPECT_EQ(fast->kernels, Kernels::fast);
+  EXPECT_EQ(fast->loss, Loss::fused);
+  const auto linear =
+      asked("fused CE (foak)", "foak-fast-kernels-liger", "see refs/requirements_liger.txt");
+  EXPECT_EQ(linear->kernels, Kernels::fast);
+  EXPECT_EQ(linear->loss, Loss::fused_linear);
+  EXPECT_EQ(linear->transformers, "4.45.2");
+}
+
 TEST(MeasuredRow, SaysWhyARowCannotBeAsked) {
   struct Case {
     const char* row;
