@@ -62,9 +62,10 @@ class Sum {
   double roofline_seconds_ = 0;
 };
 
-// A product of the step: m is the batch, the rest follows from what it writes and computes. Nothing
-// where it is none of a weight (no whole row a sequence).
+// A product with a weight: m is the batch, the rest follows from what it writes and computes.
+// Nothing for products without one (the angles of rotary embedding, which an engine keeps).
 std::optional<timing::GemmShape> product_of(const step::OperatorCall& call, const Sizes& sizes) {
+  if (call.kind == op::OpKind::bmm || call.kind == op::OpKind::baddbmm) return std::nullopt;
   const double rows = static_cast<double>(sizes.batch);
   const double n = static_cast<double>(call.bytes_written) / (rows * sizes.element_bytes);
   const double k = n > 0 ? call.flops / (2 * rows * n) : 0;
@@ -200,6 +201,27 @@ std::vector<int64_t> usual_batches(int64_t largest) {
   return batches;
 }
 
+// What the counting below would get wrong.
+Result<void> refuse_unmodelled(const text::JsonView& config, const model::Graph& graph,
+                               const DecodeQuestion& question) {
+  const auto unavailable = [](std::string message, std::string hint) {
+    return Error{ErrorCode::unavailable, std::move(message), {}, std::move(hint)};
+  };
+  for (const model::Parameter& parameter : graph.parameters) {
+    if (parameter.role != model::ParameterRole::expert) continue;
+    return unavailable("decode steps of a mixture of experts are not predicted yet",
+                       "which experts a batch wakes, and so what is read, is not modelled");
+  }
+  HEADROOM_ASSIGN(const auto window, config.optional_int("sliding_window", 0, int64_t{1} << 53));
+  HEADROOM_ASSIGN(const auto is_used, config.optional_bool("use_sliding_window"));
+  if (window && is_used.value_or(true) && *window < question.context) {
+    return unavailable("contexts beyond the sliding window of " + std::to_string(*window) +
+                           " tokens are not predicted yet",
+                       "ask for a --context within it");
+  }
+  return {};
+}
+
 Result<DecodeStep> predict_step(const text::JsonView& config, const DecodeQuestion& question,
                                 const timing::TimingModel& model, const timing::Engine& engine,
                                 int64_t batch) {
@@ -281,6 +303,7 @@ Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQu
   }
   const timing::Engine& engine = model.engines().front();
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, question, 1));
+  HEADROOM_TRY(refuse_unmodelled(config, graph, question));
   HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, question, 1));
   DecodeAnswer answer;
   answer.model = question.model;

@@ -66,6 +66,16 @@ TEST(Decode, UsualBatchesEndWhereMemoryDoes) {
   EXPECT_FALSE(none.steps.front().fits);
 }
 
+TEST(Decode, SaysWhatItDoesNotModel) {
+  const auto mixture = predict("mistralai/Mixtral-8x7B-v0.1", "h200", 512, {1});
+  ASSERT_FALSE(mixture);
+  EXPECT_EQ(mixture.error().code, ErrorCode::unavailable);
+  EXPECT_TRUE(predict("mistralai/Mistral-7B-v0.1", "h200", 4096, {1}));
+  const auto beyond = predict("mistralai/Mistral-7B-v0.1", "h200", 4097, {1});
+  ASSERT_FALSE(beyond);
+  EXPECT_NE(beyond.error().message.find("sliding window of 4096"), std::string::npos);
+}
+
 TEST(Decode, RefusesWhatIsOutOfRange) {
   EXPECT_FALSE(predict("facebook/opt-1.3b", "h200", 1, {}));
   EXPECT_FALSE(predict("facebook/opt-1.3b", "h200", kMostContext + 1, {}));

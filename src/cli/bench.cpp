@@ -1,0 +1,118 @@
+#include <charconv>
+
+#include "bench/decode.h"
+#include "cli/deliver.h"
+#include "cli/verb.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
+#include "report/bench_json.h"
+#include "report/bench_text.h"
+
+namespace headroom::cli {
+namespace {
+
+Error usage(std::string message, std::string hint = {}) {
+  return Error{ErrorCode::usage, std::move(message), {}, std::move(hint)};
+}
+
+Result<int64_t> whole_number(std::string_view word, std::string_view flag) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size() || value < 1) {
+    return usage("'" + std::string(word.substr(0, 80)) + "' is not a number that --" +
+                 std::string(flag) + " takes");
+  }
+  return value;
+}
+
+// "1,8,64"
+Result<std::vector<int64_t>> batches_of(std::string_view words) {
+  std::vector<int64_t> batches;
+  while (!words.empty() && batches.size() <= bench::kMostBatches) {
+    const size_t comma = std::min(words.find(','), words.size());
+    HEADROOM_ASSIGN(const int64_t batch, whole_number(words.substr(0, comma), "batches"));
+    batches.push_back(batch);
+    words.remove_prefix(std::min(comma + 1, words.size()));
+  }
+  return batches;
+}
+
+Result<bench::DecodeQuestion> question_of(const Words& words) {
+  bench::DecodeQuestion question;
+  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  const std::string device = words.has("device") ? words.value("device") : "auto";
+  HEADROOM_ASSIGN(question.device, catalogue.find(device));
+  if (words.has("context")) {
+    HEADROOM_ASSIGN(question.context, whole_number(words.value("context"), "context"));
+  }
+  if (words.has("batches")) {
+    HEADROOM_ASSIGN(question.batches, batches_of(words.value("batches")));
+  }
+  if (words.has("dtype")) {
+    const std::string name = words.value("dtype");
+    const std::optional<op::DType> dtype = op::parse_dtype(name);
+    if (dtype != op::DType::bf16 && dtype != op::DType::f16 && dtype != op::DType::f32) {
+      return usage("'" + name.substr(0, 80) + "' is not a type that --dtype takes",
+                   "bfloat16, float16 or float32");
+    }
+    question.weights = *dtype;
+  }
+  return question;
+}
+
+Result<int> run_bench(const Words& words, const Console& console) {
+  if (words.operands.empty() || words.operands.front() != "decode") {
+    return usage("what is to be measured?", "headroom bench decode MODEL --device NAME --predict");
+  }
+  if (words.operands.size() < 2) return usage("of which model?", "`headroom models` lists some");
+  if (!words.has("predict")) {
+    return Error{ErrorCode::unavailable,
+                 "measuring decode steps on this machine is not built yet",
+                 {},
+                 "--predict says what they would take, on any device that is known"};
+  }
+  HEADROOM_ASSIGN(bench::DecodeQuestion question, question_of(words));
+  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.operands[1]));
+  question.model = model.name;
+  HEADROOM_ASSIGN(const timing::TimingModel timing_model, timing::TimingModel::load());
+  HEADROOM_ASSIGN(const bench::DecodeAnswer answer,
+                  bench::predict_decode(model.view(), question, timing_model));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::decode_text(answer, terminal);
+  };
+  forms.json = [&] { return report::decode_json(answer); };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return answer.largest_batch > 0 ? kExitYes : kExitNotPlainYes;
+}
+
+}  // namespace
+
+Verb bench_verb() {
+  Verb verb;
+  verb.name = "bench";
+  verb.summary = "decode steps by batch: where the time goes, what the DRAM gives";
+  verb.operands = "decode MODEL";
+  verb.most_operands = 2;
+  verb.examples = {
+      {"headroom bench decode facebook/opt-1.3b --device h100-sxm-64gb --predict --context 330",
+       "the memory-gap paper's experiment, without its machine"},
+      {"headroom bench decode meta-llama/Llama-2-7b-hf --device a100-sxm-80gb --predict --json",
+       "every figure with its interval and where it comes from"},
+  };
+  verb.flags = {
+      {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
+      {"predict", "", "by laws fitted to published measurements (docs/formats/timing.md)"},
+      {"context", "TOKENS", "in the cache of each sequence; 512"},
+      {"batches", "N,N,...", "sequences that decode together; without it powers of two"},
+      {"dtype", "TYPE", "of weights and cache: bfloat16, float16 or float32"},
+      kJsonFlag,
+      kOutputFlag,
+      kQuietFlag,
+      kNoColorFlag,
+      kHelpFlag};
+  verb.run = run_bench;
+  return verb;
+}
+
+}  // namespace headroom::cli
