@@ -96,8 +96,7 @@ Tensor row_losses(Eager& e, const Tensor& logits, const Tensor& target) {
 
 Tensor fast_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target) {
   const Tensor losses = row_losses(e, logits, target);
-  const Tensor mask = compare(e, target, nullptr);
-  const Tensor count = sum(e, mask, {}, false);
+  const Tensor count = sum(e, compare(e, target, nullptr), {}, false);
   const Tensor total = sum(e, losses, {}, false);
   return div(e, total, count);
 }

@@ -4,7 +4,7 @@
 //
 // Liger-Kernel (github.com/linkedin/Liger-Kernel, src/liger_kernel/ops) is versioned: what it takes
 // changed between releases. Modelled are 0.2.1 to 0.4, which are measured, and 0.8 as of 0.8.5,
-// which is held against its own Python code (tests/python/test_liger.py); what lies between is
+// which is held against its own Python code (tests/python/test_kernels.py); what lies between is
 // taken to be as 0.8. fms-acceleration's kernels: fast_kernels.h.
 #pragma once
 

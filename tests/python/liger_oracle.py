@@ -1,4 +1,4 @@
-"""The oracle on a model with Liger-Kernel's patches, as a program of its own (test_liger.py).
+"""The oracle on a model with Liger-Kernel's patches, as a program of its own (test_kernels.py).
 
 `liger_oracle.py WHAT [arguments of headroom.memory_oracle]`, where WHAT is a comma-separated list of
 what to patch: rope, rms_norm, swiglu, geglu, cross_entropy, fused_linear_cross_entropy, and

@@ -15,6 +15,7 @@
 #include "step/train_step.h"
 #include "step/transform/autocast.h"
 #include "step/transform/chunked_loss.h"
+#include "step/transform/fast_kernels.h"
 #include "step/transform/freeze.h"
 #include "step/transform/fused_linear_loss.h"
 #include "step/transform/fused_loss.h"
@@ -97,6 +98,9 @@ headroom::Result<headroom::model::Graph> with_kernels(headroom::model::Graph gra
                                                       std::map<std::string, std::string>& words) {
   if (words["kernels"] == "liger") {
     HEADROOM_ASSIGN(graph, headroom::step::apply_liger(graph, model_type));
+  } else if (words["kernels"] == "fast") {
+    HEADROOM_ASSIGN(graph, headroom::step::apply_fast_kernels(graph, model_type));
+    return headroom::step::apply_fused_loss(graph, headroom::step::FusedLoss::fast_causal);
   }
   if (words["loss"] == "fused-linear") {
     headroom::step::FusedLinearLossOptions options;

@@ -1,12 +1,14 @@
-"""Liger-Kernel in the symbolic step against Liger-Kernel's own Python code.
+"""Libraries of Triton kernels in the symbolic step against their own Python code: Liger-Kernel's, and
+fms-acceleration's fast kernels.
 
-Its Triton kernels cannot run here, but the autograd functions around them can, on fake tensors and with
+Triton kernels cannot run here, but the autograd functions around them can, on fake tensors and with
 launches that do nothing (triton_stub.py): every allocation and release of a training step has to
-agree. Each case is a process of its own (liger_oracle.py), since patches are not taken back. What a
+agree. Each case is a process of its own (liger_oracle.py, fast_oracle.py), since patches are not taken back. What a
 kernel would read from the device is not seen; nothing is allocated by it.
 
-Wants liger-kernel 0.8 (pip install --no-deps liger-kernel==0.8.5); HEADROOM_LIGER may name a folder
-that has it. Where there is none, the tests say so and are skipped.
+Wants liger-kernel 0.8 and fms-acceleration-foak 0.7 (pip install --no-deps liger-kernel==0.8.5
+fms-acceleration-foak==0.7.4); HEADROOM_KERNELS may name folders that have them. Where one is missing, its
+tests say so and are skipped.
 """
 
 import importlib.util
@@ -21,11 +23,18 @@ import step_dump
 from headroom.trace_compare import compare
 
 HERE = step_dump.CONFIGS.parent
-LIGER = os.environ.get("HEADROOM_LIGER", "")
-IS_THERE = bool(LIGER) or importlib.util.find_spec("liger_kernel") is not None
-pytestmark = pytest.mark.skipif(not IS_THERE, reason=(
-    "LIGER-KERNEL IS NOT INSTALLED, so nothing here is held against it: "
-    "pip install --no-deps liger-kernel==0.8.5, or name its folder in HEADROOM_LIGER"))
+FOLDERS = os.environ.get("HEADROOM_KERNELS", "")
+
+
+def wants(package, distribution):
+    """Skips a test, and says so, where the library is neither installed nor in a named folder."""
+    folders = [folder for folder in FOLDERS.split(os.pathsep) if folder]
+    is_there = importlib.util.find_spec(package) is not None or any(
+        os.path.isdir(os.path.join(folder, package)) for folder in folders)
+    return pytest.mark.skipif(not is_there, reason=(
+        f"{distribution.upper()} IS NOT INSTALLED, so nothing here is held against it: "
+        f"pip install --no-deps {distribution}, or name its folder in HEADROOM_KERNELS"))
+
 
 LOSS = "fused_linear_cross_entropy"
 ALL = f"rope,rms_norm,swiglu,geglu,{LOSS}"
@@ -71,14 +80,14 @@ COMMON = {"batch": 2, "seq": 16, "steps": 1, "dtype": "bfloat16", "attention": "
           "checkpointing": "none"}
 
 
-def oracle(family, patches, options, folder):
+def oracle(program, family, options, folder):
     """The trace of the patched model, from a process of its own."""
     out = folder / "oracle.json"
-    command = [sys.executable, str(HERE / "liger_oracle.py"), patches,
+    command = [sys.executable, str(HERE / program[0]), *program[1:],
                "--config", str(step_dump.CONFIGS / f"{family}.json"), "--out", str(out)]
     for name, value in options.items():
         command += ["--" + name.replace("_", "-"), str(value)]
-    paths = [str(HERE.parents[1] / "python"), str(HERE), LIGER, os.environ.get("PYTHONPATH", "")]
+    paths = [str(HERE.parents[1] / "python"), str(HERE), FOLDERS, os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -90,13 +99,26 @@ SHORT = ("loss-frozen-head", "loss-autocast-accumulation", "cross-entropy", "lla
          "gemma2")
 
 
+@wants("liger_kernel", "liger-kernel==0.8.5")
 @pytest.mark.parametrize("case", [
     case if case in SHORT else pytest.param(case, marks=pytest.mark.full) for case in CASES])
 def test_allocations_are_those_of_liger(case, tmp_path):
     family, patches, words, changed = CASES[case]
     options = {**COMMON, **changed}
-    expected = oracle(family, patches, options, tmp_path)
+    expected = oracle(["liger_oracle.py", patches], family, options, tmp_path)
     actual = step_dump.run(step_dump.CONFIGS / f"{family}.json", multiprocessors=132,
                            **{**options, **words})
+    outcome = compare(expected, actual, step=0)
+    assert outcome.equal, outcome.report
+
+
+@wants("fms_acceleration_foak", "fms-acceleration-foak==0.7.4")
+@pytest.mark.parametrize("changed", [
+    {}, {"checkpointing": "reentrant", "attention": "eager", "lora_rank": 4},
+    {"checkpointing": "non_reentrant", "lora_rank": 4}])
+def test_allocations_are_those_of_fast_kernels(changed, tmp_path):
+    options = {**COMMON, **changed}
+    expected = oracle(["fast_oracle.py"], "llama", options, tmp_path)
+    actual = step_dump.run(step_dump.CONFIGS / "llama.json", kernels="fast", **options)
     outcome = compare(expected, actual, step=0)
     assert outcome.equal, outcome.report
