@@ -21,6 +21,7 @@ constexpr int64_t kRepairable = 20;  // plans further than 1/20 above the target
 constexpr size_t kStarts = 4;
 constexpr int64_t kStartShare = 10;  // of the effort, for each start
 constexpr uint32_t kMostExactItems = 20'000;
+constexpr int64_t kMostExactLengths = 8'000'000;  // sections of all items: 24 bytes each to undo
 constexpr int64_t kFirstNodes = 2'000;
 constexpr double kNoise = 0.5;
 
@@ -28,6 +29,12 @@ int64_t common_divisor(const Sections& sections) {
   int64_t divisor = 0;
   for (const PackingItem& item : sections.items) divisor = std::gcd(divisor, item.size);
   return std::max<int64_t>(divisor, 1);
+}
+
+bool is_small_enough_for_exact(const Sections& sections) {
+  int64_t lengths = 0;
+  for (const PackingItem& item : sections.items) lengths += item.end - item.begin;
+  return sections.item_count() <= kMostExactItems && lengths <= kMostExactLengths;
 }
 
 }  // namespace
@@ -38,6 +45,7 @@ ComponentSolver::ComponentSolver(const Sections& sections, int64_t target,
       target_(target),
       options_(options),
       unit_(common_divisor(sections)),
+      is_exact_(is_small_enough_for_exact(sections)),
       left_(options.placements + kPlacementsPerItem * sections.item_count()),
       proven_bound_(sections.highest_load) {}
 
@@ -123,7 +131,7 @@ void ComponentSolver::promote(const std::vector<Placement>& placements) {
 }
 
 void ComponentSolver::search() {
-  if (sections_.item_count() <= kMostExactItems) search_round(0);
+  if (is_exact_) search_round(0);
   if (!is_done()) repair_starts();
   for (int round = 1; !is_done() && left_ > 0; ++round) search_round(round);
 }
@@ -161,12 +169,11 @@ void ComponentSolver::note_impossible(int64_t capacity) {
 
 // Exact searches in several orders of candidates, and a local search, side by side.
 void ComponentSolver::search_round(int round) {
-  const bool is_exact = sections_.item_count() <= kMostExactItems;
-  const size_t exact_tasks = is_exact ? kCandidateOrderCount : 0;
+  const size_t exact_tasks = is_exact_ ? kCandidateOrderCount : 0;
   const int64_t capacity = capacity_of(round);
   int64_t nodes = std::max<int64_t>(kFirstNodes, sections_.item_count() * 3 / 2);
   for (int i = 0; i < round && nodes < left_; ++i) nodes = nodes * 5 / 4;
-  const int64_t share = std::max<int64_t>(1, std::min(left_, is_exact ? nodes : left_));
+  const int64_t share = std::max<int64_t>(1, std::min(left_, is_exact_ ? nodes : left_));
   std::vector<std::optional<Placement>> found(exact_tasks + 1);
   std::vector<char> impossible(exact_tasks + 1);
   run_round(exact_tasks + 1, [&](size_t number, const auto& is_cut_short) {

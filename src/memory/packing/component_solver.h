@@ -51,8 +51,9 @@ class ComponentSolver {
   const Sections& sections_;
   int64_t target_;
   const SynthesisOptions& options_;
-  int64_t unit_;  // divides every size, so every height
-  int64_t left_;  // placements
+  int64_t unit_;   // divides every size, so every height
+  bool is_exact_;  // small enough for exact search
+  int64_t left_;   // placements
   Placement best_;
   std::vector<Placement> starts_;  // the best that first fit made, for local searches
   std::string method_;

@@ -31,6 +31,7 @@ Skyline::Skyline(const Sections& sections, int64_t capacity, std::span<const Obs
       previous_(sections.items.size(), kNoItem),
       run_begin_(sections.count()),
       run_end_(sections.count()),
+      is_run_begin_(sections.count()),
       valleys_(sections.count()),
       leaves_(std::bit_ceil(std::max(sections.count(), 1U))),
       count_change_(sections.count() + 1),
@@ -41,12 +42,15 @@ Skyline::Skyline(const Sections& sections, int64_t capacity, std::span<const Obs
   }
   for (uint32_t node = leaves_ - 1; node > 0; --node) tournament_[node] = tournament_[2 * node];
   for (uint32_t s = 0; s < sections.count(); ++s) slack_[s] = capacity - sections.load[s];
+  size_t lengths = 0;
   for (uint32_t i = sections.item_count(); i-- > 0;) {
     const PackingItem& item = sections.items[i];
     link(i);
+    lengths += item.end - item.begin;
     for (uint32_t s = item.begin; s < item.end; ++s) ++left_[s];
     for (uint32_t s = item.begin + 1; s < item.end; ++s) ++crossing_[s];
   }
+  grounds_.reserve(lengths);
   if (!obstacles.empty()) add_obstacles(obstacles);
   for (uint32_t s = 0; s < sections.count(); ++s) {
     if (left_[s] == 0) floor_[s] = kNoFloor;
@@ -176,7 +180,8 @@ void Skyline::rebuild_runs(uint32_t begin, uint32_t end) {
     for (uint32_t k = s; k < after; ++k) {
       run_begin_[k] = s;
       run_end_[k] = after;
-      if (k > s && valleys_[k].choices != Valley::kNone) {
+      if (k > s && is_run_begin_[k] != 0) {
+        is_run_begin_[k] = 0;
         valleys_[k].choices = Valley::kNone;
         set_leaf(k);
       }
@@ -198,11 +203,12 @@ int64_t Skyline::rim_of(uint32_t begin, uint32_t end) const {
 void Skyline::count_inside(uint32_t begin, uint32_t end) {
   std::fill(count_change_.begin() + begin, count_change_.begin() + end + 1, 0);
   std::fill(size_change_.begin() + begin, size_change_.begin() + end + 1, 0);
+  const bool has_obstacles = !obstacles_begin_.empty();
   for (uint32_t s = begin; s < end; ++s) {
     for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) {
       const PackingItem& item = sections_.items[i];
       if (item.end > end) continue;
-      if (floor_[s] + item.size <= ceiling_over(item)) {
+      if (!has_obstacles || floor_[s] + item.size <= ceiling_over(item)) {
         ++count_change_[s];
         --count_change_[item.end];
       }
@@ -214,6 +220,7 @@ void Skyline::count_inside(uint32_t begin, uint32_t end) {
 
 void Skyline::judge_run(uint32_t begin, uint32_t end) {
   Valley& valley = valleys_[begin];
+  is_run_begin_[begin] = 1;
   valley = {};
   valley.begin = begin;
   valley.end = end;

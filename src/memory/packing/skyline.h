@@ -145,8 +145,9 @@ class Skyline {
   std::vector<uint32_t> previous_;
   std::vector<uint32_t> run_begin_;  // by section
   std::vector<uint32_t> run_end_;
-  std::vector<Valley> valleys_;       // by the first section of a run; kNone elsewhere
-  std::vector<uint32_t> tournament_;  // over valleys_: the most urgent below each node
+  std::vector<uint8_t> is_run_begin_;  // by section: where valleys_ says something
+  std::vector<Valley> valleys_;        // by the first section of a run; kNone elsewhere
+  std::vector<uint32_t> tournament_;   // over valleys_: the most urgent below each node
   uint32_t leaves_ = 1;
   std::vector<Ground> grounds_;  // what was, for undo()
   std::vector<Action> actions_;
