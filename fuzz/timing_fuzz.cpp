@@ -23,6 +23,7 @@ void predict_all(const timing::TimingModel& model, const device::Device& device)
       timing::attention_call(
           {.heads = 32, .kv_heads = 32, .head_dim = 80, .queries = 9, .context = 9},
           device::Rate::bf16, 2),
+      timing::all_reduce_call(OperatorClass::all_reduce, {.group = 8, .message = 1}),
       timing::rows_call(OperatorClass::softmax, {.rows = 1, .width = 1}, 8),
       timing::rows_call(OperatorClass::elementwise, {.rows = 1 << 20, .width = 1 << 20}, 1e13)};
   std::vector<timing::MeasuredPoint> points;

@@ -6,10 +6,19 @@ namespace headroom::timing {
 
 namespace {
 
-constexpr std::array<std::string_view, kOperatorClasses> kNames{
-    "gemm",        "gemm_fp32",        "attention_decode", "attention_prefill",
-    "elementwise", "normalization",    "softmax",          "rms_norm",
-    "rope",        "gated_activation", "embedding"};
+constexpr std::array<std::string_view, kOperatorClasses> kNames{"gemm",
+                                                                "gemm_fp32",
+                                                                "attention_decode",
+                                                                "attention_prefill",
+                                                                "elementwise",
+                                                                "normalization",
+                                                                "softmax",
+                                                                "rms_norm",
+                                                                "rope",
+                                                                "gated_activation",
+                                                                "embedding",
+                                                                "all_reduce",
+                                                                "all_reduce_graph"};
 
 }  // namespace
 
@@ -48,6 +57,15 @@ Call attention_call(const AttentionShape& shape, device::Rate rate, double eleme
       shape.queries == 1 ? OperatorClass::attention_decode : OperatorClass::attention_prefill;
   return {kind, rate, 4 * batch * heads * pairs,
           element_bytes * batch * (2 * queries * heads + 2 * context * kv_heads), shape};
+}
+
+Call all_reduce_call(OperatorClass kind, const CollectiveShape& shape) {
+  HEADROOM_CHECK(kind == OperatorClass::all_reduce || kind == OperatorClass::all_reduce_graph,
+                 "not a collective");
+  HEADROOM_CHECK(shape.group >= 2 && shape.message > 0, "nothing to reduce");
+  const double group = static_cast<double>(shape.group);
+  const double sent = 2 * (group - 1) / group * static_cast<double>(shape.message);
+  return {kind, device::Rate::bf16, 0, sent, shape};
 }
 
 Call rows_call(OperatorClass kind, const RowsShape& shape, double bytes) {

@@ -27,8 +27,10 @@ enum class OperatorClass : uint8_t {
   rope,
   gated_activation,
   embedding,
+  all_reduce,        // NCCL's, within one server, launched by the host
+  all_reduce_graph,  // a serving engine's own kernel over NVLink, inside a CUDA graph
 };
-inline constexpr size_t kOperatorClasses = 11;
+inline constexpr size_t kOperatorClasses = 13;
 [[nodiscard]] std::string_view name_of(OperatorClass kind);
 [[nodiscard]] std::optional<OperatorClass> parse_operator_class(std::string_view name);
 
@@ -56,12 +58,18 @@ struct RowsShape {
   int64_t width = 1;
 };
 
+// `message` bytes, reduced among `group` devices.
+struct CollectiveShape {
+  int64_t group = 2;
+  int64_t message = 1;
+};
+
 struct Call {
   OperatorClass kind{};
   device::Rate rate = device::Rate::bf16;  // of the arithmetic; of no account where flops is 0
   double flops = 0;
-  double bytes = 0;
-  std::variant<GemmShape, AttentionShape, RowsShape> shape;
+  double bytes = 0;  // of collectives: what each device sends
+  std::variant<GemmShape, AttentionShape, RowsShape, CollectiveShape> shape;
 };
 
 // Calls with their work counted. `element_bytes` is the size of every operand.
@@ -70,6 +78,9 @@ struct Call {
 // attention_decode where there is one query, else attention_prefill.
 [[nodiscard]] Call attention_call(const AttentionShape& shape, device::Rate rate,
                                   double element_bytes);
+// all_reduce or all_reduce_graph: a device sends 2 (group - 1) / group of the message, as in a
+// ring. REQUIRES: two devices at least.
+[[nodiscard]] Call all_reduce_call(OperatorClass kind, const CollectiveShape& shape);
 // `bytes` in all, read and written.
 [[nodiscard]] Call rows_call(OperatorClass kind, const RowsShape& shape, double bytes);
 

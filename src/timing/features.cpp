@@ -8,8 +8,9 @@ namespace headroom::timing {
 namespace {
 
 constexpr std::array<std::string_view, kFeatures> kNames{
-    "traffic_us", "l2",      "intensity", "waves",   "wave_fill", "m",     "n",   "k",
-    "m_fill",     "context", "sequences", "sharing", "head_dim",  "width", "rows"};
+    "traffic_us", "l2",    "intensity", "waves",   "wave_fill", "m",
+    "n",          "k",     "m_fill",    "context", "sequences", "sharing",
+    "head_dim",   "width", "rows",      "message", "group"};
 
 constexpr double kTile = 128;            // results a thread block makes along an axis
 constexpr double kSubtile = 64;          // its grain
@@ -43,6 +44,11 @@ void add_shape(Features& features, const AttentionShape& shape, double sm) {
   set(features, Feature::waves, std::log(tiles / sm));
   set(features, Feature::sharing, std::log(heads / kv_heads));
   set(features, Feature::head_dim, std::log(static_cast<double>(shape.head_dim)));
+}
+
+void add_shape(Features& features, const CollectiveShape& shape, double) {
+  set(features, Feature::message, std::log(static_cast<double>(shape.message)));
+  set(features, Feature::group, std::log(static_cast<double>(shape.group)));
 }
 
 void add_shape(Features& features, const RowsShape& shape, double sm) {
@@ -88,9 +94,12 @@ bool has_feature(OperatorClass kind, Feature feature) {
       return kind == OperatorClass::attention_decode || kind == OperatorClass::attention_prefill;
     case Feature::waves:
       return has_feature(kind, Feature::k) || has_feature(kind, Feature::context);
+    case Feature::message:
+    case Feature::group:
+      return kind == OperatorClass::all_reduce || kind == OperatorClass::all_reduce_graph;
     case Feature::width:
     case Feature::rows:
-      return !has_feature(kind, Feature::waves);
+      return !has_feature(kind, Feature::waves) && !has_feature(kind, Feature::message);
   }
   return false;
 }
@@ -106,11 +115,18 @@ Result<Features> features_of(const Call& call, const device::Device& device) {
   if (!(device.l2.known() && device.l2.value > Bytes(0))) return missing(device, "l2");
   if (!(device.sm_count.known() && device.sm_count.value > 0)) return missing(device, "sm_count");
 
+  const auto* collective = std::get_if<CollectiveShape>(&call.shape);
+  if (collective != nullptr && !(device.link.known() && device.link.value.value > 0)) {
+    return missing(device, "link");
+  }
+  const BytesPerSecond path = collective != nullptr ? device.link.value : device.bandwidth.value;
+
   Features features;
   features.roofline.compute_seconds = call.flops > 0 ? call.flops / rate.value.value : 0;
-  features.roofline.traffic_seconds = call.bytes / device.bandwidth.value.value;
+  features.roofline.traffic_seconds = call.bytes / path.value;
   const double caches = call.bytes / static_cast<double>(device.l2.value.count);
-  features.large = caches >= kLargeOperands;
+  features.large =
+      collective != nullptr ? collective->message >= kLargeMessage.count : caches >= kLargeOperands;
   set(features, Feature::traffic_us, std::log(features.roofline.traffic_seconds * 1e6));
   set(features, Feature::l2, std::log(caches));
   set(features, Feature::intensity,

@@ -15,7 +15,7 @@
 namespace headroom::timing {
 
 enum class Feature : uint8_t {
-  traffic_us,  // bytes / bandwidth, in microseconds
+  traffic_us,  // bytes / bandwidth (of collectives: / link), in microseconds
   l2,          // bytes / L2
   intensity,   // time of the arithmetic / time of the traffic, both at peak
   waves,       // tiles of 128 x 128 results (128 queries of one head) / multiprocessors
@@ -28,10 +28,12 @@ enum class Feature : uint8_t {
   sequences,  // sequences x heads of keys and values / multiprocessors
   sharing,    // heads that share one head of keys and values
   head_dim,
-  width,  // elements a row
-  rows,   // rows / multiprocessors
+  width,    // elements a row
+  rows,     // rows / multiprocessors
+  message,  // bytes of a collective
+  group,    // devices of a collective
 };
-inline constexpr size_t kFeatures = 15;
+inline constexpr size_t kFeatures = 17;
 [[nodiscard]] std::string_view name_of(Feature feature);
 [[nodiscard]] std::optional<Feature> parse_feature(std::string_view name);
 // Whether calls of that class have the feature.
@@ -46,7 +48,8 @@ struct Roofline {
 struct Features {
   std::array<double, kFeatures> values{};  // 0 where the class does not have it
   Roofline roofline;
-  bool large = false;  // operands of at least kLargeOperands L2 caches
+  // Operands of at least kLargeOperands L2 caches; messages of at least kLargeMessage.
+  bool large = false;
 
   [[nodiscard]] double operator[](Feature feature) const {
     return values[static_cast<size_t>(feature)];
@@ -54,6 +57,7 @@ struct Features {
 };
 
 inline constexpr double kLargeOperands = 2;
+inline constexpr Bytes kLargeMessage{kMiB};
 
 // An Error where the device lacks a figure that is needed (its rate for the call, bandwidth, L2,
 // multiprocessors): the figure that would have to be given is named.

@@ -7,6 +7,9 @@ namespace headroom::timing {
 
 namespace {
 
+// Files round knots to four decimals: of a logarithm, 0.01 %.
+constexpr double kKnotRounding = 1e-3;
+
 // Where x lies among the knots: between `left` and left + 1, `share` of the way.
 struct Position {
   size_t left = 0;
@@ -40,7 +43,7 @@ double Table::at(const Features& call) const {
 bool Table::holds_boundary(const Features& call) const {
   for (size_t i = 0; i < features.size(); ++i) {
     const double x = call[features[i]];
-    if (x < knots[i].front() || x > knots[i].back()) return true;
+    if (x < knots[i].front() - kKnotRounding || x > knots[i].back() + kKnotRounding) return true;
   }
   return false;
 }

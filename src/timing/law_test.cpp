@@ -79,6 +79,21 @@ TEST(Features, OfDecodeAttention) {
   EXPECT_DOUBLE_EQ(features[Feature::sharing], std::log(4));
 }
 
+TEST(Features, OfACollective) {
+  const device::Device h100 = *device::DeviceCatalogue::built_in().find("h100-sxm-80gb");
+  const Call call = all_reduce_call(OperatorClass::all_reduce, {.group = 8, .message = 64 * kMiB});
+  EXPECT_DOUBLE_EQ(call.bytes, 2.0 * 7 / 8 * 64 * kMiB);
+  const Features features = *features_of(call, h100);
+  EXPECT_DOUBLE_EQ(features.roofline.traffic_seconds, call.bytes / 450e9);
+  EXPECT_DOUBLE_EQ(features[Feature::group], std::log(8));
+  EXPECT_TRUE(features.large);
+  // The L4 has no link, and says so.
+  const device::Device l4 = *device::DeviceCatalogue::built_in().find("l4-24gb");
+  const auto none = features_of(call, l4);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("link of l4"), std::string::npos);
+}
+
 TEST(Features, NameTheFigureThatTheDeviceLacks) {
   device::Device unknown;
   unknown.name = "mine";

@@ -57,6 +57,20 @@ TEST(TimingModel, AnUnseenDeviceIsExtrapolatedWithAWiderInterval) {
   EXPECT_LT(unseen.seconds, known.seconds);  // 2.3 times the rate
 }
 
+TEST(TimingModel, LargeMessagesAreBoundByTheLink) {
+  const Device& h100 = device_named("h100-sxm-80gb");
+  const auto time = [&](int64_t message, OperatorClass kind) {
+    return *model().predict(all_reduce_call(kind, {.group = 8, .message = message}), h100);
+  };
+  const PredictedTime large = time(32 * kMiB, OperatorClass::all_reduce);
+  EXPECT_EQ(large.provenance, Provenance::interpolated) << large.basis;
+  EXPECT_GT(large.seconds, large.roofline_seconds);
+  EXPECT_LT(large.seconds, 3 * large.roofline_seconds);
+  // A few KiB: latency, of which the graph's kernel has less.
+  EXPECT_GT(time(8192, OperatorClass::all_reduce).seconds, 5e-6);
+  EXPECT_LT(time(8192, OperatorClass::all_reduce_graph).seconds, 1e-5);
+}
+
 TEST(TimingModel, KnowsWhatAnEngineAdds) {
   ASSERT_FALSE(model().engines().empty());
   const Engine& engine = model().engines().front();

@@ -61,6 +61,10 @@ CLASSES = (
     Class("rope", "rope", ("vidur",), (), _each(5, "traffic_us"), _each(8, "traffic_us"), ("traffic_us",)),
     Class("gated_activation", "gated_activation", ("vidur",), (), _each(5, "traffic_us"),
           _each(8, "traffic_us"), ("traffic_us",)),
+    Class("all_reduce", "all_reduce", ("vidur",), (), (*_each(10, "message"), *_each(2, "group")),
+          (*_each(16, "message"), *_each(2, "group"), (("message", "group"), (12, 2))), ("message", "group")),
+    Class("all_reduce_graph", "all_reduce_graph", ("aiconfigurator",), (), (*_each(10, "message"), *_each(2, "group")),
+          (*_each(16, "message"), *_each(2, "group"), (("message", "group"), (12, 2))), ("message", "group")),
     Class("embedding", "embedding", ("vidur",), (), _each(5, "traffic_us"), _each(8, "traffic_us"), ("traffic_us",)),
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ them:
            other device makes (both left out)
   points   the same law, corrected by 16 points of the device, chosen by shape alone; the interval
            from the other devices' errors in the same experiment
+  groups   collectives alone: a group size is left out of the device's own law
   tables   the device's own law; groups (weight shapes, head configurations, operators) are left out
            five at a time, the interval from the other folds
 Writes errors.csv (a row a class, experiment, device and size) and summary.csv (over devices).
@@ -133,10 +134,10 @@ def folds_of(groups):
     return np.array([zlib.crc32(n.encode()) % FOLDS for n in names])[inverse]
 
 
-def with_tables(data, tables_of):
+def with_tables(data, tables_of, by_group=False):
     """Residuals and bounds of one device's own law, groups left out."""
     design = classes.design(tables_of, data, classes.DEVICE_RIDGE, classes.DEVICE_SMOOTH)
-    fold = folds_of(data.group)
+    fold = np.unique(data.group, return_inverse=True)[1] if by_group else folds_of(data.group)
     residuals = np.full(len(data), np.nan)
     for i in np.unique(fold):
         fitted = law.fit(design, data, np.where(fold != i)[0])
@@ -202,6 +203,8 @@ def evaluate(cls, samples, devices):
     high = np.where(data.large, high, np.maximum(high, general_high))
     outcomes["points"] = (data, corrected, low, high)
     outcomes["tables"] = all_tables(cls, samples, devices)
+    if law.is_collective(cls.kind):
+        outcomes["groups"] = all_tables(cls, samples, devices, by_group=True)
     errors, summary = [], []
     for experiment, (problem, residuals, low, high) in outcomes.items():
         errors += rows_of(cls, experiment, problem, residuals, low, high)
@@ -209,15 +212,18 @@ def evaluate(cls, samples, devices):
     return errors, summary
 
 
-def all_tables(cls, samples, devices):
-    """The experiment `tables` of every device and source with enough rows, as one set of rows."""
+def all_tables(cls, samples, devices, by_group=False):
+    """The experiment `tables` of every device and source with enough rows, as one set of rows; with
+    `by_group` a fold is a group."""
     data = law.problem(cls.kind, classes.samples_of(cls, samples), devices, classes.DEVICE_ROWS_MOST)
     residuals = np.full(len(data), np.nan)
     low, high = residuals.copy(), residuals.copy()
     for device, source in sorted(set(zip(data.device, data.source))):
         rows = np.where((data.device == device) & (data.source == source))[0]
         if len(rows) >= FEWEST_ROWS:
-            residuals[rows], low[rows], high[rows] = with_tables(data.take(rows), cls.device_tables)
+            residuals[rows], low[rows], high[rows] = with_tables(
+                data.take(rows), cls.device_tables, by_group
+            )
     return data, residuals, low, high
 
 

@@ -22,8 +22,8 @@ import tables
 SOURCES = {
     "neusight": "NeuSight (sitar-lab/NeuSight, scripts/asplos), MIT: FP32 operators, PyTorch 2.1, CUDA 12.1",
     "aiconfigurator": "AIConfigurator (ai-dynamo/aiconfigurator, commit 095f58a51), Apache-2.0: kernels under"
-    " vLLM 0.14.0 (A100) and 0.24.0 (H100, L40S), bf16",
-    "vidur": "Vidur (microsoft/vidur, commit 7d47513), MIT: a layer of Llama-2-7B, fp16",
+    " vLLM 0.14.0 (A100) and 0.24.0 (H100, L40S), bf16; its all-reduce",
+    "vidur": "Vidur (microsoft/vidur, commit 7d47513), MIT: a layer of Llama-2-7B, fp16; NCCL all-reduce in a DGX",
     "infersim": "InferSim (alibaba/InferSim, commit f2293da), Apache-2.0: FP8 GEMM and bf16 decode attention",
 }
 

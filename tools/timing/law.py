@@ -18,14 +18,16 @@ import numpy as np
 
 EXPONENT = 4  # of the soft maximum of compute and traffic
 LARGE = 2.0  # operands of at least so many L2 caches: what the issue's targets are for
+LARGE_MESSAGE = 2**20  # bytes: messages that links, not latencies, decide
 START_SECONDS = (0.0, 1e-6, 2e-6, 4e-6, 8e-6)  # candidates for t0
+COLLECTIVE_START_SECONDS = (*START_SECONDS, 16e-6, 32e-6)
 HUBER = 1.5  # in median absolute residuals
 
 
 def features(kind, sample, device):
     """Feature name -> value, all logarithms (natural)."""
     shape = sample.shape
-    traffic = sample.bytes / device.bandwidth
+    traffic = sample.bytes / path_of(kind, device)
     compute = sample.flops / device.flops[sample.rate] if sample.flops else 0.0
     found = {
         "traffic_us": np.log(traffic * 1e6),
@@ -34,12 +36,30 @@ def features(kind, sample, device):
     }
     if kind == "gemm":
         found.update(gemm_features(shape, device))
+    elif is_collective(kind):
+        found["message"] = np.log(shape["message"])
+        found["group"] = np.log(shape["group"])
     elif kind.startswith("attention"):
         found.update(attention_features(shape, device))
     else:
         found["width"] = np.log(shape["width"])
         found["rows"] = np.log(shape["rows"] / device.sm)
     return found
+
+
+def is_collective(kind):
+    return kind.startswith("all_reduce")
+
+
+def path_of(kind, device):
+    """Bytes a second of what the traffic goes through."""
+    return device.link if is_collective(kind) else device.bandwidth
+
+
+def is_large(kind, sample, device):
+    if is_collective(kind):
+        return sample.shape["message"] >= LARGE_MESSAGE
+    return sample.bytes >= LARGE * device.l2
 
 
 def gemm_features(shape, device):
@@ -129,6 +149,7 @@ class Problem:
     device: np.ndarray
     group: np.ndarray
     source: np.ndarray
+    starts: tuple = START_SECONDS
 
     def __len__(self):
         return len(self.seconds)
@@ -142,8 +163,8 @@ class Problem:
         return np.maximum(self.compute, self.traffic)
 
     def take(self, rows):
-        columns = {k: v[rows] for k, v in vars(self).items() if k != "table"}
-        return Problem(table={k: v[rows] for k, v in self.table.items()}, **columns)
+        columns = {k: v[rows] for k, v in vars(self).items() if k not in ("table", "starts")}
+        return Problem(starts=self.starts, table={k: v[rows] for k, v in self.table.items()}, **columns)
 
 
 def problem(kind, samples, devices, most_rows):
@@ -165,12 +186,13 @@ def problem(kind, samples, devices, most_rows):
         table={name: np.array([r[name] for r in rows]) for name in rows[0]},
         seconds=np.array([s.seconds for s in kept]),
         compute=np.array([s.flops / rate(s) for s in kept]),
-        traffic=np.array([s.bytes / devices[s.device].bandwidth for s in kept]),
-        large=np.array([s.bytes >= LARGE * devices[s.device].l2 for s in kept]),
+        traffic=np.array([s.bytes / path_of(kind, devices[s.device]) for s in kept]),
+        large=np.array([is_large(kind, s, devices[s.device]) for s in kept]),
         weight=np.array(weights),
         device=np.array([s.device for s in kept]),
         group=np.array([s.group for s in kept]),
         source=np.array([s.source for s in kept]),
+        starts=COLLECTIVE_START_SECONDS if is_collective(kind) else START_SECONDS,
     )
 
 
@@ -221,7 +243,7 @@ class Design:
 def fit(design, data, rows):
     """The Law of `rows`; t0 is the candidate with the least weighted absolute residual."""
     best, best_loss = None, np.inf
-    for start in START_SECONDS:
+    for start in data.starts:
         law, loss = _fit_with_start(design, data, rows, start)
         if loss < best_loss:
             best, best_loss = law, loss

@@ -107,6 +107,11 @@ def attention(batch, heads, kv_heads, head_dim, queries, context, element):
     return flops, float(element) * batch * moved
 
 
+def all_reduce(devices, size):
+    """Bytes that each device sends over its links to reduce `size` bytes among `devices`: a ring's."""
+    return 2.0 * (devices - 1) / devices * size
+
+
 # --- the tables -----------------------------------------------------------------------------------
 
 
@@ -259,7 +264,30 @@ def _vidur_seconds(row, name):
     return float(row[f"time_stats.{name}.median"] or 0) * 1e-3
 
 
+def collectives(data):
+    """All-reduce within one server: NCCL's by Vidur, and vLLM's own kernel inside a CUDA graph by
+    AIConfigurator. Vidur's groups that span servers are left out: the network is not named."""
+    for short, device in VIDUR_DEVICES.items():
+        path = data / f"performance/vidur/profiling_network_{short}_dgx_all_reduce.csv"
+        for row in csv.DictReader(path.open()):
+            if row["num_workers"] == row["devices_per_node"]:
+                seconds = float(row["time_stats.all_reduce.median"]) * 1e-3
+                yield _collective("all_reduce", device, "vidur", int(row["num_workers"]), int(row["size"]), seconds)
+    for path in sorted((data / "performance/aiconfigurator/parquet").glob("*_comm_vllm_*.parquet")):
+        device = AIC_DEVICES[path.name.split("_comm")[0]]
+        for row in _parquet(data, path):
+            if row["kernel_source"] == "vLLM_custom_graph":
+                count, size = row["num_gpus"], row["message_size"]
+                seconds = row["latency"] * 1e-3
+                yield _collective("all_reduce_graph", device, "aiconfigurator", count, size, seconds)
+
+
+def _collective(kind, device, source, count, size, seconds):
+    shape = {"group": count, "message": size}
+    return Sample(kind, device, source, seconds, 0.0, all_reduce(count, size), "bf16", str(count), shape)
+
+
 def load(data):
     """Every usable Sample of every table."""
-    readers = (neusight, aiconfigurator, infersim, vidur)
+    readers = (neusight, aiconfigurator, infersim, vidur, collectives)
     return [s for read in readers for s in read(pathlib.Path(data)) if s.seconds > 0 and s.bytes > 0]
