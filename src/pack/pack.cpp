@@ -47,10 +47,22 @@ memory::SynthesisOptions options_of(const PackQuestion& question, Clock::time_po
   return options;
 }
 
+// All streams at once: their plans are added up.
+Result<void> check_all(const PackAnswer& answer) {
+  memory::PackingProblem all;
+  all.alignment = answer.alignment;
+  for (const PlannedRequest& planned : answer.requests) all.requests.push_back(planned.request);
+  auto checked = memory::check_problem(all);
+  if (checked) return {};
+  Error error = checked.error();
+  error.where = answer.file + (error.where.empty() ? "" : ", " + error.where);
+  return error;
+}
+
 // Each stream's plan lies above the one before it.
 Result<void> plan(const PackQuestion& question, PackAnswer& answer) {
+  HEADROOM_TRY(check_all(answer));
   std::vector<StreamPlan> plans = problems_of(answer);
-  for (const StreamPlan& stream : plans) HEADROOM_TRY(memory::check_problem(stream.problem));
   const auto start = Clock::now();
   const std::clock_t cpu_start = std::clock();
   memory::SynthesisOptions options = options_of(question, start);

@@ -55,6 +55,28 @@ TEST(Pack, ARecordingWithoutHistorySaysSo) {
   EXPECT_GE(result->plan.size, result->lower_bound);
 }
 
+// Sizes that no machine has are an error or a plan, never a wrapped sum.
+TEST(Pack, HugeSizesAreNoTrouble) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "headroom_pack_huge.csv").string();
+  std::ofstream out(path);
+  out << "id,lower,upper,size\n";
+  for (int i = 0; i < 15; ++i) out << i << "," << i << "," << i + 3 << "," << (1LL << 56) << "\n";
+  out.close();
+  const auto result = answer({.file = path});
+  const auto rounded = answer({.file = path, .alignment = int64_t{1} << 40});
+  std::ofstream(path, std::ios::app) << "x,0,9," << (1LL << 56) + 1 << "\n";
+  const auto wrapped = answer({.file = path});
+  std::remove(path.c_str());
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_EQ(result->plan.size, Bytes(3LL << 56));
+  EXPECT_TRUE(rounded);
+  for (const AllocatorFigures& figures : result->allocators) {
+    EXPECT_GE(figures.peak_reserved, Bytes(3LL << 56)) << figures.name;
+  }
+  EXPECT_FALSE(wrapped);
+}
+
 TEST(Pack, FilesThatAreNeitherAreErrors) {
   EXPECT_FALSE(answer({.file = "/nonexistent"}));
   const std::string path =
