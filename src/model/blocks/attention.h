@@ -9,6 +9,10 @@ namespace headroom::model {
 // Where transformers has no SDPA implementation of a model, it runs the eager one unless told to.
 [[nodiscard]] BuildOptions without_sdpa(const BuildOptions& options);
 
+// Since this version of transformers no model repeats key and value heads before flash attention;
+// until then Mistral, Mixtral, Qwen2, Phi-3 and StarCoder2 did (modeling_*.py, *FlashAttention2).
+inline constexpr op::Version kGroupedFlash{4, 48};
+
 struct AttentionShape {
   int64_t batch = 0;
   int64_t sequence = 0;

@@ -88,11 +88,6 @@ struct DecoderSpec {
   bool tables_by_mask = false;  // Gemma 3: rotary frequencies of their own for each kind of layer
 };
 
-// The first version of transformers in which no model of these repeats key and value heads before
-// flash attention; until then Mistral, Qwen2, Phi-3 and StarCoder2 did (modeling_*.py,
-// *FlashAttention2).
-inline constexpr op::Version kGroupedFlash{4, 48};
-
 Graph build_causal_decoder(const DecoderSpec& spec, const BuildOptions& options);
 
 }  // namespace headroom::model

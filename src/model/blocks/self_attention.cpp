@@ -24,8 +24,7 @@ Var rotated_part(GraphBuilder& g, const Var& x, const Var& cos, const Var& sin, 
 
 // The first dims of each head turn, the rest passes; joined when both have turned.
 std::pair<Var, Var> rotate_then_join(GraphBuilder& g, const Var& query, const Var& key,
-                                         const LayerInputs& inputs, int64_t dims,
-                                         int64_t head_dim) {
+                                     const LayerInputs& inputs, int64_t dims, int64_t head_dim) {
   const Var cos = g.unsqueeze(inputs.cos, 1);
   const Var sin = g.unsqueeze(inputs.sin, 1);
   std::array<Var, 2> turn;
@@ -83,8 +82,7 @@ std::array<Var, 3> SelfAttention::projected(GraphBuilder& g, const BuildOptions&
   const std::vector<int64_t> heads{options.batch, options.sequence, -1, shape_.head_dim};
   const std::array<const Linear*, 3> linears{&q_, &k_, &v_};
   const std::array<const std::optional<RmsNorm>*, 3> norms{&q_norm_, &k_norm_, &no_norm_};
-  const bool each_in_turn =
-      shape_.norm == HeadNorm::none || shape_.norm == HeadNorm::each_head;
+  const bool each_in_turn = shape_.norm == HeadNorm::none || shape_.norm == HeadNorm::each_head;
   std::array<Var, 3> out;
   for (size_t i = 0; i < 3; ++i) {
     Var y = (*linears[i])(g, x);
@@ -116,19 +114,15 @@ Attended SelfAttention::operator()(GraphBuilder& g, const BuildOptions& options,
   } else {
     std::tie(query, key) = apply_rotary(g, query, key, inputs.cos, inputs.sin, s.head_dim);
   }
-  const AttentionShape shape{options.batch,
-                             options.sequence,
-                             s.heads,
-                             s.kv_heads,
-                             s.head_dim,
-                             options.training ? s.dropout : 0,
-                             true};
+  AttentionShape shape{options.batch, options.sequence, s.heads,
+                       s.kv_heads,    s.head_dim,       options.training ? s.dropout : 0,
+                       true};
+  shape.repeats_for_flash = s.repeats_for_flash;
   // Sinks are known to the eager implementation and to kernels of their own; SDPA has none.
   Attended attended = s.sinks && options.attention != Attention::flash_attention_2
                           ? attend_with_sinks(g, shape, query, key, value, inputs.mask)
                           : attend(g, options, shape, query, key, value, inputs.mask);
-  attended.output =
-      g.contiguous(g.reshape(attended.output, {options.batch, options.sequence, -1}));
+  attended.output = g.contiguous(g.reshape(attended.output, {options.batch, options.sequence, -1}));
   attended.output = o_(g, attended.output);
   return attended;
 }
@@ -140,8 +134,7 @@ Attended SelfAttention::attend_with_sinks(GraphBuilder& g, const AttentionShape&
   const Var value = repeat_heads(g, s, value_in);
   Var weights = g.mul(g.matmul(query, g.transpose(key, 2, 3)), 1.0);
   if (mask) weights = g.add(weights, mask);
-  const Var sinks =
-      g.expand(g.reshape(sinks_, {1, -1, 1, 1}), {s.batch, -1, s.sequence, -1});
+  const Var sinks = g.expand(g.reshape(sinks_, {1, -1, 1, 1}), {s.batch, -1, s.sequence, -1});
   Var logits;
   {
     const std::array<Var, 2> parts{weights, sinks};

@@ -1,5 +1,5 @@
-// Self-attention with grouped heads, as Llama's descendants vary it: biases, norms of query and key,
-// rotation of part of a head, attention sinks.
+// Self-attention with grouped heads, as Llama's descendants vary it: biases, norms of query and
+// key, rotation of part of a head, attention sinks.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace headroom::model {
 
-// Of queries and keys: of each head, right after its projection (Qwen3) or after all three (GLM-4); or
-// of all heads as one vector.
+// Of queries and keys: of each head, right after its projection (Qwen3) or after all three (GLM-4);
+// or of all heads as one vector.
 enum class HeadNorm : uint8_t { none, each_head, each_head_at_last, all_heads };
 
 struct SelfAttentionShape {
@@ -26,9 +26,10 @@ struct SelfAttentionShape {
   HeadNorm norm = HeadNorm::none;
   bool qkv_bias = false;
   bool output_bias = false;
-  bool sinks = false;       // gpt-oss; it rotates halves by tables of half the size, too
+  bool sinks = false;          // gpt-oss; it rotates halves by tables of half the size, too
   bool splits_rotary = false;  // cuts and joins heads even where all of a head turns
   double dropout = 0;
+  bool repeats_for_flash = false;  // see AttentionShape
 };
 
 class SelfAttention {

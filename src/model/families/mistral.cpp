@@ -2,6 +2,7 @@
 // has one.
 #include "model/families/mistral.h"
 
+#include "model/blocks/attention.h"
 #include "model/families/decoder_config.h"
 
 namespace headroom::model {

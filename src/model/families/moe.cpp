@@ -35,8 +35,8 @@ FeedForwardCall mixtral_modules(GraphBuilder& g, const BuildOptions& options,
     weights = g.to_like(weights, rows);
     const Var output = block->experts(g, options, rows, chosen, weights);
     // The layer's function holds the logits, which are returned too.
-    return FeedForward{
-        g.reshape(output, {options.batch, options.sequence, config.decoder.hidden}), logits};
+    return FeedForward{g.reshape(output, {options.batch, options.sequence, config.decoder.hidden}),
+                       logits};
   };
 }
 
@@ -98,8 +98,7 @@ void read_groups(ConfigReader& reader, RouterShape& router, int64_t groups, int6
   router.groups = reader.size({"n_group"}, groups, kExpertsMax);
   router.chosen_groups = reader.size({"topk_group"}, chosen, kExpertsMax);
   reader.require(router.experts % router.groups == 0, "n_group", "does not divide the experts");
-  reader.require(router.chosen_groups <= router.groups, "topk_group",
-                 "more groups than there are");
+  reader.require(router.chosen_groups <= router.groups, "topk_group", "more groups than there are");
 }
 
 }  // namespace
@@ -108,6 +107,7 @@ Result<Graph> build_mixtral(const text::JsonView& json, const BuildOptions& opti
   ConfigReader reader(json);
   MoeConfig config;
   config.read(reader, options, {"num_local_experts"}, "intermediate_size");
+  config.attention.repeats_for_flash = options.transformers < kGroupedFlash;
   HEADROOM_ASSIGN(const auto window, json.optional_int("sliding_window", 1, kSizeMax));
   if (window) {
     config.decoder.masks = {MaskKind::sliding};
@@ -203,8 +203,7 @@ Result<Graph> build_minimax_m2(const text::JsonView& json, const BuildOptions& o
   HEADROOM_ASSIGN(const auto rotary, json.optional_int("rotary_dim", 2, kSizeMax));
   const int64_t head = config.attention.head_dim;
   HEADROOM_ASSIGN(config.attention.rotary_dims, partial_rotary(json, head, 1.0));
-  config.attention.rotary_dims =
-      std::min(rotary.value_or(config.attention.rotary_dims), head);
+  config.attention.rotary_dims = std::min(rotary.value_or(config.attention.rotary_dims), head);
   config.decoder.rotary_dims = config.attention.rotary_dims;
   config.router.routing = Routing::sigmoid_top_k;
   if (reader.error()) return *reader.error();

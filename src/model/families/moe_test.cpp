@@ -55,6 +55,19 @@ TEST(Mixtral, ExpertsAreModulesBeforeVersionFive) {
   EXPECT_EQ(count_of(*graph, OpKind::nonzero), 10U);  // every expert of both layers
 }
 
+// Until transformers 4.47 key and value heads were repeated before flash attention: two more copies
+// a layer.
+TEST(Mixtral, RepeatsHeadsForFlashAttentionBeforeItKnewGroups) {
+  const auto expands = [](op::Version transformers) {
+    BuildOptions options;
+    options.transformers = transformers;
+    options.attention = Attention::flash_attention_2;
+    const auto graph = built(build_mixtral, kMixtral, options);
+    return count_of(*graph, OpKind::expand);
+  };
+  EXPECT_EQ(expands({4, 47}), expands({4, 48}) + 2 * 2);
+}
+
 TEST(Mixtral, BothVersionsHaveTheSameNumberOfParameters) {
   BuildOptions old;
   old.transformers = {4, 48};
@@ -94,18 +107,18 @@ TEST(MixtureConfigs, RefuseWhatCannotBe) {
     const auto graph = built(build, config);
     return !graph && graph.error().to_string().find(place) != std::string::npos;
   };
-  EXPECT_TRUE(refused(build_mixtral, with(kMixtral, "num_experts_per_tok", "6"),
-                      "num_experts_per_tok"));
-  EXPECT_TRUE(refused(build_mixtral, with(kMixtral, "num_key_value_heads", "4"),
-                      "num_key_value_heads"));
-  EXPECT_TRUE(refused(build_mixtral, with(kMixtral, "num_local_experts", "0"),
-                      "num_local_experts"));
-  EXPECT_TRUE(refused(build_mixtral, with(kMixtral, "intermediate_size", "16777216"),
-                      "intermediate_size"));
+  EXPECT_TRUE(
+      refused(build_mixtral, with(kMixtral, "num_experts_per_tok", "6"), "num_experts_per_tok"));
+  EXPECT_TRUE(
+      refused(build_mixtral, with(kMixtral, "num_key_value_heads", "4"), "num_key_value_heads"));
+  EXPECT_TRUE(
+      refused(build_mixtral, with(kMixtral, "num_local_experts", "0"), "num_local_experts"));
+  EXPECT_TRUE(
+      refused(build_mixtral, with(kMixtral, "intermediate_size", "16777216"), "intermediate_size"));
   EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "n_group", "3"), "n_group"));
   EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "topk_group", "5"), "topk_group"));
-  EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "qk_rope_head_dim", "7"),
-                      "qk_rope_head_dim"));
+  EXPECT_TRUE(
+      refused(build_deepseek_v3, with(kDeepseek, "qk_rope_head_dim", "7"), "qk_rope_head_dim"));
   EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "qk_nope_head_dim", "16777216"),
                       "qk_nope_head_dim"));
   EXPECT_TRUE(built(build_deepseek_v3, kDeepseek));

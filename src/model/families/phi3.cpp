@@ -2,6 +2,7 @@
 // value, one for gate and up.
 #include "model/families/phi3.h"
 
+#include "model/blocks/attention.h"
 #include "model/families/decoder_config.h"
 
 namespace headroom::model {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "model/blocks/attention.h"
 #include "model/families/decoder_config.h"
 
 namespace headroom::model {

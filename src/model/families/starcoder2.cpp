@@ -2,6 +2,7 @@
 // part, dropout at the end of each part.
 #include "model/families/starcoder2.h"
 
+#include "model/blocks/attention.h"
 #include "model/families/decoder_config.h"
 
 namespace headroom::model {
