@@ -47,6 +47,7 @@ Bytes predicted_figure(const Prediction& p, Metric metric) {
 struct AskedRow {
   FitQuestion question;  // the device by its own name
   Prediction prediction;
+  bool fused_loss = false;  // over whole logits
 };
 
 // A row about a single operator: Liger-Kernel's benchmark, replayed by step/operator_bench.h.
@@ -75,6 +76,7 @@ Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
   asked.question.device = found.device.name;
   HEADROOM_ASSIGN(const Scenario scenario, resolve(asked.question));
   HEADROOM_ASSIGN(asked.prediction, predict(scenario));
+  asked.fused_loss = scenario.loss == Loss::fused;
   return asked;
 }
 
@@ -85,6 +87,7 @@ void fill_prediction(AgainstRow& row, const AskedRow& asked, Metric metric,
   if (metric == Metric::device_used) {
     row.interval = asked.prediction.device_used;
     row.peak_reserved = asked.prediction.peak_reserved;
+    row.fused_loss = asked.fused_loss;
     row.provenance = Provenance::extrapolated;
   }
   if (const CalibrationLaw* law = calibration.law_for(metric, asked.question.device)) {

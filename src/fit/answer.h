@@ -197,6 +197,7 @@ struct AgainstRow {
   std::optional<Interval> interval;  // where the metric has one
   std::optional<Bytes>
       peak_reserved;                // beside device_used: what the allocator was replayed to hold
+  bool fused_loss = false;          // and whether the loss was fused over whole logits
   std::optional<double> error_pct;  // (predicted - measured) / measured * 100
   Provenance provenance = Provenance::counted;  // of the prediction
 };

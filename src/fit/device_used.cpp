@@ -6,10 +6,14 @@ namespace headroom::fit {
 
 namespace {
 
-// Shares of what comes and goes within a step: the median of all rows, and five quarters of the
-// largest (docs/measurements/2026-11-21-device-used/analyse.py).
-constexpr double kBeyondReplay = 0.10;
-constexpr double kBeyondReplayAtMost = 0.19;
+// What nvidia-smi showed beyond context and replay, in shares of what comes and goes within a step:
+// five quarters of the least, the median, five quarters of the largest
+// (docs/measurements/2026-11-21-device-used/analyse.py).
+struct BeyondReplay {
+  double low, expected, high;
+};
+constexpr BeyondReplay kBeyondReplay{-0.05, 0.04, 0.17};
+constexpr BeyondReplay kBeyondReplayOfFusedLoss{0, 0.23, 0.44};
 
 Bytes share_of(Bytes bytes, double share) {
   return Bytes(static_cast<int64_t>(share * static_cast<double>(bytes.count)));
@@ -26,11 +30,13 @@ Interval device_used(const device::Device& device, const AllocatorFigures& figur
   const Interval context = outside_allocator(device);
   const Bytes reserved = figures.peak_reserved;
   const Bytes comes_and_goes = std::max(Bytes(0), reserved - figures.between_steps);
+  const BeyondReplay& beyond = figures.fused_loss ? kBeyondReplayOfFusedLoss : kBeyondReplay;
   Interval used;
-  used.expected = reserved + context.expected + share_of(comes_and_goes, kBeyondReplay);
-  used.high = reserved + context.high + share_of(comes_and_goes, kBeyondReplayAtMost);
+  used.expected = reserved + context.expected + share_of(comes_and_goes, beyond.expected);
+  used.high = reserved + context.high + share_of(comes_and_goes, beyond.high);
   const bool may_flush = used.high > offered;
-  used.low = (may_flush ? figures.peak_allocated : reserved) + context.low;
+  const Bytes held_at_least = reserved + share_of(comes_and_goes, beyond.low);
+  used.low = std::max(figures.peak_allocated, may_flush ? Bytes(0) : held_at_least) + context.low;
   return used;
 }
 

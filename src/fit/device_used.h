@@ -1,11 +1,11 @@
 // What nvidia-smi shows beyond torch's own figures, as a 90 % interval.
 //
-// A device shows the context, what libraries load into it, and what the allocator holds. A real run
-// holds more than the replay of one step, since its sizes and their order vary (a tokenizer's
-// padding token, the last rows of a batch, experts' shares): on A100s about a tenth of what comes
-// and goes within a step, and with the libraries up to a fifth. Where that is more than the device
-// has, the allocator empties its cache on the way, and any amount between need and device may be
-// left.
+// A device shows the context, what libraries load into it, and what the allocator holds. That is
+// not what the replay of one step holds, since a real run's sizes and their order vary (a
+// tokenizer's padding token, experts' shares): on A100s it was up to a fifth more of what comes and
+// goes within a step, and with a fused loss over whole logits up to two fifths. Where that is more
+// than the device has, the allocator empties its cache, and any amount between need and device may
+// be left.
 //
 // The shares come from docs/measurements/2026-11-21-device-used, whose script says how true
 // intervals are that were derived without the model that they are held against.
@@ -20,7 +20,8 @@ namespace headroom::fit {
 struct AllocatorFigures {
   Bytes peak_allocated;
   Bytes peak_reserved;
-  Bytes between_steps;  // allocated
+  Bytes between_steps;      // allocated
+  bool fused_loss = false;  // over whole logits, in place
 };
 
 // Context, loaded kernels and library handles of one training process without communication.

@@ -90,8 +90,9 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
     }
   }
   fill_figures(p, detail.replay);
-  p.device_used =
-      device_used(*s.device, {p.peak_allocated, p.peak_reserved, p.steady_allocated}, s.offered);
+  p.device_used = device_used(
+      *s.device, {p.peak_allocated, p.peak_reserved, p.steady_allocated, s.loss == Loss::fused},
+      s.offered);
   if (fits_at_all) {
     // It ran within the device, if only by emptying its cache, so it never used more than there is.
     p.device_used.expected = std::min(p.device_used.expected, s.offered);

@@ -168,7 +168,9 @@ Json against_json(const fit::AgainstAnswer& answer) {
                     .set("error_pct", maybe(row.error_pct));
     if (row.supported) json.set("provenance", name_of(row.provenance));
     if (row.interval) json.set("interval_bytes", interval_json(*row.interval));
-    if (row.peak_reserved) json.set("peak_reserved_bytes", *row.peak_reserved);
+    if (row.peak_reserved) {
+      json.set("peak_reserved_bytes", *row.peak_reserved).set("fused_loss", row.fused_loss);
+    }
     rows.push_back(std::move(json));
   }
   Json summary = Json::array();

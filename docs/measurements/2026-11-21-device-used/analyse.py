@@ -5,11 +5,12 @@
 
 What nvidia-smi showed falls apart into the context, what the replayed allocator held (reserved), and
 a rest. The rest is taken as a share of what comes and goes within a step: reserved, less what is
-allocated between steps. Printed are those parts by row; then, for each model held aside in turn, the
-shares that the other models' rows give (their median; SLACK times their largest) and how the rows of
-the model held aside lie in the interval that follows; then the shares of all rows, which are the
-constants of src/fit/device_used.cpp; and last how the interval that headroom itself printed does,
-which is in sample.
+allocated between steps. Runs with a fused loss over whole logits are a kind of their own. Printed are
+those parts by row; then, for each model held aside in turn, the shares that the other models' rows of
+the same kind give (their median; SLACK times their least and largest) and how the rows of the model
+held aside lie in the interval that follows; then the shares of all rows, which are the constants of
+src/fit/device_used.cpp; and last how the interval that headroom itself printed does, which is in
+sample.
 
 An interval is good when it covers 85 to 97 % of cases that nothing was derived from, and its median
 full width is at most eight times the median absolute error. Models with the same architecture and
@@ -34,6 +35,7 @@ class Run:
     allocated: float
     reserved: float
     between_steps: float
+    fused_loss: bool
     printed: tuple  # low, expected, high
 
     @property
@@ -62,21 +64,27 @@ def runs(path):
         yield Run(key, base_model(used["model"]), used["measured_bytes"] / MIB,
                   metrics["peak_allocated"]["predicted_bytes"] / MIB,
                   used["peak_reserved_bytes"] / MIB,
-                  metrics["after_step"]["predicted_bytes"] / MIB, printed)
+                  metrics["after_step"]["predicted_bytes"] / MIB, used["fused_loss"], printed)
 
 
 def shares_of(rows, context, offered):
-    """The median share and SLACK times the largest, of rows that are not near the device's end."""
-    far = [r for r in rows if r.reserved + context[2] + 0.1 * r.comes_and_goes < offered]
-    median = statistics.median(r.share(context[1]) for r in far)
-    return median, SLACK * max(r.share(context[2]) for r in far)
+    """By kind, of rows that are not near the device's end: SLACK times the least share below
+    nothing, the median, SLACK times the largest."""
+    shares = {}
+    for fused in {r.fused_loss for r in rows}:
+        far = [r for r in rows if r.fused_loss == fused
+               and r.reserved + context[2] + 0.1 * r.comes_and_goes < offered]
+        shares[fused] = (min(0, SLACK * min(r.share(context[0]) for r in far)),
+                         statistics.median(r.share(context[1]) for r in far),
+                         SLACK * max(r.share(context[2]) for r in far))
+    return shares
 
 
 def interval(run, shares, context, offered):
     """As src/fit/device_used.cpp and prediction.cpp make it, of a step that fits its device."""
-    expected = run.reserved + context[1] + shares[0] * run.comes_and_goes
-    high = run.reserved + context[2] + shares[1] * run.comes_and_goes
-    low = (run.allocated if high > offered else run.reserved) + context[0]
+    low, expected, high = (run.reserved + c + share * run.comes_and_goes
+                           for c, share in zip(context, shares[run.fused_loss]))
+    low = max(run.allocated + context[0], 0 if high > offered else low)
     return low, min(expected, offered), min(high, offered)
 
 
@@ -104,7 +112,7 @@ def main():
     for r in sorted(rows, key=lambda r: (r.model, int(r.key))):
         print(f"{r.key:7s} {r.measured:8.0f}  {r.reserved:8.0f}  {r.allocated:9.0f}  "
               f"{r.between_steps:7.0f} {r.measured - r.reserved:6.0f}  "
-              f"{r.share(context[1]):6.3f}  {r.model}")
+              f"{r.share(context[1]):6.3f}  {r.model}{', fused loss' if r.fused_loss else ''}")
     print("\nheld aside: derived from the other models")
     all_rows, all_intervals = [], []
     for model in sorted({r.model for r in rows}):
@@ -113,10 +121,11 @@ def main():
         intervals = [interval(r, shares, context, offered) for r in aside]
         all_rows += aside
         all_intervals += intervals
-        print(f"{model:28s} {verdict(aside, intervals)}  shares {shares[0]:.3f} {shares[1]:.3f}")
-    print(f"{'all':28s} {verdict(all_rows, all_intervals)}")
-    shares = shares_of(rows, context, offered)
-    print(f"\nshares of all rows: {shares[0]:.3f} expected, {shares[1]:.3f} at most")
+        print(f"{model:28s} {verdict(aside, intervals)}")
+    print(f"{'all':28s} {verdict(all_rows, all_intervals)}\n")
+    for fused, (low, expected, high) in sorted(shares_of(rows, context, offered).items()):
+        print(f"shares of all rows, {'a fused loss' if fused else 'other losses'}: "
+              f"{low:.3f} at least, {expected:.3f} expected, {high:.3f} at most")
     print(f"{'as printed (in sample)':28s} {verdict(rows, [r.printed for r in rows])}")
 
 
