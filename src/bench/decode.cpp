@@ -270,6 +270,61 @@ Result<DecodeStep> predict_step(const text::JsonView& config, const DecodeQuesti
   return result;
 }
 
+const DecodeStep* step_of(const std::vector<DecodeStep>& steps, int64_t batch) {
+  const auto found = std::find_if(steps.begin(), steps.end(),
+                                  [&](const DecodeStep& step) { return step.batch == batch; });
+  return found == steps.end() ? nullptr : &*found;
+}
+
+// measured = offset + slope * predicted, with the least squared relative error.
+struct Line {
+  double offset = 0;
+  double slope = 1;
+};
+
+Result<Line> line_through(const std::vector<MeasuredStep>& points,
+                          const std::vector<DecodeStep>& steps) {
+  double uu = 0, uv = 0, vv = 0, u = 0, v = 0;
+  for (const MeasuredStep& point : points) {
+    const DecodeStep* step = step_of(steps, point.batch);
+    HEADROOM_CHECK(step != nullptr, "points are among the steps");
+    const double a = 1 / point.seconds;
+    const double b = step->step.seconds / point.seconds;
+    uu += a * a;
+    uv += a * b;
+    vv += b * b;
+    u += a;
+    v += b;
+  }
+  const double determinant = uu * vv - uv * uv;
+  const Line line{(u * vv - v * uv) / determinant, (uu * v - uv * u) / determinant};
+  if (!(determinant > 1e-12 * uu * vv) || !(line.slope > 0) || !std::isfinite(line.offset)) {
+    return Error{ErrorCode::bad_input,
+                 "the measured steps do not grow with the predicted ones",
+                 {},
+                 "give points of this model on this device, at two batches or more"};
+  }
+  return line;
+}
+
+Result<void> correct(std::vector<DecodeStep>& steps, const std::vector<MeasuredStep>& points) {
+  HEADROOM_ASSIGN(const Line line, line_through(points, steps));
+  const auto [least, most] = std::minmax_element(
+      points.begin(), points.end(), [](const auto& a, const auto& b) { return a.batch < b.batch; });
+  for (DecodeStep& step : steps) {
+    const double corrected = line.offset + line.slope * step.step.seconds;
+    if (!(corrected > 0)) continue;  // far below the points: the prediction stands
+    const bool is_inside = step.batch >= least->batch && step.batch <= most->batch;
+    const double below =
+        is_inside ? std::exp(-kCorrectedHalfWidth) : step.step.low_seconds / step.step.seconds;
+    const double above =
+        is_inside ? std::exp(kCorrectedHalfWidth) : step.step.high_seconds / step.step.seconds;
+    step.step = {corrected * below, corrected, corrected * above};
+    step.provenance = is_inside ? Provenance::calibrated : Provenance::extrapolated;
+  }
+  return {};
+}
+
 std::optional<int64_t> saturation_of(const std::vector<DecodeStep>& steps) {
   if (steps.size() < 3) return std::nullopt;
   const double plateau = steps.back().attention.bytes_per_second();
@@ -290,6 +345,15 @@ Result<void> check(const DecodeQuestion& question) {
   for (const int64_t batch : question.batches) {
     if (batch < 1 || batch > kMostBatch) return usage("a batch goes from 1 to 65536 sequences");
   }
+  if (question.points.size() == 1 || question.points.size() > kMostBatches) {
+    return usage("--points takes from 2 to 64 measured steps");
+  }
+  for (const MeasuredStep& point : question.points) {
+    if (point.batch < 1 || point.batch > kMostBatch || !(point.seconds > 0) ||
+        !(point.seconds < 1e6)) {
+      return usage("a point has a batch from 1 to 65536, and a time");
+    }
+  }
   return {};
 }
 
@@ -309,6 +373,7 @@ Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQu
   answer.model = question.model;
   answer.device = question.device.name;
   answer.context = question.context;
+  answer.points = question.points.size();
   answer.dtype = std::string(op::dtype_name(question.weights));
   answer.engine = engine.name;
   answer.engine_source = engine.source;
@@ -319,6 +384,7 @@ Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQu
   answer.peak_flops_per_second = question.device.rate(sizes.rate).value.value;
   std::vector<int64_t> batches = question.batches;
   if (batches.empty()) batches = usual_batches(answer.largest_batch);
+  for (const MeasuredStep& point : question.points) batches.push_back(point.batch);
   std::sort(batches.begin(), batches.end());
   batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
   for (const int64_t batch : batches) {
@@ -326,6 +392,7 @@ Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQu
     step.fits = batch <= answer.largest_batch;
     answer.steps.push_back(std::move(step));
   }
+  if (!question.points.empty()) HEADROOM_TRY(correct(answer.steps, question.points));
   answer.saturation_batch = saturation_of(answer.steps);
   return answer;
 }

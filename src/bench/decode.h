@@ -25,12 +25,21 @@
 
 namespace headroom::bench {
 
+// A decode step that was measured, as the mean time between tokens.
+struct MeasuredStep {
+  int64_t batch = 1;
+  double seconds = 0;
+};
+
 struct DecodeQuestion {
   std::string model;  // for people
   device::Device device;
   int64_t context = 512;         // tokens in the cache of each sequence, the new one among them
   std::vector<int64_t> batches;  // empty: powers of two, and the most that fits
   op::DType weights = op::DType::bf16;
+  // Of this model on this device, two at least or none: steps are corrected by the line from
+  // predicted to measured times, and shares stay as predicted. Their batches are answered too.
+  std::vector<MeasuredStep> points;
 };
 
 // 90 % interval.
@@ -62,7 +71,13 @@ struct DecodeStep {
   KernelTime other;
   TimeInterval host;
   TimeInterval step;
-  double roofline_seconds = 0;  // of attention and products, without host
+  Provenance provenance = Provenance::extrapolated;  // of the step; calibrated within the points
+  double roofline_seconds = 0;                       // of attention and products, without host
+
+  // The classes and the host together, as predicted: what shares are of.
+  [[nodiscard]] double parts_seconds() const {
+    return attention.time.seconds + matmul.time.seconds + other.time.seconds + host.seconds;
+  }
 };
 
 struct DecodeAnswer {
@@ -78,9 +93,13 @@ struct DecodeAnswer {
   double peak_flops_per_second = 0;
   // The least batch whose attention reaches kSaturated of the bandwidth it has at the largest one.
   std::optional<int64_t> saturation_batch;
+  size_t points = 0;              // that corrected the steps
   std::vector<DecodeStep> steps;  // by batch
 };
 
+// Half width of a corrected step between its points, as a logarithm: the largest error of the
+// paper's three curves with both ends given (docs/measurements/2026-11-21-decode-steps).
+inline constexpr double kCorrectedHalfWidth = 0.10;
 inline constexpr double kSaturated = 0.95;
 inline constexpr double kMemoryShare = 0.9;  // what engines take of the device (vLLM's default)
 inline constexpr int64_t kMostBatch = 65536;

@@ -66,6 +66,32 @@ TEST(Decode, UsualBatchesEndWhereMemoryDoes) {
   EXPECT_FALSE(none.steps.front().fits);
 }
 
+TEST(Decode, PointsCorrectTheStepsBetweenThem) {
+  const auto resolved = *model::resolve_model("facebook/opt-1.3b");
+  DecodeQuestion question;
+  question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-64gb");
+  question.batches = {1, 64, 256, 512};
+  const DecodeAnswer before = *predict_decode(resolved.view(), question, timing_model());
+  // A machine that is 2 ms and half as slow again behind the prediction.
+  const auto slower = [&](size_t i) { return 2e-3 + 1.5 * before.steps[i].step.seconds; };
+  question.points = {{256, slower(2)}, {1, slower(0)}};
+  const DecodeAnswer after = *predict_decode(resolved.view(), question, timing_model());
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(after.steps[i].step.seconds, slower(i), 1e-9);
+  EXPECT_EQ(after.steps[1].provenance, Provenance::calibrated);
+  EXPECT_EQ(after.steps[3].provenance, Provenance::extrapolated);  // beyond the points
+  EXPECT_LT(after.steps[1].step.high_seconds / after.steps[1].step.seconds,
+            before.steps[1].step.high_seconds / before.steps[1].step.seconds);
+
+  question.points = {{1, 1e-3}};
+  EXPECT_FALSE(predict_decode(resolved.view(), question, timing_model()));
+  question.points = {{1, 1e-3}, {1, 1e-3}};  // one batch twice gives no line
+  EXPECT_FALSE(predict_decode(resolved.view(), question, timing_model()));
+  question.points = {{1, 1.0}, {512, 1e-3}};  // falling
+  EXPECT_FALSE(predict_decode(resolved.view(), question, timing_model()));
+  question.points = {{1, -1.0}, {512, 1e-3}};
+  EXPECT_FALSE(predict_decode(resolved.view(), question, timing_model()));
+}
+
 TEST(Decode, SaysWhatItDoesNotModel) {
   const auto mixture = predict("mistralai/Mixtral-8x7B-v0.1", "h200", 512, {1});
   ASSERT_FALSE(mixture);

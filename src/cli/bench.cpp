@@ -1,4 +1,5 @@
 #include <charconv>
+#include <cmath>
 
 #include "bench/decode.h"
 #include "cli/deliver.h"
@@ -7,6 +8,8 @@
 #include "model/builtin.h"
 #include "report/bench_json.h"
 #include "report/bench_text.h"
+#include "text/csv.h"
+#include "text/gzip.h"
 
 namespace headroom::cli {
 namespace {
@@ -37,6 +40,32 @@ Result<std::vector<int64_t>> batches_of(std::string_view words) {
   return batches;
 }
 
+// A CSV file with the columns batch and itl_ms, and, where it has one, running_mean: what was
+// really in flight.
+Result<std::vector<bench::MeasuredStep>> points_of(const std::string& path) {
+  constexpr Bytes kMostBytes{kMiB};
+  HEADROOM_ASSIGN(const std::string content, text::read_input(path, kMostBytes));
+  HEADROOM_ASSIGN(text::CsvReader reader, text::CsvReader::open(content, path));
+  HEADROOM_ASSIGN(const size_t batch, reader.column("batch"));
+  HEADROOM_ASSIGN(const size_t itl, reader.column("itl_ms"));
+  const std::optional<size_t> running = reader.find_column("running_mean");
+  std::vector<bench::MeasuredStep> points;
+  while (true) {
+    HEADROOM_ASSIGN(const bool has_row, reader.next());
+    if (!has_row) return points;
+    bench::MeasuredStep point;
+    HEADROOM_ASSIGN(point.batch, reader.get_int(batch, 1, bench::kMostBatch));
+    if (running && !reader.field(*running).empty()) {
+      HEADROOM_ASSIGN(const double mean, reader.get_double(*running, 0.5, 65536));
+      point.batch = std::llround(mean);
+    }
+    HEADROOM_ASSIGN(const double milliseconds, reader.get_double(itl, 1e-6, 1e9));
+    point.seconds = milliseconds * 1e-3;
+    points.push_back(point);
+    if (points.size() > bench::kMostBatches) return reader.error("more than 64 points");
+  }
+}
+
 Result<bench::DecodeQuestion> question_of(const Words& words) {
   bench::DecodeQuestion question;
   HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
@@ -47,6 +76,9 @@ Result<bench::DecodeQuestion> question_of(const Words& words) {
   }
   if (words.has("batches")) {
     HEADROOM_ASSIGN(question.batches, batches_of(words.value("batches")));
+  }
+  if (words.has("points")) {
+    HEADROOM_ASSIGN(question.points, points_of(words.value("points")));
   }
   if (words.has("dtype")) {
     const std::string name = words.value("dtype");
@@ -105,6 +137,7 @@ Verb bench_verb() {
       {"predict", "", "by laws fitted to published measurements (docs/formats/timing.md)"},
       {"context", "TOKENS", "in the cache of each sequence; 512"},
       {"batches", "N,N,...", "sequences that decode together; without it powers of two"},
+      {"points", "FILE.csv", "measured steps that correct the rest: batch,itl_ms; two at least"},
       {"dtype", "TYPE", "of weights and cache: bfloat16, float16 or float32"},
       kJsonFlag,
       kOutputFlag,

@@ -63,11 +63,11 @@ std::string steps_table(const bench::DecodeAnswer& answer, const Terminal& termi
                {"DRAM", Align::right, false},
                {"", Align::left, false}});
   for (const bench::DecodeStep& step : answer.steps) {
-    const double whole = step.step.seconds;
+    const double whole = step.parts_seconds();
     table.row({std::to_string(step.batch),
-               milliseconds(whole),
+               milliseconds(step.step.seconds),
                milliseconds(step.step.low_seconds) + "-" + milliseconds(step.step.high_seconds),
-               formatted("%.0f", static_cast<double>(step.batch) / whole),
+               formatted("%.0f", static_cast<double>(step.batch) / step.step.seconds),
                percent(step.attention.time.seconds, whole),
                percent(step.matmul.time.seconds, whole),
                percent(step.other.time.seconds, whole),
@@ -85,6 +85,10 @@ std::string decode_text(const bench::DecodeAnswer& answer, const Terminal& termi
   std::string words = first_line(answer) + "\n" + steps_table(answer, terminal);
   words +=
       "\nFLOP/B and DRAM are of the attention kernels: work a byte, and their share of the peak.\n";
+  if (answer.points > 0) {
+    words += "Steps are corrected by " + std::to_string(answer.points) +
+             " measured points; shares and classes stay as predicted.\n";
+  }
   words += std::to_string(answer.context) + " tokens a sequence, " + answer.dtype + ", weights " +
            format_bytes(answer.weights) + "; the memory holds " +
            std::to_string(answer.largest_batch) + " sequences.\n";

@@ -92,8 +92,9 @@ def general_law(cls, samples, devices):
     return found
 
 
-def device_laws(cls, samples, devices):
-    """Laws of devices with tables of their own: of the source that has most rows of the device."""
+def device_laws(cls, samples, devices, general):
+    """Laws of devices with tables of their own: of the source that has most rows of the device. One
+    that does worse on held-out shapes than the general law does on unseen devices is left out."""
     chosen = classes.samples_of(cls, samples)
     for device in sorted({s.device for s in chosen}):
         mine = [s for s in chosen if s.device == device]
@@ -106,12 +107,23 @@ def device_laws(cls, samples, devices):
         design = classes.design(cls.device_tables, data, classes.DEVICE_RIDGE, classes.DEVICE_SMOOTH)
         fitted = law.fit(design, data, np.arange(len(data)))
         residuals, _, _ = evaluate.with_tables(data, cls.device_tables)
-        yield {
+        found = {
             "class": cls.name,
             "device": device,
             "sources": [source],
             **law_json(fitted, data, residuals, False),
         }
+        if not is_worse(found, general):
+            yield found
+
+
+def is_worse(own, general):
+    """Whether large operands (small ones, where either law knows no large ones) are timed worse."""
+    for size in ("large", "small"):
+        a, b = (law["errors"][size]["median_error_pct"] for law in (own, general))
+        if a is not None and b is not None:
+            return a > b
+    return False
 
 
 def dump(document):
@@ -143,8 +155,8 @@ def main():
     samples = tables.load(os.environ["HEADROOM_DATA"])
     laws = []
     for cls in classes.CLASSES:
-        laws.append(general_law(cls, samples, devices))
-        laws += device_laws(cls, samples, devices)
+        general = general_law(cls, samples, devices)
+        laws += [general, *device_laws(cls, samples, devices, general)]
     about = "Fitted by tools/timing/fit.py; docs/formats/timing.md explains every member."
     engines = [engine.fit(pathlib.Path(os.environ["HEADROOM_DATA"]))]
     document = {
