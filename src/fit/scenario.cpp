@@ -84,6 +84,7 @@ void set_build(Scenario& s) {
   s.build.batch = s.question.batch;
   s.build.sequence = s.question.seq;
   s.build.attention = attention_of(s.question.attention);
+  s.train.environment.attention = named_kernel(s.question.attention);
   s.build.vocabulary = s.question.vocab;
 }
 

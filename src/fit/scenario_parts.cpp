@@ -35,6 +35,21 @@ void set_checkpointing(Scenario& s) {
       {"checkpointing-kind", reentrant ? "reentrant" : "non-reentrant", SettingOrigin::derived});
 }
 
+std::optional<op::AttentionBackend> named_kernel(Attention attention) {
+  switch (attention) {
+    case Attention::sdpa_math:
+      return op::AttentionBackend::math;
+    case Attention::sdpa_efficient:
+      return op::AttentionBackend::efficient;
+    case Attention::sdpa_flash:
+      return op::AttentionBackend::flash;
+    case Attention::sdpa_cudnn:
+      return op::AttentionBackend::cudnn;
+    default:
+      return std::nullopt;
+  }
+}
+
 void set_optimizer(Scenario& s) {
   step::OptimizerOptions& optimizer = s.train.optimizer;
   optimizer.states_on_cpu = s.question.offload == Offload::optimizer;
@@ -139,10 +154,6 @@ Result<void> check_supported(const Scenario& s) {
   if (q.method == Method::dora) return unsupported("method", "DoRA");
   // Accepted words that would change nothing must not be answered as if they did.
   HEADROOM_TRY(check_optimizer(q));
-  const bool names_a_kernel =
-      q.attention == Attention::sdpa_math || q.attention == Attention::sdpa_efficient ||
-      q.attention == Attention::sdpa_flash || q.attention == Attention::sdpa_cudnn;
-  if (names_a_kernel) return unsupported("attention", "a choice among SDPA's kernels");
   if (!q.freeze.empty() && q.method != Method::full) {
     return contradiction("freeze", "adapters freeze the whole model",
                          "leave --freeze or --method out");

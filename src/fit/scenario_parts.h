@@ -11,6 +11,8 @@ void set_checkpointing(Scenario& scenario);
 void set_optimizer(Scenario& scenario);
 // The model's own, or what the chosen kernels bring.
 Result<void> set_loss(Scenario& scenario);
+// The kernel that `--attention sdpa-...` allows alone; nothing for the other words.
+[[nodiscard]] std::optional<op::AttentionBackend> named_kernel(Attention attention);
 // An Error that names the first setting which the step model cannot follow.
 Result<void> check_supported(const Scenario& scenario);
 

@@ -120,24 +120,47 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
   return out;
 }
 
-// The composite: scaled query and key, product, mask, softmax, dropout, product.
-Tensor math_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
-                      const Tensor& mask_in, const AttentionOptions& options) {
-  Tensor mask = mask_in;
+// softmax that answers zeros where a whole row is masked (_safe_softmax): the row's scores are asked
+// first, and what they say is written into the result.
+Tensor safe_softmax(Eager& e, const Tensor& scores) {
+  Tensor weights = softmax(e, scores, -1);
+  const Tensor hidden = compare(e, scores, nullptr);
+  Dims rows = scores.sizes();
+  rows.back() = 1;
+  const Tensor hidden_rows = e.empty(rows, DType::boolean);
+  const Tensor zero = full(e, {}, weights.dtype());
+  return weights;
+}
+
+// The composite (_scaled_dot_product_attention_math): scaled query and key, product, mask, softmax,
+// dropout, product; half types in float32, for accuracy.
+Tensor math_attention(Eager& e, const Tensor& query_in, const Tensor& key_in,
+                      const Tensor& value_in, const Tensor& mask_in,
+                      const AttentionOptions& options) {
+  const DType origin = query_in.dtype();
+  const bool is_half = origin == DType::f16 || origin == DType::bf16;
+  const DType type = is_half ? DType::f32 : origin;
+  Tensor mask = additive_mask(e, mask_in, origin);
+  Tensor query = to(e, query_in, type);
+  Tensor key = to(e, key_in, type);
+  Tensor value = to(e, value_in, type);
+  query = mul_scalar(e, query, 1);
   if (options.causal) {
-    const Tensor ones = full(e, {query.size(-2), key.size(-2)}, DType::boolean);
-    mask = triangle(e, ones);
+    mask = triangle(e, full(e, {query.size(-2), key.size(-2)}, DType::boolean));
+    mask = additive_mask(e, mask, type);
   }
-  mask = additive_mask(e, mask, query.dtype());
-  const Tensor scaled_query = mul_scalar(e, query, 1);
-  const Tensor key_heads = options.grouped ? grouped_heads(e, key, query.size(1) / key.size(1)) : key;
-  const Tensor value_heads =
-      options.grouped ? grouped_heads(e, value, query.size(1) / value.size(1)) : value;
-  Tensor weights = matmul(e, scaled_query, mul_scalar(e, transpose(e, key_heads, -2, -1), 1));
-  if (mask) weights = add(e, weights, mask);
-  weights = softmax(e, weights, -1);
+  if (options.grouped) {
+    const int64_t repeats = query.size(1) / key.size(1);
+    Tensor more_keys = grouped_heads(e, key, repeats);
+    value = grouped_heads(e, value, repeats);
+    key = std::move(more_keys);
+  }
+  // The mask is added in place.
+  Tensor scores = matmul(e, query, mul_scalar(e, transpose(e, key, -2, -1), 1));
+  Tensor weights = safe_softmax(e, scores);
+  scores = Tensor();
   weights = dropout(e, weights, options.dropout, true);
-  return matmul(e, weights, value_heads);
+  return to(e, matmul(e, weights, value), origin);
 }
 
 // repeat_interleave along the heads: expand, then a copy.
@@ -149,44 +172,81 @@ Tensor grouped_heads(Eager& e, const Tensor& tensor, int64_t repeats) {
                  {tensor.size(0), tensor.size(1) * repeats, tensor.size(2), tensor.size(3)});
 }
 
-AttentionBackend chosen_backend(const Eager& e, const Tensor& query, const Tensor& value,
-                                const Tensor& mask) {
-  const Environment& env = e.environment();
-  const bool half = query.dtype() == DType::f16 || query.dtype() == DType::bf16;
+AttentionCall call_of(const Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                      const Tensor& mask, const AttentionOptions& options) {
+  AttentionCall call;
+  call.dtype = query.dtype();
+  call.query_length = query.size(-2);
+  call.key_length = key.size(-2);
+  call.head = query.size(-1);
+  call.value_head = value.size(-1);
+  call.has_mask = static_cast<bool>(mask);
+  call.causal = options.causal;
+  call.grouped = options.grouped && key.size(1) != query.size(1);
+  call.trains = e.grad_enabled() &&
+                (query->requires_grad || key->requires_grad || value->requires_grad);
+  call.dropout = options.dropout;
+  return call;
+}
+
+// Heads of a multiple of 8, as the flash kernel wants them (pad_last_dim).
+Tensor padded_head(Eager& e, const Tensor& tensor) {
+  constexpr int64_t kAlignment = 8;
+  const int64_t missing = (kAlignment - tensor.size(-1) % kAlignment) % kAlignment;
+  if (missing == 0) return tensor;
+  const std::array<int64_t, 2> padding{0, missing};
+  return pad(e, tensor, padding);
+}
+
+Tensor flash_kernel(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                    bool causal) {
+  const Tensor out = fused_attention(
+      e, "ScaledDotProductFlashAttentionBackward0", padded_head(e, query), padded_head(e, key),
+      padded_head(e, value), Tensor(), causal, query.size(-2), {2}, true);
   const int64_t head = query.size(-1);
-  if (env.compute_capability == 0) return AttentionBackend::math;
-  // Flash wants heads of one size; those of latent attention have two.
-  const bool one_size = value.size(-1) == head;
-  if (half && !mask && one_size && env.compute_capability >= 80 && head <= 256) {
-    return AttentionBackend::flash;
-  }
-  return AttentionBackend::efficient;
+  return out.size(-1) == head ? out : slice(e, out, -1, 0, head);
+}
+
+// One random state each for the kernel's dropout, on the device.
+Tensor cudnn_kernel(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                    const Tensor& mask, bool causal) {
+  return fused_attention(e, "ScaledDotProductCudnnAttentionBackward0", query, key, value,
+                         additive_mask(e, mask, query.dtype()), causal, query.size(-2), {}, true);
+}
+
+// Rows of the softmax's logarithms are padded to a multiple of 32 (kAlignLSE), and there are none
+// where no backward is to come (compute_logsumexp).
+Tensor efficient_kernel(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                        const Tensor& mask, const AttentionCall& call) {
+  const int64_t rows = call.trains ? (query.size(-2) + 31) / 32 * 32 : 0;
+  Tensor bias = additive_mask(e, mask, query.dtype());
+  bias = aligned_mask(e, bias, query, key);
+  return fused_attention(e, "ScaledDotProductEfficientAttentionBackward0", query, key, value, bias,
+                         call.causal, rows, {}, false);
 }
 
 }  // namespace
 
 Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor& key,
                                     const Tensor& value, const Tensor& mask,
-                                    const AttentionOptions& options,
-                                    std::optional<AttentionBackend> backend) {
-  switch (backend.value_or(chosen_backend(e, query, value, mask))) {
+                                    const AttentionOptions& options) {
+  const AttentionCall call = call_of(e, query, key, value, mask, options);
+  const std::optional<AttentionBackend> named = e.environment().attention;
+  if (named) {
+    const char* reason = refusal(*named, e.environment(), call);
+    if (reason != nullptr) {
+      throw Impossible{reason, "name another kernel, or --attention sdpa for PyTorch's own choice"};
+    }
+  }
+  switch (named.value_or(chosen_backend(e.environment(), call))) {
     case AttentionBackend::math:
       return math_attention(e, query, key, value, mask, options);
     case AttentionBackend::flash:
+      return flash_kernel(e, query, key, value, options.causal);
     case AttentionBackend::cudnn:
-      return fused_attention(e, "ScaledDotProductFlashAttentionBackward0", query, key, value, mask,
-                             options.causal, query.size(-2), {2}, true);
-    case AttentionBackend::efficient: {
-      // Rows are padded to a multiple of 32 (kAlignLSE), and there are none where no backward is
-      // to come (compute_logsumexp).
-      const bool trains = e.grad_enabled() && (query->requires_grad || key->requires_grad ||
-                                               value->requires_grad);
-      const int64_t rows = trains ? (query.size(-2) + 31) / 32 * 32 : 0;
-      Tensor bias = additive_mask(e, mask, query.dtype());
-      bias = aligned_mask(e, bias, query, key);
-      return fused_attention(e, "ScaledDotProductEfficientAttentionBackward0", query, key, value,
-                             bias, options.causal, rows, {}, false);
-    }
+      return cudnn_kernel(e, query, key, value, mask, options.causal);
+    case AttentionBackend::efficient:
+      return efficient_kernel(e, query, key, value, mask, call);
   }
   return {};
 }

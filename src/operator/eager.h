@@ -8,9 +8,11 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "operator/attention_backend.h"
 #include "operator/impossible.h"
 #include "operator/node.h"
 #include "operator/sink.h"
@@ -53,6 +55,8 @@ struct Environment {
   // without them.
   bool kernel_scratch = true;
   BlasWorkspaces blas;
+  // torch.nn.attention.sdpa_kernel around the step: one kernel alone is allowed.
+  std::optional<AttentionBackend> attention{};
 };
 
 // PyTorch runs forward and backward on threads of their own, and each thread has its own handles.

@@ -161,18 +161,17 @@ Tensor copy_slice(Eager& e, const Tensor& self, const Tensor& source, int dim, i
 std::vector<Tensor> max(Eager& e, const Tensor& self, int dim, bool keepdim);
 
 // --- attention (attention.cpp) -----------------------------------------------------------------
-enum class AttentionBackend : uint8_t { math, efficient, flash, cudnn };
 struct AttentionOptions {
   double dropout = 0;
   bool causal = false;
   bool grouped = false;  // enable_gqa: fewer key and value heads than query heads
 };
 // torch.nn.functional.scaled_dot_product_attention; [batch, heads, sequence, head]; mask may be
-// undefined.
+// undefined. The kernel is the environment's, where it names one; else PyTorch's choice
+// (attention_backend.h).
 Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor& key,
                                     const Tensor& value, const Tensor& mask,
-                                    const AttentionOptions& options,
-                                    std::optional<AttentionBackend> backend = {});
+                                    const AttentionOptions& options);
 // flash_attn_func of the flash-attn package; [batch, sequence, heads, head].
 Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options);

@@ -11,6 +11,7 @@ namespace headroom::op {
 
 struct Impossible {
   std::string why;
+  std::string hint{"look at the model's sizes, the batch and the sequence"};
 };
 
 // REQUIRES nothing: throws Impossible{why} unless `possible`.

@@ -35,8 +35,7 @@ constexpr int64_t kLiveBytesMax = int64_t{1} << 60;
 }  // namespace
 
 Error impossible_error(const op::Impossible& impossible) {
-  return {ErrorCode::bad_input, impossible.why, "",
-          "look at the model's sizes, the batch and the sequence"};
+  return {ErrorCode::bad_input, impossible.why, "", impossible.hint};
 }
 
 void Recorder::take(int64_t bytes) {

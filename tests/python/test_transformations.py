@@ -31,6 +31,12 @@ CASES = {
     "autocast-lora-float32": (
         "llama", {"dtype": "float32", "autocast": "bfloat16", "lora_rank": 4}, {}),
     "accumulation": ("llama", {"accumulation": 2}, {}),
+    "sdpa-math": ("llama", {"sdpa": "math"}, {}),
+    "sdpa-math-mask": ("opt", {"sdpa": "math"}, {}),
+    "sdpa-math-float32": ("gpt2", {"sdpa": "math", "dtype": "float32"}, {}),
+    "sdpa-efficient": ("llama", {"sdpa": "efficient", "dtype": "float32"}, {}),
+    "sdpa-flash": ("gpt2", {"sdpa": "flash"}, {}),
+    "sdpa-cudnn": ("llama", {"sdpa": "cudnn"}, {}),
     "step-in-backward": ("llama", {"optimizer_in_backward": True}, {}),
     "step-in-backward-tied": ("llama_tied", {"optimizer_in_backward": True}, {}),
     "step-in-backward-loop": (
@@ -60,7 +66,7 @@ def words_of(options, extra):
              "attention": options.attention, "checkpointing": options.checkpointing,
              "accumulation": options.accumulation, "autocast": options.autocast,
              "optimizer": options.optimizer, "implementation": options.implementation,
-             "offload": options.offload, "freeze": ",".join(options.freeze),
+             "sdpa": options.sdpa, "offload": options.offload, "freeze": ",".join(options.freeze),
              "optimizer_in_backward": int(options.optimizer_in_backward)}
     if options.lora_rank:
         words.update(lora_rank=options.lora_rank, lora_dropout=options.lora_dropout,

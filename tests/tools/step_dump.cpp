@@ -77,6 +77,11 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   }
   // Fake tensors show neither scratch nor workspaces.
   options.environment.kernel_scratch = words["scratch"] == "1";
+  for (const auto backend :
+       {headroom::op::AttentionBackend::math, headroom::op::AttentionBackend::efficient,
+        headroom::op::AttentionBackend::flash, headroom::op::AttentionBackend::cudnn}) {
+    if (words["sdpa"] == headroom::op::name_of(backend)) options.environment.attention = backend;
+  }
   options.steps = std::max(1, std::atoi(words["steps"].c_str()));
   set_optimizer(options.optimizer, words["optimizer"]);
   options.optimizer.decay_groups = false;
