@@ -34,7 +34,7 @@ CASES = {
     "sdpa-math": ("llama", {"sdpa": "math"}, {}),
     "sdpa-math-mask": ("opt", {"sdpa": "math"}, {}),
     "sdpa-math-float32": ("gpt2", {"sdpa": "math", "dtype": "float32"}, {}),
-    "sdpa-efficient": ("llama", {"sdpa": "efficient", "dtype": "float32"}, {}),
+    "sdpa-efficient": ("gpt2", {"sdpa": "efficient", "dtype": "float32"}, {}),
     "sdpa-flash": ("gpt2", {"sdpa": "flash"}, {}),
     "sdpa-cudnn": ("llama", {"sdpa": "cudnn"}, {}),
     "step-in-backward": ("llama", {"optimizer_in_backward": True}, {}),
