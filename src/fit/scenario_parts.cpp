@@ -99,7 +99,7 @@ void set_optimizer(Scenario& s) {
 
 Result<void> set_loss(Scenario& s) {
   s.loss = s.question.loss;
-  if (s.loss != Loss::automatic) return {};
+  if (s.loss != Loss::automatic || s.traced) return {};  // a trace has its own loss
   switch (s.question.kernels) {
     case Kernels::none:
       s.loss = Loss::hf;
