@@ -32,10 +32,16 @@ int64_t partial_bytes(const Eager& e, const Tensor& input) {
                                      width, input.dtype());
 }
 
+// Where the argument is not contiguous the kernel works on a copy that nobody else sees
+// (expect_contiguous in ATen/native/cuda/layer_norm_kernel.cu).
+Tensor copy_within(Eager& e, const Tensor& x) {
+  return e.scratch(x.is_contiguous() ? 0 : x.elements() * element_size(x.dtype()));
+}
+
 }  // namespace
 
-Tensor layer_norm(Eager& e, const Tensor& input_in, const Tensor& weight, const Tensor& bias) {
-  const Tensor input = contiguous(e, input_in);
+Tensor layer_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const Tensor copy = copy_within(e, input);
   Tensor out = e.empty(input.sizes(), input.dtype());
   const DType statistics = statistics_type(input.dtype());
   Tensor mean = e.empty(statistics_sizes(input), statistics);
@@ -49,8 +55,9 @@ Tensor layer_norm(Eager& e, const Tensor& input_in, const Tensor& weight, const 
     node->save(mean);
     node->save(rstd);
     node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
-      const Tensor grad = contiguous(eager, g[0]);
-      if (n.needs(0)) result[0] = backward_kernel(eager, OpKind::layer_norm, grad, n.saved[0]);
+      const Tensor grad_copy = copy_within(eager, g[0]);
+      const Tensor input_copy = copy_within(eager, n.saved[0]);
+      if (n.needs(0)) result[0] = backward_kernel(eager, OpKind::layer_norm, g[0], n.saved[0]);
       if (n.needs(1)) result[1] = eager.empty_like(n.saved[1], n.saved[1].dtype());
       if (n.needs(2)) result[2] = eager.empty_like(n.saved[2], n.saved[2].dtype());
       const int64_t partial = partial_bytes(eager, n.saved[0]);

@@ -69,6 +69,10 @@ def _decoders():
             "rotary_dim": 8, "n_inner": 88, "tie_word_embeddings": False, **_TOKENS}),
         _family("gpt_neox", "gpt_neox", {
             **_COMMON, "num_attention_heads": 3, "rotary_pct": 0.25, **_TOKENS}),
+        _family("gpt_neox_serial", "gpt_neox", {
+            **_COMMON, "num_attention_heads": 3, "rotary_pct": 1.0, "hidden_act": "gelu_fast",
+            "use_parallel_residual": False, "attention_bias": False, "hidden_dropout": 0.1,
+            "attention_dropout": 0.1, "tie_word_embeddings": True, **_TOKENS}),
         _family("llama", "llama", {**_GROUPED, **_TOKENS}),
         _family("llama_tied", "llama", {
             **_GROUPED, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True,
@@ -85,6 +89,10 @@ def _decoders():
                                                "query_pre_attn_scalar": 24, **_TOKENS}),
         _family("phi", "phi", {**_COMMON, "num_attention_heads": 3,
                                "partial_rotary_factor": 0.5, **_TOKENS}),
+        _family("phi_normed", "phi", {
+            **_GROUPED, "num_attention_heads": 6, "num_key_value_heads": 3,
+            "partial_rotary_factor": 0.5, "qk_layernorm": True, "resid_pdrop": 0.1,
+            "embd_pdrop": 0.1, "attention_dropout": 0.1, **_TOKENS}),
         _family("phi3", "phi3", {**_GROUPED, "sliding_window": None, **_TOKENS}),
         _family("falcon", "falcon", {
             "vocab_size": _VOCAB, "hidden_size": 48, "num_hidden_layers": 2,
@@ -98,6 +106,10 @@ def _decoders():
         _family("stablelm", "stablelm", {**_GROUPED, "num_attention_heads": 3,
                                          "num_key_value_heads": 3,
                                          "partial_rotary_factor": 0.5, **_TOKENS}),
+        _family("stablelm_parallel", "stablelm", {
+            **_GROUPED, "num_attention_heads": 6, "num_key_value_heads": 3,
+            "partial_rotary_factor": 0.5, "use_parallel_residual": True, "qk_layernorm": True,
+            "use_qkv_bias": True, "hidden_dropout": 0.1, **_TOKENS}),
         _family("starcoder2", "starcoder2", {
             **_GROUPED, "sliding_window": 10, "residual_dropout": 0.1, "embedding_dropout": 0.1,
             "attention_dropout": 0.1, **_TOKENS}),

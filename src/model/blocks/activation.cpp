@@ -14,7 +14,7 @@ Result<Activation> read_activation(const text::JsonView& config, const char* key
   };
   static constexpr Name kNames[] = {
       {"gelu", Activation::gelu},           {"gelu_new", Activation::gelu_new},
-      {"gelu_fast", Activation::gelu_new},  {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"gelu_fast", Activation::gelu_fast},  {"gelu_pytorch_tanh", Activation::gelu_tanh},
       {"silu", Activation::silu},           {"swish", Activation::silu},
       {"relu", Activation::relu},           {"quick_gelu", Activation::quick_gelu},
   };
@@ -23,7 +23,7 @@ Result<Activation> read_activation(const text::JsonView& config, const char* key
   const auto* found = std::ranges::find(kNames, *name, &Name::name);
   if (found != std::end(kNames)) return found->activation;
   return config.error_at(key, "unknown activation function '" + *name + "'",
-                         "known: gelu, gelu_new, gelu_pytorch_tanh, silu, relu, quick_gelu");
+                         "known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, relu, quick_gelu");
 }
 
 namespace {
@@ -33,6 +33,15 @@ Var gelu_new(GraphBuilder& g, const Var& x) {
   Var half = g.mul(x, 0.5);
   return g.mul(std::move(half),
                g.add(g.tanh(g.mul(g.add(x, g.mul(g.pow(x, 3.0), 0.044715)), 0.797885)), 1.0));
+}
+
+// 0.5 * x * (1 + tanh(x * 0.7978 * (1 + 0.044715 * x * x)))
+Var gelu_fast(GraphBuilder& g, const Var& x) {
+  Var half = g.mul(x, 0.5);
+  Var scaled = g.mul(x, 0.7978845608);
+  Var square = g.mul(g.mul(x, 0.044715), x);
+  Var inner = g.mul(std::move(scaled), g.add(std::move(square), 1.0));
+  return g.mul(std::move(half), g.add(g.tanh(std::move(inner)), 1.0));
 }
 
 }  // namespace
@@ -45,6 +54,8 @@ Var activate(GraphBuilder& g, Activation activation, const Var& x) {
       return g.gelu(x, true);
     case Activation::gelu_new:
       return gelu_new(g, x);
+    case Activation::gelu_fast:
+      return gelu_fast(g, x);
     case Activation::silu:
       return g.silu(x);
     case Activation::relu:

@@ -1,28 +1,17 @@
 #include "model/blocks/causal_decoder.h"
 
-#include <algorithm>
-#include <array>
+#include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
 
 #include "model/blocks/attention.h"
-#include "model/blocks/decoder_norm.h"
 #include "model/blocks/linear.h"
-#include "model/blocks/loss.h"
-#include "model/blocks/mask.h"
 #include "model/blocks/rotary.h"
 
 namespace headroom::model {
 
 namespace {
-
-// What a layer is called with besides the hidden states.
-struct Context {
-  const Var& cos;
-  const Var& sin;
-  const Var& mask;
-  const Var& positions;
-};
 
 class Attending {
  public:
@@ -46,7 +35,7 @@ class Attending {
   }
 
   Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
-                      const Context& in) const {
+                      const LayerInputs& in) const {
     const int64_t b = options.batch;
     const int64_t s = options.sequence;
     Var fused;
@@ -92,7 +81,7 @@ class Attending {
     return g.transpose(std::move(viewed), 1, 2);
   }
   std::pair<Var, Var> rotate(GraphBuilder& g, const BuildOptions& options, const Var& query,
-                             const Var& key, const Context& in) const {
+                             const Var& key, const LayerInputs& in) const {
     switch (s_.rotation) {
       case Rotation::halves:
         return apply_rotary(g, query, key, in.cos, in.sin, s_.head_dim);
@@ -193,7 +182,7 @@ class DecoderLayer {
   }
 
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& input,
-                 const Context& in) const {
+                 const LayerInputs& in) const {
     RegionScope region(g, RegionKind::layer, name_,
                        {&input, &in.cos, &in.sin, &in.mask, &in.positions});
     Var residual = input;
@@ -239,127 +228,16 @@ class DecoderLayer {
   std::optional<NormOfDecoder> after_attention_, before_mlp_, after_mlp_;
 };
 
-const char* name_of(LayerMask mask) {
-  return mask == LayerMask::full ? "full_attention" : "sliding_attention";
-}
-
-// The model without its head, in the order of its constructor.
-class Decoder {
- public:
-  Decoder(GraphBuilder& g, const DecoderSpec& spec)
-      : s_(spec),
-        embed_(g.parameter("model.embed_tokens.weight", {s_.vocabulary, s_.hidden},
-                           ParameterRole::embedding)) {
-    if (s_.embedding_scale_buffer) {
-      embed_scale_ = g.buffer("model.embed_tokens.embed_scale", {}, std::nullopt, false);
-    }
-    for (int64_t i = 0; i < s_.layers; ++i) {
-      layers_.emplace_back(g, s_, "model.layers." + std::to_string(i));
-    }
-    norm_.emplace(g, s_.norm, "model.norm", s_.hidden);
-    const Dims half{s_.rotary_dims / 2};
-    for (const LayerMask mask : s_.masks) {
-      // One set of frequencies, or one for each kind of layer that there is.
-      if (s_.tables_by_mask ? !is_used(mask) : !frequencies_.empty()) {
-        frequencies_.emplace_back();
-        continue;
-      }
-      const std::string prefix =
-          s_.tables_by_mask ? std::string(name_of(mask)) + "_" : std::string();
-      frequencies_.push_back(
-          g.buffer("model.rotary_emb." + prefix + "inv_freq", half, DType::f32, false));
-      g.buffer("model.rotary_emb." + prefix + "original_inv_freq", half, DType::f32, false);
-    }
-  }
-
-  [[nodiscard]] const Var& embedding_weight() const { return embed_; }
-
-  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
-    Var embedded = embedding(g, ids);
-    if (s_.embedding_multiplier) embedded = g.mul(embedded, *s_.embedding_multiplier);
-    const Var positions = default_position_ids(g, options);
-    std::vector<Var> masks;
-    for (const LayerMask kind : s_.masks) {
-      masks.push_back(kind == LayerMask::full
-                          ? causal_mask(g, options, embedded, positions)
-                          : sliding_mask(g, options, embedded, positions, s_.sliding_window));
-    }
-    Var x = embedded;
-    x = g.dropout(x, s_.embedding_dropout);
-    std::vector<std::pair<Var, Var>> tables;
-    for (const Var& frequencies : frequencies_) {
-      tables.push_back(frequencies ? rotary_tables(g, frequencies, positions, x, options.sequence,
-                                                   s_.rotary_dims)
-                                   : std::pair<Var, Var>());
-    }
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const size_t kind = mask_index(i);
-      const auto& [cos, sin] = tables[s_.tables_by_mask ? kind : 0];
-      x = layers_[i](g, options, x, {cos, sin, masks[kind], positions});
-    }
-    return (*norm_)(g, x);
-  }
-
- private:
-  Var embedding(GraphBuilder& g, const Var& ids) const {
-    Var embedded = g.embedding(embed_, ids);
-    if (!embed_scale_) return embedded;
-    return g.mul(std::move(embedded), g.to_like(embed_scale_, embed_));
-  }
-  [[nodiscard]] size_t mask_index(size_t layer) const {
-    if (s_.mask_of_layer.empty()) return 0;
-    const auto found = std::ranges::find(s_.masks, s_.mask_of_layer[layer]);
-    return static_cast<size_t>(found - s_.masks.begin());
-  }
-  [[nodiscard]] bool is_used(LayerMask mask) const {
-    return std::ranges::find(s_.mask_of_layer, mask) != s_.mask_of_layer.end();
-  }
-
-  const DecoderSpec& s_;
-  Var embed_;
-  Var embed_scale_;
-  std::vector<DecoderLayer> layers_;
-  std::optional<NormOfDecoder> norm_;
-  std::vector<Var> frequencies_;
-};
-
-Var head_logits(GraphBuilder& g, const DecoderSpec& spec, const Var& x, const Var& head) {
-  RegionScope region(g, RegionKind::lm_head, "lm_head", {&x});
-  Var logits = g.linear(x, head);
-  if (spec.logits_divisor) logits = g.div(logits, *spec.logits_divisor);
-  if (spec.softcap_logits) {
-    logits = g.div(logits, 1.0);
-    logits = g.tanh(logits);
-    logits = g.mul(logits, 1.0);
-  }
-  region.leave({&logits});
-  return logits;
-}
-
 }  // namespace
 
 Graph build_causal_decoder(const DecoderSpec& spec, const BuildOptions& options) {
-  GraphBuilder g;
-  {
-    const Decoder decoder(g, spec);
-    const Var head =
-        spec.tied
-            ? g.tied("lm_head.weight", decoder.embedding_weight(), ParameterRole::lm_head)
-            : g.parameter("lm_head.weight", {spec.vocabulary, spec.hidden}, ParameterRole::lm_head);
-    const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    Var labels;
-    if (options.labels) {
-      labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
-    }
-    const Var x = decoder(g, options, ids);
-    Var logits = head_logits(g, spec, x, head);
-    Var loss;
-    if (options.labels) {
-      loss = causal_lm_loss(g, options, logits, labels, spec.vocabulary, spec.own_loss);
-    }
-    g.set_outputs(loss, logits, {});
-  }
-  return g.finish();
+  return build_decoder_frame(
+      spec, options, [&](GraphBuilder& g, int64_t, const std::string& name) -> LayerCall {
+        auto layer = std::make_shared<DecoderLayer>(g, spec, name);
+        return [&g, &options, layer](const Var& x, const LayerInputs& inputs) {
+          return (*layer)(g, options, x, inputs);
+        };
+      });
 }
 
 }  // namespace headroom::model

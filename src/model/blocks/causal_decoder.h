@@ -1,29 +1,20 @@
-// Llama and its dense descendants as data: one decoder, and what each family changes in it.
+// Llama and its dense descendants as data: one layer, and what each family changes in it.
 //
-// Most families since Llama are the same frame (embedding, layers of attention and a feed-forward
-// part around a residual stream, a last norm, lm_head) with other norms, biases, fused projections,
-// multipliers or masks. A family reads its config into a DecoderSpec; build_causal_decoder() runs
-// the forward function with the variables that transformers' own code keeps, in its order. Families
-// that differ in more than that (experts, latent attention) have frames of their own.
+// Most families since Llama are layers of attention and a feed-forward part around a residual stream
+// with other norms, biases, fused projections, multipliers or masks. A family reads its config into a
+// DecoderSpec; the frame around the layers is decoder_frame.h's. Families that differ in more than
+// that (experts, latent attention) say what their layers are made of (decoder.h).
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "model/blocks/activation.h"
-#include "model/blocks/loss.h"
+#include "model/blocks/decoder_frame.h"
 #include "model/builder.h"
 #include "model/options.h"
 
 namespace headroom::model {
-
-enum class DecoderNorm : uint8_t {
-  rms,           // Llama's: widened to float32, cast back, then weighted
-  centered_rms,  // Gemma's: weighted by 1 + w in float32, then cast back
-  layer,         // torch.nn.LayerNorm
-};
 
 // Norms of a layer besides input_layernorm.
 enum class NormPlacement : uint8_t {
@@ -50,14 +41,10 @@ enum class FeedForwardKind : uint8_t {
   plain,        // c_proj(act(c_fc(x)))
 };
 
-enum class LayerMask : uint8_t { full, sliding };
+struct DecoderSpec : DecoderFrame {
+  int64_t intermediate = 0;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
 
-struct DecoderSpec {
-  int64_t vocabulary = 0, hidden = 0, intermediate = 0, layers = 0;
-  int64_t heads = 0, kv_heads = 0, head_dim = 0, rotary_dims = 0;
-  bool tied = false;
-
-  DecoderNorm norm = DecoderNorm::rms;
   NormPlacement norms = NormPlacement::before;
   double residual_dropout = 0;
   std::optional<double> residual_multiplier;
@@ -74,18 +61,6 @@ struct DecoderSpec {
   bool mlp_bias = false;
   Activation activation = Activation::silu;
   double mlp_output_dropout = 0;  // within the feed-forward module
-
-  bool embedding_scale_buffer = false;  // Gemma: a buffer that the embedding is multiplied by
-  std::optional<double> embedding_multiplier;  // Granite: a number
-  double embedding_dropout = 0;
-  std::optional<double> logits_divisor;
-  bool softcap_logits = false;
-  OwnLoss own_loss;
-
-  std::vector<LayerMask> masks{LayerMask::full};  // that the model makes, in this order
-  std::vector<LayerMask> mask_of_layer;           // empty: the only one for all
-  int64_t sliding_window = 0;
-  bool tables_by_mask = false;  // Gemma 3: rotary frequencies of their own for each kind of layer
 };
 
 Graph build_causal_decoder(const DecoderSpec& spec, const BuildOptions& options);

@@ -14,9 +14,10 @@ std::variant<RmsNorm, CenteredRmsNorm, LayerNorm> make(GraphBuilder& g, DecoderN
     case DecoderNorm::layer:
       return LayerNorm(g, name, size);
     case DecoderNorm::rms:
+    case DecoderNorm::wide_rms:
       break;
   }
-  return RmsNorm(g, name, size);
+  return RmsNorm(g, name, size, kind == DecoderNorm::wide_rms);
 }
 
 }  // namespace

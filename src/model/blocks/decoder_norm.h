@@ -1,15 +1,21 @@
-// The norms of Llama's descendants, and the one that a DecoderSpec asks for, as a member of a
-// layer.
+// The norms of Llama's descendants, and the one that a decoder asks for, as a member of a layer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <variant>
 
-#include "model/blocks/causal_decoder.h"
 #include "model/blocks/norm.h"
 #include "model/builder.h"
 
 namespace headroom::model {
+
+enum class DecoderNorm : uint8_t {
+  rms,           // Llama's: widened to float32, cast back, then weighted
+  wide_rms,      // gpt-oss: weighted before it is cast back
+  centered_rms,  // Gemma's: weighted by 1 + w in float32, then cast back
+  layer,         // torch.nn.LayerNorm
+};
 
 // Gemma's RMSNorm: what is multiplied is 1 + weight, in float32, before the result is cast back.
 struct CenteredRmsNorm {

@@ -79,6 +79,28 @@ std::pair<Var, Var> apply_partial_rotary(GraphBuilder& g, const Var& query, cons
   return {std::move(query_out), joined(key_turning, key_rest)};
 }
 
+std::pair<Var, Var> rotate_then_join(GraphBuilder& g, const Var& query, const Var& key,
+                                     const Var& cos_in, const Var& sin_in, int64_t dims,
+                                     int64_t head, std::vector<Var>* held) {
+  const Var cos = g.unsqueeze(cos_in, 1);
+  const Var sin = g.unsqueeze(sin_in, 1);
+  std::array<Var, 2> turn;
+  std::array<Var, 2> pass;
+  for (size_t i = 0; i < 2; ++i) {
+    const Var& whole = i == 0 ? query : key;
+    turn[i] = g.slice(whole, -1, 0, dims);
+    pass[i] = g.slice(whole, -1, dims, head);
+  }
+  std::array<Var, 2> out;
+  for (size_t i = 0; i < 2; ++i) out[i] = rotated(g, turn[i], cos, sin, dims);
+  if (held != nullptr) *held = {out[0], out[1], pass[0], pass[1]};
+  for (size_t i = 0; i < 2; ++i) {
+    const std::array<Var, 2> parts{out[i], pass[i]};
+    out[i] = g.cat(parts, -1);
+  }
+  return {out[0], out[1]};
+}
+
 namespace {
 
 // x.repeat_interleave(2, -1) of the first half of [1, 1, sequence, dims].

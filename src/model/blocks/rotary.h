@@ -32,6 +32,12 @@ std::pair<Var, Var> apply_partial_rotary(GraphBuilder& g, const Var& query, cons
                                          const Var& cos, const Var& sin, int64_t dims,
                                          int64_t head);
 
+// The same, where both are turned before either is joined with its rest (GPT-NeoX, GLM-4's mixture).
+// `held` takes the parts where the caller's variables keep them.
+std::pair<Var, Var> rotate_then_join(GraphBuilder& g, const Var& query, const Var& key,
+                                     const Var& cos, const Var& sin, int64_t dims, int64_t head,
+                                     std::vector<Var>* held = nullptr);
+
 // GLM's: neighbours turn together instead of halves; cos and sin are [1, sequence, dims], of which
 // the first half counts.
 std::pair<Var, Var> apply_partial_rotary_to_pairs(GraphBuilder& g, const BuildOptions& options,

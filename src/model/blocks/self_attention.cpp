@@ -10,39 +10,6 @@ namespace headroom::model {
 
 namespace {
 
-Var rotated_part(GraphBuilder& g, const Var& x, const Var& cos, const Var& sin, int64_t dims) {
-  const Var straight = g.mul(x, cos);
-  const Var first = g.slice(x, -1, 0, dims / 2);
-  const Var second = g.slice(x, -1, dims / 2, dims);
-  Var half;
-  {
-    const std::array<Var, 2> parts{g.neg(second), first};
-    half = g.cat(parts, -1);
-  }
-  return g.add(straight, g.mul(std::move(half), sin));
-}
-
-// The first dims of each head turn, the rest passes; joined when both have turned.
-std::pair<Var, Var> rotate_then_join(GraphBuilder& g, const Var& query, const Var& key,
-                                     const LayerInputs& inputs, int64_t dims, int64_t head_dim) {
-  const Var cos = g.unsqueeze(inputs.cos, 1);
-  const Var sin = g.unsqueeze(inputs.sin, 1);
-  std::array<Var, 2> turn;
-  std::array<Var, 2> pass;
-  for (size_t i = 0; i < 2; ++i) {
-    const Var& whole = i == 0 ? query : key;
-    turn[i] = g.slice(whole, -1, 0, dims);
-    pass[i] = g.slice(whole, -1, dims, head_dim);
-  }
-  std::array<Var, 2> out;
-  for (size_t i = 0; i < 2; ++i) out[i] = rotated_part(g, turn[i], cos, sin, dims);
-  for (size_t i = 0; i < 2; ++i) {
-    const std::array<Var, 2> parts{out[i], pass[i]};
-    out[i] = g.cat(parts, -1);
-  }
-  return {out[0], out[1]};
-}
-
 Var turned_halves(GraphBuilder& g, const Var& x, const Var& cos, const Var& sin, int64_t dims) {
   const auto halves = g.split(x, {dims / 2, dims / 2}, -1);
   Var straight = g.mul(halves[0], cos);
@@ -69,11 +36,36 @@ SelfAttention::SelfAttention(GraphBuilder& g, const SelfAttentionShape& s, const
       q_(g, name + ".q_proj", s.hidden, s.heads * s.head_dim, s.qkv_bias),
       k_(g, name + ".k_proj", s.hidden, s.kv_heads * s.head_dim, s.qkv_bias),
       v_(g, name + ".v_proj", s.hidden, s.kv_heads * s.head_dim, s.qkv_bias),
-      o_(g, name + ".o_proj", s.heads * s.head_dim, s.hidden, s.output_bias) {
+      o_(g, name + "." + s.output_name, s.heads * s.head_dim, s.hidden, s.output_bias) {
   if (s.norm == HeadNorm::none) return;
+  if (s.norm == HeadNorm::layer) {
+    q_layer_norms_.emplace_back(g, name + ".q_layernorm", s.head_dim);
+    k_layer_norms_.emplace_back(g, name + ".k_layernorm", s.head_dim);
+    return;
+  }
+  if (s.norm == HeadNorm::layers_by_head) {
+    const auto declare = [&](std::vector<LayerNorm>& norms, const char* part, int64_t heads) {
+      for (int64_t i = 0; i < heads; ++i) {
+        norms.emplace_back(g, name + part + ".norms." + std::to_string(i), s.head_dim, false);
+      }
+    };
+    declare(q_layer_norms_, ".q_layernorm", s.heads);
+    declare(k_layer_norms_, ".k_layernorm", s.kv_heads);
+    return;
+  }
   const bool all = s.norm == HeadNorm::all_heads;
   q_norm_.emplace(g, name + ".q_norm", all ? s.heads * s.head_dim : s.head_dim);
   k_norm_.emplace(g, name + ".k_norm", all ? s.kv_heads * s.head_dim : s.head_dim);
+}
+
+// x [batch, heads, sequence, head].
+Var SelfAttention::layer_normed(GraphBuilder& g, const std::vector<LayerNorm>& norms,
+                                const Var& x) const {
+  if (shape_.norm == HeadNorm::layer) return norms[0](g, x);
+  const std::vector<Var> heads = g.split(x, std::vector<int64_t>(norms.size(), 1), 1);
+  std::vector<Var> normed;
+  for (size_t i = 0; i < norms.size(); ++i) normed.push_back(norms[i](g, heads[i]));
+  return g.cat(normed, 1);
 }
 
 // Queries, keys and values, in the order in which the family's function makes them.
@@ -82,23 +74,29 @@ std::array<Var, 3> SelfAttention::projected(GraphBuilder& g, const BuildOptions&
   const std::vector<int64_t> heads{options.batch, options.sequence, -1, shape_.head_dim};
   const std::array<const Linear*, 3> linears{&q_, &k_, &v_};
   const std::array<const std::optional<RmsNorm>*, 3> norms{&q_norm_, &k_norm_, &no_norm_};
-  const bool each_in_turn = shape_.norm == HeadNorm::none || shape_.norm == HeadNorm::each_head;
+  const bool views_late = shape_.norm == HeadNorm::all_heads || shape_.projects_first;
+  const bool each_in_turn = !views_late && shape_.norm != HeadNorm::each_head_at_last;
   std::array<Var, 3> out;
   for (size_t i = 0; i < 3; ++i) {
     Var y = (*linears[i])(g, x);
     if (shape_.norm == HeadNorm::all_heads && *norms[i]) y = (**norms[i])(g, y);
-    if (shape_.norm != HeadNorm::all_heads) y = g.view(y, heads);
+    if (!views_late) y = g.view(y, heads);
     if (shape_.norm == HeadNorm::each_head && *norms[i]) y = (**norms[i])(g, y);
     if (each_in_turn) y = g.transpose(y, 1, 2);
     out[i] = y;
   }
-  if (each_in_turn) return out;
-  for (size_t i = 0; i < 3; ++i) {
-    if (shape_.norm == HeadNorm::each_head_at_last && *norms[i]) out[i] = (**norms[i])(g, out[i]);
+  if (!each_in_turn) {
+    for (size_t i = 0; i < 3; ++i) {
+      if (shape_.norm == HeadNorm::each_head_at_last && *norms[i]) out[i] = (**norms[i])(g, out[i]);
+    }
+    for (Var& y : out) {
+      if (views_late) y = g.view(y, heads);
+      y = g.transpose(y, 1, 2);
+    }
   }
-  for (Var& y : out) {
-    if (shape_.norm == HeadNorm::all_heads) y = g.view(y, heads);
-    y = g.transpose(y, 1, 2);
+  if (!q_layer_norms_.empty()) {
+    out[0] = layer_normed(g, q_layer_norms_, out[0]);
+    out[1] = layer_normed(g, k_layer_norms_, out[1]);
   }
   return out;
 }
@@ -107,10 +105,13 @@ Attended SelfAttention::operator()(GraphBuilder& g, const BuildOptions& options,
                                    const LayerInputs& inputs) const {
   const SelfAttentionShape& s = shape_;
   auto [query, key, value] = projected(g, options, x);
+  std::vector<Var> parts;
   if (s.sinks) {
     std::tie(query, key) = apply_half_tables(g, query, key, inputs, s.head_dim);
   } else if (s.splits_rotary || s.rotary_dims < s.head_dim) {
-    std::tie(query, key) = rotate_then_join(g, query, key, inputs, s.rotary_dims, s.head_dim);
+    std::tie(query, key) =
+        rotate_then_join(g, query, key, inputs.cos, inputs.sin, s.rotary_dims, s.head_dim,
+                         s.keeps_parts ? &parts : nullptr);
   } else {
     std::tie(query, key) = apply_rotary(g, query, key, inputs.cos, inputs.sin, s.head_dim);
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/blocks/attention.h"
 #include "model/blocks/decoder.h"
@@ -13,9 +14,15 @@
 
 namespace headroom::model {
 
-// Of queries and keys: of each head, right after its projection (Qwen3) or after all three (GLM-4);
-// or of all heads as one vector.
-enum class HeadNorm : uint8_t { none, each_head, each_head_at_last, all_heads };
+// Of queries and keys.
+enum class HeadNorm : uint8_t {
+  none,
+  each_head,          // right after its projection (Qwen3)
+  each_head_at_last,  // after all three (GLM-4)
+  all_heads,          // as one vector
+  layer,              // torch.nn.LayerNorm of each head, once the heads stand first (Phi)
+  layers_by_head,     // the same with a norm of its own for each head (StableLM)
+};
 
 struct SelfAttentionShape {
   int64_t hidden = 0;
@@ -26,21 +33,26 @@ struct SelfAttentionShape {
   HeadNorm norm = HeadNorm::none;
   bool qkv_bias = false;
   bool output_bias = false;
-  bool sinks = false;          // gpt-oss; it rotates halves by tables of half the size, too
+  bool sinks = false;       // gpt-oss; it rotates halves by tables of half the size, too
+  bool projects_first = false; // all three, before any is cut into heads
   bool splits_rotary = false;  // cuts and joins heads even where all of a head turns
+  bool keeps_parts = false;    // what turned and what passed stay variables (Phi, StableLM)
+  const char* output_name = "o_proj";
   double dropout = 0;
   bool repeats_for_flash = false;  // see AttentionShape
 };
 
 class SelfAttention {
  public:
-  // Declares NAME.{sinks, q_proj, k_proj, v_proj, o_proj, q_norm, k_norm}, as far as there are any.
+  // Declares NAME.{sinks, q_proj, k_proj, v_proj, o_proj, q_norm, k_norm}, as far as there are any;
+  // layer norms are called q_layernorm and k_layernorm.
   SelfAttention(GraphBuilder& g, const SelfAttentionShape& shape, const std::string& name);
   Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
                       const LayerInputs& inputs) const;
 
  private:
   std::array<Var, 3> projected(GraphBuilder& g, const BuildOptions& options, const Var& x) const;
+  Var layer_normed(GraphBuilder& g, const std::vector<LayerNorm>& norms, const Var& x) const;
   Attended attend_with_sinks(GraphBuilder& g, const AttentionShape& shape, const Var& query,
                              const Var& key, const Var& value, const Var& mask) const;
 
@@ -48,6 +60,7 @@ class SelfAttention {
   Var sinks_;
   Linear q_, k_, v_, o_;
   std::optional<RmsNorm> q_norm_, k_norm_, no_norm_;
+  std::vector<LayerNorm> q_layer_norms_, k_layer_norms_;  // none, one, or one a head
 };
 
 }  // namespace headroom::model

@@ -7,8 +7,9 @@ namespace headroom::model {
 namespace {
 
 // transformers 5 keeps the factor with the other numbers of the rotation; before, it stood alone.
-double partial_rotary_factor(ConfigReader& in, const text::JsonView& json, double otherwise) {
-  const double factor = in.number("partial_rotary_factor", otherwise, 0, 1);
+double partial_rotary_factor(ConfigReader& in, const text::JsonView& json,
+                             const DecoderDefaults& defaults) {
+  const double factor = in.number(defaults.partial_rotary_key, defaults.partial_rotary, 0, 1);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     const auto rope = json.optional_object(key);
     if (!rope || !*rope) continue;
@@ -20,6 +21,19 @@ double partial_rotary_factor(ConfigReader& in, const text::JsonView& json, doubl
 }
 
 }  // namespace
+
+SelfAttentionShape attention_shape(const DecoderSpec& spec) {
+  SelfAttentionShape shape;
+  shape.hidden = spec.hidden;
+  shape.heads = spec.heads;
+  shape.kv_heads = spec.kv_heads;
+  shape.head_dim = spec.head_dim;
+  shape.rotary_dims = spec.rotary_dims;
+  shape.qkv_bias = spec.qkv_bias;
+  shape.output_bias = spec.output_bias;
+  shape.dropout = spec.attention_dropout;
+  return shape;
+}
 
 DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,
                          const DecoderDefaults& defaults) {
@@ -35,7 +49,7 @@ DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const Bui
   in.require(spec.heads % spec.kv_heads == 0, "num_key_value_heads",
              "does not divide num_attention_heads");
   in.require(spec.head_dim > 0, "num_attention_heads", "more than hidden_size");
-  const double factor = partial_rotary_factor(in, json, defaults.partial_rotary);
+  const double factor = partial_rotary_factor(in, json, defaults);
   spec.rotary_dims = static_cast<int64_t>(static_cast<double>(spec.head_dim) * factor);
   in.require(spec.rotary_dims > 0 && spec.rotary_dims % 2 == 0, "head_dim",
              "rotates an odd number of dimensions, or none");

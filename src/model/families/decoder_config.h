@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "model/blocks/causal_decoder.h"
+#include "model/blocks/self_attention.h"
 #include "model/families/config.h"
 
 namespace headroom::model {
@@ -17,11 +18,15 @@ inline constexpr int64_t kWindowMax = int64_t{1} << 40;
 struct DecoderDefaults {
   bool tied = false;
   double partial_rotary = 1;
+  const char* partial_rotary_key = "partial_rotary_factor";
   Activation activation = Activation::silu;
   const char* activation_key = "hidden_act";
   std::optional<int64_t> kv_heads = {};  // none: as many as there are heads
   std::optional<int64_t> head_dim = {};  // none: hidden / heads
 };
+
+// The keys of a DecoderSpec's attention, for families that are made of SelfAttention.
+[[nodiscard]] SelfAttentionShape attention_shape(const DecoderSpec& spec);
 
 // Sizes, tying, activation, dropout of attention, rotary dimensions.
 DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,

@@ -8,14 +8,17 @@
 #include "model/families/gpt2.h"
 #include "model/families/gpt_bigcode.h"
 #include "model/families/gpt_neo.h"
+#include "model/families/gpt_neox.h"
 #include "model/families/gptj.h"
 #include "model/families/granite.h"
 #include "model/families/llama.h"
 #include "model/families/mistral.h"
 #include "model/families/moe.h"
 #include "model/families/opt.h"
+#include "model/families/phi.h"
 #include "model/families/phi3.h"
 #include "model/families/qwen2.h"
+#include "model/families/stablelm.h"
 #include "model/families/starcoder2.h"
 
 namespace headroom::model {
@@ -37,20 +40,24 @@ std::span<const Family> families() {
       {"gpt2", build_gpt2},
       {"gpt_bigcode", build_gpt_bigcode},
       {"gpt_neo", build_gpt_neo},
+      {"gpt_neox", build_gpt_neox},
       {"gpt_oss", build_gpt_oss},
       {"gptj", build_gptj},
       {"granite", build_granite},
       {"granitemoe", build_granitemoe},
+      {"kimi_k2", build_deepseek_v3},  // the same architecture under its own name
       {"llama", build_llama},
       {"minimax_m2", build_minimax_m2},
       {"mistral", build_mistral},
       {"mixtral", build_mixtral},
       {"opt", build_opt},
+      {"phi", build_phi},
       {"phi3", build_phi3},
       {"qwen2", build_qwen2},
       {"qwen2_moe", build_qwen2_moe},
       {"qwen3", build_qwen3},
       {"qwen3_moe", build_qwen3_moe},
+      {"stablelm", build_stablelm},
       {"starcoder2", build_starcoder2},
   });
   return kFamilies;

@@ -55,16 +55,16 @@ Result<std::vector<bool>> sparse_layers(const text::JsonView& json, int64_t laye
 }
 
 // Full and sliding layers as "layer_types" names them; empty where it is absent.
-Result<std::vector<MaskKind>> masks_of_layers(const text::JsonView& json, int64_t layers) {
+Result<std::vector<LayerMask>> masks_of_layers(const text::JsonView& json, int64_t layers) {
   HEADROOM_ASSIGN(const auto types, json.optional_array("layer_types", kLayersMax));
-  std::vector<MaskKind> masks;
+  std::vector<LayerMask> masks;
   if (!types) return masks;
   for (const text::JsonView& item : *types) {
     HEADROOM_ASSIGN(const std::string type, item.to_string());
     if (type != "full_attention" && type != "sliding_attention") {
       return item.error("unknown layer type '" + type + "'");
     }
-    masks.push_back(type == "full_attention" ? MaskKind::full : MaskKind::sliding);
+    masks.push_back(type == "full_attention" ? LayerMask::full : LayerMask::sliding);
   }
   if (static_cast<int64_t>(masks.size()) != layers) {
     return json.error_at("layer_types", "not one for each layer");
@@ -110,7 +110,7 @@ Result<Graph> build_mixtral(const text::JsonView& json, const BuildOptions& opti
   config.attention.repeats_for_flash = options.transformers < kGroupedFlash;
   HEADROOM_ASSIGN(const auto window, json.optional_int("sliding_window", 1, kSizeMax));
   if (window) {
-    config.decoder.masks = {MaskKind::sliding};
+    config.decoder.masks = {LayerMask::sliding};
     config.decoder.sliding_window = *window;
   }
   if (reader.error()) return *reader.error();
@@ -136,14 +136,14 @@ Result<Graph> build_qwen2_moe(const text::JsonView& json, const BuildOptions& op
   layout.shared_name = "shared_expert";
   layout.shared_gate = true;
   // Both masks are made, whether a layer slides or not.
-  config.decoder.masks = {MaskKind::full, MaskKind::sliding};
+  config.decoder.masks = {LayerMask::full, LayerMask::sliding};
   HEADROOM_ASSIGN(config.decoder.mask_of_layer, masks_of_layers(json, config.decoder.layers));
   if (config.decoder.mask_of_layer.empty()) {
     const bool slides = reader.flag("use_sliding_window", false);
     const int64_t full_from = reader.size({"max_window_layers"}, 28);
     for (int64_t i = 0; i < config.decoder.layers; ++i) {
       config.decoder.mask_of_layer.push_back(
-          slides && (i + 1) % 2 != 0 && i < full_from ? MaskKind::sliding : MaskKind::full);
+          slides && (i + 1) % 2 != 0 && i < full_from ? LayerMask::sliding : LayerMask::full);
     }
     config.decoder.sliding_window = slides ? reader.size({"sliding_window"}, 4096) : 0;
   }
@@ -162,7 +162,7 @@ Result<Graph> build_qwen3_moe(const text::JsonView& json, const BuildOptions& op
   config.router.cast_weights = true;
   config.router.normalized = reader.flag("norm_topk_prob", false);
   if (reader.flag("use_sliding_window", false)) {
-    config.decoder.masks = {MaskKind::sliding};
+    config.decoder.masks = {LayerMask::sliding};
     config.decoder.sliding_window = reader.size({"sliding_window"}, 4096);
   }
   MoeLayout layout;
@@ -221,15 +221,15 @@ Result<Graph> build_gpt_oss(const text::JsonView& json, const BuildOptions& give
   config.attention.sinks = true;
   config.experts.clamped = true;
   config.router.routing = Routing::top_k_softmax;
-  config.decoder.wide_norm = true;
+  config.decoder.norm = DecoderNorm::wide_rms;
   config.decoder.tables = RotaryTables::half;
   config.decoder.masks_see_positions = false;
-  config.decoder.masks = {MaskKind::full, MaskKind::sliding};
+  config.decoder.masks = {LayerMask::full, LayerMask::sliding};
   config.decoder.sliding_window = reader.size({"sliding_window"}, 128);
   HEADROOM_ASSIGN(config.decoder.mask_of_layer, masks_of_layers(json, config.decoder.layers));
   if (config.decoder.mask_of_layer.empty()) {
     for (int64_t i = 0; i < config.decoder.layers; ++i) {
-      config.decoder.mask_of_layer.push_back(i % 2 == 0 ? MaskKind::sliding : MaskKind::full);
+      config.decoder.mask_of_layer.push_back(i % 2 == 0 ? LayerMask::sliding : LayerMask::full);
     }
   }
   MoeLayout layout;
@@ -245,6 +245,9 @@ Result<Graph> build_granitemoe(const text::JsonView& json, const BuildOptions& o
   config.attention.qkv_bias = reader.flag("attention_bias", false);
   config.attention.output_bias = config.attention.qkv_bias;
   config.decoder.scaled = true;
+  config.decoder.embedding_multiplier = reader.number("embedding_multiplier", 1, -1e9, 1e9);
+  config.decoder.multiplies_after_masks = true;
+  config.decoder.logits_divisor = reader.number("logits_scaling", 1, -1e9, 1e9);
   config.decoder.norms_first = true;
   config.router.routing = Routing::wide_top_k_softmax;
   MoeLayout layout;

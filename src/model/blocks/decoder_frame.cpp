@@ -1,0 +1,170 @@
+#include "model/blocks/decoder_frame.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/blocks/mask.h"
+#include "model/blocks/rotary.h"
+
+namespace headroom::model {
+
+namespace {
+
+const char* name_of(LayerMask mask) {
+  return mask == LayerMask::full ? "full_attention" : "sliding_attention";
+}
+
+// The model without its head, in the order of its constructor.
+class Decoder {
+ public:
+  Decoder(GraphBuilder& g, const DecoderFrame& frame, const LayerFactory& make_layer)
+      : f_(frame),
+        embed_(g.parameter(path(frame.embedding_name) + ".weight", {f_.vocabulary, f_.hidden},
+                           ParameterRole::embedding)) {
+    if (f_.embedding_scale_buffer) {
+      embed_scale_ =
+          g.buffer(path(f_.embedding_name) + ".embed_scale", {}, std::nullopt, false);
+    }
+    for (int64_t i = 0; i < f_.layers; ++i) {
+      layers_.push_back(make_layer(g, i, path("layers.") + std::to_string(i)));
+    }
+    norm_.emplace(g, f_.norm, path(f_.norm_name), f_.hidden);
+    if (f_.tables != RotaryTables::none) declare_frequencies(g);
+  }
+
+  [[nodiscard]] const Var& embedding_weight() const { return embed_; }
+
+  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
+    Var embedded = embedding(g, ids);
+    if (!f_.multiplies_after_masks) embedded = multiplied(g, embedded);
+    const Var positions = default_position_ids(g, options);
+    std::vector<Var> masks;
+    for (const LayerMask kind : f_.masks) {
+      const Var for_mask = f_.masks_see_positions ? positions : Var();
+      masks.push_back(kind == LayerMask::full
+                          ? causal_mask(g, options, embedded, for_mask)
+                          : sliding_mask(g, options, embedded, for_mask, f_.sliding_window));
+    }
+    if (f_.multiplies_after_masks) embedded = multiplied(g, embedded);
+    Var x = embedded;
+    x = g.dropout(x, f_.embedding_dropout);
+    if (!f_.keeps_embedding) embedded = x;
+    std::vector<std::pair<Var, Var>> tables;
+    for (const Var& frequencies : frequencies_) {
+      tables.push_back(frequencies ? make_tables(g, options, frequencies, positions, x)
+                                   : std::pair<Var, Var>());
+    }
+    if (tables.empty()) tables.emplace_back();
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const size_t kind = mask_index(i);
+      const auto& [cos, sin] = tables[f_.tables_by_mask ? kind : 0];
+      x = layers_[i](x, {cos, sin, masks[kind], positions});
+    }
+    return (*norm_)(g, x);
+  }
+
+ private:
+  [[nodiscard]] std::string path(const std::string& part) const {
+    return f_.model_name + "." + part;
+  }
+  // One set of frequencies, or one for each kind of layer that there is.
+  void declare_frequencies(GraphBuilder& g) {
+    const Dims half{f_.rotary_dims / 2};
+    for (const LayerMask mask : f_.masks) {
+      if (f_.tables_by_mask ? !is_used(mask) : !frequencies_.empty()) {
+        frequencies_.emplace_back();
+        continue;
+      }
+      const std::string prefix =
+          f_.tables_by_mask ? std::string(name_of(mask)) + "_" : std::string();
+      frequencies_.push_back(
+          g.buffer(path("rotary_emb." + prefix + "inv_freq"), half, DType::f32, false));
+      g.buffer(path("rotary_emb." + prefix + "original_inv_freq"), half, DType::f32, false);
+    }
+  }
+  Var embedding(GraphBuilder& g, const Var& ids) const {
+    Var embedded = g.embedding(embed_, ids);
+    if (!embed_scale_) return embedded;
+    return g.mul(std::move(embedded), g.to_like(embed_scale_, embed_));
+  }
+  Var multiplied(GraphBuilder& g, const Var& embedded) const {
+    return f_.embedding_multiplier ? g.mul(embedded, *f_.embedding_multiplier) : embedded;
+  }
+  std::pair<Var, Var> make_tables(GraphBuilder& g, const BuildOptions& options,
+                                  const Var& frequencies, const Var& positions,
+                                  const Var& like) const {
+    switch (f_.tables) {
+      case RotaryTables::none:
+        break;
+      case RotaryTables::doubled:
+        return rotary_tables(g, frequencies, positions, like, options.sequence, f_.rotary_dims);
+      case RotaryTables::half:
+        return half_rotary_tables(g, frequencies, positions, like);
+      case RotaryTables::complex:
+        return {complex_rotary_table(g, frequencies, positions, options.sequence, f_.rotary_dims),
+                {}};
+    }
+    return {};
+  }
+  [[nodiscard]] size_t mask_index(size_t layer) const {
+    if (f_.mask_of_layer.empty()) return 0;
+    const auto found = std::ranges::find(f_.masks, f_.mask_of_layer[layer]);
+    return static_cast<size_t>(found - f_.masks.begin());
+  }
+  [[nodiscard]] bool is_used(LayerMask mask) const {
+    return std::ranges::find(f_.mask_of_layer, mask) != f_.mask_of_layer.end();
+  }
+
+  const DecoderFrame& f_;
+  Var embed_;
+  Var embed_scale_;
+  std::vector<LayerCall> layers_;
+  std::optional<NormOfDecoder> norm_;
+  std::vector<Var> frequencies_;
+};
+
+Var head_logits(GraphBuilder& g, const DecoderFrame& frame, const Var& x, const Var& weight,
+                const Var& bias) {
+  RegionScope region(g, RegionKind::lm_head, "lm_head", {&x});
+  Var logits = g.linear(x, weight, bias);
+  if (frame.logits_divisor) logits = g.div(logits, *frame.logits_divisor);
+  if (frame.softcap_logits) {
+    logits = g.div(logits, 1.0);
+    logits = g.tanh(logits);
+    logits = g.mul(logits, 1.0);
+  }
+  region.leave({&logits});
+  return logits;
+}
+
+}  // namespace
+
+Graph build_decoder_frame(const DecoderFrame& frame, const BuildOptions& options,
+                          const LayerFactory& make_layer) {
+  GraphBuilder g;
+  {
+    const Decoder decoder(g, frame, make_layer);
+    const Var head =
+        frame.tied ? g.tied("lm_head.weight", decoder.embedding_weight(), ParameterRole::lm_head)
+                   : g.parameter("lm_head.weight", {frame.vocabulary, frame.hidden},
+                                 ParameterRole::lm_head);
+    const Var head_bias =
+        frame.head_bias ? g.parameter("lm_head.bias", {frame.vocabulary}, ParameterRole::bias)
+                        : Var();
+    const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
+    Var labels;
+    if (options.labels) {
+      labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    }
+    const Var x = decoder(g, options, ids);
+    Var logits = head_logits(g, frame, x, head, head_bias);
+    Var loss;
+    if (options.labels) {
+      loss = causal_lm_loss(g, options, logits, labels, frame.vocabulary, frame.own_loss);
+    }
+    g.set_outputs(loss, logits, {});
+  }
+  return g.finish();
+}
+
+}  // namespace headroom::model

@@ -1,0 +1,77 @@
+// The frame around the layers of a causal decoder: embedding, masks, rotary tables, layers, final
+// norm, head, loss.
+//
+// A family fills in a DecoderFrame and says what its layers are; build_decoder_frame() runs the
+// forward function with the variables that transformers' own code keeps, in its order. The layers of
+// most families are ready made (causal_decoder.h, decoder.h); the others write their own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/blocks/decoder_norm.h"
+#include "model/blocks/loss.h"
+#include "model/builder.h"
+#include "model/options.h"
+
+namespace headroom::model {
+
+// The tables that rotate queries and keys.
+enum class RotaryTables : uint8_t {
+  none,      // nothing is rotated
+  doubled,   // cosines and sines of [dims / 2] angles, twice in a row
+  half,      // once
+  complex,   // one complex number an angle
+};
+
+enum class LayerMask : uint8_t { full, sliding };
+
+struct DecoderFrame {
+  int64_t vocabulary = 0, hidden = 0, layers = 0;
+  int64_t rotary_dims = 0;
+  bool tied = false;
+
+  // How the modules are called: "model.embed_tokens", "model.layers.0", "model.norm".
+  std::string model_name = "model";
+  std::string embedding_name = "embed_tokens";
+  std::string norm_name = "norm";
+  DecoderNorm norm = DecoderNorm::rms;
+  bool head_bias = false;
+
+  bool embedding_scale_buffer = false;  // Gemma: a buffer that the embedding is multiplied by
+  std::optional<double> embedding_multiplier;  // Granite: a number
+  bool multiplies_after_masks = false;
+  double embedding_dropout = 0;
+  bool keeps_embedding = true;  // a variable holds what it was before the dropout
+  std::optional<double> logits_divisor;
+  bool softcap_logits = false;
+  OwnLoss own_loss;
+
+  RotaryTables tables = RotaryTables::doubled;
+  bool tables_by_mask = false;  // Gemma 3: rotary frequencies of their own for each kind of layer
+  std::vector<LayerMask> masks{LayerMask::full};  // that the model makes, in this order
+  std::vector<LayerMask> mask_of_layer;           // empty: the first one for all
+  int64_t sliding_window = 0;
+  bool masks_see_positions = true;  // the position ids are passed on to the mask's maker
+};
+
+// What a layer is called with besides the hidden states.
+struct LayerInputs {
+  const Var& cos;  // or the complex table
+  const Var& sin;
+  const Var& mask;
+  const Var& positions;
+};
+
+using LayerCall = std::function<Var(const Var& x, const LayerInputs& inputs)>;
+// Declares the parameters of layer `index` under `name`.
+using LayerFactory =
+    std::function<LayerCall(GraphBuilder& g, int64_t index, const std::string& name)>;
+
+Graph build_decoder_frame(const DecoderFrame& frame, const BuildOptions& options,
+                          const LayerFactory& make_layer);
+
+}  // namespace headroom::model

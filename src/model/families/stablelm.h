@@ -1,0 +1,10 @@
+// StableLM.
+#pragma once
+
+#include "model/families/family.h"
+
+namespace headroom::model {
+
+Result<Graph> build_stablelm(const text::JsonView& config, const BuildOptions& options);
+
+}  // namespace headroom::model
