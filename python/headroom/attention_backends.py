@@ -100,9 +100,12 @@ def _math(query, key, value, mask, dropout, causal, scale, gqa):
 
 def _auto(query, key, value, mask, dropout, causal, scale, gqa):
     """The usual choice on a GPU of 8.0 or later in half precision: flash, efficient under a mask,
-    and in single precision efficient, or math where heads are grouped."""
+    and in single precision efficient, or math where heads are grouped. Heads that are to be
+    broadcast go to math (check_batch_size_and_num_heads_dense in sdp_utils_cpp.h)."""
     half = query.dtype in (torch.float16, torch.bfloat16)
-    if half and mask is None:
+    if not gqa and query.size(1) != key.size(1):
+        kernel = _math
+    elif half and mask is None:
         kernel = _flash
     else:
         kernel = _math if gqa else _efficient

@@ -9,6 +9,7 @@
 // Not thread-safe. Declare parameters in the order of the module's constructor.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -161,6 +162,8 @@ class GraphBuilder {
   Var baddbmm(Var input, Var a, Var b, double alpha = 1);
   Var matmul(Var a, Var b);
   Var linear(Var x, Var weight, Var bias = {});
+  Var conv1d(Var x, Var weight, Var bias, int64_t padding, int64_t groups);  // with stride 1
+  Var conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride);    // without padding
   // Normalization, look-ups, attention, losses.
   Var layer_norm(Var x, Var weight, Var bias);
   Var rms_norm(Var x, Var weight);
@@ -179,6 +182,8 @@ class GraphBuilder {
   // In place: the variable takes what is returned (x = g.add_assign(x, y)).
   Var add_assign(Var a, Var b);
   Var div_assign(Var a, Var b);
+  Var mul_assign(Var a, double b);
+  Var div_assign(Var a, double b);
   Var index_put(Var x, Var index, Var value);
   Var index_add_assign(Var x, int dim, Var index, Var source);
   Var copy_slice(Var x, Var source, int dim, int64_t start, int64_t end);

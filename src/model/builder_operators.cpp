@@ -196,6 +196,15 @@ Var GraphBuilder::linear(Var x, Var weight, Var bias) {
   return apply(OpKind::linear, inputs(std::move(x), std::move(weight), std::move(bias)));
 }
 
+Var GraphBuilder::conv1d(Var x, Var weight, Var bias, int64_t padding, int64_t groups) {
+  return apply(OpKind::convolution, inputs(std::move(x), std::move(weight), std::move(bias)),
+               ints({groups, 1, padding}));
+}
+Var GraphBuilder::conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride) {
+  return apply(OpKind::convolution, inputs(std::move(x), std::move(weight), std::move(bias)),
+               ints({1, stride[0], stride[1], 0, 0}));
+}
+
 Var GraphBuilder::layer_norm(Var x, Var weight, Var bias) {
   return apply(OpKind::layer_norm, inputs(std::move(x), std::move(weight), std::move(bias)));
 }
@@ -245,6 +254,12 @@ Var GraphBuilder::add_assign(Var a, Var b) {
 }
 Var GraphBuilder::div_assign(Var a, Var b) {
   return apply(OpKind::div_assign, inputs(std::move(a), std::move(b)));
+}
+Var GraphBuilder::mul_assign(Var a, double b) {
+  return apply(OpKind::mul_assign, inputs(std::move(a)), number(b));
+}
+Var GraphBuilder::div_assign(Var a, double b) {
+  return apply(OpKind::div_assign, inputs(std::move(a)), number(b));
 }
 Var GraphBuilder::index_put(Var x, Var index, Var value) {
   return apply(OpKind::index_put, inputs(std::move(x), std::move(index), std::move(value)));

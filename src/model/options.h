@@ -23,6 +23,7 @@ enum class ExpertsImplementation : uint8_t { grouped_mm, batched_mm, eager };
 struct BuildOptions {
   int64_t batch = 1;
   int64_t sequence = 512;
+  std::optional<int64_t> decoder_sequence;  // of a model with an encoder; else as long as it
   Attention attention = Attention::sdpa;
   ExpertsImplementation experts = ExpertsImplementation::grouped_mm;
   // Rows that the router sends to each expert, for code whose sizes depend on it (a loop over
@@ -31,6 +32,7 @@ struct BuildOptions {
   op::Version transformers{5, 23};
   bool training = true;                 // dropouts are on
   bool labels = true;                   // the forward function computes a loss
+  bool checkpointing = false;           // the model knows of it (T5 makes its biases differentiable)
   bool use_cache = false;               // a key-value cache is made and returned
   int64_t past = 0;                     // tokens already in it, beside `sequence` new ones
   bool attention_mask = false;          // a padding mask that is not all ones is passed in

@@ -51,7 +51,7 @@ constexpr std::array kNames = {
     Name{"new_full", OpKind::fill},
     Name{"scalar_tensor", OpKind::fill},
     Name{"zero", OpKind::fill},
-    Name{"convolution", OpKind::conv2d},
+    Name{"convolution", OpKind::convolution},
     Name{"eq", OpKind::compare},
     Name{"ne", OpKind::compare},
     Name{"lt", OpKind::compare},

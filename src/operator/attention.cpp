@@ -19,8 +19,8 @@ double attention_flops(const Tensor& query, const Tensor& key, bool causal) {
   return causal ? work / 2 : work;
 }
 
-// [b, h, s, head] stored as [b, s, h, head]: what the efficient kernels return. The flash kernels see
-// [b, s, h, d] and make their results like that, so these keep the layout of their argument.
+// [b, h, s, head] stored as [b, s, h, head]: what the efficient kernels return. The flash kernels
+// see [b, s, h, d] and make their results like that, so these keep the layout of their argument.
 Tensor empty_sequence_first(Eager& e, const Tensor& like, int64_t head) {
   const Tensor dense = e.empty({like.size(0), like.size(2), like.size(1), head}, like.dtype());
   return e.alias(dense, {like.size(0), like.size(1), like.size(2), head},
@@ -86,11 +86,19 @@ struct Saved {
   enum Slot : size_t { query, key, value, mask, out, logsumexp, seed, offset };
 };
 
+// Rows are padded to a multiple of 16 elements (_efficient_attention_backward).
+Tensor mask_gradient(Eager& e, const Tensor& mask) {
+  constexpr int64_t kAlignment = 16;
+  Dims padded = mask.sizes();
+  padded.back() = (padded.back() + kAlignment - 1) / kAlignment * kAlignment;
+  return e.empty_strided(mask.sizes(), contiguous_strides(padded), mask.dtype());
+}
+
 // The fused backends: one kernel each way; they keep their inputs, their output and one float32
 // number for each query row.
 Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Tensor& key,
-                       const Tensor& value, const Tensor& mask, bool causal,
-                       int64_t logsumexp_rows, const Dims& seed_sizes, bool is_flash) {
+                       const Tensor& value, const Tensor& mask, bool causal, int64_t logsumexp_rows,
+                       const Dims& seed_sizes, bool is_flash) {
   Tensor out = fused_result(e, query, value.size(-1), is_flash);
   Tensor logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
   // The random state for dropout, kept whether there is dropout or not.
@@ -98,7 +106,7 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
   Tensor offset = e.empty({}, DType::i64);
   const double flops = attention_flops(query, key, causal);
   e.kernel(OpKind::sdpa, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes());
-  if (Node* node = e.history(name, {&query, &key, &value}, {&out})) {
+  if (Node* node = e.history(name, {&query, &key, &value, &mask}, {&out})) {
     for (const Tensor& tensor : {query, key, value, mask, out, logsumexp, seed, offset}) {
       node->save(tensor);
     }
@@ -111,6 +119,7 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
       const Tensor& q = n.saved[Saved::query];
       const Tensor& k = n.saved[Saved::key];
       const AttentionSizes sizes{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
+      if (n.needs(3)) result[3] = mask_gradient(eager, n.saved[Saved::mask]);
       const ScratchBlocks blocks = is_flash ? flash_backward_blocks(eager, sizes, q.dtype())
                                             : efficient_backward_blocks(eager, sizes, q.dtype());
       eager.kernel(OpKind::sdpa, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes());
@@ -120,8 +129,8 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
   return out;
 }
 
-// softmax that answers zeros where a whole row is masked (_safe_softmax): the row's scores are asked
-// first, and what they say is written into the result.
+// softmax that answers zeros where a whole row is masked (_safe_softmax): the row's scores are
+// asked first, and what they say is written into the result.
 Tensor safe_softmax(Eager& e, const Tensor& scores) {
   Tensor weights = softmax(e, scores, -1);
   const Tensor hidden = compare(e, scores, nullptr);
@@ -183,8 +192,9 @@ AttentionCall call_of(const Eager& e, const Tensor& query, const Tensor& key, co
   call.has_mask = static_cast<bool>(mask);
   call.causal = options.causal;
   call.grouped = options.grouped && key.size(1) != query.size(1);
-  call.trains = e.grad_enabled() &&
-                (query->requires_grad || key->requires_grad || value->requires_grad);
+  call.broadcasts = !options.grouped && key.size(1) != query.size(1);
+  call.trains =
+      e.grad_enabled() && (query->requires_grad || key->requires_grad || value->requires_grad);
   call.dropout = options.dropout;
   return call;
 }

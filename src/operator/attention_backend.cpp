@@ -92,6 +92,9 @@ const char* refusal(AttentionBackend backend, const Environment& environment,
                     const AttentionCall& call) {
   if (backend == AttentionBackend::math) return nullptr;
   if (environment.compute_capability == 0) return "a CPU has none of the CUDA kernels";
+  // check_batch_size_and_num_heads_dense in ATen/native/transformers/sdp_utils_cpp.h
+  // (PyTorch 2.13).
+  if (call.broadcasts) return "no fused kernel takes heads that are to be broadcast";
   switch (backend) {
     case AttentionBackend::flash:
       return flash_refusal(environment, call);

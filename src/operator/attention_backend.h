@@ -28,8 +28,9 @@ struct AttentionCall {
   int64_t value_head = 0;
   bool has_mask = false;
   bool causal = false;
-  bool grouped = false;  // enable_gqa, and fewer heads of key and value
-  bool trains = false;   // some input requires a gradient
+  bool grouped = false;     // enable_gqa, and fewer heads of key and value
+  bool broadcasts = false;  // fewer heads of key and value without enable_gqa
+  bool trains = false;      // some input requires a gradient
   double dropout = 0;
 };
 

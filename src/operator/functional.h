@@ -138,6 +138,16 @@ std::vector<Tensor> topk(Eager& e, const Tensor& self, int64_t k);
 std::vector<Tensor> sort(Eager& e, const Tensor& self);
 Tensor one_hot(Eager& e, const Tensor& self, int64_t classes);
 
+// --- convolutions (convolution.cpp) --------------------------------------------------------------
+struct Convolution {
+  Dims stride;  // of each dimension of space
+  Dims padding;
+  int64_t groups = 1;
+};
+// input [batch, channels, space...], weight [out, channels / groups, kernel...]; bias may be empty.
+Tensor convolution(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   const Convolution& convolution);
+
 // --- experts and routing (routing.cpp) ---------------------------------------------------------
 // torch._grouped_mm: self [rows, in] sorted by group, mat2 [groups, in, out], offsets [groups].
 Tensor grouped_mm(Eager& e, const Tensor& self, const Tensor& mat2, const Tensor& offsets);
@@ -152,6 +162,8 @@ Tensor index_pairs(Eager& e, const Tensor& self, const Tensor& first, const Tens
 Tensor index_put(Eager& e, const Tensor& self, const Tensor& index, const Tensor& value);
 Tensor add_assign(Eager& e, const Tensor& self, const Tensor& other);
 Tensor div_assign(Eager& e, const Tensor& self, const Tensor& other);
+Tensor mul_scalar_assign(Eager& e, const Tensor& self, double other);
+Tensor div_scalar_assign(Eager& e, const Tensor& self, double other);
 Tensor index_add_assign(Eager& e, const Tensor& self, int dim, const Tensor& index,
                         const Tensor& source);
 // self[..., start:end, ...].copy_(source)

@@ -14,6 +14,9 @@ Tensor looked_up(Eager& e, OpKind kind, const Dims& sizes, DType dtype, const Te
 
 // The gradient of an embedding's weight: rows of `grad` added where their indices say.
 Tensor summed_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes) {
+  // The kernel's own copy where the gradient is not contiguous (ATen/native/cuda/Embedding.cu).
+  const Tensor copy = e.scratch(
+      grad.is_contiguous() ? 0 : grad.elements() * element_size(grad.dtype()));
   const auto scratch = embedding_backward_scratch(e.environment(), indices.elements(), sizes[0],
                                                   sizes[1], grad.dtype());
   const Tensor sorted = e.scratch(scratch.index_bytes);
@@ -55,8 +58,7 @@ Tensor embedding(Eager& e, const Tensor& weight, const Tensor& indices) {
   if (Node* node = e.history("EmbeddingBackward0", {&weight}, {&out})) {
     node->save(indices);
     node->apply = [rows = weight.sizes()](Eager& eager, Node& n, Grads& g, Grads& result) {
-      const Tensor grad = contiguous(eager, g[0]);
-      result[0] = summed_rows(eager, grad, n.saved[0], rows);
+      result[0] = summed_rows(eager, g[0], n.saved[0], rows);
     };
     e.finish(*node);
   }

@@ -34,7 +34,7 @@ enum class OpGroup : uint8_t {
   X(bmm, gemm)                         \
   X(baddbmm, gemm)                     \
   X(matmul, gemm)                      \
-  X(conv2d, gemm)                      \
+  X(convolution, gemm)                 \
   X(grouped_mm, gemm)                  \
   X(quantized_linear, gemm)            \
   X(sdpa, attention)                   \
@@ -57,6 +57,7 @@ enum class OpGroup : uint8_t {
   X(sqrt, elementwise)                 \
   X(rsqrt, elementwise)                \
   X(add_assign, elementwise)           \
+  X(mul_assign, elementwise)           \
   X(div_assign, elementwise)           \
   X(floor_divide, elementwise)         \
   X(max, elementwise)                  \

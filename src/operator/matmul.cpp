@@ -132,7 +132,12 @@ Dims with_last(const Dims& sizes, int64_t last) {
   return changed;
 }
 
-Tensor unsafe_view(Eager& e, const Tensor& self, const Dims& sizes) { return view(e, self, sizes); }
+// _unsafe_view: nobody else has the product, so autograd does not count it as a view of it.
+Tensor unsafe_view(Eager& e, const Tensor& product, const Dims& sizes) {
+  Tensor out = view(e, product, sizes);
+  out->base = Tensor();
+  return out;
+}
 
 // [..., k] x [k, n] folds the leading dimensions into rows.
 Tensor folded_mm(Eager& e, const Tensor& self, const Tensor& other) {
@@ -159,7 +164,8 @@ Tensor batched_matmul(Eager& e, const Tensor& self, const Tensor& other) {
   Dims sizes = batch;
   sizes.push_back(self.size(-2));
   sizes.push_back(other.size(-1));
-  return unsafe_view(e, bmm(e, operand(self), operand(other)), sizes);
+  const Tensor first = operand(self);  // named: C++ does not say which argument is made first
+  return unsafe_view(e, bmm(e, first, operand(other)), sizes);
 }
 
 // Rows are folded where a gradient of the matrix is wanted, even by a copy; else only where the

@@ -175,6 +175,28 @@ Tensor div_assign(Eager& e, const Tensor& self, const Tensor& other) {
   return out;
 }
 
+Tensor mul_scalar_assign(Eager& e, const Tensor& self, double other) {
+  e.kernel(OpKind::mul, static_cast<double>(self.elements()), self.bytes(), self.bytes());
+  Tensor out = rebased(e, self);
+  if (Node* node = e.history("MulBackward0", {&self}, {&out})) {
+    node->apply = [other](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = mul_scalar(eager, g[0], other);
+    };
+  }
+  return out;
+}
+
+Tensor div_scalar_assign(Eager& e, const Tensor& self, double other) {
+  e.kernel(OpKind::div, static_cast<double>(self.elements()), self.bytes(), self.bytes());
+  Tensor out = rebased(e, self);
+  if (Node* node = e.history("DivBackward0", {&self}, {&out})) {
+    node->apply = [other](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = div_scalar(eager, g[0], other);
+    };
+  }
+  return out;
+}
+
 Tensor index_add_assign(Eager& e, const Tensor& self, int dim, const Tensor& index,
                         const Tensor& source) {
   e.kernel(OpKind::index_add, static_cast<double>(source.elements()), source.bytes(),

@@ -60,6 +60,19 @@ class OutputsKept {
   std::vector<Tensor> first_;
 };
 
+// CheckpointFunction runs backward from those outputs alone that have a gradient.
+void drop_without_gradient(std::vector<Tensor>& outputs, Grads& grads) {
+  std::vector<Tensor> kept;
+  Grads kept_grads;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i]->requires_grad) continue;
+    kept.push_back(std::move(outputs[i]));
+    kept_grads.push_back(std::move(grads[i]));
+  }
+  outputs = std::move(kept);
+  grads = std::move(kept_grads);
+}
+
 }  // namespace
 
 // One checkpointed run of a region: what a second run needs, and what it brought back.
@@ -154,7 +167,14 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
     interpreter_.run_region(region, frame);
   }
   std::vector<Tensor> outputs;
-  for (const model::ValueId id : part.outputs) outputs.push_back(frame[id]);
+  for (const model::ValueId id : part.outputs) {
+    Tensor& output = frame[id];
+    // What went in and comes out again is a view of itself (torch/csrc/autograd/custom_function.cpp).
+    const bool passed_on = std::ranges::any_of(
+        inputs, [&](const Tensor& input) { return input.get() == output.get(); });
+    if (passed_on) output = eager_.alias(output, output.sizes(), output.strides());
+    outputs.push_back(output);
+  }
   Node* node = eager_.history("CheckpointFunctionBackward", inputs, outputs);
   if (!node) return;
   // What transformers passes by position is saved, and what it passes by keyword is held by the
@@ -188,6 +208,7 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
       for (const model::ValueId id : again.outputs) second_outputs.push_back(frame[id]);
       clear_values(region, frame);
     }
+    drop_without_gradient(second_outputs, grads);
     engine_.run(second_outputs, grads);
     for (size_t i = 0; i < detached.size(); ++i) {
       if (n.saved[i]) results[i] = detached[i]->grad;

@@ -20,10 +20,10 @@ namespace {
 // that both use: its task is put aside, and back at the end.
 class Tasks {
  public:
-  Tasks(std::span<const Tensor> roots, uint64_t run) : run_(run) {
+  Tasks(std::span<const op::Edge> roots, uint64_t run) : run_(run) {
     std::vector<Node*> pending;
-    for (const Tensor& root : roots) {
-      Node* node = root->grad_fn.get();
+    for (const op::Edge& root : roots) {
+      Node* node = root.node.get();
       if (node->task.run == run_) continue;
       adopt(*node);
       pending.push_back(node);
@@ -146,26 +146,29 @@ void Engine::run(const Tensor& root, Tensor gradient) {
 }
 
 void Engine::run(std::span<const Tensor> roots, Grads gradients) {
+  std::vector<op::Edge> edges;
   for (const Tensor& root : roots) {
-    op::require(root && root->grad_fn, "backward from a tensor that has no history");
+    op::require(root && root->requires_grad, "backward from a tensor that has no history");
+    edges.push_back(eager_.gradient_edge(root));
   }
   op::GradMode no_grad(eager_, false);
   const uint32_t module_before = eager_.module();
   const op::ThreadKind thread_before = eager_.thread();
   eager_.set_thread(op::ThreadKind::autograd);
-  const Tasks tasks(roots, ++runs_);
+  const Tasks tasks(edges, ++runs_);
   std::priority_queue<NodeRef, std::vector<NodeRef>, RunsLater> ready;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
-    op::BackwardTask& task = root->grad_fn->task;
+    Node& node = *edges[i].node;
+    op::BackwardTask& task = node.task;
     const bool is_first = task.gradients.empty();
-    task.gradients.resize(root->grad_fn->outputs.size());
+    task.gradients.resize(node.outputs.size());
     // A gradient of another type is cast, and the engine's caller holds the result to the end.
     const bool is_cast = gradients[i].dtype() != root.dtype();
     if (is_cast) gradients[i] = op::to(eager_, gradients[i], root.dtype());
-    task.gradients[root->output_number] = gradients[i];
+    task.gradients[edges[i].input_number] = gradients[i];
     if (!is_cast) gradients[i] = Tensor();
-    if (is_first && task.dependencies == 0) ready.push(root->grad_fn);
+    if (is_first && task.dependencies == 0) ready.push(edges[i].node);
   }
 
   Grads grads;

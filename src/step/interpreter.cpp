@@ -141,7 +141,10 @@ Tensor run_elementwise(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::add_assign:
       return op::add_assign(e, in[0], in[1]);
     case OpKind::div_assign:
-      return op::div_assign(e, in[0], in[1]);
+      return with_number ? op::div_scalar_assign(e, in[0], a.number)
+                         : op::div_assign(e, in[0], in[1]);
+    case OpKind::mul_assign:
+      return op::mul_scalar_assign(e, in[0], a.number);
     case OpKind::compare:
     case OpKind::logical:
       return op::compare(e, in[0], in.size() > 1 ? &in[1] : nullptr);
@@ -191,6 +194,18 @@ Tensor run_activation(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
   }
 }
 
+// The groups, then a stride and a padding for each dimension of space.
+op::Convolution convolution_of(const Attributes& a) {
+  op::Convolution convolution;
+  convolution.groups = a.ints[0];
+  const size_t dims = (a.ints.size() - 1) / 2;
+  for (size_t i = 0; i < dims; ++i) {
+    convolution.stride.push_back(a.ints[1 + i]);
+    convolution.padding.push_back(a.ints[1 + dims + i]);
+  }
+  return convolution;
+}
+
 Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
   switch (kind) {
     case OpKind::mm:
@@ -215,6 +230,8 @@ Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
                                    .unpacked = static_cast<op::DType>(a.ints[3]),
                                    .compute = *a.dtype,
                                    .keeps_input = a.flag});
+    case OpKind::convolution:
+      return op::convolution(e, in[0], in[1], in.size() > 2 ? in[2] : Tensor(), convolution_of(a));
     case OpKind::layer_norm:
       return op::layer_norm(e, in[0], in[1], in[2]);
     case OpKind::rms_norm:

@@ -103,6 +103,11 @@ def _decoders():
             "num_attention_heads": 6, "num_kv_heads": 3, "new_decoder_architecture": True,
             "parallel_attn": True, "bias": False, "max_position_embeddings": 64,
             "ffn_hidden_size": 88, **_TOKENS}),
+        _family("falcon_rw", "falcon", {
+            "vocab_size": _VOCAB, "hidden_size": 48, "num_hidden_layers": 2,
+            "num_attention_heads": 6, "alibi": True, "multi_query": False, "parallel_attn": False,
+            "bias": True, "ffn_hidden_size": 88, "hidden_dropout": 0.1, "attention_dropout": 0.1,
+            **_TOKENS}),
         _family("stablelm", "stablelm", {**_GROUPED, "num_attention_heads": 3,
                                          "num_key_value_heads": 3,
                                          "partial_rotary_factor": 0.5, **_TOKENS}),

@@ -16,11 +16,12 @@ from headroom import memory_oracle, trace_compare
 
 # Names of files under configs/. Dropouts are on in gpt2, opt, gpt_bigcode and biogpt.
 FAMILIES = [
-    "biogpt", "bloom", "codegen", "deepseek_v2", "deepseek_v3", "gemma", "gemma2", "gemma3_text",
+    "bert", "biogpt", "bloom", "codegen", "deepseek_v2", "deepseek_v3", "falcon",
+    "falcon_new", "falcon_rw", "gemma", "gemma2", "gemma3_text",
     "glm", "glm4", "glm4_moe", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_serial", "gpt_oss",
     "gptj", "granite", "granitemoe", "kimi_k2", "llama", "llama_tied", "minimax_m2", "mistral",
     "mixtral", "opt", "opt_post_norm", "phi", "phi_normed", "phi3", "powerlm", "qwen2", "qwen2_moe",
-    "qwen3", "qwen3_moe", "stablelm", "stablelm_parallel", "starcoder2",
+    "qwen3", "qwen3_moe", "stablelm", "stablelm_parallel", "starcoder2", "t5", "t5_gated", "vit",
 ]
 
 # Families for which transformers has no SDPA implementation.

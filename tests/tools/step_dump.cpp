@@ -202,6 +202,11 @@ int main(int argc, char** argv) {
   headroom::model::BuildOptions build;
   build.batch = std::max(1, std::atoi(words["batch"].c_str()));
   build.sequence = std::max(1, std::atoi(words["seq"].c_str()));
+  if (const int length = std::atoi(words["decoder_seq"].c_str()); length > 0) {
+    build.decoder_sequence = length;
+  }
+  build.checkpointing =
+      words["checkpointing"] == "reentrant" || words["checkpointing"] == "non_reentrant";
   if (const int vocabulary = std::atoi(words["vocab"].c_str()); vocabulary > 0) {
     build.vocabulary = vocabulary;
   }

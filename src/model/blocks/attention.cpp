@@ -33,8 +33,9 @@ Var repeat_heads(GraphBuilder& g, const AttentionShape& s, const Var& x) {
 
 namespace {
 
-Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
-                      const Var& value_in, const Var& mask) {
+Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query,
+                      const Var& key_in, const Var& value_in, const Var& mask,
+                      const Var& position_bias) {
   const Var key = repeat_heads(g, s, key_in);
   const Var value = repeat_heads(g, s, value_in);
   Var weights = g.mul(g.matmul(query, g.transpose(key, 2, 3)), 1.0);
@@ -43,6 +44,7 @@ Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query
     weights = g.tanh(weights);
     weights = g.mul(weights, 1.0);
   }
+  if (position_bias) weights = g.add(weights, position_bias);
   if (mask) weights = g.add(weights, mask);
   if (s.float32_softmax) {
     weights = g.to_like(g.softmax(weights, -1, DType::f32), query);
@@ -56,8 +58,24 @@ Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query
   return {output, weights};
 }
 
-Attended attend_sdpa(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
-                     const Var& value_in, const Var& mask) {
+// The bias as a mask, with minus infinity where a causal model does not look
+// (create_position_bias_mask in transformers' integrations/sdpa_attention.py).
+Var biased_mask(GraphBuilder& g, const AttentionShape& s, const Var& position_bias) {
+  if (!s.causal || s.sequence == 1) return g.contiguous(position_bias);
+  Var allowed;
+  {
+    const Var queries = g.unsqueeze(g.arange(s.sequence), -1);
+    allowed = g.compare(queries, g.unsqueeze(g.arange(s.sequence), 0));
+  }
+  allowed = g.view(allowed, {1, 1, s.sequence, s.sequence});
+  const Var masked = g.where(allowed, position_bias, g.full_like({}, position_bias));
+  return g.contiguous(masked);
+}
+
+Attended attend_sdpa(GraphBuilder& g, const AttentionShape& s, const Var& query,
+                     const Var& key_in, const Var& value_in, const Var& mask_in,
+                     const Var& position_bias) {
+  const Var mask = position_bias ? biased_mask(g, s, position_bias) : mask_in;
   const bool grouped = s.heads != s.kv_heads;
   const bool kernel_groups = grouped && !mask && s.head_dim <= 256;
   const Var key = grouped && !kernel_groups ? repeat_heads(g, s, key_in) : key_in;
@@ -70,15 +88,16 @@ Attended attend_sdpa(GraphBuilder& g, const AttentionShape& s, const Var& query,
 }  // namespace
 
 Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& shape,
-                const Var& query, const Var& new_key, const Var& new_value, const Var& mask) {
+                const Var& query, const Var& new_key, const Var& new_value, const Var& mask,
+                const Var& position_bias) {
   AttentionShape s = shape;
   s.past = options.use_cache ? options.past : 0;
   const auto [key, value] = update_cache(g, options, s, new_key, new_value);
   switch (options.attention) {
     case Attention::eager:
-      return attend_eager(g, s, query, key, value, mask);
+      return attend_eager(g, s, query, key, value, mask, position_bias);
     case Attention::sdpa:
-      return attend_sdpa(g, s, query, key, value, mask);
+      return attend_sdpa(g, s, query, key, value, mask, position_bias);
     case Attention::flash_attention_2: {
       const Var all_keys = s.repeats_for_flash ? repeat_heads(g, s, key) : key;
       const Var all_values = s.repeats_for_flash ? repeat_heads(g, s, value) : value;

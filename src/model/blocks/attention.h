@@ -1,6 +1,8 @@
 // The attention interface of transformers: eager, scaled_dot_product_attention, FlashAttention-2.
 #pragma once
 
+#include <functional>
+
 #include "model/builder.h"
 #include "model/options.h"
 
@@ -37,9 +39,14 @@ struct Attended {
 // Key or value heads repeated for their groups of query heads: an expand, then a copy.
 Var repeat_heads(GraphBuilder& g, const AttentionShape& shape, const Var& x);
 
-// query [batch, heads, sequence, head]; key and value with kv_heads; mask may be empty.
+// What is added to the scores, [1, heads, sequence, keys]; made when attention asks for it.
+using PositionBias = std::function<Var()>;
+
+// query [batch, heads, sequence, head]; key and value with kv_heads; mask and position_bias [1, heads,
+// sequence, keys] may be empty.
 Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& shape,
-                const Var& query, const Var& key, const Var& value, const Var& mask);
+                const Var& query, const Var& key, const Var& value, const Var& mask,
+                const Var& position_bias = {});
 
 // The eager attention of GPT-J's relatives: scores of query and key in float32. query, key and
 // value are [batch, heads, sequence, head]; `mask_scores` is what the model does with the scores

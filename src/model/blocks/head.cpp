@@ -12,14 +12,16 @@ LmHead::LmHead(GraphBuilder& g, std::string path, int64_t vocabulary, int64_t hi
   if (has_bias) bias = g.parameter(name + ".bias", {vocabulary}, ParameterRole::bias);
 }
 
+Var LmHead::logits(GraphBuilder& g, const Var& x) const {
+  RegionScope region(g, RegionKind::lm_head, name, {&x});
+  Var logits = g.linear(x, weight, bias);
+  region.leave({&logits});
+  return logits;
+}
+
 void LmHead::finish(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& labels,
                     int64_t vocabulary, const OwnLoss& own) const {
-  Var logits;
-  {
-    RegionScope region(g, RegionKind::lm_head, name, {&x});
-    logits = g.linear(x, weight, bias);
-    region.leave({&logits});
-  }
+  Var logits = this->logits(g, x);
   Var loss;
   if (options.labels) loss = causal_lm_loss(g, options, logits, labels, vocabulary, own);
   g.set_outputs(loss, logits, {});

@@ -18,6 +18,7 @@ struct LmHead {
   LmHead(GraphBuilder& g, std::string path, int64_t vocabulary, int64_t hidden,
          const Var& tied_to = {}, bool has_bias = false);
 
+  Var logits(GraphBuilder& g, const Var& x) const;
   // Logits and loss of the hidden states, and the graph's outputs.
   void finish(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& labels,
               int64_t vocabulary, const OwnLoss& own) const;

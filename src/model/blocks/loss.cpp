@@ -42,6 +42,19 @@ Var loss_by_version(GraphBuilder& g, const BuildOptions& options, Var& logits, c
 
 }  // namespace
 
+Var token_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits, const Var& labels,
+               int64_t classes) {
+  if (!options.labels) return {};
+  RegionScope region(g, RegionKind::loss, "loss", {&logits, &labels});
+  Var loss;
+  {
+    const Var rows = g.view(logits, {-1, classes});
+    loss = g.cross_entropy(rows, g.view(labels, {-1}));
+  }
+  region.leave({&loss});
+  return loss;
+}
+
 Var causal_lm_loss(GraphBuilder& g, const BuildOptions& options, Var& logits, const Var& labels,
                    int64_t vocabulary, const OwnLoss& own) {
   RegionScope region(g, RegionKind::loss, "loss", {&logits, &labels});

@@ -1,6 +1,6 @@
-// The causal language-model loss of transformers, by version.
+// The losses of transformers: of causal language models, by version, and of all others.
 //
-// In the beginning each model had its own: most widened their logits to float32 and returned those,
+// In the beginning each causal model had its own: most widened their logits to float32 and returned those,
 // the older ones kept the model's type; all compared a shifted copy of the logits with the labels.
 // Then they came to call one loss function, which widens them and, since 4.49, shifts labels only.
 // Sources: loss/loss_utils.py, and each model's forward function, in transformers 4.29 to 5.23.
@@ -26,5 +26,10 @@ inline constexpr OwnLoss kLateFloat32Loss{.until = {4, 49}, .float32 = true};
 // the model returns.
 Var causal_lm_loss(GraphBuilder& g, const BuildOptions& options, Var& logits, const Var& labels,
                    int64_t vocabulary, const OwnLoss& own = {});
+
+// Cross entropy of each row as it is, in the type that the logits have (BertForMaskedLM,
+// T5ForConditionalGeneration, ViTForImageClassification): logits [..., classes], labels [...].
+Var token_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits, const Var& labels,
+               int64_t classes);
 
 }  // namespace headroom::model

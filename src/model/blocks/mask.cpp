@@ -24,7 +24,14 @@ void look_for_packed_sequences(GraphBuilder& g, const BuildOptions& options,
   g.amax(last_is_zero, 0, false);  // all()
 }
 
-Var allowed_positions(GraphBuilder& g, const BuildOptions& options) {
+// What a position may look at beside being no later than itself.
+struct Limits {
+  bool window = false;
+  Var padding = {};  // booleans, [batch, sequence]
+};
+
+// Booleans, [batch, 1, sequence, sequence].
+Var allowed_positions(GraphBuilder& g, const BuildOptions& options, const Limits& limits) {
   const int64_t s = options.sequence;
   const Var batch_index = g.arange(options.batch);
   const Var head_index = g.arange(1);
@@ -32,51 +39,33 @@ Var allowed_positions(GraphBuilder& g, const BuildOptions& options) {
   const Var key_index = g.add(g.arange(s), 0.0);
   const Var queries = g.view(query_index, {1, 1, s, 1});
   const Var keys = g.view(key_index, {1, 1, 1, s});
-  const Var allowed = g.compare(keys, queries);
+  Var allowed;
+  if (!limits.window && !limits.padding) {
+    allowed = g.compare(keys, queries);
+  } else {
+    // and_masks: "all", joined with each rule in turn.
+    allowed = g.full({}, DType::boolean);
+    if (limits.window) allowed = g.compare(allowed, g.compare(keys, g.add(queries, 0.0)));
+    allowed = g.compare(allowed, g.compare(keys, queries));
+    if (limits.padding) {
+      // padding[batch_index, key_index]: a copy of all of it.
+      allowed = g.compare(allowed, g.view(g.clone(limits.padding), {options.batch, 1, 1, s}));
+    }
+  }
   return g.expand(allowed, {options.batch, -1, s, s});
 }
 
-Var allowed_in_window(GraphBuilder& g, const BuildOptions& options) {
-  const int64_t s = options.sequence;
-  const Var batch_index = g.arange(options.batch);
-  const Var head_index = g.arange(1);
-  const Var query_index = g.add(g.arange(s), 0.0);
-  const Var key_index = g.add(g.arange(s), 0.0);
-  const Var queries = g.view(query_index, {1, 1, s, 1});
-  const Var keys = g.view(key_index, {1, 1, 1, s});
-  // and_masks: "all", joined with the window, joined with the causal mask.
-  Var allowed = g.full({}, DType::boolean);
-  allowed = g.compare(allowed, g.compare(keys, g.add(queries, 0.0)));
-  allowed = g.compare(allowed, g.compare(keys, queries));
-  return g.expand(allowed, {options.batch, -1, s, s});
-}
-
-// The additive mask of eager attention.
-Var additive(GraphBuilder& g, const Var& allowed, const Var& like) {
-  const Var zero = g.full_like({}, like);
-  const Var lowest = g.full_like({}, like);
-  return g.where(allowed, zero, lowest);
-}
 
 // fast_all: a mask of booleans is read on the host.
 void read_all(GraphBuilder& g, const Var& mask) { g.compare(g.sum(mask, {}, false)); }
 
-Var allowed_and_unpadded(GraphBuilder& g, const BuildOptions& options, const Var& padding) {
-  const int64_t s = options.sequence;
-  const Var batch_index = g.arange(options.batch);
-  const Var head_index = g.arange(1);
-  const Var query_index = g.add(g.arange(s), 0.0);
-  const Var key_index = g.add(g.arange(s), 0.0);
-  const Var queries = g.view(query_index, {1, 1, s, 1});
-  const Var keys = g.view(key_index, {1, 1, 1, s});
-  Var allowed = g.full({}, DType::boolean);
-  allowed = g.compare(allowed, g.compare(keys, queries));
-  // padding[batch_index, key_index]: a copy of all of it.
-  allowed = g.compare(allowed, g.view(g.clone(padding), {options.batch, 1, 1, s}));
-  return g.expand(allowed, {options.batch, -1, s, s});
-}
-
 }  // namespace
+
+Var additive_mask(GraphBuilder& g, const Var& allowed, const Var& like) {
+  const Var zero = g.full_like({}, like);
+  const Var lowest = g.full_like({}, like);
+  return g.where(allowed, zero, lowest);
+}
 
 Var default_position_ids(GraphBuilder& g, const BuildOptions& options) {
   return g.unsqueeze(g.add(g.arange(options.sequence), 0.0), 0);
@@ -89,8 +78,13 @@ Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
     look_for_packed_sequences(g, options, position_ids);
   }
   if (options.attention == Attention::sdpa) return {};
-  const Var allowed = allowed_positions(g, options);
-  return additive(g, allowed, like);
+  return materialized_causal_mask(g, options, like);
+}
+
+Var materialized_causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like) {
+  if (options.attention == Attention::flash_attention_2) return {};
+  const Var allowed = allowed_positions(g, options, {});
+  return options.attention == Attention::sdpa ? allowed : additive_mask(g, allowed, like);
 }
 
 Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
@@ -100,10 +94,11 @@ Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
     look_for_packed_sequences(g, options, position_ids);
   }
   if (options.attention == Attention::sdpa) {
-    return options.sequence < window ? Var() : allowed_in_window(g, options);
+    return options.sequence < window ? Var()
+                                     : allowed_positions(g, options, {.window = true});
   }
-  const Var allowed = allowed_in_window(g, options);
-  return additive(g, allowed, like);
+  const Var allowed = allowed_positions(g, options, {.window = true});
+  return additive_mask(g, allowed, like);
 }
 
 Var causal_mask_with_padding(GraphBuilder& g, const BuildOptions& options, const Var& like,
@@ -114,8 +109,8 @@ Var causal_mask_with_padding(GraphBuilder& g, const BuildOptions& options, const
     read_all(g, padding);
     return {};
   }
-  const Var allowed = allowed_and_unpadded(g, options, padding);
-  return additive(g, allowed, like);
+  const Var allowed = allowed_positions(g, options, {.padding = padding});
+  return additive_mask(g, allowed, like);
 }
 
 }  // namespace headroom::model

@@ -15,7 +15,13 @@ Var default_position_ids(GraphBuilder& g, const BuildOptions& options);
 Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                 const Var& position_ids);
 
-// The same where a position sees `window` positions back. SDPA gets booleans, and gets them even where
+// The same where the model wants it as a tensor in any case: SDPA gets booleans.
+Var materialized_causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like);
+
+// Zeros where booleans allow, the lowest number elsewhere, in the type of `like`.
+Var additive_mask(GraphBuilder& g, const Var& allowed, const Var& like);
+
+// The causal mask where a position sees `window` positions back. SDPA gets booleans, and gets them even where
 // nothing is beyond the window but the sequence is as long.
 Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                  const Var& position_ids, int64_t window);

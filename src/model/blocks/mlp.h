@@ -8,6 +8,12 @@
 
 namespace headroom::model {
 
+// residual + dropout(x)
+inline Var dropout_add(GraphBuilder& g, const Var& x, const Var& residual, double probability) {
+  const Var out = g.dropout(x, probability);
+  return g.add(residual, out);
+}
+
 inline Var apply(GraphBuilder& g, const BuildOptions& /*options*/, const Linear& layer,
                  const Var& x) {
   return layer(g, x);

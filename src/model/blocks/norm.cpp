@@ -10,4 +10,11 @@ Var RmsNorm::operator()(GraphBuilder& g, const Var& input) const {
   return g.mul(weight, g.to_like(x, input));
 }
 
+Var WideScaleNorm::operator()(GraphBuilder& g, const Var& input) const {
+  const Var variance = g.mean(g.pow(g.to(input, DType::f32), 2), {-1}, true);
+  Var x = g.mul(input, g.rsqrt(g.add(variance, 1e-6)));
+  x = g.to_like(x, weight);
+  return g.mul(weight, x);
+}
+
 }  // namespace headroom::model

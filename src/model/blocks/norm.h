@@ -17,6 +17,15 @@ struct RmsNorm {
   Var operator()(GraphBuilder& g, const Var& input) const;
 };
 
+// T5's: the input itself is scaled, in float32, then cast back and weighted.
+struct WideScaleNorm {
+  Var weight;
+
+  WideScaleNorm(GraphBuilder& g, const std::string& name, int64_t size)
+      : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)) {}
+  Var operator()(GraphBuilder& g, const Var& input) const;
+};
+
 struct LayerNorm {
   Var weight;  // empty, as the bias, where there is none
   Var bias;

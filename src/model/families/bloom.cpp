@@ -2,14 +2,14 @@
 // that is an autograd function of its own.
 #include "model/families/bloom.h"
 
-#include <array>
-#include <bit>
 #include <string>
 #include <vector>
 
+#include "model/blocks/alibi.h"
 #include "model/blocks/attention.h"
 #include "model/blocks/head.h"
 #include "model/blocks/linear.h"
+#include "model/blocks/mlp.h"
 #include "model/blocks/mask.h"
 #include "model/blocks/norm.h"
 #include "model/builder.h"
@@ -41,26 +41,6 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
              "slow_but_exact", "not modelled");
   if (in.error()) return *in.error();
   return c;
-}
-
-// A power of two tensors takes what a product does.
-Var power(GraphBuilder& g, const Var& base, const Var& exponents) { return g.mul(base, exponents); }
-
-Var alibi_slopes(GraphBuilder& g, int64_t heads) {
-  const auto closest = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
-  const Var base = g.full({}, DType::f32);
-  const Var powers = g.arange(closest, DType::i32);
-  Var slopes = power(g, base, powers);
-  if (closest == heads) return slopes;
-  const Var extra_base = g.full({}, DType::f32);
-  const Var extra_powers = g.arange(heads - closest, DType::i32);
-  const std::array<Var, 2> parts{slopes, power(g, extra_base, extra_powers)};
-  return g.cat(parts, 0);
-}
-
-Var dropout_add(GraphBuilder& g, const Var& x, const Var& residual, double probability) {
-  const Var out = g.dropout(x, probability);
-  return g.add(residual, out);
 }
 
 struct SelfAttention {

@@ -1,7 +1,9 @@
 #include <array>
 
+#include "model/families/bert.h"
 #include "model/families/biogpt.h"
 #include "model/families/bloom.h"
+#include "model/families/falcon.h"
 #include "model/families/family.h"
 #include "model/families/gemma.h"
 #include "model/families/glm.h"
@@ -20,17 +22,20 @@
 #include "model/families/qwen2.h"
 #include "model/families/stablelm.h"
 #include "model/families/starcoder2.h"
+#include "model/families/t5.h"
+#include "model/families/vit.h"
 
 namespace headroom::model {
 
 std::span<const Family> families() {
   static constexpr auto kFamilies = std::to_array<Family>({
+      {"bert", build_bert, Task::masked_lm},
       {"biogpt", build_biogpt},
       {"bloom", build_bloom},
       {"codegen", build_codegen},
       {"deepseek_v2", build_deepseek_v2},
       {"deepseek_v3", build_deepseek_v3},
-      {"kimi_k2", build_deepseek_v3},  // DeepSeek-V3 by another name, code of the model's own
+      {"falcon", build_falcon},
       {"gemma", build_gemma},
       {"gemma2", build_gemma2},
       {"gemma3_text", build_gemma3},
@@ -59,6 +64,8 @@ std::span<const Family> families() {
       {"qwen3_moe", build_qwen3_moe},
       {"stablelm", build_stablelm},
       {"starcoder2", build_starcoder2},
+      {"t5", build_t5, Task::seq2seq_lm},
+      {"vit", build_vit, Task::image_classification},
   });
   return kFamilies;
 }

@@ -1,6 +1,7 @@
 // A family: an architecture of transformers, as the function that turns its config into a Graph.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -11,9 +12,18 @@
 
 namespace headroom::model {
 
+// What a training step of it is.
+enum class Task : uint8_t {
+  causal_lm,             // every token predicts the next one
+  masked_lm,             // every token is predicted in its place
+  seq2seq_lm,            // an encoder reads, a decoder predicts
+  image_classification,  // a batch of images, one class each
+};
+
 struct Family {
   std::string_view model_type;  // config.json's "model_type"
   Result<Graph> (*build)(const text::JsonView& config, const BuildOptions& options);
+  Task task = Task::causal_lm;
 };
 
 // All families, sorted by name.

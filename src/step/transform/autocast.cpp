@@ -32,7 +32,7 @@ Policy policy_of(OpKind kind) {
     case OpKind::bmm:
     case OpKind::baddbmm:
     case OpKind::matmul:
-    case OpKind::conv2d:
+    case OpKind::convolution:
     case OpKind::sdpa:
     // The package itself is not cast; transformers casts its inputs (fa_peft_integration_check).
     case OpKind::flash_attention:
