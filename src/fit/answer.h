@@ -180,6 +180,7 @@ struct FitAnswer {
   std::optional<Largest> longest_seq;
   std::vector<Remedy> remedies;          // best first
   Timeline timeline;                     // empty when not asked for
+  std::vector<std::string> notes;        // what the question means for this model
   std::vector<std::string> warnings;     // what to know before trusting the answer
   std::vector<std::string> assumptions;  // each makes some figure extrapolated
 };

@@ -105,6 +105,9 @@ Result<FitAnswer> answer(const FitQuestion& question) {
                  scenario.offered - p.device_used.low};
   answer.memory = figures_of(scenario, detail);
   answer.assumptions = scenario.assumptions;
+  if (scenario.task != model::Task::causal_lm) {
+    answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
+  }
   answer.warnings = correction_notes(scenario);
   if (scenario.traced) add_trace_notes(scenario, answer);
   if (p.cache_flushes > 0) {

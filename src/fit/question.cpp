@@ -275,13 +275,17 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 33> kFields{{
+constexpr std::array<Field, 34> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
      [](FitQuestion& q, std::string_view w) { return count("batch", w, 1'000'000, q.batch); }},
     {{"seq", "N", "tokens in a sequence"},
      [](FitQuestion& q, std::string_view w) { return count("seq", w, 100'000'000, q.seq); }},
+    {{"decoder-seq", "N", "tokens that an encoder-decoder model predicts; else as many as --seq"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("decoder-seq", w, 100'000'000, q.decoder_seq.emplace());
+     }},
     {{"dtype", "TYPE", "of the weights: bf16, fp16, fp32"},
      [](FitQuestion& q, std::string_view w) { return choose("dtype", w, kDtypes, q.dtype); }},
     {{"mixed-precision", "TYPE", "autocast over fp32 weights: none, bf16, fp16"},
@@ -448,6 +452,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add_switch("keep-outputs", q.keep_outputs);
   add("grad-accum", std::to_string(q.grad_accum));
   add("clip", q.clip ? number_words(*q.clip) : "none");
+  if (q.decoder_seq) add("decoder-seq", std::to_string(*q.decoder_seq));
   if (q.vocab) add("vocab", std::to_string(*q.vocab));
   add("torch", q.torch);
   add("transformers", q.transformers);

@@ -83,6 +83,8 @@ Result<void> set_versions(Scenario& s) {
 void set_build(Scenario& s) {
   s.build.batch = s.question.batch;
   s.build.sequence = s.question.seq;
+  s.build.decoder_sequence = s.question.decoder_seq;
+  s.build.checkpointing = s.question.checkpointing.kind != CheckpointingKind::none;
   s.build.attention = attention_of(s.question.attention);
   s.train.environment.attention = named_kernel(s.question.attention);
   s.build.vocabulary = s.question.vocab;
@@ -100,12 +102,34 @@ void set_train(Scenario& s) {
   set_optimizer(s);
 }
 
+// What a step of this family is; --decoder-seq is for those that have a decoder of their own.
+Result<void> set_task(Scenario& s) {
+  if (!s.traced) {
+    HEADROOM_ASSIGN(const model::Family* family,
+                    model::find_family(s.model->view(), {s.question.assume}));
+    s.task = family->task;
+  }
+  if (s.question.decoder_seq && s.task != model::Task::seq2seq_lm) {
+    return Error{ErrorCode::usage, "this model has no decoder beside an encoder", "--decoder-seq",
+                 "leave it out"};
+  }
+  if (s.task != model::Task::causal_lm) {
+    s.derived.push_back({"task", std::string(task_name(s.task)), SettingOrigin::derived});
+  }
+  return {};
+}
+
 Result<Scenario> complete(Scenario s) {
   HEADROOM_ASSIGN(s.allocator, memory::parse_allocator_config(s.question.allocator));
   HEADROOM_TRY(set_versions(s));
   set_build(s);
   set_train(s);
+  HEADROOM_TRY(set_task(s));
   HEADROOM_TRY(set_loss(s));
+  if (s.task != model::Task::causal_lm && s.loss != Loss::hf) {
+    return Error{ErrorCode::usage, "fused losses are those of causal language models", "--loss",
+                 "'" + s.model->name + "' trains with --loss hf"};
+  }
   HEADROOM_TRY(check_supported(s));
   if (s.traced) HEADROOM_TRY(check_layers(s));
   s.offered =

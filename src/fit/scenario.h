@@ -42,7 +42,8 @@ struct Scenario {
   memory::AllocatorSettings allocator;
   Bytes offered;                         // what processes can use of the device
   std::vector<std::string> assumptions;  // each makes figures extrapolated
-  std::vector<Setting> derived;          // settings that follow from others, for the answer
+  model::Task task = model::Task::causal_lm;
+  std::vector<Setting> derived;  // settings that follow from others, for the answer
 };
 
 [[nodiscard]] op::DType dtype_of(Dtype dtype);

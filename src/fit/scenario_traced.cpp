@@ -195,7 +195,7 @@ Result<void> check_layers(const Scenario& s) {
 }
 
 Searchable searchable_sizes(const Scenario& s) {
-  if (!s.traced) return {};
+  if (!s.traced) return {true, s.task != model::Task::image_classification};
   const bool asked = s.question.given.contains("search");
   return {asked && s.traced->trace.batch.has_value(),
           asked && s.traced->trace.sequence.has_value()};

@@ -1,8 +1,8 @@
 // GraphBuilder: writes a Graph by running a model's forward function on variables without data.
 //
-// A Var is what a Python variable is: a counted handle; when the last one goes, the value is dropped
-// in the graph. So a forward function here is written with the same variables, in the same scopes,
-// as the one it stands for, and lifetimes come out right by themselves. Note that Python's
+// A Var is what a Python variable is: a counted handle; when the last one goes, the value is
+// dropped in the graph. So a forward function here is written with the same variables, in the same
+// scopes, as the one it stands for, and lifetimes come out right by themselves. Note that Python's
 // `module(x)` keeps x alive for the whole call (the argument tuple holds it), which a C++ reference
 // parameter mirrors.
 //
@@ -47,7 +47,8 @@ class Var {
 class GraphBuilder {
  public:
   GraphBuilder();
-  // Goes on with a graph's declarations (parameters, buffers, inputs, values), without instructions.
+  // Goes on with a graph's declarations (parameters, buffers, inputs, values), without
+  // instructions.
   explicit GraphBuilder(Graph declared) : graph_(std::move(declared)) {}
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
@@ -66,17 +67,19 @@ class GraphBuilder {
   void keep(const Var& x);
 
   // --- rewriting (step/transform) ----------------------------------------------------------------
-  Var existing(ValueId value);       // a variable for a value of the graph; it never drops it
-  Var new_parameter_value();         // a value for a parameter that the caller will list itself
-  ValueId release(Var var);          // gives the value up without a drop; no copy of `var` may live
+  Var existing(ValueId value);  // a variable for a value of the graph; it never drops it
+  Var new_parameter_value();    // a value for a parameter that the caller will list itself
+  ValueId release(Var var);     // gives the value up without a drop; no copy of `var` may live
   void drop(ValueId value);
-  uint32_t enter(Region region);     // begin and end are its new ones
+  uint32_t enter(Region region);  // begin and end are its new ones
   void leave(uint32_t region);
 
   // --- regions --------------------------------------------------------------------------------
   uint32_t enter(RegionKind kind, std::string name, std::initializer_list<const Var*> inputs);
   void leave(uint32_t region, std::initializer_list<const Var*> outputs);
-  void set_positional(uint32_t region, uint32_t count) { graph_.regions[region].positional = count; }
+  void set_positional(uint32_t region, uint32_t count) {
+    graph_.regions[region].positional = count;
+  }
 
   // --- operators ------------------------------------------------------------------------------
   // They take their variables by value and let them go before they return: a temporary that is
@@ -188,11 +191,9 @@ class GraphBuilder {
   Var index_add_assign(Var x, int dim, Var index, Var source);
   Var copy_slice(Var x, Var source, int dim, int64_t start, int64_t end);
   // [batch, heads, sequence, head]; mask may be empty.
-  Var sdpa(Var query, Var key, Var value, Var mask, bool causal,
-           bool grouped, double dropout);
+  Var sdpa(Var query, Var key, Var value, Var mask, bool causal, bool grouped, double dropout);
   // [batch, sequence, heads, head].
-  Var flash_attention(Var query, Var key, Var value, bool causal,
-                      double dropout);
+  Var flash_attention(Var query, Var key, Var value, bool causal, double dropout);
   Var nll_loss(Var log_probabilities, Var target);
   Var cross_entropy(Var logits, Var target);
 

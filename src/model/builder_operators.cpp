@@ -74,9 +74,7 @@ Var GraphBuilder::contiguous(Var x) { return apply(OpKind::contiguous, inputs(st
 Var GraphBuilder::detach(Var x) { return apply(OpKind::detach, inputs(std::move(x))); }
 Var GraphBuilder::require_grad(Var x) { return apply(OpKind::require_grad, inputs(std::move(x))); }
 Var GraphBuilder::dtype_of(Var x) { return apply(OpKind::dtype_of, inputs(std::move(x))); }
-Var GraphBuilder::view_as_real(Var x) {
-  return apply(OpKind::view_as_real, inputs(std::move(x)));
-}
+Var GraphBuilder::view_as_real(Var x) { return apply(OpKind::view_as_real, inputs(std::move(x))); }
 Var GraphBuilder::view_as_complex(Var x) {
   return apply(OpKind::view_as_complex, inputs(std::move(x)));
 }
@@ -84,7 +82,9 @@ Var GraphBuilder::polar(Var radius, Var angle) {
   return apply(OpKind::polar, inputs(std::move(radius), std::move(angle)));
 }
 Var GraphBuilder::clone(Var x) { return apply(OpKind::clone, inputs(std::move(x))); }
-Var GraphBuilder::to(Var x, DType dtype) { return apply(OpKind::cast, inputs(std::move(x)), typed({}, dtype)); }
+Var GraphBuilder::to(Var x, DType dtype) {
+  return apply(OpKind::cast, inputs(std::move(x)), typed({}, dtype));
+}
 Var GraphBuilder::to_like(Var x, Var reference) {
   return apply(OpKind::cast_like, inputs(std::move(x), std::move(reference)));
 }
@@ -117,13 +117,27 @@ Var GraphBuilder::repeat(Var x, std::vector<int64_t> repeats) {
 }
 Var GraphBuilder::triangle(Var x) { return apply(OpKind::triangle, inputs(std::move(x))); }
 
-Var GraphBuilder::add(Var a, Var b) { return apply(OpKind::add, inputs(std::move(a), std::move(b))); }
-Var GraphBuilder::sub(Var a, Var b) { return apply(OpKind::sub, inputs(std::move(a), std::move(b))); }
-Var GraphBuilder::mul(Var a, Var b) { return apply(OpKind::mul, inputs(std::move(a), std::move(b))); }
-Var GraphBuilder::div(Var a, Var b) { return apply(OpKind::div, inputs(std::move(a), std::move(b))); }
-Var GraphBuilder::add(Var a, double b) { return apply(OpKind::add, inputs(std::move(a)), number(b)); }
-Var GraphBuilder::mul(Var a, double b) { return apply(OpKind::mul, inputs(std::move(a)), number(b)); }
-Var GraphBuilder::div(Var a, double b) { return apply(OpKind::div, inputs(std::move(a)), number(b)); }
+Var GraphBuilder::add(Var a, Var b) {
+  return apply(OpKind::add, inputs(std::move(a), std::move(b)));
+}
+Var GraphBuilder::sub(Var a, Var b) {
+  return apply(OpKind::sub, inputs(std::move(a), std::move(b)));
+}
+Var GraphBuilder::mul(Var a, Var b) {
+  return apply(OpKind::mul, inputs(std::move(a), std::move(b)));
+}
+Var GraphBuilder::div(Var a, Var b) {
+  return apply(OpKind::div, inputs(std::move(a), std::move(b)));
+}
+Var GraphBuilder::add(Var a, double b) {
+  return apply(OpKind::add, inputs(std::move(a)), number(b));
+}
+Var GraphBuilder::mul(Var a, double b) {
+  return apply(OpKind::mul, inputs(std::move(a)), number(b));
+}
+Var GraphBuilder::div(Var a, double b) {
+  return apply(OpKind::div, inputs(std::move(a)), number(b));
+}
 Var GraphBuilder::neg(Var x) { return apply(OpKind::neg, inputs(std::move(x))); }
 Var GraphBuilder::pow(Var x, double exponent) {
   return apply(OpKind::pow, inputs(std::move(x)), number(exponent));
@@ -141,7 +155,9 @@ Var GraphBuilder::floor_divide(Var a, double b) {
   return apply(OpKind::floor_divide, inputs(std::move(a)), number(b));
 }
 Var GraphBuilder::compare(Var a) { return apply(OpKind::compare, inputs(std::move(a))); }
-Var GraphBuilder::compare(Var a, Var b) { return apply(OpKind::compare, inputs(std::move(a), std::move(b))); }
+Var GraphBuilder::compare(Var a, Var b) {
+  return apply(OpKind::compare, inputs(std::move(a), std::move(b)));
+}
 Var GraphBuilder::where(Var condition, Var a, Var b) {
   return apply(OpKind::where, inputs(std::move(condition), std::move(a), std::move(b)));
 }
@@ -187,11 +203,16 @@ Var GraphBuilder::mm(Var a, Var b) { return apply(OpKind::mm, inputs(std::move(a
 Var GraphBuilder::addmm(Var bias, Var a, Var b) {
   return apply(OpKind::addmm, inputs(std::move(bias), std::move(a), std::move(b)));
 }
-Var GraphBuilder::bmm(Var a, Var b) { return apply(OpKind::bmm, inputs(std::move(a), std::move(b))); }
-Var GraphBuilder::baddbmm(Var input, Var a, Var b, double alpha) {
-  return apply(OpKind::baddbmm, inputs(std::move(input), std::move(a), std::move(b)), number(alpha));
+Var GraphBuilder::bmm(Var a, Var b) {
+  return apply(OpKind::bmm, inputs(std::move(a), std::move(b)));
 }
-Var GraphBuilder::matmul(Var a, Var b) { return apply(OpKind::matmul, inputs(std::move(a), std::move(b))); }
+Var GraphBuilder::baddbmm(Var input, Var a, Var b, double alpha) {
+  return apply(OpKind::baddbmm, inputs(std::move(input), std::move(a), std::move(b)),
+               number(alpha));
+}
+Var GraphBuilder::matmul(Var a, Var b) {
+  return apply(OpKind::matmul, inputs(std::move(a), std::move(b)));
+}
 Var GraphBuilder::linear(Var x, Var weight, Var bias) {
   return apply(OpKind::linear, inputs(std::move(x), std::move(weight), std::move(bias)));
 }
@@ -221,7 +242,8 @@ Var GraphBuilder::index(Var x, Var index, int dim) {
   return apply(OpKind::index, inputs(std::move(x), std::move(index)), ints({dim}));
 }
 Var GraphBuilder::index_add(Var x, int dim, Var index, Var source) {
-  return apply(OpKind::index_add, inputs(std::move(x), std::move(index), std::move(source)), ints({dim}));
+  return apply(OpKind::index_add, inputs(std::move(x), std::move(index), std::move(source)),
+               ints({dim}));
 }
 Var GraphBuilder::gather(Var x, int dim, Var index) {
   return apply(OpKind::gather, inputs(std::move(x), std::move(index)), ints({dim}));
@@ -265,25 +287,27 @@ Var GraphBuilder::index_put(Var x, Var index, Var value) {
   return apply(OpKind::index_put, inputs(std::move(x), std::move(index), std::move(value)));
 }
 Var GraphBuilder::index_add_assign(Var x, int dim, Var index, Var source) {
-  return apply(OpKind::index_add_assign,
-               inputs(std::move(x), std::move(index), std::move(source)), ints({dim}));
+  return apply(OpKind::index_add_assign, inputs(std::move(x), std::move(index), std::move(source)),
+               ints({dim}));
 }
 Var GraphBuilder::copy_slice(Var x, Var source, int dim, int64_t start, int64_t end) {
   return apply(OpKind::copy_slice, inputs(std::move(x), std::move(source)),
                ints({dim, start, end}));
 }
 
-Var GraphBuilder::sdpa(Var query, Var key, Var value, Var mask,
-                       bool causal, bool grouped, double dropout) {
+Var GraphBuilder::sdpa(Var query, Var key, Var value, Var mask, bool causal, bool grouped,
+                       double dropout) {
   Attributes attributes = ints({causal, grouped});
   attributes.number = dropout;
-  return apply(OpKind::sdpa, inputs(std::move(query), std::move(key), std::move(value), std::move(mask)), std::move(attributes));
+  return apply(OpKind::sdpa,
+               inputs(std::move(query), std::move(key), std::move(value), std::move(mask)),
+               std::move(attributes));
 }
-Var GraphBuilder::flash_attention(Var query, Var key, Var value, bool causal,
-                                  double dropout) {
+Var GraphBuilder::flash_attention(Var query, Var key, Var value, bool causal, double dropout) {
   Attributes attributes = ints({causal});
   attributes.number = dropout;
-  return apply(OpKind::flash_attention, inputs(std::move(query), std::move(key), std::move(value)), std::move(attributes));
+  return apply(OpKind::flash_attention, inputs(std::move(query), std::move(key), std::move(value)),
+               std::move(attributes));
 }
 Var GraphBuilder::nll_loss(Var log_probabilities, Var target) {
   return apply(OpKind::nll_loss, inputs(std::move(log_probabilities), std::move(target)));

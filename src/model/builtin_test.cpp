@@ -201,5 +201,11 @@ TEST_F(Resolve, RefusesWhatIsNoModel) {
   EXPECT_FALSE(is_python_function("train.py:"));
 }
 
+TEST(Builtin, EveryModelHasAFamily) {
+  for (const BuiltinModel& model : builtin_models()) {
+    EXPECT_TRUE(find_family({model.config, model.id}).has_value()) << model.id;
+  }
+}
+
 }  // namespace
 }  // namespace headroom::model

@@ -34,9 +34,10 @@ Result<const Family*> find_family(const text::JsonView& config, const Assumption
   }
   HEADROOM_ASSIGN(const std::string name, config.get_string("model_type"));
   if (const Family* family = family_named(name)) return family;
-  return config.error_at("model_type", "unknown architecture '" + name + "'",
-                         "trace it with `headroom fit FILE.py:FUNCTION`, or pass --assume llama for "
-                         "an answer that is marked extrapolated");
+  return config.error_at(
+      "model_type", "unknown architecture '" + name + "'",
+      "trace it with `headroom fit FILE.py:FUNCTION`, or pass --assume llama for "
+      "an answer that is marked extrapolated");
 }
 
 Result<Graph> build_graph(const text::JsonView& config, const BuildOptions& options,

@@ -1,5 +1,6 @@
-// How a model is to be built: the shape of the batch, and the choices that a user makes when loading
-// it (attention implementation, library version), which change what its forward function does.
+// How a model is to be built: the shape of the batch, and the choices that a user makes when
+// loading it (attention implementation, library version), which change what its forward function
+// does.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +31,13 @@ struct BuildOptions {
   // experts). Empty: every expert gets its share, the first ones what is left over.
   std::vector<int64_t> tokens_per_expert;
   op::Version transformers{5, 23};
-  bool training = true;                 // dropouts are on
-  bool labels = true;                   // the forward function computes a loss
-  bool checkpointing = false;           // the model knows of it (T5 makes its biases differentiable)
-  bool use_cache = false;               // a key-value cache is made and returned
-  int64_t past = 0;                     // tokens already in it, beside `sequence` new ones
-  bool attention_mask = false;          // a padding mask that is not all ones is passed in
-  std::optional<int64_t> vocabulary;    // instead of the config's
+  bool training = true;               // dropouts are on
+  bool labels = true;                 // the forward function computes a loss
+  bool checkpointing = false;         // the model knows of it (T5 makes its biases differentiable)
+  bool use_cache = false;             // a key-value cache is made and returned
+  int64_t past = 0;                   // tokens already in it, beside `sequence` new ones
+  bool attention_mask = false;        // a padding mask that is not all ones is passed in
+  std::optional<int64_t> vocabulary;  // instead of the config's
 };
 
 }  // namespace headroom::model

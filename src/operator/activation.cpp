@@ -32,8 +32,8 @@ using Softmax = OpKind;
 Tensor softmax_like(Eager& e, Softmax kind, const char* name, const Tensor& self, int dim,
                     std::optional<DType> dtype) {
   // float16 is widened inside the kernel; every other type is cast first (ATen/native/SoftMax.cpp).
-  const bool half_to_float = self.dtype() == DType::f16 && dtype == DType::f32 &&
-                             e.environment().compute_capability > 0;
+  const bool half_to_float =
+      self.dtype() == DType::f16 && dtype == DType::f32 && e.environment().compute_capability > 0;
   const Tensor input = dtype && !half_to_float ? to(e, self, *dtype) : self;
   const Tensor dense = contiguous(e, e.detach(input));
   Tensor out = e.empty(input.sizes(), half_to_float ? DType::f32 : input.dtype());

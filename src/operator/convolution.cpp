@@ -1,5 +1,5 @@
-// Convolutions, as one operator each way (aten::convolution and convolution_backward). The libraries'
-// workspaces are not modelled.
+// Convolutions, as one operator each way (aten::convolution and convolution_backward). The
+// libraries' workspaces are not modelled.
 #include "operator/functional.h"
 #include "operator/impossible.h"
 

@@ -1,8 +1,9 @@
 // The operators, by the names PyTorch gives them: each runs forward on an Eager and, where a
 // gradient is wanted, leaves a node that runs its backward the way PyTorch's derivative does.
 //
-// Backward formulas are written with these same functions, so the temporaries that PyTorch makes are
-// made here too. Sizes are checked by whoever builds the graph; a mismatch here is a bug of ours.
+// Backward formulas are written with these same functions, so the temporaries that PyTorch makes
+// are made here too. Sizes are checked by whoever builds the graph; a mismatch here is a bug of
+// ours.
 //
 // Sources: tools/autograd/derivatives.yaml, torch/csrc/autograd/FunctionsManual.cpp, and the
 // composite operators in ATen/native (PyTorch 2.x). Kernels' inner scratch: scratch.h.
@@ -36,9 +37,9 @@ Tensor view_as_real(Eager& e, const Tensor& self);     // complex [...] as [...,
 Tensor view_as_complex(Eager& e, const Tensor& self);  // [..., 2] as complex [...]
 
 // --- moving data (copy.cpp) --------------------------------------------------------------------
-Tensor clone(Eager& e, const Tensor& self);             // keeps a dense layout
+Tensor clone(Eager& e, const Tensor& self);  // keeps a dense layout
 Tensor clone_contiguous(Eager& e, const Tensor& self);
-Tensor to(Eager& e, const Tensor& self, DType dtype);   // self where the type is right already
+Tensor to(Eager& e, const Tensor& self, DType dtype);  // self where the type is right already
 void copy_into(Eager& e, const Tensor& destination, const Tensor& source);
 Tensor zeros(Eager& e, const Dims& sizes, DType dtype);
 Tensor zeros_like(Eager& e, const Tensor& self);
@@ -48,7 +49,7 @@ Tensor cat(Eager& e, std::span<const Tensor> tensors, int dim);
 Tensor stack(Eager& e, std::span<const Tensor> tensors, int dim);
 Tensor pad(Eager& e, const Tensor& self, std::span<const int64_t> padding);
 Tensor repeat(Eager& e, const Tensor& self, const Dims& repeats);
-Tensor triangle(Eager& e, const Tensor& self);          // triu and tril
+Tensor triangle(Eager& e, const Tensor& self);  // triu and tril
 
 // --- elementwise (elementwise.cpp) -------------------------------------------------------------
 Tensor add(Eager& e, const Tensor& self, const Tensor& other);
@@ -115,7 +116,7 @@ struct QuantizedLinear {
   int64_t out = 0;
   DType unpacked = DType::bf16;  // nf4: the type the weight had before
   DType compute = DType::bf16;   // nf4: what the input is cast to
-  bool keeps_input = false;      // nf4: the graph holds the input, though backward has no use for it
+  bool keeps_input = false;  // nf4: the graph holds the input, though backward has no use for it
 };
 // bitsandbytes' Linear4bit and Linear8bitLt, auto-gptq's QuantLinear. bias may be undefined.
 Tensor quantized_linear(Eager& e, const Tensor& input, const Tensor& bias,
@@ -158,7 +159,8 @@ Tensor histogram(Eager& e, const Tensor& self, int64_t bins);  // torch.histc
 Tensor nonzero(Eager& e, const Tensor& self, int64_t count);
 // self[first, second], two indices of the same length.
 Tensor index_pairs(Eager& e, const Tensor& self, const Tensor& first, const Tensor& second);
-// These write into `self` and return it under its new history; no memory but what the history needs.
+// These write into `self` and return it under its new history; no memory but what the history
+// needs.
 Tensor index_put(Eager& e, const Tensor& self, const Tensor& index, const Tensor& value);
 Tensor add_assign(Eager& e, const Tensor& self, const Tensor& other);
 Tensor div_assign(Eager& e, const Tensor& self, const Tensor& other);

@@ -15,8 +15,8 @@ Tensor looked_up(Eager& e, OpKind kind, const Dims& sizes, DType dtype, const Te
 // The gradient of an embedding's weight: rows of `grad` added where their indices say.
 Tensor summed_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes) {
   // The kernel's own copy where the gradient is not contiguous (ATen/native/cuda/Embedding.cu).
-  const Tensor copy = e.scratch(
-      grad.is_contiguous() ? 0 : grad.elements() * element_size(grad.dtype()));
+  const Tensor copy =
+      e.scratch(grad.is_contiguous() ? 0 : grad.elements() * element_size(grad.dtype()));
   const auto scratch = embedding_backward_scratch(e.environment(), indices.elements(), sizes[0],
                                                   sizes[1], grad.dtype());
   const Tensor sorted = e.scratch(scratch.index_bytes);
@@ -31,8 +31,8 @@ Tensor summed_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Di
   const Tensor part_starts = e.scratch(scratch.segment_bytes);
   const Tensor parts = e.scratch(scratch.partial_bytes);
   const Tensor part_rows = e.scratch(scratch.partial_rows_bytes);
-  e.kernel(OpKind::embedding, static_cast<double>(grad.elements()),
-           grad.bytes() + indices.bytes(), out.bytes());
+  e.kernel(OpKind::embedding, static_cast<double>(grad.elements()), grad.bytes() + indices.bytes(),
+           out.bytes());
   return out;
 }
 

@@ -56,9 +56,9 @@ Tensor grouped_mm(Eager& e, const Tensor& self, const Tensor& mat2, const Tensor
                       Eager& eager, Node& n, Grads& g, Grads& result) {
       if (n.needs(1)) {
         // In the layout of the matrices themselves.
-        result[1] = columns ? transpose(eager, products_of_groups(eager, g[0], n.saved[0], groups),
-                                        1, 2)
-                            : products_of_groups(eager, n.saved[0], g[0], groups);
+        result[1] =
+            columns ? transpose(eager, products_of_groups(eager, g[0], n.saved[0], groups), 1, 2)
+                    : products_of_groups(eager, n.saved[0], g[0], groups);
       }
       if (n.needs(0)) {
         result[0] = rows_by_matrices(eager, g[0], transpose(eager, n.saved[1], 1, 2));
@@ -123,8 +123,7 @@ Tensor add_to_view(Eager& e, const Tensor& self, const Tensor& other) {
   out->base = base;
   if (Node* node = e.history("CopySlices", {&base, &other}, {&out})) {
     node->apply = [sizes = base.sizes(), strides = base.strides(), part = self.sizes(),
-                   part_strides = self.strides()](Eager& eager, Node& n, Grads& g,
-                                                  Grads& result) {
+                   part_strides = self.strides()](Eager& eager, Node& n, Grads& g, Grads& result) {
       Tensor whole = eager.empty_strided(sizes, strides, g[0].dtype());
       copy_into(eager, whole, g[0]);
       const Tensor copied = clone(eager, eager.alias(whole, part, part_strides));

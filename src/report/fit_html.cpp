@@ -256,6 +256,7 @@ void notes(Html& html, std::string_view heading, const std::vector<std::string>&
 Section trust_section(const fit::FitAnswer& answer) {
   const fit::MemoryFigures& memory = answer.memory;
   Html html;
+  notes(html, "Notes", answer.notes);
   notes(html, "Warnings", answer.warnings);
   notes(html, "Assumptions", answer.assumptions);
   html.add(

@@ -147,6 +147,7 @@ Json fit_json(const fit::FitAnswer& answer) {
   json.set("largest_batch", largest_json(answer.largest_batch))
       .set("longest_seq", largest_json(answer.longest_seq))
       .set("remedies", std::move(remedies))
+      .set("notes", strings(answer.notes))
       .set("warnings", strings(answer.warnings))
       .set("assumptions", strings(answer.assumptions));
   if (!answer.timeline.points.empty()) json.set("timeline", timeline_json(answer.timeline));

@@ -154,8 +154,9 @@ std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
   lines += "\n" + figures(answer, terminal);
   lines += "\n" + breakdown(answer, terminal);
   if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);
-  const std::string remarks =
-      notes("assumed", answer.assumptions, terminal) + notes("warning", answer.warnings, terminal);
+  const std::string remarks = notes("note", answer.notes, terminal) +
+                              notes("assumed", answer.assumptions, terminal) +
+                              notes("warning", answer.warnings, terminal);
   if (!remarks.empty()) lines += "\n" + remarks;
   return lines;
 }

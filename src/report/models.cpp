@@ -63,6 +63,17 @@ std::string family_list(std::span<const Family> families) {
   return list;
 }
 
+// The families whose step is another one than predicting the next token, a line each.
+std::string other_tasks(std::span<const Family> families) {
+  std::string lines;
+  for (const Family& family : families) {
+    if (family.task == model::Task::causal_lm) continue;
+    lines +=
+        std::string(family.model_type) + ": " + std::string(meaning_of_seq(family.task)) + "\n";
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string models_text(std::span<const BuiltinModel> models, std::span<const Family> families,
@@ -80,7 +91,8 @@ std::string models_text(std::span<const BuiltinModel> models, std::span<const Fa
     for (const Size& size : kSizes) cells.emplace_back(words_of(size_in(model.config, size)));
     table.row(std::move(cells));
   }
-  return table.render(terminal) + "\nFamilies of any config.json: " + family_list(families) + "\n";
+  return table.render(terminal) + "\nFamilies of any config.json: " + family_list(families) + "\n" +
+         other_tasks(families);
 }
 
 std::string model_text(const BuiltinModel& model, std::span<const Family> families,
@@ -114,11 +126,16 @@ Json models_json(std::span<const BuiltinModel> models, std::span<const Family> f
     list.push_back(json.set("config", model.config));
   }
   Json names = Json::array();
-  for (const Family& family : families) names.push_back(family.model_type);
+  Json tasks = Json::object();
+  for (const Family& family : families) {
+    names.push_back(family.model_type);
+    tasks.set(std::string(family.model_type), std::string(task_name(family.task)));
+  }
   return Json::object()
       .set("schema", "headroom.models/1")
       .set("models", std::move(list))
-      .set("families", std::move(names));
+      .set("families", std::move(names))
+      .set("tasks", std::move(tasks));
 }
 
 }  // namespace headroom::report

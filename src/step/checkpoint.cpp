@@ -169,7 +169,8 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
   std::vector<Tensor> outputs;
   for (const model::ValueId id : part.outputs) {
     Tensor& output = frame[id];
-    // What went in and comes out again is a view of itself (torch/csrc/autograd/custom_function.cpp).
+    // What went in and comes out again is a view of itself
+    // (torch/csrc/autograd/custom_function.cpp).
     const bool passed_on = std::ranges::any_of(
         inputs, [&](const Tensor& input) { return input.get() == output.get(); });
     if (passed_on) output = eager_.alias(output, output.sizes(), output.strides());

@@ -14,7 +14,7 @@ Result<Activation> read_activation(const text::JsonView& config, const char* key
   };
   static constexpr Name kNames[] = {
       {"gelu", Activation::gelu},           {"gelu_new", Activation::gelu_new},
-      {"gelu_fast", Activation::gelu_fast},  {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"gelu_fast", Activation::gelu_fast}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
       {"silu", Activation::silu},           {"swish", Activation::silu},
       {"relu", Activation::relu},           {"quick_gelu", Activation::quick_gelu},
   };
@@ -22,8 +22,9 @@ Result<Activation> read_activation(const text::JsonView& config, const char* key
   if (!name) return otherwise;
   const auto* found = std::ranges::find(kNames, *name, &Name::name);
   if (found != std::end(kNames)) return found->activation;
-  return config.error_at(key, "unknown activation function '" + *name + "'",
-                         "known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, relu, quick_gelu");
+  return config.error_at(
+      key, "unknown activation function '" + *name + "'",
+      "known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, relu, quick_gelu");
 }
 
 namespace {

@@ -8,9 +8,7 @@ namespace headroom::model {
 namespace {
 
 // A power of two tensors takes what a product does.
-Var power(GraphBuilder& g, const Var& base, const Var& exponents) {
-  return g.mul(base, exponents);
-}
+Var power(GraphBuilder& g, const Var& base, const Var& exponents) { return g.mul(base, exponents); }
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// ALiBi (arXiv 2108.12409): a slope a head, which a position's distance is multiplied by, in place of
-// position embeddings (BLOOM, Falcon-RW).
+// ALiBi (arXiv 2108.12409): a slope a head, which a position's distance is multiplied by, in place
+// of position embeddings (BLOOM, Falcon-RW).
 #pragma once
 
 #include <vector>

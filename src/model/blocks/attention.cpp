@@ -33,9 +33,8 @@ Var repeat_heads(GraphBuilder& g, const AttentionShape& s, const Var& x) {
 
 namespace {
 
-Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query,
-                      const Var& key_in, const Var& value_in, const Var& mask,
-                      const Var& position_bias) {
+Attended attend_eager(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
+                      const Var& value_in, const Var& mask, const Var& position_bias) {
   const Var key = repeat_heads(g, s, key_in);
   const Var value = repeat_heads(g, s, value_in);
   Var weights = g.mul(g.matmul(query, g.transpose(key, 2, 3)), 1.0);
@@ -72,9 +71,8 @@ Var biased_mask(GraphBuilder& g, const AttentionShape& s, const Var& position_bi
   return g.contiguous(masked);
 }
 
-Attended attend_sdpa(GraphBuilder& g, const AttentionShape& s, const Var& query,
-                     const Var& key_in, const Var& value_in, const Var& mask_in,
-                     const Var& position_bias) {
+Attended attend_sdpa(GraphBuilder& g, const AttentionShape& s, const Var& query, const Var& key_in,
+                     const Var& value_in, const Var& mask_in, const Var& position_bias) {
   const Var mask = position_bias ? biased_mask(g, s, position_bias) : mask_in;
   const bool grouped = s.heads != s.kv_heads;
   const bool kernel_groups = grouped && !mask && s.head_dim <= 256;

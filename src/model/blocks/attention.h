@@ -42,8 +42,8 @@ Var repeat_heads(GraphBuilder& g, const AttentionShape& shape, const Var& x);
 // What is added to the scores, [1, heads, sequence, keys]; made when attention asks for it.
 using PositionBias = std::function<Var()>;
 
-// query [batch, heads, sequence, head]; key and value with kv_heads; mask and position_bias [1, heads,
-// sequence, keys] may be empty.
+// query [batch, heads, sequence, head]; key and value with kv_heads; mask and position_bias [1,
+// heads, sequence, keys] may be empty.
 Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionShape& shape,
                 const Var& query, const Var& key, const Var& value, const Var& mask,
                 const Var& position_bias = {});

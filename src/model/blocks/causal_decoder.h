@@ -1,9 +1,9 @@
 // Llama and its dense descendants as data: one layer, and what each family changes in it.
 //
-// Most families since Llama are layers of attention and a feed-forward part around a residual stream
-// with other norms, biases, fused projections, multipliers or masks. A family reads its config into a
-// DecoderSpec; the frame around the layers is decoder_frame.h's. Families that differ in more than
-// that (experts, latent attention) say what their layers are made of (decoder.h).
+// Most families since Llama are layers of attention and a feed-forward part around a residual
+// stream with other norms, biases, fused projections, multipliers or masks. A family reads its
+// config into a DecoderSpec; the frame around the layers is decoder_frame.h's. Families that differ
+// in more than that (experts, latent attention) say what their layers are made of (decoder.h).
 #pragma once
 
 #include <cstdint>

@@ -72,9 +72,8 @@ Graph build_decoder(const DecoderShape& shape, const BuildOptions& options,
   return build_decoder_frame(
       shape, options, [&](GraphBuilder& g, int64_t index, const std::string& name) -> LayerCall {
         auto layer = std::make_shared<Layer>(g, shape, make, index, name);
-        return [&g, layer](const Var& x, const LayerInputs& inputs) {
-          return (*layer)(g, x, inputs);
-        };
+        return
+            [&g, layer](const Var& x, const LayerInputs& inputs) { return (*layer)(g, x, inputs); };
       });
 }
 

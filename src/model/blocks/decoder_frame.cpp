@@ -22,8 +22,7 @@ class Decoder {
         embed_(g.parameter(path(frame.embedding_name) + ".weight", {f_.vocabulary, f_.hidden},
                            ParameterRole::embedding)) {
     if (f_.embedding_scale_buffer) {
-      embed_scale_ =
-          g.buffer(path(f_.embedding_name) + ".embed_scale", {}, std::nullopt, false);
+      embed_scale_ = g.buffer(path(f_.embedding_name) + ".embed_scale", {}, std::nullopt, false);
     }
     for (int64_t i = 0; i < f_.layers; ++i) {
       layers_.push_back(make_layer(g, i, path("layers.") + std::to_string(i)));
@@ -148,9 +147,9 @@ Graph build_decoder_frame(const DecoderFrame& frame, const BuildOptions& options
         frame.tied ? g.tied("lm_head.weight", decoder.embedding_weight(), ParameterRole::lm_head)
                    : g.parameter("lm_head.weight", {frame.vocabulary, frame.hidden},
                                  ParameterRole::lm_head);
-    const Var head_bias =
-        frame.head_bias ? g.parameter("lm_head.bias", {frame.vocabulary}, ParameterRole::bias)
-                        : Var();
+    const Var head_bias = frame.head_bias
+                              ? g.parameter("lm_head.bias", {frame.vocabulary}, ParameterRole::bias)
+                              : Var();
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
     Var labels;
     if (options.labels) {

@@ -2,8 +2,8 @@
 // norm, head, loss.
 //
 // A family fills in a DecoderFrame and says what its layers are; build_decoder_frame() runs the
-// forward function with the variables that transformers' own code keeps, in its order. The layers of
-// most families are ready made (causal_decoder.h, decoder.h); the others write their own.
+// forward function with the variables that transformers' own code keeps, in its order. The layers
+// of most families are ready made (causal_decoder.h, decoder.h); the others write their own.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ namespace headroom::model {
 
 // The tables that rotate queries and keys.
 enum class RotaryTables : uint8_t {
-  none,      // nothing is rotated
-  doubled,   // cosines and sines of [dims / 2] angles, twice in a row
-  half,      // once
-  complex,   // one complex number an angle
+  none,     // nothing is rotated
+  doubled,  // cosines and sines of [dims / 2] angles, twice in a row
+  half,     // once
+  complex,  // one complex number an angle
 };
 
 enum class LayerMask : uint8_t { full, sliding };

@@ -1,9 +1,10 @@
 // The losses of transformers: of causal language models, by version, and of all others.
 //
-// In the beginning each causal model had its own: most widened their logits to float32 and returned those,
-// the older ones kept the model's type; all compared a shifted copy of the logits with the labels.
-// Then they came to call one loss function, which widens them and, since 4.49, shifts labels only.
-// Sources: loss/loss_utils.py, and each model's forward function, in transformers 4.29 to 5.23.
+// In the beginning each causal model had its own: most widened their logits to float32 and returned
+// those, the older ones kept the model's type; all compared a shifted copy of the logits with the
+// labels. Then they came to call one loss function, which widens them and, since 4.49, shifts
+// labels only. Sources: loss/loss_utils.py, and each model's forward function, in transformers 4.29
+// to 5.23.
 #pragma once
 
 #include "model/builder.h"

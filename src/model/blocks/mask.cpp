@@ -17,7 +17,8 @@ void look_for_packed_sequences(GraphBuilder& g, const BuildOptions& options,
   {
     const std::array<Var, 2> parts{before_first, positions};
     const Var all = g.cat(parts, -1);
-    difference = g.sub(g.slice(all, 1, 1, options.sequence + 1), g.slice(all, 1, 0, options.sequence));
+    difference =
+        g.sub(g.slice(all, 1, 1, options.sequence + 1), g.slice(all, 1, 0, options.sequence));
   }
   const Var packed = g.cumsum(g.compare(difference), -1);
   const Var last_is_zero = g.compare(g.select(packed, 1, options.sequence - 1));
@@ -54,7 +55,6 @@ Var allowed_positions(GraphBuilder& g, const BuildOptions& options, const Limits
   }
   return g.expand(allowed, {options.batch, -1, s, s});
 }
-
 
 // fast_all: a mask of booleans is read on the host.
 void read_all(GraphBuilder& g, const Var& mask) { g.compare(g.sum(mask, {}, false)); }
@@ -94,8 +94,7 @@ Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
     look_for_packed_sequences(g, options, position_ids);
   }
   if (options.attention == Attention::sdpa) {
-    return options.sequence < window ? Var()
-                                     : allowed_positions(g, options, {.window = true});
+    return options.sequence < window ? Var() : allowed_positions(g, options, {.window = true});
   }
   const Var allowed = allowed_positions(g, options, {.window = true});
   return additive_mask(g, allowed, like);

@@ -10,8 +10,8 @@ namespace headroom::model {
 Var default_position_ids(GraphBuilder& g, const BuildOptions& options);
 
 // The mask of a decoder, [batch, 1, sequence, sequence] in the type of `like`, or nothing where the
-// kernel masks by itself. Looks at the position ids for packed sequences first, as transformers does
-// since 4.53, and finds none.
+// kernel masks by itself. Looks at the position ids for packed sequences first, as transformers
+// does since 4.53, and finds none.
 Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                 const Var& position_ids);
 
@@ -21,13 +21,13 @@ Var materialized_causal_mask(GraphBuilder& g, const BuildOptions& options, const
 // Zeros where booleans allow, the lowest number elsewhere, in the type of `like`.
 Var additive_mask(GraphBuilder& g, const Var& allowed, const Var& like);
 
-// The causal mask where a position sees `window` positions back. SDPA gets booleans, and gets them even where
-// nothing is beyond the window but the sequence is as long.
+// The causal mask where a position sees `window` positions back. SDPA gets booleans, and gets them
+// even where nothing is beyond the window but the sequence is as long.
 Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                  const Var& position_ids, int64_t window);
 
-// The same where the model passes a padding mask, [batch, sequence] of numbers, that is all ones: it
-// is read, and joined with the causal mask where one is made.
+// The same where the model passes a padding mask, [batch, sequence] of numbers, that is all ones:
+// it is read, and joined with the causal mask where one is made.
 Var causal_mask_with_padding(GraphBuilder& g, const BuildOptions& options, const Var& like,
                              const Var& padding);
 

@@ -1,5 +1,5 @@
-// Attention without rotation or grouped heads, as BERT, ViT and T5 have it: three projections, and one
-// more at the end where the module has it.
+// Attention without rotation or grouped heads, as BERT, ViT and T5 have it: three projections, and
+// one more at the end where the module has it.
 #pragma once
 
 #include <optional>
@@ -34,12 +34,12 @@ class PlainAttention {
  public:
   PlainAttention(GraphBuilder& g, const PlainAttentionShape& shape,
                  const PlainAttentionNames& names, const std::string& name);
-  // x [batch, sequence, hidden]; keys and values are made of `context` [batch, tokens, hidden], which
-  // is x itself in self-attention. `bias` may be empty; else it is asked for once the projections are
-  // made, and added to the scores.
-  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
-                      int64_t sequence, const Var& context, int64_t context_length,
-                      const Var& mask, const PositionBias& bias = {}) const;
+  // x [batch, sequence, hidden]; keys and values are made of `context` [batch, tokens, hidden],
+  // which is x itself in self-attention. `bias` may be empty; else it is asked for once the
+  // projections are made, and added to the scores.
+  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x, int64_t sequence,
+                      const Var& context, int64_t context_length, const Var& mask,
+                      const PositionBias& bias = {}) const;
 
  private:
   PlainAttentionShape shape_;

@@ -32,8 +32,8 @@ std::pair<Var, Var> apply_partial_rotary(GraphBuilder& g, const Var& query, cons
                                          const Var& cos, const Var& sin, int64_t dims,
                                          int64_t head);
 
-// The same, where both are turned before either is joined with its rest (GPT-NeoX, GLM-4's mixture).
-// `held` takes the parts where the caller's variables keep them.
+// The same, where both are turned before either is joined with its rest (GPT-NeoX, GLM-4's
+// mixture). `held` takes the parts where the caller's variables keep them.
 std::pair<Var, Var> rotate_then_join(GraphBuilder& g, const Var& query, const Var& key,
                                      const Var& cos, const Var& sin, int64_t dims, int64_t head,
                                      std::vector<Var>* held = nullptr);
@@ -41,9 +41,8 @@ std::pair<Var, Var> rotate_then_join(GraphBuilder& g, const Var& query, const Va
 // GLM's: neighbours turn together instead of halves; cos and sin are [1, sequence, dims], of which
 // the first half counts.
 std::pair<Var, Var> apply_partial_rotary_to_pairs(GraphBuilder& g, const BuildOptions& options,
-                                                  const Var& query, const Var& key,
-                                                  const Var& cos, const Var& sin, int64_t dims,
-                                                  int64_t head);
+                                                  const Var& query, const Var& key, const Var& cos,
+                                                  const Var& sin, int64_t dims, int64_t head);
 
 // GPT-J's: neighbouring elements turn together. x is [batch, sequence, heads, dims], its `sizes`;
 // sin and cos [1, sequence, dims / 2], each repeated for its pair.

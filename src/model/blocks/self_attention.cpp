@@ -109,9 +109,8 @@ Attended SelfAttention::operator()(GraphBuilder& g, const BuildOptions& options,
   if (s.sinks) {
     std::tie(query, key) = apply_half_tables(g, query, key, inputs, s.head_dim);
   } else if (s.splits_rotary || s.rotary_dims < s.head_dim) {
-    std::tie(query, key) =
-        rotate_then_join(g, query, key, inputs.cos, inputs.sin, s.rotary_dims, s.head_dim,
-                         s.keeps_parts ? &parts : nullptr);
+    std::tie(query, key) = rotate_then_join(g, query, key, inputs.cos, inputs.sin, s.rotary_dims,
+                                            s.head_dim, s.keeps_parts ? &parts : nullptr);
   } else {
     std::tie(query, key) = apply_rotary(g, query, key, inputs.cos, inputs.sin, s.head_dim);
   }

@@ -33,10 +33,10 @@ struct SelfAttentionShape {
   HeadNorm norm = HeadNorm::none;
   bool qkv_bias = false;
   bool output_bias = false;
-  bool sinks = false;       // gpt-oss; it rotates halves by tables of half the size, too
-  bool projects_first = false; // all three, before any is cut into heads
-  bool splits_rotary = false;  // cuts and joins heads even where all of a head turns
-  bool keeps_parts = false;    // what turned and what passed stay variables (Phi, StableLM)
+  bool sinks = false;           // gpt-oss; it rotates halves by tables of half the size, too
+  bool projects_first = false;  // all three, before any is cut into heads
+  bool splits_rotary = false;   // cuts and joins heads even where all of a head turns
+  bool keeps_parts = false;     // what turned and what passed stay variables (Phi, StableLM)
   const char* output_name = "o_proj";
   double dropout = 0;
   bool repeats_for_flash = false;  // see AttentionShape

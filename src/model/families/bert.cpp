@@ -160,9 +160,9 @@ class Head {
         weight_(c.tied ? g.tied(kName + ".decoder.weight", words, ParameterRole::lm_head)
                        : g.parameter(kName + ".decoder.weight", {c.vocabulary, c.hidden},
                                      ParameterRole::lm_head)) {
-    decoder_bias_ =
-        c.tied ? g.tied(kName + ".decoder.bias", bias_, ParameterRole::bias)
-               : g.parameter(kName + ".decoder.bias", {c.vocabulary}, ParameterRole::bias);
+    decoder_bias_ = c.tied
+                        ? g.tied(kName + ".decoder.bias", bias_, ParameterRole::bias)
+                        : g.parameter(kName + ".decoder.bias", {c.vocabulary}, ParameterRole::bias);
   }
 
   Var operator()(GraphBuilder& g, const Var& input) const {

@@ -1,6 +1,6 @@
 // Falcon (transformers' FalconForCausalLM): one head for all keys (7b), or one for each group of
-// queries (40b, its "new decoder architecture"), side by side with the perceptron; or, in Falcon-RW,
-// GPT's order with ALiBi biases. Its linear layers add their bias in a step of its own.
+// queries (40b, its "new decoder architecture"), side by side with the perceptron; or, in
+// Falcon-RW, GPT's order with ALiBi biases. Its linear layers add their bias in a step of its own.
 #include "model/families/falcon.h"
 
 #include <array>
@@ -105,8 +105,8 @@ class SelfAttention {
  public:
   SelfAttention(GraphBuilder& g, const Config& config, const std::string& name)
       : c_(config),
-        qkv_(g, name + ".query_key_value", c_.hidden,
-             c_.head_dim * (c_.heads + 2 * c_.kv_heads), c_.bias),
+        qkv_(g, name + ".query_key_value", c_.hidden, c_.head_dim * (c_.heads + 2 * c_.kv_heads),
+             c_.bias),
         dense_(g, name + ".dense", c_.hidden, c_.hidden, c_.bias) {}
 
   Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,

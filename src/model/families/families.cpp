@@ -27,6 +27,35 @@
 
 namespace headroom::model {
 
+std::string_view task_name(Task task) {
+  switch (task) {
+    case Task::causal_lm:
+      return "causal_lm";
+    case Task::masked_lm:
+      return "masked_lm";
+    case Task::seq2seq_lm:
+      return "seq2seq_lm";
+    case Task::image_classification:
+      return "image_classification";
+  }
+  return "";
+}
+
+std::string_view meaning_of_seq(Task task) {
+  switch (task) {
+    case Task::causal_lm:
+      return "predicts the next of --seq tokens";
+    case Task::masked_lm:
+      return "fills in masked tokens: every one of --seq tokens is read and predicted";
+    case Task::seq2seq_lm:
+      return "an encoder reads --seq tokens, a decoder predicts --decoder-seq (as many unless "
+             "said)";
+    case Task::image_classification:
+      return "classifies images: the config says how many tokens one is, and --seq is not read";
+  }
+  return "";
+}
+
 std::span<const Family> families() {
   static constexpr auto kFamilies = std::to_array<Family>({
       {"bert", build_bert, Task::masked_lm},

@@ -20,6 +20,11 @@ enum class Task : uint8_t {
   image_classification,  // a batch of images, one class each
 };
 
+// "causal_lm".
+[[nodiscard]] std::string_view task_name(Task task);
+// What a sequence is in such a step, for people: "an encoder reads --seq tokens, ...".
+[[nodiscard]] std::string_view meaning_of_seq(Task task);
+
 struct Family {
   std::string_view model_type;  // config.json's "model_type"
   Result<Graph> (*build)(const text::JsonView& config, const BuildOptions& options);

@@ -107,10 +107,9 @@ class Layer {
 Result<Graph> build_gpt_neox(const text::JsonView& json, const BuildOptions& options) {
   ConfigReader in(json);
   Config c;
-  c.spec = read_decoder(in, json, options,
-                        {.partial_rotary = 0.25,
-                         .partial_rotary_key = "rotary_pct",
-                         .activation = Activation::gelu});
+  c.spec = read_decoder(
+      in, json, options,
+      {.partial_rotary = 0.25, .partial_rotary_key = "rotary_pct", .activation = Activation::gelu});
   c.spec.qkv_bias = in.flag("attention_bias", true);
   c.spec.output_bias = c.spec.qkv_bias;
   c.spec.model_name = "gpt_neox";

@@ -62,8 +62,8 @@ class Layer {
 
 Result<Graph> build_phi(const text::JsonView& json, const BuildOptions& options) {
   ConfigReader in(json);
-  DecoderSpec spec = read_decoder(
-      in, json, options, {.partial_rotary = 0.5, .activation = Activation::gelu_new});
+  DecoderSpec spec =
+      read_decoder(in, json, options, {.partial_rotary = 0.5, .activation = Activation::gelu_new});
   spec.qkv_bias = true;
   spec.output_bias = true;
   spec.head_bias = true;

@@ -91,8 +91,8 @@ Var relative_buckets(GraphBuilder& g, const Var& difference, int64_t queries, in
     distance = g.neg(difference);  // the absolute value
   }
   const Var is_small = g.compare(distance);
-  Var large = g.to(
-      g.mul(g.div(g.log(g.div(g.to(distance, DType::f32), 8.0)), 2.0), 8.0), DType::i64);
+  Var large =
+      g.to(g.mul(g.div(g.log(g.div(g.to(distance, DType::f32), 8.0)), 2.0), 8.0), DType::i64);
   large = g.add(large, 8.0);
   large = g.add(large, g.full({queries, keys}, DType::i64));  // the smaller of both
   const Var chosen = g.where(is_small, distance, large);
@@ -101,7 +101,8 @@ Var relative_buckets(GraphBuilder& g, const Var& difference, int64_t queries, in
 
 class BiasedAttention {
  public:
-  BiasedAttention(GraphBuilder& g, const Config& c, bool causal, bool has_bias, const std::string& name)
+  BiasedAttention(GraphBuilder& g, const Config& c, bool causal, bool has_bias,
+                  const std::string& name)
       : c_(c),
         causal_(causal),
         attention_(g,
@@ -119,9 +120,9 @@ class BiasedAttention {
   }
 
   // `position_bias` is made where it is empty.
-  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
-                      int64_t sequence, const Var& context, int64_t context_length,
-                      const Var& mask, Var& position_bias) const {
+  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x, int64_t sequence,
+                      const Var& context, int64_t context_length, const Var& mask,
+                      Var& position_bias) const {
     return attention_(g, options, x, sequence, context, context_length, mask, [&] {
       if (!position_bias) position_bias = make_bias(g, options, x, sequence, context_length);
       return position_bias;
@@ -160,16 +161,16 @@ class AttentionPart {
         norm_(g, name + ".layer_norm", c.hidden) {}
 
   // Attends to `context`, or to itself where that is null.
-  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
-                      int64_t sequence, const Var* context, int64_t context_length,
-                      const Var& mask, Var& position_bias) const {
+  Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x, int64_t sequence,
+                      const Var* context, int64_t context_length, const Var& mask,
+                      Var& position_bias) const {
     const Var normed = norm_(g, x);
     Attended attended;
     {
       RegionScope region(g, RegionKind::attention, name_, {&normed});
       const Var& other = context != nullptr ? *context : normed;
-      attended = attention_(g, options, normed, sequence, other, context_length, mask,
-                            position_bias);
+      attended =
+          attention_(g, options, normed, sequence, other, context_length, mask, position_bias);
       region.leave({&attended.output});
     }
     attended.output = g.add(x, g.dropout(attended.output, dropout_));
@@ -236,15 +237,13 @@ struct StackInputs {
 class Block {
  public:
   Block(GraphBuilder& g, const Config& c, bool is_decoder, bool is_first, const std::string& name)
-      : c_(c),
-        name_(name),
-        self_(g, c, is_decoder, is_first, name + ".layer.0", "SelfAttention") {
+      : c_(c), name_(name), self_(g, c, is_decoder, is_first, name + ".layer.0", "SelfAttention") {
     if (is_decoder) cross_.emplace(g, c, false, false, name + ".layer.1", "EncDecAttention");
     forward_.emplace(g, c, name + (is_decoder ? ".layer.2" : ".layer.1"));
   }
 
-  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& input,
-                 int64_t sequence, StackInputs& in) const {
+  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& input, int64_t sequence,
+                 StackInputs& in) const {
     const Var no_encoded;
     const Var& encoded = in.encoded != nullptr ? *in.encoded : no_encoded;
     const Var bias_in = in.bias;

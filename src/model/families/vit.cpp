@@ -191,8 +191,8 @@ Result<Graph> build_vit(const text::JsonView& json, const BuildOptions& options)
     const Var weight =
         g.parameter("classifier.weight", {c.classes, c.hidden}, ParameterRole::lm_head);
     const Var bias = g.parameter("classifier.bias", {c.classes}, ParameterRole::bias);
-    const Var pixels = g.input(
-        "pixel_values", {options.batch, c.channels, c.image[0], c.image[1]}, std::nullopt);
+    const Var pixels =
+        g.input("pixel_values", {options.batch, c.channels, c.image[0], c.image[1]}, std::nullopt);
     const Var labels = g.input("labels", {options.batch}, DType::i64);
 
     Var x;

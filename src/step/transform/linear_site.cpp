@@ -19,11 +19,13 @@ struct Index {
   std::vector<uint32_t> parameter;  // of which this is the value
   std::vector<uint32_t> producer;   // operation that makes it
   std::vector<uint32_t> viewer;     // first view of it
+  std::vector<uint32_t> adder;      // operation that adds a parameter to it
 
   explicit Index(const Graph& graph)
       : parameter(graph.value_count, kNone),
         producer(graph.value_count, kNone),
-        viewer(graph.value_count, kNone) {
+        viewer(graph.value_count, kNone),
+        adder(graph.value_count, kNone) {
     for (uint32_t i = 0; i < graph.parameters.size(); ++i) {
       if (!graph.parameters[i].tied_to) parameter[graph.parameters[i].value] = i;
     }
@@ -33,6 +35,9 @@ struct Index {
       if (operation.kind == OpKind::view && viewer[operation.inputs[0]] == kNone) {
         viewer[operation.inputs[0]] = i;
       }
+      const bool adds_parameter = operation.kind == OpKind::add && operation.inputs.size() == 2 &&
+                                  parameter[operation.inputs[1]] != kNone;
+      if (adds_parameter) adder[operation.inputs[0]] = i;
     }
   }
 };
@@ -64,6 +69,11 @@ std::optional<LinearSite> site_at(const Graph& graph, const Index& index, uint32
     site.out_features = operation.attributes.ints[2];
   }
   site.input = operation.inputs[conv1d ? 1 : 0];
+  const uint32_t add = index.adder[operation.outputs[0]];
+  if (add != kNone && graph.parameters[index.parameter[graph.operations[add].inputs[1]]].name ==
+                          module_of(weight.name) + ".bias") {
+    site.last = add;
+  }
   if (conv1d) {
     const uint32_t rows = index.producer[site.input];
     const uint32_t back = index.viewer[operation.outputs[0]];

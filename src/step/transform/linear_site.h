@@ -1,8 +1,9 @@
 // LinearSite: where a graph calls a linear module, for transformations that put another module in
 // its place (LoRA, quantized weights).
 //
-// A torch.nn.Linear is one `linear`. transformers' Conv1D (GPT-2, GPT-BigCode) is a view to rows, an
-// `addmm` and a view back; its site ends at that last view. A quantized one is a `quantized_linear`.
+// A torch.nn.Linear is one `linear`. transformers' Conv1D (GPT-2, GPT-BigCode) is a view to rows,
+// an `addmm` and a view back; its site ends at that last view. Falcon adds its bias in a step of
+// its own, where the site ends. A quantized one is a `quantized_linear`.
 #pragma once
 
 #include <optional>
@@ -13,14 +14,14 @@
 namespace headroom::step {
 
 struct LinearSite {
-  uint32_t product = 0;      // operation: the linear, or the addmm
-  uint32_t last = 0;         // operation whose output is the module's
-  uint32_t weight = 0;       // parameter
+  uint32_t product = 0;         // operation: the linear, or the addmm
+  uint32_t last = 0;            // operation whose output is the module's
+  uint32_t weight = 0;          // parameter
   uint32_t last_parameter = 0;  // parameter: the bias where there is one, else the weight
-  model::ValueId input = 0;  // what the module is called with
+  model::ValueId input = 0;     // what the module is called with
   int64_t in_features = 0;
   int64_t out_features = 0;
-  bool conv1d = false;       // the weight lies as [in, out]
+  bool conv1d = false;  // the weight lies as [in, out]
 };
 
 // All of them, in the order they run. A module that is called twice has two.
