@@ -18,6 +18,9 @@ TEST(FitText, TheFirstLineIsTheAnswer) {
       first_line(fit_text(answer, {})),
       "yes: mistralai/Mistral-7B-v0.1 at batch 4 x seq 4096 fits a100-sxm-80gb with 12.32 GiB "
       "of room");
+  answer.room.low = Bytes(0);
+  EXPECT_NE(first_line(fit_text(answer, {})).find("in use at the peak, the rest is cache"),
+            std::string::npos);
   answer.verdict = fit::Verdict::no;
   answer.room = {Bytes(-3 * kGiB), Bytes(-2 * kGiB), Bytes(-kGiB)};
   EXPECT_EQ(first_line(fit_text(answer, {})),

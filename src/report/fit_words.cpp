@@ -37,6 +37,12 @@ std::string answer_sentence(const fit::FitAnswer& answer) {
   const std::string room = format_bytes(magnitude(answer.room.expected));
   switch (answer.verdict) {
     case fit::Verdict::yes:
+      // What the device shows is no measure of the room where the cache takes all there is.
+      if (answer.room.low == Bytes(0)) {
+        return subject + " fits " + answer.device.name + ": " +
+               format_bytes(answer.memory.peak_allocated) +
+               " in use at the peak, the rest is cache that can be given back";
+      }
       return subject + " fits " + answer.device.name + " with " + room + " of room";
     case fit::Verdict::at_risk:
       return subject + " may not fit " + answer.device.name + ": " +
