@@ -158,6 +158,18 @@ TEST(Fit, SizesBeyondByteCountsAreErrors) {
   EXPECT_NE(answered.error().message.find("2^56"), std::string::npos);
 }
 
+TEST(Fit, WhatIsNotModelledIsNotAnswered) {
+  FitQuestion question;
+  question.model = "google-t5/t5-small";
+  question.device = "a100-sxm-80gb";
+  question.search = false;
+  ASSERT_TRUE(answer(question));
+  question.dtype = Dtype::fp16;
+  const auto answered = answer(question);
+  ASSERT_FALSE(answered);
+  EXPECT_NE(answered.error().to_string().find("T5 in fp16"), std::string::npos);
+}
+
 TEST(Fit, UnknownNamesAreErrorsThatHelp) {
   FitQuestion question = mistral(1, 128);
   question.model = "mistralai/Mistral-7B-v0.7";

@@ -12,6 +12,16 @@ Error unsupported(const char* flag, const std::string& what) {
   return {ErrorCode::usage, what + " cannot be modelled yet", std::string("--") + flag, ""};
 }
 
+// transformers' T5 keeps one of its weights in float32 under fp16, and clamps what overflows.
+Result<void> check_half_precision(const Scenario& s) {
+  if (s.question.dtype != Dtype::fp16 || !s.model->view().json().is_object()) return {};
+  HEADROOM_ASSIGN(const auto model_type, s.model->view().optional_string("model_type"));
+  if (model_type.value_or("") != "t5") return {};
+  Error error = unsupported("dtype", "T5 in fp16");
+  error.hint = "--dtype bf16, or --dtype fp32 with --mixed-precision fp16";
+  return error;
+}
+
 }  // namespace
 
 void set_checkpointing(Scenario& s) {
@@ -158,6 +168,7 @@ Result<void> check_supported(const Scenario& s) {
     return contradiction("freeze", "adapters freeze the whole model",
                          "leave --freeze or --method out");
   }
+  HEADROOM_TRY(check_half_precision(s));
   if (q.checkpointing.kind == CheckpointingKind::selective) {
     return unsupported("checkpointing", "selective checkpointing");
   }

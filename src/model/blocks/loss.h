@@ -18,7 +18,7 @@ struct OwnLoss {
   bool float32 = true;       // logits are widened, and returned so
 };
 
-// GPT-2, OPT, BLOOM, BioGPT, GPTBigCode.
+// GPT-2, OPT, BLOOM, BioGPT, GPTBigCode, GPT-NeoX, Falcon, StableLM (read in 4.48.1 and 4.49.0).
 inline constexpr OwnLoss kLossInModelType{.until = {4, 49}, .float32 = false};
 // GPT-Neo, GPT-J, CodeGen.
 inline constexpr OwnLoss kLateFloat32Loss{.until = {4, 49}, .float32 = true};

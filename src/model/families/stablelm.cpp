@@ -76,6 +76,7 @@ Result<Graph> build_stablelm(const text::JsonView& json, const BuildOptions& opt
   DecoderSpec spec = read_decoder(in, json, options, {.partial_rotary = 0.25, .kv_heads = 32});
   spec.qkv_bias = in.flag("use_qkv_bias", false);
   spec.norm = DecoderNorm::layer;
+  spec.own_loss = kLossInModelType;
   spec.residual_dropout = in.dropout("hidden_dropout", 0, options);
   SelfAttentionShape attention = attention_shape(spec);
   attention.projects_first = true;
