@@ -10,7 +10,7 @@ namespace headroom {
 
 }  // namespace headroom
 
-#define HEADROOM_CHECK(condition, note)                                       \
-  (static_cast<bool>(condition)                                               \
-       ? static_cast<void>(0)                                                 \
+#define HEADROOM_CHECK(condition, note) \
+  (static_cast<bool>(condition)         \
+       ? static_cast<void>(0)           \
        : ::headroom::check_failed(__FILE__, __LINE__, #condition, (note)))

@@ -10,7 +10,8 @@
 namespace headroom {
 
 // Calls work(i) once for each i < count, on at most `threads` threads (0: as many as there are
-// cores) and returns when all are done. REQUIRES: work(i) may run beside work(j), and throws nothing.
+// cores) and returns when all are done. REQUIRES: work(i) may run beside work(j), and throws
+// nothing.
 void for_each_in_parallel(size_t count, size_t threads, const std::function<void(size_t)>& work);
 
 }  // namespace headroom

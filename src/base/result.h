@@ -98,17 +98,17 @@ class [[nodiscard]] Result<void> {
 #define HEADROOM_CONCAT(a, b) HEADROOM_CONCAT_INNER(a, b)
 
 // Leaves the enclosing function with the Error of `expression`, if it has one.
-#define HEADROOM_TRY(expression)                                     \
-  do {                                                               \
-    auto headroom_try_result = (expression);                         \
+#define HEADROOM_TRY(expression)                                             \
+  do {                                                                       \
+    auto headroom_try_result = (expression);                                 \
     if (!headroom_try_result) return std::move(headroom_try_result).error(); \
   } while (false)
 
 // Same, and declares or assigns `target` from the value: HEADROOM_ASSIGN(auto json, parse(text));
 // NOLINTBEGIN(bugprone-macro-parentheses): `target` is a declaration.
-#define HEADROOM_ASSIGN(target, expression)                                       \
-  auto HEADROOM_CONCAT(headroom_result_, __LINE__) = (expression);                \
-  if (!HEADROOM_CONCAT(headroom_result_, __LINE__))                               \
-    return std::move(HEADROOM_CONCAT(headroom_result_, __LINE__)).error();        \
+#define HEADROOM_ASSIGN(target, expression)                                \
+  auto HEADROOM_CONCAT(headroom_result_, __LINE__) = (expression);         \
+  if (!HEADROOM_CONCAT(headroom_result_, __LINE__))                        \
+    return std::move(HEADROOM_CONCAT(headroom_result_, __LINE__)).error(); \
   target = std::move(HEADROOM_CONCAT(headroom_result_, __LINE__)).value()
 // NOLINTEND(bugprone-macro-parentheses)

@@ -38,7 +38,8 @@ struct Bytes {
     return *this;
   }
   Bytes& operator-=(Bytes other) {
-    HEADROOM_CHECK(!__builtin_sub_overflow(count, other.count, &count), "byte difference overflows");
+    HEADROOM_CHECK(!__builtin_sub_overflow(count, other.count, &count),
+                   "byte difference overflows");
     return *this;
   }
   friend Bytes operator+(Bytes a, Bytes b) { return a += b; }

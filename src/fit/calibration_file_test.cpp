@@ -98,8 +98,7 @@ TEST(CalibrationFile, APredictionCorrectedByItSaysSo) {
   EXPECT_EQ(memory.breakdown.allocated(), memory.peak_allocated);
   EXPECT_GE(memory.peak_reserved, memory.peak_allocated);
   ASSERT_FALSE(corrected->warnings.empty());
-  EXPECT_NE(corrected->warnings[0].find("+512.0 MiB"), std::string::npos)
-      << corrected->warnings[0];
+  EXPECT_NE(corrected->warnings[0].find("+512.0 MiB"), std::string::npos) << corrected->warnings[0];
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // How far a step is from filling its device, as one number: a guess, for searches.
 //
 // Taken to grow are the blocks that forward and backward make, all alike and in proportion;
-// weights, gradients and states stay. That is not exact (eager attention grows with the square of the
-// sequence, backward makes weights' gradients too), and need not be. Linear in the trace's events.
+// weights, gradients and states stay. That is not exact (eager attention grows with the square of
+// the sequence, backward makes weights' gradients too), and need not be. Linear in the trace's
+// events.
 #pragma once
 
 #include "base/units.h"

@@ -297,7 +297,8 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
   HEADROOM_TRY(check_scope(row));
   q.model = model_of(row);
   // A table is data, whoever sent it: it never makes us run somebody's Python.
-  if (model::is_python_function(q.model)) return unsupported("a table of measurements runs no code");
+  if (model::is_python_function(q.model))
+    return unsupported("a table of measurements runs no code");
   q.device = row.raw("gpu");
   for (const auto read : {read_framework, read_method, read_types, read_optimizer, read_shape,
                           read_checkpointing, read_attention}) {

@@ -299,7 +299,9 @@ constexpr std::array<Field, 34> kFields{{
        return count("lora-rank", w, 1'000'000, q.lora_rank);
      }},
     {{"lora-targets", "NAMES", "modules with adapters: q_proj,v_proj or all-linear"},
-     [](FitQuestion& q, std::string_view w) { return set_names("lora-targets", w, q.lora_targets); }},
+     [](FitQuestion& q, std::string_view w) {
+       return set_names("lora-targets", w, q.lora_targets);
+     }},
     {{"lora-dropout", "P", "before the adapters, 0 to 1"},
      [](FitQuestion& q, std::string_view w) { return set_dropout(w, q.lora_dropout); }},
     {{"lora-dtype", "TYPE", "of the adapters: bf16, fp16, fp32"},

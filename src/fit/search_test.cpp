@@ -56,8 +56,8 @@ TEST(Search, FindsTheBorderWhateverTheGuessesSay) {
 class SearchOverModel : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              ("headroom_search_" + std::to_string(::getpid()));
+    folder_ =
+        std::filesystem::temp_directory_path() / ("headroom_search_" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ / "config.json") << R"({"model_type": "llama", "vocab_size": 4000,
         "hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 2,

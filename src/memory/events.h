@@ -33,7 +33,7 @@ enum class Category : uint8_t {
   temporary,  // made and released inside one operator or between neighbours
   workspace,  // cuBLAS and other libraries' scratch that goes through the allocator
   input,
-  kv_cache,   // keys and values of earlier tokens, in generation
+  kv_cache,  // keys and values of earlier tokens, in generation
   other,
 };
 inline constexpr size_t kCategoryCount = static_cast<size_t>(Category::other) + 1;

@@ -84,9 +84,7 @@ Var GraphBuilder::input(std::string name, const Dims& shape, std::optional<DType
   return var;
 }
 
-Var GraphBuilder::existing(ValueId value) {
-  return Var(new Var::Slot{1, value, this, true});
-}
+Var GraphBuilder::existing(ValueId value) { return Var(new Var::Slot{1, value, this, true}); }
 
 Var GraphBuilder::new_parameter_value() { return make_value(true); }
 

@@ -1,12 +1,12 @@
 // Graph: what a model's forward pass does, as a list of operators on values.
 //
-// A value stands for one Python tensor object. It is born by an operator and dies by a `drop`, where
-// the last Python variable that held it goes; so the graph says when eager PyTorch may free it.
-// Parameters, buffers and inputs are values too, and are never dropped.
+// A value stands for one Python tensor object. It is born by an operator and dies by a `drop`,
+// where the last Python variable that held it goes; so the graph says when eager PyTorch may free
+// it. Parameters, buffers and inputs are values too, and are never dropped.
 //
-// Layers are unrolled: a graph of a 7B model has a few thousand instructions. A Graph is concrete in
-// batch and sequence and abstract in dtype: types follow from the parameters' when it is run. Made by
-// GraphBuilder (builder.h) or from a traced module, rewritten by transformations in step/.
+// Layers are unrolled: a graph of a 7B model has a few thousand instructions. A Graph is concrete
+// in batch and sequence and abstract in dtype: types follow from the parameters' when it is run.
+// Made by GraphBuilder (builder.h) or from a traced module, rewritten by transformations in step/.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,20 @@ inline constexpr ValueId kNoValue = UINT32_MAX;
 using ModuleId = uint32_t;
 
 // What a parameter is for; lm_head stands apart everywhere.
-enum class ParameterRole : uint8_t { embedding, lm_head, linear, expert, norm, bias, other, buffer };
+enum class ParameterRole : uint8_t {
+  embedding,
+  lm_head,
+  linear,
+  expert,
+  norm,
+  bias,
+  other,
+  buffer
+};
 
-// How a weight comes to be that is quantized on the device while the model is loaded: first a copy in
-// the model's type, and its blocks' maxima; then the weight and its tables; the first two go again.
+// How a weight comes to be that is quantized on the device while the model is loaded: first a copy
+// in the model's type, and its blocks' maxima; then the weight and its tables; the first two go
+// again.
 struct Loading {
   Dims copy;
   int64_t maxima = 0;            // in float32; none where they stay
@@ -42,20 +52,20 @@ struct Loading {
 };
 
 struct Parameter {
-  std::string name;   // as in the state dict: "model.layers.0.mlp.up_proj.weight"
+  std::string name;  // as in the state dict: "model.layers.0.mlp.up_proj.weight"
   Dims shape;
   ParameterRole role = ParameterRole::other;
   std::optional<uint32_t> tied_to;  // index of the parameter that holds the storage
   std::optional<DType> dtype;       // where it is not the model's own (a buffer kept in float32)
   bool trainable = true;
-  bool persistent = true;           // buffers: in the state dict
-  bool adapter = false;             // added to a finished model: made after all its own parameters
-  std::optional<Loading> loading;   // nothing: it comes as it is
-  ValueId value = kNoValue;         // the value that stands for it in the instructions
+  bool persistent = true;          // buffers: in the state dict
+  bool adapter = false;            // added to a finished model: made after all its own parameters
+  std::optional<Loading> loading;  // nothing: it comes as it is
+  ValueId value = kNoValue;        // the value that stands for it in the instructions
 };
 
 struct Attributes {
-  std::vector<int64_t> ints;   // sizes, dimensions, bounds: each operator's own, see builder.h
+  std::vector<int64_t> ints;  // sizes, dimensions, bounds: each operator's own, see builder.h
   double number = 0;
   std::optional<DType> dtype;
   bool flag = false;
@@ -64,7 +74,7 @@ struct Attributes {
 struct Operation {
   OpKind kind{};
   ModuleId module = 0;
-  std::vector<ValueId> inputs;   // kNoValue where an optional input is absent
+  std::vector<ValueId> inputs;  // kNoValue where an optional input is absent
   std::vector<ValueId> outputs;
   Attributes attributes;
   // Of a traced module: what is replayed in place of the kind.
@@ -76,12 +86,12 @@ enum class RegionKind : uint8_t { model, layer, attention, mlp, lm_head, loss, o
 
 struct Region {
   RegionKind kind = RegionKind::other;
-  std::string name;              // module path: "model.layers.0"
-  std::vector<ValueId> inputs;   // what a checkpoint of this region would keep
-  uint32_t positional = 1;       // how many of them Python passes by position: a reentrant checkpoint
-                                 // saves those, while its closure holds the others
+  std::string name;             // module path: "model.layers.0"
+  std::vector<ValueId> inputs;  // what a checkpoint of this region would keep
+  uint32_t positional = 1;  // how many of them Python passes by position: a reentrant checkpoint
+                            // saves those, while its closure holds the others
   std::vector<ValueId> outputs;
-  uint32_t begin = 0;            // instructions [begin, end): from its enter to its leave
+  uint32_t begin = 0;  // instructions [begin, end): from its enter to its leave
   uint32_t end = 0;
 };
 
@@ -103,14 +113,14 @@ struct Graph {
   std::vector<Parameter> parameters;  // in the order of the module's named_parameters()
   std::vector<Parameter> buffers;
   std::vector<GraphInput> inputs;
-  std::vector<std::string> modules;   // names, by ModuleId; [0] is ""
+  std::vector<std::string> modules;  // names, by ModuleId; [0] is ""
   std::vector<Operation> operations;
   std::vector<Region> regions;
   std::vector<Instruction> instructions;
   uint32_t value_count = 0;
   ValueId logits = kNoValue;
-  ValueId loss = kNoValue;            // kNoValue for a model without one
-  std::vector<ValueId> outputs;       // what the forward function returns besides the loss
+  ValueId loss = kNoValue;       // kNoValue for a model without one
+  std::vector<ValueId> outputs;  // what the forward function returns besides the loss
 };
 
 // Trainable and total elements, tied ones once.

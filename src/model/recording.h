@@ -1,9 +1,9 @@
 // Recording: how one traced operator treats memory, forward and backward, as a trace saw it.
 //
-// An Operation that carries one is replayed and not computed: its outputs have the recorded layouts,
-// its node saves the recorded tensors, and its backward makes and lets go the recorded blocks. So an
-// operator without a formula of ours is exact too, in the shapes that were traced. Read-only once
-// made, shared by the copies of an Operation. Sizes are checked by whoever makes it.
+// An Operation that carries one is replayed and not computed: its outputs have the recorded
+// layouts, its node saves the recorded tensors, and its backward makes and lets go the recorded
+// blocks. So an operator without a formula of ours is exact too, in the shapes that were traced.
+// Read-only once made, shared by the copies of an Operation. Sizes are checked by whoever makes it.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,9 @@ struct RecordedOutput {
 };
 
 struct RecordedSave {
-  int32_t input = kNowhere;   // one of the two
+  int32_t input = kNowhere;  // one of the two
   int32_t output = kNowhere;
-  bool detached = false;      // written to in place later, when it belongs to another node
+  bool detached = false;  // written to in place later, when it belongs to another node
 };
 
 // A block that the backward takes (free is kNowhere), or the end of one that it took.
@@ -52,15 +52,15 @@ struct RecordedGradient {
 };
 
 struct Recording {
-  std::string name;                      // "aten.convolution.default"
+  std::string name;  // "aten.convolution.default"
   double flops = 0;
-  bool through_lt = false;               // a product with a bias, see Eager::use_blas
+  bool through_lt = false;  // a product with a bias, see Eager::use_blas
   std::vector<RecordedOutput> outputs;
-  bool differentiable = false;           // autograd made a node
-  std::vector<int32_t> edges;            // by the node's inputs: whose gradient it is, by input
-  std::vector<int32_t> node_outputs;     // by the node's outputs: which output
+  bool differentiable = false;        // autograd made a node
+  std::vector<int32_t> edges;         // by the node's inputs: whose gradient it is, by input
+  std::vector<int32_t> node_outputs;  // by the node's outputs: which output
   std::vector<RecordedSave> saves;
-  std::vector<RecordedBlock> blocks;     // what the backward takes and gives back, in order
+  std::vector<RecordedBlock> blocks;        // what the backward takes and gives back, in order
   std::vector<RecordedGradient> gradients;  // by edge
 };
 

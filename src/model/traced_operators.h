@@ -10,7 +10,7 @@ namespace headroom::model {
 
 struct KnownOperator {
   op::OpKind kind = op::OpKind::opaque;
-  bool product = false;      // a matrix product, whose first factor is argument `first_factor`
+  bool product = false;  // a matrix product, whose first factor is argument `first_factor`
   size_t first_factor = 0;
   bool starts_loss = false;
 };

@@ -19,9 +19,8 @@ struct Span {
 std::string list_of(const std::string& name) {
   const size_t dot = name.rfind('.');
   const std::string last = dot == std::string::npos ? name : name.substr(dot + 1);
-  const bool is_number = !last.empty() && std::ranges::all_of(last, [](char c) {
-    return c >= '0' && c <= '9';
-  });
+  const bool is_number =
+      !last.empty() && std::ranges::all_of(last, [](char c) { return c >= '0' && c <= '9'; });
   if (!is_number) return {};
   return (dot == std::string::npos ? std::string() : name.substr(0, dot)) + "#";
 }

@@ -1,8 +1,9 @@
 // Layers, lm_head and loss of a traced module, and the order of its instructions.
 //
-// A trace knows only module paths. A layer is an entry of a list (path "X.3") that has modules of its
-// own and siblings of the same class, runs once, and has nothing else between its operators; that is
-// what checkpointing and labels work on. Internal to the reading of traces (traced_graph.cpp).
+// A trace knows only module paths. A layer is an entry of a list (path "X.3") that has modules of
+// its own and siblings of the same class, runs once, and has nothing else between its operators;
+// that is what checkpointing and labels work on. Internal to the reading of traces
+// (traced_graph.cpp).
 #pragma once
 
 #include <string>

@@ -68,13 +68,13 @@ std::optional<DType> parse_dtype(std::string_view name) {
     DType dtype;
   };
   static constexpr Alias kAliases[] = {
-      {"bool", DType::boolean},  {"uint8", DType::u8},      {"int8", DType::i8},
-      {"int16", DType::i16},     {"int32", DType::i32},     {"int64", DType::i64},
-      {"long", DType::i64},      {"float8", DType::f8},     {"fp8", DType::f8},
+      {"bool", DType::boolean},     {"uint8", DType::u8},       {"int8", DType::i8},
+      {"int16", DType::i16},        {"int32", DType::i32},      {"int64", DType::i64},
+      {"long", DType::i64},         {"float8", DType::f8},      {"fp8", DType::f8},
       {"float8_e4m3fn", DType::f8}, {"float8_e5m2", DType::f8}, {"float16", DType::f16},
-      {"fp16", DType::f16},      {"half", DType::f16},      {"bfloat16", DType::bf16},
-      {"bf16", DType::bf16},     {"float32", DType::f32},   {"fp32", DType::f32},
-      {"float", DType::f32},     {"float64", DType::f64},   {"fp64", DType::f64},
+      {"fp16", DType::f16},         {"half", DType::f16},       {"bfloat16", DType::bf16},
+      {"bf16", DType::bf16},        {"float32", DType::f32},    {"fp32", DType::f32},
+      {"float", DType::f32},        {"float64", DType::f64},    {"fp64", DType::f64},
       {"double", DType::f64},
   };
   const auto* found = std::ranges::find(kAliases, name, &Alias::name);

@@ -249,7 +249,8 @@ template <typename Inputs, typename Outputs>
 Node* Eager::make_history(const char* name, Inputs& inputs, Outputs& outputs) {
   if (!grad_enabled_) return nullptr;
   bool wanted = false;
-  for (const auto& input : inputs) wanted = wanted || (tensor_of(input) && tensor_of(input)->requires_grad);
+  for (const auto& input : inputs)
+    wanted = wanted || (tensor_of(input) && tensor_of(input)->requires_grad);
   if (!wanted) return nullptr;
   Node* node = new_node();
   node->name = name;

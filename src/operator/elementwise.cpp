@@ -1,6 +1,6 @@
 // Elementwise arithmetic: broadcasting, type promotion, and what each operator keeps for backward.
-// A backward formula is one C++ expression where PyTorch's is, since its temporaries live to the end
-// of the expression.
+// A backward formula is one C++ expression where PyTorch's is, since its temporaries live to the
+// end of the expression.
 #include "operator/functional.h"
 
 namespace headroom::op {
@@ -19,7 +19,9 @@ DType result_type(const Tensor& a, const Tensor& b) {
   return promote(a.dtype(), b.dtype());
 }
 
-DType real_type(const Tensor& self) { return is_floating(self.dtype()) ? self.dtype() : DType::f32; }
+DType real_type(const Tensor& self) {
+  return is_floating(self.dtype()) ? self.dtype() : DType::f32;
+}
 
 Tensor binary(Eager& e, OpKind kind, const Tensor& a, const Tensor& b, DType dtype) {
   Tensor out = e.elementwise_output({&a, &b}, dtype);

@@ -55,7 +55,7 @@ struct Node {
   std::vector<HookedSlot> hooked;
   std::shared_ptr<void> hook_owner;  // what the hook needs to give the tensors back
   Apply apply;
-  Tensor variable;        // AccumulateGrad only: the leaf
+  Tensor variable;  // AccumulateGrad only: the leaf
   BackwardTask task;
 
   // Whether the gradient of input i is wanted.

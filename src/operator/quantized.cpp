@@ -1,5 +1,5 @@
-// Linear modules whose weight is stored in few bits: each call unpacks the whole weight, multiplies,
-// and lets the unpacked copy go; so does its backward.
+// Linear modules whose weight is stored in few bits: each call unpacks the whole weight,
+// multiplies, and lets the unpacked copy go; so does its backward.
 //
 // Sources: bitsandbytes 0.43 to 0.49 (autograd/_functions.py MatMul4Bit and MatMul8bitLt,
 // functional.py dequantize_4bit, nn/modules.py Linear4bit), auto-gptq's and fms-acceleration's

@@ -1,9 +1,9 @@
 // Tensors without data: shape, strides, type, storage, and what autograd hangs on them.
 //
-// A Tensor is a counted handle as in PyTorch: views share a storage, and the storage's bytes go back
-// to the allocator when the last handle to any of its tensors goes. So the C++ lifetimes in this
-// room and in the models' forward functions *are* the model of Python's and autograd's lifetimes.
-// Not thread-safe; each step is built by one thread.
+// A Tensor is a counted handle as in PyTorch: views share a storage, and the storage's bytes go
+// back to the allocator when the last handle to any of its tensors goes. So the C++ lifetimes in
+// this room and in the models' forward functions *are* the model of Python's and autograd's
+// lifetimes. Not thread-safe; each step is built by one thread.
 #pragma once
 
 #include <cstdint>
@@ -58,15 +58,15 @@ struct TensorImpl {
   uint32_t refs = 0;
   DType dtype = DType::f32;
   bool requires_grad = false;
-  bool is_parameter = false;     // a leaf that the model owns
-  uint32_t output_number = 0;    // which output of grad_fn
+  bool is_parameter = false;   // a leaf that the model owns
+  uint32_t output_number = 0;  // which output of grad_fn
   Ref<Storage> storage;
   Dims sizes;
   Dims strides;
-  NodeRef grad_fn;               // null for leaves
-  Node* accumulator = nullptr;   // leaves only: the live AccumulateGrad node, not owned
-  Tensor grad;                   // leaves only
-  Tensor base;                   // views only: the tensor that was first viewed, kept by the view
+  NodeRef grad_fn;              // null for leaves
+  Node* accumulator = nullptr;  // leaves only: the live AccumulateGrad node, not owned
+  Tensor grad;                  // leaves only
+  Tensor base;                  // views only: the tensor that was first viewed, kept by the view
 
   static void* operator new(size_t size);
   static void operator delete(void* memory);

@@ -32,12 +32,11 @@ std::optional<Dims> view_strides(const Tensor& self, const Dims& sizes) {
   for (int dim = self.rank() - 1; dim >= 0; --dim) {
     const auto d = static_cast<size_t>(dim);
     tensor_elements *= old_sizes[d];
-    const bool chunk_ends =
-        dim == 0 || (old_sizes[d - 1] != 1 &&
-                     old_strides[d - 1] != tensor_elements * chunk_base_stride);
+    const bool chunk_ends = dim == 0 || (old_sizes[d - 1] != 1 &&
+                                         old_strides[d - 1] != tensor_elements * chunk_base_stride);
     if (!chunk_ends) continue;
-    while (view_dim >= 0 && (view_elements < tensor_elements ||
-                             sizes[static_cast<size_t>(view_dim)] == 1)) {
+    while (view_dim >= 0 &&
+           (view_elements < tensor_elements || sizes[static_cast<size_t>(view_dim)] == 1)) {
       strides[static_cast<size_t>(view_dim)] = view_elements * chunk_base_stride;
       view_elements *= sizes[static_cast<size_t>(view_dim)];
       --view_dim;
@@ -184,13 +183,13 @@ Tensor slice(Eager& e, const Tensor& self, int dim, int64_t start, int64_t end, 
   end = std::clamp<int64_t>(end, start, size);
   sizes[at] = (end - start + step - 1) / step;
   strides[at] *= step;
-  return finish_view(e, "SliceBackward0", self, e.alias(self, sizes, strides),
-                     [before = self.sizes(), dim, start, end, step](Eager& eager, Node&, Grads& g,
-                                                                    Grads& out) {
-                       Tensor whole = zeros(eager, before, g[0].dtype());
-                       copy_into(eager, slice(eager, whole, dim, start, end, step), g[0]);
-                       out[0] = whole;
-                     });
+  return finish_view(
+      e, "SliceBackward0", self, e.alias(self, sizes, strides),
+      [before = self.sizes(), dim, start, end, step](Eager& eager, Node&, Grads& g, Grads& out) {
+        Tensor whole = zeros(eager, before, g[0].dtype());
+        copy_into(eager, slice(eager, whole, dim, start, end, step), g[0]);
+        out[0] = whole;
+      });
 }
 
 Tensor select(Eager& e, const Tensor& self, int dim, int64_t index) {
@@ -199,13 +198,13 @@ Tensor select(Eager& e, const Tensor& self, int dim, int64_t index) {
   Dims strides = self.strides();
   sizes.erase(at);
   strides.erase(at);
-  return finish_view(e, "SelectBackward0", self, e.alias(self, sizes, strides),
-                     [before = self.sizes(), dim, index](Eager& eager, Node&, Grads& g,
-                                                         Grads& out) {
-                       Tensor whole = zeros(eager, before, g[0].dtype());
-                       copy_into(eager, select(eager, whole, dim, index), g[0]);
-                       out[0] = whole;
-                     });
+  return finish_view(
+      e, "SelectBackward0", self, e.alias(self, sizes, strides),
+      [before = self.sizes(), dim, index](Eager& eager, Node&, Grads& g, Grads& out) {
+        Tensor whole = zeros(eager, before, g[0].dtype());
+        copy_into(eager, select(eager, whole, dim, index), g[0]);
+        out[0] = whole;
+      });
 }
 
 std::vector<Tensor> split(Eager& e, const Tensor& self, std::span<const int64_t> sizes, int dim) {
@@ -273,10 +272,9 @@ Tensor view_as_complex(Eager& e, const Tensor& self) {
   for (int64_t& stride : strides) stride /= 2;
   Tensor out = e.alias(self, sizes, strides);
   out->dtype = DType::c64;
-  return finish_view(e, "ViewAsComplexBackward0", self, out,
-                     [](Eager& eager, Node&, Grads& g, Grads& result) {
-                       result[0] = view_as_real(eager, g[0]);
-                     });
+  return finish_view(
+      e, "ViewAsComplexBackward0", self, out,
+      [](Eager& eager, Node&, Grads& g, Grads& result) { result[0] = view_as_real(eager, g[0]); });
 }
 
 }  // namespace headroom::op

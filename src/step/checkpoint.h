@@ -1,10 +1,11 @@
-// Activation checkpointing: a region runs without keeping what its operators save, and runs again in
-// backward. Both of PyTorch's kinds, with their lifetimes:
+// Activation checkpointing: a region runs without keeping what its operators save, and runs again
+// in backward. Both of PyTorch's kinds, with their lifetimes:
 //
 //   reentrant      the region runs without gradients and becomes one node that keeps the region's
-//                  inputs; its backward runs the region again on detached inputs and calls the engine
-//                  from within.
-//   non-reentrant  the region runs with gradients, but every tensor it saves is taken by a hook; the
+//                  inputs; its backward runs the region again on detached inputs and calls the
+//                  engine from within.
+//   non-reentrant  the region runs with gradients, but every tensor it saves is taken by a hook;
+//   the
 //                  first one asked for in backward runs the region again up to the last tensor that
 //                  was saved, and each is let go as its node takes it.
 //

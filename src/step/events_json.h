@@ -1,6 +1,6 @@
-// A StepTrace as headroom.events/1: one event an operator with what it allocates and releases and the
-// bytes then alive. The oracle under python/headroom writes the same shape from real PyTorch, and
-// the two are compared byte by byte.
+// A StepTrace as headroom.events/1: one event an operator with what it allocates and releases and
+// the bytes then alive. The oracle under python/headroom writes the same shape from real PyTorch,
+// and the two are compared byte by byte.
 #pragma once
 
 #include "step/trace.h"

@@ -46,7 +46,8 @@ StepTrace run(const Graph& graph, const InferenceOptions& options) {
   eager.set_module(0);
   Interpreter interpreter(eager, graph);
   interpreter.run(0, static_cast<uint32_t>(graph.instructions.size()), frame);
-  for (const model::ValueId id : graph.outputs) recorder.recategorize(frame[id], Category::kv_cache);
+  for (const model::ValueId id : graph.outputs)
+    recorder.recategorize(frame[id], Category::kv_cache);
 
   recorder.begin_phase(Phase::release, 1);
   for (const model::GraphInput& input : graph.inputs) frame[input.value] = Tensor();

@@ -1,9 +1,9 @@
-// One step of inference: a prefill, or the decoding of one token for every sequence, as eager PyTorch
-// runs it without gradients. The graph is built with BuildOptions::use_cache (and `past` for
-// decoding), without labels and without training.
+// One step of inference: a prefill, or the decoding of one token for every sequence, as eager
+// PyTorch runs it without gradients. The graph is built with BuildOptions::use_cache (and `past`
+// for decoding), without labels and without training.
 //
-// The old cache lives until the forward function has returned the new one, as a generate loop has it.
-// Input and output as for train_step.h; well under a millisecond a hundred layers.
+// The old cache lives until the forward function has returned the new one, as a generate loop has
+// it. Input and output as for train_step.h; well under a millisecond a hundred layers.
 #pragma once
 
 #include "base/result.h"

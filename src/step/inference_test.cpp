@@ -30,8 +30,8 @@ int64_t live_at_end(const StepTrace& trace, memory::Category category) {
   for (const memory::MemoryEvent& event : trace.memory.events) {
     const memory::BufferInfo& buffer = trace.memory.buffers[event.buffer];
     if (buffer.category != category) continue;
-    bytes += event.kind == memory::EventKind::alloc ? buffer.requested_bytes
-                                                    : -buffer.requested_bytes;
+    bytes +=
+        event.kind == memory::EventKind::alloc ? buffer.requested_bytes : -buffer.requested_bytes;
   }
   return bytes;
 }

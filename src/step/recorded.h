@@ -1,5 +1,6 @@
-// Replays a recorded operator (model/recording.h) on an Eager: the same blocks, views, saved tensors
-// and gradients as in the trace, and the workspaces of matrix products, which no trace shows.
+// Replays a recorded operator (model/recording.h) on an Eager: the same blocks, views, saved
+// tensors and gradients as in the trace, and the workspaces of matrix products, which no trace
+// shows.
 #pragma once
 
 #include <span>

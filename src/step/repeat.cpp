@@ -44,8 +44,7 @@ bool StepRepeater::settle() {
 }
 
 void StepRepeater::repeat_passes(op::Eager& eager,
-                                 const std::vector<OptimizedParameter>& parameters,
-                                 int iteration) {
+                                 const std::vector<OptimizedParameter>& parameters, int iteration) {
   names_.assign(passes_.end.buffer - passes_.begin.buffer, op::kNoBuffer);
   repeat(passes_, iteration);
   std::map<uint32_t, Tensor> holders;  // gradients that share a block share it again

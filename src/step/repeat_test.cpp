@@ -13,12 +13,12 @@ namespace headroom::step {
 namespace {
 
 model::Graph small_llama(int64_t batch, model::Attention attention, bool tied) {
-  const auto config = text::parse_json(
-      std::string(R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64,
+  const auto config =
+      text::parse_json(std::string(R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64,
           "intermediate_size": 112, "num_hidden_layers": 3, "num_attention_heads": 4,
           "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": )") +
-          (tied ? "true}" : "false}"),
-      "test");
+                           (tied ? "true}" : "false}"),
+                       "test");
   model::BuildOptions build;
   build.batch = batch;
   build.sequence = 24;

@@ -1,5 +1,5 @@
-// The key-value cache of generation, as transformers' DynamicCache keeps it: a tensor a layer for keys
-// and one for values, made anew with every update by concatenation.
+// The key-value cache of generation, as transformers' DynamicCache keeps it: a tensor a layer for
+// keys and one for values, made anew with every update by concatenation.
 #pragma once
 
 #include <utility>

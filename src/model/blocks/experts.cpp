@@ -129,8 +129,8 @@ Var Experts::batched(GraphBuilder& g, const BuildOptions& options, const Var& x,
   return summed(g, options, shape_, weighted, x);
 }
 
-// One turn of the loop. The variables outlive it, as a Python function's do, and hold what they name
-// until the next turn gives them something else.
+// One turn of the loop. The variables outlive it, as a Python function's do, and hold what they
+// name until the next turn gives them something else.
 void Experts::turn(GraphBuilder& g, LoopVariables& v, const Var& weights, int64_t expert) const {
   if (shape_.clamped) {
     {
@@ -142,8 +142,7 @@ void Experts::turn(GraphBuilder& g, LoopVariables& v, const Var& weights, int64_
       const Var product = g.matmul(v.gated, g.select(down_, 0, expert));
       v.output = g.add(product, g.select(down_bias_, 0, expert));
     }
-    v.weighted =
-        g.mul(v.output, g.index_pairs(g.unsqueeze(weights, 2), v.token, v.top_k_position));
+    v.weighted = g.mul(v.output, g.index_pairs(g.unsqueeze(weights, 2), v.token, v.top_k_position));
     return;
   }
   {
@@ -154,8 +153,7 @@ void Experts::turn(GraphBuilder& g, LoopVariables& v, const Var& weights, int64_
   }
   v.weighted = g.mul(activate(g, shape_.activation, v.gate), v.up);
   v.weighted = g.linear(v.weighted, g.select(down_, 0, expert));
-  v.weighted =
-      g.mul(v.weighted, g.index_pairs(g.unsqueeze(weights, 2), v.token, v.top_k_position));
+  v.weighted = g.mul(v.weighted, g.index_pairs(g.unsqueeze(weights, 2), v.token, v.top_k_position));
 }
 
 Var Experts::looped(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& chosen,
@@ -215,8 +213,8 @@ Var ExpertModules::operator()(GraphBuilder& g, const BuildOptions& options, cons
       Var hidden = activate(g, shape_.activation, experts_[at].gate(g, current));
       hidden = g.mul(std::move(hidden), experts_[at].up(g, current));
       hidden = experts_[at].down(g, hidden);
-      output = g.mul(std::move(hidden),
-                     g.index_pairs(g.unsqueeze(weights, 2), token, top_k_position));
+      output =
+          g.mul(std::move(hidden), g.index_pairs(g.unsqueeze(weights, 2), token, top_k_position));
     }
     total = g.index_add_assign(total, 0, token, g.to_like(output, total));
   }

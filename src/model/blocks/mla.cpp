@@ -10,8 +10,7 @@ namespace headroom::model {
 
 namespace {
 
-Var turned_pairs(GraphBuilder& g, const Var& even, const Var& odd, const Var& cos,
-                 const Var& sin) {
+Var turned_pairs(GraphBuilder& g, const Var& even, const Var& odd, const Var& cos, const Var& sin) {
   Var straight = g.mul(even, cos);
   const Var first = g.sub(std::move(straight), g.mul(odd, sin));
   straight = g.mul(odd, cos);
@@ -128,8 +127,8 @@ Attended LatentAttention::operator()(GraphBuilder& g, const BuildOptions& option
     query = g.cat(parts, -1);
   }
   const auto [key, value] = expanded(g, options, latent, key_rotary);
-  const AttentionShape shape{b, t, s.heads, s.heads, s.nope_dim + s.rope_dim,
-                             options.training ? s.dropout : 0, true};
+  const AttentionShape shape{
+      b, t, s.heads, s.heads, s.nope_dim + s.rope_dim, options.training ? s.dropout : 0, true};
   Attended attended = attend(g, options, shape, query, key, value, inputs.mask);
   attended.output = g.contiguous(g.reshape(attended.output, {b, t, -1}));
   attended.output = (*o_)(g, attended.output);

@@ -24,8 +24,8 @@ struct LatentAttentionShape {
   int64_t heads = 0;
   std::optional<int64_t> query_rank;  // absent: queries are projected in one step
   int64_t kv_rank = 0;
-  int64_t nope_dim = 0;               // of a query or key head: what is not rotated
-  int64_t rope_dim = 0;               // and what is
+  int64_t nope_dim = 0;  // of a query or key head: what is not rotated
+  int64_t rope_dim = 0;  // and what is
   int64_t value_dim = 0;
   LatentRotary rotary = LatentRotary::interleaved;
   bool bias = false;

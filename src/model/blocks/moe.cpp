@@ -4,8 +4,7 @@ namespace headroom::model {
 
 Router::Router(GraphBuilder& g, const RouterShape& shape, const std::string& name)
     : shape_(shape),
-      weight_(g.parameter(name + ".weight", {shape.experts, shape.hidden},
-                          ParameterRole::linear)) {
+      weight_(g.parameter(name + ".weight", {shape.experts, shape.hidden}, ParameterRole::linear)) {
   if (shape.routing == Routing::top_k_softmax) {
     bias_ = g.parameter(name + ".bias", {shape.experts}, ParameterRole::bias);
   }
@@ -92,10 +91,8 @@ Var Router::masked_to_groups(GraphBuilder& g, const BuildOptions& options, const
     group_scores = g.max(g.view(scores, grouped), -1, false)[0];
   }
   held.push_back(g.topk(group_scores, shape_.chosen_groups)[1]);
-  const Var group_mask =
-      g.full({options.batch * options.sequence, shape_.groups}, DType::f32);
-  const Var mask = g.reshape(g.expand(g.unsqueeze(group_mask, -1), grouped),
-                             {-1, shape_.experts});
+  const Var group_mask = g.full({options.batch * options.sequence, shape_.groups}, DType::f32);
+  const Var mask = g.reshape(g.expand(g.unsqueeze(group_mask, -1), grouped), {-1, shape_.experts});
   held.insert(held.end(), {group_scores, group_mask, mask});
   return g.masked_fill(scores, g.compare(g.to(mask, DType::boolean)));
 }

@@ -14,12 +14,12 @@ namespace headroom::model {
 
 // How scores become choices.
 enum class Routing : uint8_t {
-  softmax_top_k,      // Mixtral, Qwen: softmax over all experts, then the k largest
-  top_k_softmax,      // gpt-oss: the k largest logits, then softmax over them
-  wide_top_k_softmax, // Granite: the same in float32, then cast
-  sigmoid_top_k,      // MiniMax M2: sigmoid, a correction added for the choice alone
-  sigmoid_groups,     // DeepSeek-V3, GLM-4: the same, within the best groups of experts
-  softmax_groups,     // DeepSeek-V2: softmax, within the best groups
+  softmax_top_k,       // Mixtral, Qwen: softmax over all experts, then the k largest
+  top_k_softmax,       // gpt-oss: the k largest logits, then softmax over them
+  wide_top_k_softmax,  // Granite: the same in float32, then cast
+  sigmoid_top_k,       // MiniMax M2: sigmoid, a correction added for the choice alone
+  sigmoid_groups,      // DeepSeek-V3, GLM-4: the same, within the best groups of experts
+  softmax_groups,      // DeepSeek-V2: softmax, within the best groups
 };
 
 struct RouterShape {
@@ -27,11 +27,11 @@ struct RouterShape {
   int64_t hidden = 0;
   int64_t experts = 0;
   int64_t top_k = 0;
-  int64_t groups = 1;           // of experts
+  int64_t groups = 1;  // of experts
   int64_t chosen_groups = 1;
-  bool limited_to_groups = true;  // DeepSeek-V2's greedy method looks at no groups
-  bool normalized = true;       // weights of a token add up to one
-  bool cast_weights = false;    // weights go back to the type of the logits
+  bool limited_to_groups = true;          // DeepSeek-V2's greedy method looks at no groups
+  bool normalized = true;                 // weights of a token add up to one
+  bool cast_weights = false;              // weights go back to the type of the logits
   std::optional<DType> correction_dtype;  // of the correction, where it is not the model's own
 };
 

@@ -61,8 +61,8 @@ Graph build(const DeepseekConfig& c, const BuildOptions& options) {
 Result<Graph> build_deepseek_v3(const text::JsonView& json, const BuildOptions& options) {
   ConfigReader reader(json);
   HEADROOM_ASSIGN(DeepseekConfig c, read_config(json, options, reader));
-  c.attention.rotary = reader.flag("rope_interleave", true) ? LatentRotary::interleaved
-                                                            : LatentRotary::halves;
+  c.attention.rotary =
+      reader.flag("rope_interleave", true) ? LatentRotary::interleaved : LatentRotary::halves;
   RouterShape& router = c.moe.router;
   router.routing = Routing::sigmoid_groups;
   router.normalized = reader.flag("norm_topk_prob", true);
@@ -71,8 +71,7 @@ Result<Graph> build_deepseek_v3(const text::JsonView& json, const BuildOptions& 
   reader.require(router.experts % router.groups == 0, "n_group", "does not divide the experts");
   reader.require(router.experts / router.groups >= 2, "n_group",
                  "leaves fewer than the two experts a group that are looked at");
-  reader.require(router.chosen_groups <= router.groups, "topk_group",
-                 "more groups than there are");
+  reader.require(router.chosen_groups <= router.groups, "topk_group", "more groups than there are");
   c.layout.shared_size =
       c.moe.experts.intermediate * reader.size({"n_shared_experts"}, 1, kExpertsMax);
   reader.require(c.layout.shared_size <= kSizeMax, "n_shared_experts",

@@ -59,8 +59,7 @@ MoeBlock::MoeBlock(GraphBuilder& g, const MoeConfig& config, const MoeLayout& la
   }
 }
 
-Var MoeBlock::with_gated_shared(GraphBuilder& g, const BuildOptions& options,
-                                const Var& x) const {
+Var MoeBlock::with_gated_shared(GraphBuilder& g, const BuildOptions& options, const Var& x) const {
   const Var rows = g.view(x, {-1, config_.decoder.hidden});
   Var shared = shared_[0](g, rows);
   const Routed routed = router_[0](g, options, rows);
@@ -82,8 +81,7 @@ Var MoeBlock::with_shared(GraphBuilder& g, const BuildOptions& options, const Va
   return g.add(output, shared_[0](g, x));
 }
 
-FeedForward MoeBlock::operator()(GraphBuilder& g, const BuildOptions& options,
-                                 const Var& x) const {
+FeedForward MoeBlock::operator()(GraphBuilder& g, const BuildOptions& options, const Var& x) const {
   if (layout_.shared_gate) return {with_gated_shared(g, options, x), {}};
   if (!shared_.empty()) return {with_shared(g, options, x), {}};
   const Var rows = g.view(x, {-1, config_.decoder.hidden});
@@ -119,8 +117,7 @@ LayerMaker layer_maker(const BuildOptions& options, const MoeConfig& config,
   make.feed_forward = [&options, &config, layout, sparse = std::move(sparse)](
                           GraphBuilder& g, int64_t index, const std::string& name) {
     const bool has_experts = sparse.empty() || sparse[static_cast<size_t>(index)];
-    return has_experts ? moe_call(g, options, config, layout, name)
-                       : dense_call(g, config, name);
+    return has_experts ? moe_call(g, options, config, layout, name) : dense_call(g, config, name);
   };
   return make;
 }

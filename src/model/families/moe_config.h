@@ -32,11 +32,11 @@ struct MoeConfig {
 
 // What follows `attention` in a layer: the experts behind their router, beside shared experts.
 struct MoeLayout {
-  bool router_first = true;       // in the order of parameters
+  bool router_first = true;  // in the order of parameters
   std::string router_name = "gate";
-  int64_t shared_size = 0;        // inner size of the shared experts; 0: none
+  int64_t shared_size = 0;  // inner size of the shared experts; 0: none
   std::string shared_name = "shared_experts";
-  bool shared_gate = false;       // Qwen2: a gate of their own, and they run before the router
+  bool shared_gate = false;  // Qwen2: a gate of their own, and they run before the router
 };
 
 class MoeBlock {
@@ -57,8 +57,8 @@ class MoeBlock {
   std::vector<Linear> shared_gate_;
 };
 
-// Layers of grouped attention and experts, or, where `sparse` says no, of one feed-forward layer. What
-// is passed must outlive the maker.
+// Layers of grouped attention and experts, or, where `sparse` says no, of one feed-forward layer.
+// What is passed must outlive the maker.
 LayerMaker layer_maker(const BuildOptions& options, const MoeConfig& config,
                        const MoeLayout& layout, std::vector<bool> sparse = {});
 

@@ -2,8 +2,8 @@
 //
 // Products run in the lower precision; powers, normalizations and losses run in float32; all else
 // runs in the type it finds. The cast of a trainable float32 parameter is kept until the context
-// exits, and within one recomputed layer (torch.utils.checkpoint enters a context of its own there);
-// every other cast lives as long as its operator, or as long as backward needs it.
+// exits, and within one recomputed layer (torch.utils.checkpoint enters a context of its own
+// there); every other cast lives as long as its operator, or as long as backward needs it.
 //
 // Apply it last, after LoRA or quantization: their operators are cast too. Cost: linear.
 //

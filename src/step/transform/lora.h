@@ -1,12 +1,13 @@
-// LoRA: low-rank adapters beside frozen linear modules, as the peft library (0.13 to 0.21) adds them.
+// LoRA: low-rank adapters beside frozen linear modules, as the peft library (0.13 to 0.21) adds
+// them.
 //
-// Every parameter of the model is frozen; each target module gets two trainable matrices A [rank, in]
-// and B [out, rank], and answers with base(x) + B(A(dropout(x.to(A's type)))) * scaling, cast back to
-// the base's type. Parameters are named as peft names them.
+// Every parameter of the model is frozen; each target module gets two trainable matrices A [rank,
+// in] and B [out, rank], and answers with base(x) + B(A(dropout(x.to(A's type)))) * scaling, cast
+// back to the base's type. Parameters are named as peft names them.
 //
-// Source: peft/tuners/lora/layer.py (Linear.forward), tuners_utils.py (target modules, adapter type)
-// and utils/constants.py (targets by architecture);
-// tuners/lora/bnb.py (beside a quantized weight).
+// Source: peft/tuners/lora/layer.py (Linear.forward), tuners_utils.py (target modules, adapter
+// type) and utils/constants.py (targets by architecture); tuners/lora/bnb.py (beside a quantized
+// weight).
 #pragma once
 
 #include <string>

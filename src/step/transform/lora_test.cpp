@@ -49,14 +49,13 @@ std::vector<std::string> names_of(const Graph& graph) {
 TEST(Lora, NamesAndOrderAreThoseOfPeft) {
   const auto graph = apply_lora(small_model(), rank_of_two({"up"}));
   ASSERT_TRUE(graph);
-  const std::vector<std::string> expected{
-      "base_model.model.embed.weight",
-      "base_model.model.layers.0.up.base_layer.weight",
-      "base_model.model.layers.0.up.base_layer.bias",
-      "base_model.model.layers.0.up.lora_A.default.weight",
-      "base_model.model.layers.0.up.lora_B.default.weight",
-      "base_model.model.layers.0.down.weight",
-      "base_model.model.head.weight"};
+  const std::vector<std::string> expected{"base_model.model.embed.weight",
+                                          "base_model.model.layers.0.up.base_layer.weight",
+                                          "base_model.model.layers.0.up.base_layer.bias",
+                                          "base_model.model.layers.0.up.lora_A.default.weight",
+                                          "base_model.model.layers.0.up.lora_B.default.weight",
+                                          "base_model.model.layers.0.down.weight",
+                                          "base_model.model.head.weight"};
   EXPECT_EQ(names_of(*graph), expected);
   EXPECT_EQ(graph->parameters[6].tied_to, 0U);
   EXPECT_EQ(model::parameter_count(*graph, true), 2 * 8 + 16 * 2);
