@@ -144,6 +144,13 @@ TimeInterval total(std::initializer_list<const TimeInterval*> parts) {
 
 Result<model::Graph> decode_graph(const text::JsonView& config, const DecodeQuestion& question,
                                   int64_t batch) {
+  HEADROOM_ASSIGN(const model::Family* family, model::find_family(config));
+  if (family->task != model::Task::causal_lm) {
+    return Error{ErrorCode::usage,
+                 "a model that writes no text token by token has no decode step",
+                 {},
+                 "ask about a causal language model"};
+  }
   model::BuildOptions options;
   options.batch = batch;
   options.sequence = 1;
@@ -169,7 +176,10 @@ Result<Sizes> sizes_of(const model::Graph& graph, const DecodeQuestion& question
                                  : device::Rate::bf16};
   }
   return Error{
-      ErrorCode::bad_input, "the model keeps no key-value cache, so there is no decoding", {}, {}};
+      ErrorCode::unavailable,
+      "decode steps of this family are not predicted yet: its graph has no key-value cache",
+      {},
+      {}};
 }
 
 Bytes weight_bytes(const model::Graph& graph, op::DType weights) {
@@ -232,10 +242,10 @@ Result<DecodeStep> predict_step(const text::JsonView& config, const DecodeQuesti
   HEADROOM_ASSIGN(const step::StepTrace trace, step::trace_inference(graph, options));
   const Shapes shapes = shapes_of(trace, sizes);
   if (shapes.layers == 0 || shapes.products.empty()) {
-    return Error{ErrorCode::bad_input,
-                 "the decode step of this model has no attention kernel",
+    return Error{ErrorCode::unavailable,
+                 "decode steps of this model are not predicted yet: no fused attention operator",
                  {},
-                 "models with a fused attention operator are predicted"};
+                 {}};
   }
   Sum attention(model, question.device);
   const timing::AttentionShape one{.batch = batch,

@@ -109,6 +109,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
     answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
   }
   answer.warnings = correction_notes(scenario);
+  if (!scenario.beyond_positions.empty()) answer.warnings.push_back(scenario.beyond_positions);
   if (scenario.traced) add_trace_notes(scenario, answer);
   if (p.cache_flushes > 0) {
     answer.warnings.push_back("the allocator has to empty its cache " +

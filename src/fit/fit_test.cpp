@@ -170,6 +170,36 @@ TEST(Fit, WhatIsNotModelledIsNotAnswered) {
   EXPECT_NE(answered.error().to_string().find("T5 in fp16"), std::string::npos);
 }
 
+TEST(Fit, ATableOfPositionsEndsWhereItEnds) {
+  FitQuestion question;
+  question.model = "openai-community/gpt2";
+  question.device = "a100-sxm-80gb";
+  question.search = false;
+  question.seq = 1024;
+  ASSERT_TRUE(answer(question));
+  question.seq = 1025;
+  const auto refused = answer(question);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().to_string().find("1024 positions"), std::string::npos);
+  const auto rotary = answer(mistral(1, 65536));
+  ASSERT_TRUE(rotary) << rotary.error().to_string();
+  EXPECT_FALSE(rotary->warnings.empty());
+}
+
+TEST(Fit, AutocastIsOverFloat32WeightsUnlessSaidOtherwise) {
+  FitQuestion question;
+  question.model = "openai-community/gpt2";
+  question.device = "a100-sxm-80gb";
+  question.search = false;
+  ASSERT_TRUE(question.set("mixed-precision", "bf16"));
+  const auto master = answer(question);
+  ASSERT_TRUE(question.set("dtype", "bf16"));
+  const auto half = answer(question);
+  ASSERT_TRUE(master && half);
+  const Bytes weights = half->memory.breakdown[Component::parameters];
+  EXPECT_GT(master->memory.breakdown[Component::parameters], weights + Bytes(weights.count / 2));
+}
+
 TEST(Fit, UnknownNamesAreErrorsThatHelp) {
   FitQuestion question = mistral(1, 128);
   question.model = "mistralai/Mistral-7B-v0.7";

@@ -5,6 +5,7 @@
 #include "device/blas_workspace.h"
 #include "device/catalogue.h"
 #include "fit/calibration_file.h"
+#include "fit/positions.h"
 #include "fit/scenario_parts.h"
 #include "fit/scenario_traced.h"
 
@@ -119,7 +120,18 @@ Result<void> set_task(Scenario& s) {
   return {};
 }
 
+// Autocast is over float32 weights unless the question says otherwise; adapters on quantized
+// weights and traced modules have types of their own.
+void set_autocast_weights(Scenario& s) {
+  FitQuestion& q = s.question;
+  const bool has_own = s.traced || q.method == Method::qlora || q.method == Method::gptq_lora;
+  if (q.mixed_precision == MixedPrecision::none || has_own || q.given.contains("dtype")) return;
+  q.dtype = Dtype::fp32;
+  s.derived.push_back({"dtype", "fp32", SettingOrigin::derived});
+}
+
 Result<Scenario> complete(Scenario s) {
+  set_autocast_weights(s);
   HEADROOM_ASSIGN(s.allocator, memory::parse_allocator_config(s.question.allocator));
   HEADROOM_TRY(set_versions(s));
   set_build(s);
@@ -131,6 +143,7 @@ Result<Scenario> complete(Scenario s) {
                  "'" + s.model->name + "' trains with --loss hf"};
   }
   HEADROOM_TRY(check_supported(s));
+  HEADROOM_ASSIGN(s.beyond_positions, check_positions(s));
   if (s.traced) HEADROOM_TRY(check_layers(s));
   s.offered =
       s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;

@@ -42,6 +42,7 @@ struct Scenario {
   memory::AllocatorSettings allocator;
   Bytes offered;                         // what processes can use of the device
   std::vector<std::string> assumptions;  // each makes figures extrapolated
+  std::string beyond_positions;          // what a sequence longer than the model's positions means
   model::Task task = model::Task::causal_lm;
   std::vector<Setting> derived;  // settings that follow from others, for the answer
 };

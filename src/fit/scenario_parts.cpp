@@ -157,6 +157,21 @@ Result<void> check_optimizer(const FitQuestion& q) {
   return {};
 }
 
+// The package flash-attn, version 2: half precision, Ampere or newer (its README).
+Result<void> check_flash(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.attention != Attention::flash2 || s.traced) return {};
+  if (q.dtype == Dtype::fp32 && q.mixed_precision == MixedPrecision::none) {
+    return contradiction("attention", "FlashAttention-2 takes half precision",
+                         "--dtype bf16, or --attention sdpa");
+  }
+  if (s.device->compute_capability.known() && s.device->compute_capability.value.major < 8) {
+    return contradiction("attention", "FlashAttention-2 needs a GPU of compute capability 8.0",
+                         "--attention sdpa");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_supported(const Scenario& s) {
@@ -169,6 +184,7 @@ Result<void> check_supported(const Scenario& s) {
                          "leave --freeze or --method out");
   }
   HEADROOM_TRY(check_half_precision(s));
+  HEADROOM_TRY(check_flash(s));
   if (q.checkpointing.kind == CheckpointingKind::selective) {
     return unsupported("checkpointing", "selective checkpointing");
   }

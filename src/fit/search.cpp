@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fit/positions.h"
+
 namespace headroom::fit {
 
 namespace {
@@ -99,15 +101,8 @@ Result<Largest> largest_batch(const Scenario& scenario, const Prediction& known)
 }
 
 Result<Largest> longest_sequence(const Scenario& scenario, const Prediction& known) {
-  const text::JsonView config = scenario.model->view();
-  int64_t bound = kSequenceMax;
-  for (const char* key : {"max_position_embeddings", "n_positions", "n_ctx"}) {
-    HEADROOM_ASSIGN(const auto positions, config.optional_int(key, 1, kSequenceMax));
-    if (positions) {
-      bound = *positions;
-      break;
-    }
-  }
+  HEADROOM_ASSIGN(const auto positions, positions_of(scenario));
+  const int64_t bound = std::min(kSequenceMax, positions.value_or(kSequenceMax));
   return search_largest(
       [&](int64_t sequence) {
         FitQuestion question = scenario.question;

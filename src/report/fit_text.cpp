@@ -181,7 +181,7 @@ std::string against_text(const fit::AgainstAnswer& answer, const Terminal& termi
     table.row({line.source, line.metric,
                std::to_string(line.supported) + "/" + std::to_string(line.rows),
                size_words(line.median_pct), size_words(line.p90_pct), size_words(line.worst_pct),
-               line.worst_id});
+               line.worst_id, size_words(line.covered_pct)});
   }
   lines += "\n" + table.render(terminal);
   if (!answer.calibration.empty()) {
