@@ -336,9 +336,13 @@ Result<void> correct(std::vector<DecodeStep>& steps, const std::vector<MeasuredS
 }
 
 std::optional<int64_t> saturation_of(const std::vector<DecodeStep>& steps) {
-  if (steps.size() < 3) return std::nullopt;
-  const double plateau = steps.back().attention.bytes_per_second();
+  // What the largest batch that fits has is the plateau; that it reaches itself says nothing.
+  const auto last =
+      std::find_if(steps.rbegin(), steps.rend(), [](const DecodeStep& step) { return step.fits; });
+  if (std::distance(last, steps.rend()) < 3) return std::nullopt;
+  const double plateau = last->attention.bytes_per_second();
   for (const DecodeStep& step : steps) {
+    if (&step == &*last) break;
     if (step.attention.bytes_per_second() >= kSaturated * plateau) return step.batch;
   }
   return std::nullopt;

@@ -142,7 +142,8 @@ TEST(MemoryGapPaper, StepsBetweenTheEndsOfACurve) {
     GTEST_SKIP() << "no " << folder() << ": set HEADROOM_DATA";
   EXPECT_LT(error_between_ends_pct("facebook/opt-2.7b", "opt-2.7b"), 3);
   EXPECT_LT(error_between_ends_pct("meta-llama/Llama-2-7b-hf", "llama-2-7b"), 3);
-  static_cast<void>(error_between_ends_pct("facebook/opt-1.3b", "opt-1.3b"));  // 5 %: printed
+  // Misses the 3 % of the others (docs/measurements/2026-11-21-decode-steps).
+  EXPECT_LT(error_between_ends_pct("facebook/opt-1.3b", "opt-1.3b"), 8);
 }
 
 }  // namespace

@@ -26,10 +26,7 @@ std::string heading(std::string_view words, const Console& console) {
   return "\n" + text::paint(words, text::Style::bold, console.out.colour) + "\n";
 }
 
-int width_of(const Console& console) {
-  constexpr int kWidest = text::kParagraphColumns;
-  return console.out.columns > 0 ? std::min(console.out.columns, kWidest) : kWidest;
-}
+int width_of(const Console& console) { return text::paragraph_columns(console.out.columns); }
 
 std::string examples(const std::vector<Example>& list) {
   std::string lines;

@@ -180,7 +180,7 @@ TEST(Fit, ATableOfPositionsEndsWhereItEnds) {
   question.seq = 1025;
   const auto refused = answer(question);
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().to_string().find("1024 positions"), std::string::npos);
+  EXPECT_NE(refused.error().to_string().find("has 1024 positions"), std::string::npos);
   const auto rotary = answer(mistral(1, 65536));
   ASSERT_TRUE(rotary) << rotary.error().to_string();
   EXPECT_FALSE(rotary->warnings.empty());

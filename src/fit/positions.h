@@ -1,4 +1,7 @@
-// How many positions a model has, and what a longer sequence means for it.
+// How many positions a model was made for, and what a longer sequence means where it runs.
+//
+// Where positions are looked up in a table, the model's family refuses a longer sequence itself
+// (model/families/config.h).
 #pragma once
 
 #include <cstdint>
@@ -10,12 +13,11 @@
 
 namespace headroom::fit {
 
-// The positions that the configuration states; nothing where it states none or the model is traced.
+// What the configuration states; nothing where it states none, the model is traced, or its task
+// knows no such limit.
 Result<std::optional<int64_t>> positions_of(const Scenario& scenario);
 
-// An error where --seq is beyond a table of positions: PyTorch would stop at the first lookup.
-// Where positions are computed (rotary embeddings, relative biases) a longer sequence runs, and
-// this says so in words; empty where nothing is to be said.
-Result<std::string> check_positions(const Scenario& scenario);
+// In words, where --seq is beyond them; empty where nothing is to be said.
+Result<std::string> beyond_positions(const Scenario& scenario);
 
 }  // namespace headroom::fit

@@ -26,8 +26,8 @@ memory::ReplayResult replay_without_limit(const memory::MemoryTrace& trace,
   return memory::replay(trace, settings, device, {.timeline_points = timeline_points});
 }
 
-// What the peak of allocated memory may be above its prediction: the 90th percentile of the errors
-// that docs/measurements/2026-11-21-fit-accuracy aims at.
+// Kept back of the peak for what its prediction may miss: chosen, not fitted; the errors in
+// docs/measurements/2026-11-21-fit-accuracy are 0.7 % at the most, of three models.
 constexpr double kAllocatedMayVary = 0.02;
 
 // Whether the step ends on a device that has less to give than is expected: the context at its

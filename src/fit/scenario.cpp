@@ -143,7 +143,7 @@ Result<Scenario> complete(Scenario s) {
                  "'" + s.model->name + "' trains with --loss hf"};
   }
   HEADROOM_TRY(check_supported(s));
-  HEADROOM_ASSIGN(s.beyond_positions, check_positions(s));
+  HEADROOM_ASSIGN(s.beyond_positions, beyond_positions(s));
   if (s.traced) HEADROOM_TRY(check_layers(s));
   s.offered =
       s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;

@@ -14,9 +14,10 @@ Error unsupported(const char* flag, const std::string& what) {
 
 // transformers' T5 keeps one of its weights in float32 under fp16, and clamps what overflows.
 Result<void> check_half_precision(const Scenario& s) {
-  if (s.question.dtype != Dtype::fp16 || !s.model->view().json().is_object()) return {};
-  HEADROOM_ASSIGN(const auto model_type, s.model->view().optional_string("model_type"));
-  if (model_type.value_or("") != "t5") return {};
+  if (s.question.dtype != Dtype::fp16) return {};
+  const Result<std::string> model_type = model_type_of(s);
+  if (!model_type) return model_type.error();
+  if (*model_type != "t5") return {};
   Error error = unsupported("dtype", "T5 in fp16");
   error.hint = "--dtype bf16, or --dtype fp32 with --mixed-precision fp16";
   return error;

@@ -56,21 +56,6 @@ Result<void> check_question(const FitQuestion& question) {
   return {};
 }
 
-const char* kernel_of(Attention attention) {
-  switch (attention) {
-    case Attention::sdpa_math:
-      return "math";
-    case Attention::sdpa_efficient:
-      return "efficient";
-    case Attention::sdpa_flash:
-      return "flash";
-    case Attention::sdpa_cudnn:
-      return "cudnn";
-    default:
-      return "auto";
-  }
-}
-
 model::TraceRequest request_of(const FitQuestion& question) {
   model::TraceRequest request;
   request.target = question.model;
@@ -81,7 +66,8 @@ model::TraceRequest request_of(const FitQuestion& question) {
     request.autocast =
         question.mixed_precision == MixedPrecision::fp16 ? op::DType::f16 : op::DType::bf16;
   }
-  request.attention = kernel_of(question.attention);
+  const auto kernel = named_kernel(question.attention);
+  request.attention = kernel ? std::string(op::name_of(*kernel)) : "auto";
   return request;
 }
 

@@ -165,8 +165,7 @@ class GraphBuilder {
   Var baddbmm(Var input, Var a, Var b, double alpha = 1);
   Var matmul(Var a, Var b);
   Var linear(Var x, Var weight, Var bias = {});
-  Var conv1d(Var x, Var weight, Var bias, int64_t padding, int64_t groups);  // with stride 1
-  Var conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride);    // without padding
+  Var conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride);  // without padding
   // Normalization, look-ups, attention, losses.
   Var layer_norm(Var x, Var weight, Var bias);
   Var rms_norm(Var x, Var weight);

@@ -217,10 +217,6 @@ Var GraphBuilder::linear(Var x, Var weight, Var bias) {
   return apply(OpKind::linear, inputs(std::move(x), std::move(weight), std::move(bias)));
 }
 
-Var GraphBuilder::conv1d(Var x, Var weight, Var bias, int64_t padding, int64_t groups) {
-  return apply(OpKind::convolution, inputs(std::move(x), std::move(weight), std::move(bias)),
-               ints({groups, 1, padding}));
-}
 Var GraphBuilder::conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride) {
   return apply(OpKind::convolution, inputs(std::move(x), std::move(weight), std::move(bias)),
                ints({1, stride[0], stride[1], 0, 0}));

@@ -147,8 +147,7 @@ Tensor math_attention(Eager& e, const Tensor& query_in, const Tensor& key_in,
                       const Tensor& value_in, const Tensor& mask_in,
                       const AttentionOptions& options) {
   const DType origin = query_in.dtype();
-  const bool is_half = origin == DType::f16 || origin == DType::bf16;
-  const DType type = is_half ? DType::f32 : origin;
+  const DType type = is_half(origin) ? DType::f32 : origin;
   Tensor mask = additive_mask(e, mask_in, origin);
   Tensor query = to(e, query_in, type);
   Tensor key = to(e, key_in, type);

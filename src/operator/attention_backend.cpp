@@ -6,8 +6,6 @@ namespace headroom::op {
 
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 // Elements that a head has to be a multiple of for CUTLASS' loads (minimum_gemm_alignment).
 int64_t head_alignment(const Environment& environment, DType dtype) {
   const bool tensor_cores = environment.compute_capability >= 80 ||

@@ -13,6 +13,10 @@ enum class DType : uint8_t { boolean, u8, i8, i16, i32, i64, f8, f16, bf16, f32,
 [[nodiscard]] int64_t element_size(DType dtype);
 // Real or complex: a type that has gradients.
 [[nodiscard]] bool is_floating(DType dtype);
+// float16 or bfloat16.
+[[nodiscard]] constexpr bool is_half(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
 // "float32", "bfloat16", "int64" ...; the names of torch.dtype without the prefix.
 [[nodiscard]] std::string_view dtype_name(DType dtype);
 // Takes torch's names and the usual short ones (fp32, bf16, half); nothing for any other word.

@@ -4,8 +4,8 @@
 // here.
 //
 // Source: github.com/foundation-model-stack/fms-acceleration,
-// plugins/fused-ops-and-kernels/src/fms_acceleration_foak (0.4 to 0.6). Its fused linear cross
-// entropy is a copy of Liger-Kernel 0.3: fused_kernels.h.
+// plugins/fused-ops-and-kernels/src/fms_acceleration_foak (0.4 to 0.7, held against 0.7.4). Its
+// fused linear cross entropy is a copy of Liger-Kernel 0.3: fused_kernels.h.
 #pragma once
 
 #include <optional>

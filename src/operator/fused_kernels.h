@@ -15,7 +15,6 @@
 
 namespace headroom::op {
 
-inline constexpr Version kLigerOldest{0, 2};
 inline constexpr Version kLigerNewest{0, 8};
 
 struct LigerNorm {

@@ -18,8 +18,6 @@ constexpr int kTensorCoresOfBf16 = 80;         // compute capability
 
 double elements_of(const Tensor& tensor) { return static_cast<double>(tensor.elements()); }
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 // (target != ignore_index).sum().item()
 Tensor count_of(Eager& e, const Tensor& mask) { return sum(e, mask, {}, false); }
 

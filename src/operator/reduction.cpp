@@ -29,8 +29,7 @@ Tensor reduce(Eager& e, OpKind kind, const Tensor& self, std::span<const int> di
               DType dtype) {
   Tensor out = e.empty(reduced_sizes(self, dims, keepdim), dtype);
   // Sums of half types are kept in float32; the largest of them needs no more than its own type.
-  const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
-  const int64_t accumulator = is_half && kind != OpKind::amax ? 4 : element_size(dtype);
+  const int64_t accumulator = is_half(dtype) && kind != OpKind::amax ? 4 : element_size(dtype);
   const ReductionScratch scratch =
       reduction_scratch(e.environment(), self, reduced_dimensions(self, dims), accumulator);
   const Tensor staging = e.scratch(scratch.staging_bytes);

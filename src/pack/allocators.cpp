@@ -66,17 +66,9 @@ std::vector<AllocatorFigures> replay_under_settings(const std::vector<PlannedReq
     AllocatorFigures& figures = all[i];
     figures.name = kSettings[i].name;
     figures.setting = kSettings[i].conf;
-    figures.peak_allocated = Bytes(result.peak_allocated.bytes);
     figures.peak_reserved = Bytes(result.peak_reserved.bytes);
   });
-  const int64_t allocated = all.front().peak_allocated.count;
   std::erase_if(all, [](const AllocatorFigures& figures) { return figures.name.empty(); });
-  // What the settings round up is no use to the run: all are held against the default's.
-  for (AllocatorFigures& figures : all) {
-    if (figures.peak_reserved.count == 0) continue;
-    figures.efficiency =
-        static_cast<double>(allocated) / static_cast<double>(figures.peak_reserved.count);
-  }
   return all;
 }
 

@@ -40,11 +40,11 @@ struct RecordedFigures {
 
 // The same requests in the same order under another allocator or other settings of it.
 struct AllocatorFigures {
-  std::string name;     // "torch", "torch-expandable", ..., "planned"
-  std::string setting;  // for PYTORCH_CUDA_ALLOC_CONF; empty where there is nothing to set
-  Bytes peak_allocated;
+  std::string name;      // "torch", "torch-expandable", ..., "planned"
+  std::string setting;   // for PYTORCH_CUDA_ALLOC_CONF; empty where there is nothing to set
+  Bytes peak_allocated;  // the most that lives at one moment, the same for all
   Bytes peak_reserved;
-  double efficiency = 0;  // allocated under the default settings / reserved under these
+  double efficiency = 0;  // peak_allocated / peak_reserved
 };
 
 struct PackAnswer {

@@ -47,12 +47,16 @@ memory::SynthesisOptions options_of(const PackQuestion& question, Clock::time_po
   return options;
 }
 
-// All streams at once: their plans are added up.
-Result<void> check_all(const PackAnswer& answer) {
+memory::PackingProblem all_streams(const PackAnswer& answer) {
   memory::PackingProblem all;
   all.alignment = answer.alignment;
   for (const PlannedRequest& planned : answer.requests) all.requests.push_back(planned.request);
-  auto checked = memory::check_problem(all);
+  return all;
+}
+
+// All streams at once: their plans are added up.
+Result<void> check_all(const PackAnswer& answer) {
+  auto checked = memory::check_problem(all_streams(answer));
   if (checked) return {};
   Error error = checked.error();
   error.where = answer.file + (error.where.empty() ? "" : ", " + error.where);
@@ -98,15 +102,18 @@ Result<void> plan(const PackQuestion& question, PackAnswer& answer) {
 
 void compare_allocators(PackAnswer& answer) {
   answer.allocators = replay_under_settings(answer.requests);
+  // Of all streams together: their own peaks, which lower_bound adds up, may be apart in time.
+  const Bytes needed(memory::packing_lower_bound(all_streams(answer)));
   AllocatorFigures planned;
   planned.name = "planned";
-  planned.peak_allocated = answer.lower_bound;
   planned.peak_reserved = answer.plan.size;
-  if (planned.peak_reserved.count > 0) {
-    planned.efficiency = static_cast<double>(planned.peak_allocated.count) /
-                         static_cast<double>(planned.peak_reserved.count);
-  }
   answer.allocators.push_back(planned);
+  for (AllocatorFigures& figures : answer.allocators) {
+    figures.peak_allocated = needed;
+    if (figures.peak_reserved.count == 0) continue;
+    figures.efficiency =
+        static_cast<double>(needed.count) / static_cast<double>(figures.peak_reserved.count);
+  }
   std::stable_sort(answer.allocators.begin(), answer.allocators.end(),
                    [](const AllocatorFigures& a, const AllocatorFigures& b) {
                      return a.peak_reserved < b.peak_reserved;

@@ -49,7 +49,7 @@ TEST(Pack, ALostBeginningIsNoted) {
   EXPECT_NE(result->notes[0].find("before the recording began"), std::string::npos);
 }
 
-TEST(Pack, ARecordingWithoutHistorySaysSo) {
+TEST(Pack, AnOlderLayoutIsPlanned) {
   const auto result = answer({.file = data("snapshot_torch20.pickle")});
   ASSERT_TRUE(result) << result.error().to_string();
   EXPECT_GE(result->plan.size, result->lower_bound);

@@ -31,9 +31,10 @@ std::string count_of(size_t count, const char* what) { return std::to_string(cou
 
 void note_what_was_assumed(const memory::RecordedRequests& recorded, const memory::Snapshot& device,
                            PackAnswer& answer) {
-  if (device.trace.empty()) {
+  if (recorded.at_start == recorded.requests.size()) {
     answer.notes.emplace_back(
-        "the recording holds no history, only what was allocated at its end; record with "
+        "the recording holds no allocation, only what was there at its end, placed as if it lived "
+        "all along: this says nothing of a run; record with "
         "torch.cuda.memory._record_memory_history()");
   } else if (recorded.at_start > 0) {
     answer.notes.push_back(count_of(recorded.at_start,

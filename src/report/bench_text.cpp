@@ -1,7 +1,8 @@
 #include "report/bench_text.h"
 
-#include <cstdio>
+#include <algorithm>
 
+#include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -9,16 +10,10 @@ namespace headroom::report {
 namespace {
 
 using text::Align;
+using text::formatted;
 using text::Style;
 using text::Table;
 using text::Terminal;
-
-// REQUIRES: `form` takes one double.
-std::string formatted(const char* form, double value) {
-  char words[64];
-  std::snprintf(words, sizeof words, form, value);
-  return words;
-}
 
 std::string milliseconds(double seconds) {
   const double ms = seconds * 1e3;
@@ -34,19 +29,27 @@ double compute_share(const bench::DecodeStep& step, const bench::DecodeAnswer& a
   return flops / step.step.seconds / answer.peak_flops_per_second;
 }
 
+// The largest batch that fits; the smallest where none does. REQUIRES: there are steps.
+const bench::DecodeStep& shown_step(const bench::DecodeAnswer& answer) {
+  const auto at = std::find_if(answer.steps.rbegin(), answer.steps.rend(),
+                               [](const bench::DecodeStep& step) { return step.fits; });
+  return at == answer.steps.rend() ? answer.steps.front() : *at;
+}
+
 std::string first_line(const bench::DecodeAnswer& answer) {
   std::string line = text::printable(answer.model) + " on " + answer.device + ", predicted: ";
   if (answer.steps.empty()) return line + "no batch was asked for\n";
-  const bench::DecodeStep& last = answer.steps.back();
+  const bench::DecodeStep& last = shown_step(answer);
   if (answer.saturation_batch) {
     line += "attention has its DRAM bandwidth (" +
             percent(last.attention.bytes_per_second(), answer.peak_bytes_per_second) +
             " of the peak) from batch " + std::to_string(*answer.saturation_batch) + " on; ";
   }
-  line += "at batch " + std::to_string(last.batch) + " a step takes " +
-          milliseconds(last.step.seconds) + " ms (" + milliseconds(last.step.low_seconds) + " to " +
-          milliseconds(last.step.high_seconds) + "), and " +
-          formatted("%.0f %%", 100 * (1 - compute_share(last, answer))) + " of compute is idle";
+  line += "at batch " + std::to_string(last.batch) + (last.fits ? "" : ", which does not fit,") +
+          " a step takes " + milliseconds(last.step.seconds) + " ms (" +
+          milliseconds(last.step.low_seconds) + " to " + milliseconds(last.step.high_seconds) +
+          "), and " + formatted("%.0f %%", 100 * (1 - compute_share(last, answer))) +
+          " of compute is idle";
   return line + "\n";
 }
 
@@ -93,7 +96,7 @@ std::string decode_text(const bench::DecodeAnswer& answer, const Terminal& termi
            format_bytes(answer.weights) + "; the memory holds " +
            std::to_string(answer.largest_batch) + " sequences.\n";
   if (!answer.steps.empty()) {
-    const bench::DecodeStep& last = answer.steps.back();
+    const bench::DecodeStep& last = shown_step(answer);
     words += "attention: " + std::string(name_of(last.attention.provenance)) + ", " +
              last.attention.basis + ".\n";
     words += "matmul: " + std::string(name_of(last.matmul.provenance)) + ", " + last.matmul.basis +

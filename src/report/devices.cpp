@@ -122,8 +122,7 @@ class FigureTable {
 
   [[nodiscard]] std::string render(const text::Terminal& terminal) const {
     constexpr int kIndent = 5;
-    const int columns = terminal.columns > 0 ? std::min(terminal.columns, text::kParagraphColumns)
-                                             : text::kParagraphColumns;
+    const int columns = text::paragraph_columns(terminal.columns);
     std::string lines = table_.render(terminal) + "\n";
     for (size_t i = 0; i < sources_.size(); ++i) {
       std::string number = "[" + std::to_string(i + 1) + "]";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "report/fit_words.h"
+#include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -30,31 +31,10 @@ Style style_of(fit::Verdict verdict) {
   return Style::plain;
 }
 
-// Words broken between spaces at the terminal's width; a word longer than a line stands alone.
-// `indent` begins every line but the first.
-std::string wrapped(std::string_view words, const Terminal& terminal,
-                    std::string_view indent = "") {
-  std::string safe = text::printable(words);
-  if (terminal.columns <= 0) return safe + "\n";
-  std::string lines;
-  int column = 0;
-  for (size_t begin = 0; begin < safe.size();) {
-    const size_t end = std::min(safe.find(' ', begin), safe.size());
-    const std::string word = safe.substr(begin, end - begin);
-    const int width = text::display_width(word);
-    if (column > 0 && column + 1 + width > terminal.columns) {
-      lines += "\n";
-      lines += indent;
-      column = static_cast<int>(indent.size());
-    } else if (column > 0) {
-      lines += " ";
-      ++column;
-    }
-    lines += word;
-    column += width;
-    begin = end + 1;
-  }
-  return lines + "\n";
+// Words broken at the terminal's width; every line but the first begins at column `indent`.
+std::string wrapped(std::string_view words, const Terminal& terminal, int indent = 0) {
+  const std::string safe = text::printable(words);
+  return (terminal.columns > 0 ? text::paragraph(safe, indent, terminal.columns) : safe) + "\n";
 }
 
 // The verdict takes its colour after wrapping, so that escapes never count as width.
@@ -142,7 +122,7 @@ std::string notes(std::string_view kind, const std::vector<std::string>& lines,
                   const Terminal& terminal) {
   std::string all;
   for (const std::string& line : lines) {
-    all += wrapped(std::string(kind) + ": " + line, terminal, "  ");
+    all += wrapped(std::string(kind) + ": " + line, terminal, 2);
   }
   return all;
 }
@@ -165,7 +145,7 @@ std::string against_text(const fit::AgainstAnswer& answer, const Terminal& termi
   const auto supported = std::count_if(answer.rows.begin(), answer.rows.end(),
                                        [](const fit::AgainstRow& row) { return row.supported; });
   std::string lines = wrapped(
-      std::to_string(supported) + " of " + std::to_string(answer.rows.size()) + " rows of " +
+      std::to_string(supported) + " of " + std::to_string(answer.rows.size()) + " figures of " +
           answer.file + " modelled, " +
           std::to_string(static_cast<int64_t>(answer.rows.size()) - supported) + " unsupported",
       terminal);

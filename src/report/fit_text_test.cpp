@@ -68,7 +68,7 @@ TEST(FitText, ANameCannotDriveTheTerminal) {
 
 TEST(FitText, AgainstCountsWhatIsNotModelled) {
   EXPECT_EQ(first_line(against_text(sample_against(), {})),
-            "1 of 2 rows of measured.csv modelled, 1 unsupported");
+            "1 of 2 figures of measured.csv modelled, 1 unsupported");
 }
 
 }  // namespace

@@ -1,19 +1,16 @@
 #include "report/fit_words.h"
 
-#include <array>
 #include <cmath>
-#include <cstdio>
+
+#include "text/number.h"
 
 namespace headroom::report {
+
+using text::formatted;
+
 namespace {
 
 Bytes magnitude(Bytes bytes) { return bytes.count < 0 ? Bytes(-bytes.count) : bytes; }
-
-std::string formatted(const char* format, double value) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
 
 }  // namespace
 

@@ -1,8 +1,7 @@
 #include "report/pack_text.h"
 
-#include <cstdio>
-
 #include "report/fit_words.h"
+#include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -10,16 +9,10 @@ namespace headroom::report {
 namespace {
 
 using text::Align;
+using text::formatted;
 using text::Style;
 using text::Table;
 using text::Terminal;
-
-// REQUIRES: `form` takes one double.
-std::string formatted(const char* form, double value) {
-  char words[64];
-  std::snprintf(words, sizeof words, form, value);
-  return words;
-}
 
 // 0.00 where there is no difference; more figures where there is a small one.
 std::string gap_words(double percent) {
@@ -35,11 +28,16 @@ std::string verdict_of(const pack::PackAnswer& answer) {
 }
 
 std::string first_line(const pack::PackAnswer& answer, const Terminal& terminal) {
-  std::string line = text::paint(format_bytes(answer.plan.size),
-                                 answer.fits() ? Style::good : Style::bad, terminal.colour) +
-                     " hold the " + with_commas(static_cast<int64_t>(answer.requests.size())) +
-                     " requests of " + text::printable(answer.file) + ": " + verdict_of(answer);
-  if (!answer.fits()) line += "; more than the " + format_bytes(*answer.capacity) + " asked for";
+  const Style style = answer.fits() ? Style::good : Style::bad;
+  std::string line;
+  if (answer.capacity) line = text::paint(answer.fits() ? "yes: " : "no: ", style, terminal.colour);
+  line += text::paint(format_bytes(answer.plan.size), style, terminal.colour) + " hold the " +
+          with_commas(static_cast<int64_t>(answer.requests.size())) + " requests of " +
+          text::printable(answer.file) + ": " + verdict_of(answer);
+  if (!answer.fits()) {
+    line += "; " + with_commas(answer.plan.size.count - answer.capacity->count) +
+            " bytes more than was asked for";
+  }
   if (answer.recorded && answer.recorded->peak_reserved.count > 0) {
     line += "; the recorded run reserved " + format_bytes(answer.recorded->peak_reserved);
   }
@@ -52,7 +50,7 @@ std::string allocators(const pack::PackAnswer& answer, const Terminal& terminal)
   Table table({{"", Align::left, false},
                {"reserved", Align::right, false},
                {"used", Align::right, false},
-               {"PYTORCH_CUDA_ALLOC_CONF", Align::left, true}});
+               {"PYTORCH_CUDA_ALLOC_CONF", Align::left, false}});
   for (const pack::AllocatorFigures& figures : answer.allocators) {
     const Style style = figures.name == "planned" ? Style::bold : Style::plain;
     table.row({{figures.name, style},

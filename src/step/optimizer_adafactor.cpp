@@ -168,8 +168,7 @@ class HuggingFaceAdafactor : public Optimizer {
 
   static void update(Eager& e, Recorder& recorder, Slot& slot, Round& round) {
     const auto wide = [&](const Tensor& tensor) {
-      const bool is_half = tensor.dtype() == DType::f16 || tensor.dtype() == DType::bf16;
-      return is_half ? op::to(e, tensor, DType::f32) : tensor;
+      return op::is_half(tensor.dtype()) ? op::to(e, tensor, DType::f32) : tensor;
     };
     round.gradient = Tensor();
     round.gradient = wide(slot.grad());

@@ -160,6 +160,7 @@ class JsonView {
   // This value itself, for the items of an array.
   [[nodiscard]] Result<int64_t> to_int(int64_t min, int64_t max) const;
   [[nodiscard]] Result<double> to_double(double min, double max) const;
+  [[nodiscard]] Result<std::vector<JsonView>> to_array(size_t max_items) const;
   [[nodiscard]] Result<bool> to_bool() const;
   [[nodiscard]] Result<std::string> to_string() const;
 
@@ -168,7 +169,6 @@ class JsonView {
   JsonView(At, const Json& value, std::string place) : value_(&value), place_(std::move(place)) {}
   [[nodiscard]] Result<JsonView> member(std::string_view key) const;
   [[nodiscard]] Result<JsonView> as_object() const;
-  [[nodiscard]] Result<std::vector<JsonView>> as_array(size_t max_items) const;
   [[nodiscard]] Error wrong_kind(const char* expected) const;
 
   const Json* value_;

@@ -118,7 +118,7 @@ Result<JsonView> JsonView::as_object() const {
   return *this;
 }
 
-Result<std::vector<JsonView>> JsonView::as_array(size_t max_items) const {
+Result<std::vector<JsonView>> JsonView::to_array(size_t max_items) const {
   if (!value_->is_array()) return wrong_kind("an array");
   const Json::Array& items = value_->items();
   if (items.size() > max_items) {
@@ -170,7 +170,7 @@ Result<JsonView> JsonView::get_object(std::string_view key) const {
 
 Result<std::vector<JsonView>> JsonView::get_array(std::string_view key, size_t max_items) const {
   HEADROOM_ASSIGN(const JsonView found, member(key));
-  return found.as_array(max_items);
+  return found.to_array(max_items);
 }
 
 JsonView::Optional<int64_t> JsonView::optional_int(std::string_view key, int64_t min,

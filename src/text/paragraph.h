@@ -9,6 +9,11 @@ namespace headroom::text {
 // A line longer than this is hard to read however wide the terminal is.
 inline constexpr int kParagraphColumns = 100;
 
+// What fits into a terminal of so many columns (0: no terminal) and is easy to read.
+[[nodiscard]] constexpr int paragraph_columns(int columns) {
+  return columns > 0 && columns < kParagraphColumns ? columns : kParagraphColumns;
+}
+
 // `words` broken at spaces into lines that begin at column `indent` and end before `columns`; the
 // first begins where the caller's line stands, taken to be `indent` too. A word that is longer than
 // a line stands alone. No line feed at the end.

@@ -59,15 +59,10 @@ Result<std::vector<Feature>> read_features(const JsonView& view, OperatorClass k
 }
 
 Result<std::vector<double>> read_knots(const JsonView& axis) {
-  // get_array wants a member; an axis is an item, so its length is checked by hand.
-  if (!axis.json().is_array()) return axis.error("knots of an axis are an array of numbers");
-  const auto& items = axis.json().items();
-  if (items.size() < 2 || items.size() > kMostKnots) {
-    return axis.error("an axis has from 2 to 64 knots, this has " + std::to_string(items.size()));
-  }
+  HEADROOM_ASSIGN(const auto items, axis.to_array(kMostKnots));
+  if (items.size() < 2) return axis.error("an axis has at least 2 knots");
   std::vector<double> knots;
-  for (size_t i = 0; i < items.size(); ++i) {
-    const JsonView item(items[i], axis.place() + "/" + std::to_string(i));
+  for (const JsonView& item : items) {
     HEADROOM_ASSIGN(const double knot, item.to_double(-kMostLog, kMostLog));
     if (!knots.empty() && !(knot > knots.back())) return axis.error("knots must ascend");
     knots.push_back(knot);

@@ -2,8 +2,8 @@
 // more.
 //
 // A file with "schema", "sources" (key -> words for people), "engines" and "laws". Bounds: 2,000
-// laws, 64 engines, 32 tables a law, 64 knots an axis, logarithms within +-50 in tables and knots,
-// times within 1 s of start; so that no file gives an infinite time or takes more than some
+// laws, 64 engines, 32 tables a law, 64 knots an axis, logarithms within +-50 in knots and +-10 in
+// tables, times within 1 s of start; so that no file gives an infinite time or takes more than some
 // megabytes. About 2 ms for the built-in file. Pure; thread-safe.
 #pragma once
 

@@ -35,7 +35,7 @@ class Reader {
   void begin(const TraceEntry& entry, int64_t time) {
     touched_[entry.address] = true;
     if (!is_plausible(entry.size)) return contradict();
-    const RecordedRequest request{time, 0, entry.size, entry.stream, entry.address, entry.stack};
+    const RecordedRequest request{time, 0, entry.size, entry.stream, entry.address};
     const auto [at, is_new] = live_.try_emplace(entry.address, request);
     if (is_new) return;
     // Its release was not recorded; it cannot have lived on.
@@ -53,7 +53,7 @@ class Reader {
       contradict();
     } else {
       ++result_.at_start;
-      finish({0, 0, entry.size, entry.stream, entry.address, entry.stack}, time);
+      finish({0, 0, entry.size, entry.stream, entry.address}, time);
     }
     touched_[entry.address] = true;
   }
@@ -69,11 +69,9 @@ class Reader {
           continue;
         }
         ++result_.at_start;
-        ++result_.to_the_end;
-        finish({0, 0, block.requested, segment.stream, block.address, block.stack}, time);
+        finish({0, 0, block.requested, segment.stream, block.address}, time);
       }
     }
-    result_.to_the_end += live_.size();
   }
 
   void finish(RecordedRequest request, int64_t time) {

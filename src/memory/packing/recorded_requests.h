@@ -21,13 +21,11 @@ struct RecordedRequest {
   int64_t size = 0;   // as requested
   int64_t stream = 0;
   int64_t address = 0;
-  uint32_t stack = 0;  // the reader's id
 };
 
 struct RecordedRequests {
   std::vector<RecordedRequest> requests;  // by lower, then address
   size_t at_start = 0;                    // of them, those that were there at the start
-  size_t to_the_end = 0;                  // those that are never released
   size_t contradictions = 0;              // entries passed over
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/blocks/head.h"
 #include "model/blocks/mask.h"
 #include "model/blocks/rotary.h"
 
@@ -143,20 +144,15 @@ Graph build_decoder_frame(const DecoderFrame& frame, const BuildOptions& options
   GraphBuilder g;
   {
     const Decoder decoder(g, frame, make_layer);
-    const Var head =
-        frame.tied ? g.tied("lm_head.weight", decoder.embedding_weight(), ParameterRole::lm_head)
-                   : g.parameter("lm_head.weight", {frame.vocabulary, frame.hidden},
-                                 ParameterRole::lm_head);
-    const Var head_bias = frame.head_bias
-                              ? g.parameter("lm_head.bias", {frame.vocabulary}, ParameterRole::bias)
-                              : Var();
+    const LmHead head(g, "lm_head", frame.vocabulary, frame.hidden,
+                      frame.tied ? decoder.embedding_weight() : Var(), frame.head_bias);
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
     Var labels;
     if (options.labels) {
       labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
     }
     const Var x = decoder(g, options, ids);
-    Var logits = head_logits(g, frame, x, head, head_bias);
+    Var logits = head_logits(g, frame, x, head.weight, head.bias);
     Var loss;
     if (options.labels) {
       loss = causal_lm_loss(g, options, logits, labels, frame.vocabulary, frame.own_loss);

@@ -39,9 +39,7 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   c.tied = in.flag("tie_word_embeddings", true);
   in.require(c.hidden % c.heads == 0, "num_attention_heads", "the heads do not divide hidden_size");
   in.require(!in.flag("is_decoder", false), "is_decoder", "BERT as a decoder is not modelled");
-  in.require(options.sequence <= c.positions, "max_position_embeddings",
-             "the sequence of " + std::to_string(options.sequence) +
-                 " tokens is longer than the positions that the model has");
+  in.require_positions(options, c.positions);
   if (in.error()) return *in.error();
   return c;
 }

@@ -40,6 +40,7 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   c.activation_dropout = in.dropout("activation_dropout", 0, options);
   c.activation = in.activation("hidden_act", Activation::gelu);
   c.tied = in.flag("tie_word_embeddings", true);
+  in.require_positions(options, c.positions - kPositionOffset);
   in.require(c.hidden % c.heads == 0, "num_attention_heads", "the heads do not divide hidden_size");
   if (in.error()) return *in.error();
   return c;

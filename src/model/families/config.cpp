@@ -27,6 +27,17 @@ Activation ConfigReader::activation(const char* name, Activation otherwise) {
   return take(read_activation(json_, name, otherwise), otherwise);
 }
 
+void ConfigReader::require_positions(const BuildOptions& options, int64_t positions) {
+  const int64_t tokens = options.past + options.sequence;
+  if (tokens <= positions || error_) return;
+  const std::string most = std::to_string(positions);
+  error_ = Error{ErrorCode::usage,
+                 "a sequence of " + std::to_string(tokens) + " tokens, and the model has " + most +
+                     " positions",
+                 {},
+                 "take " + most + " tokens or less"};
+}
+
 void ConfigReader::require(bool condition, const char* name, const std::string& message) {
   if (!condition && !error_) error_ = json_.error_at(name, message);
 }

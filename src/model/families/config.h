@@ -37,6 +37,8 @@ class ConfigReader {
   double dropout(const char* name, double otherwise, const BuildOptions& options);
   Activation activation(const char* name, Activation otherwise);
 
+  // Fails where a sequence is longer than a table of positions.
+  void require_positions(const BuildOptions& options, int64_t positions);
   // Fails with this message at the key unless the condition holds.
   void require(bool condition, const char* name, const std::string& message);
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }

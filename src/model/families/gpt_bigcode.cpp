@@ -43,6 +43,7 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   c.activation = in.activation("activation_function", Activation::gelu_tanh);
   c.tied = in.flag("tie_word_embeddings", true);
   c.use_cache = in.flag("use_cache", true);
+  in.require_positions(options, c.positions);
   in.require(c.hidden % c.heads == 0, "n_head", "the heads do not divide n_embd");
   in.require(!in.flag("add_cross_attention", false), "add_cross_attention",
              "cross attention is not modelled");

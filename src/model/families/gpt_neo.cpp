@@ -41,6 +41,7 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   c.residual_dropout = in.dropout("resid_dropout", 0, options);
   c.activation = in.activation("activation_function", Activation::gelu_new);
   c.tied = in.flag("tie_word_embeddings", true);
+  in.require_positions(options, c.positions);
   in.require(c.hidden % c.heads == 0, "num_heads", "the heads do not divide hidden_size");
   if (in.error()) return *in.error();
   return c;

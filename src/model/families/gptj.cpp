@@ -49,6 +49,7 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   c.residual_dropout = in.dropout("resid_pdrop", 0, options);
   c.activation = in.activation("activation_function", Activation::gelu_new);
   c.tied = in.flag("tie_word_embeddings", false);
+  in.require_positions(options, c.positions);
   in.require(c.hidden % c.heads == 0, "n_head", "the heads do not divide n_embd");
   in.require(!fused || c.heads % kParts == 0, "n_head", "CodeGen has heads in fours");
   in.require(c.rotary % 2 == 0 && c.rotary <= c.hidden / c.heads, "rotary_dim",

@@ -45,6 +45,7 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   c.bias = in.flag("enable_bias", true);
   c.affine = in.flag("layer_norm_elementwise_affine", true);
   c.tied = in.flag("tie_word_embeddings", true);
+  in.require_positions(options, c.positions - kPositionOffset);
   in.require(c.hidden % c.heads == 0, "num_attention_heads", "the heads do not divide hidden_size");
   if (in.error()) return *in.error();
   return c;

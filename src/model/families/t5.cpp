@@ -3,8 +3,6 @@
 // linear layers. The encoder reads BuildOptions::sequence tokens, the decoder decoder_sequence.
 #include "model/families/t5.h"
 
-#include <array>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

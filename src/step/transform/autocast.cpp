@@ -159,7 +159,7 @@ class AutocastWriter {
     const ValueId id = operation.inputs[input];
     const bool is_cached = dtype == options_.dtype && cacheable_[id];
     if (!is_cached) return cast_of(id, dtype);
-    const uint32_t layer = layers_[static_cast<size_t>(&operation - graph_.operations.data())];
+    const uint32_t layer = layers_[rewriter_.index_of(operation)];
     auto [entry, is_new] = cache_.try_emplace({layer, id});
     if (is_new) entry->second = cast_of(id, dtype);
     return entry->second;

@@ -39,7 +39,7 @@ class ChunkedLossWriter {
 
  private:
   GraphRewriter::Outputs replace(const Operation& operation) {
-    const auto at = static_cast<uint32_t>(&operation - graph_.operations.data());
+    const auto at = rewriter_.index_of(operation);
     if (at == *site_.loss.rbegin()) return {loss()};
     const bool is_head = site_.head.contains(at);
     if (at == *site_.head.rbegin()) make_logits();

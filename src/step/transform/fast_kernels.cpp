@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "model/blocks/loss.h"
 #include "step/transform/module_kernels.h"
 
 namespace headroom::step {
@@ -14,8 +15,6 @@ using model::Var;
 using op::OpKind;
 
 namespace {
-
-constexpr op::Version kLossFunctions{4, 46};  // transformers' loss/loss_utils.py
 
 struct Family {
   std::string_view model_type;
@@ -47,15 +46,19 @@ Var rotated(GraphBuilder& g, Var x, const Var& cos, const Var& sin) {
 
 FusedLoss fast_loss(std::string_view model_type, op::Version transformers) {
   const Family* family = family_of(model_type);
-  return family && transformers >= kLossFunctions ? family->loss : FusedLoss::fast;
+  return family && transformers >= model::OwnLoss{}.until ? family->loss : FusedLoss::fast;
 }
 
 Result<Graph> apply_fast_kernels(const Graph& graph, std::string_view model_type) {
   const Family* family = family_of(model_type);
   if (family == nullptr) {
+    std::string known;
+    for (const Family& each : kFamilies) {
+      known += (known.empty() ? "" : ", ") + std::string(each.model_type);
+    }
     return Error{ErrorCode::usage,
                  "fms-acceleration has no fast kernels for \"" + std::string(model_type) + "\"",
-                 "--kernels", "it patches llama, mistral, mixtral, granite and gpt_bigcode"};
+                 "--kernels", "it patches: " + known};
   }
   if (!family->patches_modules) return graph;
   ModuleReplacements replacements;

@@ -170,7 +170,7 @@ class FastLoraWriter {
   }
 
   GraphRewriter::Outputs replace(const Operation& operation) {
-    const auto at = static_cast<uint32_t>(&operation - graph_.operations.data());
+    const auto at = rewriter_.index_of(operation);
     if (const auto group = groups_.find(at); group != groups_.end()) write(group->second);
     if (const auto made = made_.find(at); made != made_.end()) return {std::move(made->second)};
     return gone_.contains(at) ? GraphRewriter::gone(operation) : GraphRewriter::Outputs();

@@ -34,7 +34,7 @@ class FusedLinearLossWriter {
 
  private:
   GraphRewriter::Outputs replace(const Operation& operation) {
-    const auto at = static_cast<uint32_t>(&operation - graph_.operations.data());
+    const auto at = rewriter_.index_of(operation);
     if (at == *site_.loss.rbegin()) return {loss()};
     const bool goes = site_.head.contains(at) || site_.loss.contains(at);
     return goes ? GraphRewriter::gone(operation) : GraphRewriter::Outputs();

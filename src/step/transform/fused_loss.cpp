@@ -17,7 +17,7 @@ namespace {
 class FusedLossWriter {
  public:
   FusedLossWriter(const Graph& graph, const HeadSite& site, FusedLoss kind)
-      : graph_(graph), site_(site), kind_(kind), rewriter_(graph) {}
+      : site_(site), kind_(kind), rewriter_(graph) {}
 
   Graph run() {
     return rewriter_.run([this](const Operation& operation) { return replace(operation); });
@@ -25,7 +25,7 @@ class FusedLossWriter {
 
  private:
   GraphRewriter::Outputs replace(const Operation& operation) {
-    const auto at = static_cast<uint32_t>(&operation - graph_.operations.data());
+    const auto at = rewriter_.index_of(operation);
     if (kind_ == FusedLoss::fast_causal) {
       if (at == *site_.loss.rbegin()) return {causal_loss()};
       return site_.loss.contains(at) ? GraphRewriter::gone(operation) : GraphRewriter::Outputs();
@@ -47,7 +47,6 @@ class FusedLossWriter {
     return g.apply(OpKind::fast_cross_entropy, {rows, targets});
   }
 
-  const Graph& graph_;
   const HeadSite& site_;
   FusedLoss kind_;
   GraphRewriter rewriter_;

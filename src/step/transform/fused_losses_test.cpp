@@ -137,7 +137,15 @@ TEST(ChunkedLoss, WidensAPieceAtATime) {
 }
 
 TEST(ChunkedLoss, MayHaveFewerPiecesThanAskedFor) {
-  EXPECT_TRUE(apply_chunked_loss(tiny("llama"), 1000));
+  const auto pieces = [](int64_t asked) {
+    const auto graph = apply_chunked_loss(tiny("llama"), asked);
+    return graph ? std::ranges::count(graph->operations, op::OpKind::cross_entropy,
+                                      &model::Operation::kind)
+                 : -1;
+  };
+  EXPECT_EQ(pieces(8), 8);
+  EXPECT_EQ(pieces(48), 32);  // of two tokens each
+  EXPECT_EQ(pieces(1000), 64);
   EXPECT_TRUE(apply_chunked_loss(tiny("gemma2", R"(, "head_dim": 16)"), 3));
   EXPECT_FALSE(apply_chunked_loss(tiny("llama"), 0));
 }

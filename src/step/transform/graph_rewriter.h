@@ -32,6 +32,11 @@ class GraphRewriter {
   // The variable that now stands for a value of the source; empty for kNoValue.
   model::Var value(model::ValueId id);
 
+  // The number of an operation of the source, as replacements are handed them.
+  [[nodiscard]] uint32_t index_of(const model::Operation& operation) const {
+    return static_cast<uint32_t>(&operation - source_.operations.data());
+  }
+
   // The operation as it is, on what stands for its inputs now; for operations of one output.
   model::Var copy_of(const model::Operation& operation);
   // The answer for an operation that goes without a replacement.

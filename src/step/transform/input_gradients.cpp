@@ -17,10 +17,7 @@ model::Graph require_input_gradients(const model::Graph& graph) {
   GraphRewriter rewriter(graph);
   return rewriter.run([&](const model::Operation& operation) -> GraphRewriter::Outputs {
     if (!is_input_embedding(graph, operation)) return {};
-    model::GraphBuilder& g = rewriter.builder();
-    std::vector<model::Var> inputs;
-    for (const model::ValueId id : operation.inputs) inputs.push_back(rewriter.value(id));
-    return {g.require_grad(g.apply(operation.kind, std::move(inputs), operation.attributes))};
+    return {rewriter.builder().require_grad(rewriter.copy_of(operation))};
   });
 }
 

@@ -112,7 +112,7 @@ class LoraWriter {
   }
 
   GraphRewriter::Outputs replace(const Operation& operation) {
-    const auto at = static_cast<uint32_t>(&operation - graph_.operations.data());
+    const auto at = rewriter_.index_of(operation);
     if (const auto site = sites_.find(at); site != sites_.end()) {
       return {adapted(operation, site->second)};
     }

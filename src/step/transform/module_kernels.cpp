@@ -12,7 +12,7 @@ namespace {
 class ModuleKernels {
  public:
   ModuleKernels(const Graph& graph, const ModuleReplacements& replacements)
-      : graph_(graph), replacements_(replacements), rewriter_(graph) {
+      : replacements_(replacements), rewriter_(graph) {
     if (replacements.norm) {
       for (const NormSite& site : rms_norm_sites(graph)) norms_.emplace(site.first, site);
     }
@@ -34,7 +34,7 @@ class ModuleKernels {
 
  private:
   GraphRewriter::Outputs replace(const Operation& operation) {
-    const auto at = static_cast<uint32_t>(&operation - graph_.operations.data());
+    const auto at = rewriter_.index_of(operation);
     if (const auto norm = norms_.find(at); norm != norms_.end()) begin_norm(norm->second);
     if (const auto site = rotaries_.find(at); site != rotaries_.end()) begin_rotary(site->second);
     if (const auto made = made_.find(at); made != made_.end()) {
@@ -71,7 +71,6 @@ class ModuleKernels {
     return replacements_.gated(rewriter_.builder(), std::move(gate), rewriter_.value(site.up));
   }
 
-  const Graph& graph_;
   const ModuleReplacements& replacements_;
   GraphRewriter rewriter_;
   std::map<uint32_t, NormSite> norms_;       // by their first operation

@@ -150,7 +150,7 @@ class QuantizeWriter {
 
   // The weight first, as in `linear`; where the product is a Conv1D's addmm, on its rows.
   GraphRewriter::Outputs replace(const Operation& operation) {
-    const auto at = sites_.find(static_cast<uint32_t>(&operation - graph_.operations.data()));
+    const auto at = sites_.find(rewriter_.index_of(operation));
     if (at == sites_.end()) return {};
     const LinearSite& site = at->second;
     const std::vector<model::ValueId>& in = operation.inputs;
