@@ -7,8 +7,9 @@ namespace headroom::fit {
 namespace {
 
 // What nvidia-smi showed beyond context and replay, in shares of what comes and goes within a step:
-// five quarters of the least, the median, five quarters of the largest
-// (docs/measurements/2026-11-21-device-used/analyse.py).
+// five quarters of the least, the median, five quarters of the largest. Derived from all 63 rows:
+// their own coverage is in sample; what a model held aside gets is in
+// docs/measurements/2026-11-21-device-used (analyse.py).
 struct BeyondReplay {
   double low, expected, high;
 };
