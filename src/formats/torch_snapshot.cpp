@@ -29,6 +29,7 @@ using memory::TraceEntry;
 constexpr int64_t kMaxDevices = 1024;
 constexpr int64_t kMaxUnpackedBytes = int64_t{1} << 36;
 constexpr size_t kMaxNotes = 100;
+constexpr size_t kMostShown = 100;  // bytes of a text of the file in a note
 
 Error bad(std::string message) {
   return Error{ErrorCode::bad_input, std::move(message), "", "is it a PyTorch memory snapshot?"};
@@ -84,6 +85,9 @@ class SnapshotReader {
     if (root.kind == PickleKind::dict) segments = document.find(root, "segments");
     if (segments == nullptr || segments->kind != PickleKind::list) {
       return bad("no list of segments");
+    }
+    if (const PickleValue* const maker = document.find(root, "generated_by")) {
+      note("generated, not recorded: " + std::string(document.text(*maker).substr(0, kMostShown)));
     }
     std::map<int64_t, Snapshot> devices;
     for (Placed<SnapshotSegment>& segment : take_list(segments_, segments)) {

@@ -103,6 +103,15 @@ TEST(TorchSnapshot, DamagedBytesAreSurvived) {
   }
 }
 
+// tests/tools/generate_recording.cpp writes the key; PyTorch does not.
+TEST(TorchSnapshot, SaysWhenItIsGenerated) {
+  using std::string_literals::operator""s;
+  const auto snapshot =
+      parse("\x80\x04}(X\x0c\0\0\0generated_byX\x02\0\0\0usX\x08\0\0\0segments]u."s);
+  ASSERT_TRUE(snapshot) << snapshot.error().to_string();
+  EXPECT_EQ(snapshot->notes, (std::vector<std::string>{"generated, not recorded: us"}));
+}
+
 TEST(TorchSnapshot, OtherPicklesAreNotSnapshots) {
   using std::string_literals::operator""s;
   for (const std::string& bytes : {"\x80\x04N."s, "\x80\x04}."s, "\x80\x04]K\x01"s + "a."}) {
