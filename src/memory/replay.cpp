@@ -1,69 +1,13 @@
 #include "memory/replay.h"
 
-#include <algorithm>
-
 #include "base/check.h"
+#include "memory/replay_composition.h"
 
 namespace headroom::memory {
 namespace {
 
-struct ReservedChange {
-  size_t event = 0;
-  int64_t bytes = 0;
-};
-
 void raise(Peak& peak, const Statistic& statistic, size_t event) {
   if (statistic.peak > peak.bytes) peak = {statistic.peak, event};
-}
-
-// Second pass, over the block sizes that the first one found: what was live when.
-class Composition {
- public:
-  Composition(const MemoryTrace& trace, const std::vector<int64_t>& block_sizes)
-      : trace_(trace), block_sizes_(block_sizes) {}
-
-  void apply(size_t event_index) {
-    const MemoryEvent& event = trace_.events[event_index];
-    const int64_t size = block_sizes_[event.buffer];
-    const int64_t change = event.kind == EventKind::alloc ? size : -size;
-    bytes_[static_cast<size_t>(trace_.buffers[event.buffer].category)] += change;
-    total_ += change;
-  }
-  [[nodiscard]] const CategoryBytes& bytes() const { return bytes_; }
-  [[nodiscard]] int64_t total() const { return total_; }
-
- private:
-  const MemoryTrace& trace_;
-  const std::vector<int64_t>& block_sizes_;
-  CategoryBytes bytes_{};
-  int64_t total_ = 0;
-};
-
-std::vector<TimelinePoint> make_timeline(const MemoryTrace& trace, size_t event_count,
-                                         const std::vector<int64_t>& block_sizes,
-                                         const std::vector<ReservedChange>& reserved,
-                                         size_t points) {
-  std::vector<TimelinePoint> timeline;
-  const size_t stretch = std::max<size_t>(1, (event_count + points - 1) / points);
-  Composition composition(trace, block_sizes);
-  int64_t reserved_bytes = 0;
-  size_t next_change = 0;
-  int64_t highest = -1;
-  for (size_t i = 0; i < event_count; ++i) {
-    composition.apply(i);
-    while (next_change < reserved.size() && reserved[next_change].event <= i) {
-      reserved_bytes = reserved[next_change++].bytes;
-    }
-    if (i % stretch == 0) {
-      timeline.emplace_back();
-      highest = -1;
-    }
-    if (composition.total() > highest) {
-      highest = composition.total();
-      timeline.back() = {i, composition.bytes(), reserved_bytes};
-    }
-  }
-  return timeline;
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ ComponentSolver::ComponentSolver(const Sections& sections, int64_t target,
 
 void ComponentSolver::solve() {
   try_orders();
-  if (!is_done()) search();
+  if (!is_done() && !options_.first_fit_only) search();
 }
 
 bool ComponentSolver::is_done() const {

@@ -1,11 +1,73 @@
 #include "memory/packing/plan_synthesizer.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "memory/packing/component_solver.h"
 #include "memory/packing/components.h"
 
 namespace headroom::memory {
+namespace {
+
+struct PartPlan {
+  Placement placement;
+  std::string method;
+  int64_t proven_bound = 0;
+};
+
+// Parts that were solved: the same part again (the next iteration, the next micro-batch) gets the
+// same plan.
+class SolvedParts {
+ public:
+  [[nodiscard]] const PartPlan* find(const Sections& part, int64_t base) const {
+    const auto [first, last] = by_hash_.equal_range(hash_of(part));
+    for (auto at = first; at != last; ++at) {
+      const Solved& solved = solved_[at->second];
+      if (solved.base == base && solved.items == part.items) return &solved.plan;
+    }
+    return nullptr;
+  }
+  const PartPlan& add(Sections&& part, int64_t base, PartPlan&& plan) {
+    by_hash_.emplace(hash_of(part), solved_.size());
+    solved_.push_back({std::move(part.items), base, std::move(plan)});
+    return solved_.back().plan;
+  }
+
+ private:
+  struct Solved {
+    std::vector<PackingItem> items;
+    int64_t base = 0;
+    PartPlan plan;
+  };
+  static uint64_t hash_of(const Sections& part) {
+    uint64_t hash = part.items.size();
+    const auto mix = [&hash](uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15; };
+    for (const PackingItem& item : part.items) {
+      mix((uint64_t{item.begin} << 32 | item.end) ^ static_cast<uint64_t>(item.size) << 20);
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+
+  std::vector<Solved> solved_;
+  std::unordered_multimap<uint64_t, size_t> by_hash_;
+};
+
+PartPlan solve(const Sections& part, int64_t target, const SynthesisOptions& options) {
+  ComponentSolver solver(part, target, options);
+  solver.solve();
+  return {solver.placement(), solver.method(), solver.proven_bound()};
+}
+
+int64_t target_of(const SynthesisOptions& options, int64_t bound) {
+  const auto near_enough =
+      static_cast<int64_t>(static_cast<double>(bound) * std::max(0.0, options.near_enough));
+  return std::max(options.target_bytes, bound + near_enough);
+}
+
+}  // namespace
 
 Synthesis PlanSynthesizer::synthesize(const PackingProblem& problem) const {
   Synthesis synthesis;
@@ -14,23 +76,27 @@ Synthesis PlanSynthesizer::synthesize(const PackingProblem& problem) const {
   const Sections sections = make_sections(problem, requests);
   synthesis.lower_bound_bytes = sections.highest_load;
   synthesis.proven_bound_bytes = sections.highest_load;
-  const int64_t target = std::max(options_.target_bytes, sections.highest_load);
+  const int64_t target = target_of(options_, sections.highest_load);
 
   std::vector<int64_t> offsets(sections.items.size());
   int64_t highest_part = 0;
   synthesis.method = "stacked: there was nothing to choose";
+  SolvedParts solved;
   for (const Component& component : cut_into_components(sections, offsets)) {
-    const Sections part = sections_of(sections, component);
-    ComponentSolver solver(part, target - component.base, options_);
-    solver.solve();
-    for (size_t i = 0; i < component.items.size(); ++i) {
-      offsets[component.items[i]] = component.base + solver.placement().offsets[i];
+    Sections part = sections_of(sections, component);
+    const PartPlan* plan = solved.find(part, component.base);
+    if (plan == nullptr) {
+      PartPlan made = solve(part, target - component.base, options_);
+      plan = &solved.add(std::move(part), component.base, std::move(made));
     }
-    const int64_t top = component.base + solver.placement().height;
-    if (top > highest_part) synthesis.method = solver.method();
+    for (size_t i = 0; i < component.items.size(); ++i) {
+      offsets[component.items[i]] = component.base + plan->placement.offsets[i];
+    }
+    const int64_t top = component.base + plan->placement.height;
+    if (top > highest_part) synthesis.method = plan->method;
     highest_part = std::max(highest_part, top);
     synthesis.proven_bound_bytes =
-        std::max(synthesis.proven_bound_bytes, component.base + solver.proven_bound());
+        std::max(synthesis.proven_bound_bytes, component.base + plan->proven_bound);
   }
   for (size_t i = 0; i < offsets.size(); ++i) {
     synthesis.solution.offsets[requests[i]] = offsets[i];

@@ -25,6 +25,8 @@ namespace headroom::memory {
 
 struct SynthesisOptions {
   int64_t target_bytes = 0;        // good enough; at least the lower bound is aimed at in any case
+  double near_enough = 0;          // share of the lower bound above it that is good enough, too
+  bool first_fit_only = false;     // no search behind the portfolio
   int64_t placements = 3'000'000;  // effort, about a microsecond each; and four for each request
   uint64_t seed = 0;
   size_t threads = 0;                      // 0: as many as there are cores

@@ -77,6 +77,31 @@ TEST(PlanSynthesizer, NothingIsPlannedInNothing) {
   EXPECT_EQ(synthesis.solution.offsets, (std::vector<int64_t>{0, 0}));
 }
 
+// Iterations that ask for the same get the same plan.
+TEST(PlanSynthesizer, TheSamePartAgainIsPlannedAlike) {
+  const PackingProblem once = random_problem(5, {.requests = 80, .times = 40, .largest = 1000});
+  PackingProblem thrice;
+  for (int64_t i = 0; i < 3; ++i) {
+    for (const PackingRequest& request : once.requests) {
+      thrice.requests.push_back({request.lower + 100 * i, request.upper + 100 * i, request.size});
+    }
+  }
+  thrice.requests.push_back({0, 300, 77});  // beneath them all
+  const Synthesis synthesis = synthesize(thrice, {.placements = 20'000});
+  for (size_t i = 0; i < 2 * once.requests.size(); ++i) {
+    EXPECT_EQ(synthesis.solution.offsets[i], synthesis.solution.offsets[i + once.requests.size()]);
+  }
+}
+
+TEST(PlanSynthesizer, NearEnoughIsEnough) {
+  const PackingProblem problem = random_problem(7, {.requests = 900, .times = 300, .largest = 999});
+  const Synthesis quick = synthesize(problem, {.near_enough = 0.2, .first_fit_only = true});
+  EXPECT_LE(quick.solution.bytes, quick.lower_bound_bytes * 6 / 5);
+  const Synthesis first_fit = synthesize(problem, {.first_fit_only = true});
+  EXPECT_EQ(first_fit.method.substr(0, 9), "first fit");
+  EXPECT_LE(first_fit.solution.bytes, quick.solution.bytes);
+}
+
 // What lives all the time lies at the bottom, a hundred times over; parts are planned apart.
 TEST(PlanSynthesizer, DeepNestsAreCheap) {
   PackingProblem problem;

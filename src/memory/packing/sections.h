@@ -21,6 +21,7 @@ struct PackingItem {
   uint32_t begin = 0;  // first section
   uint32_t end = 0;    // after the last one
   int64_t size = 0;    // rounded up to the alignment, above 0
+  bool operator==(const PackingItem&) const = default;
 };
 
 struct Sections {

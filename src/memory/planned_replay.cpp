@@ -1,0 +1,106 @@
+#include "memory/planned_replay.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "memory/packing/plan_synthesizer.h"
+#include "memory/packing/validator.h"
+#include "memory/replay_composition.h"
+
+namespace headroom::memory {
+namespace {
+
+constexpr int64_t kDriverPage = 2 * kMiB;
+constexpr double kNearEnough = 0.001;  // of the bound
+
+uint32_t stream_count(const MemoryTrace& trace) {
+  uint32_t count = 1;
+  for (const BufferInfo& buffer : trace.buffers) count = std::max(count, buffer.stream + 1);
+  return count;
+}
+
+// The bytes of one stream's plan. REQUIRES: check_problem(problem).
+int64_t planned_bytes(const PackingProblem& problem, int64_t enough_bytes) {
+  SynthesisOptions options;
+  options.target_bytes = enough_bytes;
+  options.near_enough = kNearEnough;
+  options.first_fit_only = true;
+  options.threads = 1;  // whoever asks for many replays runs them side by side
+  const Synthesis synthesis = PlanSynthesizer(options).synthesize(problem);
+  HEADROOM_CHECK(validate_packing(problem, synthesis.solution),
+                 "a plan that the validator refuses");
+  return synthesis.solution.bytes;
+}
+
+void raise(Peak& peak, int64_t bytes, size_t event) {
+  if (bytes > peak.bytes) peak = {bytes, event};
+}
+
+}  // namespace
+
+PackingProblem packing_problem_of(const MemoryTrace& trace, uint32_t stream) {
+  PackingProblem problem;
+  problem.alignment = kMinBlockSize;
+  problem.requests.resize(trace.buffers.size());
+  const auto end = static_cast<int64_t>(trace.events.size());
+  std::vector<bool> is_released(trace.buffers.size());
+  for (int64_t i = 0; i < end; ++i) {
+    const MemoryEvent& event = trace.events[static_cast<size_t>(i)];
+    PackingRequest& request = problem.requests[event.buffer];
+    if (trace.buffers[event.buffer].stream != stream) continue;
+    if (event.kind == EventKind::alloc) {
+      request = {i, end, trace.buffers[event.buffer].requested_bytes};
+    } else {
+      request.upper = i;
+      is_released[event.buffer] = true;
+    }
+  }
+  for (size_t i = 0; i < problem.requests.size(); ++i) {
+    if (!is_released[i]) problem.requests[i].lower = 0;
+  }
+  return problem;
+}
+
+ReplayResult replay_planned(const MemoryTrace& trace, const PlannedReplayOptions& options) {
+  ReplayResult result;
+  int64_t reserved = 0;
+  for (uint32_t stream = 0; stream < stream_count(trace); ++stream) {
+    const PackingProblem problem = packing_problem_of(trace, stream);
+    HEADROOM_CHECK(check_problem(problem), "a step of more than 2^60 bytes");
+    const int64_t enough = std::max<int64_t>(0, options.enough_bytes - reserved);
+    reserved += round_up(planned_bytes(problem, enough), kDriverPage);
+  }
+  result.peak_reserved = {reserved, 0};
+  result.statistics.reserved_bytes.add(reserved);
+
+  std::vector<int64_t> block_sizes(trace.buffers.size());
+  for (size_t i = 0; i < block_sizes.size(); ++i) {
+    block_sizes[i] = round_up(trace.buffers[i].requested_bytes, kMinBlockSize);
+  }
+  AllocatorStatistics& now = result.statistics;
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    const MemoryEvent& event = trace.events[i];
+    const int64_t sign = event.kind == EventKind::alloc ? 1 : -1;
+    now.allocated_bytes.add(sign * block_sizes[event.buffer]);
+    now.requested_bytes.add(sign * trace.buffers[event.buffer].requested_bytes);
+    now.allocations.add(sign);
+    raise(result.peak_allocated, now.allocated_bytes.peak, i);
+    raise(result.peak_requested, now.requested_bytes.peak, i);
+  }
+  now.active_bytes = now.allocated_bytes;
+  now.active_blocks = now.allocations;
+  result.peak_active = result.peak_allocated;
+  Composition composition(trace, block_sizes);
+  for (size_t i = 0; i < trace.events.size() && i <= result.peak_allocated.event; ++i) {
+    composition.apply(i);
+  }
+  result.at_peak_allocated = composition.bytes();
+  if (options.timeline_points > 0) {
+    result.timeline = make_timeline(trace, trace.events.size(), block_sizes, {{0, reserved}},
+                                    options.timeline_points);
+  }
+  return result;
+}
+
+}  // namespace headroom::memory
