@@ -7,6 +7,7 @@
 #include "fit/fit.h"
 #include "fit/prediction.h"
 #include "fit/scenario.h"
+#include "memory/planned_replay.h"
 #include "memory/replay.h"
 #include "model/load.h"
 #include "step/train_step.h"
@@ -68,6 +69,18 @@ void replay_step(benchmark::State& state) {
   state.counters["events"] = static_cast<double>(trace.memory.events.size());
 }
 BENCHMARK(replay_step)->Name("replay/headroom")->Unit(benchmark::kMillisecond);
+
+// The same events under a plan made from them.
+void replay_planned_step(benchmark::State& state) {
+  const auto graph = headroom::model::build_graph({config(), "benchmark"}, build_options());
+  const auto trace = headroom::step::trace_training(*graph, train_options()).value();
+  for (auto _ : state) {
+    auto result = headroom::memory::replay_planned(trace.memory);
+    benchmark::DoNotOptimize(result);
+  }
+  state.counters["events"] = static_cast<double>(trace.memory.events.size());
+}
+BENCHMARK(replay_planned_step)->Name("replay_planned/headroom")->Unit(benchmark::kMillisecond);
 
 // As the program itself does (src/cli/main.cpp).
 const bool kHeapIsKept = (headroom::keep_freed_memory(), true);

@@ -85,6 +85,15 @@ Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer
   return {};
 }
 
+std::string note_on_plan(const Prediction& p) {
+  const double above = static_cast<double>((p.peak_reserved - p.peak_allocated).count) /
+                       static_cast<double>(std::max<int64_t>(1, p.peak_allocated.count));
+  char gap[32];
+  std::snprintf(gap, sizeof gap, "%.2f", 100 * above);
+  return std::string("reserved is a plan made from this very step, ") + gap +
+         " % above what lives at one moment; weights and states lie apart, beneath the rest";
+}
+
 }  // namespace
 
 Result<FitAnswer> answer(const FitQuestion& question) {
@@ -108,6 +117,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   if (scenario.task != model::Task::causal_lm) {
     answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
   }
+  if (scenario.planned) answer.notes.push_back(note_on_plan(p));
   answer.warnings = correction_notes(scenario);
   if (!scenario.beyond_positions.empty()) answer.warnings.push_back(scenario.beyond_positions);
   if (scenario.traced) add_trace_notes(scenario, answer);

@@ -221,5 +221,56 @@ TEST(Fit, ExpandableSegmentsReserveLess) {
   EXPECT_LE(expandable->peak_reserved, plain->peak_reserved);
 }
 
+TEST(Fit, AnswersUnderAPlanKeepTheirInvariants) {
+  for (const int64_t batch : {1, 4, 64}) {
+    FitQuestion question = mistral(batch, 1024);
+    question.allocator = "planned";
+    const auto answered = answer(question);
+    ASSERT_TRUE(answered) << answered.error().to_string();
+    expect_invariants(*answered);
+    ASSERT_EQ(answered->notes.size(), 1u);
+    EXPECT_NE(answered->notes[0].find("a plan made from this very step"), std::string::npos);
+  }
+}
+
+// The same step under a plan: it asks for the same, and reserves all but nothing more than lives.
+TEST(Fit, APlanReservesWhatLives) {
+  for (const auto checkpointing : {CheckpointingKind::none, CheckpointingKind::full}) {
+    FitQuestion question = mistral(4, 2048);
+    question.checkpointing.kind = checkpointing;
+    const auto plain = predict(*resolve(question));
+    question.allocator = "planned";
+    const auto planned = predict(*resolve(question));
+    ASSERT_TRUE(plain && planned);
+    EXPECT_EQ(plain->peak_requested, planned->peak_requested);
+    EXPECT_LE(planned->peak_allocated, plain->peak_allocated);
+    EXPECT_LT(planned->peak_reserved, plain->peak_reserved);
+    EXPECT_LE(planned->peak_reserved.count,
+              planned->peak_allocated.count + planned->peak_allocated.count / 500);
+  }
+}
+
+// Found by running it: what the remedy promises is what the question with its flag answers.
+TEST(Fit, APlannedAllocationIsARemedy) {
+  FitQuestion question = mistral(16, 2048);
+  question.search = true;
+  question.timeline = false;
+  const auto before = answer(question);
+  ASSERT_TRUE(before) << before.error().to_string();
+  const auto remedy = std::ranges::find(before->remedies, "planned-allocation", &Remedy::name);
+  ASSERT_NE(remedy, before->remedies.end());
+  EXPECT_EQ(remedy->flag, "--allocator planned");
+  question.allocator = "planned";
+  const auto after = answer(question);
+  ASSERT_TRUE(after && after->largest_batch);
+  EXPECT_EQ(remedy->saves,
+            before->memory.device_used.expected - after->memory.device_used.expected);
+  EXPECT_EQ(remedy->peak_allocated, after->memory.peak_allocated);
+  EXPECT_EQ(remedy->largest_batch->value, after->largest_batch->value);
+  EXPECT_GE(after->largest_batch->value, before->largest_batch->value);
+  EXPECT_EQ(std::ranges::find(after->remedies, "planned-allocation", &Remedy::name),
+            after->remedies.end());
+}
+
 }  // namespace
 }  // namespace headroom::fit

@@ -1,29 +1,32 @@
 #include "fit/prediction.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "fit/components.h"
 #include "fit/correction.h"
 #include "fit/device_used.h"
 #include "fit/growth.h"
 #include "fit/scenario_graph.h"
+#include "memory/planned_replay.h"
 
 namespace headroom::fit {
 
 namespace {
 
-memory::ReplayResult replay_within(const memory::MemoryTrace& trace,
-                                   const memory::AllocatorSettings& settings, Bytes limit,
-                                   size_t timeline_points) {
-  memory::DeviceMemory device(limit, limit);
-  return memory::replay(trace, settings, device, {.timeline_points = timeline_points});
-}
+// Of a device's memory; nothing: it never runs out.
+using Limit = std::optional<Bytes>;
 
-memory::ReplayResult replay_without_limit(const memory::MemoryTrace& trace,
-                                          const memory::AllocatorSettings& settings,
-                                          size_t timeline_points) {
-  memory::DeviceMemory device;
-  return memory::replay(trace, settings, device, {.timeline_points = timeline_points});
+// What the scenario's allocator makes of the step.
+memory::ReplayResult replay_within(const Scenario& s, const memory::MemoryTrace& trace, Limit limit,
+                                   size_t timeline_points) {
+  if (s.planned) {
+    return memory::replay_planned(trace, {.limit_bytes = limit ? limit->count : memory::kUnlimited,
+                                          .timeline_points = timeline_points});
+  }
+  memory::DeviceMemory device =
+      limit ? memory::DeviceMemory(*limit, *limit) : memory::DeviceMemory();
+  return memory::replay(trace, s.allocator, device, {.timeline_points = timeline_points});
 }
 
 // Kept back of the peak for what its prediction may miss: chosen, not fitted; the errors in
@@ -38,7 +41,7 @@ bool fits_at_worst(const Scenario& s, const memory::MemoryTrace& trace, Bytes pe
       static_cast<int64_t>(kAllocatedMayVary * static_cast<double>(peak_allocated.count)));
   const Bytes limit = s.offered - outside_allocator(*s.device).high - kept_back;
   if (limit < peak_allocated) return false;
-  return !replay_within(trace, s.allocator, limit, 0).out_of_memory;
+  return !replay_within(s, trace, limit, 0).out_of_memory;
 }
 
 void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
@@ -77,13 +80,13 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   const Bytes limit = std::max(Bytes(0), s.offered - context.expected);
   bool fits_at_all = detail.trace.peak_live_bytes <= limit.count;
   if (fits_at_all) {
-    detail.replay = replay_within(detail.trace.memory, s.allocator, limit, timeline_points);
+    detail.replay = replay_within(s, detail.trace.memory, limit, timeline_points);
     fits_at_all = !detail.replay.out_of_memory;
   }
   p.growth = growth_until(detail.trace, s.offered - context.high - unused_at_most(detail.replay));
   if (!fits_at_all && may_stop) return detail;
   if (!fits_at_all) {
-    detail.replay = replay_without_limit(detail.trace.memory, s.allocator, timeline_points);
+    detail.replay = replay_within(s, detail.trace.memory, std::nullopt, timeline_points);
     if (detail.replay.out_of_memory) {
       return Error{ErrorCode::bad_input, "the step needs more memory than an address space holds",
                    s.model->name, "look at the batch and the sequence"};

@@ -66,6 +66,11 @@ constexpr Change kChanges[] = {
     {"expandable-segments", "expandable segments", "--allocator expandable_segments:True", nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "no CUDA IPC of tensors",
      [](const FitQuestion& q) { return q.allocator.empty(); }},
+    {"planned-allocation", "a planned allocation", "--allocator planned", nullptr,
+     "record the run, and headroom pack SNAPSHOT --plan FILE; headroom run, which serves a plan to "
+     "PyTorch, is not there yet",
+     "sizes that vary from step to step are outside of the plan",
+     [](const FitQuestion& q) { return q.allocator != kPlannedAllocator; }},
     {"drop-outputs", "let the outputs go before backward", "--keep-outputs false", nullptr,
      "take outputs.loss and del outputs before loss.backward()", "",
      [](const FitQuestion& q) { return q.keep_outputs; }},

@@ -132,7 +132,7 @@ void set_autocast_weights(Scenario& s) {
 
 Result<Scenario> complete(Scenario s) {
   set_autocast_weights(s);
-  HEADROOM_ASSIGN(s.allocator, memory::parse_allocator_config(s.question.allocator));
+  HEADROOM_TRY(set_allocator(s));
   HEADROOM_TRY(set_versions(s));
   set_build(s);
   set_train(s);

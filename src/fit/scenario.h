@@ -40,6 +40,7 @@ struct Scenario {
   Loss loss = Loss::hf;  // never automatic
   step::TrainOptions train;
   memory::AllocatorSettings allocator;
+  bool planned = false;                  // blocks lie where a plan of this step puts them
   Bytes offered;                         // what processes can use of the device
   std::vector<std::string> assumptions;  // each makes figures extrapolated
   std::string beyond_positions;          // what a sequence longer than the model's positions means
@@ -52,6 +53,9 @@ struct Scenario {
 [[nodiscard]] Result<std::string> model_type_of(const Scenario& scenario);
 
 Result<Scenario> resolve(const FitQuestion& question);
+
+// `--allocator planned`: no settings of PyTorch's, but a plan made from the step itself.
+inline constexpr std::string_view kPlannedAllocator = "planned";
 
 // The same model and device asked another question. Errors as resolve(). A traced model is traced
 // again where the question changes what was traced.

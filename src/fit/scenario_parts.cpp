@@ -192,4 +192,11 @@ Result<void> check_supported(const Scenario& s) {
   return {};
 }
 
+Result<void> set_allocator(Scenario& s) {
+  s.planned = s.question.allocator == kPlannedAllocator;
+  if (s.planned) return {};
+  HEADROOM_ASSIGN(s.allocator, memory::parse_allocator_config(s.question.allocator));
+  return {};
+}
+
 }  // namespace headroom::fit

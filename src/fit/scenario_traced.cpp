@@ -138,7 +138,7 @@ std::string shape_words(const model::GraphInput& input) {
 
 Result<void> trace_model(Scenario& s) {
   HEADROOM_TRY(check_question(s.question));
-  HEADROOM_TRY(memory::parse_allocator_config(s.question.allocator));  // before seconds go by
+  HEADROOM_TRY(set_allocator(s));  // refused before seconds go by
   HEADROOM_TRY(take_trace(s, request_of(s.question)));
   s.model = std::make_shared<const model::ResolvedModel>(model::ResolvedModel{
       s.question.model, model::ModelSource::traced, s.question.model, text::Json::object()});

@@ -21,9 +21,8 @@ uint32_t stream_count(const MemoryTrace& trace) {
 }
 
 // The bytes of one stream's plan. REQUIRES: check_problem(problem).
-int64_t planned_bytes(const PackingProblem& problem, int64_t enough_bytes) {
+int64_t planned_bytes(const PackingProblem& problem) {
   SynthesisOptions options;
-  options.target_bytes = enough_bytes;
   options.near_enough = kNearEnough;
   options.first_fit_only = true;
   options.threads = 1;  // whoever asks for many replays runs them side by side
@@ -67,10 +66,13 @@ ReplayResult replay_planned(const MemoryTrace& trace, const PlannedReplayOptions
   int64_t reserved = 0;
   for (uint32_t stream = 0; stream < stream_count(trace); ++stream) {
     const PackingProblem problem = packing_problem_of(trace, stream);
-    HEADROOM_CHECK(check_problem(problem), "a step of more than 2^60 bytes");
-    const int64_t enough = std::max<int64_t>(0, options.enough_bytes - reserved);
-    reserved += round_up(planned_bytes(problem, enough), kDriverPage);
+    if (!check_problem(problem)) {
+      result.out_of_memory.emplace();
+      return result;
+    }
+    reserved += round_up(planned_bytes(problem), kDriverPage);
   }
+  if (reserved > options.limit_bytes) result.out_of_memory.emplace();
   result.peak_reserved = {reserved, 0};
   result.statistics.reserved_bytes.add(reserved);
 

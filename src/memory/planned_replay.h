@@ -22,8 +22,8 @@ namespace headroom::memory {
 [[nodiscard]] PackingProblem packing_problem_of(const MemoryTrace& trace, uint32_t stream = 0);
 
 struct PlannedReplayOptions {
-  int64_t enough_bytes = 0;    // no better plan than this is looked for
-  size_t timeline_points = 0;  // 0: no timeline
+  int64_t limit_bytes = kUnlimited;  // a plan above it is out of memory
+  size_t timeline_points = 0;        // 0: no timeline
 };
 
 // `reserved` is the size of the plan, from the first event to the last, in the driver's pages of

@@ -63,6 +63,16 @@ TEST(PlannedReplay, StreamsHaveRangesOfTheirOwn) {
   EXPECT_EQ(replay_planned(trace).peak_reserved.bytes, 4 * kMiB);
 }
 
+TEST(PlannedReplay, MoreThanAnyAddressSpaceIsOutOfMemory) {
+  MemoryTrace trace;
+  for (int i = 0; i < 5; ++i) {
+    BufferInfo info;
+    info.requested_bytes = kMaxPackingBytes / 4;
+    trace.free(trace.alloc(info, 0), 0);
+  }
+  EXPECT_TRUE(replay_planned(trace).out_of_memory);
+}
+
 TEST(PlannedReplay, OfNothingIsNothing) { EXPECT_EQ(replay_planned({}).peak_reserved.bytes, 0); }
 
 // Generated runs: never below what lives, never above the caching allocator, near the bound.
@@ -79,10 +89,9 @@ TEST(PlannedReplay, IsNearTheBoundOnGeneratedRuns) {
     EXPECT_LE(planned.peak_reserved.bytes, bound + bound / 500 + 2 * kMiB);
     EXPECT_LT(planned.peak_reserved.bytes, cached.peak_reserved.bytes);
     EXPECT_LE(planned.peak_allocated.bytes, cached.peak_allocated.bytes);
-    // Any plan will do that is small enough, but what there is room for is not used up for nothing.
-    const ReplayResult roomy = replay_planned(run.trace, {.enough_bytes = 4 * bound});
-    EXPECT_GE(roomy.peak_reserved.bytes, planned.peak_allocated.bytes);
-    EXPECT_LE(roomy.peak_reserved.bytes, 4 * bound);
+    const int64_t least = planned.peak_reserved.bytes;
+    EXPECT_FALSE(replay_planned(run.trace, {.limit_bytes = least}).out_of_memory);
+    EXPECT_TRUE(replay_planned(run.trace, {.limit_bytes = least - 1}).out_of_memory);
   }
 }
 
