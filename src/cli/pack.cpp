@@ -6,6 +6,9 @@
 #include "base/file.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
+#include "pack/oom.h"
+#include "report/oom_json.h"
+#include "report/oom_text.h"
 #include "report/pack_json.h"
 #include "report/pack_text.h"
 #include "text/quantity.h"
@@ -73,7 +76,19 @@ Result<void> write_beside(const Words& words, std::string_view flag, const std::
   return {};
 }
 
+// What stands on the command line is a file with the message, not a recording.
+Result<int> run_oom(const Words& words, const Console& console) {
+  const std::string file = words.operands.empty() ? "-" : words.operands.front();
+  HEADROOM_ASSIGN(const pack::OomAnswer answer, pack::explain_oom_file(file));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) { return report::oom_text(answer, terminal); };
+  forms.json = [&] { return report::oom_json(answer); };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return kExitYes;
+}
+
 Result<int> run_pack(const Words& words, const Console& console) {
+  if (words.has("oom")) return run_oom(words, console);
   HEADROOM_ASSIGN(const pack::PackQuestion question, question_of(words));
   HEADROOM_ASSIGN(const pack::PackAnswer answer, pack::answer(question));
   if (words.has("placements")) {
@@ -105,12 +120,17 @@ Verb pack_verb() {
   verb.examples = {
       {"headroom pack snapshot.pickle", "a file of torch.cuda.memory._dump_snapshot()"},
       {"headroom pack snapshot.pickle --plan step.plan", "and the plan, as a file"},
+      {"headroom pack --oom error.log",
+       "explains a pasted out-of-memory message; without a file it is read from stdin"},
       {"headroom pack instance.csv --placements placed.csv",
        "an instance with the columns id,lower,upper,size: a request lives at lower <= t < upper"},
       {"headroom pack instance.csv --capacity 1048576 --json",
        "is there a plan below that many bytes?"},
   };
   verb.flags = {
+      {"oom", "",
+       "FILE is a text with an out-of-memory message of PyTorch: says who holds the "
+       "memory and what to do"},
       {"alignment", "BYTES", "sizes and offsets are multiples of this: 512 for recordings, else 1"},
       {"capacity", "BYTES", "a plan of this size is good enough; exit code 1 where there is none"},
       {"budget", "SECONDS", "search that long; without it by effort, the same plan every time"},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "memory/best_fit_arena.h"
 #include "memory/caching_allocator.h"
 #include "memory/random_program.h"
 
@@ -63,6 +64,31 @@ Candidate caching(std::string name, std::string_view settings) {
           [parsed = *parsed] { return std::make_unique<CachingUnderTest>(parsed); }, kBudget};
 }
 
+class ArenaUnderTest final : public AllocatorUnderTest {
+ public:
+  std::optional<Placement> allocate(int64_t bytes, uint32_t stream) override {
+    const auto block = arena_.allocate(bytes, stream);
+    if (!block) return std::nullopt;
+    return Placement{block->handle, block->address, block->size};
+  }
+  void free(uint64_t handle) override { arena_.free(handle); }
+  void empty_cache() override { arena_.empty_cache(); }
+  [[nodiscard]] std::vector<std::pair<int64_t, int64_t>> held() const override {
+    return arena_.held();
+  }
+  [[nodiscard]] int64_t allocated_bytes() const override { return arena_.allocated_bytes(); }
+  [[nodiscard]] int64_t requested_bytes() const override { return arena_.requested_bytes(); }
+  [[nodiscard]] int64_t reserved_bytes() const override { return arena_.reserved_bytes(); }
+  [[nodiscard]] Result<void> check() const override { return {}; }
+
+ private:
+  BestFitArena arena_{kBudget};
+};
+
+Candidate best_fit() {
+  return {"best_fit_arena", [] { return std::make_unique<ArenaUnderTest>(); }, kBudget};
+}
+
 class AllocatorContract : public testing::TestWithParam<Candidate> {};
 
 TEST_P(AllocatorContract, HoldsForRandomPrograms) {
@@ -82,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
         caching("roundup", "roundup_power2_divisions:[1:4,16:8,>:2]"),
         caching("collecting", "garbage_collection_threshold:0.4,per_process_memory_fraction:0.8"),
         caching("expandable_small_pages",
-                "expandable_segments:True,large_segment_size_mb:12,roundup_power2_divisions:4")),
+                "expandable_segments:True,large_segment_size_mb:12,roundup_power2_divisions:4"),
+        best_fit()),
     [](const testing::TestParamInfo<Candidate>& candidate) { return candidate.param.name; });
 
 }  // namespace

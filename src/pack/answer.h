@@ -10,6 +10,8 @@
 
 #include "base/units.h"
 #include "memory/packing/problem.h"
+#include "pack/loss.h"
+#include "pack/recording.h"
 
 namespace headroom::pack {
 
@@ -44,7 +46,8 @@ struct AllocatorFigures {
   std::string setting;   // for PYTORCH_CUDA_ALLOC_CONF; empty where there is nothing to set
   Bytes peak_allocated;  // the most that lives at one moment, the same for all
   Bytes peak_reserved;
-  double efficiency = 0;  // peak_allocated / peak_reserved
+  double efficiency = 0;         // peak_allocated / peak_reserved
+  std::optional<Bytes> limit{};  // that it was given; garbage collection does nothing without one
 };
 
 struct PackAnswer {
@@ -57,6 +60,8 @@ struct PackAnswer {
   Bytes lower_bound;  // the most that lives at one moment, sizes rounded up to the alignment
   PlanFigures plan;
   std::optional<RecordedFigures> recorded;
+  std::optional<Recording> recording;        // where the file is one
+  std::optional<LossAtPeak> loss;            // the same, where it says what was held
   std::vector<AllocatorFigures> allocators;  // the least reserved first
   std::optional<Bytes> capacity;             // that was asked for
   std::vector<std::string> notes;            // what was assumed or passed over

@@ -97,6 +97,8 @@ Result<PackAnswer> from_snapshot(const formats::TorchSnapshot& snapshot, const s
                                     share(peaks.allocated_bytes, peaks.reserved_bytes)};
   const memory::RecordedRequests recorded = memory::recorded_requests(*device);
   take_requests(recorded, answer);
+  answer.recording = recording_of(snapshot, *device, recorded.requests);
+  answer.loss = loss_at_peak(answer.requests, *answer.recording);
   note_what_was_assumed(recorded, *device, answer);
   if (snapshot.devices.size() > 1) {
     answer.notes.push_back("of " + count_of(snapshot.devices.size(), "devices, number ") +

@@ -4,6 +4,87 @@ namespace headroom::report {
 
 using text::Json;
 
+namespace {
+
+constexpr size_t kMostItems = 1000;  // of segments, and of call sites
+
+Json optional(const std::optional<Bytes>& bytes) { return bytes ? Json(*bytes) : Json(nullptr); }
+
+Json site_json(const pack::CallSite& site) {
+  return Json::object()
+      .set("words", site.words())
+      .set("function", site.function)
+      .set("file", site.file)
+      .set("line", site.line);
+}
+
+Json segments_json(const pack::LossAtPeak& loss, const pack::SiteNames& sites) {
+  Json segments = Json::array();
+  for (const pack::StrandedSegment& segment : loss.segments) {
+    if (segments.size() == kMostItems) break;
+    Json holders = Json::array();
+    for (const pack::Holder& holder : segment.holders) {
+      holders.push_back(Json::object()
+                            .set("site", sites.site(holder.site).words())
+                            .set("blocks", holder.blocks)
+                            .set("bytes", holder.bytes));
+    }
+    segments.push_back(Json::object()
+                           .set("address", segment.address)
+                           .set("stream", segment.stream)
+                           .set("is_expandable", segment.is_expandable)
+                           .set("size_bytes", segment.size)
+                           .set("stranded_bytes", segment.stranded)
+                           .set("largest_gap_bytes", segment.largest_gap)
+                           .set("blocks", segment.blocks)
+                           .set("holders", std::move(holders)));
+  }
+  return segments;
+}
+
+Json loss_json(const pack::PackAnswer& answer) {
+  if (!answer.loss || !answer.recording) return nullptr;
+  const pack::LossAtPeak& loss = *answer.loss;
+  const pack::SiteNames& names = answer.recording->sites;
+  Json sites = Json::array();
+  for (const pack::PinningSite& site : loss.sites) {
+    if (sites.size() == kMostItems) break;
+    Json one = site_json(names.site(site.site));
+    one.set("segments", site.segments)
+        .set("blocks", site.blocks)
+        .set("bytes", site.bytes)
+        .set("stranded_bytes", site.stranded)
+        .set("stranded_alone_bytes", site.stranded_alone);
+    sites.push_back(std::move(one));
+  }
+  Json failure = nullptr;
+  if (loss.failure) {
+    failure = Json::object()
+                  .set("tried_bytes", loss.failure->tried)
+                  .set("device_free_bytes", loss.failure->device_free);
+  }
+  const double share = loss.reserved.count > 0 ? static_cast<double>(loss.lost().count) /
+                                                     static_cast<double>(loss.reserved.count)
+                                               : 0;
+  return Json::object()
+      .set("moment", loss.moment)
+      .set("moments", answer.recording->end)
+      .set("seconds", loss.seconds ? Json(*loss.seconds) : Json(nullptr))
+      .set("at", site_json(names.site(loss.site)))
+      .set("out_of_memory", std::move(failure))
+      .set("reserved_bytes", loss.reserved)
+      .set("allocated_bytes", loss.allocated)
+      .set("requested_bytes", loss.requested)
+      .set("stranded_bytes", loss.stranded)
+      .set("cached_bytes", loss.cached)
+      .set("lost_pct", 100 * share)
+      .set("segments", segments_json(loss, names))
+      .set("sites", std::move(sites))
+      .set("homeless_blocks", loss.homeless_blocks);
+}
+
+}  // namespace
+
 Json pack_json(const pack::PackAnswer& answer) {
   Json allocators = Json::object();
   for (const pack::AllocatorFigures& figures : answer.allocators) {
@@ -11,6 +92,7 @@ Json pack_json(const pack::PackAnswer& answer) {
                                      .set("setting", figures.setting)
                                      .set("peak_allocated_bytes", figures.peak_allocated)
                                      .set("peak_reserved_bytes", figures.peak_reserved)
+                                     .set("limit_bytes", optional(figures.limit))
                                      .set("efficiency", figures.efficiency));
   }
   Json notes = Json::array();
@@ -39,9 +121,10 @@ Json pack_json(const pack::PackAnswer& answer) {
                        .set("method", answer.plan.method)
                        .set("is_optimal", answer.plan.is_optimal)
                        .set("proven_bound_bytes", answer.plan.proven_bound))
-      .set("capacity_bytes", answer.capacity ? Json(*answer.capacity) : Json(nullptr))
+      .set("capacity_bytes", optional(answer.capacity))
       .set("fits", answer.fits())
       .set("recorded", std::move(recorded))
+      .set("loss", loss_json(answer))
       .set("allocators", std::move(allocators))
       .set("notes", std::move(notes));
 }

@@ -1,0 +1,95 @@
+#include "pack/loss.h"
+
+#include <gtest/gtest.h>
+
+#include "pack/answer.h"
+
+namespace headroom::pack {
+namespace {
+
+struct Block {
+  int64_t lower, upper, address, size;
+  uint32_t stack = 0;
+};
+
+struct Case {
+  std::vector<PlannedRequest> requests;
+  Recording recording;
+};
+
+Case make(int64_t end, const std::vector<memory::HeldRange>& held,
+          const std::vector<Block>& blocks) {
+  Case made;
+  made.recording.end = end;
+  made.recording.held = held;
+  for (const Block& block : blocks) {
+    PlannedRequest request;
+    request.request = {block.lower, block.upper, block.size - 100};
+    made.requests.push_back(request);
+    made.recording.blocks.push_back({block.address, block.size, block.stack});
+  }
+  return made;
+}
+
+// Two segments from moment 1 on; both are fullest at moment 3.
+TEST(LossAtPeak, TheFullestMomentOfTheTimeInWhichMostIsHeld) {
+  const Case made =
+      make(6, {{0, 10'000, 0, 6, 0, false}, {50'000, 10'000, 1, 6, 0, false}},
+           {{0, 6, 1'000, 2'000}, {2, 5, 5'000, 1'000}, {3, 4, 50'000, 512}, {0, 1, 7'000, 3'000}});
+  const auto loss = loss_at_peak(made.requests, made.recording);
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->moment, 3);
+  EXPECT_EQ(loss->reserved, Bytes(20'000));
+  EXPECT_EQ(loss->allocated, Bytes(3'512));
+  EXPECT_EQ(loss->requested, Bytes(3'212));
+  EXPECT_EQ(loss->stranded, Bytes(20'000 - 3'512));
+  EXPECT_EQ(loss->cached, Bytes(0));
+  ASSERT_EQ(loss->segments.size(), 2U);
+  EXPECT_EQ(loss->segments[0].address, 50'000);
+  EXPECT_EQ(loss->segments[0].stranded, Bytes(9'488));
+  EXPECT_EQ(loss->segments[1].largest_gap, Bytes(4'000));
+  EXPECT_EQ(loss->homeless_blocks, 0U);
+}
+
+TEST(LossAtPeak, AFailureIsTheMomentThatCounts) {
+  Case made = make(4, {{0, 10'000, 0, 4, 0, false}}, {{1, 2, 0, 9'000}, {0, 4, 9'000, 512}});
+  made.recording.failures.push_back({3, Bytes(50), Bytes(7), 0});
+  const auto loss = loss_at_peak(made.requests, made.recording);
+  ASSERT_TRUE(loss && loss->failure);
+  EXPECT_EQ(loss->moment, 3);
+  EXPECT_EQ(loss->allocated, Bytes(512));
+  EXPECT_EQ(loss->failure->tried, Bytes(50));
+}
+
+TEST(LossAtPeak, PiecesOfAnExpandableSegmentAreOne) {
+  const Case made = make(2,
+                         {{0, 100, 0, 2, 0, true},
+                          {100, 100, 0, 2, 0, true},
+                          {200, 100, 0, 2, 1, true},
+                          {300, 100, 0, 2, 1, false}},
+                         {{0, 2, 50, 100}});
+  const auto loss = loss_at_peak(made.requests, made.recording);
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->segments.size(), 3U);
+  EXPECT_EQ(loss->stranded, Bytes(100));
+  EXPECT_EQ(loss->cached, Bytes(200));
+}
+
+// Overlapping blocks, and blocks in no segment, are counted and not believed.
+TEST(LossAtPeak, ContradictionsArePassedOver) {
+  const Case made =
+      make(2, {{100, 100, 0, 2, 0, false}},
+           {{0, 2, 100, 50}, {0, 2, 120, 50}, {0, 2, 10, 20}, {0, 2, 190, 50}, {0, 2, 900, 50}});
+  const auto loss = loss_at_peak(made.requests, made.recording);
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->allocated, Bytes(50));
+  EXPECT_EQ(loss->homeless_blocks, 4U);
+}
+
+TEST(LossAtPeak, NothingHeldNothingLost) {
+  const Case made = make(1, {}, {});
+  EXPECT_FALSE(loss_at_peak(made.requests, made.recording));
+}
+
+}  // namespace
+}  // namespace headroom::pack

@@ -1,0 +1,163 @@
+#include "pack/oom.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::pack {
+namespace {
+
+OomCase only(std::string_view text) {
+  const auto answer = explain_oom(text, "test");
+  EXPECT_TRUE(answer);
+  if (!answer) return {};
+  EXPECT_EQ(answer->cases.size(), 1U);
+  return answer->cases.front();
+}
+
+std::string message(const std::string& tried, const std::string& free, const std::string& processes,
+                    const std::string& allocated, const std::string& rest) {
+  return "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " + tried +
+         ". GPU 0 has a total capacity of 79.25 GiB of which " + free + " is free. " + processes +
+         "Of the allocated memory " + allocated + " is allocated by PyTorch, " + rest;
+}
+
+const std::string kThis = "Including non-PyTorch memory, this process has ";
+
+const OomHolder* holder(const OomCase& one, const std::string& name) {
+  for (const OomHolder& each : one.holders) {
+    if (each.name == name) return &each;
+  }
+  return nullptr;
+}
+
+Bytes gib(double value) { return Bytes(static_cast<int64_t>(value * kGiB + 0.5)); }
+
+TEST(Oom, Fragmentation) {
+  const OomCase one =
+      only(message("4.00 GiB", "1.00 GiB", kThis + "78.25 GiB memory in use. ", "60.00 GiB",
+                   "and 17.50 GiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::fragmentation);
+  EXPECT_EQ(one.culprit_bytes, gib(17.5));
+  EXPECT_EQ(one.short_by->expected, gib(3));
+  EXPECT_LT(one.short_by->low, one.short_by->expected);
+  EXPECT_EQ(holder(one, "outside")->bytes, gib(0.75));
+  EXPECT_NE(one.advice[0].find("expandable_segments"), std::string::npos);
+  EXPECT_EQ(one.verdict.find("alone"), std::string::npos);
+}
+
+TEST(Oom, FragmentationThatIsNotEnoughByItself) {
+  const OomCase one =
+      only(message("20.00 GiB", "1.00 GiB",
+                   kThis + "62.25 GiB memory in use. Process 7 has 16.00 GiB memory in use. ",
+                   "50.00 GiB", "and 12.00 GiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::other_process);
+  EXPECT_NE(one.verdict.find("alone it does not make up"), std::string::npos);
+}
+
+TEST(Oom, TheModelItself) {
+  const OomCase one =
+      only(message("256.00 MiB", "16.88 MiB", kThis + "79.23 GiB memory in use. ", "78.40 GiB",
+                   "and 57.79 MiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::model);
+  EXPECT_EQ(one.culprit_bytes, gib(78.40));
+}
+
+TEST(Oom, AnotherProcess) {
+  const OomCase one = only(
+      message("2.00 GiB", "0.50 GiB",
+              "Process 4242 has 40.00 GiB memory in use. " + kThis + "38.75 GiB memory in use. ",
+              "37.50 GiB", "and 0.50 GiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::other_process);
+  EXPECT_EQ(one.culprit_bytes, gib(40));
+  EXPECT_NE(one.advice[0].find("4242 (40.00 GiB)"), std::string::npos);
+}
+
+// Inside a container this process is listed under the host's number.
+TEST(Oom, AContainersProcessIsThisOne) {
+  const OomCase one =
+      only(message("256.00 MiB", "16.88 MiB", "Process 3652628 has 79.00 GiB memory in use. ",
+                   "78.40 GiB", "and 57.79 MiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::model);
+  EXPECT_EQ(holder(one, "process 3652628"), nullptr);
+  ASSERT_NE(holder(one, "outside"), nullptr);
+  ASSERT_EQ(one.notes.size(), 1U);
+  EXPECT_NE(one.notes[0].find("3652628"), std::string::npos);
+}
+
+TEST(Oom, NcclAndContext) {
+  const OomCase one =
+      only(message("1.00 GiB", "0.25 GiB", kThis + "79.00 GiB memory in use. ", "65.00 GiB",
+                   "and 0.50 GiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::outside);
+  // 13.5 GiB, less the most that a context of such a device takes.
+  EXPECT_GT(*one.culprit_bytes, gib(12));
+  EXPECT_LT(*one.culprit_bytes, gib(13));
+}
+
+TEST(Oom, CudaGraphs) {
+  const OomCase one =
+      only(message("1.00 GiB", "0.25 GiB", kThis + "79.00 GiB memory in use. ", "77.00 GiB",
+                   "with 9.00 GiB allocated in private pools (e.g., CUDA Graphs), and 1.50 GiB is "
+                   "reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::private_pools);
+  EXPECT_EQ(holder(one, "tensors")->bytes, gib(68));
+}
+
+TEST(Oom, OneRequestLargerThanTheDevice) {
+  const OomCase one =
+      only(message("130206.04 GiB", "16.57 GiB", kThis + "6.97 GiB memory in use. ", "5.45 GiB",
+                   "and 1.17 GiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::request);
+}
+
+// Larger than all other tensors, and no waste is enough for it.
+TEST(Oom, OneRequestLargerThanAllTheRest) {
+  const OomCase one =
+      only(message("60.00 GiB", "30.00 GiB", kThis + "49.25 GiB memory in use. ", "28.00 GiB",
+                   "and 20.75 GiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::request);
+}
+
+TEST(Oom, ALimit) {
+  const OomCase one = only(message("2.00 GiB", "30.00 GiB", "40.00 GiB allowed; ", "38.90 GiB",
+                                   "and 0.10 GiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::memory_fraction);
+  EXPECT_EQ(one.short_by->expected, gib(1));
+}
+
+TEST(Oom, TheOldWordingDoesNotNameProcesses) {
+  const OomCase one = only(
+      "CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 24.00 GiB total capacity; 8.00 GiB "
+      "already allocated; 1.00 GiB free; 8.25 GiB reserved in total by PyTorch)");
+  EXPECT_EQ(one.culprit, OomCulprit::not_listed);
+  EXPECT_EQ(holder(one, "not_listed")->bytes, gib(14.75));
+}
+
+TEST(Oom, MoreThanTheDeviceIsTheHostsMemory) {
+  const OomCase one = only(
+      "CUDA out of memory. Tried to allocate 2.11 GiB (GPU 0; 8.00 GiB total capacity; 19.84 GiB "
+      "already allocated; 0 bytes free; 22.26 GiB reserved in total by PyTorch)");
+  EXPECT_EQ(one.culprit, OomCulprit::fragmentation);
+  ASSERT_FALSE(one.notes.empty());
+  EXPECT_NE(one.notes.back().find("pages into the host"), std::string::npos);
+}
+
+// NVML says 2^64 - 1 bytes where it does not know.
+TEST(Oom, ProcessesWithoutAFigureAreLeftOut) {
+  const OomCase one =
+      only(message("256.00 MiB", "16.88 MiB", "Process 1 has 17179869184.00 GiB memory in use. ",
+                   "78.40 GiB", "and 57.79 MiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::model);
+  EXPECT_NE(one.notes[0].find("does not know"), std::string::npos);
+}
+
+TEST(Oom, WithoutFigures) {
+  EXPECT_EQ(
+      only("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes.").culprit,
+      OomCulprit::host);
+  EXPECT_EQ(only("Cuda failure 2 'out of memory'").culprit, OomCulprit::outside);
+  EXPECT_EQ(only("CUDA error: out of memory").culprit, OomCulprit::not_told);
+  EXPECT_EQ(only("CUDA out of memory. Tried to allocate ").culprit, OomCulprit::not_told);
+}
+
+}  // namespace
+}  // namespace headroom::pack

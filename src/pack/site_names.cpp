@@ -1,0 +1,118 @@
+#include "pack/site_names.h"
+
+#include <map>
+
+namespace headroom::pack {
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// "torch::autograd::generated::MulBackward0::apply(...)" gives "MulBackward0".
+std::string_view autograd_function(std::string_view function) {
+  const std::string_view name = function.substr(0, function.find('('));
+  const size_t at = name.find("Backward");
+  if (at == std::string_view::npos) return {};
+  const size_t colon = name.rfind("::", at);
+  const size_t begin = colon == std::string_view::npos ? 0 : colon + 2;
+  return name.substr(begin, name.find("::", at) - begin);
+}
+
+// What only says that memory was asked for.
+bool is_allocator_frame(std::string_view function) {
+  for (const std::string_view part :
+       {"torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAllocator",
+        "empty_generic", "empty_strided_generic", "empty_cuda", "empty_strided_cuda",
+        "CUDAPluggableAllocator"}) {
+    if (contains(function, part)) return true;
+  }
+  return function.empty();
+}
+
+std::string_view without_arguments(std::string_view function) {
+  constexpr std::string_view kUnnamed = "(anonymous namespace)";
+  const size_t from = function.rfind(kUnnamed);
+  const size_t after = from == std::string_view::npos ? 0 : from + kUnnamed.size();
+  return function.substr(0, function.find('(', after));
+}
+
+}  // namespace
+
+bool is_python_file(std::string_view file) {
+  return file.ends_with(".py") || file.starts_with("<ipython");
+}
+
+bool is_internal_file(std::string_view file) {
+  if (contains(file, "-packages/torch/") || contains(file, "/pytorch/torch/")) return true;
+  if (contains(file, "/torchinductor_") || file.starts_with("<frozen")) return true;
+  // Libraries that only pass a call on: the one that asked stands right behind them.
+  for (const std::string_view library : {"einops", "opt_einsum", "triton", "accelerate"}) {
+    const std::string folder = "-packages/" + std::string(library) + "/";
+    if (contains(file, folder)) return true;
+  }
+  return contains(file, "/lib/python3") && !contains(file, "-packages/");
+}
+
+std::string CallSite::words() const {
+  if (file.empty()) return function;
+  size_t cut = file.rfind('/');
+  if (cut != std::string::npos && cut > 0) cut = file.rfind('/', cut - 1);
+  return (cut == std::string::npos ? file : file.substr(cut + 1)) + ":" + std::to_string(line) +
+         " " + function;
+}
+
+SiteNames::SiteNames(const formats::TorchSnapshot& snapshot)
+    : stacks_(snapshot.stacks), frames_(snapshot.frames), texts_(snapshot.texts) {
+  std::map<std::string, uint32_t> known;
+  known.emplace(sites_[0].words(), 0);
+  site_of_stack_.reserve(stacks_.size());
+  for (const std::vector<uint32_t>& stack : stacks_) {
+    CallSite site = choose(stack);
+    const auto [at, is_new] = known.try_emplace(site.words(), static_cast<uint32_t>(sites_.size()));
+    if (is_new) sites_.push_back(std::move(site));
+    site_of_stack_.push_back(at->second);
+  }
+}
+
+CallSite SiteNames::frame(uint32_t index) const {
+  if (index >= frames_.size()) return {};
+  const formats::TorchFrame& frame = frames_[index];
+  const auto text = [&](uint32_t id) { return id < texts_.size() ? texts_[id] : std::string(); };
+  return {text(frame.function), text(frame.file), frame.line};
+}
+
+CallSite SiteNames::choose(const std::vector<uint32_t>& stack) const {
+  const CallSite* python = nullptr;
+  std::vector<CallSite> frames;
+  frames.reserve(stack.size());
+  for (const uint32_t index : stack) frames.push_back(frame(index));
+  for (const CallSite& each : frames) {
+    if (!is_python_file(each.file)) continue;
+    if (!is_internal_file(each.file)) return each;
+    if (python == nullptr) python = &each;
+  }
+  if (python != nullptr) return *python;
+  for (const CallSite& each : frames) {
+    const std::string_view name = autograd_function(each.function);
+    if (!name.empty()) return {"backward: " + std::string(name), "", 0};
+  }
+  for (const CallSite& each : frames) {
+    if (is_allocator_frame(each.function)) continue;
+    return {std::string(without_arguments(each.function)), "", 0};
+  }
+  return sites_[0];
+}
+
+std::vector<CallSite> SiteNames::python_frames(uint32_t stack, size_t most) const {
+  std::vector<CallSite> chosen;
+  if (stack >= stacks_.size()) return chosen;
+  for (const uint32_t index : stacks_[stack]) {
+    if (chosen.size() == most) break;
+    CallSite each = frame(index);
+    if (is_python_file(each.file)) chosen.push_back(std::move(each));
+  }
+  return chosen;
+}
+
+}  // namespace headroom::pack

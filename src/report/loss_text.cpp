@@ -1,0 +1,133 @@
+#include "report/loss_text.h"
+
+#include <algorithm>
+
+#include "report/fit_words.h"
+#include "text/number.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using pack::LossAtPeak;
+using text::Align;
+using text::Style;
+using text::Table;
+using text::Terminal;
+
+constexpr size_t kMostRows = 6;  // the rest is in --json and --html
+
+std::string hex(int64_t address) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string digits;
+  for (uint64_t rest = static_cast<uint64_t>(address); rest > 0; rest >>= 4) {
+    digits += kDigits[rest & 15];
+  }
+  std::reverse(digits.begin(), digits.end());
+  return "0x" + (digits.empty() ? "0" : digits);
+}
+
+std::string share_of(Bytes part, Bytes whole) { return share_words(part, whole); }
+
+std::string peak_table(const pack::PackAnswer& answer, const Terminal& terminal) {
+  const LossAtPeak& loss = *answer.loss;
+  Table table({{"", Align::left, false},
+               {"", Align::right, false},
+               {"", Align::right, false},
+               {"", Align::left, true}});
+  const auto row = [&](const char* name, Bytes bytes, std::string note) {
+    table.row({name,
+               {format_bytes(bytes), Style::bold},
+               share_of(bytes, loss.reserved),
+               {std::move(note), Style::dim}});
+  };
+  if (loss.failure) {
+    row("asked for", loss.failure->tried,
+        format_bytes(loss.failure->device_free) + " of the device was free");
+  }
+  row("reserved", loss.reserved, text::printable(moment_words(answer)));
+  row("allocated", loss.allocated,
+      "in blocks; " + format_bytes(loss.allocated - loss.requested) + " of it by rounding");
+  row("stranded", loss.stranded, "free inside segments that a block keeps");
+  row("cached", loss.cached, "in segments without a block: torch.cuda.empty_cache() frees it");
+  return table.render(terminal);
+}
+
+std::string segments_table(const pack::PackAnswer& answer, const Terminal& terminal) {
+  const LossAtPeak& loss = *answer.loss;
+  Table table({{"segment", Align::left, false},
+               {"size", Align::right, false},
+               {"stranded", Align::right, false},
+               {"in one piece", Align::right, false},
+               {"held by", Align::left, true}});
+  size_t shown = 0;
+  for (const pack::StrandedSegment& segment : loss.segments) {
+    if (segment.blocks == 0) continue;
+    if (shown++ == kMostRows) break;
+    table.row({hex(segment.address) + (segment.is_expandable ? " +" : ""),
+               format_bytes(segment.size),
+               {format_bytes(segment.stranded), Style::bold},
+               format_bytes(segment.largest_gap),
+               text::printable(holder_words(segment, answer.recording->sites, 2))});
+  }
+  if (shown == 0) return "";
+  return "\nThe segments that strand most:\n" + table.render(terminal);
+}
+
+std::string sites_table(const pack::PackAnswer& answer, const Terminal& terminal) {
+  const LossAtPeak& loss = *answer.loss;
+  if (loss.sites.empty()) return "";
+  Table table({{"call site", Align::left, true},
+               {"segments", Align::right, false},
+               {"blocks", Align::right, false},
+               {"of", Align::right, false},
+               {"stranded there", Align::right, false},
+               {"by it alone", Align::right, false}});
+  for (size_t i = 0; i < loss.sites.size() && i < kMostRows; ++i) {
+    const pack::PinningSite& site = loss.sites[i];
+    table.row({text::printable(answer.recording->sites.site(site.site).words()),
+               with_commas(static_cast<int64_t>(site.segments)),
+               with_commas(static_cast<int64_t>(site.blocks)),
+               format_bytes(site.bytes),
+               {format_bytes(site.stranded), Style::bold},
+               format_bytes(site.stranded_alone)});
+  }
+  return "\nWho holds them (a segment with several holders counts for each):\n" +
+         table.render(terminal);
+}
+
+}  // namespace
+
+std::string moment_words(const pack::PackAnswer& answer) {
+  const LossAtPeak& loss = *answer.loss;
+  if (loss.moment == 0) return "as the recording began";
+  std::string words =
+      "after entry " + with_commas(loss.moment) + " of " + with_commas(answer.recording->end - 1);
+  if (loss.seconds) words += ", " + text::formatted("%.3g s", *loss.seconds) + " after the first";
+  if (loss.site != 0) words += ", at " + answer.recording->sites.site(loss.site).words();
+  return words;
+}
+
+std::string holder_words(const pack::StrandedSegment& segment, const pack::SiteNames& sites,
+                         size_t most) {
+  std::string words;
+  for (size_t i = 0; i < segment.holders.size() && i < most; ++i) {
+    const pack::Holder& holder = segment.holders[i];
+    if (i > 0) words += ", ";
+    words += with_commas(static_cast<int64_t>(holder.blocks)) + " of " +
+             sites.site(holder.site).words() + " (" + format_bytes(holder.bytes) + ")";
+  }
+  if (segment.holders.size() > most) {
+    words += ", " + std::to_string(segment.holders.size() - most) + " more";
+  }
+  return words;
+}
+
+std::string loss_text(const pack::PackAnswer& answer, const Terminal& terminal) {
+  if (!answer.loss || !answer.recording) return "";
+  return peak_table(answer, terminal) + segments_table(answer, terminal) +
+         sites_table(answer, terminal);
+}
+
+}  // namespace headroom::report

@@ -1,0 +1,79 @@
+#include "report/oom_json.h"
+
+namespace headroom::report {
+namespace {
+
+using text::Json;
+
+Json optional(const std::optional<Bytes>& bytes) { return bytes ? Json(*bytes) : Json(nullptr); }
+Json optional(const std::optional<int64_t>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+Json message_json(const formats::OomMessage& message) {
+  Json processes = Json::array();
+  for (const formats::OomProcess& process : message.processes) {
+    processes.push_back(
+        Json::object().set("pid", optional(process.pid)).set("used_bytes", process.used));
+  }
+  return Json::object()
+      .set("source", formats::name_of(message.source))
+      .set("backend", message.backend)
+      .set("line", message.line)
+      .set("count", message.count)
+      .set("device", optional(message.device))
+      .set("tried_bytes", optional(message.tried))
+      .set("total_bytes", optional(message.total))
+      .set("free_bytes", optional(message.free))
+      .set("allocated_bytes", optional(message.allocated))
+      .set("unallocated_bytes", optional(message.unallocated))
+      .set("private_pools_bytes", optional(message.private_pools))
+      .set("allowed_bytes", optional(message.allowed))
+      .set("processes", std::move(processes));
+}
+
+Json words_json(const std::vector<std::string>& words) {
+  Json list = Json::array();
+  for (const std::string& line : words) list.push_back(line);
+  return list;
+}
+
+Json case_json(const pack::OomCase& one) {
+  Json holders = Json::array();
+  for (const pack::OomHolder& holder : one.holders) {
+    holders.push_back(Json::object()
+                          .set("name", holder.name)
+                          .set("bytes", holder.bytes)
+                          .set("share_pct", holder.share_pct));
+  }
+  Json short_by = nullptr;
+  if (one.short_by) {
+    short_by = Json::object()
+                   .set("low", one.short_by->low)
+                   .set("expected", one.short_by->expected)
+                   .set("high", one.short_by->high);
+  }
+  return Json::object()
+      .set("culprit", pack::name_of(one.culprit))
+      .set("culprit_bytes", optional(one.culprit_bytes))
+      .set("verdict", one.verdict)
+      .set("short_by_bytes", std::move(short_by))
+      .set("holders", std::move(holders))
+      .set("advice", words_json(one.advice))
+      .set("notes", words_json(one.notes))
+      .set("message", message_json(one.message));
+}
+
+}  // namespace
+
+Json oom_json(const pack::OomAnswer& answer) {
+  Json cases = Json::array();
+  for (const pack::OomCase& one : answer.cases) cases.push_back(case_json(one));
+  return Json::object()
+      .set("schema", "headroom.oom/1")
+      .set("file", answer.file)
+      .set("provenance", name_of(Provenance::measured))
+      .set("cases", std::move(cases));
+}
+
+}  // namespace headroom::report
