@@ -19,6 +19,7 @@ class Reader {
     for (const TraceEntry& entry : snapshot.trace) {
       ++time;
       if (entry.action == TraceAction::alloc) begin(entry, time);
+      if (entry.action == TraceAction::free_requested) give_back(entry, time);
       if (entry.action == TraceAction::free_completed) end(entry, time);
     }
     ++time;
@@ -35,13 +36,18 @@ class Reader {
   void begin(const TraceEntry& entry, int64_t time) {
     touched_[entry.address] = true;
     if (!is_plausible(entry.size)) return contradict();
-    const RecordedRequest request{time, 0, entry.size, entry.stream, entry.address};
+    const RecordedRequest request{time, 0, entry.size, entry.stream, entry.address, 0};
     const auto [at, is_new] = live_.try_emplace(entry.address, request);
     if (is_new) return;
     // Its release was not recorded; it cannot have lived on.
     contradict();
     finish(at->second, time);
     at->second = request;
+  }
+
+  void give_back(const TraceEntry& entry, int64_t time) {
+    const auto at = live_.find(entry.address);
+    if (at != live_.end()) at->second.released = time;
   }
 
   void end(const TraceEntry& entry, int64_t time) {
@@ -53,7 +59,7 @@ class Reader {
       contradict();
     } else {
       ++result_.at_start;
-      finish({0, 0, entry.size, entry.stream, entry.address}, time);
+      finish({0, 0, entry.size, entry.stream, entry.address, 0}, time);
     }
     touched_[entry.address] = true;
   }
@@ -69,13 +75,15 @@ class Reader {
           continue;
         }
         ++result_.at_start;
-        finish({0, 0, block.requested, segment.stream, block.address}, time);
+        finish({0, 0, block.requested, segment.stream, block.address, 0}, time);
       }
     }
   }
 
   void finish(RecordedRequest request, int64_t time) {
     request.upper = time;
+    // The entry right after: nobody waited.
+    if (request.released == 0 || request.released + 1 >= time) request.released = time;
     result_.requests.push_back(request);
   }
   void contradict() { ++result_.contradictions; }

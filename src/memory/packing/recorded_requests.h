@@ -21,6 +21,9 @@ struct RecordedRequest {
   int64_t size = 0;   // as requested
   int64_t stream = 0;
   int64_t address = 0;
+  // When the program gave it back; `upper` is when no stream used it any more. Equal where the
+  // recording has only the one, or where one follows the other at once.
+  int64_t released = 0;
 };
 
 struct RecordedRequests {

@@ -1,0 +1,92 @@
+#include "memory/plan/iterations.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "memory/plan/run_truth.h"
+
+namespace headroom::memory {
+namespace {
+
+struct Case {
+  std::string name;
+  RunShape shape;
+};
+
+std::vector<Case> cases() {
+  using Work = RunShape::Work;
+  return {
+      {"AllAlike", {}},
+      {"MicroBatches", {.iterations = 4, .micro_batches = 4}},
+      {"RandomRouting", {.injected_share = 0.2}},
+      {"ThreeLengths", {.iterations = 12, .lengths = 3}},
+      {"AnyLength", {.iterations = 10, .lengths = 0}},
+      {"AnyLengthAndRouting", {.iterations = 10, .injected_share = 0.05, .lengths = 0}},
+      {"FusedOptimizer", {.steps_parameters = false}},
+      {"GradientsFreedLate", {.frees_gradients_late = true}},
+      {"RecordedFromTheMiddle", {.starts_at = 0.4, .ends_at = 0.6}},
+      {"Deep", {.iterations = 3, .layers = 48}},
+      {"Tokens", {.work = Work::decoding, .iterations = 40}},
+      {"Prompts", {.work = Work::decoding, .iterations = 60, .prompt_every = 15}},
+      {"TokensAndRouting", {.work = Work::decoding, .iterations = 40, .injected_share = 0.1}},
+  };
+}
+
+class GeneratedIterations : public testing::TestWithParam<Case> {};
+
+TEST_P(GeneratedIterations, AreFound) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const GeneratedRun run = generate_run(seed, GetParam().shape);
+    const Iterations iterations = find_iterations(run.requests);
+    const BoundaryScore score = score_boundaries(run, GetParam().shape, iterations);
+    EXPECT_EQ(score.right, score.found) << "seed " << seed;
+    // The boundary may lie within an iteration, whose ends are then incomplete.
+    EXPECT_GE(score.right + 1, score.real) << "seed " << seed;
+    EXPECT_EQ(iterations.source, BoundarySource::sequence);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, GeneratedIterations, testing::ValuesIn(cases()),
+                         [](const auto& instance) { return instance.param.name; });
+
+TEST(Iterations, OneStepIsNoIteration) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const GeneratedRun run = generate_run(seed, {.iterations = 1});
+    EXPECT_TRUE(find_iterations(run.requests).whole.empty()) << "seed " << seed;
+  }
+}
+
+TEST(Iterations, NothingAndNearlyNothing) {
+  EXPECT_TRUE(find_iterations({}).whole.empty());
+  std::vector<RecordedRequest> requests;
+  for (int64_t i = 1; i <= 3; ++i) requests.push_back({i, i + 1, 512, 0, 0, i + 1});
+  EXPECT_LE(find_iterations({requests.data(), 1}).whole.size(), 1u);
+  const Iterations few = find_iterations(requests);
+  for (const Iteration& iteration : few.whole) EXPECT_LT(iteration.begin, iteration.end);
+}
+
+TEST(Iterations, MarksAreTaken) {
+  const RunShape shape{.iterations = 6};
+  const GeneratedRun run = generate_run(7, shape);
+  std::vector<int64_t> marks;
+  for (size_t i = 0; i < run.requests.size(); ++i) {
+    if (run.places[i] == 3) marks.push_back(run.requests[i].lower);
+  }
+  ASSERT_EQ(marks.size(), 6u);
+  const Iterations iterations = find_iterations(run.requests, marks);
+  EXPECT_EQ(iterations.source, BoundarySource::marks);
+  ASSERT_GE(iterations.whole.size(), 5u);
+  EXPECT_EQ(iterations.whole[0].lower, marks[0]);
+  EXPECT_EQ(iterations.whole[4].lower, marks[4]);
+}
+
+TEST(Iterations, EachLengthIsAKind) {
+  const GeneratedRun run = generate_run(3, {.iterations = 12, .lengths = 3});
+  EXPECT_EQ(find_iterations(run.requests).kinds, 3u);
+  const GeneratedRun other = generate_run(3, {.iterations = 10, .lengths = 0});
+  EXPECT_LE(find_iterations(other.requests).kinds, 3u);
+}
+
+}  // namespace
+}  // namespace headroom::memory
