@@ -4,10 +4,8 @@
 // intensity of attention and products, the share of the DRAM's bandwidth they reach, and the batch
 // from which attention has no more bandwidth to gain, while compute stays idle.
 //
-// The step is that of a serving engine: operators and cache are counted on the step model's graph;
-// the cache is appended in place, and norms, rotary embedding and activation are one kernel each.
-// Times are the laws' (timing/timing_model.h); the host and sampling are an engine's. Pure but for
-// what it is given; thread-safe; some ten milliseconds a batch of a 7B model.
+// The steps are timing::DecodePredictor's. Pure but for what it is given; thread-safe; some ten
+// milliseconds a batch of a 7B model.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "base/provenance.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "device/device.h"
 #include "operator/dtype.h"
 #include "text/json.h"
+#include "timing/decode_step.h"
 #include "timing/timing_model.h"
 
 namespace headroom::bench {
@@ -42,43 +40,11 @@ struct DecodeQuestion {
   std::vector<MeasuredStep> points;
 };
 
-// 90 % interval.
-struct TimeInterval {
-  double low_seconds = 0;
-  double seconds = 0;
-  double high_seconds = 0;
-};
-
-// The kernels of one class in a step.
-struct KernelTime {
-  TimeInterval time;
-  double flops = 0;
-  double bytes = 0;
-  Provenance provenance = Provenance::interpolated;  // the weakest of its kernels
-  std::string basis;                                 // of the kernel that takes longest
-  [[nodiscard]] double arithmetic_intensity() const { return bytes > 0 ? flops / bytes : 0; }
-  [[nodiscard]] double bytes_per_second() const {
-    return time.seconds > 0 ? bytes / time.seconds : 0;
-  }
-};
-
-struct DecodeStep {
-  int64_t batch = 0;
-  bool fits = true;  // weights and cache are within the memory
-  Bytes kv_cache;
-  KernelTime attention;
-  KernelTime matmul;
-  KernelTime other;
-  TimeInterval host;
-  TimeInterval step;
-  Provenance provenance = Provenance::extrapolated;  // of the step; calibrated within the points
-  double roofline_seconds = 0;                       // of attention and products, without host
-
-  // The classes and the host together, as predicted: what shares are of.
-  [[nodiscard]] double parts_seconds() const {
-    return attention.time.seconds + matmul.time.seconds + other.time.seconds + host.seconds;
-  }
-};
+using timing::DecodeStep;
+using timing::KernelTime;
+using timing::kMostBatch;
+using timing::kMostContext;
+using timing::TimeInterval;
 
 struct DecodeAnswer {
   std::string model;
@@ -101,9 +67,6 @@ struct DecodeAnswer {
 // paper's three curves with both ends given (docs/measurements/2026-11-21-decode-steps).
 inline constexpr double kCorrectedHalfWidth = 0.10;
 inline constexpr double kSaturated = 0.95;
-inline constexpr double kMemoryShare = 0.9;  // what engines take of the device (vLLM's default)
-inline constexpr int64_t kMostBatch = 65536;
-inline constexpr int64_t kMostContext = 16'777'216;
 inline constexpr size_t kMostBatches = 64;
 
 // An Error where the model cannot be built, or the device lacks a figure that the laws need.

@@ -1,0 +1,319 @@
+#include "timing/decode_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "model/load.h"
+#include "step/inference.h"
+#include "timing/call.h"
+
+namespace headroom::timing {
+
+namespace {
+
+// Sizes of the model as its decode graph has them.
+struct Sizes {
+  int64_t batch = 1;
+  int64_t context = 1;
+  int64_t kv_heads = 1;
+  int64_t head_dim = 1;
+  double element_bytes = 2;
+  device::Rate rate = device::Rate::bf16;
+};
+
+// A class of kernels while it is being summed. Errors of one law go one way, so that the ends of
+// intervals add up within a class.
+class Sum {
+ public:
+  explicit Sum(const TimingModel& model, const device::Device& device)
+      : model_(model), device_(device) {}
+
+  Result<void> add(const Call& call, int64_t times = 1) {
+    HEADROOM_ASSIGN(const PredictedTime time, model_.predict(call, device_));
+    const auto count = static_cast<double>(times);
+    kernels_.flops += count * call.flops;
+    kernels_.bytes += count * call.bytes;
+    add_time(time.seconds_low * count, time.seconds * count, time.seconds_high * count);
+    roofline_seconds_ += count * time.roofline_seconds;
+    kernels_.provenance = std::max(kernels_.provenance, time.provenance);
+    if (time.seconds * count > longest_) {
+      longest_ = time.seconds * count;
+      kernels_.basis = time.basis;
+    }
+    return {};
+  }
+  void add_time(double low, double middle, double high) {
+    kernels_.time.low_seconds += low;
+    kernels_.time.seconds += middle;
+    kernels_.time.high_seconds += high;
+  }
+  [[nodiscard]] const KernelTime& kernels() const { return kernels_; }
+  [[nodiscard]] double roofline_seconds() const { return roofline_seconds_; }
+
+ private:
+  const TimingModel& model_;
+  const device::Device& device_;
+  KernelTime kernels_;
+  double longest_ = 0;
+  double roofline_seconds_ = 0;
+};
+
+// A product with a weight: m is the batch, the rest follows from what it writes and computes.
+// Nothing for products without one (the angles of rotary embedding, which an engine keeps).
+std::optional<GemmShape> product_of(const step::OperatorCall& call, const Sizes& sizes) {
+  if (call.kind == op::OpKind::bmm || call.kind == op::OpKind::baddbmm) return std::nullopt;
+  const double rows = static_cast<double>(sizes.batch);
+  const double n = static_cast<double>(call.bytes_written) / (rows * sizes.element_bytes);
+  const double k = n > 0 ? call.flops / (2 * rows * n) : 0;
+  if (!(n >= 1) || !(k >= 1)) return std::nullopt;
+  return GemmShape{.m = sizes.batch,
+                   .n = static_cast<int64_t>(std::llround(n)),
+                   .k = static_cast<int64_t>(std::llround(k))};
+}
+
+struct Shapes {
+  std::vector<GemmShape> products;
+  int64_t layers = 0;  // with attention
+  int64_t heads = 0;
+  int64_t inner = 0;  // the widest input of a product: of the layer's second half
+};
+
+Result<Shapes> shapes_of(const model::Graph& graph, const Sizes& sizes,
+                         const DecodeOptions& options) {
+  step::InferenceOptions inference;
+  inference.weights = options.weights;
+  HEADROOM_ASSIGN(const step::StepTrace trace, step::trace_inference(graph, inference));
+  Shapes shapes;
+  for (const step::OperatorCall& call : trace.calls) {
+    if (call.phase != step::Phase::forward) continue;
+    const op::OpGroup group = op::group_of(call.kind);
+    if (group == op::OpGroup::attention) {
+      const double width = static_cast<double>(call.bytes_written) /
+                           (static_cast<double>(sizes.batch) * sizes.element_bytes);
+      shapes.heads = std::max<int64_t>(1, std::llround(width) / sizes.head_dim);
+      ++shapes.layers;
+    } else if (group == op::OpGroup::gemm) {
+      if (const auto product = product_of(call, sizes)) {
+        shapes.inner = std::max(shapes.inner, product->k);
+        shapes.products.push_back(*product);
+      }
+    }
+  }
+  if (shapes.layers == 0 || shapes.products.empty()) {
+    return Error{ErrorCode::unavailable,
+                 "decode steps of this model are not predicted yet: no fused attention operator",
+                 {},
+                 {}};
+  }
+  return shapes;
+}
+
+// What is left in a serving engine: two norms, rotary embedding, the cache's new entries and an
+// activation a layer; the embedding, the last norm.
+Result<void> add_other(const Shapes& shapes, const Sizes& sizes, Sum& sum) {
+  const double e = sizes.element_bytes;
+  const int64_t hidden = shapes.heads * sizes.head_dim;
+  const double rows = static_cast<double>(sizes.batch);
+  const auto bytes = [&](int64_t width, double passes) {
+    return passes * rows * static_cast<double>(width) * e;
+  };
+  const RowsShape row{sizes.batch, hidden};
+  const int64_t kv_width = 2 * sizes.kv_heads * sizes.head_dim;
+  HEADROOM_TRY(
+      sum.add(rows_call(OperatorClass::rms_norm, row, bytes(hidden, 2)), 2 * shapes.layers + 1));
+  HEADROOM_TRY(sum.add(rows_call(OperatorClass::rope, row, bytes(hidden, 4)), shapes.layers));
+  HEADROOM_TRY(
+      sum.add(rows_call(OperatorClass::elementwise, {sizes.batch, kv_width}, bytes(kv_width, 2)),
+              shapes.layers));
+  HEADROOM_TRY(sum.add(rows_call(OperatorClass::gated_activation, {sizes.batch, shapes.inner},
+                                 bytes(shapes.inner, 3)),
+                       shapes.layers));
+  return sum.add(rows_call(OperatorClass::embedding, row, bytes(hidden, 2)));
+}
+
+double squared(double x) { return x * x; }
+
+// The classes err apart from each other: their half widths add up as independent errors do.
+TimeInterval total(std::initializer_list<const TimeInterval*> parts) {
+  TimeInterval whole;
+  double below = 0;
+  double above = 0;
+  for (const TimeInterval* part : parts) {
+    whole.seconds += part->seconds;
+    below += squared(part->seconds - part->low_seconds);
+    above += squared(part->high_seconds - part->seconds);
+  }
+  whole.low_seconds = std::max(0.0, whole.seconds - std::sqrt(below));
+  whole.high_seconds = whole.seconds + std::sqrt(above);
+  return whole;
+}
+
+Result<model::Graph> decode_graph(const text::JsonView& config, const DecodeOptions& options,
+                                  int64_t batch) {
+  HEADROOM_ASSIGN(const model::Family* family, model::find_family(config));
+  if (family->task != model::Task::causal_lm) {
+    return Error{ErrorCode::usage,
+                 "a model that writes no text token by token has no decode step",
+                 {},
+                 "ask about a causal language model"};
+  }
+  model::BuildOptions build;
+  build.batch = batch;
+  build.sequence = 1;
+  build.past = options.context - 1;
+  build.use_cache = true;
+  build.training = false;
+  build.labels = false;
+  return model::build_graph(config, build);
+}
+
+Result<Sizes> sizes_of(const model::Graph& graph, const DecodeOptions& options, int64_t batch) {
+  for (const model::GraphInput& input : graph.inputs) {
+    if (!input.name.starts_with("past_key_values.") || input.shape.size() != 4) continue;
+    const bool half = options.weights == op::DType::f16;
+    const bool whole = options.weights == op::DType::f32;
+    return Sizes{.batch = batch,
+                 .context = options.context,
+                 .kv_heads = std::max<int64_t>(1, input.shape[1]),
+                 .head_dim = std::max<int64_t>(1, input.shape[3]),
+                 .element_bytes = static_cast<double>(op::element_size(options.weights)),
+                 .rate = half    ? device::Rate::fp16
+                         : whole ? device::Rate::fp32
+                                 : device::Rate::bf16};
+  }
+  return Error{
+      ErrorCode::unavailable,
+      "decode steps of this family are not predicted yet: its graph has no key-value cache",
+      {},
+      {}};
+}
+
+Bytes weight_bytes(const model::Graph& graph, op::DType weights) {
+  Bytes bytes;
+  for (const model::Parameter& parameter : graph.parameters) {
+    if (parameter.tied_to) continue;
+    bytes +=
+        Bytes(op::product(parameter.shape) * op::element_size(parameter.dtype.value_or(weights)));
+  }
+  return bytes;
+}
+
+// Sequences whose cache fits beside the weights.
+int64_t largest_batch_of(const device::Device& device, Bytes weights, int64_t kv_of_one) {
+  if (!device.usable_memory.known() || kv_of_one <= 0) return 0;
+  const double budget = kMemoryShare * static_cast<double>(device.usable_memory.value.count) -
+                        static_cast<double>(weights.count);
+  if (budget < static_cast<double>(kv_of_one)) return 0;
+  return std::min(kMostBatch, static_cast<int64_t>(budget / static_cast<double>(kv_of_one)));
+}
+
+// What the counting below would get wrong.
+Result<void> refuse_unmodelled(const text::JsonView& config, const model::Graph& graph,
+                               const DecodeOptions& options) {
+  const auto unavailable = [](std::string message, std::string hint) {
+    return Error{ErrorCode::unavailable, std::move(message), {}, std::move(hint)};
+  };
+  for (const model::Parameter& parameter : graph.parameters) {
+    if (parameter.role != model::ParameterRole::expert) continue;
+    return unavailable("decode steps of a mixture of experts are not predicted yet",
+                       "which experts a batch wakes, and so what is read, is not modelled");
+  }
+  HEADROOM_ASSIGN(const auto window, config.optional_int("sliding_window", 0, int64_t{1} << 53));
+  HEADROOM_ASSIGN(const auto is_used, config.optional_bool("use_sliding_window"));
+  if (window && is_used.value_or(true) && *window < options.context) {
+    return unavailable("contexts beyond the sliding window of " + std::to_string(*window) +
+                           " tokens are not predicted yet",
+                       "ask for a --context within it");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
+                                              const device::Device& device,
+                                              const DecodeOptions& options,
+                                              const TimingModel& model) {
+  HEADROOM_CHECK(options.context >= 2 && options.context <= kMostContext, "a context of tokens");
+  if (model.engines().empty()) {
+    return Error{ErrorCode::unavailable, "no serving engine is known", {}, {}};
+  }
+  HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, 1));
+  HEADROOM_TRY(refuse_unmodelled(config, graph, options));
+  HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options, 1));
+  DecodePredictor made(config, device, options, model);
+  made.engine_ = &model.engines().front();
+  made.rate_ = sizes.rate;
+  made.weights_ = weight_bytes(graph, options.weights);
+  made.kv_of_one_ = Bytes(step::kv_cache_bytes(graph, options.weights));
+  made.largest_batch_ = largest_batch_of(device, made.weights_, made.kv_of_one_.count);
+  return made;
+}
+
+Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
+  HEADROOM_CHECK(batch >= 1 && batch <= kMostBatch, "a batch of sequences");
+  HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config_, options_, batch));
+  HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options_, batch));
+  HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes, options_));
+  Sum attention(*model_, *device_);
+  const AttentionShape one{.batch = batch,
+                           .heads = shapes.heads,
+                           .kv_heads = sizes.kv_heads,
+                           .head_dim = sizes.head_dim,
+                           .context = options_.context};
+  HEADROOM_TRY(attention.add(attention_call(one, sizes.rate, sizes.element_bytes), shapes.layers));
+  Sum matmul(*model_, *device_);
+  for (const GemmShape& product : shapes.products) {
+    HEADROOM_TRY(matmul.add(gemm_call(product, sizes.rate, sizes.element_bytes)));
+  }
+  Sum other(*model_, *device_);
+  HEADROOM_TRY(add_other(shapes, sizes, other));
+  const double rows = static_cast<double>(batch);
+  const double spread = std::exp(engine_->half_width_log);
+  const double sampling =
+      engine_->sampling_seconds_per_logit * rows * static_cast<double>(shapes.products.back().n);
+  other.add_time(sampling / spread, sampling, sampling * spread);
+
+  DecodeStep result;
+  result.batch = batch;
+  result.fits = batch <= largest_batch_;
+  result.kv_cache = Bytes(step::kv_cache_bytes(graph, options_.weights));
+  result.attention = attention.kernels();
+  result.matmul = matmul.kernels();
+  result.other = other.kernels();
+  const double host = engine_->host_base_seconds + engine_->host_seconds_per_sequence * rows;
+  result.host = {host / spread, host, host * spread};
+  result.step =
+      total({&result.attention.time, &result.matmul.time, &result.other.time, &result.host});
+  result.roofline_seconds = attention.roofline_seconds() + matmul.roofline_seconds();
+  return result;
+}
+
+Result<TimeInterval> DecodePredictor::prefill(int64_t tokens) const {
+  HEADROOM_CHECK(tokens >= 1 && tokens <= kMostContext, "a prompt of tokens");
+  HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config_, options_, 1));
+  HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options_, 1));
+  HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes, options_));
+  Sum sum(*model_, *device_);
+  for (size_t i = 0; i < shapes.products.size(); ++i) {
+    const GemmShape& one = shapes.products[i];
+    const bool is_head = i + 1 == shapes.products.size();  // for the last token alone
+    const GemmShape shape{.m = is_head ? 1 : tokens, .n = one.n, .k = one.k};
+    HEADROOM_TRY(sum.add(gemm_call(shape, sizes.rate, sizes.element_bytes)));
+  }
+  const AttentionShape one{.heads = shapes.heads,
+                           .kv_heads = sizes.kv_heads,
+                           .head_dim = sizes.head_dim,
+                           .queries = tokens,
+                           .context = tokens};
+  HEADROOM_TRY(sum.add(attention_call(one, sizes.rate, sizes.element_bytes), shapes.layers));
+  return sum.kernels().time;
+}
+
+double DecodePredictor::peak_bytes_per_second() const { return device_->bandwidth.value.value; }
+
+double DecodePredictor::peak_flops_per_second() const { return device_->rate(rate_).value.value; }
+
+}  // namespace headroom::timing

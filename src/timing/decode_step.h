@@ -1,0 +1,106 @@
+// One decode step of a model on a device, predicted: what each kernel class (attention, matrix
+// products, the rest) and the host take.
+//
+// The step is that of a serving engine: operators and cache are counted on the step model's graph;
+// the cache is appended in place, and norms, rotary embedding and activation are one kernel each.
+// Times are the laws' (timing_model.h); the host and sampling are an engine's. Pure but for what it
+// is given, and which must outlive it; thread-safe; some ten milliseconds a batch of a 7B model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/provenance.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "device/device.h"
+#include "operator/dtype.h"
+#include "text/json.h"
+#include "timing/timing_model.h"
+
+namespace headroom::timing {
+
+// 90 % interval.
+struct TimeInterval {
+  double low_seconds = 0;
+  double seconds = 0;
+  double high_seconds = 0;
+};
+
+// The kernels of one class in a step.
+struct KernelTime {
+  TimeInterval time;
+  double flops = 0;
+  double bytes = 0;
+  Provenance provenance = Provenance::interpolated;  // the weakest of its kernels
+  std::string basis;                                 // of the kernel that takes longest
+  [[nodiscard]] double arithmetic_intensity() const { return bytes > 0 ? flops / bytes : 0; }
+  [[nodiscard]] double bytes_per_second() const {
+    return time.seconds > 0 ? bytes / time.seconds : 0;
+  }
+};
+
+struct DecodeStep {
+  int64_t batch = 0;
+  bool fits = true;  // weights and cache are within the memory
+  Bytes kv_cache;
+  KernelTime attention;
+  KernelTime matmul;
+  KernelTime other;
+  TimeInterval host;
+  TimeInterval step;
+  Provenance provenance = Provenance::extrapolated;  // of the step; calibrated within the points
+  double roofline_seconds = 0;                       // of attention and products, without host
+
+  // The classes and the host together, as predicted: what shares are of.
+  [[nodiscard]] double parts_seconds() const {
+    return attention.time.seconds + matmul.time.seconds + other.time.seconds + host.seconds;
+  }
+};
+
+struct DecodeOptions {
+  int64_t context = 512;  // tokens in the cache of each sequence, the new one among them
+  op::DType weights = op::DType::bf16;  // and cache
+};
+
+inline constexpr double kMemoryShare = 0.9;  // what engines take of the device (vLLM's default)
+inline constexpr int64_t kMostBatch = 65536;
+inline constexpr int64_t kMostContext = 16'777'216;
+
+class DecodePredictor {
+ public:
+  // An Error where the model cannot be built, or is of a kind that is not predicted yet.
+  static Result<DecodePredictor> make(const text::JsonView& config, const device::Device& device,
+                                      const DecodeOptions& options, const TimingModel& model);
+
+  // An Error where the device lacks a figure that the laws need. REQUIRES: 1 <= batch <=
+  // kMostBatch.
+  [[nodiscard]] Result<DecodeStep> step(int64_t batch) const;
+
+  [[nodiscard]] const Engine& engine() const { return *engine_; }
+  [[nodiscard]] Bytes weights() const { return weights_; }
+  [[nodiscard]] Bytes kv_of_one() const { return kv_of_one_; }  // one sequence of `context` tokens
+  // A prompt of `tokens`, alone: its products and attention, without host. An Error as of step().
+  // REQUIRES: 1 <= tokens <= kMostContext.
+  [[nodiscard]] Result<TimeInterval> prefill(int64_t tokens) const;
+  // Sequences whose cache fits beside the weights; 0: not even one.
+  [[nodiscard]] int64_t largest_batch() const { return largest_batch_; }
+  [[nodiscard]] double peak_bytes_per_second() const;
+  [[nodiscard]] double peak_flops_per_second() const;
+
+ private:
+  DecodePredictor(const text::JsonView& config, const device::Device& device,
+                  const DecodeOptions& options, const TimingModel& model)
+      : config_(config), device_(&device), options_(options), model_(&model) {}
+  text::JsonView config_;
+  const device::Device* device_;
+  DecodeOptions options_;
+  const TimingModel* model_;
+  const Engine* engine_ = nullptr;
+  device::Rate rate_ = device::Rate::bf16;
+  Bytes weights_;
+  Bytes kv_of_one_;
+  int64_t largest_batch_ = 0;
+};
+
+}  // namespace headroom::timing
