@@ -90,7 +90,7 @@ Result<int> run_help(const Words& words, const Console& console) {
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> kVerbs{fit_verb(),   pack_verb(),   bench_verb(),
+  static const std::vector<Verb> kVerbs{fit_verb(), pack_verb(), batch_verb(), bench_verb(),
                                         study_verb(), models_verb(), devices_verb()};
   return kVerbs;
 }

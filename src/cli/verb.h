@@ -32,6 +32,7 @@ struct Verb {
 // In the order in which help shows them.
 [[nodiscard]] const std::vector<Verb>& verbs();
 
+[[nodiscard]] Verb batch_verb();
 [[nodiscard]] Verb bench_verb();
 [[nodiscard]] Verb devices_verb();
 [[nodiscard]] Verb fit_verb();

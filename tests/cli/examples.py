@@ -21,7 +21,9 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "error.log": b"CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 6.00 GiB total capacity; "
                       b"781.59 MiB already allocated; 3.03 GiB free; 1.24 GiB reserved in total by PyTorch)",
-         "instance.csv": b"id,lower,upper,size\na,0,4,100\nb,1,3,7\nc,3,9,50\n"}
+         "instance.csv": b"id,lower,upper,size\na,0,4,100\nb,1,3,7\nc,3,9,50\n",
+         "sweep.csv": b"batch,throughput_tokens_per_second,itl_ms\n1,270,3.7\n64,6200,9.7\n"
+                      b"512,9100,45.8\n"}
 
 
 def run(binary, words, folder):

@@ -1,0 +1,64 @@
+// What `headroom batch` answers. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "batch/advisor.h"
+#include "batch/question.h"
+
+namespace headroom::batch {
+
+// A limit, with what it gives.
+struct CurveRow {
+  BatchPoint point;
+  Interval efficiency;  // T(B) / (B T(1))
+};
+
+// The key-value cache at B_opt. Unknown figures are nothing: a share needs points or a model, bytes
+// a model and a device.
+struct KvCache {
+  std::optional<double> share;  // of the whole cache, in use at B_opt
+  std::optional<Bytes> whole;   // beside the weights, in what engines take of the device
+  std::optional<Bytes> needed;
+  std::optional<Bytes> freed;
+  Provenance provenance = Provenance::measured;  // of the share
+};
+
+enum class Sharing : uint8_t { mps, time_slicing };
+[[nodiscard]] std::string_view name_of(Sharing sharing);
+
+struct Replicas {
+  int count = 2;
+  Sharing sharing = Sharing::mps;
+  Interval speedup_vs_single;  // against one server with this limit
+  Interval speedup_vs_max;     // against one server with the largest limit
+  std::optional<bool> fits;    // nothing where the memory is not known
+};
+
+struct Command {
+  std::string title;
+  std::string line;
+};
+
+struct BatchAnswer {
+  BatchQuestion question;
+  std::optional<double> itl_target_seconds;
+  std::vector<CurveRow> curve;  // the candidates, by batch
+  Advice advice;
+  std::optional<size_t> chosen;  // index into curve
+  size_t largest = 0;            // of the curve: the maximum batch that B_opt is held against
+  double half_point = 0;         // a / b of the step law: where throughput over latency is largest
+  std::optional<double> knee;    // of throughput over the batch, farthest above its chord
+  KvCache kv;
+  std::optional<double> host_gap;
+  std::string host_gap_source;
+  std::vector<Replicas> replicas;
+  std::vector<Command> commands;
+  std::vector<std::string> notes;
+};
+
+}  // namespace headroom::batch

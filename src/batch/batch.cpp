@@ -1,0 +1,259 @@
+#include "batch/batch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "batch/replication.h"
+#include "engines/vllm.h"
+
+namespace headroom::batch {
+namespace {
+
+// What replication under time-slicing kept of the network's gain, where it was measured (three
+// pairs of OPT-1.3B on one H100: 0.74 to 0.85; arXiv 2503.08311, its repository's results).
+constexpr Interval kTimeSlicing{0.74, 0.80, 0.85};
+// Of the network's gain under MPS, where the caches sufficed (three such pairs: +0.5 to +3.1 %). A
+// few pairs on one GPU are no basis for a narrower interval.
+constexpr Interval kMps{0.95, 1.0, 1.06};
+
+Error usage(std::string words, std::string hint = {}) {
+  return Error{ErrorCode::usage, std::move(words), {}, std::move(hint)};
+}
+
+Result<void> check(const BatchQuestion& question, bool has_model) {
+  if (question.points.empty() && (!has_model || !question.device)) {
+    return usage("of which model on which device?",
+                 "headroom batch MODEL --device NAME, or --points FILE.csv");
+  }
+  if (!(question.min_efficiency >= 0) || !(question.min_efficiency < 1)) {
+    return usage("--min-efficiency takes a share from 0 to 1", "0.1 is the paper's");
+  }
+  for (const int64_t tokens : {question.lengths.input_tokens, question.lengths.output_tokens}) {
+    if (tokens < 1 || tokens > kMostTokens) return usage("a length goes from 1 to 1000000 tokens");
+  }
+  if (question.host_gap && (!(*question.host_gap >= 0) || !(*question.host_gap < 1))) {
+    return usage("--host-gap takes a share from 0 to 1");
+  }
+  if (question.most_replicas < 1 || question.most_replicas > kMostReplicas) {
+    return usage("--most-replicas takes 1 to 16");
+  }
+  return {};
+}
+
+// Where (batch, throughput) is farthest above the line between its ends, on the affine law:
+// B = sqrt(h^2 + h Bmax) - h with the half point h (Kneedle; Satopaa et al., 2011).
+std::optional<double> knee_of(double half_point, int64_t largest) {
+  if (!(half_point > 0)) return std::nullopt;
+  const double knee =
+      std::sqrt(half_point * half_point + half_point * static_cast<double>(largest)) - half_point;
+  return knee >= 1 ? std::optional<double>(knee) : std::nullopt;
+}
+
+// A predictor where there is a model and a device.
+Result<std::unique_ptr<timing::DecodePredictor>> predictor_for(const BatchQuestion& question,
+                                                               const text::JsonView* config,
+                                                               const timing::TimingModel& model) {
+  if (config == nullptr || !question.device) return std::unique_ptr<timing::DecodePredictor>();
+  const timing::DecodeOptions options{.context = mean_context(question.lengths),
+                                      .weights = question.weights};
+  HEADROOM_ASSIGN(timing::DecodePredictor made,
+                  timing::DecodePredictor::make(*config, *question.device, options, model));
+  return std::make_unique<timing::DecodePredictor>(std::move(made));
+}
+
+double bytes_of_a_token(const timing::DecodePredictor& predictor, const Lengths& lengths) {
+  return static_cast<double>(predictor.kv_of_one().count) /
+         static_cast<double>(mean_context(lengths));
+}
+
+// What is left for the cache beside the weights; 0 where they do not fit.
+Bytes cache_of(const timing::DecodePredictor& predictor, const device::Device& device) {
+  if (!device.usable_memory.known()) return {};
+  const double whole =
+      timing::kMemoryShare * static_cast<double>(device.usable_memory.value.count) -
+      static_cast<double>(predictor.weights().count);
+  return Bytes(static_cast<int64_t>(std::max(0.0, whole)));
+}
+
+Result<std::unique_ptr<ServingCurve>> curve_of(const BatchQuestion& question,
+                                               const timing::DecodePredictor* predictor,
+                                               Bytes cache) {
+  if (!question.points.empty()) {
+    auto measured = MeasuredCurve::make(question.points);
+    if (!measured) {
+      Error error = measured.error();
+      error.where = question.points_file;
+      return error;
+    }
+    return std::unique_ptr<ServingCurve>(std::make_unique<MeasuredCurve>(*std::move(measured)));
+  }
+  const double tokens =
+      static_cast<double>(cache.count) / bytes_of_a_token(*predictor, question.lengths);
+  HEADROOM_ASSIGN(PredictedCurve predicted,
+                  PredictedCurve::make(*predictor, question.lengths, tokens));
+  return std::unique_ptr<ServingCurve>(std::make_unique<PredictedCurve>(std::move(predicted)));
+}
+
+Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
+  HEADROOM_ASSIGN(const BatchPoint one, curve.at(1));
+  std::vector<BatchPoint> points;
+  for (const int64_t batch : curve.candidates()) {
+    HEADROOM_ASSIGN(const BatchPoint point, curve.at(batch));
+    points.push_back(point);
+    answer.curve.push_back({point, BatchingConfigurationAdvisor::efficiency(point, one)});
+  }
+  if (points.empty()) return {};
+  answer.largest = points.size() - 1;
+  if (const auto& slo = answer.question.slo) {
+    answer.itl_target_seconds = slo->seconds;
+    if (!slo->seconds) {
+      HEADROOM_ASSIGN(const BatchPoint reference, curve.at(slo->at_batch));
+      answer.itl_target_seconds = slo->multiple * reference.itl_seconds.expected;
+      if (reference.provenance != Provenance::measured && !answer.question.points.empty()) {
+        answer.notes.push_back("batch " + std::to_string(slo->at_batch) +
+                               ", which the target is a multiple of, was not measured: its time "
+                               "between tokens is the law's");
+      }
+    }
+  }
+  const BatchingConfigurationAdvisor advisor({.itl_target_seconds = answer.itl_target_seconds,
+                                              .min_efficiency = answer.question.min_efficiency});
+  const bool is_measured = !answer.question.points.empty();
+  answer.advice = advisor.advise(points, one, is_measured ? Bound::measured : Bound::memory);
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (answer.advice.batch == points[i].batch) answer.chosen = i;
+  }
+  HEADROOM_ASSIGN(answer.half_point, curve.half_point());
+  answer.knee = knee_of(answer.half_point, points.back().batch);
+  return {};
+}
+
+void fill_cache(const timing::DecodePredictor* predictor, Bytes cache, BatchAnswer& answer) {
+  const BatchPoint& chosen = answer.curve[*answer.chosen].point;
+  answer.kv.share = chosen.kv_share;
+  answer.kv.provenance = chosen.provenance;
+  if (predictor == nullptr || cache.count == 0) return;
+  answer.kv.whole = cache;
+  const double needed = chosen.kv_share
+                            ? *chosen.kv_share * static_cast<double>(cache.count)
+                            : kv_tokens_needed(chosen.running, answer.question.lengths) *
+                                  bytes_of_a_token(*predictor, answer.question.lengths);
+  if (!chosen.kv_share) {
+    answer.kv.share = needed / static_cast<double>(cache.count);
+    answer.kv.provenance = Provenance::extrapolated;
+  }
+  answer.kv.needed = Bytes(static_cast<int64_t>(needed));
+  answer.kv.freed = Bytes(std::max<int64_t>(0, cache.count - answer.kv.needed->count));
+}
+
+// The share of a step in which the GPU waits: given, or as predicted for B_opt.
+Result<void> fill_host_gap(const timing::DecodePredictor* predictor, BatchAnswer& answer) {
+  if (answer.question.host_gap) {
+    answer.host_gap = answer.question.host_gap;
+    answer.host_gap_source = "given";
+    return {};
+  }
+  if (predictor == nullptr) return {};
+  HEADROOM_ASSIGN(const timing::DecodeStep step,
+                  predictor->step(answer.curve[*answer.chosen].point.batch));
+  answer.host_gap = step.host.seconds / step.parts_seconds();
+  answer.host_gap_source = "predicted, of " + predictor->engine().name;
+  return {};
+}
+
+Interval scaled(const Interval& factors, double gain, double base) {
+  // One server's worth is never lost by the model: below 1 only what was measured goes.
+  return {factors.low * gain * base, factors.expected * gain * base, factors.high * gain * base};
+}
+
+void fill_replicas(const timing::DecodePredictor* predictor, BatchAnswer& answer) {
+  if (!answer.host_gap) {
+    answer.notes.emplace_back(
+        "what replicas would gain depends on how long the GPU waits for the host in each step: "
+        "give "
+        "--host-gap SHARE (1 - kernel time / wall time of a decode step in a profile), or a MODEL "
+        "and "
+        "a --device to have it predicted");
+    return;
+  }
+  const double chosen = answer.curve[*answer.chosen].point.throughput_tokens_per_second.expected;
+  const double most = answer.curve[answer.largest].point.throughput_tokens_per_second.expected;
+  for (int count = 2; count <= answer.question.most_replicas; ++count) {
+    const double gain = replication_speedup(count, *answer.host_gap);
+    std::optional<bool> fits;
+    if (predictor != nullptr && answer.kv.needed && answer.question.device) {
+      const device::Device& device = *answer.question.device;
+      const int64_t one = predictor->weights().count + answer.kv.needed->count +
+                          device.context.value.expected.count;
+      fits = static_cast<double>(one) * count <=
+             timing::kMemoryShare * static_cast<double>(device.usable_memory.value.count);
+    }
+    for (const Sharing sharing : {Sharing::mps, Sharing::time_slicing}) {
+      const Interval& kept = sharing == Sharing::mps ? kMps : kTimeSlicing;
+      answer.replicas.push_back({.count = count,
+                                 .sharing = sharing,
+                                 .speedup_vs_single = scaled(kept, gain, 1),
+                                 .speedup_vs_max = scaled(kept, gain, chosen / most),
+                                 .fits = fits});
+    }
+  }
+}
+
+// The most replicas that fit under MPS; 1 where none do or nothing is known.
+int best_count(const BatchAnswer& answer) {
+  int count = 1;
+  double best = 1;
+  for (const Replicas& replicas : answer.replicas) {
+    if (replicas.sharing != Sharing::mps || !replicas.fits.value_or(false)) continue;
+    if (replicas.speedup_vs_max.expected > best * 1.01) {
+      best = replicas.speedup_vs_max.expected;
+      count = replicas.count;
+    }
+  }
+  return count;
+}
+
+void fill_commands(BatchAnswer& answer) {
+  engines::VllmServer server;
+  server.model = answer.question.model.empty() ? "MODEL" : answer.question.model;
+  server.max_num_seqs = *answer.advice.batch;
+  server.kv_cache = answer.kv.needed;
+  answer.commands.push_back({"one server at B_opt", engines::serve_line(server)});
+  const int count = best_count(answer);
+  if (count < 2) return;
+  int step = 1;
+  for (const std::string& line : engines::replica_lines(server, count)) {
+    answer.commands.push_back(
+        {std::to_string(count) + " replicas under MPS, step " + std::to_string(step++), line});
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Sharing sharing) {
+  return sharing == Sharing::mps ? "mps" : "time-slicing";
+}
+
+Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
+                           const timing::TimingModel& model) {
+  HEADROOM_TRY(check(question, config != nullptr));
+  BatchAnswer answer;
+  answer.question = question;
+  HEADROOM_ASSIGN(const auto predictor, predictor_for(question, config, model));
+  const Bytes cache = predictor ? cache_of(*predictor, *question.device) : Bytes();
+  HEADROOM_ASSIGN(const auto curve, curve_of(question, predictor.get(), cache));
+  HEADROOM_TRY(fill_curve(*curve, answer));
+  if (answer.curve.empty()) {
+    answer.notes.emplace_back("the weights and one sequence do not fit on this device");
+    return answer;
+  }
+  if (!answer.chosen) return answer;
+  fill_cache(predictor.get(), cache, answer);
+  HEADROOM_TRY(fill_host_gap(predictor.get(), answer));
+  fill_replicas(predictor.get(), answer);
+  fill_commands(answer);
+  return answer;
+}
+
+}  // namespace headroom::batch

@@ -1,0 +1,21 @@
+// `headroom batch`: the batch size that meets a latency target and still pays, the key-value cache
+// it needs, and what the rest of the memory would hold.
+//
+// Pure but for what it is given; thread-safe. Milliseconds with points; predicted, some ten
+// milliseconds a candidate of a 7B model.
+#pragma once
+
+#include "base/result.h"
+#include "batch/answer.h"
+#include "batch/question.h"
+#include "text/json.h"
+#include "timing/timing_model.h"
+
+namespace headroom::batch {
+
+// `config`: of the question's model, or null where it names none. An Error where a value is out of
+// range, the points make no law, or the model's steps are not predicted yet.
+Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
+                           const timing::TimingModel& model);
+
+}  // namespace headroom::batch

@@ -1,0 +1,95 @@
+#include "batch/batch.h"
+
+#include <gtest/gtest.h>
+
+#include "device/catalogue.h"
+#include "model/builtin.h"
+
+namespace headroom::batch {
+namespace {
+
+std::vector<formats::ServingPoint> sweep() {
+  std::vector<formats::ServingPoint> points;
+  for (const int64_t batch : {1, 32, 64, 96, 128, 256}) {
+    const double seconds = 4e-3 + 1e-4 * static_cast<double>(batch);
+    points.push_back({.batch = batch,
+                      .throughput_tokens_per_second = static_cast<double>(batch) / seconds,
+                      .itl_seconds = seconds,
+                      .running_mean = std::nullopt,
+                      .kv_share = static_cast<double>(batch) / 600});
+  }
+  return points;
+}
+
+Result<BatchAnswer> ask(const BatchQuestion& question, const std::string& model = "") {
+  const timing::TimingModel timing_model = timing::TimingModel::built_in();
+  if (model.empty()) return answer(question, nullptr, timing_model);
+  const auto resolved = *model::resolve_model(model);
+  const text::JsonView config = resolved.view();
+  return answer(question, &config, timing_model);
+}
+
+TEST(Batch, FromPointsAlone) {
+  BatchQuestion question;
+  question.points = sweep();
+  question.slo = ItlTarget{.seconds = std::nullopt, .multiple = 2, .at_batch = 32};
+  const auto result = ask(question);
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_DOUBLE_EQ(*result->itl_target_seconds, 14.4e-3);
+  EXPECT_EQ(result->advice.batch, 96);
+  EXPECT_DOUBLE_EQ(*result->kv.share, 0.16);
+  EXPECT_FALSE(result->kv.needed);
+  EXPECT_TRUE(result->replicas.empty());
+  EXPECT_FALSE(result->notes.empty());
+}
+
+TEST(Batch, AGivenHostGapGivesReplicas) {
+  BatchQuestion question;
+  question.points = sweep();
+  question.host_gap = 0.4;
+  question.slo = ItlTarget{.seconds = 14.4e-3};
+  const auto result = *ask(question);
+  ASSERT_EQ(result.replicas.size(), 6U);
+  EXPECT_NEAR(result.replicas[0].speedup_vs_single.expected, 2 / 1.36, 1e-9);
+  EXPECT_LT(result.replicas[0].speedup_vs_max.expected,
+            result.replicas[0].speedup_vs_single.expected);
+  EXPECT_FALSE(result.replicas[0].fits);
+}
+
+TEST(Batch, PredictedForAModelOnADevice) {
+  BatchQuestion question;
+  question.model = "facebook/opt-1.3b";
+  question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-64gb");
+  question.weights = op::DType::f16;
+  question.slo = ItlTarget{.seconds = std::nullopt, .multiple = 2, .at_batch = 32};
+  const auto result = ask(question, question.model);
+  ASSERT_TRUE(result) << result.error().to_string();
+  ASSERT_TRUE(result->advice.batch);
+  EXPECT_GE(*result->advice.high, *result->advice.batch);
+  EXPECT_LE(*result->advice.low, *result->advice.batch);
+  EXPECT_EQ(*result->kv.needed + *result->kv.freed, *result->kv.whole);
+  EXPECT_FALSE(result->replicas.empty());
+  EXPECT_TRUE(result->replicas[0].fits.value_or(false));
+  EXPECT_GE(result->commands.size(), 2U);
+}
+
+TEST(Batch, AModelThatDoesNotFitHasNoCurve) {
+  BatchQuestion question;
+  question.model = "meta-llama/Llama-2-70b-hf";
+  question.device = *device::DeviceCatalogue::built_in().find("l4");
+  const auto result = ask(question, question.model);
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_TRUE(result->curve.empty());
+  EXPECT_FALSE(result->advice.batch);
+}
+
+TEST(Batch, WhatIsMissingIsSaid) {
+  EXPECT_EQ(ask({}).error().code, ErrorCode::usage);
+  BatchQuestion question;
+  question.points = sweep();
+  question.min_efficiency = 1.5;
+  EXPECT_EQ(ask(question).error().code, ErrorCode::usage);
+}
+
+}  // namespace
+}  // namespace headroom::batch

@@ -1,0 +1,208 @@
+#include "batch/curve.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headroom::batch {
+namespace {
+
+using formats::ServingPoint;
+
+// The limits that people try: powers of two, and the middle between two of them.
+std::vector<int64_t> usual_limits(int64_t least, int64_t most) {
+  std::vector<int64_t> limits;
+  for (int64_t power = 1; power <= most; power *= 2) {
+    if (power >= least) limits.push_back(power);
+    const int64_t middle = power + power / 2;
+    if (power >= 2 && middle >= least && middle <= most) limits.push_back(middle);
+  }
+  return limits;
+}
+
+// By batch; several of one batch become their mean.
+std::vector<ServingPoint> merged(std::vector<ServingPoint> points) {
+  std::stable_sort(points.begin(), points.end(),
+                   [](const auto& a, const auto& b) { return a.batch < b.batch; });
+  std::vector<ServingPoint> result;
+  for (size_t first = 0; first < points.size();) {
+    size_t last = first;
+    while (last < points.size() && points[last].batch == points[first].batch) ++last;
+    const auto count = static_cast<double>(last - first);
+    ServingPoint mean{.batch = points[first].batch};
+    for (size_t i = first; i < last; ++i) {
+      mean.throughput_tokens_per_second += points[i].throughput_tokens_per_second / count;
+      mean.itl_seconds += points[i].itl_seconds / count;
+      const auto add = [&](std::optional<double>& sum, const std::optional<double>& value) {
+        if (value) sum = sum.value_or(0) + *value;
+      };
+      add(mean.running_mean, points[i].running_mean);
+      add(mean.kv_share, points[i].kv_share);
+    }
+    const auto divide = [&](std::optional<double>& sum, auto field) {
+      const auto known =
+          std::count_if(points.begin() + static_cast<ptrdiff_t>(first),
+                        points.begin() + static_cast<ptrdiff_t>(last),
+                        [&](const ServingPoint& p) { return (p.*field).has_value(); });
+      if (sum) *sum /= static_cast<double>(known);
+    };
+    divide(mean.running_mean, &ServingPoint::running_mean);
+    divide(mean.kv_share, &ServingPoint::kv_share);
+    result.push_back(mean);
+    first = last;
+  }
+  return result;
+}
+
+double running_of(const ServingPoint& point) {
+  return point.running_mean.value_or(static_cast<double>(point.batch));
+}
+
+// On the lines between neighbours, at the ends held.
+double interpolated(const std::vector<std::pair<double, double>>& knots, double x) {
+  const auto above = std::lower_bound(knots.begin(), knots.end(), x,
+                                      [](const auto& knot, double at) { return knot.first < at; });
+  if (above == knots.begin()) return above->second;
+  if (above == knots.end()) return knots.back().second;
+  const auto below = std::prev(above);
+  const double part = (x - below->first) / (above->first - below->first);
+  return below->second + part * (above->second - below->second);
+}
+
+Interval around(double value) {
+  const double spread = std::exp(1.645 * StepLaw::kNoise);
+  return {value / spread, value, value * spread};
+}
+
+// running / seconds: the longer the step, the lower the throughput.
+Interval rate_of(double running, const Interval& seconds) {
+  return {running / seconds.high, running / seconds.expected, running / seconds.low};
+}
+
+}  // namespace
+
+Result<MeasuredCurve> MeasuredCurve::make(const std::vector<ServingPoint>& points) {
+  std::vector<ServingPoint> by_batch = merged(points);
+  std::vector<LawPoint> rates;
+  std::vector<LawPoint> itls;
+  for (const ServingPoint& point : by_batch) {
+    const double running = running_of(point);
+    rates.push_back({running, running / point.throughput_tokens_per_second});
+    itls.push_back({running, point.itl_seconds});
+  }
+  HEADROOM_ASSIGN(StepLaw rate, StepLaw::fit(rates));
+  HEADROOM_ASSIGN(StepLaw itl, StepLaw::fit(itls));
+  MeasuredCurve curve(std::move(rate), std::move(itl));
+  curve.points_ = std::move(by_batch);
+  return curve;
+}
+
+double MeasuredCurve::running_at(int64_t batch) const {
+  // Of the limit that is in flight. A run of so many requests drains at its end for about as long
+  // as one request takes, so what is missing of the limit grows in proportion to it.
+  std::vector<std::pair<double, double>> shares;
+  for (const ServingPoint& point : points_) {
+    const auto limit = static_cast<double>(point.batch);
+    shares.emplace_back(limit, running_of(point) / limit);
+  }
+  const auto limit = static_cast<double>(batch);
+  return limit * interpolated(shares, limit);
+}
+
+std::optional<double> MeasuredCurve::kv_share_at(double running) const {
+  std::vector<std::pair<double, double>> of_one;  // share that one sequence takes
+  for (const ServingPoint& point : points_) {
+    if (point.kv_share) of_one.emplace_back(running_of(point), *point.kv_share / running_of(point));
+  }
+  if (of_one.empty()) return std::nullopt;
+  return running * interpolated(of_one, running);
+}
+
+Result<BatchPoint> MeasuredCurve::at(int64_t batch) const {
+  HEADROOM_CHECK(batch >= 1 && batch <= formats::kMostServingBatch, "a limit of sequences");
+  BatchPoint point{.batch = batch};
+  const auto known = std::find_if(points_.begin(), points_.end(),
+                                  [&](const ServingPoint& p) { return p.batch == batch; });
+  if (known != points_.end()) {
+    point.running = running_of(*known);
+    point.throughput_tokens_per_second = around(known->throughput_tokens_per_second);
+    point.itl_seconds = around(known->itl_seconds);
+    point.kv_share = known->kv_share ? known->kv_share : kv_share_at(point.running);
+    point.provenance = Provenance::measured;
+    return point;
+  }
+  point.running = running_at(batch);
+  point.throughput_tokens_per_second = rate_of(point.running, rate_.seconds(point.running));
+  point.itl_seconds = itl_.seconds(point.running);
+  point.kv_share = kv_share_at(point.running);
+  const bool is_inside = batch > points_.front().batch && batch < points_.back().batch;
+  point.provenance = is_inside ? Provenance::interpolated : Provenance::extrapolated;
+  return point;
+}
+
+std::vector<int64_t> MeasuredCurve::candidates() const {
+  std::vector<int64_t> limits;
+  for (size_t i = 0; i < points_.size(); ++i) {
+    limits.push_back(points_[i].batch);
+    if (i + 1 == points_.size() || points_[i + 1].batch <= 2 * points_[i].batch) continue;
+    for (const int64_t limit : usual_limits(points_[i].batch + 1, points_[i + 1].batch - 1)) {
+      limits.push_back(limit);
+    }
+  }
+  return limits;
+}
+
+Result<PredictedCurve> PredictedCurve::make(const timing::DecodePredictor& predictor,
+                                            const Lengths& lengths, double cache_tokens) {
+  PredictedCurve curve(predictor, lengths, cache_tokens);
+  HEADROOM_ASSIGN(curve.prefill_, predictor.prefill(lengths.input_tokens));
+  return curve;
+}
+
+Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
+  HEADROOM_ASSIGN(const timing::DecodeStep step, predictor_->step(batch));
+  const auto running = static_cast<double>(batch);
+  const double prefills = running / static_cast<double>(lengths_.output_tokens);
+  const Interval seconds{step.step.low_seconds + prefills * prefill_.low_seconds,
+                         step.step.seconds + prefills * prefill_.seconds,
+                         step.step.high_seconds + prefills * prefill_.high_seconds};
+  BatchPoint point{.batch = batch, .running = running};
+  point.throughput_tokens_per_second = rate_of(running, seconds);
+  point.itl_seconds = seconds;
+  if (cache_tokens_ > 0) point.kv_share = kv_tokens_needed(running, lengths_) / cache_tokens_;
+  point.provenance = Provenance::extrapolated;
+  return point;
+}
+
+std::vector<int64_t> PredictedCurve::candidates() const {
+  const int64_t most = std::min<int64_t>(predictor_->largest_batch(), 4096);
+  std::vector<int64_t> limits = usual_limits(1, most);
+  std::erase_if(limits, [&](int64_t limit) {
+    return cache_tokens_ > 0 && limit > 1 &&
+           kv_tokens_needed(static_cast<double>(limit), lengths_) > cache_tokens_;
+  });
+  return limits;
+}
+
+Result<double> PredictedCurve::half_point() const {
+  const int64_t most = std::max<int64_t>(2, std::min<int64_t>(predictor_->largest_batch(), 4096));
+  HEADROOM_ASSIGN(const BatchPoint one, at(1));
+  HEADROOM_ASSIGN(const BatchPoint many, at(most));
+  const double slope =
+      (many.itl_seconds.expected - one.itl_seconds.expected) / static_cast<double>(most - 1);
+  return slope > 0 ? (one.itl_seconds.expected - slope) / slope : 0;
+}
+
+int64_t mean_context(const Lengths& lengths) {
+  return std::max<int64_t>(2, lengths.input_tokens + lengths.output_tokens / 2);
+}
+
+double kv_tokens_needed(double running, const Lengths& lengths) {
+  const auto output = static_cast<double>(lengths.output_tokens);
+  const double mean =
+      static_cast<double>(lengths.input_tokens) + output / 2 + static_cast<double>(kKvBlock) / 2;
+  const double deviation = output / std::sqrt(12.0);  // anywhere in its answer
+  constexpr double kNinetyFifth = 1.645;
+  return running * mean + kNinetyFifth * deviation * std::sqrt(running);
+}
+
+}  // namespace headroom::batch

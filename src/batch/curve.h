@@ -1,0 +1,100 @@
+// What a server gives at each limit of its batch: measured, from the law through measurements, or
+// predicted for a model on a device.
+//
+// A curve is made once and asked batch by batch. Thread-safe once made.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/provenance.h"
+#include "base/result.h"
+#include "batch/step_law.h"
+#include "formats/serving_points.h"
+#include "timing/decode_step.h"
+
+namespace headroom::batch {
+
+struct BatchPoint {
+  int64_t batch = 1;   // the limit
+  double running = 1;  // sequences in flight on average
+  Interval throughput_tokens_per_second{};
+  Interval itl_seconds{};  // mean time between tokens
+  std::optional<double> kv_share =
+      std::nullopt;  // of the key-value cache that the server has; may pass 1
+  Provenance provenance = Provenance::measured;
+};
+
+class ServingCurve {
+ public:
+  virtual ~ServingCurve() = default;
+  // An Error where the device lacks a figure. REQUIRES: 1 <= batch <= 65536.
+  [[nodiscard]] virtual Result<BatchPoint> at(int64_t batch) const = 0;
+  // In increasing order: the limits among which to choose.
+  [[nodiscard]] virtual std::vector<int64_t> candidates() const = 0;
+  // The half point a / b of the step law.
+  [[nodiscard]] virtual Result<double> half_point() const = 0;
+};
+
+// Points of one server. A limit that was measured keeps its figures (the mean of several); another
+// has the law's. Candidates are the measured limits and, where two neighbours are more than a
+// factor of two apart, the usual ones between them: nobody measured those more finely, so the law
+// may say.
+class MeasuredCurve : public ServingCurve {
+ public:
+  // An Error where the points make no law.
+  static Result<MeasuredCurve> make(const std::vector<formats::ServingPoint>& points);
+  [[nodiscard]] Result<BatchPoint> at(int64_t batch) const override;
+  [[nodiscard]] std::vector<int64_t> candidates() const override;
+  [[nodiscard]] Result<double> half_point() const override { return rate_.half_point(); }
+
+ private:
+  MeasuredCurve(StepLaw rate, StepLaw itl) : rate_(std::move(rate)), itl_(std::move(itl)) {}
+  [[nodiscard]] double running_at(int64_t batch) const;
+  [[nodiscard]] std::optional<double> kv_share_at(double running) const;
+
+  std::vector<formats::ServingPoint> points_;  // by batch, one each
+  StepLaw rate_;  // of the seconds in which every running sequence gets a token, prefills included
+  StepLaw itl_;
+};
+
+// Tokens of a request.
+struct Lengths {
+  int64_t input_tokens = 161;
+  int64_t output_tokens = 338;
+};
+
+// A decode step at the mean context of what is in flight, and the prefills that come between: each
+// sequence is read once for every `output_tokens` that it writes. What is running is the limit.
+class PredictedCurve : public ServingCurve {
+ public:
+  // `predictor` must outlive it. `cache_tokens`: what the whole key-value cache holds.
+  static Result<PredictedCurve> make(const timing::DecodePredictor& predictor,
+                                     const Lengths& lengths, double cache_tokens);
+  [[nodiscard]] Result<BatchPoint> at(int64_t batch) const override;
+  [[nodiscard]] std::vector<int64_t> candidates() const override;
+  [[nodiscard]] Result<double> half_point() const override;
+
+ private:
+  PredictedCurve(const timing::DecodePredictor& predictor, const Lengths& lengths,
+                 double cache_tokens)
+      : predictor_(&predictor), lengths_(lengths), cache_tokens_(cache_tokens) {}
+  const timing::DecodePredictor* predictor_;
+  Lengths lengths_;
+  double cache_tokens_;
+  timing::TimeInterval prefill_;
+};
+
+// Tokens that a sequence holds on average while it is decoded: its prompt and half of its answer.
+[[nodiscard]] int64_t mean_context(const Lengths& lengths);
+
+// Sequences of `batch` that a cache must hold at nearly every moment (95 %), in tokens: requests
+// are at places of their own in their answers, so their sum spreads as the root of their number;
+// and a sequence leaves half a block of kKvBlock empty. Source: batch.md 5(c); checked in
+// docs/measurements/2026-11-21-batch-paper.
+[[nodiscard]] double kv_tokens_needed(double running, const Lengths& lengths);
+inline constexpr int64_t kKvBlock = 16;  // vLLM's default
+
+}  // namespace headroom::batch

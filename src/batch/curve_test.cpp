@@ -1,0 +1,60 @@
+#include "batch/curve.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::batch {
+namespace {
+
+formats::ServingPoint measured(int64_t batch, double running) {
+  const double seconds = 4e-3 + 1e-4 * running;
+  return {.batch = batch,
+          .throughput_tokens_per_second = running / seconds,
+          .itl_seconds = seconds,
+          .running_mean = running,
+          .kv_share = running / 600};
+}
+
+TEST(MeasuredCurve, WhatWasMeasuredIsKept) {
+  const auto curve = *MeasuredCurve::make({measured(512, 420), measured(1, 1), measured(32, 31)});
+  const BatchPoint point = *curve.at(512);
+  EXPECT_EQ(point.provenance, Provenance::measured);
+  EXPECT_EQ(point.running, 420);
+  EXPECT_DOUBLE_EQ(point.throughput_tokens_per_second.expected, 420 / 46e-3);
+  EXPECT_DOUBLE_EQ(*point.kv_share, 0.7);
+}
+
+TEST(MeasuredCurve, BetweenPointsTheLawAndWhatIsInFlight) {
+  const auto curve = *MeasuredCurve::make({measured(512, 420), measured(1, 1), measured(32, 31)});
+  const BatchPoint point = *curve.at(128);
+  EXPECT_EQ(point.provenance, Provenance::interpolated);
+  EXPECT_LT(point.running, 128);
+  EXPECT_NEAR(point.itl_seconds.expected, 4e-3 + 1e-4 * point.running, 1e-6);
+  EXPECT_NEAR(*point.kv_share, point.running / 600, 1e-9);
+  EXPECT_EQ(curve.at(1024)->provenance, Provenance::extrapolated);
+}
+
+TEST(MeasuredCurve, CandidatesFillOnlyWhereNobodyMeasuredFinely) {
+  const auto curve = *MeasuredCurve::make({measured(1, 1), measured(64, 64), measured(100, 100)});
+  EXPECT_EQ(curve.candidates(),
+            (std::vector<int64_t>{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100}));
+}
+
+TEST(MeasuredCurve, SeveralRunsOfOneLimitAreTheirMean) {
+  auto twice = measured(64, 60);
+  twice.throughput_tokens_per_second *= 1.02;
+  twice.kv_share.reset();
+  const auto curve = *MeasuredCurve::make({measured(1, 1), measured(64, 60), twice});
+  EXPECT_NEAR(curve.at(64)->throughput_tokens_per_second.expected, 1.01 * 60 / 10e-3, 1e-6);
+  EXPECT_DOUBLE_EQ(*curve.at(64)->kv_share, 0.1);
+}
+
+TEST(KvTokens, BlocksAndSpread) {
+  const Lengths lengths{.input_tokens = 100, .output_tokens = 200};
+  // One sequence: 200 tokens, half a block, and 1.645 deviations of 200 / sqrt 12.
+  EXPECT_NEAR(kv_tokens_needed(1, lengths), 208 + 1.645 * 57.735, 1e-2);
+  // Many sequences: the spread fades.
+  EXPECT_NEAR(kv_tokens_needed(1e6, lengths) / 1e6, 208, 0.1);
+}
+
+}  // namespace
+}  // namespace headroom::batch

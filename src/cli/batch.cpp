@@ -1,0 +1,128 @@
+#include "batch/batch.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "cli/deliver.h"
+#include "cli/verb.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
+#include "report/batch_json.h"
+#include "report/batch_text.h"
+
+namespace headroom::cli {
+namespace {
+
+// The number of a flag, or nothing where the flag is not there.
+template <typename T>
+Result<std::optional<T>> number(const Words& words, const std::string& flag) {
+  if (!words.has(flag)) return std::optional<T>();
+  const std::string word = words.value(flag);
+  T value{};
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size()) {
+    return Error{ErrorCode::usage,
+                 "'" + word.substr(0, 80) + "' is not a number that --" + flag + " takes",
+                 {},
+                 {}};
+  }
+  return std::optional<T>(value);
+}
+
+Result<void> read_numbers(const Words& words, batch::BatchQuestion& question) {
+  HEADROOM_ASSIGN(const auto efficiency, number<double>(words, "min-efficiency"));
+  question.min_efficiency = efficiency.value_or(question.min_efficiency);
+  HEADROOM_ASSIGN(const auto input, number<int64_t>(words, "input-tokens"));
+  question.lengths.input_tokens = input.value_or(question.lengths.input_tokens);
+  HEADROOM_ASSIGN(const auto output, number<int64_t>(words, "output-tokens"));
+  question.lengths.output_tokens = output.value_or(question.lengths.output_tokens);
+  HEADROOM_ASSIGN(question.host_gap, number<double>(words, "host-gap"));
+  HEADROOM_ASSIGN(const auto replicas, number<int>(words, "most-replicas"));
+  question.most_replicas = replicas.value_or(question.most_replicas);
+  return {};
+}
+
+Result<batch::BatchQuestion> question_of(const Words& words) {
+  batch::BatchQuestion question;
+  if (words.has("points")) {
+    question.points_file = words.value("points");
+    HEADROOM_ASSIGN(question.points, formats::read_serving_points(question.points_file));
+  }
+  if (words.has("device") || (question.points.empty() && !words.operands.empty())) {
+    HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+    HEADROOM_ASSIGN(question.device,
+                    catalogue.find(words.has("device") ? words.value("device") : "auto"));
+  }
+  if (words.has("slo")) {
+    HEADROOM_ASSIGN(question.slo, batch::parse_slo(words.value("slo")));
+  }
+  if (words.has("dtype")) {
+    const std::string name = words.value("dtype");
+    const std::optional<op::DType> dtype = op::parse_dtype(name);
+    if (dtype != op::DType::bf16 && dtype != op::DType::f16 && dtype != op::DType::f32) {
+      return Error{ErrorCode::usage,
+                   "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
+                   {},
+                   "bfloat16, float16 or float32"};
+    }
+    question.weights = *dtype;
+  }
+  HEADROOM_TRY(read_numbers(words, question));
+  return question;
+}
+
+Result<batch::BatchAnswer> answer_of(const Words& words) {
+  HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words));
+  HEADROOM_ASSIGN(const timing::TimingModel timing_model, timing::TimingModel::load());
+  if (words.operands.empty()) return batch::answer(question, nullptr, timing_model);
+  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.operands.front()));
+  question.model = model.name;
+  const text::JsonView config = model.view();
+  return batch::answer(question, &config, timing_model);
+}
+
+Result<int> run_batch(const Words& words, const Console& console) {
+  HEADROOM_ASSIGN(const batch::BatchAnswer answer, answer_of(words));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) { return report::batch_text(answer, terminal); };
+  forms.json = [&] { return report::batch_json(answer); };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return answer.chosen ? kExitYes : kExitNotPlainYes;
+}
+
+}  // namespace
+
+Verb batch_verb() {
+  Verb verb;
+  verb.name = "batch";
+  verb.summary = "the batch that meets a latency target and pays, and what the rest could hold";
+  verb.operands = "[MODEL]";
+  verb.most_operands = 1;
+  verb.examples = {
+      {"headroom batch facebook/opt-1.3b --device h100-sxm-64gb --dtype float16 --slo itl=2x@32",
+       "without a server: the memory-gap paper's question"},
+      {"headroom batch meta-llama/Llama-2-7b-hf --device a100-sxm-80gb --slo itl=50ms --json",
+       "a target in milliseconds, for programs"},
+      {"headroom batch --points sweep.csv --slo itl=2x@32 --host-gap 0.35",
+       "from what was measured: batch,throughput_tokens_per_second,itl_ms[,running_mean,kv_pct]"},
+  };
+  verb.flags = {
+      {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
+      {"points", "FILE.csv", "measured serving points; output tokens per second, mean ITL"},
+      {"slo", "itl=TARGET", "a time (50ms), or a multiple of that at a batch (2x@32)"},
+      {"min-efficiency", "SHARE", "throughput per sequence, of that of one alone; 0.1"},
+      {"input-tokens", "N", "of a request; 161, the mean of ShareGPT"},
+      {"output-tokens", "N", "of a request; 338, the mean of ShareGPT"},
+      {"dtype", "TYPE", "of weights and cache: bfloat16 (without it), float16 or float32"},
+      {"host-gap", "SHARE", "of a step in which the GPU waits for the host; else predicted"},
+      {"most-replicas", "N", "on one GPU, 1 to 16; 4"},
+      kJsonFlag,
+      kOutputFlag,
+      kQuietFlag,
+      kNoColorFlag,
+      kHelpFlag};
+  verb.run = run_batch;
+  return verb;
+}
+
+}  // namespace headroom::cli

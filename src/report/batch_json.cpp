@@ -1,0 +1,117 @@
+#include "report/batch_json.h"
+
+namespace headroom::report {
+
+using text::Json;
+
+namespace {
+
+Json interval_json(const batch::Interval& interval, double scale = 1) {
+  return Json::object()
+      .set("low", interval.low * scale)
+      .set("expected", interval.expected * scale)
+      .set("high", interval.high * scale);
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  if (!value) return nullptr;
+  return Json(*value);
+}
+
+Json pct_or_null(const std::optional<double>& share) {
+  if (!share) return nullptr;
+  return Json(100 * *share);
+}
+
+Json row_json(const batch::CurveRow& row) {
+  const batch::BatchPoint& point = row.point;
+  return Json::object()
+      .set("batch", point.batch)
+      .set("running_mean", point.running)
+      .set("throughput_tokens_per_second", interval_json(point.throughput_tokens_per_second))
+      .set("itl_ms", interval_json(point.itl_seconds, 1e3))
+      .set("efficiency", interval_json(row.efficiency))
+      .set("kv_pct", pct_or_null(point.kv_share))
+      .set("provenance", name_of(point.provenance));
+}
+
+Json cache_json(const batch::KvCache& kv) {
+  return Json::object()
+      .set("needed_pct", pct_or_null(kv.share))
+      .set("needed_bytes", or_null(kv.needed))
+      .set("freed_bytes", or_null(kv.freed))
+      .set("whole_bytes", or_null(kv.whole))
+      .set("provenance", name_of(kv.provenance));
+}
+
+Json replicas_json(const std::vector<batch::Replicas>& all) {
+  Json list = Json::array();
+  for (const batch::Replicas& replicas : all) {
+    list.push_back(Json::object()
+                       .set("count", static_cast<int64_t>(replicas.count))
+                       .set("sharing", name_of(replicas.sharing))
+                       .set("speedup_vs_single", replicas.speedup_vs_single.expected)
+                       .set("speedup_vs_single_interval", interval_json(replicas.speedup_vs_single))
+                       .set("speedup_vs_max", replicas.speedup_vs_max.expected)
+                       .set("speedup_vs_max_interval", interval_json(replicas.speedup_vs_max))
+                       .set("fits", or_null(replicas.fits))
+                       .set("provenance", name_of(Provenance::extrapolated)));
+  }
+  return list;
+}
+
+Json commands_json(const std::vector<batch::Command>& commands) {
+  Json list = Json::array();
+  for (const batch::Command& command : commands) {
+    list.push_back(Json::object().set("title", command.title).set("command", command.line));
+  }
+  return list;
+}
+
+}  // namespace
+
+Json batch_json(const batch::BatchAnswer& answer) {
+  const batch::BatchQuestion& question = answer.question;
+  Json rows = Json::array();
+  for (const batch::CurveRow& row : answer.curve) rows.push_back(row_json(row));
+  Json notes = Json::array();
+  for (const std::string& note : answer.notes) notes.push_back(note);
+  const batch::BatchPoint* chosen = answer.chosen ? &answer.curve[*answer.chosen].point : nullptr;
+  Json throughput = nullptr;
+  Json itl = nullptr;
+  if (chosen != nullptr) {
+    throughput = chosen->throughput_tokens_per_second.expected;
+    itl = chosen->itl_seconds.expected * 1e3;
+  }
+  Json target = nullptr;
+  if (answer.itl_target_seconds) target = *answer.itl_target_seconds * 1e3;
+  return Json::object()
+      .set("schema", "headroom.batch/1")
+      .set("model", question.model)
+      .set("device", question.device ? Json(question.device->name) : Json(nullptr))
+      .set("points", static_cast<int64_t>(question.points.size()))
+      .set("input_tokens", question.lengths.input_tokens)
+      .set("output_tokens", question.lengths.output_tokens)
+      .set("min_efficiency", question.min_efficiency)
+      .set("itl_target_ms", std::move(target))
+      .set("batch_opt", Json::object()
+                            .set("value", or_null(answer.advice.batch))
+                            .set("low", or_null(answer.advice.low))
+                            .set("high", or_null(answer.advice.high))
+                            .set("level_pct", 90)
+                            .set("bound", name_of(answer.advice.bound)))
+      .set("throughput_tokens_per_second", std::move(throughput))
+      .set("itl_ms", std::move(itl))
+      .set("kv", cache_json(answer.kv))
+      .set("half_point_batch", answer.half_point)
+      .set("knee_batch", or_null(answer.knee))
+      .set("host_gap_pct", pct_or_null(answer.host_gap))
+      .set("host_gap_source", answer.host_gap_source)
+      .set("curve", std::move(rows))
+      .set("replicas", replicas_json(answer.replicas))
+      .set("commands", commands_json(answer.commands))
+      .set("notes", std::move(notes));
+}
+
+}  // namespace headroom::report

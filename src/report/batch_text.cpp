@@ -1,0 +1,195 @@
+#include "report/batch_text.h"
+
+#include "report/fit_words.h"
+#include "text/number.h"
+#include "text/paragraph.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using batch::Interval;
+using text::Align;
+using text::formatted;
+using text::Style;
+using text::Table;
+using text::Terminal;
+
+std::string milliseconds(double seconds) {
+  const double ms = seconds * 1e3;
+  return formatted(ms < 10 ? "%.2f" : ms < 100 ? "%.1f" : "%.0f", ms);
+}
+
+std::string percent(double share) { return formatted("%.0f %%", 100 * share); }
+
+std::string rate(double tokens_per_second) {
+  return tokens_per_second < 100 ? formatted("%.1f", tokens_per_second)
+                                 : with_commas(static_cast<int64_t>(tokens_per_second + 0.5));
+}
+
+std::string range(const Interval& interval, std::string (*words)(double)) {
+  return words(interval.low) + "-" + words(interval.high);
+}
+
+std::string times(double factor) { return formatted("%.2f x", factor); }
+
+std::string subject(const batch::BatchAnswer& answer) {
+  const batch::BatchQuestion& question = answer.question;
+  std::string words = text::printable(question.model);
+  if (question.device) words += (words.empty() ? "" : " on ") + question.device->name;
+  if (!question.points_file.empty()) {
+    words += (words.empty() ? "" : ", ") + text::printable(question.points_file);
+  }
+  return words;
+}
+
+std::string bound_words(const batch::BatchAnswer& answer) {
+  switch (answer.advice.bound) {
+    case batch::Bound::latency:
+      return "a larger one misses the " + milliseconds(answer.itl_target_seconds.value_or(0)) +
+             " ms that were asked for";
+    case batch::Bound::efficiency:
+      return "with a larger one a sequence has less than " +
+             percent(answer.question.min_efficiency) + " of the throughput that it has alone";
+    case batch::Bound::memory:
+      return "the key-value cache holds no more";
+    case batch::Bound::measured:
+      return "no larger one was measured";
+  }
+  return {};
+}
+
+std::string opt_words(const batch::Advice& advice) {
+  const std::string low = advice.low ? std::to_string(*advice.low) : "none";
+  const std::string high = advice.high ? std::to_string(*advice.high) : "none";
+  std::string words = std::to_string(*advice.batch);
+  if (low != words || high != words) words += " (" + low + " to " + high + ")";
+  return words;
+}
+
+std::string curve_table(const batch::BatchAnswer& answer, const Terminal& terminal) {
+  Table table({{"batch", Align::right, false},
+               {"in flight", Align::right, false},
+               {"tokens/s", Align::right, false},
+               {"90 %", Align::right, false},
+               {"ITL ms", Align::right, false},
+               {"90 %", Align::right, false},
+               {"efficiency", Align::right, false},
+               {"KV", Align::right, false},
+               {"", Align::left, false}});
+  for (size_t i = 0; i < answer.curve.size(); ++i) {
+    const batch::BatchPoint& point = answer.curve[i].point;
+    const Style style = answer.chosen == i ? Style::bold : Style::plain;
+    const bool is_measured = point.provenance == Provenance::measured;
+    const std::string kv = point.kv_share ? percent(*point.kv_share) : "";
+    table.row(
+        {{std::to_string(point.batch), style},
+         {formatted("%.0f", point.running), style},
+         {rate(point.throughput_tokens_per_second.expected), style},
+         {is_measured ? "" : range(point.throughput_tokens_per_second, rate), style},
+         {milliseconds(point.itl_seconds.expected), style},
+         {is_measured ? "" : range(point.itl_seconds, milliseconds), style},
+         {formatted("%.2f", answer.curve[i].efficiency.expected), style},
+         {kv, style},
+         {(answer.chosen == i ? "B_opt, " : "") + std::string(name_of(point.provenance)), style}});
+  }
+  return table.render(terminal);
+}
+
+std::string replica_table(const batch::BatchAnswer& answer, const Terminal& terminal) {
+  Table table({{"replicas at B_opt", Align::left, false},
+               {"of one", Align::right, false},
+               {"of the largest batch", Align::right, false},
+               {"90 %", Align::right, false},
+               {"", Align::left, false}});
+  for (const batch::Replicas& replicas : answer.replicas) {
+    const std::string fits = !replicas.fits   ? "memory not known"
+                             : *replicas.fits ? "fits"
+                                              : "does not fit";
+    table.row({std::to_string(replicas.count) + ", " + std::string(name_of(replicas.sharing)),
+               times(replicas.speedup_vs_single.expected), times(replicas.speedup_vs_max.expected),
+               range(replicas.speedup_vs_max, times), fits});
+  }
+  return table.render(terminal);
+}
+
+std::string basis(const batch::BatchAnswer& answer) {
+  const batch::Lengths& lengths = answer.question.lengths;
+  if (!answer.question.points.empty()) {
+    return std::to_string(answer.question.points.size()) +
+           " measured points; between them the step law t = a + b n through them.";
+  }
+  return "Predicted without a measurement of this device: a decode step at " +
+         std::to_string(batch::mean_context(lengths)) + " tokens of context, " +
+         std::to_string(lengths.input_tokens) + " tokens in and " +
+         std::to_string(lengths.output_tokens) +
+         " out; --points corrects it. The steps' parts: headroom bench decode --predict.";
+}
+
+std::string marks(const batch::BatchAnswer& answer) {
+  std::string words = "Half of what an endless batch would give comes at " +
+                      formatted("%.0f", answer.half_point) +
+                      " in flight, where throughput over latency is largest";
+  if (answer.knee) words += "; the knee of throughput is at " + formatted("%.0f", *answer.knee);
+  return words + ".";
+}
+
+}  // namespace
+
+std::string batch_sentence(const batch::BatchAnswer& answer) {
+  const std::string who = subject(answer);
+  const std::string from = who.empty() ? "" : who + ": ";
+  if (answer.curve.empty()) return from + "the model does not fit";
+  if (!answer.chosen) {
+    const batch::BatchPoint& least = answer.curve.front().point;
+    return from + "no batch meets the target; batch " + std::to_string(least.batch) + " has " +
+           milliseconds(least.itl_seconds.expected) + " ms between tokens";
+  }
+  const batch::BatchPoint& point = answer.curve[*answer.chosen].point;
+  const batch::BatchPoint& most = answer.curve[answer.largest].point;
+  std::string words = from + "B_opt " + opt_words(answer.advice) + ": " +
+                      rate(point.throughput_tokens_per_second.expected) + " tokens/s, " +
+                      milliseconds(point.itl_seconds.expected) + " ms between tokens";
+  if (*answer.chosen != answer.largest) {
+    words += ", " +
+             percent(point.throughput_tokens_per_second.expected /
+                     most.throughput_tokens_per_second.expected) +
+             " of batch " + std::to_string(most.batch);
+  }
+  if (answer.kv.share) words += ", with " + percent(*answer.kv.share) + " of the KV cache";
+  if (answer.kv.freed) words += "; " + format_bytes(*answer.kv.freed) + " set free";
+  return words;
+}
+
+std::string batch_text(const batch::BatchAnswer& answer, const Terminal& terminal) {
+  const Style style = answer.chosen ? Style::good : Style::bad;
+  std::string out = text::paint(batch_sentence(answer), style, terminal.colour) + "\n";
+  if (!answer.curve.empty()) {
+    out += "\n" + curve_table(answer, terminal) + "\n";
+    std::string words = basis(answer);
+    if (answer.chosen) words += " Why not more: " + bound_words(answer) + ". " + marks(answer);
+    out += text::paragraph(words, 0, text::paragraph_columns(terminal.columns)) + "\n";
+  }
+  if (!answer.replicas.empty()) {
+    out += "\n" + replica_table(answer, terminal);
+    out += text::paragraph("Replicas fill the " + percent(*answer.host_gap) +
+                               " of a step in which the GPU waits for the host (" +
+                               answer.host_gap_source +
+                               "), by a closed queueing network; extrapolated.",
+                           0, text::paragraph_columns(terminal.columns)) +
+           "\n";
+  }
+  if (!answer.commands.empty()) {
+    out += "\n";
+    for (const batch::Command& command : answer.commands) {
+      out += command.title + ":\n  " + text::printable(command.line) + "\n";
+    }
+  }
+  for (const std::string& note : answer.notes) {
+    out += "\nnote: " + text::printable(note) + "\n";
+  }
+  return out;
+}
+
+}  // namespace headroom::report

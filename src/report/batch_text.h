@@ -1,0 +1,17 @@
+// An answer of `headroom batch` for people.
+#pragma once
+
+#include <string>
+
+#include "batch/answer.h"
+#include "text/terminal.h"
+
+namespace headroom::report {
+
+// The first line is the answer.
+[[nodiscard]] std::string batch_text(const batch::BatchAnswer& answer,
+                                     const text::Terminal& terminal);
+// The same line without colour, for pages and studies.
+[[nodiscard]] std::string batch_sentence(const batch::BatchAnswer& answer);
+
+}  // namespace headroom::report
