@@ -4,11 +4,13 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/version.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
 #include "pack/oom.h"
 #include "report/oom_json.h"
 #include "report/oom_text.h"
+#include "report/pack_html.h"
 #include "report/pack_json.h"
 #include "report/pack_text.h"
 #include "text/quantity.h"
@@ -104,6 +106,10 @@ Result<int> run_pack(const Words& words, const Console& console) {
       return report::pack_text(answer, terminal);
     };
     forms.json = [&] { return report::pack_json(answer); };
+    forms.page = [&] {
+      return report::Page{"Memory of " + answer.file, "pack", std::string(version()),
+                          command_line("pack", words), report::pack_sections(answer)};
+    };
     HEADROOM_TRY(deliver(forms, words, console));
   }
   return answer.fits() ? kExitYes : kExitNotPlainYes;
@@ -120,6 +126,8 @@ Verb pack_verb() {
   verb.examples = {
       {"headroom pack snapshot.pickle", "a file of torch.cuda.memory._dump_snapshot()"},
       {"headroom pack snapshot.pickle --plan step.plan", "and the plan, as a file"},
+      {"headroom pack snapshot.pickle --html memory.html",
+       "a page: who lay where and when, as it was and as planned"},
       {"headroom pack --oom error.log",
        "explains a pasted out-of-memory message; without a file it is read from stdin"},
       {"headroom pack instance.csv --placements placed.csv",
@@ -138,6 +146,7 @@ Verb pack_verb() {
       {"placements", "FILE.csv", "write id,lower,upper,size,offset; - is stdout"},
       {"plan", "FILE", "write the plan (docs/formats/plan.md); - is stdout"},
       kJsonFlag,
+      kHtmlFlag,
       kOutputFlag,
       kQuietFlag,
       kNoColorFlag,

@@ -9,14 +9,32 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// "torch::autograd::generated::MulBackward0::apply(...)" gives "MulBackward0".
-std::string_view autograd_function(std::string_view function) {
-  const std::string_view name = function.substr(0, function.find('('));
-  const size_t at = name.find("Backward");
-  if (at == std::string_view::npos) return {};
-  const size_t colon = name.rfind("::", at);
-  const size_t begin = colon == std::string_view::npos ? 0 : colon + 2;
-  return name.substr(begin, name.find("::", at) - begin);
+// What comes between `prefix` and `suffix` in a function's name: "torch::autograd::generated::
+// MulBackward0::apply(...)" has "generated::MulBackward0" between "torch::autograd::" and
+// "::apply(".
+std::string_view between(std::string_view function, std::string_view prefix,
+                         std::string_view suffix) {
+  if (!function.starts_with(prefix)) return {};
+  function.remove_prefix(prefix.size());
+  const size_t end = function.find(suffix);
+  if (end == std::string_view::npos ||
+      function.substr(0, end).find('(') != std::string_view::npos) {
+    return {};
+  }
+  return function.substr(0, end);
+}
+
+// The node of the backward graph that a frame runs, and the operator that it calls; or nothing.
+std::string backward_node(std::string_view function) {
+  std::string_view name = between(function, "torch::autograd::", "::apply(");
+  if (const size_t colon = name.rfind("::"); colon != std::string_view::npos) {
+    name.remove_prefix(colon + 2);
+  }
+  return name.empty() ? "" : "backward: " + std::string(name);
+}
+std::string called_operator(std::string_view function) {
+  const std::string_view name = between(function, "at::_ops::", "::call(");
+  return name.empty() || contains(name, "empty") ? "" : "aten::" + std::string(name);
 }
 
 // What only says that memory was asked for.
@@ -93,9 +111,11 @@ CallSite SiteNames::choose(const std::vector<uint32_t>& stack) const {
     if (python == nullptr) python = &each;
   }
   if (python != nullptr) return *python;
-  for (const CallSite& each : frames) {
-    const std::string_view name = autograd_function(each.function);
-    if (!name.empty()) return {"backward: " + std::string(name), "", 0};
+  for (const auto& name_of : {backward_node, called_operator}) {
+    for (const CallSite& each : frames) {
+      std::string name = name_of(each.function);
+      if (!name.empty()) return {std::move(name), "", 0};
+    }
   }
   for (const CallSite& each : frames) {
     if (is_allocator_frame(each.function)) continue;

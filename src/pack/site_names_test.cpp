@@ -61,11 +61,13 @@ TEST(SiteNames, WithoutAFrameOfTheUsers) {
        {"torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)", "??"}},
       {{"at::(anonymous namespace)::structured_bmm::impl(long)", "RegisterCUDA.cpp"}},
       {{"CachingAllocator", "??"}},
+      {{"at::_ops::empty_strided::call(long)", "??"}, {"at::_ops::mul_Tensor::call(long)", "??"}},
   }));
   EXPECT_EQ(words(names, 1), "nn/functional.py:12 linear");
   EXPECT_EQ(words(names, 2), "backward: MmBackward0");
   EXPECT_EQ(words(names, 3), "at::(anonymous namespace)::structured_bmm::impl");
   EXPECT_EQ(names.site_of(4), 0U);
+  EXPECT_EQ(words(names, 5), "aten::mul_Tensor");
   EXPECT_EQ(names.site_of(0), 0U);
   EXPECT_EQ(names.site_of(99), 0U);
   EXPECT_TRUE(names.python_frames(99, 5).empty());

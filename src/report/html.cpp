@@ -12,6 +12,7 @@ namespace headroom::embedded {
 extern const std::string_view kPageHtml;
 extern const std::string_view kPageCss;
 extern const std::string_view kChartsJs;
+extern const std::string_view kMapJs;
 }  // namespace headroom::embedded
 
 namespace headroom::report {
@@ -40,6 +41,7 @@ std::string fill(std::string_view shell,
 Html section_html(const Section& section) {
   Html html;
   html.raw("<section class=\"card");
+  if (section.has_map) html.raw(" wide");
   if (!section.tone.empty()) html.raw(" answer tone-").text(section.tone);
   html.raw("\" id=\"").text(section.id).raw("\"");
   if (!section.heading.empty()) {
@@ -119,6 +121,10 @@ std::string render_page(const Page& page) {
     }
     body.add(section_html(section));
   }
+  std::string script(embedded::kChartsJs);
+  const bool has_map = std::any_of(page.sections.begin(), page.sections.end(),
+                                   [](const Section& section) { return section.has_map; });
+  if (has_map) script += embedded::kMapJs;
   Html footer;
   if (!page.command.empty()) {
     footer.raw("<p>Asked by: <code>").text(page.command).raw("</code></p>");
@@ -130,12 +136,7 @@ std::string render_page(const Page& page) {
                                     {"body", body.markup()},
                                     {"footer", footer.markup()},
                                     {"style", embedded::kPageCss},
-                                    {"script", embedded::kChartsJs}});
-}
-
-void tile(Html& html, std::string_view name, const std::string& figure, const std::string& note) {
-  html.raw("<div class=\"tile\"><dt>").text(name).raw("</dt><dd>").text(figure);
-  html.raw("<small>").text(note).raw("</small></dd></div>");
+                                    {"script", script}});
 }
 
 Html html_table(const std::vector<std::string>& columns,

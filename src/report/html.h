@@ -50,7 +50,8 @@ struct Section {
   std::string id;       // of the element, and the target of its link: letters and dashes
   std::string heading;  // also its name in the navigation; empty for the answer itself
   Html body;
-  std::string tone;  // "yes", "at_risk" or "no" where the card as a whole says so; or empty
+  std::string tone;      // "yes", "at_risk" or "no" where the card as a whole says so; or empty
+  bool has_map = false;  // an address map: the card is as wide as the window, and map.js is needed
 };
 
 struct Page {
@@ -63,9 +64,6 @@ struct Page {
 
 // The whole file: style, script and data inside, nothing loaded from elsewhere.
 [[nodiscard]] std::string render_page(const Page& page);
-
-// One figure in a <dl class="tiles">.
-void tile(Html& html, std::string_view name, const std::string& figure, const std::string& note);
 
 // A table; every cell is text. Columns whose name begins with '#' hold figures, set to the right.
 [[nodiscard]] Html html_table(const std::vector<std::string>& columns,

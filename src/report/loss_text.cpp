@@ -1,9 +1,7 @@
 #include "report/loss_text.h"
 
-#include <algorithm>
-
 #include "report/fit_words.h"
-#include "text/number.h"
+#include "report/pack_words.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -17,16 +15,6 @@ using text::Table;
 using text::Terminal;
 
 constexpr size_t kMostRows = 6;  // the rest is in --json and --html
-
-std::string hex(int64_t address) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string digits;
-  for (uint64_t rest = static_cast<uint64_t>(address); rest > 0; rest >>= 4) {
-    digits += kDigits[rest & 15];
-  }
-  std::reverse(digits.begin(), digits.end());
-  return "0x" + (digits.empty() ? "0" : digits);
-}
 
 std::string share_of(Bytes part, Bytes whole) { return share_words(part, whole); }
 
@@ -65,7 +53,7 @@ std::string segments_table(const pack::PackAnswer& answer, const Terminal& termi
   for (const pack::StrandedSegment& segment : loss.segments) {
     if (segment.blocks == 0) continue;
     if (shown++ == kMostRows) break;
-    table.row({hex(segment.address) + (segment.is_expandable ? " +" : ""),
+    table.row({hex_words(segment.address) + (segment.is_expandable ? " +" : ""),
                format_bytes(segment.size),
                {format_bytes(segment.stranded), Style::bold},
                format_bytes(segment.largest_gap),
@@ -98,31 +86,6 @@ std::string sites_table(const pack::PackAnswer& answer, const Terminal& terminal
 }
 
 }  // namespace
-
-std::string moment_words(const pack::PackAnswer& answer) {
-  const LossAtPeak& loss = *answer.loss;
-  if (loss.moment == 0) return "as the recording began";
-  std::string words =
-      "after entry " + with_commas(loss.moment) + " of " + with_commas(answer.recording->end - 1);
-  if (loss.seconds) words += ", " + text::formatted("%.3g s", *loss.seconds) + " after the first";
-  if (loss.site != 0) words += ", at " + answer.recording->sites.site(loss.site).words();
-  return words;
-}
-
-std::string holder_words(const pack::StrandedSegment& segment, const pack::SiteNames& sites,
-                         size_t most) {
-  std::string words;
-  for (size_t i = 0; i < segment.holders.size() && i < most; ++i) {
-    const pack::Holder& holder = segment.holders[i];
-    if (i > 0) words += ", ";
-    words += with_commas(static_cast<int64_t>(holder.blocks)) + " of " +
-             sites.site(holder.site).words() + " (" + format_bytes(holder.bytes) + ")";
-  }
-  if (segment.holders.size() > most) {
-    words += ", " + std::to_string(segment.holders.size() - most) + " more";
-  }
-  return words;
-}
 
 std::string loss_text(const pack::PackAnswer& answer, const Terminal& terminal) {
   if (!answer.loss || !answer.recording) return "";

@@ -1,9 +1,8 @@
 #include "report/pack_text.h"
 
-#include <algorithm>
-
 #include "report/fit_words.h"
 #include "report/loss_text.h"
+#include "report/pack_words.h"
 #include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"
@@ -17,26 +16,11 @@ using text::Style;
 using text::Table;
 using text::Terminal;
 
-// 0.00 where there is no difference; more figures where there is a small one.
-std::string gap_words(double percent) {
-  return percent == 0 || percent >= 0.01 ? formatted("%.2f %%", percent)
-                                         : formatted("%.1e %%", percent);
-}
-
-std::string verdict_of(const pack::PackAnswer& answer) {
-  if (answer.plan.size == answer.lower_bound) return "nothing is lost";
-  std::string words = gap_words(answer.plan.gap_pct) + " above what lives at the peak";
-  if (answer.plan.is_optimal) words += ", and no plan is shorter";
-  return words;
-}
-
 std::string plan_line(const pack::PackAnswer& answer, const Terminal& terminal) {
   const Style style = answer.fits() ? Style::good : Style::bad;
   std::string line;
   if (answer.capacity) line = text::paint(answer.fits() ? "yes: " : "no: ", style, terminal.colour);
-  line += text::paint(format_bytes(answer.plan.size), style, terminal.colour) + " hold the " +
-          with_commas(static_cast<int64_t>(answer.requests.size())) + " requests of " +
-          text::printable(answer.file) + ": " + verdict_of(answer);
+  line += text::printable(plan_sentence(answer, true));
   if (!answer.fits()) {
     line += "; " + with_commas(answer.plan.size.count - answer.capacity->count) +
             " bytes more than was asked for";
@@ -48,17 +32,8 @@ std::string plan_line(const pack::PackAnswer& answer, const Terminal& terminal) 
 std::string first_lines(const pack::PackAnswer& answer, const Terminal& terminal) {
   const std::string plan = plan_line(answer, terminal);
   if (!answer.loss || answer.loss->reserved.count == 0) return plan;
-  const pack::LossAtPeak& loss = *answer.loss;
-  std::string line =
-      text::paint(share_words(loss.lost(), loss.reserved), Style::bold, terminal.colour) + " of " +
-      format_bytes(loss.reserved) + " reserved was lost to fragmentation (" +
-      format_bytes(loss.lost()) + ")";
-  if (loss.failure) {
-    line += " when memory ran out";
-  } else {
-    line += " at the peak";
-  }
-  line += "\n";
+  const std::string line =
+      text::paint(loss_sentence(*answer.loss), Style::bold, terminal.colour) + "\n";
   return answer.capacity ? plan + line : line + plan;
 }
 
@@ -88,21 +63,10 @@ class Settings {
     if (left_out_ > 0) {
       lines += std::to_string(left_out_) + " more settings save no more than these (--json).\n";
     }
-    const auto best = std::find_if(
-        answer_.allocators.begin(), answer_.allocators.end(),
-        [](const pack::AllocatorFigures& figures) { return !figures.setting.empty(); });
-    if (!default_ || best == answer_.allocators.end() || best->peak_reserved >= *default_) {
-      return lines;
-    }
-    lines += "\n" + text::paint("export PYTORCH_CUDA_ALLOC_CONF=" + best->setting, Style::accent,
-                                terminal.colour);
-    lines += "\n  reserves " + format_bytes(*default_ - best->peak_reserved) +
-             " less than the default settings";
-    if (best->limit) {
-      lines += "; garbage collection needs a limit, here " + format_bytes(*best->limit) +
-               " by torch.cuda.set_per_process_memory_fraction";
-    }
-    return lines + "\n";
+    const std::string command = setting_command(answer_);
+    if (command.empty()) return lines;
+    return lines + "\n" + text::paint(command, Style::accent, terminal.colour) + "\n  " +
+           setting_gain(answer_) + "\n";
   }
 
  private:
@@ -111,12 +75,6 @@ class Settings {
   size_t shown_ = 0;
   size_t left_out_ = 0;
 };
-
-std::string setting_words(const pack::AllocatorFigures& figures) {
-  if (figures.name == "best-fit-arena") return "a yardstick: one growing range, best fit";
-  if (!figures.limit) return figures.setting;
-  return figures.setting + " (limit " + format_bytes(*figures.limit) + ")";
-}
 
 std::string allocators(const pack::PackAnswer& answer, const Terminal& terminal) {
   Settings settings(answer);

@@ -1,15 +1,34 @@
-// Prints the page of the sample answer, for tests/browser: sample_page [WORDS] puts WORDS wherever
-// something from outside stands. A tool of the tests, not of the product.
+// Prints a page of a sample answer, for tests/browser: sample_page fit|pack [WORDS] puts WORDS
+// wherever something from outside stands. A tool of the tests, not of the product.
 #include <cstdio>
+#include <string_view>
 
 #include "report/fit_html.h"
+#include "report/pack_html.h"
 #include "report/sample_answer.h"
+#include "report/sample_pack.h"
+
+namespace {
+
+using namespace headroom;
+
+report::Page fit_page(const char* words) {
+  const fit::FitAnswer answer =
+      words != nullptr ? report::sample_answer_with(words) : report::sample_answer();
+  return {answer.model, "fit", "0.0.0", answer.model, report::fit_sections(answer)};
+}
+
+report::Page pack_page(const char* words) {
+  const pack::PackAnswer answer = report::sample_pack(words != nullptr ? words : "run", 3000);
+  return {answer.file, "pack", "0.0.0", answer.file, report::pack_sections(answer)};
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  using namespace headroom;
-  const fit::FitAnswer answer =
-      argc > 1 ? report::sample_answer_with(argv[1]) : report::sample_answer();
-  const report::Page page{answer.model, "fit", "0.0.0", answer.model, report::fit_sections(answer)};
-  const std::string html = report::render_page(page);
+  if (argc < 2) return 2;
+  const char* const words = argc > 2 ? argv[2] : nullptr;
+  const bool is_pack = std::string_view(argv[1]) == "pack";
+  const std::string html = report::render_page(is_pack ? pack_page(words) : fit_page(words));
   return std::fwrite(html.data(), 1, html.size(), stdout) == html.size() ? 0 : 1;
 }

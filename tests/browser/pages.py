@@ -2,8 +2,8 @@
 """Opens pages of ours in headless Chromium and looks at them as a reader would.
 
 Every page: nothing goes wrong in the console, nothing is loaded, nothing is wider than the window
-(1280, 700 and 360 pixels), the step chart is drawn and answers to pointer and keys. A page full of
-hostile names: none of them runs. Exit code 77 (skipped) where there is no Chromium.
+(1280, 700 and 360 pixels), the step chart or the address map is drawn and answers to pointer and
+keys. A page full of hostile names: none of them runs. Exit code 77 (skipped) where there is no Chromium.
 Usage: pages.py SAMPLE_PAGE   (src/report/sample_page.cpp, built)
 """
 
@@ -52,6 +52,43 @@ setTimeout(() => {
     svg.dispatchEvent(new KeyboardEvent("keydown", { key: "p" }));
     found.keyed = tip.textContent.startsWith("Peak: ");
   }
+  const host = document.querySelector("[data-chart='map']");
+  if (host) {
+    const map = host.map;
+    const panels = map.panels;
+    const key = (name) => panels[0].overlay.dispatchEvent(new KeyboardEvent("keydown", { key: name }));
+    found.map = panels.length;
+    found.first_paint_ms = Number(host.dataset.firstPaintMs);
+    // Most blocks are in view, and colours of all kinds are on the canvas.
+    found.painted = panels.map((panel) => panel.painted);
+    found.colours = new Set(panels[0].pixels).size;
+    // A pixel with a block in it answers with that block.
+    const at = panels[0].ids.findIndex((id) => id > 20);
+    const id = panels[0].ids[at];
+    const box = panels[0].overlay.getBoundingClientRect();
+    const x = box.left + 84 + ((at % panels[0].columns) + 0.5) / panels[0].scale;
+    const y = box.top + (Math.floor(at / panels[0].columns) + 0.5) / panels[0].scale;
+    panels[0].overlay.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y }));
+    const mapTip = host.querySelector(".tip");
+    found.map_pointed = map.pointed === id && !mapTip.hidden && mapTip.textContent.includes("iB");
+    const t = mapTip.getBoundingClientRect();
+    found.map_inside = t.left >= -1 && t.right <= document.documentElement.clientWidth + 1;
+    map.select(id);
+    found.map_told = host.querySelector(".detail").textContent.includes("lives");
+    const span = map.to - map.from;
+    key("+");
+    found.map_zoomed = map.to - map.from < span;
+    key("f");
+    key("p");
+    key("0");
+    found.map_whole = map.to - map.from === map.data.moments;
+    key("Escape");
+    found.map_left = map.selected < 0;
+    map.choice.value = "site";
+    map.choice.dispatchEvent(new Event("change"));
+    map.draw();
+    found.map_sites = new Set(panels[0].pixels).size;
+  }
   const button = document.querySelector("[data-theme-toggle]");
   const ground = () => getComputedStyle(document.body).backgroundColor;
   const before = ground();
@@ -78,6 +115,20 @@ def open_page(chromium, page, width, profile):
     return (json.loads(html.unescape(found.group(1))) if found else None), console
 
 
+def faults_of_map(found):
+    faults = []
+    if found["map"] != 2:
+        faults.append(f"the map has {found['map']} pictures")
+    if min(found["painted"]) < 1000:
+        faults.append(f"the map shows {found['painted']} blocks")
+    if found["colours"] < 4 or found["map_sites"] < 8:
+        faults.append(f"the map has {found['colours']} and {found['map_sites']} colours")
+    for what in ("pointed", "inside", "told", "zoomed", "whole", "left"):
+        if not found.get("map_" + what):
+            faults.append(f"the map is not {what}")
+    return faults
+
+
 def faults_of(found, console):
     if found is None:
         return ["the page did not come to its end"] + console
@@ -86,9 +137,13 @@ def faults_of(found, console):
         faults.append("a hostile name ran")
     if found["wide"] > 0:
         faults.append(f"{found['wide']} pixels wider than the window")
+    if not found.get("themed"):
+        faults.append("not themed")
+    if "map" in found:
+        return faults + faults_of_map(found)
     if found["layers"] < 10:
         faults.append(f"the step chart has {found['layers']} layers")
-    for what in ("peak", "pointed", "inside", "keyed", "themed"):
+    for what in ("peak", "pointed", "inside", "keyed"):
         if not found.get(what):
             faults.append(f"not {what}")
     return faults
@@ -103,7 +158,8 @@ def main():
     sample = str(Path(sys.argv[1]).resolve())
     failed = 0
     with tempfile.TemporaryDirectory() as profile:
-        for name, arguments in (("sample", []), ("hostile", [HOSTILE])):
+        for name, arguments in (("fit", ["fit"]), ("hostile fit", ["fit", HOSTILE]),
+                                ("pack", ["pack"]), ("hostile pack", ["pack", HOSTILE])):
             page = subprocess.run([sample, *arguments], capture_output=True, text=True,
                                   check=True).stdout
             for width in (1280, 700, 360):

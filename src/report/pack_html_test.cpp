@@ -1,0 +1,57 @@
+#include "report/pack_html.h"
+
+#include <gtest/gtest.h>
+
+#include "report/sample_pack.h"
+
+namespace headroom::report {
+namespace {
+
+size_t count_of(const std::string& text, std::string_view part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+std::string page_of(const pack::PackAnswer& answer, const std::string& words) {
+  return render_page({words, words, "1.2.3", words, pack_sections(answer)});
+}
+
+TEST(PackPage, NothingFromOutsideBecomesMarkup) {
+  const std::string tame = page_of(sample_pack("name", 200), "name");
+  for (const std::string hostile : {"<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>",
+                                    "</script><svg onload=a>", "<!--", "{{script}}"}) {
+    const std::string page = page_of(sample_pack(hostile, 200), hostile);
+    for (const char* mark : {"<script", "</script", "<img", "<svg", "<!--", "<"}) {
+      EXPECT_EQ(count_of(page, mark), count_of(tame, mark)) << hostile << " as " << mark;
+    }
+  }
+}
+
+// Beyond kMostMapBlocks the page hardly grows, and says what it merged.
+TEST(PackPage, StaysBoundedHoweverManyTheRequests) {
+  const std::string page = page_of(sample_pack("run", 400'000), "run");
+  EXPECT_LT(page.size(), 4'000'000U);
+  EXPECT_NE(page.find("\"merged_count\":350000"), std::string::npos);
+}
+
+TEST(PackPage, SurvivesAnAnswerOfNothing) {
+  const std::string page = page_of(pack::PackAnswer{}, "");
+  EXPECT_NE(page.find("</html>"), std::string::npos);
+}
+
+// Times of an instance may be anything: the map has their ranks.
+TEST(PackPage, AnInstanceIsDrawnByTheRanksOfItsTimes) {
+  pack::PackAnswer answer;
+  answer.requests.resize(2);
+  answer.requests[0].request = {-(int64_t{1} << 60), int64_t{1} << 60, 3};
+  answer.requests[1].request = {5, int64_t{1} << 60, 4};
+  answer.requests[1].offset = 3;
+  answer.plan.size = Bytes(7);
+  const std::string page = page_of(answer, "x");
+  EXPECT_NE(page.find("\"moments\":2,"), std::string::npos);
+  EXPECT_NE(page.find("\"has_recording\":false"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom::report
