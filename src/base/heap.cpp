@@ -1,5 +1,7 @@
 #include "base/heap.h"
 
+#include <cstdlib>  // any header of the C library says which one it is: __GLIBC__
+
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif

@@ -1,15 +1,38 @@
 // A pickle is a program for a small stack machine. This is the part of the machine that builds
 // data. Opcodes as in CPython's Lib/pickletools.py.
+//
+// What makes it fast: operands are read from a window with room behind it, so that one comparison
+// an instruction guards them all, and whatever it pushes has room before the window is begun;
+// nothing is allocated for a container that becomes a record; the pairs of a dict are read in a
+// loop of their own, as most keys are references and most values small; and a list that consists of
+// references alone (a call stack is one, and two thirds of a recording are call stacks) is compared
+// with the list that followed the last such one before, and found by its bytes, before it is read.
 #include "formats/pickle.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <utility>
 
 namespace headroom::formats {
 namespace {
 
 constexpr uint8_t kHighestProtocol = 5;
+// No instruction and its operands are longer, nor is a pair of a dict as read_pairs() takes it;
+// texts of BINUNICODE apart, which are measured.
+constexpr size_t kLongestInstruction = 300;
+static_assert(kLongestInstruction <= ByteSource::kPadding);
+constexpr size_t kLeastWindow = ByteSource::kMostAhead;
+constexpr size_t kMostWindow = size_t{1} << 16;
+
+constexpr char kReference = 'h';      // BINGET
+constexpr char kLongReference = 'j';  // LONG_BINGET
+constexpr char kAppends = 'e';
+constexpr char kSetItems = 'u';
+constexpr char kMark = '(';
+constexpr char kEmptyList = ']';
+constexpr char kMemoize = '\x94';
+constexpr char kPut = 'q';      // BINPUT
+constexpr char kLongPut = 'r';  // LONG_BINPUT
 
 std::string hexadecimal(uint8_t byte) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -52,342 +75,178 @@ std::string_view refused_name(uint8_t opcode) {
   }
 }
 
+// Little-endian, of 0 to 8 bytes. REQUIRES: so many can be read.
+uint64_t unsigned_at(const char* at, size_t bytes) {
+  uint64_t value = 0;
+  std::memcpy(&value, at, bytes);
+  return value;
+}
+
+uint8_t byte_at(const char* at) { return static_cast<uint8_t>(*at); }
+
 }  // namespace
-
-std::span<const PickleValue> PickleDocument::items(PickleValue container) const {
-  if (!container.is_container() || !is_current(container)) return {};
-  return containers_[static_cast<size_t>(container.payload)].items;
-}
-
-const PickleValue* PickleDocument::find(PickleValue dict, std::string_view key) const {
-  if (dict.kind != PickleKind::dict) return nullptr;
-  const auto pairs = items(dict);
-  for (size_t i = pairs.size(); i >= 2; i -= 2) {
-    const PickleValue& candidate = pairs[i - 2];
-    if (candidate.kind == PickleKind::text && text(candidate) == key) return &pairs[i - 1];
-  }
-  return nullptr;
-}
-
-std::string_view PickleDocument::text(PickleValue value) const {
-  return value.kind == PickleKind::text ? texts_[static_cast<size_t>(value.payload)]
-                                        : std::string_view{};
-}
-
-double PickleDocument::real(PickleValue value) const {
-  if (value.kind == PickleKind::real) return std::bit_cast<double>(value.payload);
-  return static_cast<double>(value.payload);
-}
-
-bool PickleDocument::is_current(PickleValue value) const {
-  return containers_[static_cast<size_t>(value.payload)].generation == value.generation;
-}
-
-PickleValue PickleDocument::make_container(PickleKind kind) {
-  uint32_t index = 0;
-  if (vacant_.empty()) {
-    index = static_cast<uint32_t>(containers_.size());
-    containers_.emplace_back();
-  } else {
-    index = vacant_.back();
-    vacant_.pop_back();
-  }
-  containers_[index].kind = kind;
-  return {kind, containers_[index].generation, index};
-}
-
-PickleValue PickleDocument::intern(std::string&& text) {
-  const auto [at, is_new] =
-      text_ids_.try_emplace(std::move(text), static_cast<uint32_t>(texts_.size()));
-  if (is_new) texts_.push_back(at->first);
-  return {PickleKind::text, 0, at->second};
-}
-
-void PickleDocument::recycle(PickleValue value) {
-  if (!value.is_container() || !is_current(value)) return;
-  Container& container = containers_[static_cast<size_t>(value.payload)];
-  container.items.clear();
-  ++container.generation;
-  vacant_.push_back(static_cast<uint32_t>(value.payload));
-}
 
 // One run over one pickle.
 class PickleMachine {
  public:
-  PickleMachine(ByteSource& source, const PickleSink& sink, const PickleLimits& limits)
+  PickleMachine(ByteSource& source, PickleSink* sink, const PickleLimits& limits)
       : source_(source), sink_(sink), limits_(limits) {}
 
   Result<PickleDocument> run() {
     HEADROOM_TRY(read_header());
-    while (true) {
-      start_ = source_.offset();
-      HEADROOM_ASSIGN(const uint8_t opcode, take_byte());
-      if (opcode == '.') break;
-      HEADROOM_TRY(step(opcode));
-      if (static_cast<int64_t>(stack_.size()) > limits_.max_values) {
-        return fail("too many values");
-      }
-    }
-    if (stack_.size() != 1 || !marks_.empty()) return fail("the pickle stops in the middle");
-    document_.root_ = stack_.back();
-    return std::move(document_);
+    if (carry_out()) return std::move(document_);
+    // What lies behind the end reads as zeros, so anything may have gone wrong there.
+    if (is_beyond_end_) return source_.error_at(start_offset(), "the file ends here, too early");
+    if (error_.where.empty()) error_.where = source_.error_at(start_offset(), "").where;
+    return std::move(error_);
   }
 
  private:
-  [[nodiscard]] Error fail(std::string message) const {
-    return source_.error_at(start_, std::move(message));
+  bool fail(std::string message, std::string hint = {}) {
+    error_ = Error{ErrorCode::bad_input, std::move(message), "", std::move(hint)};
+    return false;
   }
+  // Why is said in run().
+  [[gnu::noinline]] bool fail_end() { return fail(""); }
+  [[gnu::noinline]] bool fail_memo(std::string_view what, uint64_t index) {
+    return fail(std::string(what) + std::to_string(index) + " of " + std::to_string(memo_.size()));
+  }
+  [[nodiscard]] int64_t start_offset() const { return source_.offset() + (start_ - begin_); }
 
   Result<void> read_header() {
     const std::string_view head = source_.peek(2);
     if (head.size() < 2 || head[0] != '\x80') {
-      Error error = fail("not a pickle of protocol 2 or later");
+      Error error = source_.error_at(0, "not a pickle of protocol 2 or later");
       error.hint = "torch.cuda.memory._dump_snapshot() and pickle.dump() write one";
       return error;
     }
     const auto protocol = static_cast<uint8_t>(head[1]);
     if (protocol < 2 || protocol > kHighestProtocol) {
-      return fail("pickle protocol " + std::to_string(protocol) + "; 2 to 5 can be read");
+      return source_.error_at(
+          0, "pickle protocol " + std::to_string(protocol) + "; 2 to 5 can be read");
     }
     return {};
   }
 
-  Result<std::string_view> take(size_t count) {
-    const std::string_view piece = source_.take(count);
-    if (piece.size() < count) return fail("the file ends here, in the middle of a value");
-    return piece;
-  }
-  Result<uint8_t> take_byte() {
-    HEADROOM_ASSIGN(const std::string_view piece, take(1));
-    return static_cast<uint8_t>(piece[0]);
-  }
-  Result<uint64_t> take_unsigned(size_t bytes) {
-    HEADROOM_ASSIGN(const std::string_view piece, take(bytes));
-    uint64_t value = 0;
-    for (size_t i = bytes; i-- > 0;) value = value << 8 | static_cast<uint8_t>(piece[i]);
-    return value;
-  }
-
-  Result<void> push(PickleValue value) {
-    stack_.push_back(value);
-    return {};
-  }
-  Result<void> push_integer(int64_t value) { return push({PickleKind::integer, 0, value}); }
-  Result<void> push_unsigned(size_t bytes) {
-    HEADROOM_ASSIGN(const uint64_t value, take_unsigned(bytes));
-    return push_integer(static_cast<int64_t>(value));
-  }
-  // Little-endian two's complement of any length; what does not fit 64 bits is refused.
-  Result<void> push_long(size_t length_bytes) {
-    HEADROOM_ASSIGN(const uint64_t length, take_unsigned(length_bytes));
-    if (length > 8) return fail("an integer of more than 64 bits");
-    HEADROOM_ASSIGN(const uint64_t bits, take_unsigned(static_cast<size_t>(length)));
-    uint64_t value = bits;
-    if (length > 0 && length < 8 && (bits >> (8 * length - 1)) != 0) {
-      value |= ~uint64_t{0} << (8 * length);
-    }
-    return push_integer(static_cast<int64_t>(value));
-  }
-  Result<void> push_real() {
-    HEADROOM_ASSIGN(const uint64_t little, take_unsigned(8));
-    return push({PickleKind::real, 0, static_cast<int64_t>(__builtin_bswap64(little))});
-  }
-  Result<void> push_text(size_t length_bytes) {
-    HEADROOM_ASSIGN(const uint64_t length, take_unsigned(length_bytes));
-    if (length > static_cast<uint64_t>(limits_.max_text_bytes)) {
-      return fail("a text of " + std::to_string(length) + " bytes");
-    }
-    std::string text;
-    for (uint64_t left = length; left > 0;) {
-      const auto part = static_cast<size_t>(std::min<uint64_t>(left, ByteSource::kMaxPiece));
-      HEADROOM_ASSIGN(const std::string_view piece, take(part));
-      text += piece;
-      left -= part;
-    }
-    return push(document_.intern(std::move(text)));
+  // Takes what lies before `at`, and returns where that place is in the new window.
+  const char* refill(const char* at) {
+    source_.skip(static_cast<size_t>(at - begin_));
+    source_.fill(kLeastWindow);
+    const std::string_view window = source_.window();
+    begin_ = window.data();
+    end_ = begin_ + window.size();
+    // Up to there an instruction may begin without another look.
+    is_last_ = source_.is_last() && window.size() <= kMostWindow;
+    safe_end_ =
+        is_last_ ? end_ : begin_ + std::min(window.size() - kLongestInstruction, kMostWindow);
+    // An instruction is at least a byte long, and pushes at most one of each.
+    const size_t most = std::min(window.size(), kMostWindow) + kLongestInstruction;
+    stack_.reserve_more(most);
+    memo_.reserve_more(most);
+    document_.containers_.reserve_more(most);
+    return begin_;
   }
 
-  Result<PickleValue> new_container(PickleKind kind) {
-    const size_t live = document_.containers_.size() - document_.vacant_.size();
-    if (static_cast<int64_t>(live) >= limits_.max_containers) return fail("too many containers");
-    return document_.make_container(kind);
-  }
-  Result<void> push_container(PickleKind kind) {
-    HEADROOM_ASSIGN(const PickleValue value, new_container(kind));
-    return push(value);
-  }
-
-  std::vector<PickleValue>& items_of(PickleValue container) {
-    return document_.containers_[static_cast<size_t>(container.payload)].items;
-  }
-
-  // How many values lie above the last mark, which is taken off.
-  Result<size_t> take_mark() {
-    if (marks_.empty()) return fail("a group that was never opened");
-    const size_t count = stack_.size() - marks_.back();
-    marks_.pop_back();
-    return count;
-  }
-  // The values on the stack that an instruction may touch: those above the last open mark.
-  Result<void> need(size_t count) {
-    const size_t floor = marks_.empty() ? 0 : marks_.back();
-    if (stack_.size() - floor < count) return fail("an instruction without its operands");
-    return {};
-  }
-
-  // Replaces the last `count` values by one tuple of them (or list, or dict).
-  Result<void> gather(PickleKind kind, size_t count) {
-    HEADROOM_TRY(need(count));
-    if (kind == PickleKind::dict && count % 2 != 0) return fail("a dict with a key but no value");
-    HEADROOM_ASSIGN(const PickleValue value, new_container(kind));
-    const auto first = stack_.end() - static_cast<std::ptrdiff_t>(count);
-    HEADROOM_TRY(count_values(count));
-    items_of(value).assign(first, stack_.end());
-    stack_.erase(first, stack_.end());
-    return push(value);
-  }
-
-  Result<void> count_values(size_t count) {
-    values_ += static_cast<int64_t>(count);
-    if (values_ > limits_.max_values) return fail("too many values");
-    return {};
-  }
-
-  // The container that `count` values above it are to be put into.
-  Result<PickleValue> target(size_t count, PickleKind kind) {
-    HEADROOM_TRY(need(count + 1));
-    const PickleValue container = stack_[stack_.size() - count - 1];
-    if (container.kind != kind || !document_.is_current(container)) {
-      return fail(kind == PickleKind::list ? "appending to what is not a list"
-                                           : "setting items of what is not a dict");
-    }
-    return container;
-  }
-
-  Result<void> append(size_t count) {
-    HEADROOM_ASSIGN(const PickleValue list, target(count, PickleKind::list));
-    for (size_t i = stack_.size() - count; i < stack_.size(); ++i) {
-      const PickleValue item = stack_[i];
-      // A sink may have recycled the list or the item already, where a file refers to either twice.
-      if (!document_.is_current(list) || (item.is_container() && !document_.is_current(item))) {
-        return fail("a reference to a value that was shared where none is expected");
+  bool carry_out() {
+    begin_ = start_ = source_.window().data();
+    const char* at = refill(begin_);
+    for (;;) {
+      start_ = at;
+      if (at >= safe_end_) [[unlikely]] {
+        if (is_last_) {
+          is_beyond_end_ = true;
+          return false;
+        }
+        start_ = at = refill(at);
+        if (is_too_large()) return false;
+        continue;
       }
-      PickleVerdict verdict = PickleVerdict::keep;
-      if (sink_) {
-        HEADROOM_ASSIGN(verdict, add_place(sink_(document_, list, item)));
-      }
-      if (verdict == PickleVerdict::keep) {
-        HEADROOM_TRY(count_values(1));
-        items_of(list).push_back(item);
-      } else if (verdict == PickleVerdict::recycle) {
-        values_ -= static_cast<int64_t>(document_.items(item).size());
-        document_.recycle(item);
+      const uint8_t opcode = byte_at(at);
+      if (opcode == '.') return finish();
+      at = step(opcode, at + 1);
+      if (at == nullptr) [[unlikely]] {
+        is_beyond_end_ = end_of_failed_ > end_;
+        return false;
       }
     }
-    stack_.resize(stack_.size() - count);
-    return {};
   }
 
-  Result<PickleVerdict> add_place(Result<PickleVerdict> result) const {
-    if (result) return result;
-    Error error = std::move(result).error();
-    if (error.where.empty()) error.where = source_.name() + ": byte " + std::to_string(start_);
-    return error;
-  }
-
-  Result<void> set_items(size_t count) {
-    if (count % 2 != 0) return fail("a dict with a key but no value");
-    HEADROOM_ASSIGN(const PickleValue dict, target(count, PickleKind::dict));
-    HEADROOM_TRY(count_values(count));
-    std::vector<PickleValue>& items = items_of(dict);
-    items.insert(items.end(), stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
-    stack_.resize(stack_.size() - count);
-    return {};
-  }
-
-  Result<void> remember(uint64_t index) {
-    HEADROOM_TRY(need(1));
-    // CPython numbers memo entries from 0 without gaps, so an index beyond the next is damage.
-    if (index > memo_.size() || static_cast<int64_t>(index) >= limits_.max_memo) {
-      return fail("memo entry " + std::to_string(index) + " out of order");
+  bool is_too_large() {
+    const auto over = [](size_t count, int64_t limit) {
+      return count > static_cast<size_t>(limit);
+    };
+    if (over(stack_.size(), limits_.max_values)) return !fail("too many values");
+    if (over(memo_.size(), limits_.max_memo)) return !fail("too large a memo");
+    if (over(document_.containers_.size(), limits_.max_containers)) {
+      return !fail("too many containers");
     }
-    if (index == memo_.size()) memo_.emplace_back();
-    memo_[index] = stack_.back();
-    return {};
-  }
-  Result<void> recall(uint64_t index) {
-    if (index >= memo_.size()) {
-      return fail("a reference to memo entry " + std::to_string(index) + " of " +
-                  std::to_string(memo_.size()));
-    }
-    const PickleValue value = memo_[index];
-    if (value.is_container() && !document_.is_current(value)) {
-      return fail("a reference to a value that was shared where none is expected");
-    }
-    return push(value);
-  }
-  Result<void> remember_sized(size_t bytes) {
-    HEADROOM_ASSIGN(const uint64_t index, take_unsigned(bytes));
-    return remember(index);
-  }
-  Result<void> recall_sized(size_t bytes) {
-    HEADROOM_ASSIGN(const uint64_t index, take_unsigned(bytes));
-    return recall(index);
+    return false;
   }
 
-  Result<void> open_mark() {
-    if (static_cast<int64_t>(marks_.size()) >= limits_.max_depth) return fail("nested too deeply");
-    marks_.push_back(stack_.size());
-    return {};
+  bool finish() {
+    if (stack_.size() != 1 || !marks_.empty()) return fail("the pickle stops in the middle");
+    document_.root_ = stack_.back();
+    return true;
   }
 
-  Result<void> skip(size_t count) {
-    HEADROOM_ASSIGN(const std::string_view ignored, take(count));
-    static_cast<void>(ignored);
-    return {};
+  // Where the next instruction begins, if this one went well.
+  [[gnu::always_inline]] const char* then(bool is_well, const char* next) {
+    if (is_well) [[likely]]
+      return next;
+    end_of_failed_ = next;
+    return nullptr;
   }
 
-  Result<void> step(uint8_t opcode) {
+  // Carries out one instruction whose operands begin at `at`; null where it cannot be.
+  [[gnu::always_inline]] const char* step(uint8_t opcode, const char* at) {
     switch (opcode) {
-      case 0x80:
-        return skip(1);  // PROTO
-      case 0x95:
-        return skip(8);  // FRAME: a hint for buffering
-      case 'N':
-        return push({});
-      case 0x88:
-        return push({PickleKind::boolean, 0, 1});
-      case 0x89:
-        return push({PickleKind::boolean, 0, 0});
-      case 'K':
-        return push_unsigned(1);  // BININT1
-      case 'M':
-        return push_unsigned(2);  // BININT2
-      case 'J': {                 // BININT, signed
-        HEADROOM_ASSIGN(const uint64_t value, take_unsigned(4));
-        return push_integer(static_cast<int32_t>(static_cast<uint32_t>(value)));
-      }
-      case 0x8a:
-        return push_long(1);  // LONG1
-      case 0x8b:
-        return push_long(4);  // LONG4
-      case 'G':
-        return push_real();  // BINFLOAT, big-endian
-      case 0x8c:
-        return push_text(1);  // SHORT_BINUNICODE
-      case 'X':
-        return push_text(4);  // BINUNICODE
-      case 0x8d:
-        return push_text(8);  // BINUNICODE8
-      default:
-        return step_container(opcode);
-    }
-  }
-
-  Result<void> step_container(uint8_t opcode) {
-    switch (opcode) {
+      case kReference:
+        return then(recall(byte_at(at)), at + 1);
+      case kLongReference:
+        return then(recall(unsigned_at(at, 4)), at + 4);
+      case 0x94:
+        return then(remember(memo_.size()), at);  // MEMOIZE
+      case 'q':
+        return then(remember(byte_at(at)), at + 1);  // BINPUT
+      case 'r':
+        return then(remember(unsigned_at(at, 4)), at + 4);  // LONG_BINPUT
       case '(':
-        return open_mark();
+        return open_mark(at);
+      case 'K':
+        return then(push_integer(byte_at(at)), at + 1);  // BININT1
+      case 'M':
+        return then(push_integer(static_cast<int64_t>(unsigned_at(at, 2))), at + 2);  // BININT2
+      case 'J':                                                                       // BININT
+        return then(push_integer(static_cast<int32_t>(unsigned_at(at, 4))), at + 4);
+      case 0x8a:
+        return push_long(byte_at(at), at + 1);  // LONG1
+      case 0x8b:
+        return push_long(unsigned_at(at, 4), at + 4);  // LONG4
+      case 'G':                                        // BINFLOAT, the only big-endian one
+        return then(push(document_.make_real(__builtin_bswap64(unsigned_at(at, 8)))), at + 8);
+      case 0x8c:
+        return then(push_text({at + 1, byte_at(at)}), at + 1 + byte_at(at));  // SHORT_BINUNICODE
+      case 'X':
+        return push_long_text(unsigned_at(at, 4), at + 4);  // BINUNICODE
+      case 0x8d:
+        return push_long_text(unsigned_at(at, 8), at + 8);  // BINUNICODE8
+      case 'N':
+        return then(push({}), at);
+      case 0x88:
+        return then(push({PickleKind::boolean, 1}), at);
+      case 0x89:
+        return then(push({PickleKind::boolean, 0}), at);
+      case 0x80:
+        return at + 1;  // PROTO
+      case 0x95:
+        return at + 8;  // FRAME: a hint for buffering
+      default:
+        return then(step_container(opcode), at);
+    }
+  }
+
+  bool step_container(uint8_t opcode) {
+    switch (opcode) {
       case ']':
         return push_container(PickleKind::list);
       case '}':
@@ -395,65 +254,370 @@ class PickleMachine {
       case ')':
         return push_container(PickleKind::tuple);
       case 0x85:
-        return gather(PickleKind::tuple, 1);
+        return gather_tuple(1);
       case 0x86:
-        return gather(PickleKind::tuple, 2);
+        return gather_tuple(2);
       case 0x87:
-        return gather(PickleKind::tuple, 3);
+        return gather_tuple(3);
       case 't':
+        return take_mark() && gather_tuple(group_);
       case 'l':
-      case 'd': {
-        HEADROOM_ASSIGN(const size_t count, take_mark());
-        return gather(opcode == 't'   ? PickleKind::tuple
-                      : opcode == 'l' ? PickleKind::list
-                                      : PickleKind::dict,
-                      count);
-      }
+        return take_mark() && gather(PickleKind::list, group_);
+      case 'd':
+        return take_mark() && gather(PickleKind::dict, group_);
       case 'a':
         return append(1);
       case 's':
         return set_items(2);
-      case 'e':
-      case 'u': {
-        HEADROOM_ASSIGN(const size_t count, take_mark());
-        return opcode == 'e' ? append(count) : set_items(count);
-      }
-      case 0x94:
-        return remember(memo_.size());
-      case 'q':
-        return remember_sized(1);
-      case 'r':
-        return remember_sized(4);
-      case 'h':
-        return recall_sized(1);
-      case 'j':
-        return recall_sized(4);
+      case kAppends:
+        return take_mark() && append(group_);
+      case 'u':
+        return take_mark() && set_items(group_);
       default:
         return refuse(opcode);
     }
   }
 
-  Result<void> refuse(uint8_t opcode) {
+  bool refuse(uint8_t opcode) {
     const std::string_view name = refused_name(opcode);
     if (name.empty())
       return fail("instruction " + hexadecimal(opcode) + " is not one of plain data");
-    Error error = fail("instruction " + std::string(name) + " would run code from the file");
-    error.hint = "only pickles of plain dicts, lists, texts and numbers are read";
-    return error;
+    return fail("instruction " + std::string(name) + " would run code from the file",
+                "only pickles of plain dicts, lists, texts and numbers are read");
   }
 
+  [[gnu::always_inline]] bool push(PickleValue value) {
+    stack_.push(value);
+    return true;
+  }
+  [[gnu::always_inline]] bool push_integer(int64_t value) {
+    return push(document_.make_integer(value));
+  }
+
+  // Little-endian two's complement of any length; what does not fit 64 bits is refused.
+  const char* push_long(uint64_t length, const char* at) {
+    if (length > 8) return then(fail("an integer of more than 64 bits"), at);
+    if (length == 0) return then(push_integer(0), at);
+    const unsigned spare = 64 - 8 * static_cast<unsigned>(length);
+    const uint64_t value = unsigned_at(at, 8) << spare;  // what lies behind it is shifted out
+    return then(push_integer(static_cast<int64_t>(value) >> spare), at + length);
+  }
+
+  [[gnu::always_inline]] bool push_text(std::string_view text) {
+    if (text.data() + text.size() > end_) [[unlikely]]
+      return fail_end();
+    return push({PickleKind::text, document_.texts_.intern(text)});
+  }
+  const char* push_long_text(uint64_t length, const char* at) {
+    if (at > end_) return then(fail_end(), at);
+    if (length <= static_cast<size_t>(std::max<std::ptrdiff_t>(0, end_ - at))) {
+      return then(push_text({at, length}), at + length);
+    }
+    if (length > static_cast<uint64_t>(limits_.max_text_bytes)) {
+      return then(fail("a text of " + std::to_string(length) + " bytes"), at);
+    }
+    // It goes on beyond the window: piece by piece.
+    std::string text;
+    for (at = refill(at);; at = refill(end_)) {
+      start_ = begin_;
+      const size_t part = std::min<size_t>(length - text.size(), static_cast<size_t>(end_ - at));
+      text.append(at, part);
+      if (text.size() == length) {
+        return then(push({PickleKind::text, document_.texts_.intern(text)}), at + part);
+      }
+      if (source_.is_last()) return then(fail_end(), end_ + 1);
+    }
+  }
+
+  bool push_container(PickleKind kind) { return push(document_.make_container(kind)); }
+
+  // Takes the last mark off; group_ is how many values lie above it.
+  [[gnu::always_inline]] bool take_mark() {
+    if (marks_.empty()) [[unlikely]]
+      return fail("a group that was never opened");
+    group_ = stack_.size() - marks_.back();
+    marks_.pop_back();
+    return true;
+  }
+  // There are as many values that an instruction may touch: those above the last open mark.
+  [[gnu::always_inline]] bool need(size_t count) {
+    const size_t floor = marks_.empty() ? 0 : marks_.back();
+    return stack_.size() - floor >= count || fail_operands();
+  }
+  [[gnu::noinline]] bool fail_operands() { return fail("an instruction without its operands"); }
+
+  bool count_values(size_t count) {
+    values_ += static_cast<int64_t>(count);
+    return values_ <= limits_.max_values || fail("too many values");
+  }
+
+  // Replaces the last `count` values by one tuple of them.
+  bool gather_tuple(size_t count) {
+    if (!need(count) || !count_values(count + 1)) return false;
+    const PickleValue tuple = document_.make_container(PickleKind::tuple);
+    document_.keep_tuple(tuple, stack_.last(count));
+    stack_.drop(count);
+    return push(tuple);
+  }
+  // The same for a list or a dict: an empty one is put below them, and then they are added to it.
+  bool gather(PickleKind kind, size_t count) {
+    push_container(kind);
+    PickleValue* const top = &stack_.back();
+    std::rotate(top - count, top, top + 1);
+    return kind == PickleKind::list ? append(count) : set_items(count);
+  }
+
+  // The container below the last `count` values, which are to be put into it.
+  bool find_target(size_t count, PickleKind kind) {
+    if (!need(count + 1)) return false;
+    target_ = stack_[stack_.size() - count - 1];
+    return target_.kind() == kind ||
+           fail(kind == PickleKind::list ? "appending to what is not a list"
+                                         : "setting items of what is not a dict");
+  }
+  bool keep_last(size_t count) {
+    if (!count_values(count)) return false;
+    const auto items = stack_.last(count);
+    std::vector<PickleValue>& kept = document_.items_to_keep(target_);
+    kept.insert(kept.end(), items.begin(), items.end());
+    stack_.drop(count);
+    return true;
+  }
+
+  bool append(size_t count) {
+    if (!find_target(count, PickleKind::list)) return false;
+    using State = PickleDocument::State;
+    const PickleDocument::Container container = document_.containers_[target_.index()];
+    if (sink_ == nullptr || container.is(State::kept)) return keep_last(count);
+    const auto known = document_.record(target_);
+    const auto made = sink_->on_list(document_, start_offset(), known, stack_.last(count));
+    is_shareable_ = made.is_shareable;
+    if (!made.record) {
+      return known ? fail("a list whose items are of different kinds") : keep_last(count);
+    }
+    document_.containers_[target_.index()].set(State::record, *made.record);
+    stack_.drop(count);
+    return true;
+  }
+
+  bool set_items(size_t count) {
+    if (count % 2 != 0) return fail("a dict with a key but no value");
+    if (!find_target(count, PickleKind::dict)) return false;
+    using State = PickleDocument::State;
+    const PickleDocument::Container container = document_.containers_[target_.index()];
+    if (container.is(State::record)) return fail("a dict that is added to after its use");
+    if (sink_ == nullptr || container.is(State::kept)) return keep_last(count);
+    const auto made = sink_->on_dict(document_, start_offset(), stack_.last(count));
+    if (!made) return keep_last(count);
+    document_.containers_[target_.index()].set(State::record, *made);
+    stack_.drop(count);
+    return true;
+  }
+
+  [[gnu::always_inline]] bool remember(uint64_t index) {
+    if (!need(1)) return false;
+    // CPython and torch number memo entries from 0 without gaps, so anything else is damage; and
+    // what is remembered never changes, which lookups of lists by their bytes rest on.
+    if (index != memo_.size()) [[unlikely]] {
+      return fail_memo("out of order: memo entry ", index);
+    }
+    memo_.push(stack_.back());
+    return true;
+  }
+  [[gnu::always_inline]] bool recall(uint64_t index) {
+    if (index >= memo_.size()) [[unlikely]] {
+      return fail_memo("a reference to memo entry ", index);
+    }
+    return push(memo_[index]);
+  }
+
+  const char* open_mark(const char* at) {
+    const bool is_reference = *at == kReference || *at == kLongReference;
+    if (is_reference && sink_ != nullptr && !stack_.empty()) {
+      if (stack_.back().kind() == PickleKind::list) {
+        if (const char* const next = list_of_references(at)) return next;
+        if (!error_.message.empty()) return nullptr;
+      }
+    }
+    if (marks_.size() >= static_cast<size_t>(limits_.max_depth)) {
+      return then(fail("nested too deeply"), at);
+    }
+    marks_.push_back(stack_.size());
+    return is_reference ? read_pairs(at) : at;
+  }
+
+  // Carries out what a dict of small values looks like: a reference, a value, and so on, and
+  // SETITEMS. Ends before the first instruction that is anything else.
+  const char* read_pairs(const char* at) {
+    while (at < safe_end_) {
+      start_ = at;
+      const char* const value = push_reference(at);
+      if (value == nullptr) break;
+      const char* const next = push_small(value);
+      if (next == nullptr) return error_.message.empty() ? value : nullptr;
+      at = put(next);
+      if (at == nullptr) return nullptr;
+    }
+    if (at >= safe_end_ || *at != kSetItems) return at;
+    start_ = at;
+    return then(take_mark() && set_items(group_), at + 1);
+  }
+
+  // Null where no reference to something known begins at `at`.
+  [[gnu::always_inline]] const char* push_reference(const char* at) {
+    const bool is_short = *at == kReference;
+    if (!is_short && *at != kLongReference) return nullptr;
+    const uint64_t index = is_short ? byte_at(at + 1) : unsigned_at(at + 1, 4);
+    if (index >= memo_.size()) return nullptr;
+    stack_.push(memo_[index]);
+    return at + (is_short ? 2 : 5);
+  }
+  // A number, a reference, a short text, or a list of references; null for anything else, or where
+  // it failed with an error.
+  [[gnu::always_inline]] const char* push_small(const char* at) {
+    switch (*at) {
+      case kReference:
+      case kLongReference:
+        return push_reference(at);
+      case 'K':
+        push_integer(byte_at(at + 1));
+        return at + 2;
+      case 'M':
+        push_integer(static_cast<int64_t>(unsigned_at(at + 1, 2)));
+        return at + 3;
+      case 'J':
+        push_integer(static_cast<int32_t>(unsigned_at(at + 1, 4)));
+        return at + 5;
+      case '\x8a':
+        return byte_at(at + 1) <= 8 ? push_long(byte_at(at + 1), at + 2) : nullptr;
+      case '\x8c':
+        if (static_cast<std::ptrdiff_t>(byte_at(at + 1)) + 2 > end_ - at) return nullptr;
+        push_text({at + 2, byte_at(at + 1)});
+        return at + 2 + byte_at(at + 1);
+      case kEmptyList:
+        return push_list(at + 1);
+      default:
+        return nullptr;
+    }
+  }
+  const char* push_list(const char* at) {
+    push_container(PickleKind::list);
+    at = put(at);
+    if (at == nullptr || *at != kMark) return at;
+    const char* const next = list_of_references(at + 1);
+    return next != nullptr || !error_.message.empty() ? next : at;
+  }
+  // Remembers the top of the stack, if that is what comes next. Null if it fails.
+  [[gnu::always_inline]] const char* put(const char* at) {
+    if (*at == kMemoize) {
+      remember(memo_.size());
+      return at + 1;
+    }
+    if (*at == kPut) return then(remember(byte_at(at + 1)), at + 2);
+    if (*at == kLongPut) return then(remember(unsigned_at(at + 1, 4)), at + 5);
+    return at;
+  }
+
+  // Fills the list on top of the stack, if a group of references and APPENDS begin at `at`; null if
+  // not, or if it failed. Lists of the same bytes share one record, where the sink allows it.
+  const char* list_of_references(const char* at) {
+    using State = PickleDocument::State;
+    PickleDocument::Container& list = document_.containers_[stack_.back().index()];
+    const bool is_fresh = list.is(State::empty);
+    // The one that followed the last one before: iterations repeat each other.
+    if (is_fresh && last_shared_ < shared_.size()) {
+      const uint32_t expected = shared_[last_shared_].next;
+      const std::string_view bytes = shared_bytes_[expected];
+      if (static_cast<size_t>(end_ - at) >= bytes.size() &&
+          std::memcmp(at, bytes.data(), bytes.size()) == 0) {
+        list.set(State::record, shared_[expected].record);
+        last_shared_ = expected;
+        return at + bytes.size();
+      }
+    }
+    const char* const end = end_of_references(at);
+    if (end == nullptr) return nullptr;
+    const std::string_view bytes(at, static_cast<size_t>(end - at));
+    if (is_fresh) {
+      if (const auto known = shared_bytes_.find(bytes)) {
+        list.set(State::record, shared_[*known].record);
+        expect_again(*known);
+        return end;
+      }
+    }
+    return fill_list(bytes, is_fresh);
+  }
+
+  // Behind the APPENDS that ends a group of references and nothing else; null where there is none
+  // in the window.
+  [[nodiscard]] const char* end_of_references(const char* at) const {
+    while (at < end_ && (*at == kReference || *at == kLongReference)) {
+      at += *at == kReference ? 2 : 5;
+    }
+    return at < end_ && *at == kAppends ? at + 1 : nullptr;
+  }
+
+  // `bytes` are references, and APPENDS.
+  const char* fill_list(std::string_view bytes, bool is_fresh) {
+    const char* at = bytes.data();
+    const char* const end = at + bytes.size() - 1;
+    const PickleValue target = stack_.back();
+    size_t count = 0;
+    stack_.reserve_more(bytes.size() + kMostWindow + kLongestInstruction);
+    for (; at < end; ++count) {
+      const size_t width = *at == kReference ? 1 : 4;
+      if (!recall(width == 1 ? byte_at(at + 1) : unsigned_at(at + 1, 4))) return nullptr;
+      at += 1 + width;
+    }
+    is_shareable_ = false;
+    if (!append(count)) return nullptr;
+    if (is_fresh && is_shareable_) {
+      const uint32_t number = shared_bytes_.intern(bytes);
+      shared_.push_back({*document_.record(target), number});
+      expect_again(number);
+    }
+    return end + 1;
+  }
+  void expect_again(uint32_t number) {
+    if (last_shared_ < shared_.size()) shared_[last_shared_].next = number;
+    last_shared_ = number;
+  }
+
+  // A list of references that others share.
+  struct Shared {
+    uint64_t record = 0;
+    uint32_t next = 0;  // the one that came behind it last
+  };
+
   ByteSource& source_;
-  const PickleSink& sink_;
+  PickleSink* sink_;
   const PickleLimits& limits_;
   PickleDocument document_;
-  std::vector<PickleValue> stack_;
+  Pile<PickleValue> stack_;
   std::vector<size_t> marks_;  // sizes of stack_ where groups were opened
-  std::vector<PickleValue> memo_;
+  Pile<PickleValue> memo_;
+  Interner shared_bytes_;  // of lists of references, APPENDS with them
+  std::vector<Shared> shared_;
+  uint32_t last_shared_ = 0;
   int64_t values_ = 0;
-  int64_t start_ = 0;  // of the instruction being carried out
+  // The window of the source, and the instruction being carried out.
+  const char* begin_ = nullptr;
+  const char* end_ = nullptr;
+  const char* safe_end_ = nullptr;
+  const char* start_ = nullptr;
+  bool is_last_ = false;  // no window comes behind this one
+  // What a step leaves for the next one: the values above the mark that was taken off, the
+  // container that they go to, and what the sink said of it.
+  size_t group_ = 0;
+  PickleValue target_;
+  bool is_shareable_ = false;
+  // Why it failed.
+  const char* end_of_failed_ = nullptr;
+  bool is_beyond_end_ = false;
+  Error error_;
 };
 
-Result<PickleDocument> read_pickle(ByteSource& source, const PickleSink& sink,
+Result<PickleDocument> read_pickle(ByteSource& source, PickleSink* sink,
                                    const PickleLimits& limits) {
   return PickleMachine(source, sink, limits).run();
 }

@@ -2,19 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
+
 namespace headroom::formats {
 namespace {
 
 using std::string_literals::operator""s;
 
-Result<PickleDocument> read(std::string_view bytes, const PickleSink& sink = {},
+Result<PickleDocument> read(std::string_view bytes, PickleSink* sink = nullptr,
                             const PickleLimits& limits = {}) {
   ByteSource source(bytes, "test.pickle");
   return read_pickle(source, sink, limits);
 }
 
 std::string error_of(std::string_view bytes, const PickleLimits& limits = {}) {
-  const auto result = read(bytes, {}, limits);
+  const auto result = read(bytes, nullptr, limits);
   return result ? "no error" : result.error().to_string();
 }
 
@@ -33,23 +35,24 @@ TEST(Pickle, ReadsProtocols2To5) {
   for (const std::string& bytes : {protocol2, protocol4}) {
     const auto document = read(bytes);
     ASSERT_TRUE(document) << document.error().to_string();
-    const PickleValue* const a = document->find(document->root(), "a");
-    ASSERT_NE(a, nullptr);
+    const auto a = document->find(document->root(), "a");
+    ASSERT_TRUE(a);
     const auto numbers = document->items(*a);
     ASSERT_EQ(numbers.size(), 5u);
-    EXPECT_EQ(numbers[0].payload, 1);
-    EXPECT_EQ(numbers[1].payload, -2);
-    EXPECT_EQ(numbers[2].payload, 300);
-    EXPECT_EQ(numbers[3].payload, int64_t{1} << 40);
-    EXPECT_EQ(numbers[4].payload, -(int64_t{1} << 40));
+    EXPECT_EQ(document->integer(numbers[0]), 1);
+    EXPECT_EQ(document->integer(numbers[1]), -2);
+    EXPECT_EQ(document->integer(numbers[2]), 300);
+    EXPECT_EQ(document->integer(numbers[3]), int64_t{1} << 40);
+    EXPECT_EQ(document->integer(numbers[4]), -(int64_t{1} << 40));
     const auto tuple = document->items(*document->find(document->root(), "b"));
     ASSERT_EQ(tuple.size(), 4u);
-    EXPECT_EQ(tuple[0].kind, PickleKind::none);
-    EXPECT_EQ(tuple[1].payload, 1);
-    EXPECT_EQ(tuple[2].payload, 0);
+    EXPECT_EQ(tuple[0].kind(), PickleKind::none);
+    EXPECT_TRUE(tuple[1].is_true());
+    EXPECT_EQ(tuple[2].kind(), PickleKind::boolean);
+    EXPECT_FALSE(tuple[2].is_true());
     EXPECT_DOUBLE_EQ(document->real(tuple[3]), 1.5);
     EXPECT_EQ(document->text(*document->find(document->root(), "c")), "a");
-    EXPECT_EQ(document->find(document->root(), "d"), nullptr);
+    EXPECT_FALSE(document->find(document->root(), "d"));
   }
 }
 
@@ -90,39 +93,120 @@ TEST(Pickle, RefusesDamage) {
 TEST(Pickle, BoundsDepthValuesAndMemo) {
   EXPECT_NE(error_of("\x80\x04" + std::string(200, '('), {.max_depth = 100}).find("deep"),
             std::string::npos);
-  EXPECT_NE(error_of("\x80\x04" + std::string(200, 'N'), {.max_values = 100}).find("many values"),
+  // What is on the stack is counted from window to window.
+  const std::string more(200'000, 'N');
+  EXPECT_NE(error_of("\x80\x04" + more, {.max_values = 100}).find("many values"),
+            std::string::npos);
+  EXPECT_NE(error_of("\x80\x04](" + more + "e.", {.max_values = 100'000}).find("many values"),
             std::string::npos);
   EXPECT_NE(
-      error_of("\x80\x04" + std::string(200, ']'), {.max_containers = 100}).find("containers"),
+      error_of("\x80\x04" + std::string(200'000, ']'), {.max_containers = 100}).find("containers"),
       std::string::npos);
-  EXPECT_NE(error_of("\x80\x04N" + std::string(200, '\x94'), {.max_memo = 100}).find("memo"),
+  EXPECT_NE(error_of("\x80\x04N" + std::string(200'000, '\x94'), {.max_memo = 100}).find("memo"),
             std::string::npos);
 }
 
-TEST(Pickle, SinkTakesItemsOut) {
-  // A list of three dicts, and a later reference to the second.
+TEST(Pickle, NumbersOfEveryWidth) {
+  for (const int64_t number :
+       {int64_t{0}, int64_t{1} << 58, int64_t{1} << 59, int64_t{1} << 60, INT64_MAX,
+        -(int64_t{1} << 59), -(int64_t{1} << 59) - 1, INT64_MIN}) {
+    std::string bytes = "\x80\x02\x8a\x08";
+    for (int i = 0; i < 8; ++i) {
+      bytes += static_cast<char>(static_cast<uint64_t>(number) >> 8 * i);
+    }
+    const auto document = read(bytes + ".");
+    ASSERT_TRUE(document);
+    EXPECT_EQ(document->integer(document->root()), number);
+  }
+  const auto three_bytes = read("\x80\x02\x8a\x03\xff\xff\xff."s);
+  ASSERT_TRUE(three_bytes);
+  EXPECT_EQ(three_bytes->integer(three_bytes->root()), -1);
+  const auto none = read("\x80\x02\x8a\0."s);
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->integer(none->root()), 0);
+}
+
+// A text that is longer than the buffer of a file, and one that says so and is not there.
+TEST(Pickle, LongTexts) {
+  const std::string text(1'000'000, 'x');
+  const std::string bytes = "\x80\x02X\x40\x42\x0f\0"s + text + ".";
+  const std::string path = testing::TempDir() + "headroom_pickle_test.pickle";
+  ASSERT_TRUE(write_file_atomic(path, bytes));
+  auto source = ByteSource::open(path);
+  ASSERT_TRUE(source);
+  const auto from_file = read_pickle(*source);
+  ASSERT_TRUE(from_file) << from_file.error().to_string();
+  EXPECT_EQ(from_file->text(from_file->root()), text);
+  EXPECT_FALSE(read(bytes.substr(0, bytes.size() - 2)));
+  EXPECT_NE(error_of("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f" + text).find("a text of"),
+            std::string::npos);
+}
+
+// Makes records of dicts that have a number under "n", and of lists of such.
+class SumSink : public PickleSink {
+ public:
+  Record on_dict(const PickleDocument& document, int64_t,
+                 std::span<const PickleValue> items) override {
+    ++dicts;
+    for (size_t i = 0; i < items.size(); i += 2) {
+      if (document.text(items[i]) == "n")
+        return static_cast<uint64_t>(*document.integer(items[i + 1]));
+    }
+    return std::nullopt;
+  }
+  ListRecord on_list(const PickleDocument& document, int64_t, Record sum,
+                     std::span<const PickleValue> items) override {
+    ++lists;
+    uint64_t total = sum.value_or(0);
+    for (const PickleValue item : items) {
+      const auto record = document.record(item);
+      if (!record) return {};
+      total += *record;
+    }
+    return {total, true};
+  }
+  int dicts = 0;
+  int lists = 0;
+};
+
+TEST(Pickle, ASinkMakesRecords) {
+  // pickle.dumps([[a, b], [a, b], [b]], 4) with a = {'n': 1} and b = {'n': 2}
   const std::string bytes =
-      "\x80\x04]\x94(}\x94}\x94}\x94"
-      "eh\x02\x86."s;
-  int seen = 0;
-  const auto count = [&](PickleDocument&, PickleValue, PickleValue) -> Result<PickleVerdict> {
-    ++seen;
-    return PickleVerdict::leave_out;
-  };
-  const auto document = read(bytes, count);
-  ASSERT_TRUE(document);
-  EXPECT_EQ(seen, 3);
-  EXPECT_TRUE(document->items(document->items(document->root())[0]).empty());
-  const auto recycle = [](PickleDocument&, PickleValue, PickleValue) -> Result<PickleVerdict> {
-    return PickleVerdict::recycle;
-  };
-  EXPECT_FALSE(read(bytes, recycle));
-  const auto refuse = [](PickleDocument&, PickleValue, PickleValue) -> Result<PickleVerdict> {
-    return Error{ErrorCode::bad_input, "no", "", ""};
-  };
-  const auto refused = read(bytes, refuse);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().where, "test.pickle: byte 11");
+      "\x80\x04]\x94(]\x94(}\x94\x8c\x01n\x94K\x01s}\x94h\x03K\x02se]\x94(h\x02h\x04"
+      "e]\x94h\x04"
+      "ae."s;
+  SumSink sink;
+  const auto document = read(bytes, &sink);
+  ASSERT_TRUE(document) << document.error().to_string();
+  EXPECT_EQ(sink.dicts, 2);
+  EXPECT_EQ(sink.lists, 4);
+  EXPECT_EQ(document->record(document->root()), 8u);
+  EXPECT_TRUE(document->items(document->root()).empty());
+}
+
+TEST(Pickle, ListsOfTheSameReferencesAreAskedForOnce) {
+  // [[a, b], [a, b], [a, b, a], [a, b]] where both dicts are in the memo from before.
+  const std::string bytes =
+      "\x80\x04]\x94(}\x94\x8c\x01n\x94K\x01s}\x94h\x02K\x02s](h\x01h\x03"
+      "e](h\x01h\x03"
+      "e](h\x01h\x03h\x01"
+      "e](h\x01h\x03"
+      "ee."s;
+  SumSink sink;
+  const auto document = read(bytes, &sink);
+  ASSERT_TRUE(document) << document.error().to_string();
+  EXPECT_EQ(sink.lists, 3);
+  EXPECT_EQ(document->record(document->root()), 1u + 2 + 3 + 3 + 4 + 3);
+}
+
+TEST(Pickle, WhatWasUsedDoesNotChange) {
+  SumSink sink;
+  // A dict that gets another key after it became a record.
+  EXPECT_FALSE(read("\x80\x04}\x94\x8c\x01n\x94K\x01sh\x01K\x02s."s, &sink));
+  // A list of records that gets what is none.
+  EXPECT_FALSE(read("\x80\x04](}\x8c\x01n\x94K\x01seNa."s, &sink));
+  // A memo entry that is written twice.
+  EXPECT_FALSE(read("\x80\x02Nq\0q\0."s));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ void add_blocks(const memory::Snapshot& device,
 Recording recording_of(const formats::TorchSnapshot& snapshot, const memory::Snapshot& device,
                        const std::vector<memory::RecordedRequest>& requests) {
   Recording recording;
-  recording.sites = SiteNames(snapshot);
+  recording.sites = SiteNames(snapshot.sites);
   recording.end = static_cast<int64_t>(device.trace.size()) + 1;
   recording.held = memory::held_memory(device).ranges;
   add_blocks(device, requests, snapshot.settings.value_or(memory::AllocatorSettings{}), recording);

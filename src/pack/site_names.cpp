@@ -80,44 +80,42 @@ std::string CallSite::words() const {
          " " + function;
 }
 
-SiteNames::SiteNames(const formats::TorchSnapshot& snapshot)
-    : stacks_(snapshot.stacks), frames_(snapshot.frames), texts_(snapshot.texts) {
+SiteNames::SiteNames(const memory::CallSites& recorded) {
+  frames_.reserve(recorded.frame_count());
+  for (uint32_t i = 0; i < recorded.frame_count(); ++i) {
+    const memory::CallFrame frame = recorded.frame(i);
+    frames_.push_back({std::string(recorded.text(frame.function)),
+                       std::string(recorded.text(frame.file)), frame.line});
+  }
   std::map<std::string, uint32_t> known;
   known.emplace(sites_[0].words(), 0);
-  site_of_stack_.reserve(stacks_.size());
-  for (const std::vector<uint32_t>& stack : stacks_) {
-    CallSite site = choose(stack);
+  for (uint32_t i = 0; i < recorded.stack_count(); ++i) {
+    const auto stack = recorded.stack(i);
+    stacks_.emplace_back(stack.begin(), stack.end());
+    CallSite site = choose(stacks_.back());
     const auto [at, is_new] = known.try_emplace(site.words(), static_cast<uint32_t>(sites_.size()));
     if (is_new) sites_.push_back(std::move(site));
     site_of_stack_.push_back(at->second);
   }
 }
 
-CallSite SiteNames::frame(uint32_t index) const {
-  if (index >= frames_.size()) return {};
-  const formats::TorchFrame& frame = frames_[index];
-  const auto text = [&](uint32_t id) { return id < texts_.size() ? texts_[id] : std::string(); };
-  return {text(frame.function), text(frame.file), frame.line};
-}
-
 CallSite SiteNames::choose(const std::vector<uint32_t>& stack) const {
   const CallSite* python = nullptr;
-  std::vector<CallSite> frames;
-  frames.reserve(stack.size());
-  for (const uint32_t index : stack) frames.push_back(frame(index));
-  for (const CallSite& each : frames) {
+  for (const uint32_t index : stack) {
+    const CallSite& each = frames_[index];
     if (!is_python_file(each.file)) continue;
     if (!is_internal_file(each.file)) return each;
     if (python == nullptr) python = &each;
   }
   if (python != nullptr) return *python;
   for (const auto& name_of : {backward_node, called_operator}) {
-    for (const CallSite& each : frames) {
-      std::string name = name_of(each.function);
+    for (const uint32_t index : stack) {
+      std::string name = name_of(frames_[index].function);
       if (!name.empty()) return {std::move(name), "", 0};
     }
   }
-  for (const CallSite& each : frames) {
+  for (const uint32_t index : stack) {
+    const CallSite& each = frames_[index];
     if (is_allocator_frame(each.function)) continue;
     return {std::string(without_arguments(each.function)), "", 0};
   }
@@ -129,8 +127,7 @@ std::vector<CallSite> SiteNames::python_frames(uint32_t stack, size_t most) cons
   if (stack >= stacks_.size()) return chosen;
   for (const uint32_t index : stacks_[stack]) {
     if (chosen.size() == most) break;
-    CallSite each = frame(index);
-    if (is_python_file(each.file)) chosen.push_back(std::move(each));
+    if (is_python_file(frames_[index].file)) chosen.push_back(frames_[index]);
   }
   return chosen;
 }

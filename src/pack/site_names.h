@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/torch_snapshot.h"
+#include "memory/call_sites.h"
 
 namespace headroom::pack {
 
@@ -28,8 +28,8 @@ struct CallSite {
 class SiteNames {
  public:
   SiteNames() = default;
-  // Keeps what it needs of the snapshot.
-  explicit SiteNames(const formats::TorchSnapshot& snapshot);
+  // Keeps what it needs of the recording's stacks.
+  explicit SiteNames(const memory::CallSites& recorded);
 
   // By the reader's id of a stack. Site 0 is that of a block without a stack.
   [[nodiscard]] uint32_t site_of(uint32_t stack) const {
@@ -43,12 +43,10 @@ class SiteNames {
   [[nodiscard]] std::vector<CallSite> python_frames(uint32_t stack, size_t most) const;
 
  private:
-  [[nodiscard]] CallSite frame(uint32_t index) const;
   [[nodiscard]] CallSite choose(const std::vector<uint32_t>& stack) const;
 
   std::vector<std::vector<uint32_t>> stacks_;
-  std::vector<formats::TorchFrame> frames_;
-  std::vector<std::string> texts_;
+  std::vector<CallSite> frames_;
   std::vector<uint32_t> site_of_stack_;
   std::vector<CallSite> sites_{CallSite{"(no call stack)", "", 0}};
 };

@@ -12,18 +12,15 @@ struct Frame {
 };
 
 // Stack 0 is the empty one.
-formats::TorchSnapshot snapshot(const std::vector<std::vector<Frame>>& stacks) {
-  formats::TorchSnapshot made;
-  made.stacks.emplace_back();
+memory::CallSites recorded(const std::vector<std::vector<Frame>>& stacks) {
+  memory::CallSites made;
   for (const auto& stack : stacks) {
-    made.stacks.emplace_back();
+    std::vector<uint32_t> frames;
     for (const Frame& frame : stack) {
-      const auto text = static_cast<uint32_t>(made.texts.size());
-      made.texts.push_back(frame.function);
-      made.texts.push_back(frame.file);
-      made.stacks.back().push_back(static_cast<uint32_t>(made.frames.size()));
-      made.frames.push_back({text, text + 1, frame.line});
+      frames.push_back(
+          made.add_frame({made.add_text(frame.function), made.add_text(frame.file), frame.line}));
     }
+    made.add_stack(frames);
   }
   return made;
 }
@@ -35,7 +32,7 @@ std::string words(const SiteNames& names, uint32_t stack) {
 }
 
 TEST(SiteNames, TheInnermostFrameThatIsNotPyTorchs) {
-  const SiteNames names(snapshot({
+  const SiteNames names(recorded({
       {{"torch::unwind::unwind()", "??"},
        {"at::detail::empty_generic(long)", "??"},
        {"linear", kTorch + "nn/functional.py", 12},
@@ -54,7 +51,7 @@ TEST(SiteNames, TheInnermostFrameThatIsNotPyTorchs) {
 }
 
 TEST(SiteNames, WithoutAFrameOfTheUsers) {
-  const SiteNames names(snapshot({
+  const SiteNames names(recorded({
       {{"linear", kTorch + "nn/functional.py", 12}, {"call", kTorch + "nn/modules/module.py", 9}},
       {{"c10::cuda::CUDACachingAllocator::Native::malloc(int)", ""},
        {"at::native::mm(at::Tensor const&)", "??"},
@@ -71,14 +68,6 @@ TEST(SiteNames, WithoutAFrameOfTheUsers) {
   EXPECT_EQ(names.site_of(0), 0U);
   EXPECT_EQ(names.site_of(99), 0U);
   EXPECT_TRUE(names.python_frames(99, 5).empty());
-}
-
-// Numbers out of range are no frames.
-TEST(SiteNames, AHostileSnapshot) {
-  formats::TorchSnapshot made;
-  made.stacks = {{}, {7, 0}};
-  made.frames = {{9, 9, -1}};
-  EXPECT_EQ(SiteNames(made).site_of(1), 0U);
 }
 
 }  // namespace

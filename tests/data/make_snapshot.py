@@ -6,6 +6,7 @@ torch.cuda.memory._dump_snapshot() would. It shares no code with src/memory, so 
 against a second reading of the same rules. Usage: make_snapshot.py [FOLDER]   (the folder of this script)
 """
 
+import copy
 import pickle
 import random
 import sys
@@ -148,6 +149,24 @@ def torch20(snapshot):
     return old
 
 
+def newest(snapshot):
+    """The same with what PyTorch has added up to 2.13: pools of entries, annotations among them, running out
+    of memory, and pinned host memory beside it, whose keys are not ours to know."""
+    snapshot = copy.deepcopy(snapshot)
+    trace = snapshot["device_traces"][0]
+    for entry in trace:
+        entry["pool_id"] = (0, 0)
+        entry["user_metadata"] = "phase" if entry["action"] == "alloc" else ""
+    clock = trace[-1]["time_us"]
+    trace.insert(5, {"action": "annotate", "name": "forward", "time_us": clock, "pool_id": (0, 0)})
+    trace.append({"action": "oom", "device_free": 3 * MIB, "size": 64 * MIB, "stream": 0, "time_us": clock + 1,
+                  "frames": [], "pool_id": (0, 0)})
+    snapshot["device_traces"].append([])  # a second device, idle
+    snapshot["host_segments"] = [{"address": 64, "blocks": [{"state": "active", "size": 7}], "size": 7}]
+    snapshot["host_traces"] = [[dict(trace[0]), {"action": "alloc", "pointer": 1}]]
+    return snapshot
+
+
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     allocator = train(20240917)
@@ -155,8 +174,11 @@ def main():
     files = {
         "snapshot_whole.pickle": (whole, 4),
         "snapshot_protocol2.pickle": (whole, 2),
+        "snapshot_protocol3.pickle": (whole, 3),
+        "snapshot_protocol5.pickle": (whole, 5),
         "snapshot_ring.pickle": (allocator.snapshot(70), 5),
         "snapshot_torch20.pickle": (torch20(whole), 4),
+        "snapshot_newest.pickle": (newest(allocator.snapshot(70)), 4),
     }
     for name, (content, protocol) in files.items():
         (folder / name).write_bytes(pickle.dumps(content, protocol=protocol))
