@@ -50,6 +50,8 @@ class Options:
     lora_rank: int = 0
     lora_targets: tuple = ()
     lora_dropout: float = 0.0
+    dora: bool = False
+    ia3: bool = False
     keep_outputs: bool = False
     use_cache: bool = False
     attention_mask: bool = False
@@ -161,14 +163,22 @@ def _converted(parameter, convert, done):
     return done[id(parameter)][1]
 
 
-def add_lora(model, options):
-    """peft's LoRA on the wanted Linear layers (peft's own choice where none is named)."""
-    from peft import LoraConfig, get_peft_model
+def has_adapter(options):
+    return options.lora_rank > 0 or options.ia3
+
+
+def add_adapter(model, options):
+    """peft's LoRA (or DoRA), or IA3, on the wanted Linear layers (peft's own choice where none is
+    named)."""
+    from peft import IA3Config, LoraConfig, get_peft_model
     targets = list(options.lora_targets) or None
     if targets == ["all-linear"]:
         targets = "all-linear"
+    if options.ia3:
+        return get_peft_model(model, IA3Config(target_modules=targets))
     settings = LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank,
-                          lora_dropout=options.lora_dropout, target_modules=targets)
+                          lora_dropout=options.lora_dropout, target_modules=targets,
+                          use_dora=options.dora)
     return get_peft_model(model, settings)
 
 
@@ -242,8 +252,8 @@ class TrainingRun:
         self.recorder.phase = "construct"
         with self.recorder:
             model = make_model(config, options, self.device)
-            if options.lora_rank:
-                model = add_lora(model, options)
+            if has_adapter(options):
+                model = add_adapter(model, options)
             if options.freeze:
                 from headroom.training_loops import freeze
                 freeze(model, options.freeze)
@@ -266,9 +276,12 @@ class TrainingRun:
     def _prepare(self):
         if self.options.checkpointing != "none":
             reentrant = self.options.checkpointing == "reentrant"
-            self.model.gradient_checkpointing_enable(
-                gradient_checkpointing_kwargs={"use_reentrant": reentrant})
-            if reentrant and self.options.lora_rank:
+            settings = {"use_reentrant": reentrant}
+            if self.options.checkpointing.startswith("selective"):
+                from headroom.training_loops import selective_contexts
+                settings["context_fn"] = selective_contexts(self.options.checkpointing)
+            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
+            if reentrant and has_adapter(self.options):
                 self.model.enable_input_require_grads()
         self.model.train(not self.options.eval_mode)
 

@@ -72,3 +72,33 @@ def freeze(model, parts):
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if any(names_part(part, name) for part in parts):
             parameter.requires_grad_(False)
+
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_grouped_mm")
+_ATTENTION = ("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+              "_scaled_dot_product_cudnn_attention")
+
+
+def selective_contexts(kind):
+    """The context_fn of a selective checkpoint: "selective" keeps what products and attention make,
+    "selective-products" and "selective-attention" one of them, "selective-every-N" all but each
+    N-th product (torchtitan's N is 2)."""
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+    products = {getattr(torch.ops.aten, name).default for name in _PRODUCTS}
+    attention = {getattr(torch.ops.aten, name).default for name in _ATTENTION}
+    every = int(kind.rpartition("-")[2]) if kind.startswith("selective-every-") else 0
+
+    def contexts():
+        count = 0
+
+        def policy(_context, operator, *_args, **_kwargs):
+            nonlocal count
+            keep = operator in attention and kind != "selective-products"
+            if operator in products:
+                count += 1
+                keep = kind != "selective-attention" and not (every and count % every == 0)
+            return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
+
+        return create_selective_checkpoint_contexts(policy)
+
+    return contexts

@@ -54,6 +54,8 @@ struct BatchAnswer {
   double half_point = 0;         // a / b of the step law: where throughput over latency is largest
   std::optional<double> knee;    // of throughput over the batch, farthest above its chord
   KvCache kv;
+  std::optional<Bytes> weights;           // nothing where the model is not known
+  std::vector<timing::DecodeStep> steps;  // predicted, by powers of two; empty without a model
   std::optional<double> host_gap;
   std::string host_gap_source;
   std::vector<Replicas> replicas;

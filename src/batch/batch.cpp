@@ -162,6 +162,17 @@ Result<void> fill_host_gap(const timing::DecodePredictor* predictor, BatchAnswer
   return {};
 }
 
+// What a step's time is made of, up to the largest batch of the curve.
+Result<void> fill_steps(const timing::DecodePredictor& predictor, BatchAnswer& answer) {
+  answer.weights = predictor.weights();
+  const int64_t most = answer.curve[answer.largest].point.batch;
+  for (int64_t batch = 1; batch <= std::min(most, timing::kMostBatch); batch *= 2) {
+    HEADROOM_ASSIGN(timing::DecodeStep step, predictor.step(batch));
+    answer.steps.push_back(std::move(step));
+  }
+  return {};
+}
+
 Interval scaled(const Interval& factors, double gain, double base) {
   // One server's worth is never lost by the model: below 1 only what was measured goes.
   return {factors.low * gain * base, factors.expected * gain * base, factors.high * gain * base};
@@ -248,6 +259,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     answer.notes.emplace_back("the weights and one sequence do not fit on this device");
     return answer;
   }
+  if (predictor) HEADROOM_TRY(fill_steps(*predictor, answer));
   if (!answer.chosen) return answer;
   fill_cache(predictor.get(), cache, answer);
   HEADROOM_TRY(fill_host_gap(predictor.get(), answer));

@@ -3,10 +3,12 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/version.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
 #include "device/catalogue.h"
 #include "model/builtin.h"
+#include "report/batch_html.h"
 #include "report/batch_json.h"
 #include "report/batch_text.h"
 
@@ -86,6 +88,10 @@ Result<int> run_batch(const Words& words, const Console& console) {
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) { return report::batch_text(answer, terminal); };
   forms.json = [&] { return report::batch_json(answer); };
+  forms.page = [&] {
+    return report::Page{"Headroom: batch", "batch", std::string(version()),
+                        command_line("batch", words), report::batch_sections(answer)};
+  };
   HEADROOM_TRY(deliver(forms, words, console));
   return answer.chosen ? kExitYes : kExitNotPlainYes;
 }
@@ -117,6 +123,7 @@ Verb batch_verb() {
       {"host-gap", "SHARE", "of a step in which the GPU waits for the host; else predicted"},
       {"most-replicas", "N", "on one GPU, 1 to 16; 4"},
       kJsonFlag,
+      kHtmlFlag,
       kOutputFlag,
       kQuietFlag,
       kNoColorFlag,

@@ -55,6 +55,37 @@ TEST(Fit, AnswersKeepTheirInvariants) {
   }
 }
 
+// What is kept decides the order: nothing but inputs, attention too, products too, all.
+TEST(Fit, SelectiveCheckpointsLieBetweenFullAndNone) {
+  Bytes before;
+  for (const char* kind :
+       {"full", "selective-attention", "selective-every-2", "selective", "none"}) {
+    FitQuestion question = mistral(2, 2048);
+    ASSERT_TRUE(question.set("checkpointing", kind));
+    ASSERT_TRUE(question.set("method", "lora"));
+    const auto answered = answer(question);
+    ASSERT_TRUE(answered) << answered.error().to_string();
+    EXPECT_GT(answered->memory.peak_allocated, before) << kind;
+    before = answered->memory.peak_allocated;
+    expect_invariants(*answered);
+  }
+}
+
+// DoRA trains one number more a row than LoRA; IA3 one a feature of each target alone.
+TEST(Fit, AdaptersTrainWhatTheirPapersSay) {
+  const auto trainable = [](const char* method) {
+    FitQuestion question = mistral(1, 128);
+    if (!question.set("method", method) || !question.set("lora-rank", "8")) return int64_t{0};
+    const auto answered = answer(question);
+    return answered ? answered->trainable_count : int64_t{0};
+  };
+  constexpr int64_t kLayers = 32, kHidden = 4096, kKeys = 1024, kInner = 14336;
+  const int64_t lora = kLayers * 8 * (kHidden + kHidden + kHidden + kKeys);
+  EXPECT_EQ(trainable("lora"), lora);
+  EXPECT_EQ(trainable("dora"), lora + kLayers * (kHidden + kKeys));
+  EXPECT_EQ(trainable("ia3"), kLayers * (kKeys + kKeys + kInner));
+}
+
 // Weights, gradients, two states and foreach AdamW's list of temporaries: five copies of the
 // parameters and two workspaces, by arithmetic on the published parameter count.
 TEST(Fit, FullFineTuningPeaksInTheOptimizer) {

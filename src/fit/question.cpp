@@ -23,9 +23,10 @@ constexpr std::array<Word<Dtype>, 3> kDtypes{
 constexpr std::array<Word<MixedPrecision>, 3> kMixedPrecisions{{{"none", MixedPrecision::none},
                                                                 {"bf16", MixedPrecision::bf16},
                                                                 {"fp16", MixedPrecision::fp16}}};
-constexpr std::array<Word<Method>, 5> kMethods{{{"full", Method::full},
+constexpr std::array<Word<Method>, 6> kMethods{{{"full", Method::full},
                                                 {"lora", Method::lora},
                                                 {"dora", Method::dora},
+                                                {"ia3", Method::ia3},
                                                 {"qlora", Method::qlora},
                                                 {"gptq-lora", Method::gptq_lora}}};
 constexpr std::array<Word<Optimizer>, 9> kOptimizers{
@@ -64,7 +65,8 @@ constexpr std::array<Word<KbitPreparation>, 3> kPreparations{{{"none", KbitPrepa
                                                               {"all", KbitPreparation::all}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
-constexpr std::string_view kCheckpointingWords = "none, full, every-N, selective";
+constexpr std::string_view kCheckpointingWords =
+    "none, full, every-N, selective, selective-attention, selective-products, selective-every-N";
 
 Error refuse(std::string_view name, std::string_view words, std::string expected,
              std::string_view nearest = {}) {
@@ -137,34 +139,45 @@ Result<void> version(std::string_view name, std::string_view words, std::string&
   return text(name, words, field);
 }
 
+// The words of checkpointing without a number in them.
+constexpr std::array<Word<Checkpointing>, 5> kCheckpointings{
+    {{"none", {CheckpointingKind::none}},
+     {"full", {CheckpointingKind::full}},
+     {"selective", {CheckpointingKind::selective, 1, SelectiveKeeps::products_and_attention}},
+     {"selective-products", {CheckpointingKind::selective, 1, SelectiveKeeps::products}},
+     {"selective-attention", {CheckpointingKind::selective, 1, SelectiveKeeps::attention}}}};
+constexpr std::string_view kEveryLayer = "every-";
+constexpr std::string_view kEveryProduct = "selective-every-";
+
 Result<void> set_checkpointing(std::string_view words, Checkpointing& field) {
-  if (words == "none") {
-    field = {CheckpointingKind::none, 1};
-  } else if (words == "full") {
-    field = {CheckpointingKind::full, 1};
-  } else if (words == "selective") {
-    field = {CheckpointingKind::selective, 1};
-  } else if (words.starts_with("every-")) {
-    field.kind = CheckpointingKind::every_n;
-    return count("checkpointing", words.substr(6), 10'000, field.every);
-  } else {
-    return refuse("checkpointing", words, "one of " + std::string(kCheckpointingWords));
+  for (const Word<Checkpointing>& entry : kCheckpointings) {
+    if (entry.word != words) continue;
+    field = entry.value;
+    return {};
   }
-  return {};
+  field = {};
+  if (words.starts_with(kEveryLayer)) {
+    field.kind = CheckpointingKind::every_n;
+    return count("checkpointing", words.substr(kEveryLayer.size()), 10'000, field.every);
+  }
+  if (words.starts_with(kEveryProduct)) {
+    field.kind = CheckpointingKind::selective;
+    return count("checkpointing", words.substr(kEveryProduct.size()), 10'000, field.but_every);
+  }
+  return refuse("checkpointing", words, "one of " + std::string(kCheckpointingWords));
 }
 
 std::string checkpointing_word(const Checkpointing& value) {
-  switch (value.kind) {
-    case CheckpointingKind::none:
-      return "none";
-    case CheckpointingKind::full:
-      return "full";
-    case CheckpointingKind::every_n:
-      return "every-" + std::to_string(value.every);
-    case CheckpointingKind::selective:
-      return "selective";
+  if (value.kind == CheckpointingKind::every_n) {
+    return std::string(kEveryLayer) + std::to_string(value.every);
   }
-  return "none";
+  if (value.but_every > 0) return std::string(kEveryProduct) + std::to_string(value.but_every);
+  for (const Word<Checkpointing>& entry : kCheckpointings) {
+    if (entry.value.kind == value.kind && entry.value.keeps == value.keeps) {
+      return std::string(entry.word);
+    }
+  }
+  return {};
 }
 
 // An optimizer that is not known, by the nearest of the words that are: with and without suffix.
@@ -275,7 +288,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 34> kFields{{
+constexpr std::array<Field, 35> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -292,7 +305,7 @@ constexpr std::array<Field, 34> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("mixed-precision", w, kMixedPrecisions, q.mixed_precision);
      }},
-    {{"method", "KIND", "full, lora, dora, qlora, gptq-lora"},
+    {{"method", "KIND", "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora"},
      [](FitQuestion& q, std::string_view w) { return choose("method", w, kMethods, q.method); }},
     {{"lora-rank", "N", "rank of the adapters"},
      [](FitQuestion& q, std::string_view w) {
@@ -307,6 +320,10 @@ constexpr std::array<Field, 34> kFields{{
     {{"lora-dtype", "TYPE", "of the adapters: bf16, fp16, fp32"},
      [](FitQuestion& q, std::string_view w) {
        return choose("lora-dtype", w, kDtypes, q.lora_dtype);
+     }},
+    {{"ia3-feedforward", "NAMES", "with ia3, targets whose input is scaled: down_proj"},
+     [](FitQuestion& q, std::string_view w) {
+       return set_names("ia3-feedforward", w, q.ia3_feedforward);
      }},
     {{"optimizer", "KIND",
       "adamw, adam, sgd, sgd-momentum, adafactor (each also -foreach, -fused, -loop), "
@@ -329,7 +346,10 @@ constexpr std::array<Field, 34> kFields{{
      }},
     {{"gptq-group", "N", "with gptq-lora, input features that share a scale; 0: all"},
      [](FitQuestion& q, std::string_view w) { return set_group(w, q.gptq_group); }},
-    {{"checkpointing", "KIND", "activations kept: none (all), full, every-N, selective"},
+    {{"checkpointing", "KIND",
+      "layers that run again in backward: none, full, every-N (each N-th), selective (all but "
+      "matrix products and attention), selective-attention, selective-products, "
+      "selective-every-N (of the products, each N-th runs again: torchtitan's is 2)"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
     {{"attention", "KIND",
       "auto, eager, sdpa, sdpa-math, sdpa-efficient, sdpa-flash, sdpa-cudnn, flash2"},
@@ -434,9 +454,11 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("mixed-precision", word_of(kMixedPrecisions, q.mixed_precision));
   add("method", word_of(kMethods, q.method));
   if (q.method != Method::full) {
-    add("lora-rank", std::to_string(q.lora_rank));
+    const bool has_matrices = q.method != Method::ia3;
+    if (has_matrices) add("lora-rank", std::to_string(q.lora_rank));
     if (!q.lora_targets.empty()) add("lora-targets", join(q.lora_targets));
-    add("lora-dropout", number_words(q.lora_dropout));
+    if (!q.ia3_feedforward.empty()) add("ia3-feedforward", join(q.ia3_feedforward));
+    if (has_matrices) add("lora-dropout", number_words(q.lora_dropout));
     add("lora-dtype", word_of(kDtypes, q.lora_dtype));
   }
   add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));

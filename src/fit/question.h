@@ -21,7 +21,7 @@ namespace headroom::fit {
 
 enum class Dtype : uint8_t { bf16, fp16, fp32 };
 enum class MixedPrecision : uint8_t { none, bf16, fp16 };
-enum class Method : uint8_t { full, lora, dora, qlora, gptq_lora };
+enum class Method : uint8_t { full, lora, dora, ia3, qlora, gptq_lora };
 enum class Optimizer : uint8_t {
   adamw,
   adam,
@@ -68,9 +68,14 @@ enum class Kernels : uint8_t {
   fast,   // fms-acceleration's fast kernels, which come from unsloth
 };
 
+// Of what a selectively checkpointed layer makes, what is kept.
+enum class SelectiveKeeps : uint8_t { products_and_attention, products, attention };
+
 struct Checkpointing {
   CheckpointingKind kind = CheckpointingKind::none;
   int64_t every = 1;  // every n-th layer, for every_n
+  SelectiveKeeps keeps = SelectiveKeeps::products_and_attention;
+  int64_t but_every = 0;  // selective: every n-th product is computed again all the same; 0: none
 };
 
 struct FitQuestion {
@@ -85,7 +90,8 @@ struct FitQuestion {
   std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
   double lora_dropout = 0;
   Dtype lora_dtype = Dtype::fp32;
-  int64_t gptq_group = 128;  // input features that share a scale; 0: all of them
+  std::vector<std::string> ia3_feedforward;  // empty: what peft takes for this architecture
+  int64_t gptq_group = 128;                  // input features that share a scale; 0: all of them
   Optimizer optimizer = Optimizer::adamw;
   OptimizerLoop optimizer_loop = OptimizerLoop::automatic;
   bool optimizer_in_backward = false;

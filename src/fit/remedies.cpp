@@ -42,6 +42,12 @@ constexpr Change kChanges[] = {
     {"checkpointing", "checkpoint every layer", "--checkpointing full", nullptr,
      "model.gradient_checkpointing_enable()", "one more forward pass: about a third more time",
      [](const FitQuestion& q) { return q.checkpointing.kind != CheckpointingKind::full; }},
+    {"selective-checkpointing", "checkpoint every layer, but keep products and attention",
+     "--checkpointing selective", nullptr,
+     "gradient_checkpointing_kwargs with use_reentrant=False and context_fn="
+     "create_selective_checkpoint_contexts (torch.utils.checkpoint)",
+     "cheap operators run twice: a few percent more time",
+     [](const FitQuestion& q) { return q.checkpointing.kind == CheckpointingKind::none; }},
     {"fused-optimizer", "fused instead of foreach optimizer", "--optimizer adamw-fused", nullptr,
      "torch.optim.AdamW(..., fused=True); optim=\"adamw_torch_fused\" in TrainingArguments", "",
      [](const FitQuestion& q) {

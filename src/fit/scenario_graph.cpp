@@ -7,6 +7,7 @@
 #include "step/transform/freeze.h"
 #include "step/transform/fused_linear_loss.h"
 #include "step/transform/fused_loss.h"
+#include "step/transform/ia3.h"
 #include "step/transform/input_gradients.h"
 #include "step/transform/liger.h"
 #include "step/transform/lora.h"
@@ -72,14 +73,25 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
 
 Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph,
                                    const std::string& model_type) {
+  const bool checkpoints = s.train.checkpointing != step::CheckpointPolicy::none;
+  if (s.question.method == Method::ia3) {
+    step::Ia3Options options;
+    options.targets = s.question.lora_targets;
+    options.feedforward = s.question.ia3_feedforward;
+    options.model_type = model_type;
+    options.adapter_dtype = dtype_of(s.question.lora_dtype);
+    options.require_input_gradients = checkpoints;
+    return step::apply_ia3(graph, options);
+  }
   step::LoraOptions options;
+  options.dora = s.question.method == Method::dora;
   options.rank = s.question.lora_rank;
   options.dropout = s.question.lora_dropout;
   options.targets = s.question.lora_targets;
   options.model_type = model_type;
   options.adapter_dtype = dtype_of(s.question.lora_dtype);
   options.autocast = s.question.mixed_precision != MixedPrecision::none;
-  options.require_input_gradients = s.train.checkpointing != step::CheckpointPolicy::none;
+  options.require_input_gradients = checkpoints;
   return step::apply_lora(graph, options);
 }
 

@@ -23,14 +23,24 @@ Result<void> check_half_precision(const Scenario& s) {
   return error;
 }
 
+step::KeptOutputs kept_outputs(const Checkpointing& checkpointing) {
+  step::KeptOutputs kept;
+  kept.attention = checkpointing.keeps != SelectiveKeeps::products;
+  kept.products = checkpointing.keeps != SelectiveKeeps::attention;
+  kept.but_every = checkpointing.but_every;
+  return kept;
+}
+
 }  // namespace
 
 void set_checkpointing(Scenario& s) {
   switch (s.question.checkpointing.kind) {
     case CheckpointingKind::none:
-    case CheckpointingKind::selective:
       s.train.checkpointing = step::CheckpointPolicy::none;
       return;
+    case CheckpointingKind::selective:
+      s.train.checkpoint_keeps = kept_outputs(s.question.checkpointing);
+      [[fallthrough]];
     case CheckpointingKind::full:
       s.train.checkpointing = step::CheckpointPolicy::full;
       break;
@@ -39,7 +49,9 @@ void set_checkpointing(Scenario& s) {
       s.train.checkpoint_every = static_cast<int>(s.question.checkpointing.every);
       break;
   }
-  const bool reentrant = s.build.transformers < kNonReentrantByDefault;
+  // A policy by operators is for the non-reentrant kind alone.
+  const bool reentrant =
+      s.build.transformers < kNonReentrantByDefault && !s.train.checkpoint_keeps.any();
   s.train.checkpoint_kind =
       reentrant ? step::CheckpointKind::reentrant : step::CheckpointKind::non_reentrant;
   s.derived.push_back(
@@ -173,11 +185,28 @@ Result<void> check_flash(const Scenario& s) {
   return {};
 }
 
+// Policies name PyTorch's own operators; those of other libraries run again.
+Result<void> check_selective(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.checkpointing.kind != CheckpointingKind::selective) return {};
+  if (s.traced) return unsupported("checkpointing", "selective checkpointing of a traced module");
+  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
+    return unsupported("checkpointing", "selective checkpointing of quantized modules");
+  }
+  if (q.kernels == Kernels::fast) {
+    return unsupported("checkpointing", "selective checkpointing of fused modules");
+  }
+  if (q.attention == Attention::flash2 && s.train.checkpoint_keeps.attention) {
+    return contradiction("checkpointing", "flash-attn's operator is none of PyTorch's",
+                         "--attention sdpa, or --checkpointing selective-products");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
-  if (q.method == Method::dora) return unsupported("method", "DoRA");
   // Accepted words that would change nothing must not be answered as if they did.
   HEADROOM_TRY(check_optimizer(q));
   if (!q.freeze.empty() && q.method != Method::full) {
@@ -186,10 +215,7 @@ Result<void> check_supported(const Scenario& s) {
   }
   HEADROOM_TRY(check_half_precision(s));
   HEADROOM_TRY(check_flash(s));
-  if (q.checkpointing.kind == CheckpointingKind::selective) {
-    return unsupported("checkpointing", "selective checkpointing");
-  }
-  return {};
+  return check_selective(s);
 }
 
 Result<void> set_allocator(Scenario& s) {

@@ -192,6 +192,9 @@ Var GraphBuilder::mean(Var x, std::vector<int64_t> dims, bool keepdim) {
 Var GraphBuilder::amax(Var x, int dim, bool keepdim) {
   return apply(OpKind::amax, inputs(std::move(x)), reduced({dim}, keepdim));
 }
+Var GraphBuilder::vector_norm(Var x, int dim) {
+  return apply(OpKind::vector_norm, inputs(std::move(x)), reduced({dim}, false));
+}
 std::vector<Var> GraphBuilder::max(Var x, int dim, bool keepdim) {
   return apply_many(OpKind::max, inputs(std::move(x)), 2, reduced({dim}, keepdim));
 }

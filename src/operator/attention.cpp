@@ -99,13 +99,19 @@ Tensor mask_gradient(Eager& e, const Tensor& mask) {
 Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Tensor& key,
                        const Tensor& value, const Tensor& mask, bool causal, int64_t logsumexp_rows,
                        const Dims& seed_sizes, bool is_flash) {
-  Tensor out = fused_result(e, query, value.size(-1), is_flash);
-  Tensor logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
-  // The random state for dropout, kept whether there is dropout or not.
-  Tensor seed = e.empty(seed_sizes, DType::i64);
-  Tensor offset = e.empty({}, DType::i64);
+  Tensor out;
+  Tensor logsumexp;
+  Tensor seed;  // the random state for dropout, kept whether there is dropout or not
+  Tensor offset;
   const double flops = attention_flops(query, key, causal);
-  e.kernel(OpKind::sdpa, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes());
+  if (!e.recall(OpKind::sdpa, {&out, &logsumexp, &seed, &offset})) {
+    out = fused_result(e, query, value.size(-1), is_flash);
+    logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
+    seed = e.empty(seed_sizes, DType::i64);
+    offset = e.empty({}, DType::i64);
+    e.kernel(OpKind::sdpa, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes());
+    e.made(OpKind::sdpa, {&out, &logsumexp, &seed, &offset});
+  }
   if (Node* node = e.history(name, {&query, &key, &value, &mask}, {&out})) {
     for (const Tensor& tensor : {query, key, value, mask, out, logsumexp, seed, offset}) {
       node->save(tensor);

@@ -29,6 +29,18 @@ class SavedTensorHooks {
   virtual bool pack(Node& node, size_t slot, const Tensor& tensor) = 0;
 };
 
+// Keeps what chosen operators make while a region runs, and hands it out where the region runs
+// again (torch.utils.checkpoint.create_selective_checkpoint_contexts). Operators that can be chosen
+// ask: matrix products and attention kernels.
+class OutputCache {
+ public:
+  virtual ~OutputCache() = default;
+  // What the operator made the first time goes into `outputs`; false: it has to run.
+  virtual bool take(OpKind kind, std::initializer_list<Tensor*> outputs) = 0;
+  // It ran and made these.
+  virtual void made(OpKind kind, std::initializer_list<const Tensor*> outputs) = 0;
+};
+
 // The versions whose behaviour is modelled. Comparable as {major, minor}.
 struct Version {
   int major = 0;
@@ -123,6 +135,15 @@ class Eager {
   // The edge along which a gradient of this tensor travels; empty when it needs none.
   Edge gradient_edge(const Tensor& tensor);
 
+  void set_output_cache(OutputCache* cache) { output_cache_ = cache; }
+  // For operators that a cache may choose; an interrupted one asks for nothing.
+  bool recall(OpKind kind, std::initializer_list<Tensor*> outputs) {
+    return output_cache_ != nullptr && !muted_ && output_cache_->take(kind, outputs);
+  }
+  void made(OpKind kind, std::initializer_list<const Tensor*> outputs) {
+    if (output_cache_ != nullptr && !muted_) output_cache_->made(kind, outputs);
+  }
+
   void set_hooks(SavedTensorHooks* hooks) { hooks_ = hooks; }
   [[nodiscard]] SavedTensorHooks* hooks() const { return hooks_; }
 
@@ -141,6 +162,7 @@ class Eager {
   Sink& sink_;
   Environment environment_;
   SavedTensorHooks* hooks_ = nullptr;
+  OutputCache* output_cache_ = nullptr;
   uint64_t sequence_ = 0;
   uint32_t module_ = 0;
   uint32_t newest_buffer_ = 0;

@@ -94,6 +94,8 @@ Tensor dropout(Eager& e, const Tensor& self, double probability, bool train);
 Tensor sum(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim);
 Tensor mean(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim);
 Tensor amax(Eager& e, const Tensor& self, int dim, bool keepdim);
+// torch.linalg.norm along a dimension, which goes; of what needs no gradient.
+Tensor vector_norm(Eager& e, const Tensor& self, int dim);
 Tensor cumsum(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype = {});
 // Sums a gradient down to the sizes it was broadcast from; self where they are the same.
 Tensor sum_to(Eager& e, const Tensor& self, const Dims& sizes);

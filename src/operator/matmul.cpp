@@ -17,11 +17,14 @@ bool is_column_major(const Tensor& tensor) {
   return tensor.strides()[0] == 1 && tensor.strides()[1] == tensor.sizes()[0];
 }
 
-Tensor raw_mm(Eager& e, const Tensor& a, const Tensor& b, bool through_lt = false) {
-  Tensor out = e.empty({a.size(0), b.size(1)}, promote(a.dtype(), b.dtype()));
+Tensor raw_mm(Eager& e, OpKind kind, const Tensor& a, const Tensor& b, bool through_lt = false) {
+  Tensor out;
+  if (e.recall(kind, {&out})) return out;
+  out = e.empty({a.size(0), b.size(1)}, promote(a.dtype(), b.dtype()));
   e.use_blas(through_lt);
   e.kernel(OpKind::mm, product_flops(1, a.size(0), b.size(1), a.size(1)), a.bytes() + b.bytes(),
            out.bytes());
+  e.made(kind, {&out});
   return out;
 }
 
@@ -45,7 +48,7 @@ Tensor gradient_of_second(Eager& e, const Tensor& grad, const Tensor& first,
 }  // namespace
 
 Tensor mm(Eager& e, const Tensor& self, const Tensor& mat2) {
-  Tensor out = raw_mm(e, self, mat2);
+  Tensor out = raw_mm(e, OpKind::mm, self, mat2);
   if (Node* node = e.history("MmBackward0", {&self, &mat2}, {&out})) {
     node->save_if(node->needs(1), self);
     node->save_if(node->needs(0), mat2);
@@ -62,7 +65,7 @@ Tensor mm(Eager& e, const Tensor& self, const Tensor& mat2) {
 Tensor addmm(Eager& e, const Tensor& bias, const Tensor& mat1, const Tensor& mat2) {
   // A bias of one dimension is added by the product's epilogue, which is the Lt library's
   // (addmm_out_cuda_impl in ATen/native/cuda/Blas.cpp).
-  Tensor out = raw_mm(e, mat1, mat2, bias.rank() == 1);
+  Tensor out = raw_mm(e, OpKind::addmm, mat1, mat2, bias.rank() == 1);
   if (Node* node = e.history("AddmmBackward0", {&bias, &mat1, &mat2}, {&out})) {
     node->save_if(node->needs(2), mat1);
     node->save_if(node->needs(1), mat2);
@@ -79,20 +82,23 @@ Tensor addmm(Eager& e, const Tensor& bias, const Tensor& mat1, const Tensor& mat
 
 namespace {
 
-Tensor raw_bmm(Eager& e, const Tensor& a, const Tensor& b) {
+Tensor raw_bmm(Eager& e, OpKind kind, const Tensor& a, const Tensor& b) {
   require(a.rank() == 3 && b.rank() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1),
           "a matrix product of sizes that do not fit");
-  Tensor out = e.empty({a.size(0), a.size(1), b.size(2)}, promote(a.dtype(), b.dtype()));
+  Tensor out;
+  if (e.recall(kind, {&out})) return out;
+  out = e.empty({a.size(0), a.size(1), b.size(2)}, promote(a.dtype(), b.dtype()));
   e.use_blas();
   e.kernel(OpKind::bmm, product_flops(a.size(0), a.size(1), b.size(2), a.size(2)),
            a.bytes() + b.bytes(), out.bytes());
+  e.made(kind, {&out});
   return out;
 }
 
 }  // namespace
 
 Tensor bmm(Eager& e, const Tensor& self, const Tensor& mat2) {
-  Tensor out = raw_bmm(e, self, mat2);
+  Tensor out = raw_bmm(e, OpKind::bmm, self, mat2);
   if (Node* node = e.history("BmmBackward0", {&self, &mat2}, {&out})) {
     node->save_if(node->needs(1), self);
     node->save_if(node->needs(0), mat2);
@@ -107,7 +113,7 @@ Tensor bmm(Eager& e, const Tensor& self, const Tensor& mat2) {
 
 Tensor baddbmm(Eager& e, const Tensor& input, const Tensor& batch1, const Tensor& batch2,
                double alpha) {
-  Tensor out = raw_bmm(e, batch1, batch2);
+  Tensor out = raw_bmm(e, OpKind::baddbmm, batch1, batch2);
   if (Node* node = e.history("BaddbmmBackward0", {&input, &batch1, &batch2}, {&out})) {
     node->save_if(node->needs(2), batch1);
     node->save_if(node->needs(1), batch2);

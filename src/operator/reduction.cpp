@@ -80,6 +80,11 @@ Tensor amax(Eager& e, const Tensor& self, int dim, bool keepdim) {
   return reduce(e, OpKind::amax, self, dims, keepdim, self.dtype());
 }
 
+Tensor vector_norm(Eager& e, const Tensor& self, int dim) {
+  const int dims[] = {dim};
+  return reduce(e, OpKind::vector_norm, self, dims, false, self.dtype());
+}
+
 Tensor cumsum(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype) {
   static_cast<void>(dim);
   Tensor out = e.empty(self.sizes(), dtype.value_or(sum_type(self)));

@@ -47,7 +47,11 @@ Tensor products_of_groups(Eager& e, const Tensor& left, const Tensor& right, int
 }  // namespace
 
 Tensor grouped_mm(Eager& e, const Tensor& self, const Tensor& mat2, const Tensor& offsets) {
-  Tensor out = rows_by_matrices(e, self, mat2);
+  Tensor out;
+  if (!e.recall(OpKind::grouped_mm, {&out})) {
+    out = rows_by_matrices(e, self, mat2);
+    e.made(OpKind::grouped_mm, {&out});
+  }
   if (Node* node = e.history("GroupedMmBackward0", {&self, &mat2}, {&out})) {
     node->save_if(node->needs(1), self);
     node->save_if(node->needs(0), mat2);

@@ -85,7 +85,10 @@ Tensor view(Eager& e, const Tensor& self, const Dims& requested) {
 Tensor reshape(Eager& e, const Tensor& self, const Dims& requested) {
   const Dims sizes = infer_sizes(requested, self.elements());
   if (view_strides(self, sizes)) return view(e, self, sizes);
-  return view(e, clone_contiguous(e, self), sizes);  // _unsafe_view
+  // _unsafe_view: nobody else has the copy, so it is no view of it.
+  Tensor out = view(e, clone_contiguous(e, self), sizes);
+  out->base = Tensor();
+  return out;
 }
 
 Tensor transpose(Eager& e, const Tensor& self, int dim0, int dim1) {

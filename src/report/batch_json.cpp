@@ -36,6 +36,16 @@ Json row_json(const batch::CurveRow& row) {
       .set("provenance", name_of(point.provenance));
 }
 
+Json step_json(const timing::DecodeStep& step) {
+  return Json::object()
+      .set("batch", step.batch)
+      .set("attention_ms", step.attention.time.seconds * 1e3)
+      .set("matmul_ms", step.matmul.time.seconds * 1e3)
+      .set("other_ms", step.other.time.seconds * 1e3)
+      .set("host_gap_ms", step.host.seconds * 1e3)
+      .set("provenance", name_of(Provenance::extrapolated));
+}
+
 Json cache_json(const batch::KvCache& kv) {
   return Json::object()
       .set("needed_pct", pct_or_null(kv.share))
@@ -75,6 +85,8 @@ Json batch_json(const batch::BatchAnswer& answer) {
   const batch::BatchQuestion& question = answer.question;
   Json rows = Json::array();
   for (const batch::CurveRow& row : answer.curve) rows.push_back(row_json(row));
+  Json steps = Json::array();
+  for (const timing::DecodeStep& step : answer.steps) steps.push_back(step_json(step));
   Json notes = Json::array();
   for (const std::string& note : answer.notes) notes.push_back(note);
   const batch::BatchPoint* chosen = answer.chosen ? &answer.curve[*answer.chosen].point : nullptr;
@@ -109,6 +121,7 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("host_gap_pct", pct_or_null(answer.host_gap))
       .set("host_gap_source", answer.host_gap_source)
       .set("curve", std::move(rows))
+      .set("steps", std::move(steps))
       .set("replicas", replicas_json(answer.replicas))
       .set("commands", commands_json(answer.commands))
       .set("notes", std::move(notes));

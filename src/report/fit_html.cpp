@@ -15,11 +15,6 @@ Limit device_limit(const fit::FitAnswer& answer) {
   return {answer.device.name + " offers", answer.device.offered};
 }
 
-void tile(Html& html, std::string_view name, const std::string& figure, const std::string& note) {
-  html.raw("<div class=\"tile\"><dt>").text(name).raw("</dt><dd>").text(figure);
-  html.raw("<small>").text(note).raw("</small></dd></div>");
-}
-
 std::string verdict_title(fit::Verdict verdict) {
   switch (verdict) {
     case fit::Verdict::yes:

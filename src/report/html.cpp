@@ -139,6 +139,11 @@ std::string render_page(const Page& page) {
                                     {"script", script}});
 }
 
+void tile(Html& html, std::string_view name, const std::string& figure, const std::string& note) {
+  html.raw("<div class=\"tile\"><dt>").text(name).raw("</dt><dd>").text(figure);
+  html.raw("<small>").text(note).raw("</small></dd></div>");
+}
+
 Html html_table(const std::vector<std::string>& columns,
                 const std::vector<std::vector<std::string>>& rows) {
   Html html;

@@ -65,6 +65,9 @@ struct Page {
 // The whole file: style, script and data inside, nothing loaded from elsewhere.
 [[nodiscard]] std::string render_page(const Page& page);
 
+// One figure in a <dl class="tiles">.
+void tile(Html& html, std::string_view name, const std::string& figure, const std::string& note);
+
 // A table; every cell is text. Columns whose name begins with '#' hold figures, set to the right.
 [[nodiscard]] Html html_table(const std::vector<std::string>& columns,
                               const std::vector<std::vector<std::string>>& rows);

@@ -13,11 +13,6 @@ namespace {
 
 constexpr size_t kMostRows = 20;  // of a table; the rest is in --json
 
-void tile(Html& html, std::string_view name, const std::string& figure, const std::string& note) {
-  html.raw("<div class=\"tile\"><dt>").text(name).raw("</dt><dd>").text(figure);
-  html.raw("<small>").text(note).raw("</small></dd></div>");
-}
-
 Section answer_section(const pack::PackAnswer& answer) {
   Html html;
   html.raw("<h1>").text(answer.file).raw(" <span class=\"chip\">").text(answer.kind);

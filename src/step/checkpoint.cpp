@@ -1,6 +1,7 @@
 #include "step/checkpoint.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace headroom::step {
@@ -75,11 +76,55 @@ void drop_without_gradient(std::vector<Tensor>& outputs, Grads& grads) {
 
 }  // namespace
 
+// What a selective checkpoint keeps, in the order in which its region's operators ran.
+class Checkpointer::Cache : public op::OutputCache {
+ public:
+  Cache(op::Eager& eager, KeptOutputs kept) : eager_(eager), kept_(kept) {}
+
+  void begin_second_run() { next_ = 0; }
+
+  bool take(op::OpKind, std::initializer_list<Tensor*> outputs) override {
+    if (!next_) return false;
+    HEADROOM_CHECK(*next_ < entries_.size(), "a second run of more operators than the first");
+    std::vector<Tensor>& entry = entries_[(*next_)++];
+    if (entry.empty()) return false;
+    auto from = entry.begin();
+    for (Tensor* output : outputs) *output = std::move(*from++);
+    entry.clear();
+    return true;
+  }
+
+  void made(op::OpKind kind, std::initializer_list<const Tensor*> outputs) override {
+    if (next_) return;
+    std::vector<Tensor>& entry = entries_.emplace_back();
+    if (!keeps(kind)) return;
+    for (const Tensor* output : outputs) {
+      entry.push_back(eager_.detach(*output));
+      eager_.note_saved(entry.back());
+    }
+  }
+
+ private:
+  bool keeps(op::OpKind kind) {
+    if (kind == op::OpKind::sdpa) return kept_.attention;
+    ++products_;
+    const bool is_left_out = kept_.but_every > 0 && products_ % kept_.but_every == 0;
+    return kept_.products && !is_left_out;
+  }
+
+  op::Eager& eager_;
+  KeptOutputs kept_;
+  int64_t products_ = 0;
+  std::optional<size_t> next_;                // in the second run: the entry that is next
+  std::vector<std::vector<Tensor>> entries_;  // by operator; empty where it runs again
+};
+
 // One checkpointed run of a region: what a second run needs, and what it brought back.
 struct Checkpointer::Recomputation {
   uint32_t region = 0;
   Frame* frame = nullptr;
   std::vector<Tensor> inputs;
+  std::optional<Cache> cache;   // of a selective checkpoint
   uint32_t holders = 0;         // tensors that the first run saved
   uint32_t operation = 0;       // operations begun so far in the current run
   uint32_t newest_before = 0;   // block made last when the current operation began
@@ -230,6 +275,7 @@ void Checkpointer::run_non_reentrant(uint32_t region, Frame& frame) {
   }
   Taking hooks(recomputation);
   eager_.set_hooks(&hooks);
+  if (kept_.any()) eager_.set_output_cache(&recomputation->cache.emplace(eager_, kept_));
   interpreter_.set_stop([this, &r = *recomputation] {
     ++r.operation;
     r.newest_before = eager_.newest_buffer();
@@ -237,6 +283,7 @@ void Checkpointer::run_non_reentrant(uint32_t region, Frame& frame) {
   });
   interpreter_.run_region(region, frame);
   interpreter_.set_stop(nullptr);
+  eager_.set_output_cache(nullptr);
   eager_.set_hooks(nullptr);
 }
 
@@ -245,6 +292,10 @@ void Checkpointer::recompute(Recomputation& r) {
   Collecting hooks(eager_, r);
   eager_.set_hooks(&hooks);
   r.operation = 0;
+  if (r.cache) {
+    r.cache->begin_second_run();
+    eager_.set_output_cache(&*r.cache);
+  }
   // The run is cut off at the last tensor wanted; if that is an input of its operator, the operator
   // is interrupted before it runs.
   interpreter_.set_stop([this, &r] {
@@ -259,6 +310,7 @@ void Checkpointer::recompute(Recomputation& r) {
     clear_values(r.region, *r.frame);
   }
   interpreter_.set_stop(nullptr);
+  eager_.set_output_cache(nullptr);
   eager_.set_hooks(nullptr);
   r.recomputed.resize(std::max<size_t>(r.recomputed.size(), r.holders));
   r.done = true;

@@ -9,6 +9,10 @@
 //                  first one asked for in backward runs the region again up to the last tensor that
 //                  was saved, and each is let go as its node takes it.
 //
+//   selective      the non-reentrant kind, but what chosen operators make in the first run is kept,
+//   and
+//                  the second run takes it instead of running them.
+//
 // Values inside a region are dropped by the time backward comes, so the second run uses the first
 // run's frame. Regions that are checkpointed must not nest.
 // Source: torch/utils/checkpoint.py.
@@ -24,12 +28,26 @@ namespace headroom::step {
 
 enum class CheckpointKind : uint8_t { reentrant, non_reentrant };
 
+// What a selective checkpoint keeps of what its region makes: the policies that people give to
+// torch.utils.checkpoint.create_selective_checkpoint_contexts.
+struct KeptOutputs {
+  bool attention = false;
+  bool products = false;  // of matrices
+  int64_t but_every = 0;  // of the products, every n-th is computed again; 0: none
+  [[nodiscard]] bool any() const { return attention || products; }
+};
+
 class Checkpointer {
  public:
   // All must outlive the step. `engine` runs the inner backward of the reentrant kind.
   Checkpointer(op::Eager& eager, const model::Graph& graph, Interpreter& interpreter,
-               Engine& engine, CheckpointKind kind)
-      : eager_(eager), graph_(graph), interpreter_(interpreter), engine_(engine), kind_(kind) {}
+               Engine& engine, CheckpointKind kind, KeptOutputs kept)
+      : eager_(eager),
+        graph_(graph),
+        interpreter_(interpreter),
+        engine_(engine),
+        kind_(kind),
+        kept_(kept) {}
 
   // Runs the region checkpointed; its outputs are in the frame afterwards.
   void run(uint32_t region, Frame& frame);
@@ -40,6 +58,7 @@ class Checkpointer {
   struct Recomputation;
   class Taking;
   class Collecting;
+  class Cache;
   void run_reentrant(uint32_t region, Frame& frame);
   void run_non_reentrant(uint32_t region, Frame& frame);
   void recompute(Recomputation& recomputation);
@@ -50,6 +69,7 @@ class Checkpointer {
   Interpreter& interpreter_;
   Engine& engine_;
   CheckpointKind kind_;
+  KeptOutputs kept_;
 };
 
 }  // namespace headroom::step

@@ -187,6 +187,8 @@ Tensor run_activation(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::mean(e, in[0], all_dims(a), a.flag);
     case OpKind::amax:
       return op::amax(e, in[0], dim_of(a), a.flag);
+    case OpKind::vector_norm:
+      return op::vector_norm(e, in[0], dim_of(a));
     case OpKind::cumsum:
       return op::cumsum(e, in[0], dim_of(a), a.dtype);
     default:

@@ -42,7 +42,8 @@ class TrainingRun {
         eager_(recorder_, options.environment),
         interpreter_(eager_, graph),
         engine_(eager_, engine_options()),
-        checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind),
+        checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind,
+                      options.checkpoint_keeps),
         frame_(graph.value_count) {
     trace_.modules.emplace_back();
     for (const model::Region& region : graph.regions) trace_.modules.push_back(region.name);

@@ -27,8 +27,9 @@ struct TrainOptions {
   CheckpointPolicy checkpointing = CheckpointPolicy::none;
   int checkpoint_every = 1;
   CheckpointKind checkpoint_kind = CheckpointKind::non_reentrant;
-  int64_t accumulation = 1;    // micro-batches a step
-  bool clip_gradients = true;  // HF's Trainer clips to 1.0
+  KeptOutputs checkpoint_keeps;  // of the non-reentrant kind: selective checkpointing
+  int64_t accumulation = 1;      // micro-batches a step
+  bool clip_gradients = true;    // HF's Trainer clips to 1.0
   // A loop that holds `loss`, and so the graph behind it, to the end of the step; Trainer keeps
   // loss.detach().
   bool hold_loss = false;

@@ -19,6 +19,7 @@
 #include "step/transform/freeze.h"
 #include "step/transform/fused_linear_loss.h"
 #include "step/transform/fused_loss.h"
+#include "step/transform/ia3.h"
 #include "step/transform/input_gradients.h"
 #include "step/transform/liger.h"
 #include "step/transform/lora.h"
@@ -54,6 +55,11 @@ void set_optimizer(headroom::step::OptimizerOptions& options, const std::string&
   options.momentum = word == "sgd:momentum" ? 0.9 : 0;
 }
 
+bool is_checkpointed(std::map<std::string, std::string>& words) {
+  const std::string& kind = words["checkpointing"];
+  return !kind.empty() && kind != "none";
+}
+
 TrainOptions train_options(std::map<std::string, std::string>& words) {
   using namespace headroom::step;
   TrainOptions options;
@@ -66,6 +72,15 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
     options.checkpointing = CheckpointPolicy::full;
     options.checkpoint_kind = words["checkpointing"] == "reentrant" ? CheckpointKind::reentrant
                                                                     : CheckpointKind::non_reentrant;
+  }
+  if (words["checkpointing"].starts_with("selective")) {
+    const std::string kind = words["checkpointing"];
+    options.checkpointing = CheckpointPolicy::full;
+    options.checkpoint_keeps.attention = kind != "selective-products";
+    options.checkpoint_keeps.products = kind != "selective-attention";
+    if (kind.starts_with("selective-every-")) {
+      options.checkpoint_keeps.but_every = std::atoi(kind.c_str() + 16);
+    }
   }
   if (words["implementation"] == "fused") {
     options.optimizer.implementation = OptimizerImplementation::fused;
@@ -146,11 +161,18 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     lora.alpha = 2.0 * static_cast<double>(lora.rank);
     lora.targets = split(words["lora_targets"]);
     lora.dropout = std::atof(words["lora_dropout"].c_str());
+    lora.dora = words["dora"] == "1";
     lora.model_type = model_type;
     lora.autocast = !words["autocast"].empty();
-    lora.require_input_gradients =
-        words["checkpointing"] == "reentrant" || words["checkpointing"] == "non_reentrant";
+    lora.require_input_gradients = is_checkpointed(words);
     HEADROOM_ASSIGN(graph, headroom::step::apply_lora(graph, lora));
+  }
+  if (words["ia3"] == "1") {
+    headroom::step::Ia3Options ia3;
+    ia3.targets = split(words["lora_targets"]);
+    ia3.model_type = model_type;
+    ia3.require_input_gradients = is_checkpointed(words);
+    HEADROOM_ASSIGN(graph, headroom::step::apply_ia3(graph, ia3));
   }
   if (!words["autocast"].empty()) {
     headroom::step::AutocastOptions autocast;
@@ -205,8 +227,7 @@ int main(int argc, char** argv) {
   if (const int length = std::atoi(words["decoder_seq"].c_str()); length > 0) {
     build.decoder_sequence = length;
   }
-  build.checkpointing =
-      words["checkpointing"] == "reentrant" || words["checkpointing"] == "non_reentrant";
+  build.checkpointing = is_checkpointed(words);
   if (const int vocabulary = std::atoi(words["vocab"].c_str()); vocabulary > 0) {
     build.vocabulary = vocabulary;
   }

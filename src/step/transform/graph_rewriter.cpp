@@ -76,6 +76,17 @@ Var GraphRewriter::copy_of(const Operation& operation) {
   return builder_.apply(operation.kind, std::move(inputs), operation.attributes);
 }
 
+void GraphRewriter::let_go(ValueId value) {
+  for (size_t i = at_ + 1; i < source_.instructions.size(); ++i) {
+    const model::Instruction& instruction = source_.instructions[i];
+    if (instruction.kind != InstructionKind::drop) return;
+    if (instruction.index != value || names_[value] == kNoValue) continue;
+    builder_.drop(names_[value]);
+    names_[value] = kNoValue;
+    return;
+  }
+}
+
 GraphRewriter::Outputs GraphRewriter::gone(const Operation& operation) {
   return Outputs(operation.outputs.size());
 }
@@ -99,7 +110,8 @@ std::vector<Parameter> GraphRewriter::merged_parameters() const {
 
 Graph GraphRewriter::run(const Replace& replace, const std::function<void()>& at_end) {
   std::vector<uint32_t> open;
-  for (const model::Instruction& instruction : source_.instructions) {
+  for (at_ = 0; at_ < source_.instructions.size(); ++at_) {
+    const model::Instruction& instruction = source_.instructions[at_];
     switch (instruction.kind) {
       case InstructionKind::operation:
         copy_operation(source_.operations[instruction.index], replace);

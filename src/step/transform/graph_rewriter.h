@@ -39,6 +39,9 @@ class GraphRewriter {
 
   // The operation as it is, on what stands for its inputs now; for operations of one output.
   model::Var copy_of(const model::Operation& operation);
+  // Drops `value` (of the source) now, where the source drops it right behind the operation that is
+  // being replaced: what a module of several operations let go before it returned.
+  void let_go(model::ValueId value);
   // The answer for an operation that goes without a replacement.
   static Outputs gone(const model::Operation& operation);
 
@@ -68,6 +71,7 @@ class GraphRewriter {
   const model::Graph& source_;
   model::GraphBuilder builder_;
   std::vector<model::ValueId> names_;  // by value of the source
+  size_t at_ = 0;                      // instruction of the source that is being copied
   std::vector<Added> added_;
   std::map<model::ValueId, model::ValueId> outputs_;  // by value of the source
 };

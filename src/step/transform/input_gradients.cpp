@@ -6,11 +6,39 @@
 
 namespace headroom::step {
 
-bool is_input_embedding(const model::Graph& graph, const model::Operation& operation) {
-  if (operation.kind != op::OpKind::embedding) return false;
+namespace {
+
+using model::Graph;
+using model::Operation;
+using op::OpKind;
+
+bool looks_up_input(const Graph& graph, const Operation& operation) {
+  if (operation.kind != OpKind::embedding) return false;
   const auto first =
       std::ranges::find(graph.parameters, model::ParameterRole::embedding, &model::Parameter::role);
   return first != graph.parameters.end() && operation.inputs[0] == first->value;
+}
+
+// Gemma's module multiplies what it looked up by a buffer of its own, cast to the weight's type.
+bool is_scaled_lookup(const Graph& graph, size_t at) {
+  if (at < 2 || at >= graph.operations.size()) return false;
+  const Operation& scaled = graph.operations[at];
+  const Operation& scale = graph.operations[at - 1];
+  const Operation& lookup = graph.operations[at - 2];
+  if (scaled.kind != OpKind::mul || scale.kind != OpKind::cast_like) return false;
+  const bool is_buffer = std::ranges::any_of(graph.buffers, [&](const model::Parameter& buffer) {
+    return buffer.value == scale.inputs[0];
+  });
+  return is_buffer && looks_up_input(graph, lookup) && scaled.inputs.size() == 2 &&
+         scaled.inputs[0] == lookup.outputs[0] && scaled.inputs[1] == scale.outputs[0];
+}
+
+}  // namespace
+
+bool is_input_embedding(const Graph& graph, const Operation& operation) {
+  const auto at = static_cast<size_t>(&operation - graph.operations.data());
+  if (operation.kind == OpKind::mul) return is_scaled_lookup(graph, at);
+  return looks_up_input(graph, operation) && !is_scaled_lookup(graph, at + 2);
 }
 
 model::Graph require_input_gradients(const model::Graph& graph) {

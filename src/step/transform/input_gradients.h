@@ -9,7 +9,8 @@
 
 namespace headroom::step {
 
-// Whether this is the module that get_input_embeddings answers with: the first one of the model.
+// Whether this ends the module that get_input_embeddings answers with: the first one of the model.
+// REQUIRES: `operation` is one of graph.operations.
 [[nodiscard]] bool is_input_embedding(const model::Graph& graph, const model::Operation& operation);
 
 [[nodiscard]] model::Graph require_input_gradients(const model::Graph& graph);

@@ -55,7 +55,7 @@ std::optional<LinearSite> site_at(const Graph& graph, const Index& index, uint32
   const bool quantized = operation.kind == OpKind::quantized_linear;
   if (!conv1d && !quantized && operation.kind != OpKind::linear) return {};
   LinearSite site;
-  site.product = site.last = at;
+  site.first = site.product = site.last = at;
   site.conv1d = conv1d;
   site.weight = index.parameter[operation.inputs[conv1d ? 2 : 1]];
   if (site.weight == kNone) return {};
@@ -78,6 +78,7 @@ std::optional<LinearSite> site_at(const Graph& graph, const Index& index, uint32
     const uint32_t rows = index.producer[site.input];
     const uint32_t back = index.viewer[operation.outputs[0]];
     if (rows == kNone || back == kNone || graph.operations[rows].kind != OpKind::view) return {};
+    site.first = rows;
     site.input = graph.operations[rows].inputs[0];
     site.last = back;
   }

@@ -14,6 +14,7 @@
 namespace headroom::step {
 
 struct LinearSite {
+  uint32_t first = 0;           // operation that takes what the module is called with
   uint32_t product = 0;         // operation: the linear, or the addmm
   uint32_t last = 0;            // operation whose output is the module's
   uint32_t weight = 0;          // parameter

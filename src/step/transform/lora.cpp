@@ -1,13 +1,13 @@
 #include "step/transform/lora.h"
 
-#include <algorithm>
 #include <array>
 #include <map>
 
 #include "operator/functional.h"
+#include "step/transform/dora.h"
 #include "step/transform/graph_rewriter.h"
 #include "step/transform/input_gradients.h"
-#include "step/transform/linear_site.h"
+#include "step/transform/peft.h"
 
 namespace headroom::step {
 
@@ -22,11 +22,6 @@ using op::OpKind;
 namespace {
 
 constexpr int64_t kRankMax = 1 << 16;
-
-struct ArchitectureTargets {
-  std::string_view model_type;
-  std::array<std::string_view, 4> targets;
-};
 
 // peft 0.21's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, for the families there are here.
 constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
@@ -55,10 +50,11 @@ constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
     {"t5", {"q", "v"}},
 });
 
-// The two matrices beside one module.
+// What stands beside one module.
 struct Adapter {
   Var a;
   Var b;
+  Var magnitude;  // DoRA's
 };
 
 class LoraWriter {
@@ -66,33 +62,21 @@ class LoraWriter {
   LoraWriter(const Graph& graph, const LoraOptions& options)
       : graph_(graph), options_(options), rewriter_(graph) {}
 
-  // Chooses the sites; false where no module has any of these names.
-  bool choose(const std::vector<std::string>& targets) {
-    for (const LinearSite& site : linear_sites(graph_)) {
-      if (!is_target(site, targets)) continue;
+  Graph run(const std::vector<LinearSite>& sites) {
+    for (const LinearSite& site : sites) {
       sites_.emplace(site.last, site);
       add_adapter(site);
     }
-    return !sites_.empty();
-  }
-
-  Graph run() {
     Graph graph = rewriter_.run([this](const Operation& operation) { return replace(operation); });
-    name_as_peft_does(graph);
+    std::vector<std::string> modules;
+    for (const auto& [weight, adapter] : adapters_) {
+      modules.push_back(module_of(graph_.parameters[weight].name));
+    }
+    name_as_peft_does(graph, std::move(modules));
     return graph;
   }
 
  private:
-  bool is_target(const LinearSite& site, const std::vector<std::string>& targets) const {
-    const Parameter& weight = graph_.parameters[site.weight];
-    if (targets.size() == 1 && targets[0] == "all-linear") {
-      return weight.role == ParameterRole::linear;
-    }
-    const std::string module = module_of(weight.name);
-    return std::ranges::any_of(
-        targets, [&](const std::string& target) { return names_module(target, module); });
-  }
-
   void add_adapter(const LinearSite& site) {
     if (adapters_.contains(site.weight)) return;
     const std::string module = module_of(graph_.parameters[site.weight].name);
@@ -105,9 +89,16 @@ class LoraWriter {
     Parameter b = a;
     b.name = module + ".lora_B.default.weight";
     b.shape = {site.out_features, options_.rank};
+    Parameter magnitude = a;
+    magnitude.name = module + ".lora_magnitude_vector.default.weight";
+    magnitude.shape = {site.out_features};
+    magnitude.role = ParameterRole::other;
     Adapter adapter;
     adapter.a = rewriter_.add_parameter(site.last_parameter, std::move(a));
     adapter.b = rewriter_.add_parameter(site.last_parameter, std::move(b));
+    if (options_.dora) {
+      adapter.magnitude = rewriter_.add_parameter(site.last_parameter, std::move(magnitude));
+    }
     adapters_.emplace(site.weight, std::move(adapter));
   }
 
@@ -131,10 +122,39 @@ class LoraWriter {
       return adapted_bitsandbytes(operation, site, *format);
     }
     Var result = rewriter_.copy_of(operation);
+    if (site.first != site.last) rewriter_.let_go(operation.inputs[0]);
     const Var result_dtype = g.dtype_of(result);
     const Var x = g.to_like(rewriter_.value(site.input), adapter.a);
-    result = g.add(std::move(result), delta_of(x, adapter));
+    if (options_.dora) {
+      const Var dropped = options_.dropout > 0 ? g.dropout(x, options_.dropout) : x;
+      Var delta = dora_delta(g, dora_call(site, adapter, dropped, result));
+      result = g.add(result, std::move(delta));
+    } else {
+      result = g.add(std::move(result), delta_of(x, adapter));
+    }
     return g.to_like(std::move(result), result_dtype);
+  }
+
+  [[nodiscard]] double scaling() const {
+    return options_.alpha / static_cast<double>(options_.rank);
+  }
+
+  DoraCall dora_call(const LinearSite& site, const Adapter& adapter, Var x, Var base_result) {
+    DoraCall call;
+    call.x = std::move(x);
+    call.base_result = std::move(base_result);
+    call.weight = rewriter_.value(graph_.parameters[site.weight].value);
+    if (site.last_parameter != site.weight) {
+      call.bias = rewriter_.value(graph_.parameters[site.last_parameter].value);
+    }
+    call.a = adapter.a;
+    call.b = adapter.b;
+    call.magnitude = adapter.magnitude;
+    call.in_features = site.in_features;
+    call.conv1d = site.conv1d;
+    call.scaling = scaling();
+    call.drops = options_.dropout > 0;
+    return call;
   }
 
   // B(A(dropout(x))) * scaling
@@ -142,7 +162,7 @@ class LoraWriter {
     GraphBuilder& g = rewriter_.builder();
     Var low = options_.dropout > 0 ? g.dropout(x, options_.dropout) : x;
     Var delta = g.linear(g.linear(std::move(low), adapter.a), adapter.b);
-    return g.mul(std::move(delta), options_.alpha / static_cast<double>(options_.rank));
+    return g.mul(std::move(delta), scaling());
   }
 
   // Of a bitsandbytes module; GPTQ's is adapted like any other.
@@ -167,25 +187,6 @@ class LoraWriter {
     return g.add(std::move(result), std::move(delta));
   }
 
-  void name_as_peft_does(Graph& graph) const {
-    std::vector<std::string> modules;
-    for (const auto& [weight, adapter] : adapters_) {
-      modules.push_back(module_of(graph_.parameters[weight].name));
-    }
-    std::ranges::sort(modules);
-    for (Parameter& parameter : graph.parameters) {
-      if (!parameter.adapter) {
-        parameter.trainable = false;
-        const std::string module = module_of(parameter.name);
-        if (std::ranges::binary_search(modules, module)) {
-          parameter.name.insert(module.size(), ".base_layer");
-        }
-      }
-      parameter.name.insert(0, "base_model.model.");
-    }
-    for (Parameter& buffer : graph.buffers) buffer.name.insert(0, "base_model.model.");
-  }
-
   const Graph& graph_;
   const LoraOptions& options_;
   GraphRewriter rewriter_;
@@ -196,13 +197,7 @@ class LoraWriter {
 }  // namespace
 
 std::vector<std::string> default_lora_targets(std::string_view model_type) {
-  const auto found = std::ranges::find(kTargets, model_type, &ArchitectureTargets::model_type);
-  std::vector<std::string> targets;
-  if (found == kTargets.end()) return targets;
-  for (const std::string_view target : found->targets) {
-    if (!target.empty()) targets.emplace_back(target);
-  }
-  return targets;
+  return targets_for(kTargets, model_type);
 }
 
 Result<Graph> apply_lora(const Graph& graph, const LoraOptions& options) {
@@ -210,22 +205,12 @@ Result<Graph> apply_lora(const Graph& graph, const LoraOptions& options) {
     return Error{ErrorCode::bad_input, "LoRA rank " + std::to_string(options.rank), "",
                  "a rank is 1 to " + std::to_string(kRankMax)};
   }
-  const std::vector<std::string> targets =
-      options.targets.empty() ? default_lora_targets(options.model_type) : options.targets;
-  if (targets.empty()) {
-    return Error{ErrorCode::bad_input,
-                 "peft knows no target modules for \"" + options.model_type + "\"", "",
-                 "name the modules that get adapters: --lora-targets all-linear, or the ends of "
-                 "their names"};
-  }
-  LoraWriter writer(graph, options);
-  if (!writer.choose(targets)) {
-    std::string names;
-    for (const std::string& target : targets) names += (names.empty() ? "" : ", ") + target;
-    return Error{ErrorCode::bad_input, "no linear module of the model is named " + names, "",
-                 "targets are the ends of module names, such as q_proj"};
-  }
-  return writer.run();
+  HEADROOM_ASSIGN(const std::vector<LinearSite> sites,
+                  adapter_sites(graph,
+                                options.targets.empty() ? default_lora_targets(options.model_type)
+                                                        : options.targets,
+                                options.model_type));
+  return LoraWriter(graph, options).run(sites);
 }
 
 }  // namespace headroom::step

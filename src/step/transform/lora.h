@@ -27,6 +27,7 @@ struct LoraOptions {
   std::string model_type;
   double alpha = 8;
   double dropout = 0;
+  bool dora = false;  // DoRA's magnitude beside the two matrices; not beside quantized weights
   // peft's autocast_adapter_dtype: float32, whatever the base is in. Empty: the base's type.
   std::optional<model::DType> adapter_dtype = model::DType::f32;
   // Forward runs under torch.autocast: beside a bitsandbytes weight, peft leaves the casts to it.

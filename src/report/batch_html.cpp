@@ -1,0 +1,224 @@
+#include "report/batch_html.h"
+
+#include "report/batch_text.h"
+#include "report/charts.h"
+#include "report/curve_chart.h"
+#include "report/fit_words.h"
+#include "text/number.h"
+
+namespace headroom::report {
+namespace {
+
+using batch::BatchAnswer;
+using batch::BatchPoint;
+using batch::Interval;
+using text::formatted;
+
+std::string rate(double tokens_per_second) {
+  return with_commas(static_cast<int64_t>(tokens_per_second + 0.5));
+}
+
+std::string milliseconds(double seconds) { return formatted("%.2f ms", seconds * 1e3); }
+
+std::string percent(double share) { return formatted("%.0f %%", 100 * share); }
+
+Section answer_section(const BatchAnswer& answer) {
+  Html html;
+  html.raw("<h1>Which batch?</h1>\n<p class=\"line\">").text(batch_sentence(answer));
+  html.raw("</p>\n");
+  if (answer.chosen) {
+    const BatchPoint& point = answer.curve[*answer.chosen].point;
+    html.raw("<dl class=\"tiles\">");
+    const std::string low = answer.advice.low ? std::to_string(*answer.advice.low) : "none";
+    const std::string high = answer.advice.high ? std::to_string(*answer.advice.high) : "none";
+    tile(html, "B_opt", std::to_string(point.batch), low + " to " + high + " (90 %)");
+    tile(html, "Throughput", rate(point.throughput_tokens_per_second.expected),
+         "output tokens a second");
+    tile(html, "Between tokens", milliseconds(point.itl_seconds.expected),
+         answer.itl_target_seconds ? "target " + milliseconds(*answer.itl_target_seconds)
+                                   : "no target");
+    if (answer.kv.share) tile(html, "KV cache", percent(*answer.kv.share), "in use");
+    if (answer.kv.freed) tile(html, "Set free", format_bytes(*answer.kv.freed), "of the cache");
+    html.raw("</dl>\n");
+  }
+  return {"answer", "", html, answer.chosen ? "yes" : "no"};
+}
+
+// One figure of the curve, with what pointing at it says.
+Curve curve_of(const BatchAnswer& answer, const std::string& key, const std::string& label,
+               Interval BatchPoint::*figure, double scale, const std::string& unit) {
+  Curve curve{key, label, {}};
+  for (const batch::CurveRow& row : answer.curve) {
+    const Interval& at = row.point.*figure;
+    const bool measured = row.point.provenance == Provenance::measured;
+    CurvePoint point;
+    point.x = static_cast<double>(row.point.batch);
+    point.y = at.expected * scale;
+    point.low = measured ? point.y : at.low * scale;
+    point.high = measured ? point.y : at.high * scale;
+    point.measured = measured;
+    point.words = "batch " + std::to_string(row.point.batch) + ": " + formatted("%.4g", point.y) +
+                  " " + unit + ", " + std::string(name_of(row.point.provenance));
+    if (!measured) {
+      point.words +=
+          " (" + formatted("%.4g", point.low) + " to " + formatted("%.4g", point.high) + ")";
+    }
+    curve.points.push_back(std::move(point));
+  }
+  return curve;
+}
+
+std::optional<CurveMark> opt_mark(const BatchAnswer& answer) {
+  if (!answer.chosen) return std::nullopt;
+  const int64_t batch = answer.curve[*answer.chosen].point.batch;
+  return CurveMark{static_cast<double>(batch), "B_opt " + std::to_string(batch)};
+}
+
+Section curve_section(const BatchAnswer& answer) {
+  CurveChart throughput;
+  throughput.description = "Output tokens a second by the limit of the batch.";
+  throughput.x_label = "batch limit";
+  throughput.y_label = "output tokens a second";
+  throughput.curves.push_back(curve_of(answer, "parameters", "throughput",
+                                       &BatchPoint::throughput_tokens_per_second, 1, "tokens/s"));
+  throughput.upright = opt_mark(answer);
+  CurveChart latency;
+  latency.description = "Mean time between tokens by the limit of the batch.";
+  latency.x_label = "batch limit";
+  latency.y_label = "ms between tokens";
+  latency.curves.push_back(
+      curve_of(answer, "logits", "between tokens", &BatchPoint::itl_seconds, 1e3, "ms"));
+  latency.upright = opt_mark(answer);
+  if (answer.itl_target_seconds) {
+    latency.level = CurveMark{*answer.itl_target_seconds * 1e3,
+                              "target " + milliseconds(*answer.itl_target_seconds)};
+  }
+  Html html;
+  html.raw(
+      "<p class=\"lead\">Full points were measured, hollow ones are the law's or predicted; the ");
+  html.raw("band is the 90 % interval. Point at one to read it.</p>\n");
+  html.add(curve_chart(throughput)).add(curve_chart(latency));
+  std::vector<std::vector<std::string>> rows;
+  for (const batch::CurveRow& row : answer.curve) {
+    const BatchPoint& point = row.point;
+    rows.push_back(
+        {std::to_string(point.batch), formatted("%.0f", point.running),
+         rate(point.throughput_tokens_per_second.expected),
+         milliseconds(point.itl_seconds.expected), formatted("%.2f", row.efficiency.expected),
+         point.kv_share ? percent(*point.kv_share) : "", std::string(name_of(point.provenance))});
+  }
+  html.raw("<details><summary>As a table</summary>");
+  html.add(html_table(
+      {"#batch", "#in flight", "#tokens/s", "#between tokens", "#efficiency", "#KV cache", "from"},
+      rows));
+  html.raw("</details>\n");
+  return {"curve", "Throughput and latency", html, ""};
+}
+
+Section steps_section(const BatchAnswer& answer) {
+  struct Part {
+    const char* key;
+    const char* label;
+    double (*seconds)(const timing::DecodeStep&);
+  };
+  constexpr Part kParts[] = {
+      {"saved_activations", "attention",
+       [](const timing::DecodeStep& step) { return step.attention.time.seconds; }},
+      {"parameters", "matrix products",
+       [](const timing::DecodeStep& step) { return step.matmul.time.seconds; }},
+      {"temporaries", "other kernels",
+       [](const timing::DecodeStep& step) { return step.other.time.seconds; }},
+      {"workspaces", "host gap", [](const timing::DecodeStep& step) { return step.host.seconds; }},
+  };
+  CurveChart chart;
+  chart.description = "What a decode step's time is made of, by batch.";
+  chart.x_label = "sequences in flight";
+  chart.y_label = "share of a step, %";
+  for (const Part& part : kParts) {
+    Curve curve{part.key, part.label, {}};
+    for (const timing::DecodeStep& step : answer.steps) {
+      const double share = 100 * part.seconds(step) / step.parts_seconds();
+      CurvePoint point{.x = static_cast<double>(step.batch),
+                       .y = share,
+                       .low = share,
+                       .high = share,
+                       .measured = false,
+                       .words = {}};
+      point.words = std::string(part.label) + " at batch " + std::to_string(step.batch) + ": " +
+                    formatted("%.1f %%", share) + ", " + milliseconds(part.seconds(step)) +
+                    ", predicted";
+      curve.points.push_back(std::move(point));
+    }
+    chart.curves.push_back(std::move(curve));
+  }
+  Html html;
+  html.raw(
+      "<p class=\"lead\">Predicted. Attention reads the cache, which grows with the batch, and ");
+  html.raw("comes to rule the step; the GPU waits in the host gap, which replicas fill.</p>\n");
+  html.add(curve_chart(chart));
+  return {"steps", "Where the step goes", html, ""};
+}
+
+Section memory_section(const BatchAnswer& answer) {
+  std::vector<Part> parts{{"parameters", "weights", *answer.weights},
+                          {"saved_activations", "KV cache in use at B_opt", *answer.kv.needed},
+                          {"cached_unused", "set free", *answer.kv.freed}};
+  const Limit limit{"for the engine", *answer.weights + *answer.kv.whole};
+  Html html;
+  html.add(stacked_bar(parts, limit)).add(legend(parts));
+  return {"memory", "Memory", html, ""};
+}
+
+Section replicas_section(const BatchAnswer& answer) {
+  std::vector<std::vector<std::string>> rows;
+  const auto times = [](double factor) { return formatted("%.2f x", factor); };
+  for (const batch::Replicas& replicas : answer.replicas) {
+    rows.push_back(
+        {std::to_string(replicas.count), std::string(name_of(replicas.sharing)),
+         times(replicas.speedup_vs_single.expected), times(replicas.speedup_vs_max.expected),
+         times(replicas.speedup_vs_max.low) + " to " + times(replicas.speedup_vs_max.high),
+         !replicas.fits   ? "memory not known"
+         : *replicas.fits ? "fits"
+                          : "does not fit"});
+  }
+  Html html;
+  html.raw("<p class=\"lead\">")
+      .text("Servers at B_opt on one GPU fill the " + percent(*answer.host_gap) +
+            " of a step in which it waits for the host (" + answer.host_gap_source +
+            "). Extrapolated.");
+  html.raw("</p>\n").add(html_table(
+      {"#replicas", "sharing", "#of one server", "#of the largest batch", "90 %", "memory"}, rows));
+  return {"replicas", "What replicas would gain", html, ""};
+}
+
+Section commands_section(const BatchAnswer& answer) {
+  Html html;
+  for (const batch::Command& command : answer.commands) {
+    html.raw("<h3>").text(command.title).raw("</h3><p><code>").text(command.line);
+    html.raw("</code></p>\n");
+  }
+  if (!answer.notes.empty()) {
+    html.raw("<h3>Notes</h3><ul class=\"notes\">");
+    for (const std::string& note : answer.notes) html.raw("<li>").text(note).raw("</li>");
+    html.raw("</ul>\n");
+  }
+  return {"commands", "How to start it", html, ""};
+}
+
+}  // namespace
+
+std::vector<Section> batch_sections(const BatchAnswer& answer) {
+  std::vector<Section> sections{answer_section(answer)};
+  if (!answer.curve.empty()) sections.push_back(curve_section(answer));
+  if (!answer.steps.empty()) sections.push_back(steps_section(answer));
+  if (answer.weights && answer.kv.needed && answer.kv.freed) {
+    sections.push_back(memory_section(answer));
+  }
+  if (!answer.replicas.empty()) sections.push_back(replicas_section(answer));
+  if (!answer.commands.empty() || !answer.notes.empty()) {
+    sections.push_back(commands_section(answer));
+  }
+  return sections;
+}
+
+}  // namespace headroom::report

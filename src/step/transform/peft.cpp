@@ -1,0 +1,62 @@
+#include "step/transform/peft.h"
+
+#include <algorithm>
+
+namespace headroom::step {
+
+using model::Graph;
+using model::Parameter;
+using model::ParameterRole;
+
+std::vector<std::string> targets_for(std::span<const ArchitectureTargets> table,
+                                     std::string_view model_type) {
+  const auto found = std::ranges::find(table, model_type, &ArchitectureTargets::model_type);
+  std::vector<std::string> targets;
+  if (found == table.end()) return targets;
+  for (const std::string_view target : found->targets) {
+    if (!target.empty()) targets.emplace_back(target);
+  }
+  return targets;
+}
+
+Result<std::vector<LinearSite>> adapter_sites(const Graph& graph,
+                                              const std::vector<std::string>& targets,
+                                              std::string_view model_type) {
+  if (targets.empty()) {
+    return Error{ErrorCode::bad_input,
+                 "peft knows no target modules for \"" + std::string(model_type) + "\"", "",
+                 "name the modules that get adapters: --lora-targets all-linear, or the ends of "
+                 "their names"};
+  }
+  const bool all_linear = targets.size() == 1 && targets[0] == "all-linear";
+  std::vector<LinearSite> sites;
+  for (const LinearSite& site : linear_sites(graph)) {
+    const Parameter& weight = graph.parameters[site.weight];
+    const std::string module = module_of(weight.name);
+    const bool is_named = std::ranges::any_of(
+        targets, [&](const std::string& target) { return names_module(target, module); });
+    if (all_linear ? weight.role == ParameterRole::linear : is_named) sites.push_back(site);
+  }
+  if (!sites.empty()) return sites;
+  std::string names;
+  for (const std::string& target : targets) names += (names.empty() ? "" : ", ") + target;
+  return Error{ErrorCode::bad_input, "no linear module of the model is named " + names, "",
+               "targets are the ends of module names, such as q_proj"};
+}
+
+void name_as_peft_does(Graph& graph, std::vector<std::string> modules) {
+  std::ranges::sort(modules);
+  for (Parameter& parameter : graph.parameters) {
+    if (!parameter.adapter) {
+      parameter.trainable = false;
+      const std::string module = module_of(parameter.name);
+      if (std::ranges::binary_search(modules, module)) {
+        parameter.name.insert(module.size(), ".base_layer");
+      }
+    }
+    parameter.name.insert(0, "base_model.model.");
+  }
+  for (Parameter& buffer : graph.buffers) buffer.name.insert(0, "base_model.model.");
+}
+
+}  // namespace headroom::step
