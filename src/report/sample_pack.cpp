@@ -9,15 +9,15 @@ constexpr int64_t kSegment = 20 * kMiB;
 constexpr int64_t kBase = 0x7f1200000000;
 
 // Stack 0 is empty; the others have one frame of the user's each.
-formats::TorchSnapshot stacks_of(const std::string& words) {
-  formats::TorchSnapshot snapshot;
-  snapshot.stacks.emplace_back();
-  snapshot.texts = {words, "/home/x/" + words + "/model.py"};
+memory::CallSites stacks_of(const std::string& words) {
+  memory::CallSites sites;
+  const uint32_t function = sites.add_text(words);
+  const uint32_t file = sites.add_text("/home/x/" + words + "/model.py");
   for (uint32_t i = 0; i < 12; ++i) {
-    snapshot.frames.push_back({0, 1, 10 + i});
-    snapshot.stacks.push_back({i});
+    const uint32_t frame = sites.add_frame({function, file, 10 + i});
+    sites.add_stack(std::span(&frame, 1));
   }
-  return snapshot;
+  return sites;
 }
 
 }  // namespace
