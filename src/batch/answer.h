@@ -46,6 +46,7 @@ struct Command {
 
 struct BatchAnswer {
   BatchQuestion question;
+  Workload workload;
   std::optional<double> itl_target_seconds;
   std::vector<CurveRow> curve;  // the candidates, by batch
   Advice advice;

@@ -29,8 +29,13 @@ Result<void> check(const BatchQuestion& question, bool has_model) {
   if (!(question.min_efficiency >= 0) || !(question.min_efficiency < 1)) {
     return usage("--min-efficiency takes a share from 0 to 1", "0.1 is the paper's");
   }
-  for (const int64_t tokens : {question.lengths.input_tokens, question.lengths.output_tokens}) {
-    if (tokens < 1 || tokens > kMostTokens) return usage("a length goes from 1 to 1000000 tokens");
+  for (const double tokens : {question.input_tokens, question.output_tokens}) {
+    if (!(tokens >= 1) || !(tokens <= kMostTokens)) {
+      return usage("a length goes from 1 to 10000000 tokens");
+    }
+  }
+  if (!(question.length_variation >= 0) || !(question.length_variation <= kMostVariation)) {
+    return usage("--length-variation takes 0 (all alike) to 10", "1 is exponential lengths");
   }
   if (question.host_gap && (!(*question.host_gap >= 0) || !(*question.host_gap < 1))) {
     return usage("--host-gap takes a share from 0 to 1");
@@ -50,21 +55,27 @@ std::optional<double> knee_of(double half_point, int64_t largest) {
   return knee >= 1 ? std::optional<double>(knee) : std::nullopt;
 }
 
+Workload workload_for(const BatchQuestion& question) {
+  if (!question.requests.empty()) return workload_of(question.requests);
+  return workload_of(question.input_tokens, question.output_tokens, question.length_variation);
+}
+
 // A predictor where there is a model and a device.
 Result<std::unique_ptr<timing::DecodePredictor>> predictor_for(const BatchQuestion& question,
+                                                               const Workload& workload,
                                                                const text::JsonView* config,
                                                                const timing::TimingModel& model) {
   if (config == nullptr || !question.device) return std::unique_ptr<timing::DecodePredictor>();
-  const timing::DecodeOptions options{.context = mean_context(question.lengths),
+  const timing::DecodeOptions options{.context = mean_context(workload),
                                       .weights = question.weights};
   HEADROOM_ASSIGN(timing::DecodePredictor made,
                   timing::DecodePredictor::make(*config, *question.device, options, model));
   return std::make_unique<timing::DecodePredictor>(std::move(made));
 }
 
-double bytes_of_a_token(const timing::DecodePredictor& predictor, const Lengths& lengths) {
+double bytes_of_a_token(const timing::DecodePredictor& predictor, const Workload& workload) {
   return static_cast<double>(predictor.kv_of_one().count) /
-         static_cast<double>(mean_context(lengths));
+         static_cast<double>(mean_context(workload));
 }
 
 // What is left for the cache beside the weights; 0 where they do not fit.
@@ -77,6 +88,7 @@ Bytes cache_of(const timing::DecodePredictor& predictor, const device::Device& d
 }
 
 Result<std::unique_ptr<ServingCurve>> curve_of(const BatchQuestion& question,
+                                               const Workload& workload,
                                                const timing::DecodePredictor* predictor,
                                                Bytes cache) {
   if (!question.points.empty()) {
@@ -88,10 +100,8 @@ Result<std::unique_ptr<ServingCurve>> curve_of(const BatchQuestion& question,
     }
     return std::unique_ptr<ServingCurve>(std::make_unique<MeasuredCurve>(*std::move(measured)));
   }
-  const double tokens =
-      static_cast<double>(cache.count) / bytes_of_a_token(*predictor, question.lengths);
-  HEADROOM_ASSIGN(PredictedCurve predicted,
-                  PredictedCurve::make(*predictor, question.lengths, tokens));
+  const double tokens = static_cast<double>(cache.count) / bytes_of_a_token(*predictor, workload);
+  HEADROOM_ASSIGN(PredictedCurve predicted, PredictedCurve::make(*predictor, workload, tokens));
   return std::unique_ptr<ServingCurve>(std::make_unique<PredictedCurve>(std::move(predicted)));
 }
 
@@ -135,10 +145,9 @@ void fill_cache(const timing::DecodePredictor* predictor, Bytes cache, BatchAnsw
   answer.kv.provenance = chosen.provenance;
   if (predictor == nullptr || cache.count == 0) return;
   answer.kv.whole = cache;
-  const double needed = chosen.kv_share
-                            ? *chosen.kv_share * static_cast<double>(cache.count)
-                            : kv_tokens_needed(chosen.running, answer.question.lengths) *
-                                  bytes_of_a_token(*predictor, answer.question.lengths);
+  const double needed = chosen.kv_share ? *chosen.kv_share * static_cast<double>(cache.count)
+                                        : kv_tokens_needed(chosen.running, answer.workload) *
+                                              bytes_of_a_token(*predictor, answer.workload);
   if (!chosen.kv_share) {
     answer.kv.share = needed / static_cast<double>(cache.count);
     answer.kv.provenance = Provenance::extrapolated;
@@ -251,9 +260,10 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
   HEADROOM_TRY(check(question, config != nullptr));
   BatchAnswer answer;
   answer.question = question;
-  HEADROOM_ASSIGN(const auto predictor, predictor_for(question, config, model));
+  answer.workload = workload_for(question);
+  HEADROOM_ASSIGN(const auto predictor, predictor_for(question, answer.workload, config, model));
   const Bytes cache = predictor ? cache_of(*predictor, *question.device) : Bytes();
-  HEADROOM_ASSIGN(const auto curve, curve_of(question, predictor.get(), cache));
+  HEADROOM_ASSIGN(const auto curve, curve_of(question, answer.workload, predictor.get(), cache));
   HEADROOM_TRY(fill_curve(*curve, answer));
   if (answer.curve.empty()) {
     answer.notes.emplace_back("the weights and one sequence do not fit on this device");

@@ -70,7 +70,7 @@ TEST(Batch, PredictedForAModelOnADevice) {
   EXPECT_EQ(*result->kv.needed + *result->kv.freed, *result->kv.whole);
   EXPECT_FALSE(result->replicas.empty());
   EXPECT_TRUE(result->replicas[0].fits.value_or(false));
-  EXPECT_GE(result->commands.size(), 2U);
+  EXPECT_FALSE(result->commands.empty());
 }
 
 TEST(Batch, AModelThatDoesNotFitHasNoCurve) {

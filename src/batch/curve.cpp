@@ -152,23 +152,25 @@ std::vector<int64_t> MeasuredCurve::candidates() const {
 }
 
 Result<PredictedCurve> PredictedCurve::make(const timing::DecodePredictor& predictor,
-                                            const Lengths& lengths, double cache_tokens) {
-  PredictedCurve curve(predictor, lengths, cache_tokens);
-  HEADROOM_ASSIGN(curve.prefill_, predictor.prefill(lengths.input_tokens));
+                                            const Workload& workload, double cache_tokens) {
+  PredictedCurve curve(predictor, workload, cache_tokens);
+  const int64_t prompt =
+      std::clamp<int64_t>(std::llround(workload.input_mean), 1, timing::kMostContext);
+  HEADROOM_ASSIGN(curve.prefill_, predictor.prefill(prompt));
   return curve;
 }
 
 Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
   HEADROOM_ASSIGN(const timing::DecodeStep step, predictor_->step(batch));
   const auto running = static_cast<double>(batch);
-  const double prefills = running / static_cast<double>(lengths_.output_tokens);
+  const double prefills = running / workload_.output_mean;
   const Interval seconds{step.step.low_seconds + prefills * prefill_.low_seconds,
                          step.step.seconds + prefills * prefill_.seconds,
                          step.step.high_seconds + prefills * prefill_.high_seconds};
   BatchPoint point{.batch = batch, .running = running};
   point.throughput_tokens_per_second = rate_of(running, seconds);
   point.itl_seconds = seconds;
-  if (cache_tokens_ > 0) point.kv_share = kv_tokens_needed(running, lengths_) / cache_tokens_;
+  if (cache_tokens_ > 0) point.kv_share = kv_tokens_needed(running, workload_) / cache_tokens_;
   point.provenance = Provenance::extrapolated;
   return point;
 }
@@ -178,7 +180,7 @@ std::vector<int64_t> PredictedCurve::candidates() const {
   std::vector<int64_t> limits = usual_limits(1, most);
   std::erase_if(limits, [&](int64_t limit) {
     return cache_tokens_ > 0 && limit > 1 &&
-           kv_tokens_needed(static_cast<double>(limit), lengths_) > cache_tokens_;
+           kv_tokens_needed(static_cast<double>(limit), workload_) > cache_tokens_;
   });
   return limits;
 }
@@ -192,17 +194,9 @@ Result<double> PredictedCurve::half_point() const {
   return slope > 0 ? (one.itl_seconds.expected - slope) / slope : 0;
 }
 
-int64_t mean_context(const Lengths& lengths) {
-  return std::max<int64_t>(2, lengths.input_tokens + lengths.output_tokens / 2);
-}
-
-double kv_tokens_needed(double running, const Lengths& lengths) {
-  const auto output = static_cast<double>(lengths.output_tokens);
-  const double mean =
-      static_cast<double>(lengths.input_tokens) + output / 2 + static_cast<double>(kKvBlock) / 2;
-  const double deviation = output / std::sqrt(12.0);  // anywhere in its answer
-  constexpr double kNinetyFifth = 1.645;
-  return running * mean + kNinetyFifth * deviation * std::sqrt(running);
+int64_t mean_context(const Workload& workload) {
+  const double most = static_cast<double>(timing::kMostContext);
+  return std::llround(std::clamp(workload.context_mean, 2.0, most));
 }
 
 }  // namespace headroom::batch

@@ -12,6 +12,7 @@
 #include "base/provenance.h"
 #include "base/result.h"
 #include "batch/step_law.h"
+#include "batch/workload.h"
 #include "formats/serving_points.h"
 #include "timing/decode_step.h"
 
@@ -60,41 +61,28 @@ class MeasuredCurve : public ServingCurve {
   StepLaw itl_;
 };
 
-// Tokens of a request.
-struct Lengths {
-  int64_t input_tokens = 161;
-  int64_t output_tokens = 338;
-};
-
 // A decode step at the mean context of what is in flight, and the prefills that come between: each
-// sequence is read once for every `output_tokens` that it writes. What is running is the limit.
+// sequence is read once for every answer that it writes. What is running is the limit.
 class PredictedCurve : public ServingCurve {
  public:
   // `predictor` must outlive it. `cache_tokens`: what the whole key-value cache holds.
   static Result<PredictedCurve> make(const timing::DecodePredictor& predictor,
-                                     const Lengths& lengths, double cache_tokens);
+                                     const Workload& workload, double cache_tokens);
   [[nodiscard]] Result<BatchPoint> at(int64_t batch) const override;
   [[nodiscard]] std::vector<int64_t> candidates() const override;
   [[nodiscard]] Result<double> half_point() const override;
 
  private:
-  PredictedCurve(const timing::DecodePredictor& predictor, const Lengths& lengths,
+  PredictedCurve(const timing::DecodePredictor& predictor, const Workload& workload,
                  double cache_tokens)
-      : predictor_(&predictor), lengths_(lengths), cache_tokens_(cache_tokens) {}
+      : predictor_(&predictor), workload_(workload), cache_tokens_(cache_tokens) {}
   const timing::DecodePredictor* predictor_;
-  Lengths lengths_;
+  Workload workload_;
   double cache_tokens_;
   timing::TimeInterval prefill_;
 };
 
-// Tokens that a sequence holds on average while it is decoded: its prompt and half of its answer.
-[[nodiscard]] int64_t mean_context(const Lengths& lengths);
-
-// Sequences of `batch` that a cache must hold at nearly every moment (95 %), in tokens: requests
-// are at places of their own in their answers, so their sum spreads as the root of their number;
-// and a sequence leaves half a block of kKvBlock empty. Source: batch.md 5(c); checked in
-// docs/measurements/2026-11-21-batch-paper.
-[[nodiscard]] double kv_tokens_needed(double running, const Lengths& lengths);
-inline constexpr int64_t kKvBlock = 16;  // vLLM's default
+// Whole tokens that a sequence in flight holds on average, 2 at least.
+[[nodiscard]] int64_t mean_context(const Workload& workload);
 
 }  // namespace headroom::batch

@@ -48,13 +48,5 @@ TEST(MeasuredCurve, SeveralRunsOfOneLimitAreTheirMean) {
   EXPECT_DOUBLE_EQ(*curve.at(64)->kv_share, 0.1);
 }
 
-TEST(KvTokens, BlocksAndSpread) {
-  const Lengths lengths{.input_tokens = 100, .output_tokens = 200};
-  // One sequence: 200 tokens, half a block, and 1.645 deviations of 200 / sqrt 12.
-  EXPECT_NEAR(kv_tokens_needed(1, lengths), 208 + 1.645 * 57.735, 1e-2);
-  // Many sequences: the spread fades.
-  EXPECT_NEAR(kv_tokens_needed(1e6, lengths) / 1e6, 208, 0.1);
-}
-
 }  // namespace
 }  // namespace headroom::batch

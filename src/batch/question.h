@@ -9,6 +9,7 @@
 #include "batch/curve.h"
 #include "batch/target.h"
 #include "device/device.h"
+#include "formats/request_lengths.h"
 #include "formats/serving_points.h"
 #include "operator/dtype.h"
 
@@ -21,13 +22,19 @@ struct BatchQuestion {
   std::string points_file;                    // for people
   std::optional<ItlTarget> slo;
   double min_efficiency = 0.1;
-  Lengths lengths;
-  op::DType weights = op::DType::bf16;  // and cache
-  std::optional<double> host_gap;       // share of a step in which the GPU waits for the host
+  // Of the requests: given as means and a coefficient of variation, or by a trace of them.
+  double input_tokens = 161;  // the means of ShareGPT's conversations, as arXiv 2503.08311 has them
+  double output_tokens = 338;
+  double length_variation = 1;
+  std::vector<formats::RequestLengths> requests;  // takes the place of the three
+  std::string requests_file;                      // for people
+  op::DType weights = op::DType::bf16;            // and cache
+  std::optional<double> host_gap;  // share of a step in which the GPU waits for the host
   int most_replicas = 4;
 };
 
-inline constexpr int64_t kMostTokens = 1'000'000;  // of a request's input, or output
+inline constexpr double kMostTokens = 1e7;  // of a request's input, or output
+inline constexpr double kMostVariation = 10;
 inline constexpr int kMostReplicas = 16;
 
 }  // namespace headroom::batch

@@ -34,10 +34,12 @@ Result<std::optional<T>> number(const Words& words, const std::string& flag) {
 Result<void> read_numbers(const Words& words, batch::BatchQuestion& question) {
   HEADROOM_ASSIGN(const auto efficiency, number<double>(words, "min-efficiency"));
   question.min_efficiency = efficiency.value_or(question.min_efficiency);
-  HEADROOM_ASSIGN(const auto input, number<int64_t>(words, "input-tokens"));
-  question.lengths.input_tokens = input.value_or(question.lengths.input_tokens);
-  HEADROOM_ASSIGN(const auto output, number<int64_t>(words, "output-tokens"));
-  question.lengths.output_tokens = output.value_or(question.lengths.output_tokens);
+  HEADROOM_ASSIGN(const auto input, number<double>(words, "input-tokens"));
+  question.input_tokens = input.value_or(question.input_tokens);
+  HEADROOM_ASSIGN(const auto output, number<double>(words, "output-tokens"));
+  question.output_tokens = output.value_or(question.output_tokens);
+  HEADROOM_ASSIGN(const auto variation, number<double>(words, "length-variation"));
+  question.length_variation = variation.value_or(question.length_variation);
   HEADROOM_ASSIGN(question.host_gap, number<double>(words, "host-gap"));
   HEADROOM_ASSIGN(const auto replicas, number<int>(words, "most-replicas"));
   question.most_replicas = replicas.value_or(question.most_replicas);
@@ -49,6 +51,11 @@ Result<batch::BatchQuestion> question_of(const Words& words) {
   if (words.has("points")) {
     question.points_file = words.value("points");
     HEADROOM_ASSIGN(question.points, formats::read_serving_points(question.points_file));
+  }
+  if (words.has("requests")) {
+    question.requests_file = words.value("requests");
+    HEADROOM_ASSIGN(auto trace, formats::read_request_lengths(question.requests_file));
+    question.requests = std::move(trace.requests);
   }
   if (words.has("device") || (question.points.empty() && !words.operands.empty())) {
     HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
@@ -119,6 +126,9 @@ Verb batch_verb() {
       {"min-efficiency", "SHARE", "throughput per sequence, of that of one alone; 0.1"},
       {"input-tokens", "N", "of a request; 161, the mean of ShareGPT"},
       {"output-tokens", "N", "of a request; 338, the mean of ShareGPT"},
+      {"length-variation", "SHARE",
+       "how far lengths vary about these means: 0 all alike, 1 much; 1"},
+      {"requests", "FILE", "lengths of real requests: Azure, BurstGPT, Vidur CSV, Mooncake JSONL"},
       {"dtype", "TYPE", "of weights and cache: bfloat16 (without it), float16 or float32"},
       {"host-gap", "SHARE", "of a step in which the GPU waits for the host; else predicted"},
       {"most-replicas", "N", "on one GPU, 1 to 16; 4"},

@@ -115,16 +115,21 @@ std::string replica_table(const batch::BatchAnswer& answer, const Terminal& term
 }
 
 std::string basis(const batch::BatchAnswer& answer) {
-  const batch::Lengths& lengths = answer.question.lengths;
   if (!answer.question.points.empty()) {
     return std::to_string(answer.question.points.size()) +
            " measured points; between them the step law t = a + b n through them.";
   }
-  return "Predicted without a measurement of this device: a decode step at " +
-         std::to_string(batch::mean_context(lengths)) + " tokens of context, " +
-         std::to_string(lengths.input_tokens) + " tokens in and " +
-         std::to_string(lengths.output_tokens) +
-         " out; --points corrects it. The steps' parts: headroom bench decode --predict.";
+  const batch::Workload& workload = answer.workload;
+  const std::string lengths = formatted("%.0f", workload.input_mean) + " tokens in and " +
+                              formatted("%.0f", workload.output_mean) + " out on average";
+  const std::string spread =
+      !answer.question.requests.empty()
+          ? ", as " + text::printable(answer.question.requests_file) + " has them"
+          : ", varying by " + percent(answer.question.length_variation) + " of that";
+  return "Predicted without a measurement of this device: requests of " + lengths + spread +
+         ", so " + formatted("%.0f", workload.context_mean) +
+         " tokens of context a sequence in flight; --points corrects it. The steps' parts: "
+         "headroom bench decode --predict.";
 }
 
 std::string marks(const batch::BatchAnswer& answer) {

@@ -29,9 +29,10 @@ batch::BatchAnswer sample() {
 }
 
 TEST(BatchText, TheFirstLineIsTheAnswer) {
-  EXPECT_EQ(batch_sentence(sample()),
-            "points.csv: B_opt 96 (64 to 96): 6,857 tokens/s, 10.0 ms between tokens, 81 % of batch "
-            "512, with 16 % of the KV cache");
+  EXPECT_EQ(
+      batch_sentence(sample()),
+      "points.csv: B_opt 96 (64 to 96): 6,857 tokens/s, 10.0 ms between tokens, 81 % of batch "
+      "512, with 16 % of the KV cache");
 }
 
 TEST(BatchText, WithoutAPlainAnswerItSaysWhatThereIs) {
