@@ -314,6 +314,7 @@ TEST(MemoryGapServing, TheCacheInUse) {
         "# cache of %s: predicted over measured, from batch 16 on: median %+.1f %%, from "
         "%+.1f to %+.1f %%\n",
         name.c_str(), errors[errors.size() / 2], errors.front(), errors.back());
+    EXPECT_NEAR(errors[errors.size() / 2], 0, 10) << name;
   }
 }
 
