@@ -7,9 +7,7 @@
 #include "cli/asking.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
-#include "report/fit_html.h"
-#include "report/fit_json.h"
-#include "report/fit_text.h"
+#include "report/study.h"
 
 namespace headroom::cli {
 namespace {
@@ -41,7 +39,7 @@ Result<int> run_study(const Words& words, const Console& console) {
   question.timeline = true;
   HEADROOM_ASSIGN(const study::StudyAnswer answer, study::study(question));
   const report::Page page{"Headroom: " + answer.fit.model, "study", std::string(version()),
-                          command_line("study", words), report::fit_sections(answer.fit)};
+                          command_line("study", words), report::study_sections(answer)};
   const int exit_code = answer.fit.verdict == fit::Verdict::yes ? kExitYes : kExitNotPlainYes;
   const std::string path = page_path(words);
   if (path == "-") {
@@ -50,9 +48,9 @@ Result<int> run_study(const Words& words, const Console& console) {
   }
   HEADROOM_TRY(write_file_atomic(path, report::render_page(page)));
   if (words.has("json")) {
-    HEADROOM_TRY(console.answer(report::fit_json(answer.fit).dump(2) + "\n"));
+    HEADROOM_TRY(console.answer(report::study_json(answer).dump(2) + "\n"));
   } else {
-    HEADROOM_TRY(console.answer(report::fit_text(answer.fit, console.out)));
+    HEADROOM_TRY(console.answer(report::study_text(answer, console.out)));
   }
   console.note("wrote " + path);
   return exit_code;

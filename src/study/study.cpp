@@ -1,12 +1,55 @@
 #include "study/study.h"
 
+#include "batch/batch.h"
+#include "device/catalogue.h"
 #include "fit/fit.h"
+#include "model/builtin.h"
 
 namespace headroom::study {
+namespace {
+
+// Twice the time between tokens at 32 in flight: the target of the memory-gap paper's advisor.
+constexpr batch::ItlTarget kUsualTarget{.multiple = 2, .at_batch = 32};
+
+op::DType serving_type(fit::Dtype dtype) {
+  switch (dtype) {
+    case fit::Dtype::bf16:
+      return op::DType::bf16;
+    case fit::Dtype::fp16:
+      return op::DType::f16;
+    case fit::Dtype::fp32:
+      return op::DType::f32;
+  }
+  return op::DType::bf16;
+}
+
+Result<batch::BatchAnswer> serving(const fit::FitQuestion& question) {
+  if (model::is_python_function(question.model)) {
+    return Error{ErrorCode::unavailable, "decode steps are predicted from a configuration", {}, {}};
+  }
+  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(question.model));
+  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(const timing::TimingModel timing_model, timing::TimingModel::load());
+  batch::BatchQuestion asked;
+  asked.model = model.name;
+  HEADROOM_ASSIGN(asked.device, catalogue.find(question.device));
+  asked.weights = serving_type(question.dtype);
+  asked.slo = kUsualTarget;
+  const text::JsonView config = model.view();
+  return batch::answer(asked, &config, timing_model);
+}
+
+}  // namespace
 
 Result<StudyAnswer> study(const fit::FitQuestion& question) {
   StudyAnswer answer;
   HEADROOM_ASSIGN(answer.fit, fit::answer(question));
+  auto served = serving(question);
+  if (served) {
+    answer.batch = *std::move(served);
+  } else {
+    answer.missing.push_back({"batch", served.error().message});
+  }
   return answer;
 }
 
