@@ -50,6 +50,31 @@ Ref<Storage> Eager::allocate_workspace(int64_t bytes) {
   return Ref<Storage>(storage);
 }
 
+Ref<Storage> Eager::adopt_storage(uint32_t buffer, int64_t bytes) {
+  if (buffer == kNoBuffer) return {};
+  auto* storage = new Storage;
+  storage->buffer = buffer;
+  storage->bytes = bytes;
+  storage->sink = &sink_;
+  return Ref<Storage>(storage);
+}
+
+Eager::HeldWorkspaces Eager::held_workspaces() const {
+  HeldWorkspaces held;
+  for (size_t thread = 0; thread < std::size(blas_main_); ++thread) {
+    if (blas_main_[thread]) held.main[thread] = blas_main_[thread]->buffer;
+    if (blas_lt_[thread]) held.lt[thread] = blas_lt_[thread]->buffer;
+  }
+  return held;
+}
+
+void Eager::hold_workspaces(const HeldWorkspaces& held) {
+  for (size_t thread = 0; thread < std::size(blas_main_); ++thread) {
+    blas_main_[thread] = adopt_storage(held.main[thread], environment_.blas.main_bytes);
+    blas_lt_[thread] = adopt_storage(held.lt[thread], environment_.blas.lt_bytes);
+  }
+}
+
 Tensor Eager::scratch(int64_t bytes) {
   if (muted_ || bytes <= 0 || !environment_.kernel_scratch) return {};
   return empty({bytes}, DType::u8);
@@ -121,11 +146,7 @@ Tensor Eager::adopt(uint32_t buffer, const Dims& sizes, const Dims& strides, DTy
   tensor->sizes = sizes;
   tensor->strides = strides;
   tensor->dtype = dtype;
-  auto* storage = new Storage;
-  storage->buffer = buffer;
-  storage->bytes = product(sizes) * element_size(dtype);
-  storage->sink = &sink_;
-  tensor->storage = Ref<Storage>(storage);
+  tensor->storage = adopt_storage(buffer, product(sizes) * element_size(dtype));
   return tensor;
 }
 

@@ -116,6 +116,14 @@ class Eager {
   [[nodiscard]] Tensor scratch(int64_t bytes);
   // A matrix product runs: the thread's first one makes the library's workspace.
   void use_blas(bool through_lt = false);
+  // By thread, the sink's names of the workspaces that are held; kNoBuffer where there is none.
+  struct HeldWorkspaces {
+    uint32_t main[2] = {kNoBuffer, kNoBuffer};
+    uint32_t lt[2] = {kNoBuffer, kNoBuffer};
+  };
+  [[nodiscard]] HeldWorkspaces held_workspaces() const;
+  // Takes over blocks that the sink already handed out, in place of what is held.
+  void hold_workspaces(const HeldWorkspaces& held);
   void set_thread(ThreadKind thread) { thread_ = thread; }
   [[nodiscard]] ThreadKind thread() const { return thread_; }
 
@@ -158,6 +166,7 @@ class Eager {
   Node* make_history(const char* name, Inputs& inputs, Outputs& outputs);
   Ref<Storage> allocate(int64_t bytes);
   Ref<Storage> allocate_workspace(int64_t bytes);
+  Ref<Storage> adopt_storage(uint32_t buffer, int64_t bytes);
 
   Sink& sink_;
   Environment environment_;

@@ -327,10 +327,25 @@ void Interpreter::run_region(uint32_t region, Frame& frame) {
   eager_.set_module(module_before);
 }
 
+namespace {
+
+void pass_on(const SkippedInstructions& skipped, Frame& frame) {
+  for (const auto& [from, to, is_moved] : skipped.passed_on) {
+    frame[to] = is_moved ? std::move(frame[from]) : frame[from];
+  }
+}
+
+}  // namespace
+
 void Interpreter::run(uint32_t begin, uint32_t end, Frame& frame) {
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
   for (uint32_t i = begin; i < end; ++i) {
+    if (skipped_ != nullptr && i == skipped_->begin) {
+      pass_on(*skipped_, frame);
+      i = skipped_->end - 1;
+      continue;
+    }
     const model::Instruction& instruction = graph_.instructions[i];
     switch (instruction.kind) {
       case model::InstructionKind::drop:

@@ -19,6 +19,18 @@ using Frame = std::vector<op::Tensor>;  // by ValueId; an undefined tensor where
 void run_operation(op::Eager& eager, const model::Operation& operation,
                    std::span<const op::Tensor> inputs, std::vector<op::Tensor>& outputs);
 
+// Whole instructions that are left out, and what stands in for the values that they would make.
+struct SkippedInstructions {
+  struct PassedOn {
+    model::ValueId from = model::kNoValue;
+    model::ValueId to = model::kNoValue;
+    bool is_moved = false;  // the skipped instructions let go of `from`
+  };
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  std::vector<PassedOn> passed_on;
+};
+
 class Interpreter {
  public:
   // What runs instead of the instructions of a region; false runs them as they are.
@@ -29,6 +41,8 @@ class Interpreter {
   void set_region_handler(RegionHandler handler) { handler_ = std::move(handler); }
   // Where to stop: called before each operation; true ends the run (early stop of a recomputation).
   void set_stop(std::function<bool()> stop) { stop_ = std::move(stop); }
+  // Must outlive the runs; null: nothing is left out.
+  void set_skipped(const SkippedInstructions* skipped) { skipped_ = skipped; }
 
   // Runs instructions [begin, end) in `frame`, which already holds the values from outside.
   void run(uint32_t begin, uint32_t end, Frame& frame);
@@ -40,6 +54,7 @@ class Interpreter {
   const model::Graph& graph_;
   RegionHandler handler_;
   std::function<bool()> stop_;
+  const SkippedInstructions* skipped_ = nullptr;
 };
 
 }  // namespace headroom::step

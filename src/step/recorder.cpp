@@ -110,12 +110,25 @@ uint32_t Recorder::repeat_alloc(uint32_t buffer, uint32_t call) {
   return trace_.memory.alloc(info, call);
 }
 
-void Recorder::repeat_free(uint32_t buffer, uint32_t call) {
+void Recorder::write_alloc(const memory::BufferInfo& info, uint32_t call, bool is_saved) {
+  take(info.requested_bytes);
+  trace_.memory.alloc(info, call);
+  if (is_saved) trace_.saved_bytes += info.requested_bytes;
+  if (live_bytes_ > live_bytes_of_interest_) throw BeyondInterest{};
+}
+
+std::vector<bool> Recorder::saved() const {
+  std::vector<bool> saved = saved_;
+  saved.resize(trace_.memory.buffers.size());
+  return saved;
+}
+
+void Recorder::write_free(uint32_t buffer, uint32_t call) {
   live_bytes_ -= trace_.memory.buffers[buffer].requested_bytes;
   trace_.memory.free(buffer, call);
 }
 
-void Recorder::repeat_phase(PhaseMark mark) {
+void Recorder::write_phase(PhaseMark mark) {
   phase_ = mark.phase;
   iteration_ = mark.iteration;
   mark.first_event = static_cast<uint32_t>(trace_.memory.events.size());

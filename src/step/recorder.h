@@ -50,12 +50,18 @@ class Recorder : public op::Sink {
   void recategorize(const op::Tensor& tensor, memory::Category category);
   [[nodiscard]] Phase phase() const { return phase_; }
 
-  // For repeating what was recorded (repeat.h): the same once more, under new names.
+  // For writing what was not run: once more what was recorded (repeat.h), or elsewhere
+  // (layer_unfold.h), under new names. `call` is the one that the event comes before.
   [[nodiscard]] RecorderPosition position() const;
+  // As on_allocate; `is_saved` as on_saved.
+  void write_alloc(const memory::BufferInfo& info, uint32_t call, bool is_saved);
+  void write_free(uint32_t buffer, uint32_t call);
+  void write_phase(PhaseMark mark);  // from here on, whatever `first_event` says
+  void write_call(const OperatorCall& call) { trace_.calls.push_back(call); }
   uint32_t repeat_alloc(uint32_t buffer, uint32_t call);
-  void repeat_free(uint32_t buffer, uint32_t call);
-  void repeat_phase(PhaseMark mark);  // from here on, whatever `first_event` says
   void repeat_calls(uint32_t begin, uint32_t end);
+  // By block: whether it counts as kept for backward.
+  [[nodiscard]] std::vector<bool> saved() const;
 
  private:
   [[nodiscard]] uint32_t next_call() const { return static_cast<uint32_t>(trace_.calls.size()); }

@@ -1,22 +1,9 @@
 #include "step/repeat.h"
 
-#include <map>
-
 namespace headroom::step {
 
 using memory::EventKind;
 using memory::MemoryEvent;
-using op::Tensor;
-
-void StepRepeater::end_passes(const std::vector<OptimizedParameter>& parameters) {
-  passes_.end = recorder_.position();
-  for (const OptimizedParameter& parameter : parameters) {
-    auto& gradient = gradients_.emplace_back();
-    if (const Tensor& grad = parameter.tensor->grad) {
-      gradient = {grad.sizes(), grad.strides(), grad.dtype(), grad->storage->buffer};
-    }
-  }
-}
 
 bool StepRepeater::settle() {
   const uint32_t first = passes_.begin.buffer;
@@ -47,20 +34,8 @@ void StepRepeater::repeat_passes(op::Eager& eager,
                                  const std::vector<OptimizedParameter>& parameters, int iteration) {
   names_.assign(passes_.end.buffer - passes_.begin.buffer, op::kNoBuffer);
   repeat(passes_, iteration);
-  std::map<uint32_t, Tensor> holders;  // gradients that share a block share it again
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!gradients_[i]) continue;
-    const Gradient& gradient = *gradients_[i];
-    Tensor& holder = holders[gradient.buffer];
-    if (!holder) {
-      holder = eager.adopt(names_[gradient.buffer - passes_.begin.buffer], gradient.sizes,
-                           gradient.strides, gradient.dtype);
-    }
-    Tensor grad = eager.alias(holder, gradient.sizes, gradient.strides);
-    grad->base = Tensor();
-    grad->dtype = gradient.dtype;
-    parameters[i].tensor->grad = std::move(grad);
-  }
+  hang_gradients(eager, parameters, gradients_,
+                 [&](uint32_t buffer) { return names_[buffer - passes_.begin.buffer]; });
 }
 
 void StepRepeater::repeat(const Recorded& stretch, int iteration) {
@@ -71,7 +46,7 @@ void StepRepeater::repeat(const Recorded& stretch, int iteration) {
     for (; mark < stretch.end.phase && trace_.phases[mark].first_event == i; ++mark) {
       const PhaseMark& phase = trace_.phases[mark];
       const uint32_t call = start.call + (phase.first_call - stretch.begin.call);
-      recorder_.repeat_phase({phase.phase, iteration, 0, call});
+      recorder_.write_phase({phase.phase, iteration, 0, call});
     }
     if (i == stretch.end.event) break;
     const MemoryEvent event = trace_.memory.events[i];
@@ -81,7 +56,7 @@ void StepRepeater::repeat(const Recorded& stretch, int iteration) {
     if (event.kind == EventKind::alloc) {
       names_[block] = recorder_.repeat_alloc(event.buffer, call);
     } else {
-      recorder_.repeat_free(names_[block], call);
+      recorder_.write_free(names_[block], call);
     }
   }
   recorder_.repeat_calls(stretch.begin.call, stretch.end.call);

@@ -17,10 +17,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "operator/eager.h"
+#include "step/gradient_record.h"
 #include "step/optimizer.h"
 #include "step/recorder.h"
 
@@ -39,7 +39,10 @@ class StepRepeater {
   // To be called in the first step: when its passes begin and when they are done, and around the
   // release of its outputs.
   void begin_passes() { passes_.begin = recorder_.position(); }
-  void end_passes(const std::vector<OptimizedParameter>& parameters);
+  void end_passes(const std::vector<OptimizedParameter>& parameters) {
+    passes_.end = recorder_.position();
+    gradients_ = gradients_of(parameters);
+  }
   void begin_release() { release_.begin = recorder_.position(); }
   void end_release() { release_.end = recorder_.position(); }
 
@@ -52,21 +55,13 @@ class StepRepeater {
   void repeat_release(int iteration) { repeat(release_, iteration); }
 
  private:
-  // A gradient as the first step's backward left it.
-  struct Gradient {
-    op::Dims sizes;
-    op::Dims strides;
-    op::DType dtype{};
-    uint32_t buffer = 0;
-  };
-
   void repeat(const Recorded& stretch, int iteration);
 
   StepTrace& trace_;
   Recorder& recorder_;
   Recorded passes_;
   Recorded release_;
-  std::vector<std::optional<Gradient>> gradients_;  // by parameter
+  GradientRecords gradients_;    // as the first step's backward left them
   std::vector<bool> is_kept_;    // of the blocks made in the passes: those that stay for good
   std::vector<uint32_t> names_;  // of the blocks made since passes_.begin, in the repetition
 };

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/load.h"
+#include "step/trace_equality.h"
 #include "step/train_step.h"
 
 namespace headroom::step {
@@ -24,35 +25,6 @@ model::Graph small_llama(int64_t batch, model::Attention attention, bool tied) {
   build.sequence = 24;
   build.attention = attention;
   return model::build_graph({*config, "test"}, build).value();
-}
-
-void expect_equal(const StepTrace& a, const StepTrace& b) {
-  ASSERT_EQ(a.memory.events.size(), b.memory.events.size());
-  for (size_t i = 0; i < a.memory.events.size(); ++i) {
-    ASSERT_EQ(a.memory.events[i].kind, b.memory.events[i].kind) << i;
-    ASSERT_EQ(a.memory.events[i].buffer, b.memory.events[i].buffer) << i;
-    ASSERT_EQ(a.memory.events[i].operation, b.memory.events[i].operation) << i;
-  }
-  ASSERT_EQ(a.memory.buffers.size(), b.memory.buffers.size());
-  for (size_t i = 0; i < a.memory.buffers.size(); ++i) {
-    ASSERT_EQ(a.memory.buffers[i].requested_bytes, b.memory.buffers[i].requested_bytes) << i;
-    ASSERT_EQ(a.memory.buffers[i].category, b.memory.buffers[i].category) << i;
-    ASSERT_EQ(a.memory.buffers[i].label, b.memory.buffers[i].label) << i;
-  }
-  ASSERT_EQ(a.calls.size(), b.calls.size());
-  for (size_t i = 0; i < a.calls.size(); ++i) {
-    ASSERT_EQ(a.calls[i].kind, b.calls[i].kind) << i;
-    ASSERT_EQ(a.calls[i].phase, b.calls[i].phase) << i;
-    ASSERT_EQ(a.calls[i].module, b.calls[i].module) << i;
-  }
-  ASSERT_EQ(a.phases.size(), b.phases.size());
-  for (size_t i = 0; i < a.phases.size(); ++i) {
-    ASSERT_EQ(a.phases[i].phase, b.phases[i].phase) << i;
-    ASSERT_EQ(a.phases[i].iteration, b.phases[i].iteration) << i;
-    ASSERT_EQ(a.phases[i].first_event, b.phases[i].first_event) << i;
-    ASSERT_EQ(a.phases[i].first_call, b.phases[i].first_call) << i;
-  }
-  EXPECT_EQ(a.saved_bytes, b.saved_bytes);
 }
 
 TEST(RepeatedSteps, AreWhatRunningThemWrites) {

@@ -41,6 +41,7 @@ struct StepTrace {
   int64_t saved_bytes = 0;      // unique storages kept for backward, parameters excepted
   int64_t output_bytes = 0;     // what the forward function returned
   int64_t peak_live_bytes = 0;  // the most that was asked for at one time
+  uint32_t unfolded_units = 0;  // layers, or groups of them, that were not run (layer_fold.h)
   bool cut_short = false;       // ends where the step grew beyond what was of interest
 };
 

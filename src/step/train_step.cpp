@@ -9,6 +9,7 @@
 #include "step/clip.h"
 #include "step/engine.h"
 #include "step/interpreter.h"
+#include "step/layer_unfold.h"
 #include "step/optimizer_in_backward.h"
 #include "step/recorder.h"
 #include "step/repeat.h"
@@ -24,7 +25,11 @@ using op::Tensor;
 
 namespace {
 
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
 bool is_lm_head(const Parameter& parameter) { return parameter.role == ParameterRole::lm_head; }
+
+bool is_optimized(const Parameter& parameter) { return parameter.trainable && !parameter.tied_to; }
 
 Error no_gradient_error() {
   return Error{ErrorCode::bad_input,
@@ -35,10 +40,11 @@ Error no_gradient_error() {
 // The run of a whole training: owns everything that lives from step to step.
 class TrainingRun {
  public:
-  TrainingRun(const Graph& graph, const TrainOptions& options)
+  // With a fold, for record_passes() alone.
+  TrainingRun(const Graph& graph, const TrainOptions& options, const LayerFold* fold = nullptr)
       : graph_(graph),
         options_(options),
-        recorder_(trace_, options.live_bytes_of_interest),
+        recorder_(trace_, fold == nullptr ? options.live_bytes_of_interest : kNoLimit),
         eager_(recorder_, options.environment),
         interpreter_(eager_, graph),
         engine_(eager_, engine_options()),
@@ -54,6 +60,27 @@ class TrainingRun {
       checkpointer_.run(region, frame);
       return true;
     });
+    if (fold != nullptr) interpreter_.set_skipped(&fold->skipped);
+  }
+
+  // The passes of the first step and the release of their outputs; nothing where no gradient
+  // reaches the loss.
+  std::optional<PassesRecording> record_passes() {
+    construct();
+    PassesRecording recording;
+    recording.passes.begin = recorder_.position();
+    if (!run_passes(1)) return std::nullopt;
+    recording.passes.end = recording.release.begin = recorder_.position();
+    recording.gradients = gradients_of(parameters_);
+    recording.workspaces = eager_.held_workspaces();
+    release_outputs();
+    recording.release.end = recorder_.position();
+    recording.saved = recorder_.saved();
+    for (const Parameter& parameter : graph_.parameters) {
+      if (is_optimized(parameter)) recording.parameters.push_back(parameter.value);
+    }
+    recording.trace = std::move(trace_);
+    return recording;
   }
 
   Result<StepTrace> run() {
@@ -70,6 +97,7 @@ class TrainingRun {
  private:
   Result<void> run_steps() {
     construct();
+    try_to_fold();
     if (options_.optimizer_in_backward) {
       in_backward_.emplace(options_.optimizer, parameters_);
     } else {
@@ -81,8 +109,10 @@ class TrainingRun {
         repeater_->repeat_passes(eager_, parameters_, step);
       } else {
         if (step == 1) repeater_.emplace(trace_, recorder_).begin_passes();
-        for (int64_t i = 0; i < options_.accumulation; ++i) {
-          if (!forward_and_backward(step)) return no_gradient_error();
+        if (unfolder_) {
+          unfold_passes();
+        } else if (!run_passes(step)) {
+          return no_gradient_error();
         }
         if (step == 1) repeater_->end_passes(parameters_);
       }
@@ -98,11 +128,48 @@ class TrainingRun {
         continue;
       }
       if (step == 1) repeater_->begin_release();
-      release_outputs();
+      if (unfolder_) {
+        unfolder_->write_release(recorder_);
+      } else {
+        release_outputs();
+      }
       if (step == 1) repeater_->end_release();
       if (!may_repeat()) repeater_.reset();
+      HEADROOM_CHECK(!unfolder_ || repeater_, "steps that were unfolded are to be repeated");
     }
     return {};
+  }
+
+  // False where no gradient reaches the loss.
+  bool run_passes(int step) {
+    for (int64_t i = 0; i < options_.accumulation; ++i) {
+      if (!forward_and_backward(step)) return false;
+    }
+    return true;
+  }
+
+  // Runs the passes of some layers, in a run of its own, where that says what all of them do.
+  void try_to_fold() {
+    if (!options_.fold_layers || !options_.repeat_steps || options_.optimizer_in_backward) return;
+    fold_ = fold_layers(graph_, checkpointed_);
+    if (!fold_) return;
+    try {
+      recording_ = TrainingRun(graph_, options_, &*fold_).record_passes();
+    } catch (const op::Impossible&) {
+      return;  // found again, and said in its place
+    }
+    if (!recording_) return;
+    if (unfolder_.emplace(*fold_, *recording_).settle()) return;
+    unfolder_.reset();
+  }
+
+  void unfold_passes() {
+    trace_.unfolded_units = fold_->skipped_units();
+    unfolder_->write_passes(recorder_);
+    hang_gradients(eager_, parameters_, unfolder_->gradients(),
+                   [](uint32_t buffer) { return buffer; });
+    eager_.hold_workspaces(unfolder_->workspaces());
+    eager_.set_module(0);
   }
 
   // An optimizer that steps in backward is part of the passes, and makes its states in the first.
@@ -158,7 +225,7 @@ class TrainingRun {
       if (parameter.adapter) construct_parameter(parameter);
     }
     for (const Parameter& parameter : graph_.parameters) {
-      if (parameter.trainable && !parameter.tied_to) hand_to_optimizer(parameter);
+      if (is_optimized(parameter)) hand_to_optimizer(parameter);
     }
   }
 
@@ -257,6 +324,9 @@ class TrainingRun {
   Checkpointer checkpointer_;
   Frame frame_;
   std::vector<bool> checkpointed_;
+  std::optional<LayerFold> fold_;
+  std::optional<PassesRecording> recording_;
+  std::optional<LayerUnfolder> unfolder_;  // nothing where all layers are run
   std::optional<StepRepeater> repeater_;
   std::vector<OptimizedParameter> parameters_;
   std::unique_ptr<Optimizer> optimizer_;  // null where stepping is done in backward

@@ -40,6 +40,9 @@ struct TrainOptions {
   // Steps after the first are written by repeating it where that says the same (repeat.h); false
   // runs each, which tests hold against it.
   bool repeat_steps = true;
+  // Of a stretch of layers that are alike only some are run (layer_fold.h); false runs each, which
+  // tests hold against it.
+  bool fold_layers = true;
   // Where what is asked for at one time goes beyond this, the trace ends (StepTrace::cut_short):
   // for searches, which need not know by how much a step does not fit.
   int64_t live_bytes_of_interest = std::numeric_limits<int64_t>::max();

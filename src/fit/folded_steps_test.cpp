@@ -1,0 +1,107 @@
+// Steps whose layers were folded against steps whose layers were all run, field by field: a model
+// of every family, under settings drawn at random from all that change what a step does.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fit/scenario.h"
+#include "fit/scenario_graph.h"
+#include "step/trace_equality.h"
+
+namespace headroom::fit {
+namespace {
+
+struct Choice {
+  const char* flag;
+  std::vector<const char*> values;  // the first is what nobody asked for
+};
+
+const std::vector<Choice>& choices() {
+  static const std::vector<Choice> kChoices = {
+      {"batch", {"1", "2", "3"}},
+      {"seq", {"64", "24", "128"}},
+      {"attention", {"auto", "eager", "flash2", "sdpa-math"}},
+      {"checkpointing", {"none", "full", "every-2", "every-3", "selective"}},
+      {"method", {"full", "lora", "qlora"}},
+      {"lora-targets", {"", "all-linear"}},
+      {"optimizer",
+       {"adamw", "adamw-fused", "adamw-loop", "adam", "sgd", "sgd-momentum", "adafactor",
+        "hf-adafactor", "lion", "adamw-8bit", "paged-adamw-8bit"}},
+      {"kernels", {"none", "liger", "fast"}},
+      {"loss", {"auto", "fused-linear", "chunked"}},
+      {"keep-outputs", {"false", "true"}},
+      {"accelerate", {"true", "false"}},
+      {"grad-accum", {"1", "2", "3"}},
+      {"clip", {"", "1"}},
+      {"mixed-precision", {"none", "bf16"}},
+      {"freeze", {"", "embed_tokens", "layers.0-1"}},
+      {"offload", {"none", "optimizer"}},
+      {"transformers", {"", "4.46", "4.40"}},
+      {"torch", {"", "2.4"}},
+  };
+  return kChoices;
+}
+
+// The smallest model of each family.
+std::vector<std::string> one_of_each_family() {
+  std::map<std::string, const model::BuiltinModel*> smallest;
+  for (const model::BuiltinModel& model : model::builtin_models()) {
+    const auto type = text::JsonView(model.config, model.id).optional_string("model_type");
+    if (!type || !*type) continue;
+    const model::BuiltinModel*& best = smallest[**type];
+    if (best == nullptr || model.parameters.value_or(0) < best->parameters.value_or(0)) {
+      best = &model;
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& [type, model] : smallest) names.push_back(model->id);
+  return names;
+}
+
+TEST(FoldedSteps, AreWhatRunningEveryLayerWrites) {
+  std::mt19937 random(20);
+  int compared = 0;
+  int folded = 0;
+  for (const std::string& name : one_of_each_family()) {
+    FitQuestion first;
+    first.model = name;
+    first.device = "a100-sxm-80gb";
+    first.batch = 1;
+    first.seq = 64;
+    const auto scenario = resolve(first);
+    ASSERT_TRUE(scenario) << scenario.error().to_string();
+    for (int round = 0; round < 8; ++round) {
+      FitQuestion question = first;
+      std::string asked = name;
+      for (const Choice& choice : choices()) {
+        // Mostly as nobody asked, so that most combinations are possible.
+        const size_t pick = random() % 3 != 0 ? 0 : random() % choice.values.size();
+        const char* value = choice.values[round == 0 ? 0 : pick];
+        if (*value == '\0') continue;
+        ASSERT_TRUE(question.set(choice.flag, value));
+        asked += std::string(" --") + choice.flag + " " + value;
+      }
+      SCOPED_TRACE(asked);
+      const auto varied = vary(*scenario, question);
+      if (!varied) continue;
+      const auto graph = graph_of(*varied);
+      if (!graph) continue;
+      step::TrainOptions options = varied->train;
+      const auto short_cut = step::trace_training(*graph, options);
+      options.fold_layers = false;
+      const auto plain = step::trace_training(*graph, options);
+      ASSERT_EQ(short_cut.has_value(), plain.has_value());
+      if (!plain) continue;
+      ASSERT_NO_FATAL_FAILURE(step::expect_equal(*short_cut, *plain));
+      ++compared;
+      if (short_cut->unfolded_units > 0) ++folded;
+    }
+  }
+  EXPECT_GT(folded, compared / 2);
+}
+
+}  // namespace
+}  // namespace headroom::fit
