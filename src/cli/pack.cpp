@@ -7,12 +7,15 @@
 #include "base/version.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
+#include "pack/comparison.h"
 #include "pack/oom.h"
+#include "pack/ranks.h"
 #include "report/oom_json.h"
 #include "report/oom_text.h"
 #include "report/pack_html.h"
 #include "report/pack_json.h"
 #include "report/pack_text.h"
+#include "report/ranks.h"
 #include "text/quantity.h"
 
 namespace headroom::cli {
@@ -89,8 +92,65 @@ Result<int> run_oom(const Words& words, const Console& console) {
   return kExitYes;
 }
 
+report::Page page_of(std::string title, std::vector<report::Section> sections, const Words& words) {
+  return {std::move(title), "pack", std::string(version()), command_line("pack", words),
+          std::move(sections)};
+}
+
+Result<int> run_ranks(const Words& words, const Console& console) {
+  HEADROOM_ASSIGN(const pack::PackQuestion question, question_of(words));
+  HEADROOM_ASSIGN(const pack::RanksAnswer answer, pack::answer_ranks(question, words.operands));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) { return report::ranks_text(answer, terminal); };
+  forms.json = [&] { return report::ranks_json(answer); };
+  forms.page = [&] {
+    return page_of("Memory of " + std::to_string(answer.ranks.size()) + " recordings",
+                   report::ranks_sections(answer), words);
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return answer.failed() > 0 ? exit_code_of(ErrorCode::partial) : kExitYes;
+}
+
+Result<int> run_comparison(const Words& words, const Console& console) {
+  HEADROOM_ASSIGN(const pack::PackQuestion question, question_of(words));
+  HEADROOM_ASSIGN(const pack::Comparison comparison,
+                  pack::compare(question, words.value("baseline")));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::comparison_text(comparison, terminal);
+  };
+  forms.json = [&] { return report::comparison_json(comparison); };
+  forms.page = [&] {
+    return page_of("What grew in " + comparison.file, report::comparison_sections(comparison),
+                   words);
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return comparison.grew() ? kExitNotPlainYes : kExitYes;
+}
+
+// Flags that ask for something else than what is looked at, or that concern one recording.
+Result<void> check_together(const Words& words) {
+  const bool are_several = words.operands.size() > 1;
+  for (const char* const flag : {"plan", "placements", "capacity"}) {
+    if (words.has(flag) && (are_several || words.has("baseline"))) {
+      return Error{ErrorCode::usage, "--" + std::string(flag) + " is about one recording", "", ""};
+    }
+  }
+  if (are_several && words.has("oom")) {
+    return Error{ErrorCode::usage, "--oom explains one file at a time", "", ""};
+  }
+  if (words.has("baseline") && (are_several || words.has("oom"))) {
+    return Error{ErrorCode::usage, "--baseline compares two recordings", "",
+                 "headroom pack LATER.pickle --baseline EARLIER.pickle"};
+  }
+  return {};
+}
+
 Result<int> run_pack(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_together(words));
   if (words.has("oom")) return run_oom(words, console);
+  if (words.has("baseline")) return run_comparison(words, console);
+  if (words.operands.size() > 1) return run_ranks(words, console);
   HEADROOM_ASSIGN(const pack::PackQuestion question, question_of(words));
   HEADROOM_ASSIGN(const pack::PackAnswer answer, pack::answer(question));
   if (words.has("placements")) {
@@ -107,8 +167,7 @@ Result<int> run_pack(const Words& words, const Console& console) {
     };
     forms.json = [&] { return report::pack_json(answer); };
     forms.page = [&] {
-      return report::Page{"Memory of " + answer.file, "pack", std::string(version()),
-                          command_line("pack", words), report::pack_sections(answer)};
+      return page_of("Memory of " + answer.file, report::pack_sections(answer), words);
     };
     HEADROOM_TRY(deliver(forms, words, console));
   }
@@ -121,13 +180,16 @@ Verb pack_verb() {
   Verb verb;
   verb.name = "pack";
   verb.summary = "what fragmentation costs a recorded run, and a plan without it";
-  verb.operands = "FILE";
-  verb.most_operands = 1;
+  verb.operands = "FILE...";
+  verb.most_operands = 100'000;
   verb.examples = {
       {"headroom pack snapshot.pickle", "a file of torch.cuda.memory._dump_snapshot()"},
       {"headroom pack snapshot.pickle --plan step.plan", "and the plan, as a file"},
       {"headroom pack snapshot.pickle --html memory.html",
        "a page: who lay where and when, as it was and as planned"},
+      {"headroom pack rank0.pickle rank1.pickle", "one line a rank, the worst first"},
+      {"headroom pack snapshot.pickle --baseline earlier.pickle",
+       "what grew since an earlier recording, and where; exit code 1 where more is reserved"},
       {"headroom pack --oom error.log",
        "explains a pasted out-of-memory message; without a file it is read from stdin"},
       {"headroom pack instance.csv --placements placed.csv",
@@ -139,6 +201,7 @@ Verb pack_verb() {
       {"oom", "",
        "FILE is a text with an out-of-memory message of PyTorch: says who holds the "
        "memory and what to do"},
+      {"baseline", "FILE", "hold the recording against this earlier one: what grew, and where"},
       {"alignment", "BYTES", "sizes and offsets are multiples of this: 512 for recordings, else 1"},
       {"capacity", "BYTES", "a plan of this size is good enough; exit code 1 where there is none"},
       {"budget", "SECONDS", "search that long; without it by effort, the same plan every time"},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "report/ranks.h"
 #include "report/sample_pack.h"
 
 namespace headroom::report {
@@ -23,6 +24,32 @@ TEST(PackPage, NothingFromOutsideBecomesMarkup) {
                                     "</script><svg onload=a>", "<!--", "{{script}}"}) {
     const std::string page = page_of(sample_pack(hostile, 200), hostile);
     for (const char* mark : {"<script", "</script", "<img", "<svg", "<!--", "<"}) {
+      EXPECT_EQ(count_of(page, mark), count_of(tame, mark)) << hostile << " as " << mark;
+    }
+  }
+}
+
+// Two recordings that differ in all of their names, and a rank that cannot be read.
+std::string several_page(const std::string& words) {
+  pack::PackAnswer before = sample_pack(words + " before", 100);
+  const auto comparison = pack::compare(sample_pack(words, 200), before);
+  EXPECT_TRUE(comparison);
+  pack::RanksAnswer ranks;
+  ranks.ranks.resize(2);
+  ranks.ranks[0].file = words;
+  ranks.ranks[1].file = words;
+  ranks.ranks[1].error = Error{ErrorCode::bad_input, words, words, words};
+  std::vector<Section> sections = ranks_sections(ranks);
+  for (Section& section : comparison_sections(*comparison)) sections.push_back(std::move(section));
+  return render_page({words, words, "1.2.3", words, sections});
+}
+
+TEST(PackPage, NothingFromOutsideBecomesMarkupWhereThereAreSeveral) {
+  const std::string tame = several_page("name");
+  for (const std::string hostile :
+       {"<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>"}) {
+    const std::string page = several_page(hostile);
+    for (const char* mark : {"<script", "</script", "<img", "<"}) {
       EXPECT_EQ(count_of(page, mark), count_of(tame, mark)) << hostile << " as " << mark;
     }
   }

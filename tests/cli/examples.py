@@ -19,6 +19,9 @@ TRAIN = Path(__file__).resolve().parents[2] / "docs" / "examples" / "traced" / "
 DATA = Path(__file__).resolve().parent.parent / "data"
 # The files that examples speak of.
 FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
+         "earlier.pickle": (DATA / "snapshot_ring.pickle").read_bytes(),
+         "rank0.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
+         "rank1.pickle": (DATA / "snapshot_ring.pickle").read_bytes(),
          "error.log": b"CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 6.00 GiB total capacity; "
                       b"781.59 MiB already allocated; 3.03 GiB free; 1.24 GiB reserved in total by PyTorch)",
          "instance.csv": b"id,lower,upper,size\na,0,4,100\nb,1,3,7\nc,3,9,50\n",
