@@ -9,7 +9,7 @@ if(TARGET headroom_cli)
   install(TARGETS headroom_cli RUNTIME COMPONENT headroom_runtime)
 endif()
 
-install(FILES data/devices.json data/timing.json
+install(FILES data/devices.json data/operator_rules.json data/timing.json
   DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom COMPONENT headroom_runtime)
 
 # The tracer of Python modules (src/model/tracer.cpp looks for it here).

@@ -90,8 +90,8 @@ Result<int> run_help(const Words& words, const Console& console) {
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> kVerbs{fit_verb(), pack_verb(), batch_verb(), bench_verb(),
-                                        study_verb(), models_verb(), devices_verb()};
+  static const std::vector<Verb> kVerbs{fit_verb(),   pack_verb(),  ops_verb(),    batch_verb(),
+                                        bench_verb(), study_verb(), models_verb(), devices_verb()};
   return kVerbs;
 }
 

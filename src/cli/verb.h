@@ -37,6 +37,7 @@ struct Verb {
 [[nodiscard]] Verb devices_verb();
 [[nodiscard]] Verb fit_verb();
 [[nodiscard]] Verb models_verb();
+[[nodiscard]] Verb ops_verb();
 [[nodiscard]] Verb pack_verb();
 [[nodiscard]] Verb study_verb();
 

@@ -6,6 +6,7 @@ A usage error, a complaint about input, a crash or silence on stdout fails.
 Usage: examples.py PATH_OF_THE_BINARY
 """
 
+import gzip
 import re
 import shlex
 import shutil
@@ -22,6 +23,9 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "earlier.pickle": (DATA / "snapshot_ring.pickle").read_bytes(),
          "rank0.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "rank1.pickle": (DATA / "snapshot_ring.pickle").read_bytes(),
+         "trace.json.gz": gzip.compress((DATA / "trace_gpu.json").read_bytes()),
+         "mine.json": b'{"schema": "headroom.operator_rules/1", "operators": '
+                      b'[{"group": "elementwise", "names": ["my_library::scan"]}]}',
          "error.log": b"CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 6.00 GiB total capacity; "
                       b"781.59 MiB already allocated; 3.03 GiB free; 1.24 GiB reserved in total by PyTorch)",
          "instance.csv": b"id,lower,upper,size\na,0,4,100\nb,1,3,7\nc,3,9,50\n",

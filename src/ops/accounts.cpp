@@ -1,0 +1,187 @@
+#include "ops/accounts.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace headroom::ops {
+namespace {
+
+using formats::kNone;
+using formats::Trace;
+using formats::TraceEvent;
+using formats::TraceEventKind;
+
+// Where a piece of work begins or ends, within the time of the steps.
+struct Boundary {
+  int64_t time = 0;
+  uint32_t piece = 0;
+  bool is_start = false;
+};
+
+std::vector<Boundary> boundaries_of(const std::vector<Work>& work, const Links& links) {
+  std::vector<Boundary> boundaries;
+  for (uint32_t i = 0; i < work.size(); ++i) {
+    const int64_t start = std::max(work[i].start_ns, links.start_ns());
+    const int64_t end = std::min(work[i].end_ns, links.end_ns());
+    if (start >= end) continue;
+    boundaries.push_back({start, i, true});
+    boundaries.push_back({end, i, false});
+  }
+  std::sort(boundaries.begin(), boundaries.end(), [](const Boundary& a, const Boundary& b) {
+    if (a.time != b.time) return a.time < b.time;
+    if (a.is_start != b.is_start) return !a.is_start;
+    return a.piece < b.piece;
+  });
+  return boundaries;
+}
+
+// Goes from boundary to boundary and gives each stretch to what runs in it.
+class WallSweep {
+ public:
+  WallSweep(const Trace& trace, const std::vector<Work>& work, const Links& links,
+            const OperatorRules& rules)
+      : trace_(trace),
+        work_(work),
+        links_(links),
+        communication_(rules.group("communication")),
+        running_(rules.groups().size(), 0) {
+    wall_.groups.assign(rules.groups().size(), 0.0);
+  }
+
+  WallTime sweep() {
+    int64_t now = links_.start_ns();
+    for (const Boundary& boundary : boundaries_of(work_, links_)) {
+      give(boundary.time - now, boundary.is_start ? boundary.piece : kNone, now);
+      now = boundary.time;
+      const GroupIndex group = work_[boundary.piece].group;
+      const int change = boundary.is_start ? 1 : -1;
+      running_[group] += change;
+      (group == communication_ ? communicating_ : computing_) += change;
+    }
+    give(links_.end_ns() - now, kNone, now);
+    wall_.total_ns = static_cast<double>(links_.end_ns() - links_.start_ns());
+    return std::move(wall_);
+  }
+
+ private:
+  // `next`: the work that ends the stretch by beginning, if that is what ends it.
+  void give(int64_t stretch, uint32_t next, int64_t from) {
+    if (stretch <= 0) return;
+    const auto length = static_cast<double>(stretch);
+    if (computing_ > 0) {
+      for (size_t group = 0; group < running_.size(); ++group) {
+        if (running_[group] == 0 || group == communication_) continue;
+        wall_.groups[group] += length * running_[group] / computing_;
+      }
+      if (communicating_ > 0) wall_.communication_hidden_ns += length;
+    } else if (communicating_ > 0) {
+      wall_.groups[communication_] += length;
+    } else {
+      idle(length, next, from);
+    }
+  }
+
+  // Idle until the next work's call was done is the host's, the rest the way to the device.
+  void idle(double length, uint32_t next, int64_t from) {
+    wall_.idle_ns += length;
+    double host = length;
+    if (next != kNone) {
+      const uint32_t call = links_.launch.empty() ? kNone : links_.launch[work_[next].event];
+      const int64_t launched = call == kNone ? from : trace_.events[call].end_ns();
+      host = std::clamp(static_cast<double>(launched - from), 0.0, length);
+    }
+    wall_.idle_host_ns += host;
+    wall_.idle_launch_ns += length - host;
+  }
+
+  const Trace& trace_;
+  const std::vector<Work>& work_;
+  const Links& links_;
+  size_t communication_;
+  std::vector<int32_t> running_;
+  int32_t computing_ = 0;
+  int32_t communicating_ = 0;
+  WallTime wall_;
+};
+
+// The outermost operator at or around `event`, or kNone.
+uint32_t outermost_operator(const Trace& trace, const Links& links, uint32_t event) {
+  uint32_t found = kNone;
+  for (uint32_t at = event; at != kNone; at = links.parent[at]) {
+    if (trace.events[at].kind == TraceEventKind::host_operator) found = at;
+  }
+  return found;
+}
+
+}  // namespace
+
+KernelTime kernel_time(const std::vector<Work>& work, const Links& links, size_t groups) {
+  KernelTime time;
+  time.groups.assign(groups, 0.0);
+  for (const Work& piece : work) {
+    const auto length = static_cast<double>(piece.duration_ns());
+    if (piece.step == kOutside) {
+      const int64_t inside =
+          std::min(piece.end_ns, links.end_ns()) - std::max(piece.start_ns, links.start_ns());
+      if (inside > 0) time.backlog_ns += static_cast<double>(inside);
+      continue;
+    }
+    ++time.launched;
+    time.groups[piece.group] += length;
+    if (piece.operation == kNone || piece.is_in_graph) time.unlinked_ns += length;
+    if (piece.is_in_graph) time.graph_ns += length;
+    if (piece.operation == kNone || piece.is_in_graph) continue;
+    time.linked_ns += length;
+    if (piece.group == piece.name_group) time.name_agrees_ns += length;
+  }
+  return time;
+}
+
+WallTime wall_time(const Trace& trace, const std::vector<Work>& work, const Links& links,
+                   const OperatorRules& rules) {
+  return WallSweep(trace, work, links, rules).sweep();
+}
+
+PaperTime paper_time(const Trace& trace, const std::vector<Work>& work, const Links& links,
+                     Classifier& classifier) {
+  const size_t groups = classifier.rules().groups().size();
+  PaperTime time;
+  time.groups.assign(groups, 0.0);
+  time.paper_groups.assign(classifier.rules().paper_groups().size(), 0.0);
+  struct Top {
+    double device_ns = 0;
+    std::vector<std::pair<GroupIndex, double>> kernels;
+  };
+  std::unordered_map<uint32_t, Top> tops;
+  for (const Work& piece : work) {
+    if (piece.operation == kNone) continue;
+    Top& top = tops[outermost_operator(trace, links, piece.operation)];
+    if (links.has_device) top.device_ns += static_cast<double>(piece.duration_ns());
+    top.kernels.emplace_back(piece.group, static_cast<double>(piece.duration_ns()));
+  }
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const TraceEvent& event = trace.events[i];
+    if (event.kind != TraceEventKind::host_operator) continue;
+    if (step_at(links, event.start_ns) == kOutside) continue;
+    if (links.parent[i] != kNone && outermost_operator(trace, links, links.parent[i]) != kNone) {
+      continue;
+    }
+    const auto top = tops.find(i);
+    const double device = top == tops.end() ? 0.0 : top->second.device_ns;
+    const double both = static_cast<double>(event.duration_ns) + device;
+    GroupIndex group = classifier.on_host({event.name});
+    if (classifier.is_wrapper(group, event.name) && top != tops.end()) {
+      // What wraps many operators counts where most of the work below it does.
+      GroupTimes inside(groups, 0.0);
+      for (const auto& [kernel_group, length] : top->second.kernels) inside[kernel_group] += length;
+      group =
+          static_cast<GroupIndex>(std::max_element(inside.begin(), inside.end()) - inside.begin());
+    }
+    time.groups[group] += both;
+    time.paper_groups[classifier.paper_group_of(event.name)] += both;
+    time.total_ns += both;
+  }
+  return time;
+}
+
+}  // namespace headroom::ops

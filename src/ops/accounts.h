@@ -1,0 +1,56 @@
+// Three accountings of the same run, side by side, each with disjoint groups that sum to the whole.
+//
+//   kernel time    the durations of what the steps launched, added up: what the device was busy
+//                  with, whoever waited for it;
+//   wall time      each moment of the steps given to what ran in it. Where several kernels run at
+//                  once they share the moment; communication counts only where nothing hides it;
+//                  where nothing runs the device is idle, and why is told apart;
+//   NonGEMM Bench  the formula of that paper's code: for each operator that no other operator
+//                  called, its time on the host plus the time of its kernels on the device.
+//
+// Times are nanoseconds; wall time has fractions where moments are shared. Linear but for a sort.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/links.h"
+#include "ops/work.h"
+
+namespace headroom::ops {
+
+// Nanoseconds by group, as many as OperatorRules::groups().
+using GroupTimes = std::vector<double>;
+
+struct KernelTime {
+  GroupTimes groups;
+  double unlinked_ns = 0;     // no operator is known
+  double graph_ns = 0;        // launched by a graph, many in one call
+  double linked_ns = 0;       // an operator is known, and no graph between
+  double name_agrees_ns = 0;  // of linked_ns, where the name alone gives the same group
+  double backlog_ns = 0;      // ran inside the steps, launched before them
+  int64_t launched = 0;       // kernels, copies and fills
+};
+KernelTime kernel_time(const std::vector<Work>& work, const Links& links, size_t groups);
+
+struct WallTime {
+  GroupTimes groups;
+  double idle_ns = 0;                  // nothing ran; of it:
+  double idle_host_ns = 0;             //   the host had not launched what came next
+  double idle_launch_ns = 0;           //   it was launched, and had not begun
+  double communication_hidden_ns = 0;  // ran beside other kernels
+  double total_ns = 0;
+};
+WallTime wall_time(const formats::Trace& trace, const std::vector<Work>& work, const Links& links,
+                   const OperatorRules& rules);
+
+struct PaperTime {
+  GroupTimes groups;
+  std::vector<double> paper_groups;  // as OperatorRules::paper_groups()
+  double total_ns = 0;
+};
+PaperTime paper_time(const formats::Trace& trace, const std::vector<Work>& work, const Links& links,
+                     Classifier& classifier);
+
+}  // namespace headroom::ops

@@ -1,0 +1,153 @@
+#include "ops/accounts.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/ops.h"
+#include "ops/tiny_trace.h"
+
+namespace headroom::ops {
+namespace {
+
+using Kind = formats::TraceEventKind;
+
+double ms(const Accounting& accounting, std::string_view name) {
+  for (const GroupShare& group : accounting.groups) {
+    if (group.name == name) return group.ms;
+  }
+  ADD_FAILURE() << "no group " << name;
+  return 0;
+}
+
+OpsAnswer ask(const formats::Trace& trace) {
+  Result<OpsAnswer> answered = answer(trace, *OperatorRules::load(""));
+  EXPECT_TRUE(answered) << answered.error().to_string();
+  return *answered;
+}
+
+// Times in microseconds; a step from 0 to 100.
+//   host    aten::linear 0-20 > aten::addmm 2-18   aten::gelu 20-30   aten::add 80-90
+//   stream 7  gemm 10-40   gelu 40-50   add 85-95
+TinyTrace three_kernels() {
+  TinyTrace tiny;
+  tiny.step(1, 0, 100)
+      .add(Kind::host_operator, "aten::linear", 0, 20)
+      .launched("aten::addmm", 2, 18, "sgemm", 10, 40)
+      .launched("aten::gelu", 20, 30, "GeluCUDAKernelImpl", 40, 50)
+      .launched("aten::add", 80, 90, "CUDAFunctor_add elementwise", 85, 95);
+  return tiny;
+}
+
+TEST(Accounts, KernelTime) {
+  const OpsAnswer answer = ask(three_kernels().build());
+  EXPECT_DOUBLE_EQ(answer.kernel_time.total_ms, 0.050);
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "gemm"), 0.030);
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "activation"), 0.010);
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "elementwise"), 0.010);
+  EXPECT_EQ(answer.coverage.unlinked_pct_of_kernel_time, 0);
+  EXPECT_EQ(answer.coverage.unclassified_pct_of_kernel_time, 0);
+  EXPECT_DOUBLE_EQ(*answer.coverage.names_agree_pct_of_kernel_time, 100);
+}
+
+TEST(Accounts, WallTimeTellsIdleApart) {
+  const OpsAnswer answer = ask(three_kernels().build());
+  EXPECT_DOUBLE_EQ(answer.wall_time.total_ms, 0.100);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "gemm"), 0.030);
+  // 0-10, 50-85 and 95-100.
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "idle"), 0.050);
+  // Calls end at 5, 23 and 83: idle to 5 and from 50 to 83 is the host's, and so is the end.
+  EXPECT_DOUBLE_EQ(answer.idle.host_ms, 0.005 + 0.033 + 0.005);
+  EXPECT_DOUBLE_EQ(answer.idle.launch_ms, 0.005 + 0.002);
+  EXPECT_EQ(answer.bound, Bound::host);
+}
+
+TEST(Accounts, ThePapersFormulaAddsHostAndDevice) {
+  // By hand: linear 20 + its gemm 30, gelu 10 + 10, add 10 + 10; addmm is not at the top.
+  const OpsAnswer answer = ask(three_kernels().build());
+  EXPECT_DOUBLE_EQ(answer.nongemm_bench.total_ms, 0.090);
+  EXPECT_DOUBLE_EQ(ms(answer.nongemm_bench, "gemm"), 0.050);
+  EXPECT_DOUBLE_EQ(ms(answer.nongemm_bench, "activation"), 0.020);
+  EXPECT_DOUBLE_EQ(ms(answer.nongemm_bench_paper, "GEMM"), 0.050);
+  EXPECT_DOUBLE_EQ(ms(answer.nongemm_bench_paper, "arithmetic"), 0.020);
+  EXPECT_DOUBLE_EQ(ms(answer.nongemm_bench_paper, "missed"), 0);
+}
+
+TEST(Accounts, KernelsAtOnceShareTheMoment) {
+  const OpsAnswer answer = ask(TinyTrace()
+                                   .step(1, 0, 100)
+                                   .launched("aten::mm", 0, 5, "sgemm", 10, 50)
+                                   .launched("aten::gelu", 5, 10, "gelu", 30, 70, "9")
+                                   .build());
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "gemm"), 0.030);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "activation"), 0.030);
+  EXPECT_DOUBLE_EQ(answer.kernel_time.total_ms, 0.080);
+}
+
+TEST(Accounts, CommunicationCountsWhereNothingHidesIt) {
+  const OpsAnswer answer =
+      ask(TinyTrace()
+              .step(1, 0, 100)
+              .launched("aten::mm", 0, 5, "sgemm", 10, 50)
+              .launched("c10d::allreduce_", 5, 10, "ncclDevKernel", 20, 90, "9")
+              .build());
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "gemm"), 0.040);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "communication"), 0.040);
+  EXPECT_DOUBLE_EQ(answer.communication_hidden_ms, 0.030);
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "communication"), 0.070);
+}
+
+TEST(Accounts, EarlierWorkIsBacklog) {
+  const OpsAnswer answer = ask(TinyTrace()
+                                   .launched("aten::mm", 0, 5, "sgemm", 5, 130)
+                                   .step(1, 100, 200)
+                                   .launched("aten::gelu", 110, 120, "gelu", 130, 220)
+                                   .step(2, 200, 300)
+                                   .launched("aten::add", 210, 220, "add elementwise", 220, 230)
+                                   .build());
+  EXPECT_DOUBLE_EQ(answer.backlog_ms, 0.030);
+  EXPECT_DOUBLE_EQ(answer.kernel_time.total_ms, 0.100);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "gemm"), 0.030);
+  ASSERT_EQ(answer.steps.size(), 2U);
+  EXPECT_DOUBLE_EQ(answer.steps[0].backlog_ms, 0.030);
+  EXPECT_DOUBLE_EQ(answer.steps[0].kernel_ms, 0.090);
+  EXPECT_DOUBLE_EQ(answer.steps[1].backlog_ms, 0.020);
+}
+
+TEST(Accounts, KernelsOfAGraphAreSortedByNameAndCountAsUnlinked) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 100)
+      .add(Kind::host_operator, "aten::mm", 0, 10)
+      .add(Kind::call, "cudaGraphLaunch", 1, 9, 500)
+      .add(Kind::kernel, "sgemm", 10, 30, 500, "7")
+      .add(Kind::kernel, "ncclDevKernel", 30, 40, 500, "7")
+      .add(Kind::kernel, "mystery", 40, 50, 500, "7");
+  const OpsAnswer answer = ask(tiny.build());
+  EXPECT_DOUBLE_EQ(answer.coverage.unlinked_pct_of_kernel_time, 100);
+  EXPECT_DOUBLE_EQ(answer.coverage.in_graphs_pct_of_kernel_time, 100);
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "gemm"), 0.020);
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "communication"), 0.010);
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "unclassified"), 0.010);
+}
+
+TEST(Accounts, WithoutADeviceOperatorsAreTheWork) {
+  const OpsAnswer answer = ask(TinyTrace()
+                                   .step(1, 0, 100)
+                                   .add(Kind::host_operator, "aten::linear", 10, 60)
+                                   .add(Kind::host_operator, "aten::addmm", 15, 55)
+                                   .add(Kind::host_operator, "aten::gelu", 60, 80)
+                                   .build());
+  EXPECT_FALSE(answer.trace.has_device);
+  EXPECT_EQ(answer.trace.device, "CPU");
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "gemm"), 0.050);
+  EXPECT_DOUBLE_EQ(ms(answer.kernel_time, "activation"), 0.020);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "idle"), 0.030);
+  EXPECT_FALSE(answer.coverage.names_agree_pct_of_kernel_time);
+}
+
+TEST(Accounts, NothingToCountIsAnError) {
+  const OperatorRules rules = *OperatorRules::load("");
+  EXPECT_FALSE(answer(formats::Trace(), rules));
+  EXPECT_FALSE(answer(TinyTrace().step(1, 0, 10).build(), rules));
+}
+
+}  // namespace
+}  // namespace headroom::ops

@@ -1,0 +1,102 @@
+// OpsAnswer: where the time of a trace goes, as plain values; report/ makes text, JSON and a page
+// of it.
+//
+// Field names are the JSON keys. Times are milliseconds over all steps of the trace; shares are
+// percent of the total beside them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace headroom::ops {
+
+struct GroupShare {
+  std::string name;   // "gemm"
+  std::string title;  // "GEMM"
+  double ms = 0;
+  double pct = 0;
+};
+
+// Disjoint groups that sum to the total; those without time are there too.
+struct Accounting {
+  double total_ms = 0;
+  std::vector<GroupShare> groups;
+};
+
+struct IdleTime {
+  double ms = 0;
+  double host_ms = 0;    // what came next was not launched yet
+  double launch_ms = 0;  // it was, and had not begun
+};
+
+struct OperatorTime {
+  std::string name;  // of the operator, or of the kernel
+  std::string group;
+  int64_t count = 0;  // operators that put work on the device, or kernels
+  double kernel_ms = 0;
+  double pct = 0;  // of the kernel time
+};
+
+struct KernelRow {
+  std::string name;
+  std::string operation;  // the innermost operator, "" where none is known
+  std::string group;
+  std::string name_group;  // what its name alone would say
+  int64_t count = 0;
+  double kernel_ms = 0;
+  double pct = 0;
+};
+
+struct StepTime {
+  std::string name;
+  double wall_ms = 0;
+  double kernel_ms = 0;   // of what this step launched
+  double backlog_ms = 0;  // of earlier work that still ran in it
+};
+
+struct Coverage {
+  double unlinked_pct_of_kernel_time = 0;
+  double unclassified_pct_of_kernel_time = 0;
+  double in_graphs_pct_of_kernel_time = 0;
+  // Of the kernels with an operator: the share whose name alone gives the same group.
+  std::optional<double> names_agree_pct_of_kernel_time;
+};
+
+// What bounds the run.
+enum class Bound { nothing, host, communication, gemm_attention, non_gemm, mixed };
+
+struct TraceFacts {
+  std::string file;
+  std::string format;
+  std::string device;  // "NVIDIA H100 80GB HBM3", or "CPU"
+  int64_t rank = -1;
+  int64_t events = 0;
+  int64_t kernels = 0;  // launched by the steps
+  bool has_device = false;
+  bool has_steps = false;
+  bool is_partial = false;  // the file was cut, or had events that could not be read
+  std::vector<std::string> faults;
+};
+
+struct OpsAnswer {
+  TraceFacts trace;
+  std::vector<StepTime> steps;
+  Bound bound = Bound::nothing;
+  double bound_pct = 0;  // of the wall time
+
+  Accounting kernel_time;
+  Accounting wall_time;  // with "idle"
+  IdleTime idle;
+  double communication_hidden_ms = 0;
+  double backlog_ms = 0;
+  Accounting nongemm_bench;        // the paper's formula, our groups
+  Accounting nongemm_bench_paper;  // the paper's formula, its own groups and "missed"
+  Coverage coverage;
+  std::vector<OperatorTime> operators;  // the longest first
+  std::vector<KernelRow> kernels;       // the same
+  std::vector<std::string> notes;
+};
+
+}  // namespace headroom::ops

@@ -1,0 +1,143 @@
+// What issue 6 promises of linking, counting and sorting, on other people's traces: TraceLens' own
+// totals of kernels and operators, nothing left unclassified, and names that sort as operators do.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "base/file.h"
+#include "ops/ops.h"
+#include "text/csv.h"
+
+namespace headroom::ops {
+namespace {
+
+std::filesystem::path traces() {
+  const char* const configured = std::getenv("HEADROOM_DATA");
+  const std::filesystem::path root =
+      configured != nullptr ? std::filesystem::path(configured)
+                            : std::filesystem::path(HEADROOM_SOURCE_DIR) / "../shared/data";
+  return root / "operator_traces";
+}
+
+// All Kineto traces of the folder.
+std::vector<std::filesystem::path> kineto_traces() {
+  std::vector<std::filesystem::path> found;
+  for (const char* part : {"tracelens/traces", "hta", "param"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(traces() / part)) {
+      const std::string name = entry.path().filename().string();
+      const bool is_graph = name.find("_et.json") != std::string::npos;
+      if (entry.is_regular_file() && name.ends_with(".json.gz") && !is_graph) {
+        found.push_back(entry.path());
+      }
+    }
+  }
+  return found;
+}
+
+Result<OpsAnswer> ask(const std::filesystem::path& file) { return answer({file.string(), ""}); }
+
+class TraceLensTotals : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::filesystem::path folder = traces() / "tracelens/traces/h100";
+    if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+    trace_ = folder / (std::string(GetParam()) + ".json.gz");
+    tables_ = folder / (std::string(GetParam()) + "_perf_report_csvs");
+  }
+
+  text::CsvTable table(const char* name) {
+    const std::string path = (tables_ / name).string();
+    const Result<std::string> text = read_file(path, Bytes(64 * kMiB));
+    EXPECT_TRUE(text);
+    Result<text::CsvTable> read = text::read_csv(*text, path);
+    EXPECT_TRUE(read);
+    return *read;
+  }
+
+  std::filesystem::path trace_, tables_;
+};
+
+constexpr double kAgreement = 0.001;
+
+TEST_P(TraceLensTotals, OfOperators) {
+  const Result<OpsAnswer> answer = ask(trace_);
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  std::map<std::string, OperatorTime> ours;
+  for (const OperatorTime& row : answer->operators) ours[row.name] = row;
+  const text::CsvTable theirs = table("ops_summary.csv");
+  EXPECT_EQ(theirs.rows.size(), ours.size());
+  for (size_t row = 0; row < theirs.rows.size(); ++row) {
+    const std::string& name = theirs.at(row, "name");
+    const double ms = std::stod(theirs.at(row, "total_direct_kernel_time_ms"));
+    EXPECT_NEAR(ours[name].kernel_ms, ms, kAgreement * ms) << name;
+    EXPECT_EQ(ours[name].count, std::stoll(theirs.at(row, "Count"))) << name;
+  }
+}
+
+TEST_P(TraceLensTotals, OfKernels) {
+  const Result<OpsAnswer> answer = ask(trace_);
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  std::map<std::pair<std::string, std::string>, KernelRow> ours;
+  for (const KernelRow& row : answer->kernels) ours[{row.name, row.operation}] = row;
+  const text::CsvTable theirs = table("kernel_summary.csv");
+  for (size_t row = 0; row < theirs.rows.size(); ++row) {
+    const auto key = std::pair(theirs.at(row, "Kernel name"), theirs.at(row, "Parent cpu_op"));
+    // Without an operator: launched before the step. Theirs counts it, here it is the backlog.
+    if (key.second.empty()) continue;
+    const double ms = std::stod(theirs.at(row, "Kernel duration (µs)_sum")) / 1000;
+    ASSERT_TRUE(ours.contains(key)) << key.first << " of " << key.second;
+    EXPECT_NEAR(ours[key].kernel_ms, ms, kAgreement * ms) << key.first;
+    EXPECT_EQ(ours[key].count, std::stoll(theirs.at(row, "Kernel duration (µs)_count")));
+    ours.erase(key);
+  }
+  // Their table of kernels leaves copies and fills out.
+  for (const auto& [key, row] : ours) {
+    EXPECT_TRUE(key.first.starts_with("Memcpy") || key.first.starts_with("Memset")) << key.first;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(H100, TraceLensTotals,
+                         ::testing::Values("Falconsai_nsfw_image_detection__1016002",
+                                           "Qwen_Qwen1.5-0.5B-Chat__1016005",
+                                           "gaunernst_bert-small-uncased__1016001"));
+
+TEST(OperatorTraces, NothingIsLeftUnclassified) {
+  if (!std::filesystem::exists(traces())) GTEST_SKIP() << "no " << traces();
+  const auto files = kineto_traces();
+  EXPECT_GE(files.size(), 25U);
+  for (const std::filesystem::path& file : files) {
+    const Result<OpsAnswer> answer = ask(file);
+    ASSERT_TRUE(answer) << answer.error().to_string();
+    EXPECT_LE(answer->coverage.unclassified_pct_of_kernel_time, 1.0) << file;
+    // Otherwise a list that matches everything would do.
+    const auto& agree = answer->coverage.names_agree_pct_of_kernel_time;
+    EXPECT_GE(agree.value_or(100), 97.0) << file;
+  }
+}
+
+TEST(OperatorTraces, AccountingsAreWhole) {
+  if (!std::filesystem::exists(traces())) GTEST_SKIP() << "no " << traces();
+  for (const std::filesystem::path& file : kineto_traces()) {
+    const Result<OpsAnswer> answer = ask(file);
+    ASSERT_TRUE(answer);
+    for (const Accounting* accounting :
+         {&answer->kernel_time, &answer->wall_time, &answer->nongemm_bench}) {
+      if (accounting->total_ms == 0) continue;
+      double ms = 0;
+      double pct = 0;
+      for (const GroupShare& group : accounting->groups) {
+        EXPECT_GE(group.ms, 0);
+        ms += group.ms;
+        pct += group.pct;
+      }
+      EXPECT_NEAR(ms, accounting->total_ms, 1e-6 * accounting->total_ms) << file;
+      EXPECT_NEAR(pct, 100, 1e-6) << file;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headroom::ops

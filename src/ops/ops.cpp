@@ -1,0 +1,290 @@
+#include "ops/ops.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <unordered_map>
+
+#include "formats/kineto.h"
+#include "ops/accounts.h"
+#include "ops/links.h"
+#include "ops/work.h"
+
+namespace headroom::ops {
+namespace {
+
+using formats::kNone;
+using formats::Trace;
+using formats::TraceEvent;
+
+double ms_of(double ns) { return ns / 1e6; }
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+Accounting accounting_of(const GroupTimes& times, const OperatorRules& rules) {
+  Accounting accounting;
+  double total = 0;
+  for (const double time : times) total += time;
+  accounting.total_ms = ms_of(total);
+  for (size_t i = 0; i < times.size(); ++i) {
+    const OperatorGroup& group = rules.groups()[i];
+    accounting.groups.push_back(
+        {group.name, group.title, ms_of(times[i]), percent(times[i], total)});
+  }
+  return accounting;
+}
+
+Accounting wall_accounting(const WallTime& wall, const OperatorRules& rules) {
+  Accounting accounting = accounting_of(wall.groups, rules);
+  accounting.total_ms = ms_of(wall.total_ns);
+  for (GroupShare& group : accounting.groups) {
+    group.pct = percent(group.ms, accounting.total_ms);
+  }
+  accounting.groups.push_back(
+      {"idle", "idle", ms_of(wall.idle_ns), percent(wall.idle_ns, wall.total_ns)});
+  return accounting;
+}
+
+Accounting paper_accounting(const PaperTime& paper, const OperatorRules& rules) {
+  Accounting accounting;
+  accounting.total_ms = ms_of(paper.total_ns);
+  for (size_t i = 0; i < paper.paper_groups.size(); ++i) {
+    const std::string& name = rules.paper_groups()[i];
+    accounting.groups.push_back(
+        {name, name, ms_of(paper.paper_groups[i]), percent(paper.paper_groups[i], paper.total_ns)});
+  }
+  return accounting;
+}
+
+std::vector<StepTime> steps_of(const std::vector<Work>& work, const Links& links) {
+  std::vector<StepTime> steps;
+  for (const TraceStep& step : links.steps) {
+    steps.push_back({step.name, ms_of(static_cast<double>(step.end_ns - step.start_ns)), 0, 0});
+  }
+  for (const Work& piece : work) {
+    const int32_t from = piece.step;
+    if (from != kOutside) {
+      steps[static_cast<size_t>(from)].kernel_ms += ms_of(static_cast<double>(piece.duration_ns()));
+    }
+    // Steps are in order and disjoint, and a piece is rarely longer than two of them.
+    int32_t at = std::max(step_at(links, piece.start_ns), from);
+    for (at = std::max(at, 0); static_cast<size_t>(at) < links.steps.size(); ++at) {
+      const TraceStep& step = links.steps[static_cast<size_t>(at)];
+      if (step.start_ns >= piece.end_ns) break;
+      if (at == from) continue;
+      const int64_t inside =
+          std::min(piece.end_ns, step.end_ns) - std::max(piece.start_ns, step.start_ns);
+      if (inside > 0)
+        steps[static_cast<size_t>(at)].backlog_ms += ms_of(static_cast<double>(inside));
+    }
+  }
+  return steps;
+}
+
+// A row that grows while work is counted.
+struct Row {
+  GroupTimes groups;
+  double ns = 0;
+  int64_t count = 0;
+  uint32_t last = kNone;  // the operator counted last
+  GroupIndex name_group = 0;
+
+  void add(const Work& piece, size_t group_count) {
+    groups.resize(group_count, 0.0);
+    groups[piece.group] += static_cast<double>(piece.duration_ns());
+    ns += static_cast<double>(piece.duration_ns());
+  }
+  [[nodiscard]] size_t group() const {
+    return static_cast<size_t>(std::max_element(groups.begin(), groups.end()) - groups.begin());
+  }
+};
+
+// By name of the innermost operator; work without one by its own name.
+std::vector<OperatorTime> operators_of(const Trace& trace, const std::vector<Work>& work,
+                                       const OperatorRules& rules, double total_ns) {
+  std::map<uint32_t, Row> rows;
+  for (const Work& piece : work) {
+    if (piece.step == kOutside) continue;
+    const bool is_linked = piece.operation != kNone && !piece.is_in_graph;
+    const uint32_t event = is_linked ? piece.operation : piece.event;
+    Row& row = rows[trace.events[event].name];
+    row.add(piece, rules.groups().size());
+    row.count += row.last == event ? 0 : 1;
+    row.last = event;
+  }
+  std::vector<OperatorTime> operators;
+  for (const auto& [name, row] : rows) {
+    operators.push_back({std::string(trace.names.at(name)), rules.groups()[row.group()].name,
+                         row.count, ms_of(row.ns), percent(row.ns, total_ns)});
+  }
+  std::stable_sort(operators.begin(), operators.end(), [](const auto& a, const auto& b) {
+    return a.kernel_ms != b.kernel_ms ? a.kernel_ms > b.kernel_ms : a.name < b.name;
+  });
+  return operators;
+}
+
+std::vector<KernelRow> kernels_of(const Trace& trace, const std::vector<Work>& work,
+                                  const OperatorRules& rules, double total_ns) {
+  std::map<std::pair<uint32_t, uint32_t>, Row> rows;
+  for (const Work& piece : work) {
+    if (piece.step == kOutside) continue;
+    const bool is_linked = piece.operation != kNone && !piece.is_in_graph;
+    Row& row = rows[{trace.events[piece.event].name,
+                     is_linked ? trace.events[piece.operation].name : kNone}];
+    row.add(piece, rules.groups().size());
+    row.name_group = piece.name_group;
+    ++row.count;
+  }
+  std::vector<KernelRow> kernels;
+  for (const auto& [names, row] : rows) {
+    kernels.push_back({std::string(trace.names.at(names.first)),
+                       names.second == kNone ? "" : std::string(trace.names.at(names.second)),
+                       rules.groups()[row.group()].name, rules.groups()[row.name_group].name,
+                       row.count, ms_of(row.ns), percent(row.ns, total_ns)});
+  }
+  std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
+    return a.kernel_ms != b.kernel_ms ? a.kernel_ms > b.kernel_ms : a.name < b.name;
+  });
+  return kernels;
+}
+
+double share_of(const Accounting& accounting, std::string_view name) {
+  for (const GroupShare& group : accounting.groups) {
+    if (group.name == name) return group.pct;
+  }
+  return 0;
+}
+
+// The largest of what wall time divides into; two that are nearly as large are a mixture.
+void find_bound(OpsAnswer& answer) {
+  const Accounting& wall = answer.wall_time;
+  if (wall.total_ms <= 0) return;
+  const double idle = share_of(wall, "idle");
+  const double communication = share_of(wall, "communication");
+  const double gemm = share_of(wall, "gemm") + share_of(wall, "attention");
+  const std::pair<Bound, double> shares[] = {
+      {Bound::host, idle},
+      {Bound::communication, communication},
+      {Bound::gemm_attention, gemm},
+      {Bound::non_gemm, 100 - idle - communication - gemm},
+  };
+  const auto* most = std::max_element(std::begin(shares), std::end(shares),
+                                      [](auto& a, auto& b) { return a.second < b.second; });
+  answer.bound = most->first;
+  answer.bound_pct = most->second;
+  constexpr double kClearShare = 40;
+  if (most->second < kClearShare) answer.bound = Bound::mixed;
+}
+
+// The device that the kernels ran on, by its number in the file's list.
+std::string device_name(const Trace& trace, const std::vector<Work>& work, bool has_device) {
+  if (!has_device) return "CPU";
+  if (work.empty() || trace.devices.empty()) return "";
+  const std::string& number = trace.tracks[trace.events[work.front().event].track].process;
+  size_t index = 0;
+  for (const char c : number) {
+    if (c < '0' || c > '9' || index > trace.devices.size()) return "";
+    index = index * 10 + static_cast<size_t>(c - '0');
+  }
+  return index < trace.devices.size() ? trace.devices[index].name : "";
+}
+
+TraceFacts facts_of(const Trace& trace, const Links& links, const std::vector<Work>& work) {
+  TraceFacts facts;
+  facts.file = trace.file;
+  facts.format = trace.format;
+  facts.device = device_name(trace, work, links.has_device);
+  facts.rank = trace.rank;
+  facts.events = trace.records;
+  facts.has_device = links.has_device;
+  facts.has_steps = links.has_steps;
+  facts.is_partial = trace.is_cut || trace.fault_count > 0;
+  for (const formats::TraceFault& fault : trace.faults) {
+    facts.faults.push_back("byte " + std::to_string(fault.offset) + ": " + fault.message);
+  }
+  const auto shown = static_cast<int64_t>(trace.faults.size());
+  if (trace.fault_count > shown) {
+    facts.faults.push_back("and " + std::to_string(trace.fault_count - shown) + " more");
+  }
+  return facts;
+}
+
+std::string formatted_pct(double value) {
+  char words[32];
+  std::snprintf(words, sizeof words, "%.1f %%", value);
+  return words;
+}
+
+void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels,
+               OpsAnswer& answer) {
+  const double total = answer.kernel_time.total_ms;
+  if (!links.has_steps) {
+    answer.notes.emplace_back("the trace names no steps (ProfilerStep#N): all of it counts as one");
+  }
+  if (!links.has_device) {
+    answer.notes.emplace_back(
+        "no device in this trace: an operator's own time on the CPU counts as kernel time");
+  }
+  if (trace.has_stacks) {
+    answer.notes.emplace_back(
+        "Python stacks were recorded, which slows the host down: idle time is less without them");
+  }
+  if (kernels.backlog_ns > 0) {
+    answer.notes.push_back(
+        "work launched before the steps still ran in them (" +
+        formatted_pct(percent(ms_of(kernels.backlog_ns), answer.wall_time.total_ms)) +
+        " of the wall time): it is in the wall time, not in the kernel time");
+  }
+  if (kernels.graph_ns > 0) {
+    answer.notes.push_back(
+        formatted_pct(percent(ms_of(kernels.graph_ns), total)) +
+        " of the kernel time is in graphs, where no operator is known: sorted by kernel name");
+  }
+}
+
+}  // namespace
+
+Result<OpsAnswer> answer(const Trace& trace, const OperatorRules& rules) {
+  const Links links = link(trace);
+  Classifier classifier(rules, trace.names);
+  const std::vector<Work> work = work_of(trace, links, classifier);
+  if (work.empty()) {
+    return Error{ErrorCode::bad_input, "holds no kernel and no operator", trace.file,
+                 "record with torch.profiler and activities CPU and CUDA"};
+  }
+  OpsAnswer answer;
+  answer.trace = facts_of(trace, links, work);
+  const KernelTime kernels = kernel_time(work, links, rules.groups().size());
+  const WallTime wall = wall_time(trace, work, links, rules);
+  const PaperTime paper = paper_time(trace, work, links, classifier);
+  answer.trace.kernels = kernels.launched;
+  answer.steps = steps_of(work, links);
+  answer.kernel_time = accounting_of(kernels.groups, rules);
+  answer.wall_time = wall_accounting(wall, rules);
+  answer.idle = {ms_of(wall.idle_ns), ms_of(wall.idle_host_ns), ms_of(wall.idle_launch_ns)};
+  answer.communication_hidden_ms = ms_of(wall.communication_hidden_ns);
+  answer.backlog_ms = ms_of(kernels.backlog_ns);
+  answer.nongemm_bench = accounting_of(paper.groups, rules);
+  answer.nongemm_bench_paper = paper_accounting(paper, rules);
+  const double total_ns = answer.kernel_time.total_ms * 1e6;
+  answer.coverage.unlinked_pct_of_kernel_time = percent(kernels.unlinked_ns, total_ns);
+  answer.coverage.unclassified_pct_of_kernel_time =
+      percent(kernels.groups[rules.unclassified()], total_ns);
+  answer.coverage.in_graphs_pct_of_kernel_time = percent(kernels.graph_ns, total_ns);
+  if (links.has_device && kernels.linked_ns > 0) {
+    answer.coverage.names_agree_pct_of_kernel_time =
+        percent(kernels.name_agrees_ns, kernels.linked_ns);
+  }
+  answer.operators = operators_of(trace, work, rules, total_ns);
+  answer.kernels = kernels_of(trace, work, rules, total_ns);
+  find_bound(answer);
+  add_notes(trace, links, kernels, answer);
+  return answer;
+}
+
+Result<OpsAnswer> answer(const OpsQuestion& question) {
+  HEADROOM_ASSIGN(const OperatorRules rules, OperatorRules::load(question.rules));
+  HEADROOM_ASSIGN(const Trace trace, formats::read_kineto(question.file));
+  return answer(trace, rules);
+}
+
+}  // namespace headroom::ops

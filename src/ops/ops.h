@@ -1,0 +1,26 @@
+// ops: where does the time of a recorded run go?
+//
+// Reads a profiler's trace, links kernels to operators, sorts them into groups and counts in three
+// ways (accounts.h). Blocking, thread-safe; a second for a trace of 200 MB.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "formats/trace.h"
+#include "ops/answer.h"
+#include "ops/rules.h"
+
+namespace headroom::ops {
+
+struct OpsQuestion {
+  std::string file;
+  std::string rules;  // a file of rules before the built-in ones, or ""
+};
+
+Result<OpsAnswer> answer(const OpsQuestion& question);
+
+// The same for a trace that is read. An empty one is an Error.
+Result<OpsAnswer> answer(const formats::Trace& trace, const OperatorRules& rules);
+
+}  // namespace headroom::ops

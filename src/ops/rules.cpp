@@ -1,0 +1,361 @@
+#include "ops/rules.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headroom::embedded {
+extern const std::string_view kOperatorRulesJson;
+}  // namespace headroom::embedded
+
+namespace headroom::ops {
+namespace {
+
+constexpr size_t kMostGroups = 200;
+constexpr size_t kMostRules = 1000;
+constexpr size_t kMostPatterns = 10'000;  // of one rule
+constexpr size_t kLongestPattern = 500;
+constexpr size_t kLongestName = 4096;  // of a name as much is matched
+constexpr int kNotAsked = -2;
+constexpr int kNoMatch = -1;
+
+std::string lower(std::string_view text) {
+  std::string result(text.substr(0, kLongestName));
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return result;
+}
+
+// Whether `piece` stands at `at`; ? is any character.
+bool stands_at(std::string_view text, size_t at, std::string_view piece) {
+  if (at + piece.size() > text.size()) return false;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    if (piece[i] != '?' && piece[i] != text[at + i]) return false;
+  }
+  return true;
+}
+
+size_t find_piece(std::string_view text, size_t from, std::string_view piece) {
+  if (piece.find('?') == std::string_view::npos) return text.find(piece, from);
+  for (size_t at = from; at + piece.size() <= text.size(); ++at) {
+    if (stands_at(text, at, piece)) return at;
+  }
+  return std::string_view::npos;
+}
+
+Result<std::vector<std::string>> read_names(const text::JsonView& view) {
+  std::vector<std::string> names;
+  HEADROOM_ASSIGN(const auto items, view.get_array("names", kMostPatterns));
+  for (const text::JsonView& item : items) {
+    if (!item.json().is_string() || item.json().as_string().size() > kLongestPattern) {
+      return item.error("expected a name of at most 500 characters");
+    }
+    names.push_back(lower(item.json().as_string()));
+  }
+  return names;
+}
+
+}  // namespace
+
+NamePattern::NamePattern(std::string_view pattern) {
+  std::string_view rest = pattern;
+  for (;;) {
+    const size_t star = rest.find('*');
+    pieces_.push_back(lower(rest.substr(0, star)));
+    if (star == std::string_view::npos) return;
+    rest.remove_prefix(star + 1);
+  }
+}
+
+bool NamePattern::matches(std::string_view text) const {
+  const std::string& head = pieces_.front();
+  const std::string& tail = pieces_.back();
+  if (pieces_.size() == 1) return text.size() == head.size() && stands_at(text, 0, head);
+  if (!stands_at(text, 0, head) || text.size() < head.size() + tail.size()) return false;
+  size_t at = head.size();
+  for (size_t i = 1; i + 1 < pieces_.size(); ++i) {
+    at = find_piece(text, at, pieces_[i]);
+    if (at == std::string_view::npos) return false;
+    at += pieces_[i].size();
+  }
+  return at + tail.size() <= text.size() && stands_at(text, text.size() - tail.size(), tail);
+}
+
+Result<OperatorRules> OperatorRules::load(const std::string& file) {
+  HEADROOM_ASSIGN(const text::Json built_in,
+                  text::parse_json(embedded::kOperatorRulesJson, "built-in operator_rules.json"));
+  HEADROOM_ASSIGN(OperatorRules rules,
+                  read(text::JsonView(built_in, "built-in operator_rules.json"), nullptr));
+  if (file.empty()) return rules;
+  HEADROOM_ASSIGN(const text::Json json, text::read_json_file(file));
+  return read(text::JsonView(json, file), &rules);
+}
+
+Result<OperatorRules> OperatorRules::read(const text::JsonView& root, const OperatorRules* base) {
+  OperatorRules rules;
+  HEADROOM_ASSIGN(const std::string schema, root.get_string("schema"));
+  if (schema != "headroom.operator_rules/1") {
+    return root.error_at("schema", "expected \"headroom.operator_rules/1\"");
+  }
+  if (base != nullptr) rules.groups_ = base->groups_;
+  HEADROOM_TRY(rules.read_groups(root));
+  HEADROOM_ASSIGN(rules.always_, rules.read_rules(root, "always"));
+  HEADROOM_ASSIGN(rules.subtrees_, rules.read_rules(root, "subtrees"));
+  HEADROOM_ASSIGN(rules.operators_, rules.read_rules(root, "operators"));
+  HEADROOM_ASSIGN(rules.kernels_, rules.read_rules(root, "kernels"));
+  HEADROOM_ASSIGN(rules.host_, rules.read_rules(root, "host"));
+  if (root.has("transparent")) {
+    HEADROOM_ASSIGN(const auto items, root.get_array("transparent", kMostPatterns));
+    for (const text::JsonView& item : items) {
+      if (!item.json().is_string() || item.json().as_string().size() > kLongestPattern) {
+        return item.error("expected a name of at most 500 characters");
+      }
+      rules.transparent_.emplace_back(item.json().as_string());
+    }
+  }
+  HEADROOM_TRY(rules.read_paper(root));
+  if (base == nullptr) return rules;
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(rules.always_, base->always_);
+  append(rules.subtrees_, base->subtrees_);
+  append(rules.operators_, base->operators_);
+  append(rules.kernels_, base->kernels_);
+  append(rules.host_, base->host_);
+  append(rules.transparent_, base->transparent_);
+  if (!root.has("nongemm_bench")) {
+    rules.paper_groups_ = base->paper_groups_;
+    rules.paper_names_ = base->paper_names_;
+  }
+  return rules;
+}
+
+// Adds to what is there, before "unclassified".
+Result<void> OperatorRules::read_groups(const text::JsonView& root) {
+  if (!groups_.empty()) groups_.pop_back();
+  if (root.has("groups")) {
+    HEADROOM_ASSIGN(const auto items, root.get_array("groups", kMostGroups));
+    for (const text::JsonView& item : items) {
+      OperatorGroup group;
+      HEADROOM_ASSIGN(group.name, item.get_string("name"));
+      HEADROOM_ASSIGN(group.title, item.get_string("title"));
+      const bool is_known =
+          std::any_of(groups_.begin(), groups_.end(),
+                      [&](const OperatorGroup& known) { return known.name == group.name; });
+      if (is_known || group.name == "unclassified" || group.name == "idle") {
+        return item.error_at("name",
+                             "the group '" + group.name.substr(0, 80) + "' is there already");
+      }
+      groups_.push_back(std::move(group));
+    }
+  }
+  if (groups_.size() > kMostGroups) return root.error_at("groups", "more than 200 groups");
+  groups_.push_back({"unclassified", "unclassified"});
+  return {};
+}
+
+Result<std::vector<OperatorRules::Rule>> OperatorRules::read_rules(const text::JsonView& root,
+                                                                   std::string_view key) const {
+  std::vector<Rule> rules;
+  if (!root.has(key)) return rules;
+  HEADROOM_ASSIGN(const auto items, root.get_array(key, kMostRules));
+  for (const text::JsonView& item : items) {
+    HEADROOM_ASSIGN(const std::string name, item.get_string("group"));
+    Rule rule;
+    HEADROOM_ASSIGN(rule.group, find_group(item, name));
+    if (item.has("except")) {
+      HEADROOM_ASSIGN(const auto excepted, item.get_array("except", kMostGroups));
+      for (const text::JsonView& other : excepted) {
+        if (!other.json().is_string()) return other.error("expected the name of a group");
+        HEADROOM_ASSIGN(const GroupIndex group, find_group(other, other.json().as_string()));
+        rule.except.push_back(group);
+      }
+    }
+    HEADROOM_ASSIGN(const std::vector<std::string> names, read_names(item));
+    for (const std::string& pattern : names) rule.patterns.emplace_back(pattern);
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+// "unclassified" is behind the others and moves when a file adds some: no rule may name it.
+Result<GroupIndex> OperatorRules::find_group(const text::JsonView& view,
+                                             const std::string& name) const {
+  for (size_t i = 0; i + 1 < groups_.size(); ++i) {
+    if (groups_[i].name == name) return static_cast<GroupIndex>(i);
+  }
+  return view.error("there is no group '" + name.substr(0, 80) + "'",
+                    "add it to \"groups\" with a title");
+}
+
+Result<void> OperatorRules::read_paper(const text::JsonView& root) {
+  if (!root.has("nongemm_bench")) return {};
+  HEADROOM_ASSIGN(const text::JsonView paper, root.get_object("nongemm_bench"));
+  HEADROOM_ASSIGN(const auto items, paper.get_array("groups", kMostGroups));
+  for (const text::JsonView& item : items) {
+    HEADROOM_ASSIGN(std::string name, item.get_string("group"));
+    HEADROOM_ASSIGN(std::vector<std::string> names, read_names(item));
+    paper_groups_.push_back(std::move(name));
+    paper_names_.push_back(std::move(names));
+  }
+  paper_groups_.emplace_back("missed");
+  return {};
+}
+
+GroupIndex OperatorRules::group(std::string_view name) const {
+  const auto found = std::find_if(groups_.begin(), groups_.end(),
+                                  [&](const OperatorGroup& known) { return known.name == name; });
+  HEADROOM_CHECK(found != groups_.end(), "a built-in group is missing");
+  return static_cast<GroupIndex>(found - groups_.begin());
+}
+
+std::optional<GroupIndex> OperatorRules::first_match(const std::vector<Rule>& rules,
+                                                     std::string_view name,
+                                                     std::optional<GroupIndex> own) {
+  const std::string lowered = lower(name);
+  for (const Rule& rule : rules) {
+    if (own && std::find(rule.except.begin(), rule.except.end(), *own) != rule.except.end()) {
+      continue;
+    }
+    for (const NamePattern& pattern : rule.patterns) {
+      if (pattern.matches(lowered)) return rule.group;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<GroupIndex> OperatorRules::always(std::string_view name) const {
+  return first_match(always_, name);
+}
+std::optional<GroupIndex> OperatorRules::of_subtree(std::string_view name,
+                                                    std::optional<GroupIndex> own) const {
+  return first_match(subtrees_, name, own);
+}
+std::optional<GroupIndex> OperatorRules::of_operator(std::string_view name) const {
+  return first_match(operators_, name);
+}
+std::optional<GroupIndex> OperatorRules::of_host(std::string_view name) const {
+  return first_match(host_, name);
+}
+std::optional<GroupIndex> OperatorRules::of_kernel(std::string_view name) const {
+  return first_match(kernels_, name);
+}
+
+bool OperatorRules::is_transparent(std::string_view name) const {
+  const std::string lowered = lower(name);
+  return std::any_of(transparent_.begin(), transparent_.end(),
+                     [&](const NamePattern& pattern) { return pattern.matches(lowered); });
+}
+
+size_t OperatorRules::paper_group_of(std::string_view name) const {
+  const size_t colons = name.rfind("::");
+  const std::string bare = lower(colons == std::string_view::npos ? name : name.substr(colons + 2));
+  for (size_t i = 0; i < paper_names_.size(); ++i) {
+    const auto& names = paper_names_[i];
+    if (std::find(names.begin(), names.end(), bare) != names.end()) return i;
+  }
+  return paper_names_.size();
+}
+
+Classifier::Classifier(const OperatorRules& rules, const formats::Names& names)
+    : rules_(rules),
+      names_(names),
+      always_(names.size(), kNotAsked),
+      host_(names.size(), kNotAsked),
+      operator_(names.size(), kNotAsked),
+      kernel_(names.size(), kNotAsked),
+      paper_(names.size(), kNotAsked) {}
+
+template <typename Ask>
+int Classifier::remembered(Memo& memo, uint32_t name, Ask ask) {
+  int16_t& known = memo[name];
+  if (known == kNotAsked) {
+    const std::optional<GroupIndex> group = ask(names_.at(name));
+    known = group ? static_cast<int16_t>(*group) : static_cast<int16_t>(kNoMatch);
+  }
+  return known;
+}
+
+int Classifier::subtree(uint32_t name, int own_group) {
+  const uint64_t key = uint64_t{name} << 16 | static_cast<uint16_t>(own_group);
+  const auto [known, is_new] = subtree_.try_emplace(key, static_cast<int16_t>(kNoMatch));
+  if (is_new) {
+    const auto own =
+        own_group >= 0 ? std::optional(static_cast<GroupIndex>(own_group)) : std::nullopt;
+    if (const auto group = rules_.of_subtree(names_.at(name), own)) known->second = *group;
+  }
+  return known->second;
+}
+
+int Classifier::host(uint32_t name) {
+  return remembered(host_, name, [&](std::string_view text) { return rules_.of_host(text); });
+}
+
+int Classifier::always(uint32_t name) {
+  return remembered(always_, name, [&](std::string_view text) { return rules_.always(text); });
+}
+
+// By the operators around, the innermost first.
+int Classifier::around(const std::vector<uint32_t>& chain) {
+  if (chain.empty()) return kNoMatch;
+  const int innermost = own(chain.front());
+  for (const uint32_t operation : chain) {
+    if (const int group = subtree(operation, innermost); group >= 0) return group;
+  }
+  return kNoMatch;
+}
+
+int Classifier::own(uint32_t name) {
+  return remembered(operator_, name, [&](std::string_view text) {
+    return rules_.is_transparent(text) ? std::optional<GroupIndex>() : rules_.of_operator(text);
+  });
+}
+
+int Classifier::kernel(uint32_t name) {
+  return remembered(kernel_, name, [&](std::string_view text) { return rules_.of_kernel(text); });
+}
+
+GroupIndex Classifier::by_kernel(uint32_t name) {
+  const int first = always(name);
+  const int group = first >= 0 ? first : kernel(name);
+  return group >= 0 ? static_cast<GroupIndex>(group) : rules_.unclassified();
+}
+
+GroupIndex Classifier::classify(const std::vector<uint32_t>& chain, uint32_t name) {
+  if (const int group = always(name); group >= 0) return static_cast<GroupIndex>(group);
+  if (const int group = around(chain); group >= 0) return static_cast<GroupIndex>(group);
+  if (!chain.empty()) {
+    if (const int group = own(chain.front()); group >= 0) return static_cast<GroupIndex>(group);
+  }
+  if (const int group = kernel(name); group >= 0) return static_cast<GroupIndex>(group);
+  const int group = by_operators(chain);
+  return group >= 0 ? static_cast<GroupIndex>(group) : rules_.unclassified();
+}
+
+int Classifier::by_operators(const std::vector<uint32_t>& chain) {
+  if (const int group = around(chain); group >= 0) return group;
+  for (const uint32_t operation : chain) {
+    if (const int group = own(operation); group >= 0) return group;
+  }
+  return kNoMatch;
+}
+
+GroupIndex Classifier::on_host(const std::vector<uint32_t>& chain) {
+  const int bookkeeping = host(chain.front());
+  const int group = bookkeeping >= 0 ? bookkeeping : by_operators(chain);
+  return group >= 0 ? static_cast<GroupIndex>(group) : rules_.unclassified();
+}
+
+bool Classifier::is_wrapper(GroupIndex group, uint32_t name) {
+  return group == rules_.unclassified() || host(name) >= 0;
+}
+
+size_t Classifier::paper_group_of(uint32_t name) {
+  int16_t& known = paper_[name];
+  if (known == kNotAsked) known = static_cast<int16_t>(rules_.paper_group_of(names_.at(name)));
+  return static_cast<size_t>(known);
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,112 @@
+#include "report/ops_json.h"
+
+#include "report/ops_words.h"
+
+namespace headroom::report {
+namespace {
+
+using text::Json;
+
+Json accounting_json(const ops::Accounting& accounting) {
+  Json groups = Json::array();
+  for (const ops::GroupShare& group : accounting.groups) {
+    groups.push_back(
+        Json::object().set("name", group.name).set("ms", group.ms).set("pct", group.pct));
+  }
+  return Json::object().set("total_ms", accounting.total_ms).set("groups", std::move(groups));
+}
+
+Json trace_json(const ops::TraceFacts& trace) {
+  Json faults = Json::array();
+  for (const std::string& fault : trace.faults) faults.push_back(fault);
+  return Json::object()
+      .set("file", trace.file)
+      .set("format", trace.format)
+      .set("device", trace.device)
+      .set("rank", trace.rank < 0 ? Json(nullptr) : Json(trace.rank))
+      .set("events", trace.events)
+      .set("kernels", trace.kernels)
+      .set("has_device", trace.has_device)
+      .set("has_steps", trace.has_steps)
+      .set("is_partial", trace.is_partial)
+      .set("faults", std::move(faults));
+}
+
+Json steps_json(const std::vector<ops::StepTime>& steps) {
+  Json list = Json::array();
+  for (const ops::StepTime& step : steps) {
+    list.push_back(Json::object()
+                       .set("name", step.name)
+                       .set("wall_ms", step.wall_ms)
+                       .set("kernel_ms", step.kernel_ms)
+                       .set("backlog_ms", step.backlog_ms));
+  }
+  return list;
+}
+
+Json operators_json(const std::vector<ops::OperatorTime>& operators) {
+  Json list = Json::array();
+  for (const ops::OperatorTime& row : operators) {
+    list.push_back(Json::object()
+                       .set("name", row.name)
+                       .set("group", row.group)
+                       .set("count", row.count)
+                       .set("kernel_ms", row.kernel_ms)
+                       .set("pct", row.pct));
+  }
+  return list;
+}
+
+Json kernels_json(const std::vector<ops::KernelRow>& kernels) {
+  Json list = Json::array();
+  for (const ops::KernelRow& row : kernels) {
+    list.push_back(Json::object()
+                       .set("name", row.name)
+                       .set("operator", row.operation.empty() ? Json(nullptr) : Json(row.operation))
+                       .set("group", row.group)
+                       .set("name_group", row.name_group)
+                       .set("count", row.count)
+                       .set("kernel_ms", row.kernel_ms)
+                       .set("pct", row.pct));
+  }
+  return list;
+}
+
+Json coverage_json(const ops::Coverage& coverage) {
+  const auto& agree = coverage.names_agree_pct_of_kernel_time;
+  return Json::object()
+      .set("unlinked_pct_of_kernel_time", coverage.unlinked_pct_of_kernel_time)
+      .set("unclassified_pct_of_kernel_time", coverage.unclassified_pct_of_kernel_time)
+      .set("in_graphs_pct_of_kernel_time", coverage.in_graphs_pct_of_kernel_time)
+      .set("names_agree_pct_of_kernel_time", agree ? Json(*agree) : Json(nullptr));
+}
+
+}  // namespace
+
+Json ops_json(const ops::OpsAnswer& answer) {
+  Json wall = accounting_json(answer.wall_time);
+  wall.set("idle_host_ms", answer.idle.host_ms)
+      .set("idle_launch_ms", answer.idle.launch_ms)
+      .set("communication_hidden_ms", answer.communication_hidden_ms);
+  Json paper = accounting_json(answer.nongemm_bench);
+  paper.set("paper_groups", *accounting_json(answer.nongemm_bench_paper).find("groups"));
+  Json notes = Json::array();
+  for (const std::string& note : answer.notes) notes.push_back(note);
+  return Json::object()
+      .set("schema", "headroom.ops/1")
+      .set("provenance", "measured")
+      .set("trace", trace_json(answer.trace))
+      .set("bound", std::string(bound_name(answer.bound)))
+      .set("bound_pct", answer.bound_pct)
+      .set("steps", steps_json(answer.steps))
+      .set("kernel_time", accounting_json(answer.kernel_time))
+      .set("wall_time", std::move(wall))
+      .set("nongemm_bench", std::move(paper))
+      .set("backlog_ms", answer.backlog_ms)
+      .set("coverage", coverage_json(answer.coverage))
+      .set("operators", operators_json(answer.operators))
+      .set("kernels", kernels_json(answer.kernels))
+      .set("notes", std::move(notes));
+}
+
+}  // namespace headroom::report

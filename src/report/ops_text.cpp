@@ -1,0 +1,138 @@
+#include "report/ops_text.h"
+
+#include <algorithm>
+
+#include "report/fit_words.h"
+#include "report/ops_words.h"
+#include "text/number.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using text::Align;
+using text::formatted;
+using text::Style;
+using text::Table;
+using text::Terminal;
+
+constexpr size_t kOperatorRows = 12;
+
+std::string percent(double share) { return formatted("%.1f %%", share); }
+
+// Four figures, whatever the size.
+std::string milliseconds(double ms) {
+  return formatted(ms >= 1000 ? "%.0f ms" : ms >= 10 ? "%.2f ms" : "%.4f ms", ms);
+}
+
+std::string first_lines(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  const ops::TraceFacts& trace = answer.trace;
+  std::string lines = text::paint(bound_words(answer), Style::bold, terminal.colour) + "\n";
+  lines += text::printable(trace.file);
+  if (!trace.device.empty()) lines += ", " + text::printable(trace.device);
+  if (trace.rank >= 0) lines += ", rank " + std::to_string(trace.rank);
+  const size_t steps = answer.steps.size();
+  lines += ": " +
+           (trace.has_steps ? std::to_string(steps) + (steps == 1 ? " step" : " steps")
+                            : std::string("no steps named")) +
+           ", " + milliseconds(answer.wall_time.total_ms) + ", " + with_commas(trace.kernels) +
+           (trace.has_device ? " kernels" : " pieces of operators") + "\n";
+  if (trace.is_partial) {
+    lines += text::paint("not all of the file could be read:", Style::warning, terminal.colour) +
+             " what follows is about what could\n";
+  }
+  return lines;
+}
+
+std::string cell(const ops::GroupShare& group) { return group.ms == 0 ? "" : percent(group.pct); }
+
+const ops::GroupShare* find(const ops::Accounting& accounting, const std::string& name) {
+  for (const ops::GroupShare& group : accounting.groups) {
+    if (group.name == name) return &group;
+  }
+  return nullptr;
+}
+
+std::string groups(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  Table table({{"", Align::left, true},
+               {"wall time", Align::right, false},
+               {"", Align::right, false},
+               {"kernel time", Align::right, false},
+               {"", Align::right, false},
+               {"NonGEMM Bench", Align::right, false}});
+  std::vector<ops::GroupShare> rows = answer.wall_time.groups;
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.ms > b.ms; });
+  const ops::GroupShare nothing;
+  for (const ops::GroupShare& wall : rows) {
+    const ops::GroupShare* kernel = find(answer.kernel_time, wall.name);
+    const ops::GroupShare* paper = find(answer.nongemm_bench, wall.name);
+    if (kernel == nullptr) kernel = &nothing;
+    if (paper == nullptr) paper = &nothing;
+    if (wall.ms == 0 && kernel->ms == 0 && paper->ms == 0) continue;
+    const Style style = wall.name == "unclassified" ? Style::warning : Style::plain;
+    table.row({{wall.title, style},
+               {wall.ms == 0 ? "" : milliseconds(wall.ms), style},
+               {cell(wall), style},
+               {kernel->ms == 0 ? "" : milliseconds(kernel->ms), style},
+               {cell(*kernel), style},
+               {cell(*paper), style}});
+  }
+  table.row({{"total", Style::bold},
+             {milliseconds(answer.wall_time.total_ms), Style::bold},
+             "",
+             {milliseconds(answer.kernel_time.total_ms), Style::bold},
+             "",
+             {milliseconds(answer.nongemm_bench.total_ms), Style::bold}});
+  return table.render(terminal);
+}
+
+std::string operators(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  Table table({{"operator", Align::left, true},
+               {"group", Align::left, false},
+               {"count", Align::right, false},
+               {"kernel time", Align::right, false},
+               {"", Align::right, false}});
+  for (size_t i = 0; i < std::min(kOperatorRows, answer.operators.size()); ++i) {
+    const ops::OperatorTime& row = answer.operators[i];
+    table.row({text::elide(text::printable(row.name), 60), row.group, with_commas(row.count),
+               milliseconds(row.kernel_ms), percent(row.pct)});
+  }
+  std::string lines = table.render(terminal);
+  if (answer.operators.size() > kOperatorRows) {
+    lines += text::paint("and " + std::to_string(answer.operators.size() - kOperatorRows) +
+                             " more (--json has them)",
+                         Style::dim, terminal.colour) +
+             "\n";
+  }
+  return lines;
+}
+
+std::string coverage(const ops::OpsAnswer& answer) {
+  const ops::Coverage& coverage = answer.coverage;
+  std::string lines = "of the kernel time " + percent(coverage.unlinked_pct_of_kernel_time) +
+                      " could not be linked to an operator, " +
+                      percent(coverage.unclassified_pct_of_kernel_time) + " to a group";
+  if (coverage.names_agree_pct_of_kernel_time) {
+    lines += "; names alone sort " + percent(*coverage.names_agree_pct_of_kernel_time) +
+             " as the operators do";
+  }
+  return lines + "\n";
+}
+
+}  // namespace
+
+std::string ops_text(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  std::string lines = first_lines(answer, terminal);
+  lines += "\n" + groups(answer, terminal);
+  lines += "\n" + operators(answer, terminal);
+  lines += "\n" + coverage(answer);
+  for (const std::string& fault : answer.trace.faults) {
+    lines += "not read: " + text::printable(fault) + "\n";
+  }
+  for (const std::string& note : answer.notes) lines += "note: " + text::printable(note) + "\n";
+  return lines;
+}
+
+}  // namespace headroom::report
