@@ -114,10 +114,12 @@ void ComponentSolver::promote(const std::vector<Placement>& placements) {
     Placement placement = placements[near[number]];
     std::vector<uint32_t> order = make_order(sections_, near[number]);
     improved[number] = placement;
+    const auto is_too_high = [&](uint32_t item) {
+      return placement.offsets[item] + sections_.items[item].size > target_;
+    };
     for (int i = 0; i < kPromotions && improved[number].height > target_ && !is_cut_short(); ++i) {
-      std::stable_partition(order.begin(), order.end(), [&](uint32_t item) {
-        return placement.offsets[item] + sections_.items[item].size > target_;
-      });
+      if (std::is_partitioned(order.begin(), order.end(), is_too_high)) break;  // the same again
+      std::stable_partition(order.begin(), order.end(), is_too_high);
       placement = first_fit(sections_, order);
       if (placement.height < improved[number].height) improved[number] = placement;
     }

@@ -24,38 +24,32 @@ Skyline::Skyline(const Sections& sections, int64_t capacity, std::span<const Obs
       slack_(sections.count()),
       left_(sections.count()),
       crossing_(sections.count()),
-      is_solid_(sections.count(), true),
+      is_solid_(sections.count(), 1),
       offsets_(sections.items.size()),
       first_(sections.count(), kNoItem),
       next_(sections.items.size(), kNoItem),
       previous_(sections.items.size(), kNoItem),
-      run_begin_(sections.count()),
-      run_end_(sections.count()),
-      is_run_begin_(sections.count()),
+      run_begins_(sections.count()),
       valleys_(sections.count()),
       leaves_(std::bit_ceil(std::max(sections.count(), 1U))),
-      count_change_(sections.count() + 1),
-      size_change_(sections.count() + 1) {
+      count_ending_(sections.count() + 1),
+      size_ending_(sections.count() + 1) {
   tournament_.assign(size_t{2} * leaves_, 0);
   for (uint32_t leaf = 0; leaf < leaves_; ++leaf) {
     tournament_[leaves_ + leaf] = std::min(leaf, sections.count() - 1);
   }
   for (uint32_t node = leaves_ - 1; node > 0; --node) tournament_[node] = tournament_[2 * node];
   for (uint32_t s = 0; s < sections.count(); ++s) slack_[s] = capacity - sections.load[s];
-  size_t lengths = 0;
   for (uint32_t i = sections.item_count(); i-- > 0;) {
     const PackingItem& item = sections.items[i];
     link(i);
-    lengths += item.end - item.begin;
     for (uint32_t s = item.begin; s < item.end; ++s) ++left_[s];
     for (uint32_t s = item.begin + 1; s < item.end; ++s) ++crossing_[s];
   }
-  grounds_.reserve(lengths);
   if (!obstacles.empty()) add_obstacles(obstacles);
   for (uint32_t s = 0; s < sections.count(); ++s) {
     if (left_[s] == 0) floor_[s] = kNoFloor;
-    run_begin_[s] = s;
-    run_end_[s] = s + 1;
+    run_begins_.insert(s);
   }
   if (sections.count() > 0) rebuild_runs(0, sections.count());
 }
@@ -85,15 +79,15 @@ void Skyline::add_obstacles(std::span<const Obstacle> obstacles) {
 }
 
 int64_t Skyline::ceiling(uint32_t section) const {
-  if (obstacles_begin_.empty()) return kNoFloor;
+  if (!has_obstacles()) return kNoFloor;
   const uint32_t next = next_obstacle_[section];
   return next == obstacles_begin_[section + 1] ? kNoFloor : obstacles_[next].offset;
 }
 
 void Skyline::climb_obstacles(uint32_t section) {
-  while (ceiling(section) == floor_[section]) {
+  while (floor_[section] < kNoFloor && ceiling(section) == floor_[section]) {
     floor_[section] += obstacles_[next_obstacle_[section]++].size;
-    is_solid_[section] = true;
+    is_solid_[section] = 1;
   }
 }
 
@@ -112,13 +106,21 @@ void Skyline::unlink(uint32_t item) {
   (previous != kNoItem ? next_[previous] : first_[sections_.items[item].begin]) = next;
 }
 
-void Skyline::set_ground(uint32_t section, int64_t floor, bool is_solid) {
-  const bool has_obstacles = !obstacles_begin_.empty();
-  grounds_.push_back(
-      {section, has_obstacles ? next_obstacle_[section] : 0, floor_[section], is_solid_[section]});
-  floor_[section] = floor;
-  is_solid_[section] = is_solid;
-  if (has_obstacles && floor < kNoFloor) climb_obstacles(section);
+void Skyline::log_ground(uint32_t begin, uint32_t end) {
+  solid_log_.insert(solid_log_.end(), is_solid_.begin() + begin, is_solid_.begin() + end);
+  if (!has_obstacles()) return;
+  obstacle_log_.insert(obstacle_log_.end(), next_obstacle_.begin() + begin,
+                       next_obstacle_.begin() + end);
+}
+
+void Skyline::unlog_ground(uint32_t begin, uint32_t end) {
+  const auto take_back = [&](auto& log, auto& ground) {
+    const auto from = log.end() - (end - begin);
+    std::copy(from, log.end(), ground.begin() + begin);
+    log.erase(from, log.end());
+  };
+  take_back(solid_log_, is_solid_);
+  if (has_obstacles()) take_back(obstacle_log_, next_obstacle_);
 }
 
 void Skyline::place(uint32_t item) {
@@ -126,21 +128,28 @@ void Skyline::place(uint32_t item) {
   const int64_t floor = floor_[placed.begin];
   offsets_[item] = floor;
   unlink(item);
+  log_ground(placed.begin, placed.end);
+  actions_.push_back({item, placed.begin, placed.end, floor, 0});
+  for (uint32_t s = placed.begin + 1; s < placed.end; ++s) --crossing_[s];
   for (uint32_t s = placed.begin; s < placed.end; ++s) {
-    --left_[s];
-    if (s > placed.begin) --crossing_[s];
-    set_ground(s, left_[s] == 0 ? kNoFloor : floor + placed.size, true);
+    floor_[s] = --left_[s] == 0 ? kNoFloor : floor + placed.size;
+    is_solid_[s] = 1;
   }
-  actions_.push_back({item, placed.begin, placed.end, 0});
+  if (has_obstacles()) {
+    for (uint32_t s = placed.begin; s < placed.end; ++s) climb_obstacles(s);
+  }
   rebuild_runs(placed.begin, placed.end);
 }
 
 void Skyline::raise(uint32_t begin, uint32_t end, int64_t floor) {
+  log_ground(begin, end);
+  actions_.push_back({kNoItem, begin, end, floor_[begin], floor});
   for (uint32_t s = begin; s < end; ++s) {
     slack_[s] -= floor - floor_[s];
-    set_ground(s, floor, false);
+    floor_[s] = floor;
+    is_solid_[s] = 0;
+    if (has_obstacles()) climb_obstacles(s);
   }
-  actions_.push_back({kNoItem, begin, end, floor});
   rebuild_runs(begin, end);
 }
 
@@ -152,39 +161,33 @@ void Skyline::undo(size_t moment) {
     actions_.pop_back();
     begin = std::min(begin, action.first);
     end = std::max(end, action.last);
-    for (uint32_t s = action.last; s-- > action.first;) {
-      const Ground ground = grounds_.back();
-      grounds_.pop_back();
-      if (action.item == kNoItem) {
-        slack_[s] += action.height - ground.floor;
-      } else {
-        ++left_[s];
-        if (s > action.first) ++crossing_[s];
+    unlog_ground(action.first, action.last);
+    std::fill(floor_.begin() + action.first, floor_.begin() + action.last, action.floor);
+    if (action.item == kNoItem) {
+      for (uint32_t s = action.first; s < action.last; ++s) {
+        slack_[s] += action.height - action.floor;
       }
-      floor_[s] = ground.floor;
-      is_solid_[s] = ground.is_solid;
-      if (!obstacles_begin_.empty()) next_obstacle_[s] = ground.next_obstacle;
+      continue;
     }
-    if (action.item != kNoItem) link(action.item);
+    link(action.item);
+    for (uint32_t s = action.first; s < action.last; ++s) ++left_[s];
+    for (uint32_t s = action.first + 1; s < action.last; ++s) ++crossing_[s];
   }
   if (begin < end) rebuild_runs(begin, end);
 }
 
 // Finds the runs again where floors or boundaries in [begin, end) changed, and judges them.
 void Skyline::rebuild_runs(uint32_t begin, uint32_t end) {
-  if (begin > 0) begin = run_begin_[begin - 1];
-  if (end < sections_.count()) end = run_end_[end];
+  if (begin > 0) begin = run_begins_.at_or_before(begin - 1);
+  if (end < sections_.count()) end = run_begins_.at_or_after(end + 1);
   for (uint32_t s = begin; s < end;) {
     uint32_t after = s + 1;
     while (after < end && floor_[after] == floor_[s] && !is_boundary(after)) ++after;
-    for (uint32_t k = s; k < after; ++k) {
-      run_begin_[k] = s;
-      run_end_[k] = after;
-      if (k > s && is_run_begin_[k] != 0) {
-        is_run_begin_[k] = 0;
-        valleys_[k].choices = Valley::kNone;
-        set_leaf(k);
-      }
+    for (uint32_t k = run_begins_.at_or_after(s + 1); k < after;
+         k = run_begins_.at_or_after(k + 1)) {
+      run_begins_.erase(k);
+      valleys_[k].choices = Valley::kNone;
+      set_leaf(k);
     }
     judge_run(s, after);
     s = after;
@@ -199,50 +202,69 @@ int64_t Skyline::rim_of(uint32_t begin, uint32_t end) const {
   return rim > floor_[begin] ? rim : -1;
 }
 
-// Changes, section by section, of how many items inside the run live there, and of their sizes.
-void Skyline::count_inside(uint32_t begin, uint32_t end) {
-  std::fill(count_change_.begin() + begin, count_change_.begin() + end + 1, 0);
-  std::fill(size_change_.begin() + begin, size_change_.begin() + end + 1, 0);
-  const bool has_obstacles = !obstacles_begin_.empty();
-  for (uint32_t s = begin; s < end; ++s) {
-    for (uint32_t i = first_[s]; i != kNoItem; i = next_[i]) {
-      const PackingItem& item = sections_.items[i];
-      if (item.end > end) continue;
-      if (!has_obstacles || floor_[s] + item.size <= ceiling_over(item)) {
-        ++count_change_[s];
-        --count_change_[item.end];
+// Goes along a level run: what of the items inside it lives in each section. Looked at in order.
+class Skyline::Inside {
+ public:
+  Inside(Skyline& skyline, uint32_t begin, uint32_t end)
+      : sky_(skyline), begin_(begin), end_(end) {}
+  ~Inside() {
+    // Scratch is left as it was found, also where nobody looked at the whole run.
+    std::fill(sky_.count_ending_.begin() + begin_, sky_.count_ending_.begin() + end_ + 1, 0);
+    std::fill(sky_.size_ending_.begin() + begin_, sky_.size_ending_.begin() + end_ + 1, 0);
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+  // REQUIRES: called for the sections of the run one after the other.
+  void enter(uint32_t section) {
+    candidates_ -= sky_.count_ending_[section];
+    material_ -= sky_.size_ending_[section];
+    for (uint32_t i = sky_.first_[section]; i != kNoItem; i = sky_.next_[i]) {
+      const PackingItem& item = sky_.sections_.items[i];
+      if (item.end > end_) continue;
+      material_ += item.size;
+      sky_.size_ending_[item.end] += item.size;
+      if (sky_.has_obstacles() && sky_.floor_[section] + item.size > sky_.ceiling_over(item)) {
+        continue;
       }
-      size_change_[s] += item.size;
-      size_change_[item.end] -= item.size;
+      ++candidates_;
+      ++sky_.count_ending_[item.end];
     }
   }
-}
+  [[nodiscard]] int32_t candidates() const { return candidates_; }
+  [[nodiscard]] int64_t material() const { return material_; }  // bytes
+
+ private:
+  Skyline& sky_;
+  uint32_t begin_;
+  uint32_t end_;
+  int32_t candidates_ = 0;
+  int64_t material_ = 0;
+};
 
 void Skyline::judge_run(uint32_t begin, uint32_t end) {
   Valley& valley = valleys_[begin];
-  is_run_begin_[begin] = 1;
+  run_begins_.insert(begin);
   valley = {};
   valley.begin = begin;
   valley.end = end;
   valley.floor = floor_[begin];
   valley.rim = floor_[begin] >= kNoFloor ? -1 : rim_of(begin, end);
   if (valley.rim < 0) return set_leaf(begin);
-  count_inside(begin, end);
-  int32_t candidates = 0;
-  int64_t material = 0;
+  Inside inside(*this, begin, end);
   for (uint32_t s = begin; s < end; ++s) {
-    candidates += count_change_[s];
-    material += size_change_[s];
+    inside.enter(s);
     // What lies inside cannot fill the valley at s: the rest up to its rim is wasted.
     int64_t rim = std::min(valley.rim, ceiling(s));
     if (rim < kNoFloor) rim = std::min(rim, capacity_);  // an obstacle may reach beyond it
     const int64_t wasted =
-        rim >= kNoFloor ? 0 : std::max<int64_t>(0, rim - valley.floor - material);
+        rim >= kNoFloor ? 0 : std::max<int64_t>(0, rim - valley.floor - inside.material());
     const int64_t slack = slack_[s] - wasted;
-    const int32_t choices = slack < 0 ? Valley::kDeadEnd : candidates + (slack_[s] > 0 ? 1 : 0);
+    const int32_t choices =
+        slack < 0 ? Valley::kDeadEnd : inside.candidates() + (slack_[s] > 0 ? 1 : 0);
     if (choices < valley.choices || (choices == valley.choices && slack < valley.slack)) {
       valley.choices = choices;
-      valley.candidates = candidates;
+      valley.candidates = inside.candidates();
       valley.slack = slack;
       valley.section = s;
     }
@@ -283,13 +305,12 @@ const Valley& Skyline::most_urgent(uint32_t begin, uint32_t end) const {
 
 std::pair<uint32_t, uint32_t> Skyline::bare_sections(const Valley& valley) {
   // Obstacles stand at a height of their own in every section.
-  if (!obstacles_begin_.empty()) return {valley.section, valley.section + 1};
-  count_inside(valley.begin, valley.end);
-  int32_t candidates = 0;
+  if (has_obstacles()) return {valley.section, valley.section + 1};
+  Inside inside(*this, valley.begin, valley.end);
   uint32_t begin = valley.begin;
   for (uint32_t s = valley.begin; s < valley.end; ++s) {
-    candidates += count_change_[s];
-    if (candidates == 0) continue;
+    inside.enter(s);
+    if (inside.candidates() == 0) continue;
     if (s > valley.section) return {begin, s};
     begin = s + 1;
   }

@@ -33,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/packing/bit_set.h"
 #include "memory/packing/sections.h"
 
 namespace headroom::memory {
@@ -97,16 +98,13 @@ class Skyline {
   [[nodiscard]] uint64_t fingerprint(uint32_t begin, uint32_t end) const;
 
  private:
+  class Inside;
   static constexpr uint32_t kNoItem = 0xffffffff;
-  struct Ground {
-    uint32_t section;
-    uint32_t next_obstacle;
-    int64_t floor;
-    bool is_solid;
-  };
+  // The ground that an action covers was level; the rest of what was is in the logs.
   struct Action {
     uint32_t item;         // kNoItem for a raise
     uint32_t first, last;  // sections
+    int64_t floor;         // before
     int64_t height;        // of a raise
   };
 
@@ -118,13 +116,14 @@ class Skyline {
     return std::min(ceiling(item.begin), ceiling(item.end - 1));
   }
   void climb_obstacles(uint32_t section);
-  void set_ground(uint32_t section, int64_t floor, bool is_solid);
+  [[nodiscard]] bool has_obstacles() const { return !obstacles_begin_.empty(); }
+  void log_ground(uint32_t begin, uint32_t end);
+  void unlog_ground(uint32_t begin, uint32_t end);
   void link(uint32_t item);
   void unlink(uint32_t item);
   void rebuild_runs(uint32_t begin, uint32_t end);
   void judge_run(uint32_t begin, uint32_t end);
   [[nodiscard]] int64_t rim_of(uint32_t begin, uint32_t end) const;
-  void count_inside(uint32_t begin, uint32_t end);
   void set_leaf(uint32_t section);
   [[nodiscard]] bool is_more_urgent(uint32_t a, uint32_t b) const;
 
@@ -134,7 +133,7 @@ class Skyline {
   std::vector<int64_t> slack_;
   std::vector<uint32_t> left_;      // items not placed, by section
   std::vector<uint32_t> crossing_;  // of them, those that live in the section before too
-  std::vector<bool> is_solid_;
+  std::vector<uint8_t> is_solid_;
   std::vector<int64_t> offsets_;
   std::vector<Obstacle> obstacles_;        // section by section, by offset
   std::vector<uint32_t> obstacles_begin_;  // by section, and the end; empty without obstacles
@@ -143,16 +142,15 @@ class Skyline {
   std::vector<uint32_t> first_;
   std::vector<uint32_t> next_;
   std::vector<uint32_t> previous_;
-  std::vector<uint32_t> run_begin_;  // by section
-  std::vector<uint32_t> run_end_;
-  std::vector<uint8_t> is_run_begin_;  // by section: where valleys_ says something
-  std::vector<Valley> valleys_;        // by the first section of a run; kNone elsewhere
-  std::vector<uint32_t> tournament_;   // over valleys_: the most urgent below each node
+  BitSet run_begins_;                 // sections: where valleys_ says something
+  std::vector<Valley> valleys_;       // by the first section of a run; kNone elsewhere
+  std::vector<uint32_t> tournament_;  // over valleys_: the most urgent below each node
   uint32_t leaves_ = 1;
-  std::vector<Ground> grounds_;  // what was, for undo()
+  std::vector<uint8_t> solid_log_;      // what was, for undo(): section by section of each action
+  std::vector<uint32_t> obstacle_log_;  // the same of next_obstacle_
   std::vector<Action> actions_;
-  std::vector<int32_t> count_change_;  // scratch of judge_run()
-  std::vector<int64_t> size_change_;
+  std::vector<int32_t> count_ending_;  // scratch of Inside, by section: 0 between uses
+  std::vector<int64_t> size_ending_;
 };
 
 }  // namespace headroom::memory
