@@ -24,7 +24,7 @@ uint32_t stream_count(const MemoryTrace& trace) {
 int64_t planned_bytes(const PackingProblem& problem) {
   SynthesisOptions options;
   options.near_enough = kNearEnough;
-  options.first_fit_only = true;
+  options.depth = SynthesisDepth::quick;
   options.threads = 1;  // whoever asks for many replays runs them side by side
   const Synthesis synthesis = PlanSynthesizer(options).synthesize(problem);
   HEADROOM_CHECK(validate_packing(problem, synthesis.solution),

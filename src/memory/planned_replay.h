@@ -3,7 +3,7 @@
 // room.
 //
 // What is never released (weights, optimizer states, workspaces) lies apart, beneath the rest, from
-// the beginning on. The plan is the synthesizer's first fit (plan_synthesizer.h), good to a
+// the beginning on. The plan is what a few orders of first fit give (plan_synthesizer.h), to a
 // thousandth of the bound or to what is asked for; the validator judges it. Streams get ranges of
 // their own. About a microsecond a buffer. Pure.
 #pragma once

@@ -5,8 +5,11 @@
 #include <optional>
 
 #include "base/parallel.h"
+#include "memory/packing/components.h"
 #include "memory/packing/local_search.h"
 #include "memory/packing/orders.h"
+#include "memory/packing/solved_parts.h"
+#include "memory/packing/stretched.h"
 
 namespace headroom::memory {
 namespace {
@@ -31,6 +34,17 @@ int64_t common_divisor(const Sections& sections) {
   return std::max<int64_t>(divisor, 1);
 }
 
+// The first orders of the portfolio, until one meets the target.
+Placement best_of_few(const Sections& part, int64_t target) {
+  Placement best;
+  for (size_t i = 0; i < kFewestOrders; ++i) {
+    Placement placement = first_fit(part, make_order(part, i));
+    if (i == 0 || placement.height < best.height) best = std::move(placement);
+    if (best.height <= target) break;
+  }
+  return best;
+}
+
 bool is_small_enough_for_exact(const Sections& sections) {
   int64_t lengths = 0;
   for (const PackingItem& item : sections.items) lengths += item.end - item.begin;
@@ -50,8 +64,16 @@ ComponentSolver::ComponentSolver(const Sections& sections, int64_t target,
       proven_bound_(sections.highest_load) {}
 
 void ComponentSolver::solve() {
-  try_orders();
-  if (!is_done() && !options_.first_fit_only) search();
+  const auto affordable = static_cast<size_t>(kOrderPlacements / (sections_.item_count() + 1));
+  const size_t orders = std::min(order_count(), std::max(kFewestOrders, affordable));
+  try_orders(0, kFewestOrders);
+  if (!is_done()) try_stretched();
+  if (is_done() || options_.depth == SynthesisDepth::quick) return;
+  try_orders(kFewestOrders, orders);
+  if (!is_done()) promote();
+  if (is_done() || options_.depth == SynthesisDepth::first_fit) return;
+  choose_starts();
+  search();
 }
 
 bool ComponentSolver::is_done() const {
@@ -80,38 +102,56 @@ void ComponentSolver::adopt(const Placement& placement, const std::string& metho
   method_ = method;
 }
 
-void ComponentSolver::try_orders() {
-  const auto affordable = static_cast<size_t>(kOrderPlacements / (sections_.item_count() + 1));
-  const size_t count = std::min(order_count(), std::max(kFewestOrders, affordable));
-  std::vector<Placement> placements(count);
-  run_round(count, [&](size_t number, const auto& /*is_cut_short*/) {
-    placements[number] = first_fit(sections_, make_order(sections_, number));
-    return placements[number].height <= target_;
+// The orders [first, last) of the portfolio.
+void ComponentSolver::try_orders(size_t first, size_t last) {
+  placements_.resize(std::max(placements_.size(), last));
+  run_round(last - first, [&](size_t number, const auto& /*is_cut_short*/) {
+    Placement& placement = placements_[first + number];
+    placement = first_fit(sections_, make_order(sections_, first + number));
+    return placement.height <= target_;
   });
-  for (size_t i = 0; i < count; ++i) {
-    if (placements[i].offsets.empty()) continue;  // cut short
-    adopt(placements[i], "first fit: " + std::string(order_name(i)));
+  for (size_t i = first; i < last; ++i) {
+    if (placements_[i].offsets.empty()) continue;  // cut short
+    adopt(placements_[i], "first fit: " + std::string(order_name(i)));
     if (best_.height <= target_) return;
   }
-  promote(placements);
-  std::stable_sort(placements.begin(), placements.end(),
-                   [](const auto& a, const auto& b) { return a.height < b.height; });
-  std::erase_if(placements, [](const auto& placement) { return placement.offsets.empty(); });
-  placements.resize(std::min(placements.size(), kStarts));
-  starts_ = std::move(placements);
+}
+
+// The part with its longest lifetimes stretched: its repetitions are planned once, side by side.
+void ComponentSolver::try_stretched() {
+  const std::optional<Sections> longer = stretched(sections_, target_);
+  if (!longer) return;
+  Placement placement;
+  placement.offsets.resize(longer->items.size());
+  SolvedParts<Placement> solved;
+  for (const Component& component : cut_into_components(*longer, placement.offsets)) {
+    Sections part = sections_of(*longer, component);
+    const Placement* plan = solved.find(part, component.base);
+    if (plan == nullptr) {
+      Placement made = best_of_few(part, target_ - component.base);
+      plan = &solved.add(std::move(part), component.base, std::move(made));
+    }
+    for (size_t i = 0; i < component.items.size(); ++i) {
+      placement.offsets[component.items[i]] = component.base + plan->offsets[i];
+    }
+  }
+  for (uint32_t i = 0; i < sections_.item_count(); ++i) {
+    placement.height = std::max(placement.height, placement.offsets[i] + sections_.items[i].size);
+  }
+  adopt(placement, "first fit of each repetition");
 }
 
 // What ended up too high goes first, and all is placed again, a few times over: cures plans that
 // fail by some small items of long life. Only for orders that came near the best one.
-void ComponentSolver::promote(const std::vector<Placement>& placements) {
+void ComponentSolver::promote() {
   std::vector<size_t> near;
   const int64_t affordable = kOrderPlacements / kPromotions / (sections_.item_count() + 1);
-  for (size_t i = 0; i < placements.size() && std::ssize(near) < affordable; ++i) {
-    if (placements[i].height - best_.height <= target_ / kNearness) near.push_back(i);
+  for (size_t i = 0; i < placements_.size() && std::ssize(near) < affordable; ++i) {
+    if (placements_[i].height - best_.height <= target_ / kNearness) near.push_back(i);
   }
   std::vector<Placement> improved(near.size());
   run_round(near.size(), [&](size_t number, const auto& is_cut_short) {
-    Placement placement = placements[near[number]];
+    Placement placement = placements_[near[number]];
     std::vector<uint32_t> order = make_order(sections_, near[number]);
     improved[number] = placement;
     const auto is_too_high = [&](uint32_t item) {
@@ -130,6 +170,14 @@ void ComponentSolver::promote(const std::vector<Placement>& placements) {
     adopt(improved[i], "first fit: " + std::string(order_name(near[i])) + ", promoted");
     if (best_.height <= target_) return;
   }
+}
+
+void ComponentSolver::choose_starts() {
+  starts_ = std::move(placements_);
+  std::erase_if(starts_, [](const auto& placement) { return placement.offsets.empty(); });
+  std::stable_sort(starts_.begin(), starts_.end(),
+                   [](const auto& a, const auto& b) { return a.height < b.height; });
+  starts_.resize(std::min(starts_.size(), kStarts));
 }
 
 void ComponentSolver::search() {

@@ -40,8 +40,10 @@ class ComponentSolver {
   void run_round(size_t tasks, const Task& task) const;
   void adopt(const Placement& placement, const std::string& method);
 
-  void try_orders();
-  void promote(const std::vector<Placement>& placements);
+  void try_orders(size_t first, size_t last);
+  void try_stretched();
+  void promote();
+  void choose_starts();
   void search();
   void repair_starts();
   void search_round(int round);
@@ -55,7 +57,8 @@ class ComponentSolver {
   bool is_exact_;  // small enough for exact search
   int64_t left_;   // placements
   Placement best_;
-  std::vector<Placement> starts_;  // the best that first fit made, for local searches
+  std::vector<Placement> placements_;  // by order of the portfolio
+  std::vector<Placement> starts_;      // the best of them, for local searches
   std::string method_;
   int64_t proven_bound_;
 };

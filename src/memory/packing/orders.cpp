@@ -5,6 +5,8 @@
 #include <bit>
 #include <numeric>
 
+#include "memory/packing/homo_groups.h"
+
 namespace headroom::memory {
 namespace {
 
@@ -112,13 +114,20 @@ constexpr std::array kOrders{
           }},
 };
 
+// Not a key but a plan of groups decides the order of the last one (homo_groups.h).
+constexpr std::string_view kGroups = "HomoPhase groups by HomoSize";
+constexpr double kTurn = 1.0 / 128;  // of the highest load
+
 }  // namespace
 
-size_t order_count() { return kOrders.size(); }
+size_t order_count() { return kOrders.size() + 1; }
 
-std::string_view order_name(size_t which) { return kOrders[which].name; }
+std::string_view order_name(size_t which) {
+  return which < kOrders.size() ? kOrders[which].name : kGroups;
+}
 
 std::vector<uint32_t> make_order(const Sections& sections, size_t which) {
+  if (which == kOrders.size()) return homo_group_order(sections, kTurn);
   const Moments at = moments_of(sections);
   std::vector<Key> keys;
   keys.reserve(sections.items.size());

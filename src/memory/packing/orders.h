@@ -17,7 +17,7 @@ namespace headroom::memory {
 [[nodiscard]] size_t order_count();
 // "size, then start", ...: for reports. REQUIRES (both): which < order_count().
 [[nodiscard]] std::string_view order_name(size_t which);
-// A permutation of the items. O(n log n).
+// A permutation of the items. O(n log n), and for the order of groups a round of first fit.
 [[nodiscard]] std::vector<uint32_t> make_order(const Sections& sections, size_t which);
 
 }  // namespace headroom::memory

@@ -1,12 +1,12 @@
 #include "memory/packing/plan_synthesizer.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "memory/packing/component_solver.h"
 #include "memory/packing/components.h"
+#include "memory/packing/solved_parts.h"
 
 namespace headroom::memory {
 namespace {
@@ -15,44 +15,6 @@ struct PartPlan {
   Placement placement;
   std::string method;
   int64_t proven_bound = 0;
-};
-
-// Parts that were solved: the same part again (the next iteration, the next micro-batch) gets the
-// same plan.
-class SolvedParts {
- public:
-  [[nodiscard]] const PartPlan* find(const Sections& part, int64_t base) const {
-    const auto [first, last] = by_hash_.equal_range(hash_of(part));
-    for (auto at = first; at != last; ++at) {
-      const Solved& solved = solved_[at->second];
-      if (solved.base == base && solved.items == part.items) return &solved.plan;
-    }
-    return nullptr;
-  }
-  const PartPlan& add(Sections&& part, int64_t base, PartPlan&& plan) {
-    by_hash_.emplace(hash_of(part), solved_.size());
-    solved_.push_back({std::move(part.items), base, std::move(plan)});
-    return solved_.back().plan;
-  }
-
- private:
-  struct Solved {
-    std::vector<PackingItem> items;
-    int64_t base = 0;
-    PartPlan plan;
-  };
-  static uint64_t hash_of(const Sections& part) {
-    uint64_t hash = part.items.size();
-    const auto mix = [&hash](uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15; };
-    for (const PackingItem& item : part.items) {
-      mix((uint64_t{item.begin} << 32 | item.end) ^ static_cast<uint64_t>(item.size) << 20);
-      hash ^= hash >> 29;
-    }
-    return hash;
-  }
-
-  std::vector<Solved> solved_;
-  std::unordered_multimap<uint64_t, size_t> by_hash_;
 };
 
 PartPlan solve(const Sections& part, int64_t target, const SynthesisOptions& options) {
@@ -81,7 +43,7 @@ Synthesis PlanSynthesizer::synthesize(const PackingProblem& problem) const {
   std::vector<int64_t> offsets(sections.items.size());
   int64_t highest_part = 0;
   synthesis.method = "stacked: there was nothing to choose";
-  SolvedParts solved;
+  SolvedParts<PartPlan> solved;
   for (const Component& component : cut_into_components(sections, offsets)) {
     Sections part = sections_of(sections, component);
     const PartPlan* plan = solved.find(part, component.base);

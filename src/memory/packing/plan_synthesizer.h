@@ -2,8 +2,11 @@
 //
 // Time is reduced to sections, the problem is cut into parts that do not concern each other
 // (components.h), and each part goes through what is cheap first, until it is at the bound:
-//  1. first fit in a portfolio of orders (orders.h), and again with what was too high put first;
-//  2. exact search (exact_search.h), with node limits that grow, and local search on the chain that
+//  1. first fit in a few orders, of the part as it is and with its longest lifetimes stretched so
+//     that it falls into its repetitions (stretched.h);
+//  2. first fit in the rest of the portfolio (orders.h), and again with what was too high put
+//     first;
+//  3. exact search (exact_search.h), with node limits that grow, and local search on the chain that
 //     supports the peak (local_search.h), in turns, until the effort is spent.
 // The plan is the best so far whenever it stops. It is not checked here: that is validator.h's,
 // which shares no code with this.
@@ -23,10 +26,17 @@
 
 namespace headroom::memory {
 
+// How much is tried where the bound is not met.
+enum class SynthesisDepth : uint8_t {
+  quick,      // a few orders
+  first_fit,  // the whole portfolio
+  search,     // local and exact search, too
+};
+
 struct SynthesisOptions {
-  int64_t target_bytes = 0;        // good enough; at least the lower bound is aimed at in any case
-  double near_enough = 0;          // share of the lower bound above it that is good enough, too
-  bool first_fit_only = false;     // no search behind the portfolio
+  int64_t target_bytes = 0;  // good enough; at least the lower bound is aimed at in any case
+  double near_enough = 0;    // share of the lower bound above it that is good enough, too
+  SynthesisDepth depth = SynthesisDepth::search;
   int64_t placements = 3'000'000;  // effort, about a microsecond each; and four for each request
   uint64_t seed = 0;
   size_t threads = 0;                      // 0: as many as there are cores

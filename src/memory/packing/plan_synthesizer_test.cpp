@@ -95,9 +95,10 @@ TEST(PlanSynthesizer, TheSamePartAgainIsPlannedAlike) {
 
 TEST(PlanSynthesizer, NearEnoughIsEnough) {
   const PackingProblem problem = random_problem(7, {.requests = 900, .times = 300, .largest = 999});
-  const Synthesis quick = synthesize(problem, {.near_enough = 0.2, .first_fit_only = true});
+  const Synthesis quick =
+      synthesize(problem, {.near_enough = 0.2, .depth = SynthesisDepth::first_fit});
   EXPECT_LE(quick.solution.bytes, quick.lower_bound_bytes * 6 / 5);
-  const Synthesis first_fit = synthesize(problem, {.first_fit_only = true});
+  const Synthesis first_fit = synthesize(problem, {.depth = SynthesisDepth::first_fit});
   EXPECT_EQ(first_fit.method.substr(0, 9), "first fit");
   EXPECT_LE(first_fit.solution.bytes, quick.solution.bytes);
 }
