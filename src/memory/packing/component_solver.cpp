@@ -24,7 +24,7 @@ constexpr int64_t kRepairable = 20;  // plans further than 1/20 above the target
 constexpr size_t kStarts = 4;
 constexpr int64_t kStartShare = 10;  // of the effort, for each start
 constexpr uint32_t kMostExactItems = 20'000;
-constexpr int64_t kMostExactLengths = 8'000'000;  // sections of all items: 24 bytes each to undo
+constexpr int64_t kMostExactLengths = 8'000'000;  // sections of all items: a byte each to undo
 constexpr int64_t kFirstNodes = 2'000;
 constexpr double kNoise = 0.5;
 
