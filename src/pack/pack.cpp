@@ -124,6 +124,10 @@ void compare_allocators(PackAnswer& answer) {
 
 Result<PackAnswer> answer(const PackQuestion& question) {
   HEADROOM_ASSIGN(PackAnswer answer, read_requests(question));
+  return answer_requests(question, std::move(answer));
+}
+
+Result<PackAnswer> answer_requests(const PackQuestion& question, PackAnswer answer) {
   HEADROOM_TRY(plan(question, answer));
   compare_allocators(answer);
   return answer;

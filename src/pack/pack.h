@@ -24,6 +24,8 @@ struct PackQuestion {
 };
 
 Result<PackAnswer> answer(const PackQuestion& question);
+// The rest of it, where the requests (and all else that a file says) are there already.
+Result<PackAnswer> answer_requests(const PackQuestion& question, PackAnswer answer);
 
 // id,lower,upper,size,offset: the plan as a table.
 [[nodiscard]] std::string placements_of(const PackAnswer& answer);

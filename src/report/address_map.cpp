@@ -116,6 +116,7 @@ Json data_of(const AddressMap& map) {
                              .set("start", column_of(map.iterations)))
       .set("seconds", std::move(seconds))
       .set("has_recording", map.has_recording)
+      .set("is_simulated", map.is_simulated)
       .set("recorded_units", map.recorded_bytes / map.unit)
       .set("planned_units", map.planned_bytes / map.unit)
       .set("blocks", blocks_json(map, merged.kept))

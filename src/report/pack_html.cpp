@@ -114,11 +114,14 @@ Section settings_section(const pack::PackAnswer& answer) {
 
 Section notes_section(const pack::PackAnswer& answer) {
   Html html;
-  html.add(html_table({"figure", "from"},
-                      {{"reserved, allocated, stranded", "measured: the recording"},
-                       {"under other settings, arena", "counted: the recorded requests, replayed"},
-                       {"plan", "counted: " + answer.plan.method +
-                                    ", and checked by code that it does not share"}}));
+  html.add(html_table(
+      {"figure", "from"},
+      {{"reserved, allocated, stranded", answer.recording && answer.recording->is_simulated
+                                             ? "counted: PyTorch's allocator, simulated"
+                                             : "measured: the recording"},
+       {"under other settings, arena", "counted: the recorded requests, replayed"},
+       {"plan",
+        "counted: " + answer.plan.method + ", and checked by code that it does not share"}}));
   if (!answer.notes.empty()) {
     html.raw("<h3>Notes</h3><ul class=\"notes\">");
     for (const std::string& note : answer.notes) html.raw("<li>").text(note).raw("</li>");

@@ -93,6 +93,7 @@ class MapMaker {
 
   AddressMap make() {
     map_.has_recording = answer_.recording.has_value() && !answer_.recording->held.empty();
+    map_.is_simulated = answer_.recording && answer_.recording->is_simulated;
     map_.moments = moments_.count();
     map_.planned_bytes = answer_.plan.size.count;
     map_.unit = unit();

@@ -6,6 +6,10 @@
 #include "report/fit_html.h"
 #include "report/fit_json.h"
 #include "report/fit_text.h"
+#include "report/pack_html.h"
+#include "report/pack_json.h"
+#include "report/pack_words.h"
+#include "text/number.h"
 
 namespace headroom::report {
 namespace {
@@ -20,10 +24,26 @@ void append(std::vector<Section>& page, std::vector<Section> part, const std::st
   }
 }
 
+// One line a setting that matters: the default, expandable segments, the plan.
+std::string packed_words(const pack::PackAnswer& answer) {
+  std::string lines;
+  if (answer.loss) lines += loss_sentence(*answer.loss) + "\n";
+  for (const pack::AllocatorFigures& figures : answer.allocators) {
+    if (figures.name != "torch" && figures.name != "torch-expandable" &&
+        figures.name != "planned") {
+      continue;
+    }
+    lines += "  " + figures.name + ": " + format_bytes(figures.peak_reserved) + " reserved, " +
+             text::formatted("%.1f %%", 100 * figures.efficiency) + " used\n";
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string study_text(const study::StudyAnswer& answer, const text::Terminal& terminal) {
   std::string out = fit_text(answer.fit, terminal);
+  if (answer.pack) out += "\nIts memory, packed (headroom pack):\n" + packed_words(*answer.pack);
   if (answer.batch)
     out += "\nServing it (headroom batch):\n" + batch_sentence(*answer.batch) + "\n";
   for (const study::MissingPart& missing : answer.missing) {
@@ -40,12 +60,14 @@ text::Json study_json(const study::StudyAnswer& answer) {
   return text::Json::object()
       .set("schema", "headroom.study/1")
       .set("fit", fit_json(answer.fit))
+      .set("pack", answer.pack ? pack_json(*answer.pack) : text::Json(nullptr))
       .set("batch", answer.batch ? batch_json(*answer.batch) : text::Json(nullptr))
       .set("missing", std::move(missing));
 }
 
 std::vector<Section> study_sections(const study::StudyAnswer& answer) {
   std::vector<Section> page = fit_sections(answer.fit);
+  if (answer.pack) append(page, pack_sections(*answer.pack), "pack", "Its memory, packed");
   if (answer.batch) append(page, batch_sections(*answer.batch), "batch", "Serving it");
   if (answer.missing.empty()) return page;
   Html html;

@@ -3,7 +3,9 @@
 #include "batch/batch.h"
 #include "device/catalogue.h"
 #include "fit/fit.h"
+#include "fit/prediction.h"
 #include "model/builtin.h"
+#include "pack/step.h"
 
 namespace headroom::study {
 namespace {
@@ -39,11 +41,28 @@ Result<batch::BatchAnswer> serving(const fit::FitQuestion& question) {
   return batch::answer(asked, &config, timing_model);
 }
 
+// One step of the same question, under the default settings whatever it asked for: those are among
+// what it is compared with.
+Result<pack::PackAnswer> packed(const fit::FitQuestion& question) {
+  fit::FitQuestion asked = question;
+  asked.allocator.clear();
+  asked.search = false;
+  HEADROOM_ASSIGN(const fit::Scenario scenario, fit::resolve(asked));
+  HEADROOM_ASSIGN(const fit::DetailedPrediction detail, fit::predict_in_detail(scenario, 0));
+  return pack::answer_step({.file = "a training step of " + question.model}, detail.trace);
+}
+
 }  // namespace
 
 Result<StudyAnswer> study(const fit::FitQuestion& question) {
   StudyAnswer answer;
   HEADROOM_ASSIGN(answer.fit, fit::answer(question));
+  auto step = packed(question);
+  if (step) {
+    answer.pack = *std::move(step);
+  } else {
+    answer.missing.push_back({"pack", step.error().message});
+  }
   auto served = serving(question);
   if (served) {
     answer.batch = *std::move(served);

@@ -13,6 +13,7 @@
 #include "batch/answer.h"
 #include "fit/answer.h"
 #include "fit/question.h"
+#include "pack/answer.h"
 
 namespace headroom::study {
 
@@ -23,6 +24,7 @@ struct MissingPart {
 
 struct StudyAnswer {
   fit::FitAnswer fit;
+  std::optional<pack::PackAnswer> pack;  // of the step, under PyTorch's default settings
   std::optional<batch::BatchAnswer> batch;
   std::vector<MissingPart> missing;
 };

@@ -509,7 +509,7 @@
       if (data.has_recording) {
         const recorded = this.blocks.recorded.map((value) => value - 1);
         this.panels.push(new Panel(this, "recorded",
-          "As recorded: " + bytes(data.recorded_units * data.unit) + " of addresses.", recorded,
+          (data.is_simulated ? "As PyTorch places them: " : "As recorded: ") + bytes(data.recorded_units * data.unit) + " of addresses.", recorded,
           data.merged_recorded ? columns(data.merged_recorded) : none, this.held));
       }
       this.panels.push(new Panel(this, "planned",
@@ -582,7 +582,8 @@
       if (this.data.merged_count > 0) note("merged", "merged", false);
       if (this.iterations.length > 0) {
         this.legend.append(make("li", {}, "beneath: allocated, and a line for what is held; "
-          + commas(this.iterations.length) + " iterations begin at the thin lines"));
+          + (this.iterations.length === 1 ? "an iteration begins at the thin line"
+            : commas(this.iterations.length) + " iterations begin at the thin lines")));
       }
     }
 
