@@ -76,6 +76,8 @@ Verb fit_verb() {
        "a module of your own: build() returns it, its inputs and a loss function"},
       {"headroom fit openai-community/gpt2 --batch 16 --json", "one JSON object, for programs"},
       {"headroom fit openai-community/gpt2 --html gpt2.html", "a page with memory over the step"},
+      {"headroom fit openai-community/gpt2 --batch 8 --placements step.csv",
+       "a plan of this step; headroom pack step.csv --alignment 512 holds it against allocators"},
   };
   verb.flags = question_and(
       {{"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},

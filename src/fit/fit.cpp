@@ -11,6 +11,7 @@
 #include "fit/scenario.h"
 #include "fit/scenario_traced.h"
 #include "fit/search.h"
+#include "fit/step_plan.h"
 #include "step/events_json.h"
 
 namespace headroom::fit {
@@ -132,6 +133,10 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   if (question.timeline) answer.timeline = timeline_of(detail);
   if (!question.events.empty()) {
     HEADROOM_TRY(write_file_atomic(question.events, step::events_json(detail.trace).dump() + "\n"));
+  }
+  if (!question.placements.empty()) {
+    HEADROOM_ASSIGN(const std::string table, placements_of(detail.trace));
+    HEADROOM_TRY(write_file_atomic(question.placements, table));
   }
   return answer;
 }

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "fit/prediction.h"
 #include "fit/scenario.h"
+#include "formats/packing_csv.h"
+#include "memory/packing/validator.h"
 
 namespace headroom::fit {
 namespace {
@@ -20,6 +23,16 @@ FitQuestion mistral(int64_t batch, int64_t seq) {
   question.timeline = true;
   question.checkpointing.kind = CheckpointingKind::full;
   return question;
+}
+
+// The column `offset` of a file of placements, by its own words.
+std::vector<int64_t> offsets_in(const std::string& file) {
+  std::ifstream in(file);
+  std::vector<int64_t> offsets;
+  std::string line;
+  std::getline(in, line);
+  while (std::getline(in, line)) offsets.push_back(std::stoll(line.substr(line.rfind(',') + 1)));
+  return offsets;
 }
 
 // What answer.h promises of every answer.
@@ -279,6 +292,30 @@ TEST(Fit, APlanReservesWhatLives) {
     EXPECT_LE(planned->peak_reserved.count,
               planned->peak_allocated.count + planned->peak_allocated.count / 500);
   }
+}
+
+// The whole trace is in the table, and the table is a plan.
+TEST(Fit, PlacementsAreAPlanOfTheStep) {
+  FitQuestion question = mistral(2, 512);
+  question.timeline = false;
+  question.placements = testing::TempDir() + "headroom_fit_placements.csv";
+  const auto answered = answer(question);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  auto instance = formats::read_packing_csv(question.placements);
+  ASSERT_TRUE(instance) << instance.error().to_string();
+  instance->problem.alignment = 512;
+  memory::PackingSolution solution{offsets_in(question.placements), 0};
+  ASSERT_EQ(solution.offsets.size(), instance->ids.size());
+  for (size_t i = 0; i < instance->ids.size(); ++i) {
+    const memory::PackingRequest& request = instance->problem.requests[i];
+    if (request.lower == request.upper || request.size == 0) continue;
+    solution.bytes = std::max(
+        solution.bytes, solution.offsets[i] + round_up(request.size, instance->problem.alignment));
+  }
+  const auto judged = memory::validate_packing(instance->problem, solution);
+  EXPECT_TRUE(judged) << judged.error().to_string();
+  EXPECT_GE(solution.bytes, answered->memory.peak_requested.count);
+  EXPECT_LT(solution.bytes, answered->memory.peak_reserved.count);
 }
 
 // Found by running it: what the remedy promises is what the question with its flag answers.

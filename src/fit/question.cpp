@@ -288,7 +288,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 35> kFields{{
+constexpr std::array<Field, 36> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -391,6 +391,9 @@ constexpr std::array<Field, 35> kFields{{
      [](FitQuestion& q, std::string_view w) { return text("calibration", w, q.calibration); }},
     {{"events", "FILE", "write every allocation and release of the step"},
      [](FitQuestion& q, std::string_view w) { return text("events", w, q.events); }},
+    {{"placements", "FILE.csv",
+      "write a plan of the step: id,lower,upper,size,offset; pack reads it"},
+     [](FitQuestion& q, std::string_view w) { return text("placements", w, q.placements); }},
     {{"search", "BOOL", "false: no remedies, no largest batch, no longest sequence"},
      [](FitQuestion& q, std::string_view w) { return choose("search", w, kSwitches, q.search); }},
     {{"timeline", "BOOL", "true: memory over the step in the answer (always so in a page)"},

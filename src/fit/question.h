@@ -114,6 +114,7 @@ struct FitQuestion {
   std::string assume;                        // a family, for an architecture that is not known
   std::string calibration;                   // a file of headroom.calibration/1
   std::string events;                        // where to write the memory events; empty: nowhere
+  std::string placements;                    // where to write a plan of the step; empty: nowhere
   bool search = true;                        // remedies, largest batch and longest sequence too
   bool timeline = false;                     // fill FitAnswer::timeline
   std::set<std::string, std::less<>> given;  // the names that set() was called with

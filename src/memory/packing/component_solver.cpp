@@ -17,6 +17,7 @@ namespace {
 // A large problem gets fewer orders: beyond these placements, only the first few.
 constexpr int64_t kOrderPlacements = 400'000;
 constexpr size_t kFewestOrders = 3;
+constexpr size_t kHalfOfOrders = 9;  // then one exact search that hardly turns back
 constexpr int64_t kPlacementsPerItem = 4;
 constexpr int kPromotions = 4;
 constexpr int64_t kNearness = 1000;  // an order within 1/1000 of the target of the best is promoted
@@ -66,11 +67,15 @@ ComponentSolver::ComponentSolver(const Sections& sections, int64_t target,
 void ComponentSolver::solve() {
   const auto affordable = static_cast<size_t>(kOrderPlacements / (sections_.item_count() + 1));
   const size_t orders = std::min(order_count(), std::max(kFewestOrders, affordable));
+  const size_t half = std::min(orders, kHalfOfOrders);
   try_orders(0, kFewestOrders);
   if (!is_done()) try_stretched();
   if (is_done() || options_.depth == SynthesisDepth::quick) return;
-  try_orders(kFewestOrders, orders);
-  if (!is_done()) promote();
+  try_orders(kFewestOrders, half);
+  if (!is_done()) promote(0, half);
+  if (!is_done() && is_exact_ && options_.depth == SynthesisDepth::search) search_round(0, 0, 1);
+  if (!is_done()) try_orders(half, orders);
+  if (!is_done()) promote(half, orders);
   if (is_done() || options_.depth == SynthesisDepth::first_fit) return;
   choose_starts();
   search();
@@ -142,11 +147,11 @@ void ComponentSolver::try_stretched() {
 }
 
 // What ended up too high goes first, and all is placed again, a few times over: cures plans that
-// fail by some small items of long life. Only for orders that came near the best one.
-void ComponentSolver::promote() {
+// fail by some small items of long life. Only for orders of [first, last) that came near the best.
+void ComponentSolver::promote(size_t first, size_t last) {
   std::vector<size_t> near;
   const int64_t affordable = kOrderPlacements / kPromotions / (sections_.item_count() + 1);
-  for (size_t i = 0; i < placements_.size() && std::ssize(near) < affordable; ++i) {
+  for (size_t i = first; i < last && std::ssize(near) < affordable; ++i) {
     if (placements_[i].height - best_.height <= target_ / kNearness) near.push_back(i);
   }
   std::vector<Placement> improved(near.size());
@@ -181,9 +186,10 @@ void ComponentSolver::choose_starts() {
 }
 
 void ComponentSolver::search() {
-  if (is_exact_) search_round(0);
+  const size_t tasks = task_count();
+  if (is_exact_) search_round(0, 1, tasks);  // solve() has done the first task
   if (!is_done()) repair_starts();
-  for (int round = 1; !is_done() && left_ > 0; ++round) search_round(round);
+  for (int round = 1; !is_done() && left_ > 0; ++round) search_round(round, 0, tasks);
 }
 
 // A short local search from each of several plans: which of them can be repaired does not show in
@@ -217,20 +223,24 @@ void ComponentSolver::note_impossible(int64_t capacity) {
   proven_bound_ = std::max(proven_bound_, (capacity / unit_ + 1) * unit_);
 }
 
-// Exact searches in several orders of candidates, and a local search, side by side.
-void ComponentSolver::search_round(int round) {
-  const size_t exact_tasks = is_exact_ ? kCandidateOrderCount : 0;
+size_t ComponentSolver::task_count() const { return is_exact_ ? kCandidateOrderCount + 1 : 1; }
+
+// Tasks [first, last) of a round, side by side: exact searches in several orders of candidates, and
+// behind them a local search.
+void ComponentSolver::search_round(int round, size_t first, size_t last) {
   const int64_t capacity = capacity_of(round);
   int64_t nodes = std::max<int64_t>(kFirstNodes, sections_.item_count() * 3 / 2);
   for (int i = 0; i < round && nodes < left_; ++i) nodes = nodes * 5 / 4;
   const int64_t share = std::max<int64_t>(1, std::min(left_, is_exact_ ? nodes : left_));
-  std::vector<std::optional<Placement>> found(exact_tasks + 1);
-  std::vector<char> impossible(exact_tasks + 1);
-  run_round(exact_tasks + 1, [&](size_t number, const auto& is_cut_short) {
+  const size_t local = task_count() - 1;
+  std::vector<std::optional<Placement>> found(last);
+  std::vector<char> impossible(last);
+  run_round(last - first, [&](size_t task, const auto& is_cut_short) {
+    const size_t number = first + task;
     Effort effort;
     effort.is_out_of_time = is_cut_short;
     const uint64_t seed = options_.seed + 1000 * static_cast<uint64_t>(round) + number;
-    if (number == exact_tasks) {
+    if (number == local) {
       Placement placement = best_;
       effort.placements = share;
       LocalSearch(sections_, placement, seed).lower(target_, effort);
@@ -253,11 +263,11 @@ void ComponentSolver::search_round(int round) {
     }
     return found[number]->height <= target_;
   });
-  left_ -= share * static_cast<int64_t>(exact_tasks + 1);
-  for (size_t number = 0; number <= exact_tasks; ++number) {
+  left_ -= share * static_cast<int64_t>(last - first);
+  for (size_t number = first; number < last; ++number) {
     if (impossible[number] != 0) return note_impossible(capacity);
     if (!found[number]) continue;
-    adopt(*found[number], number == exact_tasks ? "local search" : "exact search");
+    adopt(*found[number], number == local ? "local search" : "exact search");
     if (best_.height <= target_) return;
   }
 }

@@ -42,11 +42,12 @@ class ComponentSolver {
 
   void try_orders(size_t first, size_t last);
   void try_stretched();
-  void promote();
+  void promote(size_t first, size_t last);
   void choose_starts();
   void search();
   void repair_starts();
-  void search_round(int round);
+  [[nodiscard]] size_t task_count() const;
+  void search_round(int round, size_t first, size_t last);
   [[nodiscard]] int64_t capacity_of(int round) const;
   void note_impossible(int64_t capacity);
 
