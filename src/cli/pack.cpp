@@ -1,4 +1,5 @@
 #include "pack/pack.h"
+#include "pack/exports.h"
 
 #include <charconv>
 #include <cmath>
@@ -46,7 +47,8 @@ Result<Bytes> bytes(const std::string& word, std::string_view flag) {
 Result<pack::PackQuestion> question_of(const Words& words) {
   if (words.operands.empty()) {
     return Error{ErrorCode::usage, "which recording?", "",
-                 "a snapshot of torch.cuda.memory._dump_snapshot(), or a CSV instance"};
+                 "a snapshot of torch.cuda.memory._dump_snapshot(), a recording of Headroom's, a "
+                 "profiler's trace with memory events, or a CSV instance"};
   }
   pack::PackQuestion question;
   question.file = words.operands.front();
@@ -131,7 +133,7 @@ Result<int> run_comparison(const Words& words, const Console& console) {
 // Flags that ask for something else than what is looked at, or that concern one recording.
 Result<void> check_together(const Words& words) {
   const bool are_several = words.operands.size() > 1;
-  for (const char* const flag : {"plan", "placements", "capacity"}) {
+  for (const char* const flag : {"plan", "placements", "csv", "chrome", "capacity"}) {
     if (words.has(flag) && (are_several || words.has("baseline"))) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " is about one recording", "", ""};
     }
@@ -144,6 +146,25 @@ Result<void> check_together(const Words& words) {
                  "headroom pack LATER.pickle --baseline EARLIER.pickle"};
   }
   return {};
+}
+
+Result<void> write_exports(const Words& words, const pack::PackAnswer& answer,
+                           const Console& console) {
+  if (words.has("csv")) {
+    HEADROOM_TRY(write_beside(words, "csv", pack::requests_csv_of(answer), console));
+  }
+  if (words.has("chrome")) {
+    HEADROOM_TRY(write_beside(words, "chrome", pack::chrome_trace_of(answer), console));
+  }
+  return {};
+}
+
+// One of the files was asked for instead of the answer.
+bool is_stdout_taken(const Words& words) {
+  for (const char* const flag : {"placements", "plan", "csv", "chrome"}) {
+    if (words.value(flag) == "-") return true;
+  }
+  return false;
 }
 
 Result<int> run_pack(const Words& words, const Console& console) {
@@ -159,8 +180,8 @@ Result<int> run_pack(const Words& words, const Console& console) {
   if (words.has("plan")) {
     HEADROOM_TRY(write_beside(words, "plan", pack::plan_file_of(answer), console));
   }
-  const bool is_stdout_taken = words.value("placements") == "-" || words.value("plan") == "-";
-  if (!is_stdout_taken || words.has("output")) {
+  HEADROOM_TRY(write_exports(words, answer, console));
+  if (!is_stdout_taken(words) || words.has("output")) {
     Forms forms;
     forms.text = [&](const text::Terminal& terminal) {
       return report::pack_text(answer, terminal);
@@ -184,6 +205,8 @@ Verb pack_verb() {
   verb.most_operands = 100'000;
   verb.examples = {
       {"headroom pack snapshot.pickle", "a file of torch.cuda.memory._dump_snapshot()"},
+      {"headroom pack trace.json.gz",
+       "or a trace of torch.profiler.profile(profile_memory=True), which knows less"},
       {"headroom pack snapshot.pickle --plan step.plan", "and the plan, as a file"},
       {"headroom pack snapshot.pickle --html memory.html",
        "a page: who lay where and when, as it was and as planned"},
@@ -208,6 +231,10 @@ Verb pack_verb() {
       {"seed", "N", "of the searches"},
       {"placements", "FILE.csv", "write id,lower,upper,size,offset; - is stdout"},
       {"plan", "FILE", "write the plan (docs/formats/plan.md); - is stdout"},
+      {"csv", "FILE.csv",
+       "write the requests: id,lower,upper,size,stream,address,begin_us,end_us,site; - is stdout"},
+      {"chrome", "FILE.json",
+       "write them as a trace for chrome://tracing and ui.perfetto.dev; - is stdout"},
       kJsonFlag,
       kHtmlFlag,
       kOutputFlag,

@@ -52,7 +52,7 @@ struct AllocatorFigures {
 
 struct PackAnswer {
   std::string file;
-  std::string kind;  // "PyTorch snapshot" or "CSV instance"
+  std::string kind;  // "PyTorch snapshot", "recording", "profiler trace" or "CSV instance"
   int64_t device = 0;
   size_t streams = 1;
   int64_t alignment = 1;

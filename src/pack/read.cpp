@@ -4,20 +4,14 @@
 #include <utility>
 
 #include "base/file.h"
-#include "formats/byte_source.h"
 #include "formats/packing_csv.h"
-#include "formats/torch_snapshot.h"
 #include "memory/packing/recorded_requests.h"
+#include "pack/recorded_file.h"
 
 namespace headroom::pack {
 namespace {
 
 constexpr Bytes kMostFromPipe{8 * kGiB};
-
-// A pickle of protocol 2 or later begins with 0x80, what gzip packed with 0x1f; CSV with neither.
-bool is_snapshot(std::string_view first) {
-  return !first.empty() && (first[0] == '\x80' || first[0] == '\x1f');
-}
 
 int64_t reserved_by(const memory::Snapshot& device) {
   int64_t sum = 0;
@@ -74,10 +68,30 @@ void take_requests(const memory::RecordedRequests& recorded, PackAnswer& answer)
   }
 }
 
-Result<PackAnswer> from_snapshot(const formats::TorchSnapshot& snapshot, const std::string& file) {
+// What the allocator itself held at most; nothing where the file does not say.
+std::optional<RecordedFigures> recorded_figures(const RecordedFile& recorded, size_t device) {
+  int64_t allocated = 0;
+  int64_t reserved = 0;
+  if (recorded.counted.empty()) {
+    const auto settings = recorded.snapshot.settings.value_or(memory::AllocatorSettings{});
+    const auto peaks = memory::recorded_peaks(recorded.snapshot.devices[device], settings);
+    allocated = peaks.allocated_bytes;
+    reserved = peaks.reserved_bytes;
+  } else {
+    allocated = recorded.counted[device].allocated_bytes;
+    reserved = recorded.counted[device].reserved_bytes;
+    if (reserved == 0) return std::nullopt;
+  }
+  const double share =
+      reserved > 0 ? static_cast<double>(allocated) / static_cast<double>(reserved) : 0.0;
+  return RecordedFigures{Bytes(allocated), Bytes(reserved), share};
+}
+
+Result<PackAnswer> from_recorded(const RecordedFile& source, const std::string& file) {
+  const formats::TorchSnapshot& snapshot = source.snapshot;
   if (snapshot.devices.empty()) {
-    return Error{ErrorCode::bad_input, "the snapshot holds no segments and no history", file,
-                 "record with torch.cuda.memory._record_memory_history() on a GPU"};
+    return Error{ErrorCode::bad_input, "the " + source.kind + " holds no segments and no history",
+                 file, "record with torch.cuda.memory._record_memory_history() on a GPU"};
   }
   const auto device = std::max_element(snapshot.devices.begin(), snapshot.devices.end(),
                                        [](const auto& a, const auto& b) {
@@ -85,16 +99,11 @@ Result<PackAnswer> from_snapshot(const formats::TorchSnapshot& snapshot, const s
                                                 std::pair(reserved_by(b), b.trace.size());
                                        });
   PackAnswer answer;
-  answer.kind = "PyTorch snapshot";
+  answer.kind = source.kind;
   answer.device = device->device;
   answer.alignment = memory::kMinBlockSize;
-  const auto settings = snapshot.settings.value_or(memory::AllocatorSettings{});
-  const memory::RecordedPeaks peaks = memory::recorded_peaks(*device, settings);
-  const auto share = [](int64_t part, int64_t whole) {
-    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-  };
-  answer.recorded = RecordedFigures{Bytes(peaks.allocated_bytes), Bytes(peaks.reserved_bytes),
-                                    share(peaks.allocated_bytes, peaks.reserved_bytes)};
+  answer.recorded =
+      recorded_figures(source, static_cast<size_t>(device - snapshot.devices.begin()));
   const memory::RecordedRequests recorded = memory::recorded_requests(*device);
   take_requests(recorded, answer);
   answer.recording = recording_of(snapshot, *device, recorded.requests);
@@ -119,22 +128,16 @@ PackAnswer from_instance(formats::PackingInstance instance) {
 
 Result<PackAnswer> read_pipe() {
   HEADROOM_ASSIGN(const std::string text, read_file("-", kMostFromPipe));
-  if (is_snapshot(text)) {
-    formats::ByteSource source(text, "-");
-    HEADROOM_ASSIGN(const auto snapshot, formats::parse_torch_snapshot(source));
-    return from_snapshot(snapshot, "-");
-  }
+  HEADROOM_ASSIGN(const auto recorded, parse_recorded_file(text, "-"));
+  if (recorded) return from_recorded(*recorded, "-");
   HEADROOM_ASSIGN(auto instance, formats::parse_packing_csv(text, "-"));
   return from_instance(std::move(instance));
 }
 
 Result<PackAnswer> read_named(const std::string& file) {
   if (file == "-") return read_pipe();
-  HEADROOM_ASSIGN(formats::ByteSource source, formats::ByteSource::open(file));
-  if (is_snapshot(source.peek(1))) {
-    HEADROOM_ASSIGN(const auto snapshot, formats::read_torch_snapshot(file));
-    return from_snapshot(snapshot, file);
-  }
+  HEADROOM_ASSIGN(const auto recorded, read_recorded_file(file));
+  if (recorded) return from_recorded(*recorded, file);
   HEADROOM_ASSIGN(auto instance, formats::read_packing_csv(file));
   return from_instance(std::move(instance));
 }

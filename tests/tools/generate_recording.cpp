@@ -1,7 +1,8 @@
-// Writes a generated training run as a snapshot of PyTorch's, one rank a file. It says that it is
-// generated: in the key `generated_by`, which PyTorch does not write, and in every frame's file.
+// Writes a generated training run, one rank a file: as a snapshot of PyTorch's, or as a recording
+// of our own where the name ends in .hrec. It says that it is generated: in the key `generated_by`,
+// which PyTorch does not write, and in every frame's file.
 //
-// Usage: headroom_generate_recording OUT.pickle [name=value ...]
+// Usage: headroom_generate_recording OUT.pickle|OUT.hrec [name=value ...]
 //   names: the fields of memory/generated/training_run.h's TrainingShape; begin_at=EVENT and
 //   keep_entries=N of its recording; conf=PYTORCH_CUDA_ALLOC_CONF.
 #include <charconv>
@@ -14,12 +15,15 @@
 
 #include "memory/generated/generated_snapshot.h"
 #include "memory/generated/training_run.h"
+#include "memory/recording/writer.h"
 #include "tools/pickle_writer.h"
 
 namespace {
 
 using namespace headroom;
 using namespace headroom::memory;
+
+constexpr std::string_view kGeneratedBy = "headroom_generate_recording: nobody recorded this";
 
 struct Order {
   generated::TrainingShape shape;
@@ -86,7 +90,7 @@ class SnapshotWriter {
   std::string write(const Snapshot& snapshot, const std::string& conf) && {
     out_.begin_dict();
     out_.text("generated_by");
-    out_.text("headroom_generate_recording: nobody recorded this");
+    out_.text(kGeneratedBy);
     out_.text("segments");
     out_.begin_list();
     for (const SnapshotSegment& segment : snapshot.segments) write(segment);
@@ -173,6 +177,65 @@ class SnapshotWriter {
   PickleWriter out_;
 };
 
+std::optional<RecordKind> kind_of(TraceAction action) {
+  switch (action) {
+    case TraceAction::alloc:
+      return RecordKind::alloc;
+    case TraceAction::free_requested:
+      return RecordKind::free_requested;
+    case TraceAction::free_completed:
+      return RecordKind::free_completed;
+    case TraceAction::segment_alloc:
+      return RecordKind::segment_alloc;
+    case TraceAction::segment_free:
+      return RecordKind::segment_free;
+    case TraceAction::segment_map:
+      return RecordKind::segment_map;
+    case TraceAction::segment_unmap:
+      return RecordKind::segment_unmap;
+    default:
+      return std::nullopt;
+  }
+}
+
+// With a mark where each iteration begins.
+Result<void> write_recording(const std::string& path, const generated::TrainingRun& run,
+                             const generated::GeneratedSnapshot& made, const Order& order) {
+  RecordingIdentity identity;
+  identity.rank = static_cast<int32_t>(order.shape.rank);
+  HEADROOM_ASSIGN(const auto writer, RecordingWriter::open(path, identity));
+  writer->setting("generated_by", kGeneratedBy);
+  writer->setting("PYTORCH_CUDA_ALLOC_CONF", order.conf);
+  size_t iteration = 0;
+  const std::vector<TraceEntry>& trace = made.snapshot.trace;
+  for (size_t i = 0; i < trace.size(); ++i) {
+    const TraceEntry& entry = trace[i];
+    const int64_t time_ns = (entry.time_us - trace[0].time_us) * 1000;
+    for (; iteration < run.iterations.size(); ++iteration) {
+      const size_t first = made.entry_of_event[run.iterations[iteration]];
+      if (first == generated::kNotRecorded) continue;
+      if (first > i) break;
+      writer->event(RecordKind::iteration,
+                    {.address = static_cast<int64_t>(iteration), .time_ns = time_ns});
+    }
+    const auto kind = kind_of(entry.action);
+    if (!kind) continue;
+    uint32_t stack = 0;
+    if (entry.stack != 0) {
+      const RecordingWriter::Frame frame{run.labels[entry.stack], "generated.py",
+                                         static_cast<int32_t>(entry.stack)};
+      stack = writer->stack({&frame, 1});
+    }
+    writer->event(*kind, {.stream = entry.stream,
+                          .stack = stack,
+                          .address = entry.address,
+                          .size = entry.size,
+                          .time_ns = time_ns});
+  }
+  writer->close();
+  return {};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -195,6 +258,11 @@ int main(int argc, char** argv) {
   order.options.settings = *settings;
   order.options.release_delay = run.release_delay;
   const auto made = generated::record_snapshot(run.trace, order.options);
+  if (std::string_view(argv[1]).ends_with(".hrec")) {
+    const auto written = write_recording(argv[1], run, made, order);
+    if (!written) std::fprintf(stderr, "%s\n", written.error().to_string().c_str());
+    return written ? 0 : 1;
+  }
   std::ofstream out(argv[1], std::ios::binary);
   out << SnapshotWriter(run.labels).write(made.snapshot, order.conf);
   std::fprintf(stderr, "%s: generated, %zu entries, %zu iterations\n", argv[1],

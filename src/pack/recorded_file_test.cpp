@@ -1,0 +1,98 @@
+#include "pack/recorded_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "memory/recording/writer.h"
+#include "pack/pack.h"
+#include "text/gzip.h"
+
+namespace headroom::pack {
+namespace {
+
+std::string data_file(const std::string& name) {
+  return std::string(HEADROOM_SOURCE_DIR) + "/tests/data/" + name;
+}
+
+std::string content_of(const std::string& path) {
+  auto content = read_file(path, Bytes{kGiB});
+  EXPECT_TRUE(content) << path;
+  return content ? *content : std::string();
+}
+
+std::string written_recording() {
+  const std::string path =
+      testing::TempDir() + "headroom_recorded_file_" + std::to_string(::getpid());
+  auto writer = memory::RecordingWriter::open(path, {.device = 2});
+  EXPECT_TRUE(writer);
+  using memory::RecordKind;
+  (*writer)->setting("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64");
+  (*writer)->event(RecordKind::segment_alloc, {.address = 4096, .size = 2 << 20, .time_ns = 1000});
+  (*writer)->event(RecordKind::iteration, {.address = 7, .time_ns = 2000});
+  (*writer)->event(RecordKind::alloc, {.address = 4096, .size = 700, .time_ns = 3000});
+  (*writer)->event(RecordKind::free_requested, {.address = 4096, .size = 700, .time_ns = 4000});
+  (*writer)->event(RecordKind::free_completed, {.address = 4096, .size = 700, .time_ns = 5000});
+  (*writer)->close();
+  std::string content = content_of(path);
+  ::unlink(path.c_str());
+  return content;
+}
+
+TEST(RecordedFile, KnowsEachKindByItsFirstBytes) {
+  const auto kind_of = [](const std::string& content) {
+    const auto read = parse_recorded_file(content, "test");
+    EXPECT_TRUE(read) << read.error().to_string();
+    return read && *read ? (*read)->kind : "none";
+  };
+  const std::string pickle = content_of(data_file("snapshot_ring.pickle"));
+  const std::string trace = content_of(data_file("profiler_memory_cpu.json"));
+  const std::string recording = written_recording();
+  EXPECT_EQ(kind_of(pickle), "PyTorch snapshot");
+  EXPECT_EQ(kind_of(trace), "profiler trace");
+  EXPECT_EQ(kind_of(recording), "recording");
+  EXPECT_EQ(kind_of(text::gzip(pickle)), "PyTorch snapshot");
+  EXPECT_EQ(kind_of(text::gzip(trace)), "profiler trace");
+  EXPECT_EQ(kind_of(text::gzip(recording)), "recording");
+  EXPECT_EQ(kind_of("id,lower,upper,size\n"), "none");
+  EXPECT_EQ(kind_of(""), "none");
+}
+
+TEST(RecordedFile, ARecordingBringsItsSettingsAndIterations) {
+  const auto read = parse_recorded_file(written_recording(), "run.hdr");
+  ASSERT_TRUE(read);
+  const formats::TorchSnapshot& snapshot = (*read)->snapshot;
+  ASSERT_EQ(snapshot.devices.size(), 1u);
+  EXPECT_EQ(snapshot.devices[0].device, 2);
+  ASSERT_TRUE(snapshot.settings);
+  EXPECT_EQ(snapshot.settings->max_split_size_bytes, 64 * kMiB);
+  ASSERT_EQ(snapshot.annotations.size(), 1u);
+  EXPECT_EQ(snapshot.sites.text(snapshot.annotations[0].name), "ProfilerStep#7");
+  EXPECT_EQ(snapshot.annotations[0].time_us, 2);
+  EXPECT_TRUE((*read)->counted.empty());
+}
+
+TEST(RecordedFile, EachIsAnswered) {
+  const std::string path =
+      testing::TempDir() + "headroom_recorded_file_answer_" + std::to_string(::getpid());
+  ASSERT_TRUE(write_file_atomic(path, written_recording()));
+  PackQuestion question;
+  question.file = path;
+  const auto recording = answer(question);
+  ::unlink(path.c_str());
+  ASSERT_TRUE(recording) << recording.error().to_string();
+  EXPECT_EQ(recording->kind, "recording");
+  EXPECT_EQ(recording->requests.size(), 1u);
+  EXPECT_EQ(recording->plan.size, Bytes(1024));
+  ASSERT_TRUE(recording->recorded);
+  EXPECT_EQ(recording->recorded->peak_reserved, Bytes(2 << 20));
+  question.file = data_file("profiler_memory_cpu.json");
+  const auto trace = answer(question);
+  ASSERT_TRUE(trace) << trace.error().to_string();
+  EXPECT_EQ(trace->kind, "profiler trace");
+  EXPECT_FALSE(trace->recorded);  // a CPU's allocator reserves nothing
+  EXPECT_GT(trace->requests.size(), 100u);
+}
+
+}  // namespace
+}  // namespace headroom::pack
