@@ -205,7 +205,7 @@ Verb pack_verb() {
   verb.most_operands = 100'000;
   verb.examples = {
       {"headroom pack snapshot.pickle", "a file of torch.cuda.memory._dump_snapshot()"},
-      {"headroom pack trace.json.gz",
+      {"headroom pack memory.json.gz",
        "or a trace of torch.profiler.profile(profile_memory=True), which knows less"},
       {"headroom pack snapshot.pickle --plan step.plan", "and the plan, as a file"},
       {"headroom pack snapshot.pickle --html memory.html",

@@ -23,6 +23,7 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "earlier.pickle": (DATA / "snapshot_ring.pickle").read_bytes(),
          "rank0.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "rank1.pickle": (DATA / "snapshot_ring.pickle").read_bytes(),
+         "memory.json.gz": gzip.compress((DATA / "profiler_memory_cpu.json").read_bytes()),
          "trace.json.gz": gzip.compress((DATA / "trace_gpu.json").read_bytes()),
          "mine.json": b'{"schema": "headroom.operator_rules/1", "operators": '
                       b'[{"group": "elementwise", "names": ["my_library::scan"]}]}',
