@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fit/prediction.h"
 #include "fit/scenario.h"
 #include "fit/scenario_graph.h"
 #include "step/trace_equality.h"
@@ -101,6 +102,41 @@ TEST(FoldedSteps, AreWhatRunningEveryLayerWrites) {
     }
   }
   EXPECT_GT(folded, compared / 2);
+}
+
+// A question asked after others of the same scenario is answered as if it had been asked alone.
+TEST(SharedSteps, ChangeNoPrediction) {
+  FitQuestion question;
+  question.model = "openai-community/gpt2";
+  question.device = "a100-sxm-80gb";
+  question.batch = 2;
+  question.seq = 256;
+  const auto scenario = resolve(question);
+  ASSERT_TRUE(scenario);
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    FitQuestion asked = question;
+    std::string flags;
+    for (const Choice& choice : choices()) {
+      const char* value = choice.values[random() % 4 != 0 ? 0 : random() % choice.values.size()];
+      if (*value == '\0') continue;
+      ASSERT_TRUE(asked.set(choice.flag, value));
+      flags += std::string(" --") + choice.flag + " " + value;
+    }
+    SCOPED_TRACE(flags);
+    const auto varied = vary(*scenario, asked);
+    const auto alone = resolve(asked);
+    ASSERT_EQ(varied.has_value(), alone.has_value());
+    if (!alone) continue;
+    const auto in_company = predict_in_detail(*varied, 0);
+    const auto by_itself = predict_in_detail(*alone, 0);
+    ASSERT_EQ(in_company.has_value(), by_itself.has_value());
+    if (!by_itself) continue;
+    ASSERT_NO_FATAL_FAILURE(step::expect_equal(in_company->trace, by_itself->trace));
+    EXPECT_EQ(in_company->prediction.peak_reserved, by_itself->prediction.peak_reserved);
+    EXPECT_EQ(in_company->prediction.device_used.high, by_itself->prediction.device_used.high);
+    EXPECT_EQ(in_company->prediction.parameter_count, by_itself->prediction.parameter_count);
+  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "fit/correction.h"
 #include "fit/device_used.h"
 #include "fit/growth.h"
-#include "fit/scenario_graph.h"
+#include "fit/shared_steps.h"
 #include "memory/planned_replay.h"
 
 namespace headroom::fit {
@@ -63,11 +63,12 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   // the device shows at the most (device_used.h): where it is too much, the verdict cannot be yes.
   // A calibration moves figures either way, so under one nothing is concluded early.
   const bool may_stop = figures == Figures::where_it_fits && s.calibration == nullptr;
-  HEADROOM_ASSIGN(const model::Graph graph, graph_of(s));
+  HEADROOM_ASSIGN(const auto shared, s.steps->of(s));
+  const model::Graph& graph = shared->graph;
   step::TrainOptions train = s.train;
   if (may_stop) train.live_bytes_of_interest = (s.offered - context.high).count;
   DetailedPrediction detail;
-  HEADROOM_ASSIGN(detail.trace, step::trace_training(graph, train));
+  HEADROOM_ASSIGN(detail.trace, step::trace_training(graph, train, shared->passes.get()));
   Prediction& p = detail.prediction;
   p.parameter_count = model::parameter_count(graph, false);
   p.trainable_count = model::parameter_count(graph, true);

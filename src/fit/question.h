@@ -76,6 +76,7 @@ struct Checkpointing {
   int64_t every = 1;  // every n-th layer, for every_n
   SelectiveKeeps keeps = SelectiveKeeps::products_and_attention;
   int64_t but_every = 0;  // selective: every n-th product is computed again all the same; 0: none
+  bool operator==(const Checkpointing&) const = default;
 };
 
 struct FitQuestion {
@@ -122,6 +123,7 @@ struct FitQuestion {
   // Sets one field from a flag's name (without dashes) and the words behind it; for a switch the
   // words are "true" or "false". The error says which words would do.
   Result<void> set(std::string_view name, std::string_view words);
+  bool operator==(const FitQuestion&) const = default;
 };
 
 // One flag of the question, as data: for the command line, its help and the docs.

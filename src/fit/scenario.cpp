@@ -8,6 +8,7 @@
 #include "fit/positions.h"
 #include "fit/scenario_parts.h"
 #include "fit/scenario_traced.h"
+#include "fit/shared_steps.h"
 
 namespace headroom::fit {
 
@@ -173,6 +174,7 @@ Result<std::string> model_type_of(const Scenario& scenario) {
 Result<Scenario> resolve(const FitQuestion& question) {
   Scenario scenario;
   scenario.question = question;
+  scenario.steps = std::make_shared<SharedSteps>();
   HEADROOM_ASSIGN(scenario.device, load_device(question));
   if (!model::is_python_function(question.model)) {
     HEADROOM_ASSIGN(scenario.model, load_model(question));
@@ -193,6 +195,7 @@ Result<Scenario> vary(const Scenario& scenario, const FitQuestion& question) {
   varied.question = question;
   varied.model = scenario.model;
   varied.traced = scenario.traced;
+  varied.steps = scenario.steps;
   varied.device = scenario.device;
   varied.calibration = scenario.calibration;
   varied.assumptions = scenario.assumptions;

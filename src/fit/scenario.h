@@ -24,6 +24,8 @@
 
 namespace headroom::fit {
 
+class SharedSteps;
+
 // A module without a family, as its trace has it.
 struct TracedModel {
   model::TraceRequest request;
@@ -35,6 +37,7 @@ struct Scenario {
   std::shared_ptr<const model::ResolvedModel> model;
   std::shared_ptr<const TracedModel> traced;  // null: the model's family builds the graph
   std::shared_ptr<const device::Device> device;
+  std::shared_ptr<SharedSteps> steps;              // what its predictions and its variations' share
   std::shared_ptr<const Calibration> calibration;  // null: predictions stay as they are
   model::BuildOptions build;
   Loss loss = Loss::hf;  // never automatic

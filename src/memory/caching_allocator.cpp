@@ -38,10 +38,7 @@ void CachingAllocator::drop_block(BlockId id) {
   vacant_.push_back(id);
 }
 
-CachingAllocator::Stream& CachingAllocator::stream_of(uint32_t id) {
-  if (last_stream_ < streams_.size() && streams_[last_stream_]->id == id) {
-    return *streams_[last_stream_];
-  }
+CachingAllocator::Stream& CachingAllocator::find_stream(uint32_t id) {
   auto at = std::lower_bound(
       streams_.begin(), streams_.end(), id,
       [](const std::unique_ptr<Stream>& stream, uint32_t wanted) { return stream->id < wanted; });
@@ -49,8 +46,8 @@ CachingAllocator::Stream& CachingAllocator::stream_of(uint32_t id) {
     at = streams_.insert(at, std::make_unique<Stream>());
     (*at)->id = id;
   }
-  last_stream_ = static_cast<size_t>(at - streams_.begin());
-  return **at;
+  last_stream_ = at->get();
+  return *last_stream_;
 }
 
 void CachingAllocator::insert_free(BlockId id) {
@@ -262,7 +259,7 @@ void CachingAllocator::record_stream(BlockId id, uint32_t stream) {
 int64_t CachingAllocator::merge(BlockId into_id, BlockId neighbour_id) {
   if (neighbour_id == kNoBlock) return 0;
   Block& into = blocks_[into_id];
-  const Block neighbour = blocks_[neighbour_id];
+  const Block& neighbour = blocks_[neighbour_id];
   const bool wants_unmapped = into.state == BlockState::unmapped;
   if (neighbour.state != (wants_unmapped ? BlockState::unmapped : BlockState::free)) return 0;
   if (wants_unmapped) {

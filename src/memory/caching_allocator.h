@@ -212,7 +212,10 @@ class CachingAllocator {
   // caching_allocator.cpp: blocks, pools, the common path.
   BlockId new_block();
   void drop_block(BlockId id);
-  Stream& stream_of(uint32_t id);
+  Stream& stream_of(uint32_t id) {
+    return last_stream_ != nullptr && last_stream_->id == id ? *last_stream_ : find_stream(id);
+  }
+  Stream& find_stream(uint32_t id);
   Pool& pool_of(const Block& block) { return stream_of(block.stream).pools[block.is_small]; }
   void insert_free(BlockId id);
   void erase_free(BlockId id);
@@ -268,7 +271,7 @@ class CachingAllocator {
   std::vector<Block> blocks_;
   std::vector<BlockId> vacant_;
   std::vector<std::unique_ptr<Stream>> streams_;  // ascending by id
-  size_t last_stream_ = 0;                        // position in streams_ of the last look-up
+  Stream* last_stream_ = nullptr;                 // of the last look-up; streams stay
   std::vector<Expandable> expandables_;
   std::vector<StreamUses> stream_uses_;
   size_t outstanding_events_ = 0;

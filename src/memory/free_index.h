@@ -52,8 +52,10 @@ class FreeIndex {
   struct Chunk {
     uint32_t count = 0;
     std::array<Entry, kChunkEntries> entries;
+    [[nodiscard]] const Entry& last() const { return entries[count - 1]; }
   };
 
+  [[nodiscard]] static bool is_below(const Entry& entry, int64_t size, int64_t address);
   [[nodiscard]] uint32_t chunk_for(int64_t size, int64_t address) const;
   void split_chunk(uint32_t chunk);
 

@@ -128,26 +128,34 @@ void GraphBuilder::leave(uint32_t region) {
 }
 
 Var GraphBuilder::apply(OpKind kind, std::vector<Var> inputs, Attributes attributes) {
-  return std::move(apply_many(kind, std::move(inputs), 1, std::move(attributes))[0]);
+  Var result;
+  add_operation(kind, std::move(inputs), {&result, 1}, std::move(attributes));
+  return result;
 }
 
 std::vector<Var> GraphBuilder::apply_many(OpKind kind, std::vector<Var> inputs, size_t outputs,
                                           Attributes attributes) {
-  Operation operation;
+  std::vector<Var> results(outputs);
+  add_operation(kind, std::move(inputs), results, std::move(attributes));
+  return results;
+}
+
+void GraphBuilder::add_operation(OpKind kind, std::vector<Var> inputs, std::span<Var> outputs,
+                                 Attributes attributes) {
+  Operation& operation = graph_.operations.emplace_back();
   operation.kind = kind;
   // Module ids follow regions one to one, after the empty name.
   operation.module = open_regions_.empty() ? 0 : open_regions_.back() + 1;
+  operation.inputs.reserve(inputs.size());
   for (const Var& input : inputs) operation.inputs.push_back(input.id());
   operation.attributes = std::move(attributes);
-  std::vector<Var> results;
-  for (size_t i = 0; i < outputs; ++i) {
-    results.push_back(make_value(false));
-    operation.outputs.push_back(results.back().id());
+  operation.outputs.reserve(outputs.size());
+  for (Var& output : outputs) {
+    output = make_value(false);
+    operation.outputs.push_back(output.id());
   }
-  instruct(InstructionKind::operation, graph_.operations.size());
-  graph_.operations.push_back(std::move(operation));
+  instruct(InstructionKind::operation, graph_.operations.size() - 1);
   inputs.clear();
-  return results;
 }
 
 void GraphBuilder::set_outputs(const Var& loss, const Var& logits,

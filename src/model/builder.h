@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "model/graph.h"
+#include "operator/pool.h"
 
 namespace headroom::model {
 
@@ -39,6 +40,11 @@ class Var {
     ValueId id;
     GraphBuilder* builder;
     bool permanent;  // parameters and inputs are never dropped
+
+    static void* operator new(size_t) { return op::FreeList<sizeof(Slot)>::of_thread().allocate(); }
+    static void operator delete(void* memory) {
+      op::FreeList<sizeof(Slot)>::of_thread().release(memory);
+    }
   };
   explicit Var(Slot* slot) : slot_(slot) {}
   Slot* slot_ = nullptr;
@@ -156,7 +162,7 @@ class GraphBuilder {
   Var sum(Var x, std::vector<int64_t> dims, bool keepdim);
   Var mean(Var x, std::vector<int64_t> dims, bool keepdim);
   Var amax(Var x, int dim, bool keepdim);
-  Var vector_norm(Var x, int dim);  // of what needs no gradient
+  Var vector_norm(Var x, int dim);                     // of what needs no gradient
   std::vector<Var> max(Var x, int dim, bool keepdim);  // values, indices
   Var cumsum(Var x, int dim, std::optional<DType> dtype = {});
   // Products.
@@ -205,6 +211,8 @@ class GraphBuilder {
   friend class Var;
   Var make_value(bool permanent);
   void instruct(InstructionKind kind, size_t index);
+  void add_operation(OpKind kind, std::vector<Var> inputs, std::span<Var> outputs,
+                     Attributes attributes);
 
   Graph graph_;
   std::vector<uint32_t> open_regions_;

@@ -27,7 +27,7 @@ LayerUnfolder::Place LayerUnfolder::place_of(uint32_t buffer) const {
 
 // Nothing older goes, and the release of outputs only frees.
 bool LayerUnfolder::touches_own_blocks_only() {
-  const PassesRecording& r = recording_;
+  const PassesRecording& r = *recording_;
   if (r.release.begin.event != r.passes.end.event || r.release.end.call != r.release.begin.call ||
       r.release.end.buffer != r.release.begin.buffer) {
     return false;
@@ -43,7 +43,7 @@ bool LayerUnfolder::touches_own_blocks_only() {
 // A visit lasts until a call of another unit; calls of no unit belong to the visit they come in.
 // What goes between two visits goes in the first: variables of a unit's own end.
 void LayerUnfolder::cut_into_visits() {
-  const Recorded& passes = recording_.passes;
+  const Recorded& passes = recording_->passes;
   visits_.push_back({.begin = passes.begin, .end = passes.end});
   visit_of_block_.reserve(goes_.size());
   uint32_t at = passes.begin.event;
@@ -55,7 +55,7 @@ void LayerUnfolder::cut_into_visits() {
     }
   };
   for (uint32_t call = passes.begin.call; call < passes.end.call; ++call) {
-    const int8_t kept = fold_.kept_of_module[recording_.trace.calls[call].module];
+    const int8_t kept = fold_->kept_of_module[recording_->trace.calls[call].module];
     if (kept == LayerFold::kNoUnit || kept == visits_.back().kept) continue;
     take_events_before(call);
     const RecorderPosition here{
@@ -93,8 +93,8 @@ bool LayerUnfolder::pair_visits() {
 
 // Modules of kept units 1 and 2.
 bool LayerUnfolder::is_same_module(uint32_t a, uint32_t b) const {
-  if (fold_.kept_of_module[a] != 1) return a == b;
-  return b == a + (full_unit(2) - full_unit(1)) * fold_.modules_per_unit;
+  if (fold_->kept_of_module[a] != 1) return a == b;
+  return b == a + (full_unit(2) - full_unit(1)) * fold_->modules_per_unit;
 }
 
 bool LayerUnfolder::are_alike(const OperatorCall& a, const OperatorCall& b) const {
@@ -104,11 +104,11 @@ bool LayerUnfolder::are_alike(const OperatorCall& a, const OperatorCall& b) cons
 }
 
 bool LayerUnfolder::are_alike(uint32_t buffer_a, uint32_t buffer_b) const {
-  const BufferInfo& a = recording_.trace.memory.buffers[buffer_a];
-  const BufferInfo& b = recording_.trace.memory.buffers[buffer_b];
+  const BufferInfo& a = recording_->trace.memory.buffers[buffer_a];
+  const BufferInfo& b = recording_->trace.memory.buffers[buffer_b];
   return a.requested_bytes == b.requested_bytes && a.stream == b.stream &&
          a.category == b.category && is_same_module(a.label, b.label) &&
-         recording_.saved[buffer_a] == recording_.saved[buffer_b];
+         recording_->saved[buffer_a] == recording_->saved[buffer_b];
 }
 
 bool LayerUnfolder::compare_pair(uint32_t pair_index) {
@@ -123,8 +123,8 @@ bool LayerUnfolder::compare_pair(uint32_t pair_index) {
     return false;
   }
   for (uint32_t i = 0; i < calls; ++i) {
-    if (!are_alike(recording_.trace.calls[one.begin.call + i],
-                   recording_.trace.calls[other.begin.call + i])) {
+    if (!are_alike(recording_->trace.calls[one.begin.call + i],
+                   recording_->trace.calls[other.begin.call + i])) {
       return false;
     }
   }
@@ -132,7 +132,7 @@ bool LayerUnfolder::compare_pair(uint32_t pair_index) {
     if (!are_alike(one.begin.buffer + i, other.begin.buffer + i)) return false;
   }
   pair.is_accounted.assign(blocks, false);
-  pair.names.resize(fold_.units - 2);
+  pair.names.resize(fold_->units - 2);
   pair.references.resize(events);
   for (uint32_t i = 0; i < events; ++i) {
     const MemoryEvent& a = event(one.begin.event + i);
@@ -168,36 +168,36 @@ bool LayerUnfolder::relate(const Visit& one, const Visit& other, uint32_t a, uin
   // From the last unit but one to the last, or from the second to the first.
   reference = from_a.is_middle() ? seen_a : seen_b;
   const int32_t to_boundary = from_a.is_middle() ? 1 : -1;
-  const BufferInfo& info_a = recording_.trace.memory.buffers[a];
-  const BufferInfo& info_b = recording_.trace.memory.buffers[b];
+  const BufferInfo& info_a = recording_->trace.memory.buffers[a];
+  const BufferInfo& info_b = recording_->trace.memory.buffers[b];
   return reference.unit_offset == to_boundary && info_a.requested_bytes == info_b.requested_bytes;
 }
 
 std::vector<LayerUnfolder::MiddleParameter> LayerUnfolder::middle_parameters() const {
   uint32_t values = 0;
-  for (const model::ValueId value : recording_.parameters) values = std::max(values, value + 1);
-  for (const auto& list : fold_.parameters) {
+  for (const model::ValueId value : recording_->parameters) values = std::max(values, value + 1);
+  for (const auto& list : fold_->parameters) {
     for (const model::ValueId value : list) values = std::max(values, value + 1);
   }
   std::vector<MiddleParameter> by_value(values);
-  for (uint32_t unit = 1; unit + 1 < fold_.units; ++unit) {
-    const auto& list = fold_.parameters[unit - 1];
+  for (uint32_t unit = 1; unit + 1 < fold_->units; ++unit) {
+    const auto& list = fold_->parameters[unit - 1];
     for (uint32_t number = 0; number < list.size(); ++number) {
       by_value[list[number]] = {unit, number};
     }
   }
   std::vector<MiddleParameter> by_parameter;
-  by_parameter.reserve(recording_.parameters.size());
-  for (const model::ValueId value : recording_.parameters) by_parameter.push_back(by_value[value]);
+  by_parameter.reserve(recording_->parameters.size());
+  for (const model::ValueId value : recording_->parameters) by_parameter.push_back(by_value[value]);
   return by_parameter;
 }
 
 bool LayerUnfolder::settle_gradients() {
   const std::vector<MiddleParameter> middle = middle_parameters();
   std::vector<const GradientRecord*> kept[2];
-  for (auto& list : kept) list.resize(fold_.parameters[0].size());
+  for (auto& list : kept) list.resize(fold_->parameters[0].size());
   for (size_t i = 0; i < middle.size(); ++i) {
-    const auto& gradient = recording_.gradients[i];
+    const auto& gradient = recording_->gradients[i];
     if (gradient &&
         (gradient->buffer < first_buffer() || goes_[gradient->buffer - first_buffer()])) {
       return false;
@@ -233,7 +233,7 @@ bool LayerUnfolder::make_pieces() {
     if (visit.is_middle()) continue;
     if (!cut_held_groups(visit.begin.event, visit.end.event, pieces_[i])) return false;
   }
-  return cut_held_groups(recording_.release.begin.event, recording_.release.end.event,
+  return cut_held_groups(recording_->release.begin.event, recording_->release.end.event,
                          release_pieces_);
 }
 
@@ -283,9 +283,9 @@ bool LayerUnfolder::cut_held_groups(uint32_t begin, uint32_t end, std::vector<Pi
 }
 
 bool LayerUnfolder::marks_are_outside() const {
-  const Recorded& passes = recording_.passes;
+  const Recorded& passes = recording_->passes;
   for (uint32_t i = passes.begin.phase; i < passes.end.phase; ++i) {
-    const PhaseMark& mark = recording_.trace.phases[i];
+    const PhaseMark& mark = recording_->trace.phases[i];
     const auto is_here = [&](const Visit& visit) {
       return visit.is_middle() && mark.first_event >= visit.begin.event &&
              mark.first_event <= visit.end.event && mark.first_call >= visit.begin.call &&
@@ -301,11 +301,11 @@ bool LayerUnfolder::all_accounted() const {
     if (std::ranges::count(pair.is_accounted, false) > 0) return false;
   }
   std::vector<bool> is_gradient(goes_.size());
-  for (const auto& gradient : recording_.gradients) {
+  for (const auto& gradient : recording_->gradients) {
     if (gradient) is_gradient[gradient->buffer - first_buffer()] = true;
   }
   for (uint32_t i = 0; i < goes_.size(); ++i) {
-    const BufferInfo& info = recording_.trace.memory.buffers[first_buffer() + i];
+    const BufferInfo& info = recording_->trace.memory.buffers[first_buffer() + i];
     if (!goes_[i] && !is_gradient[i] && info.category != Category::workspace) return false;
   }
   return true;
@@ -320,8 +320,8 @@ uint32_t LayerUnfolder::name_of(uint32_t buffer) const {
 
 // Those that come before an event.
 void LayerUnfolder::write_marks(Recorder& recorder, uint32_t event, uint32_t call_offset) {
-  for (; next_mark_ < recording_.passes.end.phase; ++next_mark_) {
-    PhaseMark mark = recording_.trace.phases[next_mark_];
+  for (; next_mark_ < recording_->passes.end.phase; ++next_mark_) {
+    PhaseMark mark = recording_->trace.phases[next_mark_];
     if (mark.first_event > event) return;
     mark.first_call += call_offset;
     recorder.write_phase(mark);
@@ -331,13 +331,13 @@ void LayerUnfolder::write_marks(Recorder& recorder, uint32_t event, uint32_t cal
 // `call_offset` is added to what the recording calls a call.
 void LayerUnfolder::write_as_recorded(Recorder& recorder, const Piece& piece,
                                       uint32_t call_offset) {
-  const StepTrace& trace = recording_.trace;
+  const StepTrace& trace = recording_->trace;
   for (uint32_t i = piece.begin; i < piece.end; ++i) {
     write_marks(recorder, i, call_offset);
     const MemoryEvent& e = event(i);
     if (e.kind == EventKind::alloc) {
       recorder.write_alloc(trace.memory.buffers[e.buffer], e.operation + call_offset,
-                           recording_.saved[e.buffer]);
+                           recording_->saved[e.buffer]);
     } else {
       recorder.write_free(name_of(e.buffer), e.operation + call_offset);
     }
@@ -350,35 +350,35 @@ void LayerUnfolder::write_unit(Recorder& recorder, Pair& pair, uint32_t unit) {
   const Visit& visit = visits_[pair.visits[unit == full_unit(2) ? 1 : 0]];
   const RecorderPosition start = recorder.position();
   const uint32_t call_offset = start.call - visit.begin.call;
-  const uint32_t module_offset = (unit - full_unit(visit.kept)) * fold_.modules_per_unit;
+  const uint32_t module_offset = (unit - full_unit(visit.kept)) * fold_->modules_per_unit;
   const auto module_of = [&](uint32_t module) {
-    return fold_.kept_of_module[module] == visit.kept ? module + module_offset : module;
+    return fold_->kept_of_module[module] == visit.kept ? module + module_offset : module;
   };
   pair.names[unit - 1] = start.buffer;
   for (uint32_t i = visit.begin.event; i < visit.end.event; ++i) {
     const MemoryEvent& e = event(i);
     if (e.kind == EventKind::alloc) {
-      BufferInfo info = recording_.trace.memory.buffers[e.buffer];
+      BufferInfo info = recording_->trace.memory.buffers[e.buffer];
       info.label = module_of(info.label);
-      recorder.write_alloc(info, e.operation + call_offset, recording_.saved[e.buffer]);
+      recorder.write_alloc(info, e.operation + call_offset, recording_->saved[e.buffer]);
       continue;
     }
     const Reference& reference = pair.references[i - visit.begin.event];
     const uint32_t owner = unit + static_cast<uint32_t>(reference.unit_offset);
-    const bool is_middle = owner >= 1 && owner + 1 < fold_.units;
+    const bool is_middle = owner >= 1 && owner + 1 < fold_->units;
     const uint32_t name =
         is_middle ? pairs_[reference.pair].names[owner - 1] + reference.number : name_of(e.buffer);
     recorder.write_free(name, e.operation + call_offset);
   }
   for (uint32_t i = visit.begin.call; i < visit.end.call; ++i) {
-    OperatorCall call = recording_.trace.calls[i];
+    OperatorCall call = recording_->trace.calls[i];
     call.module = module_of(call.module);
     recorder.write_call(call);
   }
 }
 
 void LayerUnfolder::write_middle_units(Recorder& recorder, Pair& pair) {
-  const uint32_t last = fold_.units - 2;
+  const uint32_t last = fold_->units - 2;
   for (uint32_t i = 0; i < last; ++i)
     write_unit(recorder, pair, pair.is_descending ? last - i : 1 + i);
 }
@@ -386,8 +386,8 @@ void LayerUnfolder::write_middle_units(Recorder& recorder, Pair& pair) {
 // The skipped units' shares of what a loop held, between the two that ran.
 void LayerUnfolder::write_held(Recorder& recorder, const Piece& piece, uint32_t call_offset) {
   const bool is_descending = visits_[place_of(event(piece.begin).buffer).visit].kept == 2;
-  for (uint32_t i = 0; i < fold_.skipped_units(); ++i) {
-    const uint32_t unit = is_descending ? fold_.units - 3 - i : 2 + i;
+  for (uint32_t i = 0; i < fold_->skipped_units(); ++i) {
+    const uint32_t unit = is_descending ? fold_->units - 3 - i : 2 + i;
     for (uint32_t j = piece.begin; j < piece.end; ++j) {
       const Place place = place_of(event(j).buffer);
       recorder.write_free(pairs_[visits_[place.visit].pair].names[unit - 1] + place.number,
@@ -398,7 +398,7 @@ void LayerUnfolder::write_held(Recorder& recorder, const Piece& piece, uint32_t 
 
 void LayerUnfolder::write_passes(Recorder& recorder) {
   names_.assign(visits_.size(), 0);
-  next_mark_ = recording_.passes.begin.phase;
+  next_mark_ = recording_->passes.begin.phase;
   for (uint32_t v = 0; v < visits_.size(); ++v) {
     const Visit& visit = visits_[v];
     if (visit.is_middle()) {
@@ -417,14 +417,14 @@ void LayerUnfolder::write_passes(Recorder& recorder) {
       write_as_recorded(recorder, piece, call_offset);
     }
     for (uint32_t i = visit.begin.call; i < visit.end.call; ++i) {
-      recorder.write_call(recording_.trace.calls[i]);
+      recorder.write_call(recording_->trace.calls[i]);
     }
     if (v + 1 == visits_.size()) write_marks(recorder, visit.end.event, call_offset);
   }
 }
 
 void LayerUnfolder::write_release(Recorder& recorder) {
-  const uint32_t call_offset = recorder.position().call - recording_.release.begin.call;
+  const uint32_t call_offset = recorder.position().call - recording_->release.begin.call;
   for (const Piece& piece : release_pieces_) {
     if (piece.kind == Piece::Kind::held_to_the_end) {
       write_held(recorder, piece, call_offset);
@@ -435,7 +435,7 @@ void LayerUnfolder::write_release(Recorder& recorder) {
 }
 
 op::Eager::HeldWorkspaces LayerUnfolder::workspaces() const {
-  op::Eager::HeldWorkspaces held = recording_.workspaces;
+  op::Eager::HeldWorkspaces held = recording_->workspaces;
   for (auto* list : {&held.main, &held.lt}) {
     for (uint32_t& buffer : *list) {
       if (buffer != op::kNoBuffer) buffer = name_of(buffer);
@@ -446,17 +446,17 @@ op::Eager::HeldWorkspaces LayerUnfolder::workspaces() const {
 
 GradientRecords LayerUnfolder::gradients() const {
   const std::vector<MiddleParameter> middle = middle_parameters();
-  std::vector<const GradientRecord*> of_first(fold_.parameters[0].size());
+  std::vector<const GradientRecord*> of_first(fold_->parameters[0].size());
   for (size_t i = 0; i < middle.size(); ++i) {
-    if (middle[i].unit == 1 && recording_.gradients[i]) {
-      of_first[middle[i].number] = &*recording_.gradients[i];
+    if (middle[i].unit == 1 && recording_->gradients[i]) {
+      of_first[middle[i].number] = &*recording_->gradients[i];
     }
   }
   GradientRecords gradients(middle.size());
   for (size_t i = 0; i < middle.size(); ++i) {
-    const bool was_skipped = middle[i].unit > 1 && middle[i].unit + 2 < fold_.units;
+    const bool was_skipped = middle[i].unit > 1 && middle[i].unit + 2 < fold_->units;
     if (!was_skipped) {
-      gradients[i] = recording_.gradients[i];
+      gradients[i] = recording_->gradients[i];
       if (gradients[i]) gradients[i]->buffer = name_of(gradients[i]->buffer);
     } else if (const GradientRecord* like = of_first[middle[i].number]) {
       const Place place = place_of(like->buffer);

@@ -43,10 +43,12 @@ class LayerUnfolder {
  public:
   // Both must outlive the unfolder.
   LayerUnfolder(const LayerFold& fold, const PassesRecording& recording)
-      : fold_(fold), recording_(recording) {}
+      : fold_(&fold), recording_(&recording) {}
 
   // To be called first: whether the rest may be.
   [[nodiscard]] bool settle();
+  // A settled unfolder may be copied, to write more than once.
+  [[nodiscard]] uint32_t skipped_units() const { return fold_->skipped_units(); }
   void write_passes(Recorder& recorder);
   void write_release(Recorder& recorder);
   // To be called after write_passes, in the blocks that were written: the gradients of all
@@ -96,11 +98,11 @@ class LayerUnfolder {
   };
 
   [[nodiscard]] const memory::MemoryEvent& event(uint32_t i) const {
-    return recording_.trace.memory.events[i];
+    return recording_->trace.memory.events[i];
   }
-  [[nodiscard]] uint32_t first_buffer() const { return recording_.passes.begin.buffer; }
+  [[nodiscard]] uint32_t first_buffer() const { return recording_->passes.begin.buffer; }
   [[nodiscard]] Place place_of(uint32_t buffer) const;
-  [[nodiscard]] uint32_t full_unit(int8_t kept) const { return kept == 1 ? 1 : fold_.units - 2; }
+  [[nodiscard]] uint32_t full_unit(int8_t kept) const { return kept == 1 ? 1 : fold_->units - 2; }
 
   bool touches_own_blocks_only();
   void cut_into_visits();
@@ -124,8 +126,8 @@ class LayerUnfolder {
   void write_held(Recorder& recorder, const Piece& piece, uint32_t call_offset);
   [[nodiscard]] uint32_t name_of(uint32_t buffer) const;
 
-  const LayerFold& fold_;
-  const PassesRecording& recording_;
+  const LayerFold* fold_;
+  const PassesRecording* recording_;
   std::vector<Visit> visits_;
   std::vector<uint32_t> visit_of_block_;  // by block of the passes
   std::vector<bool> goes_;                // by block of the passes: it is freed

@@ -37,6 +37,19 @@ Error no_gradient_error() {
                "behind reentrant checkpoints, a frozen embedding's output must require gradients"};
 }
 
+std::vector<bool> checkpointed_regions(const Graph& graph, const TrainOptions& options) {
+  std::vector<bool> checkpointed(graph.regions.size());
+  if (options.checkpointing == CheckpointPolicy::none) return checkpointed;
+  int layer = 0;
+  for (size_t i = 0; i < graph.regions.size(); ++i) {
+    if (graph.regions[i].kind != RegionKind::layer) continue;
+    checkpointed[i] =
+        options.checkpointing == CheckpointPolicy::full || layer % options.checkpoint_every == 0;
+    ++layer;
+  }
+  return checkpointed;
+}
+
 // The run of a whole training: owns everything that lives from step to step.
 class TrainingRun {
  public:
@@ -50,11 +63,11 @@ class TrainingRun {
         engine_(eager_, engine_options()),
         checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind,
                       options.checkpoint_keeps),
-        frame_(graph.value_count) {
+        frame_(graph.value_count),
+        checkpointed_(checkpointed_regions(graph, options)) {
     trace_.modules.emplace_back();
     for (const model::Region& region : graph.regions) trace_.modules.push_back(region.name);
     recorder_.set_module_categories(categories_by_module());
-    mark_checkpointed_regions();
     interpreter_.set_region_handler([this](uint32_t region, Frame& frame) {
       if (!checkpointed_[region]) return false;
       checkpointer_.run(region, frame);
@@ -83,7 +96,9 @@ class TrainingRun {
     return recording;
   }
 
-  Result<StepTrace> run() {
+  // With a copy of a settled unfolder, the passes are written by it.
+  Result<StepTrace> run(const LayerUnfolder* unfolder) {
+    if (unfolder != nullptr) unfolder_ = *unfolder;
     try {
       HEADROOM_TRY(run_steps());
     } catch (const BeyondInterest&) {
@@ -97,7 +112,6 @@ class TrainingRun {
  private:
   Result<void> run_steps() {
     construct();
-    try_to_fold();
     if (options_.optimizer_in_backward) {
       in_backward_.emplace(options_.optimizer, parameters_);
     } else {
@@ -148,23 +162,8 @@ class TrainingRun {
     return true;
   }
 
-  // Runs the passes of some layers, in a run of its own, where that says what all of them do.
-  void try_to_fold() {
-    if (!options_.fold_layers || !options_.repeat_steps || options_.optimizer_in_backward) return;
-    fold_ = fold_layers(graph_, checkpointed_);
-    if (!fold_) return;
-    try {
-      recording_ = TrainingRun(graph_, options_, &*fold_).record_passes();
-    } catch (const op::Impossible&) {
-      return;  // found again, and said in its place
-    }
-    if (!recording_) return;
-    if (unfolder_.emplace(*fold_, *recording_).settle()) return;
-    unfolder_.reset();
-  }
-
   void unfold_passes() {
-    trace_.unfolded_units = fold_->skipped_units();
+    trace_.unfolded_units = unfolder_->skipped_units();
     unfolder_->write_passes(recorder_);
     hang_gradients(eager_, parameters_, unfolder_->gradients(),
                    [](uint32_t buffer) { return buffer; });
@@ -200,18 +199,6 @@ class TrainingRun {
                                                               : Category::temporary);
     }
     return categories;
-  }
-
-  void mark_checkpointed_regions() {
-    checkpointed_.resize(graph_.regions.size());
-    if (options_.checkpointing == CheckpointPolicy::none) return;
-    int layer = 0;
-    for (size_t i = 0; i < graph_.regions.size(); ++i) {
-      if (graph_.regions[i].kind != RegionKind::layer) continue;
-      checkpointed_[i] = options_.checkpointing == CheckpointPolicy::full ||
-                         layer % options_.checkpoint_every == 0;
-      ++layer;
-    }
   }
 
   void construct() {
@@ -324,8 +311,6 @@ class TrainingRun {
   Checkpointer checkpointer_;
   Frame frame_;
   std::vector<bool> checkpointed_;
-  std::optional<LayerFold> fold_;
-  std::optional<PassesRecording> recording_;
   std::optional<LayerUnfolder> unfolder_;  // nothing where all layers are run
   std::optional<StepRepeater> repeater_;
   std::vector<OptimizedParameter> parameters_;
@@ -336,10 +321,39 @@ class TrainingRun {
 
 }  // namespace
 
+struct FoldedPasses {
+  FoldedPasses(LayerFold&& its_fold, PassesRecording&& its_recording)
+      : fold(std::move(its_fold)), recording(std::move(its_recording)), unfolder(fold, recording) {}
+
+  LayerFold fold;
+  PassesRecording recording;
+  LayerUnfolder unfolder;  // settled
+};
+
+std::shared_ptr<const FoldedPasses> fold_passes(const Graph& graph, const TrainOptions& options) {
+  if (!options.fold_layers || !options.repeat_steps || options.optimizer_in_backward) return {};
+  auto fold = fold_layers(graph, checkpointed_regions(graph, options));
+  if (!fold) return {};
+  try {
+    auto recording = TrainingRun(graph, options, &*fold).record_passes();
+    if (!recording) return {};
+    auto folded = std::make_shared<FoldedPasses>(std::move(*fold), std::move(*recording));
+    if (!folded->unfolder.settle()) return {};
+    return folded;
+  } catch (const op::Impossible&) {
+    return {};  // found again, and said, where every layer is run
+  }
+}
+
 Result<StepTrace> trace_training(const Graph& graph, const TrainOptions& options) {
+  return trace_training(graph, options, fold_passes(graph, options).get());
+}
+
+Result<StepTrace> trace_training(const Graph& graph, const TrainOptions& options,
+                                 const FoldedPasses* folded) {
   try {
     TrainingRun run(graph, options);
-    return run.run();
+    return run.run(folded == nullptr ? nullptr : &folded->unfolder);
   } catch (const op::Impossible& impossible) {
     return impossible_error(impossible);
   }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 
 #include "base/result.h"
 #include "model/graph.h"
@@ -48,7 +49,18 @@ struct TrainOptions {
   int64_t live_bytes_of_interest = std::numeric_limits<int64_t>::max();
 };
 
+// The passes of a step as far as they can be known before all layers are traced (layer_fold.h).
+// They depend on the graph and on all options but the optimizer, clipping, the number of steps and
+// the bytes of interest: steps that differ in those alone may share them. Read-only once made.
+struct FoldedPasses;
+// Null where every layer has to be run.
+[[nodiscard]] std::shared_ptr<const FoldedPasses> fold_passes(const model::Graph& graph,
+                                                              const TrainOptions& options);
+
 // The Error is about a tensor, or all of them together, beyond what a byte count holds.
 Result<StepTrace> trace_training(const model::Graph& graph, const TrainOptions& options);
+// With passes that fold_passes() made of them.
+Result<StepTrace> trace_training(const model::Graph& graph, const TrainOptions& options,
+                                 const FoldedPasses* folded);
 
 }  // namespace headroom::step

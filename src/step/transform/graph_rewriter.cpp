@@ -21,6 +21,9 @@ Graph declarations_of(const Graph& source) {
   graph.inputs = source.inputs;
   graph.value_count = source.value_count;
   graph.modules.emplace_back();
+  graph.operations.reserve(source.operations.size());
+  graph.instructions.reserve(source.instructions.size());
+  graph.regions.reserve(source.regions.size());
   return graph;
 }
 
