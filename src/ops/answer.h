@@ -64,6 +64,23 @@ struct Coverage {
   std::optional<double> names_agree_pct_of_kernel_time;
 };
 
+// How the replay of the unchanged run compares with the run: the trust in the horizon.
+struct ReplayError {
+  double measured_ms = 0;
+  double replayed_ms = 0;
+  double error_pct = 0;  // (replayed - measured) / measured
+};
+
+struct HorizonChange {
+  std::string change;  // "gemm_2x"
+  std::string title;   // "GEMM 2x faster"
+  double speedup = 0;
+  // With the latencies between host and device halved and doubled, widened by the replay's error.
+  double speedup_low = 0;
+  double speedup_high = 0;
+  double amdahl_speedup = 0;  // on kernel time; 0: without bound
+};
+
 // What bounds the run.
 enum class Bound { nothing, host, communication, gemm_attention, non_gemm, mixed };
 
@@ -94,6 +111,8 @@ struct OpsAnswer {
   Accounting nongemm_bench;        // the paper's formula, our groups
   Accounting nongemm_bench_paper;  // the paper's formula, its own groups and "missed"
   Coverage coverage;
+  std::optional<ReplayError> replay;    // nothing where there is nothing to replay
+  std::vector<HorizonChange> horizon;   // the most speedup first
   std::vector<OperatorTime> operators;  // the longest first
   std::vector<KernelRow> kernels;       // the same
   std::vector<std::string> notes;

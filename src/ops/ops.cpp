@@ -1,13 +1,16 @@
 #include "ops/ops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <unordered_map>
 
 #include "formats/kineto.h"
 #include "ops/accounts.h"
+#include "ops/horizon.h"
 #include "ops/links.h"
+#include "ops/program.h"
 #include "ops/work.h"
 
 namespace headroom::ops {
@@ -175,6 +178,47 @@ void find_bound(OpsAnswer& answer) {
   if (most->second < kClearShare) answer.bound = Bound::mixed;
 }
 
+// The part of the time that a change saves, as the replay has it.
+double saved_by(const OpsAnswer& answer, std::string_view name) {
+  for (const HorizonChange& change : answer.horizon) {
+    if (change.change == name && change.speedup > 0) return 1 - 1 / change.speedup;
+  }
+  return 0;
+}
+
+// Where the replay can be trusted, what bounds the run is what gives most when it gets faster: a
+// device that is busy most of the time may still wait for its host where it matters.
+void find_bound_by_replay(OpsAnswer& answer) {
+  constexpr double kTrustedErrorPct = 5;
+  if (!answer.replay || std::abs(answer.replay->error_pct) > kTrustedErrorPct) return;
+  const Accounting& wall = answer.wall_time;
+  const double idle = share_of(wall, "idle");
+  const double communication = share_of(wall, "communication");
+  const double gemm = share_of(wall, "gemm") + share_of(wall, "attention");
+  struct Candidate {
+    Bound bound;
+    double saved;
+    double pct;
+  };
+  const Candidate candidates[] = {
+      {Bound::host, saved_by(answer, "host_2x"), idle},
+      // Hiding takes it away, the others become half: half of it is compared.
+      {Bound::communication, saved_by(answer, "communication_hidden") / 2, communication},
+      {Bound::gemm_attention, saved_by(answer, "gemm_2x") + saved_by(answer, "attention_2x"), gemm},
+      {Bound::non_gemm, saved_by(answer, "non_gemm_2x"), 100 - idle - communication - gemm},
+  };
+  const Candidate* most =
+      std::max_element(std::begin(candidates), std::end(candidates),
+                       [](const Candidate& a, const Candidate& b) { return a.saved < b.saved; });
+  constexpr double kClearlyMore = 1.25;
+  const bool is_clear =
+      std::all_of(std::begin(candidates), std::end(candidates), [&](const Candidate& other) {
+        return other.bound == most->bound || most->saved > kClearlyMore * other.saved;
+      });
+  answer.bound = is_clear ? most->bound : Bound::mixed;
+  answer.bound_pct = most->pct;
+}
+
 // The device that the kernels ran on, by its number in the file's list.
 std::string device_name(const Trace& trace, const std::vector<Work>& work, bool has_device) {
   if (!has_device) return "CPU";
@@ -277,6 +321,11 @@ Result<OpsAnswer> answer(const Trace& trace, const OperatorRules& rules) {
   answer.operators = operators_of(trace, work, rules, total_ns);
   answer.kernels = kernels_of(trace, work, rules, total_ns);
   find_bound(answer);
+  if (const std::optional<Recording> recording = record(trace, links, work, rules)) {
+    answer.replay = replay_error(*recording);
+    answer.horizon = horizon(*recording, answer, rules);
+    find_bound_by_replay(answer);
+  }
   add_notes(trace, links, kernels, answer);
   return answer;
 }

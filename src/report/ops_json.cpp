@@ -81,6 +81,30 @@ Json coverage_json(const ops::Coverage& coverage) {
       .set("names_agree_pct_of_kernel_time", agree ? Json(*agree) : Json(nullptr));
 }
 
+Json replay_json(const ops::OpsAnswer& answer) {
+  if (!answer.replay) return nullptr;
+  return Json::object()
+      .set("measured_ms", answer.replay->measured_ms)
+      .set("replayed_ms", answer.replay->replayed_ms)
+      .set("error_pct", answer.replay->error_pct);
+}
+
+Json horizon_json(const std::vector<ops::HorizonChange>& changes) {
+  Json list = Json::array();
+  for (const ops::HorizonChange& change : changes) {
+    const bool is_bounded = change.amdahl_speedup > 0;
+    list.push_back(
+        Json::object()
+            .set("change", change.change)
+            .set("speedup", change.speedup)
+            .set("speedup_low", change.speedup_low)
+            .set("speedup_high", change.speedup_high)
+            .set("amdahl_speedup", is_bounded ? Json(change.amdahl_speedup) : Json(nullptr))
+            .set("provenance", "replayed"));
+  }
+  return list;
+}
+
 }  // namespace
 
 Json ops_json(const ops::OpsAnswer& answer) {
@@ -104,6 +128,8 @@ Json ops_json(const ops::OpsAnswer& answer) {
       .set("nongemm_bench", std::move(paper))
       .set("backlog_ms", answer.backlog_ms)
       .set("coverage", coverage_json(answer.coverage))
+      .set("replay", replay_json(answer))
+      .set("horizon", horizon_json(answer.horizon))
       .set("operators", operators_json(answer.operators))
       .set("kernels", kernels_json(answer.kernels))
       .set("notes", std::move(notes));

@@ -1,6 +1,7 @@
 #include "report/ops_text.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "report/fit_words.h"
 #include "report/ops_words.h"
@@ -18,6 +19,8 @@ using text::Table;
 using text::Terminal;
 
 constexpr size_t kOperatorRows = 12;
+constexpr size_t kBestChanges = 3;
+constexpr double kTrustedErrorPct = 5;
 
 std::string percent(double share) { return formatted("%.1f %%", share); }
 
@@ -26,9 +29,25 @@ std::string milliseconds(double ms) {
   return formatted(ms >= 1000 ? "%.0f ms" : ms >= 10 ? "%.2f ms" : "%.4f ms", ms);
 }
 
+std::string times(double speedup) { return formatted("%.2fx", speedup); }
+
+// The three changes that would give most, without those that no one can make.
+std::string best_changes(const ops::OpsAnswer& answer) {
+  std::string lines;
+  size_t shown = 0;
+  for (const ops::HorizonChange& change : answer.horizon) {
+    if (change.change.ends_with("_instant") || shown == kBestChanges) continue;
+    lines += (shown == 0 ? "Most would help: " : ", ") + text::printable(change.title) + " " +
+             times(change.speedup);
+    ++shown;
+  }
+  return lines.empty() ? lines : lines + "\n";
+}
+
 std::string first_lines(const ops::OpsAnswer& answer, const Terminal& terminal) {
   const ops::TraceFacts& trace = answer.trace;
   std::string lines = text::paint(bound_words(answer), Style::bold, terminal.colour) + "\n";
+  lines += best_changes(answer);
   lines += text::printable(trace.file);
   if (!trace.device.empty()) lines += ", " + text::printable(trace.device);
   if (trace.rank >= 0) lines += ", rank " + std::to_string(trace.rank);
@@ -109,6 +128,55 @@ std::string operators(const ops::OpsAnswer& answer, const Terminal& terminal) {
   return lines;
 }
 
+const ops::HorizonChange* find_change(const ops::OpsAnswer& answer, const std::string& name) {
+  for (const ops::HorizonChange& change : answer.horizon) {
+    if (change.change == name) return &change;
+  }
+  return nullptr;
+}
+
+std::string amdahl(const ops::HorizonChange& change) {
+  return change.amdahl_speedup > 0 ? times(change.amdahl_speedup) : std::string("no bound");
+}
+
+// What makes a thing twice as fast and what takes it away are one row.
+void horizon_row(const ops::OpsAnswer& answer, const ops::HorizonChange& change, Table& table) {
+  constexpr std::string_view kTwice = "_2x";
+  const ops::HorizonChange* instant = nullptr;
+  if (change.change.ends_with(kTwice)) {
+    const std::string stem = change.change.substr(0, change.change.size() - kTwice.size());
+    instant = find_change(answer, stem + "_instant");
+  }
+  table.row({text::printable(change.title),
+             {times(change.speedup), Style::bold},
+             times(change.speedup_low) + " - " + times(change.speedup_high),
+             {amdahl(change), Style::dim},
+             instant == nullptr ? "" : times(instant->speedup),
+             {instant == nullptr ? "" : amdahl(*instant), Style::dim}});
+}
+
+std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  if (answer.horizon.empty() || !answer.replay) return "";
+  Table table({{"change", Align::left, true},
+               {"replayed", Align::right, false},
+               {"between", Align::right, false},
+               {"Amdahl's law", Align::right, false},
+               {"in no time", Align::right, false},
+               {"Amdahl's law", Align::right, false}});
+  for (const ops::HorizonChange& change : answer.horizon) {
+    if (!change.change.ends_with("_instant")) horizon_row(answer, change, table);
+  }
+  const double error = answer.replay->error_pct;
+  std::string lines = "\n" + table.render(terminal);
+  if (std::abs(error) > kTrustedErrorPct) {
+    lines += text::paint("do not trust these:", Style::warning, terminal.colour) + " ";
+  }
+  constexpr double kShown = 0.05;
+  return lines + "the replay of the run as it was is " +
+         (std::abs(error) < kShown ? "less than 0.1 %" : formatted("%+.1f %%", error)) +
+         " off what was measured\n";
+}
+
 std::string coverage(const ops::OpsAnswer& answer) {
   const ops::Coverage& coverage = answer.coverage;
   std::string lines = "of the kernel time " + percent(coverage.unlinked_pct_of_kernel_time) +
@@ -127,6 +195,7 @@ std::string ops_text(const ops::OpsAnswer& answer, const Terminal& terminal) {
   std::string lines = first_lines(answer, terminal);
   lines += "\n" + groups(answer, terminal);
   lines += "\n" + operators(answer, terminal);
+  lines += horizon(answer, terminal);
   lines += "\n" + coverage(answer);
   for (const std::string& fault : answer.trace.faults) {
     lines += "not read: " + text::printable(fault) + "\n";

@@ -1,0 +1,167 @@
+#include "ops/horizon.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headroom::ops {
+namespace {
+
+using timing::Program;
+using timing::ReplayChange;
+using timing::simulate;
+
+constexpr size_t kNonGemmGroups = 4;  // the largest of them get a line of their own
+
+double kernel_ms(const OpsAnswer& answer, std::string_view name) {
+  for (const GroupShare& group : answer.kernel_time.groups) {
+    if (group.name == name) return group.ms;
+  }
+  return 0;
+}
+
+// The same program with all latencies scaled: how much the answer hangs on them.
+Program with_latencies(const Program& program, double factor) {
+  Program scaled = program;
+  for (timing::Latencies& latencies : scaled.latencies) {
+    for (double* value : {&latencies.launch, &latencies.graph_launch, &latencies.gap,
+                          &latencies.graph_gap, &latencies.wake, &latencies.wait_cost}) {
+      *value *= factor;
+    }
+  }
+  return scaled;
+}
+
+class Horizon {
+ public:
+  Horizon(const Recording& recording, const OpsAnswer& answer, const OperatorRules& rules)
+      : answer_(answer),
+        rules_(rules),
+        programs_{recording.program, with_latencies(recording.program, 0.5),
+                  with_latencies(recording.program, 2.0)},
+        error_(std::abs(replay_error(recording).error_pct) / 100) {
+    for (size_t i = 0; i < 3; ++i) unchanged_[i] = simulate(programs_[i]).total_ns;
+  }
+
+  std::vector<HorizonChange> all() {
+    add_group("gemm", "GEMM");
+    add_group("attention", "attention");
+    add_largest_groups();
+    add_non_gemm();
+    if (kernel_ms(answer_, "communication") > 0) {
+      ReplayChange hidden;
+      hidden.hides_communication = true;
+      const double communication = kernel_ms(answer_, "communication");
+      add("communication_hidden", "communication hidden", hidden, amdahl(communication, 0));
+    }
+    ReplayChange host;
+    host.host_factor = 0.5;
+    add("host_2x", "host twice as fast", host, 1.0);
+    ReplayChange graph;
+    graph.in_graph = true;
+    add("cuda_graph", "launches in a graph", graph, 1.0);
+    std::stable_sort(changes_.begin(), changes_.end(),
+                     [](const auto& a, const auto& b) { return a.speedup > b.speedup; });
+    return std::move(changes_);
+  }
+
+ private:
+  // What the law says of `ms` of the kernel time taking `factor` of it.
+  [[nodiscard]] double amdahl(double ms, double factor) const {
+    const double total = answer_.kernel_time.total_ms;
+    const double left = total - ms * (1 - factor);
+    return left > 0 ? total / left : 0;
+  }
+
+  [[nodiscard]] ReplayChange faster(const std::vector<size_t>& groups, double factor) const {
+    ReplayChange change;
+    change.group_factors.assign(rules_.groups().size(), 1.0);
+    for (const size_t group : groups) change.group_factors[group] = factor;
+    return change;
+  }
+
+  void add_factors(const std::string& name, const std::string& title,
+                   const std::vector<size_t>& groups, double ms) {
+    if (ms <= 0) return;
+    add(name + "_2x", title + " 2x faster", faster(groups, 0.5), amdahl(ms, 0.5));
+    add(name + "_instant", title + " in no time", faster(groups, 0.0), amdahl(ms, 0.0));
+  }
+
+  void add_group(const std::string& name, const std::string& title) {
+    add_factors(name, title, {rules_.group(name)}, kernel_ms(answer_, name));
+  }
+
+  static bool is_non_gemm(const std::string& name) {
+    return name != "gemm" && name != "attention" && name != "communication" &&
+           name != "unclassified";
+  }
+
+  void add_largest_groups() {
+    std::vector<GroupShare> groups = answer_.kernel_time.groups;
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const auto& a, const auto& b) { return a.ms > b.ms; });
+    size_t added = 0;
+    for (const GroupShare& group : groups) {
+      if (!is_non_gemm(group.name) || group.ms <= 0 || added == kNonGemmGroups) continue;
+      add_factors(group.name, group.title, {rules_.group(group.name)}, group.ms);
+      ++added;
+    }
+  }
+
+  void add_non_gemm() {
+    std::vector<size_t> groups;
+    double ms = 0;
+    for (const GroupShare& group : answer_.kernel_time.groups) {
+      if (!is_non_gemm(group.name)) continue;
+      groups.push_back(rules_.group(group.name));
+      ms += group.ms;
+    }
+    add_factors("non_gemm", "all non-GEMM operators", groups, ms);
+  }
+
+  void add(const std::string& name, const std::string& title, const ReplayChange& change,
+           double amdahl_speedup) {
+    HorizonChange made;
+    made.change = name;
+    made.title = title;
+    made.amdahl_speedup = amdahl_speedup;
+    double low = INFINITY;
+    double high = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      const double total = simulate(programs_[i], change).total_ns;
+      const double speedup = total > 0 ? unchanged_[i] / total : 0;
+      if (i == 0) made.speedup = speedup;
+      low = std::min(low, speedup);
+      high = std::max(high, speedup);
+    }
+    made.speedup_low = low / (1 + error_);
+    made.speedup_high = high * (1 + error_);
+    changes_.push_back(std::move(made));
+  }
+
+  const OpsAnswer& answer_;
+  const OperatorRules& rules_;
+  Program programs_[3];
+  double unchanged_[3] = {};
+  double error_;
+  std::vector<HorizonChange> changes_;
+};
+
+}  // namespace
+
+ReplayError replay_error(const Recording& recording) {
+  ReplayError error;
+  const double replayed = simulate(recording.program).total_ns;
+  error.measured_ms = recording.measured_ns / 1e6;
+  error.replayed_ms = replayed / 1e6;
+  error.error_pct = recording.measured_ns > 0
+                        ? 100 * (replayed - recording.measured_ns) / recording.measured_ns
+                        : 0;
+  return error;
+}
+
+std::vector<HorizonChange> horizon(const Recording& recording, const OpsAnswer& answer,
+                                   const OperatorRules& rules) {
+  return Horizon(recording, answer, rules).all();
+}
+
+}  // namespace headroom::ops

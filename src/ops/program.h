@@ -1,0 +1,34 @@
+// From a trace to a program that can be replayed (timing/host_replay.h).
+//
+// What the recording says of the device's own clock stays here: a program gets durations of kernels
+// and host time between calls, and of begins and waits only four numbers for the machine (launch
+// latency, gap between kernels, time to wake up, cost of a wait), each the median of one half of
+// the recording and used for the other half. What is taken over as it was is the state at the
+// begin: how long each stream was still busy. A copy is one that the host waits for where its call
+// ended after the copy did. Waits between streams are the profiler's where it recorded them; else a
+// cudaStreamWaitEvent makes the stream of the thread's next launch wait for the stream of its last.
+//
+// Linear but for sorts; pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/trace.h"
+#include "ops/links.h"
+#include "ops/work.h"
+#include "timing/host_replay.h"
+
+namespace headroom::ops {
+
+struct Recording {
+  timing::Program program;
+  double measured_ns = 0;  // of the steps, to the end of the host's and the device's part
+};
+
+// Nothing where the trace has no launches or no kernels to replay.
+std::optional<Recording> record(const formats::Trace& trace, const Links& links,
+                                const std::vector<Work>& work, const OperatorRules& rules);
+
+}  // namespace headroom::ops

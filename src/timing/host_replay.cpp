@@ -1,0 +1,125 @@
+#include "timing/host_replay.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headroom::timing {
+namespace {
+
+class Simulation {
+ public:
+  Simulation(const Program& program, const ReplayChange& change)
+      : program_(program),
+        change_(change),
+        call_ends_(program.calls.size(), 0.0),
+        kernel_ends_(program.kernels.size(), 0.0),
+        stream_free_(program.streams, 0.0) {
+    for (size_t i = 0; i < program.backlog_ns.size() && i < stream_free_.size(); ++i) {
+      stream_free_[i] = static_cast<double>(program.backlog_ns[i]);
+    }
+    for (const ReplayKernel& kernel : program.earlier) {
+      double& free = stream_free_[kernel.stream];
+      free += duration_of(kernel) + (free > 0 ? program.latencies[kernel.latencies].gap : 0.0);
+    }
+  }
+
+  Replayed run() {
+    for (uint32_t i = 0; i < program_.calls.size(); ++i)
+      call_ends_[i] = run_call(program_.calls[i]);
+    Replayed replayed;
+    replayed.host_ns = end_of(program_.last_call) + host_time(program_.tail_ns);
+    for (const double end : stream_free_) replayed.device_ns = std::max(replayed.device_ns, end);
+    replayed.total_ns = std::max(replayed.host_ns, replayed.device_ns);
+    return replayed;
+  }
+
+ private:
+  [[nodiscard]] double end_of(uint32_t call) const {
+    return call == kNoCall ? 0.0 : call_ends_[call];
+  }
+  [[nodiscard]] double host_time(int64_t ns) const {
+    return static_cast<double>(ns) * change_.host_factor;
+  }
+  // The time between the call before and this one; none where one graph holds both.
+  [[nodiscard]] double gap_of(const ReplayCall& call) const {
+    const bool begins_anew = call.after == kNoCall ||
+                             program_.calls[call.after].kind == CallKind::wait ||
+                             program_.calls[call.after].kind == CallKind::copy_and_wait;
+    return change_.in_graph && !begins_anew ? 0.0 : host_time(call.gap_ns);
+  }
+  [[nodiscard]] double cost_of(const ReplayCall& call) const {
+    return change_.in_graph ? 0.0 : host_time(call.cost_ns);
+  }
+
+  double run_call(const ReplayCall& call) {
+    HEADROOM_CHECK(call.first_kernel + call.kernel_count <= program_.kernels.size(),
+                   "a call of kernels that are not there");
+    const double start = end_of(call.after) + gap_of(call);
+    const bool is_graph = call.kind == CallKind::launch_graph || change_.in_graph;
+    for (uint32_t i = 0; i < call.kernel_count; ++i) {
+      run_kernel(call.first_kernel + i, start, is_graph, i == 0);
+    }
+    if (call.kind == CallKind::launch || call.kind == CallKind::launch_graph) {
+      return start + cost_of(call);
+    }
+    if (call.cost_ns > 0) return start + static_cast<double>(call.cost_ns);
+    if (call.waits_for_all) return wait_for_all(start);
+    const uint32_t awaited = call.kind == CallKind::copy_and_wait && call.kernel_count > 0
+                                 ? call.first_kernel + call.kernel_count - 1
+                                 : call.waits_for;
+    if (awaited == kNoKernel) return start + program_.latencies[0].wait_cost * change_.host_factor;
+    const Latencies& latencies = latencies_of(awaited);
+    return std::max(start + latencies.wait_cost * change_.host_factor,
+                    kernel_ends_[awaited] + latencies.wake);
+  }
+
+  [[nodiscard]] double wait_for_all(double start) const {
+    double end = start + program_.latencies[0].wait_cost * change_.host_factor;
+    for (const double free : stream_free_) {
+      if (free > 0) end = std::max(end, free + program_.latencies[0].wake);
+    }
+    return end;
+  }
+
+  [[nodiscard]] const Latencies& latencies_of(uint32_t kernel) const {
+    return program_.latencies[program_.kernels[kernel].latencies];
+  }
+
+  void run_kernel(uint32_t index, double call_start, bool is_graph, bool is_first) {
+    const ReplayKernel& kernel = program_.kernels[index];
+    const Latencies& latencies = latencies_of(index);
+    const double launched = call_start + (is_graph ? latencies.graph_launch : latencies.launch);
+    double& free = stream_free_[kernel.stream];
+    const double gap = is_graph && !is_first ? latencies.graph_gap : latencies.gap;
+    double start = std::max(launched, free > 0 ? free + gap : 0.0);
+    if (kernel.waits_for != kNoKernel) {
+      start = std::max(start, kernel_ends_[kernel.waits_for] + latencies.gap);
+    }
+    start += static_cast<double>(kernel.unseen_ns);
+    const bool is_hidden = kernel.is_communication && change_.hides_communication;
+    kernel_ends_[index] = start + (is_hidden ? 0.0 : duration_of(kernel));
+    free = std::max(free, kernel_ends_[index]);
+  }
+
+  [[nodiscard]] double duration_of(const ReplayKernel& kernel) const {
+    const double factor =
+        kernel.group < change_.group_factors.size() ? change_.group_factors[kernel.group] : 1.0;
+    return static_cast<double>(kernel.duration_ns) * factor;
+  }
+
+  const Program& program_;
+  const ReplayChange& change_;
+  std::vector<double> call_ends_;
+  std::vector<double> kernel_ends_;
+  std::vector<double> stream_free_;
+};
+
+}  // namespace
+
+Replayed simulate(const Program& program, const ReplayChange& change) {
+  HEADROOM_CHECK(!program.latencies.empty(), "a program without latencies");
+  return Simulation(program, change).run();
+}
+
+}  // namespace headroom::timing
