@@ -51,6 +51,19 @@ TEST(Decode, ProductsAreThoseOfTheModel) {
   EXPECT_EQ(answer.steps[0].matmul.provenance, Provenance::interpolated);
 }
 
+TEST(Decode, ABatchWakesExpertsUntilAllAreAwake) {
+  const DecodeAnswer answer = *predict("mistralai/Mixtral-8x7B-v0.1", "h200", 512, {1, 2, 64});
+  // 32 layers; 3 matrices of 4096 x 14336 an expert, 2 of 8 experts a token, 2 bytes a number.
+  constexpr double kExpert = 3.0 * 4096 * 14336 * 2;
+  const auto expert_bytes = [&](size_t step) {
+    return answer.steps[step].matmul.bytes / 32 / kExpert;
+  };
+  EXPECT_NEAR(expert_bytes(0), 2, 0.35);  // and attention's projections
+  EXPECT_NEAR(expert_bytes(1) - expert_bytes(0), 8 * 0.4375 - 2, 0.02);  // 8 (1 - 0.75^2)
+  EXPECT_NEAR(expert_bytes(2) - expert_bytes(0), 6, 0.1);
+  EXPECT_NEAR(answer.steps[0].matmul.flops, 2 * (12.88e9 - 0.13e9), 0.02 * 25e9);  // active weights
+}
+
 TEST(Decode, SharedHeadsRaiseTheIntensity) {
   const DecodeAnswer answer = *predict("mistralai/Mistral-7B-v0.1", "h100-sxm-80gb", 4096, {32});
   EXPECT_NEAR(answer.steps[0].attention.arithmetic_intensity(), 4, 0.05);  // 32 heads on 8
@@ -93,9 +106,9 @@ TEST(Decode, PointsCorrectTheStepsBetweenThem) {
 }
 
 TEST(Decode, SaysWhatItDoesNotModel) {
-  const auto mixture = predict("mistralai/Mixtral-8x7B-v0.1", "h200", 512, {1});
-  ASSERT_FALSE(mixture);
-  EXPECT_EQ(mixture.error().code, ErrorCode::unavailable);
+  const auto latent = predict("deepseek-ai/DeepSeek-V3", "h200", 512, {1});
+  ASSERT_FALSE(latent);
+  EXPECT_EQ(latent.error().code, ErrorCode::unavailable);
   EXPECT_TRUE(predict("mistralai/Mistral-7B-v0.1", "h200", 4096, {1}));
   const auto beyond = predict("mistralai/Mistral-7B-v0.1", "h200", 4097, {1});
   ASSERT_FALSE(beyond);

@@ -73,18 +73,81 @@ std::optional<GemmShape> product_of(const step::OperatorCall& call, const Sizes&
                    .k = static_cast<int64_t>(std::llround(k))};
 }
 
+// A product with the weights of all experts of a layer: each token is multiplied by `top_k` of
+// them.
+struct ExpertProduct {
+  int64_t experts = 1;
+  int64_t top_k = 1;
+  int64_t n = 1;  // of one expert
+  int64_t k = 1;
+};
+
+// Experts that a batch wakes, every one as likely as another: E (1 - (1 - k/E)^B).
+double awake(const ExpertProduct& product, int64_t batch) {
+  const auto experts = static_cast<double>(product.experts);
+  const double asleep =
+      std::pow(1 - static_cast<double>(product.top_k) / experts, static_cast<double>(batch));
+  return std::max(static_cast<double>(product.top_k), experts * (1 - asleep));
+}
+
+// One grouped kernel: as a product whose weight is that of the experts that are awake, with their
+// mean number of rows.
+GemmShape grouped_shape(const ExpertProduct& product, int64_t batch) {
+  const double count = awake(product, batch);
+  const double rows = static_cast<double>(batch * product.top_k) / count;
+  return GemmShape{.m = std::max<int64_t>(1, std::llround(rows)),
+                   .n = std::llround(count * static_cast<double>(product.n)),
+                   .k = product.k};
+}
+
 struct Shapes {
   std::vector<GemmShape> products;
-  int64_t layers = 0;  // with attention
+  std::vector<ExpertProduct> experts;  // two a layer: gate and up in one, and down
+  int64_t layers = 0;                  // with attention
   int64_t heads = 0;
   int64_t inner = 0;  // the widest input of a product: of the layer's second half
 };
+
+Error unknown_experts() {
+  return Error{ErrorCode::unavailable,
+               "decode steps of this mixture of experts are not predicted yet",
+               {},
+               "its experts are not multiplied in groups"};
+}
+
+// The stacked weights [experts, in, out] or [experts, out, in], in the order of the layers.
+std::vector<const model::Parameter*> expert_weights(const model::Graph& graph) {
+  std::vector<const model::Parameter*> weights;
+  for (const model::Parameter& parameter : graph.parameters) {
+    if (parameter.role == model::ParameterRole::expert && parameter.shape.size() == 3) {
+      weights.push_back(&parameter);
+    }
+  }
+  return weights;
+}
+
+Result<ExpertProduct> expert_product_of(const step::OperatorCall& call,
+                                        const model::Parameter& weight, const Sizes& sizes) {
+  const auto of_one = static_cast<double>(weight.shape[1]) * static_cast<double>(weight.shape[2]);
+  const double rows = call.flops / (2 * of_one);  // batch x top_k
+  const double n = static_cast<double>(call.bytes_written) / (rows * sizes.element_bytes);
+  ExpertProduct product;
+  product.experts = weight.shape[0];
+  product.top_k = std::llround(rows / static_cast<double>(sizes.batch));
+  product.n = std::llround(n);
+  product.k = n >= 1 ? std::llround(of_one / n) : 0;
+  if (product.top_k < 1 || product.top_k > product.experts || product.n < 1 || product.k < 1) {
+    return unknown_experts();
+  }
+  return product;
+}
 
 Result<Shapes> shapes_of(const model::Graph& graph, const Sizes& sizes,
                          const DecodeOptions& options) {
   step::InferenceOptions inference;
   inference.weights = options.weights;
   HEADROOM_ASSIGN(const step::StepTrace trace, step::trace_inference(graph, inference));
+  const std::vector<const model::Parameter*> weights = expert_weights(graph);
   Shapes shapes;
   for (const step::OperatorCall& call : trace.calls) {
     if (call.phase != step::Phase::forward) continue;
@@ -94,6 +157,11 @@ Result<Shapes> shapes_of(const model::Graph& graph, const Sizes& sizes,
                            (static_cast<double>(sizes.batch) * sizes.element_bytes);
       shapes.heads = std::max<int64_t>(1, std::llround(width) / sizes.head_dim);
       ++shapes.layers;
+    } else if (call.kind == op::OpKind::grouped_mm) {
+      if (shapes.experts.size() == weights.size()) return unknown_experts();
+      HEADROOM_ASSIGN(const ExpertProduct product,
+                      expert_product_of(call, *weights[shapes.experts.size()], sizes));
+      shapes.experts.push_back(product);
     } else if (group == op::OpGroup::gemm) {
       if (const auto product = product_of(call, sizes)) {
         shapes.inner = std::max(shapes.inner, product->k);
@@ -101,6 +169,7 @@ Result<Shapes> shapes_of(const model::Graph& graph, const Sizes& sizes,
       }
     }
   }
+  if (shapes.experts.size() != weights.size()) return unknown_experts();
   if (shapes.layers == 0 || shapes.products.empty()) {
     return Error{ErrorCode::unavailable,
                  "decode steps of this model are not predicted yet: no fused attention operator",
@@ -108,6 +177,26 @@ Result<Shapes> shapes_of(const model::Graph& graph, const Sizes& sizes,
                  {}};
   }
   return shapes;
+}
+
+// Around the experts: the router's softmax, the activation between the two products, and the sum of
+// what the chosen experts made.
+Result<void> add_routing(const Shapes& shapes, const Sizes& sizes, Sum& sum) {
+  const double e = sizes.element_bytes;
+  for (size_t i = 0; i + 1 < shapes.experts.size(); i += 2) {
+    const ExpertProduct& down = shapes.experts[i + 1];
+    const int64_t rows = sizes.batch * down.top_k;
+    const auto elements = [](int64_t count, int64_t width) {
+      return static_cast<double>(count) * static_cast<double>(width);
+    };
+    HEADROOM_TRY(sum.add(rows_call(OperatorClass::softmax, {sizes.batch, down.experts},
+                                   2 * e * elements(sizes.batch, down.experts))));
+    HEADROOM_TRY(sum.add(rows_call(OperatorClass::gated_activation, {rows, down.k},
+                                   3 * e * elements(rows, down.k))));
+    HEADROOM_TRY(sum.add(rows_call(OperatorClass::elementwise, {rows, down.n},
+                                   e * (elements(rows, down.n) + elements(sizes.batch, down.n)))));
+  }
+  return {};
 }
 
 // What is left in a serving engine: two norms, rotary embedding, the cache's new entries and an
@@ -127,9 +216,13 @@ Result<void> add_other(const Shapes& shapes, const Sizes& sizes, Sum& sum) {
   HEADROOM_TRY(
       sum.add(rows_call(OperatorClass::elementwise, {sizes.batch, kv_width}, bytes(kv_width, 2)),
               shapes.layers));
-  HEADROOM_TRY(sum.add(rows_call(OperatorClass::gated_activation, {sizes.batch, shapes.inner},
-                                 bytes(shapes.inner, 3)),
-                       shapes.layers));
+  const auto expert_layers = static_cast<int64_t>(shapes.experts.size() / 2);
+  if (shapes.layers > expert_layers) {
+    HEADROOM_TRY(sum.add(rows_call(OperatorClass::gated_activation, {sizes.batch, shapes.inner},
+                                   bytes(shapes.inner, 3)),
+                         shapes.layers - expert_layers));
+  }
+  HEADROOM_TRY(add_routing(shapes, sizes, sum));
   return sum.add(rows_call(OperatorClass::embedding, row, bytes(hidden, 2)));
 }
 
@@ -210,22 +303,22 @@ int64_t largest_batch_of(const device::Device& device, Bytes weights, int64_t kv
 }
 
 // What the counting below would get wrong.
-Result<void> refuse_unmodelled(const text::JsonView& config, const model::Graph& graph,
-                               const DecodeOptions& options) {
-  const auto unavailable = [](std::string message, std::string hint) {
-    return Error{ErrorCode::unavailable, std::move(message), {}, std::move(hint)};
-  };
-  for (const model::Parameter& parameter : graph.parameters) {
-    if (parameter.role != model::ParameterRole::expert) continue;
-    return unavailable("decode steps of a mixture of experts are not predicted yet",
-                       "which experts a batch wakes, and so what is read, is not modelled");
+Result<void> refuse_unmodelled(const text::JsonView& config, const DecodeOptions& options) {
+  HEADROOM_ASSIGN(const auto latent, config.optional_int("kv_lora_rank", 0, int64_t{1} << 53));
+  if (latent && *latent > 0) {
+    return Error{ErrorCode::unavailable,
+                 "decode steps with latent attention (MLA) are not predicted yet",
+                 {},
+                 "serving engines cache the latent, whose kernels have no law here"};
   }
   HEADROOM_ASSIGN(const auto window, config.optional_int("sliding_window", 0, int64_t{1} << 53));
   HEADROOM_ASSIGN(const auto is_used, config.optional_bool("use_sliding_window"));
   if (window && is_used.value_or(true) && *window < options.context) {
-    return unavailable("contexts beyond the sliding window of " + std::to_string(*window) +
-                           " tokens are not predicted yet",
-                       "ask for a --context within it");
+    return Error{ErrorCode::unavailable,
+                 "contexts beyond the sliding window of " + std::to_string(*window) +
+                     " tokens are not predicted yet",
+                 {},
+                 "ask for a context within it"};
   }
   return {};
 }
@@ -241,7 +334,7 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
     return Error{ErrorCode::unavailable, "no serving engine is known", {}, {}};
   }
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, 1));
-  HEADROOM_TRY(refuse_unmodelled(config, graph, options));
+  HEADROOM_TRY(refuse_unmodelled(config, options));
   HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options, 1));
   DecodePredictor made(config, device, options, model);
   made.engine_ = &model.engines().front();
@@ -267,6 +360,10 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   Sum matmul(*model_, *device_);
   for (const GemmShape& product : shapes.products) {
     HEADROOM_TRY(matmul.add(gemm_call(product, sizes.rate, sizes.element_bytes)));
+  }
+  for (const ExpertProduct& product : shapes.experts) {
+    const GemmShape grouped = grouped_shape(product, batch);
+    HEADROOM_TRY(matmul.add(gemm_call(grouped, sizes.rate, sizes.element_bytes)));
   }
   Sum other(*model_, *device_);
   HEADROOM_TRY(add_other(shapes, sizes, other));
@@ -302,6 +399,10 @@ Result<TimeInterval> DecodePredictor::prefill(int64_t tokens) const {
     const bool is_head = i + 1 == shapes.products.size();  // for the last token alone
     const GemmShape shape{.m = is_head ? 1 : tokens, .n = one.n, .k = one.k};
     HEADROOM_TRY(sum.add(gemm_call(shape, sizes.rate, sizes.element_bytes)));
+  }
+  for (const ExpertProduct& product : shapes.experts) {
+    const GemmShape grouped = grouped_shape(product, tokens);
+    HEADROOM_TRY(sum.add(gemm_call(grouped, sizes.rate, sizes.element_bytes)));
   }
   const AttentionShape one{.heads = shapes.heads,
                            .kv_heads = sizes.kv_heads,

@@ -3,8 +3,10 @@
 //
 // The step is that of a serving engine: operators and cache are counted on the step model's graph;
 // the cache is appended in place, and norms, rotary embedding and activation are one kernel each.
-// Times are the laws' (timing_model.h); the host and sampling are an engine's. Pure but for what it
-// is given, and which must outlive it; thread-safe; some ten milliseconds a batch of a 7B model.
+// Of a mixture of experts a batch wakes each expert with equal probability, and all that are awake
+// are one grouped product. Times are the laws' (timing_model.h); the host and sampling are an
+// engine's. Pure but for what it is given, and which must outlive it; thread-safe; some ten
+// milliseconds a batch of a 7B model.
 #pragma once
 
 #include <cstdint>
