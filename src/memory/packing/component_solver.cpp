@@ -15,9 +15,10 @@ namespace headroom::memory {
 namespace {
 
 // A large problem gets fewer orders: beyond these placements, only the first few.
-constexpr int64_t kOrderPlacements = 400'000;
-constexpr size_t kFewestOrders = 3;
-constexpr size_t kHalfOfOrders = 9;  // then one exact search that hardly turns back
+constexpr int64_t kOrderPlacements = 480'000;
+constexpr size_t kFewOrders = 3;      // a quick plan's, and for each repetition
+constexpr size_t kFewestOrders = 4;   // where there is time to search
+constexpr size_t kHalfOfOrders = 10;  // then one exact search that hardly turns back
 constexpr int64_t kPlacementsPerItem = 4;
 constexpr int kPromotions = 4;
 constexpr int64_t kNearness = 1000;  // an order within 1/1000 of the target of the best is promoted
@@ -38,7 +39,7 @@ int64_t common_divisor(const Sections& sections) {
 // The first orders of the portfolio, until one meets the target.
 Placement best_of_few(const Sections& part, int64_t target) {
   Placement best;
-  for (size_t i = 0; i < kFewestOrders; ++i) {
+  for (size_t i = 0; i < kFewOrders; ++i) {
     Placement placement = first_fit(part, make_order(part, i));
     if (i == 0 || placement.height < best.height) best = std::move(placement);
     if (best.height <= target) break;
@@ -68,10 +69,10 @@ void ComponentSolver::solve() {
   const auto affordable = static_cast<size_t>(kOrderPlacements / (sections_.item_count() + 1));
   const size_t orders = std::min(order_count(), std::max(kFewestOrders, affordable));
   const size_t half = std::min(orders, kHalfOfOrders);
-  try_orders(0, kFewestOrders);
+  try_orders(0, kFewOrders);
   if (!is_done()) try_stretched();
   if (is_done() || options_.depth == SynthesisDepth::quick) return;
-  try_orders(kFewestOrders, half);
+  try_orders(kFewOrders, half);
   if (!is_done()) promote(0, half);
   if (!is_done() && is_exact_ && options_.depth == SynthesisDepth::search) search_round(0, 0, 1);
   if (!is_done()) try_orders(half, orders);

@@ -85,6 +85,7 @@ constexpr std::array kOrders{
           [](const PackingItem& item, const Moments&) { return by_size_start(item); }},
     Order{"at the highest load by start", highest_by_start},
     Order{"long ones first (1/128)", long_first<128>},
+    Order{"long ones first (1/64)", long_first<64>},
     Order{"size, then end",
           [](const PackingItem& item, const Moments&) {
             return Key{-item.size, -int64_t{item.end}, item.begin};
