@@ -12,6 +12,7 @@ namespace headroom::embedded {
 extern const std::string_view kPageHtml;
 extern const std::string_view kPageCss;
 extern const std::string_view kChartsJs;
+extern const std::string_view kMapPanelJs;
 extern const std::string_view kMapJs;
 }  // namespace headroom::embedded
 
@@ -124,7 +125,7 @@ std::string render_page(const Page& page) {
   std::string script(embedded::kChartsJs);
   const bool has_map = std::any_of(page.sections.begin(), page.sections.end(),
                                    [](const Section& section) { return section.has_map; });
-  if (has_map) script += embedded::kMapJs;
+  if (has_map) script.append(embedded::kMapPanelJs).append(embedded::kMapJs);
   Html footer;
   if (!page.command.empty()) {
     footer.raw("<p>Asked by: <code>").text(page.command).raw("</code></p>");

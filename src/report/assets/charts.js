@@ -333,6 +333,9 @@
     }
   }
 
+  // For scripts that come behind this one in a page.
+  globalThis.headroomCharts = { make, bytes };
+
   themeSwitch();
   for (const host of document.querySelectorAll("[data-chart='step']")) {
     const source = host.querySelector("script[type='application/json']");
