@@ -11,7 +11,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto answer = headroom::pack::explain_oom(text, "fuzz");
+  static const auto catalogue = headroom::device::DeviceCatalogue::built_in();
+  const auto answer = headroom::pack::explain_oom(text, "fuzz", catalogue);
   if (!answer) {
     HEADROOM_CHECK(!answer.error().message.empty(), "an error without words");
     return 0;

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/file.h"
-#include "device/catalogue.h"
 #include "text/number.h"
 
 namespace headroom::pack {
@@ -40,9 +39,7 @@ struct Context {
   bool is_of_this_size = false;
 };
 
-Context context_of(Bytes total) {
-  const auto loaded = device::DeviceCatalogue::load();
-  const auto catalogue = loaded ? *loaded : device::DeviceCatalogue::built_in();
+Context context_of(Bytes total, const device::DeviceCatalogue& catalogue) {
   Context of_size;
   Context of_all;
   const auto widen = [](Context& context, const device::BytesInterval& bytes) {
@@ -117,7 +114,9 @@ void find_this_process(const OomMessage& message, Bytes reserved, Account& accou
   for (const OomProcess& process : account.others) account.others_sum += process.used;
 }
 
-std::optional<Account> account_of(const OomMessage& message, std::vector<std::string>& notes) {
+std::optional<Account> account_of(const OomMessage& message,
+                                  const device::DeviceCatalogue& catalogue,
+                                  std::vector<std::string>& notes) {
   if (!message.total || !message.allocated || message.total->count == 0) return std::nullopt;
   constexpr Bytes kMost{int64_t{1} << 56};  // no machine has it; sums of such figures still fit
   for (const auto& figure :
@@ -134,7 +133,7 @@ std::optional<Account> account_of(const OomMessage& message, std::vector<std::st
   const Bytes named = reserved + account.outside.value_or(Bytes(0)) + account.others_sum;
   account.free = message.free.value_or(at_least_zero(account.total - named));
   account.not_listed = at_least_zero(account.total - account.free - named);
-  account.context = context_of(account.total);
+  account.context = context_of(account.total, catalogue);
   if (!message.free)
     notes.emplace_back("the message does not say what is free; what nobody holds is taken");
   if (reserved > account.total + rounding_of(account.total)) {
@@ -408,14 +407,16 @@ void judge_without_figures(OomCase& one) {
 
 }  // namespace
 
-Result<OomAnswer> explain_oom(std::string_view text, const std::string& file) {
+Result<OomAnswer> explain_oom(std::string_view text, const std::string& file,
+                              const device::DeviceCatalogue& catalogue) {
   HEADROOM_ASSIGN(std::vector<OomMessage> messages, formats::parse_oom_messages(text, file));
   OomAnswer answer;
   answer.file = file;
   for (OomMessage& message : messages) {
     OomCase one;
-    const auto account = message.source == OomSource::torch ? account_of(message, one.notes)
-                                                            : std::optional<Account>();
+    const auto account = message.source == OomSource::torch
+                             ? account_of(message, catalogue, one.notes)
+                             : std::optional<Account>();
     one.message = std::move(message);
     if (account) {
       one.holders = holders_of(*account);
@@ -432,7 +433,8 @@ Result<OomAnswer> explain_oom(std::string_view text, const std::string& file) {
 
 Result<OomAnswer> explain_oom_file(const std::string& file) {
   HEADROOM_ASSIGN(const std::string text, read_file(file, kMostText));
-  return explain_oom(text, file);
+  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  return explain_oom(text, file, catalogue);
 }
 
 std::string_view name_of(OomCulprit culprit) {

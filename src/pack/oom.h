@@ -2,8 +2,7 @@
 // of them stands in the way, and what to do about it.
 //
 // The culprit is what would have let the request through, had it not been held; what the tensors
-// hold is named only where nothing else is large enough. Pure but for the device catalogue; linear
-// in the text.
+// hold is named only where nothing else is large enough. Pure; linear in the text.
 #pragma once
 
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "base/provenance.h"
 #include "base/result.h"
+#include "device/catalogue.h"
 #include "formats/oom_message.h"
 
 namespace headroom::pack {
@@ -61,8 +61,10 @@ struct OomAnswer {
   std::vector<OomCase> cases;  // one a different message, the first that failed first
 };
 
-Result<OomAnswer> explain_oom(std::string_view text, const std::string& file);
-// Of a file, or standard input ("-").
+// `catalogue` says what a process takes of a device before its first tensor.
+Result<OomAnswer> explain_oom(std::string_view text, const std::string& file,
+                              const device::DeviceCatalogue& catalogue);
+// Of a file, or standard input ("-"), with the devices that DeviceCatalogue::load() knows.
 Result<OomAnswer> explain_oom_file(const std::string& file);
 
 // "fragmentation", "other_process", ...: the JSON value.

@@ -6,7 +6,7 @@ namespace headroom::pack {
 namespace {
 
 OomCase only(std::string_view text) {
-  const auto answer = explain_oom(text, "test");
+  const auto answer = explain_oom(text, "test", device::DeviceCatalogue::built_in());
   EXPECT_TRUE(answer);
   if (!answer) return {};
   EXPECT_EQ(answer->cases.size(), 1U);
