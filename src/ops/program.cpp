@@ -69,6 +69,7 @@ class Builder {
     find_nodes();
     if (kernel_events_.empty()) return std::nullopt;
     place_kernels();
+    if (streams_.size() > kMostStreams) return std::nullopt;
     find_order();
     find_stream_waits();
     find_host_waits();
@@ -203,12 +204,10 @@ class Builder {
 
   // The last kernel on a stream that was launched before `time`.
   [[nodiscard]] uint32_t last_on(uint32_t stream, int64_t time) const {
-    uint32_t found = kNoKernel;
-    for (const auto& [launched, kernel] : launches_of_[stream]) {
-      if (launched >= time) break;
-      found = kernel;
-    }
-    return found;
+    const auto& launches = launches_of_[stream];
+    const auto after =
+        std::lower_bound(launches.begin(), launches.end(), std::pair<int64_t, uint32_t>(time, 0));
+    return after == launches.begin() ? kNoKernel : std::prev(after)->second;
   }
 
   void find_stream_waits() {
@@ -503,6 +502,7 @@ class Builder {
   static constexpr int64_t kQueued = 15'000;     // launched so long before that it was there
   static constexpr int64_t kLongWait = 100'000;  // no launch takes so long
   static constexpr size_t kLookAhead = 256;
+  static constexpr size_t kMostStreams = 1024;  // no device has as many; it bounds the waits
 
   const Trace& trace_;
   const Links& links_;
