@@ -178,7 +178,8 @@ Result<int> run_pack(const Words& words, const Console& console) {
     HEADROOM_TRY(write_beside(words, "placements", pack::placements_of(answer), console));
   }
   if (words.has("plan")) {
-    HEADROOM_TRY(write_beside(words, "plan", pack::plan_file_of(answer), console));
+    HEADROOM_ASSIGN(const std::string plan, pack::plan_file_of(answer));
+    HEADROOM_TRY(write_beside(words, "plan", plan, console));
   }
   HEADROOM_TRY(write_exports(words, answer, console));
   if (!is_stdout_taken(words) || words.has("output")) {
@@ -230,7 +231,8 @@ Verb pack_verb() {
       {"budget", "SECONDS", "search that long; without it by effort, the same plan every time"},
       {"seed", "N", "of the searches"},
       {"placements", "FILE.csv", "write id,lower,upper,size,offset; - is stdout"},
-      {"plan", "FILE", "write the plan (docs/formats/plan.md); - is stdout"},
+      {"plan", "FILE",
+       "write the plan of an iteration, binary (docs/formats/plan.md); - is stdout"},
       {"csv", "FILE.csv",
        "write the requests: id,lower,upper,size,stream,address,begin_us,end_us,site; - is stdout"},
       {"chrome", "FILE.json",

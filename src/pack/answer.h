@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "memory/packing/problem.h"
 #include "pack/loss.h"
 #include "pack/recording.h"
+#include "pack/understanding.h"
 
 namespace headroom::pack {
 
@@ -21,6 +23,8 @@ struct PlannedRequest {
   int64_t stream = 0;  // an index; each stream has a range of the plan to itself
   memory::PackingRequest request;
   int64_t offset = 0;
+  // When the program gave it back; request.upper is later where another stream still used it.
+  int64_t released = std::numeric_limits<int64_t>::max();
 };
 
 struct PlanFigures {
@@ -32,6 +36,7 @@ struct PlanFigures {
   // No plan is shorter: because it is at the lower bound, or because a search has shown it.
   bool is_optimal = false;
   Bytes proven_bound;
+  std::vector<Bytes> stream_bytes{};  // the streams' parts of it, one after the other
 };
 
 struct RecordedFigures {
@@ -60,11 +65,13 @@ struct PackAnswer {
   Bytes lower_bound;  // the most that lives at one moment, sizes rounded up to the alignment
   PlanFigures plan;
   std::optional<RecordedFigures> recorded;
-  std::optional<Recording> recording;        // where the file is one
-  std::optional<LossAtPeak> loss;            // the same, where it says what was held
-  std::vector<AllocatorFigures> allocators;  // the least reserved first
-  std::optional<Bytes> capacity;             // that was asked for
-  std::vector<std::string> notes;            // what was assumed or passed over
+  std::optional<Recording> recording;          // where the file is one
+  std::optional<LossAtPeak> loss;              // the same, where it says what was held
+  std::vector<int64_t> marks;                  // moments at which the user's iterations begin
+  std::optional<Understanding> understanding;  // of a recording
+  std::vector<AllocatorFigures> allocators;    // the least reserved first
+  std::optional<Bytes> capacity;               // that was asked for
+  std::vector<std::string> notes;              // what was assumed or passed over
 
   [[nodiscard]] bool fits() const { return !capacity || plan.size <= *capacity; }
 };

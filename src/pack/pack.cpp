@@ -7,6 +7,7 @@
 #include "formats/packing_csv.h"
 #include "memory/packing/plan_synthesizer.h"
 #include "memory/packing/validator.h"
+#include "memory/plan/plan_file.h"
 #include "pack/allocators.h"
 #include "pack/read.h"
 
@@ -28,7 +29,9 @@ std::vector<StreamPlan> problems_of(const PackAnswer& answer) {
   std::vector<StreamPlan> plans(answer.streams);
   for (size_t i = 0; i < answer.requests.size(); ++i) {
     StreamPlan& plan = plans[static_cast<size_t>(answer.requests[i].stream)];
-    plan.problem.requests.push_back(answer.requests[i].request);
+    const PlannedRequest& planned = answer.requests[i];
+    plan.problem.requests.push_back(planned.request);
+    plan.problem.requests.back().upper = safe_upper(planned.released, planned.request.upper);
     plan.requests.push_back(i);
   }
   for (StreamPlan& plan : plans) plan.problem.alignment = answer.alignment;
@@ -87,6 +90,7 @@ Result<void> plan(const PackQuestion& question, PackAnswer& answer) {
           answer.plan.size.count + synthesis.solution.offsets[i];
     }
     answer.plan.size += Bytes(synthesis.solution.bytes);
+    answer.plan.stream_bytes.emplace_back(synthesis.solution.bytes);
     answer.lower_bound += Bytes(synthesis.lower_bound_bytes);
     answer.plan.proven_bound += Bytes(synthesis.proven_bound_bytes);
     answer.plan.is_optimal = answer.plan.is_optimal && synthesis.is_optimal();
@@ -130,6 +134,9 @@ Result<PackAnswer> answer(const PackQuestion& question) {
 Result<PackAnswer> answer_requests(const PackQuestion& question, PackAnswer answer) {
   HEADROOM_TRY(plan(question, answer));
   compare_allocators(answer);
+  if (answer.recording) {
+    answer.understanding = understand(answer, answer.marks, question.seed);
+  }
   return answer;
 }
 
@@ -144,18 +151,8 @@ std::string placements_of(const PackAnswer& answer) {
   return formats::placements_csv(instance, solution);
 }
 
-std::string plan_file_of(const PackAnswer& answer) {
-  std::string text = "headroom-plan 1\nbytes " + std::to_string(answer.plan.size.count) +
-                     "\nalignment " + std::to_string(answer.alignment) + "\nrequests " +
-                     std::to_string(answer.requests.size()) + "\nstream lower upper size offset\n";
-  for (const PlannedRequest& planned : answer.requests) {
-    for (const int64_t number :
-         {planned.stream, planned.request.lower, planned.request.upper, planned.request.size}) {
-      text += std::to_string(number) + " ";
-    }
-    text += std::to_string(planned.offset) + "\n";
-  }
-  return text;
+Result<std::string> plan_file_of(const PackAnswer& answer) {
+  return memory::plan_file(memory_plan_of(answer));
 }
 
 }  // namespace headroom::pack

@@ -29,7 +29,8 @@ Result<PackAnswer> answer_requests(const PackQuestion& question, PackAnswer answ
 
 // id,lower,upper,size,offset: the plan as a table.
 [[nodiscard]] std::string placements_of(const PackAnswer& answer);
-// The plan as a file of its own (docs/formats/plan.md).
-[[nodiscard]] std::string plan_file_of(const PackAnswer& answer);
+// The plan as a file of its own (docs/formats/plan.md), judged before; an Error where it cannot be
+// held in one.
+Result<std::string> plan_file_of(const PackAnswer& answer);
 
 }  // namespace headroom::pack

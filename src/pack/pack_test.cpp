@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "memory/plan/plan_file.h"
+
 namespace headroom::pack {
 namespace {
 
@@ -75,6 +77,34 @@ TEST(Pack, HugeSizesAreNoTrouble) {
     EXPECT_GE(figures.peak_reserved, Bytes(3LL << 56)) << figures.name;
   }
   EXPECT_FALSE(wrapped);
+}
+
+// The plan file says of each request what the placements say, on the clock of slots.
+TEST(Pack, ThePlanFileHoldsThePlacements) {
+  for (const char* const name : {"snapshot_whole.pickle", "snapshot_ring.pickle"}) {
+    const auto result = answer({.file = data(name)});
+    ASSERT_TRUE(result) << result.error().to_string();
+    ASSERT_TRUE(result->understanding);
+    if (result->understanding->plan) continue;  // of its iterations, tested in memory/plan
+    const auto bytes = plan_file_of(*result);
+    ASSERT_TRUE(bytes) << bytes.error().to_string();
+    const auto plan = memory::parse_plan_file(*bytes, "test");
+    ASSERT_TRUE(plan) << plan.error().to_string();
+    EXPECT_EQ(plan->bytes, result->plan.size.count);
+    ASSERT_EQ(plan->signatures.size(), 1u);
+    const auto& slots = plan->signatures[0].slots;
+    ASSERT_EQ(slots.size(), result->requests.size());
+    for (size_t i = 0; i < slots.size(); ++i) {
+      EXPECT_EQ(slots[i].largest, result->requests[i].request.size);
+      EXPECT_EQ(slots[i].offset, result->requests[i].offset);
+    }
+  }
+}
+
+TEST(Pack, WhatAnotherStreamKeptIsKeptLonger) {
+  EXPECT_EQ(safe_upper(10, 10), 10);
+  EXPECT_EQ(safe_upper(10, 11), 12);
+  EXPECT_EQ(safe_upper(10, 20), 25);
 }
 
 TEST(Pack, FilesThatAreNeitherAreErrors) {

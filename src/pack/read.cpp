@@ -39,6 +39,14 @@ void note_what_was_assumed(const memory::RecordedRequests& recorded, const memor
     answer.notes.push_back(
         count_of(recorded.contradictions, "entries contradict others and were passed over"));
   }
+  const auto waited = std::count_if(
+      recorded.requests.begin(), recorded.requests.end(),
+      [](const memory::RecordedRequest& request) { return request.released < request.upper; });
+  if (waited > 0) {
+    answer.notes.push_back(count_of(static_cast<size_t>(waited),
+                                    "blocks were used by a second stream; the plan keeps them for "
+                                    "half of that delay longer than was recorded"));
+  }
   if (answer.streams > 1) {
     answer.notes.push_back(count_of(answer.streams,
                                     "streams are planned apart: a snapshot does not say where they "
@@ -64,7 +72,8 @@ void take_requests(const memory::RecordedRequests& recorded, PackAnswer& answer)
     answer.requests.push_back({std::to_string(answer.requests.size()),
                                stream - streams.begin(),
                                {request.lower, request.upper, request.size},
-                               0});
+                               0,
+                               request.released});
   }
 }
 
@@ -87,6 +96,31 @@ std::optional<RecordedFigures> recorded_figures(const RecordedFile& recorded, si
   return RecordedFigures{Bytes(allocated), Bytes(reserved), share};
 }
 
+// Where the user's own words say that an iteration begins: torch.profiler's steps, or else the end
+// of each Optimizer.step. Times are those of recorded requests.
+std::vector<int64_t> marks_of(const formats::TorchSnapshot& snapshot,
+                              const memory::Snapshot& device) {
+  struct Kind {
+    std::string_view name;
+    bool is_start;
+  };
+  std::vector<int64_t> marks;
+  for (const Kind kind : {Kind{"ProfilerStep", true}, Kind{"Optimizer.step", false}}) {
+    marks.clear();
+    for (const formats::TorchAnnotation& annotation : snapshot.annotations) {
+      const std::string_view name = snapshot.sites.text(annotation.name);
+      if (annotation.is_start != kind.is_start || !name.starts_with(kind.name)) continue;
+      const auto entry = std::partition_point(
+          device.trace.begin(), device.trace.end(),
+          [&](const memory::TraceEntry& e) { return e.time_us < annotation.time_us; });
+      marks.push_back(entry - device.trace.begin() + 1);
+    }
+    std::sort(marks.begin(), marks.end());
+    if (marks.size() >= 2) return marks;
+  }
+  return {};
+}
+
 Result<PackAnswer> from_recorded(const RecordedFile& source, const std::string& file) {
   const formats::TorchSnapshot& snapshot = source.snapshot;
   if (snapshot.devices.empty()) {
@@ -106,6 +140,7 @@ Result<PackAnswer> from_recorded(const RecordedFile& source, const std::string& 
       recorded_figures(source, static_cast<size_t>(device - snapshot.devices.begin()));
   const memory::RecordedRequests recorded = memory::recorded_requests(*device);
   take_requests(recorded, answer);
+  answer.marks = marks_of(snapshot, *device);
   answer.recording = recording_of(snapshot, *device, recorded.requests);
   answer.loss = loss_at_peak(answer.requests, *answer.recording);
   note_what_was_assumed(recorded, *device, answer);

@@ -83,6 +83,60 @@ Json loss_json(const pack::PackAnswer& answer) {
       .set("homeless_blocks", loss.homeless_blocks);
 }
 
+// How often each class occurs: {"static": {"persistent": 3, ...}, ...}.
+Json classes_json(const pack::Understanding& understanding) {
+  Json classes = Json::object();
+  for (size_t r = 0; r < understanding.counts.size(); ++r) {
+    Json lifespans = Json::object();
+    for (size_t l = 0; l < understanding.counts[r].size(); ++l) {
+      lifespans.set(memory::lifespan_name(static_cast<memory::Lifespan>(l)),
+                    understanding.counts[r][l]);
+    }
+    classes.set(memory::recurrence_name(static_cast<memory::Recurrence>(r)), std::move(lifespans));
+  }
+  return classes;
+}
+
+Json held_out_json(const memory::PlanScore& score) {
+  return Json::object()
+      .set("iterations", score.iterations)
+      .set("requests", score.requests)
+      .set("planned_pct", 100 * score.share(score.planned))
+      .set("reused_pct", 100 * score.share(score.reused))
+      .set("fallen_back_pct", 100 * score.share(score.fallen_back))
+      .set("peak_allocated_bytes", score.peak_allocated_bytes)
+      .set("plan_bytes", score.plan_bytes)
+      .set("fallback_bytes", score.fallback_bytes)
+      .set("efficiency", score.efficiency());
+}
+
+Json iterations_json(const pack::PackAnswer& answer) {
+  if (!answer.understanding) return nullptr;
+  const pack::Understanding& found = *answer.understanding;
+  constexpr std::string_view kSources[] = {"none", "sequence", "marks"};
+  Json plan = nullptr;
+  if (found.plan) {
+    size_t spaces = 0;
+    size_t slots = 0;
+    for (const memory::SignaturePlan& signature : found.plan->signatures) {
+      spaces += signature.spaces.size();
+      slots += signature.slots.size();
+    }
+    plan = Json::object()
+               .set("bytes", found.plan->bytes)
+               .set("signatures", found.plan->signatures.size())
+               .set("slots", slots)
+               .set("dynamic_reusable_spaces", spaces);
+  }
+  return Json::object()
+      .set("found", found.iterations.whole.size())
+      .set("kinds", static_cast<int64_t>(found.iterations.kinds))
+      .set("boundaries_from", kSources[static_cast<size_t>(found.iterations.source)])
+      .set("classes", classes_json(found))
+      .set("plan", std::move(plan))
+      .set("held_out", found.held_out ? held_out_json(*found.held_out) : Json(nullptr));
+}
+
 }  // namespace
 
 Json pack_json(const pack::PackAnswer& answer) {
@@ -126,6 +180,7 @@ Json pack_json(const pack::PackAnswer& answer) {
       .set("recorded", std::move(recorded))
       .set("loss", loss_json(answer))
       .set("allocators", std::move(allocators))
+      .set("iterations", iterations_json(answer))
       .set("notes", std::move(notes));
 }
 

@@ -1,6 +1,7 @@
 #include "report/pack_text.h"
 
 #include "report/fit_words.h"
+#include "report/iterations_text.h"
 #include "report/loss_text.h"
 #include "report/pack_words.h"
 #include "text/number.h"
@@ -121,6 +122,9 @@ std::string pack_text(const pack::PackAnswer& answer, const Terminal& terminal) 
   lines += "\n" + figures(answer, terminal);
   if (answer.loss) lines += "\n" + loss_text(answer, terminal);
   lines += "\n" + allocators(answer, terminal);
+  if (answer.understanding && !answer.requests.empty()) {
+    lines += "\n" + iterations_text(*answer.understanding, terminal);
+  }
   if (!answer.notes.empty()) lines += "\n";
   for (const std::string& note : answer.notes) lines += "note: " + text::printable(note) + "\n";
   return lines;

@@ -28,14 +28,27 @@ struct Group {
   BoundaryCandidate candidate;
 };
 
-// The mean deviation of distances from their median, as a share of it; nothing if irregular.
-std::optional<double> irregularity_of(const std::vector<size_t>& places, size_t all,
-                                      std::vector<size_t>& gaps, size_t& period) {
+size_t median_gap(const std::vector<size_t>& places, std::vector<size_t>& gaps) {
   gaps.clear();
   for (size_t i = 1; i < places.size(); ++i) gaps.push_back(places[i] - places[i - 1]);
   const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
   std::nth_element(gaps.begin(), middle, gaps.end());
-  period = *middle;
+  return *middle;
+}
+
+// The mean deviation of distances from their median, as a share of it; nothing if irregular.
+// Occurrences at less than half of it are left out: the first step makes its optimizer states in a
+// loop that looks like all later steps.
+std::optional<double> irregularity_of(std::vector<size_t>& places, size_t all,
+                                      std::vector<size_t>& gaps, size_t& period) {
+  period = median_gap(places, gaps);
+  size_t kept = 1;
+  for (size_t i = 1; i < places.size(); ++i) {
+    if (2 * (places[i] - places[kept - 1]) >= period) places[kept++] = places[i];
+  }
+  if (kept < 2) return std::nullopt;
+  places.resize(kept);
+  period = median_gap(places, gaps);
   const double span = static_cast<double>(places.back() - places.front() + period);
   if (span < kLeastSpan * static_cast<double>(all)) return std::nullopt;
   size_t regular = 0;

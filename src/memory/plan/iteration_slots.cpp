@@ -18,28 +18,62 @@ void fill(Slot& slot, const RecordedRequest& request) {
 
 }  // namespace
 
-SlotFinder::SlotFinder(std::span<const RecordedRequest> requests)
-    : requests_(requests), sequence_(make_sequence(requests)) {}
+std::vector<bool> persistent_requests(std::span<const RecordedRequest> requests,
+                                      const Iterations& iterations) {
+  const std::vector<Iteration>& whole = iterations.whole;
+  int64_t end_of_time = 0;
+  for (const RecordedRequest& request : requests) {
+    end_of_time = std::max(end_of_time, request.upper);
+  }
+  std::vector<bool> is_persistent(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const RecordedRequest& request = requests[i];
+    const auto next = std::lower_bound(
+        whole.begin(), whole.end(), request.lower,
+        [](const Iteration& iteration, int64_t time) { return iteration.lower < time; });
+    is_persistent[i] = next != whole.end() ? request.upper >= next->upper
+                                           : request.lower == 0 && request.upper == end_of_time;
+  }
+  return is_persistent;
+}
+
+SlotFinder::SlotFinder(std::span<const RecordedRequest> requests, const Iterations& iterations)
+    : requests_(requests) {
+  const std::vector<bool> is_persistent = persistent_requests(requests, iterations);
+  std::vector<RecordedRequest> kept;
+  for (uint32_t i = 0; i < requests.size(); ++i) {
+    if (is_persistent[i]) continue;
+    kept_.push_back(i);
+    kept.push_back(requests[i]);
+  }
+  sequence_ = make_sequence(kept);
+}
+
+Stretch SlotFinder::stretch_of(const Iteration& iteration) const {
+  const auto place = [&](size_t request) {
+    const auto at = std::lower_bound(kept_.begin(), kept_.end(), request);
+    return static_cast<size_t>(at - kept_.begin());
+  };
+  return {place(iteration.begin), place(iteration.end)};
+}
 
 IterationSlots SlotFinder::find(const Iterations& iterations, std::vector<uint32_t> chosen) const {
   IterationSlots all;
   all.iterations = std::move(chosen);
   const size_t count = all.iterations.size();
   const size_t middle = count / 2;
-  const auto stretch_of = [&](size_t i) {
-    const Iteration& iteration = iterations.whole[all.iterations[i]];
-    return Stretch{iteration.begin, iteration.end};
-  };
-  const Stretch pattern = stretch_of(middle);
+  const auto stretch = [&](size_t i) { return stretch_of(iterations.whole[all.iterations[i]]); };
+  const Stretch pattern = stretch(middle);
   all.slots.resize(pattern.size());
   all.requests.assign(pattern.size() * count, kNoRequest);
   for (size_t i = 0; i < count; ++i) {
     // `align` finds a stretch in itself, too, request by request.
-    for (const Match& match : align(sequence_, pattern, stretch_of(i))) {
-      if (requests_[match.first].stream != requests_[match.second].stream) continue;
+    for (const Match& match : align(sequence_, pattern, stretch(i))) {
+      const uint32_t request = kept_[match.second];
+      if (requests_[kept_[match.first]].stream != requests_[request].stream) continue;
       const size_t slot = match.first - pattern.begin;
-      fill(all.slots[slot], requests_[match.second]);
-      all.requests[slot * count + i] = match.second;
+      fill(all.slots[slot], requests_[request]);
+      all.requests[slot * count + i] = request;
     }
   }
   size_t kept = 0;

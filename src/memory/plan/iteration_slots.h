@@ -40,18 +40,27 @@ struct IterationSlots {
   }
 };
 
-// Comparing iterations of one recording again and again: the symbols are made once.
+// By request: whether it is there for a whole iteration, or all the time. O(n log n).
+[[nodiscard]] std::vector<bool> persistent_requests(std::span<const RecordedRequest> requests,
+                                                    const Iterations& iterations);
+
+// Comparing iterations of one recording again and again: the symbols are made once. Persistent
+// requests are left out, as they are made in one iteration (optimizer states in the first) and not
+// in others.
 class SlotFinder {
  public:
   // REQUIRES: `requests` outlives the finder.
-  explicit SlotFinder(std::span<const RecordedRequest> requests);
+  SlotFinder(std::span<const RecordedRequest> requests, const Iterations& iterations);
 
   // The slots of these iterations. REQUIRES: they are of one kind; at least one.
   [[nodiscard]] IterationSlots find(const Iterations& iterations,
                                     std::vector<uint32_t> chosen) const;
 
  private:
+  [[nodiscard]] Stretch stretch_of(const Iteration& iteration) const;
+
   std::span<const RecordedRequest> requests_;
+  std::vector<uint32_t> kept_;  // requests, in order; the sequence is theirs
   RequestSequence sequence_;
 };
 

@@ -38,14 +38,17 @@ constexpr int64_t kLeastPlacesGained = 2;
 // many standard deviations of a count.
 constexpr double kMuchLess = 0.65;
 constexpr double kChance = 2;
-// A stretch at either end of the recording is a whole iteration where it has so much of one.
-constexpr double kWholeShare = 0.95;
+// A stretch at either end of the recording is a whole iteration where it has so much of one (the
+// first has optimizer states, too), up to so little of its other end.
+constexpr double kWholeShare = 0.8;
+constexpr double kMissingAtEnd = 0.02;
 // Two iterations with so many equal requests are of one kind.
 constexpr double kSameKindShare = 0.7;
 // Kinds that an iteration is compared with; the newest ones, when there are more.
 constexpr size_t kMostKinds = 16;
 
 using Places = std::vector<size_t>;
+constexpr size_t kStays = std::numeric_limits<size_t>::max();
 
 class Finder {
  public:
@@ -61,12 +64,9 @@ class Finder {
                      [](const auto& a, const auto& b) { return a.period < b.period; });
     std::optional<Judged> best;
     for (BoundaryCandidate& candidate : candidates) {
-      if (!gives_back(candidate.places)) continue;
+      if (!gives_back(candidate)) continue;
       Judged judged = judge(std::move(candidate));
-      if (static_cast<double>(judged.unexplained) >
-          kMostUnexplained * static_cast<double>(begun_.size())) {
-        continue;
-      }
+      if (judged.unexplained > most_unexplained()) continue;
       if (!best || explains_more(judged, *best)) best = std::move(judged);
     }
     return best ? at_least_load(best->candidate) : Places{};
@@ -76,8 +76,9 @@ class Finder {
   [[nodiscard]] Iterations cut(Places boundaries, BoundarySource source) const {
     Iterations result;
     if (boundaries.size() < 2) return result;
-    result.source = source;
     add_ends(boundaries);
+    if (boundaries.size() < 3) return {};  // one, that nothing can be compared with
+    result.source = source;
     for (size_t i = 0; i + 1 < boundaries.size(); ++i) {
       const size_t end = boundaries[i + 1];
       Iteration iteration;
@@ -102,7 +103,24 @@ class Finder {
     for (size_t i = 0; i < begun_.size(); ++i) {
       while (ended < ends.size() && ends[ended] <= begun_[i].lower) ++ended;
       blocks_before_.push_back(static_cast<int64_t>(i) - static_cast<int64_t>(ended));
+      life_.push_back(begun_[i].upper == ends.back() ? kStays : end_of(i) - i);
     }
+  }
+
+  // The first request that begins after another's end.
+  [[nodiscard]] size_t end_of(size_t i) const {
+    const auto next = std::lower_bound(
+        begun_.begin(), begun_.end(), begun_[i].upper,
+        [](const RecordedRequest& request, int64_t time) { return request.lower < time; });
+    return static_cast<size_t>(next - begun_.begin());
+  }
+
+  // Whether two requests may be the same one of two iterations. A gradient that the first
+  // micro-batch makes and the others add to is not the same in each of them.
+  [[nodiscard]] bool live_alike(size_t a, size_t b) const {
+    if (life_[a] == kStays || life_[b] == kStays) return true;  // nobody saw the end
+    const auto [shorter, longer] = std::minmax(life_[a], life_[b]);
+    return longer <= 4 * shorter + 16;
   }
 
   // Bytes allocated just before each request, in blocks that live for about an iteration at most
@@ -110,10 +128,7 @@ class Finder {
   [[nodiscard]] std::vector<double> passing_load(size_t period) const {
     std::vector<double> change(begun_.size() + 1);
     for (size_t i = 0; i < begun_.size(); ++i) {
-      const auto next = std::lower_bound(
-          begun_.begin(), begun_.end(), begun_[i].upper,
-          [](const RecordedRequest& request, int64_t time) { return request.lower < time; });
-      const auto end = static_cast<size_t>(next - begun_.begin());
+      const size_t end = end_of(i);
       if (end == begun_.size() || end - i > period + period / 2) continue;
       change[i + 1] += static_cast<double>(begun_[i].size);
       if (end > i) change[end] -= static_cast<double>(begun_[i].size);
@@ -129,16 +144,26 @@ class Finder {
     return last;
   }
 
-  [[nodiscard]] bool gives_back(const Places& places) const {
+  // Measured at four places of the cycle, the best one of them: at the end of the first step, say,
+  // its gradients stand beside the new optimizer states.
+  [[nodiscard]] bool gives_back(const BoundaryCandidate& candidate) const {
+    for (size_t quarter = 0; quarter < 4; ++quarter) {
+      if (kept_share(candidate.places, quarter * candidate.period / 4) <= kMostKept) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] double kept_share(const Places& places, size_t shift) const {
     std::vector<double> kept;
-    for (size_t i = 1; i < places.size(); ++i) {
-      const int64_t more = blocks_before_[places[i]] - blocks_before_[places[i - 1]];
+    for (size_t i = 1; i < places.size() && places[i] + shift < begun_.size(); ++i) {
+      const int64_t more =
+          blocks_before_[places[i] + shift] - blocks_before_[places[i - 1] + shift];
       kept.push_back(std::abs(static_cast<double>(more)) /
                      static_cast<double>(places[i] - places[i - 1]));
     }
+    if (kept.empty()) return 1;
     const auto middle = kept.begin() + static_cast<std::ptrdiff_t>(kept.size() / 2);
     std::nth_element(kept.begin(), middle, kept.end());
-    return *middle <= kMostKept;
+    return *middle;
   }
 
   struct Judged {
@@ -147,21 +172,31 @@ class Finder {
     size_t unexplained = 0;
   };
 
+  [[nodiscard]] size_t most_unexplained() const {
+    return static_cast<size_t>(kMostUnexplained * static_cast<double>(begun_.size()));
+  }
+
   [[nodiscard]] Judged judge(BoundaryCandidate candidate) const {
     Judged judged{std::move(candidate), std::vector<bool>(begun_.size(), false), 0};
     const auto explain = [&](Stretch first, Stretch second, bool from_end) {
       for (const Match& match : align(sequence_, first, second, from_end)) {
         if (match.kind == Match::Kind::replaced) continue;
+        if (!live_alike(match.first, match.second)) continue;
         judged.is_explained[match.first] = true;
         judged.is_explained[match.second] = true;
       }
     };
     const Places& places = judged.candidate.places;
     explain({0, places.front()}, {places[0], places[1]}, true);
-    for (size_t i = 2; i < places.size(); ++i) {
+    const size_t most = most_unexplained();
+    size_t settled = 0;
+    size_t missing = 0;  // of the requests before `settled`
+    for (size_t i = 2; i < places.size() && missing <= most; ++i) {
       explain({places[i - 2], places[i - 1]}, {places[i - 1], places[i]}, false);
+      for (; settled < places[i - 2]; ++settled) missing += judged.is_explained[settled] ? 0 : 1;
     }
     explain({places[places.size() - 2], places.back()}, {places.back(), begun_.size()}, false);
+    // Where it was given up half-way, the rest counts as unexplained.
     judged.unexplained = static_cast<size_t>(
         std::count(judged.is_explained.begin(), judged.is_explained.end(), false));
     return judged;
@@ -261,27 +296,32 @@ class Finder {
     const Stretch first{boundaries[0], boundaries[1]};
     const Stretch last{boundaries[boundaries.size() - 2], boundaries.back()};
     const auto before = align(sequence_, first, {0, boundaries.front()}, true);
-    if (is_whole(before.size(), first)) {
+    if (is_whole(before, first)) {
       // Its first requests may look different where nothing comes before them.
       const size_t missing = before.front().first - first.begin;
       const size_t begin = before.front().second;
       boundaries.insert(boundaries.begin(), begin - std::min(begin, missing));
     }
     const auto after = align(sequence_, last, {boundaries.back(), begun_.size()}, false);
-    if (is_whole(after.size(), last)) boundaries.push_back(begun_.size());
+    if (is_whole(after, last)) boundaries.push_back(begun_.size());
   }
-  static bool is_whole(size_t found, Stretch pattern) {
-    return static_cast<double>(found) >= kWholeShare * static_cast<double>(pattern.size());
+  static bool is_whole(const std::vector<Match>& found, Stretch pattern) {
+    const auto size = static_cast<double>(pattern.size());
+    if (static_cast<double>(found.size()) < kWholeShare * size) return false;
+    const size_t missing =
+        std::max(found.front().first - pattern.begin, pattern.end - 1 - found.back().first);
+    return static_cast<double>(missing) <= kMissingAtEnd * size;
   }
 
   [[nodiscard]] double share(const Iteration& a, const Iteration& b, bool is_exact) const {
+    const auto [shorter, longer] = std::minmax({a.end - a.begin, b.end - b.begin});
+    if (static_cast<double>(shorter) < kSameKindShare * static_cast<double>(longer)) return 0;
     size_t equal = 0;
     for (const Match& match : align(sequence_, {a.begin, a.end}, {b.begin, b.end})) {
       if (match.kind == Match::Kind::exact) ++equal;
       if (match.kind == Match::Kind::shape && !is_exact) ++equal;
     }
-    return static_cast<double>(equal) /
-           static_cast<double>(std::max(a.end - a.begin, b.end - b.begin));
+    return static_cast<double>(equal) / static_cast<double>(longer);
   }
 
   // First by equal sizes; what then stands alone, by the pattern of its requests.
@@ -341,6 +381,7 @@ class Finder {
   std::span<const RecordedRequest> begun_;
   RequestSequence sequence_;
   std::vector<int64_t> blocks_before_;
+  std::vector<size_t> life_;  // requests that begin until each ends, or kStays
 };
 
 }  // namespace

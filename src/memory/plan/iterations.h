@@ -34,7 +34,7 @@ struct Iteration {
 enum class BoundarySource : uint8_t { none, sequence, marks };
 
 struct Iterations {
-  std::vector<Iteration> whole;  // in order; what lies before, between and after is in none
+  std::vector<Iteration> whole;  // in order, none or two and more; what lies outside is in none
   uint32_t kinds = 0;
   BoundarySource source = BoundarySource::none;
 };

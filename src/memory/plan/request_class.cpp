@@ -50,20 +50,10 @@ class Classifier {
   }
 
  private:
-  // There for a whole iteration, or all the time.
-  [[nodiscard]] bool stays(const RecordedRequest& request) const {
-    const auto& whole = iterations_.whole;
-    if (whole.empty()) return request.lower == 0 && request.upper == end_of_time_;
-    const auto next = std::lower_bound(
-        whole.begin(), whole.end(), request.lower,
-        [](const Iteration& iteration, int64_t time) { return iteration.lower < time; });
-    return next != whole.end() ? request.upper >= next->upper
-                               : request.lower == 0 && request.upper == end_of_time_;
-  }
-
   void find_persistent() {
+    const std::vector<bool> is_persistent = persistent_requests(requests_, iterations_);
     for (size_t i = 0; i < requests_.size(); ++i) {
-      if (stays(requests_[i])) result_.by_request[i].lifespan = Lifespan::persistent;
+      if (is_persistent[i]) result_.by_request[i].lifespan = Lifespan::persistent;
     }
   }
 
@@ -161,7 +151,7 @@ class Classifier {
       members[iterations_.whole[i].kind].push_back(static_cast<uint32_t>(i));
     }
     if (members.empty()) return;
-    const SlotFinder finder(requests_);
+    const SlotFinder finder(requests_, iterations_);
     for (std::vector<uint32_t>& kind : members) {
       if (kind.size() < 2) continue;
       for (const uint32_t i : kind) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 namespace headroom::memory {
@@ -12,7 +11,9 @@ namespace {
 constexpr size_t kNear = 8;
 constexpr size_t kMostFrees = 3;
 // Below this many requests ahead, places are compared one by one; above, through a table.
-constexpr size_t kSmallWindow = 16;
+constexpr size_t kSmallWindow = 6;
+// What is left of a stretch is looked for at least this far in the other.
+constexpr size_t kLeastSearch = 1024;
 // A gap of so many requests on both sides is taken as requests replaced by others.
 constexpr size_t kMostReplaced = 8;
 
@@ -68,6 +69,45 @@ std::vector<uint64_t> reversed(std::vector<uint64_t> values) {
   std::reverse(values.begin(), values.end());
   return values;
 }
+
+// First places of runs. Emptied at once, for it is filled again and again.
+class RunTable {
+ public:
+  // For at most `runs` runs.
+  void clear(size_t runs) {
+    ++round_;
+    size_t size = 64;
+    while (size < 2 * runs) size *= 2;
+    if (size > cells_.size()) cells_.assign(size, {});
+    mask_ = size - 1;
+  }
+  void add(uint64_t run, uint32_t place) {
+    Cell& cell = cells_[find(run)];
+    if (cell.round != round_) cell = {run, round_, place};
+  }
+  [[nodiscard]] std::optional<uint32_t> place(uint64_t run) const {
+    const Cell& cell = cells_[find(run)];
+    if (cell.round != round_) return std::nullopt;
+    return cell.place;
+  }
+
+ private:
+  struct Cell {
+    uint64_t run = 0;
+    uint32_t round = 0;
+    uint32_t place = 0;
+  };
+  // The run's cell, or the one where it would be.
+  [[nodiscard]] size_t find(uint64_t run) const {
+    size_t at = run & mask_;
+    while (cells_[at].round == round_ && cells_[at].run != run) at = (at + 1) & mask_;
+    return at;
+  }
+
+  std::vector<Cell> cells_;
+  size_t mask_ = 0;
+  uint32_t round_ = 0;
+};
 
 // Two stretches, each read in one direction, with places counted from where reading begins.
 class Walk {
@@ -127,7 +167,7 @@ class Walk {
 
   // The fewest requests to pass over, together, until runs agree. The window doubles, so what is
   // looked through is paid for by what is passed over; nothing is found at most once.
-  [[nodiscard]] std::optional<Jump> next_agreement(size_t i, size_t j) const {
+  [[nodiscard]] std::optional<Jump> next_agreement(size_t i, size_t j) {
     for (size_t sum = 1; sum <= kSmallWindow; ++sum) {
       // From equal skips outwards: as many requests here as there is the more natural reading.
       for (size_t off = sum % 2; off <= sum; off += 2) {
@@ -139,31 +179,32 @@ class Walk {
         }
       }
     }
-    const size_t longest = std::max(first_.size() - i, second_.size() - j);
+    // A short stretch is not looked for all along a long one.
+    const auto [less, more] = std::minmax({first_.size() - i, second_.size() - j});
+    const size_t longest = std::min(more, 8 * less + kLeastSearch);
     for (size_t window = 4 * kSmallWindow;; window *= 4) {
       if (const auto jump = agreement_within(i, j, window)) return jump;
       if (window >= longest) return std::nullopt;
     }
   }
 
-  [[nodiscard]] std::optional<Jump> agreement_within(size_t i, size_t j, size_t window) const {
+  [[nodiscard]] std::optional<Jump> agreement_within(size_t i, size_t j, size_t window) {
     const size_t end_a = std::min(window, first_.size() - i);
     const size_t end_b = std::min(window, second_.size() - j);
-    std::unordered_map<uint64_t, size_t> exact_places;
-    std::unordered_map<uint64_t, size_t> shape_places;
+    exact_places_.clear(end_b);
+    shape_places_.clear(end_b);
     for (size_t b = 0; b < end_b; ++b) {
-      exact_places.try_emplace(exact_run(second_, j + b), b);
-      shape_places.try_emplace(shape_run(second_, j + b), b);
+      exact_places_.add(exact_run(second_, j + b), static_cast<uint32_t>(b));
+      shape_places_.add(shape_run(second_, j + b), static_cast<uint32_t>(b));
     }
     std::optional<Jump> best;
+    const auto consider = [&](size_t a, std::optional<uint32_t> b) {
+      if (b && (!best || a + *b < best->first + best->second)) best = Jump{a, *b};
+    };
     for (size_t a = 0; a < end_a; ++a) {
       if (best && a >= best->first + best->second) break;
-      for (const auto& [places, run] : {std::pair(&exact_places, exact_run(first_, i + a)),
-                                        std::pair(&shape_places, shape_run(first_, i + a))}) {
-        const auto at = places->find(run);
-        if (at == places->end()) continue;
-        if (!best || a + at->second < best->first + best->second) best = Jump{a, at->second};
-      }
+      consider(a, exact_places_.place(exact_run(first_, i + a)));
+      consider(a, shape_places_.place(shape_run(first_, i + a)));
     }
     return best;
   }
@@ -173,6 +214,8 @@ class Walk {
   Stretch second_;
   bool from_end_;
   std::vector<Match> matches_;
+  RunTable exact_places_;
+  RunTable shape_places_;
 };
 
 }  // namespace

@@ -1,0 +1,31 @@
+// A small plan with one of everything (tests only).
+#pragma once
+
+#include "memory/plan/memory_plan.h"
+
+namespace headroom::memory {
+
+inline MemoryPlan sample_plan() {
+  MemoryPlan plan;
+  plan.alignment = 512;
+  plan.bytes = 8192;
+  plan.streams = {{{0, 6144}, 1024, 512}, {{6144, 2048}, 0, 512}};
+  plan.persistent = {{0, 500, 0}, {0, 512, 512}};
+  SignaturePlan first;
+  first.iterations = 3;
+  first.slots = {
+      {0, 2, 900, 1000, 1536, false},
+      {0, 3, 2048, 2048, 2560, false},
+      {0, 3, 512, 512, 1536, false},
+      {1, 4, 100, 100, 6144, true},
+  };
+  first.spaces = {{0, 0, 2, {{4608, 1536}}}, {0, 2, 3, {{2048, 512}, {4608, 1024}}}};
+  first.places = {{0, 1, 0, 0}, {0, 1, 1, 0}, {0, 2, 0, 1}};
+  SignaturePlan second;
+  second.iterations = 1;
+  second.slots = {{0, 1, 4096, 4096, 1536, false}, {0, 2, 10, 10, 1024, true}};
+  plan.signatures = {first, second};
+  return plan;
+}
+
+}  // namespace headroom::memory
