@@ -268,6 +268,13 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
     answer.notes.emplace_back(
         "no device in this trace: an operator's own time on the CPU counts as kernel time");
   }
+  const bool has_calls =
+      std::any_of(trace.events.begin(), trace.events.end(),
+                  [](const auto& event) { return event.kind == formats::TraceEventKind::call; });
+  if (!links.has_device && has_calls) {
+    answer.notes.emplace_back(
+        "there are calls into a device's runtime, but no kernel was recorded: add its activity");
+  }
   if (trace.has_stacks) {
     answer.notes.emplace_back(
         "Python stacks were recorded, which slows the host down: idle time is less without them");

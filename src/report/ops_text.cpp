@@ -35,6 +35,7 @@ std::string times(double speedup) { return formatted("%.2fx", speedup); }
 std::string best_changes(const ops::OpsAnswer& answer) {
   std::string lines;
   size_t shown = 0;
+  if (!answer.replay || std::abs(answer.replay->error_pct) > kTrustedErrorPct) return lines;
   for (const ops::HorizonChange& change : answer.horizon) {
     if (change.change.ends_with("_instant") || shown == kBestChanges) continue;
     lines += (shown == 0 ? "Most would help: " : ", ") + text::printable(change.title) + " " +
