@@ -161,12 +161,17 @@ class MapMaker {
   // Lifespans as memory/plan tells them apart; what differs between iterations is a class of its
   // own, however long it lives.
   void classify() {
-    std::vector<memory::RecordedRequest> requests;
-    std::vector<size_t> order(answer_.requests.size());
+    kinds_.resize(answer_.requests.size());
+    std::vector<size_t> order(kinds_.size());
     std::iota(order.begin(), order.end(), size_t{0});
+    if (answer_.understanding) {
+      return take_classes(answer_.understanding->iterations, answer_.understanding->classes, order);
+    }
+    // An instance's requests may stand in any order.
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       return answer_.requests[a].request.lower < answer_.requests[b].request.lower;
     });
+    std::vector<memory::RecordedRequest> requests;
     for (const size_t i : order) {
       const pack::PlannedRequest& planned = answer_.requests[i];
       memory::RecordedRequest request;
@@ -174,13 +179,16 @@ class MapMaker {
       request.upper = request.released = planned.request.upper;
       request.size = planned.request.size;
       request.stream = planned.stream;
-      if (answer_.recording) request.address = answer_.recording->blocks[i].address;
       requests.push_back(request);
     }
     const memory::Iterations iterations = memory::find_iterations(requests);
-    const memory::RequestClasses classes = memory::classify_requests(requests, iterations);
-    kinds_.resize(order.size());
-    for (size_t i = 0; i < order.size(); ++i) {
+    take_classes(iterations, memory::classify_requests(requests, iterations), order);
+  }
+
+  // `order`: the answer's requests in the order of the classes.
+  void take_classes(const memory::Iterations& iterations, const memory::RequestClasses& classes,
+                    const std::vector<size_t>& order) {
+    for (size_t i = 0; i < order.size() && i < classes.by_request.size(); ++i) {
       const memory::RequestClass& found = classes.by_request[i];
       const bool is_dynamic = found.recurrence == memory::Recurrence::dynamic;
       kinds_[order[i]] = is_dynamic ? kDynamic : static_cast<uint8_t>(found.lifespan);
