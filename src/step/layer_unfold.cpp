@@ -396,6 +396,18 @@ void LayerUnfolder::write_held(Recorder& recorder, const Piece& piece, uint32_t 
   }
 }
 
+RecorderPosition LayerUnfolder::size_of_passes() const {
+  RecorderPosition size;
+  for (const Visit& visit : visits_) {
+    // The first of a pair stands for the skipped units too.
+    const uint32_t times = visit.kept == 1 ? 1 + fold_->skipped_units() : 1;
+    size.event += times * (visit.end.event - visit.begin.event);
+    size.call += times * (visit.end.call - visit.begin.call);
+    size.buffer += times * (visit.end.buffer - visit.begin.buffer);
+  }
+  return size;
+}
+
 void LayerUnfolder::write_passes(Recorder& recorder) {
   names_.assign(visits_.size(), 0);
   next_mark_ = recording_->passes.begin.phase;

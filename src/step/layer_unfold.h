@@ -49,6 +49,8 @@ class LayerUnfolder {
   [[nodiscard]] bool settle();
   // A settled unfolder may be copied, to write more than once.
   [[nodiscard]] uint32_t skipped_units() const { return fold_->skipped_units(); }
+  // How many events, calls and blocks write_passes() writes.
+  [[nodiscard]] RecorderPosition size_of_passes() const;
   void write_passes(Recorder& recorder);
   void write_release(Recorder& recorder);
   // To be called after write_passes, in the blocks that were written: the gradients of all

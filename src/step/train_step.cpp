@@ -98,7 +98,10 @@ class TrainingRun {
 
   // With a copy of a settled unfolder, the passes are written by it.
   Result<StepTrace> run(const LayerUnfolder* unfolder) {
-    if (unfolder != nullptr) unfolder_ = *unfolder;
+    if (unfolder != nullptr) {
+      unfolder_ = *unfolder;
+      make_room();
+    }
     try {
       HEADROOM_TRY(run_steps());
     } catch (const BeyondInterest&) {
@@ -160,6 +163,16 @@ class TrainingRun {
       if (!forward_and_backward(step)) return false;
     }
     return true;
+  }
+
+  // For about what will be written: vectors that grow step by step touch twice the memory.
+  void make_room() {
+    const RecorderPosition passes = unfolder_->size_of_passes();
+    const auto steps = static_cast<size_t>(options_.steps);
+    const size_t others = 8 * graph_.parameters.size();  // of construction and optimizers
+    trace_.memory.events.reserve(steps * (passes.event + others));
+    trace_.memory.buffers.reserve(steps * (passes.buffer + others));
+    trace_.calls.reserve(steps * (passes.call + others));
   }
 
   void unfold_passes() {
