@@ -1,21 +1,24 @@
 // Reads one snapshot as often as asked and says how long that took and what memory it touched, as
-// JSON for perf/pack/read_snapshot.py. Usage: headroom_perf_read_snapshot FILE RUNS
-#include <sys/resource.h>
-
+// JSON for perf/pack/read_snapshot.py. Usage: headroom_read_snapshot FILE RUNS
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
+#include <string>
 
 #include "base/heap.h"
 #include "formats/torch_snapshot.h"
 
 namespace {
 
-// The most that was ever resident, in bytes (getrusage(2) counts KiB).
+// The most that was ever resident since this program began, in bytes. Not getrusage(2), whose
+// ru_maxrss knows what the process was before exec.
 long long most_resident() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<long long>(usage.ru_maxrss) * 1024;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::atoll(line.c_str() + 6) * 1024;
+  }
+  return 0;
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ void Interner::grow() {
   const size_t mask = slots_.size() - 1;
   for (const Slot& slot : old) {
     if (slot.number == kVacant) continue;
-    size_t at = hash_bytes(strings_[slot.number], seed_) & mask;
+    size_t at = slot.hash & mask;
     while (slots_[at].number != kVacant) at = (at + 1) & mask;
     slots_[at] = slot;
   }
@@ -53,7 +53,8 @@ uint32_t Interner::add(std::string_view bytes, uint64_t hash, size_t at) {
     grow();
     at = slot_of(bytes, hash);
   }
-  HEADROOM_CHECK(strings_.size() < kVacant, "too many strings to number");
+  // So many that the low half of a hash still reaches every slot.
+  HEADROOM_CHECK(strings_.size() < kMostStrings, "too many strings to number");
   const auto number = static_cast<uint32_t>(strings_.size());
   strings_.push_back(keep(bytes));
   slots_[at] = {static_cast<uint32_t>(hash), number};

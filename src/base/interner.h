@@ -19,7 +19,7 @@ class Interner {
  public:
   Interner();
 
-  // The number of `bytes`, new or known. REQUIRES: fewer than 2^32 - 1 different strings.
+  // The number of `bytes`, new or known. REQUIRES: fewer than 2^31 different strings.
   uint32_t intern(std::string_view bytes) {
     const uint64_t hash = hash_bytes(bytes, seed_);
     const size_t at = slot_of(bytes, hash);
@@ -41,12 +41,13 @@ class Interner {
     uint32_t number = kVacant;
   };
   static constexpr uint32_t kVacant = ~uint32_t{0};
+  static constexpr size_t kMostStrings = size_t{1} << 31;
 
   // Where the string is, or the vacant slot where it belongs.
   [[nodiscard]] size_t slot_of(std::string_view bytes, uint64_t hash) const {
     const size_t mask = slots_.size() - 1;
     const auto low = static_cast<uint32_t>(hash);
-    for (size_t at = hash & mask;; at = (at + 1) & mask) {
+    for (size_t at = low & mask;; at = (at + 1) & mask) {
       const Slot& slot = slots_[at];
       if (slot.number == kVacant) return at;
       if (slot.hash == low && strings_[slot.number] == bytes) return at;

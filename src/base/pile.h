@@ -35,7 +35,9 @@ class Pile {
 
   void reserve_more(size_t count) {
     if (capacity_ - size_ >= count) return;
-    const size_t capacity = std::max(size_ + count, capacity_ + capacity_ / 2);
+    // Room costs nothing until it is used and moving does, so the first steps are large.
+    const size_t factor = capacity_ < kManyItems ? 8 : 2;
+    const size_t capacity = std::max(2 * (size_ + count), factor * capacity_);
     if (capacity > static_cast<size_t>(-1) / sizeof(T)) throw std::bad_alloc();
     std::unique_ptr<T, Release> grown(static_cast<T*>(std::malloc(capacity * sizeof(T))));
     if (grown == nullptr) throw std::bad_alloc();
@@ -46,8 +48,13 @@ class Pile {
   // REQUIRES: room was reserved.
   void push(T value) { items_.get()[size_++] = value; }
   void drop(size_t count) { size_ -= count; }
+  // For a loop that pushes through a pointer of its own: where the next value goes, and where it
+  // went. REQUIRES: as many fit as were pushed.
+  [[nodiscard]] T* end() { return items_.get() + size_; }
+  void set_end(const T* end) { size_ = static_cast<size_t>(end - items_.get()); }
 
  private:
+  static constexpr size_t kManyItems = size_t{1} << 18;
   struct Release {
     void operator()(T* items) const { std::free(items); }
   };

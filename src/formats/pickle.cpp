@@ -82,6 +82,13 @@ uint64_t unsigned_at(const char* at, size_t bytes) {
   return value;
 }
 
+// The same in two's complement, of 1 to 8 bytes. REQUIRES: 8 can be read.
+int64_t long_at(const char* at, uint64_t bytes) {
+  const unsigned spare = 64 - 8 * static_cast<unsigned>(bytes);
+  const uint64_t value = unsigned_at(at, 8) << spare;  // what lies behind it is shifted out
+  return static_cast<int64_t>(value) >> spare;
+}
+
 uint8_t byte_at(const char* at) { return static_cast<uint8_t>(*at); }
 
 }  // namespace
@@ -210,8 +217,10 @@ class PickleMachine {
         return then(remember(byte_at(at)), at + 1);  // BINPUT
       case 'r':
         return then(remember(unsigned_at(at, 4)), at + 4);  // LONG_BINPUT
-      case '(':
+      case kMark:
         return open_mark(at);
+      case '}':
+        return push_dict(at);
       case 'K':
         return then(push_integer(byte_at(at)), at + 1);  // BININT1
       case 'M':
@@ -249,8 +258,6 @@ class PickleMachine {
     switch (opcode) {
       case ']':
         return push_container(PickleKind::list);
-      case '}':
-        return push_container(PickleKind::dict);
       case ')':
         return push_container(PickleKind::tuple);
       case 0x85:
@@ -298,15 +305,21 @@ class PickleMachine {
   const char* push_long(uint64_t length, const char* at) {
     if (length > 8) return then(fail("an integer of more than 64 bits"), at);
     if (length == 0) return then(push_integer(0), at);
-    const unsigned spare = 64 - 8 * static_cast<unsigned>(length);
-    const uint64_t value = unsigned_at(at, 8) << spare;  // what lies behind it is shifted out
-    return then(push_integer(static_cast<int64_t>(value) >> spare), at + length);
+    return then(push_integer(long_at(at, length)), at + length);
   }
 
   [[gnu::always_inline]] bool push_text(std::string_view text) {
     if (text.data() + text.size() > end_) [[unlikely]]
       return fail_end();
-    return push({PickleKind::text, document_.texts_.intern(text)});
+    if (text.size() > 8) return push({PickleKind::text, document_.texts_.intern(text)});
+    // Short ones repeat each other ("N/A").
+    const uint64_t word = text.empty() ? 0 : unsigned_at(text.data(), 8) << (64 - 8 * text.size());
+    if (word != last_word_ || text.size() != last_size_) {
+      last_text_ = {PickleKind::text, document_.texts_.intern(text)};
+      last_word_ = word;
+      last_size_ = text.size();
+    }
+    return push(last_text_);
   }
   const char* push_long_text(uint64_t length, const char* at) {
     if (at > end_) return then(fail_end(), at);
@@ -449,56 +462,72 @@ class PickleMachine {
   // Carries out what a dict of small values looks like: a reference, a value, and so on, and
   // SETITEMS. Ends before the first instruction that is anything else.
   const char* read_pairs(const char* at) {
+    PickleValue* top = stack_.end();  // beside the stack's own, which is told at the end
     while (at < safe_end_) {
       start_ = at;
-      const char* const value = push_reference(at);
+      const char* const value = push_reference(at, top);
       if (value == nullptr) break;
-      const char* const next = push_small(value);
-      if (next == nullptr) return error_.message.empty() ? value : nullptr;
-      at = put(next);
-      if (at == nullptr) return nullptr;
+      at = push_small(value, top);
+      if (at == nullptr) {
+        stack_.set_end(top);
+        at = push_text_or_list(value);
+        if (at == nullptr) return error_.message.empty() ? value : nullptr;
+        top = stack_.end();
+      }
     }
+    stack_.set_end(top);
     if (at >= safe_end_ || *at != kSetItems) return at;
     start_ = at;
     return then(take_mark() && set_items(group_), at + 1);
   }
 
   // Null where no reference to something known begins at `at`.
-  [[gnu::always_inline]] const char* push_reference(const char* at) {
+  [[gnu::always_inline]] const char* push_reference(const char* at, PickleValue*& top) const {
     const bool is_short = *at == kReference;
     if (!is_short && *at != kLongReference) return nullptr;
     const uint64_t index = is_short ? byte_at(at + 1) : unsigned_at(at + 1, 4);
     if (index >= memo_.size()) return nullptr;
-    stack_.push(memo_[index]);
+    *top++ = memo_[index];
     return at + (is_short ? 2 : 5);
   }
-  // A number, a reference, a short text, or a list of references; null for anything else, or where
-  // it failed with an error.
-  [[gnu::always_inline]] const char* push_small(const char* at) {
+  // A number or a reference; null for anything else.
+  [[gnu::always_inline]] const char* push_small(const char* at, PickleValue*& top) {
     switch (*at) {
       case kReference:
       case kLongReference:
-        return push_reference(at);
+        return push_reference(at, top);
       case 'K':
-        push_integer(byte_at(at + 1));
+        *top++ = document_.make_integer(byte_at(at + 1));
         return at + 2;
       case 'M':
-        push_integer(static_cast<int64_t>(unsigned_at(at + 1, 2)));
+        *top++ = document_.make_integer(static_cast<int64_t>(unsigned_at(at + 1, 2)));
         return at + 3;
       case 'J':
-        push_integer(static_cast<int32_t>(unsigned_at(at + 1, 4)));
+        *top++ = document_.make_integer(static_cast<int32_t>(unsigned_at(at + 1, 4)));
         return at + 5;
-      case '\x8a':
-        return byte_at(at + 1) <= 8 ? push_long(byte_at(at + 1), at + 2) : nullptr;
-      case '\x8c':
-        if (static_cast<std::ptrdiff_t>(byte_at(at + 1)) + 2 > end_ - at) return nullptr;
-        push_text({at + 2, byte_at(at + 1)});
-        return at + 2 + byte_at(at + 1);
-      case kEmptyList:
-        return push_list(at + 1);
+      case '\x8a': {
+        const uint8_t length = byte_at(at + 1);
+        if (length == 0 || length > 8) return nullptr;
+        *top++ = document_.make_integer(long_at(at + 2, length));
+        return at + 2 + length;
+      }
       default:
         return nullptr;
     }
+  }
+  // A short text, or a list of references; null for anything else, or where it failed with an
+  // error.
+  const char* push_text_or_list(const char* at) {
+    if (*at == kEmptyList) return push_list(at + 1);
+    if (*at != '\x8c' || byte_at(at + 1) + 2 > end_ - at) return nullptr;
+    push_text({at + 2, byte_at(at + 1)});
+    return put(at + 2 + byte_at(at + 1));
+  }
+  // An empty dict, and at once what mostly follows it: that it is remembered, and its items.
+  const char* push_dict(const char* at) {
+    push_container(PickleKind::dict);
+    at = put(at);
+    return at != nullptr && at < safe_end_ && *at == kMark ? open_mark(at + 1) : at;
   }
   const char* push_list(const char* at) {
     push_container(PickleKind::list);
@@ -606,6 +635,10 @@ class PickleMachine {
   const char* safe_end_ = nullptr;
   const char* start_ = nullptr;
   bool is_last_ = false;  // no window comes behind this one
+  // The last text of at most 8 bytes.
+  uint64_t last_word_ = 0;
+  size_t last_size_ = ~size_t{0};
+  PickleValue last_text_;
   // What a step leaves for the next one: the values above the mark that was taken off, the
   // container that they go to, and what the sink said of it.
   size_t group_ = 0;

@@ -37,6 +37,7 @@ class PickleValue {
   [[nodiscard]] bool is_true() const { return kind() == PickleKind::boolean && index() == 1; }
   // Which text or container of the document. Equal texts have equal indices, from 0 up.
   [[nodiscard]] size_t index() const { return bits_ >> 4; }
+  bool operator==(const PickleValue&) const = default;
 
  private:
   friend class PickleDocument;

@@ -199,6 +199,19 @@ TEST(Pickle, ListsOfTheSameReferencesAreAskedForOnce) {
   EXPECT_EQ(document->record(document->root()), 1u + 2 + 3 + 3 + 4 + 3);
 }
 
+// torch's own pickler remembers a container when it is full, and CPython when it is empty.
+TEST(Pickle, ContainersAreRememberedFullOrEmpty) {
+  // [{'n': 1}, the same, 'n'] with a dict that is remembered behind its items.
+  const std::string bytes = "\x80\x02](}(X\x01\0\0\0nq\0K\x01uq\x01h\x01h\0e."s;
+  const auto document = read(bytes);
+  ASSERT_TRUE(document) << document.error().to_string();
+  const auto items = document->items(document->root());
+  ASSERT_EQ(items.size(), 3u);
+  EXPECT_EQ(items[0], items[1]);
+  EXPECT_EQ(document->integer(document->find(items[0], "n").value()), 1);
+  EXPECT_EQ(document->text(items[2]), "n");
+}
+
 TEST(Pickle, WhatWasUsedDoesNotChange) {
   SumSink sink;
   // A dict that gets another key after it became a record.

@@ -47,6 +47,20 @@ uint8_t Vocabulary::look_up(const PickleDocument& document, PickleValue text) {
 
 SnapshotFields::SnapshotFields() : keys_(kNames) {}
 
+void SnapshotFields::learn_shape(std::span<const PickleValue> items) {
+  shape_keys_.clear();
+  shape_fields_.clear();
+  values_.fill(PickleValue());
+  present_ = 0;
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    const uint8_t field = keys_.find(*document_, items[i]);
+    shape_keys_.push_back(items[i]);
+    shape_fields_.push_back(field);
+    present_ |= uint32_t{1} << field;
+  }
+  present_ &= ~uint32_t{1};  // what is unknown
+}
+
 int64_t SnapshotFields::no_integer(Field field, std::optional<int64_t> fallback) {
   if ((*this)[field].kind() == PickleKind::none && fallback) return *fallback;
   const std::string name(snapshot_field_name(field));

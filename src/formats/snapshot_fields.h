@@ -73,19 +73,16 @@ class SnapshotFields {
 
   void load(const PickleDocument& document, std::span<const PickleValue> items) {
     document_ = &document;
-    present_ = 0;
     if (!problem_.empty()) problem_.clear();
-    for (size_t i = 0; i + 1 < items.size(); i += 2) {
-      const uint8_t field = keys_.find(document, items[i]);
-      values_[field] = items[i + 1];
-      present_ |= uint32_t{1} << field;
+    if (!has_shape(items)) learn_shape(items);
+    for (size_t i = 0; i < shape_fields_.size(); ++i) {
+      values_[shape_fields_[i]] = items[2 * i + 1];
     }
-    present_ &= ~uint32_t{1};  // what is unknown
   }
 
   [[nodiscard]] bool has(Field field) const { return (present_ >> bit(field) & 1) != 0; }
   [[nodiscard]] PickleValue operator[](Field field) const {
-    return has(field) ? values_[bit(field)] : PickleValue();
+    return values_[bit(field)];  // None where it is absent
   }
   // `fallback` where the field is absent or None; without one that is a problem.
   int64_t integer(Field field, std::optional<int64_t> fallback = std::nullopt) {
@@ -105,6 +102,15 @@ class SnapshotFields {
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
+  // The keys are those of the dict before, as they mostly are.
+  [[nodiscard]] bool has_shape(std::span<const PickleValue> items) const {
+    if (items.size() != 2 * shape_keys_.size()) return false;
+    for (size_t i = 0; i < shape_keys_.size(); ++i) {
+      if (items[2 * i] != shape_keys_[i]) return false;
+    }
+    return true;
+  }
+  void learn_shape(std::span<const PickleValue> items);
   int64_t no_integer(Field field, std::optional<int64_t> fallback);
   int64_t no_size(Field field);
   static constexpr size_t bit(Field field) { return static_cast<size_t>(field); }
@@ -113,6 +119,10 @@ class SnapshotFields {
   Vocabulary keys_;
   std::array<PickleValue, kSnapshotFields> values_;
   uint32_t present_ = 0;
+  // The last dict's keys, and which field each is; unknown ones go to a place that is not looked
+  // at.
+  std::vector<PickleValue> shape_keys_;
+  std::vector<uint8_t> shape_fields_;
   std::string problem_;
 };
 static_assert(kSnapshotFields <= 32);

@@ -45,7 +45,7 @@ enum class Kind : uint8_t {
   history,
   segment,
   annotation,
-  wrong,       // with the number of its problem
+  wrong,  // with the number of its problem
   stack,
   entries,
   blocks,
@@ -106,6 +106,8 @@ template <typename T>
 class Runs {
  public:
   size_t add(const T& item) {
+    // Room costs nothing until it is used, and moving does.
+    if (items_.size() == items_.capacity()) items_.reserve(4 * items_.size() + kFirstRoom);
     items_.push_back(item);
     return items_.size() - 1;
   }
@@ -130,6 +132,7 @@ class Runs {
   }
 
  private:
+  static constexpr size_t kFirstRoom = 4096;
   struct Run {
     size_t first = 0;
     size_t count = 0;
