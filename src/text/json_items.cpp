@@ -90,7 +90,9 @@ JsonItems::Extent JsonItems::take_balanced() {
     }
     ++scan_;
     depth += c == '{' || c == '[' ? 1 : -1;
-    if (depth == 0) return Extent::whole;
+    // A brace that a bracket closes is no object; kinds further in are JsonCursor's to check.
+    const bool matches = (buffer_[begin_] == '{') == (c == '}');
+    if (depth == 0) return matches ? Extent::whole : Extent::too_long;
   }
 }
 

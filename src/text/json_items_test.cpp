@@ -105,6 +105,12 @@ TEST(JsonItems, WhatIsNoObjectIsNoted) {
   EXPECT_FALSE(got.is_cut);
 }
 
+TEST(JsonItems, ABracketDoesNotCloseABrace) {
+  const Read got = read("[{\"a\":1],\n{\"b\":2}]");
+  EXPECT_EQ(got.items, Strings{"{\"b\":2}"});
+  EXPECT_EQ(got.faults.size(), 1U);
+}
+
 TEST(JsonItems, TooManyFaultsAreAnError) {
   std::string document = "[";
   for (int i = 0; i < 10'000; ++i) document += "7,";
