@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "text/parse_number.h"
+
 namespace headroom::batch {
 namespace {
 
@@ -23,10 +25,8 @@ std::optional<std::string_view> take_number(std::string_view words, double& valu
 }
 
 std::optional<int64_t> batch_of(std::string_view words) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), value);
-  if (error != std::errc() || end != words.data() + words.size()) return std::nullopt;
-  if (value < 1 || value > kMostBatch) return std::nullopt;
+  const std::optional<int64_t> value = text::parse_number<int64_t>(words);
+  if (!value || *value < 1 || *value > kMostBatch) return std::nullopt;
   return value;
 }
 

@@ -19,9 +19,18 @@ bool is_question_flag(std::string_view name) {
 }  // namespace
 
 std::vector<Flag> question_and(std::vector<Flag> more) {
+  // Flags hold views, and defaults are put together here.
+  static const std::vector<std::string> kHelps = [] {
+    std::vector<std::string> helps;
+    for (const fit::QuestionFlag& flag : fit::question_flags()) {
+      const std::string standard = flag.value.empty() ? "" : fit::default_of(flag.name);
+      helps.push_back(std::string(flag.help) + (standard.empty() ? "" : " [" + standard + "]"));
+    }
+    return helps;
+  }();
   std::vector<Flag> flags;
   for (const fit::QuestionFlag& flag : fit::question_flags()) {
-    flags.push_back({flag.name, flag.value, flag.help});
+    flags.push_back({flag.name, flag.value, kHelps[flags.size()]});
   }
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;

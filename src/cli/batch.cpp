@@ -1,6 +1,5 @@
 #include "batch/batch.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/version.h"
@@ -19,15 +18,7 @@ namespace {
 template <typename T>
 Result<std::optional<T>> number(const Words& words, const std::string& flag) {
   if (!words.has(flag)) return std::optional<T>();
-  const std::string word = words.value(flag);
-  T value{};
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size()) {
-    return Error{ErrorCode::usage,
-                 "'" + word.substr(0, 80) + "' is not a number that --" + flag + " takes",
-                 {},
-                 {}};
-  }
+  HEADROOM_ASSIGN(const T value, number_of<T>(words.value(flag), flag));
   return std::optional<T>(value);
 }
 

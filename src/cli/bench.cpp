@@ -1,4 +1,3 @@
-#include <charconv>
 #include <cmath>
 
 #include "bench/decode.h"
@@ -18,22 +17,12 @@ Error usage(std::string message, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(message), {}, std::move(hint)};
 }
 
-Result<int64_t> whole_number(std::string_view word, std::string_view flag) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size() || value < 1) {
-    return usage("'" + std::string(word.substr(0, 80)) + "' is not a number that --" +
-                 std::string(flag) + " takes");
-  }
-  return value;
-}
-
 // "1,8,64"
 Result<std::vector<int64_t>> batches_of(std::string_view words) {
   std::vector<int64_t> batches;
   while (!words.empty() && batches.size() <= bench::kMostBatches) {
     const size_t comma = std::min(words.find(','), words.size());
-    HEADROOM_ASSIGN(const int64_t batch, whole_number(words.substr(0, comma), "batches"));
+    HEADROOM_ASSIGN(const int64_t batch, number_of<int64_t>(words.substr(0, comma), "batches", 1));
     batches.push_back(batch);
     words.remove_prefix(std::min(comma + 1, words.size()));
   }
@@ -72,7 +61,7 @@ Result<bench::DecodeQuestion> question_of(const Words& words) {
   const std::string device = words.has("device") ? words.value("device") : "auto";
   HEADROOM_ASSIGN(question.device, catalogue.find(device));
   if (words.has("context")) {
-    HEADROOM_ASSIGN(question.context, whole_number(words.value("context"), "context"));
+    HEADROOM_ASSIGN(question.context, number_of<int64_t>(words.value("context"), "context", 1));
   }
   if (words.has("batches")) {
     HEADROOM_ASSIGN(question.batches, batches_of(words.value("batches")));

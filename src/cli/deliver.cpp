@@ -36,9 +36,25 @@ std::string quoted(const std::string& word) {
 
 }  // namespace
 
+// One place cannot hold two answers.
+Result<void> check_places(const Words& words) {
+  const std::string html = words.value("html");
+  const std::string output = words.value("output");
+  if (html == "-" && (output == "-" || (words.has("json") && output.empty()))) {
+    return Error{ErrorCode::usage, "the page and the other answer both go to standard output",
+                 "--html", "name a file for one of them: --html FILE or --output FILE"};
+  }
+  if (words.has("html") && html != "-" && html == output) {
+    return Error{ErrorCode::usage, "the page and the other answer both go to " + html, "--output",
+                 "name another file for one of them"};
+  }
+  return {};
+}
+
 Result<void> deliver(const Forms& forms, const Words& words, const Console& console) {
   const std::string html = words.value("html");
   const std::string output = words.value("output");
+  HEADROOM_TRY(check_places(words));
   if (words.has("html")) {
     HEADROOM_TRY(write(html, report::render_page(forms.page()), console));
     if (html != "-") console.note("wrote " + html);

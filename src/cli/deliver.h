@@ -22,6 +22,10 @@ struct Forms {
 // By --json, --html FILE and --output FILE. A page on stdout takes the place of the text.
 Result<void> deliver(const Forms& forms, const Words& words, const Console& console);
 
+// Whether the flags name a place for each form that they ask for; a usage Error else. To be called
+// before the work is done; deliver() does it again.
+Result<void> check_places(const Words& words);
+
 // The command that asked, as a person would type it: for the foot of a page.
 [[nodiscard]] std::string command_line(std::string_view verb, const Words& words);
 

@@ -40,6 +40,7 @@ Result<int> run_against(const Words& words, const Console& console) {
 }
 
 Result<int> run_fit(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_places(words));
   if (words.has("against")) return run_against(words, console);
   if (words.has("save-calibration")) {
     return Error{ErrorCode::usage, "a calibration is learned from measurements",

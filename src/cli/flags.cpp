@@ -32,6 +32,11 @@ std::string spelling(const Flag& flag) {
 
 }  // namespace
 
+Error not_a_number(std::string_view word, std::string_view flag) {
+  return usage("'" + std::string(word.substr(0, 80)) + "' is not a number that --" +
+               std::string(flag) + " takes");
+}
+
 bool Words::has(std::string_view name) const {
   return std::any_of(flags.begin(), flags.end(),
                      [&](const auto& flag) { return flag.first == name; });

@@ -3,6 +3,8 @@
 // The only file that knows the library behind it is flags.cpp. Pure, thread-safe, microseconds.
 #pragma once
 
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,8 +12,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/parse_number.h"
 
 namespace headroom::cli {
+
+[[nodiscard]] Error not_a_number(std::string_view word, std::string_view flag);
 
 struct Flag {
   std::string_view name;   // without dashes
@@ -29,6 +34,16 @@ struct Words {
   // The last value of that flag, or "".
   [[nodiscard]] std::string value(std::string_view name) const;
 };
+
+// The number behind a flag; else a usage error that names it.
+template <typename T>
+Result<T> number_of(std::string_view word, std::string_view flag,
+                    T least = std::numeric_limits<T>::lowest(),
+                    T most = std::numeric_limits<T>::max()) {
+  const std::optional<T> value = text::parse_number<T>(word);
+  if (value && *value >= least && *value <= most) return *value;
+  return not_a_number(word, flag);
+}
 
 // The words of `arguments` by `flags`. A flag that is not in the list is a usage error that names
 // the nearest one; so is a value that is missing, and more than `most_operands` operands.

@@ -1,7 +1,6 @@
 #include "pack/pack.h"
 #include "pack/exports.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/file.h"
@@ -22,25 +21,11 @@
 namespace headroom::cli {
 namespace {
 
-template <typename T>
-Result<T> number(const std::string& word, std::string_view flag, T least, T most) {
-  T value{};
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size() || !(value >= least) ||
-      !(value <= most)) {
-    return Error{
-        ErrorCode::usage,
-        "'" + word.substr(0, 80) + "' is not a number that --" + std::string(flag) + " takes", "",
-        ""};
-  }
-  return value;
-}
-
 // "80GiB", or bytes without a unit, as instances have them.
 Result<Bytes> bytes(const std::string& word, std::string_view flag) {
   const bool is_bare = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
   if (!is_bare) return text::parse_bytes(word, "--" + std::string(flag));
-  HEADROOM_ASSIGN(const int64_t count, number<int64_t>(word, flag, 0, memory::kMaxPackingBytes));
+  HEADROOM_ASSIGN(const int64_t count, number_of<int64_t>(word, flag, 0, memory::kMaxPackingBytes));
   return Bytes(count);
 }
 
@@ -65,11 +50,11 @@ Result<pack::PackQuestion> question_of(const Words& words) {
   }
   if (words.has("budget")) {
     HEADROOM_ASSIGN(const double seconds,
-                    number<double>(words.value("budget"), "budget", 0.0, 1e6));
+                    number_of<double>(words.value("budget"), "budget", 0.0, 1e6));
     question.budget_seconds = seconds;
   }
   if (words.has("seed")) {
-    HEADROOM_ASSIGN(question.seed, number<uint64_t>(words.value("seed"), "seed", 0, UINT64_MAX));
+    HEADROOM_ASSIGN(question.seed, number_of<uint64_t>(words.value("seed"), "seed"));
   }
   return question;
 }

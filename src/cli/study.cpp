@@ -35,6 +35,10 @@ std::string page_path(const Words& words) {
 }
 
 Result<int> run_study(const Words& words, const Console& console) {
+  if (words.has("json") && words.value("output") == "-") {
+    return Error{ErrorCode::usage, "the page and the JSON object both go to standard output",
+                 "--output", "name a file or a folder for the page"};
+  }
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(words, console));
   question.timeline = true;
   HEADROOM_ASSIGN(const study::StudyAnswer answer, study::study(question));

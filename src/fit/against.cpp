@@ -29,7 +29,17 @@ AgainstRow described(const text::CsvTable& table, size_t row) {
   return out;
 }
 
-Bytes predicted_figure(const Prediction& p, Metric metric) {
+// A row's setting with what the step model says about it.
+struct AskedRow {
+  FitQuestion question;  // the device by its own name
+  Prediction prediction;
+  std::optional<Bytes> before_release;  // where the row read it there
+  bool fused_loss = false;              // over whole logits
+};
+
+Bytes predicted_figure(const AskedRow& asked, Metric metric) {
+  const Prediction& p = asked.prediction;
+  if (metric == Metric::after_step && asked.before_release) return *asked.before_release;
   switch (metric) {
     case Metric::peak_allocated:
       return p.peak_allocated;
@@ -42,13 +52,6 @@ Bytes predicted_figure(const Prediction& p, Metric metric) {
   }
   return {};
 }
-
-// A row's setting with what the step model says about it.
-struct AskedRow {
-  FitQuestion question;  // the device by its own name
-  Prediction prediction;
-  bool fused_loss = false;  // over whole logits
-};
 
 // A row about a single operator: Liger-Kernel's benchmark, replayed by step/operator_bench.h.
 Result<AskedRow> predict_operator(const text::CsvTable& table, size_t row) {
@@ -76,6 +79,20 @@ Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
   asked.question.device = found.device.name;
   HEADROOM_ASSIGN(const Scenario scenario, resolve(asked.question));
   HEADROOM_ASSIGN(asked.prediction, predict(scenario));
+  const auto stated = trainable_count(table, row);
+  if (stated && *stated != asked.prediction.trainable_count) {
+    return Error{ErrorCode::bad_input,
+                 "trains " + std::to_string(*stated) + " parameters, where the method trains " +
+                     std::to_string(asked.prediction.trainable_count),
+                 "", ""};
+  }
+  for (const MeasuredFigure& figure : figures_of(table, row)) {
+    if (!figure.before_release) continue;
+    FitQuestion mean = asked.question;
+    mean.seq = mean_sequence(table, row).value_or(mean.seq);
+    HEADROOM_ASSIGN(const Scenario mean_batch, vary(scenario, mean));
+    HEADROOM_ASSIGN(asked.before_release, allocated_before_release(mean_batch));
+  }
   asked.fused_loss = scenario.loss == Loss::fused;
   return asked;
 }
@@ -83,7 +100,7 @@ Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
 void fill_prediction(AgainstRow& row, const AskedRow& asked, Metric metric,
                      const Calibration& calibration) {
   row.supported = true;
-  row.predicted = predicted_figure(asked.prediction, metric);
+  row.predicted = predicted_figure(asked, metric);
   if (metric == Metric::device_used) {
     row.interval = asked.prediction.device_used;
     row.peak_reserved = asked.prediction.peak_reserved;
@@ -112,7 +129,7 @@ CalibrationPoint point_of(const AgainstRow& row, const AskedRow& asked, Metric m
   point.torch = asked.question.torch;
   point.transformers = asked.question.transformers;
   point.metric = metric;
-  point.predicted = predicted_figure(asked.prediction, metric);
+  point.predicted = predicted_figure(asked, metric);
   point.measured = *row.measured;
   return point;
 }
@@ -229,6 +246,11 @@ Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
   AgainstAnswer answer;
   answer.file = question.file;
   answer.calibration = calibration.name;
+  if (!content.empty() && content.back() != '\n') {
+    answer.warnings.push_back(
+        "the last line has no end: if the file was cut, its row may be wrong (line " +
+        std::to_string(table.lines.empty() ? 1 : table.lines.back()) + ")");
+  }
   std::vector<CalibrationPoint> points;
   for (size_t i = 0; i < table.rows.size(); ++i) {
     answer_line(table, i, predict_row(table, i, catalogue), calibration, answer.rows, points);

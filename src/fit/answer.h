@@ -8,7 +8,7 @@
 //   1. breakdown: allocated components sum to peak_allocated; with cached_unused they sum to
 //      peak_reserved; with context they sum to device_used.expected.
 //   2. room = device.offered - device_used, the ends swapped: room.low belongs to device_used.high.
-//   3. verdict is yes when room.low >= 0, no when room.high < 0, and at_risk between.
+//   3. verdict is yes when room.low > 0, no when room.high < 0, and at_risk between.
 //   4. timeline.points are in the order of their event index, and one of them is the peak.
 #pragma once
 
@@ -68,6 +68,10 @@ struct ComponentBytes {
 };
 
 // A prediction: low and high bound the 90 % interval.
+// The least that PyTorch's allocator asks of a device. One that meets the device's end and goes on
+// by emptying its cache holds at least this much less than there is.
+inline constexpr Bytes kLeastSegment{2 * kMiB};
+
 struct Interval {
   Bytes low;
   Bytes expected;

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "fit/correction.h"
 #include "fit/explain.h"
+#include "fit/idle_settings.h"
 #include "fit/prediction.h"
 #include "fit/remedies.h"
 #include "fit/scenario.h"
@@ -119,7 +120,9 @@ Result<FitAnswer> answer(const FitQuestion& question) {
     answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
   }
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
+  for (std::string& sentence : idle_settings(question)) answer.notes.push_back(std::move(sentence));
   answer.warnings = correction_notes(scenario);
+  answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
   if (!scenario.beyond_positions.empty()) answer.warnings.push_back(scenario.beyond_positions);
   if (scenario.traced) add_trace_notes(scenario, answer);
   if (p.cache_flushes > 0) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 
 #include "model/builtin.h"
+#include "text/parse_number.h"
 
 namespace headroom::fit {
 
@@ -23,18 +23,9 @@ bool has(const std::string& text, std::string_view word) {
 
 Error unsupported(std::string reason) { return {ErrorCode::bad_input, std::move(reason), "", ""}; }
 
-std::optional<double> number_in(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
-}
-
-std::optional<Bytes> bytes_in(std::string_view text, double unit) {
+std::optional<Bytes> bytes_in(std::string_view words, double unit) {
   constexpr double kMost = 0x1p60;
-  const auto value = number_in(text);
+  const auto value = text::parse_number<double>(words);
   if (!value || *value <= 0 || *value * unit > kMost) return std::nullopt;
   return Bytes(static_cast<int64_t>(std::llround(*value * unit)));
 }
@@ -114,23 +105,67 @@ Result<void> read_lora(const Row& row, FitQuestion& q) {
 // Whose model card says of its main branch: group size none.
 constexpr std::string_view kUngroupedGptq = "TheBloke/Mixtral-8x7B-Instruct-v0.1-GPTQ";
 
+// What the name of a result file says of a LoRA that its method does not (method_comparison of the
+// peft repository).
+Result<std::string_view> peft_method(const Row& row) {
+  const std::string url = row["url"];
+  if (has(url, "-dora")) return std::string_view("dora");
+  for (const char* variant : {"-bdlora", "-mica", "-kasa", "-riemannian"}) {
+    if (has(url, variant)) {
+      return unsupported("the LoRA variant '" + std::string(variant + 1) + "' is not modelled");
+    }
+  }
+  return std::string_view("lora");
+}
+
+Result<void> read_ia3(const Row& row, FitQuestion& q) {
+  HEADROOM_TRY(q.set("method", "ia3"));
+  // The experiment's adapter_config.json: all of the MLP is feed-forward.
+  const bool is_peft = row["source"] == "peft-metamathqa";
+  if (is_peft && has(row["method"], "gate_proj")) {
+    HEADROOM_TRY(q.set("ia3-feedforward", "gate_proj,up_proj,down_proj"));
+  }
+  return {};
+}
+
 Result<void> read_method(const Row& row, FitQuestion& q) {
   const std::string method = row["method"];
   if (has(method, "full fine-tune") || has(method, "pre-training")) return q.set("method", "full");
   if (has(method, "gptq-lora")) {
     HEADROOM_TRY(q.set("method", "gptq-lora"));
     if (row.raw("model") == kUngroupedGptq) HEADROOM_TRY(q.set("gptq-group", "0"));
-  } else if (has(method, "qlora")) {
+  } else if (has(method, "qlora") || has(method, "bits=4")) {
     HEADROOM_TRY(q.set("method", "qlora"));
   } else if (method.starts_with("lora")) {
-    HEADROOM_TRY(q.set("method", "lora"));
+    HEADROOM_ASSIGN(const std::string_view kind, peft_method(row));
+    HEADROOM_TRY(q.set("method", kind));
+  } else if (method.starts_with("dora")) {
+    HEADROOM_TRY(q.set("method", "dora"));
+  } else if (method.starts_with("ia3")) {
+    HEADROOM_TRY(read_ia3(row, q));
   } else {
     return unsupported("method '" + row.raw("method") + "' is not modelled");
   }
   return read_lora(row, q);
 }
 
+// LLaMA-Factory loads a model in the type that it trains in, half precision in its examples, and
+// keeps adapters in float32 under autocast (src/llamafactory/model/adapter.py and loader.py).
+Result<void> read_llama_factory(const Row& row, FitQuestion& q) {
+  if (has(row["attention"], "unsloth")) return unsupported("Unsloth's models are not modelled");
+  HEADROOM_TRY(q.set("dtype", "bf16"));
+  HEADROOM_TRY(q.set("mixed-precision", "bf16"));
+  HEADROOM_TRY(q.set("kbit-preparation", "none"));
+  HEADROOM_TRY(q.set("optimizer", "adamw"));
+  HEADROOM_TRY(q.set("accelerate", "true"));
+  HEADROOM_TRY(q.set("keep-outputs", "false"));
+  HEADROOM_TRY(q.set("clip", "1.0"));
+  HEADROOM_TRY(q.set("torch", "2.2"));  // of April 2024, which the rows give
+  return q.set("transformers", "4.39");
+}
+
 Result<void> read_types(const Row& row, FitQuestion& q) {
+  if (q.given.contains("dtype")) return {};  // the framework decides
   const std::string weights = row["weights_dtype"];
   const std::string mixed = row["mixed_precision"];
   if (has(weights, "bf16") || has(weights, "bfloat16")) {
@@ -150,6 +185,9 @@ Result<void> read_types(const Row& row, FitQuestion& q) {
 
 Result<void> read_optimizer(const Row& row, FitQuestion& q) {
   const std::string optimizer = row["optimizer"];
+  if (optimizer.empty() && q.given.contains("optimizer")) return {};
+  if (has(optimizer, "badam")) return unsupported("BAdam, which steps block by block");
+  if (has(optimizer, "_adamw")) return unsupported("torchao's own AdamW");
   if (has(optimizer, "8bit") || has(optimizer, "8-bit")) return q.set("optimizer", "adamw-8bit");
   if (has(optimizer, "4bit")) return unsupported("a 4-bit optimizer");
   if (has(optimizer, "adafactor")) {
@@ -167,7 +205,9 @@ Result<void> read_optimizer(const Row& row, FitQuestion& q) {
 Result<void> read_shape(const Row& row, FitQuestion& q) {
   if (!q.set("batch", row.raw("micro_batch")))
     return unsupported("the micro-batch is not a number");
-  if (!q.set("seq", row.raw("seq_len"))) {
+  std::string seq = row.raw("seq_len");
+  if (const auto longest = digits_after(seq, "<=")) seq = *longest;
+  if (!q.set("seq", seq)) {
     return unsupported("the sequence length is not one number: '" + row.raw("seq_len") + "'");
   }
   const std::string accumulation = row["grad_accum"];
@@ -179,6 +219,9 @@ Result<void> read_shape(const Row& row, FitQuestion& q) {
 
 Result<void> read_checkpointing(const Row& row, FitQuestion& q) {
   const std::string words = row["act_ckpt"];
+  // LLaMA-Factory checkpoints unless it is told not to.
+  if (words.empty() && has(row["framework"], "llama-factory"))
+    return q.set("checkpointing", "full");
   if (words.starts_with("none") || words.empty()) return q.set("checkpointing", "none");
   if (words.starts_with("full")) return q.set("checkpointing", "full");
   return unsupported("checkpointing '" + row.raw("act_ckpt") + "' is not modelled");
@@ -186,11 +229,13 @@ Result<void> read_checkpointing(const Row& row, FitQuestion& q) {
 
 Result<void> read_attention(const Row& row, FitQuestion& q) {
   const std::string words = row["attention"];
-  if (has(words, "flash_attention_2") || has(words, "flashattention2")) {
+  const bool is_flash2 =
+      has(words, "flash_attention_2") || has(words, "flashattention2") || has(words, "fa2");
+  if (is_flash2) {
     return q.set("attention", "flash2");
   }
   if (has(words, "eager")) return q.set("attention", "eager");
-  if (has(words, "sdpa") || words.empty()) return q.set("attention", "sdpa");
+  if (has(words, "sdpa") || words.empty() || words == "hf") return q.set("attention", "sdpa");
   return unsupported("attention '" + row.raw("attention") + "' is not modelled");
 }
 
@@ -209,6 +254,13 @@ Result<void> read_framework(const Row& row, FitQuestion& q) {
   const std::string notes = row["notes"];
   if (has(framework, "litgpt")) return unsupported("LitGPT's own models are not modelled");
   if (has(framework, "torchtune")) return unsupported("torchtune's own models are not modelled");
+  if (has(framework, "llama-factory")) HEADROOM_TRY(read_llama_factory(row, q));
+  // Its run.py is a plain loop: it clips to 1, leaves config.use_cache as it is, and keeps outputs
+  // until the next forward pass is done.
+  if (row["source"] == "peft-metamathqa") {
+    HEADROOM_TRY(q.set("clip", "1.0"));
+    HEADROOM_TRY(q.set("use-cache", "true"));
+  }
   if (has(framework, "hf trainer")) {
     HEADROOM_TRY(q.set("accelerate", "true"));
     HEADROOM_TRY(q.set("keep-outputs", "false"));
@@ -244,8 +296,18 @@ Result<void> read_framework(const Row& row, FitQuestion& q) {
   return {};
 }
 
+// How sources write models that the hub knows by another name.
+struct ModelAlias {
+  std::string_view written;  // in lower case
+  std::string_view id;
+};
+constexpr std::array kAliases{ModelAlias{"llama2-7b", "meta-llama/Llama-2-7b-hf"}};
+
 std::string model_of(const Row& row) {
   std::string name = row.raw("model");
+  for (const ModelAlias& alias : kAliases) {
+    if (row["model"] == alias.written) return std::string(alias.id);
+  }
   // A quantized copy has the shapes of its base, whoever made it.
   constexpr std::string_view kSuffix = "-GPTQ";
   if (!name.ends_with(kSuffix)) return name;
@@ -282,7 +344,8 @@ std::vector<MeasuredFigure> figures_of(const text::CsvTable& table, size_t index
                        *value});
   }
   if (const auto value = bytes_in(row.raw("alloc_after_step_bytes"), 1)) {
-    figures.push_back({Metric::after_step, *value});
+    const bool outputs_live = has(row["notes"], "after step with outputs alive");
+    figures.push_back({Metric::after_step, *value, outputs_live});
   }
   if (const auto value = bytes_in(row.raw("nvidia_smi_mib"), static_cast<double>(kMiB))) {
     figures.push_back({Metric::device_used, *value});
@@ -306,6 +369,21 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
   }
   if (q.loss == Loss::automatic) HEADROOM_TRY(read_loss(row, q));
   return q;
+}
+
+std::optional<int64_t> mean_sequence(const text::CsvTable& table, size_t index) {
+  const Row row(table, index);
+  // Every result file of the harness counts 4,198,051 tokens in 5,000 steps of 4 sequences, before
+  // padding ("train total tokens"); all runs see the same batches.
+  constexpr int64_t kMetaMathTokens = 4'198'051;
+  constexpr int64_t kMetaMathSequences = 20'000;
+  if (row["source"] != "peft-metamathqa") return std::nullopt;
+  return (kMetaMathTokens + kMetaMathSequences / 2) / kMetaMathSequences;
+}
+
+std::optional<int64_t> trainable_count(const text::CsvTable& table, size_t index) {
+  const auto digits = digits_after(Row(table, index)["method"], "trainable=");
+  return digits ? text::parse_number<int64_t>(*digits) : std::nullopt;
 }
 
 }  // namespace headroom::fit

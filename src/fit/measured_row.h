@@ -25,12 +25,19 @@ inline constexpr std::array<Metric, 4> kMetrics{Metric::peak_allocated, Metric::
 struct MeasuredFigure {
   Metric metric = Metric::peak_allocated;
   Bytes value;
+  // Of after_step: read before gradients and outputs are let go, as a mean over batches.
+  bool before_release = false;
 };
 
 // What a row says was measured, in the order of its columns; may be empty.
 [[nodiscard]] std::vector<MeasuredFigure> figures_of(const text::CsvTable& table, size_t row);
 
-// The row as a question; the Error's message says why it cannot be asked.
+// The row as a question; the Error's message says why it cannot be asked. Where lengths vary, the
+// question is of the longest batch.
 Result<FitQuestion> question_of(const text::CsvTable& table, size_t row);
+// Tokens in a mean sequence, for figures that are means over batches; nothing where all are alike.
+[[nodiscard]] std::optional<int64_t> mean_sequence(const text::CsvTable& table, size_t row);
+// The trainable parameters that the row counted; nothing where it did not.
+[[nodiscard]] std::optional<int64_t> trainable_count(const text::CsvTable& table, size_t row);
 
 }  // namespace headroom::fit

@@ -87,8 +87,12 @@ TEST(MeasuredRow, SaysWhyARowCannotBeAsked) {
       {"1,train_step,m,FROD,bf16,,AdamW,4,128,1,none,sdpa,,HF Trainer,A100,1,peak,1,,,", "FROD"},
       {"1,train_step,m,full fine-tune,,,AdamW,4,128,1,none,sdpa,,HF Trainer,A100,1,peak,1,,,",
        "type of the weights"},
-      {"1,train_step,m,full fine-tune,bf16,,AdamW,4,<=768,1,none,sdpa,,x,A100,1,peak,1,,,",
-       "<=768"},
+      {"1,train_step,m,full fine-tune,bf16,,AdamW,4,a few,1,none,sdpa,,x,A100,1,peak,1,,,",
+       "a few"},
+      {"1,train_step,m,full fine-tune,bf16,,AdamW,4,128,1,none,Unsloth+FA2,,LLaMA-Factory,A100,1,"
+       "peak,1,,,",
+       "Unsloth"},
+      {"1,train_step,m,full fine-tune,bf16,,BAdam,4,128,1,none,sdpa,,x,A100,1,peak,1,,,", "BAdam"},
       {"1,op full,m,liger,bf16,,AdamW,4,128,1,none,sdpa,,x,A100,1,peak,1,,,", "op full"},
   };
   for (const Case& c : cases) {
@@ -97,6 +101,30 @@ TEST(MeasuredRow, SaysWhyARowCannotBeAsked) {
     EXPECT_NE(question.error().message.find(c.reason), std::string::npos)
         << question.error().message;
   }
+}
+
+// Lengths up to a bound: the peak is of the longest batch, a mean over batches of the mean one.
+TEST(MeasuredRow, ReadsARunOfManyLengths) {
+  const std::string header = std::string("source,url,") + kHeader;
+  const std::string url = "results/lora--llama-3.2-3B-rank32-dora.json";
+  const auto table =
+      text::read_csv(header + "peft-metamathqa," + url +
+                         ",1,train+eval run,m,\"LORA r=32 targets=['q_proj', 'v_proj'] "
+                         "trainable=77\",bfloat16,none; adapters fp32,AdamW,4,<=768 (bucketed),1,"
+                         "none,HF default (sdpa),HF CE,x,L40S,1,max_memory_reserved,1000,500,,"
+                         "alloc_after_step is mean after step with outputs alive\n",
+                     "test.csv")
+          .value();
+  const auto question = question_of(table, 0);
+  ASSERT_TRUE(question) << question.error().to_string();
+  EXPECT_EQ(question->method, Method::dora);
+  EXPECT_EQ(question->seq, 768);
+  EXPECT_EQ(mean_sequence(table, 0), 210);
+  EXPECT_EQ(trainable_count(table, 0), 77);
+  const auto figures = figures_of(table, 0);
+  ASSERT_EQ(figures.size(), 2u);
+  EXPECT_EQ(figures[0].metric, Metric::peak_reserved);
+  EXPECT_TRUE(figures[1].before_release);
 }
 
 TEST(MeasuredRow, FiguresThatAreNoNumbersAreLeftOut) {

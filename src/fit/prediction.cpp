@@ -98,16 +98,17 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
       *s.device, {p.peak_allocated, p.peak_reserved, p.steady_allocated, s.loss == Loss::fused},
       s.offered);
   if (fits_at_all) {
-    // It ran within the device, if only by emptying its cache, so it never used more than there is.
-    p.device_used.expected = std::min(p.device_used.expected, s.offered);
-    if (p.device_used.high > s.offered && fits_at_worst(s, detail.trace.memory, p.peak_allocated)) {
-      p.device_used.high = s.offered;
+    // It ran within the device, if only by emptying its cache, so it never used all there is.
+    const Bytes most = s.offered - kLeastSegment;
+    p.device_used.expected = std::min(p.device_used.expected, most);
+    if (p.device_used.high > most && fits_at_worst(s, detail.trace.memory, p.peak_allocated)) {
+      p.device_used.high = most;
     }
   }
   correct(p, s);
   p.breakdown[Component::cached_unused] = p.peak_reserved - p.peak_allocated;
   p.breakdown[Component::context] = p.device_used.expected - p.peak_reserved;
-  p.verdict = p.device_used.high <= s.offered ? Verdict::yes
+  p.verdict = p.device_used.high < s.offered  ? Verdict::yes
               : p.device_used.low > s.offered ? Verdict::no
                                               : Verdict::at_risk;
   return detail;
@@ -116,6 +117,19 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
 Result<Prediction> predict(const Scenario& scenario, Figures figures) {
   HEADROOM_ASSIGN(DetailedPrediction detail, predict_in_detail(scenario, 0, figures));
   return detail.prediction;
+}
+
+Result<Bytes> allocated_before_release(const Scenario& s) {
+  HEADROOM_ASSIGN(const auto shared, s.steps->of(s));
+  HEADROOM_ASSIGN(step::StepTrace trace,
+                  step::trace_training(shared->graph, s.train, shared->passes.get()));
+  const auto release =
+      std::find_if(trace.phases.rbegin(), trace.phases.rend(),
+                   [](const step::PhaseMark& mark) { return mark.phase == step::Phase::release; });
+  HEADROOM_CHECK(release != trace.phases.rend(), "a step without its end");
+  trace.memory.events.resize(release->first_event);
+  const auto replay = replay_within(s, trace.memory, std::nullopt, 0);
+  return Bytes(replay.statistics.allocated_bytes.current);
 }
 
 }  // namespace headroom::fit

@@ -49,4 +49,8 @@ Result<Prediction> predict(const Scenario& scenario, Figures figures = Figures::
 Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points,
                                              Figures figures = Figures::always);
 
+// What is allocated behind the optimizer, before gradients and outputs are let go: where loops that
+// clear gradients at the start of a step read the counter.
+Result<Bytes> allocated_before_release(const Scenario& scenario);
+
 }  // namespace headroom::fit

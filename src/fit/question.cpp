@@ -1,12 +1,13 @@
 #include "fit/question.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <utility>
 
 #include "base/suggest.h"
+#include "text/parse_number.h"
 
 namespace headroom::fit {
 namespace {
@@ -102,15 +103,8 @@ std::string word_of(const std::array<Word<T>, N>& table, T value) {
   return {};
 }
 
-std::optional<int64_t> whole_number(std::string_view words) {
-  int64_t value = 0;
-  const auto [end, code] = std::from_chars(words.data(), words.data() + words.size(), value);
-  if (code != std::errc() || end != words.data() + words.size()) return std::nullopt;
-  return value;
-}
-
 Result<void> count(std::string_view name, std::string_view words, int64_t most, int64_t& field) {
-  const std::optional<int64_t> value = whole_number(words);
+  const std::optional<int64_t> value = text::parse_number<int64_t>(words);
   if (!value || *value < 1 || *value > most) {
     return refuse(name, words, "a whole number from 1 to " + std::to_string(most));
   }
@@ -119,7 +113,7 @@ Result<void> count(std::string_view name, std::string_view words, int64_t most, 
 }
 
 // Text that ends up in tables and pages: printable ASCII or UTF-8, no control characters.
-Result<void> text(std::string_view name, std::string_view words, std::string& field) {
+Result<void> printable(std::string_view name, std::string_view words, std::string& field) {
   if (words.empty() || words.size() > 4096) return refuse(name, words, "1 to 4096 characters");
   for (const char c : words) {
     const auto byte = static_cast<unsigned char>(c);
@@ -136,7 +130,7 @@ Result<void> version(std::string_view name, std::string_view words, std::string&
   const bool good = words.size() <= 40 && dot != std::string_view::npos && dot > 0 &&
                     dot + 1 < words.size() && is_digit(words[0]) && is_digit(words[dot + 1]);
   if (!good) return refuse(name, words, "a version like 2.4 or 4.48.1");
-  return text(name, words, field);
+  return printable(name, words, field);
 }
 
 // The words of checkpointing without a number in them.
@@ -227,7 +221,7 @@ Result<void> set_names(std::string_view flag, std::string_view words,
   while (begin <= words.size()) {
     const size_t end = std::min(words.find(',', begin), words.size());
     std::string name;
-    HEADROOM_TRY(text(flag, words.substr(begin, end - begin), name));
+    HEADROOM_TRY(printable(flag, words.substr(begin, end - begin), name));
     if (names.size() == 64) return refuse(flag, words, "at most 64 names");
     names.push_back(std::move(name));
     begin = end + 1;
@@ -236,23 +230,15 @@ Result<void> set_names(std::string_view flag, std::string_view words,
   return {};
 }
 
-std::optional<double> finite_number(std::string_view words) {
-  double value = 0;
-  const auto [end, code] = std::from_chars(words.data(), words.data() + words.size(), value);
-  const bool good = code == std::errc() && end == words.data() + words.size();
-  if (!good || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
 Result<void> set_clip(std::string_view words, std::optional<double>& field) {
-  const std::optional<double> value = finite_number(words);
+  const std::optional<double> value = text::parse_number<double>(words);
   if (!value || *value <= 0) return refuse("clip", words, "a norm above 0, such as 1.0");
   field = value;
   return {};
 }
 
 Result<void> set_dropout(std::string_view words, double& field) {
-  const std::optional<double> value = finite_number(words);
+  const std::optional<double> value = text::parse_number<double>(words);
   if (!value || *value < 0 || *value >= 1) {
     return refuse("lora-dropout", words, "a share from 0 to below 1, such as 0.1");
   }
@@ -260,13 +246,20 @@ Result<void> set_dropout(std::string_view words, double& field) {
   return {};
 }
 
+// What GPTQ's kernels take (gptqmodel's SUPPORTS_GROUP_SIZE), and 0 for their -1.
+constexpr std::array<int64_t, 8> kGptqGroups{0, 16, 32, 64, 128, 256, 512, 1024};
+
 Result<void> set_group(std::string_view words, int64_t& field) {
-  const std::optional<int64_t> value = whole_number(words);
-  if (!value || *value < 0 || *value > 1'000'000) {
-    return refuse("gptq-group", words, "a whole number from 0 to 1000000");
+  const std::optional<int64_t> value = text::parse_number<int64_t>(words);
+  if (value && std::ranges::find(kGptqGroups, *value) != kGptqGroups.end()) {
+    field = *value;
+    return {};
   }
-  field = *value;
-  return {};
+  std::string expected = "one of ";
+  for (const int64_t size : kGptqGroups) {
+    expected += (size == kGptqGroups.front() ? "" : ", ") + std::to_string(size);
+  }
+  return refuse("gptq-group", words, std::move(expected));
 }
 
 std::string number_words(double number) {
@@ -288,9 +281,9 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 36> kFields{{
+constexpr std::array<Field, 37> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
-     [](FitQuestion& q, std::string_view w) { return text("device", w, q.device); }},
+     [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
      [](FitQuestion& q, std::string_view w) { return count("batch", w, 1'000'000, q.batch); }},
     {{"seq", "N", "tokens in a sequence"},
@@ -308,9 +301,7 @@ constexpr std::array<Field, 36> kFields{{
     {{"method", "KIND", "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora"},
      [](FitQuestion& q, std::string_view w) { return choose("method", w, kMethods, q.method); }},
     {{"lora-rank", "N", "rank of the adapters"},
-     [](FitQuestion& q, std::string_view w) {
-       return count("lora-rank", w, 1'000'000, q.lora_rank);
-     }},
+     [](FitQuestion& q, std::string_view w) { return count("lora-rank", w, 65'536, q.lora_rank); }},
     {{"lora-targets", "NAMES", "modules with adapters: q_proj,v_proj or all-linear"},
      [](FitQuestion& q, std::string_view w) {
        return set_names("lora-targets", w, q.lora_targets);
@@ -368,6 +359,12 @@ constexpr std::array<Field, 36> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("keep-outputs", w, kSwitches, q.keep_outputs);
      }},
+    {{"use-cache", "BOOL",
+      "true if the model makes a key-value cache while it trains, as config.use_cache has it in a "
+      "loop that leaves it so"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("use-cache", w, kSwitches, q.use_cache);
+     }},
     {{"grad-accum", "N", "micro-batches before a step"},
      [](FitQuestion& q, std::string_view w) {
        return count("grad-accum", w, 1'000'000, q.grad_accum);
@@ -384,16 +381,16 @@ constexpr std::array<Field, 36> kFields{{
      [](FitQuestion& q, std::string_view w) { return version("transformers", w, q.transformers); }},
     {{"allocator", "CONF",
       "PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True; planned: by a plan of this step"},
-     [](FitQuestion& q, std::string_view w) { return text("allocator", w, q.allocator); }},
+     [](FitQuestion& q, std::string_view w) { return printable("allocator", w, q.allocator); }},
     {{"assume", "FAMILY", "treat an unknown architecture as this one: llama, gpt2, ..."},
-     [](FitQuestion& q, std::string_view w) { return text("assume", w, q.assume); }},
+     [](FitQuestion& q, std::string_view w) { return printable("assume", w, q.assume); }},
     {{"calibration", "FILE", "correct predictions by what was measured"},
-     [](FitQuestion& q, std::string_view w) { return text("calibration", w, q.calibration); }},
+     [](FitQuestion& q, std::string_view w) { return printable("calibration", w, q.calibration); }},
     {{"events", "FILE", "write every allocation and release of the step"},
-     [](FitQuestion& q, std::string_view w) { return text("events", w, q.events); }},
+     [](FitQuestion& q, std::string_view w) { return printable("events", w, q.events); }},
     {{"placements", "FILE.csv",
       "write a plan of the step: id,lower,upper,size,offset; pack reads it"},
-     [](FitQuestion& q, std::string_view w) { return text("placements", w, q.placements); }},
+     [](FitQuestion& q, std::string_view w) { return printable("placements", w, q.placements); }},
     {{"search", "BOOL", "false: no remedies, no largest batch, no longest sequence"},
      [](FitQuestion& q, std::string_view w) { return choose("search", w, kSwitches, q.search); }},
     {{"timeline", "BOOL", "true: memory over the step in the answer (always so in a page)"},
@@ -440,6 +437,23 @@ std::string_view word_of(Loss loss) {
 
 std::span<const QuestionFlag> question_flags() { return kFlags; }
 
+std::string default_of(std::string_view flag) {
+  // Some settings are there for some methods only.
+  for (const Word<Method>& method : kMethods) {
+    FitQuestion question;
+    question.method = method.value;
+    for (const Setting& setting : settings_of(question)) {
+      if (setting.name == flag && flag != "method") return setting.value;
+    }
+  }
+  // What is not shown as a setting of the answer.
+  const FitQuestion question;
+  if (flag == "method") return word_of(kMethods, question.method);
+  if (flag == "search") return word_of(kSwitches, question.search);
+  if (flag == "timeline") return word_of(kSwitches, question.timeline);
+  return {};
+}
+
 std::vector<Setting> settings_of(const FitQuestion& q) {
   std::vector<Setting> settings;
   const auto add = [&](std::string_view name, std::string value) {
@@ -478,6 +492,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("loss", word_of(kLosses, q.loss));
   add_switch("accelerate", q.accelerate);
   add_switch("keep-outputs", q.keep_outputs);
+  add_switch("use-cache", q.use_cache);
   add("grad-accum", std::to_string(q.grad_accum));
   add("clip", q.clip ? number_words(*q.clip) : "none");
   if (q.decoder_seq) add("decoder-seq", std::to_string(*q.decoder_seq));

@@ -104,6 +104,7 @@ struct FitQuestion {
   Attention attention = Attention::automatic;
   Loss loss = Loss::automatic;
   bool accelerate = false;   // accelerate runs the loop: outputs in float32 under mixed precision
+  bool use_cache = false;    // the forward function makes a key-value cache and returns it
   bool keep_outputs = true;  // the loop keeps the model's outputs until the next step
   int64_t grad_accum = 1;
   std::optional<double> clip;          // the norm; none: no clipping
@@ -133,6 +134,9 @@ struct QuestionFlag {
   std::string_view help;
 };
 [[nodiscard]] std::span<const QuestionFlag> question_flags();
+
+// What a flag stands at where nobody sets it, in words; empty where that is decided elsewhere.
+[[nodiscard]] std::string default_of(std::string_view flag);
 
 // Every setting of the question in the words that set() takes, given or default; what only holds
 // for LoRA is left out of other methods. fit::answer() corrects origins and adds what it derives.

@@ -5,6 +5,7 @@
 #include "device/blas_workspace.h"
 #include "device/catalogue.h"
 #include "fit/calibration_file.h"
+#include "fit/config_types.h"
 #include "fit/positions.h"
 #include "fit/scenario_parts.h"
 #include "fit/scenario_traced.h"
@@ -25,6 +26,37 @@ Result<op::Version> parse_version(const std::string& text, const char* flag) {
     if (minor.ec == std::errc() && version.major < 1000 && version.minor < 1000) return version;
   }
   return Error{ErrorCode::usage, "'" + text + "' is not a version", flag, "like 2.8 or 4.56.1"};
+}
+
+// Versions that are modelled: of the same series, a later one behaves as the newest of these does,
+// as far as anybody knows, and the answer says so.
+struct KnownVersions {
+  const char* name;
+  const char* flag;
+  op::Version oldest;
+  op::Version newest;
+};
+constexpr KnownVersions kTorch{"PyTorch", "--torch", {1, 13}, {2, 13}};
+constexpr KnownVersions kTransformers{"transformers", "--transformers", {4, 0}, {5, 23}};
+
+std::string words_of(op::Version version) {
+  return std::to_string(version.major) + "." + std::to_string(version.minor);
+}
+
+Result<op::Version> known_version(const std::string& text, const KnownVersions& known,
+                                  std::vector<std::string>& warnings) {
+  HEADROOM_ASSIGN(const op::Version version, parse_version(text, known.flag));
+  if (version < known.oldest || version.major > known.newest.major) {
+    return Error{ErrorCode::usage,
+                 std::string(known.name) + " " + words_of(version) + " is not modelled", known.flag,
+                 words_of(known.oldest) + " to " + words_of(known.newest) + " are"};
+  }
+  if (version > known.newest) {
+    warnings.push_back(std::string(known.name) + " " + words_of(version) +
+                       " is newer than what is modelled, and is taken to be like " +
+                       words_of(known.newest));
+  }
+  return version;
 }
 
 Result<std::shared_ptr<const model::ResolvedModel>> load_model(const FitQuestion& question) {
@@ -71,8 +103,9 @@ op::BlasWorkspaces workspaces_of(const device::Device& device, op::Version torch
 }
 
 Result<void> set_versions(Scenario& s) {
-  HEADROOM_ASSIGN(s.train.environment.torch, parse_version(s.question.torch, "--torch"));
-  HEADROOM_ASSIGN(s.build.transformers, parse_version(s.question.transformers, "--transformers"));
+  HEADROOM_ASSIGN(s.train.environment.torch, known_version(s.question.torch, kTorch, s.warnings));
+  HEADROOM_ASSIGN(s.build.transformers,
+                  known_version(s.question.transformers, kTransformers, s.warnings));
   const device::ComputeCapability capability = s.device->compute_capability.value;
   s.train.environment.compute_capability = capability.major * 10 + capability.minor;
   s.train.environment.blas = workspaces_of(*s.device, s.train.environment.torch);
@@ -90,6 +123,8 @@ void set_build(Scenario& s) {
   s.build.attention = attention_of(s.question.attention);
   s.train.environment.attention = named_kernel(s.question.attention);
   s.build.vocabulary = s.question.vocab;
+  // A checkpointed model makes none (transformers switches it off, and says so).
+  s.build.use_cache = s.question.use_cache && !s.build.checkpointing;
 }
 
 void set_train(Scenario& s) {
@@ -132,6 +167,8 @@ void set_autocast_weights(Scenario& s) {
 }
 
 Result<Scenario> complete(Scenario s) {
+  HEADROOM_TRY(take_config_dtype(s));
+  HEADROOM_TRY(take_quantization_config(s));
   set_autocast_weights(s);
   HEADROOM_TRY(set_allocator(s));
   HEADROOM_TRY(set_versions(s));

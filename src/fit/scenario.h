@@ -48,7 +48,8 @@ struct Scenario {
   std::vector<std::string> assumptions;  // each makes figures extrapolated
   std::string beyond_positions;          // what a sequence longer than the model's positions means
   model::Task task = model::Task::causal_lm;
-  std::vector<Setting> derived;  // settings that follow from others, for the answer
+  std::vector<std::string> warnings;  // what the answer takes otherwise than it was given
+  std::vector<Setting> derived;       // settings that follow from others, for the answer
 };
 
 [[nodiscard]] op::DType dtype_of(Dtype dtype);

@@ -221,7 +221,15 @@ Result<void> check_supported(const Scenario& s) {
 Result<void> set_allocator(Scenario& s) {
   s.planned = s.question.allocator == kPlannedAllocator;
   if (s.planned) return {};
-  HEADROOM_ASSIGN(s.allocator, memory::parse_allocator_config(s.question.allocator));
+  auto settings = memory::parse_allocator_config(s.question.allocator);
+  if (!settings) {
+    // A flag's words are at fault, though a variable of the environment would be input.
+    Error error = settings.error();
+    error.code = ErrorCode::usage;
+    error.where = "--allocator: " + error.where;
+    return error;
+  }
+  s.allocator = std::move(*settings);
   return {};
 }
 

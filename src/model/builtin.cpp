@@ -150,6 +150,12 @@ Result<ResolvedModel> read_config_file(std::string name, ModelSource source, std
   return ResolvedModel{std::move(name), source, std::move(file), std::move(config)};
 }
 
+// What can only be meant as a path, whether or not there is such a file.
+bool names_a_file(std::string_view name) {
+  return name.ends_with(".json") || name.starts_with('/') || name.starts_with("./") ||
+         name.starts_with("../") || std::ranges::count(name, '/') > 1;
+}
+
 }  // namespace
 
 const std::vector<BuiltinModel>& builtin_models() {
@@ -211,6 +217,7 @@ Result<ResolvedModel> resolve_model(std::string_view name) {
   if (std::string file = find_in_cache(name); !file.empty()) {
     return read_config_file(path, ModelSource::cache, std::move(file));
   }
+  if (names_a_file(name)) return read_config_file(path, ModelSource::file, path);
   return builtin.error();
 }
 

@@ -35,7 +35,7 @@ std::string answer_sentence(const fit::FitAnswer& answer) {
   switch (answer.verdict) {
     case fit::Verdict::yes:
       // What the device shows is no measure of the room where the cache takes all there is.
-      if (answer.room.low == Bytes(0)) {
+      if (answer.room.low <= fit::kLeastSegment) {
         return subject + " fits " + answer.device.name + ": " +
                format_bytes(answer.memory.peak_allocated) +
                " in use at the peak, the rest is cache that can be given back";
@@ -54,7 +54,7 @@ std::string answer_sentence(const fit::FitAnswer& answer) {
 std::string room_sentence(const fit::FitAnswer& answer) {
   const std::string low = format_bytes(magnitude(answer.room.low));
   const std::string high = format_bytes(magnitude(answer.room.high));
-  if (answer.room.low.count >= 0) return "between " + low + " and " + high + " of room";
+  if (answer.room.low.count > 0) return "between " + low + " and " + high + " of room";
   if (answer.room.high.count < 0) return "between " + high + " and " + low + " too little";
   return "between " + low + " too little and " + high + " of room";
 }

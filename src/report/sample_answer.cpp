@@ -162,7 +162,7 @@ fit::FitAnswer sample_answer(int layers) {
   memory.device_used = {used - mib(300), used, used + mib(500)};
   answer.room = {answer.device.offered - memory.device_used.high, answer.device.offered - used,
                  answer.device.offered - memory.device_used.low};
-  answer.verdict = answer.room.low.count >= 0   ? fit::Verdict::yes
+  answer.verdict = answer.room.low.count > 0    ? fit::Verdict::yes
                    : answer.room.high.count < 0 ? fit::Verdict::no
                                                 : fit::Verdict::at_risk;
   answer.largest_batch = fit::Largest{5, false, used - mib(900), memory.device_used};

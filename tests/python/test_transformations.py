@@ -34,6 +34,9 @@ CASES = {
     "lora-gemma3": ("gemma3_text", {"lora_rank": 4}, {}),
     "lora-bert": ("bert", {"lora_rank": 4, "head": "masked_lm"}, {}),
     "lora-t5": ("t5", {"lora_rank": 4, "head": "seq2seq_lm"}, {}),
+    "cache": ("llama", {"use_cache": True}, {}),
+    "cache-gpt2": ("gpt2", {"use_cache": True}, {}),
+    "cache-qwen3": ("qwen3", {"use_cache": True}, {}),
     "dora": ("llama", {"lora_rank": 4, "dora": True}, {}),
     "dora-dropout": ("llama", {"lora_rank": 4, "dora": True, "lora_dropout": 0.1}, {}),
     "dora-biases": ("llama_tied", {"lora_rank": 4, "dora": True, "lora_targets": ("all-linear",)},
@@ -92,6 +95,7 @@ def words_of(options, extra):
              "accumulation": options.accumulation, "autocast": options.autocast,
              "optimizer": options.optimizer, "implementation": options.implementation,
              "sdpa": options.sdpa, "offload": options.offload, "freeze": ",".join(options.freeze),
+             "use_cache": int(options.use_cache), "keep_outputs": int(options.keep_outputs),
              "optimizer_in_backward": int(options.optimizer_in_backward)}
     if options.lora_rank:
         words.update(lora_rank=options.lora_rank, lora_dropout=options.lora_dropout,

@@ -228,6 +228,7 @@ int main(int argc, char** argv) {
     build.decoder_sequence = length;
   }
   build.checkpointing = is_checkpointed(words);
+  build.use_cache = words["use_cache"] == "1";
   if (const int vocabulary = std::atoi(words["vocab"].c_str()); vocabulary > 0) {
     build.vocabulary = vocabulary;
   }

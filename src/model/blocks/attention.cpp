@@ -90,7 +90,8 @@ Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionSha
                 const Var& position_bias) {
   AttentionShape s = shape;
   s.past = options.use_cache ? options.past : 0;
-  const auto [key, value] = update_cache(g, options, s, new_key, new_value);
+  const auto [key, value] =
+      s.is_cached ? std::pair(new_key, new_value) : update_cache(g, options, s, new_key, new_value);
   switch (options.attention) {
     case Attention::eager:
       return attend_eager(g, s, query, key, value, mask, position_bias);

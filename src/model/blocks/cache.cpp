@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <tuple>
 
 namespace headroom::model {
 
@@ -26,11 +27,18 @@ Var appended(GraphBuilder& g, const BuildOptions& options, const AttentionShape&
 }  // namespace
 
 std::pair<Var, Var> update_cache(GraphBuilder& g, const BuildOptions& options,
-                                 const AttentionShape& shape, const Var& key, const Var& value) {
-  if (!options.use_cache) return {key, value};
+                                 const AttentionShape& shape, Var key, Var value) {
+  if (!options.use_cache) return {std::move(key), std::move(value)};
   const std::string layer = "past_key_values." + std::to_string(g.next_cache_layer());
   Var all_keys = appended(g, options, shape, layer + ".key", key);
   return {all_keys, appended(g, options, shape, layer + ".value", value)};
+}
+
+void rebind_to_cache(GraphBuilder& g, const BuildOptions& options, AttentionShape& shape, Var& key,
+                     Var& value) {
+  if (!options.use_cache) return;
+  std::tie(key, value) = update_cache(g, options, shape, std::move(key), std::move(value));
+  shape.is_cached = true;
 }
 
 }  // namespace headroom::model

@@ -1,4 +1,5 @@
 #include "model/blocks/causal_decoder.h"
+#include "model/blocks/cache.h"
 
 #include <memory>
 #include <string>
@@ -63,6 +64,7 @@ class Attending {
     AttentionShape shape{b, s, s_.heads, s_.kv_heads, s_.head_dim, s_.attention_dropout, true};
     shape.softcap = s_.softcap_scores;
     shape.repeats_for_flash = s_.repeats_for_flash;
+    rebind_to_cache(g, options, shape, key, value);
     Attended attended = attend(g, options, shape, query, key, value, in.mask);
     attended.output = g.contiguous(g.reshape(attended.output, {b, s, -1}));
     attended.output = (*o_)(g, attended.output);

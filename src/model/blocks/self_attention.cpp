@@ -1,4 +1,5 @@
 #include "model/blocks/self_attention.h"
+#include "model/blocks/cache.h"
 
 #include <array>
 #include <tuple>
@@ -118,10 +119,11 @@ Attended SelfAttention::operator()(GraphBuilder& g, const BuildOptions& options,
                        s.kv_heads,    s.head_dim,       options.training ? s.dropout : 0,
                        true};
   shape.repeats_for_flash = s.repeats_for_flash;
+  const bool sees_sinks = s.sinks && options.attention != Attention::flash_attention_2;
+  if (!sees_sinks) rebind_to_cache(g, options, shape, key, value);
   // Sinks are known to the eager implementation and to kernels of their own; SDPA has none.
-  Attended attended = s.sinks && options.attention != Attention::flash_attention_2
-                          ? attend_with_sinks(g, shape, query, key, value, inputs.mask)
-                          : attend(g, options, shape, query, key, value, inputs.mask);
+  Attended attended = sees_sinks ? attend_with_sinks(g, shape, query, key, value, inputs.mask)
+                                 : attend(g, options, shape, query, key, value, inputs.mask);
   attended.output = g.contiguous(g.reshape(attended.output, {options.batch, options.sequence, -1}));
   attended.output = o_(g, attended.output);
   return attended;

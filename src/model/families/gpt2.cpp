@@ -1,5 +1,6 @@
 // GPT-2 (transformers' GPT2LMHeadModel).
 #include "model/families/gpt2.h"
+#include "model/blocks/cache.h"
 
 #include <string>
 #include <vector>
@@ -68,6 +69,7 @@ struct SelfAttention {
     AttentionShape shape{b, s, c.heads, c.heads, head_dim, c.attention_dropout, true};
     shape.float32_softmax = false;
     shape.contiguous_output = false;
+    rebind_to_cache(g, options, shape, parts[1], parts[2]);
     Attended attended = attend(g, options, shape, parts[0], parts[1], parts[2], mask);
     attended.output = g.contiguous(g.reshape(attended.output, {b, s, -1}));
     attended.output = projection(g, options, attended.output);

@@ -202,7 +202,7 @@ std::vector<std::string> default_lora_targets(std::string_view model_type) {
 
 Result<Graph> apply_lora(const Graph& graph, const LoraOptions& options) {
   if (options.rank < 1 || options.rank > kRankMax) {
-    return Error{ErrorCode::bad_input, "LoRA rank " + std::to_string(options.rank), "",
+    return Error{ErrorCode::usage, "LoRA rank " + std::to_string(options.rank), "--lora-rank",
                  "a rank is 1 to " + std::to_string(kRankMax)};
   }
   HEADROOM_ASSIGN(const std::vector<LinearSite> sites,

@@ -23,10 +23,10 @@ Result<std::vector<LinearSite>> adapter_sites(const Graph& graph,
                                               const std::vector<std::string>& targets,
                                               std::string_view model_type) {
   if (targets.empty()) {
-    return Error{ErrorCode::bad_input,
-                 "peft knows no target modules for \"" + std::string(model_type) + "\"", "",
-                 "name the modules that get adapters: --lora-targets all-linear, or the ends of "
-                 "their names"};
+    return Error{ErrorCode::usage,
+                 "peft knows no target modules for \"" + std::string(model_type) + "\"",
+                 "--lora-targets",
+                 "name the modules that get adapters: all-linear, or the ends of their names"};
   }
   const bool all_linear = targets.size() == 1 && targets[0] == "all-linear";
   std::vector<LinearSite> sites;
@@ -40,8 +40,8 @@ Result<std::vector<LinearSite>> adapter_sites(const Graph& graph,
   if (!sites.empty()) return sites;
   std::string names;
   for (const std::string& target : targets) names += (names.empty() ? "" : ", ") + target;
-  return Error{ErrorCode::bad_input, "no linear module of the model is named " + names, "",
-               "targets are the ends of module names, such as q_proj"};
+  return Error{ErrorCode::usage, "no linear module of the model is named " + names,
+               "--lora-targets", "targets are the ends of module names, such as q_proj"};
 }
 
 void name_as_peft_does(Graph& graph, std::vector<std::string> modules) {

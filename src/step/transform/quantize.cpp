@@ -45,7 +45,7 @@ class QuantizeWriter {
       if (options_.format == QuantizedFormat::gptq && is_router(weight.name)) continue;
       const bool packs = site.in_features % 32 == 0 && site.out_features % 32 == 0;
       if (options_.format == QuantizedFormat::gptq && !packs) {
-        return Error{ErrorCode::bad_input, weight.name + " cannot be packed by GPTQ", "",
+        return Error{ErrorCode::usage, weight.name + " cannot be packed by GPTQ", "--method",
                      "its kernel needs features divisible by 32"};
       }
       sites_.emplace(site.product, site);
@@ -181,8 +181,8 @@ class QuantizeWriter {
 
 Result<Graph> apply_quantization(const Graph& graph, const QuantizeOptions& options) {
   if (options.group_size < 0) {
-    return Error{ErrorCode::bad_input, "group size " + std::to_string(options.group_size), "",
-                 "a group has one input feature or more; 0 stands for all of them"};
+    return Error{ErrorCode::usage, "group size " + std::to_string(options.group_size),
+                 "--gptq-group", "a group has one input feature or more; 0 stands for all of them"};
   }
   QuantizeWriter writer(graph, options);
   HEADROOM_ASSIGN(const bool found, writer.choose());

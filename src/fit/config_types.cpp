@@ -1,0 +1,86 @@
+#include "fit/config_types.h"
+
+namespace headroom::fit {
+
+namespace {
+
+constexpr int64_t kGroupMax = 1'000'000;
+
+// As PyTorch prints it, with or without its "torch.".
+std::optional<std::string_view> words_of(std::string_view type) {
+  if (type.starts_with("torch.")) type.remove_prefix(6);
+  if (type == "bfloat16") return "bf16";
+  if (type == "float16" || type == "half") return "fp16";
+  if (type == "float32" || type == "float") return "fp32";
+  return std::nullopt;
+}
+
+// "gptq"; older files of bitsandbytes have no quant_method.
+Result<std::string> method_of(const text::JsonView& quantization) {
+  HEADROOM_ASSIGN(const auto method, quantization.optional_string("quant_method"));
+  if (method) return *method;
+  for (const char* key : {"load_in_4bit", "load_in_8bit"}) {
+    HEADROOM_ASSIGN(const auto loads, quantization.optional_bool(key));
+    if (loads.value_or(false)) return std::string("bitsandbytes");
+  }
+  return std::string("a method it does not name");
+}
+
+Result<void> take_gptq(Scenario& s, const text::JsonView& quantization) {
+  HEADROOM_ASSIGN(const auto bits, quantization.optional_int("bits", 1, 64));
+  if (bits && *bits != 4) {
+    return Error{ErrorCode::bad_input,
+                 "a GPTQ base of " + std::to_string(*bits) + " bits is not modelled", s.model->file,
+                 "4 bits are"};
+  }
+  HEADROOM_ASSIGN(const auto group, quantization.optional_int("group_size", -1, kGroupMax));
+  if (!group || s.question.given.contains("gptq-group")) return {};
+  const std::string words = std::to_string(*group < 0 ? 0 : *group);
+  FitQuestion changed = s.question;
+  if (const Result<void> set = changed.set("gptq-group", words); !set) {
+    return Error{ErrorCode::bad_input, "\"group_size\": " + set.error().message, s.model->file, ""};
+  }
+  s.question.gptq_group = changed.gptq_group;
+  s.derived.push_back({"gptq-group", words, SettingOrigin::derived});
+  return {};
+}
+
+}  // namespace
+
+Result<void> take_config_dtype(Scenario& s) {
+  if (s.traced || s.question.given.contains("dtype")) return {};
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    HEADROOM_ASSIGN(const auto type, s.model->view().optional_string(key));
+    if (!type) continue;
+    const auto words = words_of(*type);
+    if (!words) {
+      s.warnings.push_back("config.json keeps its weights in " + type->substr(0, 40) +
+                           ", which is not modelled: taken as bf16 (--dtype)");
+      return {};
+    }
+    FitQuestion changed = s.question;
+    HEADROOM_TRY(changed.set("dtype", *words));
+    s.question.dtype = changed.dtype;
+    s.derived.push_back({"dtype", std::string(*words), SettingOrigin::derived});
+    return {};
+  }
+  return {};
+}
+
+Result<void> take_quantization_config(Scenario& s) {
+  if (s.traced) return {};
+  HEADROOM_ASSIGN(const auto quantization, s.model->view().optional_object("quantization_config"));
+  if (!quantization) return {};
+  HEADROOM_ASSIGN(const std::string method, method_of(*quantization));
+  const bool is_gptq = method == "gptq";
+  if (s.question.method == Method::gptq_lora && is_gptq) return take_gptq(s, *quantization);
+  if (s.question.method == Method::qlora && method == "bitsandbytes") return {};
+  std::string warning = "config.json says that its weights are quantized by " +
+                        method.substr(0, 40) + "; they are taken as they were before";
+  if (is_gptq) warning += " (--method gptq-lora counts them as they are)";
+  if (method == "bitsandbytes") warning += " (--method qlora counts them as they are)";
+  s.warnings.push_back(std::move(warning));
+  return {};
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,18 @@
+// What a config.json says of how its weights are kept: their type, and their quantization.
+//
+// Taken where the question says nothing, and said where the answer takes something else.
+#pragma once
+
+#include "fit/scenario.h"
+
+namespace headroom::fit {
+
+// "dtype" (or "torch_dtype", its name before transformers 4.56), where no flag names one.
+Result<void> take_config_dtype(Scenario& scenario);
+
+// "quantization_config": the group size of a GPTQ base, where no flag names one; a warning where
+// the weights are quantized and the method takes them as if they were not. Errors: a GPTQ base of
+// other than 4 bits.
+Result<void> take_quantization_config(Scenario& scenario);
+
+}  // namespace headroom::fit

@@ -1,0 +1,57 @@
+#include "fit/idle_settings.h"
+
+#include <array>
+
+namespace headroom::fit {
+
+namespace {
+
+struct IdleRule {
+  const char* flag;
+  bool (*is_idle)(const FitQuestion&);
+  const char* why;
+};
+
+bool has_no_adapters(const FitQuestion& q) { return q.method == Method::full; }
+bool has_no_matrices(const FitQuestion& q) {
+  return q.method == Method::full || q.method == Method::ia3;
+}
+
+constexpr const char* kNoAdapters = "--method full has no adapters";
+constexpr const char* kNoMatrices = "only LoRA and its relatives have low-rank matrices";
+
+constexpr std::array kRules{
+    IdleRule{"lora-targets", has_no_adapters, kNoAdapters},
+    IdleRule{"lora-dtype", has_no_adapters, kNoAdapters},
+    IdleRule{"lora-rank", has_no_matrices, kNoMatrices},
+    IdleRule{"lora-dropout", has_no_matrices, kNoMatrices},
+    IdleRule{"ia3-feedforward", [](const FitQuestion& q) { return q.method != Method::ia3; },
+             "it belongs to --method ia3"},
+    IdleRule{"kbit-preparation", [](const FitQuestion& q) { return q.method != Method::qlora; },
+             "it belongs to --method qlora"},
+    IdleRule{"gptq-group", [](const FitQuestion& q) { return q.method != Method::gptq_lora; },
+             "it belongs to --method gptq-lora"},
+    IdleRule{"use-cache",
+             [](const FitQuestion& q) {
+               return q.use_cache && q.checkpointing.kind != CheckpointingKind::none;
+             },
+             "transformers makes no cache where it checkpoints"},
+    IdleRule{"accelerate",
+             [](const FitQuestion& q) {
+               return q.accelerate && q.mixed_precision == MixedPrecision::none;
+             },
+             "accelerate converts outputs under --mixed-precision alone"},
+};
+
+}  // namespace
+
+std::vector<std::string> idle_settings(const FitQuestion& question) {
+  std::vector<std::string> sentences;
+  for (const IdleRule& rule : kRules) {
+    if (!question.given.contains(rule.flag) || !rule.is_idle(question)) continue;
+    sentences.push_back("--" + std::string(rule.flag) + " changes nothing here: " + rule.why);
+  }
+  return sentences;
+}
+
+}  // namespace headroom::fit
