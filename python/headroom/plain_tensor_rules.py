@@ -23,6 +23,10 @@ contiguous and not flattened adds the bias out of place.
    composite kernels) calls them below any mode. Where its temporaries are large, `EXPANSIONS` has
    its body: _safe_softmax (ATen/native/transformers/attention.cpp).
 
+5. softplus_backward on fake tensors is a Python decomposition, whose result is laid out as the
+   second operand is; the kernel's is laid out as the first (TensorIterator), and whoever reshapes
+   it may need a copy. `register_kernels` gives fake tensors the kernel's layout.
+
 Invariant: a rewritten operator returns the very tensor that it was given, so no lifetime is
 prolonged.
 """
@@ -30,6 +34,8 @@ prolonged.
 import sys
 
 import torch
+from torch._decomp import meta_table
+from torch._subclasses import fake_impls
 
 # Holders of a gradient that nobody but the engine's buffer holds, seen from inside
 # __torch_dispatch__: the buffer, the call's stack, the Python object and the temporary of the
@@ -84,6 +90,14 @@ def register_kernels():
     _library = torch.library.Library("aten", "IMPL", "CUDA")
     for name in ("silu_backward", "mish_backward", "_fused_rms_norm"):
         _library.impl(name, never_called)
+    # An operator with an entry in the table is not decomposed before its rule is asked.
+    meta_table[_aten.softplus_backward.default] = _laid_out_as_a_product
+    fake_impls.register_op_impl(_aten.softplus_backward.default)(_laid_out_as_a_product)
+
+
+def _laid_out_as_a_product(fake_mode, _function, gradient, x, *_):
+    with fake_mode:
+        return _aten.mul.Tensor(gradient, x)
 
 
 def called_by_engine():

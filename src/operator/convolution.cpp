@@ -24,6 +24,14 @@ double flops_of(const Tensor& out, const Tensor& weight) {
          static_cast<double>(weight.size(0));
 }
 
+// A convolution over one dimension copies an operand that is not contiguous before it calls the
+// library (_convolution and convolution_backward in ATen/native/Convolution.cpp). Over two, the
+// layout decides between formats, and images come contiguous.
+Tensor contiguous_scratch(Eager& e, const Tensor& operand) {
+  const bool copies = operand.rank() == 3 && !operand.is_contiguous();
+  return e.scratch(copies ? operand.bytes() : 0);
+}
+
 }  // namespace
 
 Tensor convolution(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -34,11 +42,14 @@ Tensor convolution(Eager& e, const Tensor& input, const Tensor& weight, const Te
           "a convolution of sizes that do not fit");
   Tensor out = e.empty(output_sizes(input, weight, c), promote(input.dtype(), weight.dtype()));
   const double flops = flops_of(out, weight);
+  const Tensor copied = contiguous_scratch(e, input);
   e.kernel(OpKind::convolution, flops, input.bytes() + weight.bytes(), out.bytes());
   if (Node* node = e.history("ConvolutionBackward0", {&input, &weight, &bias}, {&out})) {
     node->save(input);
     node->save(weight);
     node->apply = [flops](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const Tensor gradient = contiguous_scratch(eager, g[0]);
+      const Tensor copied_again = contiguous_scratch(eager, n.saved[0]);
       for (const size_t i : {size_t{0}, size_t{1}}) {
         if (n.needs(i)) result[i] = eager.empty(n.saved[i].sizes(), n.saved[i].dtype());
       }

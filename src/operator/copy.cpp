@@ -1,4 +1,6 @@
 // Operators that move data: copies, casts, concatenation, filling.
+#include <algorithm>
+
 #include "operator/functional.h"
 
 namespace headroom::op {
@@ -32,6 +34,18 @@ Tensor to(Eager& e, const Tensor& self, DType dtype) {
   if (self.dtype() == dtype) return self;
   Tensor out = copied(e, self, e.empty_like(self, dtype));
   if (!is_floating(dtype)) return out;
+  if (Node* node = e.history("ToCopyBackward0", {&self}, {&out})) {
+    node->apply = [before = self.dtype()](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = to(eager, g[0], before);
+    };
+  }
+  return out;
+}
+
+Tensor to_contiguous(Eager& e, const Tensor& self, DType dtype) {
+  // Any layout that does not read as channels last counts as contiguous (to_will_alias).
+  if (self.dtype() == dtype && !is_like_channels_last(self.sizes(), self.strides())) return self;
+  Tensor out = copied(e, self, e.empty(self.sizes(), dtype));
   if (Node* node = e.history("ToCopyBackward0", {&self}, {&out})) {
     node->apply = [before = self.dtype()](Eager& eager, Node&, Grads& g, Grads& result) {
       result[0] = to(eager, g[0], before);
@@ -77,7 +91,12 @@ Tensor cat(Eager& e, std::span<const Tensor> tensors, int dim) {
     sizes[at] += lengths.back();
     dtype = promote(dtype, tensor.dtype());
   }
-  Tensor out = e.empty(sizes, dtype);
+  // Parts that all read as images with their channels last give another (TensorShape.cpp).
+  const bool channels_last = std::ranges::all_of(tensors, [](const Tensor& tensor) {
+    return is_like_channels_last(tensor.sizes(), tensor.strides());
+  });
+  Tensor out = channels_last ? e.empty_strided(sizes, channels_last_strides(sizes), dtype)
+                             : e.empty(sizes, dtype);
   e.kernel(OpKind::cat, 0, out.bytes(), out.bytes());
   Tensor outputs[] = {out};
   if (Node* node = e.history("CatBackward0", tensors, std::span<Tensor>(outputs))) {
@@ -119,7 +138,10 @@ Tensor pad(Eager& e, const Tensor& self, std::span<const int64_t> padding) {
   for (size_t i = 0; i + 1 < padding.size(); i += 2) {
     sizes[sizes.size() - 1 - i / 2] += padding[i] + padding[i + 1];
   }
-  Tensor out = e.empty(sizes, self.dtype());
+  // Nothing is added: a copy of what is left, in its layout (constant_pad_nd).
+  const bool only_cuts = std::ranges::all_of(padding, [](int64_t amount) { return amount <= 0; });
+  Tensor out = only_cuts ? e.empty_like(e.alias(self, sizes, self.strides()), self.dtype())
+                         : e.empty(sizes, self.dtype());
   e.kernel(OpKind::pad, 0, self.bytes(), out.bytes());
   if (Node* node = e.history("ConstantPadNdBackward0", {&self}, {&out})) {
     std::vector<int64_t> undo(padding.begin(), padding.end());

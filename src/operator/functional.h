@@ -40,6 +40,8 @@ Tensor view_as_complex(Eager& e, const Tensor& self);  // [..., 2] as complex [.
 Tensor clone(Eager& e, const Tensor& self);  // keeps a dense layout
 Tensor clone_contiguous(Eager& e, const Tensor& self);
 Tensor to(Eager& e, const Tensor& self, DType dtype);  // self where the type is right already
+// The same where a cast is wanted contiguous (memory_format=torch.contiguous_format).
+Tensor to_contiguous(Eager& e, const Tensor& self, DType dtype);
 void copy_into(Eager& e, const Tensor& destination, const Tensor& source);
 Tensor zeros(Eager& e, const Dims& sizes, DType dtype);
 Tensor zeros_like(Eager& e, const Tensor& self);
@@ -107,6 +109,9 @@ Tensor bmm(Eager& e, const Tensor& self, const Tensor& mat2);
 Tensor baddbmm(Eager& e, const Tensor& input, const Tensor& batch1, const Tensor& batch2,
                double alpha = 1);
 Tensor matmul(Eager& e, const Tensor& self, const Tensor& other);
+// torch.linalg.solve_triangular(self, other, upper=False, unitriangular=True): self [..., n, n],
+// other [..., n, k], with the same leading dimensions.
+Tensor solve_triangular(Eager& e, const Tensor& self, const Tensor& other);
 // input [..., in], weight [out, in], bias [out] or undefined.
 Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
 
@@ -135,6 +140,8 @@ Tensor index_select(Eager& e, const Tensor& self, int dim, const Tensor& index);
 // self[..., index], the index in dimension `dim`.
 Tensor index(Eager& e, const Tensor& self, const Tensor& index, int dim = 0);
 Tensor index_add(Eager& e, const Tensor& self, int dim, const Tensor& index, const Tensor& source);
+// A number in the places that the index names along a dimension.
+Tensor scatter(Eager& e, const Tensor& self, int dim, const Tensor& index);
 Tensor gather(Eager& e, const Tensor& self, int dim, const Tensor& index);
 // The two outputs of a sort or of top-k along the last dimension: values and int64 indices.
 std::vector<Tensor> topk(Eager& e, const Tensor& self, int64_t k);
@@ -173,6 +180,8 @@ Tensor index_add_assign(Eager& e, const Tensor& self, int dim, const Tensor& ind
 // self[..., start:end, ...].copy_(source)
 Tensor copy_slice(Eager& e, const Tensor& self, const Tensor& source, int dim, int64_t start,
                   int64_t end);
+// self[..., index, ...].copy_(source)
+Tensor copy_select(Eager& e, const Tensor& self, const Tensor& source, int dim, int64_t index);
 // Values and int64 indices along a dimension.
 std::vector<Tensor> max(Eager& e, const Tensor& self, int dim, bool keepdim);
 

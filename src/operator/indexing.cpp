@@ -117,6 +117,19 @@ Tensor index_add(Eager& e, const Tensor& self, int dim, const Tensor& index, con
   return out;
 }
 
+Tensor scatter(Eager& e, const Tensor& self, int dim, const Tensor& index) {
+  Tensor out = e.empty_like(self, self.dtype());
+  e.kernel(OpKind::scatter, 0, self.bytes() + index.bytes(), out.bytes());
+  if (Node* node = e.history("ScatterBackward1", {&self}, {&out})) {
+    node->save(index);
+    node->apply = [dim](Eager& eager, Node& n, Grads& g, Grads& result) {
+      result[0] = scatter(eager, g[0], dim, n.saved[0]);
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
 Tensor gather(Eager& e, const Tensor& self, int dim, const Tensor& index) {
   Tensor out = looked_up(e, OpKind::gather, index.sizes(), self.dtype(), index);
   if (Node* node = e.history("GatherBackward0", {&self}, {&out})) {

@@ -37,6 +37,7 @@ enum class OpGroup : uint8_t {
   X(convolution, gemm)               \
   X(grouped_mm, gemm)                \
   X(quantized_linear, gemm)          \
+  X(solve_triangular, gemm)          \
   X(sdpa, attention)                 \
   X(flash_attention, attention)      \
   X(layer_norm, normalization)       \
@@ -99,6 +100,7 @@ enum class OpGroup : uint8_t {
   X(index_add, memory)               \
   X(index_add_assign, memory)        \
   X(copy_slice, memory)              \
+  X(copy_select, memory)             \
   X(gather, memory)                  \
   X(scatter, memory)                 \
   X(topk, routing)                   \

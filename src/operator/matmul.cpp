@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/functional.h"
+#include "operator/scratch.h"
 
 namespace headroom::op {
 
@@ -193,6 +194,52 @@ Tensor matmul(Eager& e, const Tensor& self, const Tensor& other) {
   }
   require(self.rank() >= 2 && other.rank() >= 3, "matmul of vectors is not modelled");
   return batched_matmul(e, self, other);
+}
+
+namespace {
+
+// The solution is laid out by columns, whatever the right side is.
+Tensor raw_solve_triangular(Eager& e, const Tensor& matrix, const Tensor& right) {
+  Dims sizes = right.sizes();
+  const size_t columns = sizes.size() - 1;
+  const size_t rows = columns - 1;
+  std::swap(sizes[rows], sizes[columns]);
+  Dims strides = contiguous_strides(sizes);
+  std::swap(strides[rows], strides[columns]);
+  Tensor out = e.empty_strided(right.sizes(), strides, right.dtype());
+  // The batched solver is handed an address for each matrix and each right side.
+  const int64_t pointers = triangular_solve_pointer_bytes(matrix);
+  const Tensor of_matrices = e.scratch(pointers);
+  const Tensor of_right_sides = e.scratch(pointers);
+  const int64_t n = right.size(-2);
+  e.use_blas();
+  e.kernel(OpKind::solve_triangular, static_cast<double>(right.elements()) * static_cast<double>(n),
+           matrix.bytes() + right.bytes(), out.bytes());
+  return out;
+}
+
+}  // namespace
+
+Tensor solve_triangular(Eager& e, const Tensor& self, const Tensor& other) {
+  require(self.rank() >= 2 && other.rank() == self.rank() && self.size(-1) == other.size(-2),
+          "a triangular system of sizes that do not fit");
+  Tensor out = raw_solve_triangular(e, self, other);
+  if (Node* node = e.history("LinalgSolveTriangularBackward0", {&self, &other}, {&out})) {
+    node->save(self);
+    node->save(out);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      // G_B = self^-H grad, G_A = (-G_B result^H).tril(-1)
+      const Tensor right = raw_solve_triangular(eager, transpose(eager, n.saved[0], -2, -1), g[0]);
+      if (n.needs(0)) {
+        Tensor of_matrix = matmul(eager, right, transpose(eager, n.saved[1], -2, -1));
+        of_matrix = neg(eager, of_matrix);
+        result[0] = triangle(eager, of_matrix);
+      }
+      if (n.needs(1)) result[1] = right;
+    };
+    e.finish(*node);
+  }
+  return out;
 }
 
 Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias) {

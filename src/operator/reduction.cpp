@@ -85,10 +85,26 @@ Tensor vector_norm(Eager& e, const Tensor& self, int dim) {
   return reduce(e, OpKind::vector_norm, self, dims, false, self.dtype());
 }
 
+namespace {
+
+Tensor flip(Eager& e, const Tensor& self) {
+  Tensor out = e.empty_like(self, self.dtype());
+  e.kernel(OpKind::copy, 0, self.bytes(), out.bytes());
+  return out;
+}
+
+}  // namespace
+
 Tensor cumsum(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype) {
-  static_cast<void>(dim);
   Tensor out = e.empty(self.sizes(), dtype.value_or(sum_type(self)));
   e.kernel(OpKind::cumsum, static_cast<double>(self.elements()), self.bytes(), out.bytes());
+  if (!is_floating(out.dtype())) return out;
+  if (Node* node = e.history("CumsumBackward0", {&self}, {&out})) {
+    node->apply = [dim](Eager& eager, Node&, Grads& g, Grads& result) {
+      // grad.flip(dim).cumsum(dim).flip(dim)
+      result[0] = flip(eager, cumsum(eager, flip(eager, g[0]), dim));
+    };
+  }
   return out;
 }
 

@@ -219,16 +219,20 @@ Tensor index_add_assign(Eager& e, const Tensor& self, int dim, const Tensor& ind
   return out;
 }
 
-Tensor copy_slice(Eager& e, const Tensor& self, const Tensor& source, int dim, int64_t start,
-                  int64_t end) {
+namespace {
+
+// Writes into the part of `self` that `view` shows. The gradient passes through a copy of the
+// whole, of which the part goes on to the source (CopySlices).
+template <typename View>
+Tensor copy_into_view(Eager& e, const Tensor& self, const Tensor& source, View view) {
   e.kernel(OpKind::copy, 0, source.bytes(), source.bytes());
   Tensor out = rebased(e, self);
   if (Node* node = e.history("CopySlices", {&self, &source}, {&out})) {
-    node->apply = [sizes = self.sizes(), strides = self.strides(), dtype = source.dtype(), dim,
-                   start, end](Eager& eager, Node& n, Grads& g, Grads& result) {
+    node->apply = [sizes = self.sizes(), strides = self.strides(), dtype = source.dtype(), view](
+                      Eager& eager, Node& n, Grads& g, Grads& result) {
       Tensor whole = eager.empty_strided(sizes, strides, g[0].dtype());
       copy_into(eager, whole, g[0]);
-      const Tensor part = slice(eager, whole, dim, start, end);
+      const Tensor part = view(eager, whole);
       const Tensor copied = clone(eager, part);
       const Tensor nothing = n.needs(0) ? zeros_like(eager, copied) : Tensor();
       if (n.needs(0)) result[0] = whole;
@@ -237,6 +241,21 @@ Tensor copy_slice(Eager& e, const Tensor& self, const Tensor& source, int dim, i
     e.finish(*node);
   }
   return out;
+}
+
+}  // namespace
+
+Tensor copy_slice(Eager& e, const Tensor& self, const Tensor& source, int dim, int64_t start,
+                  int64_t end) {
+  return copy_into_view(e, self, source, [dim, start, end](Eager& eager, const Tensor& whole) {
+    return slice(eager, whole, dim, start, end);
+  });
+}
+
+Tensor copy_select(Eager& e, const Tensor& self, const Tensor& source, int dim, int64_t index) {
+  return copy_into_view(e, self, source, [dim, index](Eager& eager, const Tensor& whole) {
+    return select(eager, whole, dim, index);
+  });
 }
 
 std::vector<Tensor> max(Eager& e, const Tensor& self, int dim, bool keepdim) {

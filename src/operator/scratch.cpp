@@ -118,6 +118,15 @@ int64_t norm_backward_partial_bytes(const Environment& environment, int64_t rows
   return blocks * width * element_size(dtype);
 }
 
+// triangular_solve_kernel in ATen/native/cuda/linalg/BatchLinearAlgebra.cpp chooses; the addresses
+// are an int64 each (get_device_pointers in BatchLinearAlgebraLibBlas.cpp).
+int64_t triangular_solve_pointer_bytes(const Tensor& matrices) {
+  const int64_t n = matrices.size(-1);
+  if (matrices.elements() == 0) return 0;
+  const int64_t count = matrices.elements() / (n * n);
+  return count <= 8 && n >= 64 ? 0 : count * 8;
+}
+
 // ATen/native/cuda/ForeachReduceOp.cu; kChunkSize of MultiTensorApply.cuh.
 int64_t foreach_norm_bytes(int64_t tensors, int64_t largest_elements, DType dtype) {
   constexpr int64_t kChunk = 65536;

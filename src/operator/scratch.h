@@ -73,6 +73,10 @@ struct EfficientBackwardScratch {
 [[nodiscard]] int64_t norm_backward_partial_bytes(const Environment& environment, int64_t rows,
                                                   int64_t width, DType dtype);
 
+// The batched triangular solver's table of addresses for `matrices` [..., n, n]; 0 where it solves
+// one after the other.
+[[nodiscard]] int64_t triangular_solve_pointer_bytes(const Tensor& matrices);
+
 // _foreach_norm over a list: one number a chunk of the longest tensor, for every tensor.
 [[nodiscard]] int64_t foreach_norm_bytes(int64_t tensors, int64_t largest_elements, DType dtype);
 

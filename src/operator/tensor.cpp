@@ -79,4 +79,39 @@ bool is_non_overlapping_and_dense(const Dims& sizes, const Dims& strides) {
   return true;
 }
 
+namespace {
+
+// Dimensions from the fastest: channels, then space from the last on, then the batch.
+InlineVector<uint8_t, kDimsMax> channels_last_order(size_t rank) {
+  InlineVector<uint8_t, kDimsMax> order;
+  order.push_back(1);
+  for (size_t i = rank - 1; i >= 2; --i) order.push_back(static_cast<uint8_t>(i));
+  order.push_back(0);
+  return order;
+}
+
+}  // namespace
+
+bool is_like_channels_last(const Dims& sizes, const Dims& strides) {
+  if ((sizes.size() != 4 && sizes.size() != 5) || strides[1] == 0) return false;
+  int64_t least = 0;
+  for (const uint8_t dim : channels_last_order(sizes.size())) {
+    if (sizes[dim] == 0 || strides[dim] < least) return false;
+    if (dim == 0 && least == strides[1]) return false;  // ambiguous: no
+    least = strides[dim];
+    if (sizes[dim] > 1) least *= sizes[dim];
+  }
+  return true;
+}
+
+Dims channels_last_strides(const Dims& sizes) {
+  Dims strides = sizes;
+  int64_t stride = 1;
+  for (const uint8_t dim : channels_last_order(sizes.size())) {
+    strides[dim] = stride;
+    stride *= std::max<int64_t>(sizes[dim], 1);
+  }
+  return strides;
+}
+
 }  // namespace headroom::op

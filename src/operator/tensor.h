@@ -83,6 +83,11 @@ inline bool Tensor::requires_grad() const { return get()->requires_grad; }
 [[nodiscard]] bool is_contiguous(const Dims& sizes, const Dims& strides);
 // Every element of a dense block is used once, in whatever order.
 [[nodiscard]] bool is_non_overlapping_and_dense(const Dims& sizes, const Dims& strides);
+// Whether a tensor of four or five dimensions reads as images with their channels last, as
+// TensorImpl's suggest_memory_format guesses from the strides (c10/core/MemoryFormat.h).
+[[nodiscard]] bool is_like_channels_last(const Dims& sizes, const Dims& strides);
+// Strides of such a tensor.
+[[nodiscard]] Dims channels_last_strides(const Dims& sizes);
 // Beyond int64 it stays at the largest int64.
 [[nodiscard]] int64_t product(const Dims& sizes);
 

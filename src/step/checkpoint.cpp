@@ -61,17 +61,23 @@ class OutputsKept {
   std::vector<Tensor> first_;
 };
 
-// CheckpointFunction runs backward from those outputs alone that have a gradient.
-void drop_without_gradient(std::vector<Tensor>& outputs, Grads& grads) {
-  std::vector<Tensor> kept;
+// CheckpointFunction runs backward from those outputs alone that have a gradient. Gives back the
+// others and their gradients, which its frame holds to the end.
+std::vector<Tensor> drop_without_gradient(std::vector<Tensor>& outputs, Grads& grads) {
+  std::vector<Tensor> kept, others;
   Grads kept_grads;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i]->requires_grad) continue;
+    if (!outputs[i]->requires_grad) {
+      others.push_back(std::move(outputs[i]));
+      others.push_back(std::move(grads[i]));
+      continue;
+    }
     kept.push_back(std::move(outputs[i]));
     kept_grads.push_back(std::move(grads[i]));
   }
   outputs = std::move(kept);
   grads = std::move(kept_grads);
+  return others;
 }
 
 }  // namespace
@@ -254,7 +260,7 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
       for (const model::ValueId id : again.outputs) second_outputs.push_back(frame[id]);
       clear_values(region, frame);
     }
-    drop_without_gradient(second_outputs, grads);
+    const std::vector<Tensor> others = drop_without_gradient(second_outputs, grads);
     engine_.run(second_outputs, grads);
     for (size_t i = 0; i < detached.size(); ++i) {
       if (n.saved[i]) results[i] = detached[i]->grad;

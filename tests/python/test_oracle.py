@@ -8,6 +8,7 @@ import os
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import unset_fake_temporarily as fake_tensors_off
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from families import CONFIGS, FAMILIES
@@ -121,6 +122,17 @@ def test_a_linear_layer_forward_and_backward_by_hand(fake):
         ("detach.default", [], [4]),                # the seed: backward()'s own frame holds it
     ]
     assert recorder.live_bytes == 128 + 4 + 512 + 64
+
+
+def test_softplus_backward_is_laid_out_as_its_kernel_does(fake):
+    def strides(device):
+        gradient = torch.empty(2, 4, 16, device=device).transpose(1, 2)
+        x = torch.empty(2, 16, 4, device=device)
+        return torch.ops.aten.softplus_backward(gradient, x, 1.0, 20.0).stride()
+
+    with fake_tensors_off():
+        plain = strides("cpu")
+    assert strides("cuda:0") == plain == (64, 1, 16)
 
 
 def test_the_module_of_a_backward_operator_is_that_of_its_forward(fake):
