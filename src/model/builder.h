@@ -86,6 +86,7 @@ class GraphBuilder {
   void set_positional(uint32_t region, uint32_t count) {
     graph_.regions[region].positional = count;
   }
+  void set_no_grad(uint32_t region) { graph_.regions[region].no_grad = true; }
 
   // --- operators ------------------------------------------------------------------------------
   // They take their variables by value and let them go before they return: a temporary that is
@@ -115,10 +116,14 @@ class GraphBuilder {
   Var clone(Var x);
   Var to(Var x, DType dtype);
   Var to_like(Var x, Var reference);  // x.to(reference.dtype)
+  // The same, contiguous where a cast is needed (memory_format=torch.contiguous_format).
+  Var to_contiguous(Var x, DType dtype);
+  Var to_like_contiguous(Var x, Var reference);
   Var empty(std::vector<int64_t> sizes, DType dtype);
   Var empty_like(std::vector<int64_t> sizes, Var like);  // in the type of `like`
   Var full(std::vector<int64_t> sizes, DType dtype);
   Var full_like(std::vector<int64_t> sizes, Var like);  // in the type of `like`
+  Var zeros_like(Var x);                                // in the layout of `x`, too
   Var arange(int64_t count, DType dtype = DType::i64);
   Var cat(std::span<const Var> xs, int dim);
   Var stack(std::span<const Var> xs, int dim);
@@ -171,7 +176,9 @@ class GraphBuilder {
   Var bmm(Var a, Var b);
   Var baddbmm(Var input, Var a, Var b, double alpha = 1);
   Var matmul(Var a, Var b);
+  Var solve_triangular(Var matrix, Var right);  // lower, with ones on the diagonal
   Var linear(Var x, Var weight, Var bias = {});
+  Var conv1d(Var x, Var weight, Var bias, int64_t padding, int64_t groups);  // with stride 1
   Var conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride);  // without padding
   // Normalization, look-ups, attention, losses.
   Var layer_norm(Var x, Var weight, Var bias);
@@ -181,6 +188,7 @@ class GraphBuilder {
   Var index(Var x, Var index, int dim = 0);
   Var index_add(Var x, int dim, Var index, Var source);
   Var gather(Var x, int dim, Var index);
+  Var scatter(Var x, int dim, Var index);  // of a number
   std::vector<Var> topk(Var x, int64_t k);
   std::vector<Var> sort(Var x);
   Var one_hot(Var x, int64_t classes);
@@ -196,6 +204,7 @@ class GraphBuilder {
   Var index_put(Var x, Var index, Var value);
   Var index_add_assign(Var x, int dim, Var index, Var source);
   Var copy_slice(Var x, Var source, int dim, int64_t start, int64_t end);
+  Var copy_select(Var x, Var source, int dim, int64_t index);
   // [batch, heads, sequence, head]; mask may be empty.
   Var sdpa(Var query, Var key, Var value, Var mask, bool causal, bool grouped, double dropout);
   // [batch, sequence, heads, head].
@@ -228,6 +237,8 @@ class RegionScope {
       : builder_(builder), region_(builder.enter(kind, std::move(name), inputs)) {}
   // The first `count` inputs are passed by position; one is, where nothing is said.
   void set_positional(uint32_t count) { builder_.set_positional(region_, count); }
+  // It runs under torch.no_grad().
+  void set_no_grad() { builder_.set_no_grad(region_); }
   // Leaves with these outputs; else the destructor leaves with none.
   void leave(std::initializer_list<const Var*> outputs) {
     builder_.leave(region_, outputs);

@@ -88,6 +88,22 @@ Var GraphBuilder::to(Var x, DType dtype) {
 Var GraphBuilder::to_like(Var x, Var reference) {
   return apply(OpKind::cast_like, inputs(std::move(x), std::move(reference)));
 }
+Var GraphBuilder::to_contiguous(Var x, DType dtype) {
+  Attributes attributes = typed({}, dtype);
+  attributes.flag = true;
+  return apply(OpKind::cast, inputs(std::move(x)), std::move(attributes));
+}
+Var GraphBuilder::to_like_contiguous(Var x, Var reference) {
+  Attributes attributes;
+  attributes.flag = true;
+  return apply(OpKind::cast_like, inputs(std::move(x), std::move(reference)),
+               std::move(attributes));
+}
+Var GraphBuilder::zeros_like(Var x) {
+  Attributes attributes;
+  attributes.flag = true;
+  return apply(OpKind::fill, inputs(std::move(x)), std::move(attributes));
+}
 Var GraphBuilder::empty(std::vector<int64_t> sizes, DType dtype) {
   return apply(OpKind::empty, {}, typed(std::move(sizes), dtype));
 }
@@ -216,10 +232,17 @@ Var GraphBuilder::baddbmm(Var input, Var a, Var b, double alpha) {
 Var GraphBuilder::matmul(Var a, Var b) {
   return apply(OpKind::matmul, inputs(std::move(a), std::move(b)));
 }
+Var GraphBuilder::solve_triangular(Var matrix, Var right) {
+  return apply(OpKind::solve_triangular, inputs(std::move(matrix), std::move(right)));
+}
 Var GraphBuilder::linear(Var x, Var weight, Var bias) {
   return apply(OpKind::linear, inputs(std::move(x), std::move(weight), std::move(bias)));
 }
 
+Var GraphBuilder::conv1d(Var x, Var weight, Var bias, int64_t padding, int64_t groups) {
+  return apply(OpKind::convolution, inputs(std::move(x), std::move(weight), std::move(bias)),
+               ints({groups, 1, padding}));
+}
 Var GraphBuilder::conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride) {
   return apply(OpKind::convolution, inputs(std::move(x), std::move(weight), std::move(bias)),
                ints({1, stride[0], stride[1], 0, 0}));
@@ -246,6 +269,9 @@ Var GraphBuilder::index_add(Var x, int dim, Var index, Var source) {
 }
 Var GraphBuilder::gather(Var x, int dim, Var index) {
   return apply(OpKind::gather, inputs(std::move(x), std::move(index)), ints({dim}));
+}
+Var GraphBuilder::scatter(Var x, int dim, Var index) {
+  return apply(OpKind::scatter, inputs(std::move(x), std::move(index)), ints({dim}));
 }
 std::vector<Var> GraphBuilder::topk(Var x, int64_t k) {
   return apply_many(OpKind::topk, inputs(std::move(x)), 2, ints({k}));
@@ -292,6 +318,9 @@ Var GraphBuilder::index_add_assign(Var x, int dim, Var index, Var source) {
 Var GraphBuilder::copy_slice(Var x, Var source, int dim, int64_t start, int64_t end) {
   return apply(OpKind::copy_slice, inputs(std::move(x), std::move(source)),
                ints({dim, start, end}));
+}
+Var GraphBuilder::copy_select(Var x, Var source, int dim, int64_t index) {
+  return apply(OpKind::copy_select, inputs(std::move(x), std::move(source)), ints({dim, index}));
 }
 
 Var GraphBuilder::sdpa(Var query, Var key, Var value, Var mask, bool causal, bool grouped,

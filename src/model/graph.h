@@ -90,6 +90,7 @@ struct Region {
   std::vector<ValueId> inputs;  // what a checkpoint of this region would keep
   uint32_t positional = 1;  // how many of them Python passes by position: a reentrant checkpoint
                             // saves those, while its closure holds the others
+  bool no_grad = false;     // runs under torch.no_grad()
   std::vector<ValueId> outputs;
   uint32_t begin = 0;  // instructions [begin, end): from its enter to its leave
   uint32_t end = 0;

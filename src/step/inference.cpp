@@ -1,5 +1,7 @@
 #include "step/inference.h"
 
+#include <algorithm>
+
 #include "step/interpreter.h"
 #include "step/recorder.h"
 
@@ -50,7 +52,11 @@ StepTrace run(const Graph& graph, const InferenceOptions& options) {
     recorder.recategorize(frame[id], Category::kv_cache);
 
   recorder.begin_phase(Phase::release, 1);
-  for (const model::GraphInput& input : graph.inputs) frame[input.value] = Tensor();
+  for (const model::GraphInput& input : graph.inputs) {
+    // A state that was written to in place is the new cache.
+    const bool stays = std::ranges::find(graph.outputs, input.value) != graph.outputs.end();
+    if (!stays) frame[input.value] = Tensor();
+  }
   if (graph.logits != model::kNoValue) frame[graph.logits] = Tensor();
   // What is left (weights and the new cache) outlives the step: the trace is taken away before the
   // end of this function lets it go.

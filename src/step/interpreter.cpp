@@ -77,16 +77,20 @@ Tensor run_copy(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::clone:
       return op::clone(e, in[0]);
     case OpKind::cast:
-      return op::to(e, in[0], *a.dtype);
+      return a.flag ? op::to_contiguous(e, in[0], *a.dtype) : op::to(e, in[0], *a.dtype);
     case OpKind::cast_like:
-      return op::to(e, in[0], in[1].dtype());
+      return a.flag ? op::to_contiguous(e, in[0], in[1].dtype())
+                    : op::to(e, in[0], in[1].dtype());
     case OpKind::autocast:
       return op::is_floating(in[0].dtype()) ? op::to(e, in[0], *a.dtype) : in[0];
     case OpKind::empty:
       return e.empty(dims_of(a.ints), a.dtype ? *a.dtype : in[0].dtype());
     case OpKind::copy_slice:
       return op::copy_slice(e, in[0], in[1], dim_of(a), a.ints[1], a.ints[2]);
+    case OpKind::copy_select:
+      return op::copy_select(e, in[0], in[1], dim_of(a), a.ints[1]);
     case OpKind::fill:
+      if (a.flag) return op::zeros_like(e, in[0]);
       return op::full(e, dims_of(a.ints), a.dtype ? *a.dtype : in[0].dtype());
     case OpKind::arange:
       return op::arange(e, a.ints[0], *a.dtype);
@@ -220,6 +224,8 @@ Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::baddbmm(e, in[0], in[1], in[2], a.number);
     case OpKind::matmul:
       return op::matmul(e, in[0], in[1]);
+    case OpKind::solve_triangular:
+      return op::solve_triangular(e, in[0], in[1]);
     case OpKind::grouped_mm:
       return op::grouped_mm(e, in[0], in[1], in[2]);
     case OpKind::linear:
@@ -269,6 +275,8 @@ Tensor run_lookup(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::histogram(e, in[0], a.ints[0]);
     case OpKind::index_add:
       return op::index_add(e, in[0], dim_of(a), in[1], in[2]);
+    case OpKind::scatter:
+      return op::scatter(e, in[0], dim_of(a), in[1]);
     case OpKind::gather:
       return op::gather(e, in[0], dim_of(a), in[1]);
     case OpKind::one_hot:
@@ -323,6 +331,8 @@ void Interpreter::run_region(uint32_t region, Frame& frame) {
   const model::Region& part = graph_.regions[region];
   const uint32_t module_before = eager_.module();
   eager_.set_module(region + 1);
+  std::optional<op::GradMode> no_grad;
+  if (part.no_grad) no_grad.emplace(eager_, false);
   run(part.begin + 1, part.end - 1, frame);
   eager_.set_module(module_before);
 }

@@ -169,6 +169,16 @@ def _experts():
         _family("glm_moe_dsa", "glm_moe_dsa", {
             **_LATENT, "index_n_heads": 3, "index_head_dim": 16, "index_topk": 7, **_TOKENS},
             data_dependent=True),
+        _family("glm_moe_dsa_shared", "glm_moe_dsa", {
+            **_LATENT, "num_hidden_layers": 3, "index_n_heads": 3, "index_head_dim": 16,
+            "index_topk": 40, "indexer_types": ["full", "shared", "full"],
+            "attention_bias": True, **_TOKENS}, data_dependent=True),
+        _family("qwen3_next_dense", "qwen3_next", {
+            **_WIDE_HEAD, **_EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 56,
+            "linear_key_head_dim": 12, "linear_value_head_dim": 20, "linear_num_key_heads": 3,
+            "linear_num_value_heads": 3, "linear_conv_kernel_dim": 3, "attention_bias": True,
+            "mlp_only_layers": [1], "norm_topk_prob": False, "tie_word_embeddings": True,
+            "full_attention_interval": 2, **_TOKENS}, data_dependent=True),
         _family("minimax", "minimax", {
             **_GROUPED, "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2,
             "block_size": 8, "layer_types": ["linear_attention", "full_attention"], **_TOKENS},

@@ -35,6 +35,7 @@ struct AttentionShape {
 struct Attended {
   Var output;   // [batch, sequence, heads, head], contiguous
   Var weights;  // what the eager implementation returns beside it; the caller's `_` keeps it alive
+  Var carried = {};  // what the next layer is given, see LayerInputs
 };
 
 // Key or value heads repeated for their groups of query heads: an expand, then a copy.

@@ -12,7 +12,7 @@ class Layer {
   Layer(GraphBuilder& g, const DecoderShape& shape, const LayerMaker& make, int64_t index,
         const std::string& name)
       : name_(name),
-        attention_name_(name + "." + make.attention_name),
+        attention_name_(name + "." + make.attention_name(index)),
         feed_forward_name_(name + "." + make.feed_forward_name),
         scaled_(shape.scaled),
         attention_(make.attention(g, index, attention_name_)) {
@@ -21,17 +21,18 @@ class Layer {
     if (!shape.norms_first) make_norms(g, shape);
   }
 
-  Var operator()(GraphBuilder& g, const Var& input, const LayerInputs& in) const {
+  LayerOutputs operator()(GraphBuilder& g, const Var& input, const LayerInputs& in) const {
     RegionScope region(g, RegionKind::layer, name_,
-                       {&input, &in.cos, &in.sin, &in.mask, &in.positions});
+                       {&input, &in.cos, &in.sin, &in.mask, &in.positions, &in.carried});
     Var residual = input;
     Var x = (*input_norm_)(g, input);
-    Var unused;
+    Var unused, carried;
     {
       RegionScope inner(g, RegionKind::attention, attention_name_, {&x});
       const Attended attended = attention_(x, in);
       x = attended.output;
       unused = attended.weights;
+      carried = attended.carried;
       inner.leave({&x});
     }
     x = joined(g, residual, x);
@@ -45,8 +46,8 @@ class Layer {
       inner.leave({&x});
     }
     x = joined(g, residual, x);
-    region.leave({&x});
-    return x;
+    region.leave({&x, &carried});
+    return {x, carried};
   }
 
  private:

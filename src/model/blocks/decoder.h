@@ -30,7 +30,8 @@ struct LayerMaker {
   std::function<AttentionCall(GraphBuilder& g, int64_t index, const std::string& name)> attention;
   std::function<FeedForwardCall(GraphBuilder& g, int64_t index, const std::string& name)>
       feed_forward;
-  std::string attention_name = "self_attn";
+  // How the attention of layer `index` is called.
+  std::function<std::string(int64_t index)> attention_name = [](int64_t) { return "self_attn"; };
   std::string feed_forward_name = "mlp";
 };
 

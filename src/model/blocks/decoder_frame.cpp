@@ -15,6 +15,22 @@ const char* name_of(LayerMask mask) {
   return mask == LayerMask::full ? "full_attention" : "sliding_attention";
 }
 
+Var mask_of(GraphBuilder& g, const BuildOptions& options, LayerMask kind, const Var& like,
+            const Var& positions, int64_t window) {
+  switch (kind) {
+    case LayerMask::full:
+      return causal_mask(g, options, like, positions);
+    case LayerMask::sliding:
+      return sliding_mask(g, options, like, positions, window);
+    case LayerMask::materialized:
+      look_for_packed_sequences(g, options, positions);
+      return materialized_causal_mask(g, options, like);
+    case LayerMask::none:
+      break;
+  }
+  return {};
+}
+
 // The model without its head, in the order of its constructor.
 class Decoder {
  public:
@@ -37,13 +53,13 @@ class Decoder {
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
     Var embedded = embedding(g, ids);
     if (!f_.multiplies_after_masks) embedded = multiplied(g, embedded);
-    const Var positions = default_position_ids(g, options);
+    const Var all_positions = position_ids(g, options);
+    const Var positions =
+        f_.tables == RotaryTables::by_axis ? g.select(all_positions, 0, 0) : all_positions;
     std::vector<Var> masks;
     for (const LayerMask kind : f_.masks) {
       const Var for_mask = f_.masks_see_positions ? positions : Var();
-      masks.push_back(kind == LayerMask::full
-                          ? causal_mask(g, options, embedded, for_mask)
-                          : sliding_mask(g, options, embedded, for_mask, f_.sliding_window));
+      masks.push_back(mask_of(g, options, kind, embedded, for_mask, f_.sliding_window));
     }
     if (f_.multiplies_after_masks) embedded = multiplied(g, embedded);
     Var x = embedded;
@@ -51,14 +67,17 @@ class Decoder {
     if (!f_.keeps_embedding) embedded = x;
     std::vector<std::pair<Var, Var>> tables;
     for (const Var& frequencies : frequencies_) {
-      tables.push_back(frequencies ? make_tables(g, options, frequencies, positions, x)
+      tables.push_back(frequencies ? make_tables(g, options, frequencies, all_positions, x)
                                    : std::pair<Var, Var>());
     }
     if (tables.empty()) tables.emplace_back();
+    Var carried;
     for (size_t i = 0; i < layers_.size(); ++i) {
       const size_t kind = mask_index(i);
       const auto& [cos, sin] = tables[f_.tables_by_mask ? kind : 0];
-      x = layers_[i](x, {cos, sin, masks[kind], positions});
+      LayerOutputs out = layers_[i](x, {cos, sin, masks[kind], positions, carried});
+      x = std::move(out.x);
+      carried = std::move(out.carried);
     }
     return (*norm_)(g, x);
   }
@@ -90,6 +109,12 @@ class Decoder {
   Var multiplied(GraphBuilder& g, const Var& embedded) const {
     return f_.embedding_multiplier ? g.mul(embedded, *f_.embedding_multiplier) : embedded;
   }
+  // [1, sequence], or the same for each of four axes: the text's own, and those of the tables.
+  [[nodiscard]] Var position_ids(GraphBuilder& g, const BuildOptions& options) const {
+    if (f_.tables != RotaryTables::by_axis) return default_position_ids(g, options);
+    const Var ids = g.add(g.arange(options.sequence), 0.0);
+    return g.expand(g.view(ids, {1, 1, -1}), {4, options.batch, -1});
+  }
   std::pair<Var, Var> make_tables(GraphBuilder& g, const BuildOptions& options,
                                   const Var& frequencies, const Var& positions,
                                   const Var& like) const {
@@ -100,6 +125,8 @@ class Decoder {
         return rotary_tables(g, frequencies, positions, like, options.sequence, f_.rotary_dims);
       case RotaryTables::half:
         return half_rotary_tables(g, frequencies, positions, like);
+      case RotaryTables::by_axis:
+        return rotary_tables_by_axis(g, frequencies, g.slice(positions, 0, 1, 4), like);
       case RotaryTables::complex:
         return {complex_rotary_table(g, frequencies, positions, options.sequence, f_.rotary_dims),
                 {}};

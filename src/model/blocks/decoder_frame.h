@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/blocks/decoder_norm.h"
@@ -25,9 +26,16 @@ enum class RotaryTables : uint8_t {
   doubled,  // cosines and sines of [dims / 2] angles, twice in a row
   half,     // once
   complex,  // one complex number an angle
+  by_axis,  // as doubled, from three positions a token (Qwen's of text and images), a row a
+            // sequence
 };
 
-enum class LayerMask : uint8_t { full, sliding };
+enum class LayerMask : uint8_t {
+  full,
+  sliding,
+  materialized,  // as full, and made even where the kernel would mask by itself
+  none,          // of linear attention, where nothing is padded
+};
 
 struct DecoderFrame {
   int64_t vocabulary = 0, hidden = 0, layers = 0;
@@ -64,9 +72,20 @@ struct LayerInputs {
   const Var& sin;
   const Var& mask;
   const Var& positions;
+  const Var& carried;  // what the layer before passed on besides its output (GLM-5: chosen keys)
 };
 
-using LayerCall = std::function<Var(const Var& x, const LayerInputs& inputs)>;
+struct LayerOutputs {
+  Var x;
+  Var carried;
+
+  LayerOutputs() = default;
+  // Most layers pass nothing on.
+  LayerOutputs(Var output) : x(std::move(output)) {}  // NOLINT(google-explicit-constructor)
+  LayerOutputs(Var output, Var carry) : x(std::move(output)), carried(std::move(carry)) {}
+};
+
+using LayerCall = std::function<LayerOutputs(const Var& x, const LayerInputs& inputs)>;
 // Declares the parameters of layer `index` under `name`.
 using LayerFactory =
     std::function<LayerCall(GraphBuilder& g, int64_t index, const std::string& name)>;

@@ -9,8 +9,7 @@ namespace {
 constexpr op::Version kPackedSequenceDetection{4, 53};
 
 // find_packed_sequence_indices: consecutive positions that differ by other than one.
-void look_for_packed_sequences(GraphBuilder& g, const BuildOptions& options,
-                               const Var& position_ids) {
+void compare_neighbours(GraphBuilder& g, const BuildOptions& options, const Var& position_ids) {
   const Var positions = g.expand(position_ids, {options.batch, -1});
   const Var before_first = g.add(g.slice(positions, 1, 0, 1), -1.0);
   Var difference;
@@ -31,15 +30,16 @@ struct Limits {
   Var padding = {};  // booleans, [batch, sequence]
 };
 
-// Booleans, [batch, 1, sequence, sequence].
+// Booleans, [batch, 1, sequence, keys].
 Var allowed_positions(GraphBuilder& g, const BuildOptions& options, const Limits& limits) {
   const int64_t s = options.sequence;
+  const int64_t key_count = s + (options.use_cache ? options.past : 0);
   const Var batch_index = g.arange(options.batch);
   const Var head_index = g.arange(1);
   const Var query_index = g.add(g.arange(s), 0.0);
-  const Var key_index = g.add(g.arange(s), 0.0);
+  const Var key_index = g.add(g.arange(key_count), 0.0);
   const Var queries = g.view(query_index, {1, 1, s, 1});
-  const Var keys = g.view(key_index, {1, 1, 1, s});
+  const Var keys = g.view(key_index, {1, 1, 1, key_count});
   Var allowed;
   if (!limits.window && !limits.padding) {
     allowed = g.compare(keys, queries);
@@ -53,7 +53,7 @@ Var allowed_positions(GraphBuilder& g, const BuildOptions& options, const Limits
       allowed = g.compare(allowed, g.view(g.clone(limits.padding), {options.batch, 1, 1, s}));
     }
   }
-  return g.expand(allowed, {options.batch, -1, s, s});
+  return g.expand(allowed, {options.batch, -1, s, key_count});
 }
 
 // fast_all: a mask of booleans is read on the host.
@@ -67,6 +67,14 @@ Var additive_mask(GraphBuilder& g, const Var& allowed, const Var& like) {
   return g.where(allowed, zero, lowest);
 }
 
+void look_for_packed_sequences(GraphBuilder& g, const BuildOptions& options,
+                               const Var& position_ids) {
+  if (options.attention == Attention::flash_attention_2 || options.use_cache) return;
+  if (position_ids && options.transformers >= kPackedSequenceDetection) {
+    compare_neighbours(g, options, position_ids);
+  }
+}
+
 Var default_position_ids(GraphBuilder& g, const BuildOptions& options) {
   return g.unsqueeze(g.add(g.arange(options.sequence), 0.0), 0);
 }
@@ -74,9 +82,7 @@ Var default_position_ids(GraphBuilder& g, const BuildOptions& options) {
 Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                 const Var& position_ids) {
   if (options.attention == Attention::flash_attention_2) return {};
-  if (position_ids && options.transformers >= kPackedSequenceDetection && !options.use_cache) {
-    look_for_packed_sequences(g, options, position_ids);
-  }
+  look_for_packed_sequences(g, options, position_ids);
   if (options.attention == Attention::sdpa) return {};
   return materialized_causal_mask(g, options, like);
 }
@@ -90,9 +96,7 @@ Var materialized_causal_mask(GraphBuilder& g, const BuildOptions& options, const
 Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                  const Var& position_ids, int64_t window) {
   if (options.attention == Attention::flash_attention_2) return {};
-  if (position_ids && options.transformers >= kPackedSequenceDetection && !options.use_cache) {
-    look_for_packed_sequences(g, options, position_ids);
-  }
+  look_for_packed_sequences(g, options, position_ids);
   if (options.attention == Attention::sdpa) {
     return options.sequence < window ? Var() : allowed_positions(g, options, {.window = true});
   }

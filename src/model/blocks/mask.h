@@ -9,6 +9,10 @@ namespace headroom::model {
 // arange(sequence) + 0, unsqueezed: the [1, sequence] position ids that a model makes for itself.
 Var default_position_ids(GraphBuilder& g, const BuildOptions& options);
 
+// Reads position ids, where they are passed, for sequences packed into one row, and finds none.
+void look_for_packed_sequences(GraphBuilder& g, const BuildOptions& options,
+                               const Var& position_ids);
+
 // The mask of a decoder, [batch, 1, sequence, sequence] in the type of `like`, or nothing where the
 // kernel masks by itself. Looks at the position ids for packed sequences first, as transformers
 // does since 4.53, and finds none.

@@ -4,32 +4,12 @@
 #include <tuple>
 #include <utility>
 
+#include "model/blocks/cache.h"
 #include "model/blocks/rotary.h"
 
 namespace headroom::model {
 
 namespace {
-
-Var turned_pairs(GraphBuilder& g, const Var& even, const Var& odd, const Var& cos, const Var& sin) {
-  Var straight = g.mul(even, cos);
-  const Var first = g.sub(std::move(straight), g.mul(odd, sin));
-  straight = g.mul(odd, cos);
-  const Var second = g.add(std::move(straight), g.mul(even, sin));
-  const std::array<Var, 2> parts{first, second};
-  return g.cat(parts, -1);
-}
-
-std::pair<Var, Var> apply_interleaved(GraphBuilder& g, const Var& query, const Var& key,
-                                      const LayerInputs& inputs, int64_t dims) {
-  const Var cos = g.unsqueeze(g.slice(inputs.cos, -1, 0, dims / 2), 1);
-  const Var sin = g.unsqueeze(g.slice(inputs.sin, -1, 0, dims / 2), 1);
-  const Var query_even = g.slice(query, -1, 0, dims, 2);
-  const Var query_odd = g.slice(query, -1, 1, dims, 2);
-  const Var key_even = g.slice(key, -1, 0, dims, 2);
-  const Var key_odd = g.slice(key, -1, 1, dims, 2);
-  Var turned = turned_pairs(g, query_even, query_odd, cos, sin);
-  return {turned, turned_pairs(g, key_even, key_odd, cos, sin)};
-}
 
 Var as_complex(GraphBuilder& g, const Var& x, std::vector<int64_t> sizes) {
   return g.view_as_complex(g.reshape(g.to(x, DType::f32), std::move(sizes)));
@@ -51,6 +31,18 @@ std::pair<Var, Var> apply_complex(GraphBuilder& g, const BuildOptions& options, 
   return {turned_query, turned(key_pairs, 1, key)};
 }
 
+// As read in this version; when it began since 5.0, which cached keys and values as the heads see
+// them, was not looked up.
+constexpr op::Version kLatentCache{5, 23};
+
+bool caches_latents(const BuildOptions& options) {
+  return options.use_cache && options.transformers >= kLatentCache;
+}
+
+int64_t cached_latents(const BuildOptions& options) {
+  return caches_latents(options) ? options.past : 0;
+}
+
 }  // namespace
 
 LatentAttention::LatentAttention(GraphBuilder& g, const LatentAttentionShape& s,
@@ -68,25 +60,26 @@ LatentAttention::LatentAttention(GraphBuilder& g, const LatentAttentionShape& s,
   kv_norm_.emplace(g, name + ".kv_a_layernorm", s.kv_rank);
   kv_b_.emplace(g, name + ".kv_b_proj", s.kv_rank, s.heads * (s.nope_dim + s.value_dim), false);
   o_.emplace(g, name + ".o_proj", s.heads * s.value_dim, s.hidden, s.bias);
+  if (s.indexer) indexer_.emplace(g, *s.indexer, name + ".indexer");
 }
 
-Var LatentAttention::queries(GraphBuilder& g, const Var& x) const {
+Var LatentAttention::queries(GraphBuilder& g, const Var& x, Var& latent) const {
   if (q_) return (*q_)(g, x);
-  Var y = (*q_a_)(g, x);
-  y = (*q_norm_)(g, y);
-  return (*q_b_)(g, y);
+  latent = (*q_a_)(g, x);
+  latent = (*q_norm_)(g, latent);
+  return (*q_b_)(g, latent);
 }
 
 std::pair<Var, Var> LatentAttention::expanded(GraphBuilder& g, const BuildOptions& options,
                                               const Var& latent, const Var& rotated_key) const {
   const LatentAttentionShape& s = shape_;
+  const int64_t keys = options.sequence + cached_latents(options);
   const Var both = g.transpose(
-      g.view((*kv_b_)(g, latent), {options.batch, options.sequence, -1, s.nope_dim + s.value_dim}),
-      1, 2);
+      g.view((*kv_b_)(g, latent), {options.batch, keys, -1, s.nope_dim + s.value_dim}), 1, 2);
   const auto parts = g.split(both, {s.nope_dim, s.value_dim}, -1);
   const Var for_all_heads = g.expand(rotated_key, {-1, s.heads, -1, -1});
   const int64_t dims = s.nope_dim + s.rope_dim;
-  Var key = g.empty_like({options.batch, s.heads, options.sequence, dims}, both);
+  Var key = g.empty_like({options.batch, s.heads, keys, dims}, both);
   key = g.copy_slice(key, parts[0], -1, 0, s.nope_dim);
   key = g.copy_slice(key, for_all_heads, -1, s.nope_dim, dims);
   return {key, parts[1]};
@@ -97,8 +90,10 @@ Attended LatentAttention::operator()(GraphBuilder& g, const BuildOptions& option
   const LatentAttentionShape& s = shape_;
   const int64_t b = options.batch;
   const int64_t t = options.sequence;
+  Var latent_query;
   const Var all_queries =
-      g.transpose(g.view(queries(g, x), {b, t, -1, s.nope_dim + s.rope_dim}), 1, 2);
+      g.transpose(g.view(queries(g, x, latent_query), {b, t, -1, s.nope_dim + s.rope_dim}), 1, 2);
+  if (!s.sparse) latent_query = Var();
   const auto query_parts = g.split(all_queries, {s.nope_dim, s.rope_dim}, -1);
   Var query_rotary = query_parts[1];
   const Var compressed = (*kv_a_)(g, x);
@@ -116,10 +111,18 @@ Attended LatentAttention::operator()(GraphBuilder& g, const BuildOptions& option
         apply_complex(g, options, query_rotary, key_rotary, inputs.cos, s.heads, s.rope_dim);
   } else if (s.rotary == LatentRotary::interleaved) {
     std::tie(query_rotary, key_rotary) =
-        apply_interleaved(g, query_rotary, key_rotary, inputs, s.rope_dim);
+        rotate_interleaved(g, query_rotary, key_rotary, inputs.cos, inputs.sin, s.rope_dim);
   } else {
     std::tie(query_rotary, key_rotary) =
         apply_rotary(g, query_rotary, key_rotary, inputs.cos, inputs.sin, s.rope_dim);
+  }
+  std::string cache;
+  if (caches_latents(options)) {
+    cache = next_cache_name(g);
+    latent =
+        append_to_cache(g, options, cache + ".key", latent, {b, 1, options.past, s.kv_rank}, -2);
+    key_rotary = append_to_cache(g, options, cache + ".value", key_rotary,
+                                 {b, 1, options.past, s.rope_dim}, -2);
   }
   Var query;
   {
@@ -127,12 +130,29 @@ Attended LatentAttention::operator()(GraphBuilder& g, const BuildOptions& option
     query = g.cat(parts, -1);
   }
   const auto [key, value] = expanded(g, options, latent, key_rotary);
-  const AttentionShape shape{
-      b, t, s.heads, s.heads, s.nope_dim + s.rope_dim, options.training ? s.dropout : 0, true};
-  Attended attended = attend(g, options, shape, query, key, value, inputs.mask);
-  attended.output = g.contiguous(g.reshape(attended.output, {b, t, -1}));
-  attended.output = (*o_)(g, attended.output);
-  return attended;
+  Var chosen, others, mask = inputs.mask;
+  if (s.sparse) {
+    chosen = indexer_ ? (*indexer_)(g, options, x, latent_query, inputs, cache) : inputs.carried;
+    others = mask_of_others(g, options, chosen);
+    mask = options.attention == Attention::sdpa ? g.compare(mask, g.compare(others))
+                                                : g.masked_fill(mask, others);
+  }
+  Attended out = attended(g, options, query, key, value, mask);
+  out.carried = chosen;
+  return out;
+}
+
+Attended LatentAttention::attended(GraphBuilder& g, const BuildOptions& options, const Var& query,
+                                   const Var& key, const Var& value, const Var& mask) const {
+  const LatentAttentionShape& s = shape_;
+  AttentionShape shape{options.batch, options.sequence,        s.heads,
+                       s.heads,       s.nope_dim + s.rope_dim, options.training ? s.dropout : 0,
+                       true};
+  shape.is_cached = caches_latents(options);
+  Attended out = attend(g, options, shape, query, key, value, mask);
+  out.output = g.contiguous(g.reshape(out.output, {options.batch, options.sequence, -1}));
+  out.output = (*o_)(g, out.output);
+  return out;
 }
 
 }  // namespace headroom::model

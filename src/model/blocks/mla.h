@@ -1,5 +1,6 @@
 // Multi-head latent attention (DeepSeek-V2 and V3): keys and values from one narrow projection, and
-// one rotated key for all heads.
+// one rotated key for all heads, which two newer transformers cache as they are. GLM-5 adds an
+// indexer that chooses the keys that a query sees.
 #pragma once
 
 #include <optional>
@@ -10,6 +11,7 @@
 #include "model/blocks/decoder.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/norm.h"
+#include "model/blocks/sparse_indexer.h"
 
 namespace headroom::model {
 
@@ -30,18 +32,24 @@ struct LatentAttentionShape {
   LatentRotary rotary = LatentRotary::interleaved;
   bool bias = false;
   double dropout = 0;
+  // Queries see chosen keys: those of this layer's indexer, or, without one, of the layer before.
+  bool sparse = false;
+  std::optional<SparseIndexerShape> indexer;
 };
 
 class LatentAttention {
  public:
   // Declares NAME.{q_proj or q_a_proj, q_a_layernorm, q_b_proj}, kv_a_proj_with_mqa,
-  // kv_a_layernorm, kv_b_proj and o_proj.
+  // kv_a_layernorm, kv_b_proj, o_proj and, where there is one, the indexer.
   LatentAttention(GraphBuilder& g, const LatentAttentionShape& shape, const std::string& name);
   Attended operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
                       const LayerInputs& inputs) const;
 
  private:
-  Var queries(GraphBuilder& g, const Var& x) const;
+  // `latent`: what query heads are expanded from, where they are.
+  Var queries(GraphBuilder& g, const Var& x, Var& latent) const;
+  Attended attended(GraphBuilder& g, const BuildOptions& options, const Var& query, const Var& key,
+                    const Var& value, const Var& mask) const;
   std::pair<Var, Var> expanded(GraphBuilder& g, const BuildOptions& options, const Var& latent,
                                const Var& rotated_key) const;
 
@@ -50,6 +58,7 @@ class LatentAttention {
   std::optional<RmsNorm> q_norm_;
   std::optional<Linear> kv_a_, kv_b_, o_;
   std::optional<RmsNorm> kv_norm_;
+  std::optional<SparseIndexer> indexer_;
 };
 
 }  // namespace headroom::model

@@ -30,6 +30,24 @@ std::pair<Var, Var> half_rotary_tables(GraphBuilder& g, const Var& inverse_frequ
   return {cos_out, g.to_like(sin, like)};
 }
 
+std::pair<Var, Var> rotary_tables_by_axis(GraphBuilder& g, const Var& inverse_frequencies,
+                                          const Var& position_ids, const Var& like) {
+  const Var positions = g.unsqueeze(position_ids, -1);
+  const Var angles = g.mul(g.to(positions, DType::f32), inverse_frequencies);
+  Var cos = g.mul(g.cos(angles), 1.0);
+  Var sin = g.mul(g.sin(angles), 1.0);
+  // The second and third axis are written into the first, in place; that takes no memory.
+  const auto recomposed = [&](const Var& by_axis) {
+    const Var first = g.select(by_axis, 0, 0);
+    const std::array<Var, 2> halves{first, first};
+    return g.cat(halves, -1);
+  };
+  sin = recomposed(sin);
+  cos = recomposed(cos);
+  Var cos_out = g.to_like(cos, like);
+  return {cos_out, g.to_like(sin, like)};
+}
+
 Var complex_rotary_table(GraphBuilder& g, const Var& inverse_frequencies, const Var& position_ids,
                          int64_t sequence, int64_t dims) {
   const Var positions = g.unsqueeze(position_ids, -1);
@@ -177,6 +195,32 @@ Var apply_rotary_to_pairs(GraphBuilder& g, const Var& x, const Var& sin_in, cons
   const Var cos = doubled(g, cos_in, sizes.back());
   Var straight = g.mul(x, cos);
   return g.add(std::move(straight), g.mul(rotate_pairs(g, x, sizes), sin));
+}
+
+namespace {
+
+Var turned_pairs(GraphBuilder& g, const Var& even, const Var& odd, const Var& cos, const Var& sin) {
+  Var straight = g.mul(even, cos);
+  const Var first = g.sub(std::move(straight), g.mul(odd, sin));
+  straight = g.mul(odd, cos);
+  const Var second = g.add(std::move(straight), g.mul(even, sin));
+  const std::array<Var, 2> parts{first, second};
+  return g.cat(parts, -1);
+}
+
+}  // namespace
+
+std::pair<Var, Var> rotate_interleaved(GraphBuilder& g, const Var& query, const Var& key,
+                                       const Var& cos_in, const Var& sin_in, int64_t dims,
+                                       int heads_dim) {
+  const Var cos = g.unsqueeze(g.slice(cos_in, -1, 0, dims / 2), heads_dim);
+  const Var sin = g.unsqueeze(g.slice(sin_in, -1, 0, dims / 2), heads_dim);
+  const Var query_even = g.slice(query, -1, 0, dims, 2);
+  const Var query_odd = g.slice(query, -1, 1, dims, 2);
+  const Var key_even = g.slice(key, -1, 0, dims, 2);
+  const Var key_odd = g.slice(key, -1, 1, dims, 2);
+  Var turned = turned_pairs(g, query_even, query_odd, cos, sin);
+  return {turned, turned_pairs(g, key_even, key_odd, cos, sin)};
 }
 
 }  // namespace headroom::model

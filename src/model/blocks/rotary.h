@@ -19,6 +19,11 @@ std::pair<Var, Var> rotary_tables(GraphBuilder& g, const Var& inverse_frequencie
 std::pair<Var, Var> half_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
                                        const Var& position_ids, const Var& like);
 
+// Qwen3.5: [batch, sequence, dims] from position_ids [3, batch, sequence]; every angle is taken
+// from one of the three.
+std::pair<Var, Var> rotary_tables_by_axis(GraphBuilder& g, const Var& inverse_frequencies,
+                                          const Var& position_ids, const Var& like);
+
 // DeepSeek-V2: complex [1, sequence, dims / 2].
 Var complex_rotary_table(GraphBuilder& g, const Var& inverse_frequencies, const Var& position_ids,
                          int64_t sequence, int64_t dims);
@@ -43,6 +48,12 @@ std::pair<Var, Var> rotate_then_join(GraphBuilder& g, const Var& query, const Va
 std::pair<Var, Var> apply_partial_rotary_to_pairs(GraphBuilder& g, const BuildOptions& options,
                                                   const Var& query, const Var& key, const Var& cos,
                                                   const Var& sin, int64_t dims, int64_t head);
+
+// DeepSeek's: neighbours turn together, computed on every other column and joined half after half.
+// Heads stand in dimension `heads_dim` of query and key.
+std::pair<Var, Var> rotate_interleaved(GraphBuilder& g, const Var& query, const Var& key,
+                                       const Var& cos, const Var& sin, int64_t dims,
+                                       int heads_dim = 1);
 
 // GPT-J's: neighbouring elements turn together. x is [batch, sequence, heads, dims], its `sizes`;
 // sin and cos [1, sequence, dims / 2], each repeated for its pair.

@@ -1,4 +1,4 @@
-// DeepSeek-V2 and V3, and what is built like them (Kimi K2).
+// DeepSeek-V2 and V3, and what is built like them (Kimi K2, GLM-5).
 #include <algorithm>
 #include <memory>
 
@@ -15,6 +15,7 @@ struct DeepseekConfig {
   LatentAttentionShape attention;
   MoeLayout layout;
   int64_t dense_layers = 0;
+  std::vector<bool> has_indexer;  // GLM-5, by layer
   bool mlp_bias = false;
 };
 
@@ -43,8 +44,10 @@ Result<DeepseekConfig> read_config(const text::JsonView& json, const BuildOption
 
 Graph build(const DeepseekConfig& c, const BuildOptions& options) {
   LayerMaker make;
-  make.attention = [&](GraphBuilder& g, int64_t, const std::string& name) -> AttentionCall {
-    auto block = std::make_shared<LatentAttention>(g, c.attention, name);
+  make.attention = [&](GraphBuilder& g, int64_t index, const std::string& name) -> AttentionCall {
+    LatentAttentionShape shape = c.attention;
+    if (shape.sparse && !c.has_indexer[static_cast<size_t>(index)]) shape.indexer.reset();
+    auto block = std::make_shared<LatentAttention>(g, shape, name);
     return [&g, &options, block](const Var& x, const LayerInputs& inputs) {
       return (*block)(g, options, x, inputs);
     };
@@ -56,18 +59,14 @@ Graph build(const DeepseekConfig& c, const BuildOptions& options) {
   return build_decoder(c.moe.decoder, options, make);
 }
 
-}  // namespace
-
-Result<Graph> build_deepseek_v3(const text::JsonView& json, const BuildOptions& options) {
-  ConfigReader reader(json);
-  HEADROOM_ASSIGN(DeepseekConfig c, read_config(json, options, reader));
-  c.attention.rotary =
-      reader.flag("rope_interleave", true) ? LatentRotary::interleaved : LatentRotary::halves;
+// V3's router and its shared experts; with how many groups where the config does not say.
+void read_sigmoid_router(ConfigReader& reader, DeepseekConfig& c, int64_t groups,
+                         int64_t chosen_groups) {
   RouterShape& router = c.moe.router;
   router.routing = Routing::sigmoid_groups;
   router.normalized = reader.flag("norm_topk_prob", true);
-  router.groups = reader.size({"n_group"}, 8, kExpertsMax);
-  router.chosen_groups = reader.size({"topk_group"}, 4, kExpertsMax);
+  router.groups = reader.size({"n_group"}, groups, kExpertsMax);
+  router.chosen_groups = reader.size({"topk_group"}, chosen_groups, kExpertsMax);
   reader.require(router.experts % router.groups == 0, "n_group", "does not divide the experts");
   reader.require(router.experts / router.groups >= 2, "n_group",
                  "leaves fewer than the two experts a group that are looked at");
@@ -76,8 +75,102 @@ Result<Graph> build_deepseek_v3(const text::JsonView& json, const BuildOptions& 
       c.moe.experts.intermediate * reader.size({"n_shared_experts"}, 1, kExpertsMax);
   reader.require(c.layout.shared_size <= kSizeMax, "n_shared_experts",
                  "more than 2^24 columns in the shared experts");
+}
+
+// "indexer_types" or, as transformers derives it, every index_topk_freq-th layer from
+// index_skip_topk_offset on, or the letters of index_topk_pattern.
+Result<std::vector<bool>> indexer_layers(const text::JsonView& json, int64_t layers) {
+  std::vector<bool> full;
+  HEADROOM_ASSIGN(const auto types, json.optional_array("indexer_types", kLayersMax));
+  if (types) {
+    for (const text::JsonView& item : *types) {
+      HEADROOM_ASSIGN(const std::string type, item.to_string());
+      if (type != "full" && type != "shared") return item.error("expected full or shared");
+      full.push_back(type == "full");
+    }
+  } else if (json.has("index_topk_pattern")) {
+    HEADROOM_ASSIGN(const std::string pattern, json.get_string("index_topk_pattern"));
+    for (const char letter : pattern) {
+      if (letter != 'F' && letter != 'S') {
+        return json.error_at("index_topk_pattern", "expected letters F and S");
+      }
+      full.push_back(letter == 'F');
+    }
+  } else {
+    HEADROOM_ASSIGN(const auto every, json.optional_int("index_topk_freq", 0, kLayersMax));
+    HEADROOM_ASSIGN(const auto offset, json.optional_int("index_skip_topk_offset", 0, kLayersMax));
+    const int64_t period = std::max<int64_t>(every.value_or(1), 1);
+    for (int64_t i = 0; i < layers; ++i) {
+      full.push_back(std::max<int64_t>(i - offset.value_or(2) + 1, 0) % period == 0);
+    }
+  }
+  if (static_cast<int64_t>(full.size()) != layers) {
+    return json.error_at("indexer_types", "not one for each layer");
+  }
+  if (!full[0]) return json.error_at("indexer_types", "the first layer has no keys to share");
+  return full;
+}
+
+// "mlp_layer_types" of GLM-5 says it by layer; only dense layers before all others are known here.
+Result<int64_t> dense_layers(const text::JsonView& json, int64_t layers, int64_t otherwise) {
+  HEADROOM_ASSIGN(const auto dense, json.optional_int("first_k_dense_replace", 0, kLayersMax));
+  HEADROOM_ASSIGN(const auto types, json.optional_array("mlp_layer_types", kLayersMax));
+  if (!types) return dense.value_or(otherwise);
+  int64_t count = 0;
+  for (size_t i = 0; i < types->size(); ++i) {
+    HEADROOM_ASSIGN(const std::string type, (*types)[i].to_string());
+    if (type != "dense" && type != "sparse") return (*types)[i].error("expected dense or sparse");
+    if (type != "dense") continue;
+    if (static_cast<size_t>(count) != i) {
+      return (*types)[i].error("a dense layer behind one with experts is not modelled");
+    }
+    ++count;
+  }
+  if (static_cast<int64_t>(types->size()) != layers) {
+    return json.error_at("mlp_layer_types", "not one for each layer");
+  }
+  return count;
+}
+
+}  // namespace
+
+Result<Graph> build_deepseek_v3(const text::JsonView& json, const BuildOptions& options) {
+  ConfigReader reader(json);
+  HEADROOM_ASSIGN(DeepseekConfig c, read_config(json, options, reader));
+  c.attention.rotary =
+      reader.flag("rope_interleave", true) ? LatentRotary::interleaved : LatentRotary::halves;
+  read_sigmoid_router(reader, c, 8, 4);
   HEADROOM_ASSIGN(const auto dense, json.optional_int("first_k_dense_replace", 0, kLayersMax));
   c.dense_layers = dense.value_or(3);
+  if (reader.error()) return *reader.error();
+  return build(c, options);
+}
+
+Result<Graph> build_glm_moe_dsa(const text::JsonView& json, const BuildOptions& options) {
+  ConfigReader reader(json);
+  HEADROOM_ASSIGN(DeepseekConfig c, read_config(json, options, reader));
+  c.attention.rotary = LatentRotary::interleaved;
+  c.attention.sparse = true;
+  reader.require(c.attention.query_rank.has_value(), "q_lora_rank", "the indexer reads it");
+  reader.require(options.attention != Attention::flash_attention_2, "model_type",
+                 "transformers has no FlashAttention-2 implementation of this model");
+  SparseIndexerShape indexer;
+  indexer.hidden = c.attention.hidden;
+  indexer.query_rank = c.attention.query_rank.value_or(1);
+  indexer.heads = reader.size({"index_n_heads"}, 32, kHeadsMax);
+  indexer.head_dim = reader.size({"index_head_dim"}, 128);
+  indexer.rope_dim = c.attention.rope_dim;
+  indexer.top_k = reader.size({"index_topk"}, 2048);
+  reader.require(indexer.heads * indexer.head_dim <= kSizeMax, "index_head_dim",
+                 "more than 2^24 columns in all heads");
+  reader.require(indexer.head_dim > indexer.rope_dim, "index_head_dim",
+                 "no more than the part of it that is rotated");
+  c.attention.indexer = indexer;
+  c.moe.decoder.masks = {LayerMask::materialized};
+  c.moe.router.correction_dtype = DType::f32;
+  read_sigmoid_router(reader, c, 1, 1);
+  HEADROOM_ASSIGN(c.has_indexer, indexer_layers(json, c.moe.decoder.layers));
+  HEADROOM_ASSIGN(c.dense_layers, dense_layers(json, c.moe.decoder.layers, 3));
   if (reader.error()) return *reader.error();
   return build(c, options);
 }

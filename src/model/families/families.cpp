@@ -14,12 +14,14 @@
 #include "model/families/gptj.h"
 #include "model/families/granite.h"
 #include "model/families/llama.h"
+#include "model/families/minimax.h"
 #include "model/families/mistral.h"
 #include "model/families/moe.h"
 #include "model/families/opt.h"
 #include "model/families/phi.h"
 #include "model/families/phi3.h"
 #include "model/families/qwen2.h"
+#include "model/families/qwen3_next.h"
 #include "model/families/stablelm.h"
 #include "model/families/starcoder2.h"
 #include "model/families/t5.h"
@@ -56,6 +58,18 @@ std::string_view meaning_of_seq(Task task) {
   return "";
 }
 
+namespace {
+
+constexpr std::string_view kDeltaRuleInTorch =
+    "linear attention is taken to run in torch operators, as transformers does where "
+    "flash-linear-attention and causal-conv1d are not installed; their kernels keep far less for "
+    "backward, and are not modelled";
+constexpr std::string_view kSparsityIsAMask =
+    "sparse attention is taken to be a mask over all keys, as transformers runs it with eager and "
+    "SDPA attention; kernels that read chosen keys alone are not modelled";
+
+}  // namespace
+
 std::span<const Family> families() {
   static constexpr auto kFamilies = std::to_array<Family>({
       {"bert", build_bert, Task::masked_lm},
@@ -71,6 +85,7 @@ std::span<const Family> families() {
       {"glm", build_glm},
       {"glm4", build_glm4},
       {"glm4_moe", build_glm4_moe},
+      {"glm_moe_dsa", build_glm_moe_dsa, Task::causal_lm, kSparsityIsAMask},
       {"gpt2", build_gpt2},
       {"gpt_bigcode", build_gpt_bigcode},
       {"gpt_neo", build_gpt_neo},
@@ -81,6 +96,7 @@ std::span<const Family> families() {
       {"granitemoe", build_granitemoe},
       {"kimi_k2", build_deepseek_v3},  // the same architecture under its own name
       {"llama", build_llama},
+      {"minimax", build_minimax},
       {"minimax_m2", build_minimax_m2},
       {"mistral", build_mistral},
       {"mixtral", build_mixtral},
@@ -90,7 +106,12 @@ std::span<const Family> families() {
       {"qwen2", build_qwen2},
       {"qwen2_moe", build_qwen2_moe},
       {"qwen3", build_qwen3},
+      {"qwen3_5", build_qwen3_5, Task::causal_lm, kDeltaRuleInTorch},
+      {"qwen3_5_moe", build_qwen3_5_moe, Task::causal_lm, kDeltaRuleInTorch},
+      {"qwen3_5_moe_text", build_qwen3_5_moe, Task::causal_lm, kDeltaRuleInTorch},
+      {"qwen3_5_text", build_qwen3_5, Task::causal_lm, kDeltaRuleInTorch},
       {"qwen3_moe", build_qwen3_moe},
+      {"qwen3_next", build_qwen3_next, Task::causal_lm, kDeltaRuleInTorch},
       {"stablelm", build_stablelm},
       {"starcoder2", build_starcoder2},
       {"t5", build_t5, Task::seq2seq_lm},

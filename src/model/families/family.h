@@ -29,6 +29,8 @@ struct Family {
   std::string_view model_type;  // config.json's "model_type"
   Result<Graph> (*build)(const text::JsonView& config, const BuildOptions& options);
   Task task = Task::causal_lm;
+  // What figures of it take for granted about how it is run, for people; empty: nothing special.
+  std::string_view assumes = {};
 };
 
 // All families, sorted by name.

@@ -40,20 +40,6 @@ FeedForwardCall mixtral_modules(GraphBuilder& g, const BuildOptions& options,
   };
 }
 
-// Which layers have experts: every decoder_sparse_step-th, those in mlp_only_layers excepted.
-Result<std::vector<bool>> sparse_layers(const text::JsonView& json, int64_t layers) {
-  HEADROOM_ASSIGN(const auto step, json.optional_int("decoder_sparse_step", 1, kLayersMax));
-  HEADROOM_ASSIGN(const auto dense, json.optional_array("mlp_only_layers", kLayersMax));
-  std::vector<bool> sparse;
-  for (int64_t i = 0; i < layers; ++i) sparse.push_back((i + 1) % step.value_or(1) == 0);
-  if (!dense) return sparse;
-  for (const text::JsonView& item : *dense) {
-    HEADROOM_ASSIGN(const int64_t layer, item.to_int(0, kLayersMax));
-    if (layer < layers) sparse[static_cast<size_t>(layer)] = false;
-  }
-  return sparse;
-}
-
 // Full and sliding layers as "layer_types" names them; empty where it is absent.
 Result<std::vector<LayerMask>> masks_of_layers(const text::JsonView& json, int64_t layers) {
   HEADROOM_ASSIGN(const auto types, json.optional_array("layer_types", kLayersMax));

@@ -13,6 +13,7 @@ Result<Graph> build_minimax_m2(const text::JsonView& config, const BuildOptions&
 Result<Graph> build_gpt_oss(const text::JsonView& config, const BuildOptions& options);
 Result<Graph> build_granitemoe(const text::JsonView& config, const BuildOptions& options);
 Result<Graph> build_deepseek_v2(const text::JsonView& config, const BuildOptions& options);
+Result<Graph> build_glm_moe_dsa(const text::JsonView& config, const BuildOptions& options);
 Result<Graph> build_deepseek_v3(const text::JsonView& config, const BuildOptions& options);
 
 }  // namespace headroom::model

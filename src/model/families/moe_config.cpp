@@ -105,6 +105,19 @@ FeedForwardCall dense_call(GraphBuilder& g, const MoeConfig& config, const std::
   return [&g, block](const Var& x) { return FeedForward{(*block)(g, x), {}}; };
 }
 
+Result<std::vector<bool>> sparse_layers(const text::JsonView& json, int64_t layers) {
+  HEADROOM_ASSIGN(const auto step, json.optional_int("decoder_sparse_step", 1, kLayersMax));
+  HEADROOM_ASSIGN(const auto dense, json.optional_array("mlp_only_layers", kLayersMax));
+  std::vector<bool> sparse;
+  for (int64_t i = 0; i < layers; ++i) sparse.push_back((i + 1) % step.value_or(1) == 0);
+  if (!dense) return sparse;
+  for (const text::JsonView& item : *dense) {
+    HEADROOM_ASSIGN(const int64_t layer, item.to_int(0, kLayersMax));
+    if (layer < layers) sparse[static_cast<size_t>(layer)] = false;
+  }
+  return sparse;
+}
+
 LayerMaker layer_maker(const BuildOptions& options, const MoeConfig& config,
                        const MoeLayout& layout, std::vector<bool> sparse) {
   LayerMaker make;

@@ -57,6 +57,10 @@ class MoeBlock {
   std::vector<Linear> shared_gate_;
 };
 
+// Which layers have experts: every decoder_sparse_step-th, those in mlp_only_layers excepted
+// (Qwen).
+Result<std::vector<bool>> sparse_layers(const text::JsonView& json, int64_t layers);
+
 // Layers of grouped attention and experts, or, where `sparse` says no, of one feed-forward layer.
 // What is passed must outlive the maker.
 LayerMaker layer_maker(const BuildOptions& options, const MoeConfig& config,
