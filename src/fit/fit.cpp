@@ -119,6 +119,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   if (scenario.task != model::Task::causal_lm) {
     answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
   }
+  if (!scenario.assumes.empty()) answer.notes.emplace_back(scenario.assumes);
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
   for (std::string& sentence : idle_settings(question)) answer.notes.push_back(std::move(sentence));
   answer.warnings = correction_notes(scenario);

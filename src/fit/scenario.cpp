@@ -145,6 +145,7 @@ Result<void> set_task(Scenario& s) {
     HEADROOM_ASSIGN(const model::Family* family,
                     model::find_family(s.model->view(), {s.question.assume}));
     s.task = family->task;
+    s.assumes = family->assumes;
   }
   if (s.question.decoder_seq && s.task != model::Task::seq2seq_lm) {
     return Error{ErrorCode::usage, "this model has no decoder beside an encoder", "--decoder-seq",
