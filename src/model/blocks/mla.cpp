@@ -35,12 +35,12 @@ std::pair<Var, Var> apply_complex(GraphBuilder& g, const BuildOptions& options, 
 // them, was not looked up.
 constexpr op::Version kLatentCache{5, 23};
 
-bool caches_latents(const BuildOptions& options) {
-  return options.use_cache && options.transformers >= kLatentCache;
+bool caches_latents(const BuildOptions& options, const LatentAttentionShape& s) {
+  return options.use_cache && (s.sparse || options.transformers >= kLatentCache);
 }
 
-int64_t cached_latents(const BuildOptions& options) {
-  return caches_latents(options) ? options.past : 0;
+int64_t cached_latents(const BuildOptions& options, const LatentAttentionShape& s) {
+  return caches_latents(options, s) ? options.past : 0;
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ Var LatentAttention::queries(GraphBuilder& g, const Var& x, Var& latent) const {
 std::pair<Var, Var> LatentAttention::expanded(GraphBuilder& g, const BuildOptions& options,
                                               const Var& latent, const Var& rotated_key) const {
   const LatentAttentionShape& s = shape_;
-  const int64_t keys = options.sequence + cached_latents(options);
+  const int64_t keys = options.sequence + cached_latents(options, s);
   const Var both = g.transpose(
       g.view((*kv_b_)(g, latent), {options.batch, keys, -1, s.nope_dim + s.value_dim}), 1, 2);
   const auto parts = g.split(both, {s.nope_dim, s.value_dim}, -1);
@@ -117,7 +117,7 @@ Attended LatentAttention::operator()(GraphBuilder& g, const BuildOptions& option
         apply_rotary(g, query_rotary, key_rotary, inputs.cos, inputs.sin, s.rope_dim);
   }
   std::string cache;
-  if (caches_latents(options)) {
+  if (caches_latents(options, s)) {
     cache = next_cache_name(g);
     latent =
         append_to_cache(g, options, cache + ".key", latent, {b, 1, options.past, s.kv_rank}, -2);
@@ -148,7 +148,7 @@ Attended LatentAttention::attended(GraphBuilder& g, const BuildOptions& options,
   AttentionShape shape{options.batch, options.sequence,        s.heads,
                        s.heads,       s.nope_dim + s.rope_dim, options.training ? s.dropout : 0,
                        true};
-  shape.is_cached = caches_latents(options);
+  shape.is_cached = caches_latents(options, s);
   Attended out = attend(g, options, shape, query, key, value, mask);
   out.output = g.contiguous(g.reshape(out.output, {options.batch, options.sequence, -1}));
   out.output = (*o_)(g, out.output);
