@@ -189,13 +189,15 @@ TEST_F(Resolve, CacheEntriesByTheirCurrentRevision) {
 
 TEST_F(Resolve, RefusesWhatIsNoModel) {
   for (const std::string& name :
-       {std::string(), std::string("nobody/nothing"), std::string("../../etc/x"),
-        std::string("a\0b", 3), std::string(5000, 'y'), std::string("train.py:build")}) {
+       {std::string(), std::string("nobody/nothing"), std::string("a\0b", 3),
+        std::string(5000, 'y'), std::string("train.py:build")}) {
     const Result<ResolvedModel> model = resolve_model(name);
     ASSERT_FALSE(model.has_value()) << name;
     EXPECT_EQ(model.error().code, ErrorCode::usage);
     EXPECT_FALSE(model.error().hint.empty());
   }
+  // What can only be a path is a file that is not there.
+  EXPECT_EQ(resolve_model("../../etc/x").error().code, ErrorCode::bad_input);
   EXPECT_TRUE(is_python_function("folder/train.py:build"));
   EXPECT_FALSE(is_python_function("train.py"));
   EXPECT_FALSE(is_python_function("train.py:"));

@@ -40,7 +40,7 @@ DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const Bui
   DecoderSpec spec;
   spec.vocabulary = options.vocabulary.value_or(in.size({"vocab_size"}));
   spec.hidden = in.size({"hidden_size"});
-  spec.intermediate = in.size({"intermediate_size"});
+  spec.intermediate = in.size({"intermediate_size"}, defaults.intermediate);
   spec.layers = in.size({"num_hidden_layers"}, {}, kLayersMax);
   spec.heads = in.size({"num_attention_heads"}, {}, kHeadsMax);
   spec.kv_heads =

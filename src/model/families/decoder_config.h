@@ -21,8 +21,9 @@ struct DecoderDefaults {
   const char* partial_rotary_key = "partial_rotary_factor";
   Activation activation = Activation::silu;
   const char* activation_key = "hidden_act";
-  std::optional<int64_t> kv_heads = {};  // none: as many as there are heads
-  std::optional<int64_t> head_dim = {};  // none: hidden / heads
+  std::optional<int64_t> kv_heads = {};      // none: as many as there are heads
+  std::optional<int64_t> head_dim = {};      // none: hidden / heads
+  std::optional<int64_t> intermediate = {};  // none: it must be there
 };
 
 // The keys of a DecoderSpec's attention, for families that are made of SelfAttention.

@@ -67,11 +67,17 @@ DeltaNetShape read_delta_net(ConfigReader& in, int64_t hidden) {
   return s;
 }
 
+constexpr int64_t kNoDenseLayer = 1;  // nothing is made of that size
+
+// `intermediate`: of a dense layer, where the config need not say it.
 Hybrid read_hybrid(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,
-                   int64_t kv_heads) {
+                   int64_t kv_heads, std::optional<int64_t> intermediate = {}) {
   Hybrid h;
   h.spec = read_decoder(in, json, options,
-                        {.partial_rotary = 0.25, .kv_heads = kv_heads, .head_dim = 256});
+                        {.partial_rotary = 0.25,
+                         .kv_heads = kv_heads,
+                         .head_dim = 256,
+                         .intermediate = intermediate});
   static_cast<DecoderFrame&>(h.decoder) = h.spec;
   h.decoder.norm = DecoderNorm::centered_rms;
   h.decoder.masks = {LayerMask::full, LayerMask::none};
@@ -168,7 +174,7 @@ Result<Graph> build_qwen3_5(const text::JsonView& given, const BuildOptions& opt
 Result<Graph> build_qwen3_5_moe(const text::JsonView& given, const BuildOptions& options) {
   HEADROOM_ASSIGN(const text::JsonView json, text_part(given));
   ConfigReader in(json);
-  Hybrid h = read_hybrid(in, json, options, 2);
+  Hybrid h = read_hybrid(in, json, options, 2, kNoDenseLayer);
   h.decoder.tables = RotaryTables::by_axis;
   MoeConfig moe;
   MoeLayout layout;

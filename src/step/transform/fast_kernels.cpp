@@ -20,13 +20,15 @@ struct Family {
   std::string_view model_type;
   bool patches_modules = true;
   FusedLoss loss = FusedLoss::fast_causal;
+  // The first transformers whose forward function calls the loss function that is replaced.
+  op::Version loss_function = model::OwnLoss{}.until;
 };
 
 constexpr auto kFamilies = std::to_array<Family>({
     {"gpt_bigcode", false, FusedLoss::fast},
-    {"granite"},
+    {"granite", true, FusedLoss::fast_causal, {4, 48}},
     {"llama"},
-    {"mistral"},
+    {"mistral", true, FusedLoss::fast_causal, {4, 48}},
     {"mixtral"},
 });
 
@@ -46,7 +48,7 @@ Var rotated(GraphBuilder& g, Var x, const Var& cos, const Var& sin) {
 
 FusedLoss fast_loss(std::string_view model_type, op::Version transformers) {
   const Family* family = family_of(model_type);
-  return family && transformers >= model::OwnLoss{}.until ? family->loss : FusedLoss::fast;
+  return family && transformers >= family->loss_function ? family->loss : FusedLoss::fast;
 }
 
 Result<Graph> apply_fast_kernels(const Graph& graph, std::string_view model_type) {
