@@ -49,8 +49,8 @@ struct Scenario {
   std::string beyond_positions;          // what a sequence longer than the model's positions means
   model::Task task = model::Task::causal_lm;
   std::vector<std::string> warnings;  // what the answer takes otherwise than it was given
-  std::string_view assumes;  // what the family takes for granted about how it is run
-  std::vector<Setting> derived;  // settings that follow from others, for the answer
+  std::string_view assumes;           // what the family takes for granted about how it is run
+  std::vector<Setting> derived;       // settings that follow from others, for the answer
 };
 
 [[nodiscard]] op::DType dtype_of(Dtype dtype);

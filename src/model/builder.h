@@ -179,7 +179,7 @@ class GraphBuilder {
   Var solve_triangular(Var matrix, Var right);  // lower, with ones on the diagonal
   Var linear(Var x, Var weight, Var bias = {});
   Var conv1d(Var x, Var weight, Var bias, int64_t padding, int64_t groups);  // with stride 1
-  Var conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride);  // without padding
+  Var conv2d(Var x, Var weight, Var bias, std::array<int64_t, 2> stride);    // without padding
   // Normalization, look-ups, attention, losses.
   Var layer_norm(Var x, Var weight, Var bias);
   Var rms_norm(Var x, Var weight);

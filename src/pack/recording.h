@@ -32,7 +32,7 @@ struct RecordedFailure {
 };
 
 struct Recording {
-  bool is_simulated = false;  // nobody recorded it: PyTorch's allocator was simulated
+  bool is_simulated = false;          // nobody recorded it: PyTorch's allocator was simulated
   std::vector<RecordedBlock> blocks;  // by request of the answer
   std::vector<memory::HeldRange> held;
   std::vector<RecordedFailure> failures;

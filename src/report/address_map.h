@@ -65,7 +65,7 @@ struct AddressMap {
   int64_t recorded_bytes = 0;       // how high the pictures are
   int64_t planned_bytes = 0;
   bool has_recording = false;
-  bool is_simulated = false;  // then "recorded" is where PyTorch's allocator would have put it
+  bool is_simulated = false;     // then "recorded" is where PyTorch's allocator would have put it
   std::vector<MapBlock> blocks;  // by start
   std::vector<MapRange> held;
   std::vector<MapKind> kinds;

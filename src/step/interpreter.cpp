@@ -79,8 +79,7 @@ Tensor run_copy(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::cast:
       return a.flag ? op::to_contiguous(e, in[0], *a.dtype) : op::to(e, in[0], *a.dtype);
     case OpKind::cast_like:
-      return a.flag ? op::to_contiguous(e, in[0], in[1].dtype())
-                    : op::to(e, in[0], in[1].dtype());
+      return a.flag ? op::to_contiguous(e, in[0], in[1].dtype()) : op::to(e, in[0], in[1].dtype());
     case OpKind::autocast:
       return op::is_floating(in[0].dtype()) ? op::to(e, in[0], *a.dtype) : in[0];
     case OpKind::empty:
