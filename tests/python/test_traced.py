@@ -105,7 +105,7 @@ def family(name, **over):
     def build():
         model = memory_oracle.make_model(config, options, "cpu")
         if options.lora_rank:
-            model = memory_oracle.add_lora(model, options)
+            model = memory_oracle.add_adapter(model, options)
         return model.train(), memory_oracle.make_inputs(config, options, "cpu")
 
     settings = trace_module.Settings(autocast=options.autocast or None)

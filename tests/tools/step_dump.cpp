@@ -228,7 +228,8 @@ int main(int argc, char** argv) {
     build.decoder_sequence = length;
   }
   build.checkpointing = is_checkpointed(words);
-  build.use_cache = words["use_cache"] == "1";
+  // transformers makes none beside checkpoints.
+  build.use_cache = words["use_cache"] == "1" && !is_checkpointed(words);
   if (const int vocabulary = std::atoi(words["vocab"].c_str()); vocabulary > 0) {
     build.vocabulary = vocabulary;
   }
