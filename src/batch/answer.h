@@ -52,7 +52,8 @@ struct BatchAnswer {
   Advice advice;
   std::optional<size_t> chosen;  // index into curve
   size_t largest = 0;            // of the curve: the maximum batch that B_opt is held against
-  double half_point = 0;         // a / b of the step law: where throughput over latency is largest
+  // a / b of the step law, where throughput over latency is largest; 0 or less: it has none.
+  double half_point = 0;
   std::optional<double> knee;    // of throughput over the batch, farthest above its chord
   KvCache kv;
   std::optional<Bytes> weights;           // nothing where the model is not known

@@ -105,6 +105,23 @@ Result<std::unique_ptr<ServingCurve>> curve_of(const BatchQuestion& question,
   return std::unique_ptr<ServingCurve>(std::make_unique<PredictedCurve>(std::move(predicted)));
 }
 
+// The rule takes the largest batch that pays; where throughput falls, a smaller one has more.
+void note_falling_throughput(BatchAnswer& answer) {
+  if (!answer.chosen) return;
+  constexpr double kMore = 1.02;
+  const auto rate = [&](size_t i) {
+    return answer.curve[i].point.throughput_tokens_per_second.expected;
+  };
+  size_t best = 0;
+  for (size_t i = 0; i < *answer.chosen; ++i) {
+    if (rate(i) > rate(best)) best = i;
+  }
+  if (rate(best) <= kMore * rate(*answer.chosen)) return;
+  answer.notes.push_back("throughput falls with the batch: batch " +
+                         std::to_string(answer.curve[best].point.batch) +
+                         " gives more than B_opt does");
+}
+
 Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
   HEADROOM_ASSIGN(const BatchPoint one, curve.at(1));
   std::vector<BatchPoint> points;
@@ -134,6 +151,7 @@ Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
   for (size_t i = 0; i < points.size(); ++i) {
     if (answer.advice.batch == points[i].batch) answer.chosen = i;
   }
+  note_falling_throughput(answer);
   HEADROOM_ASSIGN(answer.half_point, curve.half_point());
   answer.knee = knee_of(answer.half_point, points.back().batch);
   return {};

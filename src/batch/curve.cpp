@@ -186,12 +186,18 @@ std::vector<int64_t> PredictedCurve::candidates() const {
 }
 
 Result<double> PredictedCurve::half_point() const {
-  const int64_t most = std::max<int64_t>(2, std::min<int64_t>(predictor_->largest_batch(), 4096));
+  const int64_t most = std::max<int64_t>(4, std::min<int64_t>(predictor_->largest_batch(), 4096));
+  const int64_t middle = std::llround(std::sqrt(static_cast<double>(most)));
   HEADROOM_ASSIGN(const BatchPoint one, at(1));
+  HEADROOM_ASSIGN(const BatchPoint some, at(middle));
   HEADROOM_ASSIGN(const BatchPoint many, at(most));
-  const double slope =
-      (many.itl_seconds.expected - one.itl_seconds.expected) / static_cast<double>(most - 1);
-  return slope > 0 ? (one.itl_seconds.expected - slope) / slope : 0;
+  const double first = one.itl_seconds.expected;
+  const double slope = (many.itl_seconds.expected - first) / static_cast<double>(most - 1);
+  const double line = first + slope * static_cast<double>(middle - 1);
+  // A mixture of experts wakes more of them first: its steps are on no line.
+  constexpr double kOnTheLine = 0.1;
+  if (std::abs(some.itl_seconds.expected / line - 1) > kOnTheLine) return 0.0;
+  return slope > 0 ? (first - slope) / slope : 0.0;
 }
 
 int64_t mean_context(const Workload& workload) {

@@ -35,7 +35,7 @@ class ServingCurve {
   [[nodiscard]] virtual Result<BatchPoint> at(int64_t batch) const = 0;
   // In increasing order: the limits among which to choose.
   [[nodiscard]] virtual std::vector<int64_t> candidates() const = 0;
-  // The half point a / b of the step law.
+  // The half point a / b of the step law; 0 or less where steps are on no line through it.
   [[nodiscard]] virtual Result<double> half_point() const = 0;
 };
 

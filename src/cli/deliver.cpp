@@ -55,6 +55,9 @@ Result<void> deliver(const Forms& forms, const Words& words, const Console& cons
   const std::string html = words.value("html");
   const std::string output = words.value("output");
   HEADROOM_TRY(check_places(words));
+  if (words.has("html") && !forms.page) {
+    return Error{ErrorCode::usage, "this answer has no page", "--html", "text, or --json"};
+  }
   if (words.has("html")) {
     HEADROOM_TRY(write(html, report::render_page(forms.page()), console));
     if (html != "-") console.note("wrote " + html);

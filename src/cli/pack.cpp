@@ -70,6 +70,11 @@ Result<void> write_beside(const Words& words, std::string_view flag, const std::
 
 // What stands on the command line is a file with the message, not a recording.
 Result<int> run_oom(const Words& words, const Console& console) {
+  for (const char* flag : {"csv", "chrome", "plan", "placements", "baseline", "capacity"}) {
+    if (!words.has(flag)) continue;
+    return Error{ErrorCode::usage, "a message has no requests to be planned or written",
+                 std::string("--") + flag, "give a recording without --oom"};
+  }
   const std::string file = words.operands.empty() ? "-" : words.operands.front();
   HEADROOM_ASSIGN(const pack::OomAnswer answer, pack::explain_oom_file(file));
   Forms forms;

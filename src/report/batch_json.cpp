@@ -118,7 +118,7 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("throughput_tokens_per_second", std::move(throughput))
       .set("itl_ms", std::move(itl))
       .set("kv", cache_json(answer.kv))
-      .set("half_point_batch", answer.half_point)
+      .set("half_point_batch", answer.half_point > 0 ? Json(answer.half_point) : Json(nullptr))
       .set("knee_batch", or_null(answer.knee))
       .set("host_gap_pct", pct_or_null(answer.host_gap))
       .set("host_gap_source", answer.host_gap_source)

@@ -133,6 +133,7 @@ std::string basis(const batch::BatchAnswer& answer) {
 }
 
 std::string marks(const batch::BatchAnswer& answer) {
+  if (!(answer.half_point > 0)) return {};
   std::string words = "Half of what an endless batch would give comes at " +
                       formatted("%.0f", answer.half_point) +
                       " in flight, where throughput over latency is largest";

@@ -45,7 +45,8 @@ std::string study_text(const study::StudyAnswer& answer, const text::Terminal& t
   std::string out = fit_text(answer.fit, terminal);
   if (answer.pack) out += "\nIts memory, packed (headroom pack):\n" + packed_words(*answer.pack);
   if (answer.batch)
-    out += "\nServing it (headroom batch):\n" + batch_sentence(*answer.batch) + "\n";
+    out +=
+        "\nServing it (headroom batch --slo itl=2x@32):\n" + batch_sentence(*answer.batch) + "\n";
   for (const study::MissingPart& missing : answer.missing) {
     out += "\nno " + missing.part + " part: " + missing.why + "\n";
   }

@@ -264,6 +264,15 @@ Result<model::Graph> decode_graph(const text::JsonView& config, const DecodeOpti
 
 Result<Sizes> sizes_of(const model::Graph& graph, const DecodeOptions& options, int64_t batch) {
   for (const model::GraphInput& input : graph.inputs) {
+    if (!input.name.starts_with("past_key_values.")) continue;
+    if (!input.name.ends_with(".key") && !input.name.ends_with(".value")) {
+      return Error{ErrorCode::unavailable,
+                   "decode steps with linear attention are not predicted yet",
+                   {},
+                   "its kernels have no law here"};
+    }
+  }
+  for (const model::GraphInput& input : graph.inputs) {
     if (!input.name.starts_with("past_key_values.") || input.shape.size() != 4) continue;
     const bool half = options.weights == op::DType::f16;
     const bool whole = options.weights == op::DType::f32;
