@@ -50,6 +50,10 @@ std::string verb_help(const Verb& verb, const Console& console) {
     if (!flag.value.empty()) name += " " + std::string(flag.value);
     lines += entry(name, flag.help, columns < 60 ? 6 : 28, columns);
   }
+  if (!verb.terms.empty()) lines += heading("Words", console);
+  for (const Term& term : verb.terms) {
+    lines += entry(term.word, term.meaning, columns < 60 ? 6 : 28, columns);
+  }
   return lines;
 }
 

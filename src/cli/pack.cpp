@@ -81,7 +81,7 @@ Result<int> run_oom(const Words& words, const Console& console) {
   forms.text = [&](const text::Terminal& terminal) { return report::oom_text(answer, terminal); };
   forms.json = [&] { return report::oom_json(answer); };
   HEADROOM_TRY(deliver(forms, words, console));
-  return kExitYes;
+  return answer.is_partial() ? exit_code_of(ErrorCode::partial) : kExitYes;
 }
 
 report::Page page_of(std::string title, std::vector<report::Section> sections, const Words& words) {
@@ -100,7 +100,7 @@ Result<int> run_ranks(const Words& words, const Console& console) {
                    report::ranks_sections(answer), words);
   };
   HEADROOM_TRY(deliver(forms, words, console));
-  return answer.failed() > 0 ? exit_code_of(ErrorCode::partial) : kExitYes;
+  return answer.is_whole() ? kExitYes : exit_code_of(ErrorCode::partial);
 }
 
 Result<int> run_comparison(const Words& words, const Console& console) {
@@ -117,6 +117,7 @@ Result<int> run_comparison(const Words& words, const Console& console) {
                    words);
   };
   HEADROOM_TRY(deliver(forms, words, console));
+  if (comparison.is_partial) return exit_code_of(ErrorCode::partial);
   return comparison.grew() ? kExitNotPlainYes : kExitYes;
 }
 
@@ -183,6 +184,7 @@ Result<int> run_pack(const Words& words, const Console& console) {
     };
     HEADROOM_TRY(deliver(forms, words, console));
   }
+  if (answer.is_partial) return exit_code_of(ErrorCode::partial);
   return answer.fits() ? kExitYes : kExitNotPlainYes;
 }
 
@@ -233,6 +235,16 @@ Verb pack_verb() {
       kQuietFlag,
       kNoColorFlag,
       kHelpFlag};
+  verb.terms = {
+      {"lower bound",
+       "the most bytes that live at one moment, each request rounded up to the alignment, from its "
+       "allocation until no stream uses it any more"},
+      {"used, efficiency",
+       "that, of all streams together, as a share of the most reserved: the same for the recorded "
+       "run, every setting and the plan"},
+      {"lost", "reserved and in no block: stranded beside one, or cached in whole segments"},
+      {"exit code 5", "the file was cut, or part of it could not be read: this is about the rest"},
+  };
   verb.run = run_pack;
   return verb;
 }

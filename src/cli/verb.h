@@ -18,6 +18,12 @@ struct Example {
   std::string_view what;
 };
 
+// What a word of the answer means.
+struct Term {
+  std::string_view word;
+  std::string_view meaning;
+};
+
 struct Verb {
   std::string_view name;
   std::string_view summary;   // one line
@@ -25,6 +31,7 @@ struct Verb {
   size_t most_operands = 0;
   std::vector<Example> examples;
   std::vector<Flag> flags;
+  std::vector<Term> terms;
   // The exit code, or what went wrong.
   Result<int> (*run)(const Words& words, const Console& console) = nullptr;
 };

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "base/units.h"
 #include "text/json_cursor.h"
 #include "text/json_items.h"
 
@@ -106,7 +108,7 @@ class Collector {
       return;
     }
     Device& device = devices_[{event->device_type, std::max<int64_t>(0, event->device)}];
-    device.events.push_back({event->time_ns, *event->address, bytes});
+    device.events.push_back({event->time_ns, *event->address, bytes, event->allocated});
     device.totals.peak_allocated_bytes =
         std::max(device.totals.peak_allocated_bytes, std::min(event->allocated, kMostBytes));
     device.totals.peak_reserved_bytes =
@@ -149,9 +151,12 @@ class Collector {
     }
     for (auto& [key, device] : devices_) {
       if (key.first == kCpu && !result.is_cpu) continue;
+      sort_by_time(device);
+      device.totals.unnamed_bytes = unnamed_bytes(device);
       result.snapshot.devices.push_back(trace_of(device, key.second));
       result.totals.push_back(device.totals);
     }
+    result.is_partial = items.is_cut() || !items.faults().empty() || passed_over_ > 0;
     add_notes(items, result);
     return result;
   }
@@ -161,16 +166,41 @@ class Collector {
     int64_t time_ns;
     int64_t address;
     int64_t bytes;
+    int64_t allocated;  // in all, after it
   };
   struct Device {
     std::vector<Event> events;
     KinetoMemory::Totals totals;
   };
 
-  // In the order of time: threads write their events one after the other.
-  static memory::Snapshot trace_of(Device& device, int64_t number) {
+  // Threads write their events one after the other.
+  static void sort_by_time(Device& device) {
     std::stable_sort(device.events.begin(), device.events.end(),
                      [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
+  }
+
+  // What the allocator counted beyond the blocks that are known to live; the least of it, as
+  // events of different threads may stand in another order than they happened.
+  static int64_t unnamed_bytes(const Device& device) {
+    std::set<int64_t> live;
+    int64_t from_before = 0;  // in blocks that are given back without having been allocated
+    for (const Event& event : device.events) {
+      if (event.bytes > 0) {
+        live.insert(event.address);
+      } else if (live.erase(event.address) == 0) {
+        from_before = checked_add(from_before, -event.bytes).value_or(kMostBytes);
+      }
+    }
+    int64_t named = from_before;
+    int64_t least = kMostBytes;
+    for (const Event& event : device.events) {
+      named = checked_add(named, event.bytes).value_or(kMostBytes);
+      least = std::min(least, checked_add(event.allocated, -named).value_or(0));
+    }
+    return std::max<int64_t>(0, least);
+  }
+
+  static memory::Snapshot trace_of(Device& device, int64_t number) {
     memory::Snapshot snapshot;
     snapshot.device = number;
     for (const Event& event : device.events) {

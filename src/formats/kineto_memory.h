@@ -25,9 +25,12 @@ struct KinetoMemory {
   struct Totals {
     int64_t peak_allocated_bytes = 0;
     int64_t peak_reserved_bytes = 0;  // 0: not counted, as for a CPU
+    // Of it, in blocks that the trace never names: from before it, and never given back in it.
+    int64_t unnamed_bytes = 0;
   };
   std::vector<Totals> totals;
-  bool is_cpu = false;  // no GPU has a memory event, so the CPU's are shown
+  bool is_cpu = false;      // no GPU has a memory event, so the CPU's are shown
+  bool is_partial = false;  // the trace was cut, or had events that could not be read
 };
 
 // Reads a file ("-" is standard input) or memory. Events of GPUs where there are any, else of the

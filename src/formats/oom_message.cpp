@@ -136,7 +136,13 @@ std::optional<int64_t> integer_at(std::string_view words) {
 std::optional<int64_t> device_in(std::string_view words) {
   for (const std::string_view anchor : {"(gpu ", ". gpu "}) {
     const size_t at = words.find(anchor);
-    if (at != std::string_view::npos) return integer_at(words.substr(at + anchor.size()));
+    if (at == std::string_view::npos) continue;
+    const std::string_view number = words.substr(at + anchor.size());
+    const size_t end = number.find_first_not_of("0123456789");
+    // What follows it says that no digit is missing.
+    const bool is_whole = end != std::string_view::npos && (number.substr(end).starts_with(";") ||
+                                                            number.substr(end).starts_with(" has"));
+    return is_whole ? integer_at(number) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -173,6 +179,9 @@ std::optional<Bytes> difference(std::optional<Bytes> a, std::optional<Bytes> b) 
   return *a - *b;
 }
 
+// Every wording ends with what is reserved.
+constexpr std::string_view kLastWords = " is reserved by pytorch but unallocated";
+
 // One message of PyTorch's allocator; `words` begins at "out of memory".
 OomMessage parse_torch(std::string_view words) {
   OomMessage message;
@@ -186,8 +195,10 @@ OomMessage parse_torch(std::string_view words) {
     message.allocated = size_before(words, " already allocated; ");
     message.free = size_before(words, " free; ");
     message.unallocated = size_before(words, " cached)");
+    message.is_cut = !message.unallocated;
     if (const auto reserved = size_before(words, " reserved in total by pytorch")) {
       message.unallocated = difference(reserved, message.allocated);
+      message.is_cut = false;
     }
     return message;
   }
@@ -195,7 +206,8 @@ OomMessage parse_torch(std::string_view words) {
   if (!message.total) message.total = size_after(words, " has a total capacty of ");
   message.free = size_before(words, " is free");
   message.allocated = size_before(words, " is allocated by pytorch");
-  message.unallocated = size_before(words, " is reserved by pytorch but unallocated");
+  message.unallocated = size_before(words, kLastWords);
+  message.is_cut = words.find(kLastWords) == std::string_view::npos;
   return message;
 }
 
@@ -254,6 +266,7 @@ OomMessage parse_one(std::string_view text, const Found& found, size_t end) {
     message.backend = word_before(text, found.at);
   } else if (found.source == OomSource::host) {
     message.tried = size_after(words, "you tried to allocate ");
+    message.is_cut = !message.tried;
     message.backend = "CPU";
   } else {
     message.backend = "CUDA";

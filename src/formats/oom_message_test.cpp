@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace headroom::formats {
 namespace {
 
@@ -137,6 +139,55 @@ TEST(OomMessage, WhatNobodyCouldMeanIsLeftOut) {
   EXPECT_FALSE(message.allocated);
   ASSERT_EQ(message.processes.size(), 1U);  // NVML's "not known": kept, and judged by who explains
   EXPECT_GT(message.processes[0].used, Bytes(int64_t{1} << 60));
+}
+
+// Cut anywhere: an error, or the figures that are whole, and it says that it is cut.
+TEST(OomMessage, CutAtEveryByte) {
+  const std::string_view wholes[] = {
+      "CUDA out of memory. Tried to allocate 2.26 GiB (GPU 13; 6.00 GiB total capacity; 781.59 MiB "
+      "already allocated; 3.03 GiB free; 4.50 GiB allowed; 1.24 GiB reserved in total by PyTorch",
+      "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 10; 7.93 GiB total capacity; 6.50 GiB "
+      "already allocated; 4.56 MiB free; 128 bytes cached)",
+      "CUDA out of memory. Tried to allocate 1.25 GiB. GPU 12 has a total capacity of 93.02 GiB of "
+      "which 1.18 GiB is free. Process 2752205 has 11.00 GiB memory in use. Including non-PyTorch "
+      "memory, this process has 80.82 GiB memory in use. 90.00 GiB allowed; Of the allocated "
+      "memory 70.63 GiB is allocated by PyTorch, with 22.00 MiB allocated in private pools (e.g., "
+      "CUDA Graphs), and 120.54 MiB is reserved by PyTorch but unallocated",
+      "DefaultCPUAllocator: can't allocate memory: you tried to allocate 65536 bytes"};
+  for (const std::string_view text : wholes) {
+    const OomMessage whole = only(text);
+    EXPECT_FALSE(whole.is_cut) << text;
+    size_t cut = 0;
+    for (size_t length = 0; length < text.size(); ++length) {
+      const auto read = parse_oom_messages(text.substr(0, length), "log");
+      if (!read) {
+        EXPECT_EQ(read.error().where, "log");
+        EXPECT_FALSE(read.error().hint.empty());
+        continue;
+      }
+      ++cut;
+      ASSERT_EQ(read->size(), 1U) << length;
+      const OomMessage& part = read->front();
+      EXPECT_TRUE(part.is_cut) << text.substr(0, length);
+      const auto is_of_whole = [](const auto& mine, const auto& all) {
+        return !mine || mine == all;
+      };
+      EXPECT_TRUE(is_of_whole(part.device, whole.device)) << text.substr(0, length);
+      EXPECT_TRUE(is_of_whole(part.tried, whole.tried)) << text.substr(0, length);
+      EXPECT_TRUE(is_of_whole(part.total, whole.total)) << text.substr(0, length);
+      EXPECT_TRUE(is_of_whole(part.free, whole.free)) << text.substr(0, length);
+      EXPECT_TRUE(is_of_whole(part.allocated, whole.allocated)) << text.substr(0, length);
+      EXPECT_TRUE(is_of_whole(part.unallocated, whole.unallocated)) << text.substr(0, length);
+      EXPECT_TRUE(is_of_whole(part.private_pools, whole.private_pools)) << text.substr(0, length);
+      EXPECT_TRUE(is_of_whole(part.allowed, whole.allowed)) << text.substr(0, length);
+      for (const OomProcess& process : part.processes) {
+        EXPECT_NE(std::find(whole.processes.begin(), whole.processes.end(), process),
+                  whole.processes.end())
+            << text.substr(0, length);
+      }
+    }
+    EXPECT_GT(cut, 8U) << text;
+  }
 }
 
 TEST(OomMessage, AnythingElseIsAnError) {

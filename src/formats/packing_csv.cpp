@@ -27,6 +27,7 @@ Result<PackingInstance> parse_packing_csv(std::string_view text, const std::stri
   HEADROOM_ASSIGN(const size_t upper, reader.column("upper"));
   HEADROOM_ASSIGN(const size_t size, reader.column("size"));
   PackingInstance instance;
+  instance.is_open_ended = !text.empty() && text.back() != '\n';
   int64_t total = 0;
   for (;;) {
     HEADROOM_ASSIGN(const bool has_row, reader.next());

@@ -18,6 +18,8 @@ namespace headroom::formats {
 struct PackingInstance {
   memory::PackingProblem problem;
   std::vector<std::string> ids;  // by request
+  // The last line has no end: where the file was cut there, its last number may lack digits.
+  bool is_open_ended = false;
 };
 
 // Reads a file ("-" is standard input) of at most 8 GiB. Errors name the line.

@@ -35,6 +35,26 @@ TEST(PackingCsv, ErrorsNameTheLine) {
   EXPECT_NE(error_of("id,lower,upper,size\n1,2,99999999999999999999,4\n"), "");
 }
 
+// Nothing marks the end of a table, so a cut between two lines is a smaller table; within a line it
+// is an error or is marked.
+TEST(PackingCsv, CutAtEveryByte) {
+  for (const std::string text : {"id,lower,upper,size\n1,2,30,400\n\"a,b\",-5,6,70\n",
+                                 "size,id,upper,lower\r\n64,a b,5,-2\r\n10,,7,7\r\n"}) {
+    ASSERT_FALSE(parse_packing_csv(text, "x.csv")->is_open_ended);
+    for (size_t length = 0; length < text.size(); ++length) {
+      const std::string_view part = std::string_view(text).substr(0, length);
+      const auto read = parse_packing_csv(part, "x.csv");
+      if (!read) {
+        EXPECT_EQ(read.error().where.substr(0, 5), "x.csv") << part;
+        EXPECT_FALSE(read.error().message.empty()) << part;
+        continue;
+      }
+      EXPECT_EQ(read->is_open_ended, part.back() != '\n') << part;
+      EXPECT_LE(read->ids.size(), 2U);
+    }
+  }
+}
+
 TEST(PackingCsv, AHeaderAloneIsAnInstance) {
   const auto instance = parse_packing_csv("id,lower,upper,size\n", "x");
   ASSERT_TRUE(instance);

@@ -161,11 +161,18 @@ TEST(TorchSnapshot, ReadsGzip) {
 }
 
 TEST(TorchSnapshot, TruncatedAnywhereIsAnErrorWithItsPlace) {
-  const std::string whole = content_of("snapshot_ring.pickle");
-  for (size_t length = 0; length < whole.size(); ++length) {
-    const auto snapshot = parse(std::string_view(whole).substr(0, length));
-    ASSERT_FALSE(snapshot) << length;
-    EXPECT_EQ(snapshot.error().where.substr(0, 17), "test.pickle: byte") << length;
+  for (const char* const name :
+       {"snapshot_whole.pickle", "snapshot_protocol2.pickle", "snapshot_protocol3.pickle",
+        "snapshot_protocol5.pickle", "snapshot_ring.pickle", "snapshot_torch20.pickle",
+        "snapshot_newest.pickle"}) {
+    const std::string whole = content_of(name);
+    ASSERT_TRUE(parse(whole)) << name;
+    for (size_t length = 0; length < whole.size(); ++length) {
+      const auto snapshot = parse(std::string_view(whole).substr(0, length));
+      ASSERT_FALSE(snapshot) << name << " " << length;
+      EXPECT_EQ(snapshot.error().where.substr(0, 17), "test.pickle: byte") << name << " " << length;
+      EXPECT_FALSE(snapshot.error().message.empty()) << name << " " << length;
+    }
   }
 }
 

@@ -39,17 +39,24 @@ struct PlanFigures {
   std::vector<Bytes> stream_bytes{};  // the streams' parts of it, one after the other
 };
 
+// What lay where when it was recorded. peak_allocated is the same for all allocators and the
+// recorded one, so that efficiencies can be compared: the most bytes of requests that live at one
+// moment, each rounded up to the alignment, from its allocation until no stream uses it any more.
 struct RecordedFigures {
   Bytes peak_allocated;
   Bytes peak_reserved;
-  double efficiency = 0;  // allocated / reserved
+  double efficiency = 0;  // peak_allocated / peak_reserved
+  // What PyTorch counts as allocated, at most: whole blocks, also where one is larger than its
+  // request because the rest was too small to split off; but not blocks that were given back and
+  // that another stream still uses. torch.cuda.max_memory_allocated() of the recorded time.
+  Bytes max_memory_allocated{};
 };
 
 // The same requests in the same order under another allocator or other settings of it.
 struct AllocatorFigures {
   std::string name;      // "torch", "torch-expandable", ..., "planned"
   std::string setting;   // for PYTORCH_CUDA_ALLOC_CONF; empty where there is nothing to set
-  Bytes peak_allocated;  // the most that lives at one moment, the same for all
+  Bytes peak_allocated;  // as in RecordedFigures, the same for all
   Bytes peak_reserved;
   double efficiency = 0;         // peak_allocated / peak_reserved
   std::optional<Bytes> limit{};  // that it was given; garbage collection does nothing without one
@@ -72,6 +79,7 @@ struct PackAnswer {
   std::vector<AllocatorFigures> allocators;    // the least reserved first
   std::optional<Bytes> capacity;               // that was asked for
   std::vector<std::string> notes;              // what was assumed or passed over
+  bool is_partial = false;  // part of the file could not be read; the notes say which
 
   [[nodiscard]] bool fits() const { return !capacity || plan.size <= *capacity; }
 };

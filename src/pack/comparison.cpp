@@ -111,6 +111,7 @@ Result<Comparison> compare(PackAnswer after, const PackAnswer& before) {
   comparison.allocated = {before.loss->allocated, after.loss->allocated};
   comparison.lost = {before.loss->lost(), after.loss->lost()};
   comparison.plan = {before.plan.size, after.plan.size};
+  comparison.is_partial = before.is_partial || after.is_partial;
   comparison.requests_before = before.requests.size();
   comparison.requests_after = after.requests.size();
   comparison.is_by_size = !has_stacks(*before.recording) || !has_stacks(*after.recording);

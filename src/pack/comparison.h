@@ -37,6 +37,7 @@ struct Comparison {
   size_t requests_after = 0;
   std::vector<SiteGrowth> sites;  // what grew most first, what shrank most last; none unchanged
   bool is_by_size = false;        // no call stacks: a site is a size
+  bool is_partial = false;        // one of the files could not be read whole
   PackAnswer answer;              // of the later recording
 
   [[nodiscard]] bool grew() const { return reserved.after > reserved.before; }

@@ -31,6 +31,7 @@ std::vector<int64_t> running_sums(std::vector<int64_t> changes) {
 
 int64_t moment_of_interest(const MemoryOverTime& over_time, const Recording& recording) {
   if (!recording.failures.empty()) return recording.failures.front().moment;
+  if (!recording.has_history) return recording.end - 1;
   const int64_t most = *std::max_element(over_time.reserved.begin(), over_time.reserved.end());
   int64_t best = 0;
   int64_t allocated = -1;
@@ -83,6 +84,7 @@ class LossFinder {
 
   LossAtPeak find(int64_t moment) {
     loss_.moment = moment;
+    loss_.is_end_state = !recording_.has_history && recording_.failures.empty();
     name_moment();
     segments_ = segments_at(recording_, moment);
     collect_blocks();

@@ -3,7 +3,8 @@
 //
 // The moment looked at is that of the first out-of-memory, where there is one; else, of the time in
 // which most was held, the moment with the most allocated: what is unused even then is lost for
-// good. Pure; O(n log n) in blocks and segments.
+// good. A snapshot without history has one moment only, that in which it was taken. Pure; O(n log
+// n) in blocks and segments.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,7 @@ struct PinningSite {
 
 struct LossAtPeak {
   int64_t moment = 0;
+  bool is_end_state = false;      // no history was recorded, so this is no peak
   std::optional<double> seconds;  // since the recording began
   std::optional<RecordedFailure> failure;
   uint32_t site = 0;  // of the entry before the moment

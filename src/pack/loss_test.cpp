@@ -61,6 +61,18 @@ TEST(LossAtPeak, AFailureIsTheMomentThatCounts) {
   EXPECT_EQ(loss->failure->tried, Bytes(50));
 }
 
+// Nothing was recorded but the end: what was released on the way to it no longer lives.
+TEST(LossAtPeak, WithoutHistoryThereIsOnlyTheEnd) {
+  Case made = make(3, {{0, 10'000, 0, 3, 0, false}}, {{0, 1, 0, 4'000}, {0, 3, 4'000, 512}});
+  EXPECT_FALSE(loss_at_peak(made.requests, made.recording)->is_end_state);
+  made.recording.has_history = false;
+  const auto loss = loss_at_peak(made.requests, made.recording);
+  ASSERT_TRUE(loss);
+  EXPECT_TRUE(loss->is_end_state);
+  EXPECT_EQ(loss->moment, 2);
+  EXPECT_EQ(loss->allocated, Bytes(512));
+}
+
 TEST(LossAtPeak, PiecesOfAnExpandableSegmentAreOne) {
   const Case made = make(2,
                          {{0, 100, 0, 2, 0, true},

@@ -423,12 +423,20 @@ Result<OomAnswer> explain_oom(std::string_view text, const std::string& file,
     }
     if (account && one.message.tried) {
       judge(one, *account);
+      if (one.message.is_cut) {
+        one.notes.emplace_back("the message is cut off: this is about what is left of it");
+      }
     } else {
       judge_without_figures(one);
     }
     answer.cases.push_back(std::move(one));
   }
   return answer;
+}
+
+bool OomAnswer::is_partial() const {
+  return std::any_of(cases.begin(), cases.end(),
+                     [](const OomCase& one) { return one.message.is_cut; });
 }
 
 Result<OomAnswer> explain_oom_file(const std::string& file) {

@@ -59,6 +59,9 @@ struct OomCase {
 struct OomAnswer {
   std::string file;
   std::vector<OomCase> cases;  // one a different message, the first that failed first
+
+  // A message was cut, so this is about a part of it.
+  [[nodiscard]] bool is_partial() const;
 };
 
 // `catalogue` says what a process takes of a device before its first tensor.

@@ -104,6 +104,11 @@ Result<void> plan(const PackQuestion& question, PackAnswer& answer) {
   return {};
 }
 
+double share_of(Bytes part, Bytes whole) {
+  if (whole.count == 0) return 0;
+  return static_cast<double>(part.count) / static_cast<double>(whole.count);
+}
+
 void compare_allocators(PackAnswer& answer) {
   answer.allocators = replay_under_settings(answer.requests);
   // Of all streams together: their own peaks, which lower_bound adds up, may be apart in time.
@@ -114,9 +119,11 @@ void compare_allocators(PackAnswer& answer) {
   answer.allocators.push_back(planned);
   for (AllocatorFigures& figures : answer.allocators) {
     figures.peak_allocated = needed;
-    if (figures.peak_reserved.count == 0) continue;
-    figures.efficiency =
-        static_cast<double>(needed.count) / static_cast<double>(figures.peak_reserved.count);
+    figures.efficiency = share_of(needed, figures.peak_reserved);
+  }
+  if (answer.recorded) {
+    answer.recorded->peak_allocated = needed;
+    answer.recorded->efficiency = share_of(needed, answer.recorded->peak_reserved);
   }
   std::stable_sort(answer.allocators.begin(), answer.allocators.end(),
                    [](const AllocatorFigures& a, const AllocatorFigures& b) {

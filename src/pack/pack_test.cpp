@@ -43,6 +43,29 @@ TEST(Pack, TheProtocolDoesNotMatter) {
   EXPECT_EQ(placements_of(*one), placements_of(*two));
 }
 
+// One numerator for the recorded run, every setting and the plan: what lives at one moment.
+TEST(Pack, EfficienciesCanBeCompared) {
+  for (const char* const name : {"snapshot_whole.pickle", "snapshot_ring.pickle",
+                                 "snapshot_torch20.pickle", "snapshot_newest.pickle"}) {
+    const auto result = answer({.file = data(name)});
+    ASSERT_TRUE(result && result->recorded) << name;
+    const Bytes lives = result->recorded->peak_allocated;
+    EXPECT_GT(lives, Bytes(0)) << name;
+    EXPECT_LE(lives, result->lower_bound) << name;  // which adds up the peaks of streams
+    if (result->streams == 1) {
+      EXPECT_EQ(lives, result->lower_bound) << name;
+    }
+    for (const AllocatorFigures& figures : result->allocators) {
+      EXPECT_EQ(figures.peak_allocated, lives) << name << " " << figures.name;
+    }
+    const RecordedFigures& recorded = *result->recorded;
+    EXPECT_LE(recorded.efficiency, 1) << name;
+    EXPECT_DOUBLE_EQ(recorded.efficiency * static_cast<double>(recorded.peak_reserved.count),
+                     static_cast<double>(lives.count))
+        << name;
+  }
+}
+
 // A ring buffer that lost the beginning still gives every block that was live.
 TEST(Pack, ALostBeginningIsNoted) {
   const auto result = answer({.file = data("snapshot_ring.pickle")});

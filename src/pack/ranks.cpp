@@ -17,6 +17,7 @@ RankFigures figures_of(const PackAnswer& answer) {
   figures.file = answer.file;
   figures.requests = answer.requests.size();
   figures.plan = answer.plan.size;
+  figures.is_partial = answer.is_partial;
   if (const AllocatorFigures* const torch = find_allocator(answer, "torch")) {
     figures.reserved = torch->peak_reserved;
     figures.lost = std::max(Bytes(0), torch->peak_reserved - torch->peak_allocated);
@@ -52,6 +53,12 @@ double RankFigures::lost_pct() const {
 size_t RanksAnswer::failed() const {
   return static_cast<size_t>(std::count_if(
       ranks.begin(), ranks.end(), [](const RankFigures& each) { return each.error.has_value(); }));
+}
+
+bool RanksAnswer::is_whole() const {
+  return std::none_of(ranks.begin(), ranks.end(), [](const RankFigures& each) {
+    return each.error.has_value() || each.is_partial;
+  });
 }
 
 Result<RanksAnswer> answer_ranks(const PackQuestion& question,

@@ -20,6 +20,7 @@ struct RankFigures {
       reserved;  // at the peak, or where memory ran out; what PyTorch would reserve, of an instance
   Bytes lost;
   bool is_out_of_memory = false;
+  bool is_partial = false;  // part of the file could not be read
   Bytes plan;
   std::optional<AllocatorFigures> best;  // the setting that reserves least, where one saves
 
@@ -31,6 +32,8 @@ struct RanksAnswer {
   std::optional<PackAnswer> worst;
 
   [[nodiscard]] size_t failed() const;
+  // Every file was read, and whole.
+  [[nodiscard]] bool is_whole() const;
 };
 
 // An Error where not one of the files can be read. REQUIRES: files is not empty; of `question` the

@@ -91,9 +91,8 @@ std::optional<RecordedFigures> recorded_figures(const RecordedFile& recorded, si
     reserved = recorded.counted[device].reserved_bytes;
     if (reserved == 0) return std::nullopt;
   }
-  const double share =
-      reserved > 0 ? static_cast<double>(allocated) / static_cast<double>(reserved) : 0.0;
-  return RecordedFigures{Bytes(allocated), Bytes(reserved), share};
+  // What lived at one moment is known when all requests are.
+  return RecordedFigures{Bytes(0), Bytes(reserved), 0, Bytes(allocated)};
 }
 
 // Where the user's own words say that an iteration begins: torch.profiler's steps, or else the end
@@ -121,6 +120,21 @@ std::vector<int64_t> marks_of(const formats::TorchSnapshot& snapshot,
   return {};
 }
 
+// What the allocator counted and no event names was there all the time: one request, below all
+// others.
+void add_unnamed(const RecordedFile::Counted& counted, const memory::Snapshot& device,
+                 memory::RecordedRequests& recorded, PackAnswer& answer) {
+  if (counted.unnamed_bytes == 0 || recorded.requests.empty()) return;
+  memory::RecordedRequest request;
+  request.upper = request.released = static_cast<int64_t>(device.trace.size()) + 1;
+  request.size = counted.unnamed_bytes;
+  request.stream = recorded.requests.front().stream;
+  recorded.requests.insert(recorded.requests.begin(), request);
+  answer.notes.push_back(format_bytes(Bytes(counted.unnamed_bytes)) +
+                         " were allocated before the trace began and stay to its end, as the "
+                         "allocator's own count says: planned as one block");
+}
+
 Result<PackAnswer> from_recorded(const RecordedFile& source, const std::string& file) {
   const formats::TorchSnapshot& snapshot = source.snapshot;
   if (snapshot.devices.empty()) {
@@ -134,11 +148,16 @@ Result<PackAnswer> from_recorded(const RecordedFile& source, const std::string& 
                                        });
   PackAnswer answer;
   answer.kind = source.kind;
+  answer.is_partial = source.is_partial;
   answer.device = device->device;
   answer.alignment = memory::kMinBlockSize;
   answer.recorded =
       recorded_figures(source, static_cast<size_t>(device - snapshot.devices.begin()));
-  const memory::RecordedRequests recorded = memory::recorded_requests(*device);
+  memory::RecordedRequests recorded = memory::recorded_requests(*device);
+  if (!source.counted.empty()) {
+    add_unnamed(source.counted[static_cast<size_t>(device - snapshot.devices.begin())], *device,
+                recorded, answer);
+  }
   take_requests(recorded, answer);
   answer.marks = marks_of(snapshot, *device);
   answer.recording = recording_of(snapshot, *device, recorded.requests);
@@ -155,6 +174,12 @@ Result<PackAnswer> from_recorded(const RecordedFile& source, const std::string& 
 PackAnswer from_instance(formats::PackingInstance instance) {
   PackAnswer answer;
   answer.kind = "CSV instance";
+  if (instance.is_open_ended) {
+    answer.notes.emplace_back(
+        "the last line has no line end: if the file was cut there, its last number lacks digits "
+        "and "
+        "requests are missing");
+  }
   for (size_t i = 0; i < instance.ids.size(); ++i) {
     answer.requests.push_back({std::move(instance.ids[i]), 0, instance.problem.requests[i], 0});
   }

@@ -46,8 +46,10 @@ RecordedFile from_trace(formats::KinetoMemory trace) {
   file.kind = "profiler trace";
   file.snapshot = std::move(trace.snapshot);
   for (const auto& totals : trace.totals) {
-    file.counted.push_back({totals.peak_allocated_bytes, totals.peak_reserved_bytes});
+    file.counted.push_back(
+        {totals.peak_allocated_bytes, totals.peak_reserved_bytes, totals.unnamed_bytes});
   }
+  file.is_partial = trace.is_partial;
   return file;
 }
 
@@ -64,6 +66,7 @@ void add_iterations(const memory::RunRecording& recording, formats::TorchSnapsho
 RecordedFile from_recording(memory::RunRecording recording) {
   RecordedFile file;
   file.kind = "recording";
+  file.is_partial = recording.is_partial;
   formats::TorchSnapshot& snapshot = file.snapshot;
   memory::Snapshot device = memory::snapshot_of(recording);
   if (device.segments.empty()) file.counted.emplace_back();  // nothing says what was reserved

@@ -20,8 +20,10 @@ struct RecordedFile {
   struct Counted {
     int64_t allocated_bytes = 0;
     int64_t reserved_bytes = 0;
+    int64_t unnamed_bytes = 0;  // of allocated_bytes, in blocks that the file never names
   };
   std::vector<Counted> counted;
+  bool is_partial = false;  // it was cut, or part of it could not be read; the notes say which
 };
 
 // By its first bytes: a pickle (docs: torch.cuda.memory._dump_snapshot()), a recording of our own

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "formats/packing_csv.h"
 #include "memory/recording/writer.h"
 #include "pack/pack.h"
 #include "text/gzip.h"
@@ -70,6 +71,45 @@ TEST(RecordedFile, ARecordingBringsItsSettingsAndIterations) {
   EXPECT_EQ(snapshot.sites.text(snapshot.annotations[0].name), "ProfilerStep#7");
   EXPECT_EQ(snapshot.annotations[0].time_us, 2);
   EXPECT_TRUE((*read)->counted.empty());
+}
+
+// Whatever is cut, and wherever: an error that names the file, or what could be read, marked as a
+// part.
+TEST(RecordedFile, CutAnywhereIsAnErrorOrAPart) {
+  struct Whole {
+    std::string content;
+    bool may_be_partial;  // a pickle is whole or nothing, and so is what is packed in one piece
+  };
+  const std::string pickle = content_of(data_file("snapshot_ring.pickle"));
+  const std::string trace =
+      R"({"traceEvents":[{"ph":"i","name":"[memory]","ts":1,"args":{"Device Type":1,"Device Id":0,)"
+      R"("Addr":512,"Bytes":512,"Total Allocated":512,"Total Reserved":2097152}},{"ph":"X"}],"x":0})";
+  const Whole wholes[] = {{pickle, false},
+                          {written_recording(), true},
+                          {trace, true},
+                          {text::gzip(trace), false},
+                          {text::gzip(written_recording()), false}};
+  for (const Whole& whole : wholes) {
+    ASSERT_FALSE((*parse_recorded_file(whole.content, "a.file"))->is_partial);
+    size_t parts = 0;
+    for (size_t length = 0; length < whole.content.size(); ++length) {
+      const std::string_view part = std::string_view(whole.content).substr(0, length);
+      const auto read = parse_recorded_file(part, "a.file");
+      if (!read) {
+        EXPECT_EQ(read.error().where.substr(0, 6), "a.file") << length;
+        EXPECT_FALSE(read.error().message.empty()) << length;
+      } else if (*read) {
+        const bool is_marked = (*read)->is_partial && !(*read)->snapshot.notes.empty();
+        // A trace whose events are whole lacks nothing that is read of it.
+        const bool has_all = whole.content == trace && length >= trace.find("]}") + 1;
+        EXPECT_TRUE(is_marked || has_all) << length;
+        ++parts;
+      } else {
+        EXPECT_FALSE(formats::parse_packing_csv(part, "a.file")) << length;
+      }
+    }
+    EXPECT_EQ(parts > 0, whole.may_be_partial);
+  }
 }
 
 TEST(RecordedFile, EachIsAnswered) {

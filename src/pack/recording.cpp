@@ -45,6 +45,9 @@ Recording recording_of(const formats::TorchSnapshot& snapshot, const memory::Sna
   Recording recording;
   recording.sites = SiteNames(snapshot.sites);
   recording.end = static_cast<int64_t>(device.trace.size()) + 1;
+  recording.has_history =
+      std::any_of(device.trace.begin(), device.trace.end(),
+                  [](const auto& entry) { return entry.action == TraceAction::alloc; });
   recording.held = memory::held_memory(device).ranges;
   add_blocks(device, requests, snapshot.settings.value_or(memory::AllocatorSettings{}), recording);
   const bool has_times = !device.trace.empty() && device.trace.front().time_us > 0;

@@ -32,7 +32,10 @@ struct RecordedFailure {
 };
 
 struct Recording {
-  bool is_simulated = false;          // nobody recorded it: PyTorch's allocator was simulated
+  bool is_simulated = false;  // nobody recorded it: PyTorch's allocator was simulated
+  // An allocation was recorded. Without one there is only the state in which a snapshot found the
+  // allocator, and nothing is known of any peak.
+  bool has_history = true;
   std::vector<RecordedBlock> blocks;  // by request of the answer
   std::vector<memory::HeldRange> held;
   std::vector<RecordedFailure> failures;

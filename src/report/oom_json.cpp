@@ -60,6 +60,7 @@ Json case_json(const pack::OomCase& one) {
       .set("short_by_bytes", std::move(short_by))
       .set("holders", std::move(holders))
       .set("advice", words_json(one.advice))
+      .set("is_cut", one.message.is_cut)
       .set("notes", words_json(one.notes))
       .set("message", message_json(one.message));
 }

@@ -20,6 +20,9 @@ Section answer_section(const pack::PackAnswer& answer) {
   html.text(answer.loss ? loss_sentence(*answer.loss) : plan_sentence(answer, false)).raw("</p>\n");
   if (answer.loss)
     html.raw("<p class=\"sub\">").text(plan_sentence(answer, false) + ".").raw("</p>\n");
+  if (answer.is_partial) {
+    html.raw("<p class=\"sub\">Not all of the file could be read: this is about what could.</p>\n");
+  }
   html.raw("<dl class=\"tiles\">");
   if (answer.loss) {
     const pack::LossAtPeak& loss = *answer.loss;
@@ -41,7 +44,7 @@ Section map_section(const pack::PackAnswer& answer) {
   html.raw("<p class=\"soft\">Each rectangle is a block: from left to right its lifetime, from ");
   html.raw("bottom to top its addresses. ");
   if (answer.loss) {
-    html.raw("Hatched is what PyTorch held and nobody used. The peak is ");
+    html.raw("Hatched is what PyTorch held and nobody used. The moment looked at is ");
     html.text(moment_words(answer)).raw(".");
   }
   html.raw("</p>\n");
@@ -71,7 +74,7 @@ Section loss_section(const pack::PackAnswer& answer) {
                         holder_words(segment, names, 3)});
   }
   Html html;
-  html.raw("<p class=\"soft\">Memory that a block keeps PyTorch from giving back, at the peak, ");
+  html.raw("<p class=\"soft\">Memory that a block keeps PyTorch from giving back at that moment, ");
   html.raw("by the line of code that asked for the block. A segment with several holders counts ");
   html.raw("for each.</p>\n");
   html.add(html_table(
@@ -102,7 +105,9 @@ Section settings_section(const pack::PackAnswer& answer) {
   }
   Html html;
   html.raw("<p class=\"soft\">What the same requests would have reserved, by replaying them. ");
-  html.raw("The line is what lives at one moment: nothing can reserve less.</p>\n");
+  html.raw(
+      "The line is what lives at one moment: nothing can reserve less. Used is the most that ");
+  html.raw("lives at one moment, of the most reserved.</p>\n");
   html.add(limit_bars(bars, {"lives at one moment", answer.lower_bound}));
   const std::string command = setting_command(answer);
   if (!command.empty()) {
@@ -135,7 +140,8 @@ Section notes_section(const pack::PackAnswer& answer) {
 std::vector<Section> pack_sections(const pack::PackAnswer& answer) {
   std::vector<Section> sections{answer_section(answer), map_section(answer)};
   if (answer.loss && answer.recording) sections.push_back(loss_section(answer));
-  sections.push_back(settings_section(answer));
+  const bool has_history = !answer.recording || answer.recording->has_history;
+  if (has_history) sections.push_back(settings_section(answer));
   sections.push_back(notes_section(answer));
   return sections;
 }

@@ -69,6 +69,7 @@ Json loss_json(const pack::PackAnswer& answer) {
   return Json::object()
       .set("moment", loss.moment)
       .set("moments", answer.recording->end)
+      .set("is_end_state", loss.is_end_state)
       .set("seconds", loss.seconds ? Json(*loss.seconds) : Json(nullptr))
       .set("at", site_json(names.site(loss.site)))
       .set("out_of_memory", std::move(failure))
@@ -156,7 +157,8 @@ Json pack_json(const pack::PackAnswer& answer) {
     recorded = Json::object()
                    .set("peak_allocated_bytes", answer.recorded->peak_allocated)
                    .set("peak_reserved_bytes", answer.recorded->peak_reserved)
-                   .set("efficiency", answer.recorded->efficiency);
+                   .set("efficiency", answer.recorded->efficiency)
+                   .set("max_memory_allocated_bytes", answer.recorded->max_memory_allocated);
   }
   return Json::object()
       .set("schema", "headroom.pack/1")
@@ -181,6 +183,7 @@ Json pack_json(const pack::PackAnswer& answer) {
       .set("loss", loss_json(answer))
       .set("allocators", std::move(allocators))
       .set("iterations", iterations_json(answer))
+      .set("is_partial", answer.is_partial)
       .set("notes", std::move(notes));
 }
 

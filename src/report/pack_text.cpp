@@ -17,11 +17,13 @@ using text::Style;
 using text::Table;
 using text::Terminal;
 
-std::string plan_line(const pack::PackAnswer& answer, const Terminal& terminal) {
+// `label` goes before it.
+std::string plan_line(const pack::PackAnswer& answer, std::string_view label,
+                      const Terminal& terminal) {
   const Style style = answer.fits() ? Style::good : Style::bad;
-  std::string line;
+  std::string line(label);
   if (answer.capacity) line = text::paint(answer.fits() ? "yes: " : "no: ", style, terminal.colour);
-  line += text::printable(plan_sentence(answer, true));
+  line += text::printable(plan_sentence(answer, label.empty()));
   if (!answer.fits()) {
     line += "; " + with_commas(answer.plan.size.count - answer.capacity->count) +
             " bytes more than was asked for";
@@ -31,11 +33,11 @@ std::string plan_line(const pack::PackAnswer& answer, const Terminal& terminal) 
 
 // What the recorded run lost, where the file says so; with a capacity the plan is the answer.
 std::string first_lines(const pack::PackAnswer& answer, const Terminal& terminal) {
-  const std::string plan = plan_line(answer, terminal);
-  if (!answer.loss || answer.loss->reserved.count == 0) return plan;
+  if (!answer.loss || answer.loss->reserved.count == 0) return plan_line(answer, "", terminal);
   const std::string line =
-      text::paint(loss_sentence(*answer.loss), Style::bold, terminal.colour) + "\n";
-  return answer.capacity ? plan + line : line + plan;
+      "recorded: " + text::paint(loss_sentence(*answer.loss), Style::bold, terminal.colour) + "\n";
+  if (answer.capacity) return plan_line(answer, "", terminal) + line;
+  return line + plan_line(answer, "planned:  ", terminal);
 }
 
 std::string percent(double share) { return formatted("%.1f %%", 100 * share); }
@@ -78,6 +80,9 @@ class Settings {
 };
 
 std::string allocators(const pack::PackAnswer& answer, const Terminal& terminal) {
+  if (answer.recording && !answer.recording->has_history) {
+    return "No allocation was recorded, so nothing tells what other settings would reserve.\n";
+  }
   Settings settings(answer);
   Table table({{"", Align::left, false},
                {"reserved", Align::right, false},
@@ -119,6 +124,7 @@ std::string figures(const pack::PackAnswer& answer, const Terminal& terminal) {
 
 std::string pack_text(const pack::PackAnswer& answer, const Terminal& terminal) {
   std::string lines = first_lines(answer, terminal);
+  if (answer.is_partial) lines += "not all of the file could be read: this is about what could\n";
   lines += "\n" + figures(answer, terminal);
   if (answer.loss) lines += "\n" + loss_text(answer, terminal);
   lines += "\n" + allocators(answer, terminal);

@@ -35,23 +35,31 @@ std::string gap_words(double percent) {
 }
 
 std::string loss_sentence(const pack::LossAtPeak& loss) {
-  return share_words(loss.lost(), loss.reserved) + " of " + format_bytes(loss.reserved) +
-         " reserved was lost to fragmentation (" + format_bytes(loss.lost()) + ")" +
-         (loss.failure ? " when memory ran out" : " at the peak");
+  const std::string moment = loss.failure        ? "when memory ran out"
+                             : loss.is_end_state ? "when the snapshot was taken"
+                                                 : "at the peak";
+  const std::string lost = " (" + format_bytes(loss.lost()) + ")";
+  return share_words(loss.lost(), loss.reserved) + " of the " + format_bytes(loss.reserved) +
+         " reserved " + moment +
+         (loss.is_end_state ? " was in no block" + lost + "; no peak is known without a history"
+                            : " was lost to fragmentation" + lost);
 }
 
 std::string plan_sentence(const pack::PackAnswer& answer, bool names_file) {
   std::string words = format_bytes(answer.plan.size) + " hold the " +
                       with_commas(static_cast<int64_t>(answer.requests.size())) + " requests" +
                       (names_file ? " of " + answer.file : "") + ": ";
-  if (answer.plan.size == answer.lower_bound) return words + "nothing is lost";
-  words += gap_words(answer.plan.gap_pct) + " above what lives at the peak";
-  if (answer.plan.is_optimal) words += ", and no plan is shorter";
-  return words;
+  if (answer.plan.size != answer.lower_bound) {
+    words += gap_words(answer.plan.gap_pct) + " above the most that lives at one moment";
+    if (!answer.plan.is_optimal) return words;
+    words += ", and ";
+  }
+  return words + "no plan needs less";
 }
 
 std::string moment_words(const pack::PackAnswer& answer) {
   const pack::LossAtPeak& loss = *answer.loss;
+  if (loss.is_end_state) return "as the snapshot was taken";
   if (loss.moment == 0) return "as the recording began";
   std::string words =
       "after entry " + with_commas(loss.moment) + " of " + with_commas(answer.recording->end - 1);

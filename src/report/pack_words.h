@@ -12,10 +12,10 @@ namespace headroom::report {
 // "0.00 %" where there is no difference; more figures where there is a small one.
 [[nodiscard]] std::string gap_words(double percent);
 
-// "9.5 % of 822.0 MiB reserved was lost to fragmentation (78.29 MiB) at the peak".
+// "9.5 % of the 822.0 MiB reserved at the peak was lost to fragmentation (78.29 MiB)".
 [[nodiscard]] std::string loss_sentence(const pack::LossAtPeak& loss);
 
-// "743.7 MiB hold the 1,074 requests: nothing is lost"; with " of run.pickle" where it is asked
+// "743.7 MiB hold the 1,074 requests: no plan needs less"; with " of run.pickle" where it is asked
 // for.
 [[nodiscard]] std::string plan_sentence(const pack::PackAnswer& answer, bool names_file);
 

@@ -42,7 +42,8 @@ std::vector<std::string> rank_row(const pack::RankFigures& rank) {
           text::formatted("%.1f %%", rank.lost_pct()),
           format_bytes(rank.plan),
           rank.best ? format_bytes(rank.best->peak_reserved) : "",
-          (rank.is_out_of_memory ? "out of memory " : "") +
+          std::string(rank.is_partial ? "read in part " : "") +
+              (rank.is_out_of_memory ? "out of memory " : "") +
               (rank.best ? setting_words(*rank.best) : "")};
 }
 
@@ -75,7 +76,7 @@ Json ranks_json(const pack::RanksAnswer& answer) {
       ranks.push_back(one.set("status", "unreadable").set("reason", rank.error->to_string()));
       continue;
     }
-    ranks.push_back(one.set("status", "ok")
+    ranks.push_back(one.set("status", rank.is_partial ? "partial" : "ok")
                         .set("requests", rank.requests)
                         .set("is_out_of_memory", rank.is_out_of_memory)
                         .set("reserved_bytes", rank.reserved)
@@ -132,6 +133,7 @@ std::string comparison_sentence(const pack::Comparison& comparison) {
   if (!comparison.sites.empty() && comparison.sites.front().bytes.growth().count > 0) {
     words += "; most grew at " + comparison.sites.front().site;
   }
+  if (comparison.is_partial) words += "; not all of both files could be read";
   return words;
 }
 
@@ -229,6 +231,7 @@ Json comparison_json(const pack::Comparison& comparison) {
       .set("requests_before", comparison.requests_before)
       .set("requests_after", comparison.requests_after)
       .set("is_by_size", comparison.is_by_size)
+      .set("is_partial", comparison.is_partial)
       .set("sites", std::move(sites));
 }
 

@@ -41,6 +41,7 @@ class Reader {
       note("the run could not write " + std::to_string(result_.dropped_events) +
            " events: the disk was full");
     }
+    result_.is_partial = !result_.is_complete || passed_over_ > 0 || result_.dropped_events > 0;
     return std::move(result_);
   }
 

@@ -127,6 +127,7 @@ TEST(Recording, CutAtEveryByte) {
     }
     ASSERT_TRUE(read) << length;
     EXPECT_FALSE(read->is_complete);
+    EXPECT_TRUE(read->is_partial) << length;
     ASSERT_EQ(read->notes.size(), 1u) << length;
     EXPECT_NE(read->notes[0].find("without its last word"), std::string::npos);
     EXPECT_GE(read->events.size(), events);

@@ -87,6 +87,7 @@ struct RunRecording {
   std::vector<std::pair<std::string, std::string>> settings;
   bool is_complete = false;    // it has its last word
   int64_t dropped_events = 0;  // that the run could not write
+  bool is_partial = false;     // the file was cut, or holds or lost what could not be read
   std::vector<std::string> notes;
 };
 
