@@ -1,0 +1,181 @@
+/* The C ABI of libheadroom_torch.so: the allocator that lives inside PyTorch.
+ *
+ * Everything here may be called from any thread at any time; nothing throws (but see
+ * headroom_on_out_of_memory), nothing prints, nothing exits. The library needs no other library:
+ * the CUDA driver is found by dlopen at the first allocation, never before, so that loading and
+ * configuring it makes no CUDA context. All state is leaked on purpose: PyTorch frees tensors while
+ * the process ends. After fork() the child gets null from every allocation (a forked child has no
+ * CUDA either); spawn is not affected.
+ *
+ * Life of a process:
+ *   headroom_configure()      once, before the first allocation; without it, HEADROOM_RUN_*
+ * variables are read at the first allocation headroom_malloc/free ...  set as the functions of
+ * PyTorch's CUDAPluggableAllocator headroom_finish()         at exit: closes recordings, waits for
+ * a plan that is being written headroom_report()         what happened, as JSON
+ *
+ * Every structure begins with its own size, so that a newer library serves an older caller.
+ * Strings are UTF-8; those that come back live for ever or until the next call in the same thread.
+ */
+#ifndef HEADROOM_RUNTIME_ABI_H
+#define HEADROOM_RUNTIME_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define HEADROOM_RUNTIME_ABI_VERSION 1
+#define HEADROOM_EXPORT __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* HEADROOM_RUNTIME_ABI_VERSION of the library, to be compared with that of the header. */
+HEADROOM_EXPORT int headroom_abi_version(void);
+/* "0.1.0" */
+HEADROOM_EXPORT const char* headroom_version(void);
+
+/* ---- What PyTorch's CUDAPluggableAllocator calls: pass these to the setters of the same name.
+ * ---- A stream is a cudaStream_t (CUstream); null is the default stream. */
+
+/* Null for size 0, and where there is no memory (then headroom_error() says why and the handler of
+ * headroom_on_out_of_memory was called). */
+HEADROOM_EXPORT void* headroom_malloc(ssize_t size, int device, void* stream);
+/* `size`, `device` and `stream` are not believed: the pointer alone says what it is. A pointer that
+ * is not ours, or null, is ignored and counted (report: unknown_frees). */
+HEADROOM_EXPORT void headroom_free(void* pointer, ssize_t size, int device, void* stream);
+HEADROOM_EXPORT void headroom_init(int device_count); /* set_init_fn */
+HEADROOM_EXPORT void headroom_reset(void);            /* set_reset_fn: empty_cache of all devices */
+/* set_memory_fraction_fn: of the device's total memory, for what this process reserves. */
+HEADROOM_EXPORT void headroom_set_memory_fraction(double fraction, int device);
+HEADROOM_EXPORT double headroom_get_memory_fraction(int device);
+/* set_base_alloc_fn: where the driver's allocation that holds `pointer` begins, and its size. */
+HEADROOM_EXPORT void* headroom_get_base_allocation(void* pointer, size_t* size);
+/* set_record_stream_fn: the block is not given to another until `stream` has done what is queued on
+ * it when the block is freed. */
+HEADROOM_EXPORT void headroom_record_stream(void* pointer, void* stream);
+
+/* Graph capture. While a pool is begun, requests whose stream passes the filter are served from it,
+ * and from nothing else; its addresses stay mapped and unshared until it is released and its blocks
+ * are free. A null filter takes every stream. */
+typedef int (*headroom_stream_filter)(void* stream, void* context);
+HEADROOM_EXPORT void headroom_pool_begin(int device, uint64_t id_first, uint64_t id_second,
+                                         headroom_stream_filter filter, void* context);
+HEADROOM_EXPORT void headroom_pool_end(int device, uint64_t id_first, uint64_t id_second);
+HEADROOM_EXPORT void headroom_pool_release(int device, uint64_t id_first, uint64_t id_second);
+/* The same with the C++ signatures of PyTorch's setters, for their address only (from Python:
+ * ctypes.cast(lib.headroom_begin_allocate_to_pool, c_void_p).value): set_begin_allocate_to_pool,
+ * set_end_allocate_to_pool_fn, set_release_pool.
+ *   void headroom_begin_allocate_to_pool(int, std::pair<unsigned long long, unsigned long long>,
+ *                                        std::function<bool(cudaStream_t)>);
+ *   void headroom_end_allocate_to_pool(int, std::pair<unsigned long long, unsigned long long>);
+ *   void headroom_release_pool(int, std::pair<unsigned long long, unsigned long long>); */
+
+/* Called with no lock held in the thread whose request cannot be served, after everything cached or
+ * unmapped was given back. `message` begins as PyTorch's own does ("CUDA out of memory. Tried to
+ * allocate ..."). The handler may throw a C++ exception, which leaves headroom_malloc as it is: the
+ * glue throws c10::OutOfMemoryError here. If it returns, headroom_malloc returns null. */
+typedef void (*headroom_out_of_memory_handler)(const char* message, int device, void* context);
+HEADROOM_EXPORT void headroom_on_out_of_memory(headroom_out_of_memory_handler handler,
+                                               void* context);
+
+/* ---- Configuration ---- */
+
+enum headroom_mode {
+  HEADROOM_MODE_RUN = 0,    /* record, plan in the background, serve from the plan */
+  HEADROOM_MODE_RECORD = 1, /* serve by best fit, write recordings; no plan is made */
+  HEADROOM_MODE_SERVE = 2,  /* serve from plan_path; nothing is recorded, no plan is made */
+  HEADROOM_MODE_OFF = 3     /* serve by best fit; for comparison */
+};
+
+typedef struct headroom_configuration {
+  uint32_t struct_bytes;   /* sizeof(headroom_configuration) */
+  int32_t mode;            /* headroom_mode */
+  const char* plan_path;   /* may be null. %d is the device, %r the rank. Read at the first
+                              allocation;   one that is damaged or foreign is refused with a reason
+                              (report:   plan_refused) and the run goes on without it. */
+  const char* plan_out;    /* may be null: where the plan that was made is written; %d, %r */
+  const char* record_path; /* may be null: recordings (docs/formats/recording.md); %d, %r */
+  const char* driver_path; /* may be null: a library in the driver's place (libcuda.so.1) */
+  int32_t rank;            /* for %r and the recording's header */
+  int32_t world_size;
+  int64_t flags; /* HEADROOM_FLAG_* */
+} headroom_configuration;
+
+#define HEADROOM_FLAG_NO_VIRTUAL_MEMORY 1 /* cuMemAlloc backing even where pages could be mapped \
+                                           */
+
+/* 0, or -1 where it was refused: headroom_error() says why. Only before the first allocation.
+ * Without it: HEADROOM_RUN_MODE (run, record, serve, off), HEADROOM_RUN_PLAN,
+ * HEADROOM_RUN_PLAN_OUT, HEADROOM_RUN_RECORD, HEADROOM_CUDA_DRIVER, RANK and WORLD_SIZE are read at
+ * the first allocation. */
+HEADROOM_EXPORT int headroom_configure(const headroom_configuration* configuration);
+/* Why the last call in this thread failed; "" where none did. */
+HEADROOM_EXPORT const char* headroom_error(void);
+/* 0 where a driver with everything that is needed can be loaded. Makes no CUDA call. */
+HEADROOM_EXPORT int headroom_probe_driver(void);
+
+/* A hint: an iteration begins (the optimizer's step is done). device -1: all. Never needed. */
+HEADROOM_EXPORT void headroom_iteration(int device);
+
+/* ---- Statistics, as torch.cuda.memory_stats() has them ---- */
+
+typedef struct headroom_figure {
+  int64_t current;
+  int64_t peak;      /* since headroom_reset_peak_statistics() */
+  int64_t allocated; /* sum of all increases, since headroom_reset_accumulated_statistics() */
+  int64_t freed;     /* sum of all decreases */
+} headroom_figure;
+
+typedef struct headroom_statistics {
+  uint32_t struct_bytes; /* REQUIRES: set by the caller */
+  uint32_t reserved;
+  headroom_figure allocation;      /* blocks handed out */
+  headroom_figure segment;         /* pieces of memory from the driver: pages, or segments */
+  headroom_figure active;          /* blocks handed out, or released and awaiting an event */
+  headroom_figure inactive_split;  /* free blocks in memory that is held */
+  headroom_figure allocated_bytes; /* rounded up to 512 */
+  headroom_figure reserved_bytes;  /* memory from the driver */
+  headroom_figure active_bytes;
+  headroom_figure inactive_split_bytes;
+  headroom_figure requested_bytes; /* as asked for */
+  int64_t num_alloc_retries;
+  int64_t num_ooms;
+  int64_t num_sync_all_streams;
+  int64_t num_device_alloc; /* cuMemCreate and cuMemAlloc */
+  int64_t num_device_free;
+  /* Ours: where requests were served. */
+  int64_t planned_requests;  /* in their slot of the plan */
+  int64_t reused_requests;   /* in planned space that is idle: dynamic reusable space */
+  int64_t general_requests;  /* by best fit: before the plan, and what fell back since */
+  int64_t fallback_requests; /* of those, since the plan serves */
+  int64_t is_planned;        /* 1 since a plan serves */
+} headroom_statistics;
+
+/* 0, or -1 where the device is not one that was used: then all is zero. */
+HEADROOM_EXPORT int headroom_get_statistics(int device, headroom_statistics* statistics);
+HEADROOM_EXPORT void headroom_reset_peak_statistics(int device);
+HEADROOM_EXPORT void headroom_reset_accumulated_statistics(int device);
+/* cudaMemGetInfo. 0, or -1. */
+HEADROOM_EXPORT int headroom_memory_info(int device, int64_t* free_bytes, int64_t* total_bytes);
+
+/* ---- What happened ---- */
+
+/* JSON into `buffer` (zero-terminated, cut where it does not fit); returns the bytes that the whole
+ * text needs without its zero, so that a first call with capacity 0 sizes the buffer.
+ * Report: {"schema": "headroom.run_report/1", "devices": [...]}; keys carry their units. */
+HEADROOM_EXPORT int64_t headroom_report(char* buffer, int64_t capacity);
+/* Segments and blocks as in torch.cuda.memory_snapshot(), as a JSON list; frames and traces are
+ * empty lists. */
+HEADROOM_EXPORT int64_t headroom_snapshot(int device, char* buffer, int64_t capacity);
+
+/* Closes recordings, lets a plan that is being made be written (plan_out) for at most a few
+ * seconds, and stops the planner. Allocation goes on working. Call at exit, before the interpreter
+ * goes. */
+HEADROOM_EXPORT void headroom_finish(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HEADROOM_RUNTIME_ABI_H */

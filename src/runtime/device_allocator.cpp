@@ -1,0 +1,414 @@
+#include "runtime/device_allocator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "base/units.h"
+
+namespace headroom::runtime {
+namespace {
+
+// PyTorch's segments, for where whole pieces come from the driver.
+constexpr int64_t kSmallPiece = 2 * kMiB;
+constexpr int64_t kLargePiece = 20 * kMiB;
+constexpr int64_t kLeastOwnPiece = 10 * kMiB;
+// Address space of one segment of small requests; large ones get as much as the device has memory.
+constexpr int64_t kSmallSegment = kGiB;
+constexpr int64_t kMostRequest = int64_t{1} << 46;
+
+int64_t address_of(const void* pointer) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer));
+}
+void* pointer_to(int64_t address) {
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+}
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceAllocator>> DeviceAllocator::open(const Driver& driver, int ordinal,
+                                                               const Configuration& configuration) {
+  std::unique_ptr<DeviceAllocator> device(new DeviceAllocator(ordinal, configuration));
+  HEADROOM_ASSIGN(device->pages_,
+                  DevicePages::open(driver, ordinal, configuration.without_virtual_memory));
+  device->events_ = std::make_unique<EventQueue>(driver);
+  device->general_ = std::make_unique<GeneralArena>(device->pages_->page_bytes());
+  device->start_ns_ = now_ns();
+  if (!configuration.record_path.empty()) {
+    memory::RecordingIdentity identity;
+    identity.device = ordinal;
+    identity.rank = configuration.rank;
+    identity.world_size = configuration.world_size;
+    identity.device_total_bytes = device->pages_->total_bytes();
+    identity.start_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                 std::chrono::system_clock::now().time_since_epoch())
+                                 .count();
+    auto writer = memory::RecordingWriter::open(
+        path_for(configuration.record_path, ordinal, configuration.rank), identity);
+    if (writer) device->recording_ = std::move(*writer);
+  }
+  return device;
+}
+
+void DeviceAllocator::record(memory::RecordKind kind, int64_t address, int64_t size,
+                             CudaStream* stream) {
+  if (recording_ == nullptr) return;
+  memory::RecordingWriter::Event event;
+  event.stream = address_of(stream);
+  event.address = address;
+  event.size = size;
+  event.time_ns = now_ns() - start_ns_;
+  recording_->event(kind, event);
+}
+
+void* DeviceAllocator::allocate(int64_t size, CudaStream* stream, std::string& out_of_memory) {
+  if (size > kMostRequest) size = kMostRequest;  // no device has it: out of memory, as it should be
+  const Request request{size, round_up(size, kAlignment), stream};
+  if (!events_->is_empty() && !is_capturing()) [[unlikely]]
+    poll_events();
+  int64_t address = 0;
+  {
+    const std::lock_guard lock(lock_);
+    const uint32_t block = try_general(request);
+    if (block != kNoNumber) address = hand_out(block, request);
+  }
+  if (address == 0) return allocate_slowly(request, out_of_memory);
+  record(memory::RecordKind::alloc, address, size, stream);
+  return pointer_to(address);
+}
+
+// REQUIRES: the lock.
+uint32_t DeviceAllocator::pool_for(CudaStream* stream) const {
+  for (const Pool& pool : pools_) {
+    if (pool.is_begun && (!pool.filter || pool.filter(stream))) return pool.number;
+  }
+  return kGeneralPool;
+}
+
+// REQUIRES: the lock.
+uint32_t DeviceAllocator::try_general(const Request& request) {
+  const uint32_t range =
+      general_->range_of(pool_for(request.stream), request.stream, request.rounded);
+  return general_->take(range, request.rounded);
+}
+
+// REQUIRES: the lock; a live block that nobody has yet.
+int64_t DeviceAllocator::hand_out(uint32_t number, const Request& request) {
+  GeneralArena::Block& block = general_->block(number);
+  block.requested = request.size;
+  blocks_.insert(block.address, number);
+  statistics_.begin_block(block.size, request.size);
+  ++statistics_.general_requests;
+  return block.address;
+}
+
+void* DeviceAllocator::allocate_slowly(const Request& request, std::string& out_of_memory) {
+  const std::lock_guard driver_lock(driver_mutex_);
+  const DriverScope scope(pages_->driver(), pages_->context());
+  uint32_t block = kNoNumber;
+  Attempt attempt = grow(request, block);
+  if (attempt == Attempt::no_memory) {
+    {
+      const std::lock_guard lock(lock_);
+      ++statistics_.retries;
+    }
+    if (give_back_everything()) attempt = grow(request, block);
+  }
+  if (attempt == Attempt::no_memory) {
+    out_of_memory = out_of_memory_message(request);
+    record(memory::RecordKind::out_of_memory, pages_->info().free_bytes, request.size,
+           request.stream);
+    return nullptr;
+  }
+  int64_t address = 0;
+  {
+    const std::lock_guard lock(lock_);
+    address = hand_out(block, request);
+  }
+  record(memory::RecordKind::alloc, address, request.size, request.stream);
+  return pointer_to(address);
+}
+
+// REQUIRES: driver lock.
+DeviceAllocator::Attempt DeviceAllocator::grow(const Request& request, uint32_t& block) {
+  uint32_t range = 0;
+  {
+    const std::lock_guard lock(lock_);
+    range = general_->range_of(pool_for(request.stream), request.stream, request.rounded);
+    block = general_->take(range, request.rounded);  // somebody may have freed it meanwhile
+  }
+  if (block != kNoNumber) return Attempt::done;
+  return pages_->is_virtual() ? grow_by_pages(request, range, block)
+                              : grow_by_piece(request, range, block);
+}
+
+DeviceAllocator::Attempt DeviceAllocator::grow_by_pages(const Request& request, uint32_t range,
+                                                        uint32_t& block) {
+  const int64_t page = pages_->page_bytes();
+  if (request.rounded > pages_->total_bytes()) return Attempt::no_memory;
+  std::optional<GeneralArena::Growth> growth;
+  {
+    const std::lock_guard lock(lock_);
+    growth = general_->begin_growth(range, request.rounded);
+  }
+  if (!growth) {
+    const int64_t wish = request.rounded <= kMostSmall
+                             ? std::min(kSmallSegment, pages_->total_bytes())
+                             : pages_->total_bytes();
+    const int64_t bytes = round_up(std::max(wish, request.rounded), page);
+    const std::optional<int64_t> address = pages_->reserve(bytes);
+    if (!address) return Attempt::no_memory;
+    const std::lock_guard lock(lock_);
+    general_->add_segment(range, *address, bytes, true);
+    growth = general_->begin_growth(range, request.rounded);
+  }
+  const DevicePages::Outcome outcome = pages_->map(growth->address, growth->bytes);
+  const std::lock_guard lock(lock_);
+  note_reserved();
+  if (outcome != DevicePages::Outcome::done) {
+    general_->abort_growth(*growth);
+    return Attempt::no_memory;
+  }
+  block = general_->commit_growth(*growth, request.rounded);
+  record(memory::RecordKind::segment_map, growth->address, growth->bytes, request.stream);
+  return Attempt::done;
+}
+
+DeviceAllocator::Attempt DeviceAllocator::grow_by_piece(const Request& request, uint32_t range,
+                                                        uint32_t& block) {
+  int64_t bytes = kSmallPiece;
+  if (request.rounded > kMostSmall) {
+    bytes = request.rounded < kLeastOwnPiece ? kLargePiece : round_up(request.rounded, kSmallPiece);
+  }
+  int64_t address = 0;
+  if (pages_->allocate(bytes, address) != DevicePages::Outcome::done) return Attempt::no_memory;
+  record(memory::RecordKind::segment_alloc, address, bytes, request.stream);
+  const std::lock_guard lock(lock_);
+  note_reserved();
+  general_->add_segment(range, address, bytes, false);
+  block = general_->take(range, request.rounded);
+  return Attempt::done;
+}
+
+// Everything that no block lies in goes back to the driver, after the device has done all its work.
+// False where that is not allowed now. REQUIRES: driver lock.
+bool DeviceAllocator::give_back_everything() {
+  if (is_capturing()) return false;
+  events_->drain([this](int64_t address) { complete_pending(address); });
+  std::vector<GeneralArena::Piece> pages;
+  std::vector<GeneralArena::Piece> pieces;
+  {
+    const std::lock_guard lock(lock_);
+    ++statistics_.synchronisations;
+    pages = general_->collect_pages();
+    pieces = general_->collect_segments();
+  }
+  // Only now: what was queued before those blocks were released may still be at work on them.
+  if ((!pages.empty() || !pieces.empty()) && !pages_->synchronize()) {
+    const std::lock_guard lock(lock_);
+    general_->restore(pages);
+    for (const GeneralArena::Piece& piece : pieces) {
+      general_->add_segment(piece.range, piece.address, piece.bytes, false);
+    }
+    return false;
+  }
+  for (const GeneralArena::Piece& piece : pages) {
+    pages_->unmap(piece.address, piece.bytes);
+    record(memory::RecordKind::segment_unmap, piece.address, piece.bytes, nullptr);
+  }
+  pages_->release_idle();
+  for (const GeneralArena::Piece& piece : pieces) {
+    pages_->free(piece.address, piece.bytes);
+    record(memory::RecordKind::segment_free, piece.address, piece.bytes, nullptr);
+  }
+  const std::lock_guard lock(lock_);
+  note_reserved();
+  return true;
+}
+
+// REQUIRES: the lock and the driver lock.
+void DeviceAllocator::note_reserved() {
+  const auto follow = [](Figure& figure, int64_t now) {
+    if (now > figure.current()) figure.add(now - figure.current());
+    if (now < figure.current()) figure.subtract(figure.current() - now);
+  };
+  follow(statistics_.reserved_bytes, pages_->reserved_bytes());
+  follow(statistics_.pieces, pages_->allocations() - pages_->releases());
+  statistics_.free_peak_bytes = std::max(statistics_.free_peak_bytes, general_->free_bytes());
+  statistics_.free_peak_blocks = std::max(statistics_.free_peak_blocks, general_->free_blocks());
+}
+
+bool DeviceAllocator::free(void* pointer) {
+  const int64_t address = address_of(pointer);
+  std::vector<CudaStream*> streams;
+  bool capturing = false;
+  {
+    const std::lock_guard lock(lock_);
+    const uint32_t number = blocks_.find(address);
+    if (number == kNoNumber) return false;
+    GeneralArena::Block& block = general_->block(number);
+    if (block.state != BlockState::live) return false;  // released before
+    record(memory::RecordKind::free_requested, address, block.requested, nullptr);
+    statistics_.end_block(block.size, block.requested);
+    if (!block.has_uses) {
+      record(memory::RecordKind::free_completed, address, block.requested, nullptr);
+      complete_general(number);
+      return true;
+    }
+    const auto uses = uses_.find(address);
+    streams = std::move(uses->second);
+    uses_.erase(uses);
+    general_->set_pending(number);
+    statistics_.pending_blocks.add(1);
+    statistics_.pending_bytes.add(block.size);
+    statistics_.note_active();
+    capturing = is_capturing();
+  }
+  const DriverScope scope(pages_->driver(), pages_->context());
+  events_->add(address, streams, capturing, [this](int64_t done) { complete_pending(done); });
+  return true;
+}
+
+// REQUIRES: the lock; the block is live or pending, and in the table.
+void DeviceAllocator::complete_general(uint32_t number) {
+  blocks_.erase(general_->block(number).address);
+  general_->give(number);
+}
+
+void DeviceAllocator::complete_pending(int64_t address) {
+  const std::lock_guard lock(lock_);
+  const uint32_t number = blocks_.find(address);
+  const int64_t size = general_->block(number).size;
+  statistics_.pending_blocks.subtract(1);
+  statistics_.pending_bytes.subtract(size);
+  record(memory::RecordKind::free_completed, address, general_->block(number).requested, nullptr);
+  complete_general(number);
+}
+
+void DeviceAllocator::poll_events() {
+  const DriverScope scope(pages_->driver(), pages_->context());
+  events_->poll([this](int64_t address) { complete_pending(address); });
+}
+
+bool DeviceAllocator::record_stream(void* pointer, CudaStream* stream) {
+  const int64_t address = address_of(pointer);
+  const std::lock_guard lock(lock_);
+  const uint32_t number = blocks_.find(address);
+  if (number == kNoNumber) return false;
+  GeneralArena::Block& block = general_->block(number);
+  if (block.state != BlockState::live) return false;
+  const CudaStream* const own =
+      general_->ranges()[general_->segments()[block.segment].range]->stream;
+  if (stream == own) return true;  // its own order is enough
+  block.has_uses = true;
+  std::vector<CudaStream*>& streams = uses_[address];
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) {
+    streams.push_back(stream);
+  }
+  record(memory::RecordKind::stream_use, address, block.requested, stream);
+  return true;
+}
+
+void DeviceAllocator::empty_cache() {
+  const std::lock_guard driver_lock(driver_mutex_);
+  const DriverScope scope(pages_->driver(), pages_->context());
+  give_back_everything();
+}
+
+void DeviceAllocator::set_memory_fraction(double fraction) {
+  if (!(fraction >= 0) || fraction > 1) return;
+  const std::lock_guard driver_lock(driver_mutex_);
+  memory_fraction_ = fraction;
+  pages_->set_limit(static_cast<int64_t>(fraction * static_cast<double>(pages_->total_bytes())));
+}
+
+std::optional<GeneralArena::Piece> DeviceAllocator::base_allocation(void* pointer) {
+  const std::lock_guard lock(lock_);
+  const int64_t address = address_of(pointer);
+  for (const GeneralArena::Segment& segment : general_->segments()) {
+    if (!segment.is_in_use || address < segment.address ||
+        address >= segment.address + segment.bytes) {
+      continue;
+    }
+    if (!segment.is_paged)
+      return GeneralArena::Piece{segment.address, segment.bytes, segment.range};
+    const int64_t page = pages_->page_bytes();
+    return GeneralArena::Piece{segment.address + (address - segment.address) / page * page, page,
+                               segment.range};
+  }
+  return std::nullopt;
+}
+
+void DeviceAllocator::begin_pool(PoolId id, Filter filter) {
+  const std::lock_guard lock(lock_);
+  auto pool =
+      std::find_if(pools_.begin(), pools_.end(), [&](const Pool& known) { return known.id == id; });
+  if (pool == pools_.end()) {
+    Pool made;
+    made.id = id;
+    made.number = static_cast<uint32_t>(pools_.size() + 1);
+    pool = pools_.insert(pools_.end(), std::move(made));
+  }
+  pool->filter = std::move(filter);
+  if (!pool->is_begun) captures_.fetch_add(1, std::memory_order_acq_rel);
+  pool->is_begun = true;
+}
+
+void DeviceAllocator::end_pool(PoolId id) {
+  const std::lock_guard lock(lock_);
+  for (Pool& pool : pools_) {
+    if (!(pool.id == id) || !pool.is_begun) continue;
+    pool.is_begun = false;
+    pool.filter = nullptr;
+    captures_.fetch_sub(1, std::memory_order_acq_rel);
+  }
+}
+
+void DeviceAllocator::release_pool(PoolId id) {
+  const std::lock_guard lock(lock_);
+  for (Pool& pool : pools_) {
+    if (!(pool.id == id)) continue;
+    general_->release_pool(pool.number);
+    pool.id = {~uint64_t{0}, pool.number};  // another pool of this name is another one
+  }
+}
+
+std::string DeviceAllocator::out_of_memory_message(const Request& request) {
+  const DevicePages::Info info = pages_->info();
+  const std::lock_guard lock(lock_);
+  ++statistics_.out_of_memory;
+  const int64_t allocated = statistics_.allocated_bytes.current();
+  const int64_t reserved = pages_->reserved_bytes();
+  return "CUDA out of memory. Tried to allocate " + format_bytes(Bytes{request.size}) + ". GPU " +
+         std::to_string(ordinal_) + " has a total capacity of " +
+         format_bytes(Bytes{info.total_bytes}) + " of which " +
+         format_bytes(Bytes{info.free_bytes}) + " is free. Of the allocated memory " +
+         format_bytes(Bytes{allocated}) + " is allocated by PyTorch, and " +
+         format_bytes(Bytes{reserved - allocated}) +
+         " is reserved by PyTorch but unallocated. Headroom gave back every page in which nothing "
+         "lies before it said so" +
+         (pages_->last_error().empty() ? std::string() : " (" + pages_->last_error() + ")") + ".";
+}
+
+DevicePages::Info DeviceAllocator::memory_info() {
+  const DriverScope scope(pages_->driver(), pages_->context());
+  return pages_->info();
+}
+
+void DeviceAllocator::iteration() { record(memory::RecordKind::iteration, 0, 0, nullptr); }
+
+void DeviceAllocator::finish() {
+  if (recording_ != nullptr) recording_->close();
+}
+
+Result<void> DeviceAllocator::check() {
+  const std::lock_guard lock(lock_);
+  return general_->check();
+}
+
+}  // namespace headroom::runtime

@@ -1,0 +1,147 @@
+// DeviceAllocator's figures: statistics, snapshot and report.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/device_allocator.h"
+
+namespace headroom::runtime {
+namespace {
+
+headroom_figure shown(const Figure& figure) {
+  return {figure.current(), figure.peak, figure.came - figure.came_before,
+          figure.went - figure.went_before};
+}
+
+std::string key(const char* name, int64_t value) {
+  return '"' + std::string(name) + "\": " + std::to_string(value);
+}
+
+headroom_figure active(const Figure& live, const Figure& pending, int64_t peak_of_both) {
+  // What waits for events went from live to pending and only then away.
+  headroom_figure figure = shown(live);
+  figure.current += pending.current();
+  figure.peak = std::max(live.peak, peak_of_both);
+  figure.freed -= pending.current();
+  return figure;
+}
+
+}  // namespace
+
+void DeviceAllocator::read(headroom_statistics& out) {
+  const std::lock_guard lock(lock_);
+  const Statistics& s = statistics_;
+  out.allocation = shown(s.blocks);
+  out.segment = shown(s.pieces);
+  out.active = active(s.blocks, s.pending_blocks, s.active_peak_blocks);
+  out.allocated_bytes = shown(s.allocated_bytes);
+  out.reserved_bytes = shown(s.reserved_bytes);
+  out.active_bytes = active(s.allocated_bytes, s.pending_bytes, s.active_peak_bytes);
+  out.requested_bytes = shown(s.requested_bytes);
+  out.inactive_split = {general_->free_blocks(),
+                        std::max(general_->free_blocks(), s.free_peak_blocks), 0, 0};
+  out.inactive_split_bytes = {general_->free_bytes(),
+                              std::max(general_->free_bytes(), s.free_peak_bytes), 0, 0};
+  out.num_alloc_retries = s.retries;
+  out.num_ooms = s.out_of_memory;
+  out.num_sync_all_streams = s.synchronisations;
+  out.num_device_alloc = pages_->allocations();
+  out.num_device_free = pages_->releases();
+  out.planned_requests = s.planned_requests;
+  out.reused_requests = s.reused_requests;
+  out.general_requests = s.general_requests;
+  out.fallback_requests = s.fallback_requests;
+}
+
+void DeviceAllocator::reset_peaks() {
+  const std::lock_guard lock(lock_);
+  Statistics& s = statistics_;
+  for (Figure* const figure : {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.pending_blocks,
+                               &s.pending_bytes, &s.reserved_bytes, &s.pieces}) {
+    figure->reset_peak();
+  }
+  s.active_peak_blocks = s.active_peak_bytes = 0;
+  s.note_active();
+  s.free_peak_bytes = general_->free_bytes();
+  s.free_peak_blocks = general_->free_blocks();
+}
+
+void DeviceAllocator::reset_accumulated() {
+  const std::lock_guard lock(lock_);
+  Statistics& s = statistics_;
+  for (Figure* const figure :
+       {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.reserved_bytes, &s.pieces}) {
+    figure->reset_accumulated();
+  }
+  s.retries = s.out_of_memory = 0;
+}
+
+int64_t DeviceAllocator::unknown_frees() {
+  const std::lock_guard lock(lock_);
+  return statistics_.unknown_frees;
+}
+
+void DeviceAllocator::count_unknown_free() {
+  const std::lock_guard lock(lock_);
+  ++statistics_.unknown_frees;
+}
+
+std::string DeviceAllocator::report_json() {
+  const std::lock_guard lock(lock_);
+  const Statistics& s = statistics_;
+  return "{" + key("device", ordinal_) + ", \"backing\": \"" +
+         (pages_->is_virtual() ? "pages" : "pieces") + "\", \"backing_reason\": \"" +
+         pages_->why_plain() + "\", " + key("page_bytes", pages_->page_bytes()) + ", " +
+         key("requests", s.blocks.came) + ", " + key("planned_requests", s.planned_requests) +
+         ", " + key("reused_requests", s.reused_requests) + ", " +
+         key("general_requests", s.general_requests) + ", " +
+         key("fallback_requests", s.fallback_requests) + ", " +
+         key("peak_allocated_bytes", s.allocated_bytes.peak) + ", " +
+         key("peak_reserved_bytes", s.reserved_bytes.peak) + ", " +
+         key("reserved_bytes", s.reserved_bytes.current()) + ", " +
+         key("synchronisations", s.synchronisations) + ", " +
+         key("out_of_memory", s.out_of_memory) + ", " + key("unknown_frees", s.unknown_frees) + "}";
+}
+
+std::string DeviceAllocator::snapshot_json() {
+  const std::lock_guard lock(lock_);
+  std::string json = "[";
+  for (const GeneralArena::Segment& segment : general_->segments()) {
+    if (!segment.is_in_use) continue;
+    const GeneralArena::Range& range = *general_->ranges()[segment.range];
+    std::string blocks;
+    int64_t total = 0;
+    int64_t allocated = 0;
+    int64_t active_bytes = 0;
+    int64_t requested = 0;
+    for (uint32_t i = segment.first; i != kNoNumber; i = general_->block(i).next) {
+      const GeneralArena::Block& block = general_->block(i);
+      if (block.state == BlockState::unmapped || block.state == BlockState::moving) continue;
+      const bool is_live = block.state == BlockState::live;
+      const bool is_pending = block.state == BlockState::pending;
+      total += block.size;
+      allocated += is_live ? block.size : 0;
+      active_bytes += is_live || is_pending ? block.size : 0;
+      requested += is_live || is_pending ? block.requested : 0;
+      if (!blocks.empty()) blocks += ", ";
+      blocks += "{" + key("address", block.address) + ", " + key("size", block.size) + ", " +
+                key("requested_size", block.requested) + ", \"state\": \"" +
+                (is_live      ? "active_allocated"
+                 : is_pending ? "active_pending_free"
+                              : "inactive") +
+                "\", \"frames\": []}";
+    }
+    if (total == 0) continue;
+    if (json.size() > 1) json += ", ";
+    json += "{" + key("device", ordinal_) + ", " + key("address", segment.address) + ", " +
+            key("total_size", total) + ", " + key("allocated_size", allocated) + ", " +
+            key("active_size", active_bytes) + ", " + key("requested_size", requested) + ", " +
+            key("stream", static_cast<int64_t>(reinterpret_cast<uintptr_t>(range.stream))) +
+            ", \"segment_type\": \"" + (range.is_small ? "small" : "large") +
+            "\", \"segment_pool_id\": [0, " + std::to_string(range.pool) +
+            "], \"is_expandable\": " + (segment.is_paged ? "true" : "false") +
+            ", \"frames\": [], \"blocks\": [" + blocks + "]}";
+  }
+  return json + "]";
+}
+
+}  // namespace headroom::runtime

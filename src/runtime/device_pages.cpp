@@ -1,0 +1,298 @@
+#include "runtime/device_pages.h"
+
+#include <algorithm>
+
+#include "base/units.h"
+
+namespace headroom::runtime {
+namespace {
+
+// Address space is cheap (47 bits of it), and ranges that never move need room to grow: 64 times
+// the device's memory is asked for, and halves of that where there is less.
+constexpr int64_t kReservedTimes = 64;
+constexpr int64_t kMostReserved = int64_t{1} << 44;
+constexpr int64_t kLeastPage = 64 * kKiB;
+constexpr int64_t kMostPage = kGiB;
+constexpr int64_t kPlainPage = 2 * kMiB;  // in which cuMemAlloc counts
+
+}  // namespace
+
+Result<std::unique_ptr<DevicePages>> DevicePages::open(const Driver& driver, int ordinal,
+                                                       bool without_virtual_memory) {
+  std::unique_ptr<DevicePages> pages(new DevicePages(driver));
+  HEADROOM_TRY(pages->prepare(ordinal, without_virtual_memory));
+  return pages;
+}
+
+Result<void> DevicePages::prepare(int ordinal, bool without_virtual_memory) {
+  const auto failed = [&](const char* call, CudaResult error) {
+    return Error{ErrorCode::unavailable,
+                 std::string(call) + " failed: " + driver_.name_of(error),
+                 "device " + std::to_string(ordinal),
+                 {}};
+  };
+  if (const CudaResult error = driver_.init(0); error != 0) return failed("cuInit", error);
+  if (const CudaResult error = driver_.device_get(&device_, ordinal); error != 0) {
+    return failed("cuDeviceGet", error);
+  }
+  if (const CudaResult error = driver_.primary_context_retain(&context_, device_); error != 0) {
+    return failed("cuDevicePrimaryCtxRetain", error);
+  }
+  size_t total = 0;
+  if (const CudaResult error = driver_.device_total(&total, device_); error != 0) {
+    return failed("cuDeviceTotalMem", error);
+  }
+  ordinal_ = ordinal;
+  total_bytes_ = static_cast<int64_t>(total);
+  limit_ = total_bytes_;
+  page_bytes_ = kPlainPage;
+  const DriverScope scope(driver_, context_);
+  if (without_virtual_memory) {
+    why_plain_ = "turned off by the configuration";
+  } else {
+    can_map_pages();
+  }
+  return {};
+}
+
+// Tries it out with one page, since what a device says that it supports is not always true (vGPUs).
+bool DevicePages::can_map_pages() {
+  int supported = 0;
+  if (driver_.device_attribute(&supported, kAttributeVirtualMemory, device_) != 0 ||
+      supported == 0) {
+    why_plain_ = "the device has no virtual memory management";
+    return false;
+  }
+  properties_.location.id = device_;
+  int has = 0;
+  if (driver_.device_attribute(&has, kAttributeHandlesArePosixFiles, device_) == 0 && has != 0) {
+    properties_.handle_types = 1;
+  }
+  has = 0;
+  if (driver_.device_attribute(&has, kAttributeGpuDirectWithVirtualMemory, device_) == 0 &&
+      has != 0) {
+    properties_.gpu_direct_capable = 1;
+  }
+  size_t granularity = 0;
+  const CudaResult error = driver_.granularity(&granularity, &properties_, 0);
+  const auto page = static_cast<int64_t>(granularity);
+  if (error != 0 || page < kLeastPage || page > kMostPage || (page & (page - 1)) != 0) {
+    why_plain_ = "the driver names no granularity of memory";
+    return false;
+  }
+  page_bytes_ = page;
+  access_.push_back({});
+  access_[0].location.id = device_;
+  int count = 0;
+  if (driver_.device_count(&count) == 0) {
+    for (int peer = 0; peer < count; ++peer) {
+      CudaDevice other = 0;
+      int can = 0;
+      if (peer == ordinal_ || driver_.device_get(&other, peer) != 0) continue;
+      if (driver_.can_access_peer(&can, other, device_) != 0 || can == 0) continue;
+      CudaAccess access;
+      access.location.id = other;
+      access_.push_back(access);
+    }
+  }
+  const std::optional<int64_t> address = reserve(page_bytes_);
+  Outcome outcome = address ? map(*address, page_bytes_) : Outcome::failed;
+  if (outcome == Outcome::failed && address &&
+      (properties_.handle_types != 0 || properties_.gpu_direct_capable != 0)) {
+    // Containers often forbid handles that can be exported.
+    properties_.handle_types = 0;
+    properties_.gpu_direct_capable = 0;
+    outcome = map(*address, page_bytes_);
+  }
+  if (outcome == Outcome::failed) {
+    why_plain_ = "mapping a page failed: " + last_error_;
+    reservations_.clear();
+    vacant_.clear();
+    return false;
+  }
+  if (outcome == Outcome::done) {
+    unmap(*address, page_bytes_);
+    release_idle();
+  }
+  unreserve(*address, page_bytes_);
+  return true;
+}
+
+bool DevicePages::add_reservation(int64_t least_bytes) {
+  int64_t bytes = std::min(kMostReserved, total_bytes_ > kMostReserved / kReservedTimes
+                                              ? kMostReserved
+                                              : total_bytes_ * kReservedTimes);
+  bytes = std::max(round_up(bytes, page_bytes_), least_bytes);
+  for (;; bytes = round_up(std::max(bytes / 2, least_bytes), page_bytes_)) {
+    CudaPointer pointer = 0;
+    const CudaResult error = driver_.address_reserve(&pointer, static_cast<size_t>(bytes),
+                                                     static_cast<size_t>(page_bytes_), 0, 0);
+    if (error == 0) {
+      auto* const handles = static_cast<CudaHandle*>(
+          std::calloc(static_cast<size_t>(bytes / page_bytes_), sizeof(CudaHandle)));
+      if (handles == nullptr) return false;
+      Reservation reservation;
+      reservation.address = static_cast<int64_t>(pointer);
+      reservation.bytes = bytes;
+      reservation.handles.reset(handles);
+      reservations_.push_back(std::move(reservation));
+      return true;
+    }
+    note("cuMemAddressReserve", error);
+    if (bytes <= least_bytes) return false;
+  }
+}
+
+std::optional<int64_t> DevicePages::reserve(int64_t bytes) {
+  if (bytes <= 0 || bytes > kMostReserved) return std::nullopt;
+  bytes = round_up(bytes, page_bytes_);
+  const auto fits = std::find_if(vacant_.begin(), vacant_.end(),
+                                 [&](const Span& span) { return span.bytes >= bytes; });
+  if (fits != vacant_.end()) {
+    const int64_t address = fits->address;
+    fits->address += bytes;
+    fits->bytes -= bytes;
+    if (fits->bytes == 0) vacant_.erase(fits);
+    return address;
+  }
+  if (reservations_.empty() || reservations_.back().bytes - reservations_.back().used < bytes) {
+    if (!add_reservation(bytes)) return std::nullopt;
+  }
+  Reservation& last = reservations_.back();
+  const int64_t address = last.address + last.used;
+  last.used += bytes;
+  return address;
+}
+
+void DevicePages::unreserve(int64_t address, int64_t bytes) {
+  vacant_.push_back({address, round_up(bytes, page_bytes_)});
+}
+
+CudaHandle& DevicePages::handle_at(int64_t address) const {
+  for (const Reservation& reservation : reservations_) {
+    if (address >= reservation.address && address < reservation.address + reservation.bytes) {
+      return reservation
+          .handles[static_cast<size_t>((address - reservation.address) / page_bytes_)];
+    }
+  }
+  check_failed(__FILE__, __LINE__, "address", "a page outside of all reservations");
+}
+
+bool DevicePages::is_mapped(int64_t address) const { return handle_at(address) != 0; }
+
+DevicePages::Outcome DevicePages::take_page(CudaHandle& handle) {
+  if (!idle_.empty()) {
+    handle = idle_.back();
+    idle_.pop_back();
+    return Outcome::done;
+  }
+  if (page_bytes_ > limit_ - reserved_bytes_.load()) return Outcome::no_memory;
+  const CudaResult error =
+      driver_.handle_create(&handle, static_cast<size_t>(page_bytes_), &properties_, 0);
+  if (error == kCudaOutOfMemory) return Outcome::no_memory;
+  if (error != 0) {
+    note("cuMemCreate", error);
+    return Outcome::failed;
+  }
+  reserved_bytes_ += page_bytes_;
+  ++allocations_;
+  return Outcome::done;
+}
+
+DevicePages::Outcome DevicePages::map(int64_t address, int64_t bytes) {
+  int64_t mapped = 0;
+  Outcome outcome = Outcome::done;
+  for (; mapped < bytes && outcome == Outcome::done; mapped += page_bytes_) {
+    CudaHandle handle = 0;
+    outcome = take_page(handle);
+    if (outcome != Outcome::done) break;
+    const CudaResult error = driver_.map(static_cast<CudaPointer>(address + mapped),
+                                         static_cast<size_t>(page_bytes_), 0, handle, 0);
+    if (error != 0) {
+      note("cuMemMap", error);
+      idle_.push_back(handle);
+      outcome = error == kCudaOutOfMemory ? Outcome::no_memory : Outcome::failed;
+      break;
+    }
+    handle_at(address + mapped) = handle;
+  }
+  if (outcome == Outcome::done && !set_access(address, bytes)) outcome = Outcome::failed;
+  if (outcome != Outcome::done && mapped > 0) unmap(address, mapped);
+  return outcome;
+}
+
+bool DevicePages::set_access(int64_t address, int64_t bytes) {
+  CudaResult error = driver_.set_access(static_cast<CudaPointer>(address),
+                                        static_cast<size_t>(bytes), access_.data(), access_.size());
+  if (error != 0 && access_.size() > 1) {
+    access_.resize(1);  // without the peers, then
+    error = driver_.set_access(static_cast<CudaPointer>(address), static_cast<size_t>(bytes),
+                               access_.data(), 1);
+  }
+  if (error != 0) note("cuMemSetAccess", error);
+  return error == 0;
+}
+
+void DevicePages::unmap(int64_t address, int64_t bytes) {
+  const CudaResult error =
+      driver_.unmap(static_cast<CudaPointer>(address), static_cast<size_t>(bytes));
+  if (error != 0) note("cuMemUnmap", error);  // the process ends, or worse: the pages are lost
+  for (int64_t offset = 0; offset < bytes; offset += page_bytes_) {
+    CudaHandle& handle = handle_at(address + offset);
+    if (error == 0) idle_.push_back(handle);
+    handle = 0;
+  }
+}
+
+void DevicePages::release_idle() {
+  for (const CudaHandle handle : idle_) {
+    if (const CudaResult error = driver_.handle_release(handle); error != 0) {
+      note("cuMemRelease", error);
+    }
+    reserved_bytes_ -= page_bytes_;
+    ++releases_;
+  }
+  idle_.clear();
+}
+
+DevicePages::Outcome DevicePages::allocate(int64_t bytes, int64_t& address) {
+  if (bytes > limit_ - reserved_bytes_.load()) return Outcome::no_memory;
+  CudaPointer pointer = 0;
+  const CudaResult error = driver_.memory_allocate(&pointer, static_cast<size_t>(bytes));
+  if (error == kCudaOutOfMemory) return Outcome::no_memory;
+  if (error != 0) {
+    note("cuMemAlloc", error);
+    return Outcome::failed;
+  }
+  address = static_cast<int64_t>(pointer);
+  reserved_bytes_ += bytes;
+  ++allocations_;
+  return Outcome::done;
+}
+
+void DevicePages::free(int64_t address, int64_t bytes) {
+  if (const CudaResult error = driver_.memory_free(static_cast<CudaPointer>(address)); error != 0) {
+    note("cuMemFree", error);
+  }
+  reserved_bytes_ -= bytes;
+  ++releases_;
+}
+
+DevicePages::Info DevicePages::info() const {
+  size_t free = 0;
+  size_t total = 0;
+  if (driver_.memory_info(&free, &total) != 0) return {0, total_bytes_};
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+}
+
+bool DevicePages::synchronize() {
+  const CudaResult error = driver_.context_synchronize();
+  if (error != 0) note("cuCtxSynchronize", error);
+  return error == 0;
+}
+
+void DevicePages::note(const char* call, CudaResult error) {
+  last_error_ = std::string(call) + ": " + driver_.name_of(error);
+}
+
+}  // namespace headroom::runtime

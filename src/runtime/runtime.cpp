@@ -1,0 +1,136 @@
+#include "runtime/runtime.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "base/version.h"
+
+namespace headroom::runtime {
+namespace {
+
+std::string& thread_error() {
+  thread_local std::string error;
+  return error;
+}
+
+}  // namespace
+
+Runtime& Runtime::get() {
+  static Runtime* const instance = new Runtime;
+  return *instance;
+}
+
+Runtime::Runtime() {
+  fractions_.fill(1);
+  pthread_atfork(nullptr, nullptr, [] { get().is_forked_ = true; });
+}
+
+void Runtime::set_error(std::string message) { thread_error() = std::move(message); }
+const char* Runtime::error() { return thread_error().c_str(); }
+
+Result<void> Runtime::configure(const Configuration& configuration) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& device : devices_) {
+    if (device.load() != nullptr) {
+      return Error{ErrorCode::usage, "memory was already allocated", "headroom_configure",
+                   "configure before the first allocation"};
+    }
+  }
+  configuration_ = configuration;
+  is_configured_ = true;
+  driver_.reset();
+  refused_.fill({});
+  return {};
+}
+
+// REQUIRES: mutex_.
+Result<const Driver*> Runtime::driver() {
+  if (!is_configured_) {
+    configuration_ = configuration_from_environment();
+    is_configured_ = true;
+  }
+  if (driver_ == nullptr) {
+    HEADROOM_ASSIGN(Driver loaded, load_driver(configuration_.driver_path));
+    driver_ = std::make_unique<Driver>(loaded);
+  }
+  return static_cast<const Driver*>(driver_.get());
+}
+
+Result<void> Runtime::probe_driver() {
+  const std::lock_guard lock(mutex_);
+  HEADROOM_TRY(driver());
+  return {};
+}
+
+DeviceAllocator* Runtime::open(int ordinal) {
+  if (is_forked_.load()) {
+    set_error("a process made by fork() has no CUDA: use spawn");
+    return nullptr;
+  }
+  if (ordinal < 0 || ordinal >= kMostDevices) {
+    set_error("device " + std::to_string(ordinal) + " is out of range");
+    return nullptr;
+  }
+  const auto index = static_cast<size_t>(ordinal);
+  const std::lock_guard lock(mutex_);
+  if (DeviceAllocator* const known = devices_[index].load()) return known;
+  if (!refused_[index].empty()) {
+    set_error(refused_[index]);
+    return nullptr;
+  }
+  auto loaded = driver();
+  if (!loaded) {
+    set_error(loaded.error().to_string());
+    return nullptr;
+  }
+  auto opened = DeviceAllocator::open(**loaded, ordinal, configuration_);
+  if (!opened) {
+    refused_[index] = opened.error().to_string();
+    set_error(refused_[index]);
+    return nullptr;
+  }
+  if (fractions_[index] < 1) (*opened)->set_memory_fraction(fractions_[index]);
+  DeviceAllocator* const device = opened->release();  // for ever
+  devices_[index].store(device, std::memory_order_release);
+  return device;
+}
+
+void Runtime::set_out_of_memory_handler(headroom_out_of_memory_handler handler, void* context) {
+  handler_context_ = context;
+  handler_ = handler;
+}
+
+void Runtime::tell_out_of_memory(int ordinal) {
+  const headroom_out_of_memory_handler handler = handler_.load();
+  if (handler != nullptr) handler(error(), ordinal, handler_context_.load());
+}
+
+void Runtime::set_memory_fraction(double fraction, int ordinal) {
+  if (ordinal < 0 || ordinal >= kMostDevices) return;
+  const std::lock_guard lock(mutex_);
+  fractions_[static_cast<size_t>(ordinal)] = fraction;
+  if (DeviceAllocator* const known = open_device(ordinal)) known->set_memory_fraction(fraction);
+}
+
+std::string Runtime::report_json() {
+  std::string devices;
+  for (int i = 0; i < kMostDevices; ++i) {
+    if (DeviceAllocator* const known = open_device(i)) {
+      devices += (devices.empty() ? "" : ", ") + known->report_json();
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  return "{\"schema\": \"headroom.run_report/1\", \"version\": \"" + std::string(version()) +
+         "\", \"mode\": \"" + mode_name(configuration_.mode) +
+         "\", \"rank\": " + std::to_string(configuration_.rank) + ", \"devices\": [" + devices +
+         "]}";
+}
+
+void Runtime::finish() {
+  for (int i = 0; i < kMostDevices; ++i) {
+    if (DeviceAllocator* const known = open_device(i)) known->finish();
+  }
+}
+
+}  // namespace headroom::runtime

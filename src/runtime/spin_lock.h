@@ -1,0 +1,44 @@
+// SpinLock: for critical sections of tens of nanoseconds in which nothing calls the driver.
+//
+// Taking it is one exchange and releasing it one store, half of what a mutex costs. Who finds it
+// taken spins a little and then yields, so that a holder that was preempted gets to run.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace headroom::runtime {
+
+class SpinLock {
+ public:
+  void lock() {
+    if (!is_taken_.exchange(true, std::memory_order_acquire)) [[likely]]
+      return;
+    wait();
+  }
+  bool try_lock() { return !is_taken_.exchange(true, std::memory_order_acquire); }
+  void unlock() { is_taken_.store(false, std::memory_order_release); }
+
+ private:
+  [[gnu::noinline]] void wait() {
+    do {
+      for (int spins = 0; is_taken_.load(std::memory_order_relaxed); ++spins) {
+        if (spins < kSpins) {
+          pause();
+        } else {
+          sched_yield();
+        }
+      }
+    } while (is_taken_.exchange(true, std::memory_order_acquire));
+  }
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  static constexpr int kSpins = 200;
+  std::atomic<bool> is_taken_ = false;
+};
+
+}  // namespace headroom::runtime
