@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
-extern char** environ;  // POSIX declares it nowhere
+#include "base/environment.h"
 
 namespace headroom {
 
@@ -25,27 +25,6 @@ constexpr size_t kSpoken = 16'384;
 
 Error unavailable(const std::string& program, std::string what) {
   return {ErrorCode::unavailable, std::move(what), program, {}};
-}
-
-std::vector<std::string> environment_with(
-    const std::vector<std::pair<std::string, std::string>>& added) {
-  std::vector<std::string> all;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const std::string_view name = text.substr(0, text.find('='));
-    bool replaced = false;
-    for (const auto& [key, value] : added) replaced = replaced || key == name;
-    if (!replaced) all.emplace_back(text);
-  }
-  for (const auto& [key, value] : added) all.push_back(key + "=" + value);
-  return all;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> list;
-  for (std::string& word : words) list.push_back(word.data());
-  list.push_back(nullptr);
-  return list;
 }
 
 // Starts the program in a process group of its own, its stderr on `speech`.
@@ -62,7 +41,7 @@ int spawn(const ProcessOptions& options, int speech, pid_t& child) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
   const int failure = posix_spawnp(&child, arguments[0].c_str(), &actions, &attributes,
-                                   pointers(arguments).data(), pointers(environment).data());
+                                   pointers_to(arguments).data(), pointers_to(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   return failure;

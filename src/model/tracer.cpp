@@ -3,12 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <vector>
 
+#include "base/beside.h"
+#include "base/environment.h"
 #include "base/process.h"
 
 namespace headroom::model {
@@ -23,31 +26,17 @@ constexpr int kKilled = 128 + 9;                  // as by a machine whose memor
 constexpr size_t kLinesMax = 10;                  // of what the tracer said
 constexpr std::string_view kMark = "headroom: ";  // begins the tracer's own last words
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
 // The folder that holds our Python package: beside us in an installed tree
 // (PREFIX/share/headroom/python), or the checkout that we were built in.
 Result<std::string> package_folder() {
-  std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-  for (fs::path folder = program.parent_path(); !folder.empty(); folder = folder.parent_path()) {
-    for (const char* inside : {"share/headroom/python", "python"}) {
-      const fs::path candidate = folder / inside;
-      if (fs::is_regular_file(candidate / "headroom" / "trace_module.py", ignored)) {
-        return candidate.string();
-      }
-    }
-    if (folder == folder.root_path()) break;
-  }
+  static constexpr std::array<std::string_view, 2> kPlaces{"share/headroom/python", "python"};
+  if (auto folder = beside_program(kPlaces, "headroom/trace_module.py")) return *folder;
   return Error{ErrorCode::unavailable, "Headroom's Python package is not beside its program",
-               program.string(), "install both with `cmake --install`, or run from the checkout"};
+               program_path(), "install both with `cmake --install`, or run from the checkout"};
 }
 
 std::string interpreter(const std::string& package) {
-  if (std::string named = environment("HEADROOM_PYTHON"); !named.empty()) return named;
+  if (std::string named = environment_value("HEADROOM_PYTHON"); !named.empty()) return named;
   const std::string beside = (fs::path(package).parent_path() / ".venv/bin/python").string();
   for (const std::string& python : {std::string(".venv/bin/python"), beside}) {
     if (access(python.c_str(), X_OK) == 0) return python;
@@ -72,7 +61,7 @@ ProcessOptions tracer_process(const TraceRequest& request, const std::string& pa
   if (request.sequence) add("--seq", std::to_string(*request.sequence));
   if (request.dtype) add("--dtype", dtype_word(*request.dtype));
   if (request.autocast) add("--autocast", dtype_word(*request.autocast));
-  const std::string theirs = environment("PYTHONPATH");
+  const std::string theirs = environment_value("PYTHONPATH");
   options.environment = {{"PYTHONPATH", package + (theirs.empty() ? "" : ":" + theirs)},
                          {"PYTHONDONTWRITEBYTECODE", "1"}};
   return options;
