@@ -79,6 +79,13 @@ typedef void (*headroom_out_of_memory_handler)(const char* message, int device, 
 HEADROOM_EXPORT void headroom_on_out_of_memory(headroom_out_of_memory_handler handler,
                                                void* context);
 
+/* A handler that throws c10::OutOfMemoryError, as code around PyTorch expects it; found by name in the
+ * libc10.so that the process has loaded (runtime/torch_error.h). headroom_torch_errors_missing() is 0
+ * where all that it needs was found; else it would return. */
+HEADROOM_EXPORT int headroom_torch_errors_missing(void);
+HEADROOM_EXPORT void headroom_throw_torch_out_of_memory(const char* message, int device,
+                                                        void* context);
+
 /* ---- Configuration ---- */
 
 enum headroom_mode {
