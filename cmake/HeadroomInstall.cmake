@@ -1,5 +1,5 @@
 # What `cmake --install` lays down, in two components:
-#   headroom_runtime   the program `headroom` and what it reads
+#   headroom_runtime   the program `headroom`, libheadroom_torch.so, and what they read
 #   headroom_dev       libheadroom with its headers, the CMake package `headroom`
 #                      (find_package(headroom) gives headroom::headroom) and headroom.pc
 include(GNUInstallDirs)
@@ -8,11 +8,13 @@ include(CMakePackageConfigHelpers)
 if(TARGET headroom_cli)
   install(TARGETS headroom_cli RUNTIME COMPONENT headroom_runtime)
 endif()
+# The allocator that `headroom run` puts into PyTorch.
+install(TARGETS headroom_torch LIBRARY COMPONENT headroom_runtime)
 
 install(FILES data/devices.json data/operator_rules.json data/timing.json
   DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom COMPONENT headroom_runtime)
 
-# The tracer of Python modules (src/model/tracer.cpp looks for it here).
+# The tracer of Python modules, and the glue of `headroom run`: the program looks for them here.
 install(DIRECTORY python/headroom DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom/python
   COMPONENT headroom_runtime FILES_MATCHING PATTERN "*.py" PATTERN "*.cpp" PATTERN __pycache__ EXCLUDE)
 

@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-QUESTIONS = ("fit", "pack", "ops", "bench", "batch")
+QUESTIONS = ("fit", "pack", "run", "ops", "bench", "batch")
 
 # Lowest first. A room may include its own headers and those of the floors below its own.
 FLOORS = (

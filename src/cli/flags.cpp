@@ -87,4 +87,19 @@ Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
   return words;
 }
 
+size_t words_before_command(std::span<const Flag> flags, std::span<const std::string> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--") return i + 1;
+    if (word.size() < 2 || word.front() != '-') return i;
+    const bool has_value = word.find('=') != std::string::npos;
+    for (const Flag& flag : flags) {
+      const bool is_it = word == "--" + std::string(flag.name) ||
+                         (flag.letter != 0 && word == std::string("-") + flag.letter);
+      if (is_it && !flag.value.empty() && !has_value) ++i;
+    }
+  }
+  return arguments.size();
+}
+
 }  // namespace headroom::cli

@@ -29,6 +29,7 @@ struct Flag {
 struct Words {
   std::vector<std::string> operands;
   std::vector<std::pair<std::string, std::string>> flags;  // name and value; "true" for a switch
+  std::vector<std::string> command;  // of a verb that takes one: its words, as they are
 
   [[nodiscard]] bool has(std::string_view name) const;
   // The last value of that flag, or "".
@@ -49,5 +50,10 @@ Result<T> number_of(std::string_view word, std::string_view flag,
 // the nearest one; so is a value that is missing, and more than `most_operands` operands.
 Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
                          std::span<const std::string> arguments);
+
+// How many of the words are ours before another program's command begins: behind the first "--",
+// or at the first word that is neither a flag of `flags` nor its value. "--" itself is counted.
+[[nodiscard]] size_t words_before_command(std::span<const Flag> flags,
+                                          std::span<const std::string> arguments);
 
 }  // namespace headroom::cli

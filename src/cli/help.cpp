@@ -42,7 +42,7 @@ std::string verb_help(const Verb& verb, const Console& console) {
   lines += heading("Examples", console) + examples(verb.examples);
   lines += heading("Usage", console) + "  headroom " + std::string(verb.name);
   if (!verb.operands.empty()) lines += " " + std::string(verb.operands);
-  lines += " [flags]\n" + heading("Flags", console);
+  lines += (verb.takes_command ? "\n" : " [flags]\n") + heading("Flags", console);
   const int columns = width_of(console);
   for (const Flag& flag : verb.flags) {
     std::string name = flag.letter == 0 ? "" : std::string("-") + flag.letter + ", ";
@@ -69,7 +69,8 @@ std::string whole_help(const Console& console) {
   lines +=
       "  0 yes, or done         3 bad input               70 a bug of ours\n"
       "  1 not a plain yes      4 not available here      130, 143 interrupted\n"
-      "  2 usage                5 partial result\n";
+      "  2 usage                5 partial result\n"
+      "  headroom run gives its command's exit code, and 125 to 127 for failures of its own\n";
   return lines;
 }
 
@@ -94,8 +95,9 @@ Result<int> run_help(const Words& words, const Console& console) {
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> kVerbs{fit_verb(),   pack_verb(),  ops_verb(),    batch_verb(),
-                                        bench_verb(), study_verb(), models_verb(), devices_verb()};
+  static const std::vector<Verb> kVerbs{fit_verb(),   pack_verb(),   run_verb(),
+                                        ops_verb(),   batch_verb(),  bench_verb(),
+                                        study_verb(), models_verb(), devices_verb()};
   return kVerbs;
 }
 

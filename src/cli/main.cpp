@@ -25,8 +25,20 @@ Console console_for(bool no_color, bool quiet) {
           quiet};
 }
 
-Result<int> run_verb(const Verb& verb, const std::vector<std::string>& rest) {
-  HEADROOM_ASSIGN(const Words words, read_words(verb.flags, verb.most_operands, rest));
+// Its own words, and where it takes one the command behind them, which nobody reads.
+Result<Words> words_of(const Verb& verb, const std::vector<std::string>& rest) {
+  if (!verb.takes_command) return read_words(verb.flags, verb.most_operands, rest);
+  const size_t ours = words_before_command(verb.flags, rest);
+  const auto command = rest.begin() + static_cast<std::ptrdiff_t>(ours);
+  std::vector<std::string> own(rest.begin(), command);
+  if (!own.empty() && own.back() == "--") own.pop_back();
+  HEADROOM_ASSIGN(Words words, read_words(verb.flags, verb.most_operands, own));
+  words.command.assign(command, rest.end());
+  return words;
+}
+
+Result<int> run_words(const Verb& verb, const std::vector<std::string>& rest) {
+  HEADROOM_ASSIGN(const Words words, words_of(verb, rest));
   const Console console = console_for(words.has("no-color"), words.has("quiet"));
   if (words.has("help")) {
     Words help;
@@ -34,6 +46,14 @@ Result<int> run_verb(const Verb& verb, const std::vector<std::string>& rest) {
     return run_help(help, console);
   }
   return verb.run(words, console);
+}
+
+Result<int> run_verb(const Verb& verb, const std::vector<std::string>& rest,
+                     const Console& console) {
+  Result<int> result = run_words(verb, rest);
+  if (result || verb.failure_exit == 0) return result;
+  console.complain(result.error());
+  return verb.failure_exit;
 }
 
 Result<int> run(const std::vector<std::string>& arguments, const Console& console) {
@@ -53,7 +73,7 @@ Result<int> run(const std::vector<std::string>& arguments, const Console& consol
     return run_help(words, console);
   }
   for (const Verb& verb : verbs()) {
-    if (verb.name == first) return run_verb(verb, rest);
+    if (verb.name == first) return run_verb(verb, rest, console);
   }
   // Help's own complaint about a verb that it does not know.
   Words unknown;

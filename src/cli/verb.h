@@ -32,6 +32,8 @@ struct Verb {
   std::vector<Example> examples;
   std::vector<Flag> flags;
   std::vector<Term> terms;
+  bool takes_command = false;  // what follows the flags is another program's command line
+  int failure_exit = 0;        // its exit code where it fails; 0: by the kind of failure
   // The exit code, or what went wrong.
   Result<int> (*run)(const Words& words, const Console& console) = nullptr;
 };
@@ -46,6 +48,7 @@ struct Verb {
 [[nodiscard]] Verb models_verb();
 [[nodiscard]] Verb ops_verb();
 [[nodiscard]] Verb pack_verb();
+[[nodiscard]] Verb run_verb();
 [[nodiscard]] Verb study_verb();
 
 // `headroom help [VERB]`, `headroom VERB --help`, and `headroom` alone.

@@ -7,6 +7,7 @@ Usage: examples.py PATH_OF_THE_BINARY
 """
 
 import gzip
+import os
 import re
 import shlex
 import shutil
@@ -31,12 +32,16 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
                       b"781.59 MiB already allocated; 3.03 GiB free; 1.24 GiB reserved in total by PyTorch)",
          "instance.csv": b"id,lower,upper,size\na,0,4,100\nb,1,3,7\nc,3,9,50\n",
          "sweep.csv": b"batch,throughput_tokens_per_second,itl_ms\n1,270,3.7\n64,6200,9.7\n"
-                      b"512,9100,45.8\n"}
+                      b"512,9100,45.8\n",
+         "step.plan": b""}
+# The commands that `headroom run` is shown with; what they would do is not looked at here.
+COMMANDS = ("python", "torchrun")
 
 
 def run(binary, words, folder):
+    path = f"{folder}/commands:{os.environ['PATH']}"
     return subprocess.run([binary, *words], cwd=folder, capture_output=True, text=True, timeout=60,
-                          stdin=subprocess.DEVNULL, check=False)
+                          stdin=subprocess.DEVNULL, check=False, env={**os.environ, "PATH": path})
 
 
 def examples_of(binary, verb, folder):
@@ -54,6 +59,11 @@ def main():
         shutil.copy(TRAIN, folder)  # the module of the reader's own
         for name, content in FILES.items():
             (Path(folder) / name).write_bytes(content)
+        (Path(folder) / "commands").mkdir()
+        for name in COMMANDS:
+            command = Path(folder) / "commands" / name
+            command.write_text('#!/bin/sh\necho "$0" "$@"\n')
+            command.chmod(0o755)
         verbs_block = run(binary, ["help"], folder).stdout.split("\nVerbs\n")[1].split("\n\n")[0]
         verbs = re.findall(r"^  (?!help)(\w+)", verbs_block, re.MULTILINE)
         for verb in verbs:

@@ -1,0 +1,199 @@
+#include "report/run.h"
+
+#include <algorithm>
+
+#include "text/number.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using run::DeviceFigures;
+using run::Outcome;
+using run::ProcessReport;
+using text::Json;
+using text::Style;
+using text::Terminal;
+
+std::string who(const ProcessReport& process) {
+  return process.rank ? "rank " + std::to_string(*process.rank)
+                      : "process " + std::to_string(process.pid);
+}
+
+std::string percent_of(int64_t part, int64_t whole) {
+  return text::formatted("%.1f %%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+// "61.20 GiB reserved before the plan, 52.30 GiB with it (-14.5 %)", or what there is of it.
+std::string reserved_words(const DeviceFigures& device) {
+  if (device.reserved_before && device.reserved_after && device.reserved_before->count > 0) {
+    const int64_t before = device.reserved_before->count;
+    const int64_t after = device.reserved_after->count;
+    const double change = 100.0 * (static_cast<double>(after) / static_cast<double>(before) - 1.0);
+    return format_bytes(*device.reserved_before) + " reserved before the plan, " +
+           format_bytes(*device.reserved_after) + " with it (" +
+           text::formatted("%+.1f %%", change) + ")";
+  }
+  std::string words;
+  if (device.peak_reserved) words = format_bytes(*device.peak_reserved) + " reserved";
+  if (device.peak_allocated) {
+    words += (words.empty() ? "" : ", ") + format_bytes(*device.peak_allocated) + " allocated";
+  }
+  return words.empty() ? "no figures" : words + " at the peak";
+}
+
+std::string served_words(const DeviceFigures& device) {
+  if (device.requests <= 0) {
+    return "no plan served (" + std::to_string(device.iterations) + " iterations were seen)";
+  }
+  return percent_of(device.planned, device.requests) + " of " + std::to_string(device.requests) +
+         " requests planned, " + percent_of(device.reused, device.requests) + " reused, " +
+         percent_of(device.fallen_back, device.requests) + " fallen back";
+}
+
+std::string device_line(const ProcessReport& process, const DeviceFigures& device) {
+  std::string line =
+      who(process) + ", cuda:" + std::to_string(device.device) + ": " + reserved_words(device);
+  if (process.outcome == Outcome::served) line += "; " + served_words(device);
+  if (process.outcome == Outcome::recorded) {
+    line += "; recorded " + std::to_string(device.iterations) + " iterations";
+  }
+  if (process.outcome == Outcome::off) line += "; PyTorch's own allocator";
+  if (device.outside) line += "; " + format_bytes(*device.outside) + " outside our reach";
+  if (!process.ended) line += "; the process was killed, and this is what it had told";
+  return line;
+}
+
+std::string headline_of_nothing(const run::RunAnswer& answer) {
+  const auto idle = std::ranges::count(answer.processes, Outcome::nothing, &ProcessReport::outcome);
+  if (idle == 0) return "nothing to do: no Python process of this command imported torch";
+  std::string words = "nothing to do: no CUDA was used by ";
+  words += idle == 1 ? "the process" : "the " + std::to_string(idle) + " processes";
+  const std::string& reason =
+      std::ranges::find(answer.processes, Outcome::nothing, &ProcessReport::outcome)->reason;
+  return words + " that imported torch" + (reason.empty() ? "" : " (" + reason + ")");
+}
+
+std::string line(const std::string& words, Style style, const Terminal& terminal) {
+  return "headroom: " + text::paint(text::printable(words), style, terminal.colour) + "\n";
+}
+
+std::string process_lines(const ProcessReport& process, const Terminal& terminal) {
+  std::string lines;
+  if (process.outcome == Outcome::refused) {
+    lines += line(who(process) + ": not installed: " + process.reason, Style::warning, terminal);
+  }
+  if (process.devices.empty() && !process.ended && process.outcome != Outcome::nothing) {
+    lines += line(who(process) + ": was killed before its first iteration was done", Style::warning,
+                  terminal);
+  }
+  for (const DeviceFigures& device : process.devices) {
+    lines += line(device_line(process, device), Style::bold, terminal);
+  }
+  for (const std::string& file : process.recordings) {
+    lines += line("recording: " + file, Style::dim, terminal);
+  }
+  for (const std::string& note : process.notes) {
+    lines += line(who(process) + ": " + note, Style::dim, terminal);
+  }
+  return lines;
+}
+
+std::string_view outcome_word(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::served:
+      return "served";
+    case Outcome::recorded:
+      return "recorded";
+    case Outcome::off:
+      return "off";
+    case Outcome::nothing:
+      return "nothing";
+    case Outcome::refused:
+      return "refused";
+  }
+  return "nothing";
+}
+
+Json bytes_or_null(const std::optional<Bytes>& bytes) {
+  return bytes ? Json(*bytes) : Json(nullptr);
+}
+
+Json device_json(const DeviceFigures& device) {
+  return Json::object()
+      .set("device", device.device)
+      .set("name", device.name)
+      .set("memory_bytes", bytes_or_null(device.memory))
+      .set("peak_allocated_bytes", bytes_or_null(device.peak_allocated))
+      .set("peak_reserved_bytes", bytes_or_null(device.peak_reserved))
+      .set("reserved_before_bytes", bytes_or_null(device.reserved_before))
+      .set("reserved_after_bytes", bytes_or_null(device.reserved_after))
+      .set("outside_bytes", bytes_or_null(device.outside))
+      .set("requests", device.requests)
+      .set("planned", device.planned)
+      .set("reused", device.reused)
+      .set("fallen_back", device.fallen_back)
+      .set("iterations", device.iterations)
+      .set("plan_source", device.plan_source);
+}
+
+Json texts(const std::vector<std::string>& list) {
+  Json items = Json::array();
+  for (const std::string& text : list) items.push_back(text);
+  return items;
+}
+
+Json process_json(const ProcessReport& process) {
+  Json devices = Json::array();
+  for (const DeviceFigures& device : process.devices) devices.push_back(device_json(device));
+  Json setting = Json::object();
+  for (const auto& [column, words] : process.setting) setting.set(column, words);
+  return Json::object()
+      .set("outcome", outcome_word(process.outcome))
+      .set("reason", process.reason)
+      .set("ended", process.ended)
+      .set("pid", process.pid)
+      .set("host", process.host)
+      .set("rank", process.rank ? Json(*process.rank) : Json(nullptr))
+      .set("world_size", process.world_size)
+      .set("torch", process.torch_version)
+      .set("devices", std::move(devices))
+      .set("recordings", texts(process.recordings))
+      .set("notes", texts(process.notes))
+      .set("setting", std::move(setting));
+}
+
+}  // namespace
+
+std::string run_text(const run::RunAnswer& answer, const Terminal& terminal) {
+  std::string lines;
+  const bool is_refused =
+      std::ranges::count(answer.processes, Outcome::refused, &ProcessReport::outcome) > 0;
+  if (answer.started && !answer.used_a_device() && !is_refused) {
+    lines += line(headline_of_nothing(answer), Style::plain, terminal);
+  }
+  for (const ProcessReport& process : answer.processes) lines += process_lines(process, terminal);
+  for (const std::string& note : answer.notes) lines += line(note, Style::dim, terminal);
+  if (answer.signal != 0) {
+    lines += line("the command was ended by signal " + std::to_string(answer.signal),
+                  Style::warning, terminal);
+  }
+  return lines;
+}
+
+Json run_json(const run::RunAnswer& answer) {
+  Json processes = Json::array();
+  for (const ProcessReport& process : answer.processes) {
+    processes.push_back(process_json(process));
+  }
+  return Json::object()
+      .set("schema", "headroom.run/1")
+      .set("command", texts(answer.command))
+      .set("mode", answer.mode)
+      .set("exit_code", answer.exit_code)
+      .set("signal", answer.signal)
+      .set("processes", std::move(processes))
+      .set("notes", texts(answer.notes));
+}
+
+}  // namespace headroom::report

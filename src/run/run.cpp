@@ -1,0 +1,182 @@
+#include "run/run.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/beside.h"
+#include "base/environment.h"
+#include "base/foreground.h"
+#include "run/measured_file.h"
+#include "run/process_report.h"
+
+namespace headroom::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of our own for the time of a run. Only the files that processes left in it go with it.
+class ReportFolder {
+ public:
+  static Result<ReportFolder> make() {
+    std::string path = environment_value("TMPDIR");
+    path = (path.empty() ? "/tmp" : path) + "/headroom-run-XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) {
+      return Error{ErrorCode::unavailable, "no temporary folder can be made", path, "set TMPDIR"};
+    }
+    return ReportFolder(std::move(path));
+  }
+  ReportFolder(ReportFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  ReportFolder& operator=(ReportFolder&&) = delete;
+  ~ReportFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  explicit ReportFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+std::string absolute(const std::string& path) {
+  std::error_code failed;
+  const fs::path whole = fs::absolute(path, failed);
+  return failed ? path : whole.string();
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : ",") + word;
+  return line;
+}
+
+// $HEADROOM_CACHE, else the user's own cache folder; "" where there is neither, and nothing is
+// kept.
+std::string cache_folder() {
+  if (std::string own = environment_value("HEADROOM_CACHE"); !own.empty()) return absolute(own);
+  if (std::string users = environment_value("XDG_CACHE_HOME"); !users.empty()) {
+    return users + "/headroom";
+  }
+  const std::string home = environment_value("HOME");
+  return home.empty() ? "" : home + "/.cache/headroom";
+}
+
+// What can be known to be wrong before anything is started.
+Result<void> check(const RunQuestion& question, const Parts& parts) {
+  if (!question.measure_file.empty()) HEADROOM_TRY(check_measured_file(question.measure_file));
+  if (question.mode == Mode::record) {
+    std::error_code failed;
+    fs::create_directories(question.record_folder, failed);
+    if (access(question.record_folder.c_str(), W_OK | X_OK) != 0) {
+      return Error{ErrorCode::unavailable, "recordings cannot be written there",
+                   question.record_folder, std::strerror(errno)};
+    }
+  }
+  if (question.mode == Mode::serve && access(question.plan_file.c_str(), R_OK) != 0) {
+    return Error{ErrorCode::bad_input, "the plan cannot be read", question.plan_file,
+                 "headroom pack RECORDING --plan FILE writes one"};
+  }
+  if (question.mode != Mode::off && parts.library.empty()) {
+    return Error{ErrorCode::unavailable, "libheadroom_torch.so is not beside the program",
+                 program_path(),
+                 "install both with `cmake --install`, or name it in HEADROOM_LIBRARY"};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view name_of(Mode mode) {
+  switch (mode) {
+    case Mode::plan:
+      return "run";
+    case Mode::record:
+      return "record";
+    case Mode::serve:
+      return "serve";
+    case Mode::off:
+      return "off";
+  }
+  return "off";
+}
+
+bool RunAnswer::used_a_device() const {
+  for (const ProcessReport& process : processes) {
+    if (process.outcome != Outcome::nothing && process.outcome != Outcome::refused) return true;
+  }
+  return false;
+}
+
+Result<Parts> find_parts() {
+  static constexpr std::array<std::string_view, 2> kPackages{"share/headroom/python", "python"};
+  static constexpr std::array<std::string_view, 4> kLibraries{
+      "runtime/libheadroom_torch.so", "lib/libheadroom_torch.so", "lib64/libheadroom_torch.so",
+      HEADROOM_LIBRARY_FOLDER "/libheadroom_torch.so"};
+  Parts parts;
+  const auto package = beside_program(kPackages, "headroom/run/start/sitecustomize.py");
+  if (!package) {
+    return Error{ErrorCode::unavailable, "Headroom's Python package is not beside its program",
+                 program_path(), "install both with `cmake --install`, or run from the checkout"};
+  }
+  parts.package = *package;
+  parts.library = environment_value("HEADROOM_LIBRARY");
+  if (parts.library.empty()) parts.library = beside_program(kLibraries).value_or("");
+  if (!parts.library.empty()) parts.library = absolute(parts.library);
+  return parts;
+}
+
+std::vector<std::pair<std::string, std::string>> environment_for(const RunQuestion& question,
+                                                                 const Parts& parts,
+                                                                 const std::string& reports) {
+  const std::string theirs = environment_value("PYTHONPATH");
+  const std::string start = parts.package + "/headroom/run/start";
+  std::vector<std::pair<std::string, std::string>> added{
+      {"HEADROOM_RUN_MODE", std::string(name_of(question.mode))},
+      {"HEADROOM_RUN_LIBRARY", parts.library},
+      {"HEADROOM_RUN_REPORTS", reports},
+      {"HEADROOM_RUN_ACCEPT", joined(question.accepted)},
+      {"HEADROOM_RUN_MEASURE", question.measure_file.empty() ? "" : "1"},
+      {"PYTHONPATH", theirs.empty() ? start : start + ":" + theirs}};
+  if (question.mode == Mode::record) {
+    added.emplace_back("HEADROOM_RUN_FOLDER", absolute(question.record_folder));
+  }
+  if (question.mode == Mode::serve) {
+    added.emplace_back("HEADROOM_RUN_PLAN", absolute(question.plan_file));
+  }
+  const std::string cache = cache_folder();
+  if (question.mode == Mode::plan && !cache.empty()) {
+    added.emplace_back("HEADROOM_RUN_FOLDER", cache + "/plans");
+  }
+  return added;
+}
+
+Result<RunAnswer> answer(const RunQuestion& question) {
+  HEADROOM_ASSIGN(const Parts parts, find_parts());
+  HEADROOM_TRY(check(question, parts));
+  HEADROOM_ASSIGN(const ReportFolder reports, ReportFolder::make());
+  const ForegroundResult child =
+      run_in_foreground({question.command, environment_for(question, parts, reports.path())});
+  RunAnswer answer;
+  answer.command = question.command;
+  answer.mode = name_of(question.mode);
+  answer.started = child.started;
+  answer.exit_code = child.exit_code;
+  answer.signal = child.signal;
+  answer.reason = child.reason;
+  if (!child.started) return answer;
+  answer.processes = read_reports(reports.path(), answer.notes);
+  if (!question.measure_file.empty()) {
+    const Result<size_t> rows = add_rows(answer.processes, question.measure_file);
+    answer.notes.push_back(rows ? std::to_string(*rows) + " rows added to " + question.measure_file
+                                : "what was measured could not be written: " +
+                                      rows.error().to_string());
+  }
+  return answer;
+}
+
+}  // namespace headroom::run

@@ -1,0 +1,33 @@
+// `headroom run`: a command with our allocator inside its PyTorch, and what it did there.
+//
+// The child gets an environment by which every Python process among its descendants finds the glue
+// (python/headroom/run), which does the rest; this side starts it, waits, and reads what the
+// processes left. Blocking; one at a time in a process, as signals are handed on meanwhile.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "run/answer.h"
+#include "run/question.h"
+
+namespace headroom::run {
+
+// Where our other parts lie.
+struct Parts {
+  std::string package;  // the folder that holds the Python package `headroom`
+  std::string library;  // libheadroom_torch.so; "" where there is none
+};
+
+[[nodiscard]] Result<Parts> find_parts();
+
+// What the child gets beside our own environment. `reports` is a folder that is there.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> environment_for(
+    const RunQuestion& question, const Parts& parts, const std::string& reports);
+
+// Runs the command to its end. An Error is a failure of ours, before it was started.
+[[nodiscard]] Result<RunAnswer> answer(const RunQuestion& question);
+
+}  // namespace headroom::run
