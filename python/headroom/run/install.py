@@ -1,0 +1,79 @@
+"""The swap: PyTorch's CUDA allocator becomes ours, or a Refused says why it does not.
+
+Everything is checked first, and the swap is the last thing that can fail; it is final, as PyTorch
+lets an allocator be changed only until CUDA is used, and a second time never. Nothing here makes a
+CUDA call. The setters and what PyTorch calls through them: docs/run.md, "Versions of PyTorch".
+"""
+
+from headroom.run import statistics, unavailable
+
+# Setter of torch._C._CUDAPluggableAllocator: function of the library.
+SETTERS = (
+    ("set_init_fn", "headroom_init"),
+    ("set_reset_fn", "headroom_reset"),
+    ("set_memory_fraction_fn", "headroom_set_memory_fraction"),
+    ("set_base_alloc_fn", "headroom_get_base_allocation"),
+    ("set_record_stream_fn", "headroom_record_stream"),
+    ("set_begin_allocate_to_pool", "headroom_begin_allocate_to_pool"),
+    ("set_end_allocate_to_pool_fn", "headroom_end_allocate_to_pool"),
+    ("set_release_pool", "headroom_release_pool"),
+)
+_NEEDED = ("_cuda_customAllocator", "_cuda_changeCurrentAllocator", "_cuda_init",
+           "_cuda_memoryStats")
+THROWER = "headroom_throw_torch_out_of_memory"
+
+
+class Refused(RuntimeError):
+    """Our allocator was not put in; the message says why, and PyTorch's own goes on."""
+
+
+def has_cuda(torch):
+    """Whether this PyTorch was built with CUDA (or ROCm, which looks the same)."""
+    return hasattr(torch._C, "_cuda_getDeviceCount")
+
+
+def _check(torch):
+    if getattr(torch.version, "hip", None):
+        raise Refused("this PyTorch is built for ROCm, where Headroom has not been tried")
+    missing = [name for name in _NEEDED if not hasattr(torch._C, name)]
+    if missing:
+        raise Refused(f"PyTorch {torch.__version__} has no {missing[0]}")
+    if torch.cuda.is_initialized():
+        raise Refused("CUDA was used before Headroom was asked: it has to come right after "
+                      "`import torch`")
+    backend = getattr(torch._C, "_cuda_getAllocatorBackend", lambda: "native")()
+    if backend != "native":
+        raise Refused(f"PyTorch's allocator is already another one ({backend})")
+
+
+def _new_allocator(torch, library):
+    allocator = torch._C._cuda_customAllocator(library.address("headroom_malloc"),
+                                               library.address("headroom_free"))
+    for setter, function in SETTERS:
+        if not hasattr(allocator, setter):
+            raise Refused(f"PyTorch {torch.__version__} has no {setter}: 2.3 or later is needed")
+        getattr(allocator, setter)(library.address(function))
+    return allocator
+
+
+def install(torch, library, notes):
+    """Puts the library in. Raises Refused, and then nothing was changed."""
+    _check(torch)
+    try:
+        if library.handle.headroom_torch_errors_missing() != 0:
+            raise Refused(f"PyTorch {torch.__version__} does not export its OutOfMemoryError")
+        thrower = library.address(THROWER)
+        allocator = _new_allocator(torch, library)
+    except AttributeError as error:
+        raise Refused(f"{library.path} is another version: {error}") from None
+    answers = statistics.answers(torch, library)
+    library.handle.headroom_on_out_of_memory(thrower, None)
+    try:
+        torch._C._cuda_changeCurrentAllocator(allocator)
+    except RuntimeError as error:
+        raise Refused(f"PyTorch refused it: {str(error).splitlines()[0]}") from None
+    for name, function in answers.items():
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, function)
+    unavailable.name_what_is_not_there(torch, notes)
+    return allocator

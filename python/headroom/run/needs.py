@@ -1,0 +1,175 @@
+"""A look at the script, before it runs, for what an allocator behind PyTorch's C interface cannot do.
+
+PyTorch's CUDAPluggableAllocator answers C++ callers of some questions with an exception (docs/run.md
+has the list, with its source). Where the script's text asks for one of them, it is better to say so
+now than hours later. The look is a reading of text: it parses the script and the modules beside it
+that it imports (at most MOST_FILES), and nothing that is installed. It cannot see what is behind a
+variable, a configuration file or a library; docs/run.md says so, and `unavailable.py` names the
+rest where it is reached.
+"""
+
+import ast
+import os
+import re
+import sys
+from collections import namedtuple
+
+Need = namedtuple("Need", "word place why")
+
+MOST_FILES = 200
+MOST_BYTES = 1 << 20
+
+WHY = {
+    "cudnn-benchmark": "cudnn.benchmark lets cuDNN ask for the largest free block, which PyTorch's "
+                       "interface to other allocators cannot answer",
+    "cuda-graph-trees": "torch.compile with CUDA graphs saves and restores the allocator's state, "
+                        "which PyTorch's interface to other allocators cannot do",
+    "cuda-ipc": "sharing CUDA tensors between processes needs the allocator's own handles, which "
+                "PyTorch's interface to other allocators cannot give",
+    "mempool": "torch.cuda.MemPool works in PyTorch's own allocator only",
+    "profiler-memory": "profile_memory shows no device memory, as only PyTorch's own allocator tells "
+                       "the profiler of it",
+}
+
+# A file without any of these is not parsed.
+_TRIGGER = re.compile(rb"benchmark|reduce-overhead|max-autotune|cudagraph|MemPool|share_memory_|"
+                      rb"profile_memory")
+_IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import|import[ \t]+([\w., \t]+))", re.M)
+
+
+def script_of(argv, original):
+    """The file that Python was asked to run, or None: -c, a prompt, a module that is not a file."""
+    words = list(argv or [])
+    first = words[0] if words else ""
+    if first == "-m" or (original and "-m" in original and first in ("-m", "")):
+        place = original.index("-m") + 1 if original and "-m" in original else len(original or [])
+        return _module_file(original[place]) if original and place < len(original) else None
+    return first if first and os.path.isfile(first) else None
+
+
+def _module_file(name, folders=None):
+    parts = name.split(".")
+    for folder in folders or [os.getcwd(), *sys.path]:
+        stem = os.path.join(folder or ".", *parts)
+        for candidate in (stem + ".py", os.path.join(stem, "__main__.py"),
+                          os.path.join(stem, "__init__.py")):
+            if os.path.isfile(candidate):
+                return candidate
+    return None
+
+
+def _read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read(MOST_BYTES)
+    except OSError:
+        return b""
+
+
+def _imported_beside(content, folder):
+    """Files in the script's own folder that it imports by name."""
+    for match in _IMPORT.finditer(content):
+        names = (match.group(1) or match.group(2)).decode("ascii", "replace")
+        for name in names.split(","):
+            words = name.split()
+            found = _module_file(words[0], [folder]) if words and words[0].strip(".") else None
+            if found:
+                yield found
+
+
+def _dotted(node):
+    """"torch.backends.cudnn.benchmark" of an expression; "" where it is something else."""
+    words = []
+    while isinstance(node, ast.Attribute):
+        words.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(words)])
+
+
+def _is_true(node):
+    """Whether an expression may be true: everything but a plain False, None or 0."""
+    return not (isinstance(node, ast.Constant) and not node.value)
+
+
+def _of_assignment(node):
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    value = node.value
+    if value is None or not _is_true(value):
+        return
+    for target in targets:
+        name = _dotted(target)
+        if name.endswith("cudnn.benchmark"):
+            yield "cudnn-benchmark"
+        if name.endswith("triton.cudagraphs"):
+            yield "cuda-graph-trees"
+
+
+def _of_call(node):
+    name = _dotted(node.func)
+    last = name.rsplit(".", 1)[-1]
+    for keyword in node.keywords:
+        if keyword.arg == "profile_memory" and _is_true(keyword.value):
+            yield "profiler-memory"
+        if keyword.arg == "benchmark" and "cudnn" in name and _is_true(keyword.value):
+            yield "cudnn-benchmark"
+        if keyword.arg == "mode" and last == "compile" and isinstance(keyword.value, ast.Constant):
+            if keyword.value.value in ("reduce-overhead", "max-autotune"):
+                yield "cuda-graph-trees"
+    if last == "MemPool":
+        yield "mempool"
+
+
+def _of_node(node):
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        yield from _of_assignment(node)
+    elif isinstance(node, ast.Call):
+        yield from _of_call(node)
+
+
+def look_at(path, content):
+    """The needs that one file's text shows."""
+    if not _TRIGGER.search(content):
+        return
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # Python itself will say so
+    for node in ast.walk(tree):
+        for word in _of_node(node):
+            yield Need(word, f"{path}:{node.lineno}", WHY[word])
+
+
+def of_environment(environment):
+    """What the environment asks for that cannot go together with another allocator."""
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        if "cudaMallocAsync" in environment.get(name, "").replace(" ", ""):
+            yield Need("", name, "asks for CUDA's own asynchronous allocator in PyTorch's place")
+    if environment.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+        yield Need("", "PYTORCH_NO_CUDA_MEMORY_CACHING",
+                   "asks PyTorch to take every tensor from the driver")
+    if environment.get("TORCHINDUCTOR_CUDAGRAPHS") == "1":
+        yield Need("cuda-graph-trees", "TORCHINDUCTOR_CUDAGRAPHS", WHY["cuda-graph-trees"])
+
+
+def of_script(script):
+    """The needs of a script and of the modules beside it that it imports."""
+    folder = os.path.dirname(os.path.abspath(script))
+    waiting, seen = [script], set()
+    while waiting and len(seen) < MOST_FILES:
+        path = waiting.pop()
+        if os.path.abspath(path) in seen:
+            continue
+        seen.add(os.path.abspath(path))
+        content = _read(path)
+        yield from look_at(path, content)
+        waiting.extend(_imported_beside(content, folder))
+
+
+def look(accepted, environment):
+    """What the program of this process needs and was not accepted."""
+    script = script_of(getattr(sys, "argv", []), getattr(sys, "orig_argv", None))
+    found = list(of_environment(environment)) + (list(of_script(script)) if script else [])
+    return [need for need in found
+            if not need.word or (need.word not in accepted and "all" not in accepted)]

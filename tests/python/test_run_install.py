@@ -1,0 +1,223 @@
+"""The glue between PyTorch and libheadroom_torch.so, driven end to end without a GPU.
+
+PyTorch is the installed one with a stand-in for what a CUDA build has in torch._C
+(stand_in/stand_in_cuda.py); the library is the real one; the driver is the fake one of
+src/runtime/fake. What PyTorch's C++ does with our functions is not tried here: perf/gpu is for that.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+pytestmark = pytest.mark.skipif("HEADROOM_BINARY" not in os.environ,
+                                reason="HEADROOM_BINARY names no program")
+
+# What every script here begins with: a "training" whose tensors are blocks of the allocator.
+PRELUDE = """
+import ctypes, json, os, sys
+import torch
+fake = ctypes.CDLL(os.environ["HEADROOM_CUDA_DRIVER"])
+fake.headroom_fake_calls.restype = ctypes.c_int64
+fake.headroom_fake_first_violation.restype = ctypes.c_char_p
+alloc, delete = (torch._C._cuda_cudaCachingAllocator_raw_alloc,
+                 torch._C._cuda_cudaCachingAllocator_raw_delete)
+MIB = 1 << 20
+parameter = torch.nn.Parameter(torch.ones(1))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+SIZES = [3 * MIB, 700_000, 512, 20 * MIB + 5, 1 * MIB]
+
+def train(iterations, stream=0):
+    for _ in range(iterations):
+        blocks = [alloc(size, stream) for size in SIZES]
+        while blocks:
+            delete(blocks.pop())
+        parameter.grad = torch.ones(1)
+        optimizer.step()
+"""
+
+
+def libraries():
+    folder = Path(os.environ["HEADROOM_BINARY"]).resolve().parents[1] / "runtime"
+    return folder / "libheadroom_torch.so", folder / "libheadroom_fake_cuda.so"
+
+
+@pytest.fixture
+def surroundings(tmp_path):
+    ours, driver = libraries()
+    if not (ours.exists() and driver.exists()):
+        pytest.skip(f"{ours.name} or {driver.name} is not built")
+    return {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(HERE / "stand_in"),
+            "HEADROOM_LIBRARY": str(ours), "HEADROOM_CUDA_DRIVER": str(driver),
+            "HEADROOM_FAKE_CUDA": "devices=2,memory_mib=4096", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture
+def run(tmp_path, surroundings):
+    """headroom run FLAGS -- python SCRIPT: what it did, and its answer."""
+    def go(text, *flags, words=(), environment=None, code=0):
+        path = tmp_path / "train.py"
+        path.write_text(PRELUDE + textwrap.dedent(text))
+        answer = tmp_path / "answer.json"
+        answer.unlink(missing_ok=True)
+        done = subprocess.run([os.environ["HEADROOM_BINARY"], "run", "--json", "-o", str(answer),
+                               *flags, "--", sys.executable, str(path), *words],
+                              capture_output=True, text=True, timeout=180, cwd=tmp_path,
+                              stdin=subprocess.DEVNULL, check=False,
+                              env={**surroundings, **(environment or {})})
+        assert done.returncode == code, done.stderr
+        done.answer = json.loads(answer.read_text())
+        return done
+    return go
+
+
+def test_statistics_are_the_librarys_own(run):
+    done = run("""
+        assert fake.headroom_fake_calls(b"cuInit") == 0  # the swap made no CUDA call
+        assert torch.cuda.memory_allocated() == 0
+        torch.cuda.init()
+        blocks = [alloc(size, 0) for size in SIZES]
+        rounded = sum(-(-size // 512) * 512 for size in SIZES)
+        assert torch.cuda.memory_allocated() == rounded
+        assert torch.accelerator.memory_allocated() == rounded
+        stats = torch.cuda.memory_stats()
+        assert stats["requested_bytes.all.current"] == sum(SIZES)
+        assert stats["allocation.all.current"] == stats["active.all.allocated"] == len(SIZES)
+        reserved = torch.cuda.memory_reserved()
+        assert reserved >= rounded and reserved % (2 * MIB) == 0
+        assert "Allocated memory" in torch.cuda.memory_summary()
+        segments = torch.cuda.memory_snapshot()
+        assert sum(s["total_size"] for s in segments) == reserved
+        active = [b for s in segments for b in s["blocks"] if b["state"] == "active_allocated"]
+        assert sorted(b["requested_size"] for b in active) == sorted(SIZES)
+        torch.cuda.memory._dump_snapshot("snapshot.pickle")
+        for block in blocks:
+            delete(block)
+        assert torch.cuda.memory_allocated() == 0
+        assert torch.cuda.max_memory_allocated() == torch.accelerator.max_memory_allocated() == rounded
+        torch.cuda.reset_peak_memory_stats()
+        assert torch.cuda.max_memory_allocated() == 0
+        torch.cuda.synchronize = lambda: None
+        torch.cuda.empty_cache()
+        assert torch.cuda.memory_reserved() < reserved
+        torch.cuda.set_per_process_memory_fraction(0.5)
+        assert torch.cuda.memory.get_per_process_memory_fraction() == 0.5
+        assert torch.accelerator.get_memory_info()[1] == 4096 * MIB
+        assert fake.headroom_fake_violations() == 0, fake.headroom_fake_first_violation()
+        print("all true", rounded)
+    """)
+    assert done.stdout.startswith("all true")
+    process, = done.answer["processes"]
+    assert process["outcome"] == "served" and process["ended"] is True
+    device, = process["devices"]
+    # The peak of the whole run, though the program had reset it.
+    assert device["peak_allocated_bytes"] == int(done.stdout.split()[-1])
+    assert device["name"] == "Stand-in GPU" and device["memory_bytes"] == 4096 << 20
+
+
+def test_a_snapshot_of_ours_is_one_that_pack_reads(run, tmp_path):
+    run("""
+        torch.cuda.init()
+        kept = [alloc(size, 0) for size in SIZES]
+        torch.cuda.memory._dump_snapshot("snapshot.pickle")
+    """)
+    packed = subprocess.run([os.environ["HEADROOM_BINARY"], "pack", "snapshot.pickle", "--json"],
+                            capture_output=True, text=True, check=False, cwd=tmp_path)
+    # It holds no history, so there is no plan; what matters is that it is read as what it is.
+    assert packed.returncode in (0, 3, 5) and "Traceback" not in packed.stderr
+    assert packed.returncode == 0 or "history" in packed.stderr, packed.stderr
+
+
+def test_what_cannot_be_answered_says_so_where_it_is_used(run):
+    done = run("""
+        import warnings
+        def refusal(call):
+            try:
+                call()
+            except RuntimeError as error:
+                return "not available under headroom run" in str(error)
+        torch.cuda.init()
+        assert refusal(lambda: torch._C._cuda_getCheckpointState(0, (0, 1)))
+        assert refusal(lambda: torch.cuda.MemPool.__init__(None))
+        assert refusal(lambda: torch.ones(1).untyped_storage()._share_cuda_())
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            setattr(torch.backends.cudnn, "bench" + "mark", True)  # unseen by the look
+            setattr(torch.backends.cudnn, "bench" + "mark", True)
+            torch.cuda.memory._record_memory_history()
+        assert torch.backends.cudnn.benchmark is False
+        words = [str(w.message) for w in told]
+        assert len(words) == 2 and "cudnn.benchmark stays off" in words[0], words
+        assert "--record" in words[1]
+        print("said")
+    """)
+    assert done.stdout == "said\n"
+    assert any("stays off" in note for note in done.answer["processes"][0]["notes"])
+
+
+@pytest.mark.parametrize("environment, reason", [
+    ({"STAND_IN": "no-release-setter"}, "has no set_release_pool"),
+    ({"STAND_IN": "other-backend"}, "already another one (cudaMallocAsync)"),
+    ({"STAND_IN": "hip"}, "ROCm"),
+    ({"HEADROOM_LIBRARY": "/lib/x86_64-linux-gnu/libc.so.6"}, "is another version"),
+    ({"HEADROOM_LIBRARY": "/nonexistent.so"}, "cannot be loaded"),
+])
+def test_a_refusal_names_its_reason_and_changes_nothing(run, environment, reason):
+    done = run("""
+        assert torch._C._cuda_getAllocator() is None
+        print(torch.cuda.memory.MemPool.__init__.__module__, "goes on")
+    """, environment=environment)
+    assert done.stdout == "torch.cuda.memory goes on\n"
+    process, = done.answer["processes"]
+    assert process["outcome"] == "refused" and reason in process["reason"]
+
+
+@pytest.fixture
+def plain(tmp_path, surroundings):
+    """A script without `headroom run` around it."""
+    def go(text, code=0, before=""):
+        path = tmp_path / "train.py"
+        path.write_text(f"import sys\nsys.path.append({str(HERE.parents[1] / 'python')!r})\n" +
+                        textwrap.dedent(before) + PRELUDE + textwrap.dedent(text))
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True,
+                              timeout=120, cwd=tmp_path, env=surroundings, check=False)
+        assert done.returncode == code, done.stderr
+        return done
+    return go
+
+
+def test_enable_from_python(plain):
+    done = plain("""
+        import headroom
+        headroom.enable()
+        headroom.enable()  # a second call changes nothing
+        torch.cuda.init()
+        train(2)
+        print(torch.cuda.max_memory_allocated() > 20 * MIB)
+    """)
+    assert done.stdout == "True\n"
+    assert "headroom: process " in done.stderr and "GiB reserved" in done.stderr  # its own line
+
+
+def test_enable_before_torch_is_imported(plain):
+    done = plain("print(torch._C._cuda_getAllocatorBackend())",
+                 before="import headroom\nheadroom.enable()\n")
+    assert done.stdout == "pluggable\n"
+
+
+def test_enable_after_cuda_was_used_raises(plain):
+    done = plain("""
+        torch.cuda.init()
+        import headroom
+        try:
+            headroom.enable()
+        except RuntimeError as error:
+            print(error)
+    """)
+    assert "CUDA was used before" in done.stdout
