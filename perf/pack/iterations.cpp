@@ -33,6 +33,8 @@ std::vector<Case> cases() {
       {"4 micro-batches", {.iterations = 4, .micro_batches = 4}},
       {"4 micro-batches, fused optimizer",
        {.iterations = 5, .micro_batches = 4, .steps_parameters = false}},
+      {"4 micro-batches, gradients kept",
+       {.iterations = 6, .micro_batches = 4, .keeps_gradients = true}},
       {"30 iterations", {.iterations = 30}},
       {"48 layers", {.iterations = 3, .layers = 48}},
       {"recorded from the middle", {.starts_at = 0.4, .ends_at = 0.6}},
@@ -43,6 +45,11 @@ std::vector<Case> cases() {
       {"any length", {.iterations = 24, .lengths = 0}},
       {"any length, 5 % injected", {.iterations = 24, .injected_share = 0.05, .lengths = 0}},
       {"evaluations at random", {.iterations = 24, .evaluations = 8}},
+      {"evaluations after every other step", {.iterations = 24, .evaluations = 2}},
+      {"evaluations and 5 % injected",
+       {.iterations = 24, .injected_share = 0.05, .evaluations = 8}},
+      {"evaluations, three lengths", {.iterations = 24, .lengths = 3, .evaluations = 8}},
+      {"evaluations, 4 micro-batches", {.iterations = 24, .micro_batches = 4, .evaluations = 8}},
       {"tokens", {.work = Work::decoding, .iterations = 40}},
       {"tokens and prompts", {.work = Work::decoding, .iterations = 60, .prompt_every = 15}},
       {"tokens, 10 % injected", {.work = Work::decoding, .iterations = 40, .injected_share = 0.1}},
@@ -51,6 +58,7 @@ std::vector<Case> cases() {
 
 struct Totals {
   size_t runs = 0, all_right = 0, found = 0, right = 0, real = 0;
+  size_t evaluations = 0, evaluations_found = 0;
   size_t random = 0, random_found = 0, regular = 0, regular_called_dynamic = 0;
   size_t scored = 0, requests = 0, planned = 0, reused = 0;
   double efficiency = 0, seconds = 0;
@@ -68,6 +76,8 @@ void run_one(uint64_t seed, const RunShape& shape, Totals& totals) {
   totals.found += score.found;
   totals.right += score.right;
   totals.real += score.real;
+  totals.evaluations_found += score.evaluations;
+  for (const int64_t place : run.places) totals.evaluations += place == kEvaluationLine ? 1 : 0;
   if (score.right == score.found && score.right + 1 >= score.real) ++totals.all_right;
   const RequestClasses classes = classify_requests(run.requests, iterations);
   for (size_t i = 0; i < run.requests.size(); ++i) {
@@ -108,7 +118,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::printf(
-      "runs_of,runs,all_right,boundary_precision_pct,boundary_recall_pct,random_found_dynamic_pct,"
+      "runs_of,runs,all_right,boundary_precision_pct,boundary_recall_pct,evaluations,"
+      "evaluations_found,random_found_dynamic_pct,"
       "regular_called_dynamic_pct,held_out_planned_pct,held_out_reused_pct,"
       "held_out_efficiency_pct_mean,find_cpu_us_per_request\n");
   for (const Case& one : cases()) {
@@ -118,8 +129,9 @@ int main(int argc, char** argv) {
       run_one(seed, one.shape, totals);
     }
     std::printf(
-        "\"%s\",%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f\n", one.name.c_str(), totals.runs,
-        totals.all_right, pct(totals.right, totals.found), pct(totals.right, totals.real),
+        "\"%s\",%zu,%zu,%.2f,%.2f,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f\n", one.name.c_str(),
+        totals.runs, totals.all_right, pct(totals.right, totals.found),
+        pct(totals.right, totals.real), totals.evaluations, totals.evaluations_found,
         pct(totals.random_found, totals.random), pct(totals.regular_called_dynamic, totals.regular),
         pct(totals.planned, totals.requests), pct(totals.reused, totals.requests),
         totals.scored == 0 ? 0 : 100 * totals.efficiency / static_cast<double>(totals.scored),

@@ -35,7 +35,7 @@ ExactOutcome search(const PackingProblem& problem, int64_t capacity, CandidateOr
 
 // The least height is found, and one byte less is proven impossible.
 TEST(ExactSearch, AgreesWithBruteForce) {
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
     const PackingProblem problem =
         random_problem(seed, {.requests = 4 + seed % 3, .times = 7, .largest = 7});
     const int64_t least = BruteForce(problem).least_bytes();

@@ -33,7 +33,7 @@ TEST(PlanSynthesizer, PlansOfAThousandRandomProblemsHold) {
 
 // Where a brute force can tell, the plan is the shortest there is, and is known to be.
 TEST(PlanSynthesizer, SmallPlansAreTheShortest) {
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
     const PackingProblem problem = random_problem(
         seed,
         {.requests = 4 + seed % 3, .times = 7, .largest = 9, .alignment = seed % 4 == 0 ? 4 : 1});

@@ -24,6 +24,7 @@ struct RunShape {
   size_t lengths = 1;            // sequence lengths that iterations choose from; 0: each its own
   bool steps_parameters = true;  // an optimizer that works on one parameter after the other
   bool frees_gradients_late = false;  // at the beginning of the next iteration
+  bool keeps_gradients = false;       // from step to step: zeroed, not freed
   size_t evaluations = 0;   // after one in so many iterations, at random, a forward pass; 0: none
   size_t prompt_every = 0;  // decoding: every so many tokens a prompt of another length
   double starts_at = 0;     // share of the first iteration that the recording missed
@@ -31,6 +32,8 @@ struct RunShape {
 };
 
 inline constexpr int64_t kNowhere = -1;
+// The lines of an evaluation are from here on.
+inline constexpr int64_t kEvaluationLine = 2'000'000'000;
 
 struct GeneratedRun {
   std::vector<RecordedRequest> requests;  // by lower, as recorded_requests() gives them
@@ -180,7 +183,7 @@ class RunGenerator {
     line_ = first_line + 900'000'000;
     optimize();
     release(input);
-    if (!shape_.frees_gradients_late) drop_gradients();
+    if (!shape_.frees_gradients_late && !shape_.keeps_gradients) drop_gradients();
   }
 
   void optimize() {
@@ -202,7 +205,7 @@ class RunGenerator {
   void evaluate() {
     const size_t iteration = std::exchange(iteration_, shape_.iterations);
     std::vector<std::vector<size_t>> saved;
-    line_ = 2'000'000'000;
+    line_ = kEvaluationLine;
     forward(false, saved);
     release(allocate(40'000 * length_ + 8));
     iteration_ = iteration;

@@ -17,9 +17,12 @@ struct RunKind {
 };
 constexpr RunKind kRunKinds[] = {{true, 4}, {true, 32}, {false, 8}, {false, 48}};
 
-// Of the distances between occurrences, so many must be within a third of their median; and the
-// occurrences must span at least half of the recording.
+// Of the distances between occurrences, so many must be near their median, shorter by a third of it
+// at most, or longer by two thirds, as something may stand between two iterations (an evaluation);
+// and the occurrences must span at least half of the recording.
 constexpr double kRegularShare = 0.8;
+constexpr double kMostShorter = 1.0 / 3;
+constexpr double kMostLonger = 2.0 / 3;
 constexpr double kLeastSpan = 0.5;
 
 struct Group {
@@ -56,7 +59,8 @@ std::optional<double> irregularity_of(std::vector<size_t>& places, size_t all,
   for (const size_t gap : gaps) {
     const double off = std::abs(static_cast<double>(gap) - static_cast<double>(period));
     deviation += off;
-    if (3 * off <= static_cast<double>(period)) ++regular;
+    const double most = gap > period ? kMostLonger : kMostShorter;
+    if (off <= most * static_cast<double>(period)) ++regular;
   }
   if (static_cast<double>(regular) < kRegularShare * static_cast<double>(gaps.size())) {
     return std::nullopt;

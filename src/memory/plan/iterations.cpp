@@ -5,11 +5,14 @@
 //  2. Each candidate is judged by what its stretches leave unexplained: requests that are not found
 //     again in the stretches before and after. A layer's repetition leaves what lies between the
 //     last layer and the first one; only the whole iteration explains that too. A longer period is
-//     taken over a shorter one only where it explains more, and the same again and again.
+//     taken over a shorter one only where it explains more, and the same again and again, and where
+//     less is held between its stretches.
 //  3. What repeats must give back what it takes: the layers of a forward pass that keep their
 //     activations are no iterations.
 //  4. The boundary is moved to where the least is allocated, which is where one iteration leaves
-//     nothing to the next, and every stretch is given the kind of those that it equals.
+//     nothing to the next.
+//  5. What stands between iterations is cut off, and every stretch is given the kind of those that
+//     it equals.
 //
 // Cost: candidates times the length of the sequence, each step O(1) expected.
 #include "memory/plan/iterations.h"
@@ -47,6 +50,9 @@ constexpr double kSameKindShare = 0.7;
 // Kinds that an iteration is compared with; the newest ones, when there are more.
 constexpr size_t kMostKinds = 16;
 
+// A stretch that is longer than the others by this share of them may hold something inserted.
+constexpr double kInsertedShare = 0.05;
+
 using Places = std::vector<size_t>;
 constexpr size_t kStays = std::numeric_limits<size_t>::max();
 
@@ -69,7 +75,8 @@ class Finder {
       if (judged.unexplained > most_unexplained()) continue;
       if (!best || explains_more(judged, *best)) best = std::move(judged);
     }
-    return best ? at_least_load(best->candidate) : Places{};
+    if (!best) return {};
+    return at_least_load(best->candidate, passing_load(best->candidate.period));
   }
 
   // Boundaries to iterations: whole stretches at the ends are added, kinds are found.
@@ -78,6 +85,7 @@ class Finder {
     if (boundaries.size() < 2) return result;
     add_ends(boundaries);
     if (boundaries.size() < 3) return {};  // one, that nothing can be compared with
+    if (source == BoundarySource::sequence) cut_insertions(boundaries);
     result.source = source;
     for (size_t i = 0; i + 1 < boundaries.size(); ++i) {
       const size_t end = boundaries[i + 1];
@@ -123,15 +131,18 @@ class Finder {
     return longer <= 4 * shorter + 16;
   }
 
-  // Bytes allocated just before each request, in blocks that live for about an iteration at most
+  // Bytes allocated just before each request, or blocks, that live for about an iteration at most
   // and do not stay.
-  [[nodiscard]] std::vector<double> passing_load(size_t period) const {
+  enum class Measure : uint8_t { bytes, blocks };
+  [[nodiscard]] std::vector<double> passing_load(size_t period,
+                                                 Measure measure = Measure::bytes) const {
     std::vector<double> change(begun_.size() + 1);
     for (size_t i = 0; i < begun_.size(); ++i) {
       const size_t end = end_of(i);
       if (end == begun_.size() || end - i > period + period / 2) continue;
-      change[i + 1] += static_cast<double>(begun_[i].size);
-      if (end > i) change[end] -= static_cast<double>(begun_[i].size);
+      const double amount = measure == Measure::bytes ? static_cast<double>(begun_[i].size) : 1;
+      change[i + 1] += amount;
+      if (end > i) change[end] -= amount;
     }
     // `change` now says what is there before request i more than before i - 1.
     for (size_t i = 1; i < change.size(); ++i) change[i] += change[i - 1];
@@ -178,8 +189,8 @@ class Finder {
 
   [[nodiscard]] Judged judge(BoundaryCandidate candidate) const {
     Judged judged{std::move(candidate), std::vector<bool>(begun_.size(), false), 0};
-    const auto explain = [&](Stretch first, Stretch second, bool from_end) {
-      for (const Match& match : align(sequence_, first, second, from_end)) {
+    const auto explain = [&](const std::vector<Match>& matches) {
+      for (const Match& match : matches) {
         if (match.kind == Match::Kind::replaced) continue;
         if (!live_alike(match.first, match.second)) continue;
         judged.is_explained[match.first] = true;
@@ -187,15 +198,16 @@ class Finder {
       }
     };
     const Places& places = judged.candidate.places;
-    explain({0, places.front()}, {places[0], places[1]}, true);
+    explain(align(sequence_, {0, places.front()}, {places[0], places[1]}, true));
     const size_t most = most_unexplained();
     size_t settled = 0;
     size_t missing = 0;  // of the requests before `settled`
     for (size_t i = 2; i < places.size() && missing <= most; ++i) {
-      explain({places[i - 2], places[i - 1]}, {places[i - 1], places[i]}, false);
+      explain(align_alike({places[i - 2], places[i - 1]}, {places[i - 1], places[i]}));
       for (; settled < places[i - 2]; ++settled) missing += judged.is_explained[settled] ? 0 : 1;
     }
-    explain({places[places.size() - 2], places.back()}, {places.back(), begun_.size()}, false);
+    explain(align(sequence_, {places[places.size() - 2], places.back()},
+                  {places.back(), begun_.size()}));
     // Where it was given up half-way, the rest counts as unexplained.
     judged.unexplained = static_cast<size_t>(
         std::count(judged.is_explained.begin(), judged.is_explained.end(), false));
@@ -209,8 +221,10 @@ class Finder {
     if (longer.candidate.period < shorter.candidate.period + shorter.candidate.period / 4) {
       return longer.unexplained < shorter.unexplained;  // the same repetition, cut elsewhere
     }
-    return longer.candidate.places.size() >= kManyStretches ? gains_always(longer, shorter)
-                                                            : gains_much(longer, shorter);
+    const bool gains = longer.candidate.places.size() >= kManyStretches
+                           ? gains_always(longer, shorter)
+                           : gains_much(longer, shorter);
+    return gains && holds_less(longer.candidate, shorter.candidate);
   }
 
   // With many stretches: whether there are places in the cycle that are gained in nearly all.
@@ -257,20 +271,63 @@ class Finder {
   template <typename Use>
   void for_each_recurrence(const Places& places, const Use& use) const {
     const Stretch pattern = pattern_of(places);
-    const auto look = [&](Stretch stretch, bool from_end) {
-      for (const Match& match : align(sequence_, pattern, stretch, from_end)) {
-        use(match.first - pattern.begin, match.second);
-      }
+    const auto look = [&](const std::vector<Match>& matches) {
+      for (const Match& match : matches) use(match.first - pattern.begin, match.second);
     };
-    look({0, places.front()}, true);
-    for (size_t i = 0; i + 1 < places.size(); ++i) look({places[i], places[i + 1]}, false);
-    look({places.back(), begun_.size()}, false);
+    look(align(sequence_, pattern, {0, places.front()}, true));
+    for (size_t i = 0; i + 1 < places.size(); ++i)
+      look(align_alike(pattern, {places[i], places[i + 1]}));
+    look(align(sequence_, pattern, {places.back(), begun_.size()}, false));
+  }
+
+  // Two stretches, of which one may hold more: an evaluation looks like the forward pass that comes
+  // behind it, so what is met first need not be what is meant; from the end, the other one is.
+  // Lifetimes tell which is right.
+  [[nodiscard]] std::vector<Match> align_alike(Stretch first, Stretch second) const {
+    std::vector<Match> forwards = align(sequence_, first, second, false);
+    const auto [shorter, longer] = std::minmax({first.size(), second.size()});
+    if (!holds_more(longer, shorter)) return forwards;
+    std::vector<Match> backwards = align(sequence_, first, second, true);
+    return count_alike(backwards) > count_alike(forwards) ? backwards : forwards;
+  }
+  static bool holds_more(size_t longer, size_t shorter) {
+    return static_cast<double>(longer) > (1 + kInsertedShare) * static_cast<double>(shorter);
+  }
+  [[nodiscard]] size_t count_alike(const std::vector<Match>& matches) const {
+    return static_cast<size_t>(
+        std::count_if(matches.begin(), matches.end(), [&](const Match& match) {
+          return match.kind != Match::Kind::replaced && live_alike(match.first, match.second);
+        }));
+  }
+
+  // Whether fewer blocks are held between the longer stretches than between the shorter ones: what
+  // a step keeps from one micro-batch or layer to the next. Where the shorter ones give back all
+  // that they take, what the longer ones explain beyond them is something that stands between some
+  // of them.
+  [[nodiscard]] bool holds_less(const BoundaryCandidate& longer,
+                                const BoundaryCandidate& shorter) const {
+    const std::vector<double> load = passing_load(longer.period, Measure::blocks);
+    return held_between(longer, load) < held_between(shorter, load);
+  }
+  [[nodiscard]] static double held_between_places(const Places& places, size_t period,
+                                                  const std::vector<double>& load) {
+    const auto reach = static_cast<size_t>(kMissingAtEnd * static_cast<double>(period));
+    std::vector<double> held;
+    held.reserve(places.size());
+    for (const size_t place : places) held.push_back(load[least_around(load, place, reach)]);
+    const auto middle = held.begin() + static_cast<std::ptrdiff_t>(held.size() / 2);
+    std::nth_element(held.begin(), middle, held.end());
+    return *middle;
+  }
+  [[nodiscard]] double held_between(const BoundaryCandidate& candidate,
+                                    const std::vector<double>& load) const {
+    return held_between_places(at_least_load(candidate, load), candidate.period, load);
   }
 
   // The same places in the cycle, moved to where the least is allocated.
-  [[nodiscard]] Places at_least_load(const BoundaryCandidate& candidate) const {
+  [[nodiscard]] Places at_least_load(const BoundaryCandidate& candidate,
+                                     const std::vector<double>& load) const {
     const Places& places = candidate.places;
-    const std::vector<double> load = passing_load(candidate.period);
     std::vector<Places> found(pattern_of(places).size());
     for_each_recurrence(places,
                         [&](size_t place, size_t request) { found[place].push_back(request); });
@@ -311,6 +368,66 @@ class Finder {
     const size_t missing =
         std::max(found.front().first - pattern.begin, pattern.end - 1 - found.back().first);
     return static_cast<double>(missing) <= kMissingAtEnd * size;
+  }
+
+  // What stands between iterations becomes a stretch of its own: an evaluation after some of the
+  // steps, or a step that a missed boundary joined to its neighbour.
+  void cut_insertions(Places& boundaries) const {
+    const Stretch pattern = median_stretch(boundaries);
+    Places cuts;
+    for (size_t i = 0; i + 1 < boundaries.size(); ++i) {
+      cut_stretch(pattern, {boundaries[i], boundaries[i + 1]}, cuts);
+    }
+    if (cuts.empty()) return;
+    // Requests next to what is inserted may find no partner: the cut is where least is allocated.
+    const std::vector<double> load = passing_load(pattern.size());
+    const auto reach = static_cast<size_t>(kMissingAtEnd * static_cast<double>(pattern.size()));
+    for (size_t& cut : cuts) cut = least_around(load, cut, reach);
+    boundaries.insert(boundaries.end(), cuts.begin(), cuts.end());
+    std::sort(boundaries.begin(), boundaries.end());
+    boundaries.erase(std::unique(boundaries.begin(), boundaries.end()), boundaries.end());
+  }
+  // The nearest place with the least load, at most `reach` away.
+  static size_t least_around(const std::vector<double>& load, size_t place, size_t reach) {
+    size_t best = place;
+    for (size_t away = 1; away <= reach; ++away) {
+      if (place >= away && load[place - away] < load[best]) best = place - away;
+      if (place + away < load.size() && load[place + away] < load[best]) best = place + away;
+    }
+    return best;
+  }
+  static Stretch median_stretch(const Places& boundaries) {
+    std::vector<Stretch> stretches;
+    for (size_t i = 0; i + 1 < boundaries.size(); ++i) {
+      stretches.push_back({boundaries[i], boundaries[i + 1]});
+    }
+    const auto middle = stretches.begin() + static_cast<std::ptrdiff_t>(stretches.size() / 2);
+    std::nth_element(stretches.begin(), middle, stretches.end(), [](Stretch a, Stretch b) {
+      return std::pair(a.size(), a.begin) < std::pair(b.size(), b.begin);
+    });
+    return *middle;
+  }
+  // Around the pattern, where it is found whole; and again in what is left.
+  void cut_stretch(Stretch pattern, Stretch stretch, Places& cuts) const {
+    while (holds_more(stretch.size(), pattern.size())) {
+      const std::vector<Match> found = align_alike(pattern, stretch);
+      if (!is_whole(found, pattern)) return;
+      const size_t before = found.front().first - pattern.begin;
+      const size_t after = pattern.end - 1 - found.back().first;
+      const Stretch core{
+          std::max(stretch.begin,
+                   found.front().second - std::min<size_t>(found.front().second, before)),
+          std::min(stretch.end, found.back().second + 1 + after)};
+      const bool has_before = is_insertion({stretch.begin, core.begin}, pattern);
+      const bool has_behind = is_insertion({core.end, stretch.end}, pattern);
+      if (has_before) cuts.push_back(core.begin);
+      if (has_behind) cuts.push_back(core.end);
+      if (has_before == has_behind) return;
+      stretch = has_before ? Stretch{stretch.begin, core.begin} : Stretch{core.end, stretch.end};
+    }
+  }
+  static bool is_insertion(Stretch rest, Stretch pattern) {
+    return static_cast<double>(rest.size()) > kInsertedShare * static_cast<double>(pattern.size());
   }
 
   [[nodiscard]] double share(const Iteration& a, const Iteration& b, bool is_exact) const {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "memory/plan/run_truth.h"
@@ -27,6 +28,8 @@ std::vector<Case> cases() {
       {"GradientsFreedLate", {.frees_gradients_late = true}},
       {"RecordedFromTheMiddle", {.starts_at = 0.4, .ends_at = 0.6}},
       {"Deep", {.iterations = 3, .layers = 48}},
+      {"Evaluations", {.iterations = 24, .evaluations = 8}},
+      {"ManyEvaluations", {.iterations = 24, .evaluations = 2}},
       {"Tokens", {.work = Work::decoding, .iterations = 40}},
       {"Prompts", {.work = Work::decoding, .iterations = 60, .prompt_every = 15}},
       {"TokensAndRouting", {.work = Work::decoding, .iterations = 40, .injected_share = 0.1}},
@@ -49,6 +52,24 @@ TEST_P(GeneratedIterations, AreFound) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, GeneratedIterations, testing::ValuesIn(cases()),
                          [](const auto& instance) { return instance.param.name; });
+
+// A forward pass between two steps looks like the beginning of a step; it is a kind of its own.
+TEST(Iterations, AnEvaluationIsAKindOfItsOwn) {
+  size_t evaluations = 0;
+  size_t found = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const RunShape shape{.iterations = 24, .evaluations = 8};
+    const GeneratedRun run = generate_run(seed, shape);
+    const Iterations iterations = find_iterations(run.requests);
+    const size_t real =
+        static_cast<size_t>(std::count(run.places.begin(), run.places.end(), kEvaluationLine));
+    evaluations += real;
+    found += score_boundaries(run, shape, iterations).evaluations;
+    EXPECT_EQ(iterations.kinds, real > 0 ? 2u : 1u) << "seed " << seed;
+  }
+  EXPECT_GT(evaluations, 20u);
+  EXPECT_GE(found + 1, evaluations);
+}
 
 TEST(Iterations, OneStepIsNoIteration) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
