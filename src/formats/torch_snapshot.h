@@ -3,7 +3,7 @@
 // user_metadata, pool ids, pinned host memory), and the ones that C++ writes itself.
 //
 // Plain structs that say what the file says; memory/snapshot_replay.h works on them. The file is
-// read as a stream and no size in it is believed. Not thread-safe; 10 to 20 times as fast as
+// read as a stream and no size in it is believed. Not thread-safe; 5 to 18 times as fast as
 // Python's pickle.load, in less memory than three times the file.
 #pragma once
 
