@@ -69,6 +69,7 @@ struct ReplayError {
   double measured_ms = 0;
   double replayed_ms = 0;
   double error_pct = 0;  // (replayed - measured) / measured
+  double unseen_ms = 0;  // in which graphs did what was not recorded: no change touches it
 };
 
 struct HorizonChange {

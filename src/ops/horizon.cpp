@@ -153,6 +153,7 @@ ReplayError replay_error(const Recording& recording) {
   const double replayed = simulate(recording.program).total_ns;
   error.measured_ms = recording.measured_ns / 1e6;
   error.replayed_ms = replayed / 1e6;
+  error.unseen_ms = recording.unseen_ns / 1e6;
   error.error_pct = recording.measured_ns > 0
                         ? 100 * (replayed - recording.measured_ns) / recording.measured_ns
                         : 0;

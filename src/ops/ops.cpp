@@ -290,6 +290,15 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
         formatted_pct(percent(ms_of(kernels.graph_ns), total)) +
         " of the kernel time is in graphs, where no operator is known: sorted by kernel name");
   }
+  constexpr double kMuchUnseenPct = 1;
+  const double unseen =
+      answer.replay ? percent(answer.replay->unseen_ms, answer.replay->measured_ms) : 0;
+  if (unseen > kMuchUnseenPct) {
+    answer.notes.push_back(
+        "for " + formatted_pct(unseen) +
+        " of the time graphs did what the profiler did not record: no change of the horizon "
+        "touches that");
+  }
 }
 
 }  // namespace

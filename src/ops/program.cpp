@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "ops/stream_waits.h"
+
 namespace headroom::ops {
 namespace {
 
@@ -68,13 +70,13 @@ class Builder {
   std::optional<Recording> build() {
     find_nodes();
     if (kernel_events_.empty()) return std::nullopt;
+    find_earlier();
     place_kernels();
     if (streams_.size() > kMostStreams) return std::nullopt;
     find_order();
     find_stream_waits();
+    explain_delays();
     find_host_waits();
-    find_backlog();
-    find_unseen();
     find_outside_waits();
     measure_latencies();
     find_end();
@@ -109,6 +111,26 @@ class Builder {
     }
   }
 
+  // What was launched before the begin and is not done then, in order of its begin; what a stream
+  // shows behind the first kernel of a call is of calls that are not in the recording.
+  void find_earlier() {
+    std::vector<bool> is_seen(trace_.tracks.size(), false);
+    std::vector<bool> is_used(trace_.tracks.size(), false);
+    for (const uint32_t kernel : kernel_events_) is_used[event(kernel).track] = true;
+    std::vector<uint32_t> earlier;
+    for (uint32_t i = 0; i < trace_.events.size(); ++i) {
+      if (!is_device(event(i).kind) || !is_used[event(i).track]) continue;
+      const uint32_t launch = links_.launch[i];
+      const bool is_earlier = launch == kNone || event(launch).start_ns < links_.start_ns();
+      if (!is_earlier) is_seen[event(i).track] = true;
+      if (!is_earlier || is_seen[event(i).track] || event(i).end_ns() <= links_.start_ns())
+        continue;
+      earlier.push_back(i);
+    }
+    recording_.program.earlier_count = static_cast<uint32_t>(earlier.size());
+    kernel_events_.insert(kernel_events_.begin(), earlier.begin(), earlier.end());
+  }
+
   uint32_t stream_of(uint32_t kernel_event) {
     const auto [found, is_new] = streams_.try_emplace(event(kernel_event).track, streams_.size());
     return static_cast<uint32_t>(found->second);
@@ -116,20 +138,22 @@ class Builder {
 
   void place_kernels() {
     timing::Program& program = recording_.program;
-    uint32_t next = 0;
+    for (const uint32_t kernel_event : kernel_events_) {
+      ReplayKernel kernel;
+      kernel.stream = stream_of(kernel_event);
+      kernel.group = group_of_[kernel_event];
+      kernel.is_communication = kernel.group == communication_;
+      // Of what runs at the begin only the rest is to come.
+      kernel.duration_ns =
+          event(kernel_event).end_ns() - std::max(event(kernel_event).start_ns, links_.start_ns());
+      program.kernels.push_back(kernel);
+    }
+    uint32_t next = program.earlier_count;
     for (const Node& node : nodes_) {
       ReplayCall call;
       call.first_kernel = next;
       call.kernel_count = static_cast<uint32_t>(node.launched.size());
-      for (const uint32_t kernel_event : node.launched) {
-        ReplayKernel kernel;
-        kernel.stream = stream_of(kernel_event);
-        kernel.group = group_of_[kernel_event];
-        kernel.is_communication = kernel.group == communication_;
-        kernel.duration_ns = event(kernel_event).duration_ns;
-        program.kernels.push_back(kernel);
-        ++next;
-      }
+      next += call.kernel_count;
       call.kind = kind_of(node);
       if (call.kind == CallKind::launch || call.kind == CallKind::launch_graph) {
         call.cost_ns = event(node.event).duration_ns;
@@ -144,7 +168,9 @@ class Builder {
     const TraceEvent& last = event(node.launched.back());
     const bool is_copy = last.kind == TraceEventKind::copy;
     if (is_copy && event(node.event).end_ns() >= last.end_ns()) return CallKind::copy_and_wait;
-    return node.launched.size() > 1 ? CallKind::launch_graph : CallKind::launch;
+    const bool is_graph =
+        node.launched.size() > 1 || contains(trace_.name_of(event(node.event)), "GraphLaunch");
+    return is_graph ? CallKind::launch_graph : CallKind::launch;
   }
 
   // Time that a thread's own operators cover between two times.
@@ -212,6 +238,9 @@ class Builder {
 
   void find_stream_waits() {
     launches_of_.resize(streams_.size());
+    for (uint32_t i = 0; i < recording_.program.earlier_count; ++i) {
+      launches_of_[recording_.program.kernels[i].stream].emplace_back(links_.start_ns() - 1, i);
+    }
     for (const ReplayCall& call : recording_.program.calls) {
       const auto node = static_cast<size_t>(&call - recording_.program.calls.data());
       for (uint32_t i = 0; i < call.kernel_count; ++i) {
@@ -225,17 +254,16 @@ class Builder {
         start_of_[event(i).correlation] = event(i).start_ns;
       }
     }
-    bool recorded = false;
     for (const formats::TraceWait& wait : trace_.waits) {
       if (wait.stream < 0 || wait.wait_on_stream < 0) continue;
-      recorded = true;
+      are_waits_recorded_ = true;
       const auto start = start_of_.find(wait.correlation);
       const auto record = start_of_.find(wait.record_correlation);
       if (start == start_of_.end() || record == start_of_.end()) continue;
       make_wait(find_stream(wait.stream), start->second, find_stream(wait.wait_on_stream),
                 record->second);
     }
-    if (!recorded) guess_stream_waits();
+    if (!are_waits_recorded_) guess_stream_waits();
   }
 
   [[nodiscard]] uint32_t find_stream(int64_t number) const {
@@ -275,6 +303,7 @@ class Builder {
       if (call.kind != TraceEventKind::call || !contains(trace_.name_of(call), "StreamWaitEvent")) {
         continue;
       }
+      stream_waits_.push_back(call.start_ns);
       bool continues = false;
       for (; node < nodes_.size() && event(nodes_[node].event).start_ns < call.start_ns; ++node) {
         const ReplayCall& launch = recording_.program.calls[node];
@@ -339,63 +368,56 @@ class Builder {
     }
   }
 
-  // How long each stream is still busy with what was launched before the window, seen or not: what
-  // is not in the recording shows in its first kernel, which was launched long before it began.
-  void find_backlog() {
-    std::vector<int64_t>& backlog = recording_.program.backlog_ns;
-    backlog.assign(streams_.size(), 0);
-    std::vector<bool> seen(streams_.size(), false);
-    std::vector<bool> has_earlier(streams_.size(), false);
-    for (uint32_t i = 0; i < trace_.events.size(); ++i) {
-      if (!is_device(event(i).kind)) continue;
-      const auto stream = streams_.find(event(i).track);
-      if (stream == streams_.end()) continue;
-      const uint32_t launch = links_.launch[i];
-      const bool is_earlier = launch == kNone || event(launch).start_ns < links_.start_ns();
-      if (is_earlier && !seen[stream->second]) {
-        const int64_t rest = event(i).end_ns() - std::max(event(i).start_ns, links_.start_ns());
-        if (event(i).end_ns() <= links_.start_ns()) continue;
-        ReplayKernel earlier;
-        earlier.stream = static_cast<uint32_t>(stream->second);
-        earlier.group = group_of_[i];
-        earlier.is_communication = earlier.group == communication_;
-        earlier.duration_ns = rest;
-        recording_.program.earlier.push_back(earlier);
-        has_earlier[stream->second] = true;
-      } else if (!is_earlier && !seen[stream->second]) {
-        seen[stream->second] = true;
-        const int64_t waited = event(i).start_ns - event(launch).start_ns;
-        const ReplayKernel& first =
-            recording_.program.kernels[launches_of_[stream->second].front().second];
-        if (waited > kLongWait && first.waits_for == kNoKernel && !has_earlier[stream->second] &&
-            !all_awaited(event(launch))) {
-          backlog[stream->second] =
-              std::max(backlog[stream->second], event(i).start_ns - links_.start_ns());
-        }
+  // Holds the waits so far against what was recorded, and finds those that no one wrote down.
+  void explain_delays() {
+    const timing::Program& program = recording_.program;
+    std::vector<RanKernel> ran(program.kernels.size());
+    for (uint32_t i = 0; i < ran.size(); ++i) {
+      ran[i].stream = program.kernels[i].stream;
+      ran[i].waits_for = program.kernels[i].waits_for;
+      ran[i].is_wait_recorded = are_waits_recorded_;
+      ran[i].launched_ns = links_.start_ns();
+      ran[i].start_ns = std::max(event(kernel_events_[i]).start_ns, links_.start_ns());
+      ran[i].end_ns = event(kernel_events_[i]).end_ns();
+      ran[i].is_alone = i < program.earlier_count;
+    }
+    mark_launches(ran);
+    std::vector<StreamState> streams(streams_.size());
+    find_waits(ran, streams, links_.start_ns());
+    for (uint32_t i = 0; i < ran.size(); ++i) {
+      ReplayKernel& kernel = recording_.program.kernels[i];
+      kernel.waits_for = ran[i].waits_for;
+      kernel.waits_for_begin = ran[i].waits_for_begin;
+      kernel.unseen_ns = ran[i].unseen_ns;
+      recording_.unseen_ns += static_cast<double>(kernel.unseen_ns);
+    }
+    for (const StreamState& stream : streams) {
+      recording_.program.backlog_ns.push_back(stream.busy_ns);
+    }
+  }
+
+  // When each kernel was launched, and whether a graph or a wait came before it on its stream.
+  void mark_launches(std::vector<RanKernel>& ran) const {
+    std::vector<bool> is_behind_graph(streams_.size(), false);
+    std::vector<int64_t> last_launch(streams_.size(), INT64_MIN);
+    size_t wait = 0;
+    int64_t all_awaited = INT64_MAX;
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      const ReplayCall& call = recording_.program.calls[node];
+      const int64_t launched = event(nodes_[node].event).start_ns;
+      if (call.waits_for_all) all_awaited = std::min(all_awaited, launched);
+      while (wait < stream_waits_.size() && stream_waits_[wait] < launched) ++wait;
+      const bool is_graph = call.kind == CallKind::launch_graph;
+      for (uint32_t i = call.first_kernel; i < call.first_kernel + call.kernel_count; ++i) {
+        const uint32_t stream = ran[i].stream;
+        ran[i].launched_ns = launched;
+        ran[i].is_alone = is_graph || is_behind_graph[stream];
+        ran[i].is_behind_wait = wait > 0 && stream_waits_[wait - 1] > last_launch[stream];
+        ran[i].is_behind_all = all_awaited < launched;
+        is_behind_graph[stream] = is_graph;
       }
-    }
-    for (int64_t& rest : backlog) rest = std::max<int64_t>(rest, 0);
-  }
-
-  // Whether the host had waited for the whole device before `call`: then nothing earlier is left.
-  [[nodiscard]] bool all_awaited(const TraceEvent& call) const {
-    for (size_t i = 0; i < nodes_.size() && event(nodes_[i].event).start_ns < call.start_ns; ++i) {
-      if (recording_.program.calls[i].waits_for_all) return true;
-    }
-    return false;
-  }
-
-  // Nothing on the host delays a kernel within a graph: where a graph shows nothing for long, it
-  // did work that the profiler did not record.
-  void find_unseen() {
-    size_t at = 0;
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      int64_t end = INT64_MAX;
-      for (const uint32_t kernel : nodes_[i].launched) {
-        const int64_t gap = event(kernel).start_ns - end;
-        if (end != INT64_MAX && gap > kLongWait) recording_.program.kernels[at].unseen_ns = gap;
-        end = end == INT64_MAX ? event(kernel).end_ns() : std::max(end, event(kernel).end_ns());
-        ++at;
+      for (uint32_t i = call.first_kernel; i < call.first_kernel + call.kernel_count; ++i) {
+        last_launch[ran[i].stream] = launched;
       }
     }
   }
@@ -403,7 +425,7 @@ class Builder {
   // A wait before anything is known to be on the device is for work that the trace does not hold:
   // that took as long as it took.
   void find_outside_waits() {
-    if (!recording_.program.earlier.empty()) return;
+    if (recording_.program.earlier_count > 0) return;
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       ReplayCall& call = recording_.program.calls[i];
       if (call.kernel_count > 0) return;
@@ -417,7 +439,11 @@ class Builder {
 
   void sample_kernels(AllSamples& samples) {
     std::vector<int64_t> free(streams_.size(), INT64_MIN);
-    size_t at = 0;
+    size_t at = recording_.program.earlier_count;
+    for (size_t i = 0; i < at; ++i) {
+      int64_t& end = free[recording_.program.kernels[i].stream];
+      end = std::max(end, event(kernel_events_[i]).end_ns());
+    }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const TraceEvent& call = event(nodes_[i].event);
       const bool is_graph = recording_.program.calls[i].kind == CallKind::launch_graph;
@@ -425,7 +451,8 @@ class Builder {
         const TraceEvent& kernel = event(nodes_[i].launched[k]);
         int64_t& end = free[recording_.program.kernels[at].stream];
         const size_t half = at * kHalves / kernel_events_.size();
-        if (recording_.program.kernels[at].waits_for == kNoKernel && end != INT64_MIN) {
+        const ReplayKernel& made = recording_.program.kernels[at];
+        if (made.waits_for == kNoKernel && made.unseen_ns == 0 && end != INT64_MIN) {
           const auto since = static_cast<double>(kernel.start_ns - end);
           if (is_graph && k > 0) {
             samples.graph_gap.halves[half].push_back(since);
@@ -499,8 +526,7 @@ class Builder {
     recording_.measured_ns = static_cast<double>(end - links_.start_ns());
   }
 
-  static constexpr int64_t kQueued = 15'000;     // launched so long before that it was there
-  static constexpr int64_t kLongWait = 100'000;  // no launch takes so long
+  static constexpr int64_t kQueued = 15'000;  // launched so long before that it was there
   static constexpr size_t kLookAhead = 256;
   static constexpr size_t kMostStreams = 1024;  // no device has as many; it bounds the waits
 
@@ -514,6 +540,8 @@ class Builder {
   std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> busy_;
   std::vector<std::vector<std::pair<int64_t, uint32_t>>> launches_of_;  // by stream
   std::unordered_map<int64_t, int64_t> start_of_;                       // of calls, by correlation
+  std::vector<int64_t> stream_waits_;  // begins of the calls that make one stream wait
+  bool are_waits_recorded_ = false;    // by the profiler, with what waits for what
   Recording recording_;
 };
 

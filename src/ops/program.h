@@ -5,8 +5,9 @@
 // latency, gap between kernels, time to wake up, cost of a wait), each the median of one half of
 // the recording and used for the other half. What is taken over as it was is the state at the
 // begin: how long each stream was still busy. A copy is one that the host waits for where its call
-// ended after the copy did. Waits between streams are the profiler's where it recorded them; else a
-// cudaStreamWaitEvent makes the stream of the thread's next launch wait for the stream of its last.
+// ended after the copy did. Waits between streams are the profiler's where it recorded them; else
+// as PyTorch uses cudaStreamWaitEvent, held against the order of what was recorded
+// (stream_waits.h).
 //
 // Linear but for sorts; pure.
 #pragma once
@@ -25,6 +26,7 @@ namespace headroom::ops {
 struct Recording {
   timing::Program program;
   double measured_ns = 0;  // of the steps, to the end of the host's and the device's part
+  double unseen_ns = 0;    // in which a graph did what was not recorded
 };
 
 // Nothing where the trace has no launches or no kernels to replay.

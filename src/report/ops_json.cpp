@@ -86,7 +86,8 @@ Json replay_json(const ops::OpsAnswer& answer) {
   return Json::object()
       .set("measured_ms", answer.replay->measured_ms)
       .set("replayed_ms", answer.replay->replayed_ms)
-      .set("error_pct", answer.replay->error_pct);
+      .set("error_pct", answer.replay->error_pct)
+      .set("unseen_ms", answer.replay->unseen_ms);
 }
 
 Json horizon_json(const std::vector<ops::HorizonChange>& changes) {

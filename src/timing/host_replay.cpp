@@ -13,18 +13,17 @@ class Simulation {
       : program_(program),
         change_(change),
         call_ends_(program.calls.size(), 0.0),
+        kernel_begins_(program.kernels.size(), 0.0),
         kernel_ends_(program.kernels.size(), 0.0),
         stream_free_(program.streams, 0.0) {
     for (size_t i = 0; i < program.backlog_ns.size() && i < stream_free_.size(); ++i) {
       stream_free_[i] = static_cast<double>(program.backlog_ns[i]);
     }
-    for (const ReplayKernel& kernel : program.earlier) {
-      double& free = stream_free_[kernel.stream];
-      free += duration_of(kernel) + (free > 0 ? program.latencies[kernel.latencies].gap : 0.0);
-    }
   }
 
   Replayed run() {
+    HEADROOM_CHECK(program_.earlier_count <= program_.kernels.size(), "earlier kernels of nothing");
+    for (uint32_t i = 0; i < program_.earlier_count; ++i) run_kernel(i, 0.0, false);
     for (uint32_t i = 0; i < program_.calls.size(); ++i)
       call_ends_[i] = run_call(program_.calls[i]);
     Replayed replayed;
@@ -58,7 +57,10 @@ class Simulation {
     const double start = end_of(call.after) + gap_of(call);
     const bool is_graph = call.kind == CallKind::launch_graph || change_.in_graph;
     for (uint32_t i = 0; i < call.kernel_count; ++i) {
-      run_kernel(call.first_kernel + i, start, is_graph, i == 0);
+      const uint32_t kernel = call.first_kernel + i;
+      const Latencies& latencies = latencies_of(kernel);
+      run_kernel(kernel, start + (is_graph ? latencies.graph_launch : latencies.launch),
+                 is_graph && i > 0);
     }
     if (call.kind == CallKind::launch || call.kind == CallKind::launch_graph) {
       return start + cost_of(call);
@@ -86,18 +88,20 @@ class Simulation {
     return program_.latencies[program_.kernels[kernel].latencies];
   }
 
-  void run_kernel(uint32_t index, double call_start, bool is_graph, bool is_first) {
+  // `launched`: when it has reached the device.
+  void run_kernel(uint32_t index, double launched, bool is_within_graph) {
     const ReplayKernel& kernel = program_.kernels[index];
     const Latencies& latencies = latencies_of(index);
-    const double launched = call_start + (is_graph ? latencies.graph_launch : latencies.launch);
     double& free = stream_free_[kernel.stream];
-    const double gap = is_graph && !is_first ? latencies.graph_gap : latencies.gap;
+    const double gap = is_within_graph ? latencies.graph_gap : latencies.gap;
     double start = std::max(launched, free > 0 ? free + gap : 0.0);
     if (kernel.waits_for != kNoKernel) {
-      start = std::max(start, kernel_ends_[kernel.waits_for] + latencies.gap);
+      const std::vector<double>& times = kernel.waits_for_begin ? kernel_begins_ : kernel_ends_;
+      start = std::max(start, times[kernel.waits_for] + latencies.gap);
     }
     start += static_cast<double>(kernel.unseen_ns);
     const bool is_hidden = kernel.is_communication && change_.hides_communication;
+    kernel_begins_[index] = start;
     kernel_ends_[index] = start + (is_hidden ? 0.0 : duration_of(kernel));
     free = std::max(free, kernel_ends_[index]);
   }
@@ -111,6 +115,7 @@ class Simulation {
   const Program& program_;
   const ReplayChange& change_;
   std::vector<double> call_ends_;
+  std::vector<double> kernel_begins_;
   std::vector<double> kernel_ends_;
   std::vector<double> stream_free_;
 };

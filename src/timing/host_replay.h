@@ -11,7 +11,8 @@
 //
 //   1. calls are in the order of the recording; a call follows an earlier one (`after`), its own
 //      thread's last or the one that woke its thread;
-//   2. kernels are in the order of their launch, and a stream runs them in that order;
+//   2. kernels are in the order of their launch, those that were there before the first, and a
+//      stream runs them in that order;
 //   3. a kernel waits for kernels that were launched before it.
 //
 // Linear in calls, kernels and waits; pure, thread-safe.
@@ -51,8 +52,9 @@ struct ReplayKernel {
   uint8_t group = 0;       // for changes, see ReplayChange
   bool is_communication = false;
   int64_t duration_ns = 0;
-  int64_t unseen_ns = 0;           // within a graph, before it: work that was not recorded
+  int64_t unseen_ns = 0;           // before it on its stream: work that was not recorded
   uint32_t waits_for = kNoKernel;  // of another stream, and all before it there
+  bool waits_for_begin = false;    // for what came before that kernel's begin, not for its end
 };
 
 // What lies between host and device, in nanoseconds.
@@ -70,10 +72,10 @@ struct Program {
   std::vector<ReplayKernel> kernels;
   std::vector<Latencies> latencies;
   uint32_t streams = 0;
-  std::vector<ReplayKernel> earlier;  // launched before the begin and not done then, in order
-  std::vector<int64_t> backlog_ns;    // by stream: what else it is busy with at the begin
-  uint32_t last_call = kNoCall;       // that the end of the step follows
-  int64_t tail_ns = 0;                // host time between the two
+  uint32_t earlier_count = 0;       // kernels that no call launches: there from the begin
+  std::vector<int64_t> backlog_ns;  // by stream: what else it is busy with at the begin
+  uint32_t last_call = kNoCall;     // that the end of the step follows
+  int64_t tail_ns = 0;              // host time between the two
 };
 
 // 1 everywhere is the step as it was. Factors multiply times, so 0.5 is twice as fast.

@@ -95,11 +95,12 @@ TEST(HostReplay, EarlierWorkComesFirst) {
 
 TEST(HostReplay, EarlierWorkChangesWithItsGroup) {
   Program program = program_with();
-  launch(program, 0, 10);
   ReplayKernel earlier;
   earlier.duration_ns = 100;
   earlier.group = 2;
-  program.earlier = {earlier, earlier};  // 0 to 100, 101 to 201, and then 202 to 212
+  program.kernels = {earlier, earlier};  // 0 to 100, 101 to 201, and then 202 to 212
+  program.earlier_count = 2;
+  launch(program, 0, 10);
   EXPECT_DOUBLE_EQ(simulate(program).device_ns, 212);
   ReplayChange change;
   change.group_factors = {1.0, 1.0, 0.5};
