@@ -2,16 +2,49 @@
 
 #include "cli/deliver.h"
 #include "cli/verb.h"
+#include "ops/comparison.h"
+#include "report/ops_comparison.h"
 #include "report/ops_json.h"
 #include "report/ops_text.h"
 
 namespace headroom::cli {
 namespace {
 
+// "5%" and "5" are five percent.
+Result<double> percent_of(std::string word, std::string_view flag) {
+  if (word.ends_with('%')) word.pop_back();
+  return number_of<double>(word, flag, 0.0, 1e6);
+}
+
+Result<int> run_comparison(const Words& words, const Console& console) {
+  std::optional<double> most;
+  if (words.has("max-slowdown")) {
+    HEADROOM_ASSIGN(most, percent_of(words.value("max-slowdown"), "max-slowdown"));
+  }
+  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(words.value("rules")));
+  HEADROOM_ASSIGN(const ops::RecordedRun before, ops::read_run(words.operands[0], rules));
+  HEADROOM_ASSIGN(const ops::RecordedRun after, ops::read_run(words.operands[1], rules));
+  const ops::OpsComparison comparison = ops::compare(before, after, rules, most);
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::ops_comparison_text(comparison, terminal);
+  };
+  forms.json = [&] { return report::ops_comparison_json(comparison); };
+  HEADROOM_TRY(deliver(forms, words, console));
+  if (comparison.verdict == ops::Slowdown::beyond_limit) return kExitNotPlainYes;
+  const bool is_partial = comparison.before.is_partial || comparison.after.is_partial;
+  return is_partial ? exit_code_of(ErrorCode::partial) : kExitYes;
+}
+
 Result<int> run_ops(const Words& words, const Console& console) {
   if (words.operands.empty()) {
     return Error{ErrorCode::usage, "which trace?", "",
                  "a file of torch.profiler's export_chrome_trace(), .json or .json.gz"};
+  }
+  if (words.operands.size() == 2) return run_comparison(words, console);
+  if (words.has("max-slowdown")) {
+    return Error{ErrorCode::usage, "--max-slowdown compares two traces", "",
+                 "headroom ops BEFORE AFTER --max-slowdown 5%"};
   }
   ops::OpsQuestion question;
   question.file = words.operands.front();
@@ -30,16 +63,20 @@ Verb ops_verb() {
   Verb verb;
   verb.name = "ops";
   verb.summary = "where the time of a recorded run goes";
-  verb.operands = "TRACE";
-  verb.most_operands = 1;
+  verb.operands = "TRACE [TRACE]";
+  verb.most_operands = 2;
   verb.examples = {
       {"headroom ops trace.json.gz", "a file of torch.profiler's export_chrome_trace()"},
       {"headroom ops trace.json.gz --json -o ops.json", "all operators and kernels, as JSON"},
+      {"headroom ops before.json.gz after.json.gz --max-slowdown 5%",
+       "what got slower and why; exit code 1 where a step takes 5 % longer"},
       {"headroom ops trace.json.gz --rules mine.json",
        "with groups for operators of your own (data/operator_rules.json is an example)"},
   };
   verb.flags = {
       {"rules", "FILE", "rules that sort operators into groups, before the built-in ones"},
+      {"max-slowdown", "PERCENT",
+       "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"},
       kJsonFlag,
       kOutputFlag,
       kQuietFlag,

@@ -46,6 +46,7 @@ class WallSweep {
         communication_(rules.group("communication")),
         running_(rules.groups().size(), 0) {
     wall_.groups.assign(rules.groups().size(), 0.0);
+    wall_.exposed_ns.assign(work.size(), 0.0);
   }
 
   WallTime sweep() {
@@ -54,6 +55,8 @@ class WallSweep {
       give(boundary.time - now, boundary.is_start ? boundary.piece : kNone, now);
       now = boundary.time;
       const GroupIndex group = work_[boundary.piece].group;
+      const double given = group == communication_ ? given_alone_ : given_computing_;
+      wall_.exposed_ns[boundary.piece] += boundary.is_start ? -given : given;
       const int change = boundary.is_start ? 1 : -1;
       running_[group] += change;
       (group == communication_ ? communicating_ : computing_) += change;
@@ -69,12 +72,14 @@ class WallSweep {
     if (stretch <= 0) return;
     const auto length = static_cast<double>(stretch);
     if (computing_ > 0) {
+      given_computing_ += length / computing_;
       for (size_t group = 0; group < running_.size(); ++group) {
         if (running_[group] == 0 || group == communication_) continue;
         wall_.groups[group] += length * running_[group] / computing_;
       }
       if (communicating_ > 0) wall_.communication_hidden_ns += length;
     } else if (communicating_ > 0) {
+      given_alone_ += length / communicating_;
       wall_.groups[communication_] += length;
     } else {
       idle(length, next, from);
@@ -101,6 +106,8 @@ class WallSweep {
   std::vector<int32_t> running_;
   int32_t computing_ = 0;
   int32_t communicating_ = 0;
+  double given_computing_ = 0;  // so far, to each piece that computes all the time
+  double given_alone_ = 0;      // the same of communication that nothing hides
   WallTime wall_;
 };
 

@@ -41,6 +41,7 @@ struct WallTime {
   double idle_launch_ns = 0;           //   it was launched, and had not begun
   double communication_hidden_ns = 0;  // ran beside other kernels
   double total_ns = 0;
+  std::vector<double> exposed_ns;  // by piece of work: its part of `groups`
 };
 WallTime wall_time(const formats::Trace& trace, const std::vector<Work>& work, const Links& links,
                    const OperatorRules& rules);

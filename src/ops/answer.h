@@ -83,7 +83,7 @@ struct HorizonChange {
 };
 
 // What bounds the run.
-enum class Bound { nothing, host, communication, gemm_attention, non_gemm, mixed };
+enum class Bound { nothing, host, communication, gemm_attention, non_gemm, unclassified, mixed };
 
 struct TraceFacts {
   std::string file;

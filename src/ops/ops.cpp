@@ -6,11 +6,11 @@
 #include <map>
 #include <unordered_map>
 
-#include "formats/kineto.h"
 #include "ops/accounts.h"
 #include "ops/horizon.h"
 #include "ops/links.h"
 #include "ops/program.h"
+#include "ops/run.h"
 #include "ops/work.h"
 
 namespace headroom::ops {
@@ -164,11 +164,13 @@ void find_bound(OpsAnswer& answer) {
   const double idle = share_of(wall, "idle");
   const double communication = share_of(wall, "communication");
   const double gemm = share_of(wall, "gemm") + share_of(wall, "attention");
+  const double unclassified = share_of(wall, "unclassified");
   const std::pair<Bound, double> shares[] = {
       {Bound::host, idle},
       {Bound::communication, communication},
       {Bound::gemm_attention, gemm},
-      {Bound::non_gemm, 100 - idle - communication - gemm},
+      {Bound::unclassified, unclassified},
+      {Bound::non_gemm, 100 - idle - communication - gemm - unclassified},
   };
   const auto* most = std::max_element(std::begin(shares), std::end(shares),
                                       [](auto& a, auto& b) { return a.second < b.second; });
@@ -191,10 +193,12 @@ double saved_by(const OpsAnswer& answer, std::string_view name) {
 void find_bound_by_replay(OpsAnswer& answer) {
   constexpr double kTrustedErrorPct = 5;
   if (!answer.replay || std::abs(answer.replay->error_pct) > kTrustedErrorPct) return;
+  if (answer.bound == Bound::unclassified) return;  // no change is about that
   const Accounting& wall = answer.wall_time;
   const double idle = share_of(wall, "idle");
   const double communication = share_of(wall, "communication");
   const double gemm = share_of(wall, "gemm") + share_of(wall, "attention");
+  const double unclassified = share_of(wall, "unclassified");
   struct Candidate {
     Bound bound;
     double saved;
@@ -205,7 +209,8 @@ void find_bound_by_replay(OpsAnswer& answer) {
       // Hiding takes it away, the others become half: half of it is compared.
       {Bound::communication, saved_by(answer, "communication_hidden") / 2, communication},
       {Bound::gemm_attention, saved_by(answer, "gemm_2x") + saved_by(answer, "attention_2x"), gemm},
-      {Bound::non_gemm, saved_by(answer, "non_gemm_2x"), 100 - idle - communication - gemm},
+      {Bound::non_gemm, saved_by(answer, "non_gemm_2x"),
+       100 - idle - communication - gemm - unclassified},
   };
   const Candidate* most =
       std::max_element(std::begin(candidates), std::end(candidates),
@@ -219,24 +224,13 @@ void find_bound_by_replay(OpsAnswer& answer) {
   answer.bound_pct = most->pct;
 }
 
-// The device that the kernels ran on, by its number in the file's list.
-std::string device_name(const Trace& trace, const std::vector<Work>& work, bool has_device) {
-  if (!has_device) return "CPU";
-  if (work.empty() || trace.devices.empty()) return "";
-  const std::string& number = trace.tracks[trace.events[work.front().event].track].process;
-  size_t index = 0;
-  for (const char c : number) {
-    if (c < '0' || c > '9' || index > trace.devices.size()) return "";
-    index = index * 10 + static_cast<size_t>(c - '0');
-  }
-  return index < trace.devices.size() ? trace.devices[index].name : "";
-}
-
-TraceFacts facts_of(const Trace& trace, const Links& links, const std::vector<Work>& work) {
+TraceFacts facts_of(const RecordedRun& run) {
+  const Trace& trace = run.trace;
+  const Links& links = run.links;
   TraceFacts facts;
   facts.file = trace.file;
   facts.format = trace.format;
-  facts.device = device_name(trace, work, links.has_device);
+  facts.device = run.device();
   facts.rank = trace.rank;
   facts.events = trace.records;
   facts.has_device = links.has_device;
@@ -303,16 +297,13 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
 
 }  // namespace
 
-Result<OpsAnswer> answer(const Trace& trace, const OperatorRules& rules) {
-  const Links links = link(trace);
+OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules) {
+  const Trace& trace = run.trace;
+  const Links& links = run.links;
+  const std::vector<Work>& work = run.work;
   Classifier classifier(rules, trace.names);
-  const std::vector<Work> work = work_of(trace, links, classifier);
-  if (work.empty()) {
-    return Error{ErrorCode::bad_input, "holds no kernel and no operator", trace.file,
-                 "record with torch.profiler and activities CPU and CUDA"};
-  }
   OpsAnswer answer;
-  answer.trace = facts_of(trace, links, work);
+  answer.trace = facts_of(run);
   const KernelTime kernels = kernel_time(work, links, rules.groups().size());
   const WallTime wall = wall_time(trace, work, links, rules);
   const PaperTime paper = paper_time(trace, work, links, classifier);
@@ -346,10 +337,15 @@ Result<OpsAnswer> answer(const Trace& trace, const OperatorRules& rules) {
   return answer;
 }
 
+Result<OpsAnswer> answer(Trace trace, const OperatorRules& rules) {
+  HEADROOM_ASSIGN(const RecordedRun run, run_of(std::move(trace), rules));
+  return answer(run, rules);
+}
+
 Result<OpsAnswer> answer(const OpsQuestion& question) {
   HEADROOM_ASSIGN(const OperatorRules rules, OperatorRules::load(question.rules));
-  HEADROOM_ASSIGN(const Trace trace, formats::read_kineto(question.file));
-  return answer(trace, rules);
+  HEADROOM_ASSIGN(const RecordedRun run, read_run(question.file, rules));
+  return answer(run, rules);
 }
 
 }  // namespace headroom::ops

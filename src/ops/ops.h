@@ -10,6 +10,7 @@
 #include "formats/trace.h"
 #include "ops/answer.h"
 #include "ops/rules.h"
+#include "ops/run.h"
 
 namespace headroom::ops {
 
@@ -21,6 +22,7 @@ struct OpsQuestion {
 Result<OpsAnswer> answer(const OpsQuestion& question);
 
 // The same for a trace that is read. An empty one is an Error.
-Result<OpsAnswer> answer(const formats::Trace& trace, const OperatorRules& rules);
+Result<OpsAnswer> answer(formats::Trace trace, const OperatorRules& rules);
+OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules);
 
 }  // namespace headroom::ops

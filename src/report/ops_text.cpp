@@ -22,13 +22,6 @@ constexpr size_t kOperatorRows = 12;
 constexpr size_t kBestChanges = 3;
 constexpr double kTrustedErrorPct = 5;
 
-std::string percent(double share) { return formatted("%.1f %%", share); }
-
-// Four figures, whatever the size.
-std::string milliseconds(double ms) {
-  return formatted(ms >= 1000 ? "%.0f ms" : ms >= 10 ? "%.2f ms" : "%.4f ms", ms);
-}
-
 std::string times(double speedup) { return formatted("%.2fx", speedup); }
 
 // The three changes that would give most, without those that no one can make.
@@ -65,7 +58,9 @@ std::string first_lines(const ops::OpsAnswer& answer, const Terminal& terminal) 
   return lines;
 }
 
-std::string cell(const ops::GroupShare& group) { return group.ms == 0 ? "" : percent(group.pct); }
+std::string cell(const ops::GroupShare& group) {
+  return group.ms == 0 ? "" : percent_words(group.pct);
+}
 
 const ops::GroupShare* find(const ops::Accounting& accounting, const std::string& name) {
   for (const ops::GroupShare& group : accounting.groups) {
@@ -117,7 +112,7 @@ std::string operators(const ops::OpsAnswer& answer, const Terminal& terminal) {
   for (size_t i = 0; i < std::min(kOperatorRows, answer.operators.size()); ++i) {
     const ops::OperatorTime& row = answer.operators[i];
     table.row({text::elide(text::printable(row.name), 60), row.group, with_commas(row.count),
-               milliseconds(row.kernel_ms), percent(row.pct)});
+               milliseconds(row.kernel_ms), percent_words(row.pct)});
   }
   std::string lines = table.render(terminal);
   if (answer.operators.size() > kOperatorRows) {
@@ -180,11 +175,11 @@ std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
 
 std::string coverage(const ops::OpsAnswer& answer) {
   const ops::Coverage& coverage = answer.coverage;
-  std::string lines = "of the kernel time " + percent(coverage.unlinked_pct_of_kernel_time) +
+  std::string lines = "of the kernel time " + percent_words(coverage.unlinked_pct_of_kernel_time) +
                       " could not be linked to an operator, " +
-                      percent(coverage.unclassified_pct_of_kernel_time) + " to a group";
+                      percent_words(coverage.unclassified_pct_of_kernel_time) + " to a group";
   if (coverage.names_agree_pct_of_kernel_time) {
-    lines += "; names alone sort " + percent(*coverage.names_agree_pct_of_kernel_time) +
+    lines += "; names alone sort " + percent_words(*coverage.names_agree_pct_of_kernel_time) +
              " as the operators do";
   }
   return lines + "\n";

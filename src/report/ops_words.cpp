@@ -5,8 +5,6 @@
 namespace headroom::report {
 namespace {
 
-std::string percent(double share) { return text::formatted("%.1f %%", share); }
-
 double share_of(const ops::Accounting& accounting, std::string_view name) {
   for (const ops::GroupShare& group : accounting.groups) {
     if (group.name == name) return group.pct;
@@ -17,16 +15,22 @@ double share_of(const ops::Accounting& accounting, std::string_view name) {
 std::string host_words(const ops::OpsAnswer& answer) {
   const double idle = share_of(answer.wall_time, "idle");
   if (!answer.trace.has_device) {
-    return "What is outside of operators bounds this run: " + percent(idle) +
+    return "What is outside of operators bounds this run: " + percent_words(idle) +
            " of the time no operator runs";
   }
   const bool is_host = answer.idle.host_ms >= answer.idle.launch_ms;
   return std::string(is_host ? "The host" : "Launching") + " bounds this run: the device is idle " +
-         percent(idle) + " of the time, " +
+         percent_words(idle) + " of the time, " +
          (is_host ? "waiting for the next launch" : "with the next kernel launched but not begun");
 }
 
 }  // namespace
+
+std::string milliseconds(double ms) {
+  return text::formatted(ms >= 1000 ? "%.0f ms" : ms >= 10 ? "%.2f ms" : "%.4f ms", ms);
+}
+
+std::string percent_words(double share) { return text::formatted("%.1f %%", share); }
 
 std::string_view bound_name(ops::Bound bound) {
   switch (bound) {
@@ -40,6 +44,8 @@ std::string_view bound_name(ops::Bound bound) {
       return "gemm_attention";
     case ops::Bound::non_gemm:
       return "non_gemm";
+    case ops::Bound::unclassified:
+      return "unclassified";
     case ops::Bound::mixed:
       return "mixed";
   }
@@ -47,7 +53,7 @@ std::string_view bound_name(ops::Bound bound) {
 }
 
 std::string bound_words(const ops::OpsAnswer& answer) {
-  const std::string share = percent(answer.bound_pct);
+  const std::string share = percent_words(answer.bound_pct);
   switch (answer.bound) {
     case ops::Bound::host:
       return host_words(answer);
@@ -57,14 +63,19 @@ std::string bound_words(const ops::OpsAnswer& answer) {
       return "GEMM and attention bound this run: " + share + " of the time";
     case ops::Bound::non_gemm:
       return "Non-GEMM operators bound this run: " + share + " of the time";
+    case ops::Bound::unclassified:
+      return "What bounds this run is not known: " + share +
+             " of the time is in operators that no rule sorts (--rules FILE adds some)";
     case ops::Bound::mixed: {
       const double gemm =
           share_of(answer.wall_time, "gemm") + share_of(answer.wall_time, "attention");
       const double idle = share_of(answer.wall_time, "idle");
       const double communication = share_of(answer.wall_time, "communication");
-      return "No one thing bounds this run: GEMM and attention " + percent(gemm) + ", non-GEMM " +
-             percent(100 - gemm - idle - communication) + ", communication " +
-             percent(communication) + ", idle " + percent(idle);
+      return "No one thing bounds this run: GEMM and attention " + percent_words(gemm) +
+             ", non-GEMM " +
+             percent_words(100 - gemm - idle - communication -
+                           share_of(answer.wall_time, "unclassified")) +
+             ", communication " + percent_words(communication) + ", idle " + percent_words(idle);
     }
     case ops::Bound::nothing:
       break;

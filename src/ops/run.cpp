@@ -1,0 +1,47 @@
+#include "ops/run.h"
+
+#include "formats/kineto.h"
+
+namespace headroom::ops {
+
+using formats::kNone;
+using formats::Trace;
+
+// By the number that kernels carry in the file's list of devices.
+std::string RecordedRun::device() const {
+  if (!links.has_device) return "CPU";
+  if (work.empty() || trace.devices.empty()) return "";
+  const std::string& number = trace.tracks[trace.events[work.front().event].track].process;
+  size_t index = 0;
+  for (const char c : number) {
+    if (c < '0' || c > '9' || index > trace.devices.size()) return "";
+    index = index * 10 + static_cast<size_t>(c - '0');
+  }
+  return index < trace.devices.size() ? trace.devices[index].name : "";
+}
+
+Result<RecordedRun> run_of(Trace trace, const OperatorRules& rules) {
+  RecordedRun run;
+  run.trace = std::move(trace);
+  run.links = link(run.trace);
+  Classifier classifier(rules, run.trace.names);
+  run.work = work_of(run.trace, run.links, classifier);
+  if (run.work.empty()) {
+    return Error{ErrorCode::bad_input, "holds no kernel and no operator", run.trace.file,
+                 "record with torch.profiler and activities CPU and CUDA"};
+  }
+  return run;
+}
+
+Result<RecordedRun> read_run(const std::string& file, const OperatorRules& rules) {
+  HEADROOM_ASSIGN(Trace trace, formats::read_kineto(file));
+  return run_of(std::move(trace), rules);
+}
+
+std::string_view shapes_of(const Trace& trace, uint32_t operation) {
+  if (operation == kNone || trace.events[operation].detail == kNone) return "";
+  const std::string_view detail = trace.names.at(trace.events[operation].detail);
+  return detail.substr(0, detail.find(' '));
+}
+
+}  // namespace headroom::ops

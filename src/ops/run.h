@@ -1,0 +1,34 @@
+// RecordedRun: a trace with what is known of it before anything is counted: links, and work with
+// groups.
+//
+// What an answer about one trace, a comparison of two and the ranks of one run begin with.
+// Blocking, thread-safe; a second for a trace of 200 MB.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/trace.h"
+#include "ops/links.h"
+#include "ops/work.h"
+
+namespace headroom::ops {
+
+struct RecordedRun {
+  formats::Trace trace;
+  Links links;
+  std::vector<Work> work;
+
+  // The device that the kernels ran on, "CPU" where there is none, "" where the trace is silent.
+  [[nodiscard]] std::string device() const;
+};
+
+// A trace without kernels and operators is an Error.
+Result<RecordedRun> run_of(formats::Trace trace, const OperatorRules& rules);
+Result<RecordedRun> read_run(const std::string& file, const OperatorRules& rules);
+
+// The shapes of an operator, "[[64,512],[512,512]]"; "" where they were not recorded.
+std::string_view shapes_of(const formats::Trace& trace, uint32_t operation);
+
+}  // namespace headroom::ops

@@ -1,0 +1,303 @@
+#include "report/ops_comparison.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/fit_words.h"
+#include "report/ops_words.h"
+#include "text/number.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using text::Align;
+using text::formatted;
+using text::Json;
+using text::Style;
+using text::Table;
+using text::Terminal;
+
+constexpr size_t kMostChanges = 15;  // in a terminal; --json has all
+constexpr double kShownPct = 0.05;   // of the step: a change that is worth a line
+constexpr size_t kLongestName = 44;
+
+std::string_view reason_name(ops::ChangeReason reason) {
+  switch (reason) {
+    case ops::ChangeReason::none:
+      return "none";
+    case ops::ChangeReason::added:
+      return "added";
+    case ops::ChangeReason::removed:
+      return "removed";
+    case ops::ChangeReason::more_calls:
+      return "more_calls";
+    case ops::ChangeReason::fewer_calls:
+      return "fewer_calls";
+    case ops::ChangeReason::other_kernels:
+      return "other_kernels";
+    case ops::ChangeReason::other_shapes:
+      return "other_shapes";
+    case ops::ChangeReason::each_slower:
+      return "each_slower";
+    case ops::ChangeReason::each_faster:
+      return "each_faster";
+    case ops::ChangeReason::hidden_less:
+      return "hidden_less";
+    case ops::ChangeReason::hidden_more:
+      return "hidden_more";
+    case ops::ChangeReason::host:
+      return "host";
+    case ops::ChangeReason::launch:
+      return "launch";
+  }
+  return "none";
+}
+
+std::string count_words_of(double count) {
+  return formatted(std::abs(count - std::round(count)) < 0.05 ? "%.0f" : "%.1f", count);
+}
+
+std::string each_words(const ops::OperatorChange& change) {
+  const double before = change.before_count > 0 ? change.before_kernel_ms / change.before_count : 0;
+  const double after = change.after_count > 0 ? change.after_kernel_ms / change.after_count : 0;
+  return formatted("%.1f", before * 1e3) + " us each became " + formatted("%.1f us", after * 1e3);
+}
+
+std::string reason_words(const ops::OperatorChange& change) {
+  const std::string calls =
+      count_words_of(change.before_count) + " calls became " + count_words_of(change.after_count);
+  switch (change.reason) {
+    case ops::ChangeReason::added:
+      return "new, " + count_words_of(change.after_count) + " calls";
+    case ops::ChangeReason::removed:
+      return "gone, " + count_words_of(change.before_count) + " calls";
+    case ops::ChangeReason::more_calls:
+    case ops::ChangeReason::fewer_calls:
+      return calls;
+    case ops::ChangeReason::other_kernels:
+      return "other kernel: " + text::elide(change.before_kernel, kLongestName) + " became " +
+             text::elide(change.after_kernel, kLongestName);
+    case ops::ChangeReason::other_shapes:
+      return "other shapes, " + calls;
+    case ops::ChangeReason::each_slower:
+    case ops::ChangeReason::each_faster:
+      return each_words(change);
+    case ops::ChangeReason::hidden_less:
+      return "as long, less of it beside other work";
+    case ops::ChangeReason::hidden_more:
+      return "as long, more of it beside other work";
+    case ops::ChangeReason::host:
+      return change.change_ms() > 0 ? "the next launch comes later"
+                                    : "the next launch comes earlier";
+    case ops::ChangeReason::launch:
+      return "launched, and not yet begun";
+    case ops::ChangeReason::none:
+      break;
+  }
+  return "";
+}
+
+std::string verdict_words(const ops::OpsComparison& comparison) {
+  const std::string limit =
+      comparison.max_slowdown_pct ? formatted("%.3g %%", *comparison.max_slowdown_pct) : "";
+  switch (comparison.verdict) {
+    case ops::Slowdown::beyond_limit:
+      return ": more than the " + limit + " that is allowed";
+    case ops::Slowdown::within_spread:
+      return ": more than " + limit + ", but steps differ by as much; record more of them";
+    case ops::Slowdown::within_limit:
+      return ": within the " + limit + " that is allowed";
+    case ops::Slowdown::not_asked:
+      break;
+  }
+  return "";
+}
+
+std::string first_line(const ops::OpsComparison& comparison) {
+  const double slower = comparison.slowdown_pct;
+  constexpr double kSame = 0.05;
+  std::string line = "The step of the second run takes ";
+  if (std::abs(slower) < kSame) {
+    line += "as long as the first's";
+  } else {
+    line += formatted("%.1f %% ", std::abs(slower)) + (slower > 0 ? "longer" : "less");
+  }
+  line += " (" + milliseconds(comparison.after.step_ms) + ", was " +
+          milliseconds(comparison.before.step_ms) + ")";
+  return line + verdict_words(comparison);
+}
+
+std::string spread_line(const ops::OpsComparison& comparison) {
+  if (!comparison.slowdown_low_pct) {
+    return "one step each: how much steps differ by themselves is not known\n";
+  }
+  return "between " + formatted("%+.1f", *comparison.slowdown_low_pct) + " and " +
+         formatted("%+.1f %%", *comparison.slowdown_high_pct) + " at 90 %, by " +
+         std::to_string(comparison.before.steps) + " and " +
+         std::to_string(comparison.after.steps) + " steps\n";
+}
+
+std::string run_line(const char* which, const ops::ComparedRun& run, const Terminal& terminal) {
+  std::string line = std::string(which) + ": " + text::printable(run.file);
+  if (!run.device.empty()) line += ", " + text::printable(run.device);
+  if (run.is_partial) {
+    line += ", " + text::paint("not all of it could be read", Style::warning, terminal.colour);
+  }
+  return line + "\n";
+}
+
+std::string change_figure(double ms) { return (ms < 0 ? "-" : "+") + milliseconds(std::abs(ms)); }
+
+std::string changes_table(const ops::OpsComparison& comparison, const Terminal& terminal) {
+  Table table({{"a step", Align::left, true},
+               {"shapes", Align::left, true},
+               {"before", Align::right, false},
+               {"after", Align::right, false},
+               {"change", Align::right, false},
+               {"why", Align::left, true}});
+  size_t shown = 0;
+  double rest_ms = 0;
+  size_t rest = 0;
+  for (const ops::OperatorChange& change : comparison.changes) {
+    if (change.change_ms() == 0) continue;
+    const double worth = kShownPct / 100 * comparison.before.step_ms;
+    if (shown == kMostChanges || std::abs(change.change_ms()) < worth) {
+      rest_ms += change.change_ms();
+      ++rest;
+      continue;
+    }
+    ++shown;
+    const Style style = change.change_ms() > 0 ? Style::bad : Style::good;
+    table.row({text::elide(text::printable(change.name), kLongestName),
+               text::elide(text::printable(change.shapes), 36),
+               milliseconds(change.before_ms),
+               milliseconds(change.after_ms),
+               {change_figure(change.change_ms()), style},
+               {text::printable(reason_words(change)), Style::dim}});
+  }
+  if (rest > 0) {
+    table.row({"and " + std::to_string(rest) + " more",
+               "",
+               "",
+               "",
+               change_figure(rest_ms),
+               {"--json has them", Style::dim}});
+  }
+  double before_ms = 0;
+  double after_ms = 0;
+  for (const ops::OperatorChange& change : comparison.changes) {
+    before_ms += change.before_ms;
+    after_ms += change.after_ms;
+  }
+  table.row({{"all, and what is unchanged", Style::bold},
+             "",
+             {milliseconds(before_ms), Style::bold},
+             {milliseconds(after_ms), Style::bold},
+             {change_figure(after_ms - before_ms), Style::bold}});
+  return table.render(terminal);
+}
+
+std::string groups_table(const ops::OpsComparison& comparison, const Terminal& terminal) {
+  Table table({{"wall time of a step", Align::left, true},
+               {"before", Align::right, false},
+               {"after", Align::right, false},
+               {"change", Align::right, false}});
+  for (const ops::GroupChange& group : comparison.groups) {
+    const double worth = kShownPct / 100 * comparison.before.step_ms;
+    if (std::abs(group.after_ms - group.before_ms) < worth) continue;
+    table.row({group.title, milliseconds(group.before_ms), milliseconds(group.after_ms),
+               change_figure(group.after_ms - group.before_ms)});
+  }
+  return table.render(terminal);
+}
+
+Json run_json(const ops::ComparedRun& run) {
+  return Json::object()
+      .set("file", run.file)
+      .set("device", run.device)
+      .set("rank", run.rank < 0 ? Json(nullptr) : Json(run.rank))
+      .set("steps", static_cast<int64_t>(run.steps))
+      .set("step_ms", run.step_ms)
+      .set("spread_ms", run.spread_ms ? Json(*run.spread_ms) : Json(nullptr))
+      .set("is_partial", run.is_partial);
+}
+
+Json changes_json(const std::vector<ops::OperatorChange>& changes) {
+  Json list = Json::array();
+  for (const ops::OperatorChange& change : changes) {
+    list.push_back(Json::object()
+                       .set("name", change.name)
+                       .set("shapes", change.shapes)
+                       .set("group", change.group)
+                       .set("reason", std::string(reason_name(change.reason)))
+                       .set("change_ms", change.change_ms())
+                       .set("before_ms", change.before_ms)
+                       .set("after_ms", change.after_ms)
+                       .set("before_kernel_ms", change.before_kernel_ms)
+                       .set("after_kernel_ms", change.after_kernel_ms)
+                       .set("before_count", change.before_count)
+                       .set("after_count", change.after_count)
+                       .set("before_kernel", change.before_kernel)
+                       .set("after_kernel", change.after_kernel));
+  }
+  return list;
+}
+
+std::string_view verdict_name(ops::Slowdown verdict) {
+  switch (verdict) {
+    case ops::Slowdown::within_limit:
+      return "within_limit";
+    case ops::Slowdown::beyond_limit:
+      return "beyond_limit";
+    case ops::Slowdown::within_spread:
+      return "within_spread";
+    case ops::Slowdown::not_asked:
+      break;
+  }
+  return "not_asked";
+}
+
+Json figure(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+std::string ops_comparison_text(const ops::OpsComparison& comparison, const Terminal& terminal) {
+  const Style style = comparison.verdict == ops::Slowdown::beyond_limit ? Style::bad : Style::bold;
+  std::string lines = text::paint(first_line(comparison), style, terminal.colour) + "\n";
+  lines += spread_line(comparison);
+  lines += run_line("first", comparison.before, terminal);
+  lines += run_line("second", comparison.after, terminal);
+  lines += "\n" + changes_table(comparison, terminal);
+  lines += "\n" + groups_table(comparison, terminal);
+  for (const std::string& note : comparison.notes) lines += "note: " + note + "\n";
+  return lines;
+}
+
+Json ops_comparison_json(const ops::OpsComparison& comparison) {
+  Json groups = Json::array();
+  for (const ops::GroupChange& group : comparison.groups) {
+    groups.push_back(Json::object()
+                         .set("name", group.name)
+                         .set("before_ms", group.before_ms)
+                         .set("after_ms", group.after_ms));
+  }
+  Json notes = Json::array();
+  for (const std::string& note : comparison.notes) notes.push_back(note);
+  return Json::object()
+      .set("schema", "headroom.ops_comparison/1")
+      .set("provenance", "measured")
+      .set("before", run_json(comparison.before))
+      .set("after", run_json(comparison.after))
+      .set("slowdown_pct", comparison.slowdown_pct)
+      .set("slowdown_low_pct", figure(comparison.slowdown_low_pct))
+      .set("slowdown_high_pct", figure(comparison.slowdown_high_pct))
+      .set("max_slowdown_pct", figure(comparison.max_slowdown_pct))
+      .set("verdict", std::string(verdict_name(comparison.verdict)))
+      .set("changes", changes_json(comparison.changes))
+      .set("groups", std::move(groups))
+      .set("notes", std::move(notes));
+}
+
+}  // namespace headroom::report

@@ -1,0 +1,20 @@
+// Two recordings held against each other, as text for a terminal and as JSON
+// (`headroom.ops_comparison/1`): whether the second is slower in the first line, then what got
+// slower and why, the largest change first.
+//
+// Pure, thread-safe.
+#pragma once
+
+#include <string>
+
+#include "ops/comparison.h"
+#include "text/json.h"
+#include "text/terminal.h"
+
+namespace headroom::report {
+
+[[nodiscard]] std::string ops_comparison_text(const ops::OpsComparison& comparison,
+                                              const text::Terminal& terminal);
+[[nodiscard]] text::Json ops_comparison_json(const ops::OpsComparison& comparison);
+
+}  // namespace headroom::report
