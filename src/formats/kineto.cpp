@@ -59,6 +59,7 @@ struct RawEvent {
   std::string_view phase, category, name, pid, tid, start, duration;
   std::string_view correlation, external_id, shapes, types, kernel, stream, device;
   std::string_view sync_kind, wait_on_stream, record_correlation;
+  std::string_view collective, elements, process_group;
 };
 
 struct Field {
@@ -78,6 +79,9 @@ constexpr std::array kArgumentFields{
     Field{"kernel", &RawEvent::kernel},
     Field{"stream", &RawEvent::stream},
     Field{"device", &RawEvent::device},
+    Field{"Collective name", &RawEvent::collective},
+    Field{"In msg nelems", &RawEvent::elements},
+    Field{"Process Group Name", &RawEvent::process_group},
     Field{"cuda_sync_kind", &RawEvent::sync_kind},
     Field{"wait_on_stream", &RawEvent::wait_on_stream},
     Field{"wait_on_cuda_event_record_corr_id", &RawEvent::record_correlation}};
@@ -180,6 +184,7 @@ class Reader {
     event.track = track_of(raw, is_device(kind));
     if (!raw.shapes.empty()) event.detail = intern_shapes(raw);
     if (kind == TraceEventKind::call && !raw.kernel.empty()) event.detail = intern(raw.kernel);
+    if (is_device(kind) && !raw.collective.empty()) event.detail = intern_collective(raw);
     trace_.events.push_back(event);
     return check_limits();
   }
@@ -211,6 +216,16 @@ class Reader {
       if (c != ' ' && c != '\n' && c != '\r' && c != '\t') scratch_ += c;
     }
     return trace_.names.intern(scratch_);
+  }
+
+  // "_allgather_base of 4096 in group 5".
+  uint32_t intern_collective(const RawEvent& raw) {
+    scratch_ = raw.collective.substr(0, limits_.name);
+    if (!raw.elements.empty()) scratch_ += " of " + std::string(raw.elements.substr(0, 40));
+    if (!raw.process_group.empty()) {
+      scratch_ += " in group " + std::string(raw.process_group.substr(0, limits_.name));
+    }
+    return intern(scratch_);
   }
 
   // Kernels carry their device and stream; what has neither is on the row that it is drawn in.

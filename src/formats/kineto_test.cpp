@@ -102,6 +102,15 @@ TEST(Kineto, ROCmNamesTheKernelAtTheLaunch) {
   EXPECT_EQ(trace->names.at(trace->events[0].detail), "add");
 }
 
+TEST(Kineto, ACollectivesKernelSaysWhichItIs) {
+  const Result<Trace> trace = read(R"({"traceEvents": [
+    {"ph":"X","cat":"kernel","name":"ncclDevKernel","pid":0,"tid":20,"ts":1,"dur":1,
+     "args":{"stream":20,"Collective name":"allreduce","In msg nelems":64,
+             "Process Group Name":"tp"}}]})");
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(trace->names.at(trace->events[0].detail), "allreduce of 64 in group tp");
+}
+
 TEST(Kineto, ABadEventIsRecordedWithItsPlace) {
   const std::string text = R"({"traceEvents": [
     {"ph":"X","cat":"kernel","name":"a","ts":1,"dur":1},

@@ -59,7 +59,8 @@ struct TraceEvent {
   int64_t correlation = 0;  // pairs a call with what it put on the device; 0: none
   int64_t external_id = 0;  // pairs an operator with its calls and kernels; 0: none
   uint32_t name = kNone;
-  // Of an operator its shapes and types, of a call the kernel that it launches (ROCm says).
+  // Of an operator its shapes and types, of a call the kernel that it launches (ROCm says), of a
+  // kernel the collective that it is, its size and process group.
   uint32_t detail = kNone;
   uint32_t track = kNone;
   TraceEventKind kind = TraceEventKind::host_operator;
