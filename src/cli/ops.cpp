@@ -93,6 +93,7 @@ Result<int> run_ops(const Words& words, const Console& console) {
   ops::OpsQuestion question;
   question.file = words.operands.front();
   question.rules = words.value("rules");
+  question.device = words.value("device");
   HEADROOM_ASSIGN(const ops::OpsAnswer answer, ops::answer(question));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) { return report::ops_text(answer, terminal); };
@@ -114,13 +115,14 @@ Verb ops_verb() {
       {"headroom ops trace.json.gz --json -o ops.json", "all operators and kernels, as JSON"},
       {"headroom ops before.json.gz after.json.gz --max-slowdown 5%",
        "what got slower and why; exit code 1 where a step takes 5 % longer"},
-      {"headroom ops rank*.json.gz",
-       "three or more, or two of different ranks: what collectives wait for, and for whom"},
+      {"headroom ops rank0.json.gz rank1.json.gz rank2.json.gz",
+       "three or more, or two that say so, are ranks of one run: who keeps whom waiting"},
       {"headroom ops trace.json.gz --rules mine.json",
        "with groups for operators of your own (data/operator_rules.json is an example)"},
   };
   verb.flags = {
       {"rules", "FILE", "rules that sort operators into groups, before the built-in ones"},
+      {"device", "NAME", "whose limits operators are held against; else the trace's own device"},
       {"max-slowdown", "PERCENT",
        "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"},
       {"ranks", "", "two traces are ranks of one run, though they do not say so"},

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/roofline.h"
+
 namespace headroom::ops {
 
 struct GroupShare {
@@ -112,10 +114,11 @@ struct OpsAnswer {
   Accounting nongemm_bench;        // the paper's formula, our groups
   Accounting nongemm_bench_paper;  // the paper's formula, its own groups and "missed"
   Coverage coverage;
-  std::optional<ReplayError> replay;    // nothing where there is nothing to replay
-  std::vector<HorizonChange> horizon;   // the most speedup first
-  std::vector<OperatorTime> operators;  // the longest first
-  std::vector<KernelRow> kernels;       // the same
+  std::optional<ReplayError> replay;         // nothing where there is nothing to replay
+  std::vector<HorizonChange> horizon;        // the most speedup first
+  std::optional<OperatorRoofline> roofline;  // where the device's limits are known
+  std::vector<OperatorTime> operators;       // the longest first
+  std::vector<KernelRow> kernels;            // the same
   std::vector<std::string> notes;
 };
 

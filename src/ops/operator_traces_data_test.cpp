@@ -37,7 +37,7 @@ std::vector<std::filesystem::path> kineto_traces() {
   return found;
 }
 
-Result<OpsAnswer> ask(const std::filesystem::path& file) { return answer({file.string(), ""}); }
+Result<OpsAnswer> ask(const std::filesystem::path& file) { return answer({file.string(), "", ""}); }
 
 class TraceLensTotals : public ::testing::TestWithParam<const char*> {
  protected:
@@ -56,6 +56,8 @@ class TraceLensTotals : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(read);
     return *read;
   }
+
+  [[nodiscard]] Result<OpsAnswer> answer_of_trace() const { return ask(trace_); }
 
   std::filesystem::path trace_, tables_;
 };
@@ -97,6 +99,42 @@ TEST_P(TraceLensTotals, OfKernels) {
   for (const auto& [key, row] : ours) {
     EXPECT_TRUE(key.first.starts_with("Memcpy") || key.first.starts_with("Memset")) << key.first;
   }
+}
+
+// "((8944, 1024), (1024, 2816))" as "[[8944,1024],[1024,2816]]".
+std::string our_shapes(const std::string& theirs) {
+  std::string shapes;
+  for (const char c : theirs) {
+    if (c == ' ') continue;
+    const char bracket = c == '(' ? '[' : c == ')' ? ']' : c;
+    if (bracket == ']' && shapes.ends_with(',')) shapes.pop_back();
+    shapes += bracket;
+  }
+  return shapes;
+}
+
+// The FLOPs of products, counted by the step model, are TraceLens'.
+TEST_P(TraceLensTotals, OfWork) {
+  const Result<OpsAnswer> answer = answer_of_trace();
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  ASSERT_TRUE(answer->roofline);
+  std::map<std::pair<std::string, std::string>, RooflineRow> ours;
+  for (const RooflineRow& row : answer->roofline->rows) {
+    if (!row.rate.empty()) ours[{row.name, row.shapes}] = row;
+    EXPECT_LE(row.rate.empty() ? 0 : row.achieved_pct, 100) << row.name << " beats the device";
+  }
+  const text::CsvTable theirs = table("unified_perf_summary.csv");
+  size_t compared = 0;
+  for (size_t row = 0; row < theirs.rows.size(); ++row) {
+    const auto key = std::pair(theirs.at(row, "name"), our_shapes(theirs.at(row, "Input Dims")));
+    const bool is_attention = key.first.find("attention") != std::string::npos;
+    if (!ours.contains(key) || theirs.at(row, "GFLOPS").empty() || is_attention) continue;
+    const double flops = std::stod(theirs.at(row, "GFLOPS")) * 1e9;
+    // Theirs counts the addition of the bias too.
+    EXPECT_NEAR(ours[key].flops, flops, 0.002 * flops) << key.first << key.second;
+    ++compared;
+  }
+  EXPECT_GE(compared, 3U);
 }
 
 INSTANTIATE_TEST_SUITE_P(H100, TraceLensTotals,

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "device/catalogue.h"
 #include "ops/accounts.h"
 #include "ops/horizon.h"
 #include "ops/links.h"
@@ -297,7 +298,7 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
 
 }  // namespace
 
-OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules) {
+OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const device::Device* device) {
   const Trace& trace = run.trace;
   const Links& links = run.links;
   const std::vector<Work>& work = run.work;
@@ -327,6 +328,7 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules) {
   }
   answer.operators = operators_of(trace, work, rules, total_ns);
   answer.kernels = kernels_of(trace, work, rules, total_ns);
+  if (device != nullptr) answer.roofline = roofline(run, rules, *device);
   find_bound(answer);
   if (const std::optional<Recording> recording = record(trace, links, work, rules)) {
     answer.replay = replay_error(*recording);
@@ -344,8 +346,27 @@ Result<OpsAnswer> answer(Trace trace, const OperatorRules& rules) {
 
 Result<OpsAnswer> answer(const OpsQuestion& question) {
   HEADROOM_ASSIGN(const OperatorRules rules, OperatorRules::load(question.rules));
+  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  std::optional<device::Device> device;
+  if (!question.device.empty()) {
+    HEADROOM_ASSIGN(device, catalogue.find(question.device));
+  }
   HEADROOM_ASSIGN(const RecordedRun run, read_run(question.file, rules));
-  return answer(run, rules);
+  std::string assumption;
+  if (!device && run.links.has_device && !run.device().empty()) {
+    if (const auto found = catalogue.find_for_measurement(run.device())) {
+      device = found->device;
+      assumption = found->assumption;
+    }
+  }
+  OpsAnswer answered = answer(run, rules, device ? &*device : nullptr);
+  if (!assumption.empty()) answered.notes.push_back(assumption);
+  if (run.links.has_device && !device) {
+    answered.notes.emplace_back(
+        "the limits of this device are not known, so operators are not held against them: --device "
+        "NAME names one");
+  }
+  return answered;
 }
 
 }  // namespace headroom::ops

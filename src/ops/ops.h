@@ -17,12 +17,16 @@ namespace headroom::ops {
 struct OpsQuestion {
   std::string file;
   std::string rules;  // a file of rules before the built-in ones, or ""
+  // Whose limits the operators are held against, as DeviceCatalogue::find takes it; "": the one
+  // that the trace names, where it is known.
+  std::string device;
 };
 
 Result<OpsAnswer> answer(const OpsQuestion& question);
 
 // The same for a trace that is read. An empty one is an Error.
 Result<OpsAnswer> answer(formats::Trace trace, const OperatorRules& rules);
-OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules);
+OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules,
+                 const device::Device* device = nullptr);
 
 }  // namespace headroom::ops

@@ -14,7 +14,7 @@ using formats::kNone;
 using formats::TraceEvent;
 using formats::TraceEventKind;
 
-constexpr int64_t kSameEndNs = 1'000'000;  // ends of one collective differ by no more
+constexpr int64_t kSameEndNs = 1'000'000;  // on devices ends of one collective differ by no more
 
 double ms_of(double ns) { return ns / 1e6; }
 
@@ -65,6 +65,17 @@ int64_t median_of(std::vector<int64_t> values) {
   return *middle;
 }
 
+// How far ends of one collective may be apart: on a CPU a thread may be late, but not by so much
+// that it could be the next one.
+int64_t end_tolerance(const Sequence& sequence) {
+  constexpr int64_t kPartOfGap = 4;
+  std::vector<int64_t> gaps;
+  for (size_t i = 1; i < sequence.size(); ++i) {
+    gaps.push_back(sequence[i]->end_ns - sequence[i - 1]->end_ns);
+  }
+  return gaps.empty() ? kSameEndNs : std::max(kSameEndNs, median_of(gaps) / kPartOfGap);
+}
+
 // By order, where the ends then differ by one offset; else nothing.
 std::optional<std::vector<size_t>> match_in_order(const Sequence& reference,
                                                   const Sequence& other) {
@@ -73,10 +84,12 @@ std::optional<std::vector<size_t>> match_in_order(const Sequence& reference,
   for (size_t i = 0; i < reference.size(); ++i) {
     offsets.push_back(other[i]->end_ns - reference[i]->end_ns);
   }
+  if (offsets.empty()) return std::nullopt;
   const int64_t offset = median_of(offsets);
+  const int64_t tolerance = end_tolerance(reference);
   constexpr double kMost = 0.9;  // less, and one collective too many has shifted the rest
   size_t agree = 0;
-  for (const int64_t one : offsets) agree += std::abs(one - offset) <= kSameEndNs ? 1 : 0;
+  for (const int64_t one : offsets) agree += std::abs(one - offset) <= tolerance ? 1 : 0;
   if (static_cast<double>(agree) < kMost * static_cast<double>(offsets.size())) return std::nullopt;
   std::vector<size_t> places(other.size());
   for (size_t i = 0; i < places.size(); ++i) places[i] = i;
@@ -87,10 +100,11 @@ std::optional<std::vector<size_t>> match_in_order(const Sequence& reference,
 std::vector<size_t> match_by_end(const Sequence& reference, const Sequence& other) {
   std::vector<size_t> places;
   size_t next = 0;
+  const int64_t tolerance = end_tolerance(reference);
   for (const RankCollective* one : other) {
-    while (next < reference.size() && reference[next]->end_ns < one->end_ns - kSameEndNs) ++next;
+    while (next < reference.size() && reference[next]->end_ns < one->end_ns - tolerance) ++next;
     const bool agrees =
-        next < reference.size() && reference[next]->end_ns <= one->end_ns + kSameEndNs;
+        next < reference.size() && reference[next]->end_ns <= one->end_ns + tolerance;
     places.push_back(agrees ? next++ : SIZE_MAX);
   }
   return places;

@@ -106,6 +106,41 @@ Json horizon_json(const std::vector<ops::HorizonChange>& changes) {
   return list;
 }
 
+Json roofline_json(const std::optional<ops::OperatorRoofline>& roofline) {
+  if (!roofline) return nullptr;
+  Json rates = Json::object();
+  for (const auto& [rate, flops] : roofline->flops_per_second) rates.set(rate, flops);
+  Json rows = Json::array();
+  for (const ops::RooflineRow& row : roofline->rows) {
+    rows.push_back(Json::object()
+                       .set("name", row.name)
+                       .set("shapes", row.shapes)
+                       .set("group", row.group)
+                       .set("count", row.count)
+                       .set("flops", row.flops)
+                       .set("bytes", row.bytes)
+                       .set("rate", row.rate.empty() ? Json(nullptr) : Json(row.rate))
+                       .set("bound", row.is_compute_bound ? "compute" : "traffic")
+                       .set("kernel_ms", row.kernel_ms)
+                       .set("floor_ms", row.floor_ms)
+                       .set("above_ms", row.above_ms)
+                       .set("achieved_pct", row.achieved_pct)
+                       .set("flops_per_second", row.flops_per_second)
+                       .set("bytes_per_second", row.bytes_per_second));
+  }
+  return Json::object()
+      .set("device", roofline->device)
+      .set("provenance", "datasheet")
+      .set("source", roofline->source)
+      .set("bytes_per_second", roofline->bytes_per_second)
+      .set("flops_per_second", std::move(rates))
+      .set("covered_pct_of_kernel_time", roofline->covered_pct)
+      .set("kernel_ms", roofline->kernel_ms)
+      .set("floor_ms", roofline->floor_ms)
+      .set("above_ms", roofline->above_ms)
+      .set("operators", std::move(rows));
+}
+
 }  // namespace
 
 Json ops_json(const ops::OpsAnswer& answer) {
@@ -131,6 +166,7 @@ Json ops_json(const ops::OpsAnswer& answer) {
       .set("coverage", coverage_json(answer.coverage))
       .set("replay", replay_json(answer))
       .set("horizon", horizon_json(answer.horizon))
+      .set("roofline", roofline_json(answer.roofline))
       .set("operators", operators_json(answer.operators))
       .set("kernels", kernels_json(answer.kernels))
       .set("notes", std::move(notes));

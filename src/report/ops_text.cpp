@@ -19,6 +19,7 @@ using text::Table;
 using text::Terminal;
 
 constexpr size_t kOperatorRows = 12;
+constexpr size_t kRooflineRows = 8;
 constexpr size_t kBestChanges = 3;
 constexpr double kTrustedErrorPct = 5;
 
@@ -173,6 +174,36 @@ std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
          " off what was measured\n";
 }
 
+// Where better kernels could win most, at most.
+std::string roofline(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  if (!answer.roofline || answer.roofline->above_ms <= 0) return "";
+  const ops::OperatorRoofline& roofline = *answer.roofline;
+  Table table({{"above its floor, a step", Align::left, true},
+               {"shapes", Align::left, true},
+               {"count", Align::right, false},
+               {"kernel time", Align::right, false},
+               {"floor", Align::right, false},
+               {"to win", Align::right, false},
+               {"", Align::right, false},
+               {"limit", Align::left, false}});
+  for (size_t i = 0; i < std::min(kRooflineRows, roofline.rows.size()); ++i) {
+    const ops::RooflineRow& row = roofline.rows[i];
+    if (row.above_ms <= 0) break;
+    table.row({text::elide(text::printable(row.name), 40),
+               text::elide(text::printable(row.shapes), 36),
+               formatted("%.0f", row.count),
+               milliseconds(row.kernel_ms),
+               milliseconds(row.floor_ms),
+               {milliseconds(row.above_ms), Style::bold},
+               formatted("%.0f %%", row.achieved_pct),
+               row.is_compute_bound ? row.rate + " FLOP/s" : std::string("bandwidth")});
+  }
+  return "\n" + table.render(terminal) + "at " + roofline.device + "'s limits (datasheet) these " +
+         "operators, " + percent_words(roofline.covered_pct) + " of the kernel time, need " +
+         milliseconds(roofline.floor_ms) + " a step of the " + milliseconds(roofline.kernel_ms) +
+         " that they take\n";
+}
+
 std::string coverage(const ops::OpsAnswer& answer) {
   const ops::Coverage& coverage = answer.coverage;
   std::string lines = "of the kernel time " + percent_words(coverage.unlinked_pct_of_kernel_time) +
@@ -192,6 +223,7 @@ std::string ops_text(const ops::OpsAnswer& answer, const Terminal& terminal) {
   lines += "\n" + groups(answer, terminal);
   lines += "\n" + operators(answer, terminal);
   lines += horizon(answer, terminal);
+  lines += roofline(answer, terminal);
   lines += "\n" + coverage(answer);
   for (const std::string& fault : answer.trace.faults) {
     lines += "not read: " + text::printable(fault) + "\n";

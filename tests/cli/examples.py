@@ -26,6 +26,10 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "rank1.pickle": (DATA / "snapshot_ring.pickle").read_bytes(),
          "memory.json.gz": gzip.compress((DATA / "profiler_memory_cpu.json").read_bytes()),
          "trace.json.gz": gzip.compress((DATA / "trace_gpu.json").read_bytes()),
+         "before.json.gz": gzip.compress((DATA / "trace_gpu.json").read_bytes()),
+         "after.json.gz": gzip.compress((DATA / "trace_gpu_slow.json").read_bytes()),
+         **{f"rank{i}.json.gz": (DATA / "ranks" / f"rank{i}.json.gz").read_bytes()
+            for i in range(3)},
          "mine.json": b'{"schema": "headroom.operator_rules/1", "operators": '
                       b'[{"group": "elementwise", "names": ["my_library::scan"]}]}',
          "error.log": b"CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 6.00 GiB total capacity; "

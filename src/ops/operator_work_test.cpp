@@ -1,0 +1,75 @@
+#include "ops/operator_work.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::ops {
+namespace {
+
+std::optional<OperatorWork> work(std::string_view name, std::string_view detail) {
+  const auto inputs = parse_inputs(detail);
+  return inputs ? work_of_operator(name, *inputs) : std::nullopt;
+}
+
+TEST(OperatorWork, Inputs) {
+  const auto inputs = parse_inputs(R"([[64,512],[],[[2,3],[4]]] ["c10::BFloat16","Scalar",""])");
+  ASSERT_TRUE(inputs);
+  ASSERT_EQ(inputs->size(), 4U);
+  EXPECT_EQ((*inputs)[0].sizes, (std::vector<int64_t>{64, 512}));
+  EXPECT_EQ((*inputs)[0].dtype, op::DType::bf16);
+  EXPECT_FALSE((*inputs)[1].dtype);
+  EXPECT_EQ((*inputs)[3].sizes, (std::vector<int64_t>{4}));
+  for (const char* bad : {"", "[[1]]", "[[1]] [", "[[1]] []", "7 []", "[7] [\"float\"]",
+                          "[[1.5]] [\"float\"]", "[[\"a\"]] [\"float\"]", "[[1]] [7]"}) {
+    EXPECT_FALSE(parse_inputs(bad)) << bad;
+  }
+}
+
+// 2 m n k, and each operand once.
+TEST(OperatorWork, Products) {
+  const auto mm = work("aten::mm", R"([[8,16],[16,32]] ["float","float"])");
+  ASSERT_TRUE(mm);
+  EXPECT_EQ(mm->flops, 2.0 * 8 * 16 * 32);
+  EXPECT_EQ(mm->bytes, 4.0 * (8 * 16 + 16 * 32 + 8 * 32));
+  EXPECT_TRUE(mm->is_product);
+  const auto addmm =
+      work("aten::addmm", R"([[32],[8,16],[16,32]] ["c10::Half","c10::Half","c10::Half"])");
+  ASSERT_TRUE(addmm);
+  EXPECT_EQ(addmm->flops, mm->flops);
+  EXPECT_EQ(addmm->dtype, op::DType::f16);
+  EXPECT_EQ(work("aten::bmm", R"([[3,8,16],[3,16,32]] ["float","float"])")->flops, 3 * mm->flops);
+}
+
+TEST(OperatorWork, WhatMovesBytes) {
+  EXPECT_EQ(work("aten::add", R"([[8,16],[16],[]] ["float","float","Scalar"])")->bytes,
+            4.0 * (8 * 16 + 16 + 8 * 16));
+  EXPECT_EQ(work("aten::mul", R"([[8,16],[]] ["c10::BFloat16","Scalar"])")->bytes, 2.0 * 2 * 128);
+  EXPECT_EQ(work("aten::copy_", R"([[128],[128],[]] ["c10::BFloat16","float","Scalar"])")->bytes,
+            128.0 * (2 + 4));
+  EXPECT_EQ(work("aten::cat", R"([[[2,3],[2,5]],[]] ["","Scalar"])")->bytes, 4.0 * 2 * 16);
+}
+
+// What the step model counts for flash attention of a square, causal.
+TEST(OperatorWork, Attention) {
+  const auto attention =
+      work("aten::_scaled_dot_product_flash_attention",
+           R"([[2,4,128,64],[2,4,128,64],[2,4,128,64]] ["c10::Half","c10::Half","c10::Half"])");
+  ASSERT_TRUE(attention);
+  EXPECT_EQ(attention->flops, 4.0 * 2 * 4 * 128 * 128 * 64 / 2);
+}
+
+TEST(OperatorWork, NoCountWhereItCannotBeKnown) {
+  EXPECT_FALSE(work("my::scan", R"([[8]] ["float"])"));
+  EXPECT_FALSE(work("aten::mm", R"([[8,16],[17,32]] ["float","float"])"));
+  EXPECT_FALSE(work("aten::mm", R"([[8,16]] ["float"])"));
+  EXPECT_FALSE(work("aten::mm", R"([[8],[8]] ["float","float"])"));
+  EXPECT_FALSE(work("aten::add", R"([[8],[9]] ["float","float"])"));
+  EXPECT_FALSE(work("aten::add", R"([[-8]] ["float"])"));
+  EXPECT_FALSE(work("aten::add", R"([[9223372036854775807,9]] ["float"])"));
+  EXPECT_FALSE(work("aten::add", R"([[1000000000000,1000000000000,1000000000000]] ["float"])"));
+  EXPECT_FALSE(work("aten::add", R"([[1,1,1,1,1,1,1,1,1,1,1]] ["float"])"));
+  EXPECT_FALSE(work("aten::native_layer_norm", R"([[8,16],[],[17]] ["float","","float"])"));
+  EXPECT_FALSE(work("aten::embedding", R"([[8],[4]] ["float","long int"])"));
+}
+
+}  // namespace
+}  // namespace headroom::ops

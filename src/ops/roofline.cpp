@@ -1,0 +1,158 @@
+#include "ops/roofline.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "ops/operator_work.h"
+
+namespace headroom::ops {
+namespace {
+
+using device::Rate;
+using formats::kNone;
+using formats::TraceEvent;
+
+struct RowTime {
+  double ns = 0;
+  int64_t count = 0;
+  GroupIndex group = 0;
+  uint32_t last = kNone;  // the operator counted last
+  bool is_tf32 = false;   // by the names of its kernels
+  OperatorWork work;
+};
+
+bool names_tf32(std::string_view kernel) {
+  for (const std::string_view sign : {"tf32", "s1688gemm", "TF32", "f32f32_f32f32_f32"}) {
+    if (kernel.find(sign) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+Rate rate_of(op::DType dtype, bool is_tf32) {
+  switch (dtype) {
+    case op::DType::f16:
+      return Rate::fp16;
+    case op::DType::bf16:
+      return Rate::bf16;
+    case op::DType::f8:
+      return Rate::fp8;
+    case op::DType::i8:
+    case op::DType::u8:
+      return Rate::int8;
+    default:
+      return is_tf32 ? Rate::tf32 : Rate::fp32;
+  }
+}
+
+class Rows {
+ public:
+  Rows(const RecordedRun& run, const OperatorRules& rules, const device::Device& device)
+      : run_(run), rules_(rules), device_(device) {}
+
+  std::optional<OperatorRoofline> build() {
+    for (const Work& piece : run_.work) add(piece);
+    if (rows_.empty()) return std::nullopt;
+    OperatorRoofline roofline;
+    roofline.device = device_.name;
+    roofline.source = device_.bandwidth.source;
+    roofline.bytes_per_second = device_.bandwidth.value.value;
+    for (const Rate rate : device::kRates) {
+      if (!device_.rate(rate).known()) continue;
+      roofline.flops_per_second.emplace_back(std::string(device::name_of(rate)),
+                                             device_.rate(rate).value.value);
+    }
+    for (const auto& [key, time] : rows_) add_row(key, time, roofline);
+    std::stable_sort(roofline.rows.begin(), roofline.rows.end(),
+                     [](const auto& a, const auto& b) { return a.above_ms > b.above_ms; });
+    roofline.covered_pct = all_ns_ > 0 ? 100 * counted_ns_ / all_ns_ : 0;
+    if (roofline.rows.empty()) return std::nullopt;
+    return roofline;
+  }
+
+ private:
+  using Key = std::pair<uint32_t, uint32_t>;  // ids of the name and of the shapes
+
+  void add(const Work& piece) {
+    if (piece.step == kOutside) return;
+    const auto ns = static_cast<double>(piece.duration_ns());
+    all_ns_ += ns;
+    if (piece.operation == kNone || piece.is_in_graph) return;
+    // Copies to and from the host are the link's, not the device memory's.
+    const std::string_view kernel = run_.trace.name_of(run_.trace.events[piece.event]);
+    if (kernel.starts_with("Memcpy HtoD") || kernel.starts_with("Memcpy DtoH")) return;
+    const TraceEvent& operation = run_.trace.events[piece.operation];
+    if (operation.detail == kNone) return;
+    const Key key{operation.name, operation.detail};
+    if (!work_of(key)) return;
+    RowTime& row = rows_[key];
+    row.work = *work_of(key);
+    row.ns += ns;
+    row.count += row.last == piece.operation ? 0 : 1;
+    row.last = piece.operation;
+    row.group = piece.group;
+    row.is_tf32 |= names_tf32(kernel);
+  }
+
+  const std::optional<OperatorWork>& work_of(const Key& key) {
+    const auto [known, is_new] = works_.try_emplace(key);
+    if (is_new) {
+      const auto inputs = parse_inputs(run_.trace.names.at(key.second));
+      if (inputs) known->second = work_of_operator(run_.trace.names.at(key.first), *inputs);
+    }
+    return known->second;
+  }
+
+  void add_row(const Key& key, const RowTime& time, OperatorRoofline& roofline) {
+    const Rate rate = rate_of(time.work.dtype, time.is_tf32 && time.work.is_product);
+    double compute = 0;  // seconds; the arithmetic of what is no product is never the limit
+    if (time.work.is_product) {
+      if (!device_.rate(rate).known() || device_.rate(rate).value.value <= 0) return;
+      compute = time.work.flops / device_.rate(rate).value.value;
+    }
+    const double traffic = time.work.bytes / device_.bandwidth.value.value;
+    const double share = 1 / static_cast<double>(run_.links.steps.size());
+    const auto count = static_cast<double>(time.count);
+    const double seconds = time.ns / 1e9;
+    RooflineRow row;
+    row.name = run_.trace.names.at(key.first);
+    const std::string_view detail = run_.trace.names.at(key.second);
+    row.shapes = detail.substr(0, detail.find(' '));
+    row.group = rules_.groups()[time.group].name;
+    row.rate = time.work.is_product ? device::name_of(rate) : std::string_view();
+    row.count = count * share;
+    row.flops = time.work.flops;
+    row.bytes = time.work.bytes;
+    row.is_compute_bound = compute > traffic;
+    row.kernel_ms = time.ns / 1e6 * share;
+    row.floor_ms = std::max(compute, traffic) * count * 1e3 * share;
+    row.above_ms = std::max(row.kernel_ms - row.floor_ms, 0.0);
+    row.achieved_pct = row.kernel_ms > 0 ? 100 * row.floor_ms / row.kernel_ms : 0;
+    row.flops_per_second = seconds > 0 ? time.work.flops * count / seconds : 0;
+    row.bytes_per_second = seconds > 0 ? time.work.bytes * count / seconds : 0;
+    roofline.kernel_ms += row.kernel_ms;
+    roofline.floor_ms += std::min(row.floor_ms, row.kernel_ms);
+    roofline.above_ms += row.above_ms;
+    counted_ns_ += time.ns;
+    roofline.rows.push_back(std::move(row));
+  }
+
+  const RecordedRun& run_;
+  const OperatorRules& rules_;
+  const device::Device& device_;
+  std::map<Key, RowTime> rows_;
+  std::map<Key, std::optional<OperatorWork>> works_;
+  double all_ns_ = 0;
+  double counted_ns_ = 0;
+};
+
+}  // namespace
+
+std::optional<OperatorRoofline> roofline(const RecordedRun& run, const OperatorRules& rules,
+                                         const device::Device& device) {
+  if (!run.links.has_device) return std::nullopt;
+  if (!device.bandwidth.known() || device.bandwidth.value.value <= 0) return std::nullopt;
+  return Rows(run, rules, device).build();
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,56 @@
+// The roofline of operators: what each took, beside the least that the device's limits allow.
+//
+// The floor of an operator is the longer of its FLOPs at the peak rate of its type and its bytes at
+// the peak bandwidth (operator_work.h counts both). What its kernels take above that, times how
+// often it runs, is what better kernels could win at most: the rows come in that order, so that
+// work goes where it pays. An operator whose data stays in caches can be below its floor; it counts
+// as nothing to win.
+//
+// Linear in the work; each operator with its shapes is counted once. Pure, thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "ops/run.h"
+
+namespace headroom::ops {
+
+struct RooflineRow {
+  std::string name;
+  std::string shapes;
+  std::string group;
+  std::string rate;  // whose peak holds: "bf16"
+  double count = 0;  // a step
+  // Of one call:
+  double flops = 0;
+  double bytes = 0;
+  // Of a step:
+  double kernel_ms = 0;
+  double floor_ms = 0;
+  double above_ms = 0;
+  bool is_compute_bound = false;  // its floor is of the arithmetic
+  double achieved_pct = 0;        // floor_ms of kernel_ms
+  double flops_per_second = 0;
+  double bytes_per_second = 0;
+};
+
+struct OperatorRoofline {
+  std::string device;
+  std::string source;  // of its limits
+  double bytes_per_second = 0;
+  std::vector<std::pair<std::string, double>> flops_per_second;  // by rate
+  double covered_pct = 0;  // of the kernel time: operators whose work could be counted
+  double kernel_ms = 0;    // of those, a step; of it:
+  double floor_ms = 0;
+  double above_ms = 0;
+  std::vector<RooflineRow> rows;  // most to win first
+};
+
+// Nothing where the device's bandwidth is not known or no operator could be counted.
+std::optional<OperatorRoofline> roofline(const RecordedRun& run, const OperatorRules& rules,
+                                         const device::Device& device);
+
+}  // namespace headroom::ops
