@@ -105,6 +105,7 @@ void fill_prediction(AgainstRow& row, const AskedRow& asked, Metric metric,
     row.interval = asked.prediction.device_used;
     row.peak_reserved = asked.prediction.peak_reserved;
     row.fused_loss = asked.fused_loss;
+    row.ranks = asked.question.ranks;
     row.provenance = Provenance::extrapolated;
   }
   if (const CalibrationLaw* law = calibration.law_for(metric, asked.question.device)) {

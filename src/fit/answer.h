@@ -30,6 +30,7 @@ enum class Verdict : uint8_t { yes, at_risk, no };
 // What a byte on the device is for. The order is the order of stacking, from the ground up.
 enum class Component : uint8_t {
   parameters,        // without lm_head
+  gathered,          // parameters of other ranks' shares, while this one has them whole
   gradients,         // without lm_head's
   optimizer_states,  // without lm_head's
   lm_head_weight,    // when tied, the shared matrix is counted with the parameters and this is 0
@@ -44,7 +45,7 @@ enum class Component : uint8_t {
   cached_unused,  // reserved by the allocator and not allocated
   context,        // CUDA context, libraries, and what a real run holds beyond the replay
 };
-inline constexpr size_t kComponentCount = 14;
+inline constexpr size_t kComponentCount = 15;
 // Components before this one are allocated blocks of the caching allocator.
 inline constexpr size_t kAllocatedComponentCount = static_cast<size_t>(Component::cached_unused);
 
@@ -98,9 +99,10 @@ struct Setting {
 
 // The memory of the device in question.
 struct DeviceMemory {
-  std::string name;  // canonical: "a100-sxm-80gb"
-  Bytes total;       // what the maker prints
-  Bytes offered;     // what processes can use: total less what the driver keeps
+  std::string name;   // canonical: "a100-sxm-80gb"
+  int64_t count = 1;  // of such devices, of which each holds what the answer says of one
+  Bytes total;        // what the maker prints
+  Bytes offered;      // what processes can use: total less what the driver keeps
   Provenance provenance = Provenance::datasheet;
 };
 
@@ -202,6 +204,7 @@ struct AgainstRow {
   std::optional<Interval> interval;  // where the metric has one
   std::optional<Bytes>
       peak_reserved;                // beside device_used: what the allocator was replayed to hold
+  int64_t ranks = 1;                // among how many the step was divided
   bool fused_loss = false;          // and whether the loss was fused over whole logits
   std::optional<double> error_pct;  // (predicted - measured) / measured * 100
   Provenance provenance = Provenance::counted;  // of the prediction

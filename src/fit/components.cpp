@@ -23,6 +23,8 @@ Component component_of(memory::Category category) {
       return Component::logits;
     case Category::loss:
       return Component::loss;
+    case Category::gathered:
+      return Component::gathered;
     case Category::workspace:
       return Component::workspaces;
     case Category::temporary:

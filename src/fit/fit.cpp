@@ -45,6 +45,7 @@ MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& det
 
 void describe_device(const Scenario& scenario, FitAnswer& answer) {
   answer.device.name = scenario.device->name;
+  answer.device.count = scenario.question.ranks;
   answer.device.total = scenario.device->memory.value;
   answer.device.offered = scenario.offered;
   answer.device.provenance = scenario.device->usable_memory.known()

@@ -72,7 +72,8 @@ Result<void> check_scope(const Row& row) {
   const std::string scope = row["scope"];
   if (!scope.empty() && !has(scope, "train")) return unsupported("measures " + scope);
   const std::string gpus = row["n_gpus"];
-  if (!gpus.empty() && gpus != "1") return unsupported("runs on " + gpus + " GPUs");
+  const bool is_fsdp1 = has(row["framework"], "fsdp1 full_shard");
+  if (!gpus.empty() && gpus != "1" && !is_fsdp1) return unsupported("runs on " + gpus + " GPUs");
   if (gpus.empty()) return unsupported("the number of GPUs is not given");
   if (has(row["framework"], "megatron")) return unsupported("runs under Megatron-LM");
   const std::string method = row["method"];
@@ -124,6 +125,15 @@ Result<void> read_ia3(const Row& row, FitQuestion& q) {
   const bool is_peft = row["source"] == "peft-metamathqa";
   if (is_peft && has(row["method"], "gate_proj")) {
     HEADROOM_TRY(q.set("ia3-feedforward", "gate_proj,up_proj,down_proj"));
+  }
+  return {};
+}
+
+// Called behind read_method, whose words it keeps.
+Result<void> read_division(const Row& row, FitQuestion& q) {
+  if (!has(row["framework"], "fsdp1 full_shard") || row["n_gpus"] == "1") return {};
+  for (const Setting& setting : settings_of(q)) {
+    if (setting.name == "method") return q.set("method", setting.value + ",fsdp1:" + row["n_gpus"]);
   }
   return {};
 }
@@ -279,7 +289,10 @@ Result<void> read_framework(const Row& row, FitQuestion& q) {
   // fms-acceleration loads 4-bit models itself, and then leaves norms in the model's type; without
   // it the same harness trains by TRL's SFTTrainer.
   if (has(framework, "accelerated-peft")) HEADROOM_TRY(q.set("kbit-preparation", "none"));
-  if (has(framework, "baseline-peft")) HEADROOM_TRY(q.set("kbit-preparation", "norms"));
+  const bool is_sharded = has(framework, "fsdp") && row["n_gpus"] != "1";
+  if (has(framework, "baseline-peft") && !is_sharded) {
+    HEADROOM_TRY(q.set("kbit-preparation", "norms"));
+  }
   for (const std::string& text :
        {row["torch_version"].empty() ? "" : "torch " + row["torch_version"], notes, framework}) {
     if (const auto version = version_of(text, "torch")) {
@@ -363,8 +376,8 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
   if (model::is_python_function(q.model))
     return unsupported("a table of measurements runs no code");
   q.device = row.raw("gpu");
-  for (const auto read : {read_framework, read_method, read_types, read_optimizer, read_shape,
-                          read_checkpointing, read_attention}) {
+  for (const auto read : {read_framework, read_method, read_division, read_types, read_optimizer,
+                          read_shape, read_checkpointing, read_attention}) {
     HEADROOM_TRY(read(row, q));
   }
   if (q.loss == Loss::automatic) HEADROOM_TRY(read_loss(row, q));

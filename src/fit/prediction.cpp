@@ -39,7 +39,7 @@ constexpr double kAllocatedMayVary = 0.02;
 bool fits_at_worst(const Scenario& s, const memory::MemoryTrace& trace, Bytes peak_allocated) {
   const Bytes kept_back(
       static_cast<int64_t>(kAllocatedMayVary * static_cast<double>(peak_allocated.count)));
-  const Bytes limit = s.offered - outside_allocator(*s.device).high - kept_back;
+  const Bytes limit = s.offered - outside_allocator(*s.device, s.question.ranks).high - kept_back;
   if (limit < peak_allocated) return false;
   return !replay_within(s, trace, limit, 0).out_of_memory;
 }
@@ -58,7 +58,7 @@ void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
 
 Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_points,
                                              Figures figures) {
-  const Interval context = outside_allocator(*s.device);
+  const Interval context = outside_allocator(*s.device, s.question.ranks);
   // What was asked for bounds what is reserved from below, and that with the context's high what
   // the device shows at the most (device_used.h): where it is too much, the verdict cannot be yes.
   // A calibration moves figures either way, so under one nothing is concluded early.
@@ -94,9 +94,10 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
     }
   }
   fill_figures(p, detail.replay);
-  p.device_used = device_used(
-      *s.device, {p.peak_allocated, p.peak_reserved, p.steady_allocated, s.loss == Loss::fused},
-      s.offered);
+  p.device_used = device_used(*s.device,
+                              {p.peak_allocated, p.peak_reserved, p.steady_allocated,
+                               s.loss == Loss::fused, s.question.ranks},
+                              s.offered);
   if (fits_at_all) {
     // It ran within the device, if only by emptying its cache, so it never used all there is.
     const Bytes most = s.offered - kLeastSegment;

@@ -30,6 +30,8 @@ constexpr std::array<Word<Method>, 6> kMethods{{{"full", Method::full},
                                                 {"ia3", Method::ia3},
                                                 {"qlora", Method::qlora},
                                                 {"gptq-lora", Method::gptq_lora}}};
+constexpr std::array<Word<Division>, 2> kDivisions{
+    {{"none", Division::none}, {"fsdp1", Division::fsdp1}}};
 constexpr std::array<Word<Optimizer>, 9> kOptimizers{
     {{"adamw", Optimizer::adamw},
      {"adam", Optimizer::adam},
@@ -230,6 +232,53 @@ Result<void> set_names(std::string_view flag, std::string_view words,
   return {};
 }
 
+// "fsdp1:8"
+Result<void> set_division(std::string_view words, FitQuestion& question) {
+  const size_t colon = words.find(':');
+  HEADROOM_TRY(choose("method", words.substr(0, colon), kDivisions, question.division));
+  constexpr int64_t kMostRanks = 65'536;
+  const auto ranks = text::parse_number<int64_t>(words.substr(std::min(colon + 1, words.size())));
+  if (colon == std::string_view::npos || !ranks || *ranks < 1 || *ranks > kMostRanks) {
+    return refuse("method", words, "a number of GPUs behind a colon, such as fsdp1:8");
+  }
+  question.ranks = *ranks;
+  return {};
+}
+
+// "full", "fsdp1:8", "lora,fsdp1:8": what is trained, and how it is divided.
+Result<void> set_method(std::string_view words, FitQuestion& question) {
+  Method method = Method::full;
+  FitQuestion divided;
+  size_t begin = 0;
+  bool has_method = false;
+  while (begin <= words.size()) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    const std::string_view word = words.substr(begin, end - begin);
+    begin = end + 1;
+    const bool is_division = word.find(':') != std::string_view::npos || word == "fsdp1";
+    if (is_division ? divided.division != Division::none : has_method) {
+      return refuse("method", words, "one way to train and one to divide, such as lora,fsdp1:8");
+    }
+    if (is_division) {
+      HEADROOM_TRY(set_division(word, divided));
+    } else {
+      HEADROOM_TRY(choose("method", word, kMethods, method));
+      has_method = true;
+    }
+  }
+  question.method = method;
+  question.division = divided.division;
+  question.ranks = divided.ranks;
+  return {};
+}
+
+std::string method_words(const FitQuestion& question) {
+  std::string words = word_of(kMethods, question.method);
+  if (question.division == Division::none) return words;
+  return words + "," + word_of(kDivisions, question.division) + ":" +
+         std::to_string(question.ranks);
+}
+
 Result<void> set_clip(std::string_view words, std::optional<double>& field) {
   const std::optional<double> value = text::parse_number<double>(words);
   if (!value || *value <= 0) return refuse("clip", words, "a norm above 0, such as 1.0");
@@ -298,8 +347,10 @@ constexpr std::array<Field, 37> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("mixed-precision", w, kMixedPrecisions, q.mixed_precision);
      }},
-    {{"method", "KIND", "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora"},
-     [](FitQuestion& q, std::string_view w) { return choose("method", w, kMethods, q.method); }},
+    {{"method", "KIND",
+      "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; among N GPUs: fsdp1:N, "
+      "lora,fsdp1:N"},
+     [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
     {{"lora-rank", "N", "rank of the adapters"},
      [](FitQuestion& q, std::string_view w) { return count("lora-rank", w, 65'536, q.lora_rank); }},
     {{"lora-targets", "NAMES", "modules with adapters: q_proj,v_proj or all-linear"},
@@ -469,7 +520,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("seq", std::to_string(q.seq));
   add("dtype", word_of(kDtypes, q.dtype));
   add("mixed-precision", word_of(kMixedPrecisions, q.mixed_precision));
-  add("method", word_of(kMethods, q.method));
+  add("method", method_words(q));
   if (q.method != Method::full) {
     const bool has_matrices = q.method != Method::ia3;
     if (has_matrices) add("lora-rank", std::to_string(q.lora_rank));

@@ -33,6 +33,11 @@ enum class Optimizer : uint8_t {
   adamw_8bit,
   paged_adamw_8bit,
 };
+// How a step is divided among devices.
+enum class Division : uint8_t {
+  none,
+  fsdp1,  // FullyShardedDataParallel, FULL_SHARD
+};
 // How torch.optim walks the parameters. `automatic` is torch's own choice (foreach on CUDA).
 enum class OptimizerLoop : uint8_t { automatic, foreach, fused, loop };
 enum class CheckpointingKind : uint8_t { none, full, every_n, selective };
@@ -87,6 +92,8 @@ struct FitQuestion {
   Dtype dtype = Dtype::bf16;
   MixedPrecision mixed_precision = MixedPrecision::none;
   Method method = Method::full;
+  Division division = Division::none;
+  int64_t ranks = 1;  // that a division is among
   int64_t lora_rank = 16;
   std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
   double lora_dropout = 0;

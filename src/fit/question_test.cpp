@@ -116,5 +116,21 @@ TEST(FitQuestion, SaysWhichSettingsWereGiven) {
   EXPECT_EQ(settings.front().origin, SettingOrigin::standard);
 }
 
+TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
+  FitQuestion question;
+  ASSERT_TRUE(question.set("method", "lora,fsdp1:8"));
+  EXPECT_EQ(question.method, Method::lora);
+  EXPECT_EQ(question.division, Division::fsdp1);
+  EXPECT_EQ(question.ranks, 8);
+  ASSERT_TRUE(question.set("method", "fsdp1:2"));
+  EXPECT_EQ(question.method, Method::full);
+  ASSERT_TRUE(question.set("method", "full"));
+  EXPECT_EQ(question.ranks, 1);
+  for (const char* words : {"fsdp1", "fsdp1:", "fsdp1:0", "fsdp1:2x", "fsdp1:2,fsdp1:2",
+                            "lora,full", "ddp:2", "lora,", "", "fsdp1:999999999999999999999"}) {
+    EXPECT_FALSE(question.set("method", words)) << words;
+  }
+}
+
 }  // namespace
 }  // namespace headroom::fit

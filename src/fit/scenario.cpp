@@ -137,6 +137,7 @@ void set_train(Scenario& s) {
   train.optimizer_in_backward = q.optimizer_in_backward;
   set_checkpointing(s);
   set_optimizer(s);
+  set_division(s);
 }
 
 // What a step of this family is; --decoder-seq is for those that have a decoder of their own.

@@ -120,6 +120,29 @@ void set_optimizer(Scenario& s) {
   }
 }
 
+// accelerate's FSDP: layers are wrapped, under peft its adapters too, and mixed precision is FSDP's
+// own beside autocast.
+void set_division(Scenario& s) {
+  if (s.question.division == Division::none) return;
+  step::Fsdp1Options fsdp;
+  fsdp.ranks = s.question.ranks;
+  fsdp.weights = s.train.weights;
+  fsdp.wrap.adapters = s.question.method != Method::full;
+  constexpr op::Version kCheckpointsWithinLayers{4, 52};
+  fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;
+  if (s.question.mixed_precision != MixedPrecision::none) {
+    const bool is_half = s.question.mixed_precision == MixedPrecision::fp16;
+    fsdp.compute = is_half ? op::DType::f16 : op::DType::bf16;
+  }
+  s.train.fsdp1 = fsdp;
+  // A unit's parameters are of one type, so trainers that shard a quantized model prepare nothing
+  // (trl/trainer/sft_trainer.py: is_sharded_qlora).
+  if (s.question.method == Method::qlora && !s.question.given.contains("kbit-preparation")) {
+    s.question.kbit_preparation = KbitPreparation::none;
+    s.derived.push_back({"kbit-preparation", "none", SettingOrigin::derived});
+  }
+}
+
 Result<void> set_loss(Scenario& s) {
   s.loss = s.question.loss;
   if (s.loss != Loss::automatic || s.traced) return {};  // a trace has its own loss
@@ -186,6 +209,19 @@ Result<void> check_flash(const Scenario& s) {
 }
 
 // Policies name PyTorch's own operators; those of other libraries run again.
+Result<void> check_division(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.division == Division::none) return {};
+  if (s.traced) return unsupported("method", "a traced module among several GPUs");
+  if (q.optimizer_in_backward) {
+    return contradiction("optimizer-in-backward", "FSDP has gradients only when backward is done",
+                         "leave it out");
+  }
+  if (q.offload != Offload::none) return unsupported("offload", "offloading under FSDP");
+  if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
+  return {};
+}
+
 Result<void> check_selective(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.checkpointing.kind != CheckpointingKind::selective) return {};
@@ -215,6 +251,7 @@ Result<void> check_supported(const Scenario& s) {
   }
   HEADROOM_TRY(check_half_precision(s));
   HEADROOM_TRY(check_flash(s));
+  HEADROOM_TRY(check_division(s));
   return check_selective(s);
 }
 

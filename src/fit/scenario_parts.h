@@ -9,6 +9,8 @@ namespace headroom::fit {
 void set_checkpointing(Scenario& scenario);
 // Kind and implementation; torch's own choice on CUDA is foreach.
 void set_optimizer(Scenario& scenario);
+// How the step is divided among devices.
+void set_division(Scenario& scenario);
 // PyTorch's caching allocator by its settings, or a plan.
 Result<void> set_allocator(Scenario& scenario);
 // The model's own, or what the chosen kernels bring.

@@ -33,6 +33,7 @@ enum class Category : uint8_t {
   temporary,  // made and released inside one operator or between neighbours
   workspace,  // cuBLAS and other libraries' scratch that goes through the allocator
   input,
+  gathered,  // of parameters that several ranks share, while this one has them whole
   kv_cache,  // keys and values of earlier tokens, in generation
   other,
 };

@@ -75,6 +75,16 @@ void Eager::hold_workspaces(const HeldWorkspaces& held) {
   }
 }
 
+void Eager::release_storage(const Tensor& tensor) {
+  Storage& storage = *tensor->storage;
+  sink_.on_free(storage.buffer);
+  storage.buffer = kNoBuffer;
+}
+
+void Eager::restore_storage(const Tensor& tensor) {
+  tensor->storage->buffer = sink_.on_allocate(tensor->storage->bytes);
+}
+
 Tensor Eager::scratch(int64_t bytes) {
   if (muted_ || bytes <= 0 || !environment_.kernel_scratch) return {};
   return empty({bytes}, DType::u8);

@@ -97,6 +97,9 @@ class Eager {
   Tensor adopt(uint32_t buffer, const Dims& sizes, const Dims& strides, DType dtype);
   // A view that autograd does not know.
   Tensor detach(const Tensor& source);
+  // storage.resize_(0) and back: the block goes, and all tensors that share the storage stay.
+  void release_storage(const Tensor& tensor);
+  void restore_storage(const Tensor& tensor);
 
   // A fresh output for an elementwise operator over these inputs (broadcast sizes, the layout that
   // TensorIterator computes).

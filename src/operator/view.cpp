@@ -78,7 +78,8 @@ Tensor view(Eager& e, const Tensor& self, const Dims& requested) {
   require(strides.has_value(), "view of a layout that needs a copy");
   return finish_view(e, "ViewBackward0", self, e.alias(self, sizes, *strides),
                      [before = self.sizes()](Eager& eager, Node&, Grads& g, Grads& out) {
-                       out[0] = reshape(eager, g[0], before);
+                       // Nothing comes of a weight whose kernel has no gradient for it.
+                       if (g[0]) out[0] = reshape(eager, g[0], before);
                      });
 }
 

@@ -161,11 +161,11 @@ Section breakdown_section(const fit::FitAnswer& answer) {
   html.raw("<p class=\"lead\">The peak is in ").text(place_words(memory.peak_at)).raw(". ");
   html.text(memory.peak_at.why).raw("</p>\n").add(stacked_bar(parts, device_limit(answer)));
   html.raw("<div class=\"split\">\n");
-  html.add(
-      component_table(answer, "The transformer and what training adds",
-                      {Component::parameters, Component::gradients, Component::optimizer_states,
-                       Component::saved_activations, Component::temporaries, Component::other},
-                      "without lm_head"));
+  html.add(component_table(answer, "The transformer and what training adds",
+                           {Component::parameters, Component::gathered, Component::gradients,
+                            Component::optimizer_states, Component::saved_activations,
+                            Component::temporaries, Component::other},
+                           "without lm_head"));
   html.raw("<div>\n");
   html.add(component_table(answer, "lm_head, which grows with the vocabulary",
                            {Component::lm_head_weight, Component::lm_head_gradient,

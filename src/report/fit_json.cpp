@@ -133,6 +133,7 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("trainable_parameters", answer.trainable_count)
                   .set("device", Json::object()
                                      .set("name", answer.device.name)
+                                     .set("count", answer.device.count)
                                      .set("total_bytes", answer.device.total)
                                      .set("offered_bytes", answer.device.offered)
                                      .set("provenance", name_of(answer.device.provenance)))
@@ -170,7 +171,9 @@ Json against_json(const fit::AgainstAnswer& answer) {
     if (row.supported) json.set("provenance", name_of(row.provenance));
     if (row.interval) json.set("interval_bytes", interval_json(*row.interval));
     if (row.peak_reserved) {
-      json.set("peak_reserved_bytes", *row.peak_reserved).set("fused_loss", row.fused_loss);
+      json.set("peak_reserved_bytes", *row.peak_reserved)
+          .set("fused_loss", row.fused_loss)
+          .set("ranks", row.ranks);
     }
     rows.push_back(std::move(json));
   }

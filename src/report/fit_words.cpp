@@ -25,6 +25,15 @@ std::string setting_value(const fit::FitAnswer& answer, std::string_view name) {
   return {};
 }
 
+namespace {
+
+std::string devices_of(const fit::DeviceMemory& device) {
+  if (device.count == 1) return device.name;
+  return text::formatted("each of %.0f x ", static_cast<double>(device.count)) + device.name;
+}
+
+}  // namespace
+
 std::string answer_sentence(const fit::FitAnswer& answer) {
   std::string subject = answer.model;
   const std::string batch = setting_value(answer, "batch");
@@ -32,21 +41,21 @@ std::string answer_sentence(const fit::FitAnswer& answer) {
   if (!batch.empty()) subject += " at batch " + batch;
   if (!seq.empty()) subject += (batch.empty() ? " at seq " : " x seq ") + seq;
   const std::string room = format_bytes(magnitude(answer.room.expected));
+  const std::string device = devices_of(answer.device);
   switch (answer.verdict) {
     case fit::Verdict::yes:
       // What the device shows is no measure of the room where the cache takes all there is.
       if (answer.room.low <= fit::kLeastSegment) {
-        return subject + " fits " + answer.device.name + ": " +
-               format_bytes(answer.memory.peak_allocated) +
+        return subject + " fits " + device + ": " + format_bytes(answer.memory.peak_allocated) +
                " in use at the peak, the rest is cache that can be given back";
       }
-      return subject + " fits " + answer.device.name + " with " + room + " of room";
+      return subject + " fits " + device + " with " + room + " of room";
     case fit::Verdict::at_risk:
-      return subject + " may not fit " + answer.device.name + ": " +
+      return subject + " may not fit " + device + ": " +
              (answer.room.expected.count >= 0 ? room + " of room expected"
                                               : room + " too little expected");
     case fit::Verdict::no:
-      return subject + " does not fit " + answer.device.name + ": " + room + " too little";
+      return subject + " does not fit " + device + ": " + room + " too little";
   }
   return subject;
 }

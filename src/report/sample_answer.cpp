@@ -140,7 +140,7 @@ fit::FitAnswer sample_answer(int layers) {
   answer.model = "mistralai/Mistral-7B-v0.1";
   answer.parameter_count = 7'241'732'096;
   answer.trainable_count = 7'241'732'096;
-  answer.device = {"a100-sxm-80gb", mib(81920), mib(81000), Provenance::datasheet};
+  answer.device = {"a100-sxm-80gb", 1, mib(81920), mib(81000), Provenance::datasheet};
   answer.settings = {{"batch", "4", fit::SettingOrigin::given},
                      {"seq", "4096", fit::SettingOrigin::given},
                      {"dtype", "bf16", fit::SettingOrigin::standard},

@@ -179,6 +179,7 @@ void Engine::run(std::span<const Tensor> roots, Grads gradients) {
     grads.clear();
     grads.swap(node->task.gradients);
     grads.resize(node->outputs.size());
+    if (options_.hooks.before) options_.hooks.before(*node);
     if (node->variable) {
       accumulate_leaf(*node, grads);
       continue;

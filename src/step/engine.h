@@ -18,6 +18,8 @@
 namespace headroom::step {
 
 struct EngineHooks {
+  // Called before a node runs, a leaf's included (tensor hooks on what it made).
+  std::function<void(op::Node& node)> before;
   // Called after a parameter's gradient has been accumulated (register_post_accumulate_grad_hook).
   std::function<void(const op::Tensor& parameter)> post_accumulate;
   // Gives back what saved-tensor hooks took from this node, for the length of one backward call.

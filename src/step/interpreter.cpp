@@ -355,6 +355,7 @@ void Interpreter::run(uint32_t begin, uint32_t end, Frame& frame) {
       i = skipped_->end - 1;
       continue;
     }
+    if (marks_ != nullptr && (*marks_)[i].before) watcher_(i, false, frame);
     const model::Instruction& instruction = graph_.instructions[i];
     switch (instruction.kind) {
       case model::InstructionKind::drop:
@@ -384,6 +385,7 @@ void Interpreter::run(uint32_t begin, uint32_t end, Frame& frame) {
         break;
       }
     }
+    if (marks_ != nullptr && (*marks_)[i].after) watcher_(i, true, frame);
   }
 }
 

@@ -31,6 +31,13 @@ struct SkippedInstructions {
   std::vector<PassedOn> passed_on;
 };
 
+// By instruction: whether somebody waits for it.
+struct InstructionMark {
+  bool before = false;
+  bool after = false;
+};
+using InstructionMarks = std::vector<InstructionMark>;
+
 class Interpreter {
  public:
   // What runs instead of the instructions of a region; false runs them as they are.
@@ -41,6 +48,13 @@ class Interpreter {
   void set_region_handler(RegionHandler handler) { handler_ = std::move(handler); }
   // Where to stop: called before each operation; true ends the run (early stop of a recomputation).
   void set_stop(std::function<bool()> stop) { stop_ = std::move(stop); }
+  // Who is called before and after the instructions that are marked; the marks must outlive the
+  // runs.
+  using Watcher = std::function<void(uint32_t instruction, bool is_after, Frame& frame)>;
+  void set_watcher(const InstructionMarks& marks, Watcher watcher) {
+    marks_ = &marks;
+    watcher_ = std::move(watcher);
+  }
   // Must outlive the runs; null: nothing is left out.
   void set_skipped(const SkippedInstructions* skipped) { skipped_ = skipped; }
 
@@ -55,6 +69,8 @@ class Interpreter {
   RegionHandler handler_;
   std::function<bool()> stop_;
   const SkippedInstructions* skipped_ = nullptr;
+  const InstructionMarks* marks_ = nullptr;
+  Watcher watcher_;
 };
 
 }  // namespace headroom::step

@@ -52,6 +52,7 @@ uint32_t Recorder::on_allocate(int64_t bytes) {
   info.requested_bytes = bytes;
   info.category = category_;
   info.label = module_;
+  info.stream = stream_;
   const uint32_t buffer = trace_.memory.alloc(info, next_call());
   if (live_bytes_ > live_bytes_of_interest_) throw BeyondInterest{};
   return buffer;

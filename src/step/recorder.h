@@ -44,6 +44,8 @@ class Recorder : public op::Sink {
   void on_module(uint32_t module) override;
 
   void begin_phase(Phase phase, int iteration);
+  // The stream that blocks made from here on belong to; 0 is the one that computes.
+  void set_stream(uint32_t stream) { stream_ = stream; }
   // What blocks made from here on are for.
   void set_category(memory::Category category) { category_ = category; }
   [[nodiscard]] memory::Category category() const { return category_; }
@@ -76,6 +78,7 @@ class Recorder : public op::Sink {
   Phase phase_ = Phase::construct;
   int iteration_ = 0;
   uint32_t module_ = 0;
+  uint32_t stream_ = 0;
 };
 
 // For a run that Impossible ended.

@@ -74,6 +74,7 @@ class TrainingRun {
       return true;
     });
     if (fold != nullptr) interpreter_.set_skipped(&fold->skipped);
+    if (options.fsdp1) divide(make_fsdp1(graph, *options.fsdp1, eager_, recorder_));
   }
 
   // The passes of the first step and the release of their outputs; nothing where no gradient
@@ -165,6 +166,15 @@ class TrainingRun {
     return true;
   }
 
+  void divide(std::unique_ptr<ParallelMethod> method) {
+    parallel_ = std::move(method);
+    interpreter_.set_watcher(parallel_->marks(),
+                             [this](uint32_t instruction, bool is_after, Frame& frame) {
+                               if (is_after) return parallel_->after(instruction, frame);
+                               parallel_->before(instruction, frame);
+                             });
+  }
+
   // For about what will be written: vectors that grow step by step touch twice the memory.
   void make_room() {
     const RecorderPosition passes = unfolder_->size_of_passes();
@@ -194,7 +204,11 @@ class TrainingRun {
     EngineOptions engine;
     engine.accumulate_in_place = options_.accumulate_in_place;
     engine.hooks.unpack = [this](op::Node& node) { checkpointer_.unpack(node); };
+    engine.hooks.before = [this](op::Node& node) {
+      if (parallel_) parallel_->before(node);
+    };
     engine.hooks.post_accumulate = [this](const Tensor& parameter) {
+      if (parallel_) return parallel_->accumulated(parameter);
       if (!parameter->is_parameter) return;
       const bool head = parameter.get() == lm_head_;
       recorder_.recategorize(parameter->grad,
@@ -216,6 +230,7 @@ class TrainingRun {
 
   void construct() {
     recorder_.begin_phase(Phase::construct, 0);
+    if (parallel_) return construct_shares();
     for (const Parameter* parameter : in_loading_order()) construct_parameter(*parameter);
     recorder_.set_category(Category::parameter);
     for (const Parameter& buffer : graph_.buffers) {
@@ -227,6 +242,13 @@ class TrainingRun {
     for (const Parameter& parameter : graph_.parameters) {
       if (is_optimized(parameter)) hand_to_optimizer(parameter);
     }
+  }
+
+  void construct_shares() {
+    recorder_.set_category(Category::parameter);
+    for (const Parameter& buffer : graph_.buffers) construct_buffer(buffer);
+    parallel_->construct(frame_);
+    parameters_ = parallel_->optimized();
   }
 
   // A model that is moved to the device as a whole goes in its own order; one that is quantized
@@ -283,6 +305,7 @@ class TrainingRun {
     }
     recorder_.begin_phase(Phase::forward, step);
     eager_.set_module(0);
+    if (parallel_) parallel_->begin_forward();
     interpreter_.run(0, static_cast<uint32_t>(graph_.instructions.size()), frame_);
     if (!options_.keep_outputs) drop_outputs_but_loss();
     recorder_.begin_phase(Phase::backward, step);
@@ -295,6 +318,7 @@ class TrainingRun {
     const Tensor seed = op::full(eager_, loss.sizes(), loss.dtype());
     if (!loss.requires_grad()) return false;
     engine_.run(loss, seed);
+    if (parallel_) parallel_->end_backward();
     eager_.set_module(0);
     // The graph goes, with all that custom functions and checkpoints hung on it.
     if (!options_.hold_loss) frame_[graph_.loss] = op::detach(eager_, frame_[graph_.loss]);
@@ -330,6 +354,7 @@ class TrainingRun {
   std::unique_ptr<Optimizer> optimizer_;  // null where stepping is done in backward
   std::optional<OptimizerInBackward> in_backward_;
   op::TensorImpl* lm_head_ = nullptr;
+  std::unique_ptr<ParallelMethod> parallel_;  // null: all is on one device
 };
 
 }  // namespace
@@ -344,7 +369,8 @@ struct FoldedPasses {
 };
 
 std::shared_ptr<const FoldedPasses> fold_passes(const Graph& graph, const TrainOptions& options) {
-  if (!options.fold_layers || !options.repeat_steps || options.optimizer_in_backward) return {};
+  const bool is_alone = !options.optimizer_in_backward && !options.fsdp1;
+  if (!options.fold_layers || !options.repeat_steps || !is_alone) return {};
   auto fold = fold_layers(graph, checkpointed_regions(graph, options));
   if (!fold) return {};
   try {

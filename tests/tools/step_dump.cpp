@@ -102,6 +102,15 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   options.optimizer.decay_groups = false;
   options.optimizer.states_on_cpu = words["offload"] == "optimizer";
   options.optimizer_in_backward = words["optimizer_in_backward"] == "1";
+  if (!words["fsdp1"].empty()) {
+    headroom::step::Fsdp1Options fsdp;
+    fsdp.ranks = std::max(1, std::atoi(words["fsdp1"].c_str()));
+    fsdp.weights = options.weights;
+    fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
+    fsdp.wrap.adapters = !words["lora_rank"].empty();
+    fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
+    options.fsdp1 = fsdp;
+  }
   return options;
 }
 
@@ -206,6 +215,29 @@ headroom::text::Json list_of(const std::vector<headroom::model::Parameter>& para
   return list;
 }
 
+// What an FSDP rank gathers, lets go and reduces, in order: [phase, kind, bytes].
+headroom::text::Json gathers_of(const headroom::step::StepTrace& trace) {
+  using headroom::memory::Category;
+  using headroom::text::Json;
+  Json list = Json::array();
+  size_t phase = 0;
+  for (uint32_t i = 0; i < trace.memory.events.size(); ++i) {
+    while (phase + 1 < trace.phases.size() && trace.phases[phase + 1].first_event <= i) ++phase;
+    const headroom::memory::MemoryEvent& event = trace.memory.events[i];
+    const headroom::memory::BufferInfo& buffer = trace.memory.buffers[event.buffer];
+    const bool is_alloc = event.kind == headroom::memory::EventKind::alloc;
+    const bool is_gathered = buffer.category == Category::gathered;
+    const bool is_reduced = is_alloc && buffer.category == Category::gradient && buffer.stream == 2;
+    if (!is_gathered && !is_reduced) continue;
+    Json entry = Json::array();
+    entry.push_back(headroom::step::name_of(trace.phases[phase].phase));
+    entry.push_back(is_reduced ? "reduce" : is_alloc ? "gather" : "release");
+    entry.push_back(buffer.requested_bytes);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -266,6 +298,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", trace.error().to_string().c_str());
     return 3;
   }
-  std::puts(headroom::step::events_json(*trace).dump().c_str());
+  const bool wants_gathers = words["log"] == "gathers";
+  const auto log = wants_gathers ? gathers_of(*trace) : headroom::step::events_json(*trace);
+  std::puts(log.dump().c_str());
   return 0;
 }

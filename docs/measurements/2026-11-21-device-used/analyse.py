@@ -5,7 +5,8 @@
 
 What nvidia-smi showed falls apart into the context, what the replayed allocator held (reserved), and
 a rest. The rest is taken as a share of what comes and goes within a step: reserved, less what is
-allocated between steps. Runs with a fused loss over whole logits are a kind of their own. Printed are
+allocated between steps. Runs with a fused loss over whole logits are a kind of their own, and so are
+runs among several ranks (--ranks; --context-mib then has the communicator in it). Printed are
 those parts by row; then, for each model held aside in turn, the shares that the other models' rows of
 the same kind give (their median; SLACK times their least and largest) and how the rows of the model
 held aside lie in the interval that follows; then the shares of all rows, which are the constants of
@@ -51,7 +52,7 @@ def base_model(name):
     return re.sub(r"-GPTQ$", "", name.split("/")[-1])
 
 
-def runs(path):
+def runs(path, several):
     found = {}
     for row in json.load(open(path))["rows"]:
         if row["status"] == "ok":
@@ -60,6 +61,8 @@ def runs(path):
         if not {"device_used", "peak_allocated", "after_step"} <= metrics.keys():
             continue
         used = metrics["device_used"]
+        if (used["ranks"] > 1) != several:
+            continue
         printed = tuple(used["interval_bytes"][name] / MIB for name in ("low", "expected", "high"))
         yield Run(key, base_model(used["model"]), used["measured_bytes"] / MIB,
                   metrics["peak_allocated"]["predicted_bytes"] / MIB,
@@ -105,9 +108,10 @@ def main():
     parser.add_argument("--context-mib", type=float, nargs=3, default=(400, 550, 1000),
                         metavar=("LOW", "EXPECTED", "HIGH"), help="of the device (A100)")
     parser.add_argument("--offered-mib", type=float, default=81053, help="of the device (A100 80 GB)")
+    parser.add_argument("--ranks", action="store_true", help="the runs among several ranks")
     arguments = parser.parse_args()
     context, offered = arguments.context_mib, arguments.offered_mib
-    rows = list(runs(arguments.file))
+    rows = list(runs(arguments.file, arguments.ranks))
     print("id      measured  reserved  allocated  between  rest   share  (MiB)")
     for r in sorted(rows, key=lambda r: (r.model, int(r.key))):
         print(f"{r.key:7s} {r.measured:8.0f}  {r.reserved:8.0f}  {r.allocated:9.0f}  "

@@ -1,0 +1,50 @@
+// FSDP's first version: torch.distributed.fsdp.FullyShardedDataParallel with FULL_SHARD, as
+// accelerate sets it up (use_orig_params, BACKWARD_PRE, no prefetch in forward).
+//
+// Each unit's parameters lie in one flat tensor, of which a rank keeps its share (the shard). Hooks
+// gather the whole before a unit's forward, let it go behind it, gather it again before its
+// backward, and once the flat gradient is whole, reduce it to the rank's share.
+// Invariants:
+//   1. A unit is gathered while a kernel reads its parameters. The root's is gathered from its
+//      forward to the end of its backward.
+//   2. Views of the whole are what autograd sees; they outlive what is gathered, as tensors whose
+//      storage was resized to nothing do. So nothing that backward saved keeps a unit gathered.
+//   3. Between backward and the next forward, gradients are shares, in the shards' type.
+//   4. Frozen units have no gradient; they go when all gradients of their forward's inputs are
+//      there, or at the end of backward.
+// 5. What watches a frozen unit's inputs (register_multi_grad_hook) and an input that is a leaf
+// hold
+//    each other, so the inputs of reentrant checkpoints, and their gradients, stay until the end of
+//    backward, where FSDP takes its hooks away.
+// Gathering runs on a stream of its own, and so does reducing; blocks say which. That a block which
+// another stream used comes back late (record_stream) is not modelled: it moves reserved memory,
+// never allocated.
+// Source: torch/distributed/fsdp/_runtime_utils.py, _flat_param.py, _exec_order_utils.py (PyTorch
+// 2.0 to 2.13 alike in this).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "step/parallel_method.h"
+#include "step/recorder.h"
+#include "step/sharded_units.h"
+
+namespace headroom::step {
+
+struct Fsdp1Options {
+  int64_t ranks = 1;
+  WrapOptions wrap;
+  // MixedPrecision(param_dtype, reduce_dtype): units are gathered and reduced in this type, and
+  // accelerate keeps trained shards in float32. Nothing: all in the parameters' own.
+  std::optional<op::DType> compute;
+  op::DType weights = op::DType::bf16;  // of parameters that say nothing else
+};
+
+// All must outlive the method.
+[[nodiscard]] std::unique_ptr<ParallelMethod> make_fsdp1(const model::Graph& graph,
+                                                         const Fsdp1Options& options,
+                                                         op::Eager& eager, Recorder& recorder);
+
+}  // namespace headroom::step

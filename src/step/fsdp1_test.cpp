@@ -1,0 +1,137 @@
+// What must hold of any rank of FSDP. That its gathers are PyTorch's, in order and to the byte, is
+// held in tests/python/test_fsdp1.py.
+#include "step/fsdp1.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "model/load.h"
+#include "step/train_step.h"
+
+namespace headroom::step {
+namespace {
+
+using memory::Category;
+
+constexpr int64_t kLayers = 6;
+
+model::Graph llama() {
+  const auto config = text::parse_json(
+      R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64, "intermediate_size": 112,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+          "tie_word_embeddings": false, "num_hidden_layers": )" +
+          std::to_string(kLayers) + "}",
+      "test");
+  model::BuildOptions build;
+  build.batch = 2;
+  build.sequence = 24;
+  build.checkpointing = true;
+  return model::build_graph({*config, "test"}, build).value();
+}
+
+TrainOptions options_of(int64_t ranks, bool inside_checkpoints = false) {
+  TrainOptions options;
+  options.checkpointing = CheckpointPolicy::full;
+  options.checkpoint_kind = CheckpointKind::reentrant;
+  options.fsdp1.emplace().ranks = ranks;
+  options.fsdp1->wrap.inside_checkpoints = inside_checkpoints;
+  return options;
+}
+
+StepTrace trace_of(const TrainOptions& options) { return trace_training(llama(), options).value(); }
+
+// By category, what is allocated when the trace ends: between steps.
+std::map<Category, int64_t> left_over(const StepTrace& trace) {
+  std::map<Category, int64_t> left;
+  for (const memory::MemoryEvent& event : trace.memory.events) {
+    const memory::BufferInfo& buffer = trace.memory.buffers[event.buffer];
+    const bool is_alloc = event.kind == memory::EventKind::alloc;
+    left[buffer.category] += is_alloc ? buffer.requested_bytes : -buffer.requested_bytes;
+  }
+  return left;
+}
+
+// The most of a category at one time.
+int64_t most_of(const StepTrace& trace, Category category) {
+  int64_t now = 0, most = 0;
+  for (const memory::MemoryEvent& event : trace.memory.events) {
+    const memory::BufferInfo& buffer = trace.memory.buffers[event.buffer];
+    if (buffer.category != category) continue;
+    now +=
+        event.kind == memory::EventKind::alloc ? buffer.requested_bytes : -buffer.requested_bytes;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+// Sizes of the units of llama(), in bytes of bfloat16: no padding is needed.
+constexpr int64_t kLayer =
+    2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 112 + 2 * 64);  // q o, k v, mlp, norms
+constexpr int64_t kRoot = 2 * (2 * 96 * 64 + 64);             // embedding, head, norm
+
+TEST(Fsdp1, ARankKeepsItsShareOfParametersAndStates) {
+  for (const int64_t ranks : {1, 2, 4}) {
+    auto left = left_over(trace_of(options_of(ranks)));
+    const int64_t share = (kLayers * kLayer + kRoot) / ranks;
+    EXPECT_EQ(left[Category::gathered], 0) << ranks;
+    EXPECT_GE(left[Category::parameter], share) << ranks;  // and the rotary frequencies
+    EXPECT_LT(left[Category::parameter], share + 1024) << ranks;
+    EXPECT_GE(left[Category::optimizer_state] + left[Category::lm_head_state], 2 * share) << ranks;
+    EXPECT_LT(left[Category::optimizer_state] + left[Category::lm_head_state], 2 * share + 4096)
+        << ranks;
+  }
+}
+
+TEST(Fsdp1, GathersTheRootAndTwoLayersAtMost) {
+  EXPECT_EQ(most_of(trace_of(options_of(4)), Category::gathered), kRoot + 2 * kLayer);
+}
+
+// Hooks run again within the second run, so nobody knows yet which layer backward needs next.
+TEST(Fsdp1, GathersNothingAheadInsideReentrantCheckpoints) {
+  EXPECT_EQ(most_of(trace_of(options_of(4, true)), Category::gathered), kRoot + kLayer);
+}
+
+TEST(Fsdp1, MixedPrecisionGathersHalfOfWhatTheShardsWouldMake) {
+  TrainOptions options = options_of(4);
+  options.weights = op::DType::f32;
+  options.fsdp1->weights = op::DType::f32;
+  EXPECT_EQ(most_of(trace_of(options), Category::gathered), 2 * (kRoot + 2 * kLayer));
+  options.fsdp1->compute = op::DType::bf16;
+  const StepTrace trace = trace_of(options);
+  EXPECT_EQ(most_of(trace, Category::gathered), kRoot + 2 * kLayer);
+  EXPECT_GE(left_over(trace)[Category::parameter], 2 * (kLayers * kLayer + kRoot) / 4);
+}
+
+TEST(Fsdp1, AccumulationKeepsOneShareOfGradients) {
+  const TrainOptions once = options_of(2);
+  TrainOptions twice = once;
+  twice.accumulation = 2;
+  const auto shares = [](const StepTrace& trace) {
+    int64_t bytes = 0;
+    for (const memory::BufferInfo& buffer : trace.memory.buffers) {
+      if (buffer.category == Category::gradient && buffer.stream != 0) {
+        bytes += buffer.requested_bytes;
+      }
+    }
+    return bytes;
+  };
+  EXPECT_EQ(shares(trace_of(twice)), 2 * shares(trace_of(once)));
+  // On top of what is kept, one unit's gradient and its share.
+  EXPECT_LE(most_of(trace_of(twice), Category::gradient),
+            most_of(trace_of(once), Category::gradient) + kLayer + kLayer / 2);
+}
+
+TEST(Fsdp1, GatheringAndReducingHaveStreamsOfTheirOwn) {
+  std::map<Category, uint32_t> streams;
+  for (const memory::BufferInfo& buffer : trace_of(options_of(2)).memory.buffers) {
+    if (buffer.stream != 0) streams[buffer.category] = buffer.stream;
+  }
+  EXPECT_EQ(streams,
+            (std::map<Category, uint32_t>{{Category::gradient, 2}, {Category::gathered, 1}}));
+}
+
+}  // namespace
+}  // namespace headroom::step

@@ -1,0 +1,131 @@
+#include "step/sharded_units.h"
+
+#include <algorithm>
+#include <map>
+
+namespace headroom::step {
+
+namespace {
+
+using model::Graph;
+using model::InstructionKind;
+using model::kNoValue;
+using model::Operation;
+using model::RegionKind;
+using model::ValueId;
+
+constexpr uint32_t kNobody = UINT32_MAX;
+
+bool is_cast(op::OpKind kind) { return kind == op::OpKind::cast || kind == op::OpKind::autocast; }
+
+// A stretch of instructions, growing.
+struct Span {
+  uint32_t begin = kNobody;
+  uint32_t end = 0;
+  void add(uint32_t instruction) {
+    begin = std::min(begin, instruction);
+    end = std::max(end, instruction + 1);
+  }
+};
+
+class Units {
+ public:
+  Units(const Graph& graph, const WrapOptions& options) : graph_(graph), options_(options) {
+    for (uint32_t i = 0; i < graph.parameters.size(); ++i) {
+      if (!graph.parameters[i].tied_to) parameter_of_[graph.parameters[i].value] = i;
+    }
+    uses_.resize(graph.parameters.size());
+    find_uses();
+  }
+
+  std::vector<ShardedUnit> find() {
+    taken_.resize(graph_.parameters.size());
+    std::vector<ShardedUnit> units;
+    if (options_.adapters) {
+      for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
+        if (graph_.parameters[i].trainable && uses_[i].end > 0) units.push_back(unit_of_leaf(i));
+      }
+    }
+    for (const model::Region& region : graph_.regions) {
+      if (region.kind == RegionKind::layer) units.push_back(unit_of_layer(region));
+    }
+    std::ranges::stable_sort(units, {}, [](const ShardedUnit& unit) { return unit.end; });
+    units.push_back(root());
+    return units;
+  }
+
+ private:
+  // An adapter's weight may be cast by an operator of its own before it is used.
+  void find_uses() {
+    std::map<ValueId, uint32_t> cast_of;
+    for (uint32_t i = 0; i < graph_.instructions.size(); ++i) {
+      if (graph_.instructions[i].kind != InstructionKind::operation) continue;
+      const Operation& operation = graph_.operations[graph_.instructions[i].index];
+      for (const ValueId input : operation.inputs) {
+        auto at = parameter_of_.find(input);
+        if (at == parameter_of_.end()) {
+          at = cast_of.find(input);
+          if (at == cast_of.end()) continue;
+        } else if (is_cast(operation.kind)) {
+          cast_of[operation.outputs[0]] = at->second;
+        }
+        uses_[at->second].add(i);
+      }
+    }
+  }
+
+  ShardedUnit unit_of_leaf(uint32_t parameter) {
+    ShardedUnit unit;
+    unit.parameters = {parameter};
+    taken_[parameter] = true;
+    unit.begin = uses_[parameter].begin;
+    unit.end = uses_[parameter].end;
+    const Operation& last = graph_.operations[graph_.instructions[unit.end - 1].index];
+    unit.inputs = {last.inputs[0]};
+    unit.outputs = last.outputs;
+    return unit;
+  }
+
+  ShardedUnit unit_of_layer(const model::Region& region) {
+    ShardedUnit unit;
+    unit.begin = region.begin + (options_.inside_checkpoints ? 1 : 0);
+    unit.end = region.end - (options_.inside_checkpoints ? 1 : 0);
+    unit.inputs = region.inputs;
+    unit.outputs = region.outputs;
+    for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
+      if (uses_[i].begin >= unit.begin && uses_[i].end <= unit.end) take(i, unit);
+    }
+    return unit;
+  }
+
+  ShardedUnit root() {
+    ShardedUnit unit;
+    unit.end = static_cast<uint32_t>(graph_.instructions.size());
+    for (const model::GraphInput& input : graph_.inputs) unit.inputs.push_back(input.value);
+    unit.outputs = graph_.outputs;
+    if (graph_.logits != kNoValue) unit.outputs.push_back(graph_.logits);
+    if (graph_.loss != kNoValue) unit.outputs.push_back(graph_.loss);
+    for (uint32_t i = 0; i < graph_.parameters.size(); ++i) take(i, unit);
+    return unit;
+  }
+
+  void take(uint32_t parameter, ShardedUnit& unit) {
+    if (taken_[parameter] || graph_.parameters[parameter].tied_to) return;
+    taken_[parameter] = true;
+    unit.parameters.push_back(parameter);
+  }
+
+  const Graph& graph_;
+  const WrapOptions& options_;
+  std::map<ValueId, uint32_t> parameter_of_;
+  std::vector<Span> uses_;  // by parameter; begin is kNobody where there is none
+  std::vector<bool> taken_;
+};
+
+}  // namespace
+
+std::vector<ShardedUnit> sharded_units(const Graph& graph, const WrapOptions& options) {
+  return Units(graph, options).find();
+}
+
+}  // namespace headroom::step
