@@ -23,7 +23,17 @@ Runtime& Runtime::get() {
 
 Runtime::Runtime() {
   fractions_.fill(1);
-  pthread_atfork(nullptr, nullptr, [] { get().is_forked_ = true; });
+  // Held across a fork, so that the child does not find it taken by a thread that it has not.
+  pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
+                 [] { get().begin_as_child(); });
+}
+
+// A child of a process that had used CUDA has none; of one that had not, it begins anew.
+void Runtime::begin_as_child() {
+  for (const auto& device : devices_) {
+    if (device.load() != nullptr) is_forked_ = true;
+  }
+  mutex_.unlock();
 }
 
 void Runtime::set_error(std::string message) { thread_error() = std::move(message); }

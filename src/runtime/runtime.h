@@ -59,6 +59,8 @@ class Runtime {
   DeviceAllocator* open(int ordinal);
   Result<const Driver*> driver();
 
+  void begin_as_child();  // REQUIRES: mutex_, which it unlocks
+
   std::mutex mutex_;
   bool is_configured_ = false;
   Configuration configuration_;
