@@ -37,3 +37,12 @@ file(RELATIVE_PATH headroom_pc_to_prefix
 configure_file(cmake/headroom.pc.in headroom.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/headroom.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT headroom_dev)
+
+# The wheel (tools/wheel): `cmake --build BUILD --target headroom_wheel`, or `pip wheel .`.
+find_package(Python3 QUIET COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_custom_target(headroom_wheel
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/wheel/headroom_wheel.py
+      --library $<TARGET_FILE:headroom_torch> --out ${PROJECT_BINARY_DIR}/wheel
+    DEPENDS headroom_torch COMMENT "Making the wheel" VERBATIM)
+endif()
