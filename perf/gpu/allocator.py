@@ -1,0 +1,290 @@
+"""PyTorch's allocator, its expandable segments, and Headroom's, under the same training on one GPU.
+
+Each cell of the table is a process of its own: `headroom run [--off] -- python allocator.py --worker`,
+so all three are told in the same words, and Headroom is put in as a user would put it in. Random
+weights, deterministic mode where PyTorch has one; a worker prints its losses (as hexadecimal floats, so
+that they can be compared to the bit), its peaks after the first iterations, and its step times.
+
+    python3 perf/gpu/allocator.py --out DIR --seconds 540
+    python3 perf/gpu/allocator.py --list            what would be run
+
+Writes DIR/results.json (a row a process, flushed as they come) and DIR/table.txt. Exit code 0: all ran
+and every loss was the same; 1: losses differ; 5: the time was over or some failed; 4: no GPU here.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+
+# Iterations before the peaks are taken anew: the plan is made in these.
+WARM_UP = 8
+ALLOCATORS = ("default", "expandable", "headroom")
+
+_LLAMA = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
+          "num_key_value_heads": 8, "intermediate_size": 5632, "vocab_size": 32000,
+          "max_position_embeddings": 4096}
+MODELS = {
+    "gpt2": ("gpt2", {"n_embd": 1024, "n_layer": 24, "n_head": 16, "n_positions": 2048}),
+    "llama": ("llama", _LLAMA),
+    "mixtral": ("mixtral", {**_LLAMA, "hidden_size": 1024, "num_hidden_layers": 12,
+                            "intermediate_size": 2816, "num_local_experts": 8,
+                            "num_experts_per_tok": 2}),
+}
+TINY = {"n_embd": 32, "n_layer": 2, "n_head": 2, "hidden_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64,
+        "vocab_size": 128}
+# What a pattern does to memory: all alike; recomputation; three lengths in turn; evaluation between.
+PATTERNS = ("plain", "recompute", "lengths", "evaluate")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    model: str
+    pattern: str
+    allocator: str
+    batch: int
+    seq: int
+    steps: int
+
+
+def cells(batch, seq, steps):
+    return [Cell(model, pattern, allocator, batch, seq, steps)
+            for model in MODELS for pattern in PATTERNS for allocator in ALLOCATORS]
+
+
+# The worker: one training.
+
+def make_model(torch, name, tiny):
+    from transformers import AutoConfig, AutoModelForCausalLM
+    family, values = MODELS[name]
+    if tiny:
+        values = {key: TINY.get(key, value) for key, value in values.items()}
+        values["vocab_size"] = TINY["vocab_size"]
+    config = AutoConfig.for_model(family, **values, use_cache=False, bos_token_id=1,
+                                  eos_token_id=2, pad_token_id=0)
+    config._attn_implementation = "eager"  # whose kernels are deterministic
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(config)
+
+
+def length_of(cell, step):
+    if cell.pattern != "lengths":
+        return cell.seq
+    return (cell.seq, cell.seq // 2, cell.seq * 3 // 4)[step % 3]
+
+
+class Clock:
+    """Milliseconds of a step, by the device's clock where there is one."""
+
+    def __init__(self, torch, cuda):
+        self._torch, self._cuda = torch, cuda
+
+    def now(self):
+        if not self._cuda:
+            return time.perf_counter()
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, begin, end):
+        return begin.elapsed_time(end) if self._cuda else (end - begin) * 1e3
+
+
+def peaks(torch, cuda):
+    if not cuda:
+        return {"allocated": 0, "reserved": 0}
+    return {"allocated": torch.cuda.max_memory_allocated(),
+            "reserved": torch.cuda.max_memory_reserved()}
+
+
+def train(cell, device, tiny):
+    """What the worker prints."""
+    import torch
+    cuda = device == "cuda"
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    model = make_model(torch, cell.model, tiny).to(device)
+    if cell.pattern == "recompute":
+        model.gradient_checkpointing_enable()
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, foreach=True)
+    generator = torch.Generator().manual_seed(1)
+    clock, times, losses = Clock(torch, cuda), [], []
+    first = {}
+    for step in range(cell.steps):
+        if step == WARM_UP and cuda:
+            torch.cuda.synchronize()
+            first = peaks(torch, cuda)
+            torch.cuda.reset_peak_memory_stats()
+        tokens = torch.randint(3, model.config.vocab_size, (cell.batch, length_of(cell, step)),
+                               generator=generator).to(device)
+        begin = clock.now()
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        times.append((begin, clock.now()))
+        losses.append(loss.detach())
+        if cell.pattern == "evaluate" and step % 4 == 3:
+            with torch.no_grad():
+                model.eval()
+                losses.append(model(input_ids=tokens, labels=tokens).loss)
+                model.train()
+    if cuda:
+        torch.cuda.synchronize()
+    milliseconds = [clock.between(*pair) for pair in times]
+    last = peaks(torch, cuda)
+    return {"losses": [float(value).hex() for value in losses],
+            "step_ms": statistics.median(milliseconds[WARM_UP:] or milliseconds),
+            "peak_allocated_bytes": last["allocated"], "peak_reserved_bytes": last["reserved"],
+            "warm_up_reserved_bytes": first.get("reserved", 0),
+            "gpu": torch.cuda.get_device_name() if cuda else "cpu",
+            "torch": torch.__version__}
+
+
+# The parent: a process a cell.
+
+def command_of(cell, arguments, answer):
+    flags = [] if cell.allocator == "headroom" else ["--off"]
+    worker = [sys.executable, str(Path(__file__).resolve()), "--worker",
+              json.dumps(dataclasses.asdict(cell)), "--device", arguments.device]
+    return [str(arguments.headroom), "run", "--json", "-o", str(answer), *flags, "--", *worker,
+            *(["--tiny"] if arguments.tiny else [])]
+
+
+def environment_of(cell, out):
+    # A cache of its own: no plan of an earlier day.
+    environment = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "TOKENIZERS_PARALLELISM": "0",
+                   "HEADROOM_CACHE": str(out.resolve() / "cache")}
+    environment.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    environment.pop("PYTORCH_ALLOC_CONF", None)
+    if cell.allocator == "expandable":
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    return environment
+
+
+def run_cell(cell, arguments, out):
+    answer = out / f"{cell.model}-{cell.pattern}-{cell.allocator}.json"
+    try:
+        done = subprocess.run(command_of(cell, arguments, answer), env=environment_of(cell, out),
+                              capture_output=True, text=True, check=False,
+                              timeout=arguments.cell_seconds)
+    except subprocess.TimeoutExpired:
+        return {**dataclasses.asdict(cell), "status": f"cut off at {arguments.cell_seconds} s"}
+    row = {**dataclasses.asdict(cell), "status": "ok" if done.returncode == 0 else
+           f"exit {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"}
+    if done.returncode == 0:
+        row.update(json.loads(done.stdout.strip().splitlines()[-1]))
+    if answer.exists():
+        row["headroom_run"] = json.loads(answer.read_text())
+    return row
+
+
+def largest_batch(cell, arguments, out):
+    """The largest micro-batch that runs, by doubling and halving."""
+    fits, fails = 0, None
+    batch = cell.batch
+    while fails is None or fails - fits > 1:
+        row = run_cell(dataclasses.replace(cell, batch=batch, steps=WARM_UP + 2), arguments, out)
+        if row["status"] == "ok":
+            fits = batch
+        else:
+            fails = batch
+        if fails is None and batch >= 1 << 14:
+            break
+        batch = batch * 2 if fails is None else (fits + fails) // 2
+        if batch == 0:
+            break
+    return fits
+
+
+def same_losses(rows):
+    """(model, pattern) whose losses are not the same to the bit under every allocator."""
+    by_training = {}
+    for row in rows:
+        if row["status"] == "ok":
+            by_training.setdefault((row["model"], row["pattern"]), set()).add(tuple(row["losses"]))
+    return [key for key, losses in by_training.items() if len(losses) > 1]
+
+
+def table(rows):
+    lines = [f"{'model':9}{'pattern':11}{'allocator':12}{'reserved GiB':>13}{'allocated':>11}"
+             f"{'efficiency':>12}{'step ms':>10}  status"]
+    for row in rows:
+        reserved, allocated = row.get("peak_reserved_bytes", 0), row.get("peak_allocated_bytes", 0)
+        efficiency = f"{100 * allocated / reserved:.2f} %" if reserved else ""
+        lines.append(f"{row['model']:9}{row['pattern']:11}{row['allocator']:12}"
+                     f"{reserved / 2**30:13.3f}{allocated / 2**30:11.3f}{efficiency:>12}"
+                     f"{row.get('step_ms', 0):10.2f}  {row['status']}")
+    return "\n".join(lines) + "\n"
+
+
+def run_all(arguments):
+    if arguments.device == "cuda" and not Path("/proc/driver/nvidia").exists():
+        print("no NVIDIA driver here", file=sys.stderr)
+        return 4
+    out = Path(arguments.out)
+    out.mkdir(parents=True, exist_ok=True)
+    began, rows = time.monotonic(), []
+    planned = [cell for cell in cells(arguments.batch, arguments.seq, arguments.steps)
+               if arguments.only in (cell.model, "")]
+    for cell in planned:
+        if time.monotonic() - began > arguments.seconds:
+            break
+        row = run_cell(cell, arguments, out)
+        if arguments.largest and cell.pattern == "plain":
+            row["largest_batch"] = largest_batch(cell, arguments, out)
+        rows.append(row)
+        (out / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
+        print(f"{len(rows)}/{len(planned)} {cell.model} {cell.pattern} {cell.allocator}: "
+              f"{row['status']}", file=sys.stderr, flush=True)
+    (out / "table.txt").write_text(table(rows))
+    print(table(rows))
+    differ = same_losses(rows)
+    for model, pattern in differ:
+        print(f"LOSSES DIFFER: {model} {pattern}")
+    if differ:
+        return 1
+    return 0 if len(rows) == len(planned) and all(r["status"] == "ok" for r in rows) else 5
+
+
+def parse(words):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=os.environ.get("OUT", "allocator_out"))
+    parser.add_argument("--headroom", default=REPO / "headroom", help="the program")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--seq", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--only", default="", help="one model of " + ", ".join(MODELS))
+    parser.add_argument("--largest", action="store_true", help="also the largest micro-batch")
+    parser.add_argument("--seconds", type=float, default=540, help="start nothing after that")
+    parser.add_argument("--cell-seconds", type=float, default=180)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--tiny", action="store_true", help="tiny models, to try the script")
+    parser.add_argument("--list", action="store_true", help="print the cells, run none")
+    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
+    return parser.parse_args(words)
+
+
+def main(words=None):
+    arguments = parse(words)
+    if arguments.worker:
+        print(json.dumps(train(Cell(**json.loads(arguments.worker)), arguments.device,
+                               arguments.tiny)))
+        return 0
+    if arguments.list:
+        print(json.dumps([dataclasses.asdict(cell) for cell in
+                          cells(arguments.batch, arguments.seq, arguments.steps)], indent=1))
+        return 0
+    return run_all(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

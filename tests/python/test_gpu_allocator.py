@@ -1,0 +1,63 @@
+"""perf/gpu/allocator.py as far as it goes without a GPU: the script must not fail where it matters."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def script(tool):
+    pytest.importorskip("transformers")
+    return tool("perf/gpu/allocator.py")
+
+
+def test_every_training_is_run_under_every_allocator(script, capsys):
+    assert script.main(["--list"]) == 0
+    cells = [script.Cell(**cell) for cell in json.loads(capsys.readouterr().out)]
+    trainings = {(cell.model, cell.pattern) for cell in cells}
+    assert len(cells) == len(set(cells)) == 3 * len(trainings) == 36
+
+
+@pytest.mark.parametrize("pattern, losses", [("plain", 4), ("recompute", 4), ("lengths", 4),
+                                             ("evaluate", 5)])
+def test_a_worker_trains_the_same_way_twice(script, pattern, losses):
+    cell = script.Cell("gpt2", pattern, "headroom", 2, 16, 4)
+    first, second = (script.train(cell, "cpu", tiny=True) for _ in range(2))
+    assert len(first["losses"]) == losses and first["losses"] == second["losses"]
+    assert first["step_ms"] > 0
+
+
+def test_losses_that_differ_in_a_bit_are_seen(script):
+    rows = [{"model": "gpt2", "pattern": "plain", "status": "ok", "losses": [(0.5).hex()]},
+            {"model": "gpt2", "pattern": "plain", "status": "ok", "losses": [(0.5 + 2**-53).hex()]},
+            {"model": "llama", "pattern": "plain", "status": "ok", "losses": ["0x1p0"]},
+            {"model": "llama", "pattern": "plain", "status": "exit 1", "losses": ["0x1p1"]}]
+    assert script.same_losses(rows) == [("gpt2", "plain")]
+
+
+def test_each_allocator_is_asked_for_as_a_user_would(script, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "left over")
+    arguments = script.parse(["--device", "cpu", "--tiny", "--headroom", "HEADROOM"])
+    seen = {}
+    for cell in script.cells(1, 16, 2)[:3]:
+        command = script.command_of(cell, arguments, tmp_path / "a.json")
+        environment = script.environment_of(cell, tmp_path)
+        seen[cell.allocator] = ("--off" in command, environment.get("PYTORCH_CUDA_ALLOC_CONF"))
+    assert seen == {"default": (True, None), "expandable": (True, "expandable_segments:True"),
+                    "headroom": (False, None)}
+
+
+def test_one_cell_through_headroom_run(script, tmp_path):
+    if "HEADROOM_BINARY" not in os.environ:
+        pytest.skip("HEADROOM_BINARY names no program")
+    arguments = script.parse(["--device", "cpu", "--tiny", "--headroom",
+                              os.environ["HEADROOM_BINARY"]])
+    cell = script.Cell("gpt2", "plain", "default", 1, 16, 2)
+    row = script.run_cell(cell, arguments, tmp_path)
+    assert row["status"] == "ok", row
+    assert row["headroom_run"]["processes"][0]["outcome"] == "nothing"
+    assert "gpt2     plain" in script.table([row])
+    failed = script.run_cell(dataclasses.replace(cell, model="nosuch"), arguments, tmp_path)
+    assert failed["status"].startswith("exit 1")
