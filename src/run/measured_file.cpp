@@ -65,13 +65,15 @@ std::string cell(const ProcessReport& process, const DeviceFigures& device, cons
   return known == process.setting.end() ? "" : known->second;
 }
 
-// The rows of one process, as CSV lines.
+// The rows of one process. What is reserved is a matter of the allocator, and fit predicts
+// PyTorch's.
 size_t write_rows(const ProcessReport& process, text::CsvWriter& writer) {
   size_t rows = 0;
   for (const DeviceFigures& device : process.devices) {
     for (const Metric& metric : {Metric{"torch max_memory_allocated", "", device.peak_allocated},
                                  Metric{"torch max_memory_reserved", "r", device.peak_reserved}}) {
       if (!metric.value || metric.value->count == 0) continue;
+      if (!metric.suffix.empty() && process.outcome != Outcome::off) continue;
       std::vector<std::string> cells;
       for (const std::string_view column : kColumns) {
         cells.push_back(cell(process, device, metric, column));

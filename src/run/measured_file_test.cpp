@@ -53,6 +53,14 @@ TEST(MeasuredFile, RunsAddToAFileAndItsHeaderStaysOne) {
   EXPECT_EQ(table->rows.size(), 4U);
 }
 
+TEST(MeasuredFile, WhatOurAllocatorReservesTeachesNothingAboutPyTorchs) {
+  ProcessReport served = process();
+  served.outcome = Outcome::served;
+  const Measured measured = with_rows_of({served}, "");
+  EXPECT_EQ(measured.rows, 1U);
+  EXPECT_EQ(measured.content.find("reserved"), std::string::npos);
+}
+
 TEST(MeasuredFile, AProcessWithoutADeviceHasNoRow) {
   ProcessReport idle = process();
   idle.devices.clear();

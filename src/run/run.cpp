@@ -140,7 +140,8 @@ std::vector<std::pair<std::string, std::string>> environment_for(const RunQuesti
       {"HEADROOM_RUN_LIBRARY", parts.library},
       {"HEADROOM_RUN_REPORTS", reports},
       {"HEADROOM_RUN_ACCEPT", joined(question.accepted)},
-      {"HEADROOM_RUN_MEASURE", question.measure_file.empty() ? "" : "1"},
+      {"HEADROOM_RUN_MEASURE",
+       question.measure_file.empty() ? "" : absolute(question.measure_file)},
       {"PYTHONPATH", theirs.empty() ? start : start + ":" + theirs}};
   if (question.mode == Mode::record) {
     added.emplace_back("HEADROOM_RUN_FOLDER", absolute(question.record_folder));
@@ -172,9 +173,10 @@ Result<RunAnswer> answer(const RunQuestion& question) {
   answer.processes = read_reports(reports.path(), answer.notes);
   if (!question.measure_file.empty()) {
     const Result<size_t> rows = add_rows(answer.processes, question.measure_file);
-    answer.notes.push_back(rows ? std::to_string(*rows) + " rows added to " + question.measure_file
-                                : "what was measured could not be written: " +
-                                      rows.error().to_string());
+    answer.notes.push_back(
+        rows ? std::to_string(*rows) + (*rows == 1 ? " row added to " : " rows added to ") +
+                   question.measure_file
+             : "what was measured could not be written: " + rows.error().to_string());
   }
   return answer;
 }

@@ -20,10 +20,10 @@ class Session:
         self.mode = environment.get("HEADROOM_RUN_MODE", "run")
         self.folder = environment.get("HEADROOM_RUN_FOLDER", "")
         self.plan = environment.get("HEADROOM_RUN_PLAN", "")
-        self.measures = bool(environment.get("HEADROOM_RUN_MEASURE"))
+        self.measured_file = environment.get("HEADROOM_RUN_MEASURE", "")
         self.library = None
         self.iterations = 0
-        self.plan_source = ""
+        self.plan_is_kept = False
         self.is_used = False
         self.setting = None
         self.report = report.Report(torch, environment.get("HEADROOM_RUN_REPORTS", ""),
@@ -75,9 +75,9 @@ class Session:
         except ImportError:
             return  # PyTorch 1.x and 2.0's first days; the library finds iterations by itself
         register_optimizer_step_post_hook(self.step)
-        if self.measures:
+        if self.measured_file:
             from headroom.run import setting
-            self.setting = setting.Setting(self.torch)
+            self.setting = setting.Setting(self.torch, self.measured_file)
 
     # What then happens.
 
@@ -100,7 +100,7 @@ class Session:
         if self.mode == "record":
             paths["record_path"] = self.recording_path(rank, count)
         elif self.mode == "serve":
-            paths["plan_path"], self.plan_source = self.plan, "file"
+            paths["plan_path"] = self.plan
         elif self.folder:
             self.keep_plans(paths, rank or 0, world, count)
         refused = self.library.configure(self.mode, rank=rank or 0, world_size=world, **paths)
@@ -126,9 +126,9 @@ class Session:
             self.report.notes.append(f"no plan is kept: {self.folder} cannot be written")
             return
         paths["plan_out"] = plans.template(folder)
-        self.plan_source = "made"
         if plans.kept(folder, rank, count):
-            paths["plan_path"], self.plan_source = paths["plan_out"], "kept"
+            paths["plan_path"] = paths["plan_out"]
+            self.plan_is_kept = True
 
     def step(self, optimizer, *_):
         """After each optimizer's step, in every version of it that PyTorch calls hooks for."""
@@ -150,7 +150,7 @@ class Session:
         try:
             if self.library is not None:
                 return report.figures_of_library(self.torch, self.library, self.iterations,
-                                                 self.plan_source)
+                                                 self.plan_is_kept)
             return report.figures_of_torch(self.torch, self.iterations)
         except Exception as error:
             self.report.notes.append(f"no figures: {type(error).__name__}: {error}")
@@ -161,6 +161,7 @@ class Session:
             self.report.setting = self.setting.columns()
         if self.library is not None and self.is_used:
             self.library.finish()
+            self.report.notes.extend(report.notes_of_library(self.library))
         if self.report.outcome != "refused" and not self.is_used:
             self.report.outcome = "nothing"
         self.report.recordings = [path for path in self.report.recordings if os.path.isfile(path)]

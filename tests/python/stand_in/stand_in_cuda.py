@@ -101,7 +101,7 @@ def _set_device(device):
 
 
 def install(torch):
-    properties = SimpleNamespace(name="Stand-in GPU", total_memory=TOTAL, major=9, minor=0)
+    properties = SimpleNamespace(name=os.environ.get("STAND_IN_NAME", "Stand-in GPU"), total_memory=TOTAL, major=9, minor=0)
     functions = {
         "_cuda_getDeviceCount": lambda: DEVICES,
         "_cuda_getDevice": lambda: state.device,
