@@ -120,6 +120,14 @@ Verb run_verb() {
       kQuietFlag,
       kNoColorFlag,
       kHelpFlag};
+  verb.terms = {
+      {"not yet measured", "so far this runs against a fake CUDA driver; no GPU has seen it"},
+      {"planned", "served at the address that the plan has for the request"},
+      {"reused", "served in planned space that was idle"},
+      {"fallen back", "served by best fit, as nothing in the plan matched"},
+      {"outside our reach", "CUDA context, NCCL, other libraries, other processes"},
+      {"no shim", "what needs PyTorch's C++ interface (see --accept) is not served yet"},
+      {"exit code", "the command's; 125 a failure of ours, 126 and 127 it cannot be started"}};
   verb.run = run_run;
   return verb;
 }

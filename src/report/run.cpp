@@ -42,9 +42,13 @@ std::string reserved_words(const DeviceFigures& device) {
   return words.empty() ? "no figures" : words + " at the peak";
 }
 
+std::string iterations_words(int64_t count) {
+  return std::to_string(count) + (count == 1 ? " iteration" : " iterations");
+}
+
 std::string served_words(const DeviceFigures& device) {
   if (device.requests <= 0) {
-    return "no plan served (" + std::to_string(device.iterations) + " iterations were seen)";
+    return "no plan served (saw " + iterations_words(device.iterations) + ")";
   }
   return percent_of(device.planned, device.requests) + " of " + std::to_string(device.requests) +
          " requests planned, " + percent_of(device.reused, device.requests) + " reused, " +
@@ -56,7 +60,7 @@ std::string device_line(const ProcessReport& process, const DeviceFigures& devic
       who(process) + ", cuda:" + std::to_string(device.device) + ": " + reserved_words(device);
   if (process.outcome == Outcome::served) line += "; " + served_words(device);
   if (process.outcome == Outcome::recorded) {
-    line += "; recorded " + std::to_string(device.iterations) + " iterations";
+    line += "; recorded " + iterations_words(device.iterations);
   }
   if (process.outcome == Outcome::off) line += "; PyTorch's own allocator";
   if (device.outside) line += "; " + format_bytes(*device.outside) + " outside our reach";

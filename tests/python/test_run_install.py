@@ -29,11 +29,11 @@ fake.headroom_fake_first_violation.restype = ctypes.c_char_p
 alloc, delete = (torch._C._cuda_cudaCachingAllocator_raw_alloc,
                  torch._C._cuda_cudaCachingAllocator_raw_delete)
 MIB = 1 << 20
-parameter = torch.nn.Parameter(torch.ones(1))
-optimizer = torch.optim.SGD([parameter], lr=0.1)
 SIZES = [3 * MIB, 700_000, 512, 20 * MIB + 5, 1 * MIB]
 
 def train(iterations, stream=0):
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
     for _ in range(iterations):
         blocks = [alloc(size, stream) for size in SIZES]
         while blocks:
@@ -176,6 +176,153 @@ def test_a_refusal_names_its_reason_and_changes_nothing(run, environment, reason
     assert done.stdout == "torch.cuda.memory goes on\n"
     process, = done.answer["processes"]
     assert process["outcome"] == "refused" and reason in process["reason"]
+
+
+def test_children_that_are_forked_and_spawned(run):
+    """A child forked before CUDA was used may use it, and is reported; one forked after may not."""
+    done = run("""
+        import multiprocessing
+        def child(name):
+            torch.cuda.init()
+            block = alloc(5 * MIB, 0)
+            sys.stdout.write(f"{name} {block != 0} {torch.cuda.memory_allocated() == 5 * MIB}\\n")
+            sys.stdout.flush()
+
+        def idle(_):
+            sys.stdout.write("idle\\n")
+            sys.stdout.flush()
+
+        if __name__ == "__main__":
+            for method in ("fork", "spawn"):
+                process = multiprocessing.get_context(method).Process(target=child, args=(method,))
+                process.start()
+                process.join()
+                assert process.exitcode == 0
+            torch.cuda.init()
+            train(1)
+            process = multiprocessing.get_context("fork").Process(target=idle, args=(0,))
+            process.start()
+            process.join()
+            kept = alloc(MIB, 0)
+            if os.fork() == 0:
+                delete(kept)  # its parent's: nothing is done about it
+                os._exit(0)
+            assert os.wait()[1] == 0
+            assert torch.cuda.memory_allocated() == MIB
+            assert fake.headroom_fake_violations() == 0, fake.headroom_fake_first_violation()
+    """, "--accept", "all")
+    assert done.stdout.split("\n")[:3] == ["fork True True", "spawn True True", "idle"]
+    used = [p for p in done.answer["processes"] if p["devices"]]
+    assert [p["outcome"] for p in used] == ["served"] * 3
+    assert len({p["pid"] for p in used}) == 3
+    peaks = sorted(p["devices"][0]["peak_allocated_bytes"] for p in used)
+    assert peaks[:2] == [5 << 20] * 2
+
+
+def test_several_devices_and_an_end_with_everything_alive(run):
+    done = run("""
+        torch.cuda.init()
+        kept = []
+        for device in (0, 1):
+            torch._C._cuda_setDevice(device)
+            kept += [alloc((device + 1) * 8 * MIB, 0), alloc(MIB, 77)]
+        assert torch.cuda.memory_allocated(0) == 9 * MIB and torch.cuda.memory_allocated(1) == 17 * MIB
+        class Late:
+            def __del__(self):
+                delete(kept[0])  # while the interpreter goes
+        sys.late = Late()
+        print("end")
+    """, environment={"STAND_IN_DEVICES": "2"})
+    assert done.stdout == "end\n" and "Error" not in done.stderr
+    process, = done.answer["processes"]
+    assert [d["device"] for d in process["devices"]] == [0, 1]
+    assert process["devices"][1]["peak_allocated_bytes"] == 17 << 20
+
+
+def test_ranks_are_named_and_told_apart(run):
+    done = run("""
+        import subprocess
+        if "RANK" not in os.environ:
+            children = [subprocess.Popen([sys.executable, __file__], env={
+                **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"})
+                for rank in range(2)]
+            sys.exit(max(child.wait() for child in children))
+        torch.cuda.init()
+        train(1)
+    """)
+    ranks = [(p["rank"], p["world_size"], p["outcome"]) for p in done.answer["processes"]]
+    assert ranks == [(0, 2, "served"), (1, 2, "served"), (None, 1, "nothing")]
+
+
+def test_a_killed_recording_is_one_that_pack_reads(run, tmp_path):
+    done = run("""
+        torch.cuda.init()
+        train(6)
+        os.kill(os.getpid(), 9)
+    """, "--record", "recordings", code=137)
+    process, = done.answer["processes"]
+    assert (process["outcome"], process["ended"]) == ("recorded", False)
+    assert process["devices"][0]["iterations"] >= 1  # what the first step had told
+    recording, = (tmp_path / "recordings").iterdir()
+    assert recording.name.startswith("rank0-cuda0-") and recording.suffix == ".hrec"
+    packed = subprocess.run([os.environ["HEADROOM_BINARY"], "pack", str(recording), "--json"],
+                            capture_output=True, text=True, check=False)
+    assert packed.returncode == 5, packed.stderr  # partial: up to where the run was killed
+    answer = json.loads(packed.stdout)
+    assert answer["requests"] == 6 * 5
+    assert "killed" in packed.stdout
+
+
+def test_a_recording_that_ends_is_named_in_the_answer(run, tmp_path):
+    done = run("torch.cuda.init()\ntrain(4)\n", "--record", "with %d in it")
+    process, = done.answer["processes"]
+    recording, = process["recordings"]
+    assert Path(recording).is_file() and "with %d in it" in recording
+    assert process["devices"][0]["iterations"] == 4
+
+
+CATCHER = """
+#include <c10/util/Exception.h>
+#include <cstdio>
+#include <exception>
+extern "C" int catch_it(void (*thrower)(const char*, int, void*), const char* message, char* what) {
+  static_assert(sizeof(c10::OutOfMemoryError) <= 1024);
+  try {
+    thrower(message, 0, nullptr);
+    return 0;
+  } catch (const c10::OutOfMemoryError& error) {
+    std::snprintf(what, 200, "%s", error.what_without_backtrace());
+    return std::uncaught_exceptions() == 0 ? 1 : 2;
+  } catch (...) {
+    return 3;
+  }
+}
+"""
+
+
+def test_out_of_memory_is_pytorchs_own_exception(plain, tmp_path):
+    """Thrown by the library, caught by code that was compiled against the installed PyTorch."""
+    import importlib.util
+    import shutil
+    root = Path(importlib.util.find_spec("torch").submodule_search_locations[0])
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++")
+    (tmp_path / "catcher.cpp").write_text(CATCHER)
+    subprocess.run([compiler, "-std=c++20", "-shared", "-fPIC", "-O1", "catcher.cpp", "-o",
+                    "catcher.so", f"-I{root}/include", f"-L{root}/lib", "-lc10"], cwd=tmp_path,
+                   check=True)
+    done = plain("""
+        ours = ctypes.CDLL(os.environ["HEADROOM_LIBRARY"])
+        assert ours.headroom_torch_errors_missing() == 0
+        catcher = ctypes.CDLL("./catcher.so")
+        what = ctypes.create_string_buffer(200)
+        for _ in range(3):
+            caught = catcher.catch_it(ours.headroom_throw_torch_out_of_memory,
+                                      b"CUDA out of memory. Tried to allocate 2.00 GiB", what)
+        print(caught, what.value.decode())
+    """)
+    assert done.stdout == "1 CUDA out of memory. Tried to allocate 2.00 GiB\n"
 
 
 @pytest.fixture

@@ -51,7 +51,8 @@ def _new_allocator(torch, library):
                                                library.address("headroom_free"))
     for setter, function in SETTERS:
         if not hasattr(allocator, setter):
-            raise Refused(f"PyTorch {torch.__version__} has no {setter}: 2.3 or later is needed")
+            raise Refused(f"PyTorch {torch.__version__} has no {setter}: a later one is needed "
+                          "(docs/run.md)")
         getattr(allocator, setter)(library.address(function))
     return allocator
 

@@ -85,7 +85,7 @@ def device_name(torch, device):
         return ""
 
 
-def figures_of_library(torch, library, iterations, plan_source):
+def figures_of_library(torch, library, iterations, plan_is_kept):
     """One entry a device that was used."""
     told = {entry.get("device"): entry for entry in library.report().get("devices", [])}
     entries = []
@@ -96,7 +96,7 @@ def figures_of_library(torch, library, iterations, plan_source):
         served = statistics.planned_requests + statistics.reused_requests
         served += statistics.fallback_requests
         info = library.memory_info(device)
-        own = told.get(device, {})
+        plan = told.get(device, {}).get("plan", {})
         entries.append({
             "device": device, "name": device_name(torch, device),
             "memory_bytes": info[1] if info else None,
@@ -104,15 +104,33 @@ def figures_of_library(torch, library, iterations, plan_source):
                                              statistics.allocated_bytes.peak),
             "peak_reserved_bytes": peaks.of(device, "reserved_bytes",
                                             statistics.reserved_bytes.peak),
-            "reserved_before_bytes": own.get("reserved_before_bytes"),
-            "reserved_after_bytes": own.get("reserved_after_bytes"),
+            # 0 where a plan served from the first request on.
+            "reserved_before_bytes": plan.get("peak_reserved_before_bytes") or None
+            if plan.get("switches") else None,
+            "reserved_after_bytes": plan.get("peak_reserved_since_bytes") or None
+            if plan.get("switches") else None,
             "outside_bytes": max(info[1] - info[0] - statistics.reserved_bytes.current, 0)
             if info else None,
             "requests": served if statistics.is_planned else 0,
             "planned": statistics.planned_requests, "reused": statistics.reused_requests,
             "fallen_back": statistics.fallback_requests, "iterations": iterations,
-            "plan_source": plan_source if statistics.is_planned else ""})
+            "plan_source": ("kept" if plan_is_kept else "file") if plan.get("from_file") else
+            "made" if statistics.is_planned else ""})
     return entries
+
+
+def notes_of_library(library):
+    """What went otherwise than asked, in the library's own words."""
+    for entry in library.report().get("devices", []):
+        device = f"cuda:{entry.get('device')}"
+        plan = entry.get("plan", {})
+        if plan.get("refused"):
+            yield f"{device}: the plan was refused: {plan['refused']}"
+        if entry.get("backing") == "pieces" and entry.get("backing_reason"):
+            yield f"{device}: no mapped pages: {entry['backing_reason']}"
+        if plan.get("switches"):
+            yield (f"{device}: the switch to the plan took {plan.get('switch_ms', 0):.1f} ms, "
+                   f"{plan.get('switch_wait_ms', 0):.1f} ms of it waiting for the device")
 
 
 def figures_of_torch(torch, iterations):
