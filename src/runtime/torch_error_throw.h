@@ -1,8 +1,8 @@
 // The throw itself, once for each std::string (see torch_error.h).
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <string>
-#include <utility>
 
 #include "runtime/torch_error.h"
 
@@ -21,16 +21,18 @@ constexpr size_t kRoom = 1024;
 
 [[noreturn]] void throw_torch_error(const TorchError& error, const char* message) {
   using Allocate = void* (*)(size_t);
-  using Construct = void (*)(void*, SourceLocation, std::string);
+  // A string by value goes over by address, as the C++ ABI has it for types with a destructor.
+  using Construct = void (*)(void*, SourceLocation, std::string*);
   using Destroy = void (*)(void*);
   using Throw = void (*)(void*, void*, Destroy);
   void* const self = reinterpret_cast<Allocate>(error.allocate)(kRoom);
-  {
-    // Gone before the throw, so that nothing here is to be cleaned up by the unwinder.
-    std::string words(message);
-    reinterpret_cast<Construct>(error.construct)(self, {"headroom_malloc", "libheadroom_torch", 0},
-                                                 std::move(words));
-  }
+  // Never destroyed here: what the constructor leaves in it belongs to another libstdc++ than ours,
+  // whose older strings share one empty one that ours would take for its own to free. (And so there
+  // is nothing for the unwinder to clean up.) A constructor that moves leaves nothing to leak.
+  alignas(std::string) unsigned char room[sizeof(std::string)];
+  auto* const words = new (room) std::string(message);
+  reinterpret_cast<Construct>(error.construct)(self, {"headroom_malloc", "libheadroom_torch", 0},
+                                               words);
   // A vtable begins behind the offset to the top and the type.
   if (error.vtable != nullptr) *static_cast<void**>(self) = static_cast<void**>(error.vtable) + 2;
   reinterpret_cast<Throw>(error.throw_it)(self, error.type,

@@ -167,13 +167,17 @@ NEEDS = [
     ("torch.backends.cudnn.flags(benchmark=fast)", "cudnn-benchmark"),
     ("model = torch.compile(model, mode='reduce-overhead')", "cuda-graph-trees"),
     ("torch._inductor.config.triton.cudagraphs = True", "cuda-graph-trees"),
+    ("torch.compile(model, options={'triton.cudagraphs': True})", "cuda-graph-trees"),
+    ("TrainingArguments(torch_compile_mode='max-autotune')", "cuda-graph-trees"),
+    ("lightning.Trainer(benchmark=True)", "cudnn-benchmark"),
     ("pool = torch.cuda.MemPool()", "mempool"),
     ("with torch.profiler.profile(profile_memory=True) as p: pass", "profiler-memory"),
 ]
 NO_NEEDS = [
     "torch.backends.cudnn.benchmark = False", "pass  # torch.backends.cudnn.benchmark = True",
     "text = 'torch.cuda.MemPool()'", "options.benchmark = True", "torch.compile(model)",
-    "torch.profiler.profile(profile_memory=False)", "this is not Python benchmark",
+    "torch.profiler.profile(profile_memory=False)", "torch.compile(model, mode='default')",
+    "torch.compile(model, options={'triton.cudagraphs': False})", "this is not Python benchmark",
 ]
 
 
@@ -204,6 +208,19 @@ def test_modules_beside_the_script_and_the_environment_are_looked_at(run, script
     assert async_backend.returncode == 125 and "PYTORCH_CUDA_ALLOC_CONF" in async_backend.stderr
     as_module = run("--", sys.executable, "-m", "helpers")
     assert as_module.returncode == 125 and "helpers.py:2: " in as_module.stderr
+
+
+@pytest.mark.parametrize("name, value, is_seen", [
+    ("PYTORCH_ALLOC_CONF", "expandable_segments:True,backend:cudaMallocAsync", True),
+    ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", False),
+    ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", True), ("TORCHINDUCTOR_CUDAGRAPHS", "1", True),
+    ("TORCHINDUCTOR_CUDAGRAPHS", "0", False), ("ACCELERATE_DYNAMO_MODE", "default", False),
+    ("ACCELERATE_DYNAMO_MODE", "reduce-overhead", True),
+    ("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK", "true", True),
+])
+def test_the_environment_is_read(name, value, is_seen):
+    from headroom.run import needs
+    assert [need.place for need in needs.of_environment({name: value})] == [name] * is_seen
 
 
 def test_the_look_is_short(tmp_path):

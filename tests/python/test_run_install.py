@@ -325,6 +325,71 @@ def test_out_of_memory_is_pytorchs_own_exception(plain, tmp_path):
     assert done.stdout == "1 CUDA out of memory. Tried to allocate 2.00 GiB\n"
 
 
+# c10/util/Exception.h in small, as older versions of PyTorch have it: no constructor of
+# OutOfMemoryError's own is exported.
+OLDER_C10 = """
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+namespace c10 {
+struct SourceLocation { const char* function; const char* file; uint32_t line; };
+class __attribute__((visibility("default"))) Error : public std::exception {
+  std::string msg_;
+  std::vector<std::string> context_;
+ public:
+  Error(SourceLocation, std::string msg);
+  ~Error() override;
+  const char* what() const noexcept override;
+};
+Error::Error(SourceLocation, std::string msg) : msg_(std::move(msg)) {}
+Error::~Error() = default;
+const char* Error::what() const noexcept { return msg_.c_str(); }
+class __attribute__((visibility("default"))) OutOfMemoryError : public Error {
+  using Error::Error;
+  virtual void key();
+};
+void OutOfMemoryError::key() {}
+}
+extern "C" int catch_it(void (*thrower)(const char*, int, void*), const char* message, char* what) {
+  try {
+    thrower(message, 0, nullptr);
+    return 0;
+  } catch (const c10::OutOfMemoryError& error) {
+    std::string(error.what()).copy(what, 199);
+    return std::uncaught_exceptions() == 0 ? 1 : 2;
+  } catch (...) {
+    return 3;
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("abi", [0, 1])
+def test_out_of_memory_is_thrown_in_older_pytorchs_too(surroundings, tmp_path, abi):
+    """By a libc10.so of our own, with the std::string of before and after the change."""
+    import shutil
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++")
+    (tmp_path / "c10.cpp").write_text(OLDER_C10)
+    subprocess.run([compiler, "-std=c++17", "-shared", "-fPIC", "-O1", "c10.cpp", "-o",
+                    "libc10.so", "-Wl,-soname,libc10.so", f"-D_GLIBCXX_USE_CXX11_ABI={abi}"],
+                   cwd=tmp_path, check=True)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent("""
+        import ctypes, os
+        c10 = ctypes.CDLL("./libc10.so")
+        ours = ctypes.CDLL(os.environ["HEADROOM_LIBRARY"])
+        assert ours.headroom_torch_errors_missing() == 0
+        what = ctypes.create_string_buffer(200)
+        words = b"CUDA out of memory. " + b"x" * 100
+        for _ in range(3):
+            print(c10.catch_it(ours.headroom_throw_torch_out_of_memory, words, what),
+                  what.value == words)
+        """)], cwd=tmp_path, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.stdout == "1 True\n" * 3, done.stderr
+
+
 @pytest.fixture
 def plain(tmp_path, surroundings):
     """A script without `headroom run` around it."""
@@ -337,6 +402,19 @@ def plain(tmp_path, surroundings):
         assert done.returncode == code, done.stderr
         return done
     return go
+
+
+def test_an_installed_tree_finds_its_parts(surroundings, tmp_path):
+    build = Path(os.environ["HEADROOM_BINARY"]).resolve().parents[2]
+    subprocess.run(["cmake", "--install", str(build), "--prefix", str(tmp_path / "prefix"),
+                    "--component", "headroom_runtime"], check=True, stdout=subprocess.DEVNULL)
+    environment = {name: value for name, value in surroundings.items()
+                   if name not in ("HEADROOM_LIBRARY",)}
+    (tmp_path / "train.py").write_text(PRELUDE + "torch.cuda.init()\nalloc(MIB, 0)\n")
+    done = subprocess.run([str(tmp_path / "prefix/bin/headroom"), "run", "--", sys.executable,
+                           "train.py"], capture_output=True, text=True, cwd=tmp_path, check=False,
+                          env=environment)
+    assert done.returncode == 0 and "GiB reserved" in done.stderr or "MiB reserved" in done.stderr
 
 
 def test_enable_from_python(plain):

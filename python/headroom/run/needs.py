@@ -32,8 +32,8 @@ WHY = {
 }
 
 # A file without any of these is not parsed.
-_TRIGGER = re.compile(rb"benchmark|reduce-overhead|max-autotune|cudagraph|MemPool|share_memory_|"
-                      rb"profile_memory")
+_TRIGGER = re.compile(rb"benchmark|reduce-overhead|max-autotune|cudagraphs|MemPool|profile_memory")
+_GRAPH_MODES = ("reduce-overhead", "max-autotune")
 _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import|import[ \t]+([\w., \t]+))", re.M)
 
 
@@ -106,18 +106,31 @@ def _of_assignment(node):
             yield "cuda-graph-trees"
 
 
+def _of_keyword(function, name, value):
+    constant = value.value if isinstance(value, ast.Constant) else None
+    if name == "profile_memory" and _is_true(value):
+        yield "profiler-memory"
+    # torch.backends.cudnn.flags, and Lightning's Trainer.
+    if name == "benchmark" and _is_true(value):
+        if "cudnn" in function or function.endswith("Trainer"):
+            yield "cudnn-benchmark"
+    # torch.compile, and transformers' TrainingArguments.
+    if (name == "mode" and function.endswith("compile")) or name == "torch_compile_mode":
+        if constant in _GRAPH_MODES:
+            yield "cuda-graph-trees"
+    if name == "options" and function.endswith("compile") and isinstance(value, ast.Dict):
+        for key, entry in zip(value.keys, value.values):
+            if isinstance(key, ast.Constant) and key.value == "triton.cudagraphs":
+                if _is_true(entry):
+                    yield "cuda-graph-trees"
+
+
 def _of_call(node):
     name = _dotted(node.func)
-    last = name.rsplit(".", 1)[-1]
     for keyword in node.keywords:
-        if keyword.arg == "profile_memory" and _is_true(keyword.value):
-            yield "profiler-memory"
-        if keyword.arg == "benchmark" and "cudnn" in name and _is_true(keyword.value):
-            yield "cudnn-benchmark"
-        if keyword.arg == "mode" and last == "compile" and isinstance(keyword.value, ast.Constant):
-            if keyword.value.value in ("reduce-overhead", "max-autotune"):
-                yield "cuda-graph-trees"
-    if last == "MemPool":
+        if keyword.arg:
+            yield from _of_keyword(name, keyword.arg, keyword.value)
+    if name.rsplit(".", 1)[-1] == "MemPool":
         yield "mempool"
 
 
@@ -149,8 +162,14 @@ def of_environment(environment):
     if environment.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
         yield Need("", "PYTORCH_NO_CUDA_MEMORY_CACHING",
                    "asks PyTorch to take every tensor from the driver")
-    if environment.get("TORCHINDUCTOR_CUDAGRAPHS") == "1":
-        yield Need("cuda-graph-trees", "TORCHINDUCTOR_CUDAGRAPHS", WHY["cuda-graph-trees"])
+    for name, value in (("TORCHINDUCTOR_CUDAGRAPHS", ("1",)),
+                        ("ACCELERATE_DYNAMO_MODE", _GRAPH_MODES)):
+        if environment.get(name) in value:
+            yield Need("cuda-graph-trees", name, WHY["cuda-graph-trees"])
+    for name in ("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK",
+                 "NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"):
+        if environment.get(name, "").lower() in ("1", "true", "y", "yes", "t"):
+            yield Need("", name, "has NCCL follow every allocation of PyTorch's own allocator")
 
 
 def of_script(script):
