@@ -48,9 +48,11 @@ std::string iterations_words(int64_t count) {
 
 std::string served_words(const DeviceFigures& device) {
   if (device.requests <= 0) {
-    return "no plan served (saw " + iterations_words(device.iterations) + ")";
+    return "no plan served (saw " + iterations_words(device.iterations) +
+           (device.plan_reason.empty() ? ")" : "; " + device.plan_reason + ")");
   }
-  return percent_of(device.planned, device.requests) + " of " + std::to_string(device.requests) +
+  return (device.plan_source == "kept" ? "a kept plan: " : "") +
+         percent_of(device.planned, device.requests) + " of " + std::to_string(device.requests) +
          " requests planned, " + percent_of(device.reused, device.requests) + " reused, " +
          percent_of(device.fallen_back, device.requests) + " fallen back";
 }
@@ -138,7 +140,8 @@ Json device_json(const DeviceFigures& device) {
       .set("reused", device.reused)
       .set("fallen_back", device.fallen_back)
       .set("iterations", device.iterations)
-      .set("plan_source", device.plan_source);
+      .set("plan_source", device.plan_source)
+      .set("plan_reason", device.plan_reason);
 }
 
 Json texts(const std::vector<std::string>& list) {

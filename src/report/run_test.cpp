@@ -39,6 +39,20 @@ TEST(RunText, ALineForARankThatWasServed) {
             "outside our reach\n");
 }
 
+TEST(RunText, WhyThereIsNoPlanAndWhereItCameFrom) {
+  run::RunAnswer answer = one(run::Outcome::served);
+  run::DeviceFigures& device = answer.processes[0].devices[0];
+  device.iterations = 1;
+  device.plan_reason = "no iterations found yet";
+  EXPECT_NE(
+      run_text(answer, {}).find("; no plan served (saw 1 iteration; no iterations found yet)"),
+      std::string::npos);
+  device.requests = device.planned = 10;
+  device.plan_source = "kept";
+  EXPECT_NE(run_text(answer, {}).find("; a kept plan: 100.0 % of 10 requests planned"),
+            std::string::npos);
+}
+
 TEST(RunText, PyTorchsOwnInTheSameWords) {
   EXPECT_EQ(run_text(one(run::Outcome::off), {}),
             "headroom: rank 0, cuda:0: 60.00 GiB reserved, 50.00 GiB allocated at the peak; "

@@ -38,6 +38,7 @@ struct DeviceFigures {
   int64_t iterations = 0;
   std::optional<Bytes> outside;  // used on the device and not ours
   std::string plan_source;       // "kept", "file", "made", "": none
+  std::string plan_reason;       // why there is none, in the allocator's words
 };
 
 struct ProcessReport {

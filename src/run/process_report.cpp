@@ -68,6 +68,7 @@ Result<DeviceFigures> read_device(const JsonView& view) {
   figures.device = static_cast<int>(device);
   HEADROOM_TRY(read_text(view, "name", figures.name));
   HEADROOM_TRY(read_text(view, "plan_source", figures.plan_source));
+  HEADROOM_TRY(read_text(view, "plan_reason", figures.plan_reason));
   HEADROOM_TRY(read_bytes(view, "memory_bytes", figures.memory));
   HEADROOM_TRY(read_bytes(view, "peak_allocated_bytes", figures.peak_allocated));
   HEADROOM_TRY(read_bytes(view, "peak_reserved_bytes", figures.peak_reserved));

@@ -115,7 +115,8 @@ def figures_of_library(torch, library, iterations, plan_is_kept):
             "planned": statistics.planned_requests, "reused": statistics.reused_requests,
             "fallen_back": statistics.fallback_requests, "iterations": iterations,
             "plan_source": ("kept" if plan_is_kept else "file") if plan.get("from_file") else
-            "made" if statistics.is_planned else ""})
+            "made" if statistics.is_planned else "",
+            "plan_reason": "" if statistics.is_planned else plan.get("planner", "")})
     return entries
 
 
