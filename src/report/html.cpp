@@ -11,6 +11,7 @@
 namespace headroom::embedded {
 extern const std::string_view kPageHtml;
 extern const std::string_view kPageCss;
+extern const std::string_view kDarkCss;
 extern const std::string_view kChartsJs;
 extern const std::string_view kMapPanelJs;
 extern const std::string_view kMapJs;
@@ -18,6 +19,14 @@ extern const std::string_view kMapJs;
 
 namespace headroom::report {
 namespace {
+
+// The dark colours hold where the reader's system prefers them and where the reader chose them.
+std::string style() {
+  std::string css(embedded::kPageCss);
+  css.append("@media (prefers-color-scheme: dark) { :root:not([data-theme=\"light\"]) {\n");
+  css.append(embedded::kDarkCss).append("} }\n:root[data-theme=\"dark\"] { color-scheme: dark;\n");
+  return css.append(embedded::kDarkCss).append("}\n");
+}
 
 // Fills the {{places}} of `shell` in one pass, so that nothing inside a value is taken for a place.
 std::string fill(std::string_view shell,
@@ -126,6 +135,7 @@ std::string render_page(const Page& page) {
   const bool has_map = std::any_of(page.sections.begin(), page.sections.end(),
                                    [](const Section& section) { return section.has_map; });
   if (has_map) script.append(embedded::kMapPanelJs).append(embedded::kMapJs);
+  const std::string css = style();
   Html footer;
   if (!page.command.empty()) {
     footer.raw("<p>Asked by: <code>").text(page.command).raw("</code></p>");
@@ -136,7 +146,7 @@ std::string render_page(const Page& page) {
                                     {"nav", nav.markup()},
                                     {"body", body.markup()},
                                     {"footer", footer.markup()},
-                                    {"style", embedded::kPageCss},
+                                    {"style", css},
                                     {"script", script}});
 }
 

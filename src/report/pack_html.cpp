@@ -19,7 +19,7 @@ Section answer_section(const pack::PackAnswer& answer) {
   html.raw("</span></h1>\n<p class=\"line\">");
   html.text(answer.loss ? loss_sentence(*answer.loss) : plan_sentence(answer, false)).raw("</p>\n");
   if (answer.loss)
-    html.raw("<p class=\"sub\">").text(plan_sentence(answer, false) + ".").raw("</p>\n");
+    html.raw("<p class=\"sub\">Planned: ").text(plan_sentence(answer, false) + ".").raw("</p>\n");
   if (answer.is_partial) {
     html.raw("<p class=\"sub\">Not all of the file could be read: this is about what could.</p>\n");
   }
