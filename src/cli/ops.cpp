@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "base/version.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
 #include "ops/comparison.h"
 #include "ops/ranks.h"
 #include "report/ops_comparison.h"
+#include "report/ops_html.h"
 #include "report/ops_json.h"
 #include "report/ops_ranks.h"
 #include "report/ops_text.h"
@@ -67,6 +69,10 @@ Result<int> run_two(const ops::OperatorRules& rules, const Words& words, const C
 
 Result<int> run_several(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(words.value("rules")));
+  if (words.has("html")) {
+    return Error{ErrorCode::usage, "--html is about one trace", "",
+                 "headroom ops TRACE --html FILE; --json takes several"};
+  }
   const size_t count = words.operands.size();
   if (count == 2 && !words.has("ranks")) return run_two(rules, words, console);
   if (words.has("max-slowdown")) {
@@ -94,10 +100,17 @@ Result<int> run_ops(const Words& words, const Console& console) {
   question.file = words.operands.front();
   question.rules = words.value("rules");
   question.device = words.value("device");
-  HEADROOM_ASSIGN(const ops::OpsAnswer answer, ops::answer(question));
+  HEADROOM_TRY(check_places(words));
+  HEADROOM_ASSIGN(const ops::AnsweredRun answered, ops::answer_run(question));
+  const ops::OpsAnswer& answer = answered.answer;
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) { return report::ops_text(answer, terminal); };
   forms.json = [&] { return report::ops_json(answer); };
+  forms.page = [&] {
+    return report::Page{"Time of " + answer.trace.file, "ops", std::string(version()),
+                        command_line("ops", words),
+                        report::ops_sections(answer, ops::timeline_of(answered.run))};
+  };
   HEADROOM_TRY(deliver(forms, words, console));
   return answer.trace.is_partial ? exit_code_of(ErrorCode::partial) : kExitYes;
 }
@@ -113,6 +126,8 @@ Verb ops_verb() {
   verb.examples = {
       {"headroom ops trace.json.gz", "a file of torch.profiler's export_chrome_trace()"},
       {"headroom ops trace.json.gz --json -o ops.json", "all operators and kernels, as JSON"},
+      {"headroom ops trace.json.gz --html ops.html",
+       "a page with the timeline, what would help, and the roofline"},
       {"headroom ops before.json.gz after.json.gz --max-slowdown 5%",
        "what got slower and why; exit code 1 where a step takes 5 % longer"},
       {"headroom ops rank0.json.gz rank1.json.gz rank2.json.gz",
@@ -127,6 +142,7 @@ Verb ops_verb() {
        "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"},
       {"ranks", "", "two traces are ranks of one run, though they do not say so"},
       kJsonFlag,
+      kHtmlFlag,
       kOutputFlag,
       kQuietFlag,
       kNoColorFlag,

@@ -344,14 +344,14 @@ Result<OpsAnswer> answer(Trace trace, const OperatorRules& rules) {
   return answer(run, rules);
 }
 
-Result<OpsAnswer> answer(const OpsQuestion& question) {
+Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   HEADROOM_ASSIGN(const OperatorRules rules, OperatorRules::load(question.rules));
   HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
   std::optional<device::Device> device;
   if (!question.device.empty()) {
     HEADROOM_ASSIGN(device, catalogue.find(question.device));
   }
-  HEADROOM_ASSIGN(const RecordedRun run, read_run(question.file, rules));
+  HEADROOM_ASSIGN(RecordedRun run, read_run(question.file, rules));
   std::string assumption;
   if (!device && run.links.has_device && !run.device().empty()) {
     if (const auto found = catalogue.find_for_measurement(run.device())) {
@@ -366,7 +366,12 @@ Result<OpsAnswer> answer(const OpsQuestion& question) {
         "the limits of this device are not known, so operators are not held against them: --device "
         "NAME names one");
   }
-  return answered;
+  return AnsweredRun{std::move(answered), std::move(run)};
+}
+
+Result<OpsAnswer> answer(const OpsQuestion& question) {
+  HEADROOM_ASSIGN(AnsweredRun answered, answer_run(question));
+  return std::move(answered.answer);
 }
 
 }  // namespace headroom::ops

@@ -22,6 +22,12 @@ struct OpsQuestion {
   std::string device;
 };
 
+// The answer, and the run that it is about, which a page draws.
+struct AnsweredRun {
+  OpsAnswer answer;
+  RecordedRun run;
+};
+Result<AnsweredRun> answer_run(const OpsQuestion& question);
 Result<OpsAnswer> answer(const OpsQuestion& question);
 
 // The same for a trace that is read. An empty one is an Error.

@@ -15,6 +15,7 @@ extern const std::string_view kDarkCss;
 extern const std::string_view kChartsJs;
 extern const std::string_view kMapPanelJs;
 extern const std::string_view kMapJs;
+extern const std::string_view kTimelineJs;
 }  // namespace headroom::embedded
 
 namespace headroom::report {
@@ -51,7 +52,7 @@ std::string fill(std::string_view shell,
 Html section_html(const Section& section) {
   Html html;
   html.raw("<section class=\"card");
-  if (section.has_map) html.raw(" wide");
+  if (section.has_map || section.has_timeline) html.raw(" wide");
   if (!section.tone.empty()) html.raw(" answer tone-").text(section.tone);
   html.raw("\" id=\"").text(section.id).raw("\"");
   if (!section.heading.empty()) {
@@ -134,7 +135,11 @@ std::string render_page(const Page& page) {
   std::string script(embedded::kChartsJs);
   const bool has_map = std::any_of(page.sections.begin(), page.sections.end(),
                                    [](const Section& section) { return section.has_map; });
-  if (has_map) script.append(embedded::kMapPanelJs).append(embedded::kMapJs);
+  const bool has_timeline = std::any_of(page.sections.begin(), page.sections.end(),
+                                        [](const Section& part) { return part.has_timeline; });
+  if (has_map || has_timeline) script.append(embedded::kMapPanelJs);
+  if (has_map) script.append(embedded::kMapJs);
+  if (has_timeline) script.append(embedded::kTimelineJs);
   const std::string css = style();
   Html footer;
   if (!page.command.empty()) {

@@ -50,7 +50,8 @@ struct Section {
   std::string id;       // of the element, and the target of its link: letters and dashes
   std::string heading;  // also its name in the navigation; empty for the answer itself
   Html body;
-  std::string tone;      // "yes", "at_risk" or "no" where the card as a whole says so; or empty
+  std::string tone;  // "yes", "at_risk" or "no" where the card as a whole says so; or empty
+  bool has_timeline = false;  // as wide as the window too, and timeline.js is needed
   bool has_map = false;  // an address map: the card is as wide as the window, and map.js is needed
 };
 

@@ -20,29 +20,14 @@ using text::Terminal;
 
 constexpr size_t kOperatorRows = 12;
 constexpr size_t kRooflineRows = 8;
-constexpr size_t kBestChanges = 3;
-constexpr double kTrustedErrorPct = 5;
 
 std::string times(double speedup) { return formatted("%.2fx", speedup); }
-
-// The three changes that would give most, without those that no one can make.
-std::string best_changes(const ops::OpsAnswer& answer) {
-  std::string lines;
-  size_t shown = 0;
-  if (!answer.replay || std::abs(answer.replay->error_pct) > kTrustedErrorPct) return lines;
-  for (const ops::HorizonChange& change : answer.horizon) {
-    if (change.change.ends_with("_instant") || shown == kBestChanges) continue;
-    lines += (shown == 0 ? "Most would help: " : ", ") + text::printable(change.title) + " " +
-             times(change.speedup);
-    ++shown;
-  }
-  return lines.empty() ? lines : lines + "\n";
-}
 
 std::string first_lines(const ops::OpsAnswer& answer, const Terminal& terminal) {
   const ops::TraceFacts& trace = answer.trace;
   std::string lines = text::paint(bound_words(answer), Style::bold, terminal.colour) + "\n";
-  lines += best_changes(answer);
+  const std::string best = best_changes_words(answer);
+  if (!best.empty()) lines += text::printable(best) + "\n";
   lines += text::printable(trace.file);
   if (!trace.device.empty()) lines += ", " + text::printable(trace.device);
   if (trace.rank >= 0) lines += ", rank " + std::to_string(trace.rank);
@@ -63,13 +48,6 @@ std::string cell(const ops::GroupShare& group) {
   return group.ms == 0 ? "" : percent_words(group.pct);
 }
 
-const ops::GroupShare* find(const ops::Accounting& accounting, const std::string& name) {
-  for (const ops::GroupShare& group : accounting.groups) {
-    if (group.name == name) return &group;
-  }
-  return nullptr;
-}
-
 std::string groups(const ops::OpsAnswer& answer, const Terminal& terminal) {
   Table table({{"", Align::left, true},
                {"wall time", Align::right, false},
@@ -82,8 +60,8 @@ std::string groups(const ops::OpsAnswer& answer, const Terminal& terminal) {
                    [](const auto& a, const auto& b) { return a.ms > b.ms; });
   const ops::GroupShare nothing;
   for (const ops::GroupShare& wall : rows) {
-    const ops::GroupShare* kernel = find(answer.kernel_time, wall.name);
-    const ops::GroupShare* paper = find(answer.nongemm_bench, wall.name);
+    const ops::GroupShare* kernel = find_group(answer.kernel_time, wall.name);
+    const ops::GroupShare* paper = find_group(answer.nongemm_bench, wall.name);
     if (kernel == nullptr) kernel = &nothing;
     if (paper == nullptr) paper = &nothing;
     if (wall.ms == 0 && kernel->ms == 0 && paper->ms == 0) continue;
@@ -163,15 +141,11 @@ std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
   for (const ops::HorizonChange& change : answer.horizon) {
     if (!change.change.ends_with("_instant")) horizon_row(answer, change, table);
   }
-  const double error = answer.replay->error_pct;
   std::string lines = "\n" + table.render(terminal);
-  if (std::abs(error) > kTrustedErrorPct) {
+  if (!is_replay_trusted(answer)) {
     lines += text::paint("do not trust these:", Style::warning, terminal.colour) + " ";
   }
-  constexpr double kShown = 0.05;
-  return lines + "the replay of the run as it was is " +
-         (std::abs(error) < kShown ? "less than 0.1 %" : formatted("%+.1f %%", error)) +
-         " off what was measured\n";
+  return lines + replay_words(answer) + "\n";
 }
 
 // Where better kernels could win most, at most.

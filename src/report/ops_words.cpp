@@ -1,5 +1,9 @@
 #include "report/ops_words.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+
 #include "text/number.h"
 
 namespace headroom::report {
@@ -31,6 +35,59 @@ std::string milliseconds(double ms) {
 }
 
 std::string percent_words(double share) { return text::formatted("%.1f %%", share); }
+
+const ops::GroupShare* find_group(const ops::Accounting& accounting, std::string_view name) {
+  const auto found = std::find_if(accounting.groups.begin(), accounting.groups.end(),
+                                  [&](const ops::GroupShare& group) { return group.name == name; });
+  return found == accounting.groups.end() ? nullptr : &*found;
+}
+
+std::string_view group_colour(std::string_view group) {
+  using Colour = std::pair<std::string_view, std::string_view>;
+  constexpr std::array kColours{Colour{"gemm", "site-0"},
+                                Colour{"attention", "site-4"},
+                                Colour{"communication", "site-5"},
+                                Colour{"normalization", "site-2"},
+                                Colour{"activation", "site-3"},
+                                Colour{"elementwise", "site-1"},
+                                Colour{"memory", "site-7"},
+                                Colour{"softmax", "site-6"},
+                                Colour{"embedding", "lm_head_gradient"},
+                                Colour{"optimizer", "other"},
+                                Colour{"quantize", "loss"},
+                                Colour{"idle", "cached_unused"},
+                                Colour{"unclassified", "no"}};
+  const auto* found = std::find_if(kColours.begin(), kColours.end(),
+                                   [&](const Colour& colour) { return colour.first == group; });
+  return found == kColours.end() ? std::string_view("site-other") : found->second;
+}
+
+bool is_replay_trusted(const ops::OpsAnswer& answer) {
+  constexpr double kTrustedErrorPct = 5;
+  return answer.replay && std::abs(answer.replay->error_pct) <= kTrustedErrorPct;
+}
+
+std::string replay_words(const ops::OpsAnswer& answer) {
+  constexpr double kShown = 0.05;
+  const double error = answer.replay->error_pct;
+  return "the replay of the run as it was is " +
+         (std::abs(error) < kShown ? "less than 0.1 %" : text::formatted("%+.1f %%", error)) +
+         " off what was measured";
+}
+
+std::string best_changes_words(const ops::OpsAnswer& answer) {
+  constexpr size_t kBestChanges = 3;
+  std::string words;
+  size_t shown = 0;
+  if (!is_replay_trusted(answer)) return words;
+  for (const ops::HorizonChange& change : answer.horizon) {
+    if (change.change.ends_with("_instant") || shown == kBestChanges) continue;
+    words += (shown == 0 ? "Most would help: " : ", ") + change.title +
+             text::formatted(" %.2fx", change.speedup);
+    ++shown;
+  }
+  return words;
+}
 
 std::string_view bound_name(ops::Bound bound) {
   switch (bound) {

@@ -1,11 +1,13 @@
-// Prints a page of a sample answer, for tests/browser: sample_page fit|pack [WORDS] puts WORDS
+// Prints a page of a sample answer, for tests/browser: sample_page fit|pack|ops [WORDS] puts WORDS
 // wherever something from outside stands. A tool of the tests, not of the product.
 #include <cstdio>
 #include <string_view>
 
 #include "report/fit_html.h"
+#include "report/ops_html.h"
 #include "report/pack_html.h"
 #include "report/sample_answer.h"
+#include "report/sample_ops.h"
 #include "report/sample_pack.h"
 
 namespace {
@@ -23,12 +25,21 @@ report::Page pack_page(const char* words) {
   return {answer.file, "pack", "0.0.0", answer.file, report::pack_sections(answer)};
 }
 
+report::Page ops_page(const char* words) {
+  const report::SampleOps sample = report::sample_ops(words != nullptr ? words : "run", 30'000);
+  return {sample.answer.trace.file, "ops", "0.0.0", sample.answer.trace.file,
+          report::ops_sections(sample.answer, sample.timeline)};
+}
+
+report::Page page_of(std::string_view what, const char* words) {
+  return what == "pack" ? pack_page(words) : what == "ops" ? ops_page(words) : fit_page(words);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const char* const words = argc > 2 ? argv[2] : nullptr;
-  const bool is_pack = std::string_view(argv[1]) == "pack";
-  const std::string html = report::render_page(is_pack ? pack_page(words) : fit_page(words));
+  const std::string html = report::render_page(page_of(argv[1], words));
   return std::fwrite(html.data(), 1, html.size(), stdout) == html.size() ? 0 : 1;
 }

@@ -2,7 +2,7 @@
 """Opens pages of ours in headless Chromium and looks at them as a reader would.
 
 Every page: nothing goes wrong in the console, nothing is loaded, nothing is wider than the window
-(1280, 700 and 360 pixels), the step chart or the address map is drawn and answers to pointer and
+(1280, 700 and 360 pixels), the step chart, the address map or the timeline is drawn and answers to pointer and
 keys. A page full of hostile names: none of them runs. Exit code 77 (skipped) where there is no Chromium.
 Usage: pages.py SAMPLE_PAGE   (src/report/sample_page.cpp, built)
 """
@@ -89,6 +89,35 @@ setTimeout(() => {
     map.draw();
     found.map_sites = new Set(panels[0].pixels).size;
   }
+  const line = document.querySelector("[data-chart='timeline']");
+  if (line) {
+    const { timeline } = line;
+    timeline.draw();
+    found.timeline = timeline.rows.length;
+    found.line_painted = Number(line.dataset.painted);
+    found.line_frame_ms = Number(line.dataset.frameMs);
+    const row = timeline.rows.find((one) => one.kind === "stream");
+    timeline.show(row.marks.start[100] - 1000, row.marks.start[100] + row.marks.span[100] + 1000);
+    timeline.draw();
+    const box = timeline.canvas.getBoundingClientRect();
+    const x = box.left + timeline.x(row.marks.start[100] + row.marks.span[100] / 2);
+    const y = box.top + row.top + row.height / 2;
+    timeline.canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y }));
+    const lineTip = line.querySelector(".tip");
+    found.line_pointed = !lineTip.hidden
+      && lineTip.textContent.includes(timeline.data.names[row.marks.name[100]]);
+    const t = lineTip.getBoundingClientRect();
+    found.line_inside = t.left >= -1 && t.right <= document.documentElement.clientWidth + 1;
+    const span = timeline.to - timeline.from;
+    const key = (name) => timeline.canvas.dispatchEvent(new KeyboardEvent("keydown", { key: name }));
+    key("-");
+    found.line_zoomed = timeline.to - timeline.from > span;
+    key("g");
+    found.line_gap = timeline.to - timeline.from < timeline.data.length_ns;
+    key("0");
+    found.line_whole = timeline.to - timeline.from === timeline.data.length_ns;
+    found.dots = document.querySelectorAll(".curves .dot").length;
+  }
   const button = document.querySelector("[data-theme-toggle]");
   const ground = () => getComputedStyle(document.body).backgroundColor;
   const before = ground();
@@ -129,6 +158,17 @@ def faults_of_map(found):
     return faults
 
 
+def faults_of_timeline(found):
+    faults = []
+    if found["timeline"] < 5 or found["line_painted"] < 500 or found["dots"] < 2:
+        faults.append(f"the timeline has {found['timeline']} rows, {found['line_painted']} marks, "
+                      f"the roofline {found['dots']} dots")
+    for what in ("pointed", "inside", "zoomed", "gap", "whole"):
+        if not found.get("line_" + what):
+            faults.append(f"the timeline is not {what}")
+    return faults
+
+
 def faults_of(found, console):
     if found is None:
         return ["the page did not come to its end"] + console
@@ -141,6 +181,8 @@ def faults_of(found, console):
         faults.append("not themed")
     if "map" in found:
         return faults + faults_of_map(found)
+    if "timeline" in found:
+        return faults + faults_of_timeline(found)
     if found["layers"] < 10:
         faults.append(f"the step chart has {found['layers']} layers")
     for what in ("peak", "pointed", "inside", "keyed"):
@@ -159,7 +201,8 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as profile:
         for name, arguments in (("fit", ["fit"]), ("hostile fit", ["fit", HOSTILE]),
-                                ("pack", ["pack"]), ("hostile pack", ["pack", HOSTILE])):
+                                ("pack", ["pack"]), ("hostile pack", ["pack", HOSTILE]),
+                                ("ops", ["ops"]), ("hostile ops", ["ops", HOSTILE])):
             page = subprocess.run([sample, *arguments], capture_output=True, text=True,
                                   check=True).stdout
             for width in (1280, 700, 360):

@@ -421,6 +421,6 @@
     }
   }
 
-  globalThis.headroomMap = { GUTTER, NOTHING, HELD, FIRST_CELL, make, bytes, commas, columns, Colours,
-    Panel };
+  globalThis.headroomMap = { GUTTER, NOTHING, HELD, FIRST_CELL, make, bytes, commas, columns, ticks,
+    Colours, Panel };
 })();

@@ -1,0 +1,159 @@
+#include "ops/timeline.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace headroom::ops {
+namespace {
+
+using formats::kNone;
+using formats::TraceEvent;
+using formats::TraceEventKind;
+
+constexpr size_t kLongestName = 120;
+constexpr size_t kMostRows = 64;  // of a page; a device has fewer streams that matter
+
+class Builder {
+ public:
+  explicit Builder(const RecordedRun& run) : run_(run) {}
+
+  Timeline build() {
+    timeline_.length_ns = run_.links.end_ns() - run_.links.start_ns();
+    for (const TraceStep& step : run_.links.steps) {
+      timeline_.steps.push_back(
+          {step.name, step.start_ns - run_.links.start_ns(), step.end_ns - run_.links.start_ns()});
+    }
+    add_host();
+    add_gaps();
+    add_streams();
+    leave_out_short();
+    return std::move(timeline_);
+  }
+
+ private:
+  uint32_t name_of(uint32_t id) {
+    const auto [known, is_new] =
+        names_.try_emplace(id, static_cast<uint32_t>(timeline_.names.size()));
+    if (is_new) timeline_.names.emplace_back(run_.trace.names.at(id).substr(0, kLongestName));
+    return known->second;
+  }
+
+  // What of it lies within the steps; nothing where nothing does.
+  void add(TimelineRow& row, int64_t start, int64_t end, uint32_t name, uint32_t group) {
+    const int64_t from = std::max(start, run_.links.start_ns());
+    const int64_t to = std::min(end, run_.links.end_ns());
+    if (from >= to) return;
+    row.marks.push_back({from - run_.links.start_ns(), to - from, name_of(name), group});
+  }
+
+  void keep(std::map<uint32_t, TimelineRow>& rows) {
+    for (auto& [track, row] : rows) {
+      if (!row.marks.empty() && timeline_.rows.size() < kMostRows) {
+        timeline_.rows.push_back(std::move(row));
+      }
+    }
+  }
+
+  void add_host() {
+    std::map<uint32_t, TimelineRow> threads, calls;
+    std::unordered_map<uint32_t, int64_t> covered;  // until when, by thread
+    for (const TraceEvent& event : run_.trace.events) {
+      const std::string& thread = run_.trace.tracks[event.track].thread;
+      if (event.kind == TraceEventKind::call) {
+        TimelineRow& row = calls[event.track];
+        row.title = "calls of " + thread;
+        row.kind = RowKind::calls;
+        add(row, event.start_ns, event.end_ns(), event.name, 0);
+      } else if (event.kind == TraceEventKind::host_operator) {
+        const auto [until, is_new] = covered.try_emplace(event.track, INT64_MIN);
+        if (event.start_ns < until->second) continue;  // inside of another one
+        until->second = event.end_ns();
+        TimelineRow& row = threads[event.track];
+        row.title = "thread " + thread;
+        row.kind = RowKind::host;
+        add(row, event.start_ns, event.end_ns(), event.name, 0);
+      }
+    }
+    for (auto& [track, row] : threads) {
+      if (row.marks.empty() || timeline_.rows.size() >= kMostRows) continue;
+      timeline_.rows.push_back(std::move(row));
+      const auto call = calls.find(track);
+      if (call == calls.end()) continue;
+      timeline_.rows.push_back(std::move(call->second));
+      calls.erase(call);
+    }
+    keep(calls);
+  }
+
+  // Where no stream has work; by what the next piece waited for.
+  void add_gaps() {
+    if (!run_.links.has_device) return;
+    TimelineRow row;
+    row.title = "device idle";
+    row.kind = RowKind::gaps;
+    const uint32_t host = own_name("the next launch had not come");
+    const uint32_t launch = own_name("launched, and not yet begun");
+    int64_t busy_until = run_.links.start_ns();
+    for (const Work& piece : run_.work) {
+      if (piece.end_ns <= busy_until) continue;
+      if (piece.start_ns > busy_until && busy_until < run_.links.end_ns()) {
+        const uint32_t call = run_.links.launch[piece.event];
+        const int64_t launched = call == kNone ? piece.start_ns : run_.trace.events[call].end_ns();
+        const bool is_host = launched - busy_until >= (piece.start_ns - busy_until) / 2;
+        const int64_t until = std::min(piece.start_ns, run_.links.end_ns());
+        row.marks.push_back({busy_until - run_.links.start_ns(), until - busy_until,
+                             is_host ? host : launch, is_host ? 0U : 1U});
+      }
+      busy_until = std::max(busy_until, piece.end_ns);
+    }
+    if (busy_until < run_.links.end_ns()) {
+      row.marks.push_back(
+          {busy_until - run_.links.start_ns(), run_.links.end_ns() - busy_until, host, 0});
+    }
+    if (!row.marks.empty()) timeline_.rows.push_back(std::move(row));
+  }
+
+  uint32_t own_name(const char* words) {
+    timeline_.names.emplace_back(words);
+    return static_cast<uint32_t>(timeline_.names.size() - 1);
+  }
+
+  void add_streams() {
+    if (!run_.links.has_device) return;
+    std::map<uint32_t, TimelineRow> streams;
+    for (const Work& piece : run_.work) {
+      const TraceEvent& event = run_.trace.events[piece.event];
+      TimelineRow& row = streams[event.track];
+      row.title = "stream " + run_.trace.stream_of(event);
+      row.kind = RowKind::stream;
+      add(row, piece.start_ns, piece.end_ns, event.name, piece.group);
+    }
+    keep(streams);
+  }
+
+  void leave_out_short() {
+    std::vector<int64_t> spans;
+    for (const TimelineRow& row : timeline_.rows) {
+      for (const Mark& mark : row.marks) spans.push_back(mark.span_ns);
+    }
+    if (spans.size() <= kMostMarks) return;
+    const auto least = spans.end() - static_cast<std::ptrdiff_t>(kMostMarks);
+    std::nth_element(spans.begin(), least, spans.end());
+    const int64_t shortest = *least;
+    for (TimelineRow& row : timeline_.rows) {
+      timeline_.left_out += static_cast<size_t>(
+          std::erase_if(row.marks, [&](const Mark& mark) { return mark.span_ns < shortest; }));
+    }
+  }
+
+  const RecordedRun& run_;
+  Timeline timeline_;
+  std::unordered_map<uint32_t, uint32_t> names_;
+};
+
+}  // namespace
+
+Timeline timeline_of(const RecordedRun& run) { return Builder(run).build(); }
+
+}  // namespace headroom::ops

@@ -1,0 +1,52 @@
+#include "report/ops_html.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "report/roofline_chart.h"
+#include "report/sample_ops.h"
+
+namespace headroom::report {
+namespace {
+
+std::string page_of(const SampleOps& sample) {
+  return render_page({"t", "ops", "0", "", ops_sections(sample.answer, sample.timeline)});
+}
+
+size_t count(const std::string& text, std::string_view part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(OpsHtml, HasItsCards) {
+  const std::string page = page_of(sample_ops("run", 300));
+  for (const char* id : {"timeline", "accounts", "horizon", "roofline", "operators", "trust"}) {
+    EXPECT_EQ(count(page, "id=\"" + std::string(id) + "\""), 1U) << id;
+  }
+  EXPECT_EQ(count(page, "data-chart=\"timeline\""), 1U);
+  EXPECT_EQ(count(page, "<circle class=\"dot\""), 2U);  // mm and add
+  EXPECT_EQ(count(page, "headroomMap = {"), 1U);
+  EXPECT_EQ(count(page, "class AddressMap"), 0U);
+}
+
+TEST(OpsHtml, HostileNamesStayNames) {
+  const std::string page = page_of(sample_ops("<script>window.hit=1</script>\"'>", 300));
+  EXPECT_EQ(page.find("<script>window.hit"), std::string::npos);
+}
+
+// Nothing to count, nothing to replay: no card claims anything.
+TEST(OpsHtml, WithoutHorizonAndRoofline) {
+  SampleOps sample = sample_ops("run", 30);
+  sample.answer.horizon.clear();
+  sample.answer.replay.reset();
+  sample.answer.roofline.reset();
+  const std::string page = page_of(sample);
+  EXPECT_EQ(page.find("id=\"horizon\""), std::string::npos);
+  EXPECT_EQ(page.find("id=\"roofline\""), std::string::npos);
+  EXPECT_TRUE(roofline_chart({}).empty());
+}
+
+}  // namespace
+}  // namespace headroom::report
