@@ -84,8 +84,10 @@ Result<int> run_several(const Words& words, const Console& console) {
 
 Result<int> run_ops(const Words& words, const Console& console) {
   if (words.operands.empty()) {
-    return Error{ErrorCode::usage, "which trace?", "",
-                 "a file of torch.profiler's export_chrome_trace(), .json or .json.gz"};
+    return Error{
+        ErrorCode::usage, "which trace?", "",
+        "a file of torch.profiler's export_chrome_trace(), .json or .json.gz, or a profile "
+        "of ONNX Runtime"};
   }
   if (words.operands.size() > 1) return run_several(words, console);
   if (words.has("ranks")) {
@@ -100,6 +102,7 @@ Result<int> run_ops(const Words& words, const Console& console) {
   question.file = words.operands.front();
   question.rules = words.value("rules");
   question.device = words.value("device");
+  question.other_device = words.value("other-device");
   HEADROOM_TRY(check_places(words));
   HEADROOM_ASSIGN(const ops::AnsweredRun answered, ops::answer_run(question));
   const ops::OpsAnswer& answer = answered.answer;
@@ -138,6 +141,7 @@ Verb ops_verb() {
   verb.flags = {
       {"rules", "FILE", "rules that sort operators into groups, before the built-in ones"},
       {"device", "NAME", "whose limits operators are held against; else the trace's own device"},
+      {"other-device", "NAME", "add to the horizon what the run would take there, by roofline"},
       {"max-slowdown", "PERCENT",
        "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"},
       {"ranks", "", "two traces are ranks of one run, though they do not say so"},

@@ -42,7 +42,11 @@ class Horizon {
     for (size_t i = 0; i < 3; ++i) unchanged_[i] = simulate(programs_[i]).total_ns;
   }
 
-  std::vector<HorizonChange> all() {
+  std::vector<HorizonChange> all(const std::vector<Scenario>& changes) {
+    for (const Scenario& one : changes) {
+      add(one.change, one.title, one.made, amdahl(one.saved_ms, 0),
+          one.cautious ? &*one.cautious : nullptr);
+    }
     add_group("gemm", "GEMM");
     add_group("attention", "attention");
     add_largest_groups();
@@ -119,7 +123,7 @@ class Horizon {
   }
 
   void add(const std::string& name, const std::string& title, const ReplayChange& change,
-           double amdahl_speedup) {
+           double amdahl_speedup, const ReplayChange* cautious = nullptr) {
     HorizonChange made;
     made.change = name;
     made.title = title;
@@ -132,6 +136,9 @@ class Horizon {
       if (i == 0) made.speedup = speedup;
       low = std::min(low, speedup);
       high = std::max(high, speedup);
+      if (cautious == nullptr) continue;
+      const double less = simulate(programs_[i], *cautious).total_ns;
+      low = std::min(low, less > 0 ? unchanged_[i] / less : 0);
     }
     made.speedup_low = low / (1 + error_);
     made.speedup_high = high * (1 + error_);
@@ -161,8 +168,9 @@ ReplayError replay_error(const Recording& recording) {
 }
 
 std::vector<HorizonChange> horizon(const Recording& recording, const OpsAnswer& answer,
-                                   const OperatorRules& rules) {
-  return Horizon(recording, answer, rules).all();
+                                   const OperatorRules& rules,
+                                   const std::vector<Scenario>& changes) {
+  return Horizon(recording, answer, rules).all(changes);
 }
 
 }  // namespace headroom::ops

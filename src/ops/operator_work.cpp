@@ -27,8 +27,10 @@ class WorkSum final : public op::Sink {
   void on_kernel(const op::KernelWork& kernel) override {
     flops += kernel.flops;
     bytes += static_cast<double>(kernel.bytes_read) + static_cast<double>(kernel.bytes_written);
+    written += static_cast<double>(kernel.bytes_written);
   }
   double flops = 0;
+  double written = 0;
   double bytes = 0;
 
  private:
@@ -308,14 +310,49 @@ std::optional<OperatorWork> work_of_operator(std::string_view name,
       tensors.push_back(eager.empty(sizes, *input.dtype));
     }
     if (tensors.size() < known->tensors) return std::nullopt;
-    work.dtype = tensors[known->tensors > 1 && known->is_product ? known->tensors - 2 : 0].dtype();
+    const bool has_bias = name == "aten::addmm" || name == "aten::baddbmm";
+    const Tensor& first = tensors[has_bias ? 1 : 0];
+    work.dtype = first.dtype();
+    work.first_elements = static_cast<double>(first.elements());
+    work.is_linear = name == "aten::mm" || name == "aten::addmm";
     known->run(eager, tensors);
   } catch (const op::Impossible&) {
     return std::nullopt;  // shapes that the operator does not take
   }
   work.flops = sum.flops;
   work.bytes = sum.bytes;
+  work.written_bytes = sum.written;
   return work;
+}
+
+const std::optional<OperatorWork>& OperatorCounts::of(uint32_t operation) {
+  const formats::TraceEvent& event = trace_.events[operation];
+  const auto [known, is_new] = works_.try_emplace({event.name, event.detail});
+  if (is_new && event.detail != formats::kNone) {
+    const auto inputs = parse_inputs(trace_.names.at(event.detail));
+    if (inputs) known->second = work_of_operator(trace_.names.at(event.name), *inputs);
+  }
+  return known->second;
+}
+
+device::Rate rate_of_work(const OperatorWork& work, std::string_view kernel) {
+  switch (work.dtype) {
+    case DType::f16:
+      return device::Rate::fp16;
+    case DType::bf16:
+      return device::Rate::bf16;
+    case DType::f8:
+      return device::Rate::fp8;
+    case DType::i8:
+    case DType::u8:
+      return device::Rate::int8;
+    default:
+      break;
+  }
+  for (const std::string_view sign : {"tf32", "s1688gemm", "TF32"}) {
+    if (kernel.find(sign) != std::string_view::npos) return device::Rate::tf32;
+  }
+  return device::Rate::fp32;
 }
 
 }  // namespace headroom::ops

@@ -6,11 +6,14 @@
 // not fit, has no count: none is guessed. Pure, thread-safe, some microseconds.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "base/result.h"
+#include "device/device.h"
+#include "formats/trace.h"
 #include "operator/tensor.h"
 
 namespace headroom::ops {
@@ -23,9 +26,12 @@ struct RecordedInput {
 
 struct OperatorWork {
   double flops = 0;
-  double bytes = 0;
+  double bytes = 0;                  // read and written
+  double written_bytes = 0;          // of those
+  double first_elements = 0;         // of a product's first operand
   op::DType dtype = op::DType::f32;  // of the operands
   bool is_product = false;           // runs in matrix units: a GEMM or attention
+  bool is_linear = false;            // a product of two matrices, as linear layers are
 };
 
 // "[[64,512],[512]] [\"float\",\"float\"]", as readers keep it (formats/trace.h). A list of tensors
@@ -34,5 +40,21 @@ std::optional<std::vector<RecordedInput>> parse_inputs(std::string_view detail);
 
 std::optional<OperatorWork> work_of_operator(std::string_view name,
                                              const std::vector<RecordedInput>& inputs);
+
+// The work of a trace's operators, each name with its inputs counted once. The trace must outlive
+// it; for one thread.
+class OperatorCounts {
+ public:
+  explicit OperatorCounts(const formats::Trace& trace) : trace_(trace) {}
+  // REQUIRES: an operator of the trace.
+  const std::optional<OperatorWork>& of(uint32_t operation);
+
+ private:
+  const formats::Trace& trace_;
+  std::map<std::pair<uint32_t, uint32_t>, std::optional<OperatorWork>> works_;  // by name, inputs
+};
+
+// The rate that holds for a product's operands; float32 is TF32 where the kernel's name says so.
+device::Rate rate_of_work(const OperatorWork& work, std::string_view kernel);
 
 }  // namespace headroom::ops

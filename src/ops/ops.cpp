@@ -298,7 +298,8 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
 
 }  // namespace
 
-OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const device::Device* device) {
+OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const device::Device* device,
+                 const device::Device* other) {
   const Trace& trace = run.trace;
   const Links& links = run.links;
   const std::vector<Work>& work = run.work;
@@ -332,7 +333,8 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
   find_bound(answer);
   if (const std::optional<Recording> recording = record(trace, links, work, rules)) {
     answer.replay = replay_error(*recording);
-    answer.horizon = horizon(*recording, answer, rules);
+    answer.horizon =
+        horizon(*recording, answer, rules, scenarios(*recording, run, rules, device, other));
     find_bound_by_replay(answer);
   }
   add_notes(trace, links, kernels, answer);
@@ -351,6 +353,10 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   if (!question.device.empty()) {
     HEADROOM_ASSIGN(device, catalogue.find(question.device));
   }
+  std::optional<device::Device> other;
+  if (!question.other_device.empty()) {
+    HEADROOM_ASSIGN(other, catalogue.find(question.other_device));
+  }
   HEADROOM_ASSIGN(RecordedRun run, read_run(question.file, rules));
   std::string assumption;
   if (!device && run.links.has_device && !run.device().empty()) {
@@ -359,7 +365,7 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
       assumption = found->assumption;
     }
   }
-  OpsAnswer answered = answer(run, rules, device ? &*device : nullptr);
+  OpsAnswer answered = answer(run, rules, device ? &*device : nullptr, other ? &*other : nullptr);
   if (!assumption.empty()) answered.notes.push_back(assumption);
   if (run.links.has_device && !device) {
     answered.notes.emplace_back(

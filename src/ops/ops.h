@@ -20,6 +20,7 @@ struct OpsQuestion {
   // Whose limits the operators are held against, as DeviceCatalogue::find takes it; "": the one
   // that the trace names, where it is known.
   std::string device;
+  std::string other_device;  // to be asked about by roofline, or ""
 };
 
 // The answer, and the run that it is about, which a page draws.
@@ -33,6 +34,6 @@ Result<OpsAnswer> answer(const OpsQuestion& question);
 // The same for a trace that is read. An empty one is an Error.
 Result<OpsAnswer> answer(formats::Trace trace, const OperatorRules& rules);
 OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules,
-                 const device::Device* device = nullptr);
+                 const device::Device* device = nullptr, const device::Device* other = nullptr);
 
 }  // namespace headroom::ops

@@ -80,6 +80,7 @@ class Builder {
     find_outside_waits();
     measure_latencies();
     find_end();
+    recording_.events = kernel_events_;
     return std::move(recording_);
   }
 

@@ -25,8 +25,9 @@ namespace headroom::ops {
 
 struct Recording {
   timing::Program program;
-  double measured_ns = 0;  // of the steps, to the end of the host's and the device's part
-  double unseen_ns = 0;    // in which a graph did what was not recorded
+  std::vector<uint32_t> events;  // of the trace, by kernel of the program
+  double measured_ns = 0;        // of the steps, to the end of the host's and the device's part
+  double unseen_ns = 0;          // in which a graph did what was not recorded
 };
 
 // Nothing where the trace has no launches or no kernels to replay.

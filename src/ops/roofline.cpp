@@ -18,37 +18,14 @@ struct RowTime {
   int64_t count = 0;
   GroupIndex group = 0;
   uint32_t last = kNone;  // the operator counted last
-  bool is_tf32 = false;   // by the names of its kernels
+  Rate rate = Rate::fp32;
   OperatorWork work;
 };
-
-bool names_tf32(std::string_view kernel) {
-  for (const std::string_view sign : {"tf32", "s1688gemm", "TF32", "f32f32_f32f32_f32"}) {
-    if (kernel.find(sign) != std::string_view::npos) return true;
-  }
-  return false;
-}
-
-Rate rate_of(op::DType dtype, bool is_tf32) {
-  switch (dtype) {
-    case op::DType::f16:
-      return Rate::fp16;
-    case op::DType::bf16:
-      return Rate::bf16;
-    case op::DType::f8:
-      return Rate::fp8;
-    case op::DType::i8:
-    case op::DType::u8:
-      return Rate::int8;
-    default:
-      return is_tf32 ? Rate::tf32 : Rate::fp32;
-  }
-}
 
 class Rows {
  public:
   Rows(const RecordedRun& run, const OperatorRules& rules, const device::Device& device)
-      : run_(run), rules_(rules), device_(device) {}
+      : run_(run), rules_(rules), device_(device), counts_(run.trace) {}
 
   std::optional<OperatorRoofline> build() {
     for (const Work& piece : run_.work) add(piece);
@@ -84,27 +61,21 @@ class Rows {
     const TraceEvent& operation = run_.trace.events[piece.operation];
     if (operation.detail == kNone) return;
     const Key key{operation.name, operation.detail};
-    if (!work_of(key)) return;
+    const std::optional<OperatorWork>& work = counts_.of(piece.operation);
+    if (!work) return;
     RowTime& row = rows_[key];
-    row.work = *work_of(key);
+    row.work = *work;
     row.ns += ns;
     row.count += row.last == piece.operation ? 0 : 1;
     row.last = piece.operation;
     row.group = piece.group;
-    row.is_tf32 |= names_tf32(kernel);
-  }
-
-  const std::optional<OperatorWork>& work_of(const Key& key) {
-    const auto [known, is_new] = works_.try_emplace(key);
-    if (is_new) {
-      const auto inputs = parse_inputs(run_.trace.names.at(key.second));
-      if (inputs) known->second = work_of_operator(run_.trace.names.at(key.first), *inputs);
+    if (rate_of_work(*work, kernel) == Rate::tf32 || row.count == 1) {
+      row.rate = rate_of_work(*work, kernel);
     }
-    return known->second;
   }
 
   void add_row(const Key& key, const RowTime& time, OperatorRoofline& roofline) {
-    const Rate rate = rate_of(time.work.dtype, time.is_tf32 && time.work.is_product);
+    const Rate rate = time.rate;
     double compute = 0;  // seconds; the arithmetic of what is no product is never the limit
     if (time.work.is_product) {
       if (!device_.rate(rate).known() || device_.rate(rate).value.value <= 0) return;
@@ -141,7 +112,7 @@ class Rows {
   const OperatorRules& rules_;
   const device::Device& device_;
   std::map<Key, RowTime> rows_;
-  std::map<Key, std::optional<OperatorWork>> works_;
+  OperatorCounts counts_;
   double all_ns_ = 0;
   double counted_ns_ = 0;
 };

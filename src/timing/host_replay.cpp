@@ -24,8 +24,9 @@ class Simulation {
   Replayed run() {
     HEADROOM_CHECK(program_.earlier_count <= program_.kernels.size(), "earlier kernels of nothing");
     for (uint32_t i = 0; i < program_.earlier_count; ++i) run_kernel(i, 0.0, false);
-    for (uint32_t i = 0; i < program_.calls.size(); ++i)
-      call_ends_[i] = run_call(program_.calls[i]);
+    for (uint32_t i = 0; i < program_.calls.size(); ++i) {
+      call_ends_[i] = run_call(program_.calls[i], i);
+    }
     Replayed replayed;
     replayed.host_ns = end_of(program_.last_call) + host_time(program_.tail_ns);
     for (const double end : stream_free_) replayed.device_ns = std::max(replayed.device_ns, end);
@@ -47,14 +48,20 @@ class Simulation {
                              program_.calls[call.after].kind == CallKind::copy_and_wait;
     return change_.in_graph && !begins_anew ? 0.0 : host_time(call.gap_ns);
   }
+  [[nodiscard]] double added_to(uint32_t call) const {
+    const bool is_known = call < change_.call_added_ns.size() && !change_.in_graph;
+    return is_known ? change_.call_added_ns[call] * change_.host_factor : 0.0;
+  }
   [[nodiscard]] double cost_of(const ReplayCall& call) const {
     return change_.in_graph ? 0.0 : host_time(call.cost_ns);
   }
 
-  double run_call(const ReplayCall& call) {
+  double run_call(const ReplayCall& call, uint32_t index) {
     HEADROOM_CHECK(call.first_kernel + call.kernel_count <= program_.kernels.size(),
                    "a call of kernels that are not there");
-    const double start = end_of(call.after) + gap_of(call);
+    const bool is_removed =
+        index < change_.is_call_removed.size() && change_.is_call_removed[index];
+    const double start = end_of(call.after) + (is_removed ? 0.0 : gap_of(call));
     const bool is_graph = call.kind == CallKind::launch_graph || change_.in_graph;
     for (uint32_t i = 0; i < call.kernel_count; ++i) {
       const uint32_t kernel = call.first_kernel + i;
@@ -63,7 +70,7 @@ class Simulation {
                  is_graph && i > 0);
     }
     if (call.kind == CallKind::launch || call.kind == CallKind::launch_graph) {
-      return start + cost_of(call);
+      return start + (is_removed ? 0.0 : cost_of(call)) + added_to(index);
     }
     if (call.cost_ns > 0) return start + static_cast<double>(call.cost_ns);
     if (call.waits_for_all) return wait_for_all(start);
@@ -102,14 +109,16 @@ class Simulation {
     start += static_cast<double>(kernel.unseen_ns);
     const bool is_hidden = kernel.is_communication && change_.hides_communication;
     kernel_begins_[index] = start;
-    kernel_ends_[index] = start + (is_hidden ? 0.0 : duration_of(kernel));
+    kernel_ends_[index] = start + (is_hidden ? 0.0 : duration_of(index));
     free = std::max(free, kernel_ends_[index]);
   }
 
-  [[nodiscard]] double duration_of(const ReplayKernel& kernel) const {
-    const double factor =
+  [[nodiscard]] double duration_of(uint32_t index) const {
+    const ReplayKernel& kernel = program_.kernels[index];
+    const double by_group =
         kernel.group < change_.group_factors.size() ? change_.group_factors[kernel.group] : 1.0;
-    return static_cast<double>(kernel.duration_ns) * factor;
+    const double own = index < change_.kernel_factors.size() ? change_.kernel_factors[index] : 1.0;
+    return static_cast<double>(kernel.duration_ns) * by_group * own;
   }
 
   const Program& program_;

@@ -86,6 +86,10 @@ struct ReplayChange {
   // launches again, is left of its time.
   bool in_graph = false;
   bool hides_communication = false;  // communication takes no time of its own
+  // Of single ones, by their place in the program; none where they are empty.
+  std::vector<double> kernel_factors;
+  std::vector<bool> is_call_removed;  // it takes the host no time, and what came before it neither
+  std::vector<double> call_added_ns;  // that the host takes longer, before host_factor
 };
 
 struct Replayed {

@@ -1,8 +1,8 @@
 // A run's timeline: rows of host threads and streams over time on one canvas, gaps marked.
 //
-// The marks of a row are in order of start, so what is in view is found by halving; of marks that
-// fall on the same pixel column one is drawn. So a frame costs the marks in view, and a row at most
-// its width in rectangles. Every string from the data goes through textContent.
+// The marks of a row are in order of start, so what is in view is found by halving, and so is the
+// next mark that reaches beyond a pixel that is drawn. So a frame costs a row its width, however
+// many marks are in view. Every string from the data goes through textContent.
 "use strict";
 (() => {
   const { make } = globalThis.headroomCharts;
@@ -200,14 +200,15 @@
     // Calls back with the marks in view, one for each pixel at most.
     eachVisible(row, act) {
       const { marks } = row;
-      let last = -1;
-      for (let i = this.first(row, this.from); i < marks.count && marks.start[i] < this.to; i += 1) {
+      const ns = (this.to - this.from) / ((this.width - GUTTER) * this.scale);
+      let i = this.first(row, this.from);
+      while (i < marks.count && marks.start[i] < this.to) {
+        const end = marks.start[i] + marks.span[i];
         const left = Math.max(GUTTER, this.x(marks.start[i]));
-        const right = Math.min(this.width, this.x(marks.start[i] + marks.span[i]));
-        const pixel = Math.floor(right * this.scale);
-        if (pixel === last) continue;
-        last = pixel;
+        const right = Math.min(this.width, this.x(end));
         act(i, left, Math.max(right - left, 1 / this.scale));
+        // What ends within the pixel in which this one ends cannot be told from it.
+        i = marks.span[i] > ns ? i + 1 : Math.max(i + 1, this.first(row, end + ns / 2));
       }
     }
 

@@ -1,0 +1,36 @@
+// Changes that touch single kernels by what they compute: elementwise chains fused, products in
+// int8, another device.
+//
+// A kernel is scaled by its roofline: it keeps the share of its limit that it has, so its time
+// changes as its floor does (operator_work.h counts FLOPs and bytes). What cannot be counted is
+// scaled by its group's limit on another device, and left alone elsewhere. How good the kernels of
+// the other side really are no trace says: that is not in the interval.
+//
+// Linear in the kernels; pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "ops/program.h"
+#include "ops/run.h"
+#include "timing/host_replay.h"
+
+namespace headroom::ops {
+
+struct Scenario {
+  std::string change;  // "gemm_int8"
+  std::string title;
+  timing::ReplayChange made;
+  std::optional<timing::ReplayChange> cautious;  // the same with less of it
+  double saved_ms = 0;                           // of the kernel time; may be negative
+};
+
+// `device`: the limits of the one that ran, or null; `other`: to be asked about, or null.
+std::vector<Scenario> scenarios(const Recording& recording, const RecordedRun& run,
+                                const OperatorRules& rules, const device::Device* device,
+                                const device::Device* other);
+
+}  // namespace headroom::ops

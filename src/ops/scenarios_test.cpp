@@ -1,0 +1,129 @@
+#include "ops/scenarios.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/tiny_trace.h"
+
+namespace headroom::ops {
+namespace {
+
+const OperatorRules& rules() {
+  static const OperatorRules kRules = *OperatorRules::load("");
+  return kRules;
+}
+
+// 1 TB/s; 10 TFLOP/s in fp32, 40 TOP/s in int8.
+device::Device tiny_device(const char* name, double bandwidth, double fp32) {
+  device::Device device;
+  device.name = name;
+  device.bandwidth = {BytesPerSecond{bandwidth}, Provenance::datasheet, "a test"};
+  const auto set = [&](device::Rate rate, double flops) {
+    device.dense_rates[static_cast<size_t>(rate)] = {FlopsPerSecond{flops}, Provenance::datasheet,
+                                                     "a test"};
+  };
+  set(device::Rate::fp32, fp32);
+  set(device::Rate::int8, 4e13);
+  return device;
+}
+
+// A matmul whose floor of 215 us it takes, then three elementwise operators of 8 MB each way.
+struct Prepared {
+  RecordedRun run;
+  Recording recording;
+};
+
+Prepared prepared(bool is_interrupted = false) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 2000)
+      .launched("aten::mm", 10, 20, "sgemm", 30, 245)
+      .launched("aten::gelu", 40, 50, "gelu elementwise", 246, 262)
+      .launched(is_interrupted ? "aten::copy_" : "aten::tanh", 60, 70, "tanh elementwise", 263, 279)
+      .launched("aten::neg", 80, 90, "neg elementwise", 280, 296)
+      .add(formats::TraceEventKind::call, "cudaDeviceSynchronize", 100, 305, 900);
+  formats::Trace trace = tiny.build();
+  for (formats::TraceEvent& event : trace.events) {
+    if (event.kind != formats::TraceEventKind::host_operator) continue;
+    const bool is_mm = trace.name_of(event) == "aten::mm";
+    event.detail = trace.names.intern(is_mm ? R"([[1024,1024],[1024,1024]] ["float","float"])"
+                                            : R"([[2097152]] ["float"])");
+  }
+  Prepared made{*run_of(std::move(trace), rules()), {}};
+  made.recording = *record(made.run.trace, made.run.links, made.run.work, rules());
+  return made;
+}
+
+const Scenario* find(const std::vector<Scenario>& all, std::string_view change) {
+  for (const Scenario& one : all) {
+    if (one.change == change) return &one;
+  }
+  return nullptr;
+}
+
+double total_ns(const Prepared& made, const timing::ReplayChange& change) {
+  return timing::simulate(made.recording.program, change).total_ns;
+}
+
+// Of six passes over the tensor two are left: the first read and the last write.
+TEST(Scenarios, AFusedChainReadsAndWritesOnce) {
+  const Prepared made = prepared();
+  const auto all = scenarios(made.recording, made.run, rules(), nullptr, nullptr);
+  const Scenario* fused = find(all, "fuse_elementwise");
+  ASSERT_NE(fused, nullptr);
+  EXPECT_EQ(all.size(), 1U);
+  EXPECT_NEAR(fused->made.kernel_factors[1], 0.5, 1e-12);
+  EXPECT_NEAR(fused->made.kernel_factors[2], 0.0, 1e-12);
+  EXPECT_NEAR(fused->made.kernel_factors[3], 0.5, 1e-12);
+  EXPECT_EQ(fused->made.kernel_factors[0], 1);
+  EXPECT_FALSE(fused->made.is_call_removed[1]);
+  EXPECT_TRUE(fused->made.is_call_removed[2]);
+  EXPECT_TRUE(fused->made.is_call_removed[3]);
+  EXPECT_NEAR(fused->saved_ms, 0.032, 1e-9);
+  ASSERT_TRUE(fused->cautious);
+  EXPECT_LE(total_ns(made, fused->made), total_ns(made, *fused->cautious));
+  EXPECT_LT(total_ns(made, *fused->cautious), total_ns(made, {}));
+}
+
+TEST(Scenarios, WhatIsBetweenBreaksAChain) {
+  const Prepared made = prepared(true);
+  EXPECT_EQ(
+      find(scenarios(made.recording, made.run, rules(), nullptr, nullptr), "fuse_elementwise"),
+      nullptr);
+}
+
+// 2 GFLOP at 40 TOP/s take a quarter of what they take at 10 TFLOP/s; quantizing reads 4 MB and
+// writes 1, dequantizing reads and writes 4 MB each, at 0.75 TB/s.
+TEST(Scenarios, LinearLayersInInt8) {
+  const Prepared made = prepared();
+  const device::Device device = tiny_device("here", 1e12, 1e13);
+  const auto all = scenarios(made.recording, made.run, rules(), &device, nullptr);
+  const Scenario* within = find(all, "gemm_int8_fused");
+  const Scenario* apart = find(all, "gemm_int8");
+  ASSERT_NE(within, nullptr);
+  ASSERT_NE(apart, nullptr);
+  EXPECT_NEAR(within->made.kernel_factors[0], 0.25, 1e-9);
+  EXPECT_EQ(within->made.kernel_factors[1], 1);
+  const double added_us = 1024.0 * 1024 * (5 + 8) / 0.75e12 * 1e6;
+  EXPECT_NEAR(apart->made.kernel_factors[0], 0.25 + added_us / 215, 1e-9);
+  EXPECT_GT(apart->made.call_added_ns[0], 0);
+  EXPECT_EQ(apart->made.call_added_ns[1], 0);
+  EXPECT_LT(total_ns(made, within->made), total_ns(made, apart->made));
+  EXPECT_LT(total_ns(made, apart->made), total_ns(made, {}));
+}
+
+TEST(Scenarios, AnotherDeviceByRoofline) {
+  const Prepared made = prepared();
+  const device::Device here = tiny_device("here", 1e12, 1e13);
+  const device::Device there = tiny_device("there", 2e12, 5e13);
+  const auto all = scenarios(made.recording, made.run, rules(), &here, &there);
+  const Scenario* moved = find(all, "device_there");
+  ASSERT_NE(moved, nullptr);
+  EXPECT_NEAR(moved->made.kernel_factors[0], 0.2, 1e-9);
+  EXPECT_NEAR(moved->made.kernel_factors[1], 0.5, 1e-9);
+  EXPECT_LT(total_ns(made, moved->made), total_ns(made, {}));
+  const device::Device unknown;
+  EXPECT_EQ(find(scenarios(made.recording, made.run, rules(), &here, &unknown), "device_"),
+            nullptr);
+}
+
+}  // namespace
+}  // namespace headroom::ops
