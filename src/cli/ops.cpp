@@ -135,6 +135,7 @@ Verb ops_verb() {
        "what got slower and why; exit code 1 where a step takes 5 % longer"},
       {"headroom ops rank0.json.gz rank1.json.gz rank2.json.gz",
        "three or more, or two that say so, are ranks of one run: who keeps whom waiting"},
+      {"headroom ops onnxruntime_profile.json", "a profile of ONNX Runtime's enable_profiling"},
       {"headroom ops trace.json.gz --rules mine.json",
        "with groups for operators of your own (data/operator_rules.json is an example)"},
   };

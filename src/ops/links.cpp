@@ -53,8 +53,9 @@ void find_steps(const Trace& trace, Links& links) {
   for (const TraceEvent& event : trace.events) {
     first = std::min(first, event.start_ns);
     last = std::max(last, event.end_ns());
-    if (event.kind == TraceEventKind::annotation &&
-        trace.name_of(event).starts_with("ProfilerStep")) {
+    const std::string_view name = trace.name_of(event);
+    const bool is_step = name.starts_with("ProfilerStep") || name == "model_run";
+    if (event.kind == TraceEventKind::annotation && is_step) {
       named.push_back({std::string(trace.name_of(event)), event.start_ns, event.end_ns()});
     }
   }

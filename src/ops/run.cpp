@@ -1,6 +1,6 @@
 #include "ops/run.h"
 
-#include "formats/kineto.h"
+#include "formats/ort_profile.h"
 
 namespace headroom::ops {
 
@@ -34,7 +34,7 @@ Result<RecordedRun> run_of(Trace trace, const OperatorRules& rules) {
 }
 
 Result<RecordedRun> read_run(const std::string& file, const OperatorRules& rules) {
-  HEADROOM_ASSIGN(Trace trace, formats::read_kineto(file));
+  HEADROOM_ASSIGN(Trace trace, formats::read_trace(file));
   return run_of(std::move(trace), rules);
 }
 

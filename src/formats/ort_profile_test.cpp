@@ -1,0 +1,75 @@
+#include "formats/ort_profile.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::formats {
+namespace {
+
+constexpr std::string_view kProfile = R"([
+{"cat":"Session","pid":1,"tid":5,"dur":40,"ts":2,"ph":"X","name":"model_loading_uri","args":{}},
+{"cat":"Node","pid":1,"tid":5,"dur":30,"ts":110,"ph":"X","name":"/a/MatMul_kernel_time","args":{
+ "op_name":"MatMul","provider":"CPUExecutionProvider","thread_scheduling_stats":{"main_thread":{}},
+ "input_type_shape":[{"float":[1,64,128]},{"int64":[]}]}},
+{"cat":"Node","pid":1,"tid":5,"dur":5,"ts":100,"ph":"X","name":"no_op","args":{}},
+{"cat":"Session","pid":1,"tid":5,"dur":100,"ts":90,"ph":"X","name":"model_run","args":{}}])";
+
+Result<Trace> read(std::string_view text) {
+  return read_ort_profile(text::ByteFeed(text, "profile.json"));
+}
+
+TEST(OrtProfile, NodesAndRuns) {
+  const Result<Trace> trace = read(kProfile);
+  ASSERT_TRUE(trace) << trace.error().to_string();
+  EXPECT_EQ(trace->format, "ONNX Runtime");
+  ASSERT_EQ(trace->events.size(), 2U);
+  EXPECT_EQ(trace->records, 4);
+  EXPECT_EQ(trace->name_of(trace->events[0]), "model_run");
+  EXPECT_EQ(trace->events[0].kind, TraceEventKind::annotation);
+  const TraceEvent& node = trace->events[1];
+  EXPECT_EQ(trace->name_of(node), "onnx::MatMul");
+  EXPECT_EQ(node.start_ns, 110'000);
+  EXPECT_EQ(node.duration_ns, 30'000);
+  EXPECT_EQ(trace->names.at(node.detail), R"([[1,64,128],[]] ["float","int64"])");
+}
+
+TEST(OrtProfile, IsToldFromATrace) {
+  EXPECT_TRUE(is_ort_profile(kProfile));
+  EXPECT_FALSE(is_ort_profile(R"([{"ph":"X","cat":"cpu_op","name":"aten::mm"}])"));
+  EXPECT_FALSE(is_ort_profile(R"({"traceEvents":[{"cat":"Node"}]})"));
+  EXPECT_FALSE(is_ort_profile(""));
+  EXPECT_FALSE(is_ort_profile("[ ]"));
+}
+
+TEST(OrtProfile, WhatCannotBeRead) {
+  EXPECT_FALSE(read("[]"));
+  EXPECT_FALSE(read("{}"));
+  EXPECT_FALSE(read(R"([{"cat":"Session","ts":1,"dur":1,"name":"model_loading_uri"}])"));
+  const Result<Trace> partly = read(R"([
+{"cat":"Node","tid":1,"ts":1,"dur":-4,"args":{"op_name":"Add"}},
+{"cat":"Node","tid":1,"ts":1e300,"dur":4,"args":{"op_name":"Add"}},
+{"cat":"Node","tid":1,"ts":1,"dur":4,"args":{"op_name":"Add","input_type_shape":[7]}},
+{"cat":"Node","tid":1,"ts":9,"dur":)");
+  ASSERT_TRUE(partly);
+  EXPECT_EQ(partly->events.size(), 1U);
+  EXPECT_EQ(partly->events[0].detail, kNone);
+  EXPECT_TRUE(partly->is_cut);
+  EXPECT_GE(partly->fault_count, 2);
+}
+
+// Recorded by tests/data/record_onnx.py.
+TEST(OrtProfile, Recorded) {
+  const std::string folder = std::string(HEADROOM_SOURCE_DIR) + "/tests/data/";
+  for (const char* name : {"onnx_fp32.json.gz", "onnx_int8.json.gz"}) {
+    const Result<Trace> trace = read_trace(folder + name);
+    ASSERT_TRUE(trace) << trace.error().to_string();
+    EXPECT_EQ(trace->format, "ONNX Runtime");
+    EXPECT_EQ(trace->fault_count, 0);
+    size_t runs = 0;
+    for (const TraceEvent& event : trace->events) runs += trace->name_of(event) == "model_run";
+    EXPECT_EQ(runs, 3U);
+  }
+  EXPECT_EQ(read_trace(folder + "trace_gpu.json")->format, "Kineto");
+}
+
+}  // namespace
+}  // namespace headroom::formats
