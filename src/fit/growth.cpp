@@ -8,18 +8,16 @@ namespace {
 
 constexpr double kGrowthMax = 1e9;  // nothing grows: any size would do
 
+constexpr uint32_t bit_of(memory::Category category) {
+  return uint32_t{1} << static_cast<uint32_t>(category);
+}
+
 bool grows(memory::Category category) {
   using memory::Category;
-  switch (category) {
-    case Category::activation:
-    case Category::temporary:
-    case Category::logits:
-    case Category::loss:
-    case Category::input:
-      return true;
-    default:
-      return false;
-  }
+  constexpr uint32_t kGrow = bit_of(Category::activation) | bit_of(Category::temporary) |
+                             bit_of(Category::logits) | bit_of(Category::loss) |
+                             bit_of(Category::input);
+  return (kGrow & bit_of(category)) != 0;
 }
 
 bool makes_activations(step::Phase phase) {
@@ -31,7 +29,7 @@ bool makes_activations(step::Phase phase) {
 }  // namespace
 
 double growth_until(const step::StepTrace& trace, Bytes limit) {
-  std::vector<bool> growing(trace.memory.buffers.size());
+  std::vector<int64_t> growing(trace.memory.buffers.size());  // bytes of those that live and grow
   int64_t fixed = 0;
   int64_t grown = 0;
   double growth = kGrowthMax;
@@ -44,16 +42,20 @@ double growth_until(const step::StepTrace& trace, Bytes limit) {
     const memory::MemoryEvent& event = trace.memory.events[i];
     const memory::BufferInfo& buffer = trace.memory.buffers[event.buffer];
     const int64_t bytes = buffer.requested_bytes;
+    int64_t& of_buffer = growing[event.buffer];
     if (event.kind == memory::EventKind::free) {
-      (growing[event.buffer] ? grown : fixed) -= bytes;
+      grown -= of_buffer;
+      fixed -= bytes - of_buffer;
       continue;
     }
-    growing[event.buffer] = in_pass && grows(buffer.category);
-    (growing[event.buffer] ? grown : fixed) += bytes;
+    of_buffer = in_pass && grows(buffer.category) ? bytes : 0;
+    grown += of_buffer;
+    fixed += bytes - of_buffer;
     const int64_t room = limit.count - fixed;
     if (room < 0) return 0;
-    if (grown == 0) continue;
-    growth = std::min(growth, static_cast<double>(room) / static_cast<double>(grown));
+    // Most events divide nothing.
+    if (static_cast<double>(room) >= growth * static_cast<double>(grown)) continue;
+    growth = static_cast<double>(room) / static_cast<double>(grown);
   }
   return growth;
 }

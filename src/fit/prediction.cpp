@@ -33,14 +33,18 @@ memory::ReplayResult replay_within(const Scenario& s, const memory::MemoryTrace&
 // docs/measurements/2026-11-21-fit-accuracy are 0.7 % at the most, of three models.
 constexpr double kAllocatedMayVary = 0.02;
 
-// Whether the step ends on a device that has less to give than is expected: the context at its
-// largest, and a part of the step's own need kept back. An allocator that meets the device's end
-// empties its cache and goes on, so what it would cache on a larger device decides nothing.
-bool fits_at_worst(const Scenario& s, const memory::MemoryTrace& trace, Bytes peak_allocated) {
+// Whether the step, which ran on a device with as much to give as is expected (`replay`), ends on
+// one that has less: the context at its largest, and a part of the step's own need kept back. An
+// allocator that meets the device's end empties its cache and goes on, so what it would cache on a
+// larger device decides nothing; one that never held more than the lower limit would not meet it.
+bool fits_at_worst(const Scenario& s, const memory::MemoryTrace& trace,
+                   const memory::ReplayResult& replay) {
+  const Bytes peak_allocated(replay.peak_allocated.bytes);
   const Bytes kept_back(
       static_cast<int64_t>(kAllocatedMayVary * static_cast<double>(peak_allocated.count)));
   const Bytes limit = s.offered - outside_allocator(*s.device, s.question.ranks).high - kept_back;
   if (limit < peak_allocated) return false;
+  if (Bytes(replay.peak_reserved.bytes) <= limit) return true;
   return !replay_within(s, trace, limit, 0).out_of_memory;
 }
 
@@ -64,7 +68,7 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   // A calibration moves figures either way, so under one nothing is concluded early.
   const bool may_stop = figures == Figures::where_it_fits && s.calibration == nullptr;
   HEADROOM_ASSIGN(const auto shared, s.steps->of(s));
-  const model::Graph& graph = shared->graph;
+  const model::Graph& graph = *shared->graph;
   step::TrainOptions train = s.train;
   if (may_stop) train.live_bytes_of_interest = (s.offered - context.high).count;
   DetailedPrediction detail;
@@ -102,7 +106,7 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
     // It ran within the device, if only by emptying its cache, so it never used all there is.
     const Bytes most = s.offered - kLeastSegment;
     p.device_used.expected = std::min(p.device_used.expected, most);
-    if (p.device_used.high > most && fits_at_worst(s, detail.trace.memory, p.peak_allocated)) {
+    if (p.device_used.high > most && fits_at_worst(s, detail.trace.memory, detail.replay)) {
       p.device_used.high = most;
     }
   }
@@ -123,7 +127,7 @@ Result<Prediction> predict(const Scenario& scenario, Figures figures) {
 Result<Bytes> allocated_before_release(const Scenario& s) {
   HEADROOM_ASSIGN(const auto shared, s.steps->of(s));
   HEADROOM_ASSIGN(step::StepTrace trace,
-                  step::trace_training(shared->graph, s.train, shared->passes.get()));
+                  step::trace_training(*shared->graph, s.train, shared->passes.get()));
   const auto release =
       std::find_if(trace.phases.rbegin(), trace.phases.rend(),
                    [](const step::PhaseMark& mark) { return mark.phase == step::Phase::release; });

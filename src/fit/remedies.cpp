@@ -26,7 +26,13 @@ bool is_adam(const FitQuestion& q) {
   return q.optimizer == Optimizer::adamw || q.optimizer == Optimizer::adam;
 }
 
+// The dearest to run first: they go side by side, and none should be left for the end.
 constexpr Change kChanges[] = {
+    {"planned-allocation", "a planned allocation", "--allocator planned", nullptr,
+     "record the run, and headroom pack SNAPSHOT --plan FILE; headroom run, which serves a plan to "
+     "PyTorch, is not there yet",
+     "sizes that vary from step to step are outside of the plan",
+     [](const FitQuestion& q) { return q.allocator != kPlannedAllocator; }},
     {"liger", "Liger-Kernel's norms, rotary embeddings, gates and loss", "--kernels liger", nullptr,
      "use_liger_kernel=True in TrainingArguments", "",
      [](const FitQuestion& q) { return q.kernels == Kernels::none; }},
@@ -72,11 +78,6 @@ constexpr Change kChanges[] = {
     {"expandable-segments", "expandable segments", "--allocator expandable_segments:True", nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "no CUDA IPC of tensors",
      [](const FitQuestion& q) { return q.allocator.empty(); }},
-    {"planned-allocation", "a planned allocation", "--allocator planned", nullptr,
-     "record the run, and headroom pack SNAPSHOT --plan FILE; headroom run, which serves a plan to "
-     "PyTorch, is not there yet",
-     "sizes that vary from step to step are outside of the plan",
-     [](const FitQuestion& q) { return q.allocator != kPlannedAllocator; }},
     {"drop-outputs", "let the outputs go before backward", "--keep-outputs false", nullptr,
      "take outputs.loss and del outputs before loss.backward()", "",
      [](const FitQuestion& q) { return q.keep_outputs; }},
@@ -103,46 +104,59 @@ Result<void> apply_flags(FitQuestion& question, std::string_view flags) {
   return {};
 }
 
-std::optional<Remedy> measured(const Scenario& scenario, const FitQuestion& question,
-                               const Prediction& before) {
-  const auto varied = vary(scenario, question);
+// A question that can be asked of this model, with what it would take.
+struct Attempt {
+  Scenario scenario;
+  Prediction prediction;
+};
+
+std::optional<Attempt> attempt(const Scenario& scenario, const FitQuestion& question) {
+  auto varied = vary(scenario, question);
   if (!varied) return std::nullopt;
-  const auto after = predict(*varied);
-  if (!after) return std::nullopt;
+  const auto prediction = predict(*varied);
+  if (!prediction) return std::nullopt;
+  return Attempt{std::move(*varied), *prediction};
+}
+
+// Nothing where it saves nothing.
+std::optional<Remedy> remedy_of(const Prediction& before, const Prediction& after) {
   Remedy remedy;
-  remedy.saves = before.device_used.expected - after->device_used.expected;
+  remedy.saves = before.device_used.expected - after.device_used.expected;
   if (remedy.saves <= Bytes(0)) return std::nullopt;
-  remedy.peak_allocated = after->peak_allocated;
-  remedy.device_used = after->device_used;
-  remedy.verdict = after->verdict;
-  // Each size of a traced model is a trace of its own: too much for every remedy.
-  if (scenario.traced) return remedy;
-  if (const auto largest = largest_batch(*varied, *after)) remedy.largest_batch = *largest;
+  remedy.peak_allocated = after.peak_allocated;
+  remedy.device_used = after.device_used;
+  remedy.verdict = after.verdict;
   return remedy;
 }
 
-std::optional<Remedy> with_flags(const Scenario& scenario, const char* flags,
-                                 const Prediction& before) {
+std::optional<Attempt> with_flags(const Scenario& scenario, const char* flags) {
   FitQuestion question = scenario.question;
   if (!apply_flags(question, flags)) return std::nullopt;
-  return measured(scenario, question, before);
+  return attempt(scenario, question);
 }
 
 std::optional<Remedy> try_change(const Scenario& scenario, const Change& change,
                                  const Prediction& before) {
   if (!change.when(scenario.question)) return std::nullopt;
   const char* flags = change.flags;
-  std::optional<Remedy> remedy = with_flags(scenario, flags, before);
-  if (!remedy && change.flags_else != nullptr) {
+  std::optional<Attempt> after = with_flags(scenario, flags);
+  if (!after && change.flags_else != nullptr) {
     flags = change.flags_else;
-    remedy = with_flags(scenario, flags, before);
+    after = with_flags(scenario, flags);
   }
+  if (!after) return std::nullopt;
+  std::optional<Remedy> remedy = remedy_of(before, after->prediction);
   if (!remedy) return std::nullopt;
   remedy->name = change.name;
   remedy->title = change.title;
   remedy->flag = flags;
   remedy->how = change.how;
   remedy->cost = change.cost;
+  // Each size of a traced model is a trace of its own: too much for every remedy.
+  if (scenario.traced) return remedy;
+  if (const auto largest = largest_batch(after->scenario, after->prediction)) {
+    remedy->largest_batch = *largest;
+  }
   return remedy;
 }
 
@@ -152,7 +166,9 @@ std::optional<Remedy> try_accumulation(const Scenario& scenario, const Predictio
   if (question.batch < 2 || question.batch % 2 != 0) return std::nullopt;
   question.batch /= 2;
   question.grad_accum *= 2;
-  auto remedy = measured(scenario, question, before);
+  const auto after = attempt(scenario, question);
+  if (!after) return std::nullopt;
+  auto remedy = remedy_of(before, after->prediction);
   if (!remedy) return std::nullopt;
   remedy->name = "accumulate";
   remedy->title = "half the micro-batch, accumulated twice";
@@ -160,7 +176,6 @@ std::optional<Remedy> try_accumulation(const Scenario& scenario, const Predictio
                  std::to_string(question.grad_accum);
   remedy->how = "gradient_accumulation_steps=" + std::to_string(question.grad_accum);
   remedy->cost = "smaller matrix products";
-  remedy->largest_batch.reset();
   return remedy;
 }
 

@@ -113,28 +113,39 @@ Result<model::Graph> with_frozen_parts(const Scenario& s, model::Graph graph) {
 
 }  // namespace
 
-Result<model::Graph> graph_of(const Scenario& s) {
-  if (s.traced) return s.traced->trace.graph;
+Result<GraphPointer> built_graph_of(const Scenario& s) {
+  HEADROOM_ASSIGN(model::Graph graph,
+                  model::build_graph(s.model->view(), s.build, {s.question.assume}));
+  return std::make_shared<const model::Graph>(std::move(graph));
+}
+
+Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   const FitQuestion& q = s.question;
-  HEADROOM_ASSIGN(model::Graph graph, model::build_graph(s.model->view(), s.build, {q.assume}));
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(s));
+  const auto rewrite = [&](Result<model::Graph> rewritten) -> Result<void> {
+    HEADROOM_ASSIGN(model::Graph next, std::move(rewritten));
+    graph = std::make_shared<const model::Graph>(std::move(next));
+    return {};
+  };
   if (q.kernels != Kernels::none) {
-    HEADROOM_ASSIGN(graph, with_kernels(s, graph, model_type));
+    HEADROOM_TRY(rewrite(with_kernels(s, *graph, model_type)));
   }
-  HEADROOM_ASSIGN(graph, with_loss(s, graph, model_type));
+  if (s.loss != Loss::hf) {
+    HEADROOM_TRY(rewrite(with_loss(s, *graph, model_type)));
+  }
   if (has_quantized_base(q)) {
-    HEADROOM_ASSIGN(graph, with_quantized_base(s, graph));
+    HEADROOM_TRY(rewrite(with_quantized_base(s, *graph)));
   }
   if (!q.freeze.empty()) {
-    HEADROOM_ASSIGN(graph, with_frozen_parts(s, std::move(graph)));
+    HEADROOM_TRY(rewrite(with_frozen_parts(s, *graph)));
   }
   if (q.method != Method::full) {
-    HEADROOM_ASSIGN(graph, with_adapters(s, graph, model_type));
+    HEADROOM_TRY(rewrite(with_adapters(s, *graph, model_type)));
   }
   if (q.kernels == Kernels::fast && has_quantized_base(q)) {
-    graph = step::apply_fast_lora(graph, model_type);
+    HEADROOM_TRY(rewrite(step::apply_fast_lora(*graph, model_type)));
   }
-  if (q.mixed_precision != MixedPrecision::none) graph = under_autocast(s, graph);
+  if (q.mixed_precision != MixedPrecision::none) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));
   return graph;
 }
 

@@ -10,8 +10,12 @@ namespace headroom::fit {
 
 namespace {
 
-constexpr size_t kEntriesMax = 12;
-constexpr size_t kOperationsMax = 40'000;  // some 20 MB of graphs
+constexpr size_t kStepsMax = 12;
+constexpr size_t kBuiltMax = 4;
+constexpr size_t kOperationsMax = 40'000;  // some 10 MB of graphs
+
+size_t operations_of(const model::Graph& graph) { return graph.operations.size(); }
+size_t operations_of(const SharedStep& step) { return operations_of(*step.graph); }
 
 // What decides the graph and the passes: all but these. Which settings were given decides nothing
 // that is not among the settings by now.
@@ -33,47 +37,85 @@ FitQuestion what_decides(FitQuestion question) {
   return question;
 }
 
-Result<std::shared_ptr<const SharedStep>> make_step(const Scenario& scenario) {
-  auto step = std::make_shared<SharedStep>();
-  HEADROOM_ASSIGN(step->graph, graph_of(scenario));
-  step->passes = step::fold_passes(step->graph, scenario.train);
-  return std::shared_ptr<const SharedStep>(std::move(step));
+// What decides the graph before it is rewritten: all but these.
+FitQuestion what_decides_building(FitQuestion question) {
+  const FitQuestion plain;
+  question.optimizer_in_backward = plain.optimizer_in_backward;
+  question = what_decides(std::move(question));
+  question.dtype = plain.dtype;
+  question.mixed_precision = plain.mixed_precision;
+  question.method = plain.method;
+  question.lora_rank = plain.lora_rank;
+  question.lora_targets = plain.lora_targets;
+  question.lora_dropout = plain.lora_dropout;
+  question.lora_dtype = plain.lora_dtype;
+  question.ia3_feedforward = plain.ia3_feedforward;
+  question.gptq_group = plain.gptq_group;
+  question.freeze = plain.freeze;
+  question.kernels = plain.kernels;
+  question.kbit_preparation = plain.kbit_preparation;
+  question.loss = plain.loss;
+  question.keep_outputs = plain.keep_outputs;
+  question.grad_accum = plain.grad_accum;
+  return question;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const SharedStep>> SharedSteps::of(const Scenario& scenario) {
-  // What is traced depends on which settings were given.
-  if (scenario.traced) return make_step(scenario);
-  const std::shared_ptr<Entry> entry = entry_of(what_decides(scenario.question));
-  std::call_once(entry->made, [&] {
-    auto step = make_step(scenario);
+template <typename Value>
+typename LatestMade<Value>::Made LatestMade<Value>::of(FitQuestion key,
+                                                       const std::function<Made()>& make) {
+  const std::shared_ptr<Entry> entry = entry_of(std::move(key));
+  std::call_once(entry->once, [&] {
+    Made made = make();
     const std::lock_guard lock(mutex_);
-    entry->step.emplace(std::move(step));
+    entry->made.emplace(std::move(made));
     forget_the_oldest();
   });
-  return *entry->step;
+  return *entry->made;
 }
 
-std::shared_ptr<SharedSteps::Entry> SharedSteps::entry_of(FitQuestion question) {
+template <typename Value>
+std::shared_ptr<typename LatestMade<Value>::Entry> LatestMade<Value>::entry_of(FitQuestion key) {
   const std::lock_guard lock(mutex_);
-  const auto is_this = [&](const auto& entry) { return entry->question == question; };
+  const auto is_this = [&](const auto& entry) { return entry->key == key; };
   const auto found = std::ranges::find_if(entries_, is_this);
   if (found != entries_.end()) return *found;
-  return entries_.emplace_back(std::make_shared<Entry>(std::move(question)));
+  return entries_.emplace_back(std::make_shared<Entry>(std::move(key)));
 }
 
 // The latest entry stays. To be called under the lock.
-void SharedSteps::forget_the_oldest() {
+template <typename Value>
+void LatestMade<Value>::forget_the_oldest() {
+  const auto size_of = [](const Entry& entry) -> size_t {
+    return entry.made && *entry.made ? operations_of(***entry.made) : 0;
+  };
   size_t operations = 0;
-  for (const auto& entry : entries_) {
-    if (entry->step && *entry->step) operations += (**entry->step)->graph.operations.size();
-  }
-  while (entries_.size() > 1 && (entries_.size() > kEntriesMax || operations > kOperationsMax)) {
-    const auto& oldest = *entries_.front();
-    if (oldest.step && *oldest.step) operations -= (**oldest.step)->graph.operations.size();
+  for (const auto& entry : entries_) operations += size_of(*entry);
+  while (entries_.size() > 1 && (entries_.size() > entries_max_ || operations > operations_max_)) {
+    operations -= size_of(*entries_.front());
     entries_.pop_front();
   }
+}
+
+SharedSteps::SharedSteps() : built_(kBuiltMax, kOperationsMax), steps_(kStepsMax, kOperationsMax) {}
+
+Result<std::shared_ptr<const SharedStep>> SharedSteps::of(const Scenario& scenario) {
+  const auto make = [&]() -> Result<std::shared_ptr<const SharedStep>> {
+    auto step = std::make_shared<SharedStep>();
+    if (scenario.traced) {
+      step->graph = std::make_shared<const model::Graph>(scenario.traced->trace.graph);
+    } else {
+      HEADROOM_ASSIGN(auto built, built_.of(what_decides_building(scenario.question),
+                                            [&] { return built_graph_of(scenario); }));
+      HEADROOM_ASSIGN(step->graph, graph_of(scenario, std::move(built)));
+    }
+    step->passes = step::fold_passes(*step->graph, scenario.train);
+    return std::shared_ptr<const SharedStep>(std::move(step));
+  };
+  // What is traced depends on which settings were given.
+  if (scenario.traced) return make();
+  return steps_.of(what_decides(scenario.question), make);
 }
 
 }  // namespace headroom::fit

@@ -24,17 +24,6 @@ std::string_view category_name(Category category) {
   return kCategoryNames[index];
 }
 
-uint32_t MemoryTrace::alloc(const BufferInfo& info, uint32_t operation) {
-  const auto buffer = static_cast<uint32_t>(buffers.size());
-  buffers.push_back(info);
-  events.push_back({EventKind::alloc, buffer, operation});
-  return buffer;
-}
-
-void MemoryTrace::free(uint32_t buffer, uint32_t operation) {
-  events.push_back({EventKind::free, buffer, operation});
-}
-
 Result<void> validate_trace(const MemoryTrace& trace) {
   enum class State : uint8_t { unborn, live, dead };
   std::vector<State> states(trace.buffers.size(), State::unborn);

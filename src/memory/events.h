@@ -62,9 +62,16 @@ struct MemoryTrace {
   std::vector<MemoryEvent> events;
 
   // Adds a buffer and its alloc event; returns the buffer's index.
-  uint32_t alloc(const BufferInfo& info, uint32_t operation);
+  uint32_t alloc(const BufferInfo& info, uint32_t operation) {
+    const auto buffer = static_cast<uint32_t>(buffers.size());
+    buffers.push_back(info);
+    events.push_back({EventKind::alloc, buffer, operation});
+    return buffer;
+  }
   // Adds a free event of a buffer that `alloc` returned.
-  void free(uint32_t buffer, uint32_t operation);
+  void free(uint32_t buffer, uint32_t operation) {
+    events.push_back({EventKind::free, buffer, operation});
+  }
 };
 
 // Checks that every event names a buffer that exists, that each buffer is allocated at most once

@@ -6,36 +6,22 @@
 
 namespace headroom::memory {
 
-// One comparison without a branch: sizes and addresses are below 2^63.
-bool FreeIndex::is_below(const Entry& entry, int64_t size, int64_t address) {
-  return (static_cast<int>(entry.size < size) |
-          (static_cast<int>(entry.size == size) & static_cast<int>(entry.address < address))) != 0;
-}
-
-// The first chunk whose last entry is not below the key; chunks_.size() where all are.
-uint32_t FreeIndex::chunk_for(int64_t size, int64_t address) const {
-  uint32_t low = 0;
-  auto high = static_cast<uint32_t>(chunks_.size());
-  while (low < high) {
-    const uint32_t middle = (low + high) / 2;
-    if (is_below(chunks_[middle]->last(), size, address)) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
+// First the first chunk whose last entry is not below the key, then the place in it. Halves are
+// taken without a branch, which nobody could predict.
+FreeIndex::Cursor FreeIndex::lower_bound(Key key) const {
+  if (chunks_.empty() || last_keys_.back() < key) return end();
+  const Key* last = last_keys_.data();
+  for (size_t count = last_keys_.size(); count > 1;) {
+    const size_t half = count / 2;
+    last += last[half - 1] < key ? half : 0;
+    count -= half;
   }
-  return low;
-}
-
-// Within the chunk halves are taken without a branch, which nobody could predict.
-FreeIndex::Cursor FreeIndex::lower_bound(int64_t size, int64_t address) const {
-  const uint32_t index = chunk_for(size, address);
-  if (index == chunks_.size()) return end();
+  const auto index = static_cast<uint32_t>(last - last_keys_.data());
   const Chunk& chunk = *chunks_[index];
   const Entry* first = chunk.entries.data();
   for (uint32_t count = chunk.count; count > 1;) {
     const uint32_t half = count / 2;
-    first += is_below(first[half - 1], size, address) ? half : 0;
+    first += key_of(first[half - 1]) < key ? half : 0;
     count -= half;
   }
   // The last entry of the chunk is not below, so that is the place.
@@ -47,6 +33,7 @@ void FreeIndex::insert(const Entry& entry) {
     chunks_.push_back(std::make_unique<Chunk>());
     chunks_.front()->count = 1;
     chunks_.front()->entries[0] = entry;
+    last_keys_.push_back(key_of(entry));
     size_ = 1;
     return;
   }
@@ -69,6 +56,7 @@ void FreeIndex::insert(const Entry& entry) {
                      chunk.entries.data() + chunk.count + 1);
   *slot = entry;
   ++chunk.count;
+  last_keys_[at_cursor.chunk] = key_of(chunk.last());
   ++size_;
 }
 
@@ -79,6 +67,7 @@ void FreeIndex::split_chunk(uint32_t index) {
   right->count = full.count - keep;
   std::copy_n(full.entries.data() + keep, right->count, right->entries.data());
   full.count = keep;
+  last_keys_.insert(last_keys_.begin() + index, key_of(full.last()));
   chunks_.insert(chunks_.begin() + index + 1, std::move(right));
 }
 
@@ -94,7 +83,12 @@ void FreeIndex::erase(Cursor cursor) {
   Entry* const slot = chunk.entries.data() + cursor.slot;
   std::move(slot + 1, chunk.entries.data() + chunk.count, slot);
   --size_;
-  if (--chunk.count == 0) chunks_.erase(chunks_.begin() + cursor.chunk);
+  if (--chunk.count > 0) {
+    last_keys_[cursor.chunk] = key_of(chunk.last());
+    return;
+  }
+  chunks_.erase(chunks_.begin() + cursor.chunk);
+  last_keys_.erase(last_keys_.begin() + cursor.chunk);
 }
 
 FreeIndex::Cursor FreeIndex::next(Cursor cursor) const {

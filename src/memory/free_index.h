@@ -34,7 +34,9 @@ class FreeIndex {
   void erase(Cursor cursor);
 
   // The first entry that is not below (size, address); end() where there is none.
-  [[nodiscard]] Cursor lower_bound(int64_t size, int64_t address) const;
+  [[nodiscard]] Cursor lower_bound(int64_t size, int64_t address) const {
+    return lower_bound(key_of(size, address));
+  }
   [[nodiscard]] Cursor begin() const { return {0, 0}; }
   [[nodiscard]] Cursor end() const { return {static_cast<uint32_t>(chunks_.size()), 0}; }
   // REQUIRES: cursor != end().
@@ -55,11 +57,19 @@ class FreeIndex {
     [[nodiscard]] const Entry& last() const { return entries[count - 1]; }
   };
 
-  [[nodiscard]] static bool is_below(const Entry& entry, int64_t size, int64_t address);
-  [[nodiscard]] uint32_t chunk_for(int64_t size, int64_t address) const;
+  // Size and address as one number, which compares in two instructions and without a branch: both
+  // are below 2^63.
+  __extension__ using Key = unsigned __int128;
+  [[nodiscard]] static Key key_of(int64_t size, int64_t address) {
+    return Key{static_cast<uint64_t>(size)} << 64U | static_cast<uint64_t>(address);
+  }
+  [[nodiscard]] static Key key_of(const Entry& entry) { return key_of(entry.size, entry.address); }
+
+  [[nodiscard]] Cursor lower_bound(Key key) const;
   void split_chunk(uint32_t chunk);
 
   std::vector<std::unique_ptr<Chunk>> chunks_;  // in order, none empty
+  std::vector<Key> last_keys_;                  // by chunk: of its last entry
   size_t size_ = 0;
 };
 

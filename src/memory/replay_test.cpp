@@ -1,8 +1,11 @@
 #include "memory/replay.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 
 #include <numeric>
+
+#include "memory/random_program.h"
 
 namespace headroom::memory {
 namespace {
@@ -69,6 +72,34 @@ TEST(Replay, StopsWhereMemoryRunsOut) {
   EXPECT_EQ(result.out_of_memory->details.requested_bytes, 60 * kMiB);
   EXPECT_EQ(result.peak_allocated.bytes, 60 * kMiB);
   EXPECT_EQ(result.timeline.size(), 1u);
+}
+
+// What predictions conclude from: a device that a replay never filled might as well be smaller.
+TEST(Replay, ALimitThatIsNotMetChangesNothing) {
+  rc::check([] {
+    MemoryTrace trace;
+    std::vector<uint32_t> live;
+    for (const contract::Step& step : *contract::any_program(200)) {
+      if (step.kind == contract::Step::Kind::allocate) {
+        live.push_back(trace.alloc({.requested_bytes = step.bytes, .stream = step.stream}, 0));
+      } else if (!live.empty()) {
+        const size_t at = step.pick % live.size();
+        trace.free(live[at], 0);
+        live.erase(live.begin() + static_cast<ptrdiff_t>(at));
+      }
+    }
+    DeviceMemory endless;
+    const ReplayResult free = replay(trace, {}, endless);
+    const Bytes peak(free.peak_reserved.bytes);
+    DeviceMemory just_enough(peak, peak);
+    const ReplayResult limited = replay(trace, {}, just_enough);
+    RC_ASSERT(!limited.out_of_memory);
+    RC_ASSERT(limited.statistics.alloc_retries == 0);
+    RC_ASSERT(limited.peak_reserved.bytes == free.peak_reserved.bytes);
+    RC_ASSERT(limited.peak_allocated.bytes == free.peak_allocated.bytes);
+    RC_ASSERT(limited.statistics.allocated_bytes.current ==
+              free.statistics.allocated_bytes.current);
+  });
 }
 
 TEST(Replay, OfNothing) {

@@ -146,10 +146,8 @@ void GraphBuilder::add_operation(OpKind kind, std::vector<Var> inputs, std::span
   operation.kind = kind;
   // Module ids follow regions one to one, after the empty name.
   operation.module = open_regions_.empty() ? 0 : open_regions_.back() + 1;
-  operation.inputs.reserve(inputs.size());
   for (const Var& input : inputs) operation.inputs.push_back(input.id());
   operation.attributes = std::move(attributes);
-  operation.outputs.reserve(outputs.size());
   for (Var& output : outputs) {
     output = make_value(false);
     operation.outputs.push_back(output.id());

@@ -14,9 +14,9 @@ std::vector<Var> inputs(Vars... vars) {
   return list;
 }
 
-Attributes ints(std::vector<int64_t> values) {
+Attributes ints(const Numbers& values) {
   Attributes attributes;
-  attributes.ints = std::move(values);
+  attributes.ints = values;
   return attributes;
 }
 Attributes number(double value) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/small_vector.h"
 #include "model/recording.h"
 #include "operator/dtype.h"
 #include "operator/kind.h"
@@ -28,6 +29,8 @@ using op::OpKind;
 
 using ValueId = uint32_t;
 inline constexpr ValueId kNoValue = UINT32_MAX;
+using Operands = SmallVector<ValueId, 4>;
+using Numbers = SmallVector<int64_t, 4>;
 using ModuleId = uint32_t;
 
 // What a parameter is for; lm_head stands apart everywhere.
@@ -65,7 +68,7 @@ struct Parameter {
 };
 
 struct Attributes {
-  std::vector<int64_t> ints;  // sizes, dimensions, bounds: each operator's own, see builder.h
+  Numbers ints;  // sizes, dimensions, bounds: each operator's own, see builder.h
   double number = 0;
   std::optional<DType> dtype;
   bool flag = false;
@@ -74,8 +77,8 @@ struct Attributes {
 struct Operation {
   OpKind kind{};
   ModuleId module = 0;
-  std::vector<ValueId> inputs;  // kNoValue where an optional input is absent
-  std::vector<ValueId> outputs;
+  Operands inputs;  // kNoValue where an optional input is absent
+  Operands outputs;
   Attributes attributes;
   // Of a traced module: what is replayed in place of the kind.
   std::shared_ptr<const Recording> recording;

@@ -1,6 +1,7 @@
 #include "step/gradient_record.h"
 
-#include <map>
+#include <algorithm>
+#include <utility>
 
 namespace headroom::step {
 
@@ -21,14 +22,18 @@ GradientRecords gradients_of(const std::vector<OptimizedParameter>& parameters) 
 void hang_gradients(op::Eager& eager, const std::vector<OptimizedParameter>& parameters,
                     const GradientRecords& gradients,
                     const std::function<uint32_t(uint32_t buffer)>& block_of) {
-  std::map<uint32_t, Tensor> holders;  // gradients that share a block share it again
+  std::vector<std::pair<uint32_t, size_t>> order;  // by block: who shares one shares it again
+  order.reserve(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!gradients[i]) continue;
+    if (gradients[i]) order.emplace_back(gradients[i]->buffer, i);
+  }
+  std::ranges::sort(order);
+  Tensor holder;
+  for (size_t at = 0; at < order.size(); ++at) {
+    const auto [buffer, i] = order[at];
     const GradientRecord& gradient = *gradients[i];
-    Tensor& holder = holders[gradient.buffer];
-    if (!holder) {
-      holder =
-          eager.adopt(block_of(gradient.buffer), gradient.sizes, gradient.strides, gradient.dtype);
+    if (at == 0 || buffer != order[at - 1].first) {
+      holder = eager.adopt(block_of(buffer), gradient.sizes, gradient.strides, gradient.dtype);
     }
     Tensor grad = eager.alias(holder, gradient.sizes, gradient.strides);
     grad->base = Tensor();

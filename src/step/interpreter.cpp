@@ -14,7 +14,7 @@ using op::Tensor;
 
 namespace {
 
-Dims dims_of(const std::vector<int64_t>& values) {
+Dims dims_of(std::span<const int64_t> values) {
   Dims dims;
   for (const int64_t value : values) dims.push_back(value);
   return dims;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 namespace headroom::step {
 
@@ -150,16 +151,16 @@ class Comparison {
       if (i == begin_[1]) i = begin_[units_ - 1];
       const bool in_last = i >= begin_[units_ - 1] && i < end_;
       const Instruction& instruction = graph_.instructions[i];
-      const std::vector<ValueId>* used = nullptr;
+      std::span<const ValueId> used;
       if (instruction.kind == InstructionKind::operation) {
-        used = &graph_.operations[instruction.index].inputs;
+        used = graph_.operations[instruction.index].inputs;
       } else if (instruction.kind == InstructionKind::enter) {
-        used = &graph_.regions[instruction.index].inputs;
+        used = graph_.regions[instruction.index].inputs;
       } else {
         continue;
       }
       const auto foreign = [&](ValueId value) { return is_foreign(value, in_last); };
-      if (std::ranges::any_of(*used, foreign)) return true;
+      if (std::ranges::any_of(used, foreign)) return true;
     }
     return false;
   }
@@ -225,7 +226,7 @@ class Comparison {
            are_same(a.outputs, b.outputs, unit);
   }
 
-  bool are_same(const std::vector<ValueId>& a, const std::vector<ValueId>& b, uint32_t unit) {
+  bool are_same(std::span<const ValueId> a, std::span<const ValueId> b, uint32_t unit) {
     return std::ranges::equal(a, b, [&](ValueId x, ValueId y) { return is_same(x, y, unit); });
   }
 

@@ -120,7 +120,7 @@ class FastLoraWriter {
     call.input = product.inputs[0];
     call.weight = product.inputs[1];
     call.bias = product.inputs[2];
-    const std::vector<int64_t>& numbers = product.attributes.ints;
+    const model::Numbers& numbers = product.attributes.ints;
     call.base.format = static_cast<op::QuantizedFormat>(numbers[0]);
     call.base.in = numbers[1];
     call.base.out = numbers[2];

@@ -153,7 +153,7 @@ class QuantizeWriter {
     const auto at = sites_.find(rewriter_.index_of(operation));
     if (at == sites_.end()) return {};
     const LinearSite& site = at->second;
-    const std::vector<model::ValueId>& in = operation.inputs;
+    const model::Operands& in = operation.inputs;
     Var x = rewriter_.value(in[site.conv1d ? 1 : 0]);
     Var weight = rewriter_.value(in[site.conv1d ? 2 : 1]);
     Var bias = site.conv1d ? rewriter_.value(in[0])
