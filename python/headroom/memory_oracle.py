@@ -281,9 +281,19 @@ class TrainingRun:
                 from headroom.training_loops import selective_contexts
                 settings["context_fn"] = selective_contexts(self.options.checkpointing)
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
+            if self.options.checkpointing.startswith("every-"):
+                self._checkpoint_every(int(self.options.checkpointing.removeprefix("every-")))
             if reentrant and has_adapter(self.options):
                 self.model.enable_input_require_grads()
         self.model.train(not self.options.eval_mode)
+
+    def _checkpoint_every(self, count):
+        """Of the layers that would be checkpointed, the first and every `count`-th after it."""
+        from transformers.modeling_layers import GradientCheckpointingLayer
+        layers = [module for module in self.model.modules()
+                  if isinstance(module, GradientCheckpointingLayer)]
+        for index, layer in enumerate(layers):
+            layer.gradient_checkpointing = index % count == 0
 
     def _autocast(self):
         if not self.options.autocast:

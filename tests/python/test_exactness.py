@@ -7,6 +7,7 @@ is the steady one. Where equality is impossible, DIFFERENCES says where, why, an
 """
 
 import functools
+import json
 from itertools import product
 
 import pytest
@@ -99,6 +100,32 @@ def test_step_in_chunks_equals_pytorch(family, sequence):
     ours = step_dump.run(step_dump.CONFIGS / f"{family}.json", batch=BATCH, seq=sequence,
                          steps=STEPS, dtype="bfloat16", attention="sdpa", checkpointing="none")
     assert_equal(oracle, ours)
+
+
+def every_nth_cases():
+    families = ("gpt2", "llama", "mixtral", "gemma3_text", "biogpt", "opt")
+    for family, every, layers in product(families, (1, 2, 3), (2, 3, 7)):
+        marks = [] if (every, layers) == (2, 7) else [pytest.mark.full]
+        yield pytest.param(family, every, layers, marks=marks)
+
+
+@pytest.mark.parametrize(("family", "every", "layers"), list(every_nth_cases()))
+def test_step_with_every_nth_layer_checkpointed_equals_pytorch(family, every, layers, tmp_path):
+    """Seven layers are enough to be folded where their pattern allows it."""
+    written = json.loads((step_dump.CONFIGS / f"{family}.json").read_text())
+    for name in ("num_hidden_layers", "n_layer"):
+        if name in written:
+            written[name] = layers
+    written.pop("layer_types", None)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(written))
+    config = memory_oracle.read_config(file)
+    options = memory_oracle.Options(
+        batch=BATCH, seq=SEQUENCE, steps=STEPS, dtype="bfloat16", attention="eager",
+        checkpointing=f"every-{every}", head=memory_oracle.head_of(config))
+    ours = step_dump.run(file, batch=BATCH, seq=SEQUENCE, steps=STEPS, dtype="bfloat16",
+                         attention="eager", checkpointing=f"every-{every}")
+    assert_equal(memory_oracle.run_oracle(config, options), ours)
 
 
 @pytest.mark.parametrize("vocabulary", [32000, 32001, 49158, 256000])

@@ -73,6 +73,11 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
     options.checkpoint_kind = words["checkpointing"] == "reentrant" ? CheckpointKind::reentrant
                                                                     : CheckpointKind::non_reentrant;
   }
+  if (words["checkpointing"].starts_with("every-")) {
+    options.checkpointing = CheckpointPolicy::every_nth;
+    options.checkpoint_every = std::max(1, std::atoi(words["checkpointing"].c_str() + 6));
+    options.checkpoint_kind = CheckpointKind::non_reentrant;
+  }
   if (words["checkpointing"].starts_with("selective")) {
     const std::string kind = words["checkpointing"];
     options.checkpointing = CheckpointPolicy::full;

@@ -1,6 +1,8 @@
 #include "step/transform/input_gradients.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "step/transform/graph_rewriter.h"
 
@@ -19,8 +21,24 @@ bool looks_up_input(const Graph& graph, const Operation& operation) {
   return first != graph.parameters.end() && operation.inputs[0] == first->value;
 }
 
+// Modules that multiply what they looked up by a number (BioGptScaledWordEmbedding). Elsewhere such
+// a product follows the module.
+constexpr std::array<std::string_view, 1> kScaleByNumber{"biogpt.embed_tokens.weight"};
+
+bool is_lookup_times_number(const Graph& graph, size_t at) {
+  if (at < 1 || at >= graph.operations.size()) return false;
+  const Operation& scaled = graph.operations[at];
+  const Operation& lookup = graph.operations[at - 1];
+  if (scaled.kind != OpKind::mul || !scaled.attributes.flag) return false;
+  if (!looks_up_input(graph, lookup) || scaled.inputs[0] != lookup.outputs[0]) return false;
+  return std::ranges::any_of(graph.parameters, [&](const model::Parameter& parameter) {
+    return parameter.value == lookup.inputs[0] &&
+           std::ranges::find(kScaleByNumber, parameter.name) != kScaleByNumber.end();
+  });
+}
+
 // Gemma's module multiplies what it looked up by a buffer of its own, cast to the weight's type.
-bool is_scaled_lookup(const Graph& graph, size_t at) {
+bool is_lookup_times_buffer(const Graph& graph, size_t at) {
   if (at < 2 || at >= graph.operations.size()) return false;
   const Operation& scaled = graph.operations[at];
   const Operation& scale = graph.operations[at - 1];
@@ -37,8 +55,11 @@ bool is_scaled_lookup(const Graph& graph, size_t at) {
 
 bool is_input_embedding(const Graph& graph, const Operation& operation) {
   const auto at = static_cast<size_t>(&operation - graph.operations.data());
-  if (operation.kind == OpKind::mul) return is_scaled_lookup(graph, at);
-  return looks_up_input(graph, operation) && !is_scaled_lookup(graph, at + 2);
+  if (operation.kind == OpKind::mul) {
+    return is_lookup_times_number(graph, at) || is_lookup_times_buffer(graph, at);
+  }
+  return looks_up_input(graph, operation) && !is_lookup_times_number(graph, at + 1) &&
+         !is_lookup_times_buffer(graph, at + 2);
 }
 
 model::Graph require_input_gradients(const model::Graph& graph) {
