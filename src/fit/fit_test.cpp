@@ -9,6 +9,7 @@
 #include "fit/scenario.h"
 #include "formats/packing_csv.h"
 #include "memory/packing/validator.h"
+#include "memory/replay.h"
 
 namespace headroom::fit {
 namespace {
@@ -294,6 +295,29 @@ TEST(Fit, APlanReservesWhatLives) {
   }
 }
 
+// The events that a table of requests stands for.
+memory::MemoryTrace trace_of(const memory::PackingProblem& problem) {
+  struct Change {
+    int64_t time;
+    bool is_alloc;
+    uint32_t buffer;
+  };
+  std::vector<Change> changes;
+  memory::MemoryTrace trace;
+  for (const memory::PackingRequest& request : problem.requests) {
+    const auto buffer = static_cast<uint32_t>(trace.buffers.size());
+    trace.buffers.push_back({.requested_bytes = request.size});
+    changes.push_back({request.lower, true, buffer});
+    changes.push_back({request.upper, false, buffer});
+  }
+  std::ranges::stable_sort(changes, {}, &Change::time);
+  for (const Change& change : changes) {
+    const auto kind = change.is_alloc ? memory::EventKind::alloc : memory::EventKind::free;
+    trace.events.push_back({kind, change.buffer, 0});
+  }
+  return trace;
+}
+
 // The whole trace is in the table, and the table is a plan.
 TEST(Fit, PlacementsAreAPlanOfTheStep) {
   FitQuestion question = mistral(2, 512);
@@ -316,6 +340,12 @@ TEST(Fit, PlacementsAreAPlanOfTheStep) {
   EXPECT_TRUE(judged) << judged.error().to_string();
   EXPECT_GE(solution.bytes, answered->memory.peak_requested.count);
   EXPECT_LT(solution.bytes, answered->memory.peak_reserved.count);
+
+  // Whoever holds PyTorch's allocator against the plan finds what the answer says of it.
+  memory::DeviceMemory endless;
+  const auto replayed = memory::replay(trace_of(instance->problem), {}, endless);
+  EXPECT_EQ(replayed.peak_reserved.bytes, answered->memory.peak_reserved.count);
+  EXPECT_EQ(replayed.peak_allocated.bytes, answered->memory.peak_allocated.count);
 }
 
 // Found by running it: what the remedy promises is what the question with its flag answers.
