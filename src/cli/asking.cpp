@@ -47,6 +47,11 @@ Result<fit::FitQuestion> question_of(const Words& words, const Console& console)
   for (const auto& [name, value] : words.flags) {
     if (is_question_flag(name)) HEADROOM_TRY(question.set(name, value));
   }
+  for (const char* const file : {"events", "placements"}) {
+    if (words.value(file) != "-") continue;
+    return Error{ErrorCode::usage, "standard output has the answer", std::string("--") + file,
+                 "name a file"};
+  }
   if (question.device.empty()) {
     question.device = device::detect_gpus() ? "auto" : kStatedDevice;
     if (question.device != "auto") {

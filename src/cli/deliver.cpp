@@ -1,6 +1,7 @@
 #include "cli/deliver.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/file.h"
 #include "fit/question.h"
@@ -37,12 +38,25 @@ std::string quoted(const std::string& word) {
 }  // namespace
 
 // One place cannot hold two answers.
-Result<void> check_places(const Words& words) {
+Result<void> check_places(const Words& words, std::initializer_list<std::string_view> files) {
   const std::string html = words.value("html");
   const std::string output = words.value("output");
-  if (html == "-" && (output == "-" || (words.has("json") && output.empty()))) {
-    return Error{ErrorCode::usage, "the page and the other answer both go to standard output",
-                 "--html", "name a file for one of them: --html FILE or --output FILE"};
+  std::vector<std::string> printed;  // the flags whose answers go to standard output
+  for (const std::string_view flag : files) {
+    if (words.value(flag) == "-") printed.push_back("--" + std::string(flag));
+  }
+  if (html == "-") printed.emplace_back("--html");
+  if (output == "-") {
+    printed.emplace_back("--output");
+  } else if (words.has("json") && output.empty()) {
+    printed.emplace_back("--json");
+  }
+  if (printed.size() > 1) {
+    const bool is_answer = printed[1] == "--json" || printed[1] == "--output";
+    return Error{ErrorCode::usage,
+                 printed[0] + " and " + printed[1] + " both go to standard output", "",
+                 "name a file for one of them: " + printed[0] + " FILE or " +
+                     (is_answer ? "--output" : printed[1]) + " FILE"};
   }
   if (words.has("html") && html != "-" && html == output) {
     return Error{ErrorCode::usage, "the page and the other answer both go to " + html, "--output",
@@ -65,6 +79,7 @@ Result<void> deliver(const Forms& forms, const Words& words, const Console& cons
   const bool to_file = !output.empty() && output != "-";
   if (html == "-" && !to_file) return {};
   if (words.has("json")) return write(output, forms.json().dump(2) + "\n", console);
+  if (!forms.text) return {};
   return write(output, forms.text(to_file ? text::Terminal{} : console.out), console);
 }
 

@@ -159,6 +159,7 @@ bool is_stdout_taken(const Words& words) {
 }
 
 Result<int> run_pack(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_places(words, {"placements", "plan", "csv", "chrome"}));
   HEADROOM_TRY(check_together(words));
   if (words.has("oom")) return run_oom(words, console);
   if (words.has("baseline")) return run_comparison(words, console);
@@ -173,17 +174,17 @@ Result<int> run_pack(const Words& words, const Console& console) {
     HEADROOM_TRY(write_beside(words, "plan", plan, console));
   }
   HEADROOM_TRY(write_exports(words, answer, console));
+  Forms forms;
   if (!is_stdout_taken(words) || words.has("output")) {
-    Forms forms;
     forms.text = [&](const text::Terminal& terminal) {
       return report::pack_text(answer, terminal);
     };
-    forms.json = [&] { return report::pack_json(answer); };
-    forms.page = [&] {
-      return page_of("Memory of " + answer.file, report::pack_sections(answer), words);
-    };
-    HEADROOM_TRY(deliver(forms, words, console));
   }
+  forms.json = [&] { return report::pack_json(answer); };
+  forms.page = [&] {
+    return page_of("Memory of " + answer.file, report::pack_sections(answer), words);
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
   if (answer.is_partial) return exit_code_of(ErrorCode::partial);
   return answer.fits() ? kExitYes : kExitNotPlainYes;
 }

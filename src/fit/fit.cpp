@@ -12,7 +12,9 @@
 #include "fit/scenario.h"
 #include "fit/scenario_traced.h"
 #include "fit/search.h"
+#include "fit/shared_steps.h"
 #include "fit/step_plan.h"
+#include "fit/unquantized.h"
 #include "step/events_json.h"
 
 namespace headroom::fit {
@@ -122,6 +124,11 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   }
   if (!scenario.assumes.empty()) answer.notes.emplace_back(scenario.assumes);
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
+  if (question.method == Method::qlora) {
+    HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+    std::string note = note_on_unquantized_experts(scenario, *step->graph);
+    if (!note.empty()) answer.notes.push_back(std::move(note));
+  }
   for (std::string& sentence : idle_settings(question)) answer.notes.push_back(std::move(sentence));
   answer.warnings = correction_notes(scenario);
   answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());

@@ -158,6 +158,16 @@ Result<void> set_task(Scenario& s) {
   return {};
 }
 
+// A length that nobody asked for stays within the model's positions.
+Result<void> shorten_default_sequence(Scenario& s) {
+  if (s.question.given.contains("seq") || s.question.seq != FitQuestion().seq) return {};
+  HEADROOM_ASSIGN(const auto positions, positions_of(s));
+  if (!positions || *positions >= s.question.seq) return {};
+  s.question.seq = s.build.sequence = *positions;
+  s.derived.push_back({"seq", std::to_string(*positions), SettingOrigin::config});
+  return {};
+}
+
 // Autocast is over float32 weights unless the question says otherwise; adapters on quantized
 // weights and traced modules have types of their own.
 void set_autocast_weights(Scenario& s) {
@@ -177,6 +187,7 @@ Result<Scenario> complete(Scenario s) {
   set_build(s);
   set_train(s);
   HEADROOM_TRY(set_task(s));
+  HEADROOM_TRY(shorten_default_sequence(s));
   HEADROOM_TRY(set_loss(s));
   if (s.task != model::Task::causal_lm && s.loss != Loss::hf) {
     return Error{ErrorCode::usage, "fused losses are those of causal language models", "--loss",

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include "model/load.h"
 #include "report/fit_words.h"
 #include "text/table.h"
 #include "text/utf8.h"
@@ -63,6 +64,20 @@ std::string family_list(std::span<const Family> families) {
   return list;
 }
 
+// As published; else counted in the graph that the configuration makes, where a family knows it.
+struct ParameterCount {
+  std::optional<int64_t> count;
+  const char* source = "published";
+};
+ParameterCount parameters_of(const BuiltinModel& model) {
+  if (model.parameters) return {model.parameters};
+  model::BuildOptions options;
+  options.sequence = 16;  // no parameter depends on it
+  const auto graph = model::build_graph({model.config, model.id}, options);
+  if (!graph) return {};
+  return {model::parameter_count(*graph, false), "counted"};
+}
+
 // The families whose step is another one than predicting the next token, a line each.
 std::string other_tasks(std::span<const Family> families) {
   std::string lines;
@@ -86,8 +101,9 @@ std::string models_text(std::span<const BuiltinModel> models, std::span<const Fa
                {"heads", Align::right, false},
                {"vocab", Align::right, false}});
   for (const BuiltinModel& model : models) {
+    const ParameterCount parameters = parameters_of(model);
     std::vector<text::TableCell> cells{model.id, family_of(model),
-                                       model.parameters ? count_words(*model.parameters) : ""};
+                                       parameters.count ? count_words(*parameters.count) : ""};
     for (const Size& size : kSizes) cells.emplace_back(words_of(size_in(model.config, size)));
     table.row(std::move(cells));
   }
@@ -101,7 +117,9 @@ std::string model_text(const BuiltinModel& model, std::span<const Family> famili
   std::string lines = text::printable(model.id + ": " + family);
   lines += is_known(families, family) ? "\n\n" : ", which cannot be modelled yet\n\n";
   Table table({{"", Align::left, false}, {"", Align::right, true}});
-  if (model.parameters) table.row({"parameters", with_commas(*model.parameters)});
+  if (const ParameterCount parameters = parameters_of(model); parameters.count) {
+    table.row({"parameters, " + std::string(parameters.source), with_commas(*parameters.count)});
+  }
   for (const Size& size : kSizes) {
     if (const auto value = size_in(model.config, size)) {
       table.row({size.label, std::to_string(*value)});
@@ -114,11 +132,14 @@ Json models_json(std::span<const BuiltinModel> models, std::span<const Family> f
   Json list = Json::array();
   for (const BuiltinModel& model : models) {
     const std::string family = family_of(model);
-    Json json = Json::object()
-                    .set("id", model.id)
-                    .set("family", family)
-                    .set("can_be_modelled", is_known(families, family))
-                    .set("parameters", model.parameters ? Json(*model.parameters) : Json(nullptr));
+    const ParameterCount parameters = parameters_of(model);
+    Json json =
+        Json::object()
+            .set("id", model.id)
+            .set("family", family)
+            .set("can_be_modelled", is_known(families, family))
+            .set("parameters", parameters.count ? Json(*parameters.count) : Json(nullptr))
+            .set("parameters_source", parameters.count ? Json(parameters.source) : Json(nullptr));
     for (const Size& size : kSizes) {
       const auto value = size_in(model.config, size);
       json.set(size.key, value ? Json(*value) : Json(nullptr));

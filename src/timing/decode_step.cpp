@@ -311,8 +311,8 @@ int64_t largest_batch_of(const device::Device& device, Bytes weights, int64_t kv
   return std::min(kMostBatch, static_cast<int64_t>(budget / static_cast<double>(kv_of_one)));
 }
 
-// What the counting below would get wrong.
-Result<void> refuse_unmodelled(const text::JsonView& config, const DecodeOptions& options) {
+// What the counting below would get wrong, at any length.
+Result<void> refuse_latent(const text::JsonView& config) {
   HEADROOM_ASSIGN(const auto latent, config.optional_int("kv_lora_rank", 0, int64_t{1} << 53));
   if (latent && *latent > 0) {
     return Error{ErrorCode::unavailable,
@@ -320,6 +320,11 @@ Result<void> refuse_unmodelled(const text::JsonView& config, const DecodeOptions
                  {},
                  "serving engines cache the latent, whose kernels have no law here"};
   }
+  return {};
+}
+
+// And at the length that is asked for: to be said last, since its hint is to lead somewhere.
+Result<void> refuse_beyond_window(const text::JsonView& config, const DecodeOptions& options) {
   HEADROOM_ASSIGN(const auto window, config.optional_int("sliding_window", 0, int64_t{1} << 53));
   HEADROOM_ASSIGN(const auto is_used, config.optional_bool("use_sliding_window"));
   if (window && is_used.value_or(true) && *window < options.context) {
@@ -327,7 +332,7 @@ Result<void> refuse_unmodelled(const text::JsonView& config, const DecodeOptions
                  "contexts beyond the sliding window of " + std::to_string(*window) +
                      " tokens are not predicted yet",
                  {},
-                 "ask for a context within it"};
+                 "--context " + std::to_string(*window) + " or less"};
   }
   return {};
 }
@@ -343,8 +348,9 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
     return Error{ErrorCode::unavailable, "no serving engine is known", {}, {}};
   }
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, 1));
-  HEADROOM_TRY(refuse_unmodelled(config, options));
+  HEADROOM_TRY(refuse_latent(config));
   HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options, 1));
+  HEADROOM_TRY(refuse_beyond_window(config, options));
   DecodePredictor made(config, device, options, model);
   made.engine_ = &model.engines().front();
   made.rate_ = sizes.rate;

@@ -64,6 +64,16 @@ Error missing(const device::Device& device, std::string_view figure) {
                "give it: --device " + device.name + "," + std::string(figure) + "=..."};
 }
 
+// Devices from before bfloat16 compute in the other half precision.
+Error missing_rate(const device::Device& device, device::Rate rate) {
+  Error error = missing(device, "rate of " + std::string(name_of(rate)));
+  error.hint = "give it: --device " + device.name + "," + std::string(name_of(rate)) + "=...";
+  if (rate == device::Rate::bf16 && device.rate(device::Rate::fp16).known()) {
+    error.hint = "--dtype float16, which it has; or " + error.hint;
+  }
+  return error;
+}
+
 }  // namespace
 
 std::string_view name_of(Feature feature) { return kNames[static_cast<size_t>(feature)]; }
@@ -107,7 +117,7 @@ bool has_feature(OperatorClass kind, Feature feature) {
 Result<Features> features_of(const Call& call, const device::Device& device) {
   const auto& rate = device.rate(call.rate);
   if (call.flops > 0 && !(rate.known() && rate.value.value > 0)) {
-    return missing(device, name_of(call.rate));
+    return missing_rate(device, call.rate);
   }
   if (!(device.bandwidth.known() && device.bandwidth.value.value > 0)) {
     return missing(device, "bandwidth");

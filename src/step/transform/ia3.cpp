@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "step/transform/graph_rewriter.h"
 #include "step/transform/input_gradients.h"
@@ -182,6 +183,31 @@ class Ia3Writer {
   Call call_;
 };
 
+std::string joined(const std::set<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+// peft takes any name and finds nothing by a wrong one; whoever gave it meant something.
+Result<void> check_feedforward(const Graph& graph, const Ia3Options& options,
+                               const std::vector<LinearSite>& sites) {
+  std::set<std::string> adapted;  // by the last part of their names
+  for (const std::string& name : options.feedforward) {
+    bool is_found = false;
+    for (const LinearSite& site : sites) {
+      const std::string module = module_of(graph.parameters[site.weight].name);
+      is_found |= module.ends_with(name);
+      adapted.insert(module.substr(module.rfind('.') + 1));
+    }
+    if (is_found) continue;
+    return Error{ErrorCode::usage, "no module that gets a vector is named " + name,
+                 "--ia3-feedforward",
+                 "those that do are " + joined(adapted) + " (--lora-targets names others)"};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Graph> apply_ia3(const Graph& graph, const Ia3Options& options) {
@@ -190,6 +216,7 @@ Result<Graph> apply_ia3(const Graph& graph, const Ia3Options& options) {
                                 options.targets.empty() ? targets_for(kTargets, options.model_type)
                                                         : options.targets,
                                 options.model_type));
+  HEADROOM_TRY(check_feedforward(graph, options, sites));
   return Ia3Writer(graph, options).run(sites);
 }
 

@@ -37,6 +37,13 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"qwen3"},
 });
 
+// Architectures whose experts it replaces by LigerExperts (transformers 5; liger_kernel 0.8.5,
+// transformers/monkey_patch.py). That is one operator of its own (ops/fused_moe.py), with other
+// saved tensors and temporaries than the grouped products which are modelled.
+constexpr auto kFusedExperts =
+    std::to_array<std::string_view>({"deepseek_v2", "deepseek_v3", "mixtral", "qwen3_5_moe",
+                                     "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"});
+
 const Family* family_of(std::string_view model_type) {
   const auto found = std::ranges::find(kFamilies, model_type, &Family::model_type);
   return found == kFamilies.end() ? nullptr : &*found;
@@ -70,6 +77,13 @@ LigerLoss liger_loss(std::string_view model_type) {
 
 Result<Graph> apply_liger(const Graph& graph, std::string_view model_type) {
   const Family* family = family_of(model_type);
+  const bool fuses_experts = std::ranges::find(kFusedExperts, model_type) != kFusedExperts.end();
+  if (family == nullptr && fuses_experts) {
+    return Error{ErrorCode::usage,
+                 "Liger-Kernel's fused experts, which it gives \"" + std::string(model_type) +
+                     "\", are not modelled",
+                 "--kernels", "--loss fused-linear has its loss, which saves the most"};
+  }
   if (family == nullptr) {
     std::string known;
     for (const Family& each : kFamilies) {

@@ -1,0 +1,37 @@
+#include "fit/unquantized.h"
+
+#include "base/units.h"
+
+namespace headroom::fit {
+
+namespace {
+
+// Source: replace_with_bnb_linear() in transformers/integrations/bitsandbytes.py of 5.23, which
+// replaces modules that are nn.Linear or Conv1D, and prepare_model_for_kbit_training() in
+// peft/utils/other.py of 0.21, which casts every 16-bit parameter that is not a Params4bit.
+constexpr const char* kLeftAlone =
+    "bitsandbytes quantizes linear modules alone, and the experts of this model are parameters of "
+    "three dimensions: ";
+
+}  // namespace
+
+std::string note_on_unquantized_experts(const Scenario& scenario, const model::Graph& graph) {
+  if (scenario.question.method != Method::qlora) return {};
+  int64_t bytes = 0;
+  bool are_wide = false;
+  for (const model::Parameter& parameter : graph.parameters) {
+    if (parameter.role != model::ParameterRole::expert || parameter.shape.size() != 3) continue;
+    const op::DType type = parameter.dtype.value_or(scenario.train.weights);
+    bytes += op::product(parameter.shape) * op::element_size(type);
+    are_wide |= type == op::DType::f32;
+  }
+  if (bytes == 0) return {};
+  const std::string held = kLeftAlone + format_bytes(Bytes(bytes));
+  if (!are_wide || scenario.question.dtype == Dtype::fp32)
+    return held + " of them stay as they are";
+  return held +
+         " of them, since peft's prepare_model_for_kbit_training makes float32 of what is not "
+         "quantized; --kbit-preparation none leaves them in 16 bits";
+}
+
+}  // namespace headroom::fit
