@@ -82,7 +82,7 @@ class Units {
     unit.end = uses_[parameter].end;
     const Operation& last = graph_.operations[graph_.instructions[unit.end - 1].index];
     unit.inputs = {last.inputs[0]};
-    unit.outputs = last.outputs;
+    unit.outputs.assign(last.outputs.begin(), last.outputs.end());
     return unit;
   }
 
