@@ -31,7 +31,7 @@ constexpr std::array<Word<Method>, 6> kMethods{{{"full", Method::full},
                                                 {"qlora", Method::qlora},
                                                 {"gptq-lora", Method::gptq_lora}}};
 constexpr std::array<Word<Division>, 2> kDivisions{
-    {{"none", Division::none}, {"fsdp1", Division::fsdp1}}};
+    {{"fsdp2", Division::fsdp2}, {"fsdp1", Division::fsdp1}}};
 constexpr std::array<Word<Optimizer>, 9> kOptimizers{
     {{"adamw", Optimizer::adamw},
      {"adam", Optimizer::adam},
@@ -232,20 +232,20 @@ Result<void> set_names(std::string_view flag, std::string_view words,
   return {};
 }
 
-// "fsdp1:8"
+// "fsdp2:8"
 Result<void> set_division(std::string_view words, FitQuestion& question) {
   const size_t colon = words.find(':');
   HEADROOM_TRY(choose("method", words.substr(0, colon), kDivisions, question.division));
   constexpr int64_t kMostRanks = 65'536;
   const auto ranks = text::parse_number<int64_t>(words.substr(std::min(colon + 1, words.size())));
   if (colon == std::string_view::npos || !ranks || *ranks < 1 || *ranks > kMostRanks) {
-    return refuse("method", words, "a number of GPUs behind a colon, such as fsdp1:8");
+    return refuse("method", words, "a number of GPUs behind a colon, such as fsdp2:8");
   }
   question.ranks = *ranks;
   return {};
 }
 
-// "full", "fsdp1:8", "lora,fsdp1:8": what is trained, and how it is divided.
+// "full", "fsdp2:8", "lora,fsdp1:8": what is trained, and how it is divided.
 Result<void> set_method(std::string_view words, FitQuestion& question) {
   Method method = Method::full;
   FitQuestion divided;
@@ -255,9 +255,9 @@ Result<void> set_method(std::string_view words, FitQuestion& question) {
     const size_t end = std::min(words.find(',', begin), words.size());
     const std::string_view word = words.substr(begin, end - begin);
     begin = end + 1;
-    const bool is_division = word.find(':') != std::string_view::npos || word == "fsdp1";
+    const bool is_division = word.find(':') != std::string_view::npos || word.starts_with("fsdp");
     if (is_division ? divided.division != Division::none : has_method) {
-      return refuse("method", words, "one way to train and one to divide, such as lora,fsdp1:8");
+      return refuse("method", words, "one way to train and one to divide, such as lora,fsdp2:8");
     }
     if (is_division) {
       HEADROOM_TRY(set_division(word, divided));
@@ -348,8 +348,8 @@ constexpr std::array<Field, 37> kFields{{
        return choose("mixed-precision", w, kMixedPrecisions, q.mixed_precision);
      }},
     {{"method", "KIND",
-      "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; among N GPUs: fsdp1:N, "
-      "lora,fsdp1:N"},
+      "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs under FSDP: "
+      "fsdp2:N, fsdp1:N, lora,fsdp2:N"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
     {{"lora-rank", "N", "rank of the adapters"},
      [](FitQuestion& q, std::string_view w) { return count("lora-rank", w, 65'536, q.lora_rank); }},

@@ -37,6 +37,7 @@ enum class Optimizer : uint8_t {
 enum class Division : uint8_t {
   none,
   fsdp1,  // FullyShardedDataParallel, FULL_SHARD
+  fsdp2,  // fully_shard
 };
 // How torch.optim walks the parameters. `automatic` is torch's own choice (foreach on CUDA).
 enum class OptimizerLoop : uint8_t { automatic, foreach, fused, loop };

@@ -122,7 +122,8 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   EXPECT_EQ(question.method, Method::lora);
   EXPECT_EQ(question.division, Division::fsdp1);
   EXPECT_EQ(question.ranks, 8);
-  ASSERT_TRUE(question.set("method", "fsdp1:2"));
+  ASSERT_TRUE(question.set("method", "fsdp2:2"));
+  EXPECT_EQ(question.division, Division::fsdp2);
   EXPECT_EQ(question.method, Method::full);
   ASSERT_TRUE(question.set("method", "full"));
   EXPECT_EQ(question.ranks, 1);

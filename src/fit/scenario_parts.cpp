@@ -124,7 +124,8 @@ void set_optimizer(Scenario& s) {
 // own beside autocast.
 void set_division(Scenario& s) {
   if (s.question.division == Division::none) return;
-  step::Fsdp1Options fsdp;
+  step::FsdpOptions fsdp;
+  fsdp.version = s.question.division == Division::fsdp1 ? 1 : 2;
   fsdp.ranks = s.question.ranks;
   fsdp.weights = s.train.weights;
   fsdp.wrap.adapters = s.question.method != Method::full;
@@ -134,7 +135,7 @@ void set_division(Scenario& s) {
     const bool is_half = s.question.mixed_precision == MixedPrecision::fp16;
     fsdp.compute = is_half ? op::DType::f16 : op::DType::bf16;
   }
-  s.train.fsdp1 = fsdp;
+  s.train.fsdp = fsdp;
   // A unit's parameters are of one type, so trainers that shard a quantized model prepare nothing
   // (trl/trainer/sft_trainer.py: is_sharded_qlora).
   if (s.question.method == Method::qlora && !s.question.given.contains("kbit-preparation")) {
@@ -214,7 +215,7 @@ Result<void> check_division(const Scenario& s) {
   if (q.division == Division::none) return {};
   if (s.traced) return unsupported("method", "a traced module among several GPUs");
   if (q.optimizer_in_backward) {
-    return contradiction("optimizer-in-backward", "FSDP has gradients only when backward is done",
+    return contradiction("optimizer-in-backward", "FSDP has its gradients when backward is done",
                          "leave it out");
   }
   if (q.offload != Offload::none) return unsupported("offload", "offloading under FSDP");

@@ -83,7 +83,7 @@ struct Watch {
 
 class Fsdp1 final : public ParallelMethod {
  public:
-  Fsdp1(const Graph& graph, const Fsdp1Options& options, op::Eager& eager, Recorder& recorder)
+  Fsdp1(const Graph& graph, const FsdpOptions& options, op::Eager& eager, Recorder& recorder)
       : graph_(graph), options_(options), eager_(eager), recorder_(recorder) {
     for (ShardedUnit& what : sharded_units(graph, options.wrap)) add_unit(std::move(what));
     units_.back()->is_root = true;
@@ -403,7 +403,7 @@ class Fsdp1 final : public ParallelMethod {
   }
 
   const Graph& graph_;
-  const Fsdp1Options options_;
+  const FsdpOptions options_;
   op::Eager& eager_;
   Recorder& recorder_;
   std::vector<std::unique_ptr<Unit>> units_;
@@ -415,7 +415,7 @@ class Fsdp1 final : public ParallelMethod {
 
 }  // namespace
 
-std::unique_ptr<ParallelMethod> make_fsdp1(const Graph& graph, const Fsdp1Options& options,
+std::unique_ptr<ParallelMethod> make_fsdp1(const Graph& graph, const FsdpOptions& options,
                                            op::Eager& eager, Recorder& recorder) {
   return std::make_unique<Fsdp1>(graph, options, eager, recorder);
 }

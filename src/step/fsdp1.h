@@ -24,8 +24,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "step/parallel_method.h"
 #include "step/recorder.h"
@@ -33,18 +31,9 @@
 
 namespace headroom::step {
 
-struct Fsdp1Options {
-  int64_t ranks = 1;
-  WrapOptions wrap;
-  // MixedPrecision(param_dtype, reduce_dtype): units are gathered and reduced in this type, and
-  // accelerate keeps trained shards in float32. Nothing: all in the parameters' own.
-  std::optional<op::DType> compute;
-  op::DType weights = op::DType::bf16;  // of parameters that say nothing else
-};
-
 // All must outlive the method.
 [[nodiscard]] std::unique_ptr<ParallelMethod> make_fsdp1(const model::Graph& graph,
-                                                         const Fsdp1Options& options,
+                                                         const FsdpOptions& options,
                                                          op::Eager& eager, Recorder& recorder);
 
 }  // namespace headroom::step

@@ -8,6 +8,8 @@
 
 #include "step/clip.h"
 #include "step/engine.h"
+#include "step/fsdp1.h"
+#include "step/fsdp2.h"
 #include "step/interpreter.h"
 #include "step/layer_unfold.h"
 #include "step/optimizer_in_backward.h"
@@ -74,7 +76,10 @@ class TrainingRun {
       return true;
     });
     if (fold != nullptr) interpreter_.set_skipped(&fold->skipped);
-    if (options.fsdp1) divide(make_fsdp1(graph, *options.fsdp1, eager_, recorder_));
+    if (options.fsdp) {
+      const auto make = options.fsdp->version == 1 ? make_fsdp1 : make_fsdp2;
+      divide(make(graph, *options.fsdp, eager_, recorder_));
+    }
   }
 
   // The passes of the first step and the release of their outputs; nothing where no gradient
@@ -369,7 +374,7 @@ struct FoldedPasses {
 };
 
 std::shared_ptr<const FoldedPasses> fold_passes(const Graph& graph, const TrainOptions& options) {
-  const bool is_alone = !options.optimizer_in_backward && !options.fsdp1;
+  const bool is_alone = !options.optimizer_in_backward && !options.fsdp;
   if (!options.fold_layers || !options.repeat_steps || !is_alone) return {};
   auto fold = fold_layers(graph, checkpointed_regions(graph, options));
   if (!fold) return {};

@@ -107,14 +107,14 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   options.optimizer.decay_groups = false;
   options.optimizer.states_on_cpu = words["offload"] == "optimizer";
   options.optimizer_in_backward = words["optimizer_in_backward"] == "1";
-  if (!words["fsdp1"].empty()) {
-    headroom::step::Fsdp1Options fsdp;
-    fsdp.ranks = std::max(1, std::atoi(words["fsdp1"].c_str()));
+  if (!words["fsdp"].empty()) {
+    headroom::step::FsdpOptions& fsdp = options.fsdp.emplace();
+    fsdp.version = std::atoi(words["fsdp"].c_str());
+    fsdp.ranks = std::max(1, std::atoi(words["ranks"].c_str()));
     fsdp.weights = options.weights;
     fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
     fsdp.wrap.adapters = !words["lora_rank"].empty();
     fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
-    options.fsdp1 = fsdp;
   }
   return options;
 }

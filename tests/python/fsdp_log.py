@@ -1,19 +1,24 @@
-"""What real FSDP (version 1) gathers, lets go and reduces on one rank, in order; for test_fsdp1.py.
+"""What real FSDP gathers, lets go and reduces on one rank, in order; for test_fsdp.py.
 
 A process of its own, on the CPU, with a group of processes that is not there: nothing is sent, and all
 that FSDP allocates and keeps is as it would be. Reads a JSON list of cases from stdin, writes the list
-of their logs, [phase, kind, bytes] each, to stdout.
+of their logs, [phase, kind, bytes] each, to stdout. Of version 2 the log has each block: the buffers of
+gathering and reducing, and the parameters copied out.
 """
 
 import contextlib
 import functools
 import json
 import sys
+import weakref
 
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
 from torch.distributed.fsdp import _flat_param, _runtime_utils
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -24,6 +29,10 @@ class Log:
 
     def __init__(self):
         self.phase, self.entries = "forward", []
+        self.listen_to_version_1()
+        self.listen_to_version_2()
+
+    def listen_to_version_1(self):
         handle = _flat_param.FlatParamHandle
         gather, release = handle._alloc_padded_unsharded_flat_param, handle._free_unsharded_flat_param
         reduce = _runtime_utils._get_reduce_scatter_tensors
@@ -48,6 +57,56 @@ class Log:
         handle._free_unsharded_flat_param = releases
         _runtime_utils._get_reduce_scatter_tensors = reduces
 
+    def listen_to_version_2(self):
+        parameter = _fsdp_param.FSDPParam
+        first, copy, free = (parameter.init_all_gather_outputs, parameter.alloc_all_gather_outputs,
+                             parameter.free_unsharded_param)
+
+        def first_copies(itself, *arguments):
+            is_first = not itself.all_gather_outputs
+            first(itself, *arguments)
+            for tensor in itself.all_gather_outputs if is_first else ():
+                self.add("alloc", tensor)
+
+        def copies(itself):
+            for tensor in itself.all_gather_outputs:
+                if tensor.untyped_storage().size() == 0:
+                    self.add("alloc", tensor)
+            copy(itself)
+
+        def frees(itself):
+            for tensor in itself.all_gather_outputs:
+                if tensor.untyped_storage().size() > 0:
+                    self.add("free", tensor)
+            free(itself)
+
+        def gather_buffer(itself, size, *, dtype, device):
+            return self.buffer(torch.empty(*size, dtype=dtype, device=device))
+
+        def reduce_buffer(itself, size, *, dtype, device):
+            # First the input, then the output, which is the gradients.
+            itself.calls = getattr(itself, "calls", 0) + 1
+            made = torch.empty(*size, dtype=dtype, device=device)
+            if itself.calls % 2:
+                return self.buffer(made)
+            self.add("reduce", made)
+            return made
+
+        parameter.init_all_gather_outputs = first_copies
+        parameter.alloc_all_gather_outputs, parameter.free_unsharded_param = copies, frees
+        _fsdp_collectives.DefaultAllGather.allocate = gather_buffer
+        _fsdp_collectives.DefaultReduceScatter.allocate = reduce_buffer
+
+    def buffer(self, made):
+        """A block that goes when nobody holds it any more."""
+        self.add("alloc", made)
+        bytes_ = made.numel() * made.element_size()
+        weakref.finalize(made.untyped_storage(), self.let_go, bytes_)
+        return made
+
+    def let_go(self, bytes_):
+        self.entries.append([self.phase, "free", bytes_])
+
     def add(self, kind, tensor):
         self.entries.append([self.phase, kind, tensor.numel() * tensor.element_size()])
 
@@ -71,6 +130,8 @@ def wrapped_model(case):
         model = get_peft_model(model, LoraConfig(
             r=case["lora_rank"], target_modules=case["lora_targets"], task_type="CAUSAL_LM"))
         policy = fsdp_auto_wrap_policy(model)
+    if case["version"] == 2:
+        return shard_fully(model, classes, case), config
     precision = None
     if case.get("fsdp_compute"):
         dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[case["fsdp_compute"]]
@@ -80,6 +141,20 @@ def wrapped_model(case):
     return FullyShardedDataParallel(
         model, auto_wrap_policy=policy, use_orig_params=True, mixed_precision=precision,
         device_id=torch.device("cpu")), config
+
+
+def shard_fully(model, classes, case):
+    mesh = init_device_mesh("cpu", (case["ranks"],))
+    options = {"mesh": mesh}
+    if case.get("fsdp_compute"):
+        dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[case["fsdp_compute"]]
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype)
+        model = model.to(torch.float32)
+    for module in list(model.modules()):
+        if type(module) in classes:
+            fully_shard(module, **options)
+    fully_shard(model, **options)
+    return model
 
 
 def run(case, log):

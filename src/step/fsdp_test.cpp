@@ -1,7 +1,5 @@
-// What must hold of any rank of FSDP. That its gathers are PyTorch's, in order and to the byte, is
-// held in tests/python/test_fsdp1.py.
-#include "step/fsdp1.h"
-
+// What must hold of any rank of FSDP, of both versions. That its gathers are PyTorch's, in order
+// and to the byte, is held in tests/python/test_fsdp.py.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,12 +30,13 @@ model::Graph llama() {
   return model::build_graph({*config, "test"}, build).value();
 }
 
-TrainOptions options_of(int64_t ranks, bool inside_checkpoints = false) {
+TrainOptions options_of(int64_t ranks, int version = 1, bool inside_checkpoints = false) {
   TrainOptions options;
   options.checkpointing = CheckpointPolicy::full;
   options.checkpoint_kind = CheckpointKind::reentrant;
-  options.fsdp1.emplace().ranks = ranks;
-  options.fsdp1->wrap.inside_checkpoints = inside_checkpoints;
+  options.fsdp.emplace().ranks = ranks;
+  options.fsdp->version = version;
+  options.fsdp->wrap.inside_checkpoints = inside_checkpoints;
   return options;
 }
 
@@ -72,9 +71,12 @@ constexpr int64_t kLayer =
     2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 112 + 2 * 64);  // q o, k v, mlp, norms
 constexpr int64_t kRoot = 2 * (2 * 96 * 64 + 64);             // embedding, head, norm
 
-TEST(Fsdp1, ARankKeepsItsShareOfParametersAndStates) {
+class Fsdp : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Versions, Fsdp, ::testing::Values(1, 2));
+
+TEST_P(Fsdp, ARankKeepsItsShareOfParametersAndStates) {
   for (const int64_t ranks : {1, 2, 4}) {
-    auto left = left_over(trace_of(options_of(ranks)));
+    auto left = left_over(trace_of(options_of(ranks, GetParam())));
     const int64_t share = (kLayers * kLayer + kRoot) / ranks;
     EXPECT_EQ(left[Category::gathered], 0) << ranks;
     EXPECT_GE(left[Category::parameter], share) << ranks;  // and the rotary frequencies
@@ -91,22 +93,22 @@ TEST(Fsdp1, GathersTheRootAndTwoLayersAtMost) {
 
 // Hooks run again within the second run, so nobody knows yet which layer backward needs next.
 TEST(Fsdp1, GathersNothingAheadInsideReentrantCheckpoints) {
-  EXPECT_EQ(most_of(trace_of(options_of(4, true)), Category::gathered), kRoot + kLayer);
+  EXPECT_EQ(most_of(trace_of(options_of(4, 1, true)), Category::gathered), kRoot + kLayer);
 }
 
 TEST(Fsdp1, MixedPrecisionGathersHalfOfWhatTheShardsWouldMake) {
   TrainOptions options = options_of(4);
   options.weights = op::DType::f32;
-  options.fsdp1->weights = op::DType::f32;
+  options.fsdp->weights = op::DType::f32;
   EXPECT_EQ(most_of(trace_of(options), Category::gathered), 2 * (kRoot + 2 * kLayer));
-  options.fsdp1->compute = op::DType::bf16;
+  options.fsdp->compute = op::DType::bf16;
   const StepTrace trace = trace_of(options);
   EXPECT_EQ(most_of(trace, Category::gathered), kRoot + 2 * kLayer);
   EXPECT_GE(left_over(trace)[Category::parameter], 2 * (kLayers * kLayer + kRoot) / 4);
 }
 
-TEST(Fsdp1, AccumulationKeepsOneShareOfGradients) {
-  const TrainOptions once = options_of(2);
+TEST_P(Fsdp, AccumulationKeepsOneShareOfGradients) {
+  const TrainOptions once = options_of(2, GetParam());
   TrainOptions twice = once;
   twice.accumulation = 2;
   const auto shares = [](const StepTrace& trace) {
@@ -122,6 +124,11 @@ TEST(Fsdp1, AccumulationKeepsOneShareOfGradients) {
   // On top of what is kept, one unit's gradient and its share.
   EXPECT_LE(most_of(trace_of(twice), Category::gradient),
             most_of(trace_of(once), Category::gradient) + kLayer + kLayer / 2);
+}
+
+// Gathered into one buffer, and copied out of it while the layer before it is still there.
+TEST(Fsdp2, GathersTheRootTwoLayersAndABufferAtMost) {
+  EXPECT_EQ(most_of(trace_of(options_of(4, 2)), Category::gathered), kRoot + 3 * kLayer);
 }
 
 TEST(Fsdp1, GatheringAndReducingHaveStreamsOfTheirOwn) {

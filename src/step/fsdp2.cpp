@@ -1,0 +1,341 @@
+#include "step/fsdp2.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace headroom::step {
+
+namespace {
+
+using memory::Category;
+using model::Graph;
+using model::Parameter;
+using op::DType;
+using op::Tensor;
+
+constexpr uint32_t kGatherStream = 1;
+constexpr uint32_t kReduceStream = 2;
+
+enum class State : uint8_t { idle, forward, pre_backward, post_backward };
+
+struct ShardedParameter {
+  uint32_t index = 0;  // into Graph::parameters
+  int64_t share = 0;   // elements of a rank, padded
+  Tensor shard;        // as the optimizer sees it
+  Tensor whole;        // its storage comes and goes
+  Tensor leaf;         // the parameter, a view of it
+};
+
+// What a unit's forward takes in place of an input, so that backward tells when it has run.
+struct WrappedInput {
+  model::ValueId value = 0;
+  Tensor original;
+  Tensor wrapped;
+};
+
+struct Unit {
+  ShardedUnit what;
+  bool is_root = false;
+  DType type{};  // of the shards
+  DType gathered_type{};
+  std::vector<ShardedParameter> parameters;
+  int64_t share = 0;  // elements of a rank, of all
+  Tensor gathered;    // the buffer, before it is copied out
+  std::vector<WrappedInput> inputs;
+  std::vector<size_t> places;  // in the order of forwards, one for each
+  State state = State::idle;
+  bool is_whole = false;
+};
+
+class Fsdp2 final : public ParallelMethod {
+ public:
+  Fsdp2(const Graph& graph, const FsdpOptions& options, op::Eager& eager, Recorder& recorder)
+      : graph_(graph), options_(options), eager_(eager), recorder_(recorder) {
+    for (ShardedUnit& what : sharded_units(graph, options.wrap)) {
+      auto unit = std::make_unique<Unit>();
+      unit->what = std::move(what);
+      set_types(*unit);
+      units_.push_back(std::move(unit));
+    }
+    units_.back()->is_root = true;
+    marks_.resize(graph.instructions.size());
+    for (const auto& unit : units_) {
+      marks_[unit->what.begin].before = true;
+      marks_[unit->what.end - 1].after = true;
+    }
+  }
+
+  [[nodiscard]] const InstructionMarks& marks() const override { return marks_; }
+
+  void construct(Frame& frame) override {
+    for (const auto& unit : units_) {
+      for (const uint32_t index : unit->what.parameters) construct_parameter(*unit, index, frame);
+    }
+  }
+
+  [[nodiscard]] std::vector<OptimizedParameter> optimized() const override {
+    std::vector<OptimizedParameter> all;
+    for (const auto& unit : units_) {
+      for (const ShardedParameter& parameter : unit->parameters) {
+        const Parameter& of = graph_.parameters[parameter.index];
+        if (!of.trainable) continue;
+        const bool decays =
+            of.role != model::ParameterRole::norm && of.role != model::ParameterRole::bias;
+        all.push_back({parameter.shard, of.role == model::ParameterRole::lm_head, decays,
+                       of.role == model::ParameterRole::embedding});
+      }
+    }
+    return all;
+  }
+
+  void begin_forward() override {}
+
+  void before(uint32_t instruction, Frame& frame) override {
+    for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
+      if ((*unit)->what.begin == instruction) pre_forward(**unit, frame);
+    }
+  }
+
+  void after(uint32_t instruction, Frame& frame) override {
+    for (const auto& unit : units_) {
+      if (unit->what.end == instruction + 1) post_forward(*unit, frame);
+    }
+  }
+
+  void before(op::Node& node) override {
+    is_backward_ = true;
+    const auto at = watches_.find(&node);
+    if (at == watches_.end() || at->second.sequence != node.sequence) return;
+    const std::vector<Unit*> units = std::move(at->second.units);
+    watches_.erase(at);
+    for (Unit* unit : units) pre_backward(*unit);
+  }
+
+  void accumulated(const Tensor& leaf) override {
+    recorder_.recategorize(leaf->grad, Category::gradient);
+  }
+
+  void end_backward() override {
+    for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
+      if ((*unit)->state != State::post_backward) post_backward(**unit);
+      (*unit)->state = State::idle;
+      (*unit)->places.clear();
+      (*unit)->inputs.clear();
+    }
+    order_.clear();
+    watches_.clear();
+    reduced_ = Tensor();
+    is_backward_ = false;
+  }
+
+ private:
+  [[nodiscard]] DType type_of(const Parameter& parameter) const {
+    return parameter.dtype.value_or(options_.weights);
+  }
+
+  void set_types(Unit& unit) const {
+    bool is_trained = false;
+    for (const uint32_t index : unit.what.parameters) {
+      is_trained = is_trained || graph_.parameters[index].trainable;
+      unit.type = type_of(graph_.parameters[index]);
+    }
+    const bool is_mixed = options_.compute && op::is_floating(unit.type);
+    unit.gathered_type = is_mixed ? *options_.compute : unit.type;
+    if (is_mixed && is_trained) unit.type = DType::f32;
+  }
+
+  void construct_parameter(Unit& unit, uint32_t index, Frame& frame) {
+    const Parameter& parameter = graph_.parameters[index];
+    recorder_.set_category(Category::parameter);
+    const Tensor loaded = eager_.empty(parameter.shape, unit.type);
+    op::Dims rows = parameter.shape;
+    rows[0] = (rows[0] + options_.ranks - 1) / options_.ranks;
+    ShardedParameter made;
+    made.index = index;
+    made.share = op::product(rows);
+    made.shard = eager_.empty(rows, unit.type);
+    made.shard->is_parameter = true;
+    made.shard->requires_grad = parameter.trainable;
+    made.whole = eager_.empty({made.share * options_.ranks}, unit.gathered_type);
+    eager_.release_storage(made.whole);
+    made.leaf = eager_.alias(made.whole, parameter.shape, op::contiguous_strides(parameter.shape));
+    made.leaf->base = Tensor();
+    made.leaf->requires_grad = parameter.trainable;
+    frame[parameter.value] = made.leaf;
+    unit.share += made.share;
+    unit.parameters.push_back(std::move(made));
+  }
+
+  // foreach_all_gather
+  void gather(Unit& unit) {
+    if (unit.gathered || unit.is_whole || unit.parameters.empty()) return;
+    recorder_.set_stream(kGatherStream);
+    CategoryScope scope(recorder_, Category::gathered);
+    Tensor cast;
+    if (unit.type != unit.gathered_type) {
+      CategoryScope temporary(recorder_, Category::temporary);
+      cast = eager_.empty({unit.share}, unit.gathered_type);
+      eager_.kernel(op::OpKind::cast, 0, unit.share * op::element_size(unit.type), cast.bytes());
+    }
+    unit.gathered = eager_.empty({unit.share * options_.ranks}, unit.gathered_type);
+    recorder_.set_stream(0);
+  }
+
+  // wait_for_unshard
+  void copy_out(Unit& unit) {
+    if (!unit.gathered) return;
+    // The last unit's buffer stays until this function is done, as a variable of Python's does.
+    const Tensor before = copied_;
+    if (unit.state == State::forward) copied_ = Tensor();
+    CategoryScope scope(recorder_, Category::gathered);
+    for (const ShardedParameter& parameter : unit.parameters) {
+      eager_.restore_storage(parameter.whole);
+    }
+    eager_.kernel(op::OpKind::copy, 0, unit.gathered.bytes(), unit.gathered.bytes());
+    unit.is_whole = true;
+    if (unit.state == State::forward) copied_ = unit.gathered;
+    unit.gathered = Tensor();
+  }
+
+  void let_go(Unit& unit) {
+    if (!unit.is_whole) return;
+    for (const ShardedParameter& parameter : unit.parameters) {
+      eager_.release_storage(parameter.whole);
+    }
+    unit.is_whole = false;
+  }
+
+  void pre_forward(Unit& unit, Frame& frame) {
+    const bool is_again = unit.state == State::pre_backward;
+    if (!is_again) unit.state = State::forward;
+    gather(unit);
+    copy_out(unit);
+    if (!is_again && eager_.grad_enabled() && !unit.parameters.empty()) wrap_inputs(unit, frame);
+  }
+
+  // RegisterPostBackwardFunction: its backward runs when all that took the inputs has run.
+  void wrap_inputs(Unit& unit, Frame& frame) {
+    std::vector<Tensor> inputs, outputs;
+    unit.inputs.clear();
+    for (const model::ValueId id : unit.what.inputs) {
+      if (id == model::kNoValue || !frame[id] || !frame[id].requires_grad()) continue;
+      const Tensor& input = frame[id];
+      inputs.push_back(input);
+      outputs.push_back(eager_.alias(input, input.sizes(), input.strides()));
+      unit.inputs.push_back({id, input, outputs.back()});
+    }
+    if (inputs.empty()) return;
+    op::Node* node = eager_.history("RegisterPostBackwardFunctionBackward", inputs, outputs);
+    node->apply = [this, of = &unit](op::Eager&, op::Node&, op::Grads& grads, op::Grads& results) {
+      post_backward(*of);
+      for (size_t i = 0; i < grads.size(); ++i) results[i] = grads[i];
+    };
+    for (size_t i = 0; i < outputs.size(); ++i) frame[unit.inputs[i].value] = outputs[i];
+  }
+
+  void post_forward(Unit& unit, Frame& frame) {
+    if (unit.state == State::pre_backward) return;
+    for (WrappedInput& input : unit.inputs) {
+      if (frame[input.value].get() == input.wrapped.get()) frame[input.value] = input.original;
+    }
+    unit.inputs.clear();
+    if (!is_backward_) {
+      if (!unit.is_root) let_go(unit);
+      unit.places.push_back(order_.size());
+      order_.push_back(&unit);
+    }
+    if (eager_.grad_enabled()) watch_outputs(unit, frame);
+    unit.state = State::idle;
+    if (unit.is_root) copied_ = Tensor();
+  }
+
+  void watch_outputs(Unit& unit, const Frame& frame) {
+    for (const model::ValueId id : unit.what.outputs) {
+      if (id == model::kNoValue || !frame[id] || !frame[id].requires_grad()) continue;
+      const op::Edge edge = eager_.gradient_edge(frame[id]);
+      Watch& watch = watches_[edge.node.get()];
+      if (watch.sequence != edge.node->sequence) watch = {edge.node->sequence, {}};
+      watch.units.push_back(&unit);
+    }
+  }
+
+  void pre_backward(Unit& unit) {
+    if (unit.state == State::pre_backward) return;
+    unit.state = State::pre_backward;
+    gather(unit);
+    copy_out(unit);
+    if (unit.places.empty()) return;
+    const size_t place = unit.places.back();
+    unit.places.pop_back();
+    if (place > 0) gather(*order_[place - 1]);
+  }
+
+  void post_backward(Unit& unit) {
+    unit.state = State::post_backward;
+    std::vector<ShardedParameter*> with_gradient;
+    int64_t share = 0;
+    DType type{};
+    for (ShardedParameter& parameter : unit.parameters) {
+      if (!parameter.leaf->grad) continue;
+      with_gradient.push_back(&parameter);
+      share += parameter.share;
+      type = parameter.leaf->grad.dtype();
+    }
+    let_go(unit);
+    unit.gathered = Tensor();
+    reduced_ = Tensor();
+    if (!with_gradient.empty()) reduce(unit, with_gradient, share, type);
+  }
+
+  // foreach_reduce
+  void reduce(Unit& unit, const std::vector<ShardedParameter*>& with_gradient, int64_t share,
+              DType type) {
+    {
+      CategoryScope scope(recorder_, Category::gathered);
+      reduced_ = eager_.empty({share * options_.ranks}, type);
+      eager_.kernel(op::OpKind::copy, 0, reduced_.bytes(), reduced_.bytes());
+    }
+    for (ShardedParameter* parameter : with_gradient) parameter->leaf->grad = Tensor();
+    CategoryScope scope(recorder_, Category::gradient);
+    recorder_.set_stream(kReduceStream);
+    Tensor output = eager_.empty({share}, type);
+    if (type != unit.type) output = op::to(eager_, output, unit.type);
+    for (ShardedParameter* parameter : with_gradient) {
+      Tensor view = eager_.alias(output, parameter->shard.sizes(), parameter->shard.strides());
+      view->base = Tensor();
+      if (parameter->shard->grad) {
+        op::add_inplace(eager_, parameter->shard->grad, view);
+      } else {
+        parameter->shard->grad = std::move(view);
+      }
+    }
+    recorder_.set_stream(0);
+  }
+
+  // Which units' forward a node made an output of; nodes are recognised, not held.
+  struct Watch {
+    uint64_t sequence = 0;
+    std::vector<Unit*> units;
+  };
+
+  const Graph& graph_;
+  const FsdpOptions options_;
+  op::Eager& eager_;
+  Recorder& recorder_;
+  std::vector<std::unique_ptr<Unit>> units_;
+  InstructionMarks marks_;
+  std::vector<Unit*> order_;
+  std::unordered_map<const op::Node*, Watch> watches_;
+  Tensor copied_;   // the buffer whose copies were made last in forward
+  Tensor reduced_;  // the input of the latest reduction
+  bool is_backward_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ParallelMethod> make_fsdp2(const Graph& graph, const FsdpOptions& options,
+                                           op::Eager& eager, Recorder& recorder) {
+  return std::make_unique<Fsdp2>(graph, options, eager, recorder);
+}
+
+}  // namespace headroom::step
