@@ -16,6 +16,8 @@ constexpr int64_t kLeastOwnPiece = 10 * kMiB;
 // Address space of one segment of small requests; large ones get as much as the device has memory.
 constexpr int64_t kSmallSegment = kGiB;
 constexpr int64_t kMostRequest = int64_t{1} << 46;
+constexpr double kFinishSeconds = 5;
+constexpr int64_t kUnservedForJudgement = 65'536;
 
 int64_t address_of(const void* pointer) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer));
@@ -50,7 +52,15 @@ Result<std::unique_ptr<DeviceAllocator>> DeviceAllocator::open(const Driver& dri
                                  .count();
     auto writer = memory::RecordingWriter::open(
         path_for(configuration.record_path, ordinal, configuration.rank), identity);
-    if (writer) device->recording_ = std::move(*writer);
+    if (writer) {
+      device->recording_ = std::move(*writer);
+    } else {
+      device->plan_figures_.refused = "no recording: " + writer.error().to_string();
+    }
+  }
+  if (configuration.mode == Mode::run || configuration.mode == Mode::serve) device->load_plan();
+  if (configuration.mode == Mode::run && device->candidate_ == nullptr) {
+    device->begin_log();
   }
   return device;
 }
@@ -68,18 +78,65 @@ void DeviceAllocator::record(memory::RecordKind kind, int64_t address, int64_t s
 
 void* DeviceAllocator::allocate(int64_t size, CudaStream* stream, std::string& out_of_memory) {
   if (size > kMostRequest) size = kMostRequest;  // no device has it: out of memory, as it should be
-  const Request request{size, round_up(size, kAlignment), stream};
+  Request request{size, round_up(size, kAlignment), stream};
   if (!events_->is_empty() && !is_capturing()) [[unlikely]]
     poll_events();
+  bool is_boundary = false;
   int64_t address = 0;
   {
     const std::lock_guard lock(lock_);
-    const uint32_t block = try_general(request);
-    if (block != kNoNumber) address = hand_out(block, request);
+    if (log_ != nullptr) [[unlikely]]
+      request.serial = log_request(size, stream);
+    address = serve(request, is_boundary);
   }
-  if (address == 0) return allocate_slowly(request, out_of_memory);
-  record(memory::RecordKind::alloc, address, size, stream);
+  if (is_boundary) [[unlikely]]
+    at_boundary();
+  if (address == 0) [[unlikely]]
+    return allocate_slowly(request, out_of_memory);
+  if (recording_ != nullptr) [[unlikely]] {
+    record(memory::RecordKind::alloc, address, size, stream);
+  }
   return pointer_to(address);
+}
+
+// REQUIRES: the lock.
+int64_t DeviceAllocator::serve(const Request& request, bool& is_boundary) {
+  if (planned_ != nullptr && (!is_capturing() || pool_for(request.stream) == kGeneralPool))
+      [[likely]] {
+    const int64_t address = serve_planned(request, is_boundary);
+    if (address != 0) [[likely]]
+      return address;
+  }
+  if (candidate_ != nullptr || (planner_ != nullptr && planner_->has_candidate())) [[unlikely]] {
+    is_boundary = follow_candidate(request) || is_boundary;
+  }
+  if (is_switch_due_) [[unlikely]] is_boundary = true;
+  const uint32_t block = try_general(request);
+  return block == kNoNumber ? 0 : hand_out(block, request);
+}
+
+// REQUIRES: the lock. 0 where the plan has no room for it.
+int64_t DeviceAllocator::serve_planned(const Request& request, bool& is_boundary) {
+  const PlannedArena::Served served =
+      planned_->allocate(request.stream, request.size, request.serial);
+  if (served.begins_pass) [[unlikely]]
+    is_boundary = is_pass_due_ = true;
+  if (served.source == PlannedArena::Source::none) [[unlikely]] {
+    ++statistics_.fallback_requests;
+    // Where passes do not end any more, too, somebody must see that the plan is of no use.
+    if (++plan_figures_.unserved % kUnservedForJudgement == 0) is_boundary = is_pass_due_ = true;
+    return 0;
+  }
+  if (candidate_ != nullptr || (planner_ != nullptr && planner_->has_candidate())) [[unlikely]] {
+    is_boundary = follow_candidate(request) || is_boundary;
+  }
+  statistics_.begin_block(request.rounded, request.size);
+  if (served.source == PlannedArena::Source::planned) {
+    ++statistics_.planned_requests;
+  } else {
+    ++statistics_.reused_requests;
+  }
+  return served.address;
 }
 
 // REQUIRES: the lock.
@@ -101,9 +158,12 @@ uint32_t DeviceAllocator::try_general(const Request& request) {
 int64_t DeviceAllocator::hand_out(uint32_t number, const Request& request) {
   GeneralArena::Block& block = general_->block(number);
   block.requested = request.size;
+  block.serial = request.serial;
   blocks_.insert(block.address, number);
   statistics_.begin_block(block.size, request.size);
   ++statistics_.general_requests;
+  general_bytes_ += block.size;
+  plan_figures_.general_peak = std::max(plan_figures_.general_peak, general_bytes_);
   return block.address;
 }
 
@@ -118,6 +178,11 @@ void* DeviceAllocator::allocate_slowly(const Request& request, std::string& out_
       ++statistics_.retries;
     }
     if (give_back_everything()) attempt = grow(request, block);
+    // The last reserve: planned space between requests.
+    if (attempt == Attempt::no_memory && planned_ != nullptr && !is_capturing()) {
+      retire_plan("out of memory");
+      if (give_back_everything()) attempt = grow(request, block);
+    }
   }
   if (attempt == Attempt::no_memory) {
     out_of_memory = out_of_memory_message(request);
@@ -195,40 +260,68 @@ DeviceAllocator::Attempt DeviceAllocator::grow_by_piece(const Request& request, 
   return Attempt::done;
 }
 
-// Everything that no block lies in goes back to the driver, after the device has done all its work.
-// False where that is not allowed now. REQUIRES: driver lock.
+// REQUIRES: the lock and the driver lock; give_back() before either arena grows again.
+DeviceAllocator::Collected DeviceAllocator::collect(int64_t keep_bytes) {
+  Collected collected;
+  collected.pages = general_->collect_pages(keep_bytes);
+  collected.pieces = general_->collect_segments();
+  collect_retired(collected);
+  return collected;
+}
+
+// Waits for the device, which may still be at work on what was collected, and takes the memory
+// away. Pages become idle ones. False where waiting is not allowed: then all is as before.
+// REQUIRES: driver lock.
+bool DeviceAllocator::give_back(Collected collected) {
+  if (!collected.is_empty()) {
+    const bool is_done = !is_capturing() && pages_->synchronize();
+    const std::lock_guard lock(lock_);
+    ++statistics_.synchronisations;
+    if (!is_done) {
+      general_->restore(collected.pages);
+      for (const GeneralArena::Piece& piece : collected.pieces) {
+        general_->add_segment(piece.range, piece.address, piece.bytes, false);
+      }
+      arena_memory_.push_back({nullptr, {}, collected.spans});
+      auto& orphans = arena_memory_.back().mapped;
+      orphans = collected.retired_pages;
+      orphans.insert(orphans.end(), collected.retired_pieces.begin(),
+                     collected.retired_pieces.end());
+      return false;
+    }
+  }
+  for (const auto* const pages : {&collected.pages, &collected.retired_pages}) {
+    for (const GeneralArena::Piece& piece : *pages) {
+      pages_->unmap(piece.address, piece.bytes);
+      record(memory::RecordKind::segment_unmap, piece.address, piece.bytes, nullptr);
+    }
+  }
+  for (const auto* const pieces : {&collected.pieces, &collected.retired_pieces}) {
+    for (const GeneralArena::Piece& piece : *pieces) {
+      pages_->free(piece.address, piece.bytes);
+      record(memory::RecordKind::segment_free, piece.address, piece.bytes, nullptr);
+    }
+  }
+  for (const GeneralArena::Piece& span : collected.spans) {
+    pages_->unreserve(span.address, span.bytes);
+  }
+  return true;
+}
+
+// Everything that no block lies in goes back to the driver. REQUIRES: driver lock.
 bool DeviceAllocator::give_back_everything() {
   if (is_capturing()) return false;
   events_->drain([this](int64_t address) { complete_pending(address); });
-  std::vector<GeneralArena::Piece> pages;
-  std::vector<GeneralArena::Piece> pieces;
+  Collected collected;
   {
     const std::lock_guard lock(lock_);
-    ++statistics_.synchronisations;
-    pages = general_->collect_pages();
-    pieces = general_->collect_segments();
+    collected = collect(0);
   }
-  // Only now: what was queued before those blocks were released may still be at work on them.
-  if ((!pages.empty() || !pieces.empty()) && !pages_->synchronize()) {
-    const std::lock_guard lock(lock_);
-    general_->restore(pages);
-    for (const GeneralArena::Piece& piece : pieces) {
-      general_->add_segment(piece.range, piece.address, piece.bytes, false);
-    }
-    return false;
-  }
-  for (const GeneralArena::Piece& piece : pages) {
-    pages_->unmap(piece.address, piece.bytes);
-    record(memory::RecordKind::segment_unmap, piece.address, piece.bytes, nullptr);
-  }
+  const bool is_done = give_back(std::move(collected));
   pages_->release_idle();
-  for (const GeneralArena::Piece& piece : pieces) {
-    pages_->free(piece.address, piece.bytes);
-    record(memory::RecordKind::segment_free, piece.address, piece.bytes, nullptr);
-  }
   const std::lock_guard lock(lock_);
   note_reserved();
-  return true;
+  return is_done;
 }
 
 // REQUIRES: the lock and the driver lock.
@@ -239,6 +332,8 @@ void DeviceAllocator::note_reserved() {
   };
   follow(statistics_.reserved_bytes, pages_->reserved_bytes());
   follow(statistics_.pieces, pages_->allocations() - pages_->releases());
+  plan_figures_.reserved_peak =
+      std::max(plan_figures_.reserved_peak, statistics_.reserved_bytes.current());
   statistics_.free_peak_bytes = std::max(statistics_.free_peak_bytes, general_->free_bytes());
   statistics_.free_peak_blocks = std::max(statistics_.free_peak_blocks, general_->free_blocks());
 }
@@ -246,47 +341,97 @@ void DeviceAllocator::note_reserved() {
 bool DeviceAllocator::free(void* pointer) {
   const int64_t address = address_of(pointer);
   std::vector<CudaStream*> streams;
-  bool capturing = false;
   {
     const std::lock_guard lock(lock_);
-    const uint32_t number = blocks_.find(address);
-    if (number == kNoNumber) return false;
-    GeneralArena::Block& block = general_->block(number);
-    if (block.state != BlockState::live) return false;  // released before
-    record(memory::RecordKind::free_requested, address, block.requested, nullptr);
-    statistics_.end_block(block.size, block.requested);
-    if (!block.has_uses) {
-      record(memory::RecordKind::free_completed, address, block.requested, nullptr);
-      complete_general(number);
-      return true;
+    if (planned_ != nullptr) [[likely]] {
+      PlannedArena::Block was;
+      if (recording_ == nullptr && planned_->release_regular(address, was)) [[likely]] {
+        statistics_.end_block(round_up(was.requested, kAlignment), was.requested);
+        log_release(was.serial, RequestLog::Kind::release_done);
+        return true;
+      }
     }
-    const auto uses = uses_.find(address);
-    streams = std::move(uses->second);
-    uses_.erase(uses);
-    general_->set_pending(number);
-    statistics_.pending_blocks.add(1);
-    statistics_.pending_bytes.add(block.size);
-    statistics_.note_active();
-    capturing = is_capturing();
+    if (PlannedArena* const arena = planned_at(address)) {
+      PlannedArena::Block* const block = arena->find(address);
+      if (block == nullptr || block->is_pending) return false;
+      const int64_t rounded = round_up(block->requested, kAlignment);
+      record(memory::RecordKind::free_requested, address, block->requested, nullptr);
+      statistics_.end_block(rounded, block->requested);
+      if (!block->has_uses) {
+        release_planned(*arena, address);
+        return true;
+      }
+      block->is_pending = true;
+      log_release(block->serial, RequestLog::Kind::release_asked);
+      defer(address, rounded, streams);
+    } else {
+      const uint32_t number = blocks_.find(address);
+      if (number == kNoNumber) return false;
+      GeneralArena::Block& block = general_->block(number);
+      if (block.state != BlockState::live) return false;  // released before
+      record(memory::RecordKind::free_requested, address, block.requested, nullptr);
+      statistics_.end_block(block.size, block.requested);
+      if (!block.has_uses) {
+        complete_general(number);
+        return true;
+      }
+      general_->set_pending(number);
+      log_release(block.serial, RequestLog::Kind::release_asked);
+      defer(address, block.size, streams);
+    }
   }
   const DriverScope scope(pages_->driver(), pages_->context());
-  events_->add(address, streams, capturing, [this](int64_t done) { complete_pending(done); });
+  events_->add(address, streams, is_capturing(), [this](int64_t done) { complete_pending(done); });
   return true;
+}
+
+// REQUIRES: the lock.
+PlannedArena* DeviceAllocator::planned_at(int64_t address) const {
+  if (planned_ != nullptr && planned_->contains(address)) return planned_.get();
+  for (const auto& arena : retired_) {
+    if (arena->contains(address)) return arena.get();
+  }
+  return nullptr;
+}
+
+// A block that other streams used is released: it waits. REQUIRES: the lock.
+void DeviceAllocator::defer(int64_t address, int64_t bytes, std::vector<CudaStream*>& streams) {
+  const auto uses = uses_.find(address);
+  streams = std::move(uses->second);
+  uses_.erase(uses);
+  statistics_.pending_blocks.add(1);
+  statistics_.pending_bytes.add(bytes);
+  statistics_.note_active();
+}
+
+// REQUIRES: the lock; a live or pending block of the arena.
+void DeviceAllocator::release_planned(PlannedArena& arena, int64_t address) {
+  const PlannedArena::Block& block = *arena.find(address);
+  record(memory::RecordKind::free_completed, address, block.requested, nullptr);
+  log_release(block.serial, RequestLog::Kind::release_done);
+  arena.release(address);
 }
 
 // REQUIRES: the lock; the block is live or pending, and in the table.
 void DeviceAllocator::complete_general(uint32_t number) {
-  blocks_.erase(general_->block(number).address);
+  const GeneralArena::Block& block = general_->block(number);
+  record(memory::RecordKind::free_completed, block.address, block.requested, nullptr);
+  log_release(block.serial, RequestLog::Kind::release_done);
+  general_bytes_ -= block.size;
+  blocks_.erase(block.address);
   general_->give(number);
 }
 
 void DeviceAllocator::complete_pending(int64_t address) {
   const std::lock_guard lock(lock_);
-  const uint32_t number = blocks_.find(address);
-  const int64_t size = general_->block(number).size;
   statistics_.pending_blocks.subtract(1);
-  statistics_.pending_bytes.subtract(size);
-  record(memory::RecordKind::free_completed, address, general_->block(number).requested, nullptr);
+  if (PlannedArena* const arena = planned_at(address)) {
+    statistics_.pending_bytes.subtract(round_up(arena->find(address)->requested, kAlignment));
+    release_planned(*arena, address);
+    return;
+  }
+  const uint32_t number = blocks_.find(address);
+  statistics_.pending_bytes.subtract(general_->block(number).size);
   complete_general(number);
 }
 
@@ -298,19 +443,31 @@ void DeviceAllocator::poll_events() {
 bool DeviceAllocator::record_stream(void* pointer, CudaStream* stream) {
   const int64_t address = address_of(pointer);
   const std::lock_guard lock(lock_);
-  const uint32_t number = blocks_.find(address);
-  if (number == kNoNumber) return false;
-  GeneralArena::Block& block = general_->block(number);
-  if (block.state != BlockState::live) return false;
-  const CudaStream* const own =
-      general_->ranges()[general_->segments()[block.segment].range]->stream;
+  const CudaStream* own = nullptr;
+  int64_t requested = 0;
+  bool* has_uses = nullptr;
+  if (PlannedArena* const arena = planned_at(address)) {
+    PlannedArena::Block* const block = arena->find(address);
+    if (block == nullptr || block->is_pending) return false;
+    own = arena->stream_at(address);
+    requested = block->requested;
+    has_uses = &block->has_uses;
+  } else {
+    const uint32_t number = blocks_.find(address);
+    if (number == kNoNumber) return false;
+    GeneralArena::Block& block = general_->block(number);
+    if (block.state != BlockState::live) return false;
+    own = general_->ranges()[general_->segments()[block.segment].range]->stream;
+    requested = block.requested;
+    has_uses = &block.has_uses;
+  }
   if (stream == own) return true;  // its own order is enough
-  block.has_uses = true;
+  *has_uses = true;
   std::vector<CudaStream*>& streams = uses_[address];
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) {
     streams.push_back(stream);
   }
-  record(memory::RecordKind::stream_use, address, block.requested, stream);
+  record(memory::RecordKind::stream_use, address, requested, stream);
   return true;
 }
 

@@ -27,8 +27,10 @@
 // A request that finds room takes the last one only.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,6 +45,9 @@
 #include "runtime/device_pages.h"
 #include "runtime/event_queue.h"
 #include "runtime/general_arena.h"
+#include "runtime/planned_arena.h"
+#include "runtime/planner.h"
+#include "runtime/request_log.h"
 #include "runtime/spin_lock.h"
 #include "runtime/statistics.h"
 
@@ -53,6 +58,36 @@ struct PoolId {
   uint64_t first = 0;
   uint64_t second = 0;
   bool operator==(const PoolId&) const = default;
+};
+
+// What became of plans, for the report.
+struct PlanFigures {
+  int64_t switches = 0;
+  int64_t switch_ns = 0;        // of the last switch, the wait for the device included
+  int64_t switch_wait_ns = 0;   // that wait
+  int64_t plan_bytes = 0;       // of the arena that serves
+  int64_t passes = 0;           // iterations begun since the switch
+  int64_t plan_iterations = 0;  // that the plan was made from
+  int64_t plan_kinds = 0;
+  double plan_seconds = 0;
+  int64_t trims = 0;
+  int64_t next_trim = 1;        // pass
+  int64_t unserved = 0;         // requests since the last pass began
+  int64_t reserved_before = 0;  // highest before the first switch
+  int64_t allocated_before = 0;
+  int64_t reserved_floor = 0;  // the same until somebody resets the peaks
+  int64_t allocated_floor = 0;
+  int64_t allocated_peak = 0;  // since the first switch, up to the last reset of the peaks
+  int64_t reserved_peak = 0;
+  // Of the pass that runs: what general requests took beside what was there when it began.
+  int64_t general_at_start = 0;
+  int64_t general_peak = 0;
+  std::array<int64_t, 4> general_needs{};  // of the last passes
+  uint32_t poor_passes = 0;                // a bit each, the last one lowest
+  int64_t replan_after = 8;                // passes
+  bool is_from_file = false;
+  std::string refused;  // why a plan is not served
+  std::string last_switch;
 };
 
 class DeviceAllocator {
@@ -97,6 +132,7 @@ class DeviceAllocator {
     int64_t size = 0;     // as asked for
     int64_t rounded = 0;  // to kAlignment
     CudaStream* stream = nullptr;
+    uint32_t serial = RequestLog::kNoSerial;
   };
   struct Pool {
     PoolId id;
@@ -109,6 +145,8 @@ class DeviceAllocator {
       : ordinal_(ordinal), configuration_(configuration) {}
 
   void* allocate_slowly(const Request& request, std::string& out_of_memory);
+  int64_t serve(const Request& request, bool& is_boundary);
+  int64_t serve_planned(const Request& request, bool& is_boundary);
   uint32_t try_general(const Request& request);
   // What one attempt to get memory from the driver came to.
   enum class Attempt : uint8_t { done, no_memory };
@@ -117,8 +155,43 @@ class DeviceAllocator {
   Attempt grow_by_piece(const Request& request, uint32_t range, uint32_t& block);
   int64_t hand_out(uint32_t block, const Request& request);
   uint32_t pool_for(CudaStream* stream) const;
+  void release_planned(PlannedArena& arena, int64_t address);
+  PlannedArena* planned_at(int64_t address) const;
+  void defer(int64_t address, int64_t bytes, std::vector<CudaStream*>& streams);
   void complete_general(uint32_t block);
   void complete_pending(int64_t address);
+
+  // device_plans.cpp: plans, from the log to the switch and beyond it.
+  void load_plan();
+  void begin_log();
+  uint32_t log_request(int64_t size, CudaStream* stream);
+  void log_release(uint32_t serial, RequestLog::Kind kind) {
+    if (log_ != nullptr) [[unlikely]]
+      log_->add_release(serial, kind);
+  }
+  bool follow_candidate(const Request& request);
+  void accept_candidate();
+  void at_boundary();
+  void switch_to_candidate();
+  void start_serving(int64_t waited_ns, int64_t began_ns);
+  bool map_arena(PlannedArena& arena);
+  void retire_plan(const std::string& why);
+  void judge_pass();
+
+  // What nobody's block lies in: collected under the lock, given back once the device is done.
+  struct Collected {
+    std::vector<GeneralArena::Piece> pages;   // of the general arena
+    std::vector<GeneralArena::Piece> pieces;  // the same, of cuMemAlloc
+    std::vector<GeneralArena::Piece> retired_pages;
+    std::vector<GeneralArena::Piece> retired_pieces;
+    std::vector<GeneralArena::Piece> spans;  // address space that is not needed any more
+    [[nodiscard]] bool is_empty() const {
+      return pages.empty() && pieces.empty() && retired_pages.empty() && retired_pieces.empty();
+    }
+  };
+  Collected collect(int64_t keep_bytes);
+  void collect_retired(Collected& collected);
+  bool give_back(Collected collected);
   void poll_events();
   bool give_back_everything();
   void note_reserved();
@@ -142,6 +215,28 @@ class DeviceAllocator {
   std::unordered_map<int64_t, std::vector<CudaStream*>> uses_;  // by address
   std::vector<Pool> pools_;
   Statistics statistics_;
+
+  // Plans. The planner has a lock of its own, the rest is under lock_.
+  std::unique_ptr<Planner> planner_;
+  std::shared_ptr<RequestLog> log_;          // null: nothing is logged
+  std::vector<CudaStream*> streams_;         // in the order of their first use
+  std::unique_ptr<PlannedArena> candidate_;  // follows, and serves once it is switched to
+  bool switches_anywhere_ = false;           // not at an iteration's beginning only
+  bool is_switch_due_ = false;
+  uint32_t followed_ = 0;                               // requests
+  std::unique_ptr<PlannedArena> planned_;               // serves
+  std::vector<std::unique_ptr<PlannedArena>> retired_;  // until their last block is gone
+  // Driver lock: where the bytes of planned and retired arenas come from.
+  struct ArenaMemory {
+    const PlannedArena* arena = nullptr;
+    std::vector<GeneralArena::Piece> mapped;  // pages, or pieces of cuMemAlloc
+    std::vector<GeneralArena::Piece> spans;   // address space
+  };
+  std::vector<ArenaMemory> arena_memory_;
+  bool is_pass_due_ = false;
+  int64_t general_bytes_ = 0;  // live and pending in the general arena
+  PlanFigures plan_figures_;
+  std::atomic<int64_t> iterations_ = 0;  // hints
 };
 
 }  // namespace headroom::runtime

@@ -12,6 +12,15 @@ headroom_figure shown(const Figure& figure) {
           figure.went - figure.went_before};
 }
 
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out;
+}
+
 std::string key(const char* name, int64_t value) {
   return '"' + std::string(name) + "\": " + std::to_string(value);
 }
@@ -34,7 +43,9 @@ void DeviceAllocator::read(headroom_statistics& out) {
   out.segment = shown(s.pieces);
   out.active = active(s.blocks, s.pending_blocks, s.active_peak_blocks);
   out.allocated_bytes = shown(s.allocated_bytes);
+  out.allocated_bytes.peak = std::max(s.allocated_bytes.peak, plan_figures_.allocated_floor);
   out.reserved_bytes = shown(s.reserved_bytes);
+  out.reserved_bytes.peak = std::max(s.reserved_bytes.peak, plan_figures_.reserved_floor);
   out.active_bytes = active(s.allocated_bytes, s.pending_bytes, s.active_peak_bytes);
   out.requested_bytes = shown(s.requested_bytes);
   out.inactive_split = {general_->free_blocks(),
@@ -50,11 +61,16 @@ void DeviceAllocator::read(headroom_statistics& out) {
   out.reused_requests = s.reused_requests;
   out.general_requests = s.general_requests;
   out.fallback_requests = s.fallback_requests;
+  out.is_planned = planned_ != nullptr ? 1 : 0;
 }
 
 void DeviceAllocator::reset_peaks() {
   const std::lock_guard lock(lock_);
   Statistics& s = statistics_;
+  if (plan_figures_.switches > 0) {
+    plan_figures_.allocated_peak = std::max(plan_figures_.allocated_peak, s.allocated_bytes.peak);
+  }
+  plan_figures_.allocated_floor = plan_figures_.reserved_floor = 0;
   for (Figure* const figure : {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.pending_blocks,
                                &s.pending_bytes, &s.reserved_bytes, &s.pieces}) {
     figure->reset_peak();
@@ -86,20 +102,50 @@ void DeviceAllocator::count_unknown_free() {
 }
 
 std::string DeviceAllocator::report_json() {
+  const std::string planner = planner_ == nullptr ? "" : planner_->state();
   const std::lock_guard lock(lock_);
   const Statistics& s = statistics_;
-  return "{" + key("device", ordinal_) + ", \"backing\": \"" +
-         (pages_->is_virtual() ? "pages" : "pieces") + "\", \"backing_reason\": \"" +
-         pages_->why_plain() + "\", " + key("page_bytes", pages_->page_bytes()) + ", " +
-         key("requests", s.blocks.came) + ", " + key("planned_requests", s.planned_requests) +
-         ", " + key("reused_requests", s.reused_requests) + ", " +
-         key("general_requests", s.general_requests) + ", " +
-         key("fallback_requests", s.fallback_requests) + ", " +
-         key("peak_allocated_bytes", s.allocated_bytes.peak) + ", " +
-         key("peak_reserved_bytes", s.reserved_bytes.peak) + ", " +
-         key("reserved_bytes", s.reserved_bytes.current()) + ", " +
-         key("synchronisations", s.synchronisations) + ", " +
-         key("out_of_memory", s.out_of_memory) + ", " + key("unknown_frees", s.unknown_frees) + "}";
+  const PlanFigures& f = plan_figures_;
+  std::string json = "{" + key("device", ordinal_);
+  const auto add = [&](const char* name, int64_t value) { json += ", " + key(name, value); };
+  const auto say = [&](const char* name, const std::string& text) {
+    json += ", \"" + std::string(name) + "\": \"" + escaped(text) + '"';
+  };
+  say("backing", pages_->is_virtual() ? "pages" : "pieces");
+  say("backing_reason", pages_->why_plain());
+  add("page_bytes", pages_->page_bytes());
+  add("total_bytes", pages_->total_bytes());
+  add("requests", s.blocks.came);
+  add("planned_requests", s.planned_requests);
+  add("reused_requests", s.reused_requests);
+  add("general_requests", s.general_requests);
+  add("fallback_requests", s.fallback_requests);
+  add("peak_allocated_bytes",
+      std::max({s.allocated_bytes.peak, f.allocated_before, f.allocated_peak}));
+  add("peak_reserved_bytes", std::max({s.reserved_bytes.peak, f.reserved_before, f.reserved_peak}));
+  add("reserved_bytes", s.reserved_bytes.current());
+  add("synchronisations", s.synchronisations);
+  add("out_of_memory", s.out_of_memory);
+  add("unknown_frees", s.unknown_frees);
+  json += ", \"plan\": {\"serves\": " + std::string(planned_ != nullptr ? "true" : "false");
+  json += ", \"from_file\": " + std::string(f.is_from_file ? "true" : "false");
+  say("refused", f.refused);
+  say("planner", planner);
+  add("switches", f.switches);
+  add("arena_bytes", f.plan_bytes);
+  add("iterations_planned_from", f.plan_iterations);
+  add("kinds", f.plan_kinds);
+  json += ", \"planning_seconds\": " + std::to_string(f.plan_seconds);
+  json += ", \"switch_ms\": " + std::to_string(static_cast<double>(f.switch_ns) / 1e6);
+  json += ", \"switch_wait_ms\": " + std::to_string(static_cast<double>(f.switch_wait_ns) / 1e6);
+  add("iterations_served", f.passes);
+  add("trims", f.trims);
+  add("peak_allocated_before_bytes", f.allocated_before);
+  add("peak_reserved_before_bytes", f.reserved_before);
+  add("peak_allocated_since_bytes",
+      f.switches == 0 ? 0 : std::max(f.allocated_peak, s.allocated_bytes.peak));
+  add("peak_reserved_since_bytes", f.switches == 0 ? 0 : f.reserved_peak);
+  return json + "}}";
 }
 
 std::string DeviceAllocator::snapshot_json() {

@@ -1,0 +1,130 @@
+// A program's requests, several iterations of them, for the runtime's benchmarks: generated, or a
+// recorded step that is repeated; and the same with a share of the requests perturbed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "memory/events.h"
+#include "memory/generated/training_run.h"
+#include "memory/packing/recorded_requests.h"
+
+namespace headroom::runtime::perf {
+
+struct Case {
+  std::string name;
+  memory::MemoryTrace trace;
+  std::vector<size_t> iterations;       // the first event of each
+  std::vector<uint32_t> release_delay;  // by buffer: a second stream uses it; may be empty
+};
+
+inline Case generated_case(std::string name, const memory::generated::TrainingShape& shape) {
+  auto run = memory::generated::generate_training_run(shape);
+  return {std::move(name), std::move(run.trace), std::move(run.iterations),
+          std::move(run.release_delay)};
+}
+
+// A recorded step, `times` times: what was there before and stays is made once, what is never
+// released is released at the end of each.
+inline Case repeated_case(std::string name, const memory::RecordedRequests& recorded,
+                          size_t times) {
+  struct Moment {
+    int64_t time = 0;
+    bool is_release = false;
+    size_t request = 0;
+  };
+  int64_t end = 0;
+  for (const auto& request : recorded.requests) end = std::max(end, request.upper);
+  std::vector<Moment> moments;
+  Case repeated;
+  repeated.name = std::move(name);
+  for (size_t i = 0; i < recorded.requests.size(); ++i) {
+    const auto& request = recorded.requests[i];
+    if (request.lower == 0 && request.upper >= end) {
+      repeated.trace.alloc({request.size, 0, 0, memory::Category::other}, 0);
+      continue;
+    }
+    moments.push_back({request.lower, false, i});
+    moments.push_back({request.upper, true, i});
+  }
+  std::stable_sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) {
+    return a.time != b.time ? a.time < b.time : a.is_release && !b.is_release;
+  });
+  std::vector<uint32_t> buffers(recorded.requests.size());
+  for (size_t pass = 0; pass < times; ++pass) {
+    repeated.iterations.push_back(repeated.trace.events.size());
+    for (const Moment& moment : moments) {
+      if (moment.is_release) {
+        repeated.trace.free(buffers[moment.request], 0);
+      } else {
+        const int64_t size = recorded.requests[moment.request].size;
+        buffers[moment.request] = repeated.trace.alloc({size, 0, 0, memory::Category::other}, 0);
+      }
+    }
+  }
+  return repeated;
+}
+
+// Of the requests after the first iteration, a share is perturbed: one third gets a stranger before
+// it (a size of the trace, gone within 64 events), one third another size (half to 1.1 times), one
+// third is swapped with the request after it.
+inline Case perturbed_case(const Case& base, double share, uint64_t seed) {
+  Case made;
+  made.name = base.name + ", 5 % perturbed";
+  made.trace.buffers = base.trace.buffers;
+  made.release_delay = base.release_delay;
+  std::mt19937_64 random(seed);
+  const auto draw = [&](uint64_t below) { return random() % below; };
+  struct Stranger {
+    size_t until = 0;
+    uint32_t buffer = 0;
+  };
+  std::vector<Stranger> strangers;
+  const auto& events = base.trace.events;
+  const size_t quiet = base.iterations.size() > 1 ? base.iterations[1] : 0;
+  size_t iteration = 0;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (iteration < base.iterations.size() && base.iterations[iteration] == i) {
+      made.iterations.push_back(made.trace.events.size());
+      ++iteration;
+    }
+    std::erase_if(strangers, [&](const Stranger& stranger) {
+      if (stranger.until > i) return false;
+      made.trace.free(stranger.buffer, 0);
+      return true;
+    });
+    const memory::MemoryEvent event = events[i];
+    const bool is_perturbed = i >= quiet && event.kind == memory::EventKind::alloc &&
+                              static_cast<double>(draw(1'000'000)) < share * 1e6;
+    if (is_perturbed) {
+      const uint64_t how = draw(3);
+      if (how == 0) {
+        const auto like = static_cast<size_t>(draw(base.trace.buffers.size()));
+        memory::BufferInfo info = base.trace.buffers[like];
+        info.requested_bytes = std::min<int64_t>(info.requested_bytes, int64_t{64} << 20);
+        made.trace.buffers.push_back(info);
+        if (!made.release_delay.empty()) made.release_delay.push_back(0);
+        const auto buffer = static_cast<uint32_t>(made.trace.buffers.size() - 1);
+        made.trace.events.push_back({memory::EventKind::alloc, buffer, 0});
+        strangers.push_back({i + 1 + draw(64), buffer});
+      } else if (how == 1) {
+        int64_t& size = made.trace.buffers[event.buffer].requested_bytes;
+        size = std::max<int64_t>(1, size * static_cast<int64_t>(50 + draw(61)) / 100);
+      } else if (i + 1 < events.size() && events[i + 1].kind == memory::EventKind::alloc) {
+        made.trace.events.push_back(events[i + 1]);
+        made.trace.events.push_back(event);
+        ++i;
+        continue;
+      }
+    }
+    made.trace.events.push_back(event);
+  }
+  for (const Stranger& stranger : strangers) made.trace.free(stranger.buffer, 0);
+  return made;
+}
+
+}  // namespace headroom::runtime::perf

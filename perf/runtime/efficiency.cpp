@@ -1,0 +1,277 @@
+// How much of what it reserves does the runtime use? Programs of several iterations are replayed
+// through libheadroom_torch.so and the fake driver, and beside it through the simulator of
+// PyTorch's allocator with default and with expandable segments.
+//
+//   efficiency                 all cases, each in a process of its own, as CSV
+//   efficiency CASE            one
+//   efficiency --data FOLDER   recorded steps of that folder, repeated
+//
+// Efficiency is peak allocated over peak reserved, allocated in bytes rounded up to 512, counted
+// from the moment at which the plan serves ("since") and over the whole run ("whole"); for
+// PyTorch's allocator over the same stretches of the same events. A request that fails ends a case.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/units.h"
+#include "case.h"
+#include "formats/torch_snapshot.h"
+#include "memory/caching_allocator.h"
+#include "runtime/abi.h"
+#include "runtime/fake/fake_cuda.h"
+
+namespace {
+
+using namespace headroom;
+using namespace headroom::runtime::perf;
+
+constexpr int64_t kDeviceBytes = 192 * kGiB;
+// A step of a real run takes longer than its requests: so long is waited at each iteration's end
+// while a plan is being made.
+constexpr auto kStep = std::chrono::milliseconds(30);
+
+struct Peaks {
+  int64_t allocated = 0;
+  int64_t reserved = 0;
+  [[nodiscard]] double efficiency_pct() const {
+    return reserved == 0 ? 0 : 100 * static_cast<double>(allocated) / static_cast<double>(reserved);
+  }
+};
+struct Both {
+  Peaks since, whole;
+};
+
+// PyTorch's allocator, driven by the same events.
+class Peer {
+ public:
+  explicit Peer(std::string_view settings)
+      : device_(Bytes{1000 * kGiB}, Bytes{1000 * kGiB}),
+        allocator_(*memory::parse_allocator_config(settings), device_) {}
+  void alloc(uint32_t buffer, const memory::BufferInfo& info) {
+    blocks_[buffer] = allocator_.allocate(info.requested_bytes, info.stream)->block;
+  }
+  void free(uint32_t buffer) {
+    allocator_.free(blocks_.at(buffer));
+    blocks_.erase(buffer);
+  }
+  void begin_since() {
+    whole_ = now();
+    allocator_.reset_peaks();
+  }
+  [[nodiscard]] Both result() const {
+    const Peaks last = now();
+    return {last,
+            {std::max(last.allocated, whole_.allocated), std::max(last.reserved, whole_.reserved)}};
+  }
+
+ private:
+  [[nodiscard]] Peaks now() const {
+    return {allocator_.statistics().allocated_bytes.peak,
+            allocator_.statistics().reserved_bytes.peak};
+  }
+  memory::DeviceMemory device_;
+  memory::CachingAllocator allocator_;
+  std::map<uint32_t, memory::BlockId> blocks_;
+  Peaks whole_;
+};
+
+headroom_statistics statistics() {
+  headroom_statistics s{};
+  s.struct_bytes = sizeof s;
+  headroom_get_statistics(0, &s);
+  return s;
+}
+
+void* stream_handle(uint32_t stream) {
+  return stream == 0 ? nullptr : reinterpret_cast<void*>(uintptr_t{0x1000} * stream);
+}
+
+int replay(const Case& what) {
+  const headroom_fake_setting setting{1, kDeviceBytes, 2 * kMiB, 4, 0, 0, 1, 0};
+  headroom_fake_set_up(&setting);
+  headroom_configuration configuration{};
+  configuration.struct_bytes = sizeof configuration;
+  configuration.driver_path = std::getenv("HEADROOM_CUDA_DRIVER");
+  if (configuration.driver_path == nullptr) configuration.driver_path = FAKE_CUDA_PATH;
+  if (headroom_configure(&configuration) != 0) {
+    std::fprintf(stderr, "%s\n", headroom_error());
+    return 1;
+  }
+  Peer plain("");
+  Peer expandable("expandable_segments:True");
+  std::vector<void*> pointers(what.trace.buffers.size());
+  size_t next = 0;
+  size_t serves_from = 0;
+  Peaks whole;
+  headroom_statistics at_switch{};
+  for (size_t i = 0; i < what.trace.events.size(); ++i) {
+    if (next < what.iterations.size() && what.iterations[next] == i) {
+      ++next;
+      if (serves_from == 0) std::this_thread::sleep_for(kStep);
+    }
+    const memory::MemoryEvent& event = what.trace.events[i];
+    const memory::BufferInfo& info = what.trace.buffers[event.buffer];
+    if (info.requested_bytes == 0) continue;
+    void*& pointer = pointers[event.buffer];
+    if (event.kind == memory::EventKind::alloc) {
+      pointer = headroom_malloc(info.requested_bytes, 0, stream_handle(info.stream));
+      if (pointer == nullptr) {
+        std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_error());
+        return 1;
+      }
+      plain.alloc(event.buffer, info);
+      expandable.alloc(event.buffer, info);
+      const headroom_statistics s = serves_from == 0 ? statistics() : headroom_statistics{};
+      if (serves_from == 0 && s.is_planned != 0) {
+        serves_from = next;
+        at_switch = s;
+        whole = {s.allocated_bytes.peak, s.reserved_bytes.peak};
+        headroom_reset_peak_statistics(0);
+        plain.begin_since();
+        expandable.begin_since();
+      }
+    } else {
+      if (!what.release_delay.empty() && what.release_delay[event.buffer] > 0) {
+        void* const other = stream_handle(1 - std::min<uint32_t>(info.stream, 1));
+        headroom_fake_work(other, reinterpret_cast<uint64_t>(pointer), info.requested_bytes);
+        headroom_record_stream(pointer, other);
+      }
+      headroom_free(pointer, info.requested_bytes, 0, stream_handle(info.stream));
+      headroom_fake_advance(1);
+      plain.free(event.buffer);
+      expandable.free(event.buffer);
+    }
+  }
+  const headroom_statistics s = statistics();
+  Both ours{{s.allocated_bytes.peak, s.reserved_bytes.peak}, {}};
+  ours.whole = {std::max(whole.allocated, ours.since.allocated),
+                std::max(whole.reserved, ours.since.reserved)};
+  if (serves_from == 0) ours.since = {};
+  const Both a = plain.result();
+  const Both b = expandable.result();
+  const auto requests = static_cast<double>(
+      s.planned_requests + s.reused_requests + s.general_requests -
+      (at_switch.planned_requests + at_switch.reused_requests + at_switch.general_requests));
+  const auto share = [&](int64_t part) {
+    return requests <= 0 ? 0 : 100 * static_cast<double>(part) / requests;
+  };
+  std::printf("\"%s\",%zu,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.3f,%.3f\n",
+              what.name.c_str(), what.trace.buffers.size(), what.iterations.size(), serves_from,
+              share(s.planned_requests), share(s.reused_requests), share(s.fallback_requests),
+              ours.since.efficiency_pct(), a.since.efficiency_pct(), b.since.efficiency_pct(),
+              ours.whole.efficiency_pct(), a.whole.efficiency_pct(), b.whole.efficiency_pct(),
+              static_cast<double>(ours.since.allocated) / kGiB,
+              static_cast<double>(ours.since.reserved) / kGiB);
+  if (headroom_fake_violations() != 0) {
+    std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_fake_first_violation());
+    return 1;
+  }
+  std::vector<char> report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1);
+  headroom_report(report.data(), static_cast<int64_t>(report.size()));
+  if (std::getenv("HEADROOM_REPORT") != nullptr) std::fprintf(stderr, "%s\n", report.data());
+  return 0;
+}
+
+using memory::generated::TrainingShape;
+
+TrainingShape shape() {
+  TrainingShape s;
+  s.iterations = 24;
+  s.layers = 16;
+  s.hidden = 4096;
+  s.vocabulary = 32'000;
+  s.batch = 2;
+  s.sequence = 2048;
+  return s;
+}
+
+template <typename Change>
+Case with(const char* name, Change&& change) {
+  TrainingShape s = shape();
+  change(s);
+  return generated_case(name, s);
+}
+
+// Three lengths that take turns: no request is perturbed, and each has its own iteration.
+std::vector<Case> generated_cases() {
+  std::vector<Case> cases;
+  cases.push_back(with("static", [](auto&) {}));
+  cases.push_back(with("gradient accumulation", [](auto& s) { s.micro_batches = 4; }));
+  cases.push_back(with("recomputation", [](auto& s) { s.recomputes = true; }));
+  cases.push_back(with("pipeline", [](auto& s) { s.stages = 4, s.micro_batches = 8; }));
+  cases.push_back(with("pipeline, interleaved",
+                       [](auto& s) { s.stages = 4, s.micro_batches = 8, s.model_chunks = 2; }));
+  cases.push_back(with("pipeline, interleaved, recomputation", [](auto& s) {
+    s.stages = 4, s.micro_batches = 8, s.model_chunks = 2, s.recomputes = true;
+  }));
+  cases.push_back(
+      with("buckets on a second stream (ZeRO)", [](auto& s) { s.communicates = true; }));
+  cases.push_back(with("gradients kept", [](auto& s) { s.keeps_gradients = true; }));
+  cases.push_back(with("experts, random routing", [](auto& s) { s.experts = 8, s.layers = 8; }));
+  cases.push_back(with("experts, recomputation", [](auto& s) {
+    s.experts = 8, s.layers = 8, s.recomputes = true, s.micro_batches = 2;
+  }));
+  cases.push_back(with("three lengths", [](auto& s) {
+    s.shortest_sequence = 1024, s.sequence_step = 512, s.iterations = 48;
+  }));
+  cases.push_back(
+      with("evaluation after each 4th", [](auto& s) { s.evaluate_every = 4, s.iterations = 32; }));
+  cases.push_back(perturbed_case(cases[0], 0.05, 1));
+  cases.push_back(perturbed_case(cases[2], 0.05, 2));
+  return cases;
+}
+
+std::vector<Case> recorded_cases(const std::string& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".pickle") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<Case> cases;
+  for (const auto& path : paths) {
+    const auto snapshot = formats::read_torch_snapshot(path.string());
+    if (!snapshot || snapshot->devices.empty()) continue;
+    const auto requests = memory::recorded_requests(snapshot->devices[0]);
+    if (requests.requests.size() < 200) continue;
+    cases.push_back(repeated_case(path.stem().string(), requests, 16));
+  }
+  return cases;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool is_data = argc == 3 && std::strcmp(argv[1], "--data") == 0;
+  const std::string only = argc == 2 ? argv[1] : "";
+  const std::vector<Case> cases = is_data ? recorded_cases(argv[2]) : generated_cases();
+  std::printf(
+      "case,requests,iterations,serves_from_iteration,planned_pct,reused_pct,fallback_pct,"
+      "since_pct,since_torch_pct,since_expandable_pct,whole_pct,whole_torch_pct,"
+      "whole_expandable_pct,since_allocated_gib,since_reserved_gib\n");
+  std::fflush(stdout);
+  int worst = 0;
+  for (const Case& one : cases) {
+    if (!only.empty() && one.name != only) continue;
+    const pid_t child = fork();  // a runtime is for ever, so each case has a process
+    if (child == 0) {
+      const int code = replay(one);
+      std::fflush(stdout);
+      std::_Exit(code);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    worst = std::max(worst, status == 0 ? 0 : 1);
+  }
+  return worst;
+}

@@ -1,0 +1,200 @@
+#include "runtime/compiled_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.h"
+
+namespace headroom::runtime {
+namespace {
+
+// More ranges than these of a space are not looked through for each request.
+constexpr size_t kMostRanges = 64;
+
+// Stretches of idle space: the shortest is of so many slots, each scale so many times as long.
+constexpr uint32_t kLeastStep = 8;
+constexpr uint32_t kScale = 4;
+
+// The largest of them, by offset.
+void keep_largest(std::vector<memory::AddressRange>& ranges) {
+  if (ranges.size() <= kMostRanges) return;
+  std::nth_element(ranges.begin(), ranges.begin() + kMostRanges, ranges.end(),
+                   [](const auto& a, const auto& b) { return a.size > b.size; });
+  ranges.resize(kMostRanges);
+  std::sort(ranges.begin(), ranges.end(),
+            [](const auto& a, const auto& b) { return a.offset < b.offset; });
+}
+
+// The parts of [begin, end) in none of `busy`, which is sorted here.
+std::vector<memory::AddressRange> gaps(std::vector<memory::AddressRange>& busy, int64_t begin,
+                                       int64_t end) {
+  std::sort(busy.begin(), busy.end(),
+            [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  std::vector<memory::AddressRange> idle;
+  int64_t at = begin;
+  for (const memory::AddressRange& range : busy) {
+    if (range.offset > at) idle.push_back({at, range.offset - at});
+    at = std::max(at, range.offset + range.size);
+  }
+  if (end > at) idle.push_back({at, end - at});
+  return idle;
+}
+
+// One signature in one stream.
+class SequenceMaker {
+ public:
+  SequenceMaker(const memory::MemoryPlan& plan, uint32_t stream, CompiledPlan& compiled)
+      : plan_(plan), stream_(stream), compiled_(compiled) {}
+
+  Sequence make(const memory::SignaturePlan& signature) {
+    // clock[i]: how many slots of this stream begin before slot i of the plan.
+    clock_.assign(signature.slots.size() + 1, 0);
+    for (size_t i = 0; i < signature.slots.size(); ++i) {
+      clock_[i + 1] = clock_[i] + (signature.slots[i].stream == stream_ ? 1 : 0);
+    }
+    for (const memory::PlannedSlot& slot : signature.slots) {
+      if (slot.stream == stream_) add(slot);
+    }
+    sequence_.count = static_cast<uint32_t>(sequence_.slots.size());
+    sequence_.slots.emplace_back();
+    sequence_.sizes.emplace_back();
+    index_endings();
+    index_grams();
+    add_spaces(signature);
+    for (uint32_t step = kLeastStep; step / kScale < sequence_.count; step *= kScale) {
+      sequence_.idle.insert(sequence_.idle.begin(), idle_scale(step));
+    }
+    return std::move(sequence_);
+  }
+
+ private:
+  void add(const memory::PlannedSlot& slot) {
+    const int64_t key = slot.offset + kPlaceShift;
+    uint32_t place = compiled_.place_of.find(key);
+    if (place == kNoNumber) {
+      place = compiled_.places++;
+      compiled_.place_of.insert(key, place);
+    }
+    sequence_.slots.push_back({slot.smallest == slot.largest ? slot.largest : -1, slot.offset,
+                               round_up(slot.largest, plan_.alignment), place, clock_[slot.ends]});
+    sequence_.sizes.push_back({slot.smallest, slot.largest});
+  }
+
+  void index_endings() {
+    std::vector<uint32_t>& begin = sequence_.ending_begin;
+    begin.assign(sequence_.count + 2, 0);
+    for (uint32_t i = 0; i < sequence_.count; ++i) ++begin[sequence_.slots[i].ends + 1];
+    for (size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
+    sequence_.ending.resize(sequence_.count);
+    std::vector<uint32_t> next = begin;
+    for (uint32_t i = 0; i < sequence_.count; ++i) {
+      sequence_.ending[next[sequence_.slots[i].ends]++] = i;
+    }
+  }
+
+  void index_grams() {
+    if (sequence_.count == 0) return;
+    std::unordered_map<uint64_t, uint32_t> times;
+    for (uint32_t last = 0; last < sequence_.count; ++last) {
+      uint64_t gram = 0;
+      bool varies = false;
+      for (size_t i = 0; i < kGramRequests; ++i) {
+        const auto back = static_cast<uint32_t>((kGramRequests - 1 - i) % sequence_.count);
+        const CompiledSlot& slot =
+            sequence_.slots[(last + sequence_.count - back) % sequence_.count];
+        varies = varies || slot.size < 0;
+        gram = next_gram(gram, slot.size);
+      }
+      if (varies) continue;
+      ++times[gram];
+      sequence_.grams[gram] = last;
+    }
+    std::erase_if(sequence_.grams, [&](const auto& entry) { return times[entry.first] > 1; });
+  }
+
+  void add_spaces(const memory::SignaturePlan& signature) {
+    std::vector<uint32_t> number(signature.spaces.size(), kNoNumber);
+    for (size_t i = 0; i < signature.spaces.size(); ++i) {
+      const memory::DynamicReusableSpace& space = signature.spaces[i];
+      if (space.stream != stream_) continue;
+      CompiledSpace made;
+      made.begins = clock_[space.begins];
+      made.ends = clock_[space.ends];
+      made.idle = space.idle;
+      keep_largest(made.idle);
+      number[i] = static_cast<uint32_t>(sequence_.spaces.size());
+      sequence_.spaces.push_back(std::move(made));
+    }
+    for (const memory::DynamicPlace& place : signature.places) {
+      if (place.stream != stream_ || number[place.space] == kNoNumber) continue;
+      const uint32_t before = clock_[place.before];
+      uint32_t rank = 0;
+      if (!sequence_.places.empty() && sequence_.places.back().before == before) {
+        rank = sequence_.places.back().rank + 1;
+      }
+      sequence_.places.push_back({before, rank, number[place.space]});
+    }
+  }
+
+  // Each slot is put to the stretches that it lives in: O(slots times their stretches), and a slot
+  // that lives in all of them is in few of the long ones.
+  IdleScale idle_scale(uint32_t step) const {
+    IdleScale scale;
+    scale.step = step;
+    const uint32_t stretches = sequence_.count / step + 1;
+    const memory::PlannedStream& part = plan_.streams[stream_];
+    const int64_t arena = part.range.offset + part.persistent_bytes + part.carried_bytes;
+    const int64_t arena_end = part.range.offset + part.range.size;
+    // Those that live from before: kept from one stretch to the next.
+    std::vector<uint32_t> living;
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < stretches; ++i) {
+      const uint32_t begins = i * step;
+      const uint32_t ends = begins + 2 * step;
+      // A slot that ends at `begins` may still be there a moment before: end_until() sees to it.
+      std::erase_if(living, [&](uint32_t slot) { return sequence_.slots[slot].ends <= begins; });
+      for (; next < sequence_.count && next < ends; ++next) living.push_back(next);
+      std::vector<memory::AddressRange> busy;
+      for (const uint32_t slot : living) {
+        busy.push_back({sequence_.slots[slot].offset, sequence_.slots[slot].room});
+      }
+      CompiledSpace space;
+      space.begins = begins;
+      space.ends = ends;
+      space.idle = gaps(busy, arena, arena_end);
+      keep_largest(space.idle);
+      scale.spaces.push_back(std::move(space));
+    }
+    return scale;
+  }
+
+  const memory::MemoryPlan& plan_;
+  uint32_t stream_;
+  CompiledPlan& compiled_;
+  Sequence sequence_;
+  std::vector<uint32_t> clock_;
+};
+
+}  // namespace
+
+CompiledPlan compile_plan(const memory::MemoryPlan& plan) {
+  CompiledPlan compiled;
+  for (uint32_t stream = 0; stream < plan.streams.size(); ++stream) {
+    const memory::PlannedStream& part = plan.streams[stream];
+    Track track;
+    track.offset = part.range.offset + part.persistent_bytes;
+    track.bytes = part.range.size - part.persistent_bytes;
+    for (const memory::SignaturePlan& signature : plan.signatures) {
+      track.sequences.push_back(SequenceMaker(plan, stream, compiled).make(signature));
+      if (track.sequences.back().count > compiled.longest) {
+        compiled.longest = track.sequences.back().count;
+        compiled.main_track = stream;
+      }
+    }
+    compiled.bytes += track.bytes;
+    compiled.tracks.push_back(std::move(track));
+  }
+  return compiled;
+}
+
+}  // namespace headroom::runtime

@@ -1,0 +1,343 @@
+// DeviceAllocator's plans: how one comes to serve, and how it is given up.
+//
+//   recording -> the planner makes a candidate -> the candidate follows the requests until it knows
+//   where it is -> at the beginning of an iteration the device is waited for once, what is free is
+//   unmapped, the plan's arena is mapped -> it serves; blocks that were alive stay where they are.
+//
+// A plan whose passes keep asking for more beside it than it is worth is held against a new one,
+// made from a new log; memory running out ends it.
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
+#include "base/units.h"
+#include "memory/plan/plan_file.h"
+#include "runtime/device_allocator.h"
+
+namespace headroom::runtime {
+namespace {
+
+// A candidate that does not find its place within so many iterations' worth of requests is dropped.
+constexpr uint32_t kMostFollowed = 8;
+constexpr uint32_t kMostFollowedOfFile = 64;
+constexpr uint32_t kLeastFollowed = 4096;
+// What a pass may take beside the plan, as a share of it, before a new plan is thought of.
+constexpr double kPoorShare = 0.03;
+constexpr int kPoorPasses = 3;  // of the last kJudgedPasses
+constexpr uint32_t kJudgedPasses = 12;
+// A new plan must save so much of the memory that the old one needs.
+constexpr double kWorthReplanning = 0.98;
+// Passes after which a log that led to no plan is given up.
+constexpr int64_t kMostLoggedPasses = 64;
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+void DeviceAllocator::load_plan() {
+  if (configuration_.plan_path.empty()) return;
+  const std::string path = path_for(configuration_.plan_path, ordinal_, configuration_.rank);
+  const auto plan = memory::read_plan_file(path);
+  if (!plan) {
+    plan_figures_.refused = plan.error().to_string();
+    return;
+  }
+  candidate_ =
+      std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(compile_plan(*plan)));
+  switches_anywhere_ = true;
+  plan_figures_.is_from_file = true;
+}
+
+// REQUIRES: no lock, or the driver lock.
+void DeviceAllocator::begin_log() {
+  auto log = std::make_shared<RequestLog>();
+  if (planner_ == nullptr) {
+    const std::string& out = configuration_.plan_out;
+    auto planner =
+        std::make_unique<Planner>(out.empty() ? out : path_for(out, ordinal_, configuration_.rank));
+    const std::lock_guard lock(lock_);
+    planner_ = std::move(planner);
+  }
+  {
+    const std::lock_guard lock(lock_);
+    log_ = log;
+    // What is alive now was there before.
+    for (const GeneralArena::Segment& segment : general_->segments()) {
+      if (!segment.is_in_use) continue;
+      for (uint32_t i = segment.first; i != kNoNumber; i = general_->block(i).next) {
+        GeneralArena::Block& block = general_->block(i);
+        if (block.state != BlockState::live) continue;
+        block.serial = log_request(block.requested, general_->ranges()[segment.range]->stream);
+      }
+    }
+    if (planned_ != nullptr) {
+      for (const PlannedArena::Shown& shown : planned_->blocks()) {
+        planned_->find(shown.address)->serial =
+            shown.block.is_pending ? RequestLog::kNoSerial
+                                   : log_request(shown.block.requested, shown.stream);
+      }
+    }
+    log->begin();
+  }
+  planner_->watch(std::move(log));
+}
+
+// REQUIRES: the lock.
+uint32_t DeviceAllocator::log_request(int64_t size, CudaStream* stream) {
+  uint32_t number = 0;
+  while (number < streams_.size() && streams_[number] != stream) ++number;
+  if (number == streams_.size()) streams_.push_back(stream);
+  const uint32_t serial = log_->add_request(size, number);
+  if (planner_->is_due(log_->size())) planner_->look();
+  return serial;
+}
+
+// REQUIRES: the lock. True where it is time for the switch.
+bool DeviceAllocator::follow_candidate(const Request& request) {
+  if (planner_ != nullptr && planner_->has_candidate()) accept_candidate();
+  if (candidate_ == nullptr || is_switch_due_) return false;
+  if (pool_for(request.stream) != kGeneralPool) return false;
+  const PlannedArena::Followed followed = candidate_->follow(request.stream, request.size);
+  ++followed_;
+  if (followed.begins_pass || (switches_anywhere_ && followed.is_main)) {
+    is_switch_due_ = true;
+    return true;
+  }
+  const uint32_t most = switches_anywhere_ ? kMostFollowedOfFile : kMostFollowed;
+  if (followed_ > kLeastFollowed && followed_ / most > candidate_->plan().longest) {
+    plan_figures_.refused =
+        switches_anywhere_ ? "the plan is of other work" : "what was planned did not come again";
+    candidate_.reset();
+    followed_ = 0;
+    is_switch_due_ = true;  // to begin a log instead
+    return true;
+  }
+  return false;
+}
+
+// REQUIRES: the lock.
+void DeviceAllocator::accept_candidate() {
+  std::unique_ptr<Planner::Candidate> made = planner_->take();
+  log_.reset();
+  if (made == nullptr) return;
+  if (planned_ != nullptr) {
+    const int64_t need =
+        *std::max_element(plan_figures_.general_needs.begin(), plan_figures_.general_needs.end());
+    const auto now = static_cast<double>(planned_->plan().bytes + need);
+    if (static_cast<double>(made->arena->plan().bytes) > kWorthReplanning * now) {
+      plan_figures_.refused = "a new plan would not save enough";
+      return;
+    }
+  }
+  candidate_ = std::move(made->arena);
+  for (uint32_t track = 0; track < made->streams.size(); ++track) {
+    candidate_->set_stream(track, streams_[made->streams[track]]);
+  }
+  switches_anywhere_ = false;
+  followed_ = 0;
+  plan_figures_.plan_iterations = static_cast<int64_t>(made->iterations);
+  plan_figures_.plan_kinds = static_cast<int64_t>(made->kinds);
+  plan_figures_.plan_seconds = made->seconds;
+}
+
+void DeviceAllocator::at_boundary() {
+  if (is_capturing()) return;
+  const std::lock_guard driver_lock(driver_mutex_);
+  const DriverScope scope(pages_->driver(), pages_->context());
+  bool switches = false;
+  bool passes = false;
+  {
+    const std::lock_guard lock(lock_);
+    switches = std::exchange(is_switch_due_, false);
+    passes = std::exchange(is_pass_due_, false);
+  }
+  if (switches && candidate_ != nullptr) {
+    switch_to_candidate();
+  } else if (switches && configuration_.mode == Mode::run && log_ == nullptr) {
+    begin_log();
+  } else if (passes && planned_ != nullptr) {
+    judge_pass();
+  }
+}
+
+// REQUIRES: driver lock.
+void DeviceAllocator::switch_to_candidate() {
+  const int64_t began = now_ns();
+  Collected collected;
+  {
+    const std::lock_guard lock(lock_);
+    if (planned_ != nullptr) retired_.push_back(std::move(planned_));
+    collected = collect(0);
+  }
+  const bool is_done = give_back(std::move(collected));
+  const int64_t waited = now_ns() - began;
+  if (!is_done || !map_arena(*candidate_)) {
+    pages_->release_idle();
+    const std::lock_guard lock(lock_);
+    note_reserved();
+    plan_figures_.refused = is_done ? "no memory for the plan's " +
+                                          format_bytes(Bytes{candidate_->plan().bytes}) +
+                                          " beside what is in use"
+                                    : "the device could not be waited for: " + pages_->last_error();
+    candidate_.reset();
+    return;
+  }
+  pages_->release_idle();
+  start_serving(waited, began);
+}
+
+void DeviceAllocator::start_serving(int64_t waited_ns, int64_t began_ns) {
+  const std::lock_guard lock(lock_);
+  PlanFigures& f = plan_figures_;
+  if (f.switches++ == 0) {
+    f.reserved_before = f.reserved_floor = statistics_.reserved_bytes.peak;
+    f.allocated_before = f.allocated_floor = statistics_.allocated_bytes.peak;
+  }
+  note_reserved();
+  statistics_.reserved_bytes.reset_peak();
+  statistics_.allocated_bytes.reset_peak();
+  if (f.switches == 1) f.reserved_peak = statistics_.reserved_bytes.current();
+  planned_ = std::move(candidate_);
+  f.plan_bytes = planned_->plan().bytes;
+  f.refused.clear();
+  f.switch_wait_ns = waited_ns;
+  f.switch_ns = now_ns() - began_ns;
+  f.passes = 0;
+  f.next_trim = 1;
+  f.poor_passes = 0;
+  f.unserved = 0;
+  f.general_needs.fill(0);
+  f.general_at_start = f.general_peak = general_bytes_;
+}
+
+// A piece of memory for each track. All or nothing. REQUIRES: driver lock.
+bool DeviceAllocator::map_arena(PlannedArena& arena) {
+  ArenaMemory memory;
+  memory.arena = &arena;
+  bool is_done = true;
+  for (uint32_t i = 0; i < arena.plan().tracks.size() && is_done; ++i) {
+    const int64_t bytes = round_up(arena.plan().tracks[i].bytes, pages_->page_bytes());
+    int64_t address = 0;
+    if (bytes == 0) continue;
+    if (pages_->is_virtual()) {
+      const std::optional<int64_t> span = pages_->reserve(bytes);
+      if (!span) {
+        is_done = false;
+        break;
+      }
+      address = *span;
+      memory.spans.push_back({address, bytes, 0});
+      is_done = pages_->map(address, bytes) == DevicePages::Outcome::done;
+    } else {
+      is_done = pages_->allocate(bytes, address) == DevicePages::Outcome::done;
+    }
+    if (is_done) memory.mapped.push_back({address, bytes, 0});
+    arena.place(i, address);
+  }
+  if (is_done) {
+    arena_memory_.push_back(std::move(memory));
+    return true;
+  }
+  // Nothing was ever placed in it.
+  for (const GeneralArena::Piece& piece : memory.mapped) {
+    if (pages_->is_virtual()) {
+      pages_->unmap(piece.address, piece.bytes);
+    } else {
+      pages_->free(piece.address, piece.bytes);
+    }
+  }
+  for (const GeneralArena::Piece& span : memory.spans) pages_->unreserve(span.address, span.bytes);
+  return false;
+}
+
+// The plan serves no more; its blocks stay where they are until they are released.
+// REQUIRES: driver lock.
+void DeviceAllocator::retire_plan(const std::string& why) {
+  const std::lock_guard lock(lock_);
+  retired_.push_back(std::move(planned_));
+  plan_figures_.refused = why;
+  is_switch_due_ = true;  // a new log, at the next boundary that somebody sees
+}
+
+// Pages of arenas that serve no more, where nothing lies; and the arenas in which nothing does.
+// REQUIRES: the lock and the driver lock.
+void DeviceAllocator::collect_retired(Collected& collected) {
+  std::erase_if(arena_memory_, [&](ArenaMemory& memory) {
+    if (memory.arena == planned_.get() && memory.arena != nullptr) return false;
+    std::vector<PlannedArena::Shown> blocks;
+    if (memory.arena != nullptr) blocks = memory.arena->blocks();
+    const int64_t step = pages_->page_bytes();
+    const auto is_idle = [&](int64_t address, int64_t bytes) {
+      return std::none_of(blocks.begin(), blocks.end(), [&](const PlannedArena::Shown& block) {
+        return block.address < address + bytes && address < block.address + block.room;
+      });
+    };
+    std::vector<GeneralArena::Piece> left;
+    for (const GeneralArena::Piece& piece : memory.mapped) {
+      if (!pages_->is_virtual()) {
+        (is_idle(piece.address, piece.bytes) ? collected.retired_pieces : left).push_back(piece);
+        continue;
+      }
+      if (blocks.empty()) {
+        collected.retired_pages.push_back(piece);
+        continue;
+      }
+      for (int64_t at = piece.address; at < piece.address + piece.bytes; at += step) {
+        (is_idle(at, step) ? collected.retired_pages : left).push_back({at, step, 0});
+      }
+    }
+    memory.mapped = std::move(left);
+    if (!memory.mapped.empty() || !blocks.empty()) return false;
+    collected.spans.insert(collected.spans.end(), memory.spans.begin(), memory.spans.end());
+    std::erase_if(retired_, [&](const auto& arena) { return arena.get() == memory.arena; });
+    return true;
+  });
+}
+
+// An iteration has ended. REQUIRES: driver lock.
+void DeviceAllocator::judge_pass() {
+  Collected collected;
+  bool begins_log = false;
+  {
+    const std::lock_guard lock(lock_);
+    PlanFigures& f = plan_figures_;
+    const int64_t need = f.general_peak - f.general_at_start;
+    f.general_needs[static_cast<size_t>(f.passes) % f.general_needs.size()] = need;
+    f.general_at_start = f.general_peak = general_bytes_;
+    ++f.passes;
+    const int64_t poor =
+        std::max(static_cast<int64_t>(kPoorShare * static_cast<double>(f.plan_bytes)),
+                 8 * pages_->page_bytes());
+    const bool is_lost = f.unserved > 2 * int64_t{planned_->plan().longest} + kLeastFollowed;
+    f.poor_passes =
+        (f.poor_passes << 1 | (need > poor || is_lost ? 1U : 0U)) & ((1U << kJudgedPasses) - 1);
+    f.unserved = 0;
+    begins_log = configuration_.mode == Mode::run && log_ == nullptr && candidate_ == nullptr &&
+                 std::popcount(f.poor_passes) >= kPoorPasses && f.passes >= f.replan_after;
+    if (begins_log) f.replan_after = 2 * f.passes + kMostLoggedPasses;
+    if (log_ != nullptr && f.passes + kPoorPasses >= f.replan_after) log_.reset();
+    // Pages that only the time before the plan needed, at ever longer distances.
+    if (f.passes >= f.next_trim) {
+      f.next_trim = 2 * f.passes;
+      const int64_t keep = *std::max_element(f.general_needs.begin(), f.general_needs.end());
+      const int64_t spare = general_->collectable_bytes() - keep;
+      if (spare > statistics_.reserved_bytes.current() / 100 || !retired_.empty()) {
+        collected = collect(keep);
+        ++f.trims;
+      }
+    }
+  }
+  if (!collected.is_empty()) {
+    give_back(std::move(collected));
+    pages_->release_idle();
+    const std::lock_guard lock(lock_);
+    note_reserved();
+  }
+  if (begins_log) begin_log();
+}
+
+}  // namespace headroom::runtime

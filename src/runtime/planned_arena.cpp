@@ -1,0 +1,424 @@
+#include "runtime/planned_arena.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.h"
+
+namespace headroom::runtime {
+namespace {
+
+// How many slots ahead a request is looked for, and how many that were passed over are remembered.
+constexpr uint32_t kReach = 64;
+// A request without a slot may use a place so many slots back.
+constexpr uint32_t kPlaceReach = 16;
+// In the first so many slots of a pass another signature may take over.
+constexpr uint32_t kYoung = 64;
+// So many requests in a row without a slot, and the place is lost.
+constexpr uint32_t kLost = 256;
+constexpr int64_t kRounding = 512;
+
+bool meets(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+}  // namespace
+
+PlannedArena::PlannedArena(std::shared_ptr<const CompiledPlan> plan)
+    : plan_(std::move(plan)), tracks_(plan_->tracks.size()), placed_(plan_->places) {
+  for (TrackState& track : tracks_) track.slots = &sentinel_;
+}
+
+// Streams are named by the order of their first use, as in the plan.
+uint32_t PlannedArena::find_track(CudaStream* stream) {
+  for (uint32_t i = 0; i < tracks_.size(); ++i) {
+    if (tracks_[i].has_stream && tracks_[i].stream == stream) return last_track_ = i;
+  }
+  for (uint32_t i = 0; i < tracks_.size(); ++i) {
+    if (tracks_[i].has_stream) continue;
+    set_stream(i, stream);
+    return last_track_ = i;
+  }
+  return kNoNumber;
+}
+
+uint32_t PlannedArena::track_at(int64_t address) const {
+  for (uint32_t i = 0; i < tracks_.size(); ++i) {
+    const int64_t offset = address - tracks_[i].delta - plan_->tracks[i].offset;
+    if (offset >= 0 && offset < plan_->tracks[i].bytes) return i;
+  }
+  return kNoNumber;
+}
+
+PlannedArena::Block* PlannedArena::find(int64_t address) {
+  const uint32_t number = track_at(address);
+  if (number == kNoNumber) return nullptr;
+  TrackState& track = tracks_[number];
+  const int64_t offset = address - track.delta;
+  const uint32_t place = plan_->place_of.find(offset + kPlaceShift);
+  if (place != kNoNumber && placed_[place].is_regular) return &placed_[place].block;
+  const auto stray = track.strays.find(offset);
+  return stray == track.strays.end() ? nullptr : &stray->second.block;
+}
+
+void PlannedArena::release(int64_t address) {
+  TrackState& track = tracks_[track_at(address)];
+  const int64_t offset = address - track.delta;
+  const uint32_t place = plan_->place_of.find(offset + kPlaceShift);
+  --live_;
+  if (place != kNoNumber && placed_[place].is_regular) [[likely]] {
+    Placed& placed = placed_[place];
+    placed.is_regular = false;
+    track.regular[placed.slot / 64] &= ~(uint64_t{1} << (placed.slot % 64));
+    return;
+  }
+  track.strays.erase(offset);
+}
+
+size_t PlannedArena::strays() const {
+  size_t count = 0;
+  for (const TrackState& track : tracks_) count += track.strays.size();
+  return count;
+}
+
+std::vector<PlannedArena::Shown> PlannedArena::blocks() const {
+  std::vector<Shown> shown;
+  for (const Placed& placed : placed_) {
+    if (!placed.is_regular) continue;
+    const TrackState& track = tracks_[placed.track];
+    const CompiledSlot& slot = track.slots[placed.slot];
+    shown.push_back({slot.offset + track.delta, round_up(placed.block.requested, kRounding),
+                     placed.block, track.stream});
+  }
+  for (const TrackState& track : tracks_) {
+    for (const auto& [offset, stray] : track.strays) {
+      shown.push_back({offset + track.delta, stray.end - offset, stray.block, track.stream});
+    }
+  }
+  std::sort(shown.begin(), shown.end(),
+            [](const Shown& a, const Shown& b) { return a.address < b.address; });
+  return shown;
+}
+
+void PlannedArena::make_stray(TrackState& track, uint32_t slot) {
+  const CompiledSlot& what = track.slots[slot];
+  Placed& placed = placed_[what.place];
+  track.regular[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  placed.is_regular = false;
+  track.strays[what.offset] = {what.offset + round_up(placed.block.requested, kRounding),
+                               placed.block};
+}
+
+void PlannedArena::make_all_stray(TrackState& track) {
+  for (size_t word = 0; word < track.regular.size(); ++word) {
+    while (track.regular[word] != 0) {
+      const auto bit = static_cast<uint32_t>(__builtin_ctzll(track.regular[word]));
+      make_stray(track, static_cast<uint32_t>(word * 64) + bit);
+    }
+  }
+}
+
+// From here on the track is in this sequence, and the slot at `cursor` is the one that is expected.
+void PlannedArena::enter(TrackState& track, const Sequence& sequence, uint32_t cursor) {
+  make_all_stray(track);
+  track.sequence = &sequence;
+  track.slots = sequence.slots.data();
+  track.regular.assign(sequence.count / 64 + 1, 0);
+  track.cursor = cursor;
+  track.ended = cursor;
+  track.after_leap = kNoNumber;
+  track.leaped.clear();
+  track.passed.clear();
+}
+
+void PlannedArena::begin_pass(TrackState& track) {
+  end_until(track, track.sequence->count);  // all of it: nothing is regular any more
+  track.cursor = 0;
+  track.ended = 0;
+  track.after_leap = kNoNumber;
+  track.leaped.clear();
+  track.passed.clear();
+}
+
+void PlannedArena::pass_over(TrackState& track, uint32_t from, uint32_t to) {
+  from = std::max(from, to - std::min(to, kReach));
+  for (uint32_t slot = from; slot < to; ++slot) {
+    const bool was_served =
+        std::find(track.leaped.begin(), track.leaped.end(), slot) != track.leaped.end();
+    if (!was_served) track.passed.push_back(slot);
+  }
+  if (track.passed.size() > kReach) {
+    track.passed.erase(track.passed.begin(),
+                       track.passed.end() - static_cast<std::ptrdiff_t>(kReach));
+  }
+  std::erase_if(track.leaped, [&](uint32_t slot) { return slot < to; });
+}
+
+bool PlannedArena::fits(const Sequence& sequence, uint32_t slot, int64_t size) {
+  if (slot >= sequence.count) return false;
+  if (sequence.slots[slot].size >= 0) return sequence.slots[slot].size == size;
+  return size >= sequence.sizes[slot].smallest && size <= sequence.sizes[slot].largest;
+}
+
+bool PlannedArena::agrees_so_far(const TrackState& track, const Sequence& sequence,
+                                 int64_t size) const {
+  if (!fits(sequence, track.cursor, size)) return false;
+  const uint32_t known =
+      std::min({track.cursor, track.seen - 1, static_cast<uint32_t>(kGramRequests - 1)});
+  for (uint32_t back = 1; back <= known; ++back) {
+    const int64_t before = track.history[(track.seen - 1 - back) % kGramRequests];
+    if (!fits(sequence, track.cursor - back, before)) return false;
+  }
+  return true;
+}
+
+PlannedArena::Match PlannedArena::match(TrackState& track, uint32_t number, int64_t size,
+                                        bool& begins_pass) {
+  if (track.sequence == nullptr) return match_elsewhere(track, number, size);
+  while (std::erase(track.leaped, track.cursor) > 0) ++track.cursor;
+  if (track.cursor >= track.sequence->count) {
+    begin_pass(track);
+    if (!fits(*track.sequence, 0, size)) {
+      for (const Sequence& other : plan_->tracks[number].sequences) {
+        if (!fits(other, 0, size)) continue;
+        enter(track, other, 0);
+        break;
+      }
+    }
+  }
+  const Sequence& sequence = *track.sequence;
+  const CompiledSlot& next = sequence.slots[track.cursor];
+  // A slot whose size varies takes what is smaller than it ever was, too, where it is its turn.
+  if (fits(sequence, track.cursor, size) ||
+      (next.size < 0 && size <= sequence.sizes[track.cursor].largest)) {
+    begins_pass = track.cursor == 0 && number == plan_->main_track;
+    return {Match::Kind::in_order, track.cursor++};
+  }
+  if (track.after_leap != kNoNumber && track.after_leap > track.cursor &&
+      fits(sequence, track.after_leap, size)) {
+    pass_over(track, track.cursor, track.after_leap);
+    track.cursor = track.after_leap + 1;
+    return {Match::Kind::in_order, track.cursor - 1};
+  }
+  const Match elsewhere = match_elsewhere(track, number, size);
+  if (elsewhere.kind != Match::Kind::none) return elsewhere;
+  return look_ahead_and_back(track, size);
+}
+
+// Another signature, or another place in this one, where what came lately says so.
+PlannedArena::Match PlannedArena::match_elsewhere(TrackState& track, uint32_t number,
+                                                  int64_t size) {
+  const std::vector<Sequence>& sequences = plan_->tracks[number].sequences;
+  if (track.sequence != nullptr && track.cursor <= kYoung) {
+    for (const Sequence& other : sequences) {
+      if (&other == track.sequence || !agrees_so_far(track, other, size)) continue;
+      enter(track, other, track.cursor);
+      return {Match::Kind::in_order, track.cursor++};
+    }
+  }
+  if (track.seen < kGramRequests) return {};
+  uint64_t gram = 0;
+  for (size_t i = 0; i < kGramRequests; ++i) {
+    gram = next_gram(gram, track.history[(track.seen + i) % kGramRequests]);
+  }
+  const auto look_in = [&](const Sequence& sequence) -> Match {
+    const auto found = sequence.grams.find(gram);
+    if (found == sequence.grams.end() || !fits(sequence, found->second, size)) return {};
+    const uint32_t slot = found->second;
+    if (&sequence == track.sequence && slot > track.cursor) {
+      pass_over(track, track.cursor, slot);
+    } else {
+      enter(track, sequence, slot);
+    }
+    track.cursor = slot + 1;
+    return {Match::Kind::in_order, slot};
+  };
+  if (track.sequence != nullptr) {
+    const Match match = look_in(*track.sequence);
+    if (match.kind != Match::Kind::none) return match;
+  }
+  for (const Sequence& sequence : sequences) {
+    if (&sequence == track.sequence) continue;
+    const Match match = look_in(sequence);
+    if (match.kind != Match::Kind::none) return match;
+  }
+  return {};
+}
+
+PlannedArena::Match PlannedArena::look_ahead_and_back(TrackState& track, int64_t size) {
+  const Sequence& sequence = *track.sequence;
+  for (uint32_t away = 1; away <= kReach; ++away) {
+    const uint32_t slot = track.cursor + away;
+    if (slot >= sequence.count) break;
+    if (!fits(sequence, slot, size)) continue;
+    if (std::find(track.leaped.begin(), track.leaped.end(), slot) != track.leaped.end()) continue;
+    track.leaped.push_back(slot);
+    track.after_leap = slot + 1;
+    return {Match::Kind::ahead, slot};
+  }
+  for (size_t i = track.passed.size(); i-- > 0;) {
+    const uint32_t slot = track.passed[i];
+    if (!fits(sequence, slot, size)) continue;
+    track.passed.erase(track.passed.begin() + static_cast<std::ptrdiff_t>(i));
+    return {Match::Kind::late, slot};
+  }
+  return {};
+}
+
+PlannedArena::Followed PlannedArena::follow(CudaStream* stream, int64_t size) {
+  const uint32_t number = track_of(stream);
+  if (number == kNoNumber) return {};
+  TrackState& track = tracks_[number];
+  track.history[track.seen++ % kGramRequests] = size;
+  bool begins = false;
+  const Match found = match(track, number, size, begins);
+  if (track.sequence != nullptr && found.kind == Match::Kind::in_order) {
+    end_until(track, found.slot);
+  }
+  return {number == plan_->main_track && track.sequence != nullptr, begins};
+}
+
+PlannedArena::Served PlannedArena::allocate_slowly(uint32_t number, int64_t size, uint32_t serial) {
+  TrackState& track = tracks_[number];
+  bool begins = false;
+  const Match found = match(track, number, size, begins);
+  bool is_served = false;
+  switch (found.kind) {
+    case Match::Kind::none:
+      break;
+    case Match::Kind::in_order:
+      end_until(track, found.slot);
+      is_served = serve_slot(track, found.slot, size, serial);
+      track.without_slot = 0;
+      break;
+    case Match::Kind::late:
+      is_served = serve_slot(track, found.slot, size, serial);
+      break;
+    case Match::Kind::ahead:
+      is_served = serve_ahead(track, found.slot, size, serial);
+      break;
+  }
+  if (found.kind != Match::Kind::none) track.misses = 0;
+  if (is_served) {
+    return {Source::planned, track.slots[found.slot].offset + track.delta, begins};
+  }
+  if (track.sequence == nullptr) return {};
+  const uint32_t until = found.kind == Match::Kind::none ? 0 : track.slots[found.slot].ends;
+  const int64_t idle = serve_idle(track, size, until, serial);
+  if (found.kind == Match::Kind::none) {
+    ++track.without_slot;
+    if (++track.misses >= kLost) {
+      make_all_stray(track);
+      track.sequence = nullptr;
+      track.slots = &sentinel_;
+      track.cursor = 0;
+      track.misses = 0;
+    }
+  }
+  if (idle < 0) return {Source::none, 0, begins};
+  return {Source::reused, idle + track.delta, begins};
+}
+
+bool PlannedArena::meets_stray(const TrackState& track, int64_t offset, int64_t room) {
+  const auto after = track.strays.upper_bound(offset);
+  if (after != track.strays.end() && after->first < offset + room) return true;
+  return after != track.strays.begin() && std::prev(after)->second.end > offset;
+}
+
+void PlannedArena::add_stray(TrackState& track, int64_t offset, int64_t room, const Block& block) {
+  track.strays[offset] = {offset + room, block};
+  ++live_;
+}
+
+// Invariants 2 and 3.
+bool PlannedArena::serve_slot(TrackState& track, uint32_t slot, int64_t size, uint32_t serial) {
+  const CompiledSlot& what = track.slots[slot];
+  if (slot >= track.ended || what.ends < track.ended || is_regular(track, slot)) return false;
+  if (meets_stray(track, what.offset, what.room)) return false;
+  take_regular(track, slot, size, serial);
+  return true;
+}
+
+// Invariant 5.
+bool PlannedArena::serve_ahead(TrackState& track, uint32_t slot, int64_t size, uint32_t serial) {
+  const CompiledSlot& what = track.slots[slot];
+  if (meets_stray(track, what.offset, what.room)) return false;
+  const Sequence& sequence = *track.sequence;
+  for (uint32_t moment = track.ended; moment <= slot; ++moment) {
+    for (uint32_t i = sequence.ending_begin[moment]; i < sequence.ending_begin[moment + 1]; ++i) {
+      const CompiledSlot& other = track.slots[sequence.ending[i]];
+      if (is_regular(track, sequence.ending[i]) &&
+          meets(what.offset, what.room, other.offset, other.room)) {
+        return false;
+      }
+    }
+  }
+  add_stray(track, what.offset, round_up(size, kRounding), {size, serial, false, false});
+  return true;
+}
+
+// The space that the plan has for requests without a slot here; null where it foresaw none.
+const CompiledSpace* PlannedArena::foreseen_space(const TrackState& track) const {
+  const Sequence& sequence = *track.sequence;
+  const uint32_t now = track.cursor;
+  const auto after = std::upper_bound(
+      sequence.places.begin(), sequence.places.end(), std::pair(now, track.without_slot),
+      [](const std::pair<uint32_t, uint32_t>& key, const CompiledPlace& place) {
+        return key < std::pair(place.before, place.rank);
+      });
+  if (after == sequence.places.begin()) return nullptr;
+  const CompiledPlace& place = *std::prev(after);
+  const CompiledSpace& space = sequence.spaces[place.space];
+  const bool is_over = now >= std::max(space.ends, space.begins + 1);
+  if (place.before + kPlaceReach < now || space.begins > now || is_over) return nullptr;
+  return &space;
+}
+
+// Invariant 6: the offset, or -1. `until`: the moment before which it is expected to be released; 0
+// where nothing is known.
+int64_t PlannedArena::serve_idle(TrackState& track, int64_t size, uint32_t until, uint32_t serial) {
+  const int64_t room = round_up(size, kRounding);
+  const uint32_t now = track.cursor;
+  end_until(track, now);
+  int64_t best = -1;
+  if (until == 0) {
+    const CompiledSpace* const foreseen = foreseen_space(track);
+    if (foreseen != nullptr) best = best_fit(track, *foreseen, room);
+  }
+  const std::vector<IdleScale>& scales = track.sequence->idle;
+  for (size_t i = 0; i < scales.size() && best < 0; ++i) {
+    // The last stretch that has begun; what is expected to be over sooner needs no longer one.
+    const CompiledSpace& space = scales[i].spaces[now / scales[i].step];
+    const bool is_last = i + 1 == scales.size();
+    if (until != 0 && !is_last && now + scales[i + 1].step >= until) continue;
+    best = best_fit(track, space, room);
+  }
+  if (best >= 0) add_stray(track, best, room, {size, serial, false, false});
+  return best;
+}
+
+// The smallest part of the space, without strays, that has room; its offset, or -1.
+int64_t PlannedArena::best_fit(const TrackState& track, const CompiledSpace& space, int64_t room) {
+  int64_t best = -1;
+  int64_t best_bytes = 0;
+  const auto consider = [&](int64_t low, int64_t high) {
+    if (high - low < room || (best >= 0 && high - low >= best_bytes)) return;
+    best = low;
+    best_bytes = high - low;
+  };
+  for (const memory::AddressRange& idle : space.idle) {
+    if (idle.size < room) continue;
+    int64_t low = idle.offset;
+    const int64_t end = idle.offset + idle.size;
+    auto stray = track.strays.upper_bound(low);
+    if (stray != track.strays.begin()) low = std::max(low, std::prev(stray)->second.end);
+    for (; stray != track.strays.end() && stray->first < end; ++stray) {
+      consider(low, stray->first);
+      low = std::max(low, stray->second.end);
+    }
+    consider(low, end);
+  }
+  return best;
+}
+
+}  // namespace headroom::runtime

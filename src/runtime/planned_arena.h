@@ -1,0 +1,238 @@
+// PlannedArena: requests served from a CompiledPlan, each in constant time while the run does what
+// it did before, and never wrong when it does not.
+//
+// Matching. Each track has a place in its sequence, the cursor: the next request is expected to be
+// that slot. Where it is not, in this order: a slot whose size varies takes what fits; a leap that
+// was tried before is followed; another signature that agrees with all of this pass so far takes
+// over; the last kGramRequests requests, where they occur once in a sequence, say where it is; a
+// slot up to kReach ahead of this size is served, and followed only if the next request agrees; one
+// that was passed over lately is served late. All of it looks at a bounded number of slots.
+//
+// Occupancy. Blocks in their slots within their planned time are `regular`; all others (in space
+// that is idle, later than planned, served ahead, of another signature, of the pass before) are
+// `stray` and lie in an ordered map. With P the moment up to which endings were looked at:
+//   1. A regular block is of a slot j of the current sequence with j <= P < ends of j.
+//   2. So all regular blocks, and any slot s <= P < ends of s, are alive together at P by the plan,
+//      and share no byte; the plan was checked for that.
+//   3. A slot is served where it meets 2 and its bytes meet no stray.
+//   4. When P moves on, whoever should have ended by then and did not becomes stray.
+//   5. A slot that is served ahead is held against the strays and against the regular blocks that
+//      should end before it begins, and is stray itself.
+//   6. Idle space is served where it meets no stray, from spaces which no slot alive between their
+//   two
+//      moments touches: the plan's own, where it foresaw the request, else those that are idle for
+//      the longest stretch from now on. The request is stray; a slot that finds it in its way later
+//      goes to idle space itself.
+//
+// Without strays a request costs a comparison, the endings of one moment, and a bit; with them the
+// look-up of a map. REQUIRES the lock of device_allocator.h; touches no memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "runtime/compiled_plan.h"
+#include "runtime/driver.h"
+
+namespace headroom::runtime {
+
+class PlannedArena {
+ public:
+  enum class Source : uint8_t { none, planned, reused };
+  struct Served {
+    Source source = Source::none;
+    int64_t address = 0;
+    bool begins_pass = false;  // of the main track: an iteration begins
+  };
+  struct Block {
+    int64_t requested = 0;
+    uint32_t serial = 0;
+    bool has_uses = false;
+    bool is_pending = false;
+  };
+
+  // `bases`: where each track's bytes lie. A track without a stream takes the first that is new.
+  explicit PlannedArena(std::shared_ptr<const CompiledPlan> plan);
+
+  // Where a track's bytes lie, and whose requests it serves.
+  void place(uint32_t track, int64_t base) {
+    tracks_[track].delta = base - plan_->tracks[track].offset;
+  }
+  void set_stream(uint32_t track, CudaStream* stream) {
+    tracks_[track].stream = stream;
+    tracks_[track].has_stream = true;
+  }
+
+  Served allocate(CudaStream* stream, int64_t size, uint32_t serial) {
+    const uint32_t number = track_of(stream);
+    if (number == kNoNumber) return {};
+    TrackState& track = tracks_[number];
+    track.history[track.seen++ % kGramRequests] = size;
+    const CompiledSlot& slot = track.slots[track.cursor];
+    if (slot.size == size && track.strays.empty() && track.leaped.empty()) [[likely]] {
+      end_until(track, track.cursor);
+      if (track.strays.empty()) [[likely]] {
+        const bool begins = track.cursor == 0 && number == plan_->main_track;
+        take_regular(track, track.cursor++, size, serial);
+        track.misses = 0;
+        track.without_slot = 0;
+        return {Source::planned, slot.offset + track.delta, begins};
+      }
+    }
+    return allocate_slowly(number, size, serial);
+  }
+  // Follows a request without serving it.
+  struct Followed {
+    bool is_main = false;      // of the main track, whose place is known
+    bool begins_pass = false;  // and which begins a pass with it
+  };
+  Followed follow(CudaStream* stream, int64_t size);
+
+  [[nodiscard]] bool contains(int64_t address) const { return track_at(address) != kNoNumber; }
+  // The live block there, or null. Good until the next call.
+  [[nodiscard]] Block* find(int64_t address);
+  [[nodiscard]] CudaStream* stream_at(int64_t address) const {
+    return tracks_[track_at(address)].stream;
+  }
+  // REQUIRES: find(address).
+  void release(int64_t address);
+  // Releases a block in its slot that no other stream used, and says what it was; false for others.
+  bool release_regular(int64_t address, Block& was) {
+    const TrackState& first = tracks_[last_track_];
+    uint32_t number = last_track_;
+    const Track& range = plan_->tracks[number];
+    if (static_cast<uint64_t>(address - first.delta - range.offset) >=
+        static_cast<uint64_t>(range.bytes)) {
+      number = track_at(address);
+      if (number == kNoNumber) return false;
+    }
+    TrackState& track = tracks_[number];
+    const uint32_t place = plan_->place_of.find(address - track.delta + kPlaceShift);
+    if (place == kNoNumber) return false;
+    Placed& placed = placed_[place];
+    if (!placed.is_regular || placed.block.has_uses) return false;
+    was = placed.block;
+    placed.is_regular = false;
+    track.regular[placed.slot / 64] &= ~(uint64_t{1} << (placed.slot % 64));
+    --live_;
+    return true;
+  }
+
+  [[nodiscard]] const CompiledPlan& plan() const { return *plan_; }
+  [[nodiscard]] int64_t live_blocks() const { return live_; }
+  [[nodiscard]] int64_t base(uint32_t track) const {
+    return plan_->tracks[track].offset + tracks_[track].delta;
+  }
+  [[nodiscard]] size_t strays() const;
+  // All live blocks: address, bytes, what is known of them.
+  struct Shown {
+    int64_t address = 0;
+    int64_t room = 0;
+    Block block;
+    CudaStream* stream = nullptr;
+  };
+  [[nodiscard]] std::vector<Shown> blocks() const;
+
+ private:
+  struct Placed {
+    Block block;
+    uint32_t slot = 0;
+    uint32_t track = 0;
+    bool is_regular = false;
+  };
+  struct Stray {
+    int64_t end = 0;
+    Block block;
+  };
+  struct TrackState {
+    const Sequence* sequence = nullptr;   // null: its place is not known
+    const CompiledSlot* slots = nullptr;  // of the sequence, or a sentinel alone
+    uint32_t cursor = 0;
+    uint32_t ended = 0;  // P + 1: endings at moments below it were looked at
+    uint32_t after_leap = kNoNumber;
+    uint32_t misses = 0;        // in a row
+    uint32_t without_slot = 0;  // since the cursor moved
+    uint32_t seen = 0;
+    int64_t delta = 0;  // from offsets to addresses
+    CudaStream* stream = nullptr;
+    bool has_stream = false;
+    std::array<int64_t, kGramRequests> history{};
+    std::vector<uint64_t> regular;    // a bit a slot
+    std::map<int64_t, Stray> strays;  // by offset
+    std::vector<uint32_t> leaped;     // slots at the cursor or ahead of it that were served
+    std::vector<uint32_t> passed;     // slots that were passed over, latest last
+  };
+  struct Match {
+    enum class Kind : uint8_t { none, in_order, ahead, late } kind = Kind::none;
+    uint32_t slot = 0;
+  };
+
+  uint32_t track_of(CudaStream* stream) {
+    if (tracks_[last_track_].stream == stream && tracks_[last_track_].has_stream) [[likely]] {
+      return last_track_;
+    }
+    return find_track(stream);
+  }
+  uint32_t find_track(CudaStream* stream);
+  [[nodiscard]] uint32_t track_at(int64_t address) const;
+
+  static bool is_regular(const TrackState& track, uint32_t slot) {
+    return (track.regular[slot / 64] >> (slot % 64) & 1) != 0;
+  }
+  // Invariant 4, up to and with `moment`.
+  void end_until(TrackState& track, uint32_t moment) {
+    for (; track.ended <= moment; ++track.ended) {
+      const Sequence& sequence = *track.sequence;
+      const uint32_t end = sequence.ending_begin[track.ended + 1];
+      for (uint32_t i = sequence.ending_begin[track.ended]; i < end; ++i) {
+        if (is_regular(track, sequence.ending[i])) [[unlikely]] {
+          make_stray(track, sequence.ending[i]);
+        }
+      }
+    }
+  }
+  void take_regular(TrackState& track, uint32_t slot, int64_t size, uint32_t serial) {
+    const CompiledSlot& what = track.slots[slot];
+    track.regular[slot / 64] |= uint64_t{1} << (slot % 64);
+    Placed& placed = placed_[what.place];
+    placed.block = {size, serial, false, false};
+    placed.slot = slot;
+    placed.track = static_cast<uint32_t>(&track - tracks_.data());
+    placed.is_regular = true;
+    ++live_;
+  }
+  void make_stray(TrackState& track, uint32_t slot);
+  void make_all_stray(TrackState& track);
+  Served allocate_slowly(uint32_t number, int64_t size, uint32_t serial);
+
+  // Matching: moves the cursor, serves nothing.
+  Match match(TrackState& track, uint32_t number, int64_t size, bool& begins_pass);
+  Match match_elsewhere(TrackState& track, uint32_t number, int64_t size);
+  Match look_ahead_and_back(TrackState& track, int64_t size);
+  void begin_pass(TrackState& track);
+  void enter(TrackState& track, const Sequence& sequence, uint32_t cursor);
+  void pass_over(TrackState& track, uint32_t from, uint32_t to);
+  static bool fits(const Sequence& sequence, uint32_t slot, int64_t size);
+  [[nodiscard]] bool agrees_so_far(const TrackState& track, const Sequence& sequence,
+                                   int64_t size) const;
+
+  bool serve_ahead(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
+  bool serve_slot(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
+  int64_t serve_idle(TrackState& track, int64_t size, uint32_t until, uint32_t serial);
+  [[nodiscard]] const CompiledSpace* foreseen_space(const TrackState& track) const;
+  static int64_t best_fit(const TrackState& track, const CompiledSpace& space, int64_t room);
+  static bool meets_stray(const TrackState& track, int64_t offset, int64_t room);
+  void add_stray(TrackState& track, int64_t offset, int64_t room, const Block& block);
+
+  std::shared_ptr<const CompiledPlan> plan_;
+  std::vector<TrackState> tracks_;
+  std::vector<Placed> placed_;  // by place
+  uint32_t last_track_ = 0;
+  int64_t live_ = 0;
+  CompiledSlot sentinel_;
+};
+
+}  // namespace headroom::runtime

@@ -1,0 +1,239 @@
+#include "runtime/planner.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "memory/plan/plan_checker.h"
+#include "memory/plan/plan_file.h"
+#include "memory/plan/plan_maker.h"
+
+namespace headroom::runtime {
+namespace {
+
+constexpr size_t kFirstLook = 512;  // entries of the log
+constexpr size_t kLeastIterations = 3;
+constexpr size_t kMostPlannedFrom = 8;  // of each kind
+constexpr double kGrowth = 1.15;        // of the log, from one look to the next
+constexpr double kSamePeriod = 0.2;
+constexpr double kSteady = 0.02;  // of the bytes in use at a boundary
+constexpr double kMostSeconds = 60;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Bytes in use at the last boundaries: of kLeastIterations iterations, or of as many as there are.
+bool is_steady(std::span<const memory::RecordedRequest> requests,
+               const memory::Iterations& iterations) {
+  std::vector<int64_t> boundaries;
+  const auto& whole = iterations.whole;
+  for (size_t i = whole.size() - std::min(whole.size(), kLeastIterations); i < whole.size(); ++i) {
+    boundaries.push_back(whole[i].lower);
+  }
+  boundaries.push_back(whole.back().upper);
+  std::vector<int64_t> bytes(boundaries.size(), 0);
+  for (const memory::RecordedRequest& request : requests) {
+    for (size_t i = 0; i < boundaries.size(); ++i) {
+      if (request.lower < boundaries[i] && request.upper >= boundaries[i]) {
+        bytes[i] += request.size;
+      }
+    }
+  }
+  const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+  return static_cast<double>(*most - *least) <=
+         std::max(kSteady * static_cast<double>(*most), static_cast<double>(kMiB));
+}
+
+// Written beside its place and moved there, so that nobody reads half a plan.
+void write_plan(const memory::MemoryPlan& plan, const std::string& path) {
+  const auto bytes = memory::plan_file(plan);
+  if (!bytes) return;
+  const std::string beside = path + "." + std::to_string(getpid());
+  std::ofstream file(beside, std::ios::binary);
+  file.write(bytes->data(), static_cast<std::streamsize>(bytes->size()));
+  file.close();
+  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) std::remove(beside.c_str());
+}
+
+}  // namespace
+
+PlanAttempt plan_from(const RequestLog::Understood& log,
+                      const std::function<bool()>& is_out_of_time,
+                      const std::function<bool(double, bool)>& confirm) {
+  PlanAttempt attempt;
+  const memory::Iterations iterations = memory::find_iterations(
+      log.requests, log.marks.size() > kLeastIterations ? std::span<const int64_t>(log.marks)
+                                                        : std::span<const int64_t>());
+  attempt.iterations = iterations.whole.size();
+  attempt.kinds = iterations.kinds;
+  if (attempt.iterations < kLeastIterations) {
+    attempt.refused = "no iterations found yet";
+    return attempt;
+  }
+  const memory::Iteration& first = iterations.whole.front();
+  const memory::Iteration& last = iterations.whole.back();
+  attempt.period =
+      static_cast<double>(last.end - first.begin) / static_cast<double>(attempt.iterations);
+  const bool is_marked = iterations.source == memory::BoundarySource::marks;
+  if (static_cast<double>(log.requests.size() - last.end) > 2 * attempt.period + 64) {
+    attempt.refused = "what was repeated is over";
+    return attempt;
+  }
+  if (!is_steady(log.requests, iterations)) {
+    attempt.refused = "memory in use differs from one iteration to the next";
+    return attempt;
+  }
+  if (!confirm(attempt.period, is_marked)) {
+    attempt.refused = "iterations found, to be confirmed";
+    return attempt;
+  }
+  const memory::RequestClasses classes = memory::classify_requests(log.requests, iterations);
+  const memory::SlotFinder finder(log.requests, iterations);
+  memory::PlanOptions options;
+  options.alignment = 512;
+  options.most_iterations = kMostPlannedFrom;
+  options.synthesis.depth = memory::SynthesisDepth::first_fit;
+  options.synthesis.near_enough = 0.002;
+  options.synthesis.threads = 1;
+  options.synthesis.is_out_of_time = is_out_of_time;
+  attempt.plan = memory::make_plan({log.requests, iterations, classes, finder}, options);
+  const Result<void> checked = memory::check_plan(attempt.plan);
+  if (!checked) attempt.refused = "a plan that its checker refused: " + checked.error().to_string();
+  return attempt;
+}
+
+Planner::Planner(std::string plan_out) : plan_out_(std::move(plan_out)), next_look_(kFirstLook) {
+  // Signals are the program's, not ours.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Planner::~Planner() { stop(0); }
+
+void Planner::watch(std::shared_ptr<const RequestLog> log) {
+  const std::lock_guard lock(mutex_);
+  log_ = std::move(log);
+  last_period_ = 0;
+  next_look_ = kFirstLook;
+}
+
+void Planner::look() {
+  next_look_ = static_cast<size_t>(-1);  // until this look is over
+  const std::lock_guard lock(mutex_);
+  wants_look_ = true;
+  changed_.notify_all();
+}
+
+std::unique_ptr<Planner::Candidate> Planner::take() {
+  const std::lock_guard lock(mutex_);
+  has_candidate_ = false;
+  return std::move(candidate_);
+}
+
+std::string Planner::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void Planner::say(std::string state) {
+  const std::lock_guard lock(mutex_);
+  state_ = std::move(state);
+}
+
+void Planner::stop(double seconds) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                      [this] { return !is_looking_ && !wants_look_; });
+    is_stopped_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Planner::is_confirmed(double period, bool is_marked) {
+  const double before = std::exchange(last_period_, period);
+  to_be_confirmed_ = !is_marked && std::abs(period - before) > kSamePeriod * period;
+  return !to_be_confirmed_;
+}
+
+void Planner::run() {
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return wants_look_ || is_stopped_; });
+    if (is_stopped_) return;
+    wants_look_ = false;
+    is_looking_ = true;
+    const std::shared_ptr<const RequestLog> log = log_;
+    lock.unlock();
+    std::unique_ptr<Candidate> made = log == nullptr ? nullptr : try_to_plan(log);
+    lock.lock();
+    is_looking_ = false;
+    if (log != nullptr && log == log_ && made == nullptr) {
+      // What waits to be confirmed is looked at again one iteration later: an entry for each
+      // request and for its release.
+      const auto seen = static_cast<double>(log->size());
+      const double more = to_be_confirmed_ ? 2.2 * last_period_ : seen * (kGrowth - 1);
+      next_look_ = static_cast<size_t>(seen + std::max<double>(more, kFirstLook));
+    }
+    if (made != nullptr && log == log_) {
+      candidate_ = std::move(made);
+      has_candidate_ = true;
+    }
+    changed_.notify_all();
+  }
+}
+
+std::unique_ptr<Planner::Candidate> Planner::try_to_plan(
+    const std::shared_ptr<const RequestLog>& log) {
+  const Clock::time_point start = Clock::now();
+  to_be_confirmed_ = false;
+  const RequestLog::Understood understood = log->read(log->size());
+  const PlanAttempt attempt = plan_from(
+      understood, [&] { return is_stopped_.load() || seconds_since(start) > kMostSeconds; },
+      [this](double period, bool is_marked) { return is_confirmed(period, is_marked); });
+  if (!attempt.refused.empty()) {
+    say(attempt.refused);
+    return nullptr;
+  }
+  if (!plan_out_.empty()) write_plan(attempt.plan, plan_out_);
+  auto candidate = std::make_unique<Candidate>();
+  candidate->arena = std::make_unique<PlannedArena>(
+      std::make_shared<const CompiledPlan>(compile_plan(attempt.plan)));
+  // The plan numbers the streams of its requests in order.
+  for (const memory::RecordedRequest& request : understood.requests) {
+    candidate->streams.push_back(static_cast<uint32_t>(request.stream));
+  }
+  std::sort(candidate->streams.begin(), candidate->streams.end());
+  candidate->streams.erase(std::unique(candidate->streams.begin(), candidate->streams.end()),
+                           candidate->streams.end());
+  candidate->plan_bytes = attempt.plan.bytes;
+  candidate->iterations = attempt.iterations;
+  candidate->kinds = attempt.kinds;
+  candidate->requests = understood.requests.size();
+  candidate->seconds = seconds_since(start);
+  say("planned");
+  return candidate;
+}
+
+}  // namespace headroom::runtime

@@ -1,0 +1,40 @@
+#include "runtime/request_log.h"
+
+namespace headroom::runtime {
+
+bool RequestLog::add(const Entry& entry) {
+  const size_t at = size_.load(std::memory_order_relaxed);
+  if (at == kMostEntries) return false;
+  std::unique_ptr<Entry[]>& chunk = chunks_[at / kChunk];
+  if (chunk == nullptr) chunk = std::make_unique<Entry[]>(kChunk);
+  chunk[at % kChunk] = entry;
+  size_.store(at + 1, std::memory_order_release);
+  return true;
+}
+
+RequestLog::Understood RequestLog::read(size_t count) const {
+  Understood understood;
+  for (size_t i = 0; i < count; ++i) {
+    const Entry& entry = chunks_[i / kChunk][i % kChunk];
+    const auto time = static_cast<int64_t>(i) + 1;
+    if (entry.kind == Kind::request) {
+      memory::RecordedRequest request;
+      request.lower = understood.requests.size() < at_start_ ? 0 : time;
+      request.upper = request.released = static_cast<int64_t>(count) + 1;
+      request.size = entry.value;
+      request.stream = entry.stream;
+      understood.requests.push_back(request);
+    } else if (entry.kind == Kind::mark) {
+      understood.marks.push_back(time);
+    } else {
+      memory::RecordedRequest& request = understood.requests[static_cast<size_t>(entry.value)];
+      if (request.upper > time) request.upper = time;
+      if (request.released > time) request.released = time;
+      // Asked for first, and done later: until then it was in use.
+      if (entry.kind == Kind::release_asked) request.upper = static_cast<int64_t>(count) + 1;
+    }
+  }
+  return understood;
+}
+
+}  // namespace headroom::runtime

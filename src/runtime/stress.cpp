@@ -1,0 +1,443 @@
+// A shadow allocator over libheadroom_torch.so: every call of several threads is seen, and held
+// against what must never happen. The library is driven through its C ABI over the fake driver.
+//
+//   headroom_runtime_stress --operations 1e6 --threads 4 --streams 3 --seed 1 [--memory-mib 2048]
+//                           [--oom] [--plain] [--no-host] [--quiet-share 0.05]
+//
+// Each thread runs iterations of a program of its own, drawn from the seed, so that plans are made
+// and served; a share of its requests is perturbed, blocks are handed to other threads to be
+// released, other streams use them, memory is taken away and given back, caches are emptied, graphs
+// are captured. Checked at each call: no two live blocks overlap; a block lies in mapped memory (it
+// is written to, and its words are there when it is released); no work on another stream still
+// touches what is handed out; the figures are the sums. At the end: nothing is live, everything can
+// be given back, and the driver saw no rule broken. A watchdog ends a run that stands still.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/abi.h"
+#include "runtime/fake/fake_cuda.h"
+
+namespace {
+
+struct Setting {
+  double operations = 1e6;
+  int threads = 4;
+  int streams = 3;
+  uint64_t seed = 1;
+  int64_t memory_mib = 4096;
+  double perturbed = 0.05;
+  bool injects_oom = false;
+  bool is_plain = false;
+  bool has_host = true;
+  bool captures = false;
+};
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "stress: %s\n", what.c_str());
+  std::_Exit(1);
+}
+
+struct Block {
+  int64_t size = 0;
+  void* stream = nullptr;
+  uint64_t mark = 0;
+};
+
+// All live blocks, by address, in shards of address space so that threads rarely meet.
+class Shadow {
+ public:
+  void add(void* pointer, const Block& block) {
+    const auto address = reinterpret_cast<uint64_t>(pointer);
+    const std::lock_guard lock(mutex_);
+    const auto after = live_.lower_bound(address);
+    if (after != live_.end() && after->first < address + static_cast<uint64_t>(block.size)) {
+      fail("a block over the one after it");
+    }
+    if (after != live_.begin()) {
+      const auto before = std::prev(after);
+      if (before->first + static_cast<uint64_t>(before->second.size) > address) {
+        fail("a block over the one before it");
+      }
+    }
+    live_.emplace_hint(after, address, block);
+    bytes_ += (block.size + 511) / 512 * 512;
+    requested_ += block.size;
+  }
+  Block remove(void* pointer) {
+    const std::lock_guard lock(mutex_);
+    const auto at = live_.find(reinterpret_cast<uint64_t>(pointer));
+    if (at == live_.end()) fail("a block that the shadow does not know");
+    const Block block = at->second;
+    live_.erase(at);
+    bytes_ -= (block.size + 511) / 512 * 512;
+    requested_ -= block.size;
+    return block;
+  }
+  size_t count() {
+    const std::lock_guard lock(mutex_);
+    return live_.size();
+  }
+  int64_t bytes() const { return bytes_; }
+  int64_t requested() const { return requested_; }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, Block> live_;
+  int64_t bytes_ = 0;
+  int64_t requested_ = 0;
+};
+
+Setting setting;
+Shadow shadow;
+std::atomic<int64_t> operations = 0;
+std::atomic<int64_t> refused = 0;
+std::atomic<bool> is_over = false;
+std::atomic<bool> is_planned = false;
+std::atomic<int64_t> turn = 0;
+constexpr int64_t kMostTurns = 80;
+
+void* stream_handle(int stream) {
+  return stream == 0 ? nullptr
+                     : reinterpret_cast<void*>(uintptr_t{0x1000} * static_cast<uintptr_t>(stream));
+}
+
+headroom_statistics statistics() {
+  headroom_statistics s{};
+  s.struct_bytes = sizeof s;
+  headroom_get_statistics(0, &s);
+  return s;
+}
+
+// What was handed to other threads to be released.
+class Handover {
+ public:
+  void put(void* pointer) {
+    const std::lock_guard lock(mutex_);
+    pointers_.push_back(pointer);
+  }
+  void* take() {
+    const std::lock_guard lock(mutex_);
+    if (pointers_.empty()) return nullptr;
+    void* const pointer = pointers_.back();
+    pointers_.pop_back();
+    return pointer;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<void*> pointers_;
+};
+Handover handover;
+
+class Worker {
+ public:
+  explicit Worker(int number)
+      : number_(number), random_(setting.seed * 1000 + static_cast<uint64_t>(number)) {
+    make_program();
+  }
+
+  void run() {
+    const auto mine = static_cast<int64_t>(setting.operations / setting.threads);
+    take_turns();
+    perturbed_ = setting.perturbed;
+    for (int64_t pass = 0; done_ < mine; ++pass) {
+      run_pass();
+      if (draw(64) == 0) headroom_reset();
+      if (setting.injects_oom && draw(16) == 0) {
+        headroom_fake_fail("cuMemCreate", static_cast<int64_t>(draw(8)),
+                           static_cast<int64_t>(draw(4)), 2);
+        headroom_fake_fail("cuMemAlloc_v2", static_cast<int64_t>(draw(8)),
+                           static_cast<int64_t>(draw(4)), 2);
+      }
+      if (draw(8) == 0) headroom_iteration(0);
+    }
+    for (Slot& slot : slots_) release(slot.pointer);
+    for (void*& pointer : strangers_) release(pointer);
+  }
+
+ private:
+  struct Step {
+    bool is_alloc = true;
+    uint32_t slot = 0;
+    int64_t size = 0;
+    int stream = 0;
+    bool is_shared = false;  // another stream uses it
+  };
+  struct Slot {
+    void* pointer = nullptr;
+  };
+
+  uint64_t draw(uint64_t below) { return random_() % below; }
+  int64_t draw_size() {
+    const uint64_t kind = draw(10);
+    if (kind < 4) return 1 + static_cast<int64_t>(draw(4096));
+    if (kind < 8) return 1 + static_cast<int64_t>(draw(256 << 10));
+    return 1 + static_cast<int64_t>(draw(static_cast<uint64_t>(6) << 20));
+  }
+
+  // An iteration: requests with lifetimes that nest and cross, the same every time.
+  void make_program() {
+    const auto count = static_cast<uint32_t>(50 + draw(400));
+    std::vector<uint32_t> live;
+    for (uint32_t i = 0; i < count; ++i) {
+      // Mostly one stream; each stream has its share.
+      const int stream = draw(4) == 0
+                             ? static_cast<int>(draw(static_cast<uint64_t>(setting.streams)))
+                             : number_ % setting.streams;
+      program_.push_back({true, i, draw_size(), stream, draw(20) == 0});
+      live.push_back(i);
+      while (!live.empty() && draw(100) < 45 + live.size() / 4) {
+        const size_t at = draw(3) == 0 ? draw(live.size()) : live.size() - 1;
+        program_.push_back({false, live[at], 0, 0, false});
+        live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    }
+    while (!live.empty()) {
+      if (draw(20) != 0) program_.push_back({false, live.back(), 0, 0, false});
+      live.pop_back();
+    }
+    slots_.resize(count);
+  }
+
+  // One thread after the other, the same again and again, so that a plan is made of it.
+  void take_turns() {
+    for (int64_t pass = 0; pass < kMostTurns && !is_planned; ++pass) {
+      while (turn.load() != pass * setting.threads + number_) {
+        if (is_planned) return;
+        std::this_thread::yield();
+      }
+      if (number_ == 0) {
+        if (setting.seed % 2 == 0) headroom_iteration(0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      run_pass();
+      if (number_ == 0 && statistics().is_planned != 0) is_planned = true;
+      turn.fetch_add(1);
+    }
+  }
+
+  void run_pass() {
+    const bool captures = setting.captures && perturbed_ > 0 && draw(32) == 0;
+    if (captures) begin_capture();
+    for (size_t i = 0; i < program_.size(); ++i) {
+      const Step& step = program_[i];
+      const bool is_perturbed = static_cast<double>(draw(1000)) < perturbed_ * 1000;
+      if (!step.is_alloc) {
+        if (is_perturbed && draw(2) == 0) continue;  // released late: when its slot comes again
+        release(slots_[step.slot].pointer);
+        continue;
+      }
+      if (is_perturbed) {
+        const uint64_t how = draw(4);
+        if (how == 0) continue;  // missing
+        if (how == 1) {
+          strangers_.push_back(nullptr);
+          allocate(strangers_.back(), draw_size(), step.stream, false);
+        }
+        if (how == 2) {
+          release(slots_[step.slot].pointer);
+          allocate(slots_[step.slot].pointer, draw_size(), step.stream, step.is_shared);
+          continue;
+        }
+        while (!strangers_.empty() && (how == 3 || strangers_.size() > 16)) {
+          release(strangers_.back());
+          strangers_.pop_back();
+        }
+      }
+      release(slots_[step.slot].pointer);
+      allocate(slots_[step.slot].pointer, step.size, step.stream, step.is_shared);
+      if (perturbed_ > 0 && draw(50) == 0) pass_on(slots_[step.slot].pointer);
+    }
+    if (captures) end_capture();
+  }
+
+  // One capture at a time: the fake driver counts what it forbids.
+  void begin_capture() {
+    pool_ = static_cast<uint64_t>(number_) * 1'000'000 + static_cast<uint64_t>(done_);
+    headroom_pool_begin(0, pool_, 7, nullptr, nullptr);
+  }
+  void end_capture() {
+    headroom_pool_end(0, pool_, 7);
+    headroom_pool_release(0, pool_, 7);
+  }
+
+  void allocate(void*& place, int64_t size, int stream, bool is_shared) {
+    ++done_;
+    operations.fetch_add(1, std::memory_order_relaxed);
+    void* const handle = stream_handle(stream);
+    void* const pointer = headroom_malloc(size, 0, handle);
+    if (pointer == nullptr) {
+      refused.fetch_add(1);
+      return;
+    }
+    if (reinterpret_cast<uint64_t>(pointer) % 512 != 0) fail("a block that is not aligned");
+    const Block block{size, handle, random_()};
+    shadow.add(pointer, block);
+    if (is_shared || draw(64) == 0) {
+      if (headroom_fake_is_touched(handle, reinterpret_cast<uint64_t>(pointer), size) != 0) {
+        fail("a block that work on another stream still touches");
+      }
+    }
+    if (setting.has_host) write(pointer, block);
+    if (draw(16) == 0) headroom_fake_work(handle, reinterpret_cast<uint64_t>(pointer), size);
+    if (is_shared && setting.streams > 1) {
+      void* const other = stream_handle((stream + 1) % setting.streams);
+      headroom_fake_work(other, reinterpret_cast<uint64_t>(pointer), size);
+      headroom_record_stream(pointer, other);
+    }
+    place = pointer;
+  }
+
+  static void write(void* pointer, const Block& block) {
+    if (block.size < 16) return;
+    char* const bytes = static_cast<char*>(pointer);
+    std::memcpy(bytes, &block.mark, 8);
+    std::memcpy(bytes + block.size - 8, &block.mark, 8);
+  }
+  static void check(void* pointer, const Block& block) {
+    if (!setting.has_host || block.size < 16) return;
+    const char* const bytes = static_cast<const char*>(pointer);
+    if (std::memcmp(bytes, &block.mark, 8) != 0 ||
+        std::memcmp(bytes + block.size - 8, &block.mark, 8) != 0) {
+      fail("a block whose content is another");
+    }
+  }
+
+  void release(void*& pointer) {
+    if (pointer == nullptr) {
+      void* other = draw(8) == 0 ? handover.take() : nullptr;
+      if (other != nullptr) release(other);
+      return;
+    }
+    const Block block = shadow.remove(pointer);
+    check(pointer, block);
+    headroom_free(pointer, block.size, 0, block.stream);
+    ++done_;
+    operations.fetch_add(1, std::memory_order_relaxed);
+    pointer = nullptr;
+  }
+  void pass_on(void*& pointer) {
+    if (pointer == nullptr) return;
+    handover.put(pointer);
+    pointer = nullptr;
+  }
+
+  int number_;
+  std::mt19937_64 random_;
+  std::vector<Step> program_;
+  std::vector<Slot> slots_;
+  std::vector<void*> strangers_;
+  uint64_t pool_ = 0;
+  double perturbed_ = 0;
+  int64_t done_ = 0;
+};
+
+void watch() {
+  int64_t before = -1;
+  int quiet = 0;
+  while (!is_over) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const int64_t now = operations.load();
+    quiet = now == before ? quiet + 1 : 0;
+    before = now;
+    if (quiet > 120) fail("nothing moves: a deadlock");
+  }
+}
+
+void read_arguments(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    const auto value = [&] { return i + 1 < argc ? std::atof(argv[++i]) : 0; };
+    if (name == "--operations")
+      setting.operations = value();
+    else if (name == "--threads")
+      setting.threads = static_cast<int>(value());
+    else if (name == "--streams")
+      setting.streams = static_cast<int>(value());
+    else if (name == "--seed")
+      setting.seed = static_cast<uint64_t>(value());
+    else if (name == "--memory-mib")
+      setting.memory_mib = static_cast<int64_t>(value());
+    else if (name == "--perturbed")
+      setting.perturbed = value();
+    else if (name == "--oom")
+      setting.injects_oom = true;
+    else if (name == "--plain")
+      setting.is_plain = true;
+    else if (name == "--no-host")
+      setting.has_host = false;
+    else if (name == "--capture")
+      setting.captures = true;
+    else
+      fail("unknown argument " + name);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  read_arguments(argc, argv);
+  const headroom_fake_setting fake{
+      1, setting.memory_mib << 20, int64_t{2} << 20, 20, setting.has_host ? 1 : 0, 0, 1, 0};
+  headroom_fake_set_up(&fake);
+  headroom_configuration configuration{};
+  configuration.struct_bytes = sizeof configuration;
+  configuration.driver_path = std::getenv("HEADROOM_CUDA_DRIVER");
+  if (configuration.driver_path == nullptr) configuration.driver_path = FAKE_CUDA_PATH;
+  if (setting.is_plain) configuration.flags = HEADROOM_FLAG_NO_VIRTUAL_MEMORY;
+  if (headroom_configure(&configuration) != 0) fail(headroom_error());
+  std::thread watchdog(watch);
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < setting.threads; ++i) {
+    threads.emplace_back([i] {
+      Worker worker(i);
+      worker.run();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  while (void* pointer = handover.take()) {
+    const Block block = shadow.remove(pointer);
+    headroom_free(pointer, block.size, 0, block.stream);
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  is_over = true;
+  watchdog.join();
+  headroom_reset();
+  headroom_finish();
+  headroom_reset();
+  const headroom_statistics s = statistics();
+  if (shadow.count() != 0) fail("blocks that nobody released");
+  if (s.allocation.current != 0 || s.allocated_bytes.current != 0 || s.active.current != 0 ||
+      s.requested_bytes.current != 0) {
+    fail("figures that are not zero after everything was released");
+  }
+  if (headroom_fake_violations() != 0) fail(headroom_fake_first_violation());
+  std::vector<char> report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1);
+  headroom_report(report.data(), static_cast<int64_t>(report.size()));
+  std::printf(
+      "%lld operations in %.1f s, %lld refused; planned %lld, reused %lld, general %lld, since the "
+      "plan %lld; left reserved %lld of which the driver says %lld\n",
+      static_cast<long long>(operations.load()), seconds, static_cast<long long>(refused.load()),
+      static_cast<long long>(s.planned_requests), static_cast<long long>(s.reused_requests),
+      static_cast<long long>(s.general_requests), static_cast<long long>(s.fallback_requests),
+      static_cast<long long>(s.reserved_bytes.current),
+      static_cast<long long>(headroom_fake_used_bytes(0)));
+  if (std::getenv("HEADROOM_REPORT") != nullptr) std::printf("%s\n", report.data());
+  if (s.reserved_bytes.current != headroom_fake_used_bytes(0)) {
+    fail("reserved bytes are not what the driver gave");
+  }
+  return 0;
+}
