@@ -109,9 +109,10 @@ typedef struct headroom_configuration {
   int64_t flags; /* HEADROOM_FLAG_* */
 } headroom_configuration;
 
-#define HEADROOM_FLAG_NO_VIRTUAL_MEMORY                    \
-  1 /* cuMemAlloc backing even where pages could be mapped \
-     */
+/* Flags: cuMemAlloc backing even where pages could be mapped; a plan that serves even where best fit
+ * is predicted to need less. */
+#define HEADROOM_FLAG_NO_VIRTUAL_MEMORY 1
+#define HEADROOM_FLAG_ALWAYS_PLAN 2
 
 /* 0, or -1 where it was refused: headroom_error() says why. Only before the first allocation.
  * Without it: HEADROOM_RUN_MODE (run, record, serve, off), HEADROOM_RUN_PLAN,

@@ -20,6 +20,7 @@ struct Configuration {
   int32_t rank = 0;
   int32_t world_size = 1;
   bool without_virtual_memory = false;
+  bool always_plans = false;
 };
 
 // The Error says what is not known or does not go together.

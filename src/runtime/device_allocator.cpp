@@ -110,7 +110,8 @@ int64_t DeviceAllocator::serve(const Request& request, bool& is_boundary) {
   if (candidate_ != nullptr || (planner_ != nullptr && planner_->has_candidate())) [[unlikely]] {
     is_boundary = follow_candidate(request) || is_boundary;
   }
-  if (is_switch_due_) [[unlikely]] is_boundary = true;
+  if (is_switch_due_) [[unlikely]]
+    is_boundary = true;
   const uint32_t block = try_general(request);
   return block == kNoNumber ? 0 : hand_out(block, request);
 }

@@ -85,6 +85,8 @@ struct PlanFigures {
   std::array<int64_t, 4> general_needs{};  // of the last passes
   uint32_t poor_passes = 0;                // a bit each, the last one lowest
   int64_t replan_after = 8;                // passes
+  int64_t predicted_planned_bytes = 0;     // of the last candidate
+  int64_t predicted_best_fit_bytes = 0;
   bool is_from_file = false;
   std::string refused;  // why a plan is not served
   std::string last_switch;

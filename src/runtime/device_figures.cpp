@@ -138,6 +138,8 @@ std::string DeviceAllocator::report_json() {
   json += ", \"planning_seconds\": " + std::to_string(f.plan_seconds);
   json += ", \"switch_ms\": " + std::to_string(static_cast<double>(f.switch_ns) / 1e6);
   json += ", \"switch_wait_ms\": " + std::to_string(static_cast<double>(f.switch_wait_ns) / 1e6);
+  add("predicted_planned_bytes", f.predicted_planned_bytes);
+  add("predicted_best_fit_bytes", f.predicted_best_fit_bytes);
   add("iterations_served", f.passes);
   add("trims", f.trims);
   add("peak_allocated_before_bytes", f.allocated_before);

@@ -48,6 +48,7 @@ void DeviceAllocator::load_plan() {
   }
   candidate_ =
       std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(compile_plan(*plan)));
+  candidate_->expect_persistent();
   switches_anywhere_ = true;
   plan_figures_.is_from_file = true;
 }
@@ -58,7 +59,8 @@ void DeviceAllocator::begin_log() {
   if (planner_ == nullptr) {
     const std::string& out = configuration_.plan_out;
     auto planner =
-        std::make_unique<Planner>(out.empty() ? out : path_for(out, ordinal_, configuration_.rank));
+        std::make_unique<Planner>(out.empty() ? out : path_for(out, ordinal_, configuration_.rank),
+                                  configuration_.always_plans);
     const std::lock_guard lock(lock_);
     planner_ = std::move(planner);
   }
@@ -124,6 +126,12 @@ void DeviceAllocator::accept_candidate() {
   std::unique_ptr<Planner::Candidate> made = planner_->take();
   log_.reset();
   if (made == nullptr) return;
+  plan_figures_.predicted_planned_bytes = made->prediction.planned_bytes;
+  plan_figures_.predicted_best_fit_bytes = made->prediction.best_fit_bytes;
+  if (made->arena == nullptr) {
+    plan_figures_.refused = "best fit needs no more than a plan would";
+    return;
+  }
   if (planned_ != nullptr) {
     const int64_t need =
         *std::max_element(plan_figures_.general_needs.begin(), plan_figures_.general_needs.end());

@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/compiled_plan.h"
@@ -64,6 +65,12 @@ class PlannedArena {
   void set_stream(uint32_t track, CudaStream* stream) {
     tracks_[track].stream = stream;
     tracks_[track].has_stream = true;
+  }
+
+  // What is persistent by the plan is still to come: it gets no idle space, which it would never
+  // give back.
+  void expect_persistent() {
+    for (size_t i = 0; i < tracks_.size(); ++i) tracks_[i].persistent = plan_->tracks[i].persistent;
   }
 
   Served allocate(CudaStream* stream, int64_t size, uint32_t serial) {
@@ -160,10 +167,11 @@ class PlannedArena {
     CudaStream* stream = nullptr;
     bool has_stream = false;
     std::array<int64_t, kGramRequests> history{};
-    std::vector<uint64_t> regular;    // a bit a slot
-    std::map<int64_t, Stray> strays;  // by offset
-    std::vector<uint32_t> leaped;     // slots at the cursor or ahead of it that were served
-    std::vector<uint32_t> passed;     // slots that were passed over, latest last
+    std::vector<uint64_t> regular;                     // a bit a slot
+    std::map<int64_t, Stray> strays;                   // by offset
+    std::unordered_map<int64_t, uint32_t> persistent;  // expected, by size
+    std::vector<uint32_t> leaped;  // slots at the cursor or ahead of it that were served
+    std::vector<uint32_t> passed;  // slots that were passed over, latest last
   };
   struct Match {
     enum class Kind : uint8_t { none, in_order, ahead, late } kind = Kind::none;
@@ -222,6 +230,7 @@ class PlannedArena {
   bool serve_ahead(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
   bool serve_slot(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
   int64_t serve_idle(TrackState& track, int64_t size, uint32_t until, uint32_t serial);
+  static bool is_expected_persistent(TrackState& track, int64_t size);
   [[nodiscard]] const CompiledSpace* foreseen_space(const TrackState& track) const;
   static int64_t best_fit(const TrackState& track, const CompiledSpace& space, int64_t room);
   static bool meets_stray(const TrackState& track, int64_t offset, int64_t room);

@@ -22,6 +22,7 @@
 
 #include "memory/plan/memory_plan.h"
 #include "runtime/planned_arena.h"
+#include "runtime/prediction.h"
 #include "runtime/request_log.h"
 
 namespace headroom::runtime {
@@ -29,17 +30,18 @@ namespace headroom::runtime {
 class Planner {
  public:
   struct Candidate {
-    std::unique_ptr<PlannedArena> arena;
-    std::vector<uint32_t> streams;  // of the log, by track
-    int64_t plan_bytes = 0;         // with what is persistent
+    std::unique_ptr<PlannedArena> arena;  // null: best fit needs no more
+    std::vector<uint32_t> streams;        // of the log, by track
+    int64_t plan_bytes = 0;               // with what is persistent
     size_t iterations = 0;
     size_t kinds = 0;
     size_t requests = 0;  // of the log
     double seconds = 0;
+    Prediction prediction;
   };
 
-  // `plan_out`: where each plan is written; may be empty.
-  explicit Planner(std::string plan_out);
+  // `plan_out`: where each plan is written; may be empty. `always`: whatever is predicted.
+  Planner(std::string plan_out, bool always);
   ~Planner();
 
   // From now on this log is read; null: none. Not under a spin lock.
@@ -67,6 +69,7 @@ class Planner {
   void say(std::string state);
 
   const std::string plan_out_;
+  const bool always_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const RequestLog> log_;
@@ -87,7 +90,8 @@ struct PlanAttempt {
   memory::MemoryPlan plan;
   size_t iterations = 0;
   size_t kinds = 0;
-  double period = 0;    // requests of an iteration, on average
+  double period = 0;  // requests of an iteration, on average
+  PredictionTimes times;
   std::string refused;  // empty where there is a plan
 };
 // What is found is handed to `confirm`, which may refuse before any planning is done.

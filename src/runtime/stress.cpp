@@ -395,7 +395,8 @@ int main(int argc, char** argv) {
   configuration.struct_bytes = sizeof configuration;
   configuration.driver_path = std::getenv("HEADROOM_CUDA_DRIVER");
   if (configuration.driver_path == nullptr) configuration.driver_path = FAKE_CUDA_PATH;
-  if (setting.is_plain) configuration.flags = HEADROOM_FLAG_NO_VIRTUAL_MEMORY;
+  configuration.flags = HEADROOM_FLAG_ALWAYS_PLAN;
+  if (setting.is_plain) configuration.flags |= HEADROOM_FLAG_NO_VIRTUAL_MEMORY;
   if (headroom_configure(&configuration) != 0) fail(headroom_error());
   std::thread watchdog(watch);
   const auto start = std::chrono::steady_clock::now();

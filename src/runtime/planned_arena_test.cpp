@@ -1,0 +1,187 @@
+// PlannedArena against a naive shadow: runs that do what the plan says, and runs that do not.
+#include "runtime/planned_arena.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "base/units.h"
+#include "memory/packing/plan_synthesizer.h"
+#include "memory/plan/plan_checker.h"
+#include "runtime/request_log.h"
+
+namespace headroom::runtime {
+namespace {
+
+// A plan of one stream: a random program's slots, packed.
+memory::MemoryPlan random_plan(uint64_t seed, uint32_t slots, uint32_t signatures) {
+  std::mt19937_64 random(seed);
+  memory::MemoryPlan plan;
+  plan.alignment = 512;
+  plan.streams.resize(1);
+  int64_t arena = 0;
+  for (uint32_t s = 0; s < signatures; ++s) {
+    memory::SignaturePlan signature;
+    signature.iterations = 3;
+    memory::PackingProblem problem;
+    problem.alignment = 512;
+    for (uint32_t i = 0; i < slots; ++i) {
+      memory::PlannedSlot slot;
+      const auto left = slots - i;
+      slot.ends = i + 1 + static_cast<uint32_t>(random() % std::min<uint64_t>(left, 40));
+      slot.smallest = slot.largest = 1 + static_cast<int64_t>(random() % 100'000);
+      problem.requests.push_back({i, slot.ends, slot.largest});
+      signature.slots.push_back(slot);
+    }
+    memory::SynthesisOptions options;
+    options.depth = memory::SynthesisDepth::quick;
+    options.threads = 1;
+    const auto synthesis = memory::PlanSynthesizer(options).synthesize(problem);
+    for (uint32_t i = 0; i < slots; ++i) signature.slots[i].offset = synthesis.solution.offsets[i];
+    arena = std::max(arena, synthesis.solution.bytes);
+    plan.signatures.push_back(std::move(signature));
+  }
+  plan.bytes = round_up(arena, 512);
+  plan.streams[0].range = {0, plan.bytes};
+  EXPECT_TRUE(memory::check_plan(plan));
+  return plan;
+}
+
+// Plays a signature's iteration, with changes, and sees that nothing overlaps.
+class Player {
+ public:
+  explicit Player(const memory::MemoryPlan& plan)
+      : plan_(plan), arena_(std::make_shared<const CompiledPlan>(compile_plan(plan))) {
+    arena_.set_stream(0, nullptr);
+    arena_.place(0, kBase);
+  }
+
+  void play(uint32_t signature, double perturbed, std::mt19937_64& random) {
+    const auto& slots = plan_.signatures[signature].slots;
+    std::vector<int64_t> addresses(slots.size(), 0);
+    const auto happens = [&] { return static_cast<double>(random() % 1000) < 1000 * perturbed; };
+    for (uint32_t i = 0; i < slots.size(); ++i) {
+      for (uint32_t j = 0; j < i; ++j) {
+        if (slots[j].ends == i && addresses[j] != 0 && !happens()) release(addresses[j]);
+      }
+      if (happens()) continue;  // missing
+      if (happens()) {          // a stranger, for a while
+        int64_t address = 0;
+        allocate(1 + static_cast<int64_t>(random() % 50'000), address);
+        if (address != 0) late_.push_back(address);
+      }
+      while (late_.size() > 20) {
+        release(late_.front());
+        late_.erase(late_.begin());
+      }
+      allocate(slots[i].largest, addresses[i]);
+    }
+    for (int64_t& address : addresses) {
+      if (address == 0) continue;
+      if (happens()) {
+        late_.push_back(address);
+      } else {
+        release(address);
+      }
+    }
+  }
+
+  void allocate(int64_t size, int64_t& address) {
+    const PlannedArena::Served served = arena_.allocate(nullptr, size, RequestLog::kNoSerial);
+    ++asked;
+    if (served.source == PlannedArena::Source::none) return;
+    ++(served.source == PlannedArena::Source::planned ? planned : reused);
+    address = served.address;
+    ASSERT_GE(address, kBase);
+    ASSERT_LE(address + size, kBase + plan_.bytes);
+    const auto after = live_.lower_bound(address);
+    if (after != live_.end()) {
+      ASSERT_LE(address + size, after->first);
+    }
+    if (after != live_.begin()) {
+      ASSERT_LE(std::prev(after)->first + std::prev(after)->second, address);
+    }
+    live_[address] = size;
+    ASSERT_NE(arena_.find(address), nullptr);
+    ASSERT_EQ(arena_.find(address)->requested, size);
+    ASSERT_EQ(arena_.live_blocks(), static_cast<int64_t>(live_.size()));
+  }
+  void release(int64_t& address) {
+    arena_.release(address);
+    live_.erase(address);
+    address = 0;
+  }
+
+  size_t asked = 0, planned = 0, reused = 0;
+  static constexpr int64_t kBase = int64_t{1} << 32;
+  std::vector<int64_t> late_;
+
+ private:
+  const memory::MemoryPlan& plan_;
+  PlannedArena arena_;
+  std::map<int64_t, int64_t> live_;
+};
+
+TEST(PlannedArena, ServesWhatWasPlannedOnceItKnowsWhereItIs) {
+  const memory::MemoryPlan plan = random_plan(1, 300, 1);
+  Player player(plan);
+  std::mt19937_64 random(1);
+  for (int pass = 0; pass < 10; ++pass) player.play(0, 0, random);
+  // The first requests find its place, all others are in their slots.
+  EXPECT_LE(player.asked - player.planned, kGramRequests);
+}
+
+TEST(PlannedArena, NeverServesWhatIsInUse) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const memory::MemoryPlan plan = random_plan(seed, 200, 3);
+    Player player(plan);
+    std::mt19937_64 random(seed);
+    for (int pass = 0; pass < 30; ++pass) {
+      player.play(static_cast<uint32_t>(random() % 3), pass < 5 ? 0 : 0.05, random);
+      if (HasFatalFailure()) FAIL() << "seed " << seed << " pass " << pass;
+    }
+    EXPECT_GT(player.planned + player.reused, player.asked / 2) << "seed " << seed;
+  }
+}
+
+TEST(PlannedArena, FindsItsPlaceAgainAfterWhatIsMissing) {
+  const memory::MemoryPlan plan = random_plan(3, 400, 1);
+  Player player(plan);
+  std::mt19937_64 random(3);
+  for (int pass = 0; pass < 3; ++pass) player.play(0, 0, random);
+  // 150 requests are left out: more than it looks ahead.
+  const size_t before = player.asked - player.planned;
+  const auto& slots = plan.signatures[0].slots;
+  std::map<uint32_t, int64_t> live;
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    if (i >= 100 && i < 250) continue;
+    for (auto at = live.begin(); at != live.end();) {
+      const bool is_over = slots[at->first].ends <= i;
+      if (is_over && at->second != 0) player.release(at->second);
+      at = is_over ? live.erase(at) : std::next(at);
+    }
+    player.allocate(slots[i].largest, live[i]);
+  }
+  EXPECT_LE(player.asked - player.planned - before, 2 * kGramRequests);
+}
+
+TEST(PlannedArena, TheOtherSignatureIsKnownByItsFirstRequest) {
+  const memory::MemoryPlan plan = random_plan(4, 200, 3);
+  Player player(plan);
+  std::mt19937_64 random(4);
+  for (uint32_t pass = 0; pass < 12; ++pass) player.play(pass % 3, 0, random);
+  EXPECT_LE(player.asked - player.planned, kGramRequests);
+}
+
+TEST(PlannedArena, AStreamThatThePlanDoesNotKnowIsNotServed) {
+  const memory::MemoryPlan plan = random_plan(5, 50, 1);
+  PlannedArena arena(std::make_shared<const CompiledPlan>(compile_plan(plan)));
+  arena.set_stream(0, nullptr);
+  auto* const other = reinterpret_cast<CudaStream*>(uintptr_t{16});
+  EXPECT_EQ(arena.allocate(other, plan.signatures[0].slots[0].largest, 0).source,
+            PlannedArena::Source::none);
+}
+
+}  // namespace
+}  // namespace headroom::runtime

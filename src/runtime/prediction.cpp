@@ -1,0 +1,156 @@
+#include "runtime/prediction.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/units.h"
+#include "runtime/general_arena.h"
+#include "runtime/planned_arena.h"
+
+namespace headroom::runtime {
+namespace {
+
+constexpr int64_t kSegment = int64_t{1} << 40;  // of address space that is not there
+
+// The general arena over pages that are only counted.
+class CountedPages {
+ public:
+  explicit CountedPages(int64_t page_bytes) : arena_(page_bytes) {}
+
+  uint32_t allocate(int64_t bytes, CudaStream* stream) {
+    const int64_t size = round_up(std::max<int64_t>(bytes, 1), kAlignment);
+    const uint32_t range = arena_.range_of(kGeneralPool, stream, size);
+    const uint32_t found = arena_.take(range, size);
+    if (found != kNoNumber) return found;
+    auto growth = arena_.begin_growth(range, size);
+    if (!growth) {
+      arena_.add_segment(range, next_, std::max(kSegment, 2 * size / kSegment * kSegment), true);
+      next_ += std::max(kSegment, 2 * size / kSegment * kSegment);
+      growth = arena_.begin_growth(range, size);
+    }
+    held_ += growth->bytes;
+    return arena_.commit_growth(*growth, size);
+  }
+  void free(uint32_t block) { arena_.give(block); }
+  void give_back() {
+    for (const GeneralArena::Piece& piece : arena_.collect_pages()) held_ -= piece.bytes;
+  }
+  [[nodiscard]] int64_t held_bytes() const { return held_; }
+
+ private:
+  GeneralArena arena_;
+  int64_t next_ = kSegment;
+  int64_t held_ = 0;
+};
+
+struct Moment {
+  int64_t time = 0;
+  uint32_t request = 0;
+  bool is_release = false;
+};
+
+// Releases before requests of the same moment; what is never released stays.
+std::vector<Moment> moments_of(const RequestLog::Understood& log) {
+  std::vector<Moment> moments;
+  moments.reserve(2 * log.requests.size());
+  for (uint32_t i = 0; i < log.requests.size(); ++i) {
+    moments.push_back({log.requests[i].lower, i, false});
+    moments.push_back({log.requests[i].upper, i, true});
+  }
+  std::stable_sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) {
+    return a.time != b.time ? a.time < b.time : a.is_release && !b.is_release;
+  });
+  return moments;
+}
+
+CudaStream* stream_named(int64_t number) {
+  return reinterpret_cast<CudaStream*>(static_cast<uintptr_t>(number));
+}
+
+// Best fit, perhaps with a plan before it; the most that it held from `from` on.
+class Player {
+ public:
+  Player(const RequestLog::Understood& log, PlannedArena* planned, const PredictionTimes& times,
+         int64_t page_bytes)
+      : log_(log),
+        planned_(planned),
+        times_(times),
+        places_(log.requests.size()),
+        pages_(page_bytes) {}
+
+  int64_t play(const std::vector<Moment>& moments) {
+    bool is_read = false;
+    bool is_serving = false;
+    for (const Moment& moment : moments) {
+      if (!is_serving && moment.time >= times_.serves_from) {
+        is_serving = true;
+        pages_.give_back();
+      }
+      is_read = is_read || moment.time >= times_.reads_from;
+      if (moment.is_release) {
+        release(moment.request);
+      } else {
+        request(moment.request, is_serving);
+      }
+      if (is_read) peak_ = std::max(peak_, pages_.held_bytes());
+    }
+    return peak_;
+  }
+
+ private:
+  struct Place {
+    int64_t address = 0;  // in the plan's arena; 0: elsewhere
+    uint32_t block = kNoNumber;
+  };
+
+  void request(uint32_t number, bool is_serving) {
+    const memory::RecordedRequest& request = log_.requests[number];
+    Place& place = places_[number];
+    if (planned_ != nullptr && is_serving) {
+      place.address =
+          planned_->allocate(stream_named(request.stream), request.size, RequestLog::kNoSerial)
+              .address;
+      if (place.address != 0) return;
+    }
+    place.block = pages_.allocate(request.size, stream_named(request.stream));
+  }
+  void release(uint32_t number) {
+    Place& place = places_[number];
+    if (place.address != 0) planned_->release(place.address);
+    if (place.block != kNoNumber) pages_.free(place.block);
+    place = {};
+  }
+
+  const RequestLog::Understood& log_;
+  PlannedArena* planned_;
+  PredictionTimes times_;
+  std::vector<Place> places_;
+  CountedPages pages_;
+  int64_t peak_ = 0;
+};
+
+}  // namespace
+
+Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
+                   const RequestLog::Understood& log, const PredictionTimes& times,
+                   int64_t page_bytes) {
+  const std::vector<Moment> moments = moments_of(log);
+  std::vector<int64_t> streams;
+  for (const memory::RecordedRequest& request : log.requests) streams.push_back(request.stream);
+  std::sort(streams.begin(), streams.end());
+  streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
+  PlannedArena arena(plan);
+  arena.expect_persistent();
+  int64_t base = int64_t{1} << 40;  // of nothing: no byte is touched
+  for (uint32_t track = 0; track < plan->tracks.size(); ++track) {
+    arena.set_stream(track, stream_named(streams[track]));
+    arena.place(track, base);
+    base += plan->tracks[track].bytes;
+  }
+  Prediction prediction;
+  prediction.planned_bytes = plan->bytes + Player(log, &arena, times, page_bytes).play(moments);
+  prediction.best_fit_bytes = Player(log, nullptr, times, page_bytes).play(moments);
+  return prediction;
+}
+
+}  // namespace headroom::runtime

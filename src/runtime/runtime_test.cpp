@@ -1,0 +1,345 @@
+// The library as PyTorch sees it: the C ABI over the fake driver. What is for ever in a process
+// (the runtime, its configuration) is tested in processes of their own.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/units.h"
+#include "memory/recording/reader.h"
+#include "runtime/abi.h"
+#include "runtime/fake/fake_cuda.h"
+
+namespace headroom {
+namespace {
+
+void set_up(int64_t memory_mib, int64_t delay = 0, bool is_virtual = true) {
+  const headroom_fake_setting setting{2, memory_mib << 20,   2 * kMiB, delay, 1,
+                                      1, is_virtual ? 1 : 0, 1};
+  headroom_fake_set_up(&setting);
+}
+
+headroom_configuration configuration() {
+  headroom_configuration made{};
+  made.struct_bytes = sizeof made;
+  made.driver_path = FAKE_CUDA_PATH;
+  made.flags = HEADROOM_FLAG_ALWAYS_PLAN;
+  return made;
+}
+
+headroom_statistics statistics(int device = 0) {
+  headroom_statistics s{};
+  s.struct_bytes = sizeof s;
+  headroom_get_statistics(device, &s);
+  return s;
+}
+
+std::string report() {
+  std::string text(static_cast<size_t>(headroom_report(nullptr, 0)) + 1, '\0');
+  headroom_report(text.data(), static_cast<int64_t>(text.size()));
+  return text;
+}
+
+#define IN_CHILD(condition)                                                \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      std::_Exit(1);                                                       \
+    }                                                                      \
+  } while (false)
+
+// Runs `what` in a process of its own, which must end with 0 and break no rule of the driver.
+void in_child(const std::function<void()>& what) {
+  const pid_t child = fork();
+  if (child == 0) {
+    what();
+    IN_CHILD(headroom_fake_violations() == 0);
+    std::_Exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+void configure_default() {
+  const headroom_configuration made = configuration();
+  IN_CHILD(headroom_configure(&made) == 0);
+}
+
+TEST(Runtime, SizeNullIsNullAndWhatIsNotOursIsIgnored) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    IN_CHILD(headroom_malloc(0, 0, nullptr) == nullptr);
+    int local = 0;
+    void* const block = headroom_malloc(1, 0, nullptr);
+    IN_CHILD(block != nullptr);
+    headroom_free(&local, 4, 0, nullptr);
+    headroom_free(nullptr, 0, 0, nullptr);
+    headroom_free(block, 1, 1, nullptr);  // the device is not believed
+    headroom_free(block, 1, 0, nullptr);  // twice
+    IN_CHILD(statistics().allocation.current == 0);
+    IN_CHILD(report().find("\"unknown_frees\": 2") != std::string::npos);
+  });
+}
+
+TEST(Runtime, NothingIsCalledBeforeTheFirstAllocation) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    IN_CHILD(headroom_probe_driver() == 0);
+    headroom_init(2);
+    headroom_reset();
+    headroom_set_memory_fraction(0.5, 0);
+    IN_CHILD(headroom_fake_calls("cuInit") == 0);
+    IN_CHILD(headroom_malloc(1, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_calls("cuInit") == 1);
+    IN_CHILD(headroom_malloc(40 * kMiB, 0, nullptr) == nullptr);  // half of 64 MiB
+    const headroom_configuration late = configuration();
+    IN_CHILD(headroom_configure(&late) == -1);
+  });
+}
+
+TEST(Runtime, EverythingIsGivenBackBeforeOutOfMemory) {
+  for (const bool is_virtual : {true, false}) {
+    in_child([=] {
+      set_up(64, 0, is_virtual);
+      configure_default();
+      std::vector<void*> blocks;
+      for (int i = 0; i < 28; ++i) blocks.push_back(headroom_malloc(2 * kMiB, 0, nullptr));
+      for (void* const block : blocks) {
+        IN_CHILD(block != nullptr);
+        headroom_free(block, 0, 0, nullptr);
+      }
+      // Another stream, another size: nothing of it is cached for this.
+      auto* const stream = reinterpret_cast<void*>(uintptr_t{64});
+      void* const large = headroom_malloc(60 * kMiB, 0, stream);
+      IN_CHILD(large != nullptr);
+      IN_CHILD(headroom_malloc(8 * kMiB, 0, stream) == nullptr);
+      const std::string why = headroom_error();
+      IN_CHILD(
+          why.starts_with("CUDA out of memory. Tried to allocate 8.00 MiB. GPU 0 has a total"));
+      headroom_free(large, 0, 0, stream);
+      IN_CHILD(headroom_malloc(8 * kMiB, 0, stream) != nullptr);
+      IN_CHILD(statistics().num_ooms == 1);
+    });
+  }
+}
+
+TEST(Runtime, TheHandlerMayThrowThroughTheAllocator) {
+  in_child([] {
+    set_up(16);
+    configure_default();
+    headroom_on_out_of_memory(
+        [](const char* message, int, void*) { throw std::runtime_error(message); }, nullptr);
+    bool was_thrown = false;
+    try {
+      headroom_malloc(kGiB, 0, nullptr);
+    } catch (const std::runtime_error& error) {
+      was_thrown = std::strncmp(error.what(), "CUDA out of memory.", 19) == 0;
+    }
+    IN_CHILD(was_thrown);
+    IN_CHILD(headroom_malloc(kMiB, 0, nullptr) != nullptr);  // no lock was left behind
+  });
+}
+
+TEST(Runtime, ABlockThatAnotherStreamUsesWaitsForIt) {
+  in_child([] {
+    set_up(64, 1000);
+    configure_default();
+    auto* const other = reinterpret_cast<void*>(uintptr_t{64});
+    void* const block = headroom_malloc(4 * kMiB, 0, nullptr);
+    headroom_fake_work(other, reinterpret_cast<uint64_t>(block), 4 * kMiB);
+    headroom_record_stream(block, other);
+    headroom_free(block, 0, 0, nullptr);
+    IN_CHILD(statistics().active.current == 1 && statistics().allocation.current == 0);
+    while (headroom_fake_is_touched(nullptr, reinterpret_cast<uint64_t>(block), 1) != 0) {
+      void* const next = headroom_malloc(4 * kMiB, 0, nullptr);
+      IN_CHILD(next != block ||
+               headroom_fake_is_touched(nullptr, reinterpret_cast<uint64_t>(block), 1) == 0);
+      headroom_free(next, 0, 0, nullptr);
+    }
+    headroom_fake_advance(2000);
+    headroom_free(headroom_malloc(1, 0, nullptr), 0, 0, nullptr);
+    IN_CHILD(statistics().active.current == 0);
+  });
+}
+
+TEST(Runtime, CapturedAddressesStayMappedUntilTheirPoolIsReleased) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_pool_begin(0, 1, 2, nullptr, nullptr);
+    headroom_fake_capture(1);
+    void* const captured = headroom_malloc(4 * kMiB, 0, nullptr);
+    auto* const other = reinterpret_cast<void*>(uintptr_t{64});
+    void* const shared = headroom_malloc(kMiB, 0, nullptr);
+    headroom_record_stream(shared, other);
+    headroom_free(shared, 0, 0, nullptr);  // no event now
+    headroom_free(captured, 0, 0, nullptr);
+    headroom_reset();  // nor any unmapping
+    headroom_fake_capture(-1);
+    headroom_pool_end(0, 1, 2);
+    headroom_reset();
+    std::memset(captured, 1, 4 * kMiB);  // the graph replays
+    void* const next = headroom_malloc(4 * kMiB, 0, nullptr);
+    IN_CHILD(next != captured);
+    headroom_pool_release(0, 1, 2);
+    headroom_free(next, 0, 0, nullptr);
+    headroom_reset();
+    IN_CHILD(statistics().reserved_bytes.current == 0);
+  });
+}
+
+TEST(Runtime, AForkedChildGetsNothingAndHurtsNobody) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    void* const block = headroom_malloc(kMiB, 0, nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      const bool is_refused = headroom_malloc(kMiB, 0, nullptr) == nullptr;
+      headroom_free(block, 0, 0, nullptr);
+      headroom_reset();
+      headroom_finish();
+      std::_Exit(is_refused ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    IN_CHILD(status == 0);
+    headroom_free(block, 0, 0, nullptr);
+    IN_CHILD(statistics().allocation.current == 0);
+  });
+}
+
+// One iteration of a made-up step.
+void run_step(bool is_first, std::vector<void*>& weights) {
+  if (is_first) {
+    for (int i = 0; i < 10; ++i) weights.push_back(headroom_malloc(kMiB + i * 4096, 0, nullptr));
+  }
+  std::vector<void*> live;
+  for (int layer = 0; layer < 40; ++layer) {
+    void* const temporary = headroom_malloc(100'000 + layer * 512, 0, nullptr);
+    live.push_back(headroom_malloc(300'000 + layer * 1024, 0, nullptr));
+    std::memset(live.back(), layer, 64);
+    headroom_free(temporary, 0, 0, nullptr);
+  }
+  while (!live.empty()) {
+    void* const gradient =
+        headroom_malloc(200'000 + static_cast<ssize_t>(live.size()) * 2048, 0, nullptr);
+    headroom_free(live.back(), 0, 0, nullptr);
+    live.pop_back();
+    headroom_free(gradient, 0, 0, nullptr);
+  }
+}
+
+bool run_until_planned(std::vector<void*>& weights) {
+  for (int i = 0; i < 400 && statistics().is_planned == 0; ++i) {
+    run_step(i == 0, weights);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return statistics().is_planned != 0;
+}
+
+TEST(Runtime, ASteadyIterationAsksNothingOfTheDriver) {
+  in_child([] {
+    set_up(256);
+    configure_default();
+    std::vector<void*> weights;
+    IN_CHILD(run_until_planned(weights));
+    for (int i = 0; i < 8; ++i) run_step(false, weights);
+    const std::vector<const char*> calls = {"cuMemCreate",      "cuMemMap",     "cuMemUnmap",
+                                            "cuCtxSynchronize", "cuMemRelease", "cuEventRecord"};
+    std::vector<int64_t> before;
+    for (const char* const call : calls) before.push_back(headroom_fake_calls(call));
+    const headroom_statistics s = statistics();
+    for (int i = 0; i < 3; ++i) run_step(false, weights);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      IN_CHILD(headroom_fake_calls(calls[i]) == before[i]);
+    }
+    IN_CHILD(statistics().planned_requests - s.planned_requests == 3 * 120);
+    IN_CHILD(report().find("\"serves\": true") != std::string::npos);
+  });
+}
+
+TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
+  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+  in_child([&] {
+    set_up(256);
+    headroom_configuration made = configuration();
+    const std::string pattern = path + ".%d.%r";
+    made.plan_out = pattern.c_str();
+    IN_CHILD(headroom_configure(&made) == 0);
+    std::vector<void*> weights;
+    IN_CHILD(run_until_planned(weights));
+    headroom_finish();
+  });
+  in_child([&] {
+    set_up(256);
+    headroom_configuration made = configuration();
+    const std::string pattern = path + ".%d.%r";
+    made.plan_path = pattern.c_str();
+    made.mode = HEADROOM_MODE_SERVE;
+    IN_CHILD(headroom_configure(&made) == 0);
+    std::vector<void*> weights;
+    run_step(true, weights);
+    IN_CHILD(statistics().is_planned == 1);
+    IN_CHILD(statistics().planned_requests > 90);
+  });
+  // A damaged one is refused, and the run goes on.
+  std::ofstream(path + ".0.0", std::ios::binary | std::ios::in | std::ios::out).seekp(40).put('x');
+  in_child([&] {
+    set_up(256);
+    headroom_configuration made = configuration();
+    const std::string file = path + ".0.0";
+    made.plan_path = file.c_str();
+    made.mode = HEADROOM_MODE_SERVE;
+    IN_CHILD(headroom_configure(&made) == 0);
+    std::vector<void*> weights;
+    run_step(true, weights);
+    IN_CHILD(statistics().is_planned == 0);
+    IN_CHILD(report().find("\"refused\": \"\"") == std::string::npos);
+  });
+  std::remove((path + ".0.0").c_str());
+}
+
+TEST(Runtime, ARecordingIsReadableThoughItsProcessWasKilled) {
+  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+  in_child([&] {
+    set_up(64);
+    headroom_configuration made = configuration();
+    made.mode = HEADROOM_MODE_RECORD;
+    made.record_path = path.c_str();
+    IN_CHILD(headroom_configure(&made) == 0);
+    void* const block = headroom_malloc(12'345, 0, nullptr);
+    headroom_malloc(5 * kMiB, 0, nullptr);
+    headroom_free(block, 0, 0, nullptr);
+    // No headroom_finish(): as if it had been killed.
+  });
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const auto recording = memory::parse_recording(bytes, path);
+  ASSERT_TRUE(recording) << recording.error().to_string();
+  size_t allocations = 0;
+  size_t releases = 0;
+  for (const auto& event : recording->events) {
+    allocations += event.kind == memory::RecordKind::alloc ? 1 : 0;
+    releases += event.kind == memory::RecordKind::free_completed ? 1 : 0;
+  }
+  EXPECT_EQ(allocations, 2U);
+  EXPECT_EQ(releases, 1U);
+  EXPECT_FALSE(recording->is_complete);
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace headroom
