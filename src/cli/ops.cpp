@@ -5,11 +5,15 @@
 #include "base/version.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
 #include "ops/comparison.h"
+#include "ops/predicted.h"
 #include "ops/ranks.h"
 #include "report/ops_comparison.h"
 #include "report/ops_html.h"
 #include "report/ops_json.h"
+#include "report/ops_predicted.h"
 #include "report/ops_ranks.h"
 #include "report/ops_text.h"
 
@@ -82,7 +86,64 @@ Result<int> run_several(const Words& words, const Console& console) {
   return deliver_ranks(ops::answer_ranks(words.operands, rules), words, console);
 }
 
+// A step of a model that nobody has run.
+Result<int> run_predicted(const Words& words, const Console& console) {
+  if (!words.operands.empty()) {
+    return Error{ErrorCode::usage, "--model predicts a step without a trace", "",
+                 "leave the trace or --model out"};
+  }
+  const std::string phase = words.has("phase") ? words.value("phase") : "decode";
+  if (phase != "decode") {
+    const bool is_known = phase == "prefill" || phase == "train";
+    return Error{is_known ? ErrorCode::unavailable : ErrorCode::usage,
+                 is_known ? "a step of " + phase + " is not predicted by operators yet"
+                          : "'" + phase.substr(0, 80) + "' is not a phase",
+                 "--phase", "--phase decode; `headroom fit` knows the memory of training"};
+  }
+  ops::PredictedQuestion question;
+  if (words.has("batch")) {
+    HEADROOM_ASSIGN(question.batch,
+                    number_of<int64_t>(words.value("batch"), "batch", 1, timing::kMostBatch));
+  }
+  if (words.has("seq")) {
+    HEADROOM_ASSIGN(question.seq,
+                    number_of<int64_t>(words.value("seq"), "seq", 1, timing::kMostContext));
+  }
+  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(question.device,
+                  catalogue.find(words.has("device") ? words.value("device") : "auto"));
+  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.value("model")));
+  question.model = model.name;
+  HEADROOM_ASSIGN(const timing::TimingModel laws, timing::TimingModel::load());
+  HEADROOM_ASSIGN(const ops::PredictedRun run, ops::predict_decode(model.view(), question, laws));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::ops_predicted_text(run, terminal);
+  };
+  forms.json = [&] { return report::ops_predicted_json(run); };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return run.fits ? kExitYes : kExitNotPlainYes;
+}
+
+// Flags that ask for what the others do not answer.
+Result<void> check_together(const Words& words) {
+  for (const char* const flag : {"phase", "batch", "seq"}) {
+    if (words.has(flag) && !words.has("model")) {
+      return Error{ErrorCode::usage, "--" + std::string(flag) + " goes with --model", "", ""};
+    }
+  }
+  for (const char* const flag : {"html", "max-slowdown", "ranks", "other-device", "rules"}) {
+    if (words.has(flag) && words.has("model")) {
+      return Error{ErrorCode::usage, "--" + std::string(flag) + " is about traces", "",
+                   "leave it or --model out"};
+    }
+  }
+  return {};
+}
+
 Result<int> run_ops(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_together(words));
+  if (words.has("model")) return run_predicted(words, console);
   if (words.operands.empty()) {
     return Error{
         ErrorCode::usage, "which trace?", "",
@@ -136,6 +197,8 @@ Verb ops_verb() {
       {"headroom ops rank0.json.gz rank1.json.gz rank2.json.gz",
        "three or more, or two that say so, are ranks of one run: who keeps whom waiting"},
       {"headroom ops onnxruntime_profile.json", "a profile of ONNX Runtime's enable_profiling"},
+      {"headroom ops --model meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --batch 8 --seq 1024",
+       "no trace: a decode step predicted, with intervals"},
       {"headroom ops trace.json.gz --rules mine.json",
        "with groups for operators of your own (data/operator_rules.json is an example)"},
   };
@@ -145,6 +208,10 @@ Verb ops_verb() {
       {"other-device", "NAME", "add to the horizon what the run would take there, by roofline"},
       {"max-slowdown", "PERCENT",
        "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"},
+      {"model", "MODEL", "no trace: predict a step of this model on --device"},
+      {"phase", "PHASE", "of --model: decode"},
+      {"batch", "N", "of --model: sequences; 1"},
+      {"seq", "TOKENS", "of --model: in the cache of each sequence; 512"},
       {"ranks", "", "two traces are ranks of one run, though they do not say so"},
       kJsonFlag,
       kHtmlFlag,

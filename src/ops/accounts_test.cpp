@@ -149,5 +149,14 @@ TEST(Accounts, NothingToCountIsAnError) {
   EXPECT_FALSE(answer(TinyTrace().step(1, 0, 10).build(), rules));
 }
 
+// What no rule sorts is not called non-GEMM.
+TEST(Bound, IsNotKnownWhereNothingIsSorted) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 100).launched("my::scan", 1, 5, "scan_in_chunks", 6, 99);
+  const OpsAnswer answer = ask(tiny.build());
+  EXPECT_EQ(answer.bound, Bound::unclassified);
+  EXPECT_NEAR(answer.bound_pct, 93, 1e-9);
+}
+
 }  // namespace
 }  // namespace headroom::ops

@@ -158,6 +158,31 @@ TEST(OperatorTraces, NothingIsLeftUnclassified) {
   }
 }
 
+// ONNX Runtime's profiles: every node has a group, and int8 takes share from the products, as the
+// paper says.
+TEST(OperatorTraces, OnnxRuntime) {
+  const std::filesystem::path folder = traces() / "ort";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+  std::map<std::string, double> non_gemm_pct;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".json.gz")) continue;
+    const Result<OpsAnswer> answer = ask(entry.path());
+    ASSERT_TRUE(answer) << answer.error().to_string();
+    EXPECT_EQ(answer->trace.format, "ONNX Runtime");
+    EXPECT_EQ(answer->steps.size(), 4U) << name;
+    EXPECT_EQ(answer->coverage.unclassified_pct_of_kernel_time, 0) << name;
+    for (const GroupShare& group : answer->kernel_time.groups) {
+      if (group.name == "gemm") non_gemm_pct[name] = 100 - group.pct;
+    }
+  }
+  EXPECT_GE(non_gemm_pct.size(), 6U);
+  EXPECT_GT(non_gemm_pct["p_gpt2_s256_dynint8_opt99.json.gz"],
+            1.5 * non_gemm_pct["p_gpt2_s256_fp32_opt99.json.gz"]);
+  EXPECT_LT(non_gemm_pct["p_vit_b16_fp32_opt99.json.gz"],
+            non_gemm_pct["p_vit_b16_fp32_opt0.json.gz"]);
+}
+
 TEST(OperatorTraces, AccountingsAreWhole) {
   if (!std::filesystem::exists(traces())) GTEST_SKIP() << "no " << traces();
   for (const std::filesystem::path& file : kineto_traces()) {

@@ -1,0 +1,55 @@
+// Where the time of a step goes that nobody has run: predicted from the model's graph by the laws
+// of timing (timing/decode_step.h), each part with its 90 % interval.
+//
+// Decode steps alone: of prefill and training the laws know no breakdown yet. The parts of a decode
+// step follow one another, so what making one faster would give is arithmetic, not a replay. Pure
+// but for what it is given; some ten milliseconds.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "text/json.h"
+#include "timing/decode_step.h"
+
+namespace headroom::ops {
+
+struct PredictedQuestion {
+  std::string model;  // for people
+  device::Device device;
+  int64_t batch = 1;
+  int64_t seq = 512;  // tokens in the cache of each sequence
+};
+
+struct PredictedPart {
+  std::string name;  // "gemm", "attention", "non_gemm", "host"
+  std::string title;
+  double ms_low = 0, ms = 0, ms_high = 0;
+  double pct = 0;  // of the parts together
+  // What the step would gain with this part twice as fast; low and high by its interval.
+  double speedup_2x_low = 0, speedup_2x = 0, speedup_2x_high = 0;
+  std::string provenance;  // of its kernels, the weakest
+  std::string basis;
+};
+
+struct PredictedRun {
+  std::string model;
+  std::string device;
+  int64_t batch = 0;
+  int64_t seq = 0;
+  bool fits = true;
+  double step_ms_low = 0, step_ms = 0, step_ms_high = 0;
+  double roofline_ms = 0;  // attention and products at the device's peaks
+  std::string engine;      // whose host and sampling
+  std::string provenance;
+  std::vector<PredictedPart> parts;  // the longest first
+};
+
+// REQUIRES: 1 <= batch <= timing::kMostBatch, 1 <= seq <= timing::kMostContext.
+Result<PredictedRun> predict_decode(const text::JsonView& config, const PredictedQuestion& question,
+                                    const timing::TimingModel& model);
+
+}  // namespace headroom::ops

@@ -1,0 +1,90 @@
+#include "report/ops_predicted.h"
+
+#include "report/ops_words.h"
+#include "text/number.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using text::Align;
+using text::formatted;
+using text::Json;
+using text::Style;
+using text::Table;
+using text::Terminal;
+
+std::string between(double low, double high) {
+  return milliseconds(low) + " - " + milliseconds(high);
+}
+
+}  // namespace
+
+std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& terminal) {
+  const ops::PredictedPart& most = run.parts.front();
+  const std::string first = "Predicted: a decode step takes " + milliseconds(run.step_ms) + " (" +
+                            between(run.step_ms_low, run.step_ms_high) + "), most of it " +
+                            most.title + ", " + percent_words(most.pct);
+  std::string lines = text::paint(first, Style::bold, terminal.colour) + "\n";
+  lines += text::printable(run.model) + " on " + run.device + ", batch " +
+           std::to_string(run.batch) + ", " + std::to_string(run.seq) +
+           " tokens in each cache, host and sampling as in " + run.engine + "; no trace was read\n";
+  if (!run.fits) {
+    lines +=
+        text::paint("this does not fit into the device's memory", Style::warning, terminal.colour) +
+        "\n";
+  }
+  Table table({{"", Align::left, true},
+               {"a step", Align::right, false},
+               {"", Align::right, false},
+               {"90 %", Align::right, false},
+               {"2x faster gives", Align::right, false},
+               {"from", Align::left, true}});
+  for (const ops::PredictedPart& part : run.parts) {
+    table.row({part.title,
+               {milliseconds(part.ms), Style::bold},
+               percent_words(part.pct),
+               between(part.ms_low, part.ms_high),
+               formatted("%.2fx", part.speedup_2x),
+               {text::printable(part.provenance + (part.basis.empty() ? "" : ": " + part.basis)),
+                Style::dim}});
+  }
+  return lines + "\n" + table.render(terminal) +
+         "attention and products at the device's peaks: " + milliseconds(run.roofline_ms) + "\n";
+}
+
+Json ops_predicted_json(const ops::PredictedRun& run) {
+  Json parts = Json::array();
+  for (const ops::PredictedPart& part : run.parts) {
+    parts.push_back(Json::object()
+                        .set("name", part.name)
+                        .set("ms_low", part.ms_low)
+                        .set("ms", part.ms)
+                        .set("ms_high", part.ms_high)
+                        .set("pct", part.pct)
+                        .set("speedup_2x_low", part.speedup_2x_low)
+                        .set("speedup_2x", part.speedup_2x)
+                        .set("speedup_2x_high", part.speedup_2x_high)
+                        .set("provenance", part.provenance)
+                        .set("basis", part.basis));
+  }
+  return Json::object()
+      .set("schema", "headroom.ops_predicted/1")
+      .set("provenance", run.provenance)
+      .set("is_prediction", true)
+      .set("model", run.model)
+      .set("device", run.device)
+      .set("phase", "decode")
+      .set("batch", run.batch)
+      .set("seq", run.seq)
+      .set("fits", run.fits)
+      .set("engine", run.engine)
+      .set("step_ms_low", run.step_ms_low)
+      .set("step_ms", run.step_ms)
+      .set("step_ms_high", run.step_ms_high)
+      .set("roofline_ms", run.roofline_ms)
+      .set("parts", std::move(parts));
+}
+
+}  // namespace headroom::report
