@@ -194,7 +194,10 @@ class Collector {
     int64_t named = from_before;
     int64_t least = kMostBytes;
     for (const Event& event : device.events) {
-      named = checked_add(named, event.bytes).value_or(kMostBytes);
+      // Sums that no device has: the file is not to be believed.
+      const auto sum = checked_add(named, event.bytes);
+      if (!sum || *sum < -kMostBytes || *sum > kMostBytes) return 0;
+      named = *sum;
       least = std::min(least, checked_add(event.allocated, -named).value_or(0));
     }
     return std::max<int64_t>(0, least);

@@ -65,6 +65,16 @@ TEST(KinetoMemory, KnowsWhatWasThereBefore) {
   }));
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(read->totals[0].unnamed_bytes, 10240);
+  // What no device has is not believed: eight releases add up to the least of 64 bits.
+  std::vector<std::string> huge;
+  for (int i = 0; i < 8; ++i) {
+    huge.push_back(event(R"("Device Type":1,"Device Id":0,"Addr":512,"Bytes":1)"));
+    huge.push_back(
+        event(R"("Device Type":1,"Device Id":0,"Addr":512,"Bytes":-1152921504606846975)"));
+  }
+  const auto hostile = parse(trace(huge));
+  ASSERT_TRUE(hostile) << hostile.error().to_string();
+  EXPECT_EQ(hostile->totals[0].unnamed_bytes, 0);
   EXPECT_FALSE(read->is_partial);
 }
 

@@ -124,7 +124,9 @@ std::vector<int64_t> marks_of(const formats::TorchSnapshot& snapshot,
 // others.
 void add_unnamed(const RecordedFile::Counted& counted, const memory::Snapshot& device,
                  memory::RecordedRequests& recorded, PackAnswer& answer) {
-  if (counted.unnamed_bytes == 0 || recorded.requests.empty()) return;
+  const bool is_plausible =
+      counted.unnamed_bytes > 0 && counted.unnamed_bytes <= memory::kMaxRequest;
+  if (!is_plausible || recorded.requests.empty()) return;
   memory::RecordedRequest request;
   request.upper = request.released = static_cast<int64_t>(device.trace.size()) + 1;
   request.size = counted.unnamed_bytes;
