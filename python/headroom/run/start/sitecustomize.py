@@ -10,40 +10,35 @@ import sys
 
 
 def _load_package(folder):
-    """The package `headroom` around this file, without its parent on sys.path."""
-    if "headroom" in sys.modules:
-        return
-    import importlib.util
-    spec = importlib.util.spec_from_file_location(
-        "headroom", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["headroom"] = module
-    spec.loader.exec_module(module)
+    """The package `headroom` around this file, without leaving its parent on sys.path."""
+    parent = os.path.dirname(folder)
+    sys.path.insert(0, parent)
+    try:
+        import headroom.run.hook
+        return headroom.run.hook
+    finally:
+        sys.path.remove(parent)
 
 
 def _start(here):
     if not os.environ.get("HEADROOM_RUN_MODE"):
         return
     try:
-        _load_package(os.path.dirname(os.path.dirname(here)))
-        from headroom.run import hook
-        hook.start()
+        _load_package(os.path.dirname(os.path.dirname(here))).start()
     except Exception as error:  # the program is worth more than our help
         print(f"headroom: not started: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _chain():
-    """The sitecustomize behind ours: in our place in sys.modules, as `import` leaves it there."""
-    import importlib.util
+    """The sitecustomize behind ours: in our place in sys.modules, where `import` leaves it."""
     ours = sys.modules.pop("sitecustomize", None)
-    spec = importlib.util.find_spec("sitecustomize")
-    if spec is None or spec.loader is None:
+    try:
+        import sitecustomize  # noqa: F401  (another one than this file, which is off the path)
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
         if ours is not None:
             sys.modules["sitecustomize"] = ours
-        return
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
 
 
 _here = os.path.dirname(os.path.abspath(__file__))
