@@ -77,7 +77,10 @@ Result<void> check(const RunQuestion& question, const Parts& parts) {
                    question.record_folder, std::strerror(errno)};
     }
   }
-  if (question.mode == Mode::serve && access(question.plan_file.c_str(), R_OK) != 0) {
+  // With %r or %d in its name it is a file for each rank or device, which the allocator looks for.
+  const bool is_one_file = question.plan_file.find('%') == std::string::npos;
+  if (question.mode == Mode::serve && is_one_file &&
+      access(question.plan_file.c_str(), R_OK) != 0) {
     return Error{ErrorCode::bad_input, "the plan cannot be read", question.plan_file,
                  "headroom pack RECORDING --plan FILE writes one"};
   }

@@ -55,7 +55,8 @@ def surroundings(tmp_path):
         pytest.skip(f"{ours.name} or {driver.name} is not built")
     return {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(HERE / "stand_in"),
             "HEADROOM_LIBRARY": str(ours), "HEADROOM_CUDA_DRIVER": str(driver),
-            "HEADROOM_FAKE_CUDA": "devices=2,memory_mib=4096", "PYTHONDONTWRITEBYTECODE": "1"}
+            "HEADROOM_FAKE_CUDA": "devices=2,memory_mib=4096", "PYTHONDONTWRITEBYTECODE": "1",
+            "HEADROOM_CACHE": str(tmp_path / "cache")}
 
 
 @pytest.fixture
@@ -254,6 +255,19 @@ def test_ranks_are_named_and_told_apart(run):
     assert ranks == [(0, 2, "served"), (1, 2, "served"), (None, 1, "nothing")]
 
 
+def test_under_torchrun(surroundings, tmp_path):
+    (tmp_path / "train.py").write_text(PRELUDE + "torch.cuda.init()\nalloc(MIB, 0)\n")
+    done = subprocess.run([os.environ["HEADROOM_BINARY"], "run", "--", sys.executable, "-m",
+                           "torch.distributed.run", "--nproc-per-node", "2", "train.py"],
+                          capture_output=True, text=True, timeout=180, cwd=tmp_path, check=False,
+                          env=surroundings)
+    assert done.returncode == 0, done.stderr
+    ours = [line for line in done.stderr.splitlines() if line.startswith("headroom: ")]
+    assert len(ours) == 2  # the agent, which used no CUDA, is not mentioned
+    assert ours[0].startswith("headroom: rank 0, cuda:0: 2.00 MiB reserved")
+    assert ours[1].startswith("headroom: rank 1, cuda:0: ")
+
+
 def test_a_killed_recording_is_one_that_pack_reads(run, tmp_path):
     done = run("""
         torch.cuda.init()
@@ -279,6 +293,51 @@ def test_a_recording_that_ends_is_named_in_the_answer(run, tmp_path):
     recording, = process["recordings"]
     assert Path(recording).is_file() and "with %d in it" in recording
     assert process["devices"][0]["iterations"] == 4
+
+
+STEPS = """
+    import time
+    torch.cuda.init()
+    persistent = [alloc(64 * MIB, 0) for _ in range(4)]
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    for iteration in range(80):
+        blocks = []
+        for request in range(60):
+            blocks.append(alloc(SIZES[request % 5] + 512 * (request % 7), 0))
+            if request % 3 == 0:
+                delete(blocks.pop(0))
+        while blocks:
+            delete(blocks.pop())
+        parameter.grad = torch.ones(1)
+        optimizer.step()
+        time.sleep(0.05)  # the planner's thread needs its turn
+    assert fake.headroom_fake_violations() == 0, fake.headroom_fake_first_violation()
+"""
+
+
+def test_a_plan_is_made_kept_and_taken_again(run, tmp_path):
+    first = run(STEPS).answer["processes"][0]
+    device, = first["devices"]
+    if not device["plan_source"] and not device["plan_reason"]:
+        pytest.skip("this library makes no plans yet")
+    assert device["plan_source"] == "made", first
+    assert device["planned"] > 0.9 * device["requests"] > 0
+    assert device["reserved_before_bytes"] and device["reserved_after_bytes"]
+    kept, = (tmp_path / "cache/plans").glob("*/rank0-cuda0.plan")
+    key = json.loads((kept.parent / "key.json").read_text())
+    assert key["script"].endswith("train.py") and key["world_size"] == 1
+    second = run(STEPS).answer["processes"][0]
+    assert second["devices"][0]["plan_source"] == "kept", second
+    assert second["devices"][0]["planned"] > device["planned"]
+    assert second["devices"][0]["reserved_before_bytes"] is None  # nothing to compare with
+    # Other arguments are other work, and a damaged plan is refused and the run goes on.
+    other = run(STEPS, words=["--layers", "3"]).answer["processes"][0]
+    assert other["devices"][0]["plan_source"] == "made"
+    kept.write_bytes(kept.read_bytes()[:100])
+    damaged = run(STEPS).answer["processes"][0]
+    assert any("refused" in note for note in damaged["notes"]), damaged
+    assert damaged["devices"][0]["planned"] > 0
 
 
 CATCHER = """

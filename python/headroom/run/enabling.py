@@ -11,7 +11,7 @@ def _check(mode, folder, plan, accept):
         raise ValueError(f"mode {mode!r}: run, record or serve")
     if mode == "record" and not folder:
         raise ValueError("mode record needs a folder")
-    if mode == "serve" and not os.access(plan, os.R_OK):
+    if mode == "serve" and "%" not in plan and not os.access(plan, os.R_OK):
         raise ValueError(f"the plan {plan!r} cannot be read")
     found = needs.look(list(accept), os.environ)
     if found:

@@ -104,9 +104,9 @@ def figures_of_library(torch, library, iterations, plan_is_kept):
                                              statistics.allocated_bytes.peak),
             "peak_reserved_bytes": peaks.of(device, "reserved_bytes",
                                             statistics.reserved_bytes.peak),
-            # 0 where a plan served from the first request on.
+            # Of whole iterations only: a plan from a file comes before there were any.
             "reserved_before_bytes": plan.get("peak_reserved_before_bytes") or None
-            if plan.get("switches") else None,
+            if plan.get("switches") and not plan.get("from_file") else None,
             "reserved_after_bytes": plan.get("peak_reserved_since_bytes") or None
             if plan.get("switches") else None,
             "outside_bytes": max(info[1] - info[0] - statistics.reserved_bytes.current, 0)

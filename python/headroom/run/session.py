@@ -140,8 +140,15 @@ class Session:
         if self.setting is not None:
             self.setting.look(optimizer)
         if self.iterations == 1:
+            self.note_what_the_library_says()
             self.report.write()
         self.report.write_now_and_then()
+
+    def note_what_the_library_says(self):
+        """Also early: the library forgets why a plan was refused once another one serves."""
+        if self.library is not None:
+            said = report.notes_of_library(self.library)
+            self.report.notes.extend(note for note in said if note not in self.report.notes)
 
     def figures(self):
         # Within CUDA's initialisation PyTorch may not be asked anything.
@@ -161,7 +168,7 @@ class Session:
             self.report.setting = self.setting.columns()
         if self.library is not None and self.is_used:
             self.library.finish()
-            self.report.notes.extend(report.notes_of_library(self.library))
+            self.note_what_the_library_says()
         if self.report.outcome != "refused" and not self.is_used:
             self.report.outcome = "nothing"
         self.report.recordings = [path for path in self.report.recordings if os.path.isfile(path)]
