@@ -125,7 +125,7 @@ def notes_of_library(library):
     for entry in library.report().get("devices", []):
         device = f"cuda:{entry.get('device')}"
         plan = entry.get("plan", {})
-        if plan.get("refused"):
+        if plan.get("refused") and plan["refused"] != plan.get("planner"):
             yield f"{device}: the plan was refused: {plan['refused']}"
         if entry.get("backing") == "pieces" and entry.get("backing_reason"):
             yield f"{device}: no mapped pages: {entry['backing_reason']}"
