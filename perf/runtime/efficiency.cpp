@@ -39,7 +39,7 @@ using namespace headroom::runtime::perf;
 constexpr int64_t kDeviceBytes = 192 * kGiB;
 // A step of a real run takes longer than its requests: so long is waited at each iteration's end
 // while a plan is being made.
-constexpr auto kStep = std::chrono::milliseconds(30);
+constexpr auto kStep = std::chrono::milliseconds(200);
 
 struct Peaks {
   int64_t allocated = 0;

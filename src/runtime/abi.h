@@ -79,9 +79,9 @@ typedef void (*headroom_out_of_memory_handler)(const char* message, int device, 
 HEADROOM_EXPORT void headroom_on_out_of_memory(headroom_out_of_memory_handler handler,
                                                void* context);
 
-/* A handler that throws c10::OutOfMemoryError, as code around PyTorch expects it; found by name in the
- * libc10.so that the process has loaded (runtime/torch_error.h). headroom_torch_errors_missing() is 0
- * where all that it needs was found; else it would return. */
+/* A handler that throws c10::OutOfMemoryError, as code around PyTorch expects it; found by name in
+ * the libc10.so that the process has loaded (runtime/torch_error.h).
+ * headroom_torch_errors_missing() is 0 where all that it needs was found; else it would return. */
 HEADROOM_EXPORT int headroom_torch_errors_missing(void);
 HEADROOM_EXPORT void headroom_throw_torch_out_of_memory(const char* message, int device,
                                                         void* context);
@@ -109,8 +109,8 @@ typedef struct headroom_configuration {
   int64_t flags; /* HEADROOM_FLAG_* */
 } headroom_configuration;
 
-/* Flags: cuMemAlloc backing even where pages could be mapped; a plan that serves even where best fit
- * is predicted to need less. */
+/* Flags: cuMemAlloc backing even where pages could be mapped; a plan that serves even where best
+ * fit is predicted to need less. */
 #define HEADROOM_FLAG_NO_VIRTUAL_MEMORY 1
 #define HEADROOM_FLAG_ALWAYS_PLAN 2
 

@@ -94,8 +94,8 @@ PlanAttempt plan_from(const RequestLog::Understood& log,
   const memory::Iteration& last = iterations.whole.back();
   attempt.period =
       static_cast<double>(last.end - first.begin) / static_cast<double>(attempt.iterations);
-  attempt.times.serves_from = iterations.whole[attempt.iterations - kReadIterations - 1].lower;
-  attempt.times.reads_from = iterations.whole[attempt.iterations - kReadIterations].lower;
+  attempt.times.follows_from = iterations.whole[attempt.iterations - kReadIterations - 1].lower;
+  attempt.times.serves_from = iterations.whole[attempt.iterations - kReadIterations].lower;
   const bool is_marked = iterations.source == memory::BoundarySource::marks;
   if (static_cast<double>(log.requests.size() - last.end) > 2 * attempt.period + 64) {
     attempt.refused = "what was repeated is over";

@@ -79,20 +79,18 @@ class Player {
         pages_(page_bytes) {}
 
   int64_t play(const std::vector<Moment>& moments) {
-    bool is_read = false;
     bool is_serving = false;
     for (const Moment& moment : moments) {
       if (!is_serving && moment.time >= times_.serves_from) {
         is_serving = true;
-        pages_.give_back();
+        if (planned_ != nullptr) pages_.give_back();
       }
-      is_read = is_read || moment.time >= times_.reads_from;
       if (moment.is_release) {
         release(moment.request);
       } else {
-        request(moment.request, is_serving);
+        request(moment, is_serving);
       }
-      if (is_read) peak_ = std::max(peak_, pages_.held_bytes());
+      if (is_serving) peak_ = std::max(peak_, pages_.held_bytes());
     }
     return peak_;
   }
@@ -103,9 +101,12 @@ class Player {
     uint32_t block = kNoNumber;
   };
 
-  void request(uint32_t number, bool is_serving) {
-    const memory::RecordedRequest& request = log_.requests[number];
-    Place& place = places_[number];
+  void request(const Moment& moment, bool is_serving) {
+    const memory::RecordedRequest& request = log_.requests[moment.request];
+    Place& place = places_[moment.request];
+    if (planned_ != nullptr && !is_serving && moment.time >= times_.follows_from) {
+      planned_->follow(stream_named(request.stream), request.size);
+    }
     if (planned_ != nullptr && is_serving) {
       place.address =
           planned_->allocate(stream_named(request.stream), request.size, RequestLog::kNoSerial)

@@ -18,11 +18,11 @@ struct Prediction {
   int64_t best_fit_bytes = 0;  // best fit for everything
 };
 
-// The plan serves from the time `serves_from` on, when free pages are given back, as at a switch;
-// peaks are read from `reads_from` on, when it has had time to find its place.
+// The plan follows from one time on, to find its place, and serves from the other, when free pages
+// are given back, as at a switch; peaks are read from then on.
 struct PredictionTimes {
+  int64_t follows_from = 0;
   int64_t serves_from = 0;
-  int64_t reads_from = 0;
 };
 [[nodiscard]] Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
                                  const RequestLog::Understood& log, const PredictionTimes& times,

@@ -105,7 +105,7 @@ std::atomic<int64_t> refused = 0;
 std::atomic<bool> is_over = false;
 std::atomic<bool> is_planned = false;
 std::atomic<int64_t> turn = 0;
-constexpr int64_t kMostTurns = 80;
+constexpr int64_t kMostTurns = 400;
 
 void* stream_handle(int stream) {
   return stream == 0 ? nullptr
@@ -219,7 +219,7 @@ class Worker {
       }
       if (number_ == 0) {
         if (setting.seed % 2 == 0) headroom_iteration(0);
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
       run_pass();
       if (number_ == 0 && statistics().is_planned != 0) is_planned = true;
