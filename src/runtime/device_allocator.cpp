@@ -219,7 +219,10 @@ DeviceAllocator::Attempt DeviceAllocator::grow_by_pages(const Request& request, 
   if (request.rounded > pages_->total_bytes()) return Attempt::no_memory;
   std::optional<GeneralArena::Growth> growth;
   {
+    // Under one lock with begin_growth(): what is released between the two would be enough.
     const std::lock_guard lock(lock_);
+    block = general_->take(range, request.rounded);
+    if (block != kNoNumber) return Attempt::done;
     growth = general_->begin_growth(range, request.rounded);
   }
   if (!growth) {
@@ -231,6 +234,8 @@ DeviceAllocator::Attempt DeviceAllocator::grow_by_pages(const Request& request, 
     if (!address) return Attempt::no_memory;
     const std::lock_guard lock(lock_);
     general_->add_segment(range, *address, bytes, true);
+    block = general_->take(range, request.rounded);
+    if (block != kNoNumber) return Attempt::done;
     growth = general_->begin_growth(range, request.rounded);
   }
   const DevicePages::Outcome outcome = pages_->map(growth->address, growth->bytes);

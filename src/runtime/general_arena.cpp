@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/check.h"
 #include "base/units.h"
 
 namespace headroom::runtime {
@@ -158,6 +159,7 @@ std::optional<GeneralArena::Growth> GeneralArena::begin_growth(uint32_t range, i
     }
   }
   if (best.block == kNoNumber) return std::nullopt;
+  HEADROOM_CHECK(best.pages_bytes > 0, "a growth although there is room");
   uint32_t number = best.block;
   if (blocks_[number].size > best.pages_bytes) split(number, best.pages_bytes);
   const Growth growth{number, blocks_[number].address, best.pages_bytes};

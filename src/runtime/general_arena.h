@@ -90,6 +90,7 @@ class GeneralArena {
   void set_pending(uint32_t block) { blocks_[block].state = BlockState::pending; }
 
   // Nothing where no address space is left in the range: add_segment(), and ask again.
+  // REQUIRES: take() found nothing, under the same lock.
   std::optional<Growth> begin_growth(uint32_t range, int64_t size);
   uint32_t commit_growth(const Growth& growth, int64_t size);
   void abort_growth(const Growth& growth);
