@@ -34,9 +34,9 @@ Result<int> deliver_comparison(const ops::OpsComparison& comparison, const Words
   };
   forms.json = [&] { return report::ops_comparison_json(comparison); };
   HEADROOM_TRY(deliver(forms, words, console));
-  if (comparison.verdict == ops::Slowdown::beyond_limit) return kExitNotPlainYes;
   const bool is_partial = comparison.before.is_partial || comparison.after.is_partial;
-  return is_partial ? exit_code_of(ErrorCode::partial) : kExitYes;
+  if (is_partial) return exit_code_of(ErrorCode::partial);
+  return comparison.verdict == ops::Slowdown::beyond_limit ? kExitNotPlainYes : kExitYes;
 }
 
 Result<int> deliver_ranks(const Result<ops::RanksAnswer>& answered, const Words& words,
@@ -72,11 +72,13 @@ Result<int> run_two(const ops::OperatorRules& rules, const Words& words, const C
 }
 
 Result<int> run_several(const Words& words, const Console& console) {
-  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(words.value("rules")));
-  if (words.has("html")) {
-    return Error{ErrorCode::usage, "--html is about one trace", "",
-                 "headroom ops TRACE --html FILE; --json takes several"};
+  for (const char* const flag : {"html", "device", "other-device"}) {
+    if (words.has(flag)) {
+      return Error{ErrorCode::usage, "--" + std::string(flag) + " is about one trace", "",
+                   "leave it out, or give one trace"};
+    }
   }
+  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(words.value("rules")));
   const size_t count = words.operands.size();
   if (count == 2 && !words.has("ranks")) return run_two(rules, words, console);
   if (words.has("max-slowdown")) {
@@ -109,6 +111,16 @@ Result<int> run_predicted(const Words& words, const Console& console) {
     HEADROOM_ASSIGN(question.seq,
                     number_of<int64_t>(words.value("seq"), "seq", 1, timing::kMostContext));
   }
+  if (words.has("dtype")) {
+    const std::string name = words.value("dtype");
+    const std::optional<op::DType> dtype = op::parse_dtype(name);
+    if (dtype != op::DType::bf16 && dtype != op::DType::f16 && dtype != op::DType::f32) {
+      return Error{ErrorCode::usage,
+                   "'" + name.substr(0, 80) + "' is not a type that --dtype takes", "",
+                   "bfloat16, float16 or float32"};
+    }
+    question.weights = *dtype;
+  }
   HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
   HEADROOM_ASSIGN(question.device,
                   catalogue.find(words.has("device") ? words.value("device") : "auto"));
@@ -127,7 +139,7 @@ Result<int> run_predicted(const Words& words, const Console& console) {
 
 // Flags that ask for what the others do not answer.
 Result<void> check_together(const Words& words) {
-  for (const char* const flag : {"phase", "batch", "seq"}) {
+  for (const char* const flag : {"phase", "batch", "seq", "dtype"}) {
     if (words.has(flag) && !words.has("model")) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " goes with --model", "", ""};
     }
@@ -212,6 +224,7 @@ Verb ops_verb() {
       {"phase", "PHASE", "of --model: decode"},
       {"batch", "N", "of --model: sequences; 1"},
       {"seq", "TOKENS", "of --model: in the cache of each sequence; 512"},
+      {"dtype", "TYPE", "of --model: weights and cache: bfloat16 (without it), float16 or float32"},
       {"ranks", "", "two traces are ranks of one run, though they do not say so"},
       kJsonFlag,
       kHtmlFlag,

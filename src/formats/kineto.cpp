@@ -123,6 +123,12 @@ std::string_view read_event(std::string_view text, RawEvent& event) {
   return cursor.failed() ? "an event that is not JSON" : "";
 }
 
+// Collectives of which each rank may send another number of elements.
+bool is_uneven(std::string_view collective) {
+  return collective.starts_with("all_to_all") || collective.starts_with("alltoall") ||
+         collective == "gather" || collective == "scatter";
+}
+
 int64_t integer_or(std::string_view text, int64_t otherwise) {
   return text::fixed_point(text, 0).value_or(otherwise);
 }
@@ -218,10 +224,11 @@ class Reader {
     return trace_.names.intern(scratch_);
   }
 
-  // "_allgather_base of 4096 in group 5".
+  // "_allgather_base of 4096 in group 5"; without a number where each rank may have its own.
   uint32_t intern_collective(const RawEvent& raw) {
     scratch_ = raw.collective.substr(0, limits_.name);
-    if (!raw.elements.empty()) scratch_ += " of " + std::string(raw.elements.substr(0, 40));
+    if (!raw.elements.empty() && !is_uneven(raw.collective))
+      scratch_ += " of " + std::string(raw.elements.substr(0, 40));
     if (!raw.process_group.empty()) {
       scratch_ += " in group " + std::string(raw.process_group.substr(0, limits_.name));
     }

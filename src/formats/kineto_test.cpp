@@ -111,6 +111,18 @@ TEST(Kineto, ACollectivesKernelSaysWhichItIs) {
   EXPECT_EQ(trace->names.at(trace->events[0].detail), "allreduce of 64 in group tp");
 }
 
+// An uneven one has another number of elements on each rank, and is the same collective.
+TEST(Kineto, AnUnevenCollectiveHasNoNumberOfElements) {
+  for (const char* elements : {"64", "65"}) {
+    const Result<Trace> trace = read(std::string(R"({"traceEvents": [
+    {"ph":"X","cat":"kernel","name":"ncclDevKernel","pid":0,"tid":20,"ts":1,"dur":1,
+     "args":{"stream":20,"Collective name":"all_to_allv","In msg nelems":)") +
+                                     elements + R"(,"Process Group Name":"ep"}}]})");
+    ASSERT_TRUE(trace);
+    EXPECT_EQ(trace->names.at(trace->events[0].detail), "all_to_allv in group ep");
+  }
+}
+
 TEST(Kineto, ABadEventIsRecordedWithItsPlace) {
   const std::string text = R"({"traceEvents": [
     {"ph":"X","cat":"kernel","name":"a","ts":1,"dur":1},

@@ -87,7 +87,7 @@ class Reader {
   Reader(text::ByteFeed feed, const KinetoLimits& limits)
       : items_(std::move(feed), "traceEvents"), limits_(limits) {
     trace_.file = items_.name();
-    trace_.format = "ONNX Runtime";
+    trace_.format = kOnnxRuntime;
   }
 
   Result<Trace> read() {

@@ -97,9 +97,11 @@ struct TraceFault {
   std::string message;
 };
 
+inline constexpr std::string_view kOnnxRuntime = "ONNX Runtime";
+
 struct Trace {
   std::string file;
-  std::string format;  // "Kineto"
+  std::string format;  // "Kineto" or kOnnxRuntime
   std::vector<TraceEvent> events;
   Names names;
   std::vector<TraceTrack> tracks;

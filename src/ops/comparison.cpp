@@ -44,7 +44,7 @@ using Rows = std::map<RowKey, Spent>;
 Rows rows_of(const RecordedRun& run, const WallTime& wall, const OperatorRules& rules) {
   Rows rows;
   const double share = 1 / static_cast<double>(run.links.steps.size());
-  uint32_t last = kNone;  // the operator counted last
+  std::vector<bool> is_counted(run.trace.events.size());  // an event belongs to one row
   for (size_t i = 0; i < run.work.size(); ++i) {
     const Work& piece = run.work[i];
     const bool is_inside = piece.step != kOutside;
@@ -58,9 +58,9 @@ Rows rows_of(const RecordedRun& run, const WallTime& wall, const OperatorRules& 
     if (!is_inside) continue;
     const double kernel_ms = ms_of(static_cast<double>(piece.duration_ns())) * share;
     spent.kernel_ms += kernel_ms;
-    spent.count += event == last ? 0 : share;
+    spent.count += is_counted[event] ? 0 : share;
+    is_counted[event] = true;
     spent.kernels[run.trace.name_of(run.trace.events[piece.event])] += kernel_ms;
-    last = event;
   }
   return rows;
 }

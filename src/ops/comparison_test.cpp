@@ -117,6 +117,24 @@ TEST(Comparison, OneStepEachIsJudgedAsItIs) {
   EXPECT_EQ(comparison.verdict, Slowdown::beyond_limit);
 }
 
+// A collective that begins between the two kernels of a product is no second call of the product.
+TEST(Comparison, AnOperatorIsCountedOnceWhateverRunsBetweenItsKernels) {
+  const auto run = [](bool has_collective) {
+    TinyTrace tiny;
+    tiny.step(1, 0, 1000)
+        .launched("aten::mm", 20, 40, "sgemm splitK", 90, 200)
+        .add(Kind::call, "cudaLaunchKernel", 30, 32, 900)
+        .add(Kind::kernel, "splitKreduce_kernel", 200, 220, 900, "7");
+    if (has_collective) {
+      tiny.launched("c10d::allreduce_", 5, 15, "ncclDevKernel_AllReduce", 150, 300, "20");
+    }
+    return *run_of(tiny.build(), rules());
+  };
+  const OpsComparison comparison = compared(run(false), run(true));
+  EXPECT_EQ(find(comparison, "aten::mm").before_count, 1);
+  EXPECT_EQ(find(comparison, "aten::mm").after_count, 1);
+}
+
 TEST(Comparison, WhatIsNoLongerHidden) {
   TinyTrace hidden;
   hidden.step(1, 0, 1000)

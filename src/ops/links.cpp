@@ -50,11 +50,13 @@ void find_steps(const Trace& trace, Links& links) {
   int64_t first = INT64_MAX;
   int64_t last = INT64_MIN;
   std::vector<TraceStep> named;
+  const bool is_onnx_runtime = trace.format == formats::kOnnxRuntime;
   for (const TraceEvent& event : trace.events) {
     first = std::min(first, event.start_ns);
     last = std::max(last, event.end_ns());
     const std::string_view name = trace.name_of(event);
-    const bool is_step = name.starts_with("ProfilerStep") || name == "model_run";
+    const bool is_step =
+        name.starts_with("ProfilerStep") || (is_onnx_runtime && name == "model_run");
     if (event.kind == TraceEventKind::annotation && is_step) {
       named.push_back({std::string(trace.name_of(event)), event.start_ns, event.end_ns()});
     }

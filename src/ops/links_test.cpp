@@ -45,6 +45,17 @@ TEST(Links, AnOperatorThatEndsWhereAnotherBeginsDoesNotHoldIt) {
   EXPECT_EQ(link(trace).parent[find(trace, "b")], formats::kNone);
 }
 
+// PyTorch runs have ranges of any name; ONNX Runtime's is its own.
+TEST(Links, AModelRunIsAStepOfOnnxRuntimeOnly) {
+  formats::Trace trace = TinyTrace()
+                             .add(Kind::host_operator, "a", 0, 10)
+                             .add(Kind::annotation, "model_run", 0, 20)
+                             .build();
+  EXPECT_FALSE(link(trace).has_steps);
+  trace.format = formats::kOnnxRuntime;
+  EXPECT_TRUE(link(trace).has_steps);
+}
+
 TEST(Links, OtherThreadsDoNotEnclose) {
   const formats::Trace trace = TinyTrace()
                                    .add(Kind::host_operator, "a", 0, 100)

@@ -250,12 +250,12 @@ bool is_list(const text::Json& json) { return json.kind() == text::Json::Kind::a
 bool append(const text::Json& shape, std::string_view type, std::vector<RecordedInput>& inputs) {
   if (!is_list(shape)) return false;
   const bool is_nested = !shape.items().empty() && is_list(shape.items().front());
-  if (is_nested) {  // a list of tensors, whose type is the first one's or is not said
+  if (is_nested) {  // a list of tensors; most profilers do not say its type
     for (const text::Json& item : shape.items()) {
       if (!is_list(item)) return false;
       auto sizes = sizes_of(item);
       if (!sizes || inputs.size() == kMostInputs) return false;
-      inputs.push_back({std::move(*sizes), DType::f32});
+      inputs.push_back({std::move(*sizes), dtype_of(type)});
     }
     return true;
   }
@@ -263,6 +263,12 @@ bool append(const text::Json& shape, std::string_view type, std::vector<Recorded
   if (!sizes || inputs.size() == kMostInputs) return false;
   inputs.push_back({std::move(*sizes), dtype_of(type)});
   return true;
+}
+
+// What rate_of_work knows a rate for.
+bool has_rate(DType dtype) {
+  constexpr std::array kTypes{DType::f32, DType::f16, DType::bf16, DType::f8, DType::i8, DType::u8};
+  return std::find(kTypes.begin(), kTypes.end(), dtype) != kTypes.end();
 }
 
 bool is_sane(const RecordedInput& input) {
@@ -313,6 +319,7 @@ std::optional<OperatorWork> work_of_operator(std::string_view name,
     const bool has_bias = name == "aten::addmm" || name == "aten::baddbmm";
     const Tensor& first = tensors[has_bias ? 1 : 0];
     work.dtype = first.dtype();
+    if (work.is_product && !has_rate(work.dtype)) return std::nullopt;
     work.first_elements = static_cast<double>(first.elements());
     work.is_linear = name == "aten::mm" || name == "aten::addmm";
     known->run(eager, tensors);

@@ -3,7 +3,8 @@
 //
 // The operator runs on symbolic tensors of the recorded shapes. Bytes are what the algorithm must
 // move at least once. An operator that is not in the table, whose shapes were not recorded or do
-// not fit, has no count: none is guessed. Pure, thread-safe, some microseconds.
+// not fit, has no count, nor has a product of a type without a rate (f64, long): none is guessed.
+// Pure, thread-safe, some microseconds.
 #pragma once
 
 #include <map>

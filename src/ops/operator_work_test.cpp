@@ -18,6 +18,7 @@ TEST(OperatorWork, Inputs) {
   EXPECT_EQ((*inputs)[0].dtype, op::DType::bf16);
   EXPECT_FALSE((*inputs)[1].dtype);
   EXPECT_EQ((*inputs)[3].sizes, (std::vector<int64_t>{4}));
+  EXPECT_FALSE((*inputs)[3].dtype);
   for (const char* bad : {"", "[[1]]", "[[1]] [", "[[1]] []", "7 []", "[7] [\"float\"]",
                           "[[1.5]] [\"float\"]", "[[\"a\"]] [\"float\"]", "[[1]] [7]"}) {
     EXPECT_FALSE(parse_inputs(bad)) << bad;
@@ -45,7 +46,8 @@ TEST(OperatorWork, WhatMovesBytes) {
   EXPECT_EQ(work("aten::mul", R"([[8,16],[]] ["c10::BFloat16","Scalar"])")->bytes, 2.0 * 2 * 128);
   EXPECT_EQ(work("aten::copy_", R"([[128],[128],[]] ["c10::BFloat16","float","Scalar"])")->bytes,
             128.0 * (2 + 4));
-  EXPECT_EQ(work("aten::cat", R"([[[2,3],[2,5]],[]] ["","Scalar"])")->bytes, 4.0 * 2 * 16);
+  EXPECT_EQ(work("aten::cat", R"([[[2,3],[2,5]],[]] ["c10::BFloat16","Scalar"])")->bytes,
+            2.0 * 2 * 16);
 }
 
 // What the step model counts for flash attention of a square, causal.
@@ -59,6 +61,11 @@ TEST(OperatorWork, Attention) {
 
 TEST(OperatorWork, NoCountWhereItCannotBeKnown) {
   EXPECT_FALSE(work("my::scan", R"([[8]] ["float"])"));
+  EXPECT_FALSE(work("aten::cat", R"([[[2,3],[2,5]],[]] ["","Scalar"])"));
+  EXPECT_FALSE(work("aten::cat", R"([[[2,3],[2,5]],[]] ["TensorList","Scalar"])"));
+  for (const char* types : {R"(["double","double"])", R"(["long int","long int"])"}) {
+    EXPECT_FALSE(work("aten::mm", std::string("[[8,16],[16,32]] ") + types)) << types;
+  }
   EXPECT_FALSE(work("aten::mm", R"([[8,16],[17,32]] ["float","float"])"));
   EXPECT_FALSE(work("aten::mm", R"([[8,16]] ["float"])"));
   EXPECT_FALSE(work("aten::mm", R"([[8],[8]] ["float","float"])"));

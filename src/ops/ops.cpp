@@ -89,7 +89,6 @@ struct Row {
   GroupTimes groups;
   double ns = 0;
   int64_t count = 0;
-  uint32_t last = kNone;  // the operator counted last
   GroupIndex name_group = 0;
 
   void add(const Work& piece, size_t group_count) {
@@ -106,14 +105,15 @@ struct Row {
 std::vector<OperatorTime> operators_of(const Trace& trace, const std::vector<Work>& work,
                                        const OperatorRules& rules, double total_ns) {
   std::map<uint32_t, Row> rows;
+  std::vector<bool> is_counted(trace.events.size());  // an event belongs to one row
   for (const Work& piece : work) {
     if (piece.step == kOutside) continue;
     const bool is_linked = piece.operation != kNone && !piece.is_in_graph;
     const uint32_t event = is_linked ? piece.operation : piece.event;
     Row& row = rows[trace.events[event].name];
     row.add(piece, rules.groups().size());
-    row.count += row.last == event ? 0 : 1;
-    row.last = event;
+    row.count += is_counted[event] ? 0 : 1;
+    is_counted[event] = true;
   }
   std::vector<OperatorTime> operators;
   for (const auto& [name, row] : rows) {
@@ -333,9 +333,13 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
   find_bound(answer);
   if (const std::optional<Recording> recording = record(trace, links, work, rules)) {
     answer.replay = replay_error(*recording);
-    answer.horizon =
-        horizon(*recording, answer, rules, scenarios(*recording, run, rules, device, other));
+    const Scenarios asked = scenarios(*recording, run, rules, device, other);
+    answer.horizon = horizon(*recording, answer, rules, asked.all);
+    answer.notes = asked.notes;
     find_bound_by_replay(answer);
+  } else if (device != nullptr && other != nullptr) {
+    answer.notes.push_back("the trace has no launches to replay: what the run would take on " +
+                           other->name + " is not known");
   }
   add_notes(trace, links, kernels, answer);
   return answer;
@@ -371,6 +375,10 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
     answered.notes.emplace_back(
         "the limits of this device are not known, so operators are not held against them: --device "
         "NAME names one");
+  }
+  if (other && !device) {
+    answered.notes.push_back("what the run would take on " + other->name +
+                             " is not known, as the limits of the device that it ran on are not");
   }
   return AnsweredRun{std::move(answered), std::move(run)};
 }

@@ -44,6 +44,7 @@ Result<PredictedRun> predict_decode(const text::JsonView& config, const Predicte
                                     const timing::TimingModel& model) {
   timing::DecodeOptions options;
   options.context = question.seq;
+  options.weights = question.weights;
   HEADROOM_ASSIGN(const timing::DecodePredictor predictor,
                   timing::DecodePredictor::make(config, question.device, options, model));
   HEADROOM_ASSIGN(const DecodeStep step, predictor.step(question.batch));

@@ -21,7 +21,8 @@ struct PredictedQuestion {
   std::string model;  // for people
   device::Device device;
   int64_t batch = 1;
-  int64_t seq = 512;  // tokens in the cache of each sequence
+  int64_t seq = 512;                    // tokens in the cache of each sequence
+  op::DType weights = op::DType::bf16;  // and of the cache
 };
 
 struct PredictedPart {

@@ -216,6 +216,10 @@ void add_notes(const std::vector<RankSummary>& ranks, RanksAnswer& answer) {
       answer.notes.push_back("rank " + std::to_string(rank.times.rank) + " is there twice");
     }
     world = std::max(world, rank.world_size);
+    if (rank.times.is_partial) {
+      answer.notes.push_back("not all of " + rank.times.file +
+                             " could be read: its later collectives may be missing");
+    }
   }
   if (world > static_cast<int64_t>(ranks.size())) {
     answer.notes.push_back(std::to_string(ranks.size()) + " of the run's " + std::to_string(world) +

@@ -125,5 +125,15 @@ TEST(Ranks, TwoTracesSayThatTheyAreRanksOfOneRun) {
   EXPECT_FALSE(are_ranks_of_one_run(one, other));
 }
 
+TEST(Ranks, AFileThatWasCutIsNamed) {
+  RankSummary cut = rank_with(1, {50, 50, 50});
+  cut.times.is_partial = true;
+  cut.times.file = "rank1.json";
+  const auto answer = answer_ranks({rank_with(0, {50, 50, 50}), cut});
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  ASSERT_EQ(answer->notes.size(), 1U);
+  EXPECT_NE(answer->notes[0].find("rank1.json"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace headroom::ops

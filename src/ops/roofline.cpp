@@ -17,7 +17,6 @@ struct RowTime {
   double ns = 0;
   int64_t count = 0;
   GroupIndex group = 0;
-  uint32_t last = kNone;  // the operator counted last
   Rate rate = Rate::fp32;
   OperatorWork work;
 };
@@ -25,7 +24,11 @@ struct RowTime {
 class Rows {
  public:
   Rows(const RecordedRun& run, const OperatorRules& rules, const device::Device& device)
-      : run_(run), rules_(rules), device_(device), counts_(run.trace) {}
+      : run_(run),
+        rules_(rules),
+        device_(device),
+        counts_(run.trace),
+        is_counted_(run.trace.events.size()) {}
 
   std::optional<OperatorRoofline> build() {
     for (const Work& piece : run_.work) add(piece);
@@ -66,8 +69,8 @@ class Rows {
     RowTime& row = rows_[key];
     row.work = *work;
     row.ns += ns;
-    row.count += row.last == piece.operation ? 0 : 1;
-    row.last = piece.operation;
+    row.count += is_counted_[piece.operation] ? 0 : 1;
+    is_counted_[piece.operation] = true;
     row.group = piece.group;
     if (rate_of_work(*work, kernel) == Rate::tf32 || row.count == 1) {
       row.rate = rate_of_work(*work, kernel);
@@ -113,6 +116,7 @@ class Rows {
   const device::Device& device_;
   std::map<Key, RowTime> rows_;
   OperatorCounts counts_;
+  std::vector<bool> is_counted_;  // by event: an operator belongs to one row
   double all_ns_ = 0;
   double counted_ns_ = 0;
 };

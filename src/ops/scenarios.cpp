@@ -35,6 +35,15 @@ double floor_of(const OperatorWork& work, Rate rate, const Device& device) {
   return flops > 0 ? std::max(work.flops / flops, traffic) : 0;
 }
 
+Result<void> require_rate(Rate rate, const Device& device, const Device& other) {
+  for (const Device* one : {&device, &other}) {
+    if (rate_of(*one, rate) > 0) continue;
+    return Error{ErrorCode::unavailable,
+                 one->name + " has no " + std::string(device::name_of(rate)) + " rate", "", ""};
+  }
+  return {};
+}
+
 class Builder {
  public:
   Builder(const Recording& recording, const RecordedRun& run, const OperatorRules& rules)
@@ -44,7 +53,7 @@ class Builder {
 
   void add_fusion(std::vector<Scenario>& scenarios);
   void add_int8(const Device& device, std::vector<Scenario>& scenarios);
-  void add_device(const Device& device, const Device& other, std::vector<Scenario>& scenarios);
+  void add_device(const Device& device, const Device& other, Scenarios& scenarios);
 
  private:
   [[nodiscard]] const timing::Program& program() const { return recording_.program; }
@@ -80,7 +89,7 @@ class Builder {
   Rate rate_of_kernel(const OperatorWork& work, size_t kernel) const {
     return rate_of_work(work, run_.trace.name_of(run_.trace.events[recording_.events[kernel]]));
   }
-  double device_factor(size_t kernel, const Device& device, const Device& other);
+  Result<double> device_factor(size_t kernel, const Device& device, const Device& other);
 
   const Recording& recording_;
   const RecordedRun& run_;
@@ -89,8 +98,9 @@ class Builder {
   std::unordered_map<uint32_t, const Work*> pieces_;
 };
 
-// Neighbours on a stream that go element by element over equally many results, launched one by one:
-// what one writes for the next stays in registers, and only the first is launched.
+// Neighbours on a stream that go element by element over equally many results, launched one by one
+// without the host waiting for the device between: what one writes for the next stays in registers,
+// and only the first is launched.
 void Builder::add_fusion(std::vector<Scenario>& scenarios) {
   Scenario fused{"fuse_elementwise", "elementwise chains fused", {}, ReplayChange(), 0};
   fused.made.kernel_factors.assign(program().kernels.size(), 1.0);
@@ -99,11 +109,14 @@ void Builder::add_fusion(std::vector<Scenario>& scenarios) {
   struct Last {
     double written = 0;  // 0: no chain goes on
     size_t kernel = 0;
+    size_t waits = 0;  // of the host, before it was launched
   };
   std::vector<Last> last(program().streams);
   size_t joined = 0;
+  size_t waits = 0;
   for (size_t at = 0; at < program().calls.size(); ++at) {
     const ReplayCall& call = program().calls[at];
+    waits += call.kind == CallKind::wait || call.kind == CallKind::copy_and_wait ? 1 : 0;
     for (uint32_t i = 0; i < call.kernel_count; ++i) {
       const size_t kernel = call.first_kernel + i;
       const ReplayKernel& one = program().kernels[kernel];
@@ -117,7 +130,7 @@ void Builder::add_fusion(std::vector<Scenario>& scenarios) {
         before.written = 0;
         continue;
       }
-      if (before.written == work->written_bytes) {
+      if (before.written == work->written_bytes && before.waits == waits) {
         // Its own read of what the other wrote, and that write, go.
         const auto keep = [&](size_t which, double bytes) {
           double& factor = fused.made.kernel_factors[which];
@@ -128,7 +141,7 @@ void Builder::add_fusion(std::vector<Scenario>& scenarios) {
         fused.made.is_call_removed[at] = true;
         ++joined;
       }
-      before = {work->written_bytes, kernel};
+      before = {work->written_bytes, kernel, waits};
     }
   }
   if (joined == 0) return;
@@ -182,46 +195,57 @@ void Builder::add_int8(const Device& device, std::vector<Scenario>& scenarios) {
   scenarios.push_back(std::move(within));
 }
 
-double Builder::device_factor(size_t kernel, const Device& device, const Device& other) {
-  if (is_host_copy(kernel) || program().kernels[kernel].is_communication) return 1;
+// The Error says which rate is not known: a product scaled by the bandwidth would be a guess.
+Result<double> Builder::device_factor(size_t kernel, const Device& device, const Device& other) {
+  if (is_host_copy(kernel) || program().kernels[kernel].is_communication) return 1.0;
   if (const OperatorWork* work = work_of(kernel)) {
     const Rate rate = rate_of_kernel(*work, kernel);
+    if (work->is_product) HEADROOM_TRY(require_rate(rate, device, other));
     const double here = floor_of(*work, rate, device);
     const double there = floor_of(*work, rate, other);
     if (here > 0 && there > 0) return there / here;
   }
   const size_t group = program().kernels[kernel].group;
   const bool is_product = group == rules_.group("gemm") || group == rules_.group("attention");
-  const double here = rate_of(device, Rate::bf16);
-  const double there = rate_of(other, Rate::bf16);
-  if (is_product && here > 0 && there > 0) return here / there;
+  if (is_product) {  // whose type was not recorded
+    HEADROOM_TRY(require_rate(Rate::bf16, device, other));
+    return rate_of(device, Rate::bf16) / rate_of(other, Rate::bf16);
+  }
   return device.bandwidth.value.value / other.bandwidth.value.value;
 }
 
-void Builder::add_device(const Device& device, const Device& other,
-                         std::vector<Scenario>& scenarios) {
+void Builder::add_device(const Device& device, const Device& other, Scenarios& scenarios) {
   for (const Device* one : {&device, &other}) {
-    if (!one->bandwidth.known() || one->bandwidth.value.value <= 0) return;
+    if (!one->bandwidth.known() || one->bandwidth.value.value <= 0) {
+      scenarios.notes.push_back(one->name + " has no known bandwidth: what the run would take on " +
+                                other.name + " is not known");
+      return;
+    }
   }
   Scenario moved{"device_" + other.name, "on " + other.name + ", by roofline", {}, {}, 0};
   moved.made.kernel_factors.assign(program().kernels.size(), 1.0);
   for (size_t i = 0; i < program().kernels.size(); ++i) {
-    moved.made.kernel_factors[i] = device_factor(i, device, other);
+    const Result<double> factor = device_factor(i, device, other);
+    if (!factor) {
+      scenarios.notes.push_back(factor.error().message + ": what the run would take on " +
+                                other.name + " is not known");
+      return;
+    }
+    moved.made.kernel_factors[i] = *factor;
     if (i < program().earlier_count) continue;  // not in the kernel time
     moved.saved_ms += kernel_ms(i) * (1 - moved.made.kernel_factors[i]);
   }
-  scenarios.push_back(std::move(moved));
+  scenarios.all.push_back(std::move(moved));
 }
 
 }  // namespace
 
-std::vector<Scenario> scenarios(const Recording& recording, const RecordedRun& run,
-                                const OperatorRules& rules, const Device* device,
-                                const Device* other) {
-  std::vector<Scenario> found;
+Scenarios scenarios(const Recording& recording, const RecordedRun& run, const OperatorRules& rules,
+                    const Device* device, const Device* other) {
+  Scenarios found;
   Builder builder(recording, run, rules);
-  builder.add_fusion(found);
-  if (device != nullptr) builder.add_int8(*device, found);
+  builder.add_fusion(found.all);
+  if (device != nullptr) builder.add_int8(*device, found.all);
   if (device != nullptr && other != nullptr) builder.add_device(*device, *other, found);
   return found;
 }

@@ -28,9 +28,13 @@ struct Scenario {
   double saved_ms = 0;                           // of the kernel time; may be negative
 };
 
+struct Scenarios {
+  std::vector<Scenario> all;
+  std::vector<std::string> notes;  // why one that was asked for is not there
+};
+
 // `device`: the limits of the one that ran, or null; `other`: to be asked about, or null.
-std::vector<Scenario> scenarios(const Recording& recording, const RecordedRun& run,
-                                const OperatorRules& rules, const device::Device* device,
-                                const device::Device* other);
+Scenarios scenarios(const Recording& recording, const RecordedRun& run, const OperatorRules& rules,
+                    const device::Device* device, const device::Device* other);
 
 }  // namespace headroom::ops

@@ -32,6 +32,12 @@ struct Prepared {
   Recording recording;
 };
 
+Prepared recorded(formats::Trace trace) {
+  Prepared made{*run_of(std::move(trace), rules()), {}};
+  made.recording = *record(made.run.trace, made.run.links, made.run.work, rules());
+  return made;
+}
+
 Prepared prepared(bool is_interrupted = false) {
   TinyTrace tiny;
   tiny.step(1, 0, 2000)
@@ -47,9 +53,27 @@ Prepared prepared(bool is_interrupted = false) {
     event.detail = trace.names.intern(is_mm ? R"([[1024,1024],[1024,1024]] ["float","float"])"
                                             : R"([[2097152]] ["float"])");
   }
-  Prepared made{*run_of(std::move(trace), rules()), {}};
-  made.recording = *record(made.run.trace, made.run.links, made.run.work, rules());
-  return made;
+  return recorded(std::move(trace));
+}
+
+// Ten activations in a row; where `is_awaited` the host waits for each.
+Prepared activations(bool is_awaited) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 1000);
+  for (int64_t i = 0; i < 10; ++i) {
+    const int64_t begin = 10 + 50 * i;
+    tiny.launched("aten::relu", begin, begin + 5, "relu elementwise", begin + 8, begin + 24);
+    if (is_awaited) {
+      tiny.add(formats::TraceEventKind::call, "cudaDeviceSynchronize", begin + 6, begin + 30,
+               900 + i);
+    }
+  }
+  formats::Trace trace = tiny.build();
+  for (formats::TraceEvent& event : trace.events) {
+    if (event.kind != formats::TraceEventKind::host_operator) continue;
+    event.detail = trace.names.intern(R"([[2097152]] ["float"])");
+  }
+  return recorded(std::move(trace));
 }
 
 const Scenario* find(const std::vector<Scenario>& all, std::string_view change) {
@@ -66,7 +90,7 @@ double total_ns(const Prepared& made, const timing::ReplayChange& change) {
 // Of six passes over the tensor two are left: the first read and the last write.
 TEST(Scenarios, AFusedChainReadsAndWritesOnce) {
   const Prepared made = prepared();
-  const auto all = scenarios(made.recording, made.run, rules(), nullptr, nullptr);
+  const auto all = scenarios(made.recording, made.run, rules(), nullptr, nullptr).all;
   const Scenario* fused = find(all, "fuse_elementwise");
   ASSERT_NE(fused, nullptr);
   EXPECT_EQ(all.size(), 1U);
@@ -86,8 +110,16 @@ TEST(Scenarios, AFusedChainReadsAndWritesOnce) {
 TEST(Scenarios, WhatIsBetweenBreaksAChain) {
   const Prepared made = prepared(true);
   EXPECT_EQ(
-      find(scenarios(made.recording, made.run, rules(), nullptr, nullptr), "fuse_elementwise"),
+      find(scenarios(made.recording, made.run, rules(), nullptr, nullptr).all, "fuse_elementwise"),
       nullptr);
+}
+
+TEST(Scenarios, AWaitOfTheHostBreaksAChain) {
+  for (const bool is_awaited : {false, true}) {
+    const Prepared made = activations(is_awaited);
+    const auto all = scenarios(made.recording, made.run, rules(), nullptr, nullptr).all;
+    EXPECT_EQ(find(all, "fuse_elementwise") == nullptr, is_awaited);
+  }
 }
 
 // 2 GFLOP at 40 TOP/s take a quarter of what they take at 10 TFLOP/s; quantizing reads 4 MB and
@@ -95,7 +127,7 @@ TEST(Scenarios, WhatIsBetweenBreaksAChain) {
 TEST(Scenarios, LinearLayersInInt8) {
   const Prepared made = prepared();
   const device::Device device = tiny_device("here", 1e12, 1e13);
-  const auto all = scenarios(made.recording, made.run, rules(), &device, nullptr);
+  const auto all = scenarios(made.recording, made.run, rules(), &device, nullptr).all;
   const Scenario* within = find(all, "gemm_int8_fused");
   const Scenario* apart = find(all, "gemm_int8");
   ASSERT_NE(within, nullptr);
@@ -114,14 +146,21 @@ TEST(Scenarios, AnotherDeviceByRoofline) {
   const Prepared made = prepared();
   const device::Device here = tiny_device("here", 1e12, 1e13);
   const device::Device there = tiny_device("there", 2e12, 5e13);
-  const auto all = scenarios(made.recording, made.run, rules(), &here, &there);
+  const auto all = scenarios(made.recording, made.run, rules(), &here, &there).all;
   const Scenario* moved = find(all, "device_there");
   ASSERT_NE(moved, nullptr);
   EXPECT_NEAR(moved->made.kernel_factors[0], 0.2, 1e-9);
   EXPECT_NEAR(moved->made.kernel_factors[1], 0.5, 1e-9);
   EXPECT_LT(total_ns(made, moved->made), total_ns(made, {}));
+  // 10 TFLOP/s in fp32 here, nothing there: what a product takes there is not guessed.
+  device::Device without = tiny_device("without", 2e12, 5e13);
+  without.dense_rates[static_cast<size_t>(device::Rate::fp32)] = {};
+  const Scenarios refused = scenarios(made.recording, made.run, rules(), &here, &without);
+  EXPECT_EQ(find(refused.all, "device_without"), nullptr);
+  ASSERT_EQ(refused.notes.size(), 1U);
+  EXPECT_NE(refused.notes[0].find("without has no fp32 rate"), std::string::npos);
   const device::Device unknown;
-  EXPECT_EQ(find(scenarios(made.recording, made.run, rules(), &here, &unknown), "device_"),
+  EXPECT_EQ(find(scenarios(made.recording, made.run, rules(), &here, &unknown).all, "device_"),
             nullptr);
 }
 

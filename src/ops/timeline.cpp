@@ -12,7 +12,6 @@ using formats::TraceEvent;
 using formats::TraceEventKind;
 
 constexpr size_t kLongestName = 120;
-constexpr size_t kMostRows = 64;  // of a page; a device has fewer streams that matter
 
 class Builder {
  public:
@@ -24,10 +23,13 @@ class Builder {
       timeline_.steps.push_back(
           {step.name, step.start_ns - run_.links.start_ns(), step.end_ns - run_.links.start_ns()});
     }
-    add_host();
     add_gaps();
     add_streams();
+    const auto device_rows = static_cast<std::ptrdiff_t>(timeline_.rows.size());
+    add_host();
+    std::rotate(timeline_.rows.begin(), timeline_.rows.begin() + device_rows, timeline_.rows.end());
     leave_out_short();
+    drop_unused_names();
     return std::move(timeline_);
   }
 
@@ -47,11 +49,12 @@ class Builder {
     row.marks.push_back({from - run_.links.start_ns(), to - from, name_of(name), group});
   }
 
-  void keep(std::map<uint32_t, TimelineRow>& rows) {
-    for (auto& [track, row] : rows) {
-      if (!row.marks.empty() && timeline_.rows.size() < kMostRows) {
-        timeline_.rows.push_back(std::move(row));
-      }
+  void keep(TimelineRow& row) {
+    if (row.marks.empty()) return;
+    if (timeline_.rows.size() < kMostRows) {
+      timeline_.rows.push_back(std::move(row));
+    } else {
+      timeline_.left_out += row.marks.size();
     }
   }
 
@@ -76,17 +79,17 @@ class Builder {
       }
     }
     for (auto& [track, row] : threads) {
-      if (row.marks.empty() || timeline_.rows.size() >= kMostRows) continue;
-      timeline_.rows.push_back(std::move(row));
+      keep(row);
       const auto call = calls.find(track);
       if (call == calls.end()) continue;
-      timeline_.rows.push_back(std::move(call->second));
+      keep(call->second);
       calls.erase(call);
     }
-    keep(calls);
+    for (auto& [track, row] : calls) keep(row);
   }
 
-  // Where no stream has work; by what the next piece waited for.
+  // Where no stream has work; by what the next piece waited for: most of the gap for its call to
+  // return, or for the device, as wall_time() counts it, where the call is unknown too.
   void add_gaps() {
     if (!run_.links.has_device) return;
     TimelineRow row;
@@ -99,8 +102,8 @@ class Builder {
       if (piece.end_ns <= busy_until) continue;
       if (piece.start_ns > busy_until && busy_until < run_.links.end_ns()) {
         const uint32_t call = run_.links.launch[piece.event];
-        const int64_t launched = call == kNone ? piece.start_ns : run_.trace.events[call].end_ns();
-        const bool is_host = launched - busy_until >= (piece.start_ns - busy_until) / 2;
+        const int64_t launched = call == kNone ? busy_until : run_.trace.events[call].end_ns();
+        const bool is_host = launched - busy_until > (piece.start_ns - busy_until) / 2;
         const int64_t until = std::min(piece.start_ns, run_.links.end_ns());
         row.marks.push_back({busy_until - run_.links.start_ns(), until - busy_until,
                              is_host ? host : launch, is_host ? 0U : 1U});
@@ -111,7 +114,7 @@ class Builder {
       row.marks.push_back(
           {busy_until - run_.links.start_ns(), run_.links.end_ns() - busy_until, host, 0});
     }
-    if (!row.marks.empty()) timeline_.rows.push_back(std::move(row));
+    keep(row);
   }
 
   uint32_t own_name(const char* words) {
@@ -129,7 +132,7 @@ class Builder {
       row.kind = RowKind::stream;
       add(row, piece.start_ns, piece.end_ns, event.name, piece.group);
     }
-    keep(streams);
+    for (auto& [track, row] : streams) keep(row);
   }
 
   void leave_out_short() {
@@ -141,10 +144,32 @@ class Builder {
     const auto least = spans.end() - static_cast<std::ptrdiff_t>(kMostMarks);
     std::nth_element(spans.begin(), least, spans.end());
     const int64_t shortest = *least;
+    // Of those as short as the shortest that is kept: as many as there is room for, the first ones.
+    auto ties = static_cast<size_t>(std::count(least, spans.end(), shortest));
     for (TimelineRow& row : timeline_.rows) {
-      timeline_.left_out += static_cast<size_t>(
-          std::erase_if(row.marks, [&](const Mark& mark) { return mark.span_ns < shortest; }));
+      timeline_.left_out += static_cast<size_t>(std::erase_if(row.marks, [&](const Mark& mark) {
+        if (mark.span_ns != shortest) return mark.span_ns < shortest;
+        if (ties == 0) return true;
+        --ties;
+        return false;
+      }));
     }
+  }
+
+  void drop_unused_names() {
+    std::vector<uint32_t> places(timeline_.names.size(), kNone);
+    std::vector<std::string> used;
+    for (TimelineRow& row : timeline_.rows) {
+      for (Mark& mark : row.marks) {
+        uint32_t& place = places[mark.name];
+        if (place == kNone) {
+          place = static_cast<uint32_t>(used.size());
+          used.push_back(std::move(timeline_.names[mark.name]));
+        }
+        mark.name = place;
+      }
+    }
+    timeline_.names = std::move(used);
   }
 
   const RecordedRun& run_;

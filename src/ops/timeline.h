@@ -1,9 +1,9 @@
 // A run as a picture: rows of host threads and streams with what ran on them, and the gaps in which
 // the device had nothing to do.
 //
-// Host rows hold the outermost operators of a thread, and the calls into the runtime apart. Where
-// there is more than kMostMarks, the shortest marks of all rows are left out and counted. Pure;
-// a sort.
+// Host rows hold the outermost operators of a thread, and the calls into the runtime apart. There
+// are at most kMostRows, the device's before those of threads, and at most kMostMarks, the longest
+// of all rows; what is left out is counted. Pure; a sort.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 
 namespace headroom::ops {
 
+inline constexpr size_t kMostRows = 64;  // of a page; a device has fewer streams that matter
 inline constexpr size_t kMostMarks = 200'000;
 
 struct Mark {
@@ -36,7 +37,7 @@ struct Timeline {
   std::vector<std::string> names;
   std::vector<TimelineRow> rows;
   std::vector<TraceStep> steps;  // from the begin
-  size_t left_out = 0;           // marks too short to be kept
+  size_t left_out = 0;           // marks that are not kept
 };
 
 Timeline timeline_of(const RecordedRun& run);

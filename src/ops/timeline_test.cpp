@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/accounts.h"
 #include "ops/tiny_trace.h"
 
 namespace headroom::ops {
@@ -62,6 +63,48 @@ TEST(Timeline, TheShortestAreLeftOut) {
   EXPECT_GT(timeline.left_out, 0U);
   EXPECT_GT(marks, kMostMarks / 4);
   for (const Mark& mark : row_of(timeline, RowKind::stream)->marks) EXPECT_GE(mark.span_ns, 2000);
+}
+
+TEST(Timeline, EquallyLongOnesAreBoundedToo) {
+  TinyTrace tiny;
+  const auto most = static_cast<int64_t>(kMostMarks);
+  for (int64_t i = 0; i < most + 100; ++i) {
+    const bool is_beyond = i >= most;
+    tiny.add(Kind::kernel, is_beyond ? "beyond" : "k", i * 2, i * 2 + 2, 0, "7");
+  }
+  const Timeline timeline = timeline_of(run_with(tiny));
+  EXPECT_EQ(row_of(timeline, RowKind::stream)->marks.size(), kMostMarks);
+  EXPECT_EQ(timeline.left_out, 100U);
+  EXPECT_EQ(timeline.names, std::vector<std::string>{"k"});  // not of what is left out
+}
+
+TEST(Timeline, StreamsHaveRowsBeforeThreads) {
+  TinyTrace tiny;
+  tiny.launched("aten::mm", 10, 20, "sgemm", 30, 40);
+  for (size_t thread = 0; thread < 2 * kMostRows; ++thread) {
+    tiny.add(Kind::host_operator, "aten::relu", 5, 9, 0, "thread " + std::to_string(thread));
+  }
+  const Timeline timeline = timeline_of(run_with(tiny));
+  ASSERT_EQ(timeline.rows.size(), kMostRows);
+  EXPECT_EQ(timeline.rows.back().kind, RowKind::stream);
+  EXPECT_EQ(timeline.rows.front().kind, RowKind::host);
+  // 129 threads and one row of calls, a mark each, where 62 have room beside stream and gaps.
+  EXPECT_EQ(timeline.left_out, 130U - (kMostRows - 2));
+}
+
+// As wall_time() counts it.
+TEST(Timeline, AGapBeforeAnUnknownLaunchIsTheDevices) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 100)
+      .add(Kind::kernel, "a", 0, 20, 0, "7")
+      .add(Kind::kernel, "b", 60, 100, 0, "7");
+  const RecordedRun run = run_with(tiny);
+  const Timeline timeline = timeline_of(run);
+  ASSERT_EQ(row_of(timeline, RowKind::gaps)->marks.size(), 1U);
+  EXPECT_EQ(row_of(timeline, RowKind::gaps)->marks[0].group, 1U);
+  const WallTime wall = wall_time(run.trace, run.work, run.links, *OperatorRules::load(""));
+  EXPECT_EQ(wall.idle_launch_ns, 40'000);
+  EXPECT_EQ(wall.idle_host_ns, 0);
 }
 
 }  // namespace

@@ -332,7 +332,7 @@ Result<void> refuse_beyond_window(const text::JsonView& config, const DecodeOpti
                  "contexts beyond the sliding window of " + std::to_string(*window) +
                      " tokens are not predicted yet",
                  {},
-                 "--context " + std::to_string(*window) + " or less"};
+                 "a context of " + std::to_string(*window) + " tokens or less"};
   }
   return {};
 }

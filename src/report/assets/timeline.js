@@ -68,7 +68,7 @@
       this.host.append(tools, make("div", { class: "stage" }, this.canvas), this.legend(), this.tip);
       if (this.data.left_out > 0) {
         this.host.append(make("p", { class: "soft" }, this.data.left_out.toLocaleString("en-US")
-          + " of the shortest marks are left out."));
+          + " marks are left out: the shortest, and threads beyond the rows of a page."));
       }
     }
 
