@@ -42,7 +42,8 @@ void correct(Prediction& p, const Scenario& scenario) {
   p.peak_reserved =
       std::max(allocated, corrected(scenario, Metric::peak_reserved, p.peak_reserved));
   Interval& used = p.device_used;
-  const Bytes least = p.peak_allocated + outside_allocator(*scenario.device, scenario.question.ranks).low;
+  const Bytes least =
+      p.peak_allocated + outside_allocator(*scenario.device, scenario.question.ranks).low;
   for (Bytes* bound : {&used.low, &used.expected, &used.high}) {
     *bound = std::max(corrected(scenario, Metric::device_used, *bound), least);
   }

@@ -90,6 +90,20 @@ Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer
   return {};
 }
 
+void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
+  if (question.division == Division::none) return;
+  if (question.method == Method::qlora) {
+    answer.notes.push_back(
+        "quantized weights are sharded only with bnb_4bit_quant_storage in the model's type, which "
+        "this counts; FSDP refuses the default, uint8");
+  }
+  if (question.division == Division::fsdp2) {
+    answer.notes.push_back(
+        "what the device shows is as measured of FSDP's first version; no run of the second was at "
+        "hand");
+  }
+}
+
 std::string note_on_plan(const Prediction& p) {
   const double above = static_cast<double>((p.peak_reserved - p.peak_allocated).count) /
                        static_cast<double>(std::max<int64_t>(1, p.peak_allocated.count));
@@ -124,6 +138,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   }
   if (!scenario.assumes.empty()) answer.notes.emplace_back(scenario.assumes);
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
+  add_division_notes(question, answer);
   if (question.method == Method::qlora) {
     HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
     std::string note = note_on_unquantized_experts(scenario, *step->graph);

@@ -370,5 +370,25 @@ TEST(Fit, APlannedAllocationIsARemedy) {
             after->remedies.end());
 }
 
+// A remedy is of the run that was asked about.
+TEST(Fit, RemediesOfADividedStepStayDivided) {
+  FitQuestion question;
+  question.model = "openai-community/gpt2";
+  question.device = "a100-sxm-80gb";
+  question.batch = 4;
+  ASSERT_TRUE(question.set("method", "fsdp2:4"));
+  const auto found = answer(question);
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_EQ(found->device.count, 4);
+  bool has_lora = false;
+  for (const Remedy& remedy : found->remedies) {
+    EXPECT_NE(remedy.name, "8-bit-states");
+    if (!remedy.flag.starts_with("--method")) continue;
+    EXPECT_TRUE(remedy.flag.starts_with("--method lora,fsdp2:4")) << remedy.flag;
+    has_lora = true;
+  }
+  EXPECT_TRUE(has_lora);
+}
+
 }  // namespace
 }  // namespace headroom::fit

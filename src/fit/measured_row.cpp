@@ -68,12 +68,16 @@ class Row {
   size_t row_;
 };
 
+bool is_fsdp1(const Row& row) {
+  return has(row["framework"], "fsdp1 full_shard") && row["n_gpus"] != "1";
+}
+
 Result<void> check_scope(const Row& row) {
   const std::string scope = row["scope"];
   if (!scope.empty() && !has(scope, "train")) return unsupported("measures " + scope);
   const std::string gpus = row["n_gpus"];
-  const bool is_fsdp1 = has(row["framework"], "fsdp1 full_shard");
-  if (!gpus.empty() && gpus != "1" && !is_fsdp1) return unsupported("runs on " + gpus + " GPUs");
+  if (!gpus.empty() && gpus != "1" && !is_fsdp1(row))
+    return unsupported("runs on " + gpus + " GPUs");
   if (gpus.empty()) return unsupported("the number of GPUs is not given");
   if (has(row["framework"], "megatron")) return unsupported("runs under Megatron-LM");
   const std::string method = row["method"];
@@ -119,8 +123,14 @@ Result<std::string_view> peft_method(const Row& row) {
   return std::string_view("lora");
 }
 
+Result<void> set_method(const Row& row, FitQuestion& q, std::string_view way) {
+  std::string words(way);
+  if (is_fsdp1(row)) words += ",fsdp1:" + row["n_gpus"];
+  return q.set("method", words);
+}
+
 Result<void> read_ia3(const Row& row, FitQuestion& q) {
-  HEADROOM_TRY(q.set("method", "ia3"));
+  HEADROOM_TRY(set_method(row, q, "ia3"));
   // The experiment's adapter_config.json: all of the MLP is feed-forward.
   const bool is_peft = row["source"] == "peft-metamathqa";
   if (is_peft && has(row["method"], "gate_proj")) {
@@ -129,28 +139,21 @@ Result<void> read_ia3(const Row& row, FitQuestion& q) {
   return {};
 }
 
-// Called behind read_method, whose words it keeps.
-Result<void> read_division(const Row& row, FitQuestion& q) {
-  if (!has(row["framework"], "fsdp1 full_shard") || row["n_gpus"] == "1") return {};
-  for (const Setting& setting : settings_of(q)) {
-    if (setting.name == "method") return q.set("method", setting.value + ",fsdp1:" + row["n_gpus"]);
-  }
-  return {};
-}
-
 Result<void> read_method(const Row& row, FitQuestion& q) {
   const std::string method = row["method"];
-  if (has(method, "full fine-tune") || has(method, "pre-training")) return q.set("method", "full");
+  if (has(method, "full fine-tune") || has(method, "pre-training")) {
+    return set_method(row, q, "full");
+  }
   if (has(method, "gptq-lora")) {
-    HEADROOM_TRY(q.set("method", "gptq-lora"));
+    HEADROOM_TRY(set_method(row, q, "gptq-lora"));
     if (row.raw("model") == kUngroupedGptq) HEADROOM_TRY(q.set("gptq-group", "0"));
   } else if (has(method, "qlora") || has(method, "bits=4")) {
-    HEADROOM_TRY(q.set("method", "qlora"));
+    HEADROOM_TRY(set_method(row, q, "qlora"));
   } else if (method.starts_with("lora")) {
     HEADROOM_ASSIGN(const std::string_view kind, peft_method(row));
-    HEADROOM_TRY(q.set("method", kind));
+    HEADROOM_TRY(set_method(row, q, kind));
   } else if (method.starts_with("dora")) {
-    HEADROOM_TRY(q.set("method", "dora"));
+    HEADROOM_TRY(set_method(row, q, "dora"));
   } else if (method.starts_with("ia3")) {
     HEADROOM_TRY(read_ia3(row, q));
   } else {
@@ -376,8 +379,8 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
   if (model::is_python_function(q.model))
     return unsupported("a table of measurements runs no code");
   q.device = row.raw("gpu");
-  for (const auto read : {read_framework, read_method, read_division, read_types, read_optimizer,
-                          read_shape, read_checkpointing, read_attention}) {
+  for (const auto read : {read_framework, read_method, read_types, read_optimizer, read_shape,
+                          read_checkpointing, read_attention}) {
     HEADROOM_TRY(read(row, q));
   }
   if (q.loss == Loss::automatic) HEADROOM_TRY(read_loss(row, q));

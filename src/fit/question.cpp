@@ -236,10 +236,10 @@ Result<void> set_names(std::string_view flag, std::string_view words,
 Result<void> set_division(std::string_view words, FitQuestion& question) {
   const size_t colon = words.find(':');
   HEADROOM_TRY(choose("method", words.substr(0, colon), kDivisions, question.division));
-  constexpr int64_t kMostRanks = 65'536;
+  constexpr int64_t kMostRanks = 65'536;  // one alone divides nothing
   const auto ranks = text::parse_number<int64_t>(words.substr(std::min(colon + 1, words.size())));
-  if (colon == std::string_view::npos || !ranks || *ranks < 1 || *ranks > kMostRanks) {
-    return refuse("method", words, "a number of GPUs behind a colon, such as fsdp2:8");
+  if (colon == std::string_view::npos || !ranks || *ranks < 2 || *ranks > kMostRanks) {
+    return refuse("method", words, "2 to 65536 GPUs behind a colon, such as fsdp2:8");
   }
   question.ranks = *ranks;
   return {};
@@ -270,13 +270,6 @@ Result<void> set_method(std::string_view words, FitQuestion& question) {
   question.division = divided.division;
   question.ranks = divided.ranks;
   return {};
-}
-
-std::string method_words(const FitQuestion& question) {
-  std::string words = word_of(kMethods, question.method);
-  if (question.division == Division::none) return words;
-  return words + "," + word_of(kDivisions, question.division) + ":" +
-         std::to_string(question.ranks);
 }
 
 Result<void> set_clip(std::string_view words, std::optional<double>& field) {
@@ -486,6 +479,11 @@ std::string_view word_of(Loss loss) {
   return {};
 }
 
+std::string division_words(const FitQuestion& question) {
+  if (question.division == Division::none) return {};
+  return "," + word_of(kDivisions, question.division) + ":" + std::to_string(question.ranks);
+}
+
 std::span<const QuestionFlag> question_flags() { return kFlags; }
 
 std::string default_of(std::string_view flag) {
@@ -520,7 +518,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("seq", std::to_string(q.seq));
   add("dtype", word_of(kDtypes, q.dtype));
   add("mixed-precision", word_of(kMixedPrecisions, q.mixed_precision));
-  add("method", method_words(q));
+  add("method", word_of(kMethods, q.method) + division_words(q));
   if (q.method != Method::full) {
     const bool has_matrices = q.method != Method::ia3;
     if (has_matrices) add("lora-rank", std::to_string(q.lora_rank));

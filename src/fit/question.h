@@ -143,6 +143,9 @@ struct QuestionFlag {
 };
 [[nodiscard]] std::span<const QuestionFlag> question_flags();
 
+// ",fsdp2:8": how a step is divided, as the words of --method end; nothing where it is not.
+[[nodiscard]] std::string division_words(const FitQuestion& question);
+
 // What a flag stands at where nobody sets it, in words; empty where that is decided elsewhere.
 [[nodiscard]] std::string default_of(std::string_view flag);
 

@@ -127,8 +127,9 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   EXPECT_EQ(question.method, Method::full);
   ASSERT_TRUE(question.set("method", "full"));
   EXPECT_EQ(question.ranks, 1);
-  for (const char* words : {"fsdp1", "fsdp1:", "fsdp1:0", "fsdp1:2x", "fsdp1:2,fsdp1:2",
-                            "lora,full", "ddp:2", "lora,", "", "fsdp1:999999999999999999999"}) {
+  for (const char* words :
+       {"fsdp1", "fsdp1:", "fsdp1:0", "fsdp2:1", "fsdp2:65537", "fsdp1:2x", "fsdp1:2,fsdp1:2",
+        "lora,full", "ddp:2", "lora,", "", "fsdp1:999999999999999999999"}) {
     EXPECT_FALSE(question.set("method", words)) << words;
   }
 }

@@ -120,15 +120,17 @@ void set_optimizer(Scenario& s) {
   }
 }
 
-// accelerate's FSDP: layers are wrapped, under peft its adapters too, and mixed precision is FSDP's
-// own beside autocast.
+// Layers are wrapped, and under FSDP1 peft has its adapters wrapped too; the rest is the root's. Of
+// fully_shard that is the plain form: accelerate gives the untied embedding, and the final norm
+// with the head, units of their own, so a rank of its holds somewhat less. Mixed precision is
+// FSDP's own beside autocast.
 void set_division(Scenario& s) {
   if (s.question.division == Division::none) return;
   step::FsdpOptions fsdp;
   fsdp.version = s.question.division == Division::fsdp1 ? 1 : 2;
   fsdp.ranks = s.question.ranks;
   fsdp.weights = s.train.weights;
-  fsdp.wrap.adapters = s.question.method != Method::full;
+  fsdp.wrap.adapters = fsdp.version == 1 && s.question.method != Method::full;
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
   fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;
   if (s.question.mixed_precision != MixedPrecision::none) {
@@ -209,7 +211,6 @@ Result<void> check_flash(const Scenario& s) {
   return {};
 }
 
-// Policies name PyTorch's own operators; those of other libraries run again.
 Result<void> check_division(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.division == Division::none) return {};
@@ -220,9 +221,25 @@ Result<void> check_division(const Scenario& s) {
   }
   if (q.offload != Offload::none) return unsupported("offload", "offloading under FSDP");
   if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
+  const bool is_quantized = q.method == Method::qlora || q.method == Method::gptq_lora;
+  if (is_quantized && q.division == Division::fsdp2) {
+    return unsupported("method", "quantized weights under fully_shard");
+  }
+  if (q.method == Method::qlora && q.kbit_preparation != KbitPreparation::none) {
+    return contradiction("kbit-preparation", "parameters that FSDP puts together are of one type",
+                         "--kbit-preparation none");
+  }
+  if (!q.placements.empty()) return unsupported("placements", "a plan over several streams");
+  const bool is_first = q.division == Division::fsdp1;
+  if (s.train.environment.torch < (is_first ? op::Version{2, 0} : op::Version{2, 6})) {
+    return contradiction("torch",
+                         "this FSDP is modelled as PyTorch has it since 2.0, fully_shard since 2.6",
+                         "a later one");
+  }
   return {};
 }
 
+// Policies name PyTorch's own operators; those of other libraries run again.
 Result<void> check_selective(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.checkpointing.kind != CheckpointingKind::selective) return {};

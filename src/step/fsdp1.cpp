@@ -167,25 +167,28 @@ class Fsdp1 final : public ParallelMethod {
   void end_backward() override {
     watches_.clear();
     order_.clear();
-    for (const auto& unit : units_) {
-      if (unit->places.empty()) continue;
-      reshard(*unit, true);
-      unit->state = State::idle;
-      unit->order.reset();
-      unit->needs_gather_in_backward = false;
-      unit->had_pre_backward = false;
-      unit->watches_inputs = false;
-      unit->held.clear();
-      for (OptimizedParameter& parameter : unit->optimized) {
-        if (!unit->gradient) continue;
-        parameter.tensor->grad =
-            eager_.alias(unit->gradient, parameter.tensor.sizes(), parameter.tensor.strides());
-        parameter.tensor->grad->base = Tensor();
-      }
-    }
+    finish(*units_.back());  // the root's, as PyTorch lists them
+    for (size_t i = 0; i + 1 < units_.size(); ++i) finish(*units_[i]);
   }
 
  private:
+  void finish(Unit& unit) {
+    if (unit.places.empty()) return;
+    reshard(unit, true);
+    unit.state = State::idle;
+    unit.order.reset();
+    unit.needs_gather_in_backward = false;
+    unit.had_pre_backward = false;
+    unit.watches_inputs = false;
+    unit.held.clear();
+    for (OptimizedParameter& parameter : unit.optimized) {
+      if (!unit.gradient) continue;
+      parameter.tensor->grad =
+          eager_.alias(unit.gradient, parameter.tensor.sizes(), parameter.tensor.strides());
+      parameter.tensor->grad->base = Tensor();
+    }
+  }
+
   void add_unit(ShardedUnit what) {
     auto unit = std::make_unique<Unit>();
     unit->what = std::move(what);
@@ -249,7 +252,6 @@ class Fsdp1 final : public ParallelMethod {
       const model::ParameterRole role = parameter.role;
       OptimizedParameter optimized;
       optimized.tensor = std::move(part);
-      optimized.is_lm_head = role == model::ParameterRole::lm_head;
       optimized.decays = role != model::ParameterRole::norm && role != model::ParameterRole::bias;
       optimized.is_embedding = role == model::ParameterRole::embedding;
       unit.optimized.push_back(std::move(optimized));

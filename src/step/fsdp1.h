@@ -12,10 +12,9 @@
 //   3. Between backward and the next forward, gradients are shares, in the shards' type.
 //   4. Frozen units have no gradient; they go when all gradients of their forward's inputs are
 //      there, or at the end of backward.
-// 5. What watches a frozen unit's inputs (register_multi_grad_hook) and an input that is a leaf
-// hold
-//    each other, so the inputs of reentrant checkpoints, and their gradients, stay until the end of
-//    backward, where FSDP takes its hooks away.
+//   5. What watches a frozen unit's inputs (register_multi_grad_hook) and an input that is a leaf
+//      hold each other, so the inputs of reentrant checkpoints, and their gradients, stay until the
+//      end of backward, where FSDP takes its hooks away.
 // Gathering runs on a stream of its own, and so does reducing; blocks say which. That a block which
 // another stream used comes back late (record_stream) is not modelled: it moves reserved memory,
 // never allocated.

@@ -21,9 +21,11 @@ enum class State : uint8_t { idle, forward, pre_backward, post_backward };
 struct ShardedParameter {
   uint32_t index = 0;  // into Graph::parameters
   int64_t share = 0;   // elements of a rank, padded
-  Tensor shard;        // as the optimizer sees it
-  Tensor whole;        // its storage comes and goes
-  Tensor leaf;         // the parameter, a view of it
+  DType type{};        // of the shard
+  DType gathered_type{};
+  Tensor shard;  // as the optimizer sees it
+  Tensor whole;  // its storage comes and goes
+  Tensor leaf;   // the parameter, a view of it
 };
 
 // What a unit's forward takes in place of an input, so that backward tells when it has run.
@@ -36,11 +38,10 @@ struct WrappedInput {
 struct Unit {
   ShardedUnit what;
   bool is_root = false;
-  DType type{};  // of the shards
-  DType gathered_type{};
   std::vector<ShardedParameter> parameters;
-  int64_t share = 0;  // elements of a rank, of all
-  Tensor gathered;    // the buffer, before it is copied out
+  int64_t gathered_bytes = 0;  // of a rank's share, of all parameters
+  int64_t cast_bytes = 0;      // of those that are cast to be gathered
+  Tensor gathered;             // the buffer, before it is copied out
   std::vector<WrappedInput> inputs;
   std::vector<size_t> places;  // in the order of forwards, one for each
   State state = State::idle;
@@ -54,7 +55,6 @@ class Fsdp2 final : public ParallelMethod {
     for (ShardedUnit& what : sharded_units(graph, options.wrap)) {
       auto unit = std::make_unique<Unit>();
       unit->what = std::move(what);
-      set_types(*unit);
       units_.push_back(std::move(unit));
     }
     units_.back()->is_root = true;
@@ -81,8 +81,7 @@ class Fsdp2 final : public ParallelMethod {
         if (!of.trainable) continue;
         const bool decays =
             of.role != model::ParameterRole::norm && of.role != model::ParameterRole::bias;
-        all.push_back({parameter.shard, of.role == model::ParameterRole::lm_head, decays,
-                       of.role == model::ParameterRole::embedding});
+        all.push_back({parameter.shard, false, decays, of.role == model::ParameterRole::embedding});
       }
     }
     return all;
@@ -116,12 +115,8 @@ class Fsdp2 final : public ParallelMethod {
   }
 
   void end_backward() override {
-    for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
-      if ((*unit)->state != State::post_backward) post_backward(**unit);
-      (*unit)->state = State::idle;
-      (*unit)->places.clear();
-      (*unit)->inputs.clear();
-    }
+    finish(*units_.back());  // the root's, as PyTorch lists them
+    for (size_t i = 0; i + 1 < units_.size(); ++i) finish(*units_[i]);
     order_.clear();
     watches_.clear();
     reduced_ = Tensor();
@@ -129,40 +124,43 @@ class Fsdp2 final : public ParallelMethod {
   }
 
  private:
-  [[nodiscard]] DType type_of(const Parameter& parameter) const {
-    return parameter.dtype.value_or(options_.weights);
+  void finish(Unit& unit) {
+    if (unit.state != State::post_backward) post_backward(unit);
+    unit.state = State::idle;
+    unit.places.clear();
+    unit.inputs.clear();
   }
 
-  void set_types(Unit& unit) const {
-    bool is_trained = false;
-    for (const uint32_t index : unit.what.parameters) {
-      is_trained = is_trained || graph_.parameters[index].trainable;
-      unit.type = type_of(graph_.parameters[index]);
-    }
-    const bool is_mixed = options_.compute && op::is_floating(unit.type);
-    unit.gathered_type = is_mixed ? *options_.compute : unit.type;
-    if (is_mixed && is_trained) unit.type = DType::f32;
+  [[nodiscard]] DType type_of(const Parameter& parameter) const {
+    return parameter.dtype.value_or(options_.weights);
   }
 
   void construct_parameter(Unit& unit, uint32_t index, Frame& frame) {
     const Parameter& parameter = graph_.parameters[index];
     recorder_.set_category(Category::parameter);
-    const Tensor loaded = eager_.empty(parameter.shape, unit.type);
-    op::Dims rows = parameter.shape;
-    rows[0] = (rows[0] + options_.ranks - 1) / options_.ranks;
     ShardedParameter made;
     made.index = index;
+    made.type = made.gathered_type = type_of(parameter);
+    if (options_.compute && op::is_floating(made.type)) {
+      made.gathered_type = *options_.compute;
+      if (parameter.trainable) made.type = DType::f32;
+    }
+    const Tensor loaded = eager_.empty(parameter.shape, made.type);
+    op::Dims rows = parameter.shape;
+    rows[0] = (rows[0] + options_.ranks - 1) / options_.ranks;
     made.share = op::product(rows);
-    made.shard = eager_.empty(rows, unit.type);
+    made.shard = eager_.empty(rows, made.type);
     made.shard->is_parameter = true;
     made.shard->requires_grad = parameter.trainable;
-    made.whole = eager_.empty({made.share * options_.ranks}, unit.gathered_type);
+    made.whole = eager_.empty({made.share * options_.ranks}, made.gathered_type);
     eager_.release_storage(made.whole);
     made.leaf = eager_.alias(made.whole, parameter.shape, op::contiguous_strides(parameter.shape));
     made.leaf->base = Tensor();
     made.leaf->requires_grad = parameter.trainable;
     frame[parameter.value] = made.leaf;
-    unit.share += made.share;
+    const int64_t bytes = made.share * op::element_size(made.gathered_type);
+    unit.gathered_bytes += bytes;
+    if (made.type != made.gathered_type) unit.cast_bytes += bytes;
     unit.parameters.push_back(std::move(made));
   }
 
@@ -172,12 +170,12 @@ class Fsdp2 final : public ParallelMethod {
     recorder_.set_stream(kGatherStream);
     CategoryScope scope(recorder_, Category::gathered);
     Tensor cast;
-    if (unit.type != unit.gathered_type) {
+    if (unit.cast_bytes > 0) {
       CategoryScope temporary(recorder_, Category::temporary);
-      cast = eager_.empty({unit.share}, unit.gathered_type);
-      eager_.kernel(op::OpKind::cast, 0, unit.share * op::element_size(unit.type), cast.bytes());
+      cast = eager_.empty({unit.cast_bytes}, DType::u8);
+      eager_.kernel(op::OpKind::cast, 0, 2 * unit.cast_bytes, unit.cast_bytes);
     }
-    unit.gathered = eager_.empty({unit.share * options_.ranks}, unit.gathered_type);
+    unit.gathered = eager_.empty({unit.gathered_bytes * options_.ranks}, DType::u8);
     recorder_.set_stream(0);
   }
 
@@ -284,12 +282,11 @@ class Fsdp2 final : public ParallelMethod {
     let_go(unit);
     unit.gathered = Tensor();
     reduced_ = Tensor();
-    if (!with_gradient.empty()) reduce(unit, with_gradient, share, type);
+    if (!with_gradient.empty()) reduce(with_gradient, share, type);
   }
 
   // foreach_reduce
-  void reduce(Unit& unit, const std::vector<ShardedParameter*>& with_gradient, int64_t share,
-              DType type) {
+  void reduce(const std::vector<ShardedParameter*>& with_gradient, int64_t share, DType type) {
     {
       CategoryScope scope(recorder_, Category::gathered);
       reduced_ = eager_.empty({share * options_.ranks}, type);
@@ -299,7 +296,8 @@ class Fsdp2 final : public ParallelMethod {
     CategoryScope scope(recorder_, Category::gradient);
     recorder_.set_stream(kReduceStream);
     Tensor output = eager_.empty({share}, type);
-    if (type != unit.type) output = op::to(eager_, output, unit.type);
+    const DType kept = with_gradient.front()->type;
+    if (type != kept) output = op::to(eager_, output, kept);
     for (ShardedParameter* parameter : with_gradient) {
       Tensor view = eager_.alias(output, parameter->shard.sizes(), parameter->shard.strides());
       view->base = Tensor();

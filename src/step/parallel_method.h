@@ -1,7 +1,8 @@
 // ParallelMethod: what a method of running on many devices does to one rank's step.
 //
 // A step runs as ever; the method has its say at the moments at which PyTorch's own wrappers have
-// their hooks. A rank sees only its own memory, so a collective is what it allocates and keeps.
+// their hooks. A rank sees only its own memory, so a collective is what it allocates and keeps. The
+// head is no part of its own here: its weight, gradient and state lie in blocks with others'.
 #pragma once
 
 #include <cstdint>

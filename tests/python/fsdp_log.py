@@ -126,7 +126,8 @@ def wrapped_model(case):
         from peft import LoraConfig, get_peft_model
         from peft.utils.other import fsdp_auto_wrap_policy
 
-        model.enable_input_require_grads()
+        if case["checkpointing"] != "none":
+            model.enable_input_require_grads()
         model = get_peft_model(model, LoraConfig(
             r=case["lora_rank"], target_modules=case["lora_targets"], task_type="CAUSAL_LM"))
         policy = fsdp_auto_wrap_policy(model)

@@ -27,10 +27,8 @@ RUNS = {
     "bf16-of-float32": {"family": "llama", "ranks": 2, "checkpointing": "none",
                         "fsdp_compute": "bf16"},
 }
-# Adapters of version 2 are wrapped with their layers, in accelerate as here in one type.
 CASES = {f"{version}-{name}": {"version": version, **run}
-         for version in (1, 2) for name, run in RUNS.items()
-         if version == 1 or "lora_rank" not in run}
+         for version in (1, 2) for name, run in RUNS.items()}
 
 
 @functools.lru_cache

@@ -113,7 +113,7 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
     fsdp.ranks = std::max(1, std::atoi(words["ranks"].c_str()));
     fsdp.weights = options.weights;
     fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
-    fsdp.wrap.adapters = !words["lora_rank"].empty();
+    fsdp.wrap.adapters = fsdp.version == 1 && !words["lora_rank"].empty();
     fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
   }
   return options;
