@@ -207,9 +207,11 @@ Result<double> Builder::device_factor(size_t kernel, const Device& device, const
   }
   const size_t group = program().kernels[kernel].group;
   const bool is_product = group == rules_.group("gemm") || group == rules_.group("attention");
-  if (is_product) {  // whose type was not recorded
-    HEADROOM_TRY(require_rate(Rate::bf16, device, other));
-    return rate_of(device, Rate::bf16) / rate_of(other, Rate::bf16);
+  if (is_product) {  // whose type was not recorded: in a half precision that both devices have
+    const bool have_bf16 = rate_of(device, Rate::bf16) > 0 && rate_of(other, Rate::bf16) > 0;
+    const Rate rate = have_bf16 ? Rate::bf16 : Rate::fp16;
+    HEADROOM_TRY(require_rate(rate, device, other));
+    return rate_of(device, rate) / rate_of(other, rate);
   }
   return device.bandwidth.value.value / other.bandwidth.value.value;
 }

@@ -159,6 +159,20 @@ TEST(Scenarios, AnotherDeviceByRoofline) {
   EXPECT_EQ(find(refused.all, "device_without"), nullptr);
   ASSERT_EQ(refused.notes.size(), 1U);
   EXPECT_NE(refused.notes[0].find("without has no fp32 rate"), std::string::npos);
+  // Where the type of the product is not recorded, a half precision that both have.
+  Prepared untyped = prepared();
+  for (formats::TraceEvent& event : untyped.run.trace.events) event.detail = formats::kNone;
+  const auto set_fp16 = [](device::Device one, double flops) {
+    one.dense_rates[static_cast<size_t>(device::Rate::fp16)] = {FlopsPerSecond{flops},
+                                                                Provenance::datasheet, "a test"};
+    return one;
+  };
+  const device::Device half = set_fp16(here, 2e13);
+  const device::Device twice = set_fp16(there, 4e13);
+  const Scenarios by_half = scenarios(untyped.recording, untyped.run, rules(), &half, &twice);
+  ASSERT_NE(find(by_half.all, "device_there"), nullptr);
+  EXPECT_NEAR(find(by_half.all, "device_there")->made.kernel_factors[0], 0.5, 1e-9);
+  EXPECT_EQ(scenarios(untyped.recording, untyped.run, rules(), &half, &there).notes.size(), 1U);
   const device::Device unknown;
   EXPECT_EQ(find(scenarios(made.recording, made.run, rules(), &here, &unknown).all, "device_"),
             nullptr);
