@@ -19,12 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::string absolute(const std::string& path) {
+  std::error_code failed;
+  const fs::path whole = fs::absolute(path, failed);
+  return failed ? path : whole.string();
+}
+
 // A folder of our own for the time of a run. Only the files that processes left in it go with it.
 class ReportFolder {
  public:
   static Result<ReportFolder> make() {
     std::string path = environment_value("TMPDIR");
-    path = (path.empty() ? "/tmp" : path) + "/headroom-run-XXXXXX";
+    path = absolute(path.empty() ? "/tmp" : path) + "/headroom-run-XXXXXX";
     if (mkdtemp(path.data()) == nullptr) {
       return Error{ErrorCode::unavailable, "no temporary folder can be made", path, "set TMPDIR"};
     }
@@ -43,12 +49,6 @@ class ReportFolder {
   std::string path_;
 };
 
-std::string absolute(const std::string& path) {
-  std::error_code failed;
-  const fs::path whole = fs::absolute(path, failed);
-  return failed ? path : whole.string();
-}
-
 std::string joined(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : ",") + word;
@@ -60,7 +60,7 @@ std::string joined(const std::vector<std::string>& words) {
 std::string cache_folder() {
   if (std::string own = environment_value("HEADROOM_CACHE"); !own.empty()) return absolute(own);
   if (std::string users = environment_value("XDG_CACHE_HOME"); !users.empty()) {
-    return users + "/headroom";
+    return absolute(users) + "/headroom";
   }
   const std::string home = environment_value("HOME");
   return home.empty() ? "" : home + "/.cache/headroom";
@@ -146,16 +146,14 @@ std::vector<std::pair<std::string, std::string>> environment_for(const RunQuesti
       {"HEADROOM_RUN_MEASURE",
        question.measure_file.empty() ? "" : absolute(question.measure_file)},
       {"PYTHONPATH", theirs.empty() ? start : start + ":" + theirs}};
-  if (question.mode == Mode::record) {
-    added.emplace_back("HEADROOM_RUN_FOLDER", absolute(question.record_folder));
-  }
-  if (question.mode == Mode::serve) {
-    added.emplace_back("HEADROOM_RUN_PLAN", absolute(question.plan_file));
-  }
+  // Set in any case: a run inside of another would inherit the outer one's.
+  std::string folder;
   const std::string cache = cache_folder();
-  if (question.mode == Mode::plan && !cache.empty()) {
-    added.emplace_back("HEADROOM_RUN_FOLDER", cache + "/plans");
-  }
+  if (question.mode == Mode::record) folder = absolute(question.record_folder);
+  if (question.mode == Mode::plan && !cache.empty()) folder = cache + "/plans";
+  added.emplace_back("HEADROOM_RUN_FOLDER", folder);
+  added.emplace_back("HEADROOM_RUN_PLAN",
+                     question.mode == Mode::serve ? absolute(question.plan_file) : "");
   return added;
 }
 

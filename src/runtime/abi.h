@@ -7,15 +7,19 @@
  * the process ends. After fork() the child gets null from every allocation (a forked child has no
  * CUDA either); spawn is not affected.
  *
- * Life of a process:
- *   headroom_configure()      once, before the first allocation; without it, HEADROOM_RUN_*
- * variables are read at the first allocation headroom_malloc/free ...  set as the functions of
- * PyTorch's CUDAPluggableAllocator headroom_finish()         at exit: closes recordings, waits for
- * a plan that is being written headroom_report()         what happened, as JSON
- *
  * Every structure begins with its own size, so that a newer library serves an older caller.
  * Strings are UTF-8; those that come back live for ever or until the next call in the same thread.
  */
+
+/* clang-format off */
+/* Life of a process:
+ *   headroom_configure()      once, before the first allocation; without it, HEADROOM_RUN_* variables
+ *                             are read at the first allocation
+ *   headroom_malloc/free ...  set as the functions of PyTorch's CUDAPluggableAllocator
+ *   headroom_report()         what happened, as JSON; at any time
+ *   headroom_finish()         at exit: closes recordings, waits for a plan that is being written
+ */
+/* clang-format on */
 #ifndef HEADROOM_RUNTIME_ABI_H
 #define HEADROOM_RUNTIME_ABI_H
 
@@ -99,8 +103,8 @@ typedef struct headroom_configuration {
   uint32_t struct_bytes;   /* sizeof(headroom_configuration) */
   int32_t mode;            /* headroom_mode */
   const char* plan_path;   /* may be null. %d is the device, %r the rank. Read at the first
-                              allocation;   one that is damaged or foreign is refused with a reason
-                              (report:   plan_refused) and the run goes on without it. */
+                              allocation; one that is damaged or foreign is refused with a reason
+                              (report: plan_refused) and the run goes on without it. */
   const char* plan_out;    /* may be null: where the plan that was made is written; %d, %r */
   const char* record_path; /* may be null: recordings (docs/formats/recording.md); %d, %r */
   const char* driver_path; /* may be null: a library in the driver's place (libcuda.so.1) */
@@ -124,7 +128,8 @@ HEADROOM_EXPORT const char* headroom_error(void);
 /* 0 where a driver with everything that is needed can be loaded. Makes no CUDA call. */
 HEADROOM_EXPORT int headroom_probe_driver(void);
 
-/* A hint: an iteration begins (the optimizer's step is done). device -1: all. Never needed. */
+/* An iteration begins (the optimizer's step is done): a mark in the recording, where there is one;
+ * plans are made without. device -1: all. Never needed. */
 HEADROOM_EXPORT void headroom_iteration(int device);
 
 /* ---- Statistics, as torch.cuda.memory_stats() has them ---- */
@@ -178,9 +183,9 @@ HEADROOM_EXPORT int64_t headroom_report(char* buffer, int64_t capacity);
  * empty lists. */
 HEADROOM_EXPORT int64_t headroom_snapshot(int device, char* buffer, int64_t capacity);
 
-/* Closes recordings, lets a plan that is being made be written (plan_out) for at most a few
- * seconds, and stops the planner. Allocation goes on working. Call at exit, before the interpreter
- * goes. */
+/* Closes recordings, lets a plan that is being made be written (plan_out) for at most five seconds,
+ * and stops the planner; returns a second later where its thread does not come to an end.
+ * Allocation goes on working. Call at exit, before the interpreter goes. */
 HEADROOM_EXPORT void headroom_finish(void);
 
 #ifdef __cplusplus

@@ -14,6 +14,7 @@ constexpr size_t kMostRanges = 64;
 // Stretches of idle space: the shortest is of so many slots, each scale so many times as long.
 constexpr uint32_t kLeastStep = 8;
 constexpr uint32_t kScale = 4;
+constexpr uint32_t kMostStretches = 1024;  // about; of the shortest
 
 // The largest of them, by offset.
 void keep_largest(std::vector<memory::AddressRange>& ranges) {
@@ -61,7 +62,9 @@ class SequenceMaker {
     index_endings();
     index_grams();
     add_spaces(signature);
-    for (uint32_t step = kLeastStep; step / kScale < sequence_.count; step *= kScale) {
+    // No more than some thousand stretches each, so that a long iteration's fit into memory.
+    const uint32_t least = std::max(kLeastStep, sequence_.count / kMostStretches);
+    for (uint32_t step = least; step / kScale < sequence_.count; step *= kScale) {
       sequence_.idle.insert(sequence_.idle.begin(), idle_scale(step));
     }
     return std::move(sequence_);

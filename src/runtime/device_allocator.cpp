@@ -16,7 +16,6 @@ constexpr int64_t kLeastOwnPiece = 10 * kMiB;
 // Address space of one segment of small requests; large ones get as much as the device has memory.
 constexpr int64_t kSmallSegment = kGiB;
 constexpr int64_t kMostRequest = int64_t{1} << 46;
-constexpr double kFinishSeconds = 5;
 constexpr int64_t kUnservedForJudgement = 65'536;
 
 int64_t address_of(const void* pointer) {
@@ -85,8 +84,11 @@ void* DeviceAllocator::allocate(int64_t size, CudaStream* stream, std::string& o
   int64_t address = 0;
   {
     const std::lock_guard lock(lock_);
-    if (log_ != nullptr) [[unlikely]]
+    if (log_ != nullptr) [[unlikely]] {
+      request.log = logs_;
       request.serial = log_request(size, stream);
+      if (log_->is_full()) give_up_log();
+    }
     address = serve(request, is_boundary);
   }
   if (is_boundary) [[unlikely]]
@@ -159,7 +161,8 @@ uint32_t DeviceAllocator::try_general(const Request& request) {
 int64_t DeviceAllocator::hand_out(uint32_t number, const Request& request) {
   GeneralArena::Block& block = general_->block(number);
   block.requested = request.size;
-  block.serial = request.serial;
+  // Another log may have begun since it was asked for.
+  block.serial = request.log == logs_ ? request.serial : RequestLog::kNoSerial;
   blocks_.insert(block.address, number);
   statistics_.begin_block(block.size, request.size);
   ++statistics_.general_requests;
@@ -520,6 +523,7 @@ void DeviceAllocator::begin_pool(PoolId id, Filter filter) {
   pool->filter = std::move(filter);
   if (!pool->is_begun) captures_.fetch_add(1, std::memory_order_acq_rel);
   pool->is_begun = true;
+  ++pool->uses;
 }
 
 void DeviceAllocator::end_pool(PoolId id) {
@@ -536,6 +540,7 @@ void DeviceAllocator::release_pool(PoolId id) {
   const std::lock_guard lock(lock_);
   for (Pool& pool : pools_) {
     if (!(pool.id == id)) continue;
+    if (--pool.uses > 0) return;  // another graph replays from it
     general_->release_pool(pool.number);
     pool.id = {~uint64_t{0}, pool.number};  // another pool of this name is another one
   }
@@ -565,8 +570,15 @@ DevicePages::Info DeviceAllocator::memory_info() {
 
 void DeviceAllocator::iteration() { record(memory::RecordKind::iteration, 0, 0, nullptr); }
 
-void DeviceAllocator::finish() {
+void DeviceAllocator::finish(std::chrono::steady_clock::time_point until) {
   if (recording_ != nullptr) recording_->close();
+  Planner* planner = nullptr;
+  {
+    const std::lock_guard lock(lock_);
+    planner = planner_.get();
+    if (planner != nullptr) log_.reset();  // nobody will read it; the planner holds it still
+  }
+  if (planner != nullptr) planner->stop(until);
 }
 
 Result<void> DeviceAllocator::check() {

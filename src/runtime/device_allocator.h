@@ -2,13 +2,15 @@
 //
 // States of an address range (docs/algorithms/runtime.md has the whole picture):
 //
-//   reserved       address space; no memory behind it, nobody's
-//   mapped idle    memory behind it, no block in it: free blocks, and planned space between
-//   requests planned-live   a request in its slot of the plan dynamic-live   a request in planned
-//   space that is idle, or by best fit in the general arena awaiting event released, but another
-//   stream may still use it: as live as before, to all others captured       of a private pool:
-//   never unmapped, never another's, until the pool is released moving         its pages are being
-//   mapped or unmapped by the holder of the driver lock
+// clang-format off
+//   reserved        address space; no memory behind it, nobody's
+//   mapped idle     memory behind it, no block in it: free blocks, planned space between requests
+//   planned-live    a request in its slot of the plan
+//   dynamic-live    a request in planned space that is idle, or by best fit in the general arena
+//   awaiting event  released, but another stream may still use it: to all others as live as before
+//   captured        of a private pool: never unmapped, never another's, until the pool is released
+//   moving          its pages are being mapped or unmapped by the holder of the driver lock
+// clang-format on
 //
 // Invariants:
 //  1. No byte is in two ranges that are live or awaiting events.
@@ -22,13 +24,16 @@
 // Locks, in the order in which they may be taken:
 //   driver lock  a mutex: mapping, unmapping, waiting. Held for as long as the driver takes.
 //   event lock   inside EventQueue.
-//   lock         a spin lock around all bookkeeping: no driver call under it, constant time for
-//                planned requests, logarithmic for others.
+//   lock         a spin lock around all bookkeeping: no driver call of ours under it, constant time
+//                for planned requests, logarithmic for others. During a capture pool_for() asks
+//                PyTorch's filter under it, which may ask the driver about a stream; record() opens
+//                a recording's next mebibyte under it.
 // A request that finds room takes the last one only.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -124,7 +129,8 @@ class DeviceAllocator {
   std::string snapshot_json();
   std::string report_json();
   void iteration();
-  void finish();
+  // Closes the recording, and lets the planner finish what it does until then.
+  void finish(std::chrono::steady_clock::time_point until);
 
   // Tests the invariants of the parts; for tests, and slow.
   Result<void> check();
@@ -135,11 +141,13 @@ class DeviceAllocator {
     int64_t rounded = 0;  // to kAlignment
     CudaStream* stream = nullptr;
     uint32_t serial = RequestLog::kNoSerial;
+    uint64_t log = 0;  // that the serial is of
   };
   struct Pool {
     PoolId id;
     uint32_t number = kGeneralPool;
     Filter filter;
+    int uses = 0;  // graphs that share it: begun so often, and not released yet
     bool is_begun = false;
   };
 
@@ -167,6 +175,7 @@ class DeviceAllocator {
   void load_plan();
   void begin_log();
   uint32_t log_request(int64_t size, CudaStream* stream);
+  void give_up_log();
   void log_release(uint32_t serial, RequestLog::Kind kind) {
     if (log_ != nullptr) [[unlikely]]
       log_->add_release(serial, kind);
@@ -174,8 +183,8 @@ class DeviceAllocator {
   bool follow_candidate(const Request& request);
   void accept_candidate();
   void at_boundary();
-  void switch_to_candidate();
-  void start_serving(int64_t waited_ns, int64_t began_ns);
+  void switch_to(std::unique_ptr<PlannedArena> next);
+  void start_serving(std::unique_ptr<PlannedArena> next, int64_t waited_ns, int64_t began_ns);
   bool map_arena(PlannedArena& arena);
   void retire_plan(const std::string& why);
   void judge_pass();
@@ -221,6 +230,7 @@ class DeviceAllocator {
   // Plans. The planner has a lock of its own, the rest is under lock_.
   std::unique_ptr<Planner> planner_;
   std::shared_ptr<RequestLog> log_;          // null: nothing is logged
+  uint64_t logs_ = 0;                        // begun so far
   std::vector<CudaStream*> streams_;         // in the order of their first use
   std::unique_ptr<PlannedArena> candidate_;  // follows, and serves once it is switched to
   bool switches_anywhere_ = false;           // not at an iteration's beginning only
@@ -238,7 +248,6 @@ class DeviceAllocator {
   bool is_pass_due_ = false;
   int64_t general_bytes_ = 0;  // live and pending in the general arena
   PlanFigures plan_figures_;
-  std::atomic<int64_t> iterations_ = 0;  // hints
 };
 
 }  // namespace headroom::runtime

@@ -178,8 +178,6 @@ CudaHandle& DevicePages::handle_at(int64_t address) const {
   check_failed(__FILE__, __LINE__, "address", "a page outside of all reservations");
 }
 
-bool DevicePages::is_mapped(int64_t address) const { return handle_at(address) != 0; }
-
 DevicePages::Outcome DevicePages::take_page(CudaHandle& handle) {
   if (!idle_.empty()) {
     handle = idle_.back();

@@ -37,10 +37,6 @@ class DevicePages {
   [[nodiscard]] int64_t page_bytes() const { return page_bytes_; }
   [[nodiscard]] int64_t total_bytes() const { return total_bytes_; }
   [[nodiscard]] int64_t reserved_bytes() const { return reserved_bytes_.load(); }
-  // Of pages that are mapped nowhere.
-  [[nodiscard]] int64_t idle_bytes() const {
-    return static_cast<int64_t>(idle_.size()) * page_bytes_;
-  }
   // What the driver was asked so far: pieces taken, pieces given back.
   [[nodiscard]] int64_t allocations() const { return allocations_.load(); }
   [[nodiscard]] int64_t releases() const { return releases_.load(); }
@@ -56,7 +52,6 @@ class DevicePages {
   // REQUIRES: whole mapped pages that no work on the device touches any more.
   void unmap(int64_t address, int64_t bytes);
   void release_idle();
-  [[nodiscard]] bool is_mapped(int64_t address) const;
 
   // cuMemAlloc and cuMemFree.
   Outcome allocate(int64_t bytes, int64_t& address);

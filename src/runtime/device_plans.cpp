@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <system_error>
 
 #include "base/units.h"
 #include "memory/plan/plan_file.h"
@@ -46,6 +47,12 @@ void DeviceAllocator::load_plan() {
     plan_figures_.refused = plan.error().to_string();
     return;
   }
+  if (plan->alignment % kAlignment != 0) {
+    plan_figures_.refused = "the plan is made for an alignment of " +
+                            std::to_string(plan->alignment) + " B, which is no multiple of " +
+                            std::to_string(kAlignment) + " B";
+    return;
+  }
   candidate_ =
       std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(compile_plan(*plan)));
   candidate_->expect_persistent();
@@ -58,31 +65,47 @@ void DeviceAllocator::begin_log() {
   auto log = std::make_shared<RequestLog>();
   if (planner_ == nullptr) {
     const std::string& out = configuration_.plan_out;
-    auto planner =
-        std::make_unique<Planner>(out.empty() ? out : path_for(out, ordinal_, configuration_.rank),
-                                  configuration_.always_plans);
+    std::unique_ptr<Planner> planner;
+    std::string refused;
+    try {
+      planner = std::make_unique<Planner>(
+          out.empty() ? out : path_for(out, ordinal_, configuration_.rank),
+          configuration_.always_plans);
+    } catch (const std::system_error& error) {
+      refused = std::string("no thread for the planner: ") + error.what();
+    }
     const std::lock_guard lock(lock_);
+    if (planner == nullptr) {
+      plan_figures_.refused = std::move(refused);
+      return;
+    }
     planner_ = std::move(planner);
   }
   {
     const std::lock_guard lock(lock_);
     log_ = log;
-    // What is alive now was there before.
+    ++logs_;
+    // What is alive now was there before. What awaits its events is over; it forgets the last log.
     for (const GeneralArena::Segment& segment : general_->segments()) {
       if (!segment.is_in_use) continue;
       for (uint32_t i = segment.first; i != kNoNumber; i = general_->block(i).next) {
         GeneralArena::Block& block = general_->block(i);
-        if (block.state != BlockState::live) continue;
-        block.serial = log_request(block.requested, general_->ranges()[segment.range]->stream);
+        if (block.state == BlockState::live) {
+          block.serial = log_request(block.requested, general_->ranges()[segment.range]->stream);
+        } else {
+          block.serial = RequestLog::kNoSerial;
+        }
       }
     }
-    if (planned_ != nullptr) {
-      for (const PlannedArena::Shown& shown : planned_->blocks()) {
-        planned_->find(shown.address)->serial =
-            shown.block.is_pending ? RequestLog::kNoSerial
-                                   : log_request(shown.block.requested, shown.stream);
+    const auto log_arena = [this](PlannedArena& arena) {
+      for (const PlannedArena::Shown& shown : arena.blocks()) {
+        arena.find(shown.address)->serial = shown.block.is_pending
+                                                ? RequestLog::kNoSerial
+                                                : log_request(shown.block.requested, shown.stream);
       }
-    }
+    };
+    if (planned_ != nullptr) log_arena(*planned_);
+    for (const auto& arena : retired_) log_arena(*arena);
     log->begin();
   }
   planner_->watch(std::move(log));
@@ -96,6 +119,15 @@ uint32_t DeviceAllocator::log_request(int64_t size, CudaStream* stream) {
   const uint32_t serial = log_->add_request(size, number);
   if (planner_->is_due(log_->size())) planner_->look();
   return serial;
+}
+
+// Nothing more fits into it. The planner looks a last time and lets go of it, too.
+// REQUIRES: the lock.
+void DeviceAllocator::give_up_log() {
+  planner_->look();
+  log_.reset();
+  plan_figures_.refused =
+      "no iterations in " + std::to_string(RequestLog::kMostEntries >> 20) + " Mi events";
 }
 
 // REQUIRES: the lock. True where it is time for the switch.
@@ -156,49 +188,57 @@ void DeviceAllocator::at_boundary() {
   if (is_capturing()) return;
   const std::lock_guard driver_lock(driver_mutex_);
   const DriverScope scope(pages_->driver(), pages_->context());
-  bool switches = false;
+  std::unique_ptr<PlannedArena> next;  // ours alone from here: others may get a new candidate
+  bool begins_log = false;
   bool passes = false;
   {
     const std::lock_guard lock(lock_);
-    switches = std::exchange(is_switch_due_, false);
-    passes = std::exchange(is_pass_due_, false);
+    if (std::exchange(is_switch_due_, false)) {
+      next = std::move(candidate_);
+      begins_log = next == nullptr && configuration_.mode == Mode::run && log_ == nullptr;
+    }
+    passes = std::exchange(is_pass_due_, false) && planned_ != nullptr;
   }
-  if (switches && candidate_ != nullptr) {
-    switch_to_candidate();
-  } else if (switches && configuration_.mode == Mode::run && log_ == nullptr) {
+  if (next != nullptr) {
+    switch_to(std::move(next));
+  } else if (begins_log) {
     begin_log();
-  } else if (passes && planned_ != nullptr) {
+  } else if (passes) {
     judge_pass();
   }
 }
 
 // REQUIRES: driver lock.
-void DeviceAllocator::switch_to_candidate() {
+void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next) {
   const int64_t began = now_ns();
+  bool had_plan = false;
   Collected collected;
   {
     const std::lock_guard lock(lock_);
-    if (planned_ != nullptr) retired_.push_back(std::move(planned_));
+    had_plan = planned_ != nullptr;
+    if (had_plan) retired_.push_back(std::move(planned_));
     collected = collect(0);
   }
   const bool is_done = give_back(std::move(collected));
   const int64_t waited = now_ns() - began;
-  if (!is_done || !map_arena(*candidate_)) {
+  if (!is_done || !map_arena(*next)) {
     pages_->release_idle();
     const std::lock_guard lock(lock_);
     note_reserved();
     plan_figures_.refused = is_done ? "no memory for the plan's " +
-                                          format_bytes(Bytes{candidate_->plan().bytes}) +
+                                          format_bytes(Bytes{next->plan().bytes}) +
                                           " beside what is in use"
                                     : "the device could not be waited for: " + pages_->last_error();
-    candidate_.reset();
+    // The plan that served until now is gone: a new log, once, as a plan served.
+    if (had_plan) is_switch_due_ = true;
     return;
   }
   pages_->release_idle();
-  start_serving(waited, began);
+  start_serving(std::move(next), waited, began);
 }
 
-void DeviceAllocator::start_serving(int64_t waited_ns, int64_t began_ns) {
+void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t waited_ns,
+                                    int64_t began_ns) {
   const std::lock_guard lock(lock_);
   PlanFigures& f = plan_figures_;
   if (f.switches++ == 0) {
@@ -209,7 +249,7 @@ void DeviceAllocator::start_serving(int64_t waited_ns, int64_t began_ns) {
   statistics_.reserved_bytes.reset_peak();
   statistics_.allocated_bytes.reset_peak();
   if (f.switches == 1) f.reserved_peak = statistics_.reserved_bytes.current();
-  planned_ = std::move(candidate_);
+  planned_ = std::move(next);
   f.plan_bytes = planned_->plan().bytes;
   f.refused.clear();
   f.switch_wait_ns = waited_ns;
@@ -279,10 +319,15 @@ void DeviceAllocator::collect_retired(Collected& collected) {
     std::vector<PlannedArena::Shown> blocks;
     if (memory.arena != nullptr) blocks = memory.arena->blocks();
     const int64_t step = pages_->page_bytes();
+    // By address, so that one look-up does for a page: they do not overlap.
+    std::sort(blocks.begin(), blocks.end(),
+              [](const auto& a, const auto& b) { return a.address < b.address; });
     const auto is_idle = [&](int64_t address, int64_t bytes) {
-      return std::none_of(blocks.begin(), blocks.end(), [&](const PlannedArena::Shown& block) {
-        return block.address < address + bytes && address < block.address + block.room;
-      });
+      const auto above = std::partition_point(
+          blocks.begin(), blocks.end(),
+          [&](const PlannedArena::Shown& block) { return block.address < address + bytes; });
+      return above == blocks.begin() ||
+             std::prev(above)->address + std::prev(above)->room <= address;
     };
     std::vector<GeneralArena::Piece> left;
     for (const GeneralArena::Piece& piece : memory.mapped) {

@@ -29,6 +29,11 @@ inline constexpr CudaResult kCudaNotInitialized = 3;
 inline constexpr CudaResult kCudaDeinitialized = 4;
 inline constexpr CudaResult kCudaNotReady = 600;
 inline constexpr CudaResult kCudaNotSupported = 801;
+inline constexpr CudaResult kCudaCapturedEvent = 907;
+// What is not allowed while somebody captures (900 to 907): it says nothing of work that is queued.
+constexpr bool is_capture_error(CudaResult result) {
+  return result >= 900 && result <= kCudaCapturedEvent;
+}
 
 inline constexpr int kAttributeVirtualMemory = 102;
 inline constexpr int kAttributeHandlesArePosixFiles = 103;

@@ -18,33 +18,35 @@ void EventQueue::add(int64_t address, const std::vector<CudaStream*>& streams, b
                      const Complete& complete) {
   const std::lock_guard lock(mutex_);
   waiting_.fetch_add(1, std::memory_order_acq_rel);
-  if (is_capturing) {
-    deferred_.push_back({address, streams});
-  } else {
-    record(address, streams, complete);
+  outstanding_[address] = streams.size();
+  for (CudaStream* const stream : streams) {
+    if (is_capturing) {
+      deferred_.push_back({address, stream});
+    } else {
+      record(address, stream, complete);
+    }
   }
 }
 
-// Where an event cannot be had or recorded, the host waits for all work instead.
-void EventQueue::record(int64_t address, const std::vector<CudaStream*>& streams,
-                        const Complete& complete) {
-  size_t& count = outstanding_[address];
-  count = streams.size();
-  for (CudaStream* const stream : streams) {
-    CudaEvent* const event = take_event();
-    if (event != nullptr && driver_.event_record(event, stream) == kCudaSuccess) {
-      queues_[stream].push_back({address, event});
-      continue;
-    }
-    if (event != nullptr) spare_.push_back(event);
-    driver_.context_synchronize();
+// Where an event cannot be had or recorded, the host waits for all work instead; where it may not
+// wait either, all is tried again at the next poll.
+void EventQueue::record(int64_t address, CudaStream* stream, const Complete& complete) {
+  CudaEvent* const event = take_event();
+  if (event != nullptr && driver_.event_record(event, stream) == kCudaSuccess) {
+    queues_[stream].push_back({address, event});
+    return;
+  }
+  if (event != nullptr) spare_.push_back(event);
+  if (is_capture_error(driver_.context_synchronize())) {
+    deferred_.push_back({address, stream});
+  } else {
     happened(address, complete);
   }
 }
 
 void EventQueue::record_deferred(const Complete& complete) {
   for (const Deferred& deferred : std::exchange(deferred_, {})) {
-    record(deferred.address, deferred.streams, complete);
+    record(deferred.address, deferred.stream, complete);
   }
 }
 
@@ -61,11 +63,17 @@ void EventQueue::poll_locked(const Complete& complete, bool waits) {
   for (auto& [stream, queue] : queues_) {
     while (!queue.empty()) {
       const Waiting first = queue.front();
-      if (waits) driver_.event_synchronize(first.event);
-      if (!waits && driver_.event_query(first.event) == kCudaNotReady) break;
+      const CudaResult result =
+          waits ? driver_.event_synchronize(first.event) : driver_.event_query(first.event);
+      const bool was_captured = result == kCudaCapturedEvent;  // it will never happen: another one
+      if (result == kCudaNotReady || (is_capture_error(result) && !was_captured)) break;
       queue.pop_front();
       spare_.push_back(first.event);
-      happened(first.address, complete);
+      if (was_captured) {
+        deferred_.push_back({first.address, stream});
+      } else {
+        happened(first.address, complete);
+      }
     }
   }
 }

@@ -2,8 +2,9 @@
 // were recorded on those streams have happened.
 //
 // One queue a stream, in order, so that only the oldest event of each is asked for. During a graph
-// capture nothing is recorded or asked: what is released then waits until captures are over. A
-// driver that refuses (the process is ending) counts as done with everything.
+// capture nothing is recorded or asked: what is released then waits until captures are over. So
+// does what the driver refuses because of a capture that we were not told of. A driver that refuses
+// otherwise (the process is ending) counts as done with everything.
 // Has a lock of its own; the other locks of device_allocator.h are taken inside it, never around.
 #pragma once
 
@@ -43,9 +44,9 @@ class EventQueue {
   };
   struct Deferred {
     int64_t address = 0;
-    std::vector<CudaStream*> streams;
+    CudaStream* stream = nullptr;
   };
-  void record(int64_t address, const std::vector<CudaStream*>& streams, const Complete& complete);
+  void record(int64_t address, CudaStream* stream, const Complete& complete);
   void record_deferred(const Complete& complete);
   void happened(int64_t address, const Complete& complete);
   void poll_locked(const Complete& complete, bool waits);
@@ -55,7 +56,7 @@ class EventQueue {
   std::mutex mutex_;
   std::atomic<int64_t> waiting_ = 0;  // blocks
   std::map<CudaStream*, std::deque<Waiting>> queues_;
-  std::map<int64_t, size_t> outstanding_;  // by address: events
+  std::map<int64_t, size_t> outstanding_;  // by address: streams that may use it
   std::vector<Deferred> deferred_;
   std::vector<CudaEvent*> spare_;
 };

@@ -18,8 +18,7 @@
 //   4. When P moves on, whoever should have ended by then and did not becomes stray.
 //   5. A slot that is served ahead is held against the strays and against the regular blocks that
 //      should end before it begins, and is stray itself.
-//   6. Idle space is served where it meets no stray, from spaces which no slot alive between their
-//   two
+//   6. Idle space is served where it meets no stray, from spaces which no slot alive between two
 //      moments touches: the plan's own, where it foresaw the request, else those that are idle for
 //      the longest stretch from now on. The request is stray; a slot that finds it in its way later
 //      goes to idle space itself.

@@ -48,6 +48,17 @@ memory::MemoryPlan random_plan(uint64_t seed, uint32_t slots, uint32_t signature
   return plan;
 }
 
+TEST(RequestLog, AReleaseOfWhatItNeverSawIsLeftOut) {
+  RequestLog log;
+  const uint32_t known = log.add_request(100, 0);
+  log.add_release(known + 7, RequestLog::Kind::release_done);
+  log.add_release(RequestLog::kNoSerial, RequestLog::Kind::release_done);
+  log.add_release(known, RequestLog::Kind::release_done);
+  const auto understood = log.read(log.size());
+  ASSERT_EQ(understood.requests.size(), 1U);
+  EXPECT_EQ(understood.requests[0].released, 3);
+}
+
 // Plays a signature's iteration, with changes, and sees that nothing overlaps.
 class Player {
  public:

@@ -24,6 +24,8 @@ namespace headroom::runtime {
 namespace {
 
 constexpr size_t kFirstLook = 512;  // entries of the log
+constexpr size_t kNoLook = static_cast<size_t>(-1);
+constexpr std::chrono::seconds kStopTime{1};  // for a thread that was told to stop
 constexpr size_t kLeastIterations = 3;
 constexpr size_t kReadIterations = 2;   // that a prediction is read from
 constexpr int64_t kPage = 2 * kMiB;     // what every driver so far has as granularity
@@ -79,11 +81,9 @@ void write_plan(const memory::MemoryPlan& plan, const std::string& path) {
 
 PlanAttempt plan_from(const RequestLog::Understood& log,
                       const std::function<bool()>& is_out_of_time,
-                      const std::function<bool(double, bool)>& confirm) {
+                      const std::function<bool(double)>& confirm) {
   PlanAttempt attempt;
-  const memory::Iterations iterations = memory::find_iterations(
-      log.requests, log.marks.size() > kLeastIterations ? std::span<const int64_t>(log.marks)
-                                                        : std::span<const int64_t>());
+  const memory::Iterations iterations = memory::find_iterations(log.requests);
   attempt.iterations = iterations.whole.size();
   attempt.kinds = iterations.kinds;
   if (attempt.iterations < kLeastIterations) {
@@ -96,7 +96,6 @@ PlanAttempt plan_from(const RequestLog::Understood& log,
       static_cast<double>(last.end - first.begin) / static_cast<double>(attempt.iterations);
   attempt.times.follows_from = iterations.whole[attempt.iterations - kReadIterations - 1].lower;
   attempt.times.serves_from = iterations.whole[attempt.iterations - kReadIterations].lower;
-  const bool is_marked = iterations.source == memory::BoundarySource::marks;
   if (static_cast<double>(log.requests.size() - last.end) > 2 * attempt.period + 64) {
     attempt.refused = "what was repeated is over";
     return attempt;
@@ -105,7 +104,7 @@ PlanAttempt plan_from(const RequestLog::Understood& log,
     attempt.refused = "memory in use differs from one iteration to the next";
     return attempt;
   }
-  if (!confirm(attempt.period, is_marked)) {
+  if (!confirm(attempt.period)) {
     attempt.refused = "iterations found, to be confirmed";
     return attempt;
   }
@@ -131,21 +130,31 @@ Planner::Planner(std::string plan_out, bool always)
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Planner::~Planner() { stop(0); }
+Planner::~Planner() {
+  stop(Clock::now());
+  if (thread_.joinable()) thread_.join();
+}
 
 void Planner::watch(std::shared_ptr<const RequestLog> log) {
   const std::lock_guard lock(mutex_);
   log_ = std::move(log);
+  candidate_.reset();
+  has_candidate_ = false;
   last_period_ = 0;
-  next_look_ = kFirstLook;
+  next_look_ = has_failed_ ? kNoLook : kFirstLook;
 }
 
 void Planner::look() {
-  next_look_ = static_cast<size_t>(-1);  // until this look is over
+  next_look_ = kNoLook;  // until this look is over
   const std::lock_guard lock(mutex_);
   wants_look_ = true;
   changed_.notify_all();
@@ -167,20 +176,22 @@ void Planner::say(std::string state) {
   state_ = std::move(state);
 }
 
-void Planner::stop(double seconds) {
+void Planner::stop(Clock::time_point until) {
+  const std::lock_guard one(stop_mutex_);
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                      [this] { return !is_looking_ && !wants_look_; });
+    changed_.wait_until(lock, until, [this] { return is_over_ || (!is_looking_ && !wants_look_); });
     is_stopped_ = true;
     changed_.notify_all();
+    const auto latest = std::max(until, Clock::now()) + kStopTime;
+    if (!changed_.wait_until(lock, latest, [this] { return is_over_; })) return;
   }
   if (thread_.joinable()) thread_.join();
 }
 
-bool Planner::is_confirmed(double period, bool is_marked) {
+bool Planner::is_confirmed(double period) {
   const double before = std::exchange(last_period_, period);
-  to_be_confirmed_ = !is_marked && std::abs(period - before) > kSamePeriod * period;
+  to_be_confirmed_ = std::abs(period - before) > kSamePeriod * period;
   return !to_be_confirmed_;
 }
 
@@ -189,20 +200,36 @@ void Planner::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return wants_look_ || is_stopped_; });
-    if (is_stopped_) return;
+    if (is_stopped_) break;
     wants_look_ = false;
+    if (has_failed_) continue;
     is_looking_ = true;
     const std::shared_ptr<const RequestLog> log = log_;
     lock.unlock();
-    std::unique_ptr<Candidate> made = log == nullptr ? nullptr : try_to_plan(log);
+    std::unique_ptr<Candidate> made;
+    bool has_failed = false;
+    try {
+      if (log != nullptr) made = try_to_plan(log);
+    } catch (const std::exception&) {  // out of host memory, most likely: the run matters more
+      has_failed = true;
+    }
     lock.lock();
     is_looking_ = false;
+    if (has_failed) {
+      has_failed_ = true;
+      state_ = "planner failed";  // short enough to need no memory
+      next_look_ = kNoLook;
+      log_.reset();
+      changed_.notify_all();
+      continue;
+    }
     if (log != nullptr && log == log_ && made == nullptr) {
       // What waits to be confirmed is looked at again one iteration later: an entry for each
       // request and for its release.
       const auto seen = static_cast<double>(log->size());
       const double more = to_be_confirmed_ ? 2.2 * last_period_ : seen * (kGrowth - 1);
       next_look_ = static_cast<size_t>(seen + std::max<double>(more, kFirstLook));
+      if (log->is_full() && !wants_look_) log_.reset();  // it was looked at whole
     }
     if (made != nullptr && log == log_) {
       candidate_ = std::move(made);
@@ -210,6 +237,8 @@ void Planner::run() {
     }
     changed_.notify_all();
   }
+  is_over_ = true;
+  changed_.notify_all();
 }
 
 std::unique_ptr<Planner::Candidate> Planner::try_to_plan(
@@ -219,7 +248,7 @@ std::unique_ptr<Planner::Candidate> Planner::try_to_plan(
   const RequestLog::Understood understood = log->read(log->size());
   const PlanAttempt attempt = plan_from(
       understood, [&] { return is_stopped_.load() || seconds_since(start) > kMostSeconds; },
-      [this](double period, bool is_marked) { return is_confirmed(period, is_marked); });
+      [this](double period) { return is_confirmed(period); });
   if (!attempt.refused.empty()) {
     say(attempt.refused);
     return nullptr;

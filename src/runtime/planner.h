@@ -7,10 +7,12 @@
 //
 // When is a repetition an iteration? Layers repeat as well, while a forward pass fills memory up.
 // So the memory in use at the last boundaries must be the same, and the same period must be found
-// again an iteration later, unless the boundaries were marked.
+// again an iteration later. (headroom_iteration() is no help here: where every parameter has an
+// optimizer of its own, one step makes hundreds of marks. Recordings keep them.)
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -57,15 +59,16 @@ class Planner {
   }
   std::unique_ptr<Candidate> take();
 
-  // Lets a plan that is being made be finished, for so long at most, and stops.
-  void stop(double seconds);
+  // Lets a plan that is being made be finished until then, and stops; a thread that does not come
+  // to its end soon after is left alone.
+  void stop(std::chrono::steady_clock::time_point until);
   // Why there is no plan yet, or what became of the last look.
   [[nodiscard]] std::string state() const;
 
  private:
   void run();
   std::unique_ptr<Candidate> try_to_plan(const std::shared_ptr<const RequestLog>& log);
-  bool is_confirmed(double period, bool is_marked);
+  bool is_confirmed(double period);
   void say(std::string state);
 
   const std::string plan_out_;
@@ -79,6 +82,9 @@ class Planner {
   bool to_be_confirmed_ = false;  // of the thread
   bool wants_look_ = false;
   bool is_looking_ = false;
+  bool is_over_ = false;     // the thread is at its end
+  bool has_failed_ = false;  // no further looks
+  std::mutex stop_mutex_;    // taken before mutex_
   std::atomic<bool> is_stopped_ = false;
   std::atomic<bool> has_candidate_ = false;
   std::atomic<size_t> next_look_;
@@ -96,8 +102,8 @@ struct PlanAttempt {
 };
 // What is found is handed to `confirm`, which may refuse before any planning is done.
 // `is_out_of_time` ends the search for a better plan.
-[[nodiscard]] PlanAttempt plan_from(
-    const RequestLog::Understood& log, const std::function<bool()>& is_out_of_time,
-    const std::function<bool(double period, bool is_marked)>& confirm);
+[[nodiscard]] PlanAttempt plan_from(const RequestLog::Understood& log,
+                                    const std::function<bool()>& is_out_of_time,
+                                    const std::function<bool(double period)>& confirm);
 
 }  // namespace headroom::runtime

@@ -24,10 +24,11 @@ RequestLog::Understood RequestLog::read(size_t count) const {
       request.size = entry.value;
       request.stream = entry.stream;
       understood.requests.push_back(request);
-    } else if (entry.kind == Kind::mark) {
-      understood.marks.push_back(time);
     } else {
-      memory::RecordedRequest& request = understood.requests[static_cast<size_t>(entry.value)];
+      // A release of what this log has not seen would be a mistake of the writer: it is left out.
+      const auto serial = static_cast<size_t>(entry.value);
+      if (serial >= understood.requests.size()) continue;
+      memory::RecordedRequest& request = understood.requests[serial];
       if (request.upper > time) request.upper = time;
       if (request.released > time) request.released = time;
       // Asked for first, and done later: until then it was in use.

@@ -18,7 +18,7 @@ namespace headroom::runtime {
 
 class RequestLog {
  public:
-  enum class Kind : uint8_t { request, release_asked, release_done, mark };
+  enum class Kind : uint8_t { request, release_asked, release_done };
   struct Entry {
     int64_t value = 0;  // size of a request; serial of a release
     uint32_t stream = 0;
@@ -37,13 +37,11 @@ class RequestLog {
   void add_release(uint32_t serial, Kind kind) {
     if (serial != kNoSerial) add({static_cast<int64_t>(serial), 0, kind});
   }
-  void add_mark() { add({0, 0, Kind::mark}); }
   // What was added so far lived before the log began. REQUIRES: nobody reads yet.
   void begin() { at_start_ = requests_; }
 
   struct Understood {
     std::vector<memory::RecordedRequest> requests;
-    std::vector<int64_t> marks;
   };
   // The first `count` entries as requests with lifetimes. For the reading thread.
   [[nodiscard]] Understood read(size_t count) const;

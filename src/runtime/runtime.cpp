@@ -2,12 +2,16 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <utility>
 
 #include "base/version.h"
 
 namespace headroom::runtime {
 namespace {
+
+// For planners at the end of the process.
+constexpr std::chrono::seconds kFinishTime{5};
 
 std::string& thread_error() {
   thread_local std::string error;
@@ -138,8 +142,9 @@ std::string Runtime::report_json() {
 }
 
 void Runtime::finish() {
+  const auto until = std::chrono::steady_clock::now() + kFinishTime;  // for all devices together
   for (int i = 0; i < kMostDevices; ++i) {
-    if (DeviceAllocator* const known = open_device(i)) known->finish();
+    if (DeviceAllocator* const known = open_device(i)) known->finish(until);
   }
 }
 

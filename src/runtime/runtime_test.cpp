@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "memory/plan/plan_file.h"
 #include "memory/recording/reader.h"
 #include "runtime/abi.h"
 #include "runtime/fake/fake_cuda.h"
@@ -200,6 +202,52 @@ TEST(Runtime, CapturedAddressesStayMappedUntilTheirPoolIsReleased) {
   });
 }
 
+TEST(Runtime, APoolThatGraphsShareIsReleasedByTheLastOfThem) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_pool_begin(0, 1, 2, nullptr, nullptr);
+    void* const captured = headroom_malloc(4 * kMiB, 0, nullptr);
+    headroom_free(captured, 0, 0, nullptr);
+    headroom_pool_end(0, 1, 2);
+    headroom_pool_begin(0, 1, 2, nullptr, nullptr);  // the second graph
+    headroom_pool_end(0, 1, 2);
+    headroom_pool_release(0, 1, 2);  // the first one is gone
+    headroom_reset();
+    std::memset(captured, 1, 4 * kMiB);  // the second one replays
+    headroom_pool_release(0, 1, 2);
+    headroom_reset();
+    IN_CHILD(statistics().reserved_bytes.current == 0);
+  });
+}
+
+// Errors 900 and 907 say that somebody captures, not that work is done.
+TEST(Runtime, ACaptureThatNobodyToldOfEndsNoWait) {
+  in_child([] {
+    set_up(64, 1000);
+    configure_default();
+    auto* const other = reinterpret_cast<void*>(uintptr_t{64});
+    const auto poll = [] { headroom_free(headroom_malloc(1, 0, nullptr), 0, 0, nullptr); };
+    void* const block = headroom_malloc(4 * kMiB, 0, nullptr);
+    headroom_fake_work(other, reinterpret_cast<uint64_t>(block), 4 * kMiB);
+    headroom_record_stream(block, other);
+    headroom_fake_fail("cuEventRecord", 0, 1, 900);
+    headroom_fake_fail("cuCtxSynchronize", 0, 1, 900);
+    headroom_free(block, 0, 0, nullptr);
+    IN_CHILD(statistics().active.current == 1);
+    for (const int error : {900, 907}) {
+      headroom_fake_fail("cuEventQuery", 0, 1, error);
+      poll();
+      IN_CHILD(statistics().active.current == 1);
+    }
+    headroom_fake_advance(3000);
+    poll();
+    headroom_fake_advance(3000);
+    poll();
+    IN_CHILD(statistics().active.current == 0);
+  });
+}
+
 TEST(Runtime, AForkedChildGetsNothingAndHurtsNobody) {
   in_child([] {
     set_up(64);
@@ -242,6 +290,14 @@ void run_step(bool is_first, std::vector<void*>& weights) {
   }
 }
 
+size_t threads() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    ++count;
+  }
+  return count;
+}
+
 bool run_until_planned(std::vector<void*>& weights) {
   for (int i = 0; i < 400 && statistics().is_planned == 0; ++i) {
     run_step(i == 0, weights);
@@ -281,7 +337,11 @@ TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
     IN_CHILD(headroom_configure(&made) == 0);
     std::vector<void*> weights;
     IN_CHILD(run_until_planned(weights));
+    IN_CHILD(threads() == 2);
     headroom_finish();
+    IN_CHILD(threads() == 1);  // the planner is gone
+    headroom_finish();
+    run_step(false, weights);
   });
   in_child([&] {
     set_up(256);
@@ -295,6 +355,27 @@ TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
     IN_CHILD(statistics().is_planned == 1);
     IN_CHILD(statistics().planned_requests > 90);
   });
+  // One of another alignment than ours would hand out what is not aligned.
+  memory::MemoryPlan bytewise;
+  bytewise.alignment = 256;
+  bytewise.bytes = 1024;
+  bytewise.streams = {{{0, 1024}, 0, 0}};
+  bytewise.signatures.resize(1);
+  bytewise.signatures[0].slots = {{0, 1, 100, 100, 256, false}};
+  std::ofstream(path + ".256", std::ios::binary) << *memory::plan_file(bytewise);
+  in_child([&] {
+    set_up(256);
+    headroom_configuration made = configuration();
+    const std::string file = path + ".256";
+    made.plan_path = file.c_str();
+    made.mode = HEADROOM_MODE_SERVE;
+    IN_CHILD(headroom_configure(&made) == 0);
+    std::vector<void*> weights;
+    run_step(true, weights);
+    IN_CHILD(statistics().is_planned == 0);
+    IN_CHILD(report().find("no multiple of 512 B") != std::string::npos);
+  });
+  std::remove((path + ".256").c_str());
   // A damaged one is refused, and the run goes on.
   std::ofstream(path + ".0.0", std::ios::binary | std::ios::in | std::ios::out).seekp(40).put('x');
   in_child([&] {

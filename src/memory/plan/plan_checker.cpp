@@ -59,8 +59,10 @@ class Checker {
     for (size_t i = 0; i < plan_.streams.size(); ++i) {
       const PlannedStream& stream = plan_.streams[i];
       if (stream.range.offset != next || !is_inside(stream.range, {0, plan_.bytes}) ||
-          stream.persistent_bytes < 0 || stream.carried_bytes < 0 ||
-          stream.persistent_bytes > stream.range.size ||
+          stream.range.size % plan_.alignment != 0 ||
+          stream.persistent_bytes % plan_.alignment != 0 ||
+          stream.carried_bytes % plan_.alignment != 0 || stream.persistent_bytes < 0 ||
+          stream.carried_bytes < 0 || stream.persistent_bytes > stream.range.size ||
           stream.carried_bytes > stream.range.size - stream.persistent_bytes) {
         return wrong("the parts of " + numbered("stream", i));
       }
@@ -156,7 +158,8 @@ class Checker {
       const AddressRange arena = part_of(space.stream, below, stream.range.size - below);
       int64_t end = arena.offset;
       for (const AddressRange& idle : space.idle) {
-        if (idle.size <= 0 || idle.offset < end || !is_inside(idle, arena)) {
+        if (idle.size <= 0 || idle.offset % plan_.alignment != 0 || idle.offset < end ||
+            !is_inside(idle, arena)) {
           return wrong("the ranges of " + numbered("space", i));
         }
         end = idle.offset + idle.size;

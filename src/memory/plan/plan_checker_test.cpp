@@ -41,6 +41,11 @@ TEST(PlanChecker, FindsEachWrong) {
       [](MemoryPlan& p) { p.signatures[0].slots[3].ends = 3; },
       [](MemoryPlan& p) { p.signatures[0].spaces[0].idle[0].offset = 4096; },
       [](MemoryPlan& p) { p.signatures[0].spaces[0].idle[0].size = 0; },
+      [](MemoryPlan& p) {
+        p.signatures[0].spaces[0].idle[0] = {4608 + 256, 256};
+      },
+      [](MemoryPlan& p) { p.streams[0].carried_bytes -= 1; },
+      [](MemoryPlan& p) { p.streams[1].range.size += 256, p.bytes += 256; },
       [](MemoryPlan& p) { p.signatures[0].spaces[0].idle[0].size = 4096; },
       [](MemoryPlan& p) { p.signatures[0].spaces[1].begins = 1; },  // slot 0 lives there
       [](MemoryPlan& p) {
