@@ -1,7 +1,6 @@
 #include "step/fsdp1.h"
 
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 
 namespace headroom::step {
@@ -14,8 +13,6 @@ using model::Parameter;
 using op::DType;
 using op::Tensor;
 
-constexpr uint32_t kGatherStream = 1;
-constexpr uint32_t kReduceStream = 2;
 // use_orig_params: parameters begin at multiples of this in the flat one.
 constexpr int64_t kAlignmentBytes = 16;
 
@@ -29,7 +26,7 @@ struct Place {
 };
 
 struct Unit {
-  ShardedUnit what;
+  const ShardedUnit* what = nullptr;
   bool is_root = false;
   bool is_trained = false;
   DType type{};  // of the shard
@@ -59,20 +56,6 @@ int64_t rounded_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Runs what is allocated in a scope on another stream.
-class OnStream {
- public:
-  OnStream(Recorder& recorder, uint32_t stream) : recorder_(recorder) {
-    recorder_.set_stream(stream);
-  }
-  ~OnStream() { recorder_.set_stream(0); }
-  OnStream(const OnStream&) = delete;
-  OnStream& operator=(const OnStream&) = delete;
-
- private:
-  Recorder& recorder_;
-};
-
 // What a node of the backward graph is waited for by.
 struct Watch {
   op::NodeRef leaf;       // holds a leaf's node, which nothing else may hold yet
@@ -81,20 +64,18 @@ struct Watch {
   std::vector<Unit*> inputs_of;
 };
 
-class Fsdp1 final : public ParallelMethod {
+class Fsdp1 final : public ShardedMethod {
  public:
   Fsdp1(const Graph& graph, const FsdpOptions& options, op::Eager& eager, Recorder& recorder)
-      : graph_(graph), options_(options), eager_(eager), recorder_(recorder) {
-    for (ShardedUnit& what : sharded_units(graph, options.wrap)) add_unit(std::move(what));
-    units_.back()->is_root = true;
-    marks_.resize(graph.instructions.size());
-    for (const auto& unit : units_) {
-      marks_[unit->what.begin].before = true;
-      marks_[unit->what.end - 1].after = true;
+      : ShardedMethod(graph, options, eager, recorder) {
+    for (const ShardedUnit& what : wrapped()) {
+      auto unit = std::make_unique<Unit>();
+      unit->what = &what;
+      lay_out(*unit);
+      units_.push_back(std::move(unit));
     }
+    units_.back()->is_root = true;
   }
-
-  [[nodiscard]] const InstructionMarks& marks() const override { return marks_; }
 
   // Unit by unit: its parameters come to the device, become one, and the rank keeps its share.
   void construct(Frame&) override {
@@ -131,19 +112,6 @@ class Fsdp1 final : public ParallelMethod {
       const bool is_used = std::ranges::any_of(
           unit->optimized, [](const OptimizedParameter& p) { return bool(p.tensor->grad); });
       if (!is_used) unit->gradient = Tensor();
-    }
-  }
-
-  void before(uint32_t instruction, Frame& frame) override {
-    frame_ = &frame;
-    for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
-      if ((*unit)->what.begin == instruction) pre_forward(**unit);
-    }
-  }
-
-  void after(uint32_t instruction, Frame& frame) override {
-    for (const auto& unit : units_) {
-      if (unit->what.end == instruction + 1) post_forward(*unit, frame);
     }
   }
 
@@ -189,21 +157,10 @@ class Fsdp1 final : public ParallelMethod {
     }
   }
 
-  void add_unit(ShardedUnit what) {
-    auto unit = std::make_unique<Unit>();
-    unit->what = std::move(what);
-    lay_out(*unit);
-    units_.push_back(std::move(unit));
-  }
-
-  [[nodiscard]] DType type_of(const Parameter& parameter) const {
-    return parameter.dtype.value_or(options_.weights);
-  }
-
   // Parameters one behind the other, each at a multiple of the alignment, the end at one of the
   // ranks. A unit of weights in a quantizer's own bytes is as long as they are (quant_storage).
   void lay_out(Unit& unit) const {
-    const std::vector<uint32_t>& parameters = unit.what.parameters;
+    const std::vector<uint32_t>& parameters = unit.what->parameters;
     if (parameters.empty()) return;
     unit.type = DType::u8;
     for (const uint32_t i : parameters) {
@@ -249,12 +206,8 @@ class Fsdp1 final : public ParallelMethod {
       part->base = Tensor();
       part->is_parameter = true;
       part->requires_grad = true;
-      const model::ParameterRole role = parameter.role;
-      OptimizedParameter optimized;
-      optimized.tensor = std::move(part);
-      optimized.decays = role != model::ParameterRole::norm && role != model::ParameterRole::bias;
-      optimized.is_embedding = role == model::ParameterRole::embedding;
-      unit.optimized.push_back(std::move(optimized));
+      unit.optimized.push_back(optimized_parameter(std::move(part), parameter));
+      unit.optimized.back().is_lm_head = false;  // its block is not its own (parallel_method.h)
     }
   }
 
@@ -285,7 +238,7 @@ class Fsdp1 final : public ParallelMethod {
 
   void gather(Unit& unit) {
     if (unit.is_gathered) return;
-    OnStream on_stream(recorder_, kGatherStream);
+    const StreamScope on_stream(recorder_, kGatherStream);
     Tensor low;  // _mp_shard
     if (unit.type != unit.gathered_type) {
       CategoryScope scope(recorder_, Category::temporary);
@@ -305,7 +258,9 @@ class Fsdp1 final : public ParallelMethod {
     unit.is_prefetched = false;
   }
 
-  void pre_forward(Unit& unit) {
+  void pre_forward(size_t index, Frame& frame) override {
+    Unit& unit = *units_[index];
+    frame_ = &frame;
     if (unit.places.empty() || unit.state == State::backward_pre) return;
     unit.state = State::forward;
     if (!unit.is_prefetched) gather(unit);
@@ -314,7 +269,8 @@ class Fsdp1 final : public ParallelMethod {
     if (!unit.is_trained && !unit.watches_inputs && eager_.grad_enabled()) watch_inputs(unit);
   }
 
-  void post_forward(Unit& unit, Frame& frame) {
+  void post_forward(size_t index, Frame& frame) override {
+    Unit& unit = *units_[index];
     if (unit.places.empty() || unit.state == State::backward_pre) return;
     // As in PyTorch, the unit that is first in order is never taken for one that has its place.
     if (unit.order.value_or(0) == 0) unit.order = order_.size();
@@ -335,7 +291,7 @@ class Fsdp1 final : public ParallelMethod {
   void watch_outputs(Unit& unit, const Frame& frame) {
     unit.needs_gather_in_backward = false;
     unit.had_pre_backward = false;
-    for (const model::ValueId id : unit.what.outputs) {
+    for (const model::ValueId id : unit.what->outputs) {
       if (id == model::kNoValue || !frame[id] || !frame[id].requires_grad()) continue;
       watch(eager_.gradient_edge(frame[id])).outputs_of.push_back(&unit);
       unit.needs_gather_in_backward = true;
@@ -344,7 +300,7 @@ class Fsdp1 final : public ParallelMethod {
 
   void watch_inputs(Unit& unit) {
     unit.inputs_left = 0;
-    for (const model::ValueId id : unit.what.inputs) {
+    for (const model::ValueId id : unit.what->inputs) {
       if (id == model::kNoValue) continue;
       const Tensor& input = (*frame_)[id];
       if (!input || !input.requires_grad()) continue;
@@ -391,7 +347,7 @@ class Fsdp1 final : public ParallelMethod {
     if (!gradient) return;
     reshard(unit, true);
     recorder_.recategorize(gradient, Category::gradient);
-    OnStream on_stream(recorder_, kReduceStream);
+    const StreamScope on_stream(recorder_, kReduceStream);
     CategoryScope scope(recorder_, Category::gradient);
     Tensor share = eager_.empty({unit.elements / options_.ranks}, gradient.dtype());
     eager_.kernel(op::OpKind::div, static_cast<double>(gradient.elements()), gradient.bytes(),
@@ -404,12 +360,7 @@ class Fsdp1 final : public ParallelMethod {
     }
   }
 
-  const Graph& graph_;
-  const FsdpOptions options_;
-  op::Eager& eager_;
-  Recorder& recorder_;
   std::vector<std::unique_ptr<Unit>> units_;
-  InstructionMarks marks_;
   Frame* frame_ = nullptr;  // of the forward pass that runs or ran last
   std::vector<Unit*> order_;
   std::unordered_map<const op::Node*, Watch> watches_;

@@ -13,9 +13,6 @@ using model::Parameter;
 using op::DType;
 using op::Tensor;
 
-constexpr uint32_t kGatherStream = 1;
-constexpr uint32_t kReduceStream = 2;
-
 enum class State : uint8_t { idle, forward, pre_backward, post_backward };
 
 struct ShardedParameter {
@@ -36,7 +33,7 @@ struct WrappedInput {
 };
 
 struct Unit {
-  ShardedUnit what;
+  const ShardedUnit* what = nullptr;
   bool is_root = false;
   std::vector<ShardedParameter> parameters;
   int64_t gathered_bytes = 0;  // of a rank's share, of all parameters
@@ -48,28 +45,21 @@ struct Unit {
   bool is_whole = false;
 };
 
-class Fsdp2 final : public ParallelMethod {
+class Fsdp2 final : public ShardedMethod {
  public:
   Fsdp2(const Graph& graph, const FsdpOptions& options, op::Eager& eager, Recorder& recorder)
-      : graph_(graph), options_(options), eager_(eager), recorder_(recorder) {
-    for (ShardedUnit& what : sharded_units(graph, options.wrap)) {
+      : ShardedMethod(graph, options, eager, recorder) {
+    for (const ShardedUnit& what : wrapped()) {
       auto unit = std::make_unique<Unit>();
-      unit->what = std::move(what);
+      unit->what = &what;
       units_.push_back(std::move(unit));
     }
     units_.back()->is_root = true;
-    marks_.resize(graph.instructions.size());
-    for (const auto& unit : units_) {
-      marks_[unit->what.begin].before = true;
-      marks_[unit->what.end - 1].after = true;
-    }
   }
-
-  [[nodiscard]] const InstructionMarks& marks() const override { return marks_; }
 
   void construct(Frame& frame) override {
     for (const auto& unit : units_) {
-      for (const uint32_t index : unit->what.parameters) construct_parameter(*unit, index, frame);
+      for (const uint32_t index : unit->what->parameters) construct_parameter(*unit, index, frame);
     }
   }
 
@@ -79,27 +69,14 @@ class Fsdp2 final : public ParallelMethod {
       for (const ShardedParameter& parameter : unit->parameters) {
         const Parameter& of = graph_.parameters[parameter.index];
         if (!of.trainable) continue;
-        const bool decays =
-            of.role != model::ParameterRole::norm && of.role != model::ParameterRole::bias;
-        all.push_back({parameter.shard, false, decays, of.role == model::ParameterRole::embedding});
+        all.push_back(optimized_parameter(parameter.shard, of));
+        all.back().is_lm_head = false;  // its gradient's block is not its own (parallel_method.h)
       }
     }
     return all;
   }
 
   void begin_forward() override {}
-
-  void before(uint32_t instruction, Frame& frame) override {
-    for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
-      if ((*unit)->what.begin == instruction) pre_forward(**unit, frame);
-    }
-  }
-
-  void after(uint32_t instruction, Frame& frame) override {
-    for (const auto& unit : units_) {
-      if (unit->what.end == instruction + 1) post_forward(*unit, frame);
-    }
-  }
 
   void before(op::Node& node) override {
     is_backward_ = true;
@@ -129,10 +106,6 @@ class Fsdp2 final : public ParallelMethod {
     unit.state = State::idle;
     unit.places.clear();
     unit.inputs.clear();
-  }
-
-  [[nodiscard]] DType type_of(const Parameter& parameter) const {
-    return parameter.dtype.value_or(options_.weights);
   }
 
   void construct_parameter(Unit& unit, uint32_t index, Frame& frame) {
@@ -167,7 +140,7 @@ class Fsdp2 final : public ParallelMethod {
   // foreach_all_gather
   void gather(Unit& unit) {
     if (unit.gathered || unit.is_whole || unit.parameters.empty()) return;
-    recorder_.set_stream(kGatherStream);
+    const StreamScope on_stream(recorder_, kGatherStream);
     CategoryScope scope(recorder_, Category::gathered);
     Tensor cast;
     if (unit.cast_bytes > 0) {
@@ -176,7 +149,6 @@ class Fsdp2 final : public ParallelMethod {
       eager_.kernel(op::OpKind::cast, 0, 2 * unit.cast_bytes, unit.cast_bytes);
     }
     unit.gathered = eager_.empty({unit.gathered_bytes * options_.ranks}, DType::u8);
-    recorder_.set_stream(0);
   }
 
   // wait_for_unshard
@@ -203,7 +175,8 @@ class Fsdp2 final : public ParallelMethod {
     unit.is_whole = false;
   }
 
-  void pre_forward(Unit& unit, Frame& frame) {
+  void pre_forward(size_t index, Frame& frame) override {
+    Unit& unit = *units_[index];
     const bool is_again = unit.state == State::pre_backward;
     if (!is_again) unit.state = State::forward;
     gather(unit);
@@ -215,7 +188,7 @@ class Fsdp2 final : public ParallelMethod {
   void wrap_inputs(Unit& unit, Frame& frame) {
     std::vector<Tensor> inputs, outputs;
     unit.inputs.clear();
-    for (const model::ValueId id : unit.what.inputs) {
+    for (const model::ValueId id : unit.what->inputs) {
       if (id == model::kNoValue || !frame[id] || !frame[id].requires_grad()) continue;
       const Tensor& input = frame[id];
       inputs.push_back(input);
@@ -231,7 +204,8 @@ class Fsdp2 final : public ParallelMethod {
     for (size_t i = 0; i < outputs.size(); ++i) frame[unit.inputs[i].value] = outputs[i];
   }
 
-  void post_forward(Unit& unit, Frame& frame) {
+  void post_forward(size_t index, Frame& frame) override {
+    Unit& unit = *units_[index];
     if (unit.state == State::pre_backward) return;
     for (WrappedInput& input : unit.inputs) {
       if (frame[input.value].get() == input.wrapped.get()) frame[input.value] = input.original;
@@ -248,7 +222,7 @@ class Fsdp2 final : public ParallelMethod {
   }
 
   void watch_outputs(Unit& unit, const Frame& frame) {
-    for (const model::ValueId id : unit.what.outputs) {
+    for (const model::ValueId id : unit.what->outputs) {
       if (id == model::kNoValue || !frame[id] || !frame[id].requires_grad()) continue;
       const op::Edge edge = eager_.gradient_edge(frame[id]);
       Watch& watch = watches_[edge.node.get()];
@@ -294,7 +268,7 @@ class Fsdp2 final : public ParallelMethod {
     }
     for (ShardedParameter* parameter : with_gradient) parameter->leaf->grad = Tensor();
     CategoryScope scope(recorder_, Category::gradient);
-    recorder_.set_stream(kReduceStream);
+    const StreamScope on_stream(recorder_, kReduceStream);
     Tensor output = eager_.empty({share}, type);
     const DType kept = with_gradient.front()->type;
     if (type != kept) output = op::to(eager_, output, kept);
@@ -307,7 +281,6 @@ class Fsdp2 final : public ParallelMethod {
         parameter->shard->grad = std::move(view);
       }
     }
-    recorder_.set_stream(0);
   }
 
   // Which units' forward a node made an output of; nodes are recognised, not held.
@@ -316,12 +289,7 @@ class Fsdp2 final : public ParallelMethod {
     std::vector<Unit*> units;
   };
 
-  const Graph& graph_;
-  const FsdpOptions options_;
-  op::Eager& eager_;
-  Recorder& recorder_;
   std::vector<std::unique_ptr<Unit>> units_;
-  InstructionMarks marks_;
   std::vector<Unit*> order_;
   std::unordered_map<const op::Node*, Watch> watches_;
   Tensor copied_;   // the buffer whose copies were made last in forward

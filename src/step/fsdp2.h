@@ -16,9 +16,7 @@
 
 #include <memory>
 
-#include "step/parallel_method.h"
-#include "step/recorder.h"
-#include "step/sharded_units.h"
+#include "step/sharded_method.h"
 
 namespace headroom::step {
 

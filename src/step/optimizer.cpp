@@ -4,6 +4,16 @@
 
 namespace headroom::step {
 
+OptimizedParameter optimized_parameter(op::Tensor tensor, const model::Parameter& parameter) {
+  using model::ParameterRole;
+  OptimizedParameter optimized;
+  optimized.tensor = std::move(tensor);
+  optimized.is_lm_head = parameter.role == ParameterRole::lm_head;
+  optimized.decays = parameter.role != ParameterRole::norm && parameter.role != ParameterRole::bias;
+  optimized.is_embedding = parameter.role == ParameterRole::embedding;
+  return optimized;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           const std::vector<OptimizedParameter>& parameters) {
   if (options.states_on_cpu) return make_offloaded(options, parameters);

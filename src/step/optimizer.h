@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/graph.h"
 #include "operator/functional.h"
 #include "step/recorder.h"
 
@@ -44,6 +45,10 @@ struct OptimizedParameter {
   bool decays = true;
   bool is_embedding = false;
 };
+
+// `tensor` is what the optimizer steps: the parameter, or a rank's part of it.
+[[nodiscard]] OptimizedParameter optimized_parameter(op::Tensor tensor,
+                                                     const model::Parameter& parameter);
 
 class Optimizer {
  public:

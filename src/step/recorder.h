@@ -84,6 +84,20 @@ class Recorder : public op::Sink {
 // For a run that Impossible ended.
 [[nodiscard]] Error impossible_error(const op::Impossible& impossible);
 
+// Puts new blocks on another stream for a scope.
+class StreamScope {
+ public:
+  StreamScope(Recorder& recorder, uint32_t stream) : recorder_(recorder) {
+    recorder.set_stream(stream);
+  }
+  ~StreamScope() { recorder_.set_stream(0); }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  Recorder& recorder_;
+};
+
 // Sets the category of new blocks for a scope.
 class CategoryScope {
  public:

@@ -245,7 +245,8 @@ class TrainingRun {
       if (parameter.adapter) construct_parameter(parameter);
     }
     for (const Parameter& parameter : graph_.parameters) {
-      if (is_optimized(parameter)) hand_to_optimizer(parameter);
+      if (!is_optimized(parameter)) continue;
+      parameters_.push_back(optimized_parameter(frame_[parameter.value], parameter));
     }
   }
 
@@ -292,13 +293,6 @@ class TrainingRun {
     frame_[parameter.value] = std::move(tensor);
     if (!parameter.loading) return;
     for (const uint32_t table : parameter.loading->tables) construct_buffer(graph_.buffers[table]);
-  }
-
-  void hand_to_optimizer(const Parameter& parameter) {
-    const bool decays =
-        parameter.role != ParameterRole::norm && parameter.role != ParameterRole::bias;
-    const bool is_embedding = parameter.role == ParameterRole::embedding;
-    parameters_.push_back({frame_[parameter.value], is_lm_head(parameter), decays, is_embedding});
   }
 
   // False where no gradient reaches the loss.
