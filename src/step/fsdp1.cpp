@@ -115,7 +115,7 @@ class Fsdp1 final : public ShardedMethod {
     }
   }
 
-  void before(op::Node& node) override {
+  void before_backward(op::Node& node) override {
     const auto at = watches_.find(&node);
     if (at == watches_.end()) return;
     const Watch watch = std::move(at->second);

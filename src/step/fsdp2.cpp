@@ -78,7 +78,7 @@ class Fsdp2 final : public ShardedMethod {
 
   void begin_forward() override {}
 
-  void before(op::Node& node) override {
+  void before_backward(op::Node& node) override {
     is_backward_ = true;
     const auto at = watches_.find(&node);
     if (at == watches_.end() || at->second.sequence != node.sequence) return;

@@ -29,8 +29,8 @@ class ParallelMethod {
   // Around instruction `instruction`, where marks() asks for it.
   virtual void before(uint32_t instruction, Frame& frame) = 0;
   virtual void after(uint32_t instruction, Frame& frame) = 0;
-  // Before a node of the backward graph runs.
-  virtual void before(op::Node& node) = 0;
+  // A node of the backward graph is about to run.
+  virtual void before_backward(op::Node& node) = 0;
   // A leaf has its gradient.
   virtual void accumulated(const op::Tensor& leaf) = 0;
   virtual void end_backward() = 0;

@@ -210,7 +210,7 @@ class TrainingRun {
     engine.accumulate_in_place = options_.accumulate_in_place;
     engine.hooks.unpack = [this](op::Node& node) { checkpointer_.unpack(node); };
     engine.hooks.before = [this](op::Node& node) {
-      if (parallel_) parallel_->before(node);
+      if (parallel_) parallel_->before_backward(node);
     };
     engine.hooks.post_accumulate = [this](const Tensor& parameter) {
       if (parallel_) return parallel_->accumulated(parameter);
