@@ -1,7 +1,7 @@
 """How true and how narrow device_used's interval is, and what its shares should be, by model.
 
     headroom fit --against measured.csv --json -o against.json
-    python3 analyse.py against.json [--context-mib LOW EXPECTED HIGH] [--offered-mib N]
+    python3 analyse.py against.json [--context-mib LOW EXPECTED HIGH] [--offered-mib N] [--slack N]
 
 What nvidia-smi showed falls apart into the context, what the replayed allocator held (reserved), and
 a rest. The rest is taken as a share of what comes and goes within a step: reserved, less what is
@@ -70,16 +70,16 @@ def runs(path, several):
                   metrics["after_step"]["predicted_bytes"] / MIB, used["fused_loss"], printed)
 
 
-def shares_of(rows, context, offered):
-    """By kind, of rows that are not near the device's end: SLACK times the least share below
-    nothing, the median, SLACK times the largest."""
+def shares_of(rows, context, offered, slack):
+    """By kind, of rows that are not near the device's end: `slack` times the least share below
+    nothing, the median, `slack` times the largest."""
     shares = {}
     for fused in {r.fused_loss for r in rows}:
         far = [r for r in rows if r.fused_loss == fused
                and r.reserved + context[2] + 0.1 * r.comes_and_goes < offered]
-        shares[fused] = (min(0, SLACK * min(r.share(context[0]) for r in far)),
+        shares[fused] = (min(0, slack * min(r.share(context[0]) for r in far)),
                          statistics.median(r.share(context[1]) for r in far),
-                         SLACK * max(r.share(context[2]) for r in far))
+                         slack * max(r.share(context[2]) for r in far))
     return shares
 
 
@@ -108,9 +108,11 @@ def main():
     parser.add_argument("--context-mib", type=float, nargs=3, default=(400, 550, 1000),
                         metavar=("LOW", "EXPECTED", "HIGH"), help="of the device (A100)")
     parser.add_argument("--offered-mib", type=float, default=81053, help="of the device (A100 80 GB)")
+    parser.add_argument("--slack", type=float, default=SLACK, help="on the extremes that were seen")
     parser.add_argument("--ranks", action="store_true", help="the runs among several ranks")
     arguments = parser.parse_args()
     context, offered = arguments.context_mib, arguments.offered_mib
+    slack = arguments.slack
     rows = list(runs(arguments.file, arguments.ranks))
     print("id      measured  reserved  allocated  between  rest   share  (MiB)")
     for r in sorted(rows, key=lambda r: (r.model, int(r.key))):
@@ -121,13 +123,14 @@ def main():
     all_rows, all_intervals = [], []
     for model in sorted({r.model for r in rows}):
         aside = [r for r in rows if r.model == model]
-        shares = shares_of([r for r in rows if r.model != model], context, offered)
+        shares = shares_of([r for r in rows if r.model != model], context, offered,
+                           slack)
         intervals = [interval(r, shares, context, offered) for r in aside]
         all_rows += aside
         all_intervals += intervals
         print(f"{model:28s} {verdict(aside, intervals)}")
     print(f"{'all':28s} {verdict(all_rows, all_intervals)}\n")
-    for fused, (low, expected, high) in sorted(shares_of(rows, context, offered).items()):
+    for fused, (low, expected, high) in sorted(shares_of(rows, context, offered, slack).items()):
         print(f"shares of all rows, {'a fused loss' if fused else 'other losses'}: "
               f"{low:.3f} at least, {expected:.3f} expected, {high:.3f} at most")
     print(f"{'as printed (in sample)':28s} {verdict(rows, [r.printed for r in rows])}")
