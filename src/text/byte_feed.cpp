@@ -1,6 +1,6 @@
 #include "text/byte_feed.h"
 
-#include <zlib.h>
+#include <isa-l/igzip_lib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,10 +14,24 @@
 namespace headroom::text {
 namespace {
 
-constexpr int kGzipWindow = 15 + 16;  // the largest window, gzip framing
 constexpr size_t kPiece = size_t{256} << 10;
 
 enum class Form { unknown, plain, gzip };
+
+const char* fault_of(int status) {
+  switch (status) {
+    case ISAL_INVALID_BLOCK:
+      return "a block of no known kind";
+    case ISAL_INVALID_SYMBOL:
+      return "a code that means nothing";
+    case ISAL_INVALID_LOOKBACK:
+      return "a reference to before its begin";
+    case ISAL_INCORRECT_CHECKSUM:
+      return "the checksum is another";
+    default:
+      return "its header";
+  }
+}
 
 }  // namespace
 
@@ -27,7 +41,6 @@ struct ByteFeed::State {
   State& operator=(const State&) = delete;
   ~State() {
     if (file != nullptr && file != stdin) std::fclose(file);
-    if (form == Form::gzip) inflateEnd(&stream);
   }
 
   // Fills `ready` where it is empty; what stays empty is at its end.
@@ -44,9 +57,13 @@ struct ByteFeed::State {
       ready = {packed.data(), have};
     }
     form = is_gzip(ready) ? Form::gzip : Form::plain;
-    if (form == Form::gzip) {
-      HEADROOM_CHECK(inflateInit2(&stream, kGzipWindow) == Z_OK, "zlib cannot start");
-    }
+    if (form == Form::gzip) begin_member();
+  }
+
+  void begin_member() {
+    isal_inflate_init(&stream);
+    stream.crc_flag = ISAL_GZIP;  // with header and checksum
+    at_member_end = false;
   }
 
   size_t copy(char* out, size_t capacity) {
@@ -68,26 +85,24 @@ struct ByteFeed::State {
     if (at_member_end) {
       // Zeros may pad the last member; another one may follow.
       if (!is_gzip(ready)) return size_t{0};
-      HEADROOM_CHECK(inflateReset(&stream) == Z_OK, "zlib cannot go on");
-      at_member_end = false;
+      begin_member();
     }
-    const auto offered_in = static_cast<uInt>(std::min(ready.size(), size_t{1} << 30));
-    const auto offered_out = static_cast<uInt>(std::min(capacity, size_t{1} << 30));
-    // zlib's interface predates const; it does not write to its input.
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(ready.data()));
+    const auto offered_in = static_cast<uint32_t>(std::min(ready.size(), size_t{1} << 30));
+    const auto offered_out = static_cast<uint32_t>(std::min(capacity, size_t{1} << 30));
+    // The interface has no const; it does not write to its input.
+    stream.next_in = reinterpret_cast<uint8_t*>(const_cast<char*>(ready.data()));
     stream.avail_in = offered_in;
-    stream.next_out = reinterpret_cast<Bytef*>(out);
+    stream.next_out = reinterpret_cast<uint8_t*>(out);
     stream.avail_out = offered_out;
-    const int status = inflate(&stream, Z_NO_FLUSH);
+    const int status = isal_inflate(&stream);
     const size_t used = offered_in - stream.avail_in;
     const size_t written = offered_out - stream.avail_out;
     taken += static_cast<int64_t>(used);
     ready.remove_prefix(used);
-    if (status == Z_STREAM_END) {
+    if (status < 0) {
+      failure = packed_error(name, std::string("is corrupt gzip data: ") + fault_of(status));
+    } else if (stream.block_state == ISAL_BLOCK_FINISH) {
       at_member_end = true;
-    } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      failure = packed_error(name, std::string("is corrupt gzip data: ") +
-                                       (stream.msg != nullptr ? stream.msg : "unknown"));
     } else if (used == 0 && written == 0) {
       failure = packed_error(name, "ends in the middle of its gzip data; the file is truncated");
     }
@@ -99,7 +114,7 @@ struct ByteFeed::State {
   std::FILE* file = nullptr;  // null for memory
   std::vector<char> packed;
   std::string_view ready;  // what is read and not yet taken
-  z_stream stream{};
+  inflate_state stream{};
   bool at_member_end = false;
   int64_t taken = 0;
   std::optional<Error> failure;

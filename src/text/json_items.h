@@ -22,6 +22,7 @@
 
 #include "base/result.h"
 #include "text/byte_feed.h"
+#include "text/json_scanner.h"
 
 namespace headroom::text {
 
@@ -29,12 +30,6 @@ struct JsonItemsLimits {
   size_t item = size_t{4} << 20;     // bytes of one item
   size_t members = size_t{4} << 20;  // bytes of the members beside the array that are kept
   int64_t faults = 256;              // more places that cannot be read, and the file is refused
-};
-
-// A place of the document (of the unpacked one, where it is gzip) and what is wrong with it.
-struct JsonFault {
-  int64_t offset = 0;
-  std::string message;
 };
 
 class JsonItems {
@@ -47,8 +42,8 @@ class JsonItems {
   Result<bool> next();
 
   // The item that next() went to, from '{' to '}'. Valid until next().
-  [[nodiscard]] std::string_view item() const { return {buffer_.data() + begin_, scan_ - begin_}; }
-  [[nodiscard]] int64_t offset() const { return base_ + static_cast<int64_t>(begin_); }
+  [[nodiscard]] std::string_view item() const { return scan_.held(); }
+  [[nodiscard]] int64_t offset() const { return scan_.offset(); }
 
   // The members beside the array, as far as the document is read: name and text.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& members() const {
@@ -57,23 +52,14 @@ class JsonItems {
   [[nodiscard]] const std::vector<JsonFault>& faults() const { return faults_; }
   // Whether the document ended before its array did.
   [[nodiscard]] bool is_cut() const { return is_cut_; }
-  [[nodiscard]] const std::string& name() const { return feed_.name(); }
+  [[nodiscard]] const std::string& name() const { return scan_.name(); }
 
  private:
   enum class Where { start, members, array, end };
-  enum class Extent { whole, cut, too_long };
 
-  bool refill();
-  int peek();
-  void advance() { ++scan_; }
-  int skip_space();
-  void hold() { begin_ = scan_; }
-  Extent take_string();
-  Extent take_balanced();
-  Extent take_value();
   void fault(int64_t offset, std::string message);
+  void take_failure();
   [[nodiscard]] Error not_readable(std::string message) const;
-  [[nodiscard]] int64_t place() const { return base_ + static_cast<int64_t>(scan_); }
 
   Result<void> enter();
   Result<void> next_member();
@@ -82,18 +68,13 @@ class JsonItems {
   Result<void> recover(std::string message);
   bool seek_item();
 
-  ByteFeed feed_;
+  JsonScanner scan_;
   std::string key_;
   JsonItemsLimits limits_;
-  std::vector<char> buffer_;
-  int64_t base_ = 0;  // the place of buffer_[0] in the document
-  size_t begin_ = 0;  // what is held: buffer_[begin_, scan_)
-  size_t scan_ = 0;
-  size_t end_ = 0;
-  bool is_drained_ = false;
   bool is_member_ = false;  // the array is a member of an object
   bool found_ = false;
   bool is_cut_ = false;
+  bool is_failure_taken_ = false;
   Where where_ = Where::start;
   size_t members_bytes_ = 0;
   std::vector<std::pair<std::string, std::string>> members_;
