@@ -10,9 +10,10 @@ Usage: make_traces.py [--record]
 """
 
 import argparse
-import gzip
 import json
 from pathlib import Path
+
+import recorded
 
 HERE = Path(__file__).resolve().parent
 PID, MAIN, BACKWARD = 4100, 4100, 4188
@@ -118,9 +119,9 @@ def record_cpu(path):
             optimizer.step()
             optimizer.zero_grad()
             profiler.step()
-    profiler.export_chrome_trace("/tmp/trace_cpu.json")
-    text = Path("/tmp/trace_cpu.json").read_bytes()
-    path.write_bytes(gzip.compress(text, 9, mtime=0))
+    source = path.with_suffix("")
+    profiler.export_chrome_trace(str(source))
+    recorded.keep(source, path)
 
 
 def main():

@@ -5,8 +5,6 @@ sleeps for 20 ms before the second of three reductions of each step. So what wai
 Usage: record_ranks.py   (with torch; what the machine is does not matter)
 """
 
-import gzip
-import json
 import os
 import time
 from pathlib import Path
@@ -16,6 +14,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.profiler import ProfilerActivity, profile, schedule
 
+import recorded
+
 HERE = Path(__file__).resolve().parent / "ranks"
 WORLD, SLOW, SLEEP_SECONDS = 3, 2, 0.02
 
@@ -23,12 +23,7 @@ WORLD, SLOW, SLEEP_SECONDS = 3, 2, 0.02
 def keep(profiler, rank):
     path = HERE / f"rank{rank}.json"
     profiler.export_chrome_trace(str(path))
-    trace = json.loads(path.read_text())
-    trace["host_name"] = "recorded"
-    trace["traceEvents"] = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
-    with gzip.GzipFile(str(path) + ".gz", "wb", mtime=0) as file:
-        file.write(json.dumps(trace, separators=(",", ":")).encode())
-    path.unlink()
+    recorded.keep(path, HERE / f"rank{rank}.json.gz", spans_only=True)
 
 
 def run(rank):
