@@ -12,20 +12,13 @@
 #include <string>
 
 #include "base/result.h"
-#include "formats/trace.h"
+#include "formats/trace_builder.h"
 #include "text/byte_feed.h"
 
 namespace headroom::formats {
 
-struct KinetoLimits {
-  size_t events = 50'000'000;           // kept
-  size_t names = 2'000'000;             // different ones
-  size_t name_bytes = size_t{1} << 30;  // of them together
-  size_t name = size_t{1} << 16;        // of one; longer ones are cut
-};
-
 // Not JSON, no "traceEvents", no event that can be read, or more than the limits is an Error.
-Result<Trace> read_kineto(text::ByteFeed feed, const KinetoLimits& limits = {});
-Result<Trace> read_kineto(const std::string& path, const KinetoLimits& limits = {});
+Result<Trace> read_kineto(text::ByteFeed feed, const TraceLimits& limits = {});
+Result<Trace> read_kineto(const std::string& path, const TraceLimits& limits = {});
 
 }  // namespace headroom::formats

@@ -7,7 +7,7 @@
 namespace headroom::formats {
 namespace {
 
-Result<Trace> read(std::string_view text, const KinetoLimits& limits = {}) {
+Result<Trace> read(std::string_view text, const TraceLimits& limits = {}) {
   return read_kineto(text::ByteFeed(text, "test"), limits);
 }
 
@@ -46,7 +46,7 @@ TEST(Kineto, ReadsWhatMatters) {
   ASSERT_EQ(trace->events.size(), 4U);
   // By start, and the longer one first.
   EXPECT_EQ(trace->name_of(trace->events[0]), "ProfilerStep#3");
-  EXPECT_EQ(trace->events[0].kind, TraceEventKind::annotation);
+  EXPECT_EQ(trace->events[0].kind, TraceEventKind::step);
   const TraceEvent& operation = trace->events[1];
   EXPECT_EQ(trace->name_of(operation), "aten::mm");
   EXPECT_EQ(operation.start_ns, 100'000);
@@ -87,7 +87,7 @@ TEST(Kineto, OldLayouts) {
     {"ph":"X","cat":"cpu_op","name":"ProfilerStep#2","pid":1,"tid":1,"ts":1661938466265030,"dur":99}])");
   ASSERT_TRUE(trace) << trace.error().to_string();
   ASSERT_EQ(trace->events.size(), 4U);
-  EXPECT_EQ(trace->events[0].kind, TraceEventKind::annotation);
+  EXPECT_EQ(trace->events[0].kind, TraceEventKind::step);
   EXPECT_EQ(trace->events[1].start_ns, 1661938466265032000);
   EXPECT_EQ(trace->events[1].track, trace->events[2].track);
   EXPECT_EQ(trace->events[3].kind, TraceEventKind::kernel);
@@ -136,9 +136,8 @@ TEST(Kineto, ABadEventIsRecordedWithItsPlace) {
   EXPECT_EQ(trace->events.size(), 2U);
   EXPECT_EQ(trace->fault_count, 4);
   ASSERT_EQ(trace->faults.size(), 4U);
-  EXPECT_EQ(
-      trace->faults[0].offset,
-      static_cast<int64_t>(text.find("{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"no time\"")));
+  const size_t place = text.find("{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"no time\"");
+  EXPECT_EQ(trace->faults[0].place, "byte " + std::to_string(place));
 }
 
 TEST(Kineto, ACutFileGivesItsBeginning) {
@@ -164,7 +163,7 @@ TEST(Kineto, NotATrace) {
 }
 
 TEST(Kineto, LimitsHold) {
-  KinetoLimits limits;
+  TraceLimits limits;
   limits.events = 3;
   EXPECT_FALSE(read(kToday, limits));
   limits = {};

@@ -1,8 +1,5 @@
 #include "formats/ort_profile.h"
 
-#include <algorithm>
-#include <array>
-
 #include "text/json.h"
 #include "text/json_cursor.h"
 #include "text/json_items.h"
@@ -12,7 +9,6 @@ namespace {
 
 using text::JsonCursor;
 
-constexpr size_t kFaultsKept = 20;
 constexpr int kNsDecimals = 3;  // times are microseconds
 constexpr std::string_view kRun = "model_run";
 
@@ -84,100 +80,57 @@ std::string detail_of(std::string_view inputs) {
 
 class Reader {
  public:
-  Reader(text::ByteFeed feed, const KinetoLimits& limits)
-      : items_(std::move(feed), "traceEvents"), limits_(limits) {
-    trace_.file = items_.name();
-    trace_.format = kOnnxRuntime;
-  }
+  Reader(text::ByteFeed feed, const TraceLimits& limits)
+      : items_(std::move(feed), "traceEvents"), builder_(items_.name(), "ONNX Runtime", limits) {}
 
   Result<Trace> read() {
     for (;;) {
       HEADROOM_ASSIGN(const bool is_event, items_.next());
       if (!is_event) break;
-      ++trace_.records;
+      ++builder_.trace().records;
       HEADROOM_TRY(take(items_.item()));
     }
-    return finish();
+    builder_.take_faults(items_);
+    if (builder_.trace().events.empty()) {
+      return Error{ErrorCode::bad_input, "has no node that can be read", items_.name() + ": byte 0",
+                   "write it with SessionOptions.enable_profiling"};
+    }
+    return builder_.finish();
   }
 
  private:
   Result<void> take(std::string_view text) {
+    const TracePlace place{items_.offset()};
     RawEvent raw;
     if (!read_event(text, raw)) {
-      note(items_.offset(), "an event that is not JSON");
+      builder_.note(place, "an event that is not JSON");
       return {};
     }
     const bool is_node = raw.category == "Node" && !raw.operation.empty();
     const bool is_run = raw.category == "Session" && raw.name == kRun;
     if (!is_node && !is_run) return {};
-    const auto start = text::fixed_point(raw.start, kNsDecimals);
-    const auto duration = text::fixed_point(raw.duration, kNsDecimals);
-    if (!start || !duration || *start < -kMaxTraceNs || *start > kMaxTraceNs || *duration < 0 ||
-        *duration > kMaxTraceNs - *start) {
-      note(items_.offset(), "an event without a time that makes sense");
+    TraceEvent event;
+    if (!builder_.set_times(event, text::fixed_point(raw.start, kNsDecimals),
+                            text::fixed_point(raw.duration, kNsDecimals), place)) {
       return {};
     }
-    TraceEvent event;
-    event.start_ns = *start;
-    event.duration_ns = *duration;
-    event.kind = is_node ? TraceEventKind::host_operator : TraceEventKind::annotation;
-    event.name =
-        is_node ? trace_.names.intern("onnx::" + plain(raw.operation)) : trace_.names.intern(kRun);
-    event.track = track_of(raw.thread);
-    const std::string detail = is_node ? detail_of(raw.inputs.substr(0, limits_.name)) : "";
-    if (!detail.empty()) event.detail = trace_.names.intern(detail);
-    trace_.events.push_back(event);
-    return check_limits();
+    event.kind = is_node ? TraceEventKind::host_operator : TraceEventKind::step;
+    event.name = builder_.intern(is_node ? "onnx::" + plain(raw.operation) : std::string(kRun));
+    event.track = builder_.track("", raw.thread, false);
+    const std::string detail = is_node ? detail_of(raw.inputs.substr(0, most_text())) : "";
+    if (!detail.empty()) event.detail = builder_.intern(detail);
+    return builder_.add(event, place);
   }
 
+  [[nodiscard]] size_t most_text() const { return builder_.limits().name; }
+
   [[nodiscard]] std::string plain(std::string_view raw) const {
-    raw = raw.substr(0, limits_.name);
+    raw = raw.substr(0, most_text());
     return text::has_escape(raw) ? text::unescape(raw) : std::string(raw);
   }
 
-  uint32_t track_of(std::string_view thread) {
-    const std::string name(thread.substr(0, 64));
-    for (uint32_t i = 0; i < trace_.tracks.size(); ++i) {
-      if (trace_.tracks[i].thread == name) return i;
-    }
-    if (trace_.tracks.size() == kMostThreads) return kMostThreads - 1;
-    trace_.tracks.push_back({"", name, false});
-    return static_cast<uint32_t>(trace_.tracks.size() - 1);
-  }
-
-  [[nodiscard]] Result<void> check_limits() const {
-    const bool is_within = trace_.events.size() <= limits_.events &&
-                           trace_.names.size() <= limits_.names &&
-                           trace_.names.bytes() <= limits_.name_bytes;
-    if (is_within) return {};
-    return Error{ErrorCode::bad_input, "has more events or names than can be read",
-                 trace_.file + ": byte " + std::to_string(items_.offset()), "profile fewer runs"};
-  }
-
-  void note(int64_t offset, std::string message) {
-    ++trace_.fault_count;
-    if (trace_.faults.size() < kFaultsKept) trace_.faults.push_back({offset, std::move(message)});
-  }
-
-  Result<Trace> finish() {
-    for (const text::JsonFault& fault : items_.faults()) note(fault.offset, fault.message);
-    trace_.is_cut = items_.is_cut();
-    if (trace_.events.empty()) {
-      return Error{ErrorCode::bad_input, "has no node that can be read", trace_.file + ": byte 0",
-                   "write it with SessionOptions.enable_profiling"};
-    }
-    std::stable_sort(
-        trace_.events.begin(), trace_.events.end(), [](const TraceEvent& a, const TraceEvent& b) {
-          return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;
-        });
-    return std::move(trace_);
-  }
-
-  static constexpr uint32_t kMostThreads = 4096;
-
   text::JsonItems items_;
-  KinetoLimits limits_;
-  Trace trace_;
+  TraceBuilder builder_;
 };
 
 }  // namespace
@@ -191,18 +144,8 @@ bool is_ort_profile(std::string_view begin) {
          event.find("\"Node\"") != std::string_view::npos;
 }
 
-Result<Trace> read_ort_profile(text::ByteFeed feed, const KinetoLimits& limits) {
+Result<Trace> read_ort_profile(text::ByteFeed feed, const TraceLimits& limits) {
   return Reader(std::move(feed), limits).read();
-}
-
-Result<Trace> read_trace(const std::string& path, const KinetoLimits& limits) {
-  if (path == "-") return read_kineto(path, limits);  // cannot be read twice
-  HEADROOM_ASSIGN(text::ByteFeed peeked, text::ByteFeed::open(path));
-  std::array<char, 1024> begin{};
-  const Result<size_t> size = peeked.read(begin.data(), begin.size());
-  if (!size || !is_ort_profile({begin.data(), *size})) return read_kineto(path, limits);
-  HEADROOM_ASSIGN(text::ByteFeed feed, text::ByteFeed::open(path));
-  return read_ort_profile(std::move(feed), limits);
 }
 
 }  // namespace headroom::formats

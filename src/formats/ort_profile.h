@@ -6,12 +6,10 @@
 // reading goes on. Layout as recorded with ONNX Runtime 1.20 to 1.30. Blocking, any thread.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "base/result.h"
-#include "formats/kineto.h"
-#include "formats/trace.h"
+#include "formats/trace_builder.h"
 #include "text/byte_feed.h"
 
 namespace headroom::formats {
@@ -19,9 +17,6 @@ namespace headroom::formats {
 // Whether the first bytes of an unpacked file look like one of these.
 [[nodiscard]] bool is_ort_profile(std::string_view begin);
 
-Result<Trace> read_ort_profile(text::ByteFeed feed, const KinetoLimits& limits = {});
-
-// A trace of either kind, by its first bytes; "-" is Kineto's from standard input.
-Result<Trace> read_trace(const std::string& path, const KinetoLimits& limits = {});
+Result<Trace> read_ort_profile(text::ByteFeed feed, const TraceLimits& limits = {});
 
 }  // namespace headroom::formats

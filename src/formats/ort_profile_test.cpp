@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "formats/read_trace.h"
+
 namespace headroom::formats {
 namespace {
 
@@ -24,7 +26,7 @@ TEST(OrtProfile, NodesAndRuns) {
   ASSERT_EQ(trace->events.size(), 2U);
   EXPECT_EQ(trace->records, 4);
   EXPECT_EQ(trace->name_of(trace->events[0]), "model_run");
-  EXPECT_EQ(trace->events[0].kind, TraceEventKind::annotation);
+  EXPECT_EQ(trace->events[0].kind, TraceEventKind::step);
   const TraceEvent& node = trace->events[1];
   EXPECT_EQ(trace->name_of(node), "onnx::MatMul");
   EXPECT_EQ(node.start_ns, 110'000);

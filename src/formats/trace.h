@@ -43,7 +43,8 @@ class Names {
 
 enum class TraceEventKind : uint8_t {
   host_operator,  // of the framework: aten::mm, a custom operator, a backward node
-  annotation,     // a range that a person named: ProfilerStep#3, Optimizer.step, forward
+  annotation,     // a range that a person named: Optimizer.step, forward
+  step,           // a range that is one iteration: ProfilerStep#3, a run of ONNX Runtime
   call,           // into the runtime or the driver: cudaLaunchKernel, hipMemcpyAsync
   kernel,
   copy,
@@ -56,7 +57,9 @@ enum class TraceEventKind : uint8_t {
 struct TraceEvent {
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
-  int64_t correlation = 0;  // pairs a call with what it put on the device; 0: none
+  // Pairs a call with what it put on the device; of an operator the id that an execution trace
+  // knows it by (execution_trace.h). 0: none.
+  int64_t correlation = 0;
   int64_t external_id = 0;  // pairs an operator with its calls and kernels; 0: none
   uint32_t name = kNone;
   // Of an operator its shapes and types, of a call the kernel that it launches (ROCm says), of a
@@ -93,15 +96,13 @@ struct TraceDevice {
 
 // A place in the file that could not be read.
 struct TraceFault {
-  int64_t offset = 0;  // in the unpacked document
+  std::string place;  // "byte 120" of the unpacked document
   std::string message;
 };
 
-inline constexpr std::string_view kOnnxRuntime = "ONNX Runtime";
-
 struct Trace {
   std::string file;
-  std::string format;  // "Kineto" or kOnnxRuntime
+  std::string format;  // "Kineto", "ONNX Runtime": for people
   std::vector<TraceEvent> events;
   Names names;
   std::vector<TraceTrack> tracks;

@@ -1,0 +1,43 @@
+#include "formats/read_trace.h"
+
+#include <array>
+
+#include "formats/kineto.h"
+#include "formats/nsight_systems.h"
+#include "formats/ort_profile.h"
+#include "formats/rocpd.h"
+#include "formats/rocprof.h"
+
+namespace headroom::formats {
+namespace {
+
+constexpr size_t kBeginning = 1024;  // as much as tells the formats apart
+
+Result<Trace> read_database(const std::string& path, const TraceLimits& limits) {
+  HEADROOM_ASSIGN(const SqliteFile file, SqliteFile::open(path));
+  return read_database_trace(file, limits);
+}
+
+}  // namespace
+
+Result<Trace> read_database_trace(const SqliteFile& file, const TraceLimits& limits) {
+  if (is_nsight_systems(file)) return read_nsight_systems(file, limits);
+  if (is_rocpd(file)) return read_rocpd(file, limits);
+  return Error{ErrorCode::bad_input, "is a database, but of no profiler that is known", file.name(),
+               "`nsys export --type sqlite`, or rocprofv3's rocpd"};
+}
+
+Result<Trace> read_trace(const std::string& path, const TraceLimits& limits) {
+  if (path == "-") return read_kineto(path, limits);
+  HEADROOM_ASSIGN(text::ByteFeed peeked, text::ByteFeed::open(path));
+  std::array<char, kBeginning> begin{};
+  const Result<size_t> size = peeked.read(begin.data(), begin.size());
+  const std::string_view beginning(begin.data(), size ? *size : 0);
+  if (is_sqlite(beginning)) return read_database(path, limits);
+  HEADROOM_ASSIGN(text::ByteFeed feed, text::ByteFeed::open(path));
+  if (is_ort_profile(beginning)) return read_ort_profile(std::move(feed), limits);
+  if (is_rocprof(beginning)) return read_rocprof(std::move(feed), limits);
+  return read_kineto(std::move(feed), limits);
+}
+
+}  // namespace headroom::formats
