@@ -9,7 +9,9 @@
 #include "model/builtin.h"
 #include "ops/comparison.h"
 #include "ops/predicted.h"
+#include "ops/predicted_step.h"
 #include "ops/ranks.h"
+#include "ops/step_source.h"
 #include "report/ops_comparison.h"
 #include "report/ops_html.h"
 #include "report/ops_json.h"
@@ -72,7 +74,7 @@ Result<int> run_two(const ops::OperatorRules& rules, const Words& words, const C
 }
 
 Result<int> run_several(const Words& words, const Console& console) {
-  for (const char* const flag : {"html", "device", "other-device"}) {
+  for (const char* const flag : {"html", "device", "other-device", "execution-trace", "counters"}) {
     if (words.has(flag)) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " is about one trace", "",
                    "leave it out, or give one trace"};
@@ -88,6 +90,62 @@ Result<int> run_several(const Words& words, const Console& console) {
   return deliver_ranks(ops::answer_ranks(words.operands, rules), words, console);
 }
 
+Result<op::DType> dtype_of(const Words& words) {
+  const std::string name = words.value("dtype");
+  const std::optional<op::DType> dtype = op::parse_dtype(name);
+  if (dtype == op::DType::bf16 || dtype == op::DType::f16 || dtype == op::DType::f32) return *dtype;
+  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
+               "", "bfloat16, float16 or float32"};
+}
+
+Result<ops::PredictedRun> predict_decode(const Words& words, const ops::StepSetting& setting,
+                                         const device::Device& device,
+                                         const timing::TimingModel& laws) {
+  ops::PredictedQuestion question;
+  question.device = device;
+  question.batch = setting.batch.value_or(question.batch);
+  question.seq = setting.seq.value_or(question.seq);
+  question.weights = setting.dtype.value_or(question.weights);
+  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.value("model")));
+  question.model = model.name;
+  return ops::predict_decode(model.view(), question, laws);
+}
+
+Result<ops::PredictedRun> predict_step(const Words& words, const ops::StepSetting& setting,
+                                       const device::Device& device,
+                                       const timing::TimingModel& laws) {
+  ops::StepQuestion question;
+  question.device = device;
+  question.phase = words.value("phase");
+  question.weights = setting.dtype.value_or(question.weights);
+  question.fuse = words.has("fuse");
+  if (words.has("quantize")) {
+    const std::optional<ops::Quantize> quantize = ops::parse_quantize(words.value("quantize"));
+    if (!quantize) {
+      return Error{ErrorCode::usage, "is int8, fp8 or w4a16", "--quantize", ""};
+    }
+    question.quantize = *quantize;
+  }
+  if (setting.is_training && question.quantize != ops::Quantize::none &&
+      question.quantize != ops::Quantize::fp8) {
+    return Error{ErrorCode::usage, "is not how a model is trained", "--quantize",
+                 "fp8, or --phase prefill"};
+  }
+  const std::string name = words.value("model");
+  ops::StepSource source;
+  if (model::is_python_function(name)) {
+    question.model = name;
+    HEADROOM_ASSIGN(source, ops::step_of_module(name, setting));
+  } else {
+    HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(name));
+    question.model = model.name;
+    HEADROOM_ASSIGN(source, ops::step_of_config(model.view(), setting));
+  }
+  question.batch = source.batch;
+  question.shape = source.shape;
+  return ops::predict_step(ops::calls_of(source.trace), question, laws);
+}
+
 // A step of a model that nobody has run.
 Result<int> run_predicted(const Words& words, const Console& console) {
   if (!words.operands.empty()) {
@@ -95,39 +153,37 @@ Result<int> run_predicted(const Words& words, const Console& console) {
                  "leave the trace or --model out"};
   }
   const std::string phase = words.has("phase") ? words.value("phase") : "decode";
-  if (phase != "decode") {
-    const bool is_known = phase == "prefill" || phase == "train";
-    return Error{is_known ? ErrorCode::unavailable : ErrorCode::usage,
-                 is_known ? "a step of " + phase + " is not predicted by operators yet"
-                          : "'" + phase.substr(0, 80) + "' is not a phase",
-                 "--phase", "--phase decode; `headroom fit` knows the memory of training"};
+  const bool is_decode = phase == "decode";
+  if (!is_decode && phase != "prefill" && phase != "train") {
+    return Error{ErrorCode::usage, "'" + phase.substr(0, 80) + "' is not a phase", "--phase",
+                 "decode, prefill or train"};
   }
-  ops::PredictedQuestion question;
+  if (is_decode && (words.has("quantize") || words.has("fuse"))) {
+    return Error{ErrorCode::unavailable,
+                 "a decode step is predicted as an engine makes it, which fuses already; quantized "
+                 "ones are not predicted yet",
+                 words.has("quantize") ? "--quantize" : "--fuse", "--phase prefill"};
+  }
+  ops::StepSetting setting;
+  setting.is_training = phase == "train";
   if (words.has("batch")) {
-    HEADROOM_ASSIGN(question.batch,
+    HEADROOM_ASSIGN(setting.batch,
                     number_of<int64_t>(words.value("batch"), "batch", 1, timing::kMostBatch));
   }
   if (words.has("seq")) {
-    HEADROOM_ASSIGN(question.seq,
+    HEADROOM_ASSIGN(setting.seq,
                     number_of<int64_t>(words.value("seq"), "seq", 1, timing::kMostContext));
   }
   if (words.has("dtype")) {
-    const std::string name = words.value("dtype");
-    const std::optional<op::DType> dtype = op::parse_dtype(name);
-    if (dtype != op::DType::bf16 && dtype != op::DType::f16 && dtype != op::DType::f32) {
-      return Error{ErrorCode::usage,
-                   "'" + name.substr(0, 80) + "' is not a type that --dtype takes", "",
-                   "bfloat16, float16 or float32"};
-    }
-    question.weights = *dtype;
+    HEADROOM_ASSIGN(setting.dtype, dtype_of(words));
   }
   HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
-  HEADROOM_ASSIGN(question.device,
+  HEADROOM_ASSIGN(const device::Device device,
                   catalogue.find(words.has("device") ? words.value("device") : "auto"));
-  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.value("model")));
-  question.model = model.name;
   HEADROOM_ASSIGN(const timing::TimingModel laws, timing::TimingModel::load());
-  HEADROOM_ASSIGN(const ops::PredictedRun run, ops::predict_decode(model.view(), question, laws));
+  HEADROOM_ASSIGN(const ops::PredictedRun run, is_decode
+                                                   ? predict_decode(words, setting, device, laws)
+                                                   : predict_step(words, setting, device, laws));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::ops_predicted_text(run, terminal);
@@ -139,12 +195,13 @@ Result<int> run_predicted(const Words& words, const Console& console) {
 
 // Flags that ask for what the others do not answer.
 Result<void> check_together(const Words& words) {
-  for (const char* const flag : {"phase", "batch", "seq", "dtype"}) {
+  for (const char* const flag : {"phase", "batch", "seq", "dtype", "quantize", "fuse"}) {
     if (words.has(flag) && !words.has("model")) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " goes with --model", "", ""};
     }
   }
-  for (const char* const flag : {"html", "max-slowdown", "ranks", "other-device", "rules"}) {
+  for (const char* const flag :
+       {"html", "max-slowdown", "ranks", "other-device", "rules", "execution-trace", "counters"}) {
     if (words.has(flag) && words.has("model")) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " is about traces", "",
                    "leave it or --model out"};
@@ -159,8 +216,8 @@ Result<int> run_ops(const Words& words, const Console& console) {
   if (words.operands.empty()) {
     return Error{
         ErrorCode::usage, "which trace?", "",
-        "a file of torch.profiler's export_chrome_trace(), .json or .json.gz, or a profile "
-        "of ONNX Runtime"};
+        "a file of torch.profiler's export_chrome_trace(), .json or .json.gz, a profile of ONNX "
+        "Runtime, an export of Nsight Systems (.sqlite), or rocprofv3's JSON or rocpd"};
   }
   if (words.operands.size() > 1) return run_several(words, console);
   if (words.has("ranks")) {
@@ -176,6 +233,8 @@ Result<int> run_ops(const Words& words, const Console& console) {
   question.rules = words.value("rules");
   question.device = words.value("device");
   question.other_device = words.value("other-device");
+  question.execution_trace = words.value("execution-trace");
+  question.counters = words.value("counters");
   HEADROOM_TRY(check_places(words));
   HEADROOM_ASSIGN(const ops::AnsweredRun answered, ops::answer_run(question));
   const ops::OpsAnswer& answer = answered.answer;
@@ -209,8 +268,14 @@ Verb ops_verb() {
       {"headroom ops rank0.json.gz rank1.json.gz rank2.json.gz",
        "three or more, or two that say so, are ranks of one run: who keeps whom waiting"},
       {"headroom ops onnxruntime_profile.json", "a profile of ONNX Runtime's enable_profiling"},
+      {"headroom ops report.sqlite",
+       "of `nsys export --type sqlite`; rocprofv3's rocpd or JSON too"},
+      {"headroom ops trace.json.gz --counters ncu.csv",
+       "with what Nsight Compute counted of the same kernels"},
       {"headroom ops --model meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --batch 8 --seq 1024",
        "no trace: a decode step predicted, with intervals"},
+      {"headroom ops --model train.py:build --device h100-sxm-80gb --phase train",
+       "a training step of any module, by the operators that it makes"},
       {"headroom ops trace.json.gz --rules mine.json",
        "with groups for operators of your own (data/operator_rules.json is an example)"},
   };
@@ -218,13 +283,20 @@ Verb ops_verb() {
       {"rules", "FILE", "rules that sort operators into groups, before the built-in ones"},
       {"device", "NAME", "whose limits operators are held against; else the trace's own device"},
       {"other-device", "NAME", "add to the horizon what the run would take there, by roofline"},
+      {"execution-trace", "FILE",
+       "of PyTorch's ExecutionTraceObserver, of the same run: shapes that the trace lacks"},
+      {"counters", "FILE", "of ncu --csv: what the trace's kernels reached, as hardware counts it"},
       {"max-slowdown", "PERCENT",
        "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"},
       {"model", "MODEL", "no trace: predict a step of this model on --device"},
-      {"phase", "PHASE", "of --model: decode"},
+      {"phase", "PHASE", "of --model: decode (without it), prefill or train"},
       {"batch", "N", "of --model: sequences; 1"},
       {"seq", "TOKENS", "of --model: in the cache of each sequence; 512"},
       {"dtype", "TYPE", "of --model: weights and cache: bfloat16 (without it), float16 or float32"},
+      {"quantize", "TYPE",
+       "of --model's prefill: linear layers in int8, fp8 or w4a16, with the work that it adds; in "
+       "training fp8"},
+      {"fuse", "", "of --model's prefill or training: elementwise chains and quantizing fused"},
       {"ranks", "", "two traces are ranks of one run, though they do not say so"},
       kJsonFlag,
       kHtmlFlag,

@@ -1,4 +1,5 @@
 #include "fit/calibration_file.h"
+#include "text/json_array.h"
 
 #include <set>
 
@@ -46,8 +47,6 @@ Json identity_json(const Calibration& calibration) {
 }
 
 Json law_json(const CalibrationLaw& law) {
-  Json devices = Json::array();
-  for (const std::string& device : law.devices) devices.push_back(device);
   return Json::object()
       .set("metric", name_of(law.metric))
       .set("law", name_of(law.kind))
@@ -55,7 +54,7 @@ Json law_json(const CalibrationLaw& law) {
       .set("ratio", law.ratio)
       .set("rows", law.rows)
       .set("models", law.models)
-      .set("devices", std::move(devices))
+      .set("devices", text::json_array(law.devices))
       .set("error_before_pct", law.error_before_pct)
       .set("error_after_pct", law.error_after_pct)
       .set("basis", law.basis);

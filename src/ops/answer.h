@@ -51,6 +51,29 @@ struct KernelRow {
   double pct = 0;
 };
 
+// What Nsight Compute counted of a kernel, averaged over its launches there (counters.h).
+struct CounterValue {
+  std::string name;
+  std::string unit;
+  double mean = 0;
+};
+
+struct CounterRow {
+  std::string kernel;
+  std::string group;
+  int64_t count = 0;     // in the trace
+  double kernel_ms = 0;  // in the trace
+  double pct = 0;
+  int64_t launches = 0;  // that were counted
+  std::vector<CounterValue> values;
+};
+
+struct KernelCounters {
+  std::vector<CounterRow> rows;  // the longest in the trace first
+  double covered_pct = 0;        // of the kernel time
+  int64_t unmatched_launches = 0;
+};
+
 struct StepTime {
   std::string name;
   double wall_ms = 0;
@@ -119,6 +142,7 @@ struct OpsAnswer {
   std::optional<OperatorRoofline> roofline;  // where the device's limits are known
   std::vector<OperatorTime> operators;       // the longest first
   std::vector<KernelRow> kernels;            // the same
+  std::optional<KernelCounters> counters;    // where a file of them was given
   std::vector<std::string> notes;
 };
 

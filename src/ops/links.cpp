@@ -27,7 +27,8 @@ using formats::TraceEventKind;
 constexpr size_t kDeepest = 512;
 
 bool encloses(TraceEventKind kind) {
-  return kind == TraceEventKind::host_operator || kind == TraceEventKind::annotation;
+  return kind == TraceEventKind::host_operator || kind == TraceEventKind::annotation ||
+         kind == TraceEventKind::step;
 }
 
 // Events are ordered by start, so the open operators of a thread are a stack. An operator that ends
@@ -50,14 +51,10 @@ void find_steps(const Trace& trace, Links& links) {
   int64_t first = INT64_MAX;
   int64_t last = INT64_MIN;
   std::vector<TraceStep> named;
-  const bool is_onnx_runtime = trace.format == formats::kOnnxRuntime;
   for (const TraceEvent& event : trace.events) {
     first = std::min(first, event.start_ns);
     last = std::max(last, event.end_ns());
-    const std::string_view name = trace.name_of(event);
-    const bool is_step =
-        name.starts_with("ProfilerStep") || (is_onnx_runtime && name == "model_run");
-    if (event.kind == TraceEventKind::annotation && is_step) {
+    if (event.kind == TraceEventKind::step) {
       named.push_back({std::string(trace.name_of(event)), event.start_ns, event.end_ns()});
     }
   }

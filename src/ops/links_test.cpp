@@ -45,15 +45,12 @@ TEST(Links, AnOperatorThatEndsWhereAnotherBeginsDoesNotHoldIt) {
   EXPECT_EQ(link(trace).parent[find(trace, "b")], formats::kNone);
 }
 
-// PyTorch runs have ranges of any name; ONNX Runtime's is its own.
-TEST(Links, AModelRunIsAStepOfOnnxRuntimeOnly) {
-  formats::Trace trace = TinyTrace()
-                             .add(Kind::host_operator, "a", 0, 10)
-                             .add(Kind::annotation, "model_run", 0, 20)
-                             .build();
-  EXPECT_FALSE(link(trace).has_steps);
-  trace.format = formats::kOnnxRuntime;
-  EXPECT_TRUE(link(trace).has_steps);
+// Ranges have any name; which of them are steps their reader says.
+TEST(Links, AnAnnotationIsNoStep) {
+  TinyTrace tiny;
+  tiny.add(Kind::host_operator, "a", 0, 10).add(Kind::annotation, "ProfilerStep#1", 0, 20);
+  EXPECT_FALSE(link(tiny.build()).has_steps);
+  EXPECT_TRUE(link(tiny.step(2, 0, 30).build()).has_steps);
 }
 
 TEST(Links, OtherThreadsDoNotEnclose) {

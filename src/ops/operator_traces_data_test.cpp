@@ -38,7 +38,9 @@ std::vector<std::filesystem::path> kineto_traces() {
 }
 
 Result<OpsAnswer> ask(const std::filesystem::path& file) {
-  return answer({file.string(), "", "", ""});
+  OpsQuestion question;
+  question.file = file.string();
+  return answer(question);
 }
 
 class TraceLensTotals : public ::testing::TestWithParam<const char*> {

@@ -7,7 +7,11 @@
 #include <unordered_map>
 
 #include "device/catalogue.h"
+#include "formats/execution_trace.h"
+#include "formats/ncu_csv.h"
+#include "formats/read_trace.h"
 #include "ops/accounts.h"
+#include "ops/counters.h"
 #include "ops/horizon.h"
 #include "ops/links.h"
 #include "ops/program.h"
@@ -238,7 +242,7 @@ TraceFacts facts_of(const RecordedRun& run) {
   facts.has_steps = links.has_steps;
   facts.is_partial = trace.is_cut || trace.fault_count > 0;
   for (const formats::TraceFault& fault : trace.faults) {
-    facts.faults.push_back("byte " + std::to_string(fault.offset) + ": " + fault.message);
+    facts.faults.push_back(fault.place + ": " + fault.message);
   }
   const auto shown = static_cast<int64_t>(trace.faults.size());
   if (trace.fault_count > shown) {
@@ -350,6 +354,38 @@ Result<OpsAnswer> answer(Trace trace, const OperatorRules& rules) {
   return answer(run, rules);
 }
 
+namespace {
+
+// The trace with the shapes that an execution trace of the same run has.
+Result<Trace> read_joined(const OpsQuestion& question, std::vector<std::string>& notes) {
+  HEADROOM_ASSIGN(Trace trace, formats::read_trace(question.file));
+  if (question.execution_trace.empty()) return trace;
+  HEADROOM_ASSIGN(const formats::ExecutionTrace execution,
+                  formats::read_execution_trace(question.execution_trace));
+  const formats::Joined joined = formats::join(trace, execution);
+  if (!formats::is_same_run(joined)) {
+    return Error{ErrorCode::bad_input, "is of another run: its ids are of other operators",
+                 execution.file, "record both at once (profile(execution_trace_observer=...))"};
+  }
+  notes.push_back("the execution trace knows " + std::to_string(joined.joined) + " of " +
+                  std::to_string(joined.operators) + " operators, and gave " +
+                  std::to_string(joined.shaped) + " of them their shapes");
+  if (execution.is_cut || execution.fault_count > 0) {
+    notes.push_back("not all of the execution trace could be read: " + execution.first_fault);
+  }
+  return trace;
+}
+
+Result<void> add_counters(const std::string& file, OpsAnswer& answer) {
+  HEADROOM_ASSIGN(const formats::NcuProfile profile, formats::read_ncu_csv(file));
+  answer.counters = counters_of(profile, answer.kernels);
+  if (!answer.counters->rows.empty()) return {};
+  return Error{ErrorCode::bad_input, "counts no kernel of this trace", file,
+               "profile the same program with ncu --csv --page raw"};
+}
+
+}  // namespace
+
 Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   HEADROOM_ASSIGN(const OperatorRules rules, OperatorRules::load(question.rules));
   HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
@@ -361,7 +397,9 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   if (!question.other_device.empty()) {
     HEADROOM_ASSIGN(other, catalogue.find(question.other_device));
   }
-  HEADROOM_ASSIGN(RecordedRun run, read_run(question.file, rules));
+  std::vector<std::string> notes;
+  HEADROOM_ASSIGN(Trace trace, read_joined(question, notes));
+  HEADROOM_ASSIGN(RecordedRun run, run_of(std::move(trace), rules));
   std::string assumption;
   if (!device && run.links.has_device && !run.device().empty()) {
     if (const auto found = catalogue.find_for_measurement(run.device())) {
@@ -370,6 +408,8 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
     }
   }
   OpsAnswer answered = answer(run, rules, device ? &*device : nullptr, other ? &*other : nullptr);
+  answered.notes.insert(answered.notes.end(), notes.begin(), notes.end());
+  if (!question.counters.empty()) HEADROOM_TRY(add_counters(question.counters, answered));
   if (!assumption.empty()) answered.notes.push_back(assumption);
   if (run.links.has_device && !device) {
     answered.notes.emplace_back(

@@ -20,7 +20,9 @@ struct OpsQuestion {
   // Whose limits the operators are held against, as DeviceCatalogue::find takes it; "": the one
   // that the trace names, where it is known.
   std::string device;
-  std::string other_device;  // to be asked about by roofline, or ""
+  std::string other_device;     // to be asked about by roofline, or ""
+  std::string execution_trace;  // of PyTorch, of the same run, or ""
+  std::string counters;         // of Nsight Compute, or ""
 };
 
 // The answer, and the run that it is about, which a page draws.

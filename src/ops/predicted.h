@@ -1,11 +1,12 @@
 // Where the time of a step goes that nobody has run: predicted from the model's graph by the laws
 // of timing (timing/decode_step.h), each part with its 90 % interval.
 //
-// Decode steps alone: of prefill and training the laws know no breakdown yet. The parts of a decode
-// step follow one another, so what making one faster would give is arithmetic, not a replay. Pure
-// but for what it is given; some ten milliseconds.
+// Decode steps as a serving engine makes them; prefill and training are in predicted_step.h. The
+// parts of a decode step follow one another, so what making one faster would give is arithmetic,
+// not a replay. Pure but for what it is given; some ten milliseconds.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,12 +40,18 @@ struct PredictedPart {
 struct PredictedRun {
   std::string model;
   std::string device;
+  std::string phase = "decode";
   int64_t batch = 0;
   int64_t seq = 0;
-  bool fits = true;
+  bool fits = true;  // a decode step's weights and cache; others `headroom fit` knows
   double step_ms_low = 0, step_ms = 0, step_ms_high = 0;
   double roofline_ms = 0;  // attention and products at the device's peaks
-  std::string engine;      // whose host and sampling
+  std::string engine;      // whose host and sampling; "": of the device alone (predicted_step.h)
+  // Of a step of the device alone.
+  std::string quantize = "none";
+  bool fuse = false;
+  int64_t launches = 0;
+  std::optional<double> unchanged_ms;  // without quantizing and fusing
   std::string provenance;
   std::vector<PredictedPart> parts;  // the longest first
 };

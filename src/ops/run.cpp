@@ -1,6 +1,6 @@
 #include "ops/run.h"
 
-#include "formats/ort_profile.h"
+#include "formats/read_trace.h"
 
 namespace headroom::ops {
 

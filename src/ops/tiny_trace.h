@@ -34,7 +34,7 @@ class TinyTrace {
     return add(Kind::kernel, kernel, kernel_start_us, kernel_end_us, correlation, stream);
   }
   TinyTrace& step(int64_t number, int64_t start_us, int64_t end_us) {
-    return add(Kind::annotation, "ProfilerStep#" + std::to_string(number), start_us, end_us);
+    return add(Kind::step, "ProfilerStep#" + std::to_string(number), start_us, end_us);
   }
 
   formats::Trace build() {

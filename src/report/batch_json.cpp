@@ -1,4 +1,5 @@
 #include "report/batch_json.h"
+#include "text/json_array.h"
 
 namespace headroom::report {
 
@@ -87,8 +88,6 @@ Json batch_json(const batch::BatchAnswer& answer) {
   for (const batch::CurveRow& row : answer.curve) rows.push_back(row_json(row));
   Json steps = Json::array();
   for (const timing::DecodeStep& step : answer.steps) steps.push_back(step_json(step));
-  Json notes = Json::array();
-  for (const std::string& note : answer.notes) notes.push_back(note);
   const batch::BatchPoint* chosen = answer.chosen ? &answer.curve[*answer.chosen].point : nullptr;
   Json throughput = nullptr;
   Json itl = nullptr;
@@ -126,7 +125,7 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("steps", std::move(steps))
       .set("replicas", replicas_json(answer.replicas))
       .set("commands", commands_json(answer.commands))
-      .set("notes", std::move(notes));
+      .set("notes", text::json_array(answer.notes));
 }
 
 }  // namespace headroom::report

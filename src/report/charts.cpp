@@ -1,4 +1,5 @@
 #include "report/charts.h"
+#include "text/json_array.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -115,8 +116,6 @@ Html limit_bars(const std::vector<LimitBar>& bars, const Limit& limit) {
 }
 
 Html step_chart(const StepChart& chart) {
-  text::Json labels = text::Json::array();
-  for (const std::string& label : chart.labels) labels.push_back(label);
   text::Json series = text::Json::array();
   for (const StepSeries& layer : chart.series) {
     series.push_back(text::Json::object()
@@ -129,7 +128,7 @@ Html step_chart(const StepChart& chart) {
                               .set("limit_label", chart.limit.label)
                               .set("limit_bytes", chart.limit.bytes)
                               .set("peak", chart.peak)
-                              .set("labels", std::move(labels))
+                              .set("labels", text::json_array(chart.labels))
                               .set("event", json_array(chart.event))
                               .set("phase", json_array(chart.phase))
                               .set("module", json_array(chart.module))

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "text/json_array.h"
 #include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
@@ -71,13 +72,11 @@ void set_figure(Json& json, std::string_view key, const Figure<T>& figure) {
 }
 
 Json device_json(const Device& device) {
-  Json aliases = Json::array();
-  for (const std::string& alias : device.aliases) aliases.push_back(alias);
   Json json = Json::object()
                   .set("name", device.name)
                   .set("vendor", name_of(device.vendor))
                   .set("product", device.product)
-                  .set("aliases", std::move(aliases))
+                  .set("aliases", text::json_array(device.aliases))
                   .set("architecture", device.architecture);
   set_figure(json, "compute_capability", device.compute_capability);
   set_figure(json, "memory_bytes", device.memory);

@@ -1,4 +1,5 @@
 #include "report/fit_json.h"
+#include "text/json_array.h"
 
 #include <utility>
 
@@ -7,12 +8,6 @@ namespace {
 
 using fit::Component;
 using text::Json;
-
-Json strings(const std::vector<std::string>& words) {
-  Json array = Json::array();
-  for (const std::string& word : words) array.push_back(word);
-  return array;
-}
 
 // Low, expected and high; the unit stands in the key that holds this.
 Json interval_json(const fit::Interval& interval) {
@@ -96,7 +91,7 @@ Json timeline_json(const fit::Timeline& timeline) {
     for (const fit::TimelinePoint& point : timeline.points) values.push_back(point.bytes.bytes[i]);
     parts.set(fit::name_of(static_cast<Component>(i)), std::move(values));
   }
-  columns.set("labels", strings(timeline.labels))
+  columns.set("labels", text::json_array(timeline.labels))
       .set("peak", timeline.peak)
       .set("event", std::move(event))
       .set("phase", std::move(phase))
@@ -148,9 +143,9 @@ Json fit_json(const fit::FitAnswer& answer) {
   json.set("largest_batch", largest_json(answer.largest_batch))
       .set("longest_seq", largest_json(answer.longest_seq))
       .set("remedies", std::move(remedies))
-      .set("notes", strings(answer.notes))
-      .set("warnings", strings(answer.warnings))
-      .set("assumptions", strings(answer.assumptions));
+      .set("notes", text::json_array(answer.notes))
+      .set("warnings", text::json_array(answer.warnings))
+      .set("assumptions", text::json_array(answer.assumptions));
   if (!answer.timeline.points.empty()) json.set("timeline", timeline_json(answer.timeline));
   return json;
 }
@@ -194,10 +189,10 @@ Json against_json(const fit::AgainstAnswer& answer) {
       .set("schema", "headroom.fit/1")
       .set("against", answer.file)
       .set("calibration", answer.calibration)
-      .set("learned", strings(answer.learned))
+      .set("learned", text::json_array(answer.learned))
       .set("rows", std::move(rows))
       .set("summary", std::move(summary))
-      .set("warnings", strings(answer.warnings));
+      .set("warnings", text::json_array(answer.warnings));
 }
 
 }  // namespace headroom::report

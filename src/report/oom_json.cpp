@@ -1,4 +1,5 @@
 #include "report/oom_json.h"
+#include "text/json_array.h"
 
 namespace headroom::report {
 namespace {
@@ -32,12 +33,6 @@ Json message_json(const formats::OomMessage& message) {
       .set("processes", std::move(processes));
 }
 
-Json words_json(const std::vector<std::string>& words) {
-  Json list = Json::array();
-  for (const std::string& line : words) list.push_back(line);
-  return list;
-}
-
 Json case_json(const pack::OomCase& one) {
   Json holders = Json::array();
   for (const pack::OomHolder& holder : one.holders) {
@@ -59,9 +54,9 @@ Json case_json(const pack::OomCase& one) {
       .set("verdict", one.verdict)
       .set("short_by_bytes", std::move(short_by))
       .set("holders", std::move(holders))
-      .set("advice", words_json(one.advice))
+      .set("advice", text::json_array(one.advice))
       .set("is_cut", one.message.is_cut)
-      .set("notes", words_json(one.notes))
+      .set("notes", text::json_array(one.notes))
       .set("message", message_json(one.message));
 }
 

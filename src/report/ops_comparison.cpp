@@ -5,6 +5,7 @@
 
 #include "report/fit_words.h"
 #include "report/ops_words.h"
+#include "text/json_array.h"
 #include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"
@@ -283,8 +284,6 @@ Json ops_comparison_json(const ops::OpsComparison& comparison) {
                          .set("before_ms", group.before_ms)
                          .set("after_ms", group.after_ms));
   }
-  Json notes = Json::array();
-  for (const std::string& note : comparison.notes) notes.push_back(note);
   return Json::object()
       .set("schema", "headroom.ops_comparison/1")
       .set("provenance", "measured")
@@ -297,7 +296,7 @@ Json ops_comparison_json(const ops::OpsComparison& comparison) {
       .set("verdict", std::string(verdict_name(comparison.verdict)))
       .set("changes", changes_json(comparison.changes))
       .set("groups", std::move(groups))
-      .set("notes", std::move(notes));
+      .set("notes", text::json_array(comparison.notes));
 }
 
 }  // namespace headroom::report

@@ -7,6 +7,7 @@
 #include "report/fit_words.h"
 #include "report/ops_words.h"
 #include "report/roofline_chart.h"
+#include "text/json_array.h"
 #include "text/number.h"
 
 namespace headroom::report {
@@ -79,8 +80,6 @@ Json timeline_json(const ops::OpsAnswer& answer, const ops::Timeline& timeline) 
                          .set("key", std::string(group_colour(group.name)))
                          .set("is_used", static_cast<bool>(used[i])));
   }
-  Json names = Json::array();
-  for (const std::string& name : timeline.names) names.push_back(name);
   Json steps = Json::array();
   for (const ops::TraceStep& step : timeline.steps) steps.push_back(step.start_ns);
   return Json::object()
@@ -88,7 +87,7 @@ Json timeline_json(const ops::OpsAnswer& answer, const ops::Timeline& timeline) 
       .set("left_out", static_cast<int64_t>(timeline.left_out))
       .set("steps", std::move(steps))
       .set("groups", std::move(groups))
-      .set("names", std::move(names))
+      .set("names", text::json_array(timeline.names))
       .set("rows", std::move(rows));
 }
 

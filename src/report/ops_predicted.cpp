@@ -1,5 +1,6 @@
 #include "report/ops_predicted.h"
 
+#include "report/fit_words.h"
 #include "report/ops_words.h"
 #include "text/number.h"
 #include "text/table.h"
@@ -19,17 +20,44 @@ std::string between(double low, double high) {
   return milliseconds(low) + " - " + milliseconds(high);
 }
 
+std::string step_words(const ops::PredictedRun& run) {
+  if (run.phase == "decode") return "a decode step";
+  return run.phase == "train" ? "the device's part of a training step"
+                              : "the device's part of a prefill";
+}
+
+std::string engine_line(const ops::PredictedRun& run) {
+  return text::printable(run.model) + " on " + run.device + ", batch " + std::to_string(run.batch) +
+         ", " + std::to_string(run.seq) + " tokens in each cache, host and sampling as in " +
+         run.engine + "; no trace was read\n";
+}
+
+// What the device does, and from when on it is not the device that matters.
+std::string setting_lines(const ops::PredictedRun& run) {
+  std::string lines = text::printable(run.model) + " on " + run.device + ", batch " +
+                      std::to_string(run.batch) + ", " + std::to_string(run.seq) + " tokens each";
+  if (run.quantize != "none") lines += ", linear layers in " + run.quantize;
+  if (run.fuse) lines += ", elementwise chains fused";
+  lines += "; no trace was read\n";
+  if (run.unchanged_ms) {
+    lines += "without that " + milliseconds(*run.unchanged_ms) + ": " +
+             formatted("%.2fx", *run.unchanged_ms / run.step_ms) + "\n";
+  }
+  const double launch_us = run.step_ms * 1e3 / static_cast<double>(run.launches);
+  return lines + with_commas(run.launches) + " launches: a host that takes more than " +
+         formatted("%.1f us", launch_us) + " for each sets the pace, not the device\n";
+}
+
 }  // namespace
 
 std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& terminal) {
   const ops::PredictedPart& most = run.parts.front();
-  const std::string first = "Predicted: a decode step takes " + milliseconds(run.step_ms) + " (" +
+  const std::string first = "Predicted: " + step_words(run) + " takes " +
+                            milliseconds(run.step_ms) + " (" +
                             between(run.step_ms_low, run.step_ms_high) + "), most of it " +
                             most.title + ", " + percent_words(most.pct);
   std::string lines = text::paint(first, Style::bold, terminal.colour) + "\n";
-  lines += text::printable(run.model) + " on " + run.device + ", batch " +
-           std::to_string(run.batch) + ", " + std::to_string(run.seq) +
-           " tokens in each cache, host and sampling as in " + run.engine + "; no trace was read\n";
+  lines += run.engine.empty() ? setting_lines(run) : engine_line(run);
   if (!run.fits) {
     lines +=
         text::paint("this does not fit into the device's memory", Style::warning, terminal.colour) +
@@ -51,7 +79,8 @@ std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& ter
                 Style::dim}});
   }
   return lines + "\n" + table.render(terminal) +
-         "attention and products at the device's peaks: " + milliseconds(run.roofline_ms) + "\n";
+         (run.engine.empty() ? "everything" : "attention and products") +
+         " at the device's peaks: " + milliseconds(run.roofline_ms) + "\n";
 }
 
 Json ops_predicted_json(const ops::PredictedRun& run) {
@@ -75,11 +104,15 @@ Json ops_predicted_json(const ops::PredictedRun& run) {
       .set("is_prediction", true)
       .set("model", run.model)
       .set("device", run.device)
-      .set("phase", "decode")
+      .set("phase", run.phase)
+      .set("quantize", run.quantize)
+      .set("fuse", run.fuse)
       .set("batch", run.batch)
       .set("seq", run.seq)
-      .set("fits", run.fits)
-      .set("engine", run.engine)
+      .set("fits", run.engine.empty() ? Json(nullptr) : Json(run.fits))
+      .set("engine", run.engine.empty() ? Json(nullptr) : Json(run.engine))
+      .set("launches", run.engine.empty() ? Json(run.launches) : Json(nullptr))
+      .set("unchanged_ms", run.unchanged_ms ? Json(*run.unchanged_ms) : Json(nullptr))
       .set("step_ms_low", run.step_ms_low)
       .set("step_ms", run.step_ms)
       .set("step_ms_high", run.step_ms_high)

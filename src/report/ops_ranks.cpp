@@ -4,6 +4,7 @@
 
 #include "report/fit_words.h"
 #include "report/ops_words.h"
+#include "text/json_array.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -152,8 +153,6 @@ Json ops_ranks_json(const ops::RanksAnswer& answer) {
             .set("waiting_ms", row.waiting_ms)
             .set("straggler", row.straggler < 0 ? Json(nullptr) : Json(row.straggler)));
   }
-  Json notes = Json::array();
-  for (const std::string& note : answer.notes) notes.push_back(note);
   return Json::object()
       .set("schema", "headroom.ops_ranks/1")
       .set("provenance", "measured")
@@ -163,7 +162,7 @@ Json ops_ranks_json(const ops::RanksAnswer& answer) {
       .set("matched_pct", answer.matched_pct)
       .set("ranks", std::move(ranks))
       .set("collectives", std::move(collectives))
-      .set("notes", std::move(notes));
+      .set("notes", text::json_array(answer.notes));
 }
 
 }  // namespace headroom::report

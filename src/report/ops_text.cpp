@@ -178,6 +178,52 @@ std::string roofline(const ops::OpsAnswer& answer, const Terminal& terminal) {
          " that they take\n";
 }
 
+// What a kernel reached of its limits, by the names that ncu's two pages have for it.
+struct KnownCounter {
+  const char* title;
+  std::string_view names[2];
+};
+constexpr KnownCounter kKnownCounters[] = {
+    {"DRAM", {"dram__throughput.avg.pct_of_peak_sustained_elapsed", "DRAM Throughput"}},
+    {"compute", {"sm__throughput.avg.pct_of_peak_sustained_elapsed", "Compute (SM) Throughput"}},
+    {"tensor cores", {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", ""}},
+    {"occupancy", {"sm__warps_active.avg.pct_of_peak_sustained_active", "Achieved Occupancy"}}};
+
+std::string counter_cell(const ops::CounterRow& row, const KnownCounter& known) {
+  for (const ops::CounterValue& value : row.values) {
+    const bool is_it = value.name == known.names[0] || value.name == known.names[1];
+    if (is_it && value.unit == "%") return percent_words(value.mean);
+  }
+  return "";
+}
+
+std::string counters(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  if (!answer.counters) return "";
+  std::vector<text::TableColumn> columns{{"counted kernels", Align::left, true},
+                                         {"count", Align::right, false},
+                                         {"kernel time", Align::right, false}};
+  for (const KnownCounter& known : kKnownCounters) {
+    columns.push_back({known.title, Align::right, false});
+  }
+  Table table(columns);
+  const std::vector<ops::CounterRow>& rows = answer.counters->rows;
+  for (size_t i = 0; i < std::min(kOperatorRows, rows.size()); ++i) {
+    std::vector<text::TableCell> cells{text::elide(text::printable(rows[i].kernel), 60),
+                                       with_commas(rows[i].count), milliseconds(rows[i].kernel_ms)};
+    for (const KnownCounter& known : kKnownCounters) {
+      cells.emplace_back(counter_cell(rows[i], known));
+    }
+    table.row(cells);
+  }
+  std::string lines = "\n" + table.render(terminal) + "counted (means, of the device's peak) for " +
+                      percent_words(answer.counters->covered_pct) + " of the kernel time";
+  if (answer.counters->unmatched_launches > 0) {
+    lines += "; counted launches of no kernel of this trace: " +
+             with_commas(answer.counters->unmatched_launches);
+  }
+  return lines + "; --json has all counters\n";
+}
+
 std::string coverage(const ops::OpsAnswer& answer) {
   const ops::Coverage& coverage = answer.coverage;
   std::string lines = "of the kernel time " + percent_words(coverage.unlinked_pct_of_kernel_time) +
@@ -198,6 +244,7 @@ std::string ops_text(const ops::OpsAnswer& answer, const Terminal& terminal) {
   lines += "\n" + operators(answer, terminal);
   lines += horizon(answer, terminal);
   lines += roofline(answer, terminal);
+  lines += counters(answer, terminal);
   lines += "\n" + coverage(answer);
   for (const std::string& fault : answer.trace.faults) {
     lines += "not read: " + text::printable(fault) + "\n";

@@ -1,4 +1,5 @@
 #include "report/pack_json.h"
+#include "text/json_array.h"
 
 namespace headroom::report {
 
@@ -150,8 +151,6 @@ Json pack_json(const pack::PackAnswer& answer) {
                                      .set("limit_bytes", optional(figures.limit))
                                      .set("efficiency", figures.efficiency));
   }
-  Json notes = Json::array();
-  for (const std::string& note : answer.notes) notes.push_back(note);
   Json recorded = nullptr;
   if (answer.recorded) {
     recorded = Json::object()
@@ -184,7 +183,7 @@ Json pack_json(const pack::PackAnswer& answer) {
       .set("allocators", std::move(allocators))
       .set("iterations", iterations_json(answer))
       .set("is_partial", answer.is_partial)
-      .set("notes", std::move(notes));
+      .set("notes", text::json_array(answer.notes));
 }
 
 }  // namespace headroom::report

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/json_array.h"
 #include "text/number.h"
 #include "text/utf8.h"
 
@@ -144,12 +145,6 @@ Json device_json(const DeviceFigures& device) {
       .set("plan_reason", device.plan_reason);
 }
 
-Json texts(const std::vector<std::string>& list) {
-  Json items = Json::array();
-  for (const std::string& text : list) items.push_back(text);
-  return items;
-}
-
 Json process_json(const ProcessReport& process) {
   Json devices = Json::array();
   for (const DeviceFigures& device : process.devices) devices.push_back(device_json(device));
@@ -165,8 +160,8 @@ Json process_json(const ProcessReport& process) {
       .set("world_size", process.world_size)
       .set("torch", process.torch_version)
       .set("devices", std::move(devices))
-      .set("recordings", texts(process.recordings))
-      .set("notes", texts(process.notes))
+      .set("recordings", text::json_array(process.recordings))
+      .set("notes", text::json_array(process.notes))
       .set("setting", std::move(setting));
 }
 
@@ -195,12 +190,12 @@ Json run_json(const run::RunAnswer& answer) {
   }
   return Json::object()
       .set("schema", "headroom.run/1")
-      .set("command", texts(answer.command))
+      .set("command", text::json_array(answer.command))
       .set("mode", answer.mode)
       .set("exit_code", answer.exit_code)
       .set("signal", answer.signal)
       .set("processes", std::move(processes))
-      .set("notes", texts(answer.notes));
+      .set("notes", text::json_array(answer.notes));
 }
 
 }  // namespace headroom::report

@@ -58,8 +58,7 @@ class Writer {
 
   formats::Trace take(int64_t end) {
     for (int step = 0; step < 3; ++step) {
-      add(TraceEventKind::annotation, "ProfilerStep#" + std::to_string(step), end * step / 3,
-          end / 3, 0);
+      add(TraceEventKind::step, "ProfilerStep#" + std::to_string(step), end * step / 3, end / 3, 0);
     }
     std::stable_sort(trace_.events.begin(), trace_.events.end(), [](const auto& a, const auto& b) {
       return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;

@@ -27,6 +27,8 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "memory.json.gz": gzip.compress((DATA / "profiler_memory_cpu.json").read_bytes()),
          "trace.json.gz": gzip.compress((DATA / "trace_gpu.json").read_bytes()),
          "onnxruntime_profile.json": gzip.decompress((DATA / "onnx_int8.json.gz").read_bytes()),
+         "report.sqlite": (DATA / "nsight_systems.sqlite").read_bytes(),
+         "ncu.csv": (DATA / "ncu.csv").read_bytes(),
          "before.json.gz": gzip.compress((DATA / "trace_gpu.json").read_bytes()),
          "after.json.gz": gzip.compress((DATA / "trace_gpu_slow.json").read_bytes()),
          **{f"rank{i}.json.gz": (DATA / "ranks" / f"rank{i}.json.gz").read_bytes()

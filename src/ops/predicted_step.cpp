@@ -1,0 +1,340 @@
+#include "ops/predicted_step.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "timing/call.h"
+
+namespace headroom::ops {
+namespace {
+
+using device::Rate;
+using op::OpGroup;
+using timing::Call;
+using timing::OperatorClass;
+
+constexpr double kInt4Bytes = 0.5 + 2.0 / 128;  // with a scale of two bytes for 128 weights (GPTQ)
+constexpr double kAccumulatorBytes = 4;         // int8 products add up in int32
+
+struct Group {
+  OpGroup group;
+  const char* name;
+  const char* title;
+};
+constexpr Group kGroups[] = {{OpGroup::gemm, "gemm", "GEMM"},
+                             {OpGroup::attention, "attention", "attention"},
+                             {OpGroup::normalization, "normalization", "normalization"},
+                             {OpGroup::activation, "activation", "activation"},
+                             {OpGroup::elementwise, "elementwise", "elementwise arithmetic"},
+                             {OpGroup::memory, "memory", "memory and layout"},
+                             {OpGroup::softmax, "softmax", "softmax and logit"},
+                             {OpGroup::embedding, "embedding", "embedding"},
+                             {OpGroup::loss, "loss", "loss"},
+                             {OpGroup::quantize, "quantize", "quantize and dequantize"},
+                             {OpGroup::routing, "routing", "routing of experts"},
+                             {OpGroup::optimizer, "optimizer", "optimizer"}};
+
+double element_size(const StepQuestion& question) {
+  return static_cast<double>(op::element_size(question.weights));
+}
+
+Rate rate_of(op::DType weights) {
+  if (weights == op::DType::f16) return Rate::fp16;
+  return weights == op::DType::f32 ? Rate::fp32 : Rate::bf16;
+}
+
+int64_t whole(double value) { return std::max<int64_t>(1, std::llround(value)); }
+
+// A product's sizes from its work: k = flops / (2 m n), and m + n is what else was read. Of the two
+// the rows of the step's tokens are m, where one of them is that.
+timing::GemmShape product_of(const StepCall& call, const StepQuestion& question) {
+  const double element = element_size(question);
+  const double results = std::max(call.bytes_written / element, 1.0);
+  const double k = std::max(call.flops / (2 * results), 1.0);
+  const double sum = call.bytes_read / element / k;
+  const double root = std::sqrt(std::max(sum * sum / 4 - results, 0.0));
+  double m = sum / 2 + root;
+  double n = results / std::max(m, 1.0);
+  const auto tokens = static_cast<double>(question.shape.tokens);
+  if (std::abs(n - tokens) < std::abs(m - tokens)) std::swap(m, n);
+  return {.m = whole(m), .n = whole(n), .k = whole(k)};
+}
+
+Call product_call(const StepCall& call, const StepQuestion& question, Rate rate) {
+  Call made = timing::gemm_call(product_of(call, question), rate, element_size(question));
+  made.flops = call.flops;
+  made.bytes = call.bytes_read + call.bytes_written;
+  return made;
+}
+
+Call attention_of(const StepCall& call, const StepQuestion& question) {
+  constexpr int64_t kUsualHead = 64;
+  const StepShape& shape = question.shape;
+  const int64_t sequence = std::max<int64_t>(shape.sequence, 2);
+  const int64_t width =
+      whole(call.bytes_written / (element_size(question) * static_cast<double>(shape.tokens)));
+  const int64_t heads =
+      std::clamp<int64_t>(shape.heads > 0 ? shape.heads : width / kUsualHead, 1, width);
+  const timing::AttentionShape sizes{.batch = std::max<int64_t>(shape.tokens / sequence, 1),
+                                     .heads = heads,
+                                     .kv_heads = std::clamp<int64_t>(shape.kv_heads, 1, heads),
+                                     .head_dim = std::max<int64_t>(width / heads, 1),
+                                     .queries = sequence,
+                                     .context = sequence};
+  Call made = timing::attention_call(sizes, rate_of(question.weights), element_size(question));
+  made.flops = call.flops;
+  made.bytes = call.bytes_read + call.bytes_written;
+  return made;
+}
+
+OperatorClass class_of(OpGroup group) {
+  switch (group) {
+    case OpGroup::normalization:
+      return OperatorClass::normalization;
+    case OpGroup::softmax:
+    case OpGroup::loss:
+      return OperatorClass::softmax;
+    case OpGroup::embedding:
+      return OperatorClass::embedding;
+    default:
+      return OperatorClass::elementwise;
+  }
+}
+
+Call rows_of(OpGroup group, double read, double written, const StepQuestion& question) {
+  const double elements = std::max(read, written) / element_size(question);
+  const int64_t rows = std::min(question.shape.tokens, whole(elements));
+  const timing::RowsShape shape{rows, whole(elements / static_cast<double>(rows))};
+  return timing::rows_call(class_of(group), shape, read + written);
+}
+
+// A launch and what quantization puts beside it.
+struct Made {
+  OpGroup group{};
+  Call call;
+};
+
+// The product with operands of one byte, or weights of half a byte; around it what turns one form
+// into the other, unless that is fused.
+void add_quantized(const StepCall& call, const StepQuestion& question, std::vector<Made>& made) {
+  const double element = element_size(question);
+  const timing::GemmShape sizes = product_of(call, question);
+  const double rows = static_cast<double>(sizes.m) * static_cast<double>(sizes.k);
+  const double weights = static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
+  const double results = call.bytes_written / element;
+  const auto beside = [&](double read, double written) {
+    if (question.fuse) return;
+    made.push_back({OpGroup::quantize, rows_of(OpGroup::quantize, read, written, question)});
+  };
+  if (question.quantize == Quantize::w4a16) {
+    Call product = product_call(call, question, rate_of(question.weights));
+    if (question.fuse) product.bytes -= weights * (element - kInt4Bytes);
+    beside(weights * kInt4Bytes, weights * element);
+    made.push_back({OpGroup::gemm, product});
+    return;
+  }
+  const bool is_int8 = question.quantize == Quantize::int8;
+  Call product = product_call(call, question, is_int8 ? Rate::int8 : Rate::fp8);
+  const double accumulated = is_int8 && !question.fuse ? kAccumulatorBytes : element;
+  product.bytes = rows + weights + results * accumulated;
+  beside(rows * element, rows);
+  // In training both operands change from step to step.
+  if (question.phase == "train") beside(weights * element, weights);
+  made.push_back({OpGroup::gemm, product});
+  if (is_int8) beside(results * kAccumulatorBytes, results * element);
+}
+
+bool is_quantized(const StepCall& call, const StepQuestion& question) {
+  return question.quantize != Quantize::none && call.is_linear && !call.is_head;
+}
+
+std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion& question) {
+  std::vector<Made> made;
+  for (const StepCall& call : calls) {
+    const double bytes = call.bytes_read + call.bytes_written;
+    if (bytes <= 0) continue;
+    if (is_quantized(call, question)) {
+      add_quantized(call, question, made);
+    } else if (call.group == OpGroup::gemm && call.flops > 0) {
+      made.push_back({call.group, product_call(call, question, rate_of(question.weights))});
+    } else if (call.group == OpGroup::attention && call.flops > 0) {
+      made.push_back({call.group, attention_of(call, question)});
+    } else {
+      const OpGroup group = call.group == OpGroup::gemm || call.group == OpGroup::attention
+                                ? OpGroup::memory
+                                : call.group;
+      made.push_back({group, rows_of(group, call.bytes_read, call.bytes_written, question)});
+    }
+  }
+  return made;
+}
+
+// What one group of launches takes. Errors of one law go one way, so its ends add up.
+struct Sum {
+  double low = 0, middle = 0, high = 0;
+  Provenance provenance = Provenance::interpolated;
+  std::string basis;
+  double longest = 0;
+
+  void add(const timing::PredictedTime& time) {
+    low += time.seconds_low;
+    middle += time.seconds;
+    high += time.seconds_high;
+    provenance = std::max(provenance, time.provenance);
+    if (time.seconds <= longest) return;
+    longest = time.seconds;
+    basis = time.basis;
+  }
+};
+
+PredictedPart part_of(const Group& group, const Sum& sum, double whole_seconds) {
+  const auto speedup = [](double all, double part) {
+    return all > part / 2 ? all / (all - part / 2) : 1;
+  };
+  const double rest = whole_seconds - sum.middle;
+  PredictedPart part;
+  part.name = group.name;
+  part.title = group.title;
+  part.ms_low = sum.low * 1e3;
+  part.ms = sum.middle * 1e3;
+  part.ms_high = sum.high * 1e3;
+  part.pct = 100 * sum.middle / whole_seconds;
+  part.speedup_2x_low = speedup(rest + sum.low, sum.low);
+  part.speedup_2x = speedup(whole_seconds, sum.middle);
+  part.speedup_2x_high = speedup(rest + sum.high, sum.high);
+  part.provenance = headroom::name_of(sum.provenance);
+  part.basis = sum.basis;
+  return part;
+}
+
+struct Timed {
+  std::map<OpGroup, Sum> groups;
+  double seconds = 0;
+  double roofline_seconds = 0;
+  int64_t launches = 0;
+};
+
+Result<Timed> timed(const std::vector<Made>& made, const StepQuestion& question,
+                    const timing::TimingModel& model) {
+  Timed all;
+  for (const Made& one : made) {
+    HEADROOM_ASSIGN(const timing::PredictedTime time, model.predict(one.call, question.device));
+    all.groups[one.group].add(time);
+    all.seconds += time.seconds;
+    all.roofline_seconds += time.roofline_seconds;
+    ++all.launches;
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<Quantize> parse_quantize(std::string_view name) {
+  for (const Quantize one : {Quantize::none, Quantize::int8, Quantize::fp8, Quantize::w4a16}) {
+    if (name_of(one) == name) return one;
+  }
+  return std::nullopt;
+}
+
+std::string_view name_of(Quantize quantize) {
+  constexpr std::array<std::string_view, 4> kNames{"none", "int8", "fp8", "w4a16"};
+  return kNames[static_cast<size_t>(quantize)];
+}
+
+std::vector<StepCall> calls_of(const step::StepTrace& trace) {
+  uint32_t first = 0;
+  int last_iteration = 0;
+  for (const step::PhaseMark& mark : trace.phases) {
+    if (mark.iteration <= last_iteration) continue;
+    last_iteration = mark.iteration;
+    first = mark.first_call;
+  }
+  std::vector<StepCall> calls;
+  for (size_t i = first; i < trace.calls.size(); ++i) {
+    const step::OperatorCall& call = trace.calls[i];
+    if (call.phase == step::Phase::construct) continue;
+    const std::string& module = trace.modules[call.module];
+    StepCall made;
+    made.group = op::group_of(call.kind);
+    made.flops = call.flops;
+    made.bytes_read = static_cast<double>(call.bytes_read);
+    made.bytes_written = static_cast<double>(call.bytes_written);
+    made.is_linear = call.kind == op::OpKind::linear || call.kind == op::OpKind::mm ||
+                     call.kind == op::OpKind::addmm || call.kind == op::OpKind::grouped_mm;
+    made.is_head = module.ends_with("lm_head") || module.ends_with("embed_out");
+    made.is_backward = call.phase == step::Phase::backward;
+    calls.push_back(made);
+  }
+  return calls;
+}
+
+std::vector<StepCall> fused(const std::vector<StepCall>& calls, bool keeps_outputs) {
+  std::vector<StepCall> made;
+  bool goes_on = false;
+  double results = 0;  // bytes that the launch before writes for the next
+  for (const StepCall& call : calls) {
+    if (call.bytes_read + call.bytes_written <= 0) continue;  // a view
+    const bool can_join = call.group == OpGroup::elementwise || call.group == OpGroup::activation;
+    if (can_join && goes_on && results == call.bytes_written) {
+      StepCall& before = made.back();
+      before.bytes_read += std::max(call.bytes_read - call.bytes_written, 0.0);
+      if (keeps_outputs && !call.is_backward) before.bytes_written += call.bytes_written;
+      continue;
+    }
+    made.push_back(call);
+    goes_on = can_join;
+    results = call.bytes_written;
+  }
+  return made;
+}
+
+Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const StepQuestion& question,
+                                  const timing::TimingModel& model) {
+  const bool is_training = question.phase == "train";
+  const std::vector<Made> made =
+      made_of(question.fuse ? fused(calls, is_training) : calls, question);
+  HEADROOM_ASSIGN(const Timed step, timed(made, question, model));
+  if (step.seconds <= 0) {
+    return Error{ErrorCode::unavailable, "the step has no operator that could be timed", {}, {}};
+  }
+  PredictedRun run;
+  run.model = question.model;
+  run.device = question.device.name;
+  run.phase = question.phase;
+  run.batch = question.batch;
+  run.seq = question.shape.sequence;
+  run.quantize = name_of(question.quantize);
+  run.fuse = question.fuse;
+  run.launches = step.launches;
+  run.roofline_ms = step.roofline_seconds * 1e3;
+  Provenance weakest = Provenance::interpolated;
+  double below = 0;
+  double above = 0;
+  for (const Group& group : kGroups) {
+    const auto found = step.groups.find(group.group);
+    if (found == step.groups.end()) continue;
+    const Sum& sum = found->second;
+    run.parts.push_back(part_of(group, sum, step.seconds));
+    weakest = std::max(weakest, sum.provenance);
+    below += (sum.middle - sum.low) * (sum.middle - sum.low);
+    above += (sum.high - sum.middle) * (sum.high - sum.middle);
+  }
+  // Laws err apart from each other: half widths add up as independent errors do.
+  run.step_ms = step.seconds * 1e3;
+  run.step_ms_low = std::max(0.0, step.seconds - std::sqrt(below)) * 1e3;
+  run.step_ms_high = (step.seconds + std::sqrt(above)) * 1e3;
+  run.provenance = headroom::name_of(is_training ? Provenance::extrapolated : weakest);
+  std::stable_sort(run.parts.begin(), run.parts.end(),
+                   [](const auto& a, const auto& b) { return a.ms > b.ms; });
+  if (question.quantize == Quantize::none && !question.fuse) return run;
+  StepQuestion plain = question;
+  plain.quantize = Quantize::none;
+  plain.fuse = false;
+  HEADROOM_ASSIGN(const Timed unchanged, timed(made_of(calls, plain), plain, model));
+  run.unchanged_ms = unchanged.seconds * 1e3;
+  return run;
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,67 @@
+// Where the time of a prefill or a training step goes that nobody has run: the operators of the
+// step model, each timed by the laws of timing, and what quantization and fusion would change.
+//
+// The device's time alone: what a framework's host takes a launch no law knows, so the step says
+// how many kernels there are and from which time a launch on the host, not the device, would set
+// the pace. A law for backward kernels does not exist: they are timed by the forward law of their
+// kind with their own work, and said to be extrapolated. Pure, some milliseconds.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device.h"
+#include "ops/predicted.h"
+#include "step/trace.h"
+#include "timing/timing_model.h"
+
+namespace headroom::ops {
+
+enum class Quantize : uint8_t { none, int8, fp8, w4a16 };
+std::optional<Quantize> parse_quantize(std::string_view name);
+std::string_view name_of(Quantize quantize);
+
+// What the step model does not keep with its operators.
+struct StepShape {
+  int64_t tokens = 1;    // of all sequences together
+  int64_t sequence = 1;  // of one
+  int64_t heads = 0;     // of attention; 0: not known
+  int64_t kv_heads = 0;
+};
+
+struct StepQuestion {
+  std::string model;  // for people
+  std::string phase;  // "prefill", "train"
+  device::Device device;
+  int64_t batch = 1;
+  op::DType weights = op::DType::bf16;
+  StepShape shape;
+  Quantize quantize = Quantize::none;
+  bool fuse = false;
+};
+
+// One launch, as the laws see it.
+struct StepCall {
+  op::OpGroup group{};
+  double flops = 0;
+  double bytes_read = 0;
+  double bytes_written = 0;
+  bool is_linear = false;  // a product with a weight
+  bool is_head = false;
+  bool is_backward = false;
+};
+
+// The launches of one step: of inference all, of training the last of the trace's iterations.
+std::vector<StepCall> calls_of(const step::StepTrace& trace);
+
+// Neighbours that go element by element over as many results become one launch: what one writes for
+// the next is not read again, nor written where nothing keeps it for backward.
+std::vector<StepCall> fused(const std::vector<StepCall>& calls, bool keeps_outputs);
+
+// An Error where a law lacks a figure of the device, or the device the arithmetic.
+Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const StepQuestion& question,
+                                  const timing::TimingModel& model);
+
+}  // namespace headroom::ops
