@@ -13,14 +13,15 @@ using headroom::formats::PickleValue;
 // Makes a record of every third container, and keeps the rest.
 class ThirdSink : public headroom::formats::PickleSink {
  public:
-  Record on_dict(const PickleDocument& document, int64_t place,
-                 std::span<const PickleValue> items) override {
+  Made on_dict(const PickleDocument& document, int64_t place, uint32_t,
+               std::span<const PickleValue> items) override {
     HEADROOM_CHECK(place >= 0, "a place before the file");
     for (const PickleValue item : items) static_cast<void>(document.text(item).size());
-    return turn_++ % 3 == 0 ? Record(turn_) : std::nullopt;
+    if (turn_++ % 3 == 0) return {turn_, turn_ % 2 == 0};
+    return {};
   }
-  ListRecord on_list(const PickleDocument& document, int64_t, Record known,
-                     std::span<const PickleValue> items) override {
+  Made on_list(const PickleDocument& document, int64_t, Record known,
+               std::span<const PickleValue> items) override {
     for (const PickleValue item : items) static_cast<void>(document.record(item));
     if (known || turn_++ % 3 == 0) return {turn_, turn_ % 2 == 0};
     return {};

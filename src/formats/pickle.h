@@ -128,18 +128,20 @@ class PickleSink {
   virtual ~PickleSink() = default;
 
   using Record = std::optional<uint64_t>;  // below 2^62; none: the document is to keep the items
-  struct ListRecord {
+  struct Made {
     Record record;
-    // A list of the very same items has the same record, without asking again.
+    // A dict or list of the very same items has the same record, without asking again.
     bool is_shareable = false;
   };
-  // The items of a dict that ends at byte `place`, keys and values in turn. A record cannot be
-  // added to.
-  virtual Record on_dict(const PickleDocument& document, int64_t place,
-                         std::span<const PickleValue> items) = 0;
+  // The items of a dict that ends at byte `place`, keys and values in turn. Dicts of the same
+  // `shape` have the same keys in the same order; kNoShape says nothing. A record cannot be added
+  // to.
+  static constexpr uint32_t kNoShape = ~uint32_t{0};
+  virtual Made on_dict(const PickleDocument& document, int64_t place, uint32_t shape,
+                       std::span<const PickleValue> items) = 0;
   // Items appended to a list that is `record` so far, none at its first items.
-  virtual ListRecord on_list(const PickleDocument& document, int64_t place, Record record,
-                             std::span<const PickleValue> items) = 0;
+  virtual Made on_list(const PickleDocument& document, int64_t place, Record record,
+                       std::span<const PickleValue> items) = 0;
 };
 
 // Reads one pickle; without a sink the document keeps everything. Errors say "FILE: byte N" by

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "base/file.h"
 
 namespace headroom::formats {
@@ -145,17 +147,17 @@ TEST(Pickle, LongTexts) {
 // Makes records of dicts that have a number under "n", and of lists of such.
 class SumSink : public PickleSink {
  public:
-  Record on_dict(const PickleDocument& document, int64_t,
-                 std::span<const PickleValue> items) override {
+  Made on_dict(const PickleDocument& document, int64_t, uint32_t,
+               std::span<const PickleValue> items) override {
     ++dicts;
     for (size_t i = 0; i < items.size(); i += 2) {
       if (document.text(items[i]) == "n")
-        return static_cast<uint64_t>(*document.integer(items[i + 1]));
+        return {static_cast<uint64_t>(*document.integer(items[i + 1])), true};
     }
-    return std::nullopt;
+    return {};
   }
-  ListRecord on_list(const PickleDocument& document, int64_t, Record sum,
-                     std::span<const PickleValue> items) override {
+  Made on_list(const PickleDocument& document, int64_t, Record sum,
+               std::span<const PickleValue> items) override {
     ++lists;
     uint64_t total = sum.value_or(0);
     for (const PickleValue item : items) {
@@ -197,6 +199,178 @@ TEST(Pickle, ListsOfTheSameReferencesAreAskedForOnce) {
   ASSERT_TRUE(document) << document.error().to_string();
   EXPECT_EQ(sink.lists, 3);
   EXPECT_EQ(document->record(document->root()), 1u + 2 + 3 + 3 + 4 + 3);
+}
+
+TEST(Pickle, DictsOfTheSameBytesAreAskedForOnce) {
+  // [{'n': 1}, then four times with the key as a reference: 1, 2, 1, 2, 1], as numbers of one byte.
+  const std::string bytes =
+      "\x80\x04](}\x94(\x8c\x01n\x94K\x01u}\x94(h\x01K\x01u}\x94(h\x01K\x02u"
+      "}\x94(h\x01K\x01u}\x94(h\x01K\x02u}\x94(h\x01K\x01u"
+      "e."s;
+  SumSink sink;
+  const auto document = read(bytes, &sink);
+  ASSERT_TRUE(document) << document.error().to_string();
+  // Not the one with the key spelled out, nor the one that taught the shape.
+  EXPECT_EQ(sink.dicts, 4);
+  EXPECT_EQ(document->record(document->root()), 1u + 1 + 2 + 1 + 2 + 1);
+}
+
+TEST(Pickle, AGroupBehindAnotherMarkIsNotTheDicts) {
+  SumSink sink;
+  const std::string head =
+      "\x80\x04](}\x94(\x8c\x01n\x94K\x01u}\x94(h\x01K\x01u}\x94(h\x01K\x02u}\x94("s;
+  EXPECT_TRUE(read(head + "h\x01K\x01ue.", &sink));
+  EXPECT_FALSE(read(head + "(h\x01K\x01uue.", &sink));
+}
+
+// Spells dicts and lists out, so that a record says all that was read.
+class SpellingSink : public PickleSink {
+ public:
+  Made on_dict(const PickleDocument& document, int64_t, uint32_t shape,
+               std::span<const PickleValue> items) override {
+    ++dicts;
+    shapes += shape != kNoShape ? 1 : 0;
+    return {words_.intern("{" + spell(document, items) + "}"), true};
+  }
+  Made on_list(const PickleDocument& document, int64_t, Record known,
+               std::span<const PickleValue> items) override {
+    const std::string before = known ? std::string(words_[static_cast<uint32_t>(*known)]) : "";
+    return {words_.intern(before + "[" + spell(document, items) + "]"), true};
+  }
+  std::string spell(const PickleDocument& document, std::span<const PickleValue> items) const {
+    std::string out;
+    for (const PickleValue item : items) out += spell(document, item) + ",";
+    return out;
+  }
+  std::string spell(const PickleDocument& document, PickleValue value) const {
+    if (const auto record = document.record(value)) {
+      return std::string(words_[static_cast<uint32_t>(*record)]);
+    }
+    switch (value.kind()) {
+      case PickleKind::integer:
+        return std::to_string(*document.integer(value));
+      case PickleKind::text:
+        return "'" + std::string(document.text(value)) + "'";
+      case PickleKind::dict:
+        return "{" + spell(document, document.items(value)) + "}";
+      case PickleKind::list:
+        return document.items(value).empty() ? ""
+                                             : "[" + spell(document, document.items(value)) + "]";
+      default:
+        return value.is_true() ? "True" : "None or False";
+    }
+  }
+  int dicts = 0;
+  int shapes = 0;
+
+ private:
+  Interner words_;
+};
+
+// Dicts with keys from a few sets in random order and values of every kind, dicts within dicts.
+class RandomPickle {
+ public:
+  RandomPickle(uint64_t seed, bool is_old) : random_(seed), is_old_(is_old) {
+    bytes_ = is_old_ ? "\x80\x02](" : "\x80\x04](";
+    for (int i = 0; i < 300; ++i) text("key" + std::to_string(i));
+    for (int i = 0; i < 400; ++i) dict(0);
+    bytes_ += "e.";
+  }
+  [[nodiscard]] const std::string& bytes() const { return bytes_; }
+
+ private:
+  uint64_t below(uint64_t limit) { return random_() % limit; }
+  void number(uint64_t value, int width) {
+    for (int i = 0; i < width; ++i) bytes_ += static_cast<char>(value >> 8 * i);
+  }
+  void put() {
+    if (!is_old_) {
+      bytes_ += '\x94';
+    } else {
+      bytes_ += memo_ < 256 ? 'q' : 'r';
+      number(memo_, memo_ < 256 ? 1 : 4);
+    }
+    ++memo_;
+  }
+  void text(const std::string& text) {
+    bytes_ += is_old_ ? 'X' : '\x8c';
+    number(text.size(), is_old_ ? 4 : 1);
+    bytes_ += text;
+    put();
+  }
+  void reference(uint64_t index) {
+    bytes_ += index < 256 ? 'h' : 'j';
+    number(index, index < 256 ? 1 : 4);
+  }
+  void list() {
+    bytes_ += ']';
+    put();
+    bytes_ += '(';
+    const uint64_t first = below(4);
+    for (uint64_t i = 0; i < 5; ++i) reference(first + 100 * i % 300);
+    bytes_ += 'e';
+  }
+  void value(int depth) {
+    switch (below(depth < 2 ? 12 : 11)) {
+      case 0:
+        return list();
+      case 1:
+        return text(std::string(below(12), 'x'));
+      case 2:
+        bytes_ += "N\x88\x89"[below(3)];
+        return;
+      case 3:
+        bytes_ += 'M';
+        return number(below(65536), 2);
+      case 4:
+        bytes_ += 'J';
+        return number(below(uint64_t{1} << 32), 4);
+      case 5:
+        bytes_ += "\x8a\x05";
+        return number(random_(), 5);
+      case 6:
+        return reference(below(300));
+      case 11:
+        return dict(depth + 1);
+      default:
+        bytes_ += 'K';
+        return number(below(2), 1);
+    }
+  }
+  void dict(int depth) {
+    // Sets of keys that begin alike, that are each other's beginnings, and more than are learnt.
+    const uint64_t set = below(40) < 38 ? below(6) : below(40);
+    bytes_ += '}';
+    put();
+    bytes_ += '(';
+    for (uint64_t i = 0; i < 2 + set % 4; ++i) {
+      reference(i < 2 ? set / 4 + i : 250 + (set * i) % 20);
+      value(depth);
+    }
+    bytes_ += 'u';
+  }
+
+  std::mt19937_64 random_;
+  bool is_old_;
+  uint64_t memo_ = 0;
+  std::string bytes_;
+};
+
+TEST(Pickle, ShapesAndPiecesSayWhatTheInstructionsSay) {
+  int with_shape = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const RandomPickle pickle(seed, seed % 2 == 0);
+    SpellingSink none;
+    SpellingSink sink;
+    const auto whole = read(pickle.bytes());
+    const auto records = read(pickle.bytes(), &sink);
+    ASSERT_TRUE(whole) << whole.error().to_string();
+    ASSERT_TRUE(records) << records.error().to_string();
+    ASSERT_EQ(sink.spell(*records, records->root()), none.spell(*whole, whole->root())) << seed;
+    EXPECT_LT(sink.dicts, 400 * 2);
+    with_shape += sink.shapes;
+  }
+  EXPECT_GT(with_shape, 10'000);
 }
 
 // torch's own pickler remembers a container when it is full, and CPython when it is empty.

@@ -47,18 +47,23 @@ uint8_t Vocabulary::look_up(const PickleDocument& document, PickleValue text) {
 
 SnapshotFields::SnapshotFields() : keys_(kNames) {}
 
-void SnapshotFields::learn_shape(std::span<const PickleValue> items) {
-  shape_keys_.clear();
-  shape_fields_.clear();
-  values_.fill(PickleValue());
-  present_ = 0;
+bool SnapshotFields::has_last_keys(std::span<const PickleValue> items) const {
+  if (items.size() != 2 * last_keys_.size()) return false;
+  for (size_t i = 0; i < last_keys_.size(); ++i) {
+    if (items[2 * i] != last_keys_[i]) return false;
+  }
+  return true;
+}
+
+void SnapshotFields::learn(size_t number, std::span<const PickleValue> items) {
+  if (number >= layouts_.size()) layouts_.resize(number + 1);
+  layouts_[number] = {};
+  if (number == 0) last_keys_.clear();
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
     const uint8_t field = keys_.find(*document_, items[i]);
-    shape_keys_.push_back(items[i]);
-    shape_fields_.push_back(field);
-    present_ |= uint32_t{1} << field;
+    if (field != 0) layouts_[number].places[field] = static_cast<uint32_t>(i + 1);
+    if (number == 0) last_keys_.push_back(items[i]);
   }
-  present_ &= ~uint32_t{1};  // what is unknown
 }
 
 int64_t SnapshotFields::no_integer(Field field, std::optional<int64_t> fallback) {

@@ -71,18 +71,22 @@ class SnapshotFields {
   using Field = SnapshotField;
   SnapshotFields();
 
-  void load(const PickleDocument& document, std::span<const PickleValue> items) {
+  // `items` are looked at until the next load(). Dicts of the same `shape` have the same keys.
+  void load(const PickleDocument& document, uint32_t shape, std::span<const PickleValue> items) {
     document_ = &document;
+    items_ = items.data();
     if (!problem_.empty()) problem_.clear();
-    if (!has_shape(items)) learn_shape(items);
-    for (size_t i = 0; i < shape_fields_.size(); ++i) {
-      values_[shape_fields_[i]] = items[2 * i + 1];
-    }
+    const size_t number = shape == PickleSink::kNoShape ? 0 : size_t{shape} + 1;
+    const bool is_known = number < layouts_.size() && (number > 0 || has_last_keys(items));
+    if (!is_known) learn(number, items);
+    layout_ = &layouts_[number];
   }
 
-  [[nodiscard]] bool has(Field field) const { return (present_ >> bit(field) & 1) != 0; }
+  [[nodiscard]] bool has(Field field) const { return layout_->places[index(field)] != 0; }
+  // None where it is absent.
   [[nodiscard]] PickleValue operator[](Field field) const {
-    return values_[bit(field)];  // None where it is absent
+    const uint32_t place = layout_->places[index(field)];
+    return place != 0 ? items_[place] : PickleValue();
   }
   // `fallback` where the field is absent or None; without one that is a problem.
   int64_t integer(Field field, std::optional<int64_t> fallback = std::nullopt) {
@@ -102,29 +106,24 @@ class SnapshotFields {
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
-  // The keys are those of the dict before, as they mostly are.
-  [[nodiscard]] bool has_shape(std::span<const PickleValue> items) const {
-    if (items.size() != 2 * shape_keys_.size()) return false;
-    for (size_t i = 0; i < shape_keys_.size(); ++i) {
-      if (items[2 * i] != shape_keys_[i]) return false;
-    }
-    return true;
-  }
-  void learn_shape(std::span<const PickleValue> items);
+  // Where the values of the fields are among the items; 0 (a key's place) for those that are not.
+  struct Layout {
+    std::array<uint32_t, kSnapshotFields> places{};
+  };
+  [[nodiscard]] bool has_last_keys(std::span<const PickleValue> items) const;
+  void learn(size_t number, std::span<const PickleValue> items);
   int64_t no_integer(Field field, std::optional<int64_t> fallback);
   int64_t no_size(Field field);
-  static constexpr size_t bit(Field field) { return static_cast<size_t>(field); }
+  static constexpr size_t index(Field field) { return static_cast<size_t>(field); }
 
   const PickleDocument* document_ = nullptr;
+  const PickleValue* items_ = nullptr;
+  const Layout* layout_ = nullptr;
   Vocabulary keys_;
-  std::array<PickleValue, kSnapshotFields> values_;
-  uint32_t present_ = 0;
-  // The last dict's keys, and which field each is; unknown ones go to a place that is not looked
-  // at.
-  std::vector<PickleValue> shape_keys_;
-  std::vector<uint8_t> shape_fields_;
+  // Of each shape; before them, that of the last dict without one, whose keys are last_keys_.
+  std::vector<Layout> layouts_;
+  std::vector<PickleValue> last_keys_;
   std::string problem_;
 };
-static_assert(kSnapshotFields <= 32);
 
 }  // namespace headroom::formats

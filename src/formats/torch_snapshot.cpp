@@ -163,21 +163,21 @@ class SnapshotReader : public PickleSink {
  public:
   SnapshotReader() : actions_(action_words()) {}
 
-  Record on_dict(const PickleDocument& document, int64_t place,
-                 std::span<const PickleValue> items) override {
+  Made on_dict(const PickleDocument& document, int64_t place, uint32_t shape,
+               std::span<const PickleValue> items) override {
     document_ = &document;
-    fields_.load(document, items);
+    fields_.load(document, shape, items);
     if (fields_.has(Field::filename)) return checked(Kind::frame, add_frame(), place);
     if (fields_.has(Field::action)) return checked(Kind::entry, add_entry(), place);
     if (fields_.has(Field::blocks)) return checked(Kind::segment, add_segment(), place);
     if (fields_.has(Field::state)) return checked(Kind::block, add_block(), place);
     if (fields_.has(Field::real_size)) return checked(Kind::history, add_history(), place);
     if (fields_.has(Field::stage)) return checked(Kind::annotation, add_annotation(), place);
-    return std::nullopt;
+    return {};
   }
 
-  ListRecord on_list(const PickleDocument& document, int64_t place, Record known,
-                     std::span<const PickleValue> items) override {
+  Made on_list(const PickleDocument& document, int64_t place, Record known,
+               std::span<const PickleValue> items) override {
     document_ = &document;
     place_ = place;
     if (items.empty()) return {known, false};
@@ -237,11 +237,11 @@ class SnapshotReader : public PickleSink {
 
  private:
   // The record of a dict: number `index` of its kind, or what is wrong with it.
-  [[gnu::always_inline]] Record checked(Kind kind, size_t index, int64_t place) {
+  [[gnu::always_inline]] Made checked(Kind kind, size_t index, int64_t place) {
     if (fields_.problem().empty()) [[likely]]
-      return record_of(kind, index);
+      return {record_of(kind, index), kind == Kind::frame};
     problems_.emplace_back(fields_.problem(), place);
-    return record_of(Kind::wrong, problems_.size() - 1);
+    return {record_of(Kind::wrong, problems_.size() - 1), false};
   }
   [[nodiscard]] bool is_wrong() const { return !fields_.problem().empty(); }
 
@@ -267,7 +267,7 @@ class SnapshotReader : public PickleSink {
         {text_number(fields_[Field::name]), text_number(fields_[Field::filename]), line});
   }
 
-  ListRecord add_stack(Record known, std::span<const PickleValue> items) {
+  Made add_stack(Record known, std::span<const PickleValue> items) {
     frames_.clear();
     if (known) {  // it goes on
       if (kind_of(*known) != Kind::stack) return {};
@@ -390,7 +390,7 @@ class SnapshotReader : public PickleSink {
     return is_wrong() ? 0 : annotations_.add(annotation);
   }
 
-  ListRecord append(Record known, uint64_t first, size_t count, bool is_in_order) {
+  Made append(Record known, uint64_t first, size_t count, bool is_in_order) {
     switch (kind_of(first)) {
       case Kind::entry:
         return append_to(entries_, Kind::entries, known, first, count, is_in_order);
@@ -407,7 +407,7 @@ class SnapshotReader : public PickleSink {
     }
   }
   // What is right in a list with something wrong in it is left out with the rest.
-  ListRecord wrong_list(uint64_t wrong, std::span<const PickleValue> items) {
+  Made wrong_list(uint64_t wrong, std::span<const PickleValue> items) {
     for (const PickleValue item : items) {
       const Record record = document_->record(item);
       if (!record || kind_of(*record) == Kind::wrong) continue;
@@ -422,8 +422,8 @@ class SnapshotReader : public PickleSink {
   }
 
   template <typename Collection>
-  ListRecord append_to(Collection& collected, Kind kind, Record known, uint64_t first, size_t count,
-                       bool is_in_order) {
+  Made append_to(Collection& collected, Kind kind, Record known, uint64_t first, size_t count,
+                 bool is_in_order) {
     if (known && kind_of(*known) != kind) return {};
     const size_t list = known ? index_of(*known) : collected.new_list();
     if (!is_in_order || !collected.append(list, index_of(first), count)) {
