@@ -6,69 +6,71 @@
 
 namespace headroom::memory {
 
-// First the first chunk whose last entry is not below the key, then the place in it. Halves are
-// taken without a branch, which nobody could predict.
-FreeIndex::Cursor FreeIndex::lower_bound(Key key) const {
-  if (chunks_.empty() || last_keys_.back() < key) return end();
-  const Key* last = last_keys_.data();
-  for (size_t count = last_keys_.size(); count > 1;) {
-    const size_t half = count / 2;
-    last += last[half - 1] < key ? half : 0;
-    count -= half;
+// The first entry of a bin from this one on.
+FreeIndex::Cursor FreeIndex::first_from(uint32_t bin) const {
+  uint32_t word = bin / 64;
+  if (word >= kWords) return end();
+  uint64_t bits = filled_[word] & (~uint64_t{0} << bin % 64);
+  while (bits == 0) {
+    if (++word == kWords) return end();
+    bits = filled_[word];
   }
-  const auto index = static_cast<uint32_t>(last - last_keys_.data());
-  const Chunk& chunk = *chunks_[index];
-  const Entry* first = chunk.entries.data();
-  for (uint32_t count = chunk.count; count > 1;) {
-    const uint32_t half = count / 2;
+  return {64 * word + static_cast<uint32_t>(std::countr_zero(bits)), 0, 0};
+}
+
+// How many entries of the run are below the key. Halves are taken without a branch, which nobody
+// could predict.
+size_t FreeIndex::place_in(const Run& run, Key key) {
+  const Entry* first = run.data();
+  size_t count = run.size();
+  if (count == 0) return 0;
+  while (count > 1) {
+    const size_t half = count / 2;
     first += key_of(first[half - 1]) < key ? half : 0;
     count -= half;
   }
-  // The last entry of the chunk is not below, so that is the place.
-  return {index, static_cast<uint32_t>(first - chunk.entries.data())};
+  return static_cast<size_t>(first - run.data()) + (key_of(*first) < key ? 1 : 0);
+}
+
+FreeIndex::Cursor FreeIndex::lower_bound(int64_t size, int64_t address) const {
+  const uint32_t bin = bin_of(size);
+  if (!has(bin)) return first_from(bin);
+  const Key key = key_of(size, address);
+  const std::vector<Run>& runs = bins_[bin].runs;
+  size_t run = 0;
+  if (runs.size() > 1) {
+    const auto is_below = [&](const Run& r) { return key_of(r.back()) < key; };
+    run = static_cast<size_t>(std::ranges::partition_point(runs, is_below) - runs.begin());
+    if (run == runs.size()) return first_from(bin + 1);
+  }
+  const size_t slot = place_in(runs[run], key);
+  if (slot == runs[run].size()) return first_from(bin + 1);
+  return {bin, static_cast<uint32_t>(run), static_cast<uint32_t>(slot)};
 }
 
 void FreeIndex::insert(const Entry& entry) {
-  if (chunks_.empty()) {
-    chunks_.push_back(std::make_unique<Chunk>());
-    chunks_.front()->count = 1;
-    chunks_.front()->entries[0] = entry;
-    last_keys_.push_back(key_of(entry));
-    size_ = 1;
-    return;
-  }
-  Cursor at_cursor = lower_bound(entry.size, entry.address);
-  if (at_cursor == end()) {
-    at_cursor.chunk -= 1;
-    at_cursor.slot = chunks_[at_cursor.chunk]->count;
-  }
-  if (chunks_[at_cursor.chunk]->count == kChunkEntries) {
-    split_chunk(at_cursor.chunk);
-    const uint32_t left = chunks_[at_cursor.chunk]->count;
-    if (at_cursor.slot > left) {
-      at_cursor.chunk += 1;
-      at_cursor.slot -= left;
-    }
-  }
-  Chunk& chunk = *chunks_[at_cursor.chunk];
-  Entry* const slot = chunk.entries.data() + at_cursor.slot;
-  std::move_backward(slot, chunk.entries.data() + chunk.count,
-                     chunk.entries.data() + chunk.count + 1);
-  *slot = entry;
-  ++chunk.count;
-  last_keys_[at_cursor.chunk] = key_of(chunk.last());
+  if (bins_.empty()) bins_.resize(kBins);
+  const uint32_t bin = bin_of(entry.size);
+  const Key key = key_of(entry);
+  std::vector<Run>& runs = bins_[bin].runs;
   ++size_;
-}
-
-void FreeIndex::split_chunk(uint32_t index) {
-  Chunk& full = *chunks_[index];
-  auto right = std::make_unique<Chunk>();
-  const uint32_t keep = full.count / 2;
-  right->count = full.count - keep;
-  std::copy_n(full.entries.data() + keep, right->count, right->entries.data());
-  full.count = keep;
-  last_keys_.insert(last_keys_.begin() + index, key_of(full.last()));
-  chunks_.insert(chunks_.begin() + index + 1, std::move(right));
+  filled_[bin / 64] |= uint64_t{1} << bin % 64;
+  if (runs.empty()) runs.emplace_back();
+  size_t at = 0;
+  if (runs.size() > 1) {
+    const auto is_below = [&](const Run& r) { return key_of(r.back()) < key; };
+    at = static_cast<size_t>(std::ranges::partition_point(runs, is_below) - runs.begin());
+    at = std::min(at, runs.size() - 1);
+  }
+  if (runs[at].size() == kRunEntries) {
+    const auto middle = runs[at].begin() + kRunEntries / 2;
+    Run right(middle, runs[at].end());
+    runs[at].erase(middle, runs[at].end());
+    runs.insert(runs.begin() + static_cast<ptrdiff_t>(at) + 1, std::move(right));
+    if (key_of(runs[at].back()) < key) ++at;
+  }
+  Run& run = runs[at];
+  run.insert(run.begin() + static_cast<ptrdiff_t>(place_in(run, key)), entry);
 }
 
 void FreeIndex::erase(int64_t size, int64_t address) {
@@ -79,27 +81,40 @@ void FreeIndex::erase(int64_t size, int64_t address) {
 }
 
 void FreeIndex::erase(Cursor cursor) {
-  Chunk& chunk = *chunks_[cursor.chunk];
-  Entry* const slot = chunk.entries.data() + cursor.slot;
-  std::move(slot + 1, chunk.entries.data() + chunk.count, slot);
+  std::vector<Run>& runs = bins_[cursor.bin].runs;
+  Run& run = runs[cursor.run];
+  run.erase(run.begin() + cursor.slot);
   --size_;
-  if (--chunk.count > 0) {
-    last_keys_[cursor.chunk] = key_of(chunk.last());
+  if (!run.empty()) return;
+  if (runs.size() > 1) {
+    runs.erase(runs.begin() + cursor.run);
     return;
   }
-  chunks_.erase(chunks_.begin() + cursor.chunk);
-  last_keys_.erase(last_keys_.begin() + cursor.chunk);
+  filled_[cursor.bin / 64] &= ~(uint64_t{1} << cursor.bin % 64);
 }
 
 FreeIndex::Cursor FreeIndex::next(Cursor cursor) const {
-  if (cursor.slot + 1 < chunks_[cursor.chunk]->count) return {cursor.chunk, cursor.slot + 1};
-  return {cursor.chunk + 1, 0};
+  const std::vector<Run>& runs = bins_[cursor.bin].runs;
+  if (cursor.slot + 1 < runs[cursor.run].size()) {
+    return {cursor.bin, cursor.run, cursor.slot + 1};
+  }
+  if (cursor.run + 1 < runs.size()) return {cursor.bin, cursor.run + 1, 0};
+  return first_from(cursor.bin + 1);
 }
 
 FreeIndex::Cursor FreeIndex::previous(Cursor cursor) const {
-  if (cursor.slot > 0) return {cursor.chunk, cursor.slot - 1};
-  HEADROOM_CHECK(cursor.chunk > 0, "previous() of the first entry");
-  return {cursor.chunk - 1, chunks_[cursor.chunk - 1]->count - 1};
+  if (cursor.slot > 0) return {cursor.bin, cursor.run, cursor.slot - 1};
+  const auto last_of = [&](uint32_t bin, size_t run) -> Cursor {
+    return {bin, static_cast<uint32_t>(run),
+            static_cast<uint32_t>(bins_[bin].runs[run].size() - 1)};
+  };
+  if (cursor.run > 0) return last_of(cursor.bin, cursor.run - 1);
+  uint32_t bin = cursor.bin;
+  do {
+    HEADROOM_CHECK(bin > 0, "previous() of the first entry");
+    --bin;
+  } while (!has(bin));
+  return last_of(bin, bins_[bin].runs.size() - 1);
 }
 
 }  // namespace headroom::memory
