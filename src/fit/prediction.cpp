@@ -58,18 +58,22 @@ void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
   p.peak_event = replay.peak_allocated.event;
 }
 
-}  // namespace
+struct Wanted {
+  size_t timeline_points = 0;
+  Figures figures = Figures::always;
+  bool calls = true;  // of the trace
+};
 
-Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_points,
-                                             Figures figures) {
+Result<DetailedPrediction> predict_with(const Scenario& s, const Wanted& wanted) {
   const Interval context = outside_allocator(*s.device, s.question.ranks);
   // What was asked for bounds what is reserved from below, and that with the context's high what
   // the device shows at the most (device_used.h): where it is too much, the verdict cannot be yes.
   // A calibration moves figures either way, so under one nothing is concluded early.
-  const bool may_stop = figures == Figures::where_it_fits && s.calibration == nullptr;
+  const bool may_stop = wanted.figures == Figures::where_it_fits && s.calibration == nullptr;
   HEADROOM_ASSIGN(const auto shared, s.steps->of(s));
   const model::Graph& graph = *shared->graph;
   step::TrainOptions train = s.train;
+  train.keep_calls = wanted.calls;
   if (may_stop) train.live_bytes_of_interest = (s.offered - context.high).count;
   DetailedPrediction detail;
   HEADROOM_ASSIGN(detail.trace, step::trace_training(graph, train, shared->passes.get()));
@@ -85,13 +89,13 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   const Bytes limit = std::max(Bytes(0), s.offered - context.expected);
   bool fits_at_all = detail.trace.peak_live_bytes <= limit.count;
   if (fits_at_all) {
-    detail.replay = replay_within(s, detail.trace.memory, limit, timeline_points);
+    detail.replay = replay_within(s, detail.trace.memory, limit, wanted.timeline_points);
     fits_at_all = !detail.replay.out_of_memory;
   }
   p.growth = growth_until(detail.trace, s.offered - context.high - unused_at_most(detail.replay));
   if (!fits_at_all && may_stop) return detail;
   if (!fits_at_all) {
-    detail.replay = replay_within(s, detail.trace.memory, std::nullopt, timeline_points);
+    detail.replay = replay_within(s, detail.trace.memory, std::nullopt, wanted.timeline_points);
     if (detail.replay.out_of_memory) {
       return Error{ErrorCode::bad_input, "the step needs more memory than an address space holds",
                    s.model->name, "look at the batch and the sequence"};
@@ -119,8 +123,15 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& s, size_t timeline_
   return detail;
 }
 
+}  // namespace
+
+Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points) {
+  return predict_with(scenario, {.timeline_points = timeline_points});
+}
+
 Result<Prediction> predict(const Scenario& scenario, Figures figures) {
-  HEADROOM_ASSIGN(DetailedPrediction detail, predict_in_detail(scenario, 0, figures));
+  HEADROOM_ASSIGN(DetailedPrediction detail,
+                  predict_with(scenario, {.figures = figures, .calls = false}));
   return detail.prediction;
 }
 

@@ -46,8 +46,7 @@ struct DetailedPrediction {
 };
 
 Result<Prediction> predict(const Scenario& scenario, Figures figures = Figures::always);
-Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points,
-                                             Figures figures = Figures::always);
+Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points);
 
 // What is allocated behind the optimizer, before gradients and outputs are let go: where loops that
 // clear gradients at the start of a step read the counter.

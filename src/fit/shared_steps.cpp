@@ -10,7 +10,7 @@ namespace headroom::fit {
 
 namespace {
 
-constexpr size_t kStepsMax = 12;
+constexpr size_t kStepsMax = 8;
 constexpr size_t kBuiltMax = 4;
 constexpr size_t kOperationsMax = 40'000;  // some 10 MB of graphs
 
@@ -80,7 +80,10 @@ std::shared_ptr<typename LatestMade<Value>::Entry> LatestMade<Value>::entry_of(F
   const std::lock_guard lock(mutex_);
   const auto is_this = [&](const auto& entry) { return entry->key == key; };
   const auto found = std::ranges::find_if(entries_, is_this);
-  if (found != entries_.end()) return *found;
+  if (found != entries_.end()) {
+    std::rotate(found, found + 1, entries_.end());  // the latest asked for is the last to go
+    return entries_.back();
+  }
   return entries_.emplace_back(std::make_shared<Entry>(std::move(key)));
 }
 

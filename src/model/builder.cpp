@@ -17,7 +17,13 @@ Var::~Var() {
 }
 ValueId Var::id() const { return slot_ ? slot_->id : kNoValue; }
 
-GraphBuilder::GraphBuilder() { graph_.modules.emplace_back(); }
+GraphBuilder::GraphBuilder() {
+  graph_.modules.emplace_back();
+  // For a model of some tens of layers: vectors that grow touch twice the memory.
+  graph_.operations.reserve(2048);
+  graph_.instructions.reserve(8192);
+  graph_.parameters.reserve(512);
+}
 
 void GraphBuilder::instruct(InstructionKind kind, size_t index) {
   graph_.instructions.push_back({kind, static_cast<uint32_t>(index)});

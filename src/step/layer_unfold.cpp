@@ -370,11 +370,7 @@ void LayerUnfolder::write_unit(Recorder& recorder, Pair& pair, uint32_t unit) {
         is_middle ? pairs_[reference.pair].names[owner - 1] + reference.number : name_of(e.buffer);
     recorder.write_free(name, e.operation + call_offset);
   }
-  for (uint32_t i = visit.begin.call; i < visit.end.call; ++i) {
-    OperatorCall call = recording_->trace.calls[i];
-    call.module = module_of(call.module);
-    recorder.write_call(call);
-  }
+  recorder.write_calls(calls_of(visit), module_of);
 }
 
 void LayerUnfolder::write_middle_units(Recorder& recorder, Pair& pair) {
@@ -428,9 +424,7 @@ void LayerUnfolder::write_passes(Recorder& recorder) {
       }
       write_as_recorded(recorder, piece, call_offset);
     }
-    for (uint32_t i = visit.begin.call; i < visit.end.call; ++i) {
-      recorder.write_call(recording_->trace.calls[i]);
-    }
+    recorder.write_calls(calls_of(visit), std::identity{});
     if (v + 1 == visits_.size()) write_marks(recorder, visit.end.event, call_offset);
   }
 }

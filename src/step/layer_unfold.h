@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "step/gradient_record.h"
@@ -101,6 +102,10 @@ class LayerUnfolder {
 
   [[nodiscard]] const memory::MemoryEvent& event(uint32_t i) const {
     return recording_->trace.memory.events[i];
+  }
+  [[nodiscard]] std::span<const OperatorCall> calls_of(const Visit& visit) const {
+    return std::span(recording_->trace.calls)
+        .subspan(visit.begin.call, visit.end.call - visit.begin.call);
   }
   [[nodiscard]] uint32_t first_buffer() const { return recording_->passes.begin.buffer; }
   [[nodiscard]] Place place_of(uint32_t buffer) const;

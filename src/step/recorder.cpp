@@ -28,22 +28,8 @@ std::string_view name_of(Phase phase) {
   return "";
 }
 
-namespace {
-
-constexpr int64_t kLiveBytesMax = int64_t{1} << 60;
-
-}  // namespace
-
 Error impossible_error(const op::Impossible& impossible) {
   return {ErrorCode::bad_input, impossible.why, "", impossible.hint};
-}
-
-void Recorder::take(int64_t bytes) {
-  live_bytes_ += bytes;
-  trace_.peak_live_bytes = std::max(trace_.peak_live_bytes, live_bytes_);
-  if (live_bytes_ > kLiveBytesMax) {
-    throw op::Impossible{"all tensors together are beyond 2^60 bytes"};
-  }
 }
 
 uint32_t Recorder::on_allocate(int64_t bytes) {
@@ -71,6 +57,8 @@ void Recorder::on_free(uint32_t buffer) {
 }
 
 void Recorder::on_kernel(const op::KernelWork& work) {
+  ++calls_;
+  if (!keeps_calls_) return;
   trace_.calls.push_back(
       {work.kind, phase_, module_, work.flops, work.bytes_read, work.bytes_written});
 }
@@ -105,28 +93,10 @@ RecorderPosition Recorder::position() const {
           static_cast<uint32_t>(trace_.memory.buffers.size())};
 }
 
-uint32_t Recorder::repeat_alloc(uint32_t buffer, uint32_t call) {
-  const memory::BufferInfo info = trace_.memory.buffers[buffer];
-  take(info.requested_bytes);
-  return trace_.memory.alloc(info, call);
-}
-
-void Recorder::write_alloc(const memory::BufferInfo& info, uint32_t call, bool is_saved) {
-  take(info.requested_bytes);
-  trace_.memory.alloc(info, call);
-  if (is_saved) trace_.saved_bytes += info.requested_bytes;
-  if (live_bytes_ > live_bytes_of_interest_) throw BeyondInterest{};
-}
-
 std::vector<bool> Recorder::saved() const {
   std::vector<bool> saved = saved_;
   saved.resize(trace_.memory.buffers.size());
   return saved;
-}
-
-void Recorder::write_free(uint32_t buffer, uint32_t call) {
-  live_bytes_ -= trace_.memory.buffers[buffer].requested_bytes;
-  trace_.memory.free(buffer, call);
 }
 
 void Recorder::write_phase(PhaseMark mark) {
@@ -137,6 +107,8 @@ void Recorder::write_phase(PhaseMark mark) {
 }
 
 void Recorder::repeat_calls(uint32_t begin, uint32_t end) {
+  calls_ += end - begin;
+  if (!keeps_calls_) return;
   const size_t before = trace_.calls.size();
   trace_.calls.resize(before + (end - begin));
   std::copy(trace_.calls.begin() + begin, trace_.calls.begin() + end,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <limits>
+#include <span>
 
 #include "base/result.h"
 #include "operator/eager.h"
@@ -26,10 +27,12 @@ struct BeyondInterest {};
 
 class Recorder : public op::Sink {
  public:
-  // Beyond `live_bytes_of_interest` a run ends with BeyondInterest.
+  // Beyond `live_bytes_of_interest` a run ends with BeyondInterest. Where calls are not kept they
+  // are counted all the same.
   explicit Recorder(StepTrace& trace,
-                    int64_t live_bytes_of_interest = std::numeric_limits<int64_t>::max())
-      : trace_(trace), live_bytes_of_interest_(live_bytes_of_interest) {}
+                    int64_t live_bytes_of_interest = std::numeric_limits<int64_t>::max(),
+                    bool keeps_calls = true)
+      : trace_(trace), live_bytes_of_interest_(live_bytes_of_interest), keeps_calls_(keeps_calls) {}
 
   // What blocks made inside a module are for (by module; temporary where nothing else is known).
   void set_module_categories(std::vector<memory::Category> categories) {
@@ -56,24 +59,56 @@ class Recorder : public op::Sink {
   // (layer_unfold.h), under new names. `call` is the one that the event comes before.
   [[nodiscard]] RecorderPosition position() const;
   // As on_allocate; `is_saved` as on_saved.
-  void write_alloc(const memory::BufferInfo& info, uint32_t call, bool is_saved);
-  void write_free(uint32_t buffer, uint32_t call);
+  void write_alloc(const memory::BufferInfo& info, uint32_t call, bool is_saved) {
+    take(info.requested_bytes);
+    trace_.memory.alloc(info, call);
+    if (is_saved) trace_.saved_bytes += info.requested_bytes;
+    if (live_bytes_ > live_bytes_of_interest_) throw BeyondInterest{};
+  }
+  void write_free(uint32_t buffer, uint32_t call) {
+    live_bytes_ -= trace_.memory.buffers[buffer].requested_bytes;
+    trace_.memory.free(buffer, call);
+  }
   void write_phase(PhaseMark mark);  // from here on, whatever `first_event` says
-  void write_call(const OperatorCall& call) { trace_.calls.push_back(call); }
-  uint32_t repeat_alloc(uint32_t buffer, uint32_t call);
+  // As another trace has them, in modules as `module_of` names them.
+  template <typename ModuleOf>
+  void write_calls(std::span<const OperatorCall> calls, const ModuleOf& module_of) {
+    calls_ += static_cast<uint32_t>(calls.size());
+    if (!keeps_calls_) return;
+    for (OperatorCall call : calls) {
+      call.module = module_of(call.module);
+      trace_.calls.push_back(call);
+    }
+  }
+  uint32_t repeat_alloc(uint32_t buffer, uint32_t call) {
+    const memory::BufferInfo info = trace_.memory.buffers[buffer];
+    take(info.requested_bytes);
+    return trace_.memory.alloc(info, call);
+  }
   void repeat_calls(uint32_t begin, uint32_t end);
   // By block: whether it counts as kept for backward.
   [[nodiscard]] std::vector<bool> saved() const;
 
  private:
-  [[nodiscard]] uint32_t next_call() const { return static_cast<uint32_t>(trace_.calls.size()); }
-  void take(int64_t bytes);
+  static constexpr int64_t kLiveBytesMax = int64_t{1} << 60;
+
+  [[nodiscard]] uint32_t next_call() const { return calls_; }
+  void take(int64_t bytes) {
+    live_bytes_ += bytes;
+    if (live_bytes_ <= trace_.peak_live_bytes) return;
+    trace_.peak_live_bytes = live_bytes_;
+    if (live_bytes_ > kLiveBytesMax) {
+      throw op::Impossible{"all tensors together are beyond 2^60 bytes"};
+    }
+  }
 
   StepTrace& trace_;
   std::vector<bool> saved_;  // by buffer
   std::vector<memory::Category> module_categories_;
   int64_t live_bytes_ = 0;
   int64_t live_bytes_of_interest_;
+  uint32_t calls_ = 0;
+  bool keeps_calls_;
   memory::Category category_ = memory::Category::temporary;
   Phase phase_ = Phase::construct;
   int iteration_ = 0;

@@ -59,7 +59,8 @@ class TrainingRun {
   TrainingRun(const Graph& graph, const TrainOptions& options, const LayerFold* fold = nullptr)
       : graph_(graph),
         options_(options),
-        recorder_(trace_, fold == nullptr ? options.live_bytes_of_interest : kNoLimit),
+        recorder_(trace_, fold == nullptr ? options.live_bytes_of_interest : kNoLimit,
+                  fold != nullptr || options.keep_calls),
         eager_(recorder_, options.environment),
         interpreter_(eager_, graph),
         engine_(eager_, engine_options()),
@@ -187,7 +188,7 @@ class TrainingRun {
     const size_t others = 8 * graph_.parameters.size();  // of construction and optimizers
     trace_.memory.events.reserve(steps * (passes.event + others));
     trace_.memory.buffers.reserve(steps * (passes.buffer + others));
-    trace_.calls.reserve(steps * (passes.call + others));
+    if (options_.keep_calls) trace_.calls.reserve(steps * (passes.call + others));
   }
 
   void unfold_passes() {

@@ -49,6 +49,7 @@ struct TrainOptions {
   // Where what is asked for at one time goes beyond this, the trace ends (StepTrace::cut_short):
   // for searches, which need not know by how much a step does not fit.
   int64_t live_bytes_of_interest = std::numeric_limits<int64_t>::max();
+  bool keep_calls = true;  // false: StepTrace::calls stays empty; events count them all the same
 };
 
 // The passes of a step as far as they can be known before all layers are traced (layer_fold.h).
