@@ -156,6 +156,8 @@ Result<void> read_method(const Row& row, FitQuestion& q) {
     HEADROOM_TRY(set_method(row, q, "dora"));
   } else if (method.starts_with("ia3")) {
     HEADROOM_TRY(read_ia3(row, q));
+  } else if (method.empty()) {
+    return unsupported("names no method, such as 'full fine-tune' or 'LoRA r=16'");
   } else {
     return unsupported("method '" + row.raw("method") + "' is not modelled");
   }
@@ -384,6 +386,9 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
     HEADROOM_TRY(read(row, q));
   }
   if (q.loss == Loss::automatic) HEADROOM_TRY(read_loss(row, q));
+  if (q.device.empty()) {
+    return unsupported("names no GPU, on which workspaces, kernels and what a device shows depend");
+  }
   return q;
 }
 

@@ -93,6 +93,9 @@ TEST(MeasuredRow, SaysWhyARowCannotBeAsked) {
        "peak,1,,,",
        "Unsloth"},
       {"1,train_step,m,full fine-tune,bf16,,BAdam,4,128,1,none,sdpa,,x,A100,1,peak,1,,,", "BAdam"},
+      {"1,train_step,m,full fine-tune,bf16,,AdamW,4,128,1,none,sdpa,,x,,1,peak,1,,,",
+       "names no GPU"},
+      {"1,train_step,m,,bf16,,AdamW,4,128,1,none,sdpa,,x,A100,1,peak,1,,,", "names no method"},
       {"1,op full,m,liger,bf16,,AdamW,4,128,1,none,sdpa,,x,A100,1,peak,1,,,", "op full"},
   };
   for (const Case& c : cases) {

@@ -1,7 +1,9 @@
 #include "fit/scenario.h"
 
 #include <charconv>
+#include <optional>
 
+#include "base/parallel.h"
 #include "device/blas_workspace.h"
 #include "device/catalogue.h"
 #include "fit/calibration_file.h"
@@ -69,6 +71,27 @@ Result<std::shared_ptr<const device::Device>> load_device(const FitQuestion& que
   HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
   HEADROOM_ASSIGN(device::Device device, catalogue.find(question.device));
   return std::shared_ptr<const device::Device>(std::make_shared<device::Device>(std::move(device)));
+}
+
+// Both tables are read whole, side by side.
+Result<void> load_model_and_device(Scenario& s) {
+  using Model = std::shared_ptr<const model::ResolvedModel>;
+  using Device = std::shared_ptr<const device::Device>;
+  std::optional<Result<Model>> model;
+  std::optional<Result<Device>> device;
+  const bool is_traced = model::is_python_function(s.question.model);
+  for_each_in_parallel(is_traced ? 1 : 2, 0, [&](size_t i) {
+    if (i == 0) {
+      device = load_device(s.question);
+    } else {
+      model = load_model(s.question);
+    }
+  });
+  HEADROOM_ASSIGN(s.device, std::move(*device));
+  if (model) {
+    HEADROOM_ASSIGN(s.model, std::move(*model));
+  }
+  return {};
 }
 
 model::Attention attention_of(Attention attention) {
@@ -194,6 +217,7 @@ Result<Scenario> complete(Scenario s) {
                  "'" + s.model->name + "' trains with --loss hf"};
   }
   HEADROOM_TRY(check_supported(s));
+  warn_of_bf16(s);
   HEADROOM_ASSIGN(s.beyond_positions, beyond_positions(s));
   if (s.traced) HEADROOM_TRY(check_layers(s));
   s.offered =
@@ -225,10 +249,7 @@ Result<Scenario> resolve(const FitQuestion& question) {
   Scenario scenario;
   scenario.question = question;
   scenario.steps = std::make_shared<SharedSteps>();
-  HEADROOM_ASSIGN(scenario.device, load_device(question));
-  if (!model::is_python_function(question.model)) {
-    HEADROOM_ASSIGN(scenario.model, load_model(question));
-  }
+  HEADROOM_TRY(load_model_and_device(scenario));
   if (!question.calibration.empty()) {
     HEADROOM_ASSIGN(Calibration calibration, load_calibration(question.calibration));
     scenario.calibration = std::make_shared<Calibration>(std::move(calibration));

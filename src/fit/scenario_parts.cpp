@@ -259,6 +259,19 @@ Result<void> check_selective(const Scenario& s) {
 
 }  // namespace
 
+// Tensor cores take bf16 from compute capability 8.0 on (NVIDIA's Ampere tuning guide); before,
+// PyTorch runs it all the same, by other kernels.
+void warn_of_bf16(Scenario& s) {
+  const auto& capability = s.device->compute_capability;
+  if (!capability.known() || capability.value.major >= 8) return;
+  const bool computes_in_it =
+      s.question.mixed_precision == MixedPrecision::bf16 ||
+      (s.question.dtype == Dtype::bf16 && s.question.mixed_precision == MixedPrecision::none);
+  if (!computes_in_it) return;
+  s.warnings.push_back(s.device->name +
+                       " has no units for bf16, which is slow there; fp16 takes the same memory");
+}
+
 Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
   // Accepted words that would change nothing must not be answered as if they did.

@@ -17,6 +17,8 @@ Result<void> set_allocator(Scenario& scenario);
 Result<void> set_loss(Scenario& scenario);
 // The kernel that `--attention sdpa-...` allows alone; nothing for the other words.
 [[nodiscard]] std::optional<op::AttentionBackend> named_kernel(Attention attention);
+// A word of warning where the device would run that type without units for it.
+void warn_of_bf16(Scenario& scenario);
 // An Error that names the first setting which the step model cannot follow.
 Result<void> check_supported(const Scenario& scenario);
 

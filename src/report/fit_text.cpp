@@ -1,6 +1,7 @@
 #include "report/fit_text.h"
 
 #include <algorithm>
+#include <map>
 
 #include "report/fit_words.h"
 #include "text/paragraph.h"
@@ -141,6 +142,26 @@ std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
   return lines;
 }
 
+// The commonest reasons, each with how many figures it left out.
+std::vector<std::string> reasons_of(const fit::AgainstAnswer& answer) {
+  constexpr size_t kShown = 5;
+  std::map<std::string, int64_t> counts;
+  for (const fit::AgainstRow& row : answer.rows) {
+    if (!row.supported) ++counts[row.reason];
+  }
+  std::vector<std::pair<int64_t, std::string>> by_count;
+  for (const auto& [reason, count] : counts) by_count.emplace_back(-count, reason);
+  std::ranges::sort(by_count);
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < by_count.size() && i < kShown; ++i) {
+    lines.push_back(by_count[i].second + " (" + std::to_string(-by_count[i].first) + ")");
+  }
+  if (by_count.size() > kShown) {
+    lines.push_back(std::to_string(by_count.size() - kShown) + " more reasons, by row in --json");
+  }
+  return lines;
+}
+
 std::string against_text(const fit::AgainstAnswer& answer, const Terminal& terminal) {
   const auto supported = std::count_if(answer.rows.begin(), answer.rows.end(),
                                        [](const fit::AgainstRow& row) { return row.supported; });
@@ -167,8 +188,8 @@ std::string against_text(const fit::AgainstAnswer& answer, const Terminal& termi
   if (!answer.calibration.empty()) {
     lines += "\n" + wrapped("corrected by " + answer.calibration, terminal);
   }
-  return lines + notes("learned", answer.learned, terminal) +
-         notes("warning", answer.warnings, terminal);
+  return lines + notes("unsupported", reasons_of(answer), terminal) +
+         notes("learned", answer.learned, terminal) + notes("warning", answer.warnings, terminal);
 }
 
 }  // namespace headroom::report

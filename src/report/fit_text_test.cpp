@@ -69,6 +69,7 @@ TEST(FitText, ANameCannotDriveTheTerminal) {
 TEST(FitText, AgainstCountsWhatIsNotModelled) {
   EXPECT_EQ(first_line(against_text(sample_against(), {})),
             "1 of 2 figures of measured.csv modelled, 1 unsupported");
+  EXPECT_NE(against_text(sample_against(), {}).find("\nunsupported: "), std::string::npos);
 }
 
 }  // namespace
