@@ -1,5 +1,6 @@
 """What the tests under tests/python share: the repo, and the tools in it that are not packages."""
 
+import gc
 import importlib.util
 import os
 import sys
@@ -29,6 +30,14 @@ def load_tool(path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+# What is there before a test (PyTorch and transformers are a million objects) is none of its
+# garbage: collections in it then cost a tenth.
+@pytest.fixture(autouse=True)
+def only_its_own_garbage():
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
