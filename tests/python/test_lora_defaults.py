@@ -1,4 +1,4 @@
-"""Where no targets are named, adapters stand where peft puts them; where peft knows none, neither do we."""
+"""Where no targets are named, adapters stand where peft puts them, or both refuse."""
 
 import json
 import subprocess
