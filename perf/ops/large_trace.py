@@ -18,7 +18,6 @@ from pathlib import Path
 
 TIME = re.compile(rb'("ts": ?)(\d+)')
 ID = re.compile(rb'("(?:correlation|External id|Ev Idx|Record function id)": ?)(\d+)')
-EVENTS = re.compile(rb'"traceEvents": ?\[')
 
 
 def read(path):
@@ -28,9 +27,8 @@ def read(path):
 
 def repeat(source, target, size):
     """Writes `source` over and over until `target` has `size` bytes; returns how often."""
-    begin = EVENTS.search(source).end()
-    end = source.rindex(b"]")
-    events = source[begin:end].strip().rstrip(b",")
+    document = json.loads(source)
+    events = json.dumps(document.pop("traceEvents")).encode()[1:-1]
     times = [int(found[2]) for found in TIME.finditer(events)]
     # Far events (metadata that sorts tracks) would move the repetitions apart.
     times.sort()
@@ -38,14 +36,14 @@ def repeat(source, target, size):
     most = max(int(found[2]) for found in ID.finditer(events)) + 1
     count = 0
     with open(target, "wb") as file:
-        file.write(source[:begin])
+        file.write(json.dumps(document).encode()[:-1] + b', "traceEvents": [')
         while file.tell() < size:
             later = lambda found: b"%s%d" % (found[1], int(found[2]) + count * span)
             other = lambda found: b"%s%d" % (found[1], int(found[2]) + count * most)
             file.write(b",\n" if count else b"")
             file.write(ID.sub(other, TIME.sub(later, events)))
             count += 1
-        file.write(source[end:])
+        file.write(b"]}")
     return count
 
 

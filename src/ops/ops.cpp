@@ -13,6 +13,7 @@
 #include "ops/accounts.h"
 #include "ops/counters.h"
 #include "ops/horizon.h"
+#include "ops/host_program.h"
 #include "ops/links.h"
 #include "ops/program.h"
 #include "ops/run.h"
@@ -335,11 +336,18 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
   answer.kernels = kernels_of(trace, work, rules, total_ns);
   if (device != nullptr) answer.roofline = roofline(run, rules, *device);
   find_bound(answer);
-  if (const std::optional<Recording> recording = record(trace, links, work, rules)) {
+  std::optional<Recording> recording = record(trace, links, work, rules);
+  if (!recording) recording = record_host(run, wall);
+  if (recording) {
     answer.replay = replay_error(*recording);
     const Scenarios asked = scenarios(*recording, run, rules, device, other);
     answer.horizon = horizon(*recording, answer, rules, asked.all);
     answer.notes = asked.notes;
+    if (recording->is_host) {
+      answer.notes.emplace_back(
+          "on a CPU operators follow one another, so that the horizon is a sum: that the run as it "
+          "was comes out says nothing of how good it is");
+    }
     find_bound_by_replay(answer);
   } else if (device != nullptr && other != nullptr) {
     answer.notes.push_back("the trace has no launches to replay: what the run would take on " +

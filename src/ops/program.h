@@ -28,6 +28,7 @@ struct Recording {
   std::vector<uint32_t> events;  // of the trace, by kernel of the program
   double measured_ns = 0;        // of the steps, to the end of the host's and the device's part
   double unseen_ns = 0;          // in which a graph did what was not recorded
+  bool is_host = false;          // operators of a CPU, one behind the other (host_program.h)
 };
 
 // Nothing where the trace has no launches or no kernels to replay.

@@ -1,0 +1,80 @@
+#include "ops/host_program.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/horizon.h"
+#include "ops/ops.h"
+#include "ops/tiny_trace.h"
+
+namespace headroom::ops {
+namespace {
+
+using Kind = formats::TraceEventKind;
+
+// Two steps of a layer on a CPU: a product within a wrapper, and two neighbours of one size.
+formats::Trace cpu_trace() {
+  TinyTrace tiny;
+  for (int64_t step = 0; step < 2; ++step) {
+    const int64_t at = 1000 * step;
+    tiny.step(step, at, at + 1000)
+        .add(Kind::host_operator, "aten::linear", at + 100, at + 500)
+        .add(Kind::host_operator, "aten::addmm", at + 120, at + 490)
+        .add(Kind::host_operator, "aten::mul", at + 500, at + 600)
+        .add(Kind::host_operator, "aten::add", at + 620, at + 700);
+  }
+  formats::Trace trace = tiny.build();
+  const uint32_t shapes = trace.names.intern(R"([[64,64],[64,64]] ["float","float"])");
+  for (formats::TraceEvent& event : trace.events) {
+    const std::string_view name = trace.name_of(event);
+    if (name == "aten::mul" || name == "aten::add") event.detail = shapes;
+  }
+  return trace;
+}
+
+const OperatorRules& rules() {
+  static const OperatorRules kRules = *OperatorRules::load("");
+  return kRules;
+}
+
+TEST(HostProgram, TakesAsLongAsTheRun) {
+  const RecordedRun run = *run_of(cpu_trace(), rules());
+  const WallTime wall = wall_time(run.trace, run.work, run.links, rules());
+  const auto recording = record_host(run, wall);
+  ASSERT_TRUE(recording);
+  EXPECT_TRUE(recording->is_host);
+  EXPECT_DOUBLE_EQ(recording->measured_ns, 2e6);
+  ASSERT_EQ(recording->program.kernels.size(), 6U);  // linear, mul and add, twice
+  EXPECT_EQ(recording->program.kernels[0].duration_ns, 400'000);
+  EXPECT_EQ(run.trace.name_of(run.trace.events[recording->events[0]]), "aten::addmm");
+  EXPECT_NEAR(timing::simulate(recording->program).total_ns, 2e6, 10);
+}
+
+TEST(HostProgram, ChangesAreSums) {
+  const OpsAnswer answered = answer(*run_of(cpu_trace(), rules()), rules());
+  ASSERT_TRUE(answered.replay);
+  EXPECT_NEAR(answered.replay->error_pct, 0, 0.01);
+  bool has_fusion = false;
+  for (const HorizonChange& change : answered.horizon) {
+    EXPECT_NE(change.change, "host_2x");
+    EXPECT_NE(change.change, "cuda_graph");
+    // A product of 400 of 1000 us in no time.
+    if (change.change == "gemm_instant") {
+      EXPECT_NEAR(change.speedup, 1 / 0.6, 0.001);
+    }
+    // mul writes for add: a third of what each moves goes, of 100 and 80 us.
+    if (change.change == "fuse_elementwise") {
+      EXPECT_NEAR(change.speedup, 1 / (1 - 0.060), 0.001);
+      has_fusion = true;
+    }
+  }
+  EXPECT_TRUE(has_fusion);
+}
+
+TEST(HostProgram, IsNotForADevice) {
+  const formats::Trace trace = TinyTrace().launched("a", 0, 5, "k", 5, 120).build();
+  const RecordedRun run = *run_of(trace, rules());
+  EXPECT_FALSE(record_host(run, wall_time(run.trace, run.work, run.links, rules())));
+}
+
+}  // namespace
+}  // namespace headroom::ops
