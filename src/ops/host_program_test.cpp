@@ -53,7 +53,7 @@ TEST(HostProgram, ChangesAreSums) {
   const OpsAnswer answered = answer(*run_of(cpu_trace(), rules()), rules());
   ASSERT_TRUE(answered.replay);
   EXPECT_NEAR(answered.replay->error_pct, 0, 0.01);
-  bool has_fusion = false;
+  bool has_gemm = false;
   for (const HorizonChange& change : answered.horizon) {
     EXPECT_NE(change.change, "host_2x");
     EXPECT_NE(change.change, "cuda_graph");
@@ -61,13 +61,10 @@ TEST(HostProgram, ChangesAreSums) {
     if (change.change == "gemm_instant") {
       EXPECT_NEAR(change.speedup, 1 / 0.6, 0.001);
     }
-    // mul writes for add: a third of what each moves goes, of 100 and 80 us.
-    if (change.change == "fuse_elementwise") {
-      EXPECT_NEAR(change.speedup, 1 / (1 - 0.060), 0.001);
-      has_fusion = true;
-    }
+    EXPECT_NE(change.change, "fuse_elementwise");  // wrong where it was tried
+    has_gemm |= change.change == "gemm_instant";
   }
-  EXPECT_TRUE(has_fusion);
+  EXPECT_TRUE(has_gemm);
 }
 
 TEST(HostProgram, IsNotForADevice) {
