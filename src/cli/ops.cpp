@@ -291,7 +291,7 @@ Verb ops_verb() {
       {"model", "MODEL", "no trace: predict a step of this model on --device"},
       {"phase", "PHASE", "of --model: decode (without it), prefill or train"},
       {"batch", "N", "of --model: sequences; 1"},
-      {"seq", "TOKENS", "of --model: in the cache of each sequence; 512"},
+      {"seq", "TOKENS", "of --model: of each sequence, in decode those in its cache; 512"},
       {"dtype", "TYPE", "of --model: weights and cache: bfloat16 (without it), float16 or float32"},
       {"quantize", "TYPE",
        "of --model's prefill: linear layers in int8, fp8 or w4a16, with the work that it adds; in "
