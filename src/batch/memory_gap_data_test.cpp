@@ -1,6 +1,6 @@
 // `batch` held against what the memory-gap paper measured (vLLM 0.6.3, fp16, an H100 with 64 GB):
 // its advice from its own points, the law from three points of each sweep, replicas under MPS, and
-// the whole without a measurement. Prints a row a sweep; docs/measurements/2026-11-21-batch-paper.
+// the whole without a measurement. Prints a row a sweep; docs/measurements/2026-11-21-batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>

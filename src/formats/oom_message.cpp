@@ -218,6 +218,7 @@ struct Bare {
 // In the order in which they are tried at one place.
 constexpr std::array kBare{Bare{"cuda driver error: out of memory", OomSource::cuda_driver},
                            Bare{"cuda error: out of memory", OomSource::cuda_runtime},
+                           Bare{"cuda runtime error (2) : out of memory", OomSource::cuda_runtime},
                            Bare{"cublas_status_alloc_failed", OomSource::cublas},
                            Bare{"cudnn_status_alloc_failed", OomSource::cudnn},
                            Bare{"cuda failure 2 'out of memory'", OomSource::nccl},

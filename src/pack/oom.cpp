@@ -248,6 +248,13 @@ std::vector<std::string> advice_for(const OomCase& one, const Account& account, 
           "device",
           "if none does, it is outside of PyTorch in this process: NCCL (NCCL_BUFFSIZE, "
           "fewer communicators) or another framework's pool"};
+    case OomCulprit::was_free:
+      return {
+          "run it again and watch nvidia-smi: another process or thread may have held the memory "
+          "for that moment",
+          "if it fails each time, something limits this process that the message does not know: a "
+          "partition of the device, Windows or WSL, or free memory in pieces that are too small, "
+          "which PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can do with"};
     default:
       break;
   }
@@ -293,6 +300,10 @@ std::string verdict_of(const OomCase& one, const Account& account, bool is_alone
       verdict = words(account.not_listed) + of_device +
                 " is held by somebody whom the message does not name";
       break;
+    case OomCulprit::was_free:
+      return "none of these figures: " + words(account.free) + of_device +
+             " was free when the message was written, and " + words(*one.message.tried) +
+             " was asked for";
     default:
       return "the model itself: its tensors hold " + words(account.tensors) + of_device + " (" +
              percent_words(account.tensors, account.total) + ")";
@@ -303,17 +314,23 @@ std::string verdict_of(const OomCase& one, const Account& account, bool is_alone
 
 BytesRange shortfall_of(const OomMessage& message, const Account& account) {
   const Bytes tried = message.tried.value_or(Bytes(0));
-  const Bytes room =
-      message.allowed
-          ? std::min(account.free, at_least_zero(*message.allowed - account.tensors -
-                                                 account.private_pools - account.unallocated))
-          : account.free;
-  const Bytes slack = rounding_of(tried) + rounding_of(room);
+  Bytes room = account.free;
+  Bytes slack = rounding_of(tried) + rounding_of(room);
+  if (message.allowed) {
+    const Bytes reserved = account.tensors + account.private_pools + account.unallocated;
+    const Bytes below_limit = at_least_zero(*message.allowed - reserved);
+    if (below_limit < room) {
+      room = below_limit;
+      slack = rounding_of(tried) + rounding_of(*message.allowed) + rounding_of(account.tensors) +
+              rounding_of(account.unallocated);
+    }
+  }
   return {tried - room - slack, tried - room, tried - room + slack};
 }
 
-// The largest of what need not be there, where it is enough by itself or with the others; else one
-// request that is larger than all that the tensors hold; else the tensors.
+// One request that the device cannot hold; a limit, or nobody, where enough was free; the largest
+// of what need not be there, where it is enough by itself or with the others; one request that is
+// larger than all that the tensors hold; else the tensors.
 void judge(OomCase& one, const Account& account) {
   const OomMessage& message = one.message;
   one.short_by = shortfall_of(message, account);
@@ -323,8 +340,11 @@ void judge(OomCase& one, const Account& account) {
   if (tried > account.total - std::min(account.total, account.context.bytes.low)) {
     one.culprit = OomCulprit::request;
     one.culprit_bytes = tried;
-  } else if (message.allowed && one.short_by->expected.count > 0 && account.free >= tried) {
+  } else if (message.allowed && one.short_by->high.count > 0 && account.free >= tried) {
     one.culprit = OomCulprit::memory_fraction;
+    one.culprit_bytes = account.free;
+  } else if (one.short_by->high.count <= 0) {
+    one.culprit = OomCulprit::was_free;
     one.culprit_bytes = account.free;
   } else {
     const std::vector<Waste> wastes = wastes_of(account);
@@ -344,11 +364,6 @@ void judge(OomCase& one, const Account& account) {
       one.culprit = OomCulprit::model;
       one.culprit_bytes = account.tensors;
     }
-  }
-  if (one.short_by->high.count <= 0) {
-    one.notes.emplace_back(
-        "as much as was asked for was free when the message was written: another thread or "
-        "process gave it back in between, or it was free in pieces only");
   }
   one.verdict = verdict_of(one, account, is_alone);
   one.advice = advice_for(one, account, missing);
@@ -461,6 +476,8 @@ std::string_view name_of(OomCulprit culprit) {
       return "outside";
     case OomCulprit::not_listed:
       return "not_listed";
+    case OomCulprit::was_free:
+      return "was_free";
     case OomCulprit::model:
       return "model";
     case OomCulprit::host:

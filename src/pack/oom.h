@@ -24,6 +24,7 @@ enum class OomCulprit : uint8_t {
   other_process,
   outside,     // of this process, beside PyTorch's allocator: context, NCCL, libraries
   not_listed,  // outside or another process; the message does not tell which
+  was_free,    // nobody: as much as was asked for was free when the message was written
   model,       // the tensors themselves
   host,        // the host's memory ran out, not the device's
   not_told,    // a message without figures

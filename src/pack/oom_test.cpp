@@ -124,6 +124,28 @@ TEST(Oom, ALimit) {
   EXPECT_EQ(one.short_by->expected, gib(1));
 }
 
+// What is allowed and what is reserved are the same to the rounding of the message's figures.
+TEST(Oom, ALimitThatRoundingHides) {
+  const OomCase one = only(message("2.00 MiB", "70.00 GiB", "1.05 GiB allowed; ", "1017.01 MiB",
+                                   "and 54.99 MiB is reserved by PyTorch but unallocated."));
+  EXPECT_EQ(one.culprit, OomCulprit::memory_fraction);
+}
+
+TEST(Oom, NobodyWhereEnoughWasFree) {
+  for (
+      const char* const text :
+      {"CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity; 8.57 MiB "
+       "already allocated; 9.28 GiB free; 4.68 MiB cached)",
+       "HIP out of memory. Tried to allocate 2.00 MiB. GPU 7 has a total capacity of 288.00 GiB of "
+       "which 203.00 GiB is free. Of the allocated memory 68.00 GiB is allocated by PyTorch, and "
+       "15.00 GiB is reserved by PyTorch but unallocated."}) {
+    const OomCase one = only(text);
+    EXPECT_EQ(one.culprit, OomCulprit::was_free);
+    EXPECT_LE(one.short_by->high.count, 0);
+    EXPECT_EQ(one.verdict.find("fragmentation"), std::string::npos);
+  }
+}
+
 TEST(Oom, TheOldWordingDoesNotNameProcesses) {
   const OomCase one = only(
       "CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 24.00 GiB total capacity; 8.00 GiB "

@@ -105,9 +105,10 @@ Section settings_section(const pack::PackAnswer& answer) {
   }
   Html html;
   html.raw("<p class=\"soft\">What the same requests would have reserved, by replaying them. ");
-  html.raw(
-      "The line is what lives at one moment: nothing can reserve less. Used is the most that ");
-  html.raw("lives at one moment, of the most reserved.</p>\n");
+  html.raw("The line is what lives at one moment: nothing can reserve less. ");
+  html.text(answer.loss && answer.recorded ? used_words(answer)
+                                           : "used: the most that lived over the most reserved");
+  html.raw(".</p>\n");
   html.add(limit_bars(bars, {"lives at one moment", answer.lower_bound}));
   const std::string command = setting_command(answer);
   if (!command.empty()) {

@@ -66,6 +66,9 @@ class Settings {
     if (left_out_ > 0) {
       lines += std::to_string(left_out_) + " more settings save no more than these (--json).\n";
     }
+    if (answer_.loss && answer_.recorded) {
+      lines += text::paint(used_words(answer_), Style::dim, terminal.colour) + "\n";
+    }
     const std::string command = setting_command(answer_);
     if (command.empty()) return lines;
     return lines + "\n" + text::paint(command, Style::accent, terminal.colour) + "\n  " +

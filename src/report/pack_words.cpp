@@ -68,6 +68,15 @@ std::string moment_words(const pack::PackAnswer& answer) {
   return words;
 }
 
+std::string used_words(const pack::PackAnswer& answer) {
+  const pack::LossAtPeak& loss = *answer.loss;
+  const std::string moment = loss.is_end_state  ? "when the snapshot was taken"
+                             : loss.moment == 0 ? "when the recording began"
+                                                : "after entry " + with_commas(loss.moment);
+  return "used: the most that lived over the most reserved, whenever each was; lost: " + moment +
+         " alone";
+}
+
 std::string holder_words(const pack::StrandedSegment& segment, const pack::SiteNames& sites,
                          size_t most) {
   std::string words;

@@ -23,6 +23,10 @@ namespace headroom::report {
 // answer.loss and answer.recording.
 [[nodiscard]] std::string moment_words(const pack::PackAnswer& answer);
 
+// What `used` and `lost` are of, as they stand side by side: "used: the most that lived over the
+// most reserved, whenever each was; lost: after entry 8,231 alone". REQUIRES: answer.loss.
+[[nodiscard]] std::string used_words(const pack::PackAnswer& answer);
+
 // "14 of optim/adam.py:80 step (1.20 GiB), 2 of ...": who holds a segment, at most `most` of them.
 [[nodiscard]] std::string holder_words(const pack::StrandedSegment& segment,
                                        const pack::SiteNames& sites, size_t most);
