@@ -188,20 +188,29 @@ PackAnswer from_instance(formats::PackingInstance instance) {
   return answer;
 }
 
+// CSV is what is left when a file is nothing else, so a file without its columns may be anything.
+Result<PackAnswer> from_csv(Result<formats::PackingInstance> instance) {
+  if (instance) return from_instance(std::move(*instance));
+  Error error = std::move(instance).error();
+  if (error.message.starts_with("has no column")) {
+    error.message =
+        "is no snapshot, no profiler trace and no recording, and as CSV it " + error.message;
+  }
+  return error;
+}
+
 Result<PackAnswer> read_pipe() {
   HEADROOM_ASSIGN(const std::string text, read_file("-", kMostFromPipe));
   HEADROOM_ASSIGN(const auto recorded, parse_recorded_file(text, "-"));
   if (recorded) return from_recorded(*recorded, "-");
-  HEADROOM_ASSIGN(auto instance, formats::parse_packing_csv(text, "-"));
-  return from_instance(std::move(instance));
+  return from_csv(formats::parse_packing_csv(text, "-"));
 }
 
 Result<PackAnswer> read_named(const std::string& file) {
   if (file == "-") return read_pipe();
   HEADROOM_ASSIGN(const auto recorded, read_recorded_file(file));
   if (recorded) return from_recorded(*recorded, file);
-  HEADROOM_ASSIGN(auto instance, formats::read_packing_csv(file));
-  return from_instance(std::move(instance));
+  return from_csv(formats::read_packing_csv(file));
 }
 
 }  // namespace
