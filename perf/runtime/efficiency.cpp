@@ -5,6 +5,8 @@
 //   efficiency                 all cases, each in a process of its own, as CSV
 //   efficiency CASE            one
 //   efficiency --data FOLDER   recorded steps of that folder, repeated
+//   --marks                    the end of each iteration is marked, as the optimizer's hook does
+//   --kept                     each case twice: the second run begins with the first one's plan
 //
 // Efficiency is peak allocated over peak reserved, allocated in bytes rounded up to 512, counted
 // from the moment at which the plan serves ("since") and over the whole run ("whole"); for
@@ -97,13 +99,22 @@ void* stream_handle(uint32_t stream) {
   return stream == 0 ? nullptr : reinterpret_cast<void*>(uintptr_t{0x1000} * stream);
 }
 
-int replay(const Case& what) {
+struct Options {
+  bool has_marks = false;
+  std::string plan_out;
+  std::string plan_path;
+};
+
+int replay(const Case& what, const Options& options) {
   const headroom_fake_setting setting{1, kDeviceBytes, 2 * kMiB, 4, 0, 0, 1, 0};
   headroom_fake_set_up(&setting);
   headroom_configuration configuration{};
   configuration.struct_bytes = sizeof configuration;
   configuration.driver_path = std::getenv("HEADROOM_CUDA_DRIVER");
   if (configuration.driver_path == nullptr) configuration.driver_path = FAKE_CUDA_PATH;
+  if (!options.plan_out.empty()) configuration.plan_out = options.plan_out.c_str();
+  if (!options.plan_path.empty()) configuration.plan_path = options.plan_path.c_str();
+  if (options.has_marks) headroom_expect_iterations();
   if (headroom_configure(&configuration) != 0) {
     std::fprintf(stderr, "%s\n", headroom_error());
     return 1;
@@ -117,7 +128,7 @@ int replay(const Case& what) {
   headroom_statistics at_switch{};
   for (size_t i = 0; i < what.trace.events.size(); ++i) {
     if (next < what.iterations.size() && what.iterations[next] == i) {
-      ++next;
+      if (++next > 1 && options.has_marks) headroom_iteration(0);
       if (serves_from == 0) std::this_thread::sleep_for(kStep);
     }
     const memory::MemoryEvent& event = what.trace.events[i];
@@ -166,20 +177,24 @@ int replay(const Case& what) {
   const auto share = [&](int64_t part) {
     return requests <= 0 ? 0 : 100 * static_cast<double>(part) / requests;
   };
-  std::printf("\"%s\",%zu,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.3f,%.3f\n",
-              what.name.c_str(), what.trace.buffers.size(), what.iterations.size(), serves_from,
+  const std::string name = what.name + (options.plan_path.empty() ? "" : ", again");
+  std::printf("\"%s\",%zu,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.3f,%.3f,%.3f\n",
+              name.c_str(), what.trace.buffers.size(), what.iterations.size(), serves_from,
               share(s.planned_requests), share(s.reused_requests), share(s.fallback_requests),
               ours.since.efficiency_pct(), a.since.efficiency_pct(), b.since.efficiency_pct(),
               ours.whole.efficiency_pct(), a.whole.efficiency_pct(), b.whole.efficiency_pct(),
               static_cast<double>(ours.since.allocated) / kGiB,
-              static_cast<double>(ours.since.reserved) / kGiB);
+              static_cast<double>(ours.since.reserved) / kGiB,
+              static_cast<double>(ours.whole.reserved) / kGiB);
   if (headroom_fake_violations() != 0) {
     std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_fake_first_violation());
     return 1;
   }
-  std::vector<char> report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1);
-  headroom_report(report.data(), static_cast<int64_t>(report.size()));
-  if (std::getenv("HEADROOM_REPORT") != nullptr) std::fprintf(stderr, "%s\n", report.data());
+  if (std::getenv("HEADROOM_REPORT") != nullptr) {
+    std::string report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1, '\0');
+    headroom_report(report.data(), static_cast<int64_t>(report.size()));
+    std::fprintf(stderr, "%s\n", report.c_str());
+  }
   return 0;
 }
 
@@ -249,29 +264,56 @@ std::vector<Case> recorded_cases(const std::string& folder) {
   return cases;
 }
 
+// A runtime is for ever, so each case has a process.
+int in_child(const Case& what, const Options& options) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const int code = replay(what, options);
+    headroom_finish();
+    std::fflush(stdout);
+    std::_Exit(code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool is_data = argc == 3 && std::strcmp(argv[1], "--data") == 0;
-  const std::string only = argc == 2 ? argv[1] : "";
-  const std::vector<Case> cases = is_data ? recorded_cases(argv[2]) : generated_cases();
+  Options options;
+  bool is_kept = false;
+  std::string folder;
+  std::string only;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--data" && i + 1 < argc)
+      folder = argv[++i];
+    else if (word == "--marks")
+      options.has_marks = true;
+    else if (word == "--kept")
+      is_kept = true;
+    else
+      only = word;
+  }
+  const std::vector<Case> cases = folder.empty() ? generated_cases() : recorded_cases(folder);
   std::printf(
       "case,requests,iterations,serves_from_iteration,planned_pct,reused_pct,fallback_pct,"
       "since_pct,since_torch_pct,since_expandable_pct,whole_pct,whole_torch_pct,"
-      "whole_expandable_pct,since_allocated_gib,since_reserved_gib\n");
+      "whole_expandable_pct,since_allocated_gib,since_reserved_gib,whole_reserved_gib\n");
   std::fflush(stdout);
+  const std::string plan =
+      std::filesystem::temp_directory_path() / ("headroom_efficiency." + std::to_string(getpid()));
   int worst = 0;
   for (const Case& one : cases) {
     if (!only.empty() && one.name != only) continue;
-    const pid_t child = fork();  // a runtime is for ever, so each case has a process
-    if (child == 0) {
-      const int code = replay(one);
-      std::fflush(stdout);
-      std::_Exit(code);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    worst = std::max(worst, status == 0 ? 0 : 1);
+    if (is_kept) options.plan_out = plan;
+    worst = std::max(worst, in_child(one, options));
+    if (!is_kept || !std::filesystem::exists(plan)) continue;
+    options.plan_path = plan;
+    worst = std::max(worst, in_child(one, options));
+    options.plan_path.clear();
+    std::filesystem::remove(plan);
   }
   return worst;
 }

@@ -194,6 +194,8 @@ void headroom_iteration(int device) {
   for_devices(device, [](DeviceAllocator& known) { known.iteration(); });
 }
 
+void headroom_expect_iterations(void) { Runtime::get().expect_iterations(); }
+
 int headroom_get_statistics(int device, headroom_statistics* statistics) {
   headroom_statistics whole{};
   const size_t bytes = std::min<size_t>(statistics->struct_bytes, sizeof whole);

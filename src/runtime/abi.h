@@ -128,9 +128,13 @@ HEADROOM_EXPORT const char* headroom_error(void);
 /* 0 where a driver with everything that is needed can be loaded. Makes no CUDA call. */
 HEADROOM_EXPORT int headroom_probe_driver(void);
 
-/* An iteration begins (the optimizer's step is done): a mark in the recording, where there is one;
- * plans are made without. device -1: all. Never needed. */
+/* An iteration begins (the optimizer's step is done): a mark in the recording, where there is one,
+ * and for the planner, which takes nothing without a mark in it for an iteration once there was
+ * one. device -1: all. Never needed. */
 HEADROOM_EXPORT void headroom_iteration(int device);
+/* An optimizer was made: its steps will be marked by headroom_iteration(). Until the first one, the
+ * planner believes little. May be called before the first allocation. Never needed. */
+HEADROOM_EXPORT void headroom_expect_iterations(void);
 
 /* ---- Statistics, as torch.cuda.memory_stats() has them ---- */
 

@@ -194,9 +194,6 @@ CompiledPlan compile_plan(const memory::MemoryPlan& plan) {
         compiled.main_track = stream;
       }
     }
-    for (const memory::PersistentBlock& block : plan.persistent) {
-      if (block.stream == stream) ++track.persistent[block.size];
-    }
     compiled.bytes += track.bytes;
     compiled.tracks.push_back(std::move(track));
   }

@@ -75,8 +75,6 @@ struct Track {
   int64_t offset = 0;  // of what is served: carried and arena, behind the persistent bytes
   int64_t bytes = 0;
   std::vector<Sequence> sequences;  // by signature
-  // Persistent blocks by size as requested: how many there are.
-  std::unordered_map<int64_t, uint32_t> persistent;
 };
 
 struct CompiledPlan {

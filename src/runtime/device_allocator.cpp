@@ -112,7 +112,7 @@ int64_t DeviceAllocator::serve(const Request& request, bool& is_boundary) {
   if (candidate_ != nullptr || (planner_ != nullptr && planner_->has_candidate())) [[unlikely]] {
     is_boundary = follow_candidate(request) || is_boundary;
   }
-  if (is_switch_due_) [[unlikely]]
+  if (is_switch_due_ || is_pool_due_) [[unlikely]]
     is_boundary = true;
   const uint32_t block = try_general(request);
   return block == kNoNumber ? 0 : hand_out(block, request);
@@ -140,14 +140,6 @@ int64_t DeviceAllocator::serve_planned(const Request& request, bool& is_boundary
     ++statistics_.reused_requests;
   }
   return served.address;
-}
-
-// REQUIRES: the lock.
-uint32_t DeviceAllocator::pool_for(CudaStream* stream) const {
-  for (const Pool& pool : pools_) {
-    if (pool.is_begun && (!pool.filter || pool.filter(stream))) return pool.number;
-  }
-  return kGeneralPool;
 }
 
 // REQUIRES: the lock.
@@ -427,6 +419,8 @@ void DeviceAllocator::complete_general(uint32_t number) {
   record(memory::RecordKind::free_completed, block.address, block.requested, nullptr);
   log_release(block.serial, RequestLog::Kind::release_done);
   general_bytes_ -= block.size;
+  if (!pools_.empty() && general_->is_last_of_released(number)) [[unlikely]]
+    is_pool_due_ = true;
   blocks_.erase(block.address);
   general_->give(number);
 }
@@ -510,42 +504,6 @@ std::optional<GeneralArena::Piece> DeviceAllocator::base_allocation(void* pointe
   return std::nullopt;
 }
 
-void DeviceAllocator::begin_pool(PoolId id, Filter filter) {
-  const std::lock_guard lock(lock_);
-  auto pool =
-      std::find_if(pools_.begin(), pools_.end(), [&](const Pool& known) { return known.id == id; });
-  if (pool == pools_.end()) {
-    Pool made;
-    made.id = id;
-    made.number = static_cast<uint32_t>(pools_.size() + 1);
-    pool = pools_.insert(pools_.end(), std::move(made));
-  }
-  pool->filter = std::move(filter);
-  if (!pool->is_begun) captures_.fetch_add(1, std::memory_order_acq_rel);
-  pool->is_begun = true;
-  ++pool->uses;
-}
-
-void DeviceAllocator::end_pool(PoolId id) {
-  const std::lock_guard lock(lock_);
-  for (Pool& pool : pools_) {
-    if (!(pool.id == id) || !pool.is_begun) continue;
-    pool.is_begun = false;
-    pool.filter = nullptr;
-    captures_.fetch_sub(1, std::memory_order_acq_rel);
-  }
-}
-
-void DeviceAllocator::release_pool(PoolId id) {
-  const std::lock_guard lock(lock_);
-  for (Pool& pool : pools_) {
-    if (!(pool.id == id)) continue;
-    if (--pool.uses > 0) return;  // another graph replays from it
-    general_->release_pool(pool.number);
-    pool.id = {~uint64_t{0}, pool.number};  // another pool of this name is another one
-  }
-}
-
 std::string DeviceAllocator::out_of_memory_message(const Request& request) {
   const DevicePages::Info info = pages_->info();
   const std::lock_guard lock(lock_);
@@ -568,7 +526,17 @@ DevicePages::Info DeviceAllocator::memory_info() {
   return pages_->info();
 }
 
-void DeviceAllocator::iteration() { record(memory::RecordKind::iteration, 0, 0, nullptr); }
+void DeviceAllocator::iteration() {
+  record(memory::RecordKind::iteration, 0, 0, nullptr);
+  const std::lock_guard lock(lock_);
+  if (log_ != nullptr) log_->add_mark();
+  judge_mark();
+}
+
+void DeviceAllocator::expect_iterations() {
+  const std::lock_guard lock(lock_);
+  if (planner_ != nullptr) planner_->expect_marks();
+}
 
 void DeviceAllocator::finish(std::chrono::steady_clock::time_point until) {
   if (recording_ != nullptr) recording_->close();
@@ -576,7 +544,7 @@ void DeviceAllocator::finish(std::chrono::steady_clock::time_point until) {
   {
     const std::lock_guard lock(lock_);
     planner = planner_.get();
-    if (planner != nullptr) log_.reset();  // nobody will read it; the planner holds it still
+    if (planner != nullptr) drop_log();  // nobody will read it; the planner holds it still
   }
   if (planner != nullptr) planner->stop(until);
 }

@@ -89,8 +89,13 @@ struct PlanFigures {
   int64_t general_peak = 0;
   std::array<int64_t, 4> general_needs{};  // of the last passes
   uint32_t poor_passes = 0;                // a bit each, the last one lowest
-  int64_t replan_after = 8;                // passes
-  int64_t predicted_planned_bytes = 0;     // of the last candidate
+  bool is_marked = false;                  // the plan was made from iterations with marks
+  // At the last mark that was judged: requests, and those in their slots.
+  int64_t requests_at_mark = 0;
+  int64_t planned_at_mark = 0;
+  uint32_t poor_marks = 0;              // in a row
+  int64_t replan_after = 8;             // passes
+  int64_t predicted_planned_bytes = 0;  // of the last candidate
   int64_t predicted_best_fit_bytes = 0;
   bool is_from_file = false;
   std::string refused;  // why a plan is not served
@@ -129,6 +134,8 @@ class DeviceAllocator {
   std::string snapshot_json();
   std::string report_json();
   void iteration();
+  // The optimizer's steps will be marked: iteration() will be called.
+  void expect_iterations();
   // Closes the recording, and lets the planner finish what it does until then.
   void finish(std::chrono::steady_clock::time_point until);
 
@@ -149,6 +156,7 @@ class DeviceAllocator {
     Filter filter;
     int uses = 0;  // graphs that share it: begun so often, and not released yet
     bool is_begun = false;
+    bool is_released = false;  // its memory goes back as soon as nothing lies in it
   };
 
   DeviceAllocator(int ordinal, const Configuration& configuration)
@@ -164,18 +172,22 @@ class DeviceAllocator {
   Attempt grow_by_pages(const Request& request, uint32_t range, uint32_t& block);
   Attempt grow_by_piece(const Request& request, uint32_t range, uint32_t& block);
   int64_t hand_out(uint32_t block, const Request& request);
-  uint32_t pool_for(CudaStream* stream) const;
   void release_planned(PlannedArena& arena, int64_t address);
   PlannedArena* planned_at(int64_t address) const;
   void defer(int64_t address, int64_t bytes, std::vector<CudaStream*>& streams);
   void complete_general(uint32_t block);
   void complete_pending(int64_t address);
 
+  // device_pools.cpp: private pools of captures.
+  uint32_t pool_for(CudaStream* stream) const;
+  void give_back_pools();
+
   // device_plans.cpp: plans, from the log to the switch and beyond it.
   void load_plan();
   void begin_log();
   uint32_t log_request(int64_t size, CudaStream* stream);
   void give_up_log();
+  void drop_log();
   void log_release(uint32_t serial, RequestLog::Kind kind) {
     if (log_ != nullptr) [[unlikely]]
       log_->add_release(serial, kind);
@@ -188,6 +200,8 @@ class DeviceAllocator {
   bool map_arena(PlannedArena& arena);
   void retire_plan(const std::string& why);
   void judge_pass();
+  void judge_mark();
+  [[nodiscard]] bool is_worth_it(const CompiledPlan& plan) const;
 
   // What nobody's block lies in: collected under the lock, given back once the device is done.
   struct Collected {
@@ -195,7 +209,8 @@ class DeviceAllocator {
     std::vector<GeneralArena::Piece> pieces;  // the same, of cuMemAlloc
     std::vector<GeneralArena::Piece> retired_pages;
     std::vector<GeneralArena::Piece> retired_pieces;
-    std::vector<GeneralArena::Piece> spans;  // address space that is not needed any more
+    std::vector<GeneralArena::Piece> spans;             // address space that is not needed any more
+    std::vector<std::unique_ptr<PlannedArena>> arenas;  // the same; freed without the lock
     [[nodiscard]] bool is_empty() const {
       return pages.empty() && pieces.empty() && retired_pages.empty() && retired_pieces.empty();
     }
@@ -225,6 +240,8 @@ class DeviceAllocator {
   AddressTable blocks_;  // live and pending ones of the general arena
   std::unordered_map<int64_t, std::vector<CudaStream*>> uses_;  // by address
   std::vector<Pool> pools_;
+  uint32_t pools_made_ = 0;
+  bool is_pool_due_ = false;  // a released one may have nothing in it any more
   Statistics statistics_;
 
   // Plans. The planner has a lock of its own, the rest is under lock_.
@@ -233,10 +250,12 @@ class DeviceAllocator {
   uint64_t logs_ = 0;                        // begun so far
   std::vector<CudaStream*> streams_;         // in the order of their first use
   std::unique_ptr<PlannedArena> candidate_;  // follows, and serves once it is switched to
-  bool switches_anywhere_ = false;           // not at an iteration's beginning only
-  bool is_switch_due_ = false;
-  uint32_t followed_ = 0;                               // requests
-  std::unique_ptr<PlannedArena> planned_;               // serves
+  std::unique_ptr<PlannedArena> dropped_;    // freed at the next boundary, without the lock
+  bool is_of_file_ = false;                  // the candidate, not of this run
+  bool is_switch_due_ = false;               // somebody should come to the boundary,
+  bool is_log_due_ = false;                  // and begin a log where there is no candidate
+  uint32_t followed_ = 0;                    // requests
+  std::unique_ptr<PlannedArena> planned_;    // serves
   std::vector<std::unique_ptr<PlannedArena>> retired_;  // until their last block is gone
   // Driver lock: where the bytes of planned and retired arenas come from.
   struct ArenaMemory {

@@ -28,6 +28,10 @@ constexpr int kPoorPasses = 3;  // of the last kJudgedPasses
 constexpr uint32_t kJudgedPasses = 12;
 // A new plan must save so much of the memory that the old one needs.
 constexpr double kWorthReplanning = 0.98;
+// Unless that one has slots for less than this share of what lies between marks, so often in a row.
+constexpr double kServedShare = 0.8;
+constexpr uint32_t kPoorMarks = 4;
+constexpr double kNoWorse = 1.005;
 // Passes after which a log that led to no plan is given up.
 constexpr int64_t kMostLoggedPasses = 64;
 
@@ -55,15 +59,16 @@ void DeviceAllocator::load_plan() {
   }
   candidate_ =
       std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(compile_plan(*plan)));
-  candidate_->expect_persistent();
-  switches_anywhere_ = true;
+  is_of_file_ = true;
   plan_figures_.is_from_file = true;
 }
 
 // REQUIRES: no lock, or the driver lock.
 void DeviceAllocator::begin_log() {
   auto log = std::make_shared<RequestLog>();
-  if (planner_ == nullptr) {
+  if (planner_ != nullptr) {
+    planner_->watch(nullptr);  // no look at an older one is due
+  } else {
     const std::string& out = configuration_.plan_out;
     std::unique_ptr<Planner> planner;
     std::string refused;
@@ -121,11 +126,16 @@ uint32_t DeviceAllocator::log_request(int64_t size, CudaStream* stream) {
   return serial;
 }
 
+// Nobody writes it any more. REQUIRES: the lock.
+void DeviceAllocator::drop_log() {
+  if (log_ != nullptr) planner_->dispose(std::exchange(log_, nullptr));
+}
+
 // Nothing more fits into it. The planner looks a last time and lets go of it, too.
 // REQUIRES: the lock.
 void DeviceAllocator::give_up_log() {
   planner_->look();
-  log_.reset();
+  drop_log();
   plan_figures_.refused =
       "no iterations in " + std::to_string(RequestLog::kMostEntries >> 20) + " Mi events";
 }
@@ -137,48 +147,58 @@ bool DeviceAllocator::follow_candidate(const Request& request) {
   if (pool_for(request.stream) != kGeneralPool) return false;
   const PlannedArena::Followed followed = candidate_->follow(request.stream, request.size);
   ++followed_;
-  if (followed.begins_pass || (switches_anywhere_ && followed.is_main)) {
+  // In the first iteration what stays is asked for, too, and would lie in slots of the plan for
+  // ever: one of a file waits until a pass was whole.
+  if (is_of_file_ ? followed.ends_pass : followed.begins_pass) {
     is_switch_due_ = true;
     return true;
   }
-  const uint32_t most = switches_anywhere_ ? kMostFollowedOfFile : kMostFollowed;
+  const uint32_t most = is_of_file_ ? kMostFollowedOfFile : kMostFollowed;
   if (followed_ > kLeastFollowed && followed_ / most > candidate_->plan().longest) {
     plan_figures_.refused =
-        switches_anywhere_ ? "the plan is of other work" : "what was planned did not come again";
-    candidate_.reset();
+        is_of_file_ ? "the plan is of other work" : "what was planned did not come again";
+    dropped_ = std::move(candidate_);
     followed_ = 0;
-    is_switch_due_ = true;  // to begin a log instead
+    is_switch_due_ = is_log_due_ = true;
     return true;
   }
   return false;
 }
 
+// In the place of the plan that serves: it needs less memory, or serves what that one does not.
+// REQUIRES: the lock.
+bool DeviceAllocator::is_worth_it(const CompiledPlan& plan) const {
+  const PlanFigures& f = plan_figures_;
+  const int64_t need = *std::max_element(f.general_needs.begin(), f.general_needs.end());
+  const auto now = static_cast<double>(planned_->plan().bytes + need);
+  const double most = f.poor_marks >= kPoorMarks ? kNoWorse : kWorthReplanning;
+  return static_cast<double>(plan.bytes) <= most * now;
+}
+
 // REQUIRES: the lock.
 void DeviceAllocator::accept_candidate() {
   std::unique_ptr<Planner::Candidate> made = planner_->take();
-  log_.reset();
   if (made == nullptr) return;
+  drop_log();
   plan_figures_.predicted_planned_bytes = made->prediction.planned_bytes;
   plan_figures_.predicted_best_fit_bytes = made->prediction.best_fit_bytes;
   if (made->arena == nullptr) {
     plan_figures_.refused = "best fit needs no more than a plan would";
     return;
   }
-  if (planned_ != nullptr) {
-    const int64_t need =
-        *std::max_element(plan_figures_.general_needs.begin(), plan_figures_.general_needs.end());
-    const auto now = static_cast<double>(planned_->plan().bytes + need);
-    if (static_cast<double>(made->arena->plan().bytes) > kWorthReplanning * now) {
-      plan_figures_.refused = "a new plan would not save enough";
-      return;
-    }
+  if (planned_ != nullptr && !is_worth_it(made->arena->plan())) {
+    plan_figures_.refused = "a new plan would not save enough";
+    dropped_ = std::move(made->arena);
+    is_switch_due_ = true;
+    return;
   }
   candidate_ = std::move(made->arena);
   for (uint32_t track = 0; track < made->streams.size(); ++track) {
     candidate_->set_stream(track, streams_[made->streams[track]]);
   }
-  switches_anywhere_ = false;
+  is_of_file_ = false;
   followed_ = 0;
+  plan_figures_.is_marked = made->marks > 0;
   plan_figures_.plan_iterations = static_cast<int64_t>(made->iterations);
   plan_figures_.plan_kinds = static_cast<int64_t>(made->kinds);
   plan_figures_.plan_seconds = made->seconds;
@@ -188,14 +208,18 @@ void DeviceAllocator::at_boundary() {
   if (is_capturing()) return;
   const std::lock_guard driver_lock(driver_mutex_);
   const DriverScope scope(pages_->driver(), pages_->context());
+  give_back_pools();
   std::unique_ptr<PlannedArena> next;  // ours alone from here: others may get a new candidate
+  std::unique_ptr<PlannedArena> dropped;
   bool begins_log = false;
   bool passes = false;
   {
     const std::lock_guard lock(lock_);
+    dropped = std::move(dropped_);
     if (std::exchange(is_switch_due_, false)) {
       next = std::move(candidate_);
-      begins_log = next == nullptr && configuration_.mode == Mode::run && log_ == nullptr;
+      begins_log = std::exchange(is_log_due_, false) && next == nullptr &&
+                   configuration_.mode == Mode::run && log_ == nullptr;
     }
     passes = std::exchange(is_pass_due_, false) && planned_ != nullptr;
   }
@@ -230,7 +254,7 @@ void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next) {
                                           " beside what is in use"
                                     : "the device could not be waited for: " + pages_->last_error();
     // The plan that served until now is gone: a new log, once, as a plan served.
-    if (had_plan) is_switch_due_ = true;
+    if (had_plan) is_switch_due_ = is_log_due_ = true;
     return;
   }
   pages_->release_idle();
@@ -259,7 +283,32 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t 
   f.poor_passes = 0;
   f.unserved = 0;
   f.general_needs.fill(0);
+  f.poor_marks = 0;
+  f.planned_at_mark = statistics_.planned_requests;
+  f.requests_at_mark =
+      f.planned_at_mark + statistics_.reused_requests + statistics_.fallback_requests;
   f.general_at_start = f.general_peak = general_bytes_;
+}
+
+// An optimizer's step is done: between two of them lies an iteration. A plan that was made without
+// marks, of what repeats within one, and has no slot for much of it, is held against a new one.
+// REQUIRES: the lock.
+void DeviceAllocator::judge_mark() {
+  PlanFigures& f = plan_figures_;
+  if (planned_ == nullptr || f.is_marked || f.poor_marks == kPoorMarks) return;
+  const int64_t planned = statistics_.planned_requests;
+  const int64_t all = planned + statistics_.reused_requests + statistics_.fallback_requests;
+  // Where every parameter has an optimizer, many marks are one iteration's.
+  if (all - f.requests_at_mark < 2 * int64_t{planned_->plan().longest}) return;
+  const bool is_poor = static_cast<double>(planned - f.planned_at_mark) <
+                       kServedShare * static_cast<double>(all - f.requests_at_mark);
+  f.poor_marks = is_poor ? f.poor_marks + 1 : 0;
+  f.requests_at_mark = all;
+  f.planned_at_mark = planned;
+  if (f.poor_marks < kPoorMarks) return;
+  is_switch_due_ = is_log_due_ = true;
+  // Its passes are shorter than iterations.
+  f.replan_after = std::max(f.replan_after, 2 * f.passes + 16 * kMostLoggedPasses);
 }
 
 // A piece of memory for each track. All or nothing. REQUIRES: driver lock.
@@ -308,7 +357,7 @@ void DeviceAllocator::retire_plan(const std::string& why) {
   const std::lock_guard lock(lock_);
   retired_.push_back(std::move(planned_));
   plan_figures_.refused = why;
-  is_switch_due_ = true;  // a new log, at the next boundary that somebody sees
+  is_switch_due_ = is_log_due_ = true;  // at the next boundary that somebody sees
 }
 
 // Pages of arenas that serve no more, where nothing lies; and the arenas in which nothing does.
@@ -346,7 +395,13 @@ void DeviceAllocator::collect_retired(Collected& collected) {
     memory.mapped = std::move(left);
     if (!memory.mapped.empty() || !blocks.empty()) return false;
     collected.spans.insert(collected.spans.end(), memory.spans.begin(), memory.spans.end());
-    std::erase_if(retired_, [&](const auto& arena) { return arena.get() == memory.arena; });
+    const auto arena = std::find_if(retired_.begin(), retired_.end(), [&](const auto& retired) {
+      return retired.get() == memory.arena;
+    });
+    if (arena != retired_.end()) {
+      collected.arenas.push_back(std::move(*arena));
+      retired_.erase(arena);
+    }
     return true;
   });
 }
@@ -372,7 +427,7 @@ void DeviceAllocator::judge_pass() {
     begins_log = configuration_.mode == Mode::run && log_ == nullptr && candidate_ == nullptr &&
                  std::popcount(f.poor_passes) >= kPoorPasses && f.passes >= f.replan_after;
     if (begins_log) f.replan_after = 2 * f.passes + kMostLoggedPasses;
-    if (log_ != nullptr && f.passes + kPoorPasses >= f.replan_after) log_.reset();
+    if (log_ != nullptr && f.passes + kPoorPasses >= f.replan_after) drop_log();
     // Pages that only the time before the plan needed, at ever longer distances.
     if (f.passes >= f.next_trim) {
       f.next_trim = 2 * f.passes;

@@ -12,14 +12,19 @@ uint32_t GeneralArena::range_of(uint32_t pool, CudaStream* stream, int64_t size)
   const bool is_small = size <= kMostSmall;
   for (uint32_t i = 0; i < ranges_.size(); ++i) {
     const Range& range = *ranges_[i];
-    if (range.stream == stream && range.is_small == is_small && range.pool == pool) return i;
+    const bool is_it = range.stream == stream && range.is_small == is_small && range.pool == pool;
+    if (is_it && !range.is_vacant) return i;
   }
-  ranges_.push_back(std::make_unique<Range>());
-  ranges_.back()->pool = pool;
-  ranges_.back()->stream = stream;
-  ranges_.back()->is_small = is_small;
-  ranges_.back()->is_kept = pool != kGeneralPool;
-  return static_cast<uint32_t>(ranges_.size() - 1);
+  const auto vacant = std::find_if(ranges_.begin(), ranges_.end(),
+                                   [](const auto& range) { return range->is_vacant; });
+  const auto number = static_cast<uint32_t>(vacant - ranges_.begin());
+  if (vacant == ranges_.end()) ranges_.emplace_back();
+  ranges_[number] = std::make_unique<Range>();
+  ranges_[number]->pool = pool;
+  ranges_[number]->stream = stream;
+  ranges_[number]->is_small = is_small;
+  ranges_[number]->is_kept = pool != kGeneralPool;
+  return number;
 }
 
 uint32_t GeneralArena::new_block() {
@@ -209,31 +214,43 @@ GeneralArena::Piece GeneralArena::whole_pages(const Block& block) const {
   return {begin, std::max<int64_t>(end - begin, 0), segments_[block.segment].range};
 }
 
+void GeneralArena::collect_pages_of(Range& range, int64_t& keep, std::vector<Piece>& pieces) {
+  for (const uint32_t segment : range.segments) {
+    if (!segments_[segment].is_paged) continue;
+    for (uint32_t i = segments_[segment].first; i != kNoNumber; i = blocks_[i].next) {
+      if (!is(i, BlockState::free)) continue;
+      const Piece piece = whole_pages(blocks_[i]);
+      if (piece.bytes == 0) continue;
+      if (keep >= piece.bytes) {
+        keep -= piece.bytes;
+        continue;
+      }
+      erase_free(i);
+      uint32_t pages = i;
+      if (piece.address > blocks_[i].address) {
+        pages = split(i, piece.address - blocks_[i].address);
+        insert_free(i);
+      }
+      if (blocks_[pages].size > piece.bytes) insert_free(split(pages, piece.bytes));
+      i = settle(pages, BlockState::unmapped);
+      pieces.push_back(piece);
+    }
+  }
+}
+
 std::vector<GeneralArena::Piece> GeneralArena::collect_pages(int64_t keep) {
   std::vector<Piece> pieces;
   for (const auto& range : ranges_) {
-    if (range->is_kept) continue;
-    for (const uint32_t segment : range->segments) {
-      if (!segments_[segment].is_paged) continue;
-      for (uint32_t i = segments_[segment].first; i != kNoNumber; i = blocks_[i].next) {
-        if (!is(i, BlockState::free)) continue;
-        const Piece piece = whole_pages(blocks_[i]);
-        if (piece.bytes == 0) continue;
-        if (keep >= piece.bytes) {
-          keep -= piece.bytes;
-          continue;
-        }
-        erase_free(i);
-        uint32_t pages = i;
-        if (piece.address > blocks_[i].address) {
-          pages = split(i, piece.address - blocks_[i].address);
-          insert_free(i);
-        }
-        if (blocks_[pages].size > piece.bytes) insert_free(split(pages, piece.bytes));
-        i = settle(pages, BlockState::unmapped);
-        pieces.push_back(piece);
-      }
-    }
+    if (!range->is_kept) collect_pages_of(*range, keep, pieces);
+  }
+  return pieces;
+}
+
+std::vector<GeneralArena::Piece> GeneralArena::collect_released_pages() {
+  std::vector<Piece> pieces;
+  int64_t keep = 0;
+  for (const auto& range : ranges_) {
+    if (range->is_released) collect_pages_of(*range, keep, pieces);
   }
   return pieces;
 }
@@ -254,31 +271,81 @@ void GeneralArena::restore(const std::vector<Piece>& pieces) {
   }
 }
 
+void GeneralArena::collect_segments_of(Range& range, std::vector<Piece>& pieces) {
+  std::erase_if(range.segments, [&](uint32_t index) {
+    Segment& segment = segments_[index];
+    const uint32_t first = segment.first;
+    const bool is_empty =
+        !segment.is_paged && is(first, BlockState::free) && blocks_[first].size == segment.bytes;
+    if (is_empty) {
+      pieces.push_back({segment.address, segment.bytes, segment.range});
+      erase_free(first);
+      drop(first);
+      segment.is_in_use = false;
+    }
+    return is_empty;
+  });
+}
+
 std::vector<GeneralArena::Piece> GeneralArena::collect_segments() {
   std::vector<Piece> pieces;
   for (const auto& range : ranges_) {
-    if (range->is_kept) continue;
-    std::erase_if(range->segments, [&](uint32_t index) {
-      Segment& segment = segments_[index];
-      const uint32_t first = segment.first;
-      const bool is_empty =
-          !segment.is_paged && is(first, BlockState::free) && blocks_[first].size == segment.bytes;
-      if (is_empty) {
-        pieces.push_back({segment.address, segment.bytes, segment.range});
-        erase_free(first);
-        drop(first);
-        segment.is_in_use = false;
-      }
-      return is_empty;
-    });
+    if (!range->is_kept) collect_segments_of(*range, pieces);
+  }
+  return pieces;
+}
+
+std::vector<GeneralArena::Piece> GeneralArena::collect_released_segments() {
+  std::vector<Piece> pieces;
+  for (const auto& range : ranges_) {
+    if (range->is_released) collect_segments_of(*range, pieces);
   }
   return pieces;
 }
 
 void GeneralArena::release_pool(uint32_t pool) {
   for (const auto& range : ranges_) {
-    if (range->pool == pool) range->is_kept = false;
+    if (range->pool != pool || range->is_vacant) continue;
+    range->is_kept = false;
+    range->is_released = true;
   }
+}
+
+bool GeneralArena::is_last_of_released(uint32_t block) const {
+  const Range& range = *ranges_[segments_[blocks_[block].segment].range];
+  if (!range.is_released) return false;
+  for (const uint32_t segment : range.segments) {
+    for (uint32_t i = segments_[segment].first; i != kNoNumber; i = blocks_[i].next) {
+      if (i != block && !is(i, BlockState::free) && !is(i, BlockState::unmapped)) return false;
+    }
+  }
+  return true;
+}
+
+bool GeneralArena::drop_pool(uint32_t pool, std::vector<Piece>& spans) {
+  const auto has_memory = [&](uint32_t segment) {
+    return !is(segments_[segment].first, BlockState::unmapped) ||
+           blocks_[segments_[segment].first].size != segments_[segment].bytes;
+  };
+  bool is_dropped = true;
+  for (uint32_t number = 0; number < ranges_.size(); ++number) {
+    Range& range = *ranges_[number];
+    if (range.pool != pool || range.is_vacant) continue;
+    if (std::any_of(range.segments.begin(), range.segments.end(), has_memory)) {
+      is_dropped = false;
+      continue;
+    }
+    for (const uint32_t index : range.segments) {
+      Segment& segment = segments_[index];
+      spans.push_back({segment.address, segment.bytes, number});
+      drop(segment.first);
+      segment.is_in_use = false;
+    }
+    range.segments.clear();
+    range.is_vacant = true;
+    range.is_released = false;
+  }
+  return is_dropped;
 }
 
 int64_t GeneralArena::free_blocks() const {

@@ -64,7 +64,9 @@ class GeneralArena {
     uint32_t pool = kGeneralPool;
     CudaStream* stream = nullptr;
     bool is_small = false;
-    bool is_kept = false;  // of a pool that is not released: its pages stay
+    bool is_kept = false;      // of a pool that is not released: its pages stay
+    bool is_released = false;  // of one that was
+    bool is_vacant = false;    // of none any more
     int64_t free_bytes = 0;
     std::vector<uint32_t> segments;
     memory::FreeIndex free;
@@ -107,6 +109,13 @@ class GeneralArena {
   std::vector<Piece> collect_segments();
   // The pool's ranges are like others from now on: what is freed there can be given back.
   void release_pool(uint32_t pool);
+  // Is this a released pool's block, and the only one that is in use in its range?
+  [[nodiscard]] bool is_last_of_released(uint32_t block) const;
+  // As collect_pages() and collect_segments(), of released pools alone.
+  std::vector<Piece> collect_released_pages();
+  std::vector<Piece> collect_released_segments();
+  // Forgets the pool; what it had of address space is added to `spans`. False where it has memory.
+  bool drop_pool(uint32_t pool, std::vector<Piece>& spans);
 
   [[nodiscard]] Block& block(uint32_t number) { return blocks_[number]; }
   [[nodiscard]] const std::vector<Segment>& segments() const { return segments_; }
@@ -132,6 +141,8 @@ class GeneralArena {
     return number != kNoNumber && blocks_[number].state == state;
   }
   [[nodiscard]] Piece whole_pages(const Block& block) const;
+  void collect_pages_of(Range& range, int64_t& keep, std::vector<Piece>& pieces);
+  void collect_segments_of(Range& range, std::vector<Piece>& pieces);
 
   int64_t page_bytes_;
   int64_t free_bytes_ = 0;

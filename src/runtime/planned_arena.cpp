@@ -272,11 +272,17 @@ PlannedArena::Followed PlannedArena::follow(CudaStream* stream, int64_t size) {
   track.history[track.seen++ % kGramRequests] = size;
   bool begins = false;
   const Match found = match(track, number, size, begins);
-  if (track.sequence != nullptr && found.kind == Match::Kind::in_order) {
-    end_until(track, found.slot);
+  if (track.sequence == nullptr) return {};
+  const bool ends = begins && track.has_begun && 2 * track.followed > track.sequence->count;
+  if (begins) {
+    track.has_begun = true;
+    track.followed = 0;
   }
-  if (found.kind == Match::Kind::none) is_expected_persistent(track, size);
-  return {number == plan_->main_track && track.sequence != nullptr, begins};
+  if (found.kind == Match::Kind::in_order) {
+    end_until(track, found.slot);
+    ++track.followed;
+  }
+  return {begins, ends};
 }
 
 PlannedArena::Served PlannedArena::allocate_slowly(uint32_t number, int64_t size, uint32_t serial) {
@@ -302,10 +308,6 @@ PlannedArena::Served PlannedArena::allocate_slowly(uint32_t number, int64_t size
   if (found.kind != Match::Kind::none) track.misses = 0;
   if (is_served) {
     return {Source::planned, track.slots[found.slot].offset + track.delta, begins};
-  }
-  if (found.kind == Match::Kind::none && is_expected_persistent(track, size)) {
-    ++track.without_slot;
-    return {Source::none, 0, begins};
   }
   if (track.sequence == nullptr) return {};
   const uint32_t until = found.kind == Match::Kind::none ? 0 : track.slots[found.slot].ends;
@@ -359,13 +361,6 @@ bool PlannedArena::serve_ahead(TrackState& track, uint32_t slot, int64_t size, u
     }
   }
   add_stray(track, what.offset, round_up(size, kRounding), {size, serial, false, false});
-  return true;
-}
-
-bool PlannedArena::is_expected_persistent(TrackState& track, int64_t size) {
-  const auto expected = track.persistent.find(size);
-  if (expected == track.persistent.end()) return false;
-  if (--expected->second == 0) track.persistent.erase(expected);
   return true;
 }
 

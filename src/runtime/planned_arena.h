@@ -31,7 +31,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/compiled_plan.h"
@@ -66,12 +65,6 @@ class PlannedArena {
     tracks_[track].has_stream = true;
   }
 
-  // What is persistent by the plan is still to come: it gets no idle space, which it would never
-  // give back.
-  void expect_persistent() {
-    for (size_t i = 0; i < tracks_.size(); ++i) tracks_[i].persistent = plan_->tracks[i].persistent;
-  }
-
   Served allocate(CudaStream* stream, int64_t size, uint32_t serial) {
     const uint32_t number = track_of(stream);
     if (number == kNoNumber) return {};
@@ -92,8 +85,8 @@ class PlannedArena {
   }
   // Follows a request without serving it.
   struct Followed {
-    bool is_main = false;      // of the main track, whose place is known
-    bool begins_pass = false;  // and which begins a pass with it
+    bool begins_pass = false;  // of the main track: an iteration begins
+    bool ends_pass = false;    // the same, and most of the one before it came as planned
   };
   Followed follow(CudaStream* stream, int64_t size);
 
@@ -162,15 +155,16 @@ class PlannedArena {
     uint32_t misses = 0;        // in a row
     uint32_t without_slot = 0;  // since the cursor moved
     uint32_t seen = 0;
-    int64_t delta = 0;  // from offsets to addresses
+    bool has_begun = false;  // a pass, from its first slot on, while it only followed
+    uint32_t followed = 0;   // slots of it that came in order
+    int64_t delta = 0;       // from offsets to addresses
     CudaStream* stream = nullptr;
     bool has_stream = false;
     std::array<int64_t, kGramRequests> history{};
-    std::vector<uint64_t> regular;                     // a bit a slot
-    std::map<int64_t, Stray> strays;                   // by offset
-    std::unordered_map<int64_t, uint32_t> persistent;  // expected, by size
-    std::vector<uint32_t> leaped;  // slots at the cursor or ahead of it that were served
-    std::vector<uint32_t> passed;  // slots that were passed over, latest last
+    std::vector<uint64_t> regular;    // a bit a slot
+    std::map<int64_t, Stray> strays;  // by offset
+    std::vector<uint32_t> leaped;     // slots at the cursor or ahead of it that were served
+    std::vector<uint32_t> passed;     // slots that were passed over, latest last
   };
   struct Match {
     enum class Kind : uint8_t { none, in_order, ahead, late } kind = Kind::none;
@@ -229,7 +223,6 @@ class PlannedArena {
   bool serve_ahead(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
   bool serve_slot(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
   int64_t serve_idle(TrackState& track, int64_t size, uint32_t until, uint32_t serial);
-  static bool is_expected_persistent(TrackState& track, int64_t size);
   [[nodiscard]] const CompiledSpace* foreseen_space(const TrackState& track) const;
   static int64_t best_fit(const TrackState& track, const CompiledSpace& space, int64_t room);
   static bool meets_stray(const TrackState& track, int64_t offset, int64_t room);

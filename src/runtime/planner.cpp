@@ -23,10 +23,16 @@
 namespace headroom::runtime {
 namespace {
 
-constexpr size_t kFirstLook = 512;  // entries of the log
-constexpr size_t kNoLook = static_cast<size_t>(-1);
+constexpr size_t kFirstLook = 512;            // entries of the log
 constexpr std::chrono::seconds kStopTime{1};  // for a thread that was told to stop
 constexpr size_t kLeastIterations = 3;
+// Of those that are found in a row, so many hold a mark each where there are marks: there is
+// evaluation as well.
+constexpr double kMarkedShare = 0.6;
+constexpr size_t kLeastMarks = 4;
+// Where marks are expected and none came: as often must it have been repeated, in as many entries.
+constexpr size_t kUnmarkedIterations = 32;
+constexpr size_t kUnmarkedRequests = size_t{1} << 17;
 constexpr size_t kReadIterations = 2;   // that a prediction is read from
 constexpr int64_t kPage = 2 * kMiB;     // what every driver so far has as granularity
 constexpr size_t kMostPlannedFrom = 8;  // of each kind
@@ -79,15 +85,40 @@ void write_plan(const memory::MemoryPlan& plan, const std::string& path) {
 
 }  // namespace
 
-PlanAttempt plan_from(const RequestLog::Understood& log,
-                      const std::function<bool()>& is_out_of_time,
-                      const std::function<bool(double)>& confirm) {
+namespace {
+
+bool are_marked(const memory::Iterations& iterations, std::span<const int64_t> marks) {
+  const auto inside = std::count_if(marks.begin(), marks.end(), [&](int64_t mark) {
+    return mark >= iterations.whole.front().lower && mark <= iterations.whole.back().upper;
+  });
+  const auto count = static_cast<double>(iterations.whole.size());
+  return static_cast<double>(inside) + 1 >= kMarkedShare * count;
+}
+
+// By the sequence; where that finds what is too short, between the marks.
+memory::Iterations find(const RequestLog::Understood& log) {
+  memory::Iterations iterations = memory::find_iterations(log.requests);
+  if (log.marks.empty() || iterations.whole.empty() || are_marked(iterations, log.marks)) {
+    return iterations;
+  }
+  return log.marks.size() < kLeastMarks ? memory::Iterations{}
+                                        : memory::find_iterations(log.requests, log.marks);
+}
+
+}  // namespace
+
+PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& question) {
   PlanAttempt attempt;
-  const memory::Iterations iterations = memory::find_iterations(log.requests);
+  const memory::Iterations iterations = find(log);
   attempt.iterations = iterations.whole.size();
   attempt.kinds = iterations.kinds;
   if (attempt.iterations < kLeastIterations) {
     attempt.refused = "no iterations found yet";
+    return attempt;
+  }
+  if (question.expects_marks && log.marks.empty() &&
+      (attempt.iterations < kUnmarkedIterations || log.requests.size() < kUnmarkedRequests)) {
+    attempt.refused = "no optimizer's step yet";
     return attempt;
   }
   const memory::Iteration& first = iterations.whole.front();
@@ -104,7 +135,7 @@ PlanAttempt plan_from(const RequestLog::Understood& log,
     attempt.refused = "memory in use differs from one iteration to the next";
     return attempt;
   }
-  if (!confirm(attempt.period)) {
+  if (!question.confirm(attempt.period)) {
     attempt.refused = "iterations found, to be confirmed";
     return attempt;
   }
@@ -116,7 +147,7 @@ PlanAttempt plan_from(const RequestLog::Understood& log,
   options.synthesis.depth = memory::SynthesisDepth::first_fit;
   options.synthesis.near_enough = 0.002;
   options.synthesis.threads = 1;
-  options.synthesis.is_out_of_time = is_out_of_time;
+  options.synthesis.is_out_of_time = question.is_out_of_time;
   attempt.plan = memory::make_plan({log.requests, iterations, classes, finder}, options);
   const Result<void> checked = memory::check_plan(attempt.plan);
   if (!checked) attempt.refused = "a plan that its checker refused: " + checked.error().to_string();
@@ -124,7 +155,8 @@ PlanAttempt plan_from(const RequestLog::Understood& log,
 }
 
 Planner::Planner(std::string plan_out, bool always)
-    : plan_out_(std::move(plan_out)), always_(always), next_look_(kFirstLook) {
+    : plan_out_(std::move(plan_out)), always_(always) {
+  sem_init(&wake_, 0, 0);
   // Signals are the program's, not ours.
   sigset_t all;
   sigset_t before;
@@ -142,28 +174,47 @@ Planner::Planner(std::string plan_out, bool always)
 Planner::~Planner() {
   stop(Clock::now());
   if (thread_.joinable()) thread_.join();
+  empty_trash();
+  delete mailbox_.load();
+  delete candidate_.load();
+  sem_destroy(&wake_);
 }
 
 void Planner::watch(std::shared_ptr<const RequestLog> log) {
-  const std::lock_guard lock(mutex_);
-  log_ = std::move(log);
-  candidate_.reset();
-  has_candidate_ = false;
-  last_period_ = 0;
-  next_look_ = has_failed_ ? kNoLook : kFirstLook;
+  const uint64_t generation = generation_.load() + 1;
+  const bool is_looked_at = log != nullptr && !has_failed_;
+  dispose(std::shared_ptr<Candidate>(candidate_.exchange(nullptr)));
+  dispose(std::shared_ptr<Mail>(mailbox_.exchange(new Mail{generation, std::move(log)})));
+  generation_ = generation;
+  next_look_ = generation << kSizeBits | (is_looked_at ? kFirstLook : kNoLook);
 }
 
 void Planner::look() {
-  next_look_ = kNoLook;  // until this look is over
-  const std::lock_guard lock(mutex_);
-  wants_look_ = true;
-  changed_.notify_all();
+  next_look_ |= kNoLook;  // until this look is over
+  ++wishes_;
+  sem_post(&wake_);
 }
 
 std::unique_ptr<Planner::Candidate> Planner::take() {
-  const std::lock_guard lock(mutex_);
-  has_candidate_ = false;
-  return std::move(candidate_);
+  std::unique_ptr<Candidate> taken(candidate_.exchange(nullptr));
+  if (taken != nullptr && taken->generation != generation_) {
+    dispose(std::shared_ptr<Candidate>(std::move(taken)));
+  }
+  return taken;
+}
+
+void Planner::dispose(std::shared_ptr<const void> what) {
+  if (what == nullptr) return;
+  auto* const trash = new Trash{std::move(what), trash_.load()};
+  while (!trash_.compare_exchange_weak(trash->next, trash)) {
+  }
+  sem_post(&wake_);
+}
+
+void Planner::empty_trash() {
+  for (Trash* trash = trash_.exchange(nullptr); trash != nullptr;) {
+    delete std::exchange(trash, trash->next);
+  }
 }
 
 std::string Planner::state() const {
@@ -180,9 +231,9 @@ void Planner::stop(Clock::time_point until) {
   const std::lock_guard one(stop_mutex_);
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, until, [this] { return is_over_ || (!is_looking_ && !wants_look_); });
+    changed_.wait_until(lock, until, [this] { return is_over_ || looked_ == wishes_; });
     is_stopped_ = true;
-    changed_.notify_all();
+    sem_post(&wake_);
     const auto latest = std::max(until, Clock::now()) + kStopTime;
     if (!changed_.wait_until(lock, latest, [this] { return is_over_; })) return;
   }
@@ -195,60 +246,76 @@ bool Planner::is_confirmed(double period) {
   return !to_be_confirmed_;
 }
 
+// False where it is time to end.
+bool Planner::wait_for_wish() {
+  for (;;) {
+    while (sem_wait(&wake_) != 0) {
+    }
+    if (is_stopped_) return false;
+    empty_trash();
+    if (Mail* const mail = mailbox_.exchange(nullptr)) {
+      watched_ = std::move(*mail);
+      delete mail;
+      last_period_ = 0;
+    }
+    if (wishes_ != looked_) return true;
+  }
+}
+
 void Planner::run() {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return wants_look_ || is_stopped_; });
-    if (is_stopped_) break;
-    wants_look_ = false;
-    if (has_failed_) continue;
-    is_looking_ = true;
-    const std::shared_ptr<const RequestLog> log = log_;
-    lock.unlock();
-    std::unique_ptr<Candidate> made;
-    bool has_failed = false;
-    try {
-      if (log != nullptr) made = try_to_plan(log);
-    } catch (const std::exception&) {  // out of host memory, most likely: the run matters more
-      has_failed = true;
-    }
-    lock.lock();
-    is_looking_ = false;
-    if (has_failed) {
-      has_failed_ = true;
-      state_ = "planner failed";  // short enough to need no memory
-      next_look_ = kNoLook;
-      log_.reset();
-      changed_.notify_all();
-      continue;
-    }
-    if (log != nullptr && log == log_ && made == nullptr) {
-      // What waits to be confirmed is looked at again one iteration later: an entry for each
-      // request and for its release.
-      const auto seen = static_cast<double>(log->size());
-      const double more = to_be_confirmed_ ? 2.2 * last_period_ : seen * (kGrowth - 1);
-      next_look_ = static_cast<size_t>(seen + std::max<double>(more, kFirstLook));
-      if (log->is_full() && !wants_look_) log_.reset();  // it was looked at whole
-    }
-    if (made != nullptr && log == log_) {
-      candidate_ = std::move(made);
-      has_candidate_ = true;
-    }
+  while (wait_for_wish()) {
+    const uint32_t wishes = wishes_;
+    if (!has_failed_ && watched_.log != nullptr) look_once();
+    const std::lock_guard lock(mutex_);
+    looked_ = wishes;
     changed_.notify_all();
   }
+  const std::lock_guard lock(mutex_);
   is_over_ = true;
   changed_.notify_all();
 }
 
-std::unique_ptr<Planner::Candidate> Planner::try_to_plan(
-    const std::shared_ptr<const RequestLog>& log) {
+void Planner::look_once() {
+  std::unique_ptr<Candidate> made;
+  try {
+    made = try_to_plan(*watched_.log);
+  } catch (const std::exception&) {  // out of host memory, most likely: the run matters more
+    has_failed_ = true;
+    say("planner failed");  // short enough to need no memory
+    watched_.log.reset();
+    return;
+  }
+  if (made == nullptr) {
+    plan_next_look(*watched_.log);
+    return;
+  }
+  made->generation = watched_.generation;
+  delete candidate_.exchange(made.release());
+  watched_.log.reset();  // nobody writes it once the candidate is taken
+}
+
+// Nothing, where another log is watched by now.
+void Planner::plan_next_look(const RequestLog& log) {
+  // What waits to be confirmed is looked at again one iteration later: an entry for each request
+  // and for its release.
+  const auto seen = static_cast<double>(log.size());
+  const double more = to_be_confirmed_ ? 2.2 * last_period_ : seen * (kGrowth - 1);
+  const auto next = static_cast<uint64_t>(seen + std::max<double>(more, kFirstLook));
+  uint64_t none = watched_.generation << kSizeBits | kNoLook;
+  next_look_.compare_exchange_strong(none, watched_.generation << kSizeBits | next);
+  if (log.is_full() && wishes_ == looked_ + 1) watched_.log.reset();  // it was looked at whole
+}
+
+std::unique_ptr<Planner::Candidate> Planner::try_to_plan(const RequestLog& log) {
   const Clock::time_point start = Clock::now();
   to_be_confirmed_ = false;
-  const RequestLog::Understood understood = log->read(log->size());
-  const PlanAttempt attempt = plan_from(
-      understood, [&] { return is_stopped_.load() || seconds_since(start) > kMostSeconds; },
-      [this](double period) { return is_confirmed(period); });
+  const RequestLog::Understood understood = log.read(log.size());
+  PlanQuestion question;
+  question.expects_marks = expects_marks_;
+  question.is_out_of_time = [&] { return is_stopped_ || seconds_since(start) > kMostSeconds; };
+  question.confirm = [this](double period) { return is_confirmed(period); };
+  const PlanAttempt attempt = plan_from(understood, question);
   if (!attempt.refused.empty()) {
     say(attempt.refused);
     return nullptr;
@@ -258,6 +325,7 @@ std::unique_ptr<Planner::Candidate> Planner::try_to_plan(
   candidate->iterations = attempt.iterations;
   candidate->kinds = attempt.kinds;
   candidate->requests = understood.requests.size();
+  candidate->marks = understood.marks.size();
   const auto compiled = std::make_shared<const CompiledPlan>(compile_plan(attempt.plan));
   candidate->prediction = predict(compiled, understood, attempt.times, kPage);
   if (!always_ && static_cast<double>(candidate->prediction.planned_bytes) >

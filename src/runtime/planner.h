@@ -5,11 +5,18 @@
 // at low priority, uses one core and makes no CUDA call; the threads that allocate give it 16 bytes
 // an event and nothing else.
 //
-// When is a repetition an iteration? Layers repeat as well, while a forward pass fills memory up.
-// So the memory in use at the last boundaries must be the same, and the same period must be found
-// again an iteration later. (headroom_iteration() is no help here: where every parameter has an
-// optimizer of its own, one step makes hundreds of marks. Recordings keep them.)
+// When is a repetition an iteration? Layers repeat as well, while a forward pass fills memory up,
+// and micro-batches do, while it is full. So the memory in use at the last boundaries must be the
+// same, and the same period must be found again an iteration later. Marks (headroom_iteration())
+// are a help, never a need: iterations without an optimizer's step in them are too short. Of how
+// many there are in one nothing is thought, as every parameter may have an optimizer of its own.
+//
+// No thread that allocates waits for this one: what passes between them is single words
+// (next_look_, the mailbox, the candidate) and a semaphore. What is large is freed here, too, as
+// dispose() costs the same whatever it is given.
 #pragma once
+
+#include <semaphore.h>
 
 #include <atomic>
 #include <chrono>
@@ -38,6 +45,8 @@ class Planner {
     size_t iterations = 0;
     size_t kinds = 0;
     size_t requests = 0;  // of the log
+    size_t marks = 0;     // of the log
+    uint64_t generation = 0;
     double seconds = 0;
     Prediction prediction;
   };
@@ -46,18 +55,23 @@ class Planner {
   Planner(std::string plan_out, bool always);
   ~Planner();
 
-  // From now on this log is read; null: none. Not under a spin lock.
+  // From now on this log is read; null: none. REQUIRES: one thread at a time, no spin lock.
   void watch(std::shared_ptr<const RequestLog> log);
   // Has the log come to a size at which it is worth a look? Then call look().
   [[nodiscard]] bool is_due(size_t entries) const {
-    return entries >= next_look_.load(std::memory_order_relaxed);
+    return entries >= (next_look_.load(std::memory_order_relaxed) & kNoLook);
   }
   void look();
+  // The optimizer's steps will be marked.
+  void expect_marks() { expects_marks_ = true; }
 
   [[nodiscard]] bool has_candidate() const {
-    return has_candidate_.load(std::memory_order_acquire);
+    return candidate_.load(std::memory_order_acquire) != nullptr;
   }
+  // Null where there is none, or one of a log that is not watched any more.
   std::unique_ptr<Candidate> take();
+  // Frees it in the planner's thread, some time.
+  void dispose(std::shared_ptr<const void> what);
 
   // Lets a plan that is being made be finished until then, and stops; a thread that does not come
   // to its end soon after is left alone.
@@ -66,28 +80,52 @@ class Planner {
   [[nodiscard]] std::string state() const;
 
  private:
+  struct Mail {
+    uint64_t generation = 0;
+    std::shared_ptr<const RequestLog> log;
+  };
+  struct Trash {
+    std::shared_ptr<const void> what;
+    Trash* next = nullptr;
+  };
+  // next_look_: the generation of the log above, below it the size at which to look.
+  static constexpr unsigned kSizeBits = 40;
+  static constexpr uint64_t kNoLook = (uint64_t{1} << kSizeBits) - 1;
+
   void run();
-  std::unique_ptr<Candidate> try_to_plan(const std::shared_ptr<const RequestLog>& log);
+  bool wait_for_wish();
+  void look_once();
+  void plan_next_look(const RequestLog& log);
+  void empty_trash();
+  std::unique_ptr<Candidate> try_to_plan(const RequestLog& log);
   bool is_confirmed(double period);
   void say(std::string state);
 
   const std::string plan_out_;
   const bool always_;
+  std::atomic<uint64_t> next_look_ = kNoLook;
+  std::atomic<uint64_t> generation_ = 0;  // of the log that is watched
+  std::atomic<Mail*> mailbox_ = nullptr;  // owned, as is what follows
+  std::atomic<Candidate*> candidate_ = nullptr;
+  std::atomic<Trash*> trash_ = nullptr;
+  std::atomic<uint32_t> wishes_ = 0;  // looks that were asked for
+  std::atomic<bool> expects_marks_ = false;
+  std::atomic<bool> is_stopped_ = false;
+  std::atomic<bool> has_failed_ = false;  // no further looks
+  sem_t wake_;
+
+  // Of the thread.
+  Mail watched_;
+  double last_period_ = 0;
+  bool to_be_confirmed_ = false;
+
+  // For those who ask how it is and those who end it; never taken by a request.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<const RequestLog> log_;
-  std::unique_ptr<Candidate> candidate_;
   std::string state_ = "recording";
-  double last_period_ = 0;        // of the thread
-  bool to_be_confirmed_ = false;  // of the thread
-  bool wants_look_ = false;
-  bool is_looking_ = false;
-  bool is_over_ = false;     // the thread is at its end
-  bool has_failed_ = false;  // no further looks
-  std::mutex stop_mutex_;    // taken before mutex_
-  std::atomic<bool> is_stopped_ = false;
-  std::atomic<bool> has_candidate_ = false;
-  std::atomic<size_t> next_look_;
+  uint32_t looked_ = 0;    // wishes that were met
+  bool is_over_ = false;   // the thread is at its end
+  std::mutex stop_mutex_;  // taken before mutex_
   std::thread thread_;
 };
 
@@ -100,10 +138,15 @@ struct PlanAttempt {
   PredictionTimes times;
   std::string refused;  // empty where there is a plan
 };
-// What is found is handed to `confirm`, which may refuse before any planning is done.
-// `is_out_of_time` ends the search for a better plan.
+struct PlanQuestion {
+  // Marks will come: until the first one, only what repeats very often counts.
+  bool expects_marks = false;
+  // Ends the search for a better plan.
+  std::function<bool()> is_out_of_time;
+  // What is found is handed to it; it may refuse before any planning is done.
+  std::function<bool(double period)> confirm;
+};
 [[nodiscard]] PlanAttempt plan_from(const RequestLog::Understood& log,
-                                    const std::function<bool()>& is_out_of_time,
-                                    const std::function<bool(double period)>& confirm);
+                                    const PlanQuestion& question);
 
 }  // namespace headroom::runtime

@@ -141,7 +141,6 @@ Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
   std::sort(streams.begin(), streams.end());
   streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
   PlannedArena arena(plan);
-  arena.expect_persistent();
   int64_t base = int64_t{1} << 40;  // of nothing: no byte is touched
   for (uint32_t track = 0; track < plan->tracks.size(); ++track) {
     arena.set_stream(track, stream_named(streams[track]));

@@ -24,6 +24,8 @@ RequestLog::Understood RequestLog::read(size_t count) const {
       request.size = entry.value;
       request.stream = entry.stream;
       understood.requests.push_back(request);
+    } else if (entry.kind == Kind::mark) {
+      understood.marks.push_back(time);
     } else {
       // A release of what this log has not seen would be a mistake of the writer: it is left out.
       const auto serial = static_cast<size_t>(entry.value);

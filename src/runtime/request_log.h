@@ -18,9 +18,9 @@ namespace headroom::runtime {
 
 class RequestLog {
  public:
-  enum class Kind : uint8_t { request, release_asked, release_done };
+  enum class Kind : uint8_t { request, release_asked, release_done, mark };
   struct Entry {
-    int64_t value = 0;  // size of a request; serial of a release
+    int64_t value = 0;  // size of a request; serial of a release; nothing of a mark
     uint32_t stream = 0;
     Kind kind = Kind::request;
   };
@@ -37,11 +37,14 @@ class RequestLog {
   void add_release(uint32_t serial, Kind kind) {
     if (serial != kNoSerial) add({static_cast<int64_t>(serial), 0, kind});
   }
+  // The optimizer has made a step.
+  void add_mark() { add({0, 0, Kind::mark}); }
   // What was added so far lived before the log began. REQUIRES: nobody reads yet.
   void begin() { at_start_ = requests_; }
 
   struct Understood {
     std::vector<memory::RecordedRequest> requests;
+    std::vector<int64_t> marks;  // times
   };
   // The first `count` entries as requests with lifetimes. For the reading thread.
   [[nodiscard]] Understood read(size_t count) const;

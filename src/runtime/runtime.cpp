@@ -105,6 +105,7 @@ DeviceAllocator* Runtime::open(int ordinal) {
     return nullptr;
   }
   if (fractions_[index] < 1) (*opened)->set_memory_fraction(fractions_[index]);
+  if (expects_iterations_) (*opened)->expect_iterations();
   DeviceAllocator* const device = opened->release();  // for ever
   devices_[index].store(device, std::memory_order_release);
   return device;
@@ -125,6 +126,14 @@ void Runtime::set_memory_fraction(double fraction, int ordinal) {
   const std::lock_guard lock(mutex_);
   fractions_[static_cast<size_t>(ordinal)] = fraction;
   if (DeviceAllocator* const known = open_device(ordinal)) known->set_memory_fraction(fraction);
+}
+
+void Runtime::expect_iterations() {
+  const std::lock_guard lock(mutex_);
+  expects_iterations_ = true;
+  for (int i = 0; i < kMostDevices; ++i) {
+    if (DeviceAllocator* const known = open_device(i)) known->expect_iterations();
+  }
 }
 
 std::string Runtime::report_json() {

@@ -48,6 +48,8 @@ class Runtime {
   void tell_out_of_memory(int ordinal);
 
   void set_memory_fraction(double fraction, int ordinal);
+  // For all devices, and for those that are opened later.
+  void expect_iterations();
   std::string report_json();
   void finish();
 
@@ -68,6 +70,7 @@ class Runtime {
   std::array<std::atomic<DeviceAllocator*>, kMostDevices> devices_{};
   std::array<std::string, kMostDevices> refused_;  // why a device cannot be opened
   std::array<double, kMostDevices> fractions_{};   // set before the device was opened
+  bool expects_iterations_ = false;                // mutex_
   std::atomic<bool> is_forked_ = false;            // a child of fork(): no CUDA here
   std::atomic<headroom_out_of_memory_handler> handler_ = nullptr;
   std::atomic<void*> handler_context_ = nullptr;

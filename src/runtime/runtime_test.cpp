@@ -221,6 +221,60 @@ TEST(Runtime, APoolThatGraphsShareIsReleasedByTheLastOfThem) {
   });
 }
 
+TEST(Runtime, AReleasedPoolGivesItsMemoryBack) {
+  for (const bool is_virtual : {true, false}) {
+    in_child([=] {
+      set_up(64, 0, is_virtual);
+      configure_default();
+      auto* const stream = reinterpret_cast<void*>(uintptr_t{64});
+      void* const outside = headroom_malloc(3 * kMiB, 0, nullptr);
+      const int64_t before = headroom_fake_used_bytes(0);
+      for (uint64_t graph = 1; graph <= 20; ++graph) {
+        headroom_pool_begin(0, graph, 2, nullptr, nullptr);
+        headroom_fake_capture(1);
+        void* const captured = headroom_malloc(4 * kMiB, 0, nullptr);
+        void* const small = headroom_malloc(100, 0, stream);
+        headroom_free(captured, 0, 0, nullptr);
+        headroom_fake_capture(-1);
+        headroom_pool_end(0, graph, 2);
+        const bool is_kept = graph % 2 == 0;  // a tensor of the graph outlives it
+        if (!is_kept) headroom_free(small, 0, 0, stream);
+        headroom_fake_work(stream, reinterpret_cast<uint64_t>(captured), 4 * kMiB);
+        headroom_pool_release(0, graph, 2);
+        if (is_kept) {
+          IN_CHILD(headroom_fake_used_bytes(0) > before);
+          headroom_free(small, 0, 0, stream);
+          headroom_free(headroom_malloc(1, 0, nullptr), 0, 0, nullptr);  // somebody asks again
+          headroom_free(headroom_malloc(3 * kMiB, 0, nullptr), 0, 0, nullptr);
+          headroom_reset();
+        }
+        IN_CHILD(headroom_fake_used_bytes(0) == before);
+        IN_CHILD(statistics().reserved_bytes.current == before);
+      }
+      headroom_free(outside, 0, 0, nullptr);
+    });
+  }
+}
+
+TEST(Runtime, APoolReleasedDuringACaptureGoesAfterIt) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_pool_begin(0, 1, 2, nullptr, nullptr);
+    headroom_free(headroom_malloc(4 * kMiB, 0, nullptr), 0, 0, nullptr);
+    headroom_pool_end(0, 1, 2);
+    headroom_pool_begin(0, 3, 4, nullptr, nullptr);
+    headroom_fake_capture(1);
+    headroom_pool_release(0, 1, 2);
+    IN_CHILD(headroom_fake_used_bytes(0) == 4 * kMiB);
+    headroom_fake_capture(-1);
+    headroom_pool_end(0, 3, 4);
+    headroom_pool_release(0, 3, 4);
+    IN_CHILD(headroom_fake_used_bytes(0) == 0);
+    headroom_pool_release(0, 3, 4);  // once too often
+  });
+}
+
 // Errors 900 and 907 say that somebody captures, not that work is done.
 TEST(Runtime, ACaptureThatNobodyToldOfEndsNoWait) {
   in_child([] {
@@ -327,34 +381,59 @@ TEST(Runtime, ASteadyIterationAsksNothingOfTheDriver) {
   });
 }
 
-TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
-  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+// What a run came to, told by its child through a pipe.
+struct Told {
+  int64_t reserved_peak = 0;
+  int64_t planned = 0;
+  int64_t steps_before = 0;  // that a plan served
+};
+
+// 40 steps of the same program, with a plan to begin with, a place for the one that is made, or
+// both.
+Told steps_in_child(const std::string& plan_path, const std::string& plan_out, int mode,
+                    const std::string& reported) {
+  int ends[2] = {};
+  EXPECT_EQ(pipe(ends), 0);
   in_child([&] {
     set_up(256);
     headroom_configuration made = configuration();
-    const std::string pattern = path + ".%d.%r";
-    made.plan_out = pattern.c_str();
+    made.mode = mode;
+    if (!plan_path.empty()) made.plan_path = plan_path.c_str();
+    if (!plan_out.empty()) made.plan_out = plan_out.c_str();
     IN_CHILD(headroom_configure(&made) == 0);
+    Told told;
     std::vector<void*> weights;
-    IN_CHILD(run_until_planned(weights));
-    IN_CHILD(threads() == 2);
+    for (int i = 0; i < 40; ++i) {
+      if (statistics().is_planned == 0) ++told.steps_before;
+      run_step(i == 0, weights);
+      if (!plan_out.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    IN_CHILD(report().find(reported) != std::string::npos);
+    told.reserved_peak = statistics().reserved_bytes.peak;
+    told.planned = statistics().planned_requests;
+    IN_CHILD(write(ends[1], &told, sizeof told) == sizeof told);
     headroom_finish();
     IN_CHILD(threads() == 1);  // the planner is gone
     headroom_finish();
     run_step(false, weights);
   });
-  in_child([&] {
-    set_up(256);
-    headroom_configuration made = configuration();
-    const std::string pattern = path + ".%d.%r";
-    made.plan_path = pattern.c_str();
-    made.mode = HEADROOM_MODE_SERVE;
-    IN_CHILD(headroom_configure(&made) == 0);
-    std::vector<void*> weights;
-    run_step(true, weights);
-    IN_CHILD(statistics().is_planned == 1);
-    IN_CHILD(statistics().planned_requests > 90);
-  });
+  Told told;
+  EXPECT_EQ(read(ends[0], &told, sizeof told), static_cast<ssize_t>(sizeof told));
+  close(ends[0]);
+  close(ends[1]);
+  return told;
+}
+
+TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
+  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+  const std::string pattern = path + ".%d.%r";
+  const Told first = steps_in_child("", pattern, HEADROOM_MODE_RUN, "\"from_file\": false");
+  EXPECT_GT(first.planned, 0);
+  const Told second = steps_in_child(pattern, pattern, HEADROOM_MODE_RUN, "\"from_file\": true");
+  EXPECT_LT(second.steps_before, first.steps_before);
+  EXPECT_LE(second.steps_before, 3);
+  EXPECT_GE(second.planned, 36 * 120);  // all requests of the steps after it, in their slots
+  EXPECT_LE(second.reserved_peak, first.reserved_peak);
   // One of another alignment than ours would hand out what is not aligned.
   memory::MemoryPlan bytewise;
   bytewise.alignment = 256;
@@ -363,33 +442,14 @@ TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
   bytewise.signatures.resize(1);
   bytewise.signatures[0].slots = {{0, 1, 100, 100, 256, false}};
   std::ofstream(path + ".256", std::ios::binary) << *memory::plan_file(bytewise);
-  in_child([&] {
-    set_up(256);
-    headroom_configuration made = configuration();
-    const std::string file = path + ".256";
-    made.plan_path = file.c_str();
-    made.mode = HEADROOM_MODE_SERVE;
-    IN_CHILD(headroom_configure(&made) == 0);
-    std::vector<void*> weights;
-    run_step(true, weights);
-    IN_CHILD(statistics().is_planned == 0);
-    IN_CHILD(report().find("no multiple of 512 B") != std::string::npos);
-  });
+  const Told unaligned =
+      steps_in_child(path + ".256", "", HEADROOM_MODE_SERVE, "no multiple of 512 B");
+  EXPECT_EQ(unaligned.planned, 0);
   std::remove((path + ".256").c_str());
   // A damaged one is refused, and the run goes on.
   std::ofstream(path + ".0.0", std::ios::binary | std::ios::in | std::ios::out).seekp(40).put('x');
-  in_child([&] {
-    set_up(256);
-    headroom_configuration made = configuration();
-    const std::string file = path + ".0.0";
-    made.plan_path = file.c_str();
-    made.mode = HEADROOM_MODE_SERVE;
-    IN_CHILD(headroom_configure(&made) == 0);
-    std::vector<void*> weights;
-    run_step(true, weights);
-    IN_CHILD(statistics().is_planned == 0);
-    IN_CHILD(report().find("\"refused\": \"\"") == std::string::npos);
-  });
+  const Told damaged = steps_in_child(path + ".0.0", "", HEADROOM_MODE_SERVE, "checksum");
+  EXPECT_EQ(damaged.planned, 0);
   std::remove((path + ".0.0").c_str());
 }
 
