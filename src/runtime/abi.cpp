@@ -76,6 +76,11 @@ const char* headroom_version(void) { return headroom::version().data(); }
 
 void* headroom_malloc(ssize_t size, int device, void* stream) {
   if (size <= 0) return nullptr;
+  if (DeviceAllocator* const known = Runtime::get().open_device(device)) [[likely]] {
+    void* const planned = known->allocate_planned(size, stream_of(stream));
+    if (planned != nullptr) [[likely]]
+      return planned;
+  }
   bool is_full = false;
   void* const pointer = try_allocate(size, device, stream, is_full);
   if (is_full) Runtime::get().tell_out_of_memory(device);
@@ -84,6 +89,9 @@ void* headroom_malloc(ssize_t size, int device, void* stream) {
 
 void headroom_free(void* pointer, ssize_t, int device, void*) {
   if (pointer == nullptr) return;
+  DeviceAllocator* const likely = Runtime::get().open_device(device);
+  if (likely != nullptr && likely->free_planned(pointer)) [[likely]]
+    return;
   if (any_device(device, [&](DeviceAllocator& known) { return known.free(pointer); })) return;
   for_devices(device, [](DeviceAllocator& known) { known.count_unknown_free(); });
 }

@@ -344,14 +344,6 @@ bool DeviceAllocator::free(void* pointer) {
   std::vector<CudaStream*> streams;
   {
     const std::lock_guard lock(lock_);
-    if (planned_ != nullptr) [[likely]] {
-      PlannedArena::Block was;
-      if (recording_ == nullptr && planned_->release_regular(address, was)) [[likely]] {
-        statistics_.end_block(round_up(was.requested, kAlignment), was.requested);
-        log_release(was.serial, RequestLog::Kind::release_done);
-        return true;
-      }
-    }
     if (PlannedArena* const arena = planned_at(address)) {
       PlannedArena::Block* const block = arena->find(address);
       if (block == nullptr || block->is_pending) return false;

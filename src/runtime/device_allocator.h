@@ -44,6 +44,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 #include "memory/recording/writer.h"
 #include "runtime/address_table.h"
 #include "runtime/configuration.h"
@@ -107,6 +108,42 @@ class DeviceAllocator {
   static Result<std::unique_ptr<DeviceAllocator>> open(const Driver& driver, int ordinal,
                                                        const Configuration& configuration);
 
+  // What a plan serves in its slot while nothing else is to be done; null: allocate() is to be
+  // asked. REQUIRES: size > 0.
+  void* allocate_planned(int64_t size, CudaStream* stream) {
+    if (!serves_.load(std::memory_order_relaxed) || !events_->is_empty() || is_capturing())
+        [[unlikely]]
+      return nullptr;
+    PlannedArena::Served served;
+    {
+      const std::lock_guard lock(lock_);
+      const bool is_plain = log_ == nullptr && candidate_ == nullptr && recording_ == nullptr;
+      if (planned_ == nullptr || !is_plain) [[unlikely]]
+        return nullptr;
+      served = planned_->allocate_expected(stream, size, RequestLog::kNoSerial);
+      if (served.source == PlannedArena::Source::none) [[unlikely]]
+        return nullptr;
+      statistics_.begin_block(round_up(size, kAlignment), size);
+      ++statistics_.planned_requests;
+      is_pass_due_ = is_pass_due_ || served.begins_pass;
+    }
+    if (served.begins_pass) [[unlikely]]
+      at_boundary();
+    return reinterpret_cast<void*>(static_cast<uintptr_t>(served.address));
+  }
+  // The same for releases: false where free() is to be asked.
+  bool free_planned(void* pointer) {
+    if (!serves_.load(std::memory_order_relaxed)) return false;
+    const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer));
+    const std::lock_guard lock(lock_);
+    PlannedArena::Block was;
+    if (planned_ == nullptr || recording_ != nullptr || !planned_->release_regular(address, was)) {
+      return false;
+    }
+    statistics_.end_block(round_up(was.requested, kAlignment), was.requested);
+    log_release(was.serial, RequestLog::Kind::release_done);
+    return true;
+  }
   // Null where there is no memory: then `out_of_memory` is the message. REQUIRES: size > 0.
   void* allocate(int64_t size, CudaStream* stream, std::string& out_of_memory);
   // False where the pointer is not a live block of this device.
@@ -232,7 +269,8 @@ class DeviceAllocator {
   std::unique_ptr<memory::RecordingWriter> recording_;
   int64_t start_ns_ = 0;
   std::atomic<double> memory_fraction_ = 1;
-  std::atomic<int> captures_ = 0;  // pools that are begun
+  std::atomic<int> captures_ = 0;     // pools that are begun
+  std::atomic<bool> serves_ = false;  // a plan; a hint for who has not the lock
 
   std::mutex driver_mutex_;
   SpinLock lock_;  // all below
@@ -260,7 +298,7 @@ class DeviceAllocator {
   // Driver lock: where the bytes of planned and retired arenas come from.
   struct ArenaMemory {
     const PlannedArena* arena = nullptr;
-    std::vector<GeneralArena::Piece> mapped;  // pages, or pieces of cuMemAlloc
+    std::vector<GeneralArena::Piece> mapped;  // pages, or pieces of cuMemAlloc; `range`: the track
     std::vector<GeneralArena::Piece> spans;   // address space
   };
   std::vector<ArenaMemory> arena_memory_;

@@ -1,4 +1,4 @@
-// DeviceAllocator's figures: statistics, snapshot and report.
+// DeviceAllocator's figures: statistics and report.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +8,7 @@ namespace headroom::runtime {
 namespace {
 
 headroom_figure shown(const Figure& figure) {
-  return {figure.current(), figure.peak, figure.came - figure.came_before,
+  return {figure.current(), figure.peak, figure.came() - figure.came_before,
           figure.went - figure.went_before};
 }
 
@@ -115,7 +115,7 @@ std::string DeviceAllocator::report_json() {
   say("backing_reason", pages_->why_plain());
   add("page_bytes", pages_->page_bytes());
   add("total_bytes", pages_->total_bytes());
-  add("requests", s.blocks.came);
+  add("requests", s.blocks.came());
   add("planned_requests", s.planned_requests);
   add("reused_requests", s.reused_requests);
   add("general_requests", s.general_requests);
@@ -148,48 +148,6 @@ std::string DeviceAllocator::report_json() {
       f.switches == 0 ? 0 : std::max(f.allocated_peak, s.allocated_bytes.peak));
   add("peak_reserved_since_bytes", f.switches == 0 ? 0 : f.reserved_peak);
   return json + "}}";
-}
-
-std::string DeviceAllocator::snapshot_json() {
-  const std::lock_guard lock(lock_);
-  std::string json = "[";
-  for (const GeneralArena::Segment& segment : general_->segments()) {
-    if (!segment.is_in_use) continue;
-    const GeneralArena::Range& range = *general_->ranges()[segment.range];
-    std::string blocks;
-    int64_t total = 0;
-    int64_t allocated = 0;
-    int64_t active_bytes = 0;
-    int64_t requested = 0;
-    for (uint32_t i = segment.first; i != kNoNumber; i = general_->block(i).next) {
-      const GeneralArena::Block& block = general_->block(i);
-      if (block.state == BlockState::unmapped || block.state == BlockState::moving) continue;
-      const bool is_live = block.state == BlockState::live;
-      const bool is_pending = block.state == BlockState::pending;
-      total += block.size;
-      allocated += is_live ? block.size : 0;
-      active_bytes += is_live || is_pending ? block.size : 0;
-      requested += is_live || is_pending ? block.requested : 0;
-      if (!blocks.empty()) blocks += ", ";
-      blocks += "{" + key("address", block.address) + ", " + key("size", block.size) + ", " +
-                key("requested_size", block.requested) + ", \"state\": \"" +
-                (is_live      ? "active_allocated"
-                 : is_pending ? "active_pending_free"
-                              : "inactive") +
-                "\", \"frames\": []}";
-    }
-    if (total == 0) continue;
-    if (json.size() > 1) json += ", ";
-    json += "{" + key("device", ordinal_) + ", " + key("address", segment.address) + ", " +
-            key("total_size", total) + ", " + key("allocated_size", allocated) + ", " +
-            key("active_size", active_bytes) + ", " + key("requested_size", requested) + ", " +
-            key("stream", static_cast<int64_t>(reinterpret_cast<uintptr_t>(range.stream))) +
-            ", \"segment_type\": \"" + (range.is_small ? "small" : "large") +
-            "\", \"segment_pool_id\": [0, " + std::to_string(range.pool) +
-            "], \"is_expandable\": " + (segment.is_paged ? "true" : "false") +
-            ", \"frames\": [], \"blocks\": [" + blocks + "]}";
-  }
-  return json + "]";
 }
 
 }  // namespace headroom::runtime

@@ -241,6 +241,7 @@ void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next) {
     const std::lock_guard lock(lock_);
     had_plan = planned_ != nullptr;
     if (had_plan) retired_.push_back(std::move(planned_));
+    serves_ = false;
     collected = collect(0);
   }
   const bool is_done = give_back(std::move(collected));
@@ -274,6 +275,7 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t 
   statistics_.allocated_bytes.reset_peak();
   if (f.switches == 1) f.reserved_peak = statistics_.reserved_bytes.current();
   planned_ = std::move(next);
+  serves_ = true;
   f.plan_bytes = planned_->plan().bytes;
   f.refused.clear();
   f.switch_wait_ns = waited_ns;
@@ -332,7 +334,7 @@ bool DeviceAllocator::map_arena(PlannedArena& arena) {
     } else {
       is_done = pages_->allocate(bytes, address) == DevicePages::Outcome::done;
     }
-    if (is_done) memory.mapped.push_back({address, bytes, 0});
+    if (is_done) memory.mapped.push_back({address, bytes, i});
     arena.place(i, address);
   }
   if (is_done) {
@@ -356,6 +358,7 @@ bool DeviceAllocator::map_arena(PlannedArena& arena) {
 void DeviceAllocator::retire_plan(const std::string& why) {
   const std::lock_guard lock(lock_);
   retired_.push_back(std::move(planned_));
+  serves_ = false;
   plan_figures_.refused = why;
   is_switch_due_ = is_log_due_ = true;  // at the next boundary that somebody sees
 }
@@ -389,7 +392,7 @@ void DeviceAllocator::collect_retired(Collected& collected) {
         continue;
       }
       for (int64_t at = piece.address; at < piece.address + piece.bytes; at += step) {
-        (is_idle(at, step) ? collected.retired_pages : left).push_back({at, step, 0});
+        (is_idle(at, step) ? collected.retired_pages : left).push_back({at, step, piece.range});
       }
     }
     memory.mapped = std::move(left);

@@ -69,10 +69,11 @@ void PlannedArena::release(int64_t address) {
   if (place != kNoNumber && placed_[place].is_regular) [[likely]] {
     Placed& placed = placed_[place];
     placed.is_regular = false;
-    track.regular[placed.slot / 64] &= ~(uint64_t{1} << (placed.slot % 64));
+    track.regular[placed.slot] = 0;
     return;
   }
   track.strays.erase(offset);
+  track.is_regular = track.strays.empty() && track.leaped.empty();
 }
 
 size_t PlannedArena::strays() const {
@@ -103,19 +104,33 @@ std::vector<PlannedArena::Shown> PlannedArena::blocks() const {
 void PlannedArena::make_stray(TrackState& track, uint32_t slot) {
   const CompiledSlot& what = track.slots[slot];
   Placed& placed = placed_[what.place];
-  track.regular[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  track.regular[slot] = 0;
+  track.is_regular = false;
   placed.is_regular = false;
   track.strays[what.offset] = {what.offset + round_up(placed.block.requested, kRounding),
                                placed.block};
 }
 
 void PlannedArena::make_all_stray(TrackState& track) {
-  for (size_t word = 0; word < track.regular.size(); ++word) {
-    while (track.regular[word] != 0) {
-      const auto bit = static_cast<uint32_t>(__builtin_ctzll(track.regular[word]));
-      make_stray(track, static_cast<uint32_t>(word * 64) + bit);
-    }
+  for (auto at = track.regular.begin(); at != track.regular.end(); ++at) {
+    at = std::find(at, track.regular.end(), uint8_t{1});
+    if (at == track.regular.end()) return;
+    make_stray(track, static_cast<uint32_t>(at - track.regular.begin()));
   }
+}
+
+// What came in order since was not written down: it is what the slots say.
+void PlannedArena::catch_up(TrackState& track) {
+  const uint32_t came = track.cursor - track.told;
+  if (came == 0) return;
+  track.misses = 0;
+  track.without_slot = 0;
+  const uint32_t written = std::min(came, static_cast<uint32_t>(kGramRequests));
+  track.seen += came - written;
+  for (uint32_t slot = track.cursor - written; slot < track.cursor; ++slot) {
+    track.history[track.seen++ % kGramRequests] = track.slots[slot].size;
+  }
+  track.told = track.cursor;
 }
 
 // From here on the track is in this sequence, and the slot at `cursor` is the one that is expected.
@@ -123,7 +138,9 @@ void PlannedArena::enter(TrackState& track, const Sequence& sequence, uint32_t c
   make_all_stray(track);
   track.sequence = &sequence;
   track.slots = sequence.slots.data();
-  track.regular.assign(sequence.count / 64 + 1, 0);
+  track.ending_begin = sequence.ending_begin.data();
+  track.ending = sequence.ending.data();
+  track.regular.assign(sequence.count, 0);
   track.cursor = cursor;
   track.ended = cursor;
   track.after_leap = kNoNumber;
@@ -272,6 +289,7 @@ PlannedArena::Followed PlannedArena::follow(CudaStream* stream, int64_t size) {
   track.history[track.seen++ % kGramRequests] = size;
   bool begins = false;
   const Match found = match(track, number, size, begins);
+  settle(track);
   if (track.sequence == nullptr) return {};
   const bool ends = begins && track.has_begun && 2 * track.followed > track.sequence->count;
   if (begins) {
@@ -287,6 +305,15 @@ PlannedArena::Followed PlannedArena::follow(CudaStream* stream, int64_t size) {
 
 PlannedArena::Served PlannedArena::allocate_slowly(uint32_t number, int64_t size, uint32_t serial) {
   TrackState& track = tracks_[number];
+  catch_up(track);
+  track.history[track.seen++ % kGramRequests] = size;
+  const Served served = serve(number, size, serial);
+  settle(track);
+  return served;
+}
+
+PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t serial) {
+  TrackState& track = tracks_[number];
   bool begins = false;
   const Match found = match(track, number, size, begins);
   bool is_served = false;
@@ -295,11 +322,11 @@ PlannedArena::Served PlannedArena::allocate_slowly(uint32_t number, int64_t size
       break;
     case Match::Kind::in_order:
       end_until(track, found.slot);
-      is_served = serve_slot(track, found.slot, size, serial);
+      is_served = serve_slot(number, found.slot, size, serial);
       track.without_slot = 0;
       break;
     case Match::Kind::late:
-      is_served = serve_slot(track, found.slot, size, serial);
+      is_served = serve_slot(number, found.slot, size, serial);
       break;
     case Match::Kind::ahead:
       is_served = serve_ahead(track, found.slot, size, serial);
@@ -338,11 +365,12 @@ void PlannedArena::add_stray(TrackState& track, int64_t offset, int64_t room, co
 }
 
 // Invariants 2 and 3.
-bool PlannedArena::serve_slot(TrackState& track, uint32_t slot, int64_t size, uint32_t serial) {
+bool PlannedArena::serve_slot(uint32_t number, uint32_t slot, int64_t size, uint32_t serial) {
+  TrackState& track = tracks_[number];
   const CompiledSlot& what = track.slots[slot];
   if (slot >= track.ended || what.ends < track.ended || is_regular(track, slot)) return false;
   if (meets_stray(track, what.offset, what.room)) return false;
-  take_regular(track, slot, size, serial);
+  take_regular(number, slot, size, serial);
   return true;
 }
 

@@ -66,22 +66,27 @@ class PlannedArena {
   }
 
   Served allocate(CudaStream* stream, int64_t size, uint32_t serial) {
+    const Served served = allocate_expected(stream, size, serial);
+    if (served.source != Source::none) [[likely]]
+      return served;
     const uint32_t number = track_of(stream);
-    if (number == kNoNumber) return {};
+    return number == kNoNumber ? Served{} : allocate_slowly(number, size, serial);
+  }
+  // Serves what comes in order, into a slot that is surely free; else none, and nothing happened.
+  Served allocate_expected(CudaStream* stream, int64_t size, uint32_t serial) {
+    const uint32_t number = track_of(stream);
+    if (number == kNoNumber) [[unlikely]]
+      return {};
     TrackState& track = tracks_[number];
-    track.history[track.seen++ % kGramRequests] = size;
     const CompiledSlot& slot = track.slots[track.cursor];
-    if (slot.size == size && track.strays.empty() && track.leaped.empty()) [[likely]] {
-      end_until(track, track.cursor);
-      if (track.strays.empty()) [[likely]] {
-        const bool begins = track.cursor == 0 && number == plan_->main_track;
-        take_regular(track, track.cursor++, size, serial);
-        track.misses = 0;
-        track.without_slot = 0;
-        return {Source::planned, slot.offset + track.delta, begins};
-      }
-    }
-    return allocate_slowly(number, size, serial);
+    if (slot.size != size || !track.is_regular) [[unlikely]]
+      return {};
+    end_until(track, track.cursor);
+    if (!track.is_regular) [[unlikely]]
+      return {};
+    const bool begins = track.cursor == 0 && number == plan_->main_track;
+    take_regular(number, track.cursor++, size, serial);
+    return {Source::planned, slot.offset + track.delta, begins};
   }
   // Follows a request without serving it.
   struct Followed {
@@ -96,6 +101,7 @@ class PlannedArena {
   [[nodiscard]] CudaStream* stream_at(int64_t address) const {
     return tracks_[track_at(address)].stream;
   }
+  [[nodiscard]] CudaStream* stream_of(uint32_t track) const { return tracks_[track].stream; }
   // REQUIRES: find(address).
   void release(int64_t address);
   // Releases a block in its slot that no other stream used, and says what it was; false for others.
@@ -115,7 +121,7 @@ class PlannedArena {
     if (!placed.is_regular || placed.block.has_uses) return false;
     was = placed.block;
     placed.is_regular = false;
-    track.regular[placed.slot / 64] &= ~(uint64_t{1} << (placed.slot % 64));
+    track.regular[placed.slot] = 0;
     --live_;
     return true;
   }
@@ -149,12 +155,16 @@ class PlannedArena {
   struct TrackState {
     const Sequence* sequence = nullptr;   // null: its place is not known
     const CompiledSlot* slots = nullptr;  // of the sequence, or a sentinel alone
+    const uint32_t* ending_begin = nullptr;
+    const uint32_t* ending = nullptr;
+    bool is_regular = false;  // no strays, and nothing was served ahead: see settle()
     uint32_t cursor = 0;
     uint32_t ended = 0;  // P + 1: endings at moments below it were looked at
     uint32_t after_leap = kNoNumber;
     uint32_t misses = 0;        // in a row
     uint32_t without_slot = 0;  // since the cursor moved
     uint32_t seen = 0;
+    uint32_t told = 0;       // the cursor when `history` was written; all since came in order
     bool has_begun = false;  // a pass, from its first slot on, while it only followed
     uint32_t followed = 0;   // slots of it that came in order
     int64_t delta = 0;       // from offsets to addresses
@@ -181,33 +191,39 @@ class PlannedArena {
   [[nodiscard]] uint32_t track_at(int64_t address) const;
 
   static bool is_regular(const TrackState& track, uint32_t slot) {
-    return (track.regular[slot / 64] >> (slot % 64) & 1) != 0;
+    return track.regular[slot] != 0;
   }
   // Invariant 4, up to and with `moment`.
   void end_until(TrackState& track, uint32_t moment) {
     for (; track.ended <= moment; ++track.ended) {
-      const Sequence& sequence = *track.sequence;
-      const uint32_t end = sequence.ending_begin[track.ended + 1];
-      for (uint32_t i = sequence.ending_begin[track.ended]; i < end; ++i) {
-        if (is_regular(track, sequence.ending[i])) [[unlikely]] {
-          make_stray(track, sequence.ending[i]);
+      const uint32_t end = track.ending_begin[track.ended + 1];
+      for (uint32_t i = track.ending_begin[track.ended]; i < end; ++i) {
+        if (is_regular(track, track.ending[i])) [[unlikely]] {
+          make_stray(track, track.ending[i]);
         }
       }
     }
   }
-  void take_regular(TrackState& track, uint32_t slot, int64_t size, uint32_t serial) {
-    const CompiledSlot& what = track.slots[slot];
-    track.regular[slot / 64] |= uint64_t{1} << (slot % 64);
-    Placed& placed = placed_[what.place];
+  void take_regular(uint32_t number, uint32_t slot, int64_t size, uint32_t serial) {
+    TrackState& track = tracks_[number];
+    track.regular[slot] = 1;
+    Placed& placed = placed_[track.slots[slot].place];
     placed.block = {size, serial, false, false};
     placed.slot = slot;
-    placed.track = static_cast<uint32_t>(&track - tracks_.data());
+    placed.track = number;
     placed.is_regular = true;
     ++live_;
   }
+  // After anything but what came in order.
+  static void settle(TrackState& track) {
+    track.is_regular = track.strays.empty() && track.leaped.empty();
+    track.told = track.cursor;
+  }
+  void catch_up(TrackState& track);
   void make_stray(TrackState& track, uint32_t slot);
   void make_all_stray(TrackState& track);
   Served allocate_slowly(uint32_t number, int64_t size, uint32_t serial);
+  Served serve(uint32_t number, int64_t size, uint32_t serial);
 
   // Matching: moves the cursor, serves nothing.
   Match match(TrackState& track, uint32_t number, int64_t size, bool& begins_pass);
@@ -221,7 +237,7 @@ class PlannedArena {
                                    int64_t size) const;
 
   bool serve_ahead(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
-  bool serve_slot(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
+  bool serve_slot(uint32_t number, uint32_t slot, int64_t size, uint32_t serial);
   int64_t serve_idle(TrackState& track, int64_t size, uint32_t until, uint32_t serial);
   [[nodiscard]] const CompiledSpace* foreseen_space(const TrackState& track) const;
   static int64_t best_fit(const TrackState& track, const CompiledSpace& space, int64_t room);

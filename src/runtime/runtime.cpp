@@ -20,11 +20,6 @@ std::string& thread_error() {
 
 }  // namespace
 
-Runtime& Runtime::get() {
-  static Runtime* const instance = new Runtime;
-  return *instance;
-}
-
 Runtime::Runtime() {
   fractions_.fill(1);
   // Held across a fork, so that the child does not find it taken by a thread that it has not.

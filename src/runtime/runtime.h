@@ -21,7 +21,10 @@ class Runtime {
  public:
   static constexpr int kMostDevices = 64;
 
-  static Runtime& get();
+  static Runtime& get() {
+    static Runtime* const instance = new Runtime;
+    return *instance;
+  }
 
   // Refused once a device is open.
   Result<void> configure(const Configuration& configuration);
@@ -39,7 +42,9 @@ class Runtime {
   }
   // The device only where it is open.
   [[nodiscard]] DeviceAllocator* open_device(int ordinal) const {
-    if (ordinal < 0 || ordinal >= kMostDevices || is_forked_.load()) return nullptr;
+    if (ordinal < 0 || ordinal >= kMostDevices) return nullptr;
+    if (is_forked_.load(std::memory_order_relaxed)) [[unlikely]]
+      return nullptr;
     return devices_[static_cast<size_t>(ordinal)].load(std::memory_order_acquire);
   }
 

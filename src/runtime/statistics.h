@@ -1,6 +1,6 @@
 // What torch.cuda.memory_stats() asks for, kept so that a planned request pays for little of it.
 //
-// A figure is two sums that only grow, what came and what went; what is there is their difference.
+// A figure is what is there and the sum of what went; what came is their sum.
 // Not thread-safe: REQUIRES the lock of device_allocator.h.
 #pragma once
 
@@ -10,21 +10,26 @@
 namespace headroom::runtime {
 
 struct Figure {
-  int64_t came = 0;
+  int64_t now = 0;
   int64_t went = 0;
   int64_t peak = 0;
   int64_t came_before = 0;  // the sums at the last reset_accumulated()
   int64_t went_before = 0;
 
-  [[nodiscard]] int64_t current() const { return came - went; }
+  [[nodiscard]] int64_t current() const { return now; }
+  [[nodiscard]] int64_t came() const { return now + went; }
   void add(int64_t amount) {
-    came += amount;
-    peak = std::max(peak, came - went);
+    now += amount;
+    if (now > peak) [[unlikely]]
+      peak = now;
   }
-  void subtract(int64_t amount) { went += amount; }
-  void reset_peak() { peak = current(); }
+  void subtract(int64_t amount) {
+    now -= amount;
+    went += amount;
+  }
+  void reset_peak() { peak = now; }
   void reset_accumulated() {
-    came_before = came;
+    came_before = came();
     went_before = went;
   }
 };
