@@ -26,8 +26,7 @@ namespace {
 constexpr size_t kFirstLook = 512;            // entries of the log
 constexpr std::chrono::seconds kStopTime{1};  // for a thread that was told to stop
 constexpr size_t kLeastIterations = 3;
-// Of those that are found in a row, so many hold a mark each where there are marks: there is
-// evaluation as well.
+// Where there are marks, so many of the iterations hold one: there is evaluation as well.
 constexpr double kMarkedShare = 0.6;
 constexpr size_t kLeastMarks = 4;
 // Where marks are expected and none came: as often must it have been repeated, in as many entries.
@@ -51,16 +50,17 @@ double seconds_since(Clock::time_point start) {
 }
 
 // Bytes in use at the last boundaries: of kLeastIterations iterations, or of as many as there are.
-bool is_steady(std::span<const memory::RecordedRequest> requests,
-               const memory::Iterations& iterations) {
+bool is_steady(const RequestLog::Understood& log, const memory::Iterations& iterations) {
   std::vector<int64_t> boundaries;
   const auto& whole = iterations.whole;
   for (size_t i = whole.size() - std::min(whole.size(), kLeastIterations); i < whole.size(); ++i) {
     boundaries.push_back(whole[i].lower);
   }
-  boundaries.push_back(whole.back().upper);
+  // A step that sleeps at its end is seen with nothing behind it but its last releases.
+  const bool is_last = whole.back().end == log.requests.size();
+  boundaries.push_back(is_last ? log.end : whole.back().upper);
   std::vector<int64_t> bytes(boundaries.size(), 0);
-  for (const memory::RecordedRequest& request : requests) {
+  for (const memory::RecordedRequest& request : log.requests) {
     for (size_t i = 0; i < boundaries.size(); ++i) {
       if (request.lower < boundaries[i] && request.upper >= boundaries[i]) {
         bytes[i] += request.size;
@@ -88,11 +88,12 @@ void write_plan(const memory::MemoryPlan& plan, const std::string& path) {
 namespace {
 
 bool are_marked(const memory::Iterations& iterations, std::span<const int64_t> marks) {
-  const auto inside = std::count_if(marks.begin(), marks.end(), [&](int64_t mark) {
-    return mark >= iterations.whole.front().lower && mark <= iterations.whole.back().upper;
-  });
-  const auto count = static_cast<double>(iterations.whole.size());
-  return static_cast<double>(inside) + 1 >= kMarkedShare * count;
+  const auto has_mark = [&](const memory::Iteration& iteration) {
+    const auto mark = std::upper_bound(marks.begin(), marks.end(), iteration.lower);
+    return mark != marks.end() && *mark <= iteration.upper;
+  };
+  const auto marked = std::count_if(iterations.whole.begin(), iterations.whole.end(), has_mark);
+  return static_cast<double>(marked) >= kMarkedShare * static_cast<double>(iterations.whole.size());
 }
 
 // By the sequence; where that finds what is too short, between the marks.
@@ -131,7 +132,7 @@ PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& que
     attempt.refused = "what was repeated is over";
     return attempt;
   }
-  if (!is_steady(log.requests, iterations)) {
+  if (!is_steady(log, iterations)) {
     attempt.refused = "memory in use differs from one iteration to the next";
     return attempt;
   }

@@ -14,13 +14,14 @@ bool RequestLog::add(const Entry& entry) {
 
 RequestLog::Understood RequestLog::read(size_t count) const {
   Understood understood;
+  understood.end = static_cast<int64_t>(count) + 1;
   for (size_t i = 0; i < count; ++i) {
     const Entry& entry = chunks_[i / kChunk][i % kChunk];
     const auto time = static_cast<int64_t>(i) + 1;
     if (entry.kind == Kind::request) {
       memory::RecordedRequest request;
       request.lower = understood.requests.size() < at_start_ ? 0 : time;
-      request.upper = request.released = static_cast<int64_t>(count) + 1;
+      request.upper = request.released = understood.end;
       request.size = entry.value;
       request.stream = entry.stream;
       understood.requests.push_back(request);
@@ -34,7 +35,7 @@ RequestLog::Understood RequestLog::read(size_t count) const {
       if (request.upper > time) request.upper = time;
       if (request.released > time) request.released = time;
       // Asked for first, and done later: until then it was in use.
-      if (entry.kind == Kind::release_asked) request.upper = static_cast<int64_t>(count) + 1;
+      if (entry.kind == Kind::release_asked) request.upper = understood.end;
     }
   }
   return understood;

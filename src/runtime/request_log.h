@@ -45,6 +45,7 @@ class RequestLog {
   struct Understood {
     std::vector<memory::RecordedRequest> requests;
     std::vector<int64_t> marks;  // times
+    int64_t end = 0;             // after the last entry: what was not released yet ends here
   };
   // The first `count` entries as requests with lifetimes. For the reading thread.
   [[nodiscard]] Understood read(size_t count) const;

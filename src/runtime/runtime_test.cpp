@@ -453,6 +453,86 @@ TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
   std::remove((path + ".0.0").c_str());
 }
 
+// What repeats early is only a part of what repeats later: the marks of the optimizer say so. The
+// second log begins while blocks of the first are alive, and those are released into it.
+TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
+  in_child([] {
+    set_up(256);
+    configure_default();
+    std::vector<void*> weights;
+    IN_CHILD(run_until_planned(weights));
+    std::vector<void*> old;
+    for (int i = 0; i < 10; ++i) old.push_back(headroom_malloc(50'000 + i * 512, 0, nullptr));
+    const auto iterate = [] {
+      std::vector<void*> none;
+      run_step(false, none);
+      run_step(false, none);
+      std::vector<void*> live;
+      for (int i = 0; i < 240; ++i) {
+        live.push_back(headroom_malloc(kMiB + i * 1024, 0, nullptr));
+        if (live.size() > 12) {
+          headroom_free(live.front(), 0, 0, nullptr);
+          live.erase(live.begin());
+        }
+      }
+      for (void* const block : live) headroom_free(block, 0, 0, nullptr);
+      headroom_iteration(0);
+    };
+    const std::string one = "\"switches\": 1,";
+    const std::string two = "\"switches\": 2,";
+    IN_CHILD(report().find(one) != std::string::npos);
+    for (int i = 0; i < 400 && report().find(two) == std::string::npos; ++i) {
+      iterate();
+      if (i > 6 && !old.empty()) {
+        headroom_free(old.back(), 0, 0, nullptr);
+        old.pop_back();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    IN_CHILD(report().find(two) != std::string::npos);
+    for (int i = 0; i < 3; ++i) iterate();
+    const headroom_statistics before = statistics();
+    for (int i = 0; i < 3; ++i) iterate();
+    IN_CHILD(statistics().planned_requests - before.planned_requests > 3 * (2 * 120 + 230));
+  });
+}
+
+// The sum of the numbers after `name` in what comes before `state`, or of all.
+int64_t sum_of(const std::string& json, const std::string& name, const std::string& state) {
+  int64_t sum = 0;
+  for (size_t at = json.find(name); at != std::string::npos; at = json.find(name, at + 1)) {
+    const size_t end = json.find('}', at);
+    const size_t found = json.find(state, at);
+    if (found < end) sum += std::stoll(json.substr(at + name.size()));
+  }
+  return sum;
+}
+
+TEST(Runtime, ASnapshotShowsThePlansArena) {
+  in_child([] {
+    set_up(256);
+    configure_default();
+    std::vector<void*> weights;
+    IN_CHILD(run_until_planned(weights));
+    run_step(false, weights);
+    auto* const other = reinterpret_cast<void*>(uintptr_t{64});
+    void* const planned = headroom_malloc(100'000, 0, nullptr);
+    void* const waits = headroom_malloc(300'000, 0, nullptr);
+    headroom_fake_work(other, reinterpret_cast<uint64_t>(waits), 8);
+    headroom_record_stream(waits, other);
+    headroom_free(waits, 0, 0, nullptr);
+    IN_CHILD(statistics().planned_requests > 100);
+    std::string json(static_cast<size_t>(headroom_snapshot(0, nullptr, 0)) + 1, '\0');
+    headroom_snapshot(0, json.data(), static_cast<int64_t>(json.size()));
+    const headroom_statistics s = statistics();
+    IN_CHILD(sum_of(json, "\"size\": ", "active_allocated") == s.allocated_bytes.current);
+    IN_CHILD(sum_of(json, "\"size\": ", "active_pending_free") ==
+             s.active_bytes.current - s.allocated_bytes.current);
+    IN_CHILD(sum_of(json, "\"total_size\": ", "") == s.reserved_bytes.current);
+    IN_CHILD(json.find(std::to_string(reinterpret_cast<uint64_t>(planned))) != std::string::npos);
+  });
+}
+
 TEST(Runtime, ARecordingIsReadableThoughItsProcessWasKilled) {
   const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
   in_child([&] {

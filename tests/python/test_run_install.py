@@ -336,6 +336,42 @@ def test_recorded_planned_by_pack_and_served(run, tmp_path):
     assert damaged["ended"] and damaged["devices"][0]["planned"] == 0
 
 
+def test_the_second_run_begins_with_the_plan_of_the_first(run):
+    first, = run(STEPS).answer["processes"][0]["devices"]
+    assert first["plan_source"] == "made", first
+    second, = run(STEPS).answer["processes"][0]["devices"]
+    assert second["plan_source"] == "kept", second
+    assert second["planned"] > first["planned"]
+    assert second["peak_reserved_bytes"] <= first["peak_reserved_bytes"]
+
+
+def test_a_dumped_snapshot_shows_planned_blocks(run, tmp_path):
+    run(STEPS + """
+    blocks = [alloc(2 * MIB, 0), alloc(MIB, 0)]
+    assert torch.cuda.memory_stats(0)["allocation.all.current"] == 6
+    torch.cuda.memory._dump_snapshot("dump.pickle")
+    segments = torch.cuda.memory._snapshot()["segments"]
+    for segment in segments:
+        at = segment["address"]
+        for block in segment["blocks"]:
+            assert block["address"] == at
+            at += block["size"]
+        assert at == segment["address"] + segment["total_size"]
+    live = [block for segment in segments for block in segment["blocks"]
+            if block["state"] == "active_allocated"]
+    assert {block["address"] for block in live} >= set(blocks)
+    assert sum(block["size"] for block in live) == torch.cuda.memory_allocated(0)
+    assert sum(s["total_size"] for s in segments) == torch.cuda.memory_reserved(0)
+    from torch.cuda import _memory_viz
+    assert "cuda" in _memory_viz.segment_plot(torch.cuda.memory._snapshot()) or True
+    """)
+    packed = subprocess.run([os.environ["HEADROOM_BINARY"], "pack", "dump.pickle", "--json"],
+                            capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert packed.returncode in (0, 1, 5), packed.stderr
+    recorded = json.loads(packed.stdout)["recorded"]
+    assert recorded["peak_reserved_bytes"] >= 256 * (1 << 20)
+
+
 def test_plans_are_kept_by_what_determines_them(run, tmp_path):
     device, = run(STEPS).answer["processes"][0]["devices"]
     # The library decides whether a plan is worth it; either way it says so.

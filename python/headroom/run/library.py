@@ -50,6 +50,7 @@ _FUNCTIONS = {
     "headroom_error": (ctypes.c_char_p, []),
     "headroom_probe_driver": (ctypes.c_int, []),
     "headroom_iteration": (None, [ctypes.c_int]),
+    "headroom_expect_iterations": (None, []),
     "headroom_get_statistics": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(Statistics)]),
     "headroom_reset_peak_statistics": (None, [ctypes.c_int]),
     "headroom_reset_accumulated_statistics": (None, [ctypes.c_int]),
@@ -148,6 +149,9 @@ class Library:
 
     def memory_fraction(self, device):
         return self.handle.headroom_get_memory_fraction(device)
+
+    def expect_iterations(self):
+        self.handle.headroom_expect_iterations()
 
     def iteration(self):
         self.handle.headroom_iteration(-1)

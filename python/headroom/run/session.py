@@ -5,6 +5,7 @@ anew: it shares the swap, which is final, but writes a report of its own, and on
 """
 
 import atexit
+import functools
 import os
 import sys
 
@@ -75,9 +76,22 @@ class Session:
         except ImportError:
             return  # PyTorch 1.x and 2.0's first days; the library finds iterations by itself
         register_optimizer_step_post_hook(self.step)
+        if self.library is not None:
+            self.tell_of_optimizers()
         if self.measured_file:
             from headroom.run import setting
             self.setting = setting.Setting(self.torch, self.measured_file)
+
+    def tell_of_optimizers(self):
+        """Where there is an optimizer, what repeats before its first step is no iteration."""
+        optimizer, library = self.torch.optim.Optimizer, self.library
+        begin = optimizer.__init__
+
+        @functools.wraps(begin)
+        def begin_and_tell(this, *arguments, **options):
+            library.expect_iterations()
+            begin(this, *arguments, **options)
+        optimizer.__init__ = begin_and_tell
 
     # What then happens.
 
