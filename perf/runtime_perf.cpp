@@ -53,7 +53,8 @@ void run(int thread) {
        [&](void* block) { headroom_free(block, 0, 0, stream_of(thread)); });
 }
 
-// Until a plan serves the streams of all threads, one after the other.
+// Until a plan serves the streams of all threads, one after the other: their steps are one
+// iteration, as the sequence says (no marks).
 bool plan_for(int threads) {
   static const bool is_configured = [] {
     const headroom_fake_setting fake{1, 64 * kGiB, 2 * kMiB, 0, 0, 0, 1, 0};
@@ -67,7 +68,6 @@ bool plan_for(int threads) {
   headroom_statistics s{};
   s.struct_bytes = sizeof s;
   for (int i = 0; i < 250 && is_configured && s.is_planned == 0; ++i) {
-    headroom_iteration(0);  // all threads' steps are one iteration
     for (int thread = 0; thread < threads; ++thread) run(thread);
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
     headroom_get_statistics(0, &s);

@@ -6,6 +6,7 @@
 //   efficiency CASE            one
 //   efficiency --data FOLDER   recorded steps of that folder, repeated
 //   --marks                    the end of each iteration is marked, as the optimizer's hook does
+//   --always                   a plan serves even where best fit is predicted to need less
 //   --kept                     each case twice: the second run begins with the first one's plan
 //
 // Efficiency is peak allocated over peak reserved, allocated in bytes rounded up to 512, counted
@@ -41,7 +42,7 @@ using namespace headroom::runtime::perf;
 constexpr int64_t kDeviceBytes = 192 * kGiB;
 // A step of a real run takes longer than its requests: so long is waited at each iteration's end
 // while a plan is being made.
-constexpr auto kStep = std::chrono::milliseconds(200);
+constexpr auto kStep = std::chrono::milliseconds(500);
 
 struct Peaks {
   int64_t allocated = 0;
@@ -101,6 +102,7 @@ void* stream_handle(uint32_t stream) {
 
 struct Options {
   bool has_marks = false;
+  bool always_plans = false;
   std::string plan_out;
   std::string plan_path;
 };
@@ -114,6 +116,7 @@ int replay(const Case& what, const Options& options) {
   if (configuration.driver_path == nullptr) configuration.driver_path = FAKE_CUDA_PATH;
   if (!options.plan_out.empty()) configuration.plan_out = options.plan_out.c_str();
   if (!options.plan_path.empty()) configuration.plan_path = options.plan_path.c_str();
+  if (options.always_plans) configuration.flags = HEADROOM_FLAG_ALWAYS_PLAN;
   if (options.has_marks) headroom_expect_iterations();
   if (headroom_configure(&configuration) != 0) {
     std::fprintf(stderr, "%s\n", headroom_error());
@@ -232,6 +235,7 @@ std::vector<Case> generated_cases() {
   }));
   cases.push_back(
       with("buckets on a second stream (ZeRO)", [](auto& s) { s.communicates = true; }));
+  cases.push_back(with("offload", [](auto& s) { s.offloads = true; }));
   cases.push_back(with("gradients kept", [](auto& s) { s.keeps_gradients = true; }));
   cases.push_back(with("experts, random routing", [](auto& s) { s.experts = 8, s.layers = 8; }));
   cases.push_back(with("experts, recomputation", [](auto& s) {
@@ -291,6 +295,8 @@ int main(int argc, char** argv) {
       folder = argv[++i];
     else if (word == "--marks")
       options.has_marks = true;
+    else if (word == "--always")
+      options.always_plans = true;
     else if (word == "--kept")
       is_kept = true;
     else

@@ -3,7 +3,7 @@
 // is timed, by the clock and by the processor time of its own thread (which does not count what
 // others do on a busy machine). The operation that switches to the plan is apart.
 //
-//   stall [REQUESTS]           as CSV: when, operations, the longest and the 99.99th percentile
+//   stall [REQUESTS]           as CSV: the longest, the 99.99th percentile, how many took over 1 ms
 #include <time.h>
 
 #include <algorithm>
@@ -50,8 +50,12 @@ struct Times {
       std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(at), times.end());
       return static_cast<double>(times[at]) / 1000;
     };
-    std::printf("%s,%zu,%.1f,%.1f,%.1f,%.1f\n", when, wall_ns.size(), micro(wall_ns, 1),
-                micro(wall_ns, 0.9999), micro(thread_ns, 1), micro(thread_ns, 0.9999));
+    const auto long_ones = [](const std::vector<int64_t>& times) {
+      return std::count_if(times.begin(), times.end(), [](int64_t ns) { return ns > 1'000'000; });
+    };
+    std::printf("%s,%zu,%.1f,%.1f,%td,%.1f,%.1f,%td\n", when, wall_ns.size(), micro(wall_ns, 1),
+                micro(wall_ns, 0.9999), long_ones(wall_ns), micro(thread_ns, 1),
+                micro(thread_ns, 0.9999), long_ones(thread_ns));
     *this = {};
   }
 };
@@ -101,7 +105,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", headroom_error());
     return 1;
   }
-  std::printf("when,operations,longest_us,p9999_us,longest_own_us,p9999_own_us\n");
+  std::printf(
+      "when,operations,longest_us,p9999_us,over_1ms,longest_own_us,p9999_own_us,over_1ms_own\n");
   Times first;
   iterate(requests, first);
   first.say("first iteration");  // it maps its memory

@@ -363,7 +363,9 @@ def test_a_dumped_snapshot_shows_planned_blocks(run, tmp_path):
     assert sum(block["size"] for block in live) == torch.cuda.memory_allocated(0)
     assert sum(s["total_size"] for s in segments) == torch.cuda.memory_reserved(0)
     from torch.cuda import _memory_viz
-    assert "cuda" in _memory_viz.segment_plot(torch.cuda.memory._snapshot()) or True
+    snapshot = torch.cuda.memory._snapshot()
+    assert "viz" in _memory_viz.segment_plot(snapshot)
+    assert f"segments: {len(segments)}" in _memory_viz.segsum(snapshot)
     """)
     packed = subprocess.run([os.environ["HEADROOM_BINARY"], "pack", "dump.pickle", "--json"],
                             capture_output=True, text=True, check=False, cwd=tmp_path)

@@ -24,6 +24,7 @@ struct LayerState {
   int64_t layer = 0;
   std::vector<Buffer> saved;
   std::vector<int64_t> expert_tokens;
+  std::vector<Buffer> away;  // what was saved and lies in host memory
 };
 
 // One micro-batch on its way through one chunk of the model.
@@ -179,12 +180,31 @@ class Program {
     }
   }
 
+  // Copied behind the next layer's forward, and back before the backward of the one after it.
+  void offload(LayerState& state) {
+    state.away = std::move(state.saved);
+    state.saved.clear();
+    for (const Buffer saved : state.away) {
+      run_.release_delay[saved] = kUsedByCommunication;
+      release(saved);
+    }
+  }
+  void fetch(LayerState& state) {
+    for (const Buffer away : std::exchange(state.away, {})) {
+      const int64_t bytes = run_.trace.buffers[away].requested_bytes;
+      const Buffer fetched =
+          make(bytes, in_layer(state.layer, "fetched"), run_.varies[away], kCommunication);
+      run_.release_delay[fetched] = kUsedByCommunication;
+      state.saved.push_back(fetched);
+    }
+  }
+
   void layer_backward(LayerState& state, int64_t tokens, bool is_first) {
     Buffer gradient = make(tokens * shape_.hidden * kHalf,
                            in_layer(state.layer, "gradient of the output"), lengths_vary());
     if (shape_.recomputes) {
       // What the forward kept is the input alone; it is let go after the second forward.
-      LayerState again{state.layer, {}, state.expert_tokens};
+      LayerState again{state.layer, {}, state.expert_tokens, {}};
       layer_forward(again, tokens, true);
       state.saved.insert(state.saved.end(), again.saved.begin(), again.saved.end());
     }
@@ -246,7 +266,7 @@ class Program {
     }
     const int64_t layers = shape_.layers / shape_.model_chunks;
     for (int64_t layer = chunk * layers; layer < (chunk + 1) * layers; ++layer) {
-      state.layers.push_back({layer, {}, {}});
+      state.layers.push_back({layer, {}, {}, {}});
       LayerState& made = state.layers.back();
       if (shape_.experts > 0) made.expert_tokens = route(state.tokens);
       if (keeps && shape_.recomputes) {
@@ -256,6 +276,8 @@ class Program {
       } else {
         layer_forward(made, state.tokens, keeps);
       }
+      const size_t count = state.layers.size();
+      if (keeps && shape_.offloads && count > 1) offload(state.layers[count - 2]);
     }
     if (is_last_chunk(chunk)) {
       const int64_t logits = state.tokens * shape_.vocabulary;
@@ -289,6 +311,7 @@ class Program {
       release(gradient);
     }
     for (size_t i = state.layers.size(); i-- > 0;) {
+      if (i > 0) fetch(state.layers[i - 1]);
       layer_backward(state.layers[i], state.tokens, is_first);
     }
     if (has_embedding() && chunk == 0) {

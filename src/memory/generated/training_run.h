@@ -38,6 +38,7 @@ struct TrainingShape {
   int64_t evaluation_batches = 2;
   bool recomputes = false;       // a layer keeps its input and runs again in backward
   bool communicates = false;     // buffers on a second stream, and blocks that it uses, too
+  bool offloads = false;         // what a layer keeps waits in host memory, and is fetched again
   bool keeps_gradients = false;  // zeroed in place, not released after the optimizer
 };
 
