@@ -47,8 +47,33 @@ int spawn(const ProcessOptions& options, int speech, pid_t& child) {
   return failure;
 }
 
+// Hands on the lines of what comes piece by piece. A line longer than kSpoken is handed on in
+// parts.
+class Lines {
+ public:
+  explicit Lines(const std::function<void(std::string_view)>& on_line) : on_line_(on_line) {}
+  void add(std::string_view piece) {
+    if (!on_line_) return;
+    for (size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
+      rest_.append(piece.substr(0, end));
+      flush();
+      piece.remove_prefix(end + 1);
+    }
+    rest_.append(piece);
+    if (rest_.size() > kSpoken) flush();
+  }
+
+ private:
+  void flush() {
+    on_line_(rest_);
+    rest_.clear();
+  }
+  const std::function<void(std::string_view)>& on_line_;
+  std::string rest_;
+};
+
 // Reads what the child says until it ends its stderr; false when the time is up first.
-bool listen(int speech, Clock::time_point deadline, std::string& spoken) {
+bool listen(int speech, Clock::time_point deadline, Lines& lines, std::string& spoken) {
   std::array<char, 4096> buffer{};
   while (true) {
     const auto left =
@@ -61,7 +86,9 @@ bool listen(int speech, Clock::time_point deadline, std::string& spoken) {
     const ssize_t count = read(speech, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return true;
-    spoken.append(buffer.data(), static_cast<size_t>(count));
+    const std::string_view piece(buffer.data(), static_cast<size_t>(count));
+    lines.add(piece);
+    spoken.append(piece);
     if (spoken.size() > 2 * kSpoken) spoken.erase(0, spoken.size() - kSpoken);
   }
 }
@@ -93,7 +120,9 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
   const Clock::time_point deadline = Clock::now() + options.timeout;
   ProcessResult result;
   int status = 0;
-  const bool ended = listen(ends[0], deadline, result.spoken) && wait_for(child, deadline, status);
+  Lines lines(options.on_line);
+  const bool ended =
+      listen(ends[0], deadline, lines, result.spoken) && wait_for(child, deadline, status);
   close(ends[0]);
   if (!ended) {
     kill(-child, SIGKILL);

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,8 @@ struct ProcessOptions {
       arguments{};  // [0] is the program, looked up in PATH where it has no '/'
   std::vector<std::pair<std::string, std::string>> environment{};  // added to ours
   std::chrono::seconds timeout{300};
+  // Called with each line of stderr as it comes, without its end; for progress.
+  std::function<void(std::string_view)> on_line{};
 };
 
 struct ProcessResult {

@@ -4,8 +4,8 @@
 
 #include "base/version.h"
 #include "cli/deliver.h"
+#include "cli/machine.h"
 #include "cli/verb.h"
-#include "device/catalogue.h"
 #include "model/builtin.h"
 #include "report/batch_html.h"
 #include "report/batch_json.h"
@@ -37,7 +37,8 @@ Result<void> read_numbers(const Words& words, batch::BatchQuestion& question) {
   return {};
 }
 
-Result<batch::BatchQuestion> question_of(const Words& words) {
+Result<batch::BatchQuestion> question_of(const Words& words,
+                                         const device::DeviceCatalogue& catalogue) {
   batch::BatchQuestion question;
   if (words.has("points")) {
     question.points_file = words.value("points");
@@ -49,7 +50,6 @@ Result<batch::BatchQuestion> question_of(const Words& words) {
     question.requests = std::move(trace.requests);
   }
   if (words.has("device") || (question.points.empty() && !words.operands.empty())) {
-    HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
     HEADROOM_ASSIGN(question.device,
                     catalogue.find(words.has("device") ? words.value("device") : "auto"));
   }
@@ -72,13 +72,13 @@ Result<batch::BatchQuestion> question_of(const Words& words) {
 }
 
 Result<batch::BatchAnswer> answer_of(const Words& words) {
-  HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words));
-  HEADROOM_ASSIGN(const timing::TimingModel timing_model, timing::TimingModel::load());
-  if (words.operands.empty()) return batch::answer(question, nullptr, timing_model);
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines.catalogue));
+  if (words.operands.empty()) return batch::answer(question, nullptr, machines.timing);
   HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.operands.front()));
   question.model = model.name;
   const text::JsonView config = model.view();
-  return batch::answer(question, &config, timing_model);
+  return batch::answer(question, &config, machines.timing);
 }
 
 Result<int> run_batch(const Words& words, const Console& console) {
@@ -112,6 +112,7 @@ Verb batch_verb() {
   };
   verb.flags = {
       {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
+      kCalibrationFlag,
       {"points", "FILE.csv", "measured serving points; output tokens per second, mean ITL"},
       {"slo", "itl=TARGET", "a time (50ms), or a multiple of that at a batch (2x@32)"},
       {"min-efficiency", "SHARE", "throughput per sequence, of that of one alone; 0.1"},

@@ -1,9 +1,10 @@
 #include <cmath>
 
 #include "bench/decode.h"
+#include "cli/bench_device.h"
 #include "cli/deliver.h"
+#include "cli/machine.h"
 #include "cli/verb.h"
-#include "device/catalogue.h"
 #include "model/builtin.h"
 #include "report/bench_json.h"
 #include "report/bench_text.h"
@@ -55,9 +56,9 @@ Result<std::vector<bench::MeasuredStep>> points_of(const std::string& path) {
   }
 }
 
-Result<bench::DecodeQuestion> question_of(const Words& words) {
+Result<bench::DecodeQuestion> question_of(const Words& words,
+                                          const device::DeviceCatalogue& catalogue) {
   bench::DecodeQuestion question;
-  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
   const std::string device = words.has("device") ? words.value("device") : "auto";
   HEADROOM_ASSIGN(question.device, catalogue.find(device));
   if (words.has("context")) {
@@ -81,10 +82,7 @@ Result<bench::DecodeQuestion> question_of(const Words& words) {
   return question;
 }
 
-Result<int> run_bench(const Words& words, const Console& console) {
-  if (words.operands.empty() || words.operands.front() != "decode") {
-    return usage("what is to be measured?", "headroom bench decode MODEL --device NAME --predict");
-  }
+Result<int> run_bench_decode(const Words& words, const Console& console) {
   if (words.operands.size() < 2) return usage("of which model?", "`headroom models` lists some");
   if (!words.has("predict")) {
     return Error{ErrorCode::unavailable,
@@ -92,12 +90,12 @@ Result<int> run_bench(const Words& words, const Console& console) {
                  {},
                  "--predict says what they would take, on any device that is known"};
   }
-  HEADROOM_ASSIGN(bench::DecodeQuestion question, question_of(words));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(bench::DecodeQuestion question, question_of(words, machines.catalogue));
   HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.operands[1]));
   question.model = model.name;
-  HEADROOM_ASSIGN(const timing::TimingModel timing_model, timing::TimingModel::load());
   HEADROOM_ASSIGN(const bench::DecodeAnswer answer,
-                  bench::predict_decode(model.view(), question, timing_model));
+                  bench::predict_decode(model.view(), question, machines.timing));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::decode_text(answer, terminal);
@@ -107,21 +105,37 @@ Result<int> run_bench(const Words& words, const Console& console) {
   return answer.largest_batch > 0 ? kExitYes : kExitNotPlainYes;
 }
 
+Result<int> run_bench(const Words& words, const Console& console) {
+  const std::string what = words.operands.empty() ? "" : words.operands.front();
+  if (what == "device") return run_bench_device(words, console);
+  if (what == "decode") return run_bench_decode(words, console);
+  return usage("what is to be measured?",
+               "headroom bench device, or headroom bench decode MODEL --device NAME --predict");
+}
+
 }  // namespace
 
 Verb bench_verb() {
   Verb verb;
   verb.name = "bench";
-  verb.summary = "decode steps by batch: where the time goes, what the DRAM gives";
-  verb.operands = "decode MODEL";
+  verb.summary =
+      "what operators cost on this machine; decode steps by batch: where their time goes";
+  verb.operands = "device | decode MODEL";
   verb.most_operands = 2;
   verb.examples = {
+      {"headroom bench device --quick",
+       "this machine's operators in a minute, as laws that --calibration takes"},
       {"headroom bench decode facebook/opt-1.3b --device h100-sxm-64gb --predict --context 330",
        "the memory-gap paper's experiment, without its machine"},
       {"headroom bench decode meta-llama/Llama-2-7b-hf --device a100-sxm-80gb --predict --json",
        "every figure with its interval and where it comes from"},
   };
   verb.flags = {
+      {"on", "DEVICE", "bench device: cpu (as without it), cuda or cuda:N"},
+      {"quick", "", "bench device: in one minute; without it four"},
+      {"seconds", "N", "bench device: for about so long"},
+      {"save-calibration", "FILE", "bench device: where it is kept; NAME.calibration.json"},
+      kCalibrationFlag,
       {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
       {"predict", "", "by laws fitted to published measurements (docs/formats/timing.md)"},
       {"context", "TOKENS", "in the cache of each sequence; 512"},

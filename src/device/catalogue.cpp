@@ -104,10 +104,14 @@ Result<void> DeviceCatalogue::merge(std::string_view json, const std::string& fi
   text::JsonLimits limits;
   limits.bytes = kFileLimit;
   HEADROOM_ASSIGN(const text::Json root, text::parse_json(json, file, limits));
+  return merge(text::JsonView(root, file));
+}
+
+Result<void> DeviceCatalogue::merge(const text::JsonView& root) {
   // Copies, so that a bad file changes nothing.
   std::vector<FigureSource> sources = sources_;
   std::vector<Device> devices = devices_;
-  HEADROOM_TRY(read_device_file(text::JsonView(root, file), sources, devices));
+  HEADROOM_TRY(read_device_file(root, sources, devices));
   sources_ = std::move(sources);
   devices_ = std::move(devices);
   return {};

@@ -32,6 +32,7 @@ class DeviceCatalogue {
   // Adds the devices of a headroom.devices/1 text; `file` is used in errors. A bad text changes
   // nothing.
   Result<void> merge(std::string_view json, const std::string& file);
+  Result<void> merge(const text::JsonView& root);
 
   // In the order of the files.
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }

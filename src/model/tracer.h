@@ -25,9 +25,8 @@ struct TraceRequest {
   bool operator==(const TraceRequest&) const = default;
 };
 
-// Python is $HEADROOM_PYTHON, else .venv/bin/python of the current folder or of our checkout, else
-// python3. Errors: unavailable without Python, PyTorch or time; bad_input, with the end of Python's
-// traceback, where the user's code fails or cannot be traced.
+// By base/python.h. Errors: unavailable without Python, PyTorch or time; bad_input, with the end of
+// Python's traceback, where the user's code fails or cannot be traced.
 Result<TracedGraph> trace_function(const TraceRequest& request);
 
 // The Error that the tracer's end amounts to; `spoken` is what it wrote to stderr.

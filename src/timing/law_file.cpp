@@ -6,6 +6,7 @@ namespace headroom::timing {
 
 namespace {
 
+using text::Json;
 using text::JsonView;
 
 constexpr std::string_view kSchema = "headroom.timing/1";
@@ -171,6 +172,71 @@ Result<Engine> read_engine(const JsonView& view) {
   return engine;
 }
 
+// ---- writing
+
+Json array_of(const std::vector<std::string>& names) {
+  Json array = Json::array();
+  for (const std::string& name : names) array.push_back(name);
+  return array;
+}
+
+Json array_of(const std::vector<double>& numbers) {
+  Json array = Json::array();
+  for (const double number : numbers) array.push_back(number);
+  return array;
+}
+
+Json array_of(const std::vector<Feature>& features) {
+  Json array = Json::array();
+  for (const Feature feature : features) array.push_back(name_of(feature));
+  return array;
+}
+
+Json table_json(const Table& table) {
+  Json knots = Json::array();
+  for (const std::vector<double>& axis : table.knots) knots.push_back(array_of(axis));
+  return Json::object()
+      .set("features", array_of(table.features))
+      .set("knots", std::move(knots))
+      .set("values", array_of(table.values));
+}
+
+Json error_json(const HeldOutError& error) {
+  return Json::object()
+      .set("rows", error.rows)
+      .set("median_error_pct", error.median_error_pct)
+      .set("half_width_log", error.half_width_log);
+}
+
+Json correction_json(const Correction& correction) {
+  return Json::object()
+      .set("features", array_of(correction.features))
+      .set("center", array_of(correction.center))
+      .set("scale", array_of(correction.scale))
+      .set("offset_sd", correction.offset_sd)
+      .set("local_sd", correction.local_sd)
+      .set("noise_sd", correction.noise_sd)
+      .set("half_width_log", Json::object()
+                                 .set("large", correction.half_width_log_large)
+                                 .set("small", correction.half_width_log_small));
+}
+
+Json law_json(const Law& law) {
+  Json tables = Json::array();
+  for (const Table& table : law.tables) tables.push_back(table_json(table));
+  Json json = Json::object().set("class", name_of(law.kind));
+  if (!law.device.empty()) json.set("device", law.device);
+  json.set("devices", array_of(law.devices))
+      .set("sources", array_of(law.sources))
+      .set("start_seconds", law.start_seconds)
+      .set("intercept", law.intercept)
+      .set("errors",
+           Json::object().set("large", error_json(law.large)).set("small", error_json(law.small)))
+      .set("tables", std::move(tables));
+  if (law.can_correct) json.set("correction", correction_json(law.correction));
+  return json;
+}
+
 }  // namespace
 
 Result<LawFile> read_law_file(const JsonView& root) {
@@ -199,6 +265,29 @@ Result<LawFile> read_law_file(const JsonView& root) {
     file.laws.push_back(std::move(law));
   }
   return file;
+}
+
+Json law_file_json(const LawFile& file) {
+  Json sources = Json::object();
+  for (const auto& [key, words] : file.sources) sources.set(key, words);
+  Json engines = Json::array();
+  for (const Engine& engine : file.engines) {
+    engines.push_back(Json::object()
+                          .set("name", engine.name)
+                          .set("source", engine.source)
+                          .set("host_base_seconds", engine.host_base_seconds)
+                          .set("host_seconds_per_sequence", engine.host_seconds_per_sequence)
+                          .set("sampling_seconds_per_logit", engine.sampling_seconds_per_logit)
+                          .set("half_width_log", engine.half_width_log)
+                          .set("median_error_pct", engine.median_error_pct));
+  }
+  Json laws = Json::array();
+  for (const Law& law : file.laws) laws.push_back(law_json(law));
+  return Json::object()
+      .set("schema", kSchema)
+      .set("sources", std::move(sources))
+      .set("engines", std::move(engines))
+      .set("laws", std::move(laws));
 }
 
 }  // namespace headroom::timing

@@ -24,5 +24,7 @@ struct LawFile {
 };
 
 Result<LawFile> read_law_file(const text::JsonView& root);
+// The same as JSON, which reads back to equal laws.
+[[nodiscard]] text::Json law_file_json(const LawFile& file);
 
 }  // namespace headroom::timing

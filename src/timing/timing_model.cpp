@@ -17,8 +17,6 @@ namespace headroom::timing {
 namespace {
 
 constexpr Bytes kFileLimit{16 * kMiB};
-// e^6, a factor of 400: points that say more are not of the device that they are given for.
-constexpr double kMostResidual = 6;
 
 bool same_target(const Law& a, const Law& b) { return a.kind == b.kind && a.device == b.device; }
 
@@ -57,6 +55,11 @@ Result<void> TimingModel::merge(std::string_view json, const std::string& file) 
   limits.bytes = kFileLimit;
   HEADROOM_ASSIGN(const text::Json root, text::parse_json(json, file, limits));
   HEADROOM_ASSIGN(LawFile added, read_law_file(text::JsonView(root, file)));
+  merge(std::move(added));
+  return {};
+}
+
+void TimingModel::merge(LawFile added) {
   for (Law& law : added.laws) {
     std::erase_if(laws_, [&](const Law& known) { return same_target(known, law); });
     laws_.push_back(std::move(law));
@@ -69,7 +72,6 @@ Result<void> TimingModel::merge(std::string_view json, const std::string& file) 
     std::erase_if(sources_, [&](const auto& known) { return known.first == source.first; });
     sources_.push_back(std::move(source));
   }
-  return {};
 }
 
 const Law* TimingModel::general_law(OperatorClass kind) const {
@@ -79,11 +81,21 @@ const Law* TimingModel::general_law(OperatorClass kind) const {
   return found == laws_.end() ? nullptr : &*found;
 }
 
-const Law* TimingModel::law_for(OperatorClass kind, std::string_view device) const {
+const Law* TimingModel::own_law(OperatorClass kind, std::string_view device) const {
   const auto found = std::find_if(laws_.begin(), laws_.end(), [&](const Law& law) {
     return law.kind == kind && !law.device.empty() && law.device == device;
   });
-  return found == laws_.end() ? general_law(kind) : &*found;
+  return found == laws_.end() ? nullptr : &*found;
+}
+
+const Law* TimingModel::law_for(OperatorClass kind, std::string_view device) const {
+  const Law* own = own_law(kind, device);
+  return own != nullptr ? own : general_law(kind);
+}
+
+const Law* TimingModel::correctable_law(OperatorClass kind, std::string_view device) const {
+  const Law* own = own_law(kind, device);
+  return own != nullptr && own->can_correct ? own : general_law(kind);
 }
 
 const TimingModel::Corrected* TimingModel::correction_for(OperatorClass kind,
@@ -111,7 +123,8 @@ std::string TimingModel::basis_of(const Law& law, const Features& features) cons
 
 Result<PredictedTime> TimingModel::predict(const Call& call, const device::Device& device) const {
   const Corrected* corrected = correction_for(call.kind, device.name);
-  const Law* law = corrected != nullptr ? general_law(call.kind) : law_for(call.kind, device.name);
+  const Law* law = corrected != nullptr ? correctable_law(call.kind, device.name)
+                                        : law_for(call.kind, device.name);
   if (law == nullptr) {
     return Error{ErrorCode::unavailable,
                  "there is no law for " + std::string(name_of(call.kind)),
@@ -150,7 +163,7 @@ Result<void> TimingModel::correct(const device::Device& device,
   std::array<std::vector<double>, kOperatorClasses> residuals;
   std::array<Corrected, kOperatorClasses> added;
   for (const MeasuredPoint& point : points) {
-    const Law* law = general_law(point.call.kind);
+    const Law* law = correctable_law(point.call.kind, device.name);
     const std::string name(name_of(point.call.kind));
     if (law == nullptr || !law->can_correct) {
       return Error{ErrorCode::unavailable, "points of " + name + " correct no law", {}, {}};
@@ -177,8 +190,8 @@ Result<void> TimingModel::correct(const device::Device& device,
     if (residuals[i].empty()) continue;
     added[i].kind = static_cast<OperatorClass>(i);
     added[i].device = device.name;
-    added[i].weights =
-        kriging_weights(general_law(added[i].kind)->correction, added[i].coordinates, residuals[i]);
+    added[i].weights = kriging_weights(correctable_law(added[i].kind, device.name)->correction,
+                                       added[i].coordinates, residuals[i]);
     std::erase_if(corrected_, [&](const Corrected& known) {
       return known.kind == added[i].kind && known.device == device.name;
     });

@@ -18,6 +18,7 @@
 #include "timing/call.h"
 #include "timing/law.h"
 #include "timing/law_file.h"
+#include "timing/measured_point.h"
 
 namespace headroom::timing {
 
@@ -31,12 +32,6 @@ struct PredictedTime {
   std::string basis;  // for people: which law, from whose tables, its error
 };
 
-// What was measured for one call.
-struct MeasuredPoint {
-  Call call;
-  double seconds = 0;
-};
-
 class TimingModel {
  public:
   // With the environment as it is. An Error is about the user's file.
@@ -46,17 +41,21 @@ class TimingModel {
   // Adds the laws of a headroom.timing/1 text; `file` is used in errors. A bad text changes
   // nothing.
   Result<void> merge(std::string_view json, const std::string& file);
+  void merge(LawFile added);
 
   // interpolated: by a law of this device, within its tables. calibrated: by the general law and
   // the points given to correct(). extrapolated: anything else. An Error where the class has no
   // law, or the device lacks a figure that the law needs.
   [[nodiscard]] Result<PredictedTime> predict(const Call& call, const device::Device& device) const;
 
-  // From now on calls of `device` (by name) are predicted by the general laws and these points, up
-  // to kMostPoints a class; they replace earlier ones, and a law of the device's own.
-  // An Error where a point has no positive time, or its class no law that can be corrected.
+  // From now on calls of `device` (by name) are predicted by these points, up to kMostPoints a
+  // class, on top of the device's own law where that can be corrected, of the general one else;
+  // they replace earlier ones. An Error where a point has no positive time, or its class no law
+  // that can be corrected.
   Result<void> correct(const device::Device& device, const std::vector<MeasuredPoint>& points);
   static constexpr size_t kMostPoints = 512;
+  // A factor of 400: points that are further from their law are not of the device.
+  static constexpr double kMostResidual = 6;
 
   [[nodiscard]] const std::vector<Law>& laws() const { return laws_; }
   // By name; a later file's engine of the same name replaces an earlier one.
@@ -73,6 +72,9 @@ class TimingModel {
     std::vector<double> weights;
   };
   [[nodiscard]] const Law* general_law(OperatorClass kind) const;
+  [[nodiscard]] const Law* own_law(OperatorClass kind, std::string_view device) const;
+  // What points of that device correct.
+  [[nodiscard]] const Law* correctable_law(OperatorClass kind, std::string_view device) const;
   [[nodiscard]] const Corrected* correction_for(OperatorClass kind, std::string_view device) const;
   [[nodiscard]] std::string basis_of(const Law& law, const Features& features) const;
 

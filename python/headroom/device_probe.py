@@ -1,0 +1,356 @@
+"""Measures the operators of a language model on this machine, as PyTorch runs them.
+
+    python -m headroom.device_probe --on cpu --seconds 60 --out points.json
+
+The runner behind `headroom bench device`, which makes laws of the points. Shapes are drawn at random
+(a fixed seed) from what models use, within what the machine does in a few tens of milliseconds;
+operands take turns, so that weights and caches come from memory as they do in a model, unless the
+machine's own cache holds all of the turns. A point is the median of samples of at least a
+millisecond each, taken until the median is sure or the point's share of the time is spent.
+
+Prints `headroom: progress DONE OF WHAT` on stderr. Exit codes: 0, 2 (usage), 4 (no PyTorch, no such
+device), 5 (interrupted, or the device failed: nothing is written).
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+
+EXIT_UNAVAILABLE, EXIT_PARTIAL = 4, 5
+SCHEMA = "headroom.probe/1"
+
+CLASSES = ("gemm_fp32", "gemm", "attention_decode", "attention_prefill", "elementwise", "normalization",
+           "softmax", "rms_norm", "rope", "gated_activation", "embedding")
+LONGEST_CALL_SECONDS = 0.05
+MOST_OPERAND_BYTES = 256 << 20
+MOST_TURNS = 16
+LEAST_SAMPLE_SECONDS = 1e-3
+SURE = 0.01              # half width of the median's interval, of the median
+POINT_SECONDS = 0.25     # about what a point takes; the number of points follows from the time
+LEAST_POINTS, MOST_POINTS = 12, 64  # of a class
+
+
+def say(words):
+    print(f"headroom: {words}", file=sys.stderr, flush=True)
+
+
+class Machine:
+    """The device that is measured: what it is, its clock, and the caches that operands must leave."""
+
+    def __init__(self, torch, name):
+        self.torch = torch
+        self.device = torch.device(name)
+        self.is_cuda = self.device.type == "cuda"
+        if self.is_cuda:
+            torch.cuda.set_device(self.device)
+            properties = torch.cuda.get_device_properties(self.device)
+            self.product = properties.name
+            self.memory_bytes = properties.total_memory
+            self.cache_bytes = getattr(properties, "L2_cache_size", 0)
+            self.units = properties.multi_processor_count
+        else:
+            self.product = cpu_product()
+            self.memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            self.cache_bytes = last_cache_bytes()
+            self.units = torch.get_num_threads()
+
+    def free_bytes(self):
+        if self.is_cuda:
+            return self.torch.cuda.mem_get_info(self.device)[0]
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+    def seconds_of(self, call, times):
+        """Of `times` calls one after the other, on the device's own clock where it has one."""
+        if self.is_cuda:
+            start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for turn in range(times):
+                call(turn)
+            end.record()
+            end.synchronize()
+            return start.elapsed_time(end) * 1e-3
+        start = time.perf_counter()
+        for turn in range(times):
+            call(turn)
+        return time.perf_counter() - start
+
+    def identity(self):
+        return {"product": self.product, "kind": self.device.type, "memory_bytes": self.memory_bytes,
+                "cache_bytes": self.cache_bytes, "units": self.units, "torch": self.torch.__version__,
+                "python": platform.python_version(), "system": platform.system(),
+                "load": os.getloadavg()[0]}
+
+
+def cpu_product():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def last_cache_bytes():
+    """Of the largest cache that the first processor sees; 8 MiB where the system does not say."""
+    largest, folder = 0, "/sys/devices/system/cpu/cpu0/cache"
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    for index in os.listdir(folder) if os.path.isdir(folder) else ():
+        try:
+            with open(os.path.join(folder, index, "size"), encoding="ascii") as file:
+                words = file.read().strip()
+            largest = max(largest, int(words[:-1]) * units[words[-1]])
+        except (OSError, ValueError, KeyError):
+            continue
+    return largest or 8 << 20
+
+
+# ---- shapes -------------------------------------------------------------------------------------
+
+def between(rng, low, high, grain=1):
+    """Log-uniform, a multiple of `grain`."""
+    value = math.exp(rng.uniform(math.log(low), math.log(high)))
+    return max(grain, round(value / grain) * grain)
+
+
+def draw_gemm(rng):
+    return {"batch": 1, "m": between(rng, 1, 1024), "n": between(rng, 256, 16384, 64),
+            "k": between(rng, 256, 8192, 64)}
+
+
+def draw_heads(rng):
+    sharing = rng.choice((1, 1, 4, 8))
+    return {"heads": sharing * rng.choice((2, 4, 8, 12)), "sharing": sharing, "head_dim": rng.choice((64, 128))}
+
+
+def draw_decode(rng):
+    heads = draw_heads(rng)
+    return {"batch": between(rng, 1, 128), "heads": heads["heads"],
+            "kv_heads": heads["heads"] // heads["sharing"], "head_dim": heads["head_dim"],
+            "queries": 1, "context": between(rng, 32, 8192)}
+
+
+def draw_prefill(rng):
+    heads, tokens = draw_heads(rng), between(rng, 64, 4096, 16)
+    return {"batch": between(rng, 1, 8), "heads": heads["heads"],
+            "kv_heads": heads["heads"] // heads["sharing"], "head_dim": heads["head_dim"],
+            "queries": tokens, "context": tokens}
+
+
+def draw_rows(rng):
+    return {"rows": between(rng, 1, 32768), "width": between(rng, 256, 16384, 64)}
+
+
+DRAW = {"gemm": draw_gemm, "gemm_fp32": draw_gemm, "attention_decode": draw_decode,
+        "attention_prefill": draw_prefill}
+
+# Operands that are read or written, each of rows x width.
+ROW_OPERANDS = {"elementwise": 3, "normalization": 2, "softmax": 2, "rms_norm": 2, "rope": 4,
+                "gated_activation": 3, "embedding": 2}
+VOCABULARY = 32768
+
+
+def work_of(kind, shape, size):
+    """Multiplications and additions, and bytes that must move."""
+    if kind in ("gemm", "gemm_fp32"):
+        m, n, k = shape["m"], shape["n"], shape["k"]
+        return 2.0 * m * n * k, size * (m * k + n * k + m * n)
+    if kind.startswith("attention"):
+        batch, queries, context, width = (shape[key] for key in ("batch", "queries", "context", "head_dim"))
+        pairs = queries * context - queries * (queries - 1) / 2
+        flops = 4.0 * batch * shape["heads"] * pairs * width
+        cache = 2 * shape["kv_heads"] * context
+        return flops, size * batch * width * (cache + 2 * shape["heads"] * queries)
+    return 0.0, size * ROW_OPERANDS[kind] * shape["rows"] * shape["width"]
+
+
+def draw_shape(rng, kind, size, rates, least_bytes, most_bytes):
+    """One that the machine does in time, of at least `least_bytes`; None where none is found."""
+    draw = DRAW.get(kind, draw_rows)
+    for _ in range(2000):
+        shape = draw(rng)
+        flops, moved = work_of(kind, shape, size)
+        seconds = flops / rates["flops"] + moved / rates["bytes"]
+        if least_bytes <= moved <= most_bytes and seconds <= LONGEST_CALL_SECONDS:
+            return shape
+    return None
+
+
+def draw_shapes(rng, kind, size, count, rates, cache_bytes, most_bytes):
+    """Every other one beyond the cache, as most of a model is; the rest of any size."""
+    shapes = []
+    for turn in range(count):
+        least = 2 * cache_bytes if turn % 2 else 0
+        shape = (draw_shape(rng, kind, size, rates, least, most_bytes)
+                 or draw_shape(rng, kind, size, rates, 0, most_bytes))
+        if shape:
+            shapes.append(shape)
+    return shapes
+
+
+# ---- operators ----------------------------------------------------------------------------------
+
+def make_call(machine, kind, shape, dtype, turns):
+    """call(turn), its operands one of `turns` sets."""
+    torch, functional = machine.torch, machine.torch.nn.functional
+
+    def random_tensor(*sizes):
+        return torch.rand(sizes, dtype=torch.float32, device=machine.device).to(dtype)
+
+    if kind in ("gemm", "gemm_fp32"):
+        inputs = [random_tensor(shape["m"], shape["k"]) for _ in range(turns)]
+        weights = [random_tensor(shape["n"], shape["k"]) for _ in range(turns)]
+        return lambda turn: functional.linear(inputs[turn % turns], weights[turn % turns])
+    if kind.startswith("attention"):
+        def operand(heads, tokens):
+            return [random_tensor(shape["batch"], heads, tokens, shape["head_dim"]) for _ in range(turns)]
+        queries = operand(shape["heads"], shape["queries"])
+        keys, values = (operand(shape["kv_heads"], shape["context"]) for _ in range(2))
+        options = {"is_causal": shape["queries"] > 1, "enable_gqa": shape["heads"] != shape["kv_heads"]}
+        return lambda turn: functional.scaled_dot_product_attention(
+            queries[turn % turns], keys[turn % turns], values[turn % turns], **options)
+    rows, width = shape["rows"], shape["width"]
+    if kind == "embedding":
+        table = random_tensor(max(64, min(VOCABULARY, MOST_OPERAND_BYTES // (width * dtype.itemsize))), width)
+        words = [torch.randint(len(table), (rows,), device=machine.device) for _ in range(turns)]
+        return lambda turn: functional.embedding(words[turn % turns], table)
+    operands = [random_tensor(rows, width) for _ in range(turns)]
+    if kind == "elementwise":
+        others = [random_tensor(rows, width) for _ in range(turns)]
+        return lambda turn: torch.add(operands[turn % turns], others[turn % turns])
+    if kind == "gated_activation":
+        others = [random_tensor(rows, width) for _ in range(turns)]
+        return lambda turn: functional.silu(operands[turn % turns]) * others[turn % turns]
+    if kind == "rope":  # queries and keys, as transformers writes it
+        others = [random_tensor(rows, width) for _ in range(turns)]
+        angles = random_tensor(rows, width)
+
+        def rotate(x):
+            return x * angles + torch.cat((-x[:, width // 2:], x[:, :width // 2]), dim=-1) * angles
+        return lambda turn: (rotate(operands[turn % turns]), rotate(others[turn % turns]))
+    weight = random_tensor(width)
+    if kind == "normalization":
+        return lambda turn: functional.layer_norm(operands[turn % turns], (width,), weight, weight)
+    if kind == "rms_norm":
+        return lambda turn: functional.rms_norm(operands[turn % turns], (width,), weight)
+    return lambda turn: torch.softmax(operands[turn % turns], dim=-1)
+
+
+def turns_for(machine, moved):
+    """Enough sets of operands that the cache cannot hold them all, within reason."""
+    return int(min(MOST_TURNS, max(1, math.ceil(2 * machine.cache_bytes / max(moved, 1)))))
+
+
+# ---- measuring ----------------------------------------------------------------------------------
+
+def take_samples(machine, call, seconds):
+    """Seconds a call, until their median is sure or the time is up; and how sure it is."""
+    machine.seconds_of(call, 1)
+    once = max(machine.seconds_of(call, 1), 1e-7)
+    times = max(1, math.ceil(LEAST_SAMPLE_SECONDS / once))
+    samples, deadline = [], time.perf_counter() + seconds
+    while True:
+        samples.append(machine.seconds_of(call, times) / times)
+        if len(samples) < 5:
+            continue
+        low, middle, high = statistics.quantiles(samples, n=4)
+        # Of a median: 1.57 interquartile ranges over the root of the count (McGill, Tukey and Larsen 1978).
+        half = 1.57 * (high - low) / math.sqrt(len(samples)) / middle
+        if half <= SURE or time.perf_counter() >= deadline or len(samples) >= 1000:
+            return samples, half
+
+
+def rough_rates(machine, dtype):
+    """What the machine does per second, to choose shapes by: the best of some samples."""
+    size = dtype.itemsize
+    edge = 256
+    while True:
+        call = make_call(machine, "gemm", {"m": edge, "n": edge, "k": edge}, dtype, 1)
+        taken = min(take_samples(machine, call, 0.05)[0])
+        if taken > 5e-3 or edge >= 8192:
+            break
+        edge *= 2
+    rows = max(64, int(min(MOST_OPERAND_BYTES, 4 * machine.cache_bytes) / (3 * 4096 * size)))
+    call = make_call(machine, "elementwise", {"rows": rows, "width": 4096}, dtype, 1)
+    moving = min(take_samples(machine, call, 0.2)[0])
+    return {"flops": 2.0 * edge ** 3 / taken, "bytes": size * 3.0 * rows * 4096 / moving}
+
+
+def dtypes_of(machine, words):
+    torch = machine.torch
+    names = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    return {"gemm_fp32": ("fp32", torch.float32), "gemm": ("bf16", torch.bfloat16),
+            None: (words, names[words])}
+
+
+def take_points(machine, arguments):
+    rng = random.Random(arguments.seed)
+    table = dtypes_of(machine, arguments.dtype)
+    rates = {name: rough_rates(machine, dtype) for name, dtype in {table[kind] for kind in table}}
+    most_bytes = min(MOST_OPERAND_BYTES, machine.free_bytes() // 8)
+    wanted = round(arguments.seconds / (len(CLASSES) * POINT_SECONDS))
+    count = min(MOST_POINTS, max(LEAST_POINTS, wanted))
+    plan = []
+    for kind in CLASSES:
+        name, dtype = table.get(kind, table[None])
+        for shape in draw_shapes(rng, kind, dtype.itemsize, count, rates[name],
+                                 machine.cache_bytes, most_bytes):
+            plan.append((kind, name, dtype, shape))
+    rng.shuffle(plan)  # so that what else the machine does falls on no class alone
+    points, started = [], time.perf_counter()
+    for done, (kind, name, dtype, shape) in enumerate(plan):
+        say(f"progress {done} {len(plan)} {kind}")
+        moved = work_of(kind, shape, dtype.itemsize)[1]
+        left = arguments.seconds - (time.perf_counter() - started)
+        share = max(0.02, left / (len(plan) - done))
+        call = make_call(machine, kind, shape, dtype, turns_for(machine, moved))
+        samples, half = take_samples(machine, call, share)
+        points.append({"class": kind, "rate": name, "shape": shape, "bytes": moved,
+                       "seconds": statistics.median(samples), "uncertainty": half,
+                       "samples": len(samples)})
+    say(f"progress {len(plan)} {len(plan)} done")
+    return points
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--on", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--dtype", choices=("fp32", "bf16", "fp16"), default=None,
+                        help="of everything but products, which are measured in fp32 and bf16")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", required=True)
+    arguments = parser.parse_args()
+    try:
+        import torch
+    except ImportError as error:
+        say(f"PyTorch cannot be imported: {error}")
+        return EXIT_UNAVAILABLE
+    try:
+        machine = Machine(torch, arguments.on)
+        torch.empty(1, device=machine.device)
+    except (RuntimeError, AssertionError) as error:
+        say(f"there is no device {arguments.on}: {str(error).splitlines()[0]}")
+        return EXIT_UNAVAILABLE
+    arguments.dtype = arguments.dtype or ("bf16" if machine.is_cuda else "fp32")
+    try:
+        with torch.inference_mode():
+            points = take_points(machine, arguments)
+    except (KeyboardInterrupt, RuntimeError, MemoryError) as error:
+        say(f"measuring stopped: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+        return EXIT_PARTIAL
+    with open(arguments.out, "w", encoding="utf-8") as file:
+        json.dump({"schema": SCHEMA, "machine": machine.identity(), "seconds": arguments.seconds,
+                   "seed": arguments.seed, "points": points}, file)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

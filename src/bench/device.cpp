@@ -1,0 +1,242 @@
+#include "bench/device.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "base/process.h"
+#include "base/python.h"
+#include "device/limits.h"
+#include "timing/device_law.h"
+
+namespace headroom::bench {
+
+namespace {
+
+using text::Json;
+using text::JsonView;
+using timing::MeasuredPoint;
+using timing::OperatorClass;
+
+constexpr std::string_view kSchema = "headroom.probe/1";
+constexpr text::JsonLimits kProbeLimits{.bytes = Bytes(64 * kMiB), .values = 2'000'000};
+constexpr std::chrono::seconds kStartTime{180};  // Python's imports, and what every point overruns
+constexpr int kNotHere = 4;                      // EXIT_UNAVAILABLE of device_probe.py
+constexpr std::string_view kProgress = "headroom: progress ";
+constexpr size_t kMostName = 60;
+
+// "headroom: progress 12 210 gemm"
+void report_progress(const DeviceQuestion& question, std::string_view line) {
+  if (!question.on_progress || !line.starts_with(kProgress)) return;
+  line.remove_prefix(kProgress.size());
+  int64_t done = 0;
+  int64_t of = 0;
+  const char* const end = line.data() + line.size();
+  const auto first = std::from_chars(line.data(), end, done);
+  if (first.ec != std::errc() || first.ptr == end) return;
+  if (std::from_chars(first.ptr + 1, end, of).ec != std::errc()) return;
+  question.on_progress(done, of);
+}
+
+Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
+  Error error{ErrorCode::unavailable, {}, question.on, {}};
+  const auto words = last_words(done.spoken);
+  error.message = words.empty() ? "measuring ended with exit code " + std::to_string(done.exit_code)
+                                : std::string(words.front());
+  if (error.message.starts_with("progress ")) {
+    error.message = "measuring was stopped after " + error.message.substr(9);
+  }
+  if (done.exit_code == kNotHere) {
+    error.hint =
+        "measuring needs a Python with PyTorch: pip install torch, or name another Python: "
+        "HEADROOM_PYTHON=/path/to/python";
+  }
+  return error;
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+// "AMD EPYC 7B13 64-Core" to "amd-epyc-7b13-64-core": a word for --device.
+std::string name_from(const std::string& product) {
+  std::string name;
+  for (const char c : product.substr(0, kMostName)) {
+    const bool is_upper = c >= 'A' && c <= 'Z';
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.';
+    if (is_upper) {
+      name += static_cast<char>(c - 'A' + 'a');
+    } else if (is_plain) {
+      name += c;
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  while (!name.empty() && name.back() == '-') name.pop_back();
+  return name.empty() ? "measured" : name;
+}
+
+double best_bytes(const std::vector<MeasuredPoint>& points) {
+  double best = 0;
+  for (const MeasuredPoint& point : points) best = std::max(best, point.call.bytes / point.seconds);
+  return best;
+}
+double best_flops(const std::vector<MeasuredPoint>& points) {
+  double best = 0;
+  for (const MeasuredPoint& point : points) best = std::max(best, point.call.flops / point.seconds);
+  return best;
+}
+
+std::vector<MeasuredPoint> points_of(const Probe& probe,
+                                     const std::function<bool(const MeasuredPoint&)>& is_wanted) {
+  std::vector<MeasuredPoint> points;
+  std::copy_if(probe.points.begin(), probe.points.end(), std::back_inserter(points), is_wanted);
+  return points;
+}
+
+Json measured(Json value) {
+  return Json::object().set("value", std::move(value)).set("source", "bench");
+}
+
+// The device's figures as a headroom.devices/1 file. Bandwidth is that of traffic beyond the cache.
+Result<Json> device_file(const Probe& probe, const std::string& name) {
+  const double cache = 2 * static_cast<double>(probe.machine.cache.count);
+  const double bandwidth = best_bytes(points_of(probe, [&](const MeasuredPoint& point) {
+    return point.call.flops == 0 && point.call.bytes >= cache;
+  }));
+  Json rates = Json::object();
+  for (const device::Rate rate : device::kRates) {
+    const double flops = best_flops(points_of(probe, [&](const MeasuredPoint& point) {
+      return point.call.rate == rate && point.call.flops > 0;
+    }));
+    if (flops > device::kMinFlops)
+      rates.set(device::name_of(rate), measured(std::min(flops, device::kMaxFlops)));
+  }
+  if (bandwidth < device::kMinBandwidth || bandwidth > device::kMaxBandwidth || rates.size() == 0) {
+    return Error{ErrorCode::bad_input,
+                 "no point of traffic beyond the cache, or none that computes",
+                 {},
+                 "measure for longer"};
+  }
+  const bool is_cpu = probe.machine.kind == "cpu";
+  Json figures =
+      Json::object()
+          .set("name", name)
+          .set("vendor", is_cpu ? "cpu" : "nvidia")
+          .set("product", probe.machine.product.empty() ? name : probe.machine.product)
+          .set("bandwidth_bytes_per_second", measured(bandwidth))
+          .set("dense_flops_per_second", std::move(rates))
+          .set("memory_bytes", measured(probe.machine.memory))
+          .set("sm_count", measured(probe.machine.units))
+          .set("l2_bytes", measured(std::max(probe.machine.cache, Bytes(device::kMinMemory))));
+  const Json source = Json::object()
+                          .set("provenance", "measured")
+                          .set("text", "headroom bench device, PyTorch " + probe.machine.torch);
+  return Json::object()
+      .set("schema", "headroom.devices/1")
+      .set("sources", Json::object().set("bench", source))
+      .set("devices", Json::array().push_back(std::move(figures)));
+}
+
+// Under which name the machine goes, and its figures where the catalogue does not have them.
+Result<void> name_device(const Probe& probe, const device::DeviceCatalogue& catalogue,
+                         timing::Calibration& calibration) {
+  const bool is_cpu = probe.machine.kind == "cpu";
+  const auto known = is_cpu ? Result<device::Device>(Error{ErrorCode::unavailable, "", {}, {}})
+                            : catalogue.find(probe.machine.product);
+  if (known) {
+    calibration.device = known->name;
+    return {};
+  }
+  calibration.device = is_cpu ? "cpu" : name_from(probe.machine.product);
+  HEADROOM_ASSIGN(calibration.devices, device_file(probe, calibration.device));
+  return {};
+}
+
+Result<ClassSummary> summarise(OperatorClass kind, const std::vector<MeasuredPoint>& points,
+                               const device::Device& device) {
+  ClassSummary summary;
+  summary.kind = kind;
+  summary.points = static_cast<int64_t>(points.size());
+  summary.best_bytes_per_second = best_bytes(points);
+  summary.best_flops_per_second = best_flops(points);
+  std::vector<double> uncertainties;
+  for (const MeasuredPoint& point : points) uncertainties.push_back(100 * point.uncertainty);
+  summary.median_uncertainty_pct = median_of(std::move(uncertainties));
+  HEADROOM_ASSIGN(summary.law, timing::fit_device_law(device, points));
+  HEADROOM_ASSIGN(summary.roofline_error_pct, timing::roofline_error_pct(device, points));
+  return summary;
+}
+
+}  // namespace
+
+Result<Probe> read_probe(const JsonView& root) {
+  HEADROOM_ASSIGN(const std::string schema, root.get_string("schema"));
+  if (schema != kSchema) return root.error_at("schema", "expected " + std::string(kSchema));
+  Probe probe;
+  HEADROOM_ASSIGN(const JsonView machine, root.get_object("machine"));
+  HEADROOM_ASSIGN(probe.machine, timing::read_machine(machine));
+  HEADROOM_ASSIGN(probe.points, timing::read_points(root, "points"));
+  return probe;
+}
+
+Result<Probe> probe_device(const DeviceQuestion& question) {
+  HEADROOM_ASSIGN(const TemporaryFile file, TemporaryFile::make());
+  std::vector<std::string> arguments{"--on",      question.on,
+                                     "--seconds", std::to_string(question.seconds),
+                                     "--seed",    std::to_string(question.seed),
+                                     "--out",     file.path()};
+  if (!question.dtype.empty()) {
+    arguments.emplace_back("--dtype");
+    arguments.push_back(question.dtype);
+  }
+  HEADROOM_ASSIGN(ProcessOptions process, python_module("device_probe", std::move(arguments)));
+  process.timeout =
+      kStartTime + std::chrono::seconds(static_cast<int64_t>(std::ceil(3 * question.seconds)));
+  process.on_line = [&](std::string_view line) { report_progress(question, line); };
+  HEADROOM_ASSIGN(const ProcessResult done, run_process(process));
+  if (done.exit_code != 0) return probe_error(question, done);
+  HEADROOM_ASSIGN(const Json json, text::read_json_file(file.path(), kProbeLimits));
+  return read_probe(JsonView(json, "what was measured on " + question.on));
+}
+
+Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue& catalogue) {
+  DeviceAnswer answer;
+  timing::Calibration& calibration = answer.calibration;
+  calibration.machine = probe.machine;
+  HEADROOM_TRY(name_device(probe, catalogue, calibration));
+  device::DeviceCatalogue with_ours = catalogue;
+  if (!calibration.devices.is_null()) {
+    HEADROOM_TRY(with_ours.merge(JsonView(calibration.devices, "what was measured")));
+  }
+  HEADROOM_ASSIGN(answer.device, with_ours.find(calibration.device));
+  for (size_t i = 0; i < timing::kOperatorClasses; ++i) {
+    const auto kind = static_cast<OperatorClass>(i);
+    const auto all =
+        points_of(probe, [&](const MeasuredPoint& point) { return point.call.kind == kind; });
+    if (all.empty()) continue;
+    HEADROOM_ASSIGN(const auto points, timing::undisturbed(answer.device, all));
+    answer.disturbed += static_cast<int64_t>(all.size() - points.size());
+    if (points.size() < timing::kLeastPointsOfALaw) {
+      answer.left_out.push_back(kind);
+      continue;
+    }
+    HEADROOM_ASSIGN(ClassSummary summary, summarise(kind, points, answer.device));
+    calibration.laws.laws.push_back(summary.law);
+    calibration.points.insert(calibration.points.end(), points.begin(), points.end());
+    answer.classes.push_back(std::move(summary));
+  }
+  if (answer.classes.empty()) {
+    return Error{ErrorCode::bad_input,
+                 "too few points of every class of operators",
+                 {},
+                 "measure for longer, or while the machine does nothing else"};
+  }
+  return answer;
+}
+
+}  // namespace headroom::bench

@@ -1,0 +1,61 @@
+// What this machine's operators cost, measured: `headroom bench device`.
+//
+// probe_device() runs the Python runner (python/headroom/device_probe.py), which times PyTorch's
+// own kernels, since those are what users run; calibrate() makes figures and laws of its points,
+// and is pure. The rates are the best that any point reached: what this machine does, which need
+// not be what its maker promises.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/catalogue.h"
+#include "timing/calibration.h"
+
+namespace headroom::bench {
+
+struct DeviceQuestion {
+  std::string on = "cpu";  // a device of PyTorch: cpu, cuda, cuda:1
+  double seconds = 240;    // to measure for; what is asked of the runner, not a promise
+  std::string dtype;       // fp32, bf16 or fp16, of what is no product; empty: as the runner thinks
+  int64_t seed = 1;        // of the shapes
+  // How many points are measured, of how many. Called from this thread.
+  std::function<void(int64_t done, int64_t of)> on_progress;
+};
+
+// What the runner wrote.
+struct Probe {
+  timing::Machine machine;
+  std::vector<timing::MeasuredPoint> points;
+};
+
+// Of one class of operators.
+struct ClassSummary {
+  timing::OperatorClass kind{};
+  int64_t points = 0;
+  double best_bytes_per_second = 0;
+  double best_flops_per_second = 0;  // 0 where the class computes nothing that is counted
+  double median_uncertainty_pct = 0;
+  timing::Law law;
+  double roofline_error_pct = 0;  // of the plain roofline, on the same points
+};
+
+struct DeviceAnswer {
+  timing::Calibration calibration;
+  device::Device device;
+  std::vector<ClassSummary> classes;
+  int64_t disturbed = 0;                        // points that other work made useless
+  std::vector<timing::OperatorClass> left_out;  // too few points for a law
+};
+
+// Errors: unavailable without Python, PyTorch or the device, or where the device fails on the way:
+// then nothing is kept.
+Result<Probe> probe_device(const DeviceQuestion& question);
+Result<Probe> read_probe(const text::JsonView& root);
+
+// An Error where there are too few points, or none of a product or of memory traffic.
+Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue& catalogue);
+
+}  // namespace headroom::bench

@@ -1,0 +1,127 @@
+#include "bench/device.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace headroom::bench {
+namespace {
+
+using text::Json;
+using text::JsonView;
+using timing::OperatorClass;
+
+// A processor of 20 GB/s and 100 GFLOP/s, without noise: what the runner would write of it.
+Json point(const char* kind, Json shape, double bytes, double seconds) {
+  return Json::object()
+      .set("class", kind)
+      .set("rate", "fp32")
+      .set("shape", std::move(shape))
+      .set("bytes", bytes)
+      .set("seconds", seconds)
+      .set("uncertainty", 0.01)
+      .set("samples", 9);
+}
+
+Json machine(const char* kind, const char* product) {
+  return Json::object()
+      .set("product", product)
+      .set("kind", kind)
+      .set("memory_bytes", int64_t{1} << 34)
+      .set("cache_bytes", 1 << 20)
+      .set("units", 2)
+      .set("torch", "2.13.0")
+      .set("python", "3.11")
+      .set("load", 0.1);
+}
+
+Json probe_json(const char* kind, const char* product, int64_t products = 16) {
+  Json points = Json::array();
+  for (int64_t i = 0; i < 16; ++i) {
+    const int64_t rows = int64_t{16} << (i % 8);
+    const int64_t width = 1024 + 512 * (i % 3);
+    const double bytes = 12.0 * static_cast<double>(rows * width);
+    points.push_back(point("elementwise", Json::object().set("rows", rows).set("width", width),
+                           bytes, 1e-6 + bytes / 2e10));
+  }
+  for (int64_t i = 0; i < products; ++i) {
+    const double m = static_cast<double>(int64_t{64} << (i % 4));
+    const double k = 512.0 + 256.0 * static_cast<double>(i % 5);
+    const Json shape = Json::object()
+                           .set("batch", 1)
+                           .set("m", static_cast<int64_t>(m))
+                           .set("n", 1024)
+                           .set("k", static_cast<int64_t>(k));
+    points.push_back(point("gemm_fp32", shape, 4 * (m * k + k * 1024 + m * 1024),
+                           2e-6 + 2 * m * k * 1024 / 1e11));
+  }
+  return Json::object()
+      .set("schema", "headroom.probe/1")
+      .set("machine", machine(kind, product))
+      .set("points", std::move(points));
+}
+
+Result<DeviceAnswer> calibrated(const Json& json) {
+  const auto probe = read_probe(JsonView(json, "test"));
+  if (!probe) return probe.error();
+  return calibrate(*probe, device::DeviceCatalogue::built_in());
+}
+
+TEST(BenchDevice, FiguresAreTheBestThatWasReached) {
+  const auto answer = calibrated(probe_json("cpu", "A processor"));
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_EQ(answer->device.name, "cpu");
+  EXPECT_NEAR(answer->device.bandwidth.value.value, 2e10, 5e8);
+  EXPECT_EQ(answer->device.bandwidth.provenance, Provenance::measured);
+  const auto& rate = answer->device.rate(device::Rate::fp32);
+  EXPECT_GT(rate.value.value, 0.9e11);
+  EXPECT_LE(rate.value.value, 1e11);
+  ASSERT_EQ(answer->classes.size(), 2u);
+  EXPECT_EQ(answer->calibration.points.size(), 32u);
+}
+
+TEST(BenchDevice, ItsCalibrationPredictsAMachineThatKnowsNothingElse) {
+  const auto answer = calibrated(probe_json("cpu", "A processor"));
+  ASSERT_TRUE(answer);
+  auto catalogue = device::DeviceCatalogue::built_in();
+  auto model = timing::TimingModel::built_in();
+  const Json file = timing::calibration_json(answer->calibration);
+  const auto read = timing::read_calibration(JsonView(file, "test"));
+  ASSERT_TRUE(read) << read.error().to_string();
+  ASSERT_TRUE(timing::adopt(*read, catalogue, model));
+  const auto call = timing::gemm_call({.m = 200, .n = 1024, .k = 900}, device::Rate::fp32, 4);
+  const auto time = model.predict(call, *catalogue.find("cpu"));
+  ASSERT_TRUE(time);
+  EXPECT_NEAR(time->seconds, 2e-6 + call.flops / 1e11, 0.1 * time->seconds);
+}
+
+TEST(BenchDevice, AClassOfTooFewPointsIsNamed) {
+  const auto answer = calibrated(probe_json("cpu", "A processor", 5));
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_EQ(answer->left_out, std::vector{OperatorClass::gemm_fp32});
+  EXPECT_EQ(answer->calibration.points.size(), 16u);  // those that a law is used with
+}
+
+TEST(BenchDevice, AKnownGpuKeepsItsDatasheetAndAnUnknownOneGetsAName) {
+  const auto known = calibrated(probe_json("cuda", "NVIDIA H100 80GB HBM3"));
+  ASSERT_TRUE(known) << known.error().to_string();
+  EXPECT_EQ(known->calibration.device, "h100-sxm-80gb");
+  EXPECT_TRUE(known->calibration.devices.is_null());
+  const auto unknown = calibrated(probe_json("cuda", "NVIDIA Z9000 (Engineering, sample)"));
+  ASSERT_TRUE(unknown) << unknown.error().to_string();
+  EXPECT_EQ(unknown->calibration.device, "nvidia-z9000-engineering-sample");
+  EXPECT_FALSE(unknown->calibration.devices.is_null());
+}
+
+TEST(BenchDevice, WhatIsNoProbeIsRefused) {
+  Json json = probe_json("cpu", "A processor");
+  json.set("schema", "headroom.probe/2");
+  EXPECT_FALSE(calibrated(json));
+  json = probe_json("tpu", "A processor");
+  EXPECT_FALSE(calibrated(json));
+  json = probe_json("cpu", "A processor").set("points", Json::array());
+  EXPECT_FALSE(calibrated(json));
+}
+
+}  // namespace
+}  // namespace headroom::bench

@@ -1,0 +1,83 @@
+#include "cli/bench_device.h"
+
+#include <unistd.h>
+
+#include <optional>
+
+#include "base/file.h"
+#include "bench/device.h"
+#include "cli/deliver.h"
+#include "report/bench_device.h"
+#include "text/progress.h"
+
+namespace headroom::cli {
+
+namespace {
+
+constexpr double kQuickSeconds = 50;
+constexpr double kLeastSeconds = 1;
+constexpr double kMostSeconds = 3600;
+
+Result<bench::DeviceQuestion> question_of(const Words& words) {
+  bench::DeviceQuestion question;
+  if (words.has("on")) question.on = words.value("on");
+  if (words.has("quick")) question.seconds = kQuickSeconds;
+  if (words.has("seconds")) {
+    HEADROOM_ASSIGN(question.seconds, number_of<double>(words.value("seconds"), "seconds",
+                                                        kLeastSeconds, kMostSeconds));
+  }
+  if (words.has("dtype")) {
+    const std::string name = words.value("dtype");
+    const bool is_known = name == "float32" || name == "bfloat16" || name == "float16";
+    if (!is_known) {
+      return Error{ErrorCode::usage,
+                   "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
+                   {},
+                   "bfloat16, float16 or float32"};
+    }
+    question.dtype = name == "float32" ? "fp32" : name == "bfloat16" ? "bf16" : "fp16";
+  }
+  return question;
+}
+
+// Shows how far the runner is; the number of points is known with the first of them.
+std::function<void(int64_t, int64_t)> progress_on(const Console& console,
+                                                  std::optional<text::Progress>& bar) {
+  return [&](int64_t done, int64_t of) {
+    if (!bar)
+      bar.emplace("measuring", of, console.err, console.quiet, text::sink_for(STDERR_FILENO));
+    bar->update(done);
+  };
+}
+
+}  // namespace
+
+Result<int> run_bench_device(const Words& words, const Console& console) {
+  if (words.operands.size() > 1) {
+    return Error{ErrorCode::usage, "bench device takes no model", words.operands[1],
+                 "--on cuda:0 measures a GPU of this machine"};
+  }
+  HEADROOM_TRY(check_places(words, {"save-calibration"}));
+  HEADROOM_ASSIGN(bench::DeviceQuestion question, question_of(words));
+  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  std::optional<text::Progress> bar;
+  question.on_progress = progress_on(console, bar);
+  auto probe = bench::probe_device(question);
+  bar.reset();
+  if (!probe) return std::move(probe).error();
+  HEADROOM_ASSIGN(const bench::DeviceAnswer answer, bench::calibrate(*probe, catalogue));
+  const std::string file = words.has("save-calibration")
+                               ? words.value("save-calibration")
+                               : answer.calibration.device + ".calibration.json";
+  HEADROOM_TRY(
+      write_file_atomic(file, timing::calibration_json(answer.calibration).dump(2) + "\n"));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::device_bench_text(answer, file, terminal);
+  };
+  forms.json = [&] { return report::device_bench_json(answer, file); };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return kExitYes;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,11 @@
+// `headroom bench device`: what this machine's operators cost, measured.
+#pragma once
+
+#include "cli/console.h"
+#include "cli/flags.h"
+
+namespace headroom::cli {
+
+Result<int> run_bench_device(const Words& words, const Console& console);
+
+}  // namespace headroom::cli

@@ -1,0 +1,18 @@
+#include "cli/machine.h"
+
+#include "timing/calibration.h"
+
+namespace headroom::cli {
+
+Result<Machines> load_machines(const Words& words) {
+  Machines machines;
+  HEADROOM_ASSIGN(machines.catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(machines.timing, timing::TimingModel::load());
+  if (!words.has(kCalibrationFlag.name)) return machines;
+  HEADROOM_ASSIGN(const timing::Calibration calibration,
+                  timing::load_calibration(words.value(kCalibrationFlag.name)));
+  HEADROOM_TRY(timing::adopt(calibration, machines.catalogue, machines.timing));
+  return machines;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,148 @@
+#include "report/bench_device.h"
+
+#include <cmath>
+
+#include "text/number.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+
+namespace {
+
+using bench::ClassSummary;
+using bench::DeviceAnswer;
+using text::Align;
+using text::formatted;
+using text::Json;
+using text::Table;
+using text::Terminal;
+using timing::HeldOutError;
+
+// Above it other work took part in what was measured.
+constexpr double kBusyLoad = 0.5;
+
+std::string rate_words(double flops_per_second) {
+  return flops_per_second >= 1e12 ? formatted("%.1f TFLOP/s", flops_per_second * 1e-12)
+                                  : formatted("%.0f GFLOP/s", flops_per_second * 1e-9);
+}
+
+std::string best_words(const ClassSummary& summary) {
+  return summary.best_flops_per_second > 0
+             ? rate_words(summary.best_flops_per_second)
+             : formatted("%.1f GB/s", summary.best_bytes_per_second * 1e-9);
+}
+
+std::string interval_words(const HeldOutError& error) {
+  return formatted("+%.0f %%", 100 * std::expm1(error.half_width_log));
+}
+
+std::string first_line(const DeviceAnswer& answer, const std::string& file) {
+  const device::Device& device = answer.device;
+  std::string line =
+      text::printable(answer.calibration.machine.product) + " (" + device.name + "): ";
+  line += formatted("%.1f GB/s", device.bandwidth.value.value * 1e-9);
+  for (const device::Rate rate : device::kRates) {
+    if (!device.rate(rate).known()) continue;
+    line +=
+        ", " + rate_words(device.rate(rate).value.value) + " " + std::string(device::name_of(rate));
+  }
+  line += "; " + std::to_string(answer.calibration.points.size()) + " points";
+  return line + (file.empty() ? "" : ", kept in " + text::printable(file)) + "\n";
+}
+
+std::string classes_table(const DeviceAnswer& answer, const Terminal& terminal) {
+  Table table({{"operators", Align::left, true},
+               {"points", Align::right, false},
+               {"best", Align::right, false},
+               {"large", Align::right, false},
+               {"90 %", Align::right, false},
+               {"small", Align::right, false},
+               {"90 %", Align::right, false},
+               {"roofline", Align::right, false}});
+  for (const ClassSummary& summary : answer.classes) {
+    table.row({std::string(name_of(summary.kind)), std::to_string(summary.points),
+               best_words(summary), formatted("%.1f %%", summary.law.large.median_error_pct),
+               interval_words(summary.law.large),
+               formatted("%.1f %%", summary.law.small.median_error_pct),
+               interval_words(summary.law.small),
+               formatted("%.0f %%", summary.roofline_error_pct)});
+  }
+  return table.render(terminal);
+}
+
+Json class_json(const ClassSummary& summary) {
+  const auto error_json = [](const HeldOutError& error) {
+    return Json::object()
+        .set("rows", error.rows)
+        .set("median_error_pct", error.median_error_pct)
+        .set("half_width_log", error.half_width_log);
+  };
+  return Json::object()
+      .set("class", name_of(summary.kind))
+      .set("points", summary.points)
+      .set("best_bytes_per_second", summary.best_bytes_per_second)
+      .set("best_flops_per_second", summary.best_flops_per_second)
+      .set("median_uncertainty_pct", summary.median_uncertainty_pct)
+      .set("start_us", summary.law.start_seconds * 1e6)
+      .set("held_out_large", error_json(summary.law.large))
+      .set("held_out_small", error_json(summary.law.small))
+      .set("roofline_error_pct", summary.roofline_error_pct)
+      .set("provenance", name_of(Provenance::measured));
+}
+
+}  // namespace
+
+std::string device_bench_text(const DeviceAnswer& answer, const std::string& file,
+                              const Terminal& terminal) {
+  std::string words = first_line(answer, file) + "\n" + classes_table(answer, terminal);
+  words +=
+      "\nbest: the most that a point reached. large, small: the law's median error on shapes that "
+      "took no part in it, for\noperands beyond two caches and smaller ones, and what its 90 % "
+      "interval adds; roofline: the error without a law.\n";
+  const timing::Machine& machine = answer.calibration.machine;
+  words += "Measured with PyTorch " + text::printable(machine.torch) + " on " +
+           std::to_string(machine.units) +
+           (machine.kind == "cpu" ? " threads" : " multiprocessors") + ".\n";
+  if (machine.load > kBusyLoad && machine.kind == "cpu") {
+    words += "The machine was busy (load " + formatted("%.1f", machine.load) +
+             "): times hold what other work took.\n";
+  }
+  if (answer.disturbed > 0) {
+    words +=
+        std::to_string(answer.disturbed) + " points were disturbed beyond use and are left out.\n";
+  }
+  for (const timing::OperatorClass kind : answer.left_out) {
+    words += "No law for " + std::string(name_of(kind)) + ": too few points.\n";
+  }
+  if (!file.empty()) {
+    words += "`headroom bench decode MODEL --predict --device " + answer.calibration.device +
+             " --calibration " + text::printable(file) + "` uses it.\n";
+  }
+  return words;
+}
+
+Json device_bench_json(const DeviceAnswer& answer, const std::string& file) {
+  Json classes = Json::array();
+  for (const ClassSummary& summary : answer.classes) classes.push_back(class_json(summary));
+  Json rates = Json::object();
+  for (const device::Rate rate : device::kRates) {
+    if (!answer.device.rate(rate).known()) continue;
+    rates.set(device::name_of(rate), answer.device.rate(rate).value.value);
+  }
+  Json left_out = Json::array();
+  for (const timing::OperatorClass kind : answer.left_out) left_out.push_back(name_of(kind));
+  return Json::object()
+      .set("schema", "headroom.bench_device/1")
+      .set("device", answer.calibration.device)
+      .set("machine", timing::machine_json(answer.calibration.machine))
+      .set("bandwidth_bytes_per_second", answer.device.bandwidth.value.value)
+      .set("dense_flops_per_second", std::move(rates))
+      .set("calibration_file", file.empty() ? Json(nullptr) : Json(file))
+      .set("points", static_cast<int64_t>(answer.calibration.points.size()))
+      .set("disturbed_points", answer.disturbed)
+      .set("classes", std::move(classes))
+      .set("classes_without_law", std::move(left_out));
+}
+
+}  // namespace headroom::report

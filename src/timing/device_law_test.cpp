@@ -1,0 +1,119 @@
+#include "timing/device_law.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "timing/timing_model.h"
+
+namespace headroom::timing {
+namespace {
+
+template <typename T>
+device::Figure<T> figure(T value) {
+  return {value, Provenance::measured, "a test"};
+}
+
+device::Device processor() {
+  device::Device device;
+  device.name = "cpu";
+  device.vendor = device::Vendor::cpu;
+  device.bandwidth = figure(BytesPerSecond{2e10});
+  device.l2 = figure(Bytes(32 * kMiB));
+  device.sm_count = figure<int64_t>(2);
+  device.dense_rates[static_cast<size_t>(device::Rate::fp32)] = figure(FlopsPerSecond{1e11});
+  return device;
+}
+
+// A machine whose products are slow where they are narrow, and which is 2 % uncertain.
+double seconds_on_it(const GemmShape& shape, std::mt19937& random) {
+  const Call call = gemm_call(shape, device::Rate::fp32, 4);
+  const double m = static_cast<double>(shape.m);
+  const double roof = std::max(call.flops / 1e11, call.bytes / 2e10);
+  const double factor = 1.3 + 0.5 / (1 + m / 16);
+  return (5e-6 + roof * factor) * std::exp(std::normal_distribution<>(0, 0.02)(random));
+}
+
+std::vector<MeasuredPoint> points_of(size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<> m(0, 10);
+  std::uniform_real_distribution<> n(8, 14);
+  std::vector<MeasuredPoint> points;
+  for (size_t i = 0; i < count; ++i) {
+    const GemmShape shape{.m = std::llround(std::exp2(m(random))),
+                          .n = std::llround(std::exp2(n(random))),
+                          .k = std::llround(std::exp2(n(random)))};
+    points.push_back({gemm_call(shape, device::Rate::fp32, 4), seconds_on_it(shape, random)});
+  }
+  return points;
+}
+
+TEST(DeviceLaw, PredictsShapesThatItWasNotGiven) {
+  const device::Device device = processor();
+  const auto points = points_of(48, 1);
+  const auto law = fit_device_law(device, points);
+  ASSERT_TRUE(law) << law.error().to_string();
+  TimingModel model = TimingModel::built_in();
+  model.merge(LawFile{{}, {}, {*law}});
+  ASSERT_TRUE(model.correct(device, points));
+  std::vector<double> errors;
+  size_t inside = 0;
+  const auto others = points_of(200, 2);
+  for (const MeasuredPoint& point : others) {
+    const auto time = model.predict(point.call, device);
+    ASSERT_TRUE(time) << time.error().to_string();
+    EXPECT_EQ(time->provenance, Provenance::calibrated);
+    errors.push_back(std::abs(time->seconds / point.seconds - 1));
+    inside += time->seconds_low <= point.seconds && point.seconds <= time->seconds_high ? 1 : 0;
+  }
+  std::nth_element(errors.begin(), errors.begin() + 100, errors.end());
+  EXPECT_LT(errors[100], 0.06);
+  // A 90 % interval, on as many as say so within some points.
+  EXPECT_GT(inside, 165u);
+  const auto roofline = roofline_error_pct(device, others);
+  ASSERT_TRUE(roofline);
+  EXPECT_GT(*roofline, 100 * errors[100]);
+}
+
+TEST(DeviceLaw, ItsStatedErrorIsThatOfOtherShapes) {
+  const device::Device device = processor();
+  const auto law = fit_device_law(device, points_of(64, 3));
+  ASSERT_TRUE(law);
+  EXPECT_GT(law->large.rows + law->small.rows, 60);
+  EXPECT_LT(law->large.median_error_pct, 10);
+  EXPECT_GT(law->large.half_width_log, 0.01);  // no less than the noise
+}
+
+TEST(DeviceLaw, LeavesOutWhatOtherWorkDisturbed) {
+  auto points = points_of(20, 4);
+  points[3].uncertainty = 0.8;
+  points[7].seconds *= 1e4;
+  const auto kept = undisturbed(processor(), points);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->size(), 18u);
+  TimingModel model = TimingModel::built_in();
+  model.merge(LawFile{{}, {}, {*fit_device_law(processor(), *kept)}});
+  EXPECT_TRUE(model.correct(processor(), *kept));
+}
+
+TEST(DeviceLaw, NeedsPointsAndFigures) {
+  EXPECT_FALSE(fit_device_law(processor(), points_of(kLeastPointsOfALaw - 1, 1)));
+  EXPECT_TRUE(fit_device_law(processor(), points_of(kLeastPointsOfALaw, 1)));
+  device::Device nothing;
+  nothing.name = "cpu";
+  EXPECT_FALSE(fit_device_law(nothing, points_of(20, 1)));
+}
+
+// One shape again and again: features that do not differ, and residuals that hardly do.
+TEST(DeviceLaw, PointsThatAreAllAlikeMakeNoInfinity) {
+  std::vector<MeasuredPoint> points(20, points_of(1, 1).front());
+  const auto law = fit_device_law(processor(), points);
+  ASSERT_TRUE(law);
+  EXPECT_TRUE(std::isfinite(law->large.half_width_log));
+  EXPECT_TRUE(std::isfinite(law->correction.noise_sd));
+  EXPECT_GE(law->correction.noise_sd, 1e-3);  // what law files ask for
+}
+
+}  // namespace
+}  // namespace headroom::timing

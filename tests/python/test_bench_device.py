@@ -1,0 +1,107 @@
+"""`headroom bench device` on the CPU, from the runner to a prediction that uses what it measured.
+
+Nothing here judges how fast this machine is or how well a law does on it: CI's machines are busy.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from headroom import device_probe
+
+
+def headroom(binary, *arguments, cwd, timeout=300):
+    return subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, timeout=timeout,
+                          check=False, env={**os.environ, "HEADROOM_PYTHON": sys.executable})
+
+
+@pytest.fixture(scope="module")
+def headroom_binary():
+    named = os.environ.get("HEADROOM_BINARY")
+    if not named:
+        pytest.skip("headroom is not built; set HEADROOM_BINARY")
+    return os.path.abspath(named)
+
+
+@pytest.fixture(scope="module")
+def measured(headroom_binary, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    for seconds in ("4", "20"):
+        done = headroom(headroom_binary, "bench", "device", "--seconds", seconds, "--json", cwd=folder)
+        if done.returncode == 0:
+            return folder, json.loads(done.stdout)
+        # What other work disturbed is left out, and that may be nearly all.
+        assert done.returncode == 3 and "while the machine does nothing else" in done.stderr, done.stderr
+    pytest.skip("the machine is too busy to be measured")
+
+
+def test_every_class_is_measured(measured):
+    folder, answer = measured
+    assert answer["schema"] == "headroom.bench_device/1"
+    assert answer["device"] == "cpu"
+    measured_classes = [row["class"] for row in answer["classes"]]
+    assert set(measured_classes + answer["classes_without_law"]) == set(device_probe.CLASSES)
+    whole = sum(row["points"] for row in answer["classes"])
+    if not answer["classes_without_law"]:
+        assert whole + answer["disturbed_points"] >= device_probe.LEAST_POINTS * len(device_probe.CLASSES)
+    kept = json.loads((folder / answer["calibration_file"]).read_text())
+    assert kept["schema"] == "headroom.calibration/1"
+    assert len(kept["points"]) == answer["points"]
+    assert all(point["seconds"] > 0 for point in kept["points"])
+
+
+def test_a_prediction_uses_it(measured, headroom_binary):
+    folder, answer = measured
+    question = ["bench", "decode", "openai-community/gpt2", "--predict", "--device", "cpu", "--dtype", "float32",
+                "--context", "128", "--batches", "1,4", "--json"]
+    without = headroom(headroom_binary, *question, cwd=folder)
+    assert without.returncode == 4 and "is not known" in without.stderr
+    done = headroom(headroom_binary, *question, "--calibration", answer["calibration_file"], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    steps = json.loads(done.stdout)["steps"]
+    assert [step["batch"] for step in steps] == [1, 4]
+    if "gemm_fp32" not in answer["classes_without_law"]:
+        assert all(step["matmul"]["provenance"] == "calibrated" for step in steps)
+
+
+def test_a_device_that_is_not_there(headroom_binary, tmp_path):
+    done = headroom(headroom_binary, "bench", "device", "--on", "cuda:7", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "cuda:7" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--dtype", "float64"], ["--seconds", "0"], ["gpt2"]])
+def test_what_cannot_be_asked(headroom_binary, tmp_path, words):
+    done = headroom(headroom_binary, "bench", "device", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_on_the_way_leaves_nothing(monkeypatch, tmp_path):
+    """A device that disappears in mid-run: the runner says so and writes nothing."""
+    calls = []
+
+    def fails(machine, call, seconds):
+        calls.append(seconds)
+        if len(calls) > 5:
+            raise RuntimeError("CUDA error: device lost")
+        return [1e-3] * 5, 0.0
+
+    monkeypatch.setattr(device_probe, "take_samples", fails)
+    out = tmp_path / "points.json"
+    monkeypatch.setattr("sys.argv", ["device_probe", "--seconds", "1", "--out", str(out)])
+    assert device_probe.main() == device_probe.EXIT_PARTIAL
+    assert not out.exists()
+
+
+def test_work_is_counted_as_the_laws_count_it():
+    shape = {"batch": 2, "heads": 8, "kv_heads": 2, "head_dim": 64, "queries": 1, "context": 100}
+    flops, moved = device_probe.work_of("attention_decode", shape, 2)
+    assert flops == 4 * 2 * 8 * 100 * 64
+    assert moved == 2 * (2 * 2 * 8 * 64 + 2 * 2 * 2 * 100 * 64)
+    flops, moved = device_probe.work_of("gemm", {"batch": 1, "m": 3, "n": 5, "k": 7}, 4)
+    assert (flops, moved) == (210, 4 * (21 + 35 + 15))
