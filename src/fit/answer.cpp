@@ -13,6 +13,7 @@ struct ComponentNames {
 constexpr std::array<ComponentNames, kComponentCount> kComponentNames = {{
     {"parameters", "parameters"},
     {"gathered", "gathered parameters"},
+    {"communication", "communication buffers"},
     {"gradients", "gradients"},
     {"optimizer_states", "optimizer states"},
     {"lm_head_weight", "lm_head weight"},

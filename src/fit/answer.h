@@ -31,6 +31,7 @@ enum class Verdict : uint8_t { yes, at_risk, no };
 enum class Component : uint8_t {
   parameters,        // without lm_head
   gathered,          // parameters of other ranks' shares, while this one has them whole
+  communication,     // what collectives send and receive besides: gradients' buckets
   gradients,         // without lm_head's
   optimizer_states,  // without lm_head's
   lm_head_weight,    // when tied, the shared matrix is counted with the parameters and this is 0
@@ -45,7 +46,7 @@ enum class Component : uint8_t {
   cached_unused,  // reserved by the allocator and not allocated
   context,        // CUDA context, libraries, and what a real run holds beyond the replay
 };
-inline constexpr size_t kComponentCount = 15;
+inline constexpr size_t kComponentCount = 16;
 // Components before this one are allocated blocks of the caching allocator.
 inline constexpr size_t kAllocatedComponentCount = static_cast<size_t>(Component::cached_unused);
 

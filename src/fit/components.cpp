@@ -25,6 +25,8 @@ Component component_of(memory::Category category) {
       return Component::loss;
     case Category::gathered:
       return Component::gathered;
+    case Category::communication:
+      return Component::communication;
     case Category::workspace:
       return Component::workspaces;
     case Category::temporary:

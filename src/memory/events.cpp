@@ -7,9 +7,10 @@ namespace headroom::memory {
 namespace {
 
 constexpr std::array<std::string_view, kCategoryCount> kCategoryNames = {
-    "parameter",        "gradient",      "optimizer_state", "activation", "lm_head_weight",
-    "lm_head_gradient", "lm_head_state", "logits",          "loss",       "temporary",
-    "workspace",        "input",         "gathered",        "kv_cache",   "other",
+    "parameter",      "gradient",         "optimizer_state", "activation",
+    "lm_head_weight", "lm_head_gradient", "lm_head_state",   "logits",
+    "loss",           "temporary",        "workspace",       "input",
+    "gathered",       "communication",    "kv_cache",        "other",
 };
 
 Error bad_event(size_t index, const std::string& message) {

@@ -34,6 +34,7 @@ enum class Category : uint8_t {
   workspace,  // cuBLAS and other libraries' scratch that goes through the allocator
   input,
   gathered,  // of parameters that several ranks share, while this one has them whole
+  communication,  // what collectives send and receive besides: gradients' buckets
   kv_cache,  // keys and values of earlier tokens, in generation
   other,
 };

@@ -162,9 +162,9 @@ Section breakdown_section(const fit::FitAnswer& answer) {
   html.text(memory.peak_at.why).raw("</p>\n").add(stacked_bar(parts, device_limit(answer)));
   html.raw("<div class=\"split\">\n");
   html.add(component_table(answer, "The transformer and what training adds",
-                           {Component::parameters, Component::gathered, Component::gradients,
-                            Component::optimizer_states, Component::saved_activations,
-                            Component::temporaries, Component::other},
+                           {Component::parameters, Component::gathered, Component::communication,
+                            Component::gradients, Component::optimizer_states,
+                            Component::saved_activations, Component::temporaries, Component::other},
                            "without lm_head"));
   html.raw("<div>\n");
   html.add(component_table(answer, "lm_head, which grows with the vocabulary",
