@@ -24,7 +24,7 @@ constexpr Interval kCommunicatorOfTwo{Bytes(0), Bytes(544'000'000), Bytes(1'600'
 constexpr Interval kCommunicator{Bytes(0), Bytes(688'000'000), Bytes(1'600'000'000)};
 
 const BeyondReplay& beyond_replay(const AllocatorFigures& figures) {
-  if (figures.ranks == 1) return figures.fused_loss ? kBeyondReplayOfFusedLoss : kBeyondReplay;
+  if (!figures.gathers) return figures.fused_loss ? kBeyondReplayOfFusedLoss : kBeyondReplay;
   return figures.fused_loss ? kBeyondReplayOfRanksAndFusedLoss : kBeyondReplayOfRanks;
 }
 

@@ -27,6 +27,7 @@ struct AllocatorFigures {
   Bytes between_steps;      // allocated
   bool fused_loss = false;  // over whole logits, in place
   int64_t ranks = 1;        // among which the step is divided
+  bool gathers = false;     // parameters come and go, on streams of their own
 };
 
 // Context, loaded kernels and library handles of one training process, and, of one among several

@@ -47,7 +47,7 @@ MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& det
 
 void describe_device(const Scenario& scenario, FitAnswer& answer) {
   answer.device.name = scenario.device->name;
-  answer.device.count = scenario.question.ranks;
+  answer.device.count = scenario.question.ranks * scenario.question.replicas;
   answer.device.total = scenario.device->memory.value;
   answer.device.offered = scenario.offered;
   answer.device.provenance = scenario.device->usable_memory.known()
@@ -92,6 +92,13 @@ Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer
 
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
   if (question.division == Division::none) return;
+  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
+  if (!is_fsdp) {
+    answer.notes.push_back(
+        "what the device shows is as measured on one GPU, and a communicator more; no run under "
+        "this method was at hand");
+    return;
+  }
   if (question.method == Method::qlora) {
     answer.notes.push_back(
         "quantized weights are sharded only with bnb_4bit_quant_storage in the model's type, which "

@@ -17,6 +17,14 @@ bool has_no_matrices(const FitQuestion& q) {
   return q.method == Method::full || q.method == Method::ia3;
 }
 
+bool has_no_buckets(const FitQuestion& q) { return q.division != Division::ddp; }
+
+bool is_no_zero(const FitQuestion& q) {
+  return q.division != Division::zero1 && q.division != Division::zero2;
+}
+
+constexpr const char* kNoZero = "it belongs to --method zero1:N and zero2:N";
+constexpr const char* kNoBuckets = "it belongs to --method ddp:N";
 constexpr const char* kNoAdapters = "--method full has no adapters";
 constexpr const char* kNoMatrices = "only LoRA and its relatives have low-rank matrices";
 
@@ -25,6 +33,11 @@ constexpr std::array kRules{
     IdleRule{"lora-dtype", has_no_adapters, kNoAdapters},
     IdleRule{"lora-rank", has_no_matrices, kNoMatrices},
     IdleRule{"lora-dropout", has_no_matrices, kNoMatrices},
+    IdleRule{"bucket-cap-mb", has_no_buckets, kNoBuckets},
+    IdleRule{"gradient-as-bucket-view", has_no_buckets, kNoBuckets},
+    IdleRule{"find-unused-parameters", has_no_buckets, kNoBuckets},
+    IdleRule{"reduce-bucket-size", is_no_zero, kNoZero},
+    IdleRule{"overlap-comm", is_no_zero, kNoZero},
     IdleRule{"ia3-feedforward", [](const FitQuestion& q) { return q.method != Method::ia3; },
              "it belongs to --method ia3"},
     IdleRule{"kbit-preparation", [](const FitQuestion& q) { return q.method != Method::qlora; },

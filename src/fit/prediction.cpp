@@ -102,10 +102,11 @@ Result<DetailedPrediction> predict_with(const Scenario& s, const Wanted& wanted)
     }
   }
   fill_figures(p, detail.replay);
-  p.device_used = device_used(*s.device,
-                              {p.peak_allocated, p.peak_reserved, p.steady_allocated,
-                               s.loss == Loss::fused, s.question.ranks},
-                              s.offered);
+  p.device_used =
+      device_used(*s.device,
+                  {p.peak_allocated, p.peak_reserved, p.steady_allocated, s.loss == Loss::fused,
+                   s.question.ranks, std::holds_alternative<step::FsdpOptions>(s.train.parallel)},
+                  s.offered);
   if (fits_at_all) {
     // It ran within the device, if only by emptying its cache, so it never used all there is.
     const Bytes most = s.offered - kLeastSegment;

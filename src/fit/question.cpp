@@ -30,8 +30,12 @@ constexpr std::array<Word<Method>, 6> kMethods{{{"full", Method::full},
                                                 {"ia3", Method::ia3},
                                                 {"qlora", Method::qlora},
                                                 {"gptq-lora", Method::gptq_lora}}};
-constexpr std::array<Word<Division>, 2> kDivisions{
-    {{"fsdp2", Division::fsdp2}, {"fsdp1", Division::fsdp1}}};
+constexpr std::array<Word<Division>, 5> kDivisions{{{"fsdp2", Division::fsdp2},
+                                                    {"fsdp1", Division::fsdp1},
+                                                    {"ddp", Division::ddp},
+                                                    {"zero1", Division::zero1},
+                                                    {"zero2", Division::zero2}}};
+constexpr std::string_view kReplicate = "replicate";
 constexpr std::array<Word<Optimizer>, 9> kOptimizers{
     {{"adamw", Optimizer::adamw},
      {"adam", Optimizer::adam},
@@ -232,43 +236,65 @@ Result<void> set_names(std::string_view flag, std::string_view words,
   return {};
 }
 
-// "fsdp2:8"
-Result<void> set_division(std::string_view words, FitQuestion& question) {
-  const size_t colon = words.find(':');
-  HEADROOM_TRY(choose("method", words.substr(0, colon), kDivisions, question.division));
-  constexpr int64_t kMostRanks = 65'536;  // one alone divides nothing
-  const auto ranks = text::parse_number<int64_t>(words.substr(std::min(colon + 1, words.size())));
-  if (colon == std::string_view::npos || !ranks || *ranks < 2 || *ranks > kMostRanks) {
-    return refuse("method", words, "2 to 65536 GPUs behind a colon, such as fsdp2:8");
+constexpr int64_t kMostRanks = 65'536;
+
+// The number of "fsdp2:8"; one alone divides nothing.
+Result<void> set_ranks(std::string_view word, int64_t& field) {
+  const size_t digits = std::min(word.find(':'), word.size() - 1) + 1;
+  const auto ranks = text::parse_number<int64_t>(word.substr(digits));
+  if (!ranks || *ranks < 2 || *ranks > kMostRanks) {
+    return refuse("method", word, "2 to 65536 GPUs behind a colon, such as fsdp2:8");
   }
-  question.ranks = *ranks;
+  field = *ranks;
   return {};
 }
 
-// "full", "fsdp2:8", "lora,fsdp1:8": what is trained, and how it is divided.
-Result<void> set_method(std::string_view words, FitQuestion& question) {
-  Method method = Method::full;
-  FitQuestion divided;
-  size_t begin = 0;
-  bool has_method = false;
-  while (begin <= words.size()) {
-    const size_t end = std::min(words.find(',', begin), words.size());
-    const std::string_view word = words.substr(begin, end - begin);
-    begin = end + 1;
-    const bool is_division = word.find(':') != std::string_view::npos || word.starts_with("fsdp");
-    if (is_division ? divided.division != Division::none : has_method) {
-      return refuse("method", words, "one way to train and one to divide, such as lora,fsdp2:8");
-    }
-    if (is_division) {
-      HEADROOM_TRY(set_division(word, divided));
-    } else {
-      HEADROOM_TRY(choose("method", word, kMethods, method));
-      has_method = true;
-    }
+// The words of --method as far as they are read; nothing where none of a kind was there.
+struct MethodWords {
+  std::optional<Method> method;
+  std::optional<Division> division;
+  int64_t ranks = 1;
+  int64_t replicas = 1;
+};
+
+Result<void> read_method_word(std::string_view word, MethodWords& read) {
+  const std::string_view name = word.substr(0, word.find(':'));
+  const bool has_number = name.size() < word.size();
+  const bool divides =
+      has_number || std::ranges::find(kDivisions, name, &Word<Division>::word) != kDivisions.end();
+  constexpr const char* kOneOfEach = "one way to train and one to divide, such as lora,fsdp2:8";
+  if (name == kReplicate) {
+    if (read.replicas > 1) return refuse("method", word, kOneOfEach);
+    return set_ranks(word, read.replicas);
   }
-  question.method = method;
-  question.division = divided.division;
-  question.ranks = divided.ranks;
+  if (divides ? read.division.has_value() : read.method.has_value()) {
+    return refuse("method", word, kOneOfEach);
+  }
+  if (!divides) return choose("method", word, kMethods, read.method.emplace());
+  HEADROOM_TRY(choose("method", name, kDivisions, read.division.emplace()));
+  return set_ranks(word, read.ranks);
+}
+
+// "full", "fsdp2:8", "lora,fsdp1:8,replicate:2": what is trained, and how it is divided.
+Result<void> set_method(std::string_view words, FitQuestion& question) {
+  MethodWords read;
+  for (size_t begin = 0; begin <= words.size();) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    HEADROOM_TRY(read_method_word(words.substr(begin, end - begin), read));
+    begin = end + 1;
+  }
+  question.method = read.method.value_or(Method::full);
+  question.division = read.division.value_or(Division::none);
+  question.ranks = read.ranks;
+  question.replicas = read.replicas;
+  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
+  if (read.replicas > 1 && !is_fsdp) {
+    return refuse("method", words,
+                  "replicate:N beside fsdp1:N or fsdp2:N, whose groups it repeats");
+  }
+  if (read.replicas * read.ranks > kMostRanks) {
+    return refuse("method", words, "65536 GPUs in all at most");
+  }
   return {};
 }
 
@@ -323,7 +349,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 37> kFields{{
+constexpr std::array<Field, 42> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -341,9 +367,32 @@ constexpr std::array<Field, 37> kFields{{
        return choose("mixed-precision", w, kMixedPrecisions, q.mixed_precision);
      }},
     {{"method", "KIND",
-      "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs under FSDP: "
-      "fsdp2:N, fsdp1:N, lora,fsdp2:N"},
+      "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
+      "zero1:N, zero2:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
+      "fsdp2:N,replicate:M (hybrid sharding)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
+    {{"bucket-cap-mb", "N", "with ddp, MiB of gradients that are reduced together"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("bucket-cap-mb", w, 1'000'000, q.bucket_cap_mb);
+     }},
+    {{"gradient-as-bucket-view", "BOOL", "with ddp, true: gradients lie in the buckets"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("gradient-as-bucket-view", w, kSwitches, q.gradient_as_bucket_view);
+     }},
+    {{"find-unused-parameters", "BOOL",
+      "with ddp, true as HF's Trainer has it without checkpointing: outputs are copied"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("find-unused-parameters", w, kSwitches, q.find_unused_parameters);
+     }},
+    {{"reduce-bucket-size", "N",
+      "with zero1 and zero2, elements of gradients that are reduced together"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("reduce-bucket-size", w, 1'000'000'000'000, q.reduce_bucket_size);
+     }},
+    {{"overlap-comm", "BOOL", "with zero1 and zero2, true: two buckets by turns"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("overlap-comm", w, kSwitches, q.overlap_comm);
+     }},
     {{"lora-rank", "N", "rank of the adapters"},
      [](FitQuestion& q, std::string_view w) { return count("lora-rank", w, 65'536, q.lora_rank); }},
     {{"lora-targets", "NAMES", "modules with adapters: q_proj,v_proj or all-linear"},
@@ -481,7 +530,12 @@ std::string_view word_of(Loss loss) {
 
 std::string division_words(const FitQuestion& question) {
   if (question.division == Division::none) return {};
-  return "," + word_of(kDivisions, question.division) + ":" + std::to_string(question.ranks);
+  std::string words =
+      "," + word_of(kDivisions, question.division) + ":" + std::to_string(question.ranks);
+  if (question.replicas > 1) {
+    words += "," + std::string(kReplicate) + ":" + std::to_string(question.replicas);
+  }
+  return words;
 }
 
 std::span<const QuestionFlag> question_flags() { return kFlags; }
@@ -491,8 +545,11 @@ std::string default_of(std::string_view flag) {
   for (const Word<Method>& method : kMethods) {
     FitQuestion question;
     question.method = method.value;
-    for (const Setting& setting : settings_of(question)) {
-      if (setting.name == flag && flag != "method") return setting.value;
+    for (const Division division : {Division::ddp, Division::zero2}) {
+      question.division = division;
+      for (const Setting& setting : settings_of(question)) {
+        if (setting.name == flag && flag != "method") return setting.value;
+      }
     }
   }
   // What is not shown as a setting of the answer.
@@ -526,6 +583,15 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
     if (!q.ia3_feedforward.empty()) add("ia3-feedforward", join(q.ia3_feedforward));
     if (has_matrices) add("lora-dropout", number_words(q.lora_dropout));
     add("lora-dtype", word_of(kDtypes, q.lora_dtype));
+  }
+  if (q.division == Division::ddp) {
+    add("bucket-cap-mb", std::to_string(q.bucket_cap_mb));
+    add_switch("gradient-as-bucket-view", q.gradient_as_bucket_view);
+    add_switch("find-unused-parameters", q.find_unused_parameters);
+  }
+  if (q.division == Division::zero1 || q.division == Division::zero2) {
+    add("reduce-bucket-size", std::to_string(q.reduce_bucket_size));
+    add_switch("overlap-comm", q.overlap_comm);
   }
   add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
   add_switch("optimizer-in-backward", q.optimizer_in_backward);

@@ -38,6 +38,9 @@ enum class Division : uint8_t {
   none,
   fsdp1,  // FullyShardedDataParallel, FULL_SHARD
   fsdp2,  // fully_shard
+  ddp,    // DistributedDataParallel
+  zero1,  // DeepSpeed's optimizer states in parts
+  zero2,  // and its gradients
 };
 // How torch.optim walks the parameters. `automatic` is torch's own choice (foreach on CUDA).
 enum class OptimizerLoop : uint8_t { automatic, foreach, fused, loop };
@@ -94,7 +97,15 @@ struct FitQuestion {
   MixedPrecision mixed_precision = MixedPrecision::none;
   Method method = Method::full;
   Division division = Division::none;
-  int64_t ranks = 1;  // that a division is among
+  int64_t ranks = 1;     // that a division is among
+  int64_t replicas = 1;  // of all of them: FSDP's hybrid sharding
+  // DistributedDataParallel's arguments.
+  int64_t bucket_cap_mb = 25;
+  bool gradient_as_bucket_view = false;
+  bool find_unused_parameters = false;
+  // DeepSpeed's configuration.
+  int64_t reduce_bucket_size = 500'000'000;  // elements
+  bool overlap_comm = false;
   int64_t lora_rank = 16;
   std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
   double lora_dropout = 0;
@@ -143,7 +154,8 @@ struct QuestionFlag {
 };
 [[nodiscard]] std::span<const QuestionFlag> question_flags();
 
-// ",fsdp2:8": how a step is divided, as the words of --method end; nothing where it is not.
+// ",fsdp2:8,replicate:2": how a step is divided, as the words of --method end; nothing where it is
+// not.
 [[nodiscard]] std::string division_words(const FitQuestion& question);
 
 // What a flag stands at where nobody sets it, in words; empty where that is decided elsewhere.

@@ -125,11 +125,18 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   ASSERT_TRUE(question.set("method", "fsdp2:2"));
   EXPECT_EQ(question.division, Division::fsdp2);
   EXPECT_EQ(question.method, Method::full);
+  ASSERT_TRUE(question.set("method", "lora,fsdp2:4,replicate:2"));
+  EXPECT_EQ(question.replicas, 2);
+  EXPECT_EQ(division_words(question), ",fsdp2:4,replicate:2");
+  ASSERT_TRUE(question.set("method", "zero2:8"));
+  EXPECT_EQ(question.division, Division::zero2);
+  EXPECT_EQ(question.replicas, 1);
   ASSERT_TRUE(question.set("method", "full"));
   EXPECT_EQ(question.ranks, 1);
   for (const char* words :
        {"fsdp1", "fsdp1:", "fsdp1:0", "fsdp2:1", "fsdp2:65537", "fsdp1:2x", "fsdp1:2,fsdp1:2",
-        "lora,full", "ddp:2", "lora,", "", "fsdp1:999999999999999999999"}) {
+        "lora,full", "tp:2", "ddp", "ddp:2,replicate:2", "replicate:2",
+        "fsdp2:2,replicate:2,replicate:2", "lora,", "", "fsdp1:999999999999999999999"}) {
     EXPECT_FALSE(question.set("method", words)) << words;
   }
 }

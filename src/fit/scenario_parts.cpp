@@ -120,15 +120,17 @@ void set_optimizer(Scenario& s) {
   }
 }
 
+namespace {
+
 // Layers are wrapped, and under FSDP1 peft has its adapters wrapped too; the rest is the root's. Of
 // fully_shard that is the plain form: accelerate gives the untied embedding, and the final norm
 // with the head, units of their own, so a rank of its holds somewhat less. Mixed precision is
-// FSDP's own beside autocast.
-void set_division(Scenario& s) {
-  if (s.question.division == Division::none) return;
+// FSDP's own beside autocast. Hybrid sharding reduces a share once more, in place.
+step::FsdpOptions fsdp_options(const Scenario& s) {
   step::FsdpOptions fsdp;
   fsdp.version = s.question.division == Division::fsdp1 ? 1 : 2;
   fsdp.ranks = s.question.ranks;
+  fsdp.replicas = s.question.replicas;
   fsdp.weights = s.train.weights;
   fsdp.wrap.adapters = fsdp.version == 1 && s.question.method != Method::full;
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
@@ -137,7 +139,53 @@ void set_division(Scenario& s) {
     const bool is_half = s.question.mixed_precision == MixedPrecision::fp16;
     fsdp.compute = is_half ? op::DType::f16 : op::DType::bf16;
   }
-  s.train.fsdp = fsdp;
+  return fsdp;
+}
+
+step::DdpOptions ddp_options(const FitQuestion& q) {
+  step::DdpOptions ddp;
+  ddp.bucket_bytes = q.bucket_cap_mb * kMiB;
+  // The first bucket is a small one only where no size is given (_BucketCapacityConfig).
+  if (q.given.contains("bucket-cap-mb")) ddp.first_bucket_bytes = ddp.bucket_bytes;
+  ddp.gradient_as_bucket_view = q.gradient_as_bucket_view;
+  ddp.find_unused_parameters = q.find_unused_parameters;
+  return ddp;
+}
+
+step::ZeroOptions zero_options(const Scenario& s) {
+  step::ZeroOptions zero;
+  zero.stage = s.question.division == Division::zero1 ? 1 : 2;
+  zero.ranks = s.question.ranks;
+  zero.reduce_bucket_elements = s.question.reduce_bucket_size;
+  zero.overlap_comm = s.question.overlap_comm;
+  zero.decay_groups = s.train.optimizer.decay_groups;
+  return zero;
+}
+
+}  // namespace
+
+void set_division(Scenario& s) {
+  switch (s.question.division) {
+    case Division::none:
+      return;
+    case Division::ddp:
+      s.train.parallel = ddp_options(s.question);
+      return;
+    case Division::zero1:
+    case Division::zero2:
+      s.train.parallel = zero_options(s);
+      // The engine makes the whole model half precision, adapters too.
+      if (s.question.method != Method::full && !s.question.given.contains("lora-dtype")) {
+        s.question.lora_dtype = s.question.dtype;
+        s.derived.push_back({"lora-dtype", s.question.dtype == Dtype::fp16 ? "fp16" : "bf16",
+                             SettingOrigin::derived});
+      }
+      return;
+    case Division::fsdp1:
+    case Division::fsdp2:
+      break;
+  }
+  s.train.parallel = fsdp_options(s);
   // A unit's parameters are of one type, so trainers that shard a quantized model prepare nothing
   // (trl/trainer/sft_trainer.py: is_sharded_qlora).
   if (s.question.method == Method::qlora && !s.question.given.contains("kbit-preparation")) {
@@ -211,10 +259,44 @@ Result<void> check_flash(const Scenario& s) {
   return {};
 }
 
-Result<void> check_division(const Scenario& s) {
+Result<void> check_ddp(const Scenario& s) {
+  if (s.question.optimizer_in_backward) {
+    return unsupported("optimizer-in-backward", "stepping in backward under DDP");
+  }
+  if (s.train.environment.torch < op::Version{1, 11}) {
+    return contradiction("torch", "DDP is modelled as PyTorch has it since 1.11", "a later one");
+  }
+  return {};
+}
+
+// DeepSpeed makes the whole model half precision ("bf16": {"enabled": true}), keeps float32 masters
+// itself, and steps them by one optimizer on the GPU.
+Result<void> check_zero(const Scenario& s) {
   const FitQuestion& q = s.question;
-  if (q.division == Division::none) return {};
-  if (s.traced) return unsupported("method", "a traced module among several GPUs");
+  if (q.dtype == Dtype::fp32 || q.mixed_precision != MixedPrecision::none) {
+    return contradiction("dtype", "DeepSpeed's ZeRO is modelled with half precision of its own",
+                         "--dtype bf16, as its configuration's \"bf16\" makes the model");
+  }
+  if (q.method != Method::full && q.method != Method::lora) {
+    return unsupported("method", "what is neither full nor lora under ZeRO");
+  }
+  if (q.method == Method::lora && q.lora_dtype != q.dtype) {
+    return contradiction("lora-dtype", "DeepSpeed makes adapters what it makes the model",
+                         "leave it out");
+  }
+  if (q.optimizer_in_backward) {
+    return contradiction("optimizer-in-backward", "ZeRO has its gradients when backward is done",
+                         "leave it out");
+  }
+  if (q.optimizer >= Optimizer::adafactor) {
+    return unsupported("optimizer", "what does not step flat tensors element by element");
+  }
+  if (q.offload != Offload::none) return unsupported("offload", "offloading under ZeRO");
+  return {};
+}
+
+Result<void> check_fsdp(const Scenario& s) {
+  const FitQuestion& q = s.question;
   if (q.optimizer_in_backward) {
     return contradiction("optimizer-in-backward", "FSDP has its gradients when backward is done",
                          "leave it out");
@@ -237,6 +319,15 @@ Result<void> check_division(const Scenario& s) {
                          "a later one");
   }
   return {};
+}
+
+Result<void> check_division(const Scenario& s) {
+  const Division division = s.question.division;
+  if (division == Division::none) return {};
+  if (s.traced) return unsupported("method", "a traced module among several GPUs");
+  if (division == Division::ddp) return check_ddp(s);
+  const bool is_fsdp = division == Division::fsdp1 || division == Division::fsdp2;
+  return is_fsdp ? check_fsdp(s) : check_zero(s);
 }
 
 // Policies name PyTorch's own operators; those of other libraries run again.

@@ -78,7 +78,8 @@ class Fsdp1 final : public ShardedMethod {
   }
 
   // Unit by unit: its parameters come to the device, become one, and the rank keeps its share.
-  void construct(Frame&) override {
+  std::vector<OptimizedParameter> construct(Frame&, std::vector<OptimizedParameter>) override {
+    std::vector<OptimizedParameter> all;
     for (const auto& unit : units_) {
       if (unit->places.empty()) continue;
       recorder_.set_category(Category::parameter);
@@ -95,19 +96,13 @@ class Fsdp1 final : public ShardedMethod {
       unit->whole->requires_grad = unit->is_trained;
       eager_.release_storage(unit->whole);
       make_optimized(*unit);
-    }
-  }
-
-  [[nodiscard]] std::vector<OptimizedParameter> optimized() const override {
-    std::vector<OptimizedParameter> all;
-    for (const auto& unit : units_) {
       all.insert(all.end(), unit->optimized.begin(), unit->optimized.end());
     }
     return all;
   }
 
   // _reset_flat_param_grad_info_if_needed: shares go where no parameter has a gradient any more.
-  void begin_forward() override {
+  void begin_forward(const MicroBatch&, Frame&) override {
     for (const auto& unit : units_) {
       const bool is_used = std::ranges::any_of(
           unit->optimized, [](const OptimizedParameter& p) { return bool(p.tensor->grad); });

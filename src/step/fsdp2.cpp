@@ -39,6 +39,7 @@ struct Unit {
   int64_t gathered_bytes = 0;  // of a rank's share, of all parameters
   int64_t cast_bytes = 0;      // of those that are cast to be gathered
   Tensor gathered;             // the buffer, before it is copied out
+  Tensor all_reduced;          // among replicas, before it is cast
   std::vector<WrappedInput> inputs;
   std::vector<size_t> places;  // in the order of forwards, one for each
   State state = State::idle;
@@ -57,15 +58,11 @@ class Fsdp2 final : public ShardedMethod {
     units_.back()->is_root = true;
   }
 
-  void construct(Frame& frame) override {
-    for (const auto& unit : units_) {
-      for (const uint32_t index : unit->what->parameters) construct_parameter(*unit, index, frame);
-    }
-  }
-
-  [[nodiscard]] std::vector<OptimizedParameter> optimized() const override {
+  std::vector<OptimizedParameter> construct(Frame& frame,
+                                            std::vector<OptimizedParameter>) override {
     std::vector<OptimizedParameter> all;
     for (const auto& unit : units_) {
+      for (const uint32_t index : unit->what->parameters) construct_parameter(*unit, index, frame);
       for (const ShardedParameter& parameter : unit->parameters) {
         const Parameter& of = graph_.parameters[parameter.index];
         if (!of.trainable) continue;
@@ -76,7 +73,7 @@ class Fsdp2 final : public ShardedMethod {
     return all;
   }
 
-  void begin_forward() override {}
+  void begin_forward(const MicroBatch&, Frame&) override {}
 
   void before_backward(op::Node& node) override {
     is_backward_ = true;
@@ -106,6 +103,7 @@ class Fsdp2 final : public ShardedMethod {
     unit.state = State::idle;
     unit.places.clear();
     unit.inputs.clear();
+    unit.all_reduced = Tensor();
   }
 
   void construct_parameter(Unit& unit, uint32_t index, Frame& frame) {
@@ -256,22 +254,20 @@ class Fsdp2 final : public ShardedMethod {
     let_go(unit);
     unit.gathered = Tensor();
     reduced_ = Tensor();
-    if (!with_gradient.empty()) reduce(with_gradient, share, type);
+    if (!with_gradient.empty()) reduce(unit, with_gradient, share, type);
   }
 
   // foreach_reduce
-  void reduce(const std::vector<ShardedParameter*>& with_gradient, int64_t share, DType type) {
+  void reduce(Unit& unit, const std::vector<ShardedParameter*>& with_gradient, int64_t share,
+              DType type) {
     {
-      CategoryScope scope(recorder_, Category::gathered);
+      CategoryScope scope(recorder_, Category::communication);
       reduced_ = eager_.empty({share * options_.ranks}, type);
       eager_.kernel(op::OpKind::copy, 0, reduced_.bytes(), reduced_.bytes());
     }
     for (ShardedParameter* parameter : with_gradient) parameter->leaf->grad = Tensor();
     CategoryScope scope(recorder_, Category::gradient);
-    const StreamScope on_stream(recorder_, kReduceStream);
-    Tensor output = eager_.empty({share}, type);
-    const DType kept = with_gradient.front()->type;
-    if (type != kept) output = op::to(eager_, output, kept);
+    Tensor output = reduced_share(unit, share, type, with_gradient.front()->type);
     for (ShardedParameter* parameter : with_gradient) {
       Tensor view = eager_.alias(output, parameter->shard.sizes(), parameter->shard.strides());
       view->base = Tensor();
@@ -281,6 +277,22 @@ class Fsdp2 final : public ShardedMethod {
         parameter->shard->grad = std::move(view);
       }
     }
+  }
+
+  Tensor reduced_share(Unit& unit, int64_t share, DType type, DType kept) {
+    const bool is_cast = type != kept;
+    const bool has_replicas = options_.replicas > 1;
+    Tensor output;
+    {
+      const StreamScope on_stream(recorder_, kReduceStream);
+      CategoryScope scope(recorder_,
+                          is_cast && has_replicas ? Category::communication : Category::gradient);
+      output = eager_.empty({share}, type);
+    }
+    if (!is_cast) return output;
+    if (has_replicas) unit.all_reduced = output;
+    const StreamScope on_stream(recorder_, has_replicas ? kAllReduceStream : kReduceStream);
+    return op::to(eager_, output, kept);
   }
 
   // Which units' forward a node made an output of; nodes are recognised, not held.

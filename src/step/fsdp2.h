@@ -9,7 +9,9 @@
 //      stays until the next unit's copies are made, since that unit gathers meanwhile.
 //   2. A unit's gradients are reduced once all that its forward did has run backward; the input of
 //      that reduction stays until the next unit reduces.
-//   3. The root's parameters stay gathered from forward to the end of backward, where it reduces.
+//   3. Among replicas a share is reduced once more, in place. One that is then cast stays in both
+//      types to the end of backward.
+//   4. The root's parameters stay gathered from forward to the end of backward, where it reduces.
 // Gathering and reducing run on streams of their own, and nothing is recorded on a second stream.
 // Source: torch/distributed/fsdp/_fully_shard/ (PyTorch 2.6 to 2.13 alike in this).
 #pragma once

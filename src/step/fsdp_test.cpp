@@ -34,9 +34,11 @@ TrainOptions options_of(int64_t ranks, int version = 1, bool inside_checkpoints 
   TrainOptions options;
   options.checkpointing = CheckpointPolicy::full;
   options.checkpoint_kind = CheckpointKind::reentrant;
-  options.fsdp.emplace().ranks = ranks;
-  options.fsdp->version = version;
-  options.fsdp->wrap.inside_checkpoints = inside_checkpoints;
+  FsdpOptions fsdp;
+  fsdp.ranks = ranks;
+  fsdp.version = version;
+  fsdp.wrap.inside_checkpoints = inside_checkpoints;
+  options.parallel = fsdp;
   return options;
 }
 
@@ -99,9 +101,9 @@ TEST(Fsdp1, GathersNothingAheadInsideReentrantCheckpoints) {
 TEST(Fsdp1, MixedPrecisionGathersHalfOfWhatTheShardsWouldMake) {
   TrainOptions options = options_of(4);
   options.weights = op::DType::f32;
-  options.fsdp->weights = op::DType::f32;
+  std::get<FsdpOptions>(options.parallel).weights = op::DType::f32;
   EXPECT_EQ(most_of(trace_of(options), Category::gathered), 2 * (kRoot + 2 * kLayer));
-  options.fsdp->compute = op::DType::bf16;
+  std::get<FsdpOptions>(options.parallel).compute = op::DType::bf16;
   const StepTrace trace = trace_of(options);
   EXPECT_EQ(most_of(trace, Category::gathered), kRoot + 2 * kLayer);
   EXPECT_GE(left_over(trace)[Category::parameter], 2 * (kLayers * kLayer + kRoot) / 4);

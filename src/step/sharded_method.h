@@ -15,6 +15,7 @@ namespace headroom::step {
 // Of the blocks of gathering and of reducing.
 inline constexpr uint32_t kGatherStream = 1;
 inline constexpr uint32_t kReduceStream = 2;
+inline constexpr uint32_t kAllReduceStream = 3;  // among replicas
 
 class ShardedMethod : public ParallelMethod {
  public:
@@ -22,7 +23,7 @@ class ShardedMethod : public ParallelMethod {
   ShardedMethod(const model::Graph& graph, const FsdpOptions& options, op::Eager& eager,
                 Recorder& recorder);
 
-  [[nodiscard]] const InstructionMarks& marks() const final { return marks_; }
+  [[nodiscard]] const InstructionMarks* marks() const final { return &marks_; }
   void before(uint32_t instruction, Frame& frame) final;
   void after(uint32_t instruction, Frame& frame) final;
 

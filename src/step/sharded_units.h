@@ -7,10 +7,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "model/graph.h"
+#include "step/parallel_options.h"
 
 namespace headroom::step {
 
@@ -20,23 +20,6 @@ struct ShardedUnit {
   uint32_t end = 0;
   std::vector<model::ValueId> inputs;
   std::vector<model::ValueId> outputs;
-};
-
-struct WrapOptions {
-  bool adapters = false;  // each adapter's matrix is a unit of its own
-  // A checkpointed layer's second run has the unit's hooks run again: transformers up to 4.51 calls
-  // the wrapped layer from within the checkpoint. Later ones have the checkpoint within the layer.
-  bool inside_checkpoints = false;
-};
-
-struct FsdpOptions {
-  int version = 2;  // 1: FullyShardedDataParallel; 2: fully_shard
-  int64_t ranks = 1;
-  WrapOptions wrap;
-  // Mixed precision: units are gathered and reduced in this type, and trained shards are float32,
-  // as accelerate has them. Nothing: all in the parameters' own.
-  std::optional<model::DType> compute;
-  model::DType weights = model::DType::bf16;  // of parameters that say nothing else
 };
 
 // Inner units before those around them; the last is the root's, around all instructions, and may

@@ -8,11 +8,10 @@
 
 #include "step/clip.h"
 #include "step/engine.h"
-#include "step/fsdp1.h"
-#include "step/fsdp2.h"
 #include "step/interpreter.h"
 #include "step/layer_unfold.h"
 #include "step/optimizer_in_backward.h"
+#include "step/parallel_method.h"
 #include "step/recorder.h"
 #include "step/repeat.h"
 
@@ -77,10 +76,7 @@ class TrainingRun {
       return true;
     });
     if (fold != nullptr) interpreter_.set_skipped(&fold->skipped);
-    if (options.fsdp) {
-      const auto make = options.fsdp->version == 1 ? make_fsdp1 : make_fsdp2;
-      divide(make(graph, *options.fsdp, eager_, recorder_));
-    }
+    divide(make_parallel_method(options.parallel, graph, eager_, recorder_));
   }
 
   // The passes of the first step and the release of their outputs; nothing where no gradient
@@ -142,9 +138,10 @@ class TrainingRun {
       }
       recorder_.begin_phase(Phase::clip, step);
       recorder_.set_category(Category::temporary);
-      if (options_.clip_gradients) clip_gradients(eager_, parameters_);
+      const bool is_clipped = parallel_ && parallel_->clips_gradients();
+      if (options_.clip_gradients && !is_clipped) clip_gradients(eager_, parameters_);
       recorder_.begin_phase(Phase::optimizer, step);
-      if (optimizer_) optimizer_->step(eager_, recorder_);
+      if (optimizer_) step_optimizer();
       recorder_.begin_phase(Phase::release, step);
       for (OptimizedParameter& parameter : parameters_) parameter.tensor->grad = Tensor();
       if (repeats) {
@@ -164,17 +161,24 @@ class TrainingRun {
     return {};
   }
 
+  void step_optimizer() {
+    const auto step = [this] { optimizer_->step(eager_, recorder_); };
+    if (!parallel_) return step();
+    parallel_->run_optimizer(step);
+  }
+
   // False where no gradient reaches the loss.
   bool run_passes(int step) {
     for (int64_t i = 0; i < options_.accumulation; ++i) {
-      if (!forward_and_backward(step)) return false;
+      if (!forward_and_backward(step, {i == 0, i + 1 == options_.accumulation})) return false;
     }
     return true;
   }
 
   void divide(std::unique_ptr<ParallelMethod> method) {
     parallel_ = std::move(method);
-    interpreter_.set_watcher(parallel_->marks(),
+    if (!parallel_ || parallel_->marks() == nullptr) return;
+    interpreter_.set_watcher(*parallel_->marks(),
                              [this](uint32_t instruction, bool is_after, Frame& frame) {
                                if (is_after) return parallel_->after(instruction, frame);
                                parallel_->before(instruction, frame);
@@ -202,7 +206,8 @@ class TrainingRun {
 
   // An optimizer that steps in backward is part of the passes, and makes its states in the first.
   [[nodiscard]] bool may_repeat() {
-    return options_.repeat_steps && !options_.optimizer_in_backward && repeater_ &&
+    const bool is_steady = !parallel_ || parallel_->is_steady_at_once();
+    return options_.repeat_steps && is_steady && !options_.optimizer_in_backward && repeater_ &&
            repeater_->settle();
   }
 
@@ -214,12 +219,15 @@ class TrainingRun {
       if (parallel_) parallel_->before_backward(node);
     };
     engine.hooks.post_accumulate = [this](const Tensor& parameter) {
-      if (parallel_) return parallel_->accumulated(parameter);
-      if (!parameter->is_parameter) return;
-      const bool head = parameter.get() == lm_head_;
-      recorder_.recategorize(parameter->grad,
-                             head ? Category::lm_head_gradient : Category::gradient);
-      if (in_backward_) in_backward_->step(parameter, eager_, recorder_);
+      if (parameter->is_parameter) {
+        const bool head = parameter.get() == lm_head_;
+        recorder_.recategorize(parameter->grad,
+                               head ? Category::lm_head_gradient : Category::gradient);
+      }
+      if (parallel_) parallel_->accumulated(parameter);
+      if (in_backward_ && parameter->is_parameter) {
+        in_backward_->step(parameter, eager_, recorder_);
+      }
     };
     return engine;
   }
@@ -236,7 +244,16 @@ class TrainingRun {
 
   void construct() {
     recorder_.begin_phase(Phase::construct, 0);
-    if (parallel_) return construct_shares();
+    if (!parallel_ || parallel_->keeps_parameters_whole()) {
+      construct_whole();
+    } else {
+      recorder_.set_category(Category::parameter);
+      for (const Parameter& buffer : graph_.buffers) construct_buffer(buffer);
+    }
+    if (parallel_) parameters_ = parallel_->construct(frame_, std::move(parameters_));
+  }
+
+  void construct_whole() {
     for (const Parameter* parameter : in_loading_order()) construct_parameter(*parameter);
     recorder_.set_category(Category::parameter);
     for (const Parameter& buffer : graph_.buffers) {
@@ -249,13 +266,6 @@ class TrainingRun {
       if (!is_optimized(parameter)) continue;
       parameters_.push_back(optimized_parameter(frame_[parameter.value], parameter));
     }
-  }
-
-  void construct_shares() {
-    recorder_.set_category(Category::parameter);
-    for (const Parameter& buffer : graph_.buffers) construct_buffer(buffer);
-    parallel_->construct(frame_);
-    parameters_ = parallel_->optimized();
   }
 
   // A model that is moved to the device as a whole goes in its own order; one that is quantized
@@ -297,7 +307,7 @@ class TrainingRun {
   }
 
   // False where no gradient reaches the loss.
-  bool forward_and_backward(int step) {
+  bool forward_and_backward(int step, const MicroBatch& micro_batch) {
     recorder_.begin_phase(Phase::input, step);
     recorder_.set_category(Category::input);
     for (const model::GraphInput& input : graph_.inputs) {
@@ -305,8 +315,9 @@ class TrainingRun {
     }
     recorder_.begin_phase(Phase::forward, step);
     eager_.set_module(0);
-    if (parallel_) parallel_->begin_forward();
+    if (parallel_) parallel_->begin_forward(micro_batch, frame_);
     interpreter_.run(0, static_cast<uint32_t>(graph_.instructions.size()), frame_);
+    if (parallel_) parallel_->end_forward(frame_);
     if (!options_.keep_outputs) drop_outputs_but_loss();
     recorder_.begin_phase(Phase::backward, step);
     recorder_.set_category(Category::loss);
@@ -369,7 +380,7 @@ struct FoldedPasses {
 };
 
 std::shared_ptr<const FoldedPasses> fold_passes(const Graph& graph, const TrainOptions& options) {
-  const bool is_alone = !options.optimizer_in_backward && !options.fsdp;
+  const bool is_alone = !options.optimizer_in_backward && !is_parallel(options.parallel);
   if (!options.fold_layers || !options.repeat_steps || !is_alone) return {};
   auto fold = fold_layers(graph, checkpointed_regions(graph, options));
   if (!fold) return {};

@@ -15,7 +15,7 @@
 #include "operator/eager.h"
 #include "step/checkpoint.h"
 #include "step/optimizer.h"
-#include "step/sharded_units.h"
+#include "step/parallel_options.h"
 #include "step/trace.h"
 
 namespace headroom::step {
@@ -37,7 +37,7 @@ struct TrainOptions {
   bool hold_loss = false;
   bool keep_outputs = false;  // a loop that holds `outputs` through backward, as Trainer does not
   bool optimizer_in_backward = false;
-  std::optional<FsdpOptions> fsdp;  // one rank of several; nothing: all is on one device
+  ParallelOptions parallel;         // one rank of several
   bool accumulate_in_place = true;  // false under fake tensors
   int steps = 2;
   // Steps after the first are written by repeating it where that says the same (repeat.h); false

@@ -29,6 +29,7 @@ class Log:
 
     def __init__(self):
         self.phase, self.entries = "forward", []
+        self.keeps_reduced = False  # what is reduced among replicas is cast, and stays beside the gradient
         self.listen_to_version_1()
         self.listen_to_version_2()
 
@@ -87,7 +88,7 @@ class Log:
             # First the input, then the output, which is the gradients.
             itself.calls = getattr(itself, "calls", 0) + 1
             made = torch.empty(*size, dtype=dtype, device=device)
-            if itself.calls % 2:
+            if itself.calls % 2 or self.keeps_reduced:
                 return self.buffer(made)
             self.add("reduce", made)
             return made
@@ -146,6 +147,9 @@ def wrapped_model(case):
 
 def shard_fully(model, classes, case):
     mesh = init_device_mesh("cpu", (case["ranks"],))
+    if "replicas" in case:
+        mesh = init_device_mesh("cpu", (case["replicas"], case["ranks"]),
+                                mesh_dim_names=("replicate", "shard"))
     options = {"mesh": mesh}
     if case.get("fsdp_compute"):
         dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[case["fsdp_compute"]]
@@ -159,12 +163,13 @@ def shard_fully(model, classes, case):
 
 
 def run(case, log):
-    dist.init_process_group("fake", rank=0, world_size=case["ranks"], store=FakeStore())
+    dist.init_process_group("fake", rank=0, world_size=case["ranks"] * case.get("replicas", 1), store=FakeStore())
     with contextlib.ExitStack() as stack:
         stack.callback(dist.destroy_process_group)
         model, config = wrapped_model(case)
         ids = torch.zeros(2, 16, dtype=torch.int64) % config.vocab_size
         log.entries = []
+        log.keeps_reduced = "replicas" in case and "fsdp_compute" in case
         for _ in range(case["steps"]):
             log.phase = "forward"
             loss = model(input_ids=ids, labels=ids, use_cache=False).loss

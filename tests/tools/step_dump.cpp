@@ -60,6 +60,43 @@ bool is_checkpointed(std::map<std::string, std::string>& words) {
   return !kind.empty() && kind != "none";
 }
 
+// One rank of a divided step: fsdp=VERSION with ranks=N, or ddp=N.
+headroom::step::ParallelOptions parallel_options(std::map<std::string, std::string>& words,
+                                                 headroom::op::DType weights) {
+  if (!words["fsdp"].empty()) {
+    headroom::step::FsdpOptions fsdp;
+    fsdp.version = std::atoi(words["fsdp"].c_str());
+    fsdp.ranks = std::max(1, std::atoi(words["ranks"].c_str()));
+    fsdp.replicas = std::max(1, std::atoi(words["replicas"].c_str()));
+    fsdp.weights = weights;
+    fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
+    fsdp.wrap.adapters = fsdp.version == 1 && !words["lora_rank"].empty();
+    fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
+    return fsdp;
+  }
+  if (!words["ddp"].empty()) {
+    headroom::step::DdpOptions ddp;
+    if (const int bytes = std::atoi(words["bucket_bytes"].c_str()); bytes > 0) {
+      ddp.first_bucket_bytes = ddp.bucket_bytes = bytes;
+    }
+    ddp.gradient_as_bucket_view = words["gradient_as_bucket_view"] == "1";
+    ddp.find_unused_parameters = words["find_unused_parameters"] == "1";
+    return ddp;
+  }
+  if (!words["zero"].empty()) {
+    headroom::step::ZeroOptions zero;
+    zero.stage = std::atoi(words["zero"].c_str());
+    zero.ranks = std::max(1, std::atoi(words["ranks"].c_str()));
+    zero.decay_groups = false;
+    if (const int elements = std::atoi(words["bucket_elements"].c_str()); elements > 0) {
+      zero.reduce_bucket_elements = elements;
+    }
+    zero.overlap_comm = words["overlap_comm"] == "1";
+    return zero;
+  }
+  return {};
+}
+
 TrainOptions train_options(std::map<std::string, std::string>& words) {
   using namespace headroom::step;
   TrainOptions options;
@@ -107,15 +144,7 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   options.optimizer.decay_groups = false;
   options.optimizer.states_on_cpu = words["offload"] == "optimizer";
   options.optimizer_in_backward = words["optimizer_in_backward"] == "1";
-  if (!words["fsdp"].empty()) {
-    headroom::step::FsdpOptions& fsdp = options.fsdp.emplace();
-    fsdp.version = std::atoi(words["fsdp"].c_str());
-    fsdp.ranks = std::max(1, std::atoi(words["ranks"].c_str()));
-    fsdp.weights = options.weights;
-    fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
-    fsdp.wrap.adapters = fsdp.version == 1 && !words["lora_rank"].empty();
-    fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
-  }
+  options.parallel = parallel_options(words, options.weights);
   return options;
 }
 
@@ -176,6 +205,9 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     lora.targets = split(words["lora_targets"]);
     lora.dropout = std::atof(words["lora_dropout"].c_str());
     lora.dora = words["dora"] == "1";
+    if (const auto dtype = headroom::op::parse_dtype(words["lora_dtype"])) {
+      lora.adapter_dtype = *dtype;
+    }
     lora.model_type = model_type;
     lora.autocast = !words["autocast"].empty();
     lora.require_input_gradients = is_checkpointed(words);
@@ -220,18 +252,26 @@ headroom::text::Json list_of(const std::vector<headroom::model::Parameter>& para
   return list;
 }
 
-// What an FSDP rank gathers, lets go and reduces, in order: [phase, kind, bytes].
+// What a rank gathers, lets go, sends and reduces, in order: [phase, kind, bytes].
 headroom::text::Json gathers_of(const headroom::step::StepTrace& trace) {
   using headroom::memory::Category;
   using headroom::text::Json;
   Json list = Json::array();
+  std::vector<bool> is_bucket;
   size_t phase = 0;
   for (uint32_t i = 0; i < trace.memory.events.size(); ++i) {
     while (phase + 1 < trace.phases.size() && trace.phases[phase + 1].first_event <= i) ++phase;
     const headroom::memory::MemoryEvent& event = trace.memory.events[i];
     const headroom::memory::BufferInfo& buffer = trace.memory.buffers[event.buffer];
     const bool is_alloc = event.kind == headroom::memory::EventKind::alloc;
-    const bool is_gathered = buffer.category == Category::gathered;
+    // A gradient's block that backward does not make is a bucket of gradients.
+    if (is_alloc && is_bucket.size() <= event.buffer) is_bucket.resize(event.buffer + 1);
+    if (is_alloc) {
+      is_bucket[event.buffer] = buffer.category == Category::gradient &&
+                                trace.phases[phase].phase != headroom::step::Phase::backward;
+    }
+    const bool is_gathered = buffer.category == Category::gathered ||
+                             buffer.category == Category::communication || is_bucket[event.buffer];
     const bool is_reduced = is_alloc && buffer.category == Category::gradient && buffer.stream == 2;
     if (!is_gathered && !is_reduced) continue;
     Json entry = Json::array();
@@ -241,6 +281,61 @@ headroom::text::Json gathers_of(const headroom::step::StepTrace& trace) {
     list.push_back(std::move(entry));
   }
   return list;
+}
+
+// What is allocated at the end of each phase, by what it is for: [phase, {category: bytes}].
+headroom::text::Json live_of(const headroom::step::StepTrace& trace) {
+  using headroom::text::Json;
+  Json list = Json::array();
+  std::map<std::string_view, int64_t> live;
+  uint32_t next = 0;
+  for (size_t phase = 0; phase < trace.phases.size(); ++phase) {
+    const uint32_t end = phase + 1 < trace.phases.size()
+                             ? trace.phases[phase + 1].first_event
+                             : static_cast<uint32_t>(trace.memory.events.size());
+    for (; next < end; ++next) {
+      const headroom::memory::MemoryEvent& event = trace.memory.events[next];
+      const headroom::memory::BufferInfo& buffer = trace.memory.buffers[event.buffer];
+      const bool is_alloc = event.kind == headroom::memory::EventKind::alloc;
+      live[category_name(buffer.category)] +=
+          is_alloc ? buffer.requested_bytes : -buffer.requested_bytes;
+    }
+    Json categories = Json::object();
+    for (const auto& [name, bytes] : live) categories.set(std::string(name), bytes);
+    Json entry = Json::array();
+    entry.push_back(headroom::step::name_of(trace.phases[phase].phase));
+    entry.push_back(std::move(categories));
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+// Every block that comes and goes: [phase, kind, bytes, category, block].
+headroom::text::Json blocks_of(const headroom::step::StepTrace& trace) {
+  using headroom::text::Json;
+  Json list = Json::array();
+  size_t phase = 0;
+  for (uint32_t i = 0; i < trace.memory.events.size(); ++i) {
+    while (phase + 1 < trace.phases.size() && trace.phases[phase + 1].first_event <= i) ++phase;
+    const headroom::memory::MemoryEvent& event = trace.memory.events[i];
+    const headroom::memory::BufferInfo& buffer = trace.memory.buffers[event.buffer];
+    const bool is_alloc = event.kind == headroom::memory::EventKind::alloc;
+    Json entry = Json::array();
+    entry.push_back(headroom::step::name_of(trace.phases[phase].phase));
+    entry.push_back(is_alloc ? "gather" : "release");
+    entry.push_back(buffer.requested_bytes);
+    entry.push_back(category_name(buffer.category));
+    entry.push_back(int64_t{event.buffer});
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+headroom::text::Json log_of(const headroom::step::StepTrace& trace, const std::string& kind) {
+  if (kind == "gathers") return gathers_of(trace);
+  if (kind == "live") return live_of(trace);
+  if (kind == "blocks") return blocks_of(trace);
+  return headroom::step::events_json(trace);
 }
 
 }  // namespace
@@ -303,8 +398,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", trace.error().to_string().c_str());
     return 3;
   }
-  const bool wants_gathers = words["log"] == "gathers";
-  const auto log = wants_gathers ? gathers_of(*trace) : headroom::step::events_json(*trace);
-  std::puts(log.dump().c_str());
+  std::puts(log_of(*trace, words["log"]).dump().c_str());
   return 0;
 }

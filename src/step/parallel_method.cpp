@@ -1,0 +1,26 @@
+#include "step/parallel_method.h"
+
+#include "step/ddp.h"
+#include "step/fsdp1.h"
+#include "step/fsdp2.h"
+#include "step/zero12.h"
+
+namespace headroom::step {
+
+std::unique_ptr<ParallelMethod> make_parallel_method(const ParallelOptions& options,
+                                                     const model::Graph& graph, op::Eager& eager,
+                                                     Recorder& recorder) {
+  if (const auto* ddp = std::get_if<DdpOptions>(&options)) {
+    return make_ddp(graph, *ddp, eager, recorder);
+  }
+  if (const auto* zero = std::get_if<ZeroOptions>(&options)) {
+    return make_zero12(graph, *zero, eager, recorder);
+  }
+  if (const auto* fsdp = std::get_if<FsdpOptions>(&options)) {
+    const auto make = fsdp->version == 1 ? make_fsdp1 : make_fsdp2;
+    return make(graph, *fsdp, eager, recorder);
+  }
+  return nullptr;
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,58 @@
+// How a step is divided among devices, as plain values. What each method does: fsdp1.h, fsdp2.h,
+// ddp.h, zero12.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "operator/dtype.h"
+
+namespace headroom::step {
+
+// Which modules FSDP wraps (sharded_units.h).
+struct WrapOptions {
+  bool adapters = false;  // each adapter's matrix is a unit of its own
+  // A checkpointed layer's second run has the unit's hooks run again: transformers up to 4.51 calls
+  // the wrapped layer from within the checkpoint. Later ones have the checkpoint within the layer.
+  bool inside_checkpoints = false;
+};
+
+struct FsdpOptions {
+  int version = 2;    // 1: FullyShardedDataParallel; 2: fully_shard
+  int64_t ranks = 1;  // that a unit is divided among
+  int64_t replicas =
+      1;  // of those, whose shares of gradients are reduced once more: hybrid sharding
+  WrapOptions wrap;
+  // Mixed precision: units are gathered and reduced in this type, and trained shards are float32,
+  // as accelerate has them. Nothing: all in the parameters' own.
+  std::optional<op::DType> compute;
+  op::DType weights = op::DType::bf16;  // of parameters that say nothing else
+};
+
+// torch.nn.parallel.DistributedDataParallel's arguments, with their defaults. What a rank holds
+// does not depend on how many there are.
+struct DdpOptions {
+  int64_t first_bucket_bytes = int64_t{1} << 20;  // dist._DEFAULT_FIRST_BUCKET_BYTES
+  int64_t bucket_bytes = int64_t{25} << 20;       // bucket_cap_mb
+  bool gradient_as_bucket_view = false;
+  bool find_unused_parameters = false;
+};
+
+// DeepSpeed's ZeRO, with the defaults of its configuration ("zero_optimization").
+struct ZeroOptions {
+  int stage = 2;
+  int64_t ranks = 1;
+  int64_t reduce_bucket_elements = 500'000'000;  // reduce_bucket_size
+  bool overlap_comm = false;
+  bool decay_groups = true;  // the optimizer's parameter groups, each of which lies in one block
+};
+
+// Nothing: all is on one device.
+using ParallelOptions = std::variant<std::monostate, FsdpOptions, DdpOptions, ZeroOptions>;
+
+[[nodiscard]] inline bool is_parallel(const ParallelOptions& options) {
+  return !std::holds_alternative<std::monostate>(options);
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,326 @@
+#include "step/zero12.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+namespace headroom::step {
+
+namespace {
+
+using memory::Category;
+using op::DType;
+using op::Tensor;
+
+constexpr int64_t kStartAlignment = 2;  // nccl_start_alignment_factor
+
+struct Variable {
+  Tensor parameter;
+  size_t group = 0;
+  int64_t offset = 0;  // in its group's block
+};
+
+// What the optimizer steps together: one block on every rank.
+struct Group {
+  std::vector<OptimizedParameter> members;
+  int64_t elements = 0;  // padded
+  int64_t share = 0;
+  Tensor flat;
+  Tensor master;  // the rank's share, in float32
+};
+
+class Zero12 final : public ParallelMethod {
+ public:
+  Zero12(const ZeroOptions& options, op::Eager& eager, Recorder& recorder)
+      : options_(options), eager_(eager), recorder_(recorder) {}
+
+  [[nodiscard]] bool keeps_parameters_whole() const override { return true; }
+
+  std::vector<OptimizedParameter> construct(Frame&,
+                                            std::vector<OptimizedParameter> whole) override {
+    groups_.resize(options_.decay_groups ? 2 : 1);
+    for (OptimizedParameter& parameter : whole) {
+      const size_t group = options_.decay_groups && !parameter.decays ? 1 : 0;
+      groups_[group].members.push_back(std::move(parameter));
+    }
+    std::erase_if(groups_, [](const Group& group) { return group.members.empty(); });
+    std::vector<OptimizedParameter> masters;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      flatten(i);
+      OptimizedParameter master;
+      master.tensor = groups_[i].master;
+      master.decays = groups_[i].members[0].decays;
+      masters.push_back(std::move(master));
+    }
+    // initialize_optimizer_states
+    CategoryScope scope(recorder_, Category::temporary);
+    std::vector<Tensor> zeros;
+    for (const Group& group : groups_) zeros.push_back(eager_.empty({group.share}, DType::f32));
+    return masters;
+  }
+
+  void begin_forward(const MicroBatch& micro_batch, Frame&) override {
+    is_last_ = micro_batch.is_last;
+  }
+
+  void accumulated(const Tensor& leaf) override {
+    const auto at = index_of_.find(leaf.get());
+    if (at == index_of_.end()) return;
+    if (buckets_.empty()) make_buckets();
+    if (options_.stage == 2) add_to_bucket(variables_[at->second]);
+  }
+
+  void end_backward() override {
+    if (buckets_.empty()) return;
+    if (options_.stage == 1) {
+      if (!is_last_) return;
+      for (Variable& variable : variables_) {
+        if (variable.parameter->grad) add_to_bucket(variable);
+      }
+    }
+    reduce_bucket();
+    keep_or_add_own();
+    buckets_.clear();
+    own_block_ = Tensor();
+    for (Variable& variable : variables_) variable.parameter->grad = Tensor();
+  }
+
+  [[nodiscard]] bool clips_gradients() const override { return true; }
+
+  void run_optimizer(const std::function<void()>& step) override {
+    op::GradMode no_grad(eager_, false);
+    measure_norms();
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      Group& group = groups_[i];
+      {
+        CategoryScope scope(recorder_, Category::gradient);
+        const Tensor flat = flat_gradient(i);
+        group.master->grad = op::to(eager_, flat, DType::f32);
+      }
+      std::erase_if(own_, [&](const OwnGradient& own) { return own.group == i; });
+      step();
+      group.master->grad = Tensor();
+      eager_.kernel(op::OpKind::copy, 0, group.master.bytes(), group.share * 2);
+    }
+  }
+
+ private:
+  struct OwnGradient {
+    size_t group = 0;
+    Tensor part;  // of the rank's share
+  };
+
+  // all_grad_tensors: those of the first micro-batch stay, later ones are added to them.
+  void keep_or_add_own() {
+    const bool is_first = own_.empty();
+    for (const Variable& variable : variables_) {
+      const Tensor& gradient = variable.parameter->grad;
+      if (!is_own(variable) || !gradient) continue;
+      if (is_first) {
+        own_.push_back({variable.group, own_part(variable)});
+      } else {
+        eager_.kernel(op::OpKind::add, static_cast<double>(gradient.elements()),
+                      2 * gradient.bytes(), gradient.bytes());
+      }
+    }
+  }
+
+  void flatten(size_t index) {
+    Group& group = groups_[index];
+    const DType type = group.members[0].tensor.dtype();
+    int64_t elements = 0;
+    for (const OptimizedParameter& member : group.members) elements += member.tensor.elements();
+    const int64_t multiple = kStartAlignment * options_.ranks;
+    group.elements = (elements + multiple - 1) / multiple * multiple;
+    group.share = group.elements / options_.ranks;
+    {
+      CategoryScope scope(recorder_, Category::parameter);
+      Tensor padding;
+      if (group.elements > elements) padding = eager_.empty({group.elements - elements}, type);
+      group.flat = eager_.empty({group.elements}, type);
+      eager_.kernel(op::OpKind::cat, 0, group.flat.bytes(), group.flat.bytes());
+    }
+    int64_t offset = 0;
+    for (const OptimizedParameter& member : group.members) {
+      // The parameter is a view of the block from here on, and its own block goes.
+      member.tensor->storage = group.flat->storage;
+      index_of_[member.tensor.get()] = variables_.size();
+      variables_.push_back({member.tensor, index, offset});
+      offset += member.tensor.elements();
+    }
+    CategoryScope scope(recorder_, Category::optimizer_state);
+    const Tensor cloned = eager_.empty({group.share}, type);
+    group.master = op::to(eager_, cloned, DType::f32);
+  }
+
+  // setup_buckets
+  void make_buckets() {
+    CategoryScope scope(recorder_, Category::communication);
+    const DType type = variables_[0].parameter.dtype();
+    for (int i = 0; i < (options_.overlap_comm ? 2 : 1); ++i) {
+      buckets_.push_back(eager_.empty({options_.reduce_bucket_elements}, type));
+    }
+    filled_ = 0;
+    current_ = 0;
+    waiting_.clear();
+  }
+
+  // reduce_independent_p_g_buckets_and_remove_grads
+  void add_to_bucket(Variable& variable) {
+    const int64_t elements = variable.parameter.elements();
+    if (filled_ + elements > options_.reduce_bucket_elements) {
+      reduce_bucket();
+      if (options_.overlap_comm) current_ = 1 - current_;
+    }
+    if (elements <= options_.reduce_bucket_elements) {
+      show_gradient(variable, buckets_[current_]);
+      eager_.kernel(op::OpKind::copy, 0, elements * 2, elements * 2);
+    }
+    filled_ += elements;
+    waiting_.push_back(&variable);
+  }
+
+  // reduce_ipg_grads
+  void reduce_bucket() {
+    if (waiting_.empty()) return;
+    copy_for_several_ranks();
+    for (Variable* variable : waiting_) {
+      if (is_own(*variable)) {
+        keep_own(*variable);
+      } else if (options_.stage == 2) {
+        variable->parameter->grad = Tensor();
+      }
+    }
+    waiting_.clear();
+    filled_ = 0;
+  }
+
+  // average_tensor, allreduce_and_scatter: what lies behind one another and belongs to one rank is
+  // a slice; slices are sent together up to the bucket's size, and several are copied into one
+  // block for that.
+  void copy_for_several_ranks() {
+    int64_t together = 0;
+    size_t slices = 0;
+    const auto send = [&] {
+      if (slices > 1) {
+        CategoryScope scope(recorder_, Category::communication);
+        (void)eager_.empty({together}, waiting_[0]->parameter.dtype());
+        eager_.kernel(op::OpKind::cat, 0, 2 * together, 2 * together);
+      }
+      together = 0;
+      slices = 0;
+    };
+    for (const int64_t slice : slices_of_ranks()) {
+      together += slice;
+      ++slices;
+      if (together > options_.reduce_bucket_elements) send();
+    }
+    send();
+  }
+
+  std::vector<int64_t> slices_of_ranks() const {
+    std::vector<int64_t> slices;
+    int64_t last_rank = -1;
+    for (const Variable* variable : waiting_) {
+      const int64_t share = groups_[variable->group].share;
+      int64_t begin = variable->offset;
+      const int64_t end = begin + variable->parameter.elements();
+      while (begin < end) {
+        const int64_t rank = begin / share;
+        const int64_t elements = std::min(end, (rank + 1) * share) - begin;
+        if (rank == last_rank) {
+          slices.back() += elements;
+        } else {
+          slices.push_back(elements);
+        }
+        last_rank = rank;
+        begin += elements;
+      }
+    }
+    return slices;
+  }
+
+  [[nodiscard]] bool is_own(const Variable& variable) const {
+    return variable.offset < groups_[variable.group].share;
+  }
+
+  // copy_grads_in_partition
+  void keep_own(const Variable& variable) {
+    if (!own_block_) {
+      int64_t elements = 0;
+      for (const Variable& other : variables_) {
+        if (is_own(other)) elements += other.parameter.elements();
+      }
+      CategoryScope scope(recorder_, Category::gradient);
+      own_block_ = eager_.empty({elements}, variable.parameter.dtype());
+    }
+    show_gradient(variable, own_block_);
+    const int64_t bytes = variable.parameter->grad.bytes();
+    eager_.kernel(op::OpKind::copy, 0, bytes, bytes);
+  }
+
+  void show_gradient(const Variable& variable, const Tensor& block) {
+    const Tensor& parameter = variable.parameter;
+    parameter->grad = eager_.alias(block, parameter.sizes(), parameter.strides());
+    parameter->grad->base = Tensor();
+  }
+
+  // The last of them may reach into the next rank's share.
+  Tensor own_part(const Variable& variable) {
+    const Tensor& gradient = variable.parameter->grad;
+    const int64_t room = groups_[variable.group].share - variable.offset;
+    if (gradient.elements() <= room) return gradient;
+    Tensor part = eager_.alias(gradient, {room}, {1});
+    part->base = Tensor();
+    return part;
+  }
+
+  // get_grad_norm_direct
+  void measure_norms() {
+    CategoryScope scope(recorder_, Category::temporary);
+    std::vector<Tensor> norms;
+    for (const OwnGradient& own : own_) {
+      const Tensor wide = op::to(eager_, own.part, DType::f64);
+      eager_.kernel(op::OpKind::sum, 2.0 * static_cast<double>(wide.elements()), wide.bytes(), 8);
+      norms.push_back(eager_.empty({}, DType::f64));
+    }
+  }
+
+  Tensor flat_gradient(size_t group) {
+    int64_t elements = 0;
+    for (const OwnGradient& own : own_) {
+      if (own.group == group) elements += own.part.elements();
+    }
+    const DType type = groups_[group].flat.dtype();
+    Tensor padding;
+    if (elements < groups_[group].share) {
+      padding = eager_.empty({groups_[group].share - elements}, type);
+    }
+    Tensor flat = eager_.empty({groups_[group].share}, type);
+    eager_.kernel(op::OpKind::cat, 0, flat.bytes(), flat.bytes());
+    return flat;
+  }
+
+  const ZeroOptions options_;
+  op::Eager& eager_;
+  Recorder& recorder_;
+  std::vector<Group> groups_;
+  std::vector<Variable> variables_;
+  std::unordered_map<const op::TensorImpl*, size_t> index_of_;  // into variables_
+  std::vector<Tensor> buckets_;                                 // while backward runs
+  size_t current_ = 0;                                          // the bucket that is filled
+  int64_t filled_ = 0;                                          // elements in it
+  std::vector<Variable*> waiting_;                              // whose gradients are in it
+  bool is_last_ = true;                                         // of a step's micro-batches
+  Tensor own_block_;                                            // grads_in_partition
+  std::vector<OwnGradient> own_;                                // averaged_gradients
+};
+
+}  // namespace
+
+std::unique_ptr<ParallelMethod> make_zero12(const model::Graph&, const ZeroOptions& options,
+                                            op::Eager& eager, Recorder& recorder) {
+  return std::make_unique<Zero12>(options, eager, recorder);
+}
+
+}  // namespace headroom::step

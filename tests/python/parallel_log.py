@@ -1,0 +1,278 @@
+"""What real processes hold and send under DDP, FSDP2 and ZeRO; for test_parallel.py.
+
+Starts as many processes as a case has ranks, on the CPU, joined by gloo. Each trains a tiny model for two
+steps. Reads a JSON list of cases from stdin, writes a list by case of what each rank has seen:
+  live       by phase, the bytes of parameters, buffers, gradients, optimizer states, and of what the wrapper
+             keeps besides (DDP's buckets)
+  transfers  of DDP and ZeRO, the blocks they make and let go, in order: [phase, kind, bytes,
+             which of them]
+"""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import weakref
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoConfig, AutoModelForCausalLM
+
+
+SMALLEST = 64  # bytes; below, ZeRO has numbers: norms, flags
+
+
+def is_called_by_zero():
+    """Whether DeepSpeed's optimizer called, and not a model that it hangs on."""
+    frame = sys._getframe(2)
+    for _ in range(12):
+        if frame is None or "autograd" in frame.f_code.co_filename:
+            return False
+        if "deepspeed/runtime/zero" in frame.f_code.co_filename:
+            return frame.f_code.co_name != "_optimizer_step"
+        if "torch/optim" in frame.f_code.co_filename:
+            return False
+        frame = frame.f_back
+    return False
+
+
+class Blocks(TorchDispatchMode):
+    """Notes the blocks that DDP's reducer or ZeRO makes, while it is the one that runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.phase, self.entries, self.live = "construct", [], {}
+        self.is_forward = False
+        self.is_zero = False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if self.listens(function, made):
+            self.note(made)
+        return made
+
+    def listens(self, function, made):
+        """Only DDP joins blocks of several parameters, or makes flat ones of a floating type."""
+        if self.is_zero:
+            # Views of what is there make nothing.
+            return (isinstance(made, torch.Tensor) and made.device.type == "cpu" and made.nbytes >= SMALLEST
+                    and function._schema.name.split("::")[1] in ZERO_MAKES and is_called_by_zero())
+        if self.is_forward or not isinstance(made, torch.Tensor) or made.dim() != 1:
+            return False
+        name = str(function)
+        return (name == "aten.cat.default"
+                or (name == "aten.empty.memory_format"
+                    and (made.is_floating_point() or made.dtype == torch.int32 and self.phase == "construct")))
+
+    def note(self, made):
+        bytes_ = made.numel() * made.element_size()
+        key = len(self.entries)
+        self.entries.append([self.phase, "gather", bytes_, key])
+        self.live[key] = (made.untyped_storage().data_ptr(), bytes_)
+        weakref.finalize(made.untyped_storage(), self.let_go, key)
+
+    def let_go(self, key):
+        _, bytes_ = self.live.pop(key)
+        self.entries.append([self.phase, "release", bytes_, key])
+
+
+# The operators by which ZeRO makes blocks.
+ZERO_MAKES = {"cat", "clone", "_to_copy", "zeros", "empty"}
+
+
+def local(tensor):
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def bytes_of(tensors):
+    """Of the storages, each once."""
+    storages = {}
+    for tensor in tensors:
+        storage = local(tensor).untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+    return sum(storages.values())
+
+
+def live_bytes(model, optimizer, blocks):
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    views = {local(g).untyped_storage().data_ptr() for g in gradients}
+    states = [s for state in optimizer.state.values() for s in state.values() if s.dim() > 0]
+    return {
+        "parameters": bytes_of(list(model.parameters()) + list(model.buffers())),
+        "gradients": bytes_of(gradients),
+        "states": bytes_of(states),
+        "communication": sum(bytes_ for address, bytes_ in blocks.live.values() if address not in views),
+    }
+
+
+def built(case):
+    config = AutoConfig.for_model(**{**json.loads(open(case["config"], encoding="utf-8").read()),
+                                     **case.get("config_changes", {})})
+    model = AutoModelForCausalLM.from_config(
+        config, dtype=torch.bfloat16, attn_implementation="eager").train()
+    if case.get("checkpointing", "none") != "none":
+        model.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": case["checkpointing"] == "reentrant"})
+    if case.get("lora_rank"):
+        from peft import LoraConfig, get_peft_model
+
+        model = get_peft_model(model, LoraConfig(
+            r=case["lora_rank"], target_modules=case["lora_targets"], task_type="CAUSAL_LM"))
+    return model, config
+
+
+def zero_engine(model, case):
+    """DeepSpeed's engine, on the CPU."""
+    os.environ.update(RANK=str(dist.get_rank()), WORLD_SIZE=str(dist.get_world_size()), LOCAL_RANK="0")
+    import deepspeed
+    from deepspeed.utils import logger
+
+    logger.setLevel("ERROR")
+    configuration = {"train_micro_batch_size_per_gpu": 2,
+                     "gradient_accumulation_steps": case.get("accumulation", 1),
+                     "bf16": {"enabled": True}, "gradient_clipping": 1.0,
+                     "zero_allow_untested_optimizer": True,
+                     "zero_optimization": {"stage": case["stage"], **case.get("arguments", {})}}
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], foreach=False)
+    engine, optimizer, _, _ = deepspeed.initialize(model=model, config=configuration, optimizer=optimizer)
+    return engine, optimizer
+
+
+def train_by_zero(case):
+    """As train(), of DeepSpeed's engine."""
+    blocks = Blocks()
+    blocks.is_zero = True
+    model, config = built(case)
+    ids = torch.zeros(2, 16, dtype=torch.int64) % config.vocab_size
+    live = []
+    with blocks:
+        engine, optimizer = zero_engine(model, case)
+
+        def note(phase):
+            masters = optimizer.single_partition_of_fp32_groups
+            states = [s for state in optimizer.optimizer.state.values() for s in state.values() if s.dim() > 0]
+            gradients = [g for part in optimizer.averaged_gradients.values() for g in part or ()]
+            live.append([phase, {"parameters": bytes_of(model.parameters()), "gradients": bytes_of(gradients),
+                                 "states": bytes_of(states) + bytes_of(masters)}])
+
+        note("construct")
+        micro_batches = case.get("accumulation", 1)
+        for _ in range(2):
+            for i in range(micro_batches):
+                blocks.phase = "forward"
+                loss = engine(input_ids=ids, labels=ids, use_cache=False).loss
+                blocks.phase = "backward"
+                engine.backward(loss)
+                del loss
+                if i + 1 == micro_batches:
+                    note("backward")
+                    blocks.phase = "optimizer"
+                engine.step()
+            note("optimizer")
+        entries = list(blocks.entries)
+    return {"live": live, "transfers": entries}
+
+
+def wrapped(model, case):
+    if case["method"] == "ddp":
+        return DistributedDataParallel(model, **case.get("arguments", {}))
+    names = ("replicate", "shard")[-len(case["mesh"]):]
+    mesh = init_device_mesh("cpu", tuple(case["mesh"]), mesh_dim_names=names)
+    classes = {type(m) for m in model.modules() if type(m).__name__ in set(model._no_split_modules)}
+    for module in list(model.modules()):
+        if type(module) in classes:
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def watch_forward(model, blocks):
+    """The model's own blocks are nobody's business here."""
+    def begins(*_):
+        blocks.is_forward = True
+
+    def ends(*_):
+        blocks.is_forward = False
+
+    model.register_forward_pre_hook(begins)
+    model.register_forward_hook(ends)
+
+
+def train(case):
+    blocks = Blocks()
+    model, config = built(case)
+    watch_forward(model, blocks)
+    ids = torch.zeros(2, 16, dtype=torch.int64) % config.vocab_size
+    live = []
+    with blocks:
+        module = wrapped(model, case)
+        optimizer = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], foreach=False)
+        live.append(["construct", live_bytes(module, optimizer, blocks)])
+        micro_batches = case.get("accumulation", 1)
+        for _ in range(2):
+            for i in range(micro_batches):
+                is_last = i + 1 == micro_batches
+                no_sync = contextlib.nullcontext() if is_last or case["method"] != "ddp" else module.no_sync()
+                with no_sync:
+                    blocks.phase = "forward"
+                    loss = module(input_ids=ids, labels=ids, use_cache=False).loss
+                    blocks.phase = "backward"
+                    blocks.is_forward = True  # what operators make in backward
+                    loss.backward()
+                    blocks.is_forward = False
+                    del loss
+            live.append(["backward", live_bytes(module, optimizer, blocks)])
+            blocks.phase = "optimizer"
+            blocks.is_forward = True
+            optimizer.step()
+            live.append(["optimizer", live_bytes(module, optimizer, blocks)])
+            optimizer.zero_grad()
+            blocks.is_forward = False
+        entries = list(blocks.entries)
+    return {"live": live, "transfers": entries}
+
+
+def rank_of(rank, ranks, cases, meeting, results):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method=f"file://{meeting}")
+    done = [(train_by_zero if case["method"] == "zero" else train)(case) for case in cases]
+    dist.barrier()
+    with open(f"{results}.{rank}", "w", encoding="utf-8") as file:
+        json.dump(done, file)
+    dist.destroy_process_group()
+
+
+def run_together(ranks, cases, folder):
+    """By case, what each rank has seen."""
+    meeting, results = os.path.join(folder, f"meeting{ranks}"), os.path.join(folder, f"results{ranks}")
+    # Forked: PyTorch and transformers are imported once.
+    multiprocessing.start_processes(rank_of, args=(ranks, cases, meeting, results), nprocs=ranks,
+                                    start_method="fork")
+    by_rank = []
+    for rank in range(ranks):
+        with open(f"{results}.{rank}", encoding="utf-8") as file:
+            by_rank.append(json.load(file))
+    return [list(of_case) for of_case in zip(*by_rank)]
+
+
+def main():
+    cases = json.load(sys.stdin)
+    if any(case["method"] == "zero" for case in cases):
+        import deepspeed  # noqa: F401 (once, before processes are forked)
+    done = [None] * len(cases)
+    with tempfile.TemporaryDirectory() as folder:
+        for ranks in sorted({case["ranks"] for case in cases}):
+            indices = [i for i, case in enumerate(cases) if case["ranks"] == ranks]
+            for i, logs in zip(indices, run_together(ranks, [cases[i] for i in indices], folder)):
+                done[i] = logs
+    json.dump(done, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

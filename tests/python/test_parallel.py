@@ -1,0 +1,214 @@
+"""Ranks under DDP, FSDP2 and DeepSpeed's ZeRO against real ones: processes joined by gloo, tiny models.
+
+What every rank holds at each moment, by what it is for, and of DDP and ZeRO each block that they make and let
+go, in order: equal to the byte. FSDP's own gathers, in order, are in test_fsdp.py.
+"""
+
+import functools
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import step_dump
+
+TARGETS = ["q_proj", "v_proj"]
+# Large enough for buckets of the default size: 1 MiB and 25 MiB.
+LARGE = {"vocab_size": 8192, "hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 12,
+         "num_hidden_layers": 4}
+BUCKET = 9 * 1024  # bytes
+SMALL_BUCKETS = {"bucket_cap_mb": BUCKET / 2**20}
+DDP = {
+    **{f"{family}-{ranks}": {"family": family, "ranks": ranks, "arguments": SMALL_BUCKETS}
+       for family, ranks in (("llama", 2), ("gpt2", 2), ("opt", 4), ("llama_tied", 2), ("mixtral", 2))},
+    "default-buckets": {"family": "llama", "ranks": 2, "config_changes": LARGE},
+    "accumulation": {"family": "llama", "ranks": 2, "arguments": SMALL_BUCKETS, "accumulation": 3},
+    "non-reentrant": {"family": "llama", "ranks": 2, "arguments": SMALL_BUCKETS,
+                      "checkpointing": "non_reentrant"},
+    "reentrant": {"family": "llama", "ranks": 2, "arguments": SMALL_BUCKETS, "checkpointing": "reentrant"},
+    "views": {"family": "llama", "ranks": 2,
+              "arguments": {**SMALL_BUCKETS, "gradient_as_bucket_view": True}},
+    "views-accumulated": {"family": "llama", "ranks": 2, "accumulation": 2,
+                          "arguments": {**SMALL_BUCKETS, "gradient_as_bucket_view": True}},
+    "unused": {"family": "llama", "ranks": 2, "arguments": {**SMALL_BUCKETS, "find_unused_parameters": True}},
+    "unused-default": {"family": "llama", "ranks": 2, "config_changes": LARGE,
+                       "arguments": {"find_unused_parameters": True}},
+    "lora": {"family": "llama", "ranks": 2, "lora_rank": 4, "lora_targets": TARGETS},
+}
+FSDP2 = {
+    **{f"{family}-{ranks}": {"family": family, "ranks": ranks, "mesh": [ranks]}
+       for family, ranks in (("llama", 2), ("llama", 4), ("gpt2", 4), ("opt", 2), ("mixtral", 2))},
+    "hybrid-2x2": {"family": "llama", "ranks": 4, "mesh": [2, 2]},
+    "non-reentrant": {"family": "llama", "ranks": 2, "mesh": [2], "checkpointing": "non_reentrant"},
+    "lora": {"family": "llama", "ranks": 2, "mesh": [2], "lora_rank": 4, "lora_targets": TARGETS},
+}
+ZERO = {
+    **{f"{stage}-{family}-{ranks}": {"family": family, "ranks": ranks, "stage": stage,
+                                     "arguments": {"reduce_bucket_size": 10000}}
+       for stage, family, ranks in ((1, "llama", 2), (2, "llama", 2), (1, "gpt2", 4), (2, "gpt2", 4),
+                                    (2, "llama_tied", 2), (2, "opt", 4), (2, "mixtral", 2))},
+    "1-default": {"family": "llama", "ranks": 2, "stage": 1, "arguments": {"reduce_bucket_size": 1000000}},
+    "2-default": {"family": "llama", "ranks": 2, "stage": 2, "arguments": {"reduce_bucket_size": 1000000}},
+    "2-larger-than-bucket": {"family": "llama", "ranks": 2, "stage": 2,
+                             "arguments": {"reduce_bucket_size": 3000}},
+    "2-overlapped": {"family": "llama", "ranks": 2, "stage": 2,
+                     "arguments": {"reduce_bucket_size": 10000, "overlap_comm": True}},
+    "2-non-reentrant": {"family": "llama", "ranks": 2, "stage": 2, "checkpointing": "non_reentrant",
+                        "arguments": {"reduce_bucket_size": 10000}},
+    "1-accumulated": {"family": "llama", "ranks": 2, "stage": 1, "accumulation": 3,
+                      "arguments": {"reduce_bucket_size": 10000}},
+    "2-accumulated": {"family": "llama", "ranks": 2, "stage": 2, "accumulation": 3,
+                      "arguments": {"reduce_bucket_size": 10000}},
+    "2-lora": {"family": "llama", "ranks": 2, "stage": 2, "lora_rank": 4, "lora_targets": TARGETS,
+               "arguments": {"reduce_bucket_size": 10000}},
+}
+CASES = {**{f"ddp-{name}": {"method": "ddp", **case} for name, case in DDP.items()},
+         **{f"fsdp2-{name}": {"method": "fsdp2", **case} for name, case in FSDP2.items()},
+         **{f"zero{name}": {"method": "zero", **case} for name, case in ZERO.items()}}
+
+
+@functools.lru_cache
+def real_ranks(method):
+    """By case of a method, what each of its ranks has seen."""
+    if method == "zero" and importlib.util.find_spec("deepspeed") is None:
+        pytest.skip("deepspeed is not installed")
+    names = [name for name, case in CASES.items() if case["method"] == method]
+    cases = [{**CASES[name], "config": str(step_dump.CONFIGS / f"{CASES[name]['family']}.json")}
+             for name in names]
+    done = subprocess.run([sys.executable, str(Path(__file__).with_name("parallel_log.py"))],
+                          input=json.dumps(cases), capture_output=True, text=True, timeout=900, check=False,
+                          env={**os.environ, "DS_ACCELERATOR": "cpu"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    # DeepSpeed writes to stdout, too.
+    return dict(zip(names, json.loads(done.stdout.splitlines()[-1])))
+
+
+def words_of(case):
+    words = {"batch": 2, "seq": 16, "steps": 2, "attention": "eager", "dtype": "bf16", "implementation": "loop",
+             "checkpointing": case.get("checkpointing", "none"), "accumulation": case.get("accumulation", 1)}
+    if "lora_rank" in case:
+        words |= {"lora_rank": case["lora_rank"], "lora_targets": ",".join(case["lora_targets"])}
+    if case["method"] == "ddp":
+        arguments = case.get("arguments", {})
+        words["ddp"] = case["ranks"]
+        if "bucket_cap_mb" in arguments:
+            words["bucket_bytes"] = BUCKET
+        for name in ("gradient_as_bucket_view", "find_unused_parameters"):
+            words[name] = int(arguments.get(name, False))
+    elif case["method"] == "fsdp2":
+        words |= {"fsdp": 2, "ranks": case["mesh"][-1]}
+    else:
+        # DeepSpeed makes the whole model half precision.
+        words |= {"zero": case["stage"], "ranks": case["ranks"], "lora_dtype": "bf16",
+                  "bucket_elements": case["arguments"]["reduce_bucket_size"],
+                  "overlap_comm": int(case["arguments"].get("overlap_comm", False))}
+    return words
+
+
+def ours(case, tmp_path, log, **changes):
+    config = json.loads((step_dump.CONFIGS / f"{case['family']}.json").read_text(encoding="utf-8"))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, **case.get("config_changes", {})}), encoding="utf-8")
+    return step_dump.run(path, **{**words_of(case), **changes}, log=log)
+
+
+KINDS = {"parameters": ("parameter", "lm_head_weight"), "gradients": ("gradient", "lm_head_gradient"),
+         "states": ("optimizer_state", "lm_head_state"), "communication": ("communication",)}
+
+
+def holdings(live, kinds):
+    """Of the phases that the real log has: bytes by what they are for."""
+    last = {}
+    for phase, categories in live:
+        entry = [phase, {kind: sum(categories.get(c, 0) for c in KINDS[kind]) for kind in kinds}]
+        # Of several micro-batches the last backward.
+        if phase == "backward":
+            last = entry
+        elif phase in ("construct", "optimizer"):
+            if last:
+                yield last
+                last = {}
+            yield entry
+
+
+def cases_of(method):
+    return [name for name in CASES if CASES[name]["method"] == method]
+
+
+@pytest.mark.parametrize("name", cases_of("ddp"))
+def test_a_rank_of_ddp_holds_what_a_real_one_holds(name, tmp_path):
+    case = CASES[name]
+    expected = list(holdings(ours(case, tmp_path, "live"), KINDS))
+    for rank, seen in enumerate(real_ranks("ddp")[name]):
+        live = seen["live"]
+        if case.get("arguments", {}).get("gradient_as_bucket_view"):
+            # The buckets are the gradients, from the start.
+            live[0][1] |= {"gradients": live[0][1]["communication"], "communication": 0}
+        assert live == expected, rank
+
+
+@pytest.mark.parametrize("name", cases_of("fsdp2"))
+def test_a_rank_of_fsdp2_holds_what_a_real_one_holds(name, tmp_path):
+    kinds = ("parameters", "gradients", "states")
+    expected = list(holdings(ours(CASES[name], tmp_path, "live"), kinds))
+    for rank, seen in enumerate(real_ranks("fsdp2")[name]):
+        live = [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]]
+        if rank == 0:
+            assert live == expected
+            continue
+        # The first rank's share is the largest.
+        assert [phase for phase, _ in live] == [phase for phase, _ in expected]
+        for (_, held), (_, most) in zip(live, expected):
+            assert all(held[kind] <= most[kind] for kind in kinds), rank
+
+
+@pytest.mark.parametrize("name", cases_of("ddp"))
+def test_ddp_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
+    expected = ours(CASES[name], tmp_path, "gathers")
+    for seen in real_ranks("ddp")[name]:
+        assert [entry[:3] for entry in seen["transfers"]] == expected
+
+
+def zero_blocks(blocks, first_of_zero):
+    """Of the blocks of a step, those that ZeRO makes, but for the one that its gradients stay in."""
+    made = set()
+    for phase, kind, bytes_, category, block in blocks:
+        if kind == "gather":
+            is_zeros = (phase == "construct" and block >= first_of_zero or category == "communication"
+                        or phase == "optimizer" and category in ("gradient", "temporary") and bytes_ >= 64)
+            if is_zeros:
+                made.add(block)
+        if block in made:
+            yield [phase, kind, bytes_]
+
+
+@pytest.mark.parametrize("name", cases_of("zero"))
+def test_zero_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
+    seen = real_ranks("zero")[name][0]
+    # What the optimizer makes for itself is not listened to: fused, it makes nothing.
+    blocks = ours(CASES[name], tmp_path, "blocks", implementation="fused")
+    made = [block for phase, kind, _, _, block in blocks if phase == "construct" and kind == "gather"]
+    by_zero = sum(entry[:2] == ["construct", "gather"] for entry in seen["transfers"])
+    expected = list(zero_blocks(blocks, made[-by_zero]))
+    own_bytes = seen["live"][1][1]["gradients"]
+    own = {block for phase, kind, bytes_, block in seen["transfers"]
+           if (phase, kind, bytes_) == ("backward", "gather", own_bytes)}
+    assert [entry[:3] for entry in seen["transfers"] if entry[3] not in own] == expected
+
+
+@pytest.mark.parametrize("name", cases_of("zero"))
+def test_a_rank_of_zero_holds_what_a_real_one_holds(name, tmp_path):
+    """The first rank; others may hold padding, and as many or fewer of the gradients."""
+    kinds = ("parameters", "gradients", "states")
+    expected = list(holdings(ours(CASES[name], tmp_path, "live"), kinds))
+    ranks = real_ranks("zero")[name]
+    for (_, held), (_, real) in zip(expected, ranks[0]["live"]):
+        # The real log has no buffers, which are not ZeRO's.
+        assert 0 <= held["parameters"] - real["parameters"] < 1024
+        assert {k: held[k] for k in kinds[1:]} == {k: real[k] for k in kinds[1:]}
+    for seen in ranks[1:]:
+        for (_, held), (_, most) in zip(seen["live"], expected):
+            assert held["states"] == most["states"]
