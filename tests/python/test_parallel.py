@@ -196,7 +196,17 @@ def test_zero_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
     own_bytes = seen["live"][1][1]["gradients"]
     own = {block for phase, kind, bytes_, block in seen["transfers"]
            if (phase, kind, bytes_) == ("backward", "gather", own_bytes)}
-    assert [entry[:3] for entry in seen["transfers"] if entry[3] not in own] == expected
+    real = [entry[:3] for entry in seen["transfers"] if entry[3] not in own]
+    for kind in ("gather", "release"):
+        assert of_kind(kind, real) == of_kind(kind, expected)
+
+
+def of_kind(kind, transfers):
+    """What is made, in order; of what is let go of the sizes alone, as gloo's threads hold on to what they
+    reduce for as long as they please: its place differs from run to run."""
+    if kind == "gather":
+        return [entry for entry in transfers if entry[1] == kind]
+    return sorted(entry[2] for entry in transfers if entry[1] == kind)
 
 
 @pytest.mark.parametrize("name", cases_of("zero"))
