@@ -27,13 +27,16 @@ SCHEMA = "headroom.probe/1"
 
 CLASSES = ("gemm_fp32", "gemm", "attention_decode", "attention_prefill", "elementwise", "normalization",
            "softmax", "rms_norm", "rope", "gated_activation", "embedding")
-LONGEST_CALL_SECONDS = 0.05
+# A call takes at most the first, less where there is little time, but never less than the second.
+LONGEST_CALL_SECONDS, LEAST_LONGEST_SECONDS = 0.05, 0.012
+CALLS_A_POINT = 10       # about so many at least: warm-up, and five samples
 MOST_OPERAND_BYTES = 256 << 20
+POOL_BYTES = 1 << 30     # random numbers that all operands are views of
 MOST_TURNS = 16
 LEAST_SAMPLE_SECONDS = 1e-3
 SURE = 0.01              # half width of the median's interval, of the median
 POINT_SECONDS = 0.25     # about what a point takes; the number of points follows from the time
-LEAST_POINTS, MOST_POINTS = 12, 64  # of a class
+LEAST_POINTS, MOST_POINTS = 18, 64  # of a class; a law needs 12, and some may be disturbed
 
 
 def say(words):
@@ -45,9 +48,12 @@ class Machine:
 
     def __init__(self, torch, name):
         self.torch = torch
-        self.device = torch.device(name)
+        self.device = torch.device("cuda:0" if name == "cuda" else name)
         self.is_cuda = self.device.type == "cuda"
+        self.pools = {}
         if self.is_cuda:
+            if not torch.cuda.is_available():
+                raise RuntimeError("PyTorch sees no GPU here")
             torch.cuda.set_device(self.device)
             properties = torch.cuda.get_device_properties(self.device)
             self.product = properties.name
@@ -79,6 +85,19 @@ class Machine:
         for turn in range(times):
             call(turn)
         return time.perf_counter() - start
+
+    def operand(self, dtype, *sizes):
+        """Random numbers, a view of a pool: the next ones each time, so that none stays in a cache."""
+        count = math.prod(sizes)
+        if dtype not in self.pools:
+            bytes_ = min(POOL_BYTES, max(self.free_bytes() // 8, 2 * self.cache_bytes))
+            pool = self.torch.empty(bytes_ // dtype.itemsize, dtype=dtype, device=self.device)
+            self.pools[dtype] = [pool.uniform_(), 0]
+        pool, at = self.pools[dtype]
+        if at + count > pool.numel():
+            at = 0
+        self.pools[dtype][1] = at + -(-count // 64) * 64
+        return pool[at:at + count].view(sizes)
 
     def identity(self):
         return {"product": self.product, "kind": self.device.type, "memory_bytes": self.memory_bytes,
@@ -171,25 +190,25 @@ def work_of(kind, shape, size):
     return 0.0, size * ROW_OPERANDS[kind] * shape["rows"] * shape["width"]
 
 
-def draw_shape(rng, kind, size, rates, least_bytes, most_bytes):
-    """One that the machine does in time, of at least `least_bytes`; None where none is found."""
+def draw_shape(rng, kind, size, rates, longest, least_bytes, most_bytes):
+    """One that the machine does in `longest` seconds, of at least `least_bytes`; None where none is found."""
     draw = DRAW.get(kind, draw_rows)
     for _ in range(2000):
         shape = draw(rng)
         flops, moved = work_of(kind, shape, size)
         seconds = flops / rates["flops"] + moved / rates["bytes"]
-        if least_bytes <= moved <= most_bytes and seconds <= LONGEST_CALL_SECONDS:
+        if least_bytes <= moved <= most_bytes and seconds <= longest:
             return shape
     return None
 
 
-def draw_shapes(rng, kind, size, count, rates, cache_bytes, most_bytes):
+def draw_shapes(rng, kind, size, count, rates, longest, cache_bytes, most_bytes):
     """Every other one beyond the cache, as most of a model is; the rest of any size."""
     shapes = []
     for turn in range(count):
         least = 2 * cache_bytes if turn % 2 else 0
-        shape = (draw_shape(rng, kind, size, rates, least, most_bytes)
-                 or draw_shape(rng, kind, size, rates, 0, most_bytes))
+        shape = (draw_shape(rng, kind, size, rates, longest, least, most_bytes)
+                 or draw_shape(rng, kind, size, rates, longest, 0, most_bytes))
         if shape:
             shapes.append(shape)
     return shapes
@@ -202,7 +221,7 @@ def make_call(machine, kind, shape, dtype, turns):
     torch, functional = machine.torch, machine.torch.nn.functional
 
     def random_tensor(*sizes):
-        return torch.rand(sizes, dtype=torch.float32, device=machine.device).to(dtype)
+        return machine.operand(dtype, *sizes)
 
     if kind in ("gemm", "gemm_fp32"):
         inputs = [random_tensor(shape["m"], shape["k"]) for _ in range(turns)]
@@ -297,10 +316,12 @@ def take_points(machine, arguments):
     most_bytes = min(MOST_OPERAND_BYTES, machine.free_bytes() // 8)
     wanted = round(arguments.seconds / (len(CLASSES) * POINT_SECONDS))
     count = min(MOST_POINTS, max(LEAST_POINTS, wanted))
+    longest = arguments.seconds / (len(CLASSES) * count * CALLS_A_POINT)
+    longest = min(LONGEST_CALL_SECONDS, max(LEAST_LONGEST_SECONDS, longest))
     plan = []
     for kind in CLASSES:
         name, dtype = table.get(kind, table[None])
-        for shape in draw_shapes(rng, kind, dtype.itemsize, count, rates[name],
+        for shape in draw_shapes(rng, kind, dtype.itemsize, count, rates[name], longest,
                                  machine.cache_bytes, most_bytes):
             plan.append((kind, name, dtype, shape))
     rng.shuffle(plan)  # so that what else the machine does falls on no class alone
@@ -336,7 +357,7 @@ def main():
     try:
         machine = Machine(torch, arguments.on)
         torch.empty(1, device=machine.device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ValueError) as error:
         say(f"there is no device {arguments.on}: {str(error).splitlines()[0]}")
         return EXIT_UNAVAILABLE
     arguments.dtype = arguments.dtype or ("bf16" if machine.is_cuda else "fp32")

@@ -44,15 +44,17 @@ void report_progress(const DeviceQuestion& question, std::string_view line) {
 Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
   Error error{ErrorCode::unavailable, {}, question.on, {}};
   const auto words = last_words(done.spoken);
+  // The runner's own last sentence, or the end of Python's traceback.
+  const bool is_its_own = done.spoken.find("headroom: ") != std::string::npos;
   error.message = words.empty() ? "measuring ended with exit code " + std::to_string(done.exit_code)
-                                : std::string(words.front());
+                                : std::string(is_its_own ? words.front() : words.back());
   if (error.message.starts_with("progress ")) {
     error.message = "measuring was stopped after " + error.message.substr(9);
   }
   if (done.exit_code == kNotHere) {
     error.hint =
-        "measuring needs a Python with PyTorch: pip install torch, or name another Python: "
-        "HEADROOM_PYTHON=/path/to/python";
+        "measuring needs a Python with a PyTorch for that device (pip install torch); "
+        "HEADROOM_PYTHON=/path/to/python names another";
   }
   return error;
 }
@@ -120,7 +122,7 @@ Result<Json> device_file(const Probe& probe, const std::string& name) {
     return Error{ErrorCode::bad_input,
                  "no point of traffic beyond the cache, or none that computes",
                  {},
-                 "measure for longer"};
+                 "give it time, --seconds 60, and let the machine do nothing else meanwhile"};
   }
   const bool is_cpu = probe.machine.kind == "cpu";
   Json figures =

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
@@ -18,9 +19,32 @@ constexpr double kQuickSeconds = 50;
 constexpr double kLeastSeconds = 1;
 constexpr double kMostSeconds = 3600;
 
+// cpu, cuda or cuda:N
+bool is_device_of_torch(std::string_view name) {
+  if (name == "cpu" || name == "cuda") return true;
+  if (!name.starts_with("cuda:")) return false;
+  const auto number = text::parse_number<int64_t>(name.substr(5));
+  return number && *number >= 0;
+}
+
+// Before the minutes of measuring, not behind them.
+Result<void> check_folder(const std::string& file) {
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK) == 0) return {};
+  return Error{ErrorCode::usage, "nothing can be written there", file,
+               "--save-calibration names a file in a folder that is there"};
+}
+
 Result<bench::DeviceQuestion> question_of(const Words& words) {
   bench::DeviceQuestion question;
   if (words.has("on")) question.on = words.value("on");
+  if (!is_device_of_torch(question.on)) {
+    return Error{ErrorCode::usage,
+                 "'" + question.on.substr(0, 80) + "' is not a device that --on takes",
+                 {},
+                 "cpu, cuda or cuda:N"};
+  }
+  HEADROOM_TRY(check_folder(words.value("save-calibration")));
   if (words.has("quick")) question.seconds = kQuickSeconds;
   if (words.has("seconds")) {
     HEADROOM_ASSIGN(question.seconds, number_of<double>(words.value("seconds"), "seconds",

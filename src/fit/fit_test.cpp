@@ -390,5 +390,27 @@ TEST(Fit, RemediesOfADividedStepStayDivided) {
   EXPECT_TRUE(has_lora);
 }
 
+// It costs nothing, so it is worth more than it saves bytes.
+TEST(Fit, GradientsInsideTheBucketsAreARemedyOfDdp) {
+  FitQuestion question = mistral(1, 512);  // where the peak is in the optimizer's step
+  question.search = true;
+  ASSERT_TRUE(question.set("method", "ddp:4"));
+  const auto find = [](const FitAnswer& found) {
+    return std::find_if(found.remedies.begin(), found.remedies.end(),
+                        [](const Remedy& remedy) { return remedy.name == "bucket-view"; });
+  };
+  const auto before = answer(question);
+  ASSERT_TRUE(before) << before.error().to_string();
+  const auto remedy = find(*before);
+  ASSERT_NE(remedy, before->remedies.end());
+  ASSERT_TRUE(question.set("gradient-as-bucket-view", "true"));
+  const auto after = answer(question);
+  ASSERT_TRUE(after) << after.error().to_string();
+  EXPECT_EQ(find(*after), after->remedies.end());
+  // What it said it would save.
+  EXPECT_EQ(remedy->peak_allocated, after->memory.peak_allocated);
+  EXPECT_LT(remedy->peak_allocated, before->memory.peak_allocated);
+}
+
 }  // namespace
 }  // namespace headroom::fit

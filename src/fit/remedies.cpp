@@ -81,6 +81,11 @@ constexpr Change kChanges[] = {
     {"expandable-segments", "expandable segments", "--allocator expandable_segments:True", nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "no CUDA IPC of tensors",
      [](const FitQuestion& q) { return q.allocator.empty(); }},
+    {"bucket-view", "gradients inside the buckets", "--gradient-as-bucket-view true", nullptr,
+     "DistributedDataParallel(..., gradient_as_bucket_view=True)", "",
+     [](const FitQuestion& q) {
+       return q.division == Division::ddp && !q.gradient_as_bucket_view;
+     }},
     {"drop-outputs", "let the outputs go before backward", "--keep-outputs false", nullptr,
      "take outputs.loss and del outputs before loss.backward()", "",
      [](const FitQuestion& q) { return q.keep_outputs; }},

@@ -67,14 +67,16 @@ def test_a_prediction_uses_it(measured, headroom_binary):
         assert all(step["matmul"]["provenance"] == "calibrated" for step in steps)
 
 
-def test_a_device_that_is_not_there(headroom_binary, tmp_path):
-    done = headroom(headroom_binary, "bench", "device", "--on", "cuda:7", cwd=tmp_path)
+@pytest.mark.parametrize("device", ["cuda:7", "cuda"])
+def test_a_device_that_is_not_there(headroom_binary, tmp_path, device):
+    done = headroom(headroom_binary, "bench", "device", "--on", device, cwd=tmp_path)
     assert done.returncode == 4
-    assert "cuda:7" in done.stderr
+    assert f"there is no device {device}: PyTorch sees no GPU here" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [["--dtype", "float64"], ["--seconds", "0"], ["gpt2"]])
+@pytest.mark.parametrize("words", [["--dtype", "float64"], ["--seconds", "0"], ["gpt2"], ["--on", "tpu"],
+                                   ["--save-calibration", "nowhere/x.json"]])
 def test_what_cannot_be_asked(headroom_binary, tmp_path, words):
     done = headroom(headroom_binary, "bench", "device", *words, cwd=tmp_path)
     assert done.returncode == 2
