@@ -48,7 +48,8 @@ Error tracer_error(const std::string& target, int exit_code, const std::string& 
     error.message = lines[shown++];
   }
   for (; shown < lines.size(); ++shown) {
-    error.hint += (error.hint.empty() ? "" : "\n") + std::string(lines[shown]);
+    if (!error.hint.empty()) error.hint += '\n';
+    error.hint += lines[shown];
   }
   if (exit_code == kNotHere) {
     error.code = ErrorCode::unavailable;
