@@ -7,15 +7,19 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from headroom import device_probe
 
 
-def headroom(binary, *arguments, cwd, timeout=300):
+STEADY_PROBE = Path(__file__).with_name("stand_in") / "steady_probe.py"
+
+
+def headroom(binary, *arguments, cwd, timeout=300, python=sys.executable):
     return subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, timeout=timeout,
-                          check=False, env={**os.environ, "HEADROOM_PYTHON": sys.executable})
+                          check=False, env={**os.environ, "HEADROOM_PYTHON": str(python)})
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +32,26 @@ def headroom_binary():
 
 @pytest.fixture(scope="module")
 def measured(headroom_binary, tmp_path_factory):
+    """All of it, but that the time of a call comes from a roofline: no other work disturbs it."""
     folder = tmp_path_factory.mktemp("bench")
-    for seconds in ("4", "20"):
-        done = headroom(headroom_binary, "bench", "device", "--seconds", seconds, "--json", cwd=folder)
-        if done.returncode == 0:
-            return folder, json.loads(done.stdout)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STEADY_PROBE}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    done = headroom(headroom_binary, "bench", "device", "--seconds", "4", "--json", cwd=folder, python=python)
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def test_the_clock_is_real(headroom_binary, tmp_path):
+    done = headroom(headroom_binary, "bench", "device", "--seconds", "4", "--json", cwd=tmp_path)
+    if done.returncode != 0:
         # What other work disturbed is left out, and that may be nearly all.
-        assert done.returncode == 3 and "while the machine does nothing else" in done.stderr, done.stderr
-    pytest.skip("the machine is too busy to be measured")
+        assert done.returncode == 3 and "let the machine do nothing else meanwhile" in done.stderr, done.stderr
+        return
+    answer = json.loads(done.stdout)
+    kept = json.loads((tmp_path / answer["calibration_file"]).read_text())
+    assert len(kept["points"]) == answer["points"]
+    assert len({point["seconds"] for point in kept["points"]}) > answer["points"] / 2
 
 
 def test_every_class_is_measured(measured):
@@ -44,9 +60,9 @@ def test_every_class_is_measured(measured):
     assert answer["device"] == "cpu"
     measured_classes = [row["class"] for row in answer["classes"]]
     assert set(measured_classes + answer["classes_without_law"]) == set(device_probe.CLASSES)
+    assert answer["classes_without_law"] == [] and answer["disturbed_points"] == 0
     whole = sum(row["points"] for row in answer["classes"])
-    if not answer["classes_without_law"]:
-        assert whole + answer["disturbed_points"] >= device_probe.LEAST_POINTS * len(device_probe.CLASSES)
+    assert whole >= device_probe.LEAST_POINTS * len(device_probe.CLASSES)
     kept = json.loads((folder / answer["calibration_file"]).read_text())
     assert kept["schema"] == "headroom.calibration/1"
     assert len(kept["points"]) == answer["points"]
@@ -63,8 +79,7 @@ def test_a_prediction_uses_it(measured, headroom_binary):
     assert done.returncode == 0, done.stderr
     steps = json.loads(done.stdout)["steps"]
     assert [step["batch"] for step in steps] == [1, 4]
-    if "gemm_fp32" not in answer["classes_without_law"]:
-        assert all(step["matmul"]["provenance"] == "calibrated" for step in steps)
+    assert all(step["matmul"]["provenance"] == "calibrated" for step in steps)
 
 
 @pytest.mark.parametrize("device", ["cuda:7", "cuda"])
@@ -75,11 +90,17 @@ def test_a_device_that_is_not_there(headroom_binary, tmp_path, device):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [["--dtype", "float64"], ["--seconds", "0"], ["gpt2"], ["--on", "tpu"],
-                                   ["--save-calibration", "nowhere/x.json"]])
+@pytest.mark.parametrize("words", [["--dtype", "float64"], ["--seconds", "0"], ["gpt2"], ["--on", "tpu"]])
 def test_what_cannot_be_asked(headroom_binary, tmp_path, words):
     done = headroom(headroom_binary, "bench", "device", *words, cwd=tmp_path)
     assert done.returncode == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_kept_is_said_before_it_is_measured(headroom_binary, tmp_path):
+    done = headroom(headroom_binary, "bench", "device", "--save-calibration", "nowhere/x.json", cwd=tmp_path,
+                    python="/nowhere/python")
+    assert done.returncode == 3 and "nowhere/x.json" in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())
 
 
