@@ -137,6 +137,24 @@ Result<std::string> read_file(const std::string& path, Bytes limit) {
   }
 }
 
+Result<void> check_writable(const std::string& path) {
+  if (path.empty() || path.find('\0') != std::string::npos) {
+    return file_error(path, "is not a file name");
+  }
+  struct stat status {};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) return file_error(path, "is a directory, expected a file");
+  if (exists && !S_ISREG(status.st_mode)) {
+    return ::access(path.c_str(), W_OK) == 0 ? Result<void>()
+                                             : system_error(path, "cannot open for writing");
+  }
+  const std::string target = exists ? resolve_links(path) : path;
+  const size_t slash = target.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return system_error(path, "cannot create a file beside it");
+}
+
 Result<void> write_file_atomic(const std::string& path, std::string_view content) {
   if (path.empty() || path.find('\0') != std::string::npos) {
     return file_error(path, "is not a file name");

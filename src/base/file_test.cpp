@@ -78,6 +78,15 @@ TEST_F(FileTest, FollowsLinksAndWritesDevicesInPlace) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
+TEST_F(FileTest, WhetherItCanBeWrittenIsKnownBefore) {
+  EXPECT_TRUE(check_writable(path("new")));
+  EXPECT_TRUE(check_writable("/dev/null"));
+  EXPECT_FALSE(check_writable(path("no/such/directory")));
+  EXPECT_FALSE(check_writable(directory_.string()));
+  EXPECT_FALSE(check_writable(""));
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
 TEST_F(FileTest, WriteFailures) {
   EXPECT_FALSE(write_file_atomic(path("no/such/directory"), "x"));
   EXPECT_FALSE(write_file_atomic(directory_.string(), "x"));

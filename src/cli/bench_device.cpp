@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
@@ -27,14 +26,6 @@ bool is_device_of_torch(std::string_view name) {
   return number && *number >= 0;
 }
 
-// Before the minutes of measuring, not behind them.
-Result<void> check_folder(const std::string& file) {
-  const std::string folder = std::filesystem::path(file).parent_path().string();
-  if (access(folder.empty() ? "." : folder.c_str(), W_OK) == 0) return {};
-  return Error{ErrorCode::usage, "nothing can be written there", file,
-               "--save-calibration names a file in a folder that is there"};
-}
-
 Result<bench::DeviceQuestion> question_of(const Words& words) {
   bench::DeviceQuestion question;
   if (words.has("on")) question.on = words.value("on");
@@ -44,7 +35,6 @@ Result<bench::DeviceQuestion> question_of(const Words& words) {
                  {},
                  "cpu, cuda or cuda:N"};
   }
-  HEADROOM_TRY(check_folder(words.value("save-calibration")));
   if (words.has("quick")) question.seconds = kQuickSeconds;
   if (words.has("seconds")) {
     HEADROOM_ASSIGN(question.seconds, number_of<double>(words.value("seconds"), "seconds",

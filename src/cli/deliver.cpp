@@ -62,6 +62,12 @@ Result<void> check_places(const Words& words, std::initializer_list<std::string_
     return Error{ErrorCode::usage, "the page and the other answer both go to " + html, "--output",
                  "name another file for one of them"};
   }
+  std::vector<std::string_view> named(files);
+  named.insert(named.end(), {"html", "output"});
+  for (const std::string_view flag : named) {
+    if (words.has(flag) && words.value(flag) != "-")
+      HEADROOM_TRY(check_writable(words.value(flag)));
+  }
   return {};
 }
 

@@ -24,9 +24,10 @@ struct Forms {
 // By --json, --html FILE and --output FILE. A page on stdout takes the place of the text.
 Result<void> deliver(const Forms& forms, const Words& words, const Console& console);
 
-// Whether the flags name a place for each form that they ask for, `files` being the verb's own
-// flags that write one (of which "-" is standard output, in place of the answer as text); a usage
-// Error else. To be called before the work is done; deliver() does it again.
+// Whether the flags name a place of its own, that can be written to, for each form that they ask
+// for, `files` being the verb's own flags that write one (of which "-" is standard output, in place
+// of the answer as text); a usage Error else. To be called before the work is done; deliver() does
+// it again.
 Result<void> check_places(const Words& words, std::initializer_list<std::string_view> files = {});
 
 // The command that asked, as a person would type it: for the foot of a page.

@@ -69,6 +69,7 @@ Result<void> hand_over(const run::RunAnswer& answer, const Words& words, const C
 
 Result<int> run_run(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(const run::RunQuestion question, question_of(words));
+  if (words.has("output")) HEADROOM_TRY(check_writable(words.value("output")));
   HEADROOM_ASSIGN(const run::RunAnswer answer, run::answer(question));
   if (!answer.started) {
     console.complain(

@@ -88,6 +88,7 @@ size_t write_rows(const ProcessReport& process, text::CsvWriter& writer) {
 }  // namespace
 
 Result<void> check_measured_file(const std::string& path) {
+  HEADROOM_TRY(check_writable(path));
   if (!is_there(path)) return {};
   HEADROOM_ASSIGN(const std::string content, read_file(path, kMostFile));
   if (content.empty() || content.starts_with(empty_table().text())) return {};
