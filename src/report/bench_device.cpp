@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "text/json_array.h"
 #include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"
@@ -123,15 +124,11 @@ std::string device_bench_text(const DeviceAnswer& answer, const std::string& fil
 }
 
 Json device_bench_json(const DeviceAnswer& answer, const std::string& file) {
-  Json classes = Json::array();
-  for (const ClassSummary& summary : answer.classes) classes.push_back(class_json(summary));
   Json rates = Json::object();
   for (const device::Rate rate : device::kRates) {
     if (!answer.device.rate(rate).known()) continue;
     rates.set(device::name_of(rate), answer.device.rate(rate).value.value);
   }
-  Json left_out = Json::array();
-  for (const timing::OperatorClass kind : answer.left_out) left_out.push_back(name_of(kind));
   return Json::object()
       .set("schema", "headroom.bench_device/1")
       .set("device", answer.calibration.device)
@@ -141,8 +138,10 @@ Json device_bench_json(const DeviceAnswer& answer, const std::string& file) {
       .set("calibration_file", file.empty() ? Json(nullptr) : Json(file))
       .set("points", static_cast<int64_t>(answer.calibration.points.size()))
       .set("disturbed_points", answer.disturbed)
-      .set("classes", std::move(classes))
-      .set("classes_without_law", std::move(left_out));
+      .set("classes", text::json_array(answer.classes, class_json))
+      .set("classes_without_law", text::json_array(answer.left_out, [](timing::OperatorClass kind) {
+             return Json(name_of(kind));
+           }));
 }
 
 }  // namespace headroom::report

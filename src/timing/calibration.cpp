@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "text/json_array.h"
+
 namespace headroom::timing {
 
 namespace {
@@ -52,15 +54,13 @@ Result<Machine> read_machine(const JsonView& view) {
 }
 
 Json calibration_json(const Calibration& calibration) {
-  Json points = Json::array();
-  for (const MeasuredPoint& point : calibration.points) points.push_back(point_json(point));
   return Json::object()
       .set("schema", kSchema)
       .set("machine", machine_json(calibration.machine))
       .set("device", calibration.device)
       .set("devices", calibration.devices)
       .set("timing", law_file_json(calibration.laws))
-      .set("points", std::move(points));
+      .set("points", text::json_array(calibration.points, point_json));
 }
 
 Result<Calibration> read_calibration(const JsonView& root) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/json_array.h"
+
 namespace headroom::timing {
 
 namespace {
@@ -174,31 +176,15 @@ Result<Engine> read_engine(const JsonView& view) {
 
 // ---- writing
 
-Json array_of(const std::vector<std::string>& names) {
-  Json array = Json::array();
-  for (const std::string& name : names) array.push_back(name);
-  return array;
-}
-
-Json array_of(const std::vector<double>& numbers) {
-  Json array = Json::array();
-  for (const double number : numbers) array.push_back(number);
-  return array;
-}
-
-Json array_of(const std::vector<Feature>& features) {
-  Json array = Json::array();
-  for (const Feature feature : features) array.push_back(name_of(feature));
-  return array;
+Json features_json(const std::vector<Feature>& features) {
+  return text::json_array(features, [](Feature feature) { return Json(name_of(feature)); });
 }
 
 Json table_json(const Table& table) {
-  Json knots = Json::array();
-  for (const std::vector<double>& axis : table.knots) knots.push_back(array_of(axis));
   return Json::object()
-      .set("features", array_of(table.features))
-      .set("knots", std::move(knots))
-      .set("values", array_of(table.values));
+      .set("features", features_json(table.features))
+      .set("knots", text::json_array(table.knots, text::json_array<std::vector<double>>))
+      .set("values", text::json_array(table.values));
 }
 
 Json error_json(const HeldOutError& error) {
@@ -210,9 +196,9 @@ Json error_json(const HeldOutError& error) {
 
 Json correction_json(const Correction& correction) {
   return Json::object()
-      .set("features", array_of(correction.features))
-      .set("center", array_of(correction.center))
-      .set("scale", array_of(correction.scale))
+      .set("features", features_json(correction.features))
+      .set("center", text::json_array(correction.center))
+      .set("scale", text::json_array(correction.scale))
       .set("offset_sd", correction.offset_sd)
       .set("local_sd", correction.local_sd)
       .set("noise_sd", correction.noise_sd)
@@ -221,18 +207,27 @@ Json correction_json(const Correction& correction) {
                                  .set("small", correction.half_width_log_small));
 }
 
+Json engine_json(const Engine& engine) {
+  return Json::object()
+      .set("name", engine.name)
+      .set("source", engine.source)
+      .set("host_base_seconds", engine.host_base_seconds)
+      .set("host_seconds_per_sequence", engine.host_seconds_per_sequence)
+      .set("sampling_seconds_per_logit", engine.sampling_seconds_per_logit)
+      .set("half_width_log", engine.half_width_log)
+      .set("median_error_pct", engine.median_error_pct);
+}
+
 Json law_json(const Law& law) {
-  Json tables = Json::array();
-  for (const Table& table : law.tables) tables.push_back(table_json(table));
   Json json = Json::object().set("class", name_of(law.kind));
   if (!law.device.empty()) json.set("device", law.device);
-  json.set("devices", array_of(law.devices))
-      .set("sources", array_of(law.sources))
+  json.set("devices", text::json_array(law.devices))
+      .set("sources", text::json_array(law.sources))
       .set("start_seconds", law.start_seconds)
       .set("intercept", law.intercept)
       .set("errors",
            Json::object().set("large", error_json(law.large)).set("small", error_json(law.small)))
-      .set("tables", std::move(tables));
+      .set("tables", text::json_array(law.tables, table_json));
   if (law.can_correct) json.set("correction", correction_json(law.correction));
   return json;
 }
@@ -270,24 +265,11 @@ Result<LawFile> read_law_file(const JsonView& root) {
 Json law_file_json(const LawFile& file) {
   Json sources = Json::object();
   for (const auto& [key, words] : file.sources) sources.set(key, words);
-  Json engines = Json::array();
-  for (const Engine& engine : file.engines) {
-    engines.push_back(Json::object()
-                          .set("name", engine.name)
-                          .set("source", engine.source)
-                          .set("host_base_seconds", engine.host_base_seconds)
-                          .set("host_seconds_per_sequence", engine.host_seconds_per_sequence)
-                          .set("sampling_seconds_per_logit", engine.sampling_seconds_per_logit)
-                          .set("half_width_log", engine.half_width_log)
-                          .set("median_error_pct", engine.median_error_pct));
-  }
-  Json laws = Json::array();
-  for (const Law& law : file.laws) laws.push_back(law_json(law));
   return Json::object()
       .set("schema", kSchema)
       .set("sources", std::move(sources))
-      .set("engines", std::move(engines))
-      .set("laws", std::move(laws));
+      .set("engines", text::json_array(file.engines, engine_json))
+      .set("laws", text::json_array(file.laws, law_json));
 }
 
 }  // namespace headroom::timing
