@@ -86,13 +86,18 @@ class WallSweep {
     }
   }
 
-  // Idle until the next work's call was done is the host's, the rest the way to the device.
+  // Idle until the next work's call was done is the host's, the rest the way to the device; whose
+  // it was is not known where that call was not recorded.
   void idle(double length, uint32_t next, int64_t from) {
     wall_.idle_ns += length;
     double host = length;
     if (next != kNone) {
       const uint32_t call = links_.launch.empty() ? kNone : links_.launch[work_[next].event];
-      const int64_t launched = call == kNone ? from : trace_.events[call].end_ns();
+      if (call == kNone) {
+        wall_.idle_unknown_ns += length;
+        return;
+      }
+      const int64_t launched = trace_.events[call].end_ns();
       host = std::clamp(static_cast<double>(launched - from), 0.0, length);
     }
     wall_.idle_host_ns += host;

@@ -39,6 +39,7 @@ struct WallTime {
   double idle_ns = 0;                  // nothing ran; of it:
   double idle_host_ns = 0;             //   the host had not launched what came next
   double idle_launch_ns = 0;           //   it was launched, and had not begun
+  double idle_unknown_ns = 0;          //   when it was launched was not recorded
   double communication_hidden_ns = 0;  // ran beside other kernels
   double total_ns = 0;
   std::vector<double> exposed_ns;  // by piece of work: its part of `groups`

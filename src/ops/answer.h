@@ -29,8 +29,9 @@ struct Accounting {
 
 struct IdleTime {
   double ms = 0;
-  double host_ms = 0;    // what came next was not launched yet
-  double launch_ms = 0;  // it was, and had not begun
+  double host_ms = 0;     // what came next was not launched yet
+  double launch_ms = 0;   // it was, and had not begun
+  double unknown_ms = 0;  // when it was launched was not recorded
 };
 
 struct OperatorTime {
@@ -108,7 +109,16 @@ struct HorizonChange {
 };
 
 // What bounds the run.
-enum class Bound { nothing, host, communication, gemm_attention, non_gemm, unclassified, mixed };
+enum class Bound {
+  nothing,
+  host,
+  idle,
+  communication,
+  gemm_attention,
+  non_gemm,
+  unclassified,
+  mixed
+};
 
 struct TraceFacts {
   std::string file;

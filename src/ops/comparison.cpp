@@ -206,7 +206,7 @@ void judge(OpsComparison& comparison) {
       freedom = (a + b) * (a + b) / (a * a / freedom_of(before) + b * b / freedom_of(after));
     }
     const double margin = 100 * student(freedom) * std::sqrt(a + b) / before.step_ms;
-    comparison.slowdown_low_pct = comparison.slowdown_pct - margin;
+    comparison.slowdown_low_pct = std::max(-100.0, comparison.slowdown_pct - margin);
     comparison.slowdown_high_pct = comparison.slowdown_pct + margin;
     low = *comparison.slowdown_low_pct;
   }
@@ -279,6 +279,9 @@ OpsComparison compare(const RecordedRun& before, const RecordedRun& after,
   comparison.changes.push_back(idle_change("waiting for launches", ChangeReason::launch,
                                            ms_of(was.idle_launch_ns) / a,
                                            ms_of(is.idle_launch_ns) / b));
+  comparison.changes.push_back(idle_change("idle between kernels or operators",
+                                           ChangeReason::unrecorded, ms_of(was.idle_unknown_ns) / a,
+                                           ms_of(is.idle_unknown_ns) / b));
   std::stable_sort(comparison.changes.begin(), comparison.changes.end(),
                    [](const OperatorChange& x, const OperatorChange& y) {
                      return std::abs(x.change_ms()) > std::abs(y.change_ms());

@@ -42,7 +42,8 @@ enum class ChangeReason {
   hidden_less,  // its kernels take as long, and run less beside others
   hidden_more,
   host,  // the device waits for the next launch
-  launch
+  launch,
+  unrecorded  // nothing ran, and no call was recorded that could say why
 };
 
 struct OperatorChange {

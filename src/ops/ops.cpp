@@ -171,8 +171,10 @@ void find_bound(OpsAnswer& answer) {
   const double communication = share_of(wall, "communication");
   const double gemm = share_of(wall, "gemm") + share_of(wall, "attention");
   const double unclassified = share_of(wall, "unclassified");
+  // Idle for a reason that was not recorded is nobody's.
+  const bool is_known = !answer.trace.has_device || answer.idle.unknown_ms < answer.idle.ms / 2;
   const std::pair<Bound, double> shares[] = {
-      {Bound::host, idle},
+      {is_known ? Bound::host : Bound::idle, idle},
       {Bound::communication, communication},
       {Bound::gemm_attention, gemm},
       {Bound::unclassified, unclassified},
@@ -318,7 +320,8 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
   answer.steps = steps_of(work, links);
   answer.kernel_time = accounting_of(kernels.groups, rules);
   answer.wall_time = wall_accounting(wall, rules);
-  answer.idle = {ms_of(wall.idle_ns), ms_of(wall.idle_host_ns), ms_of(wall.idle_launch_ns)};
+  answer.idle = {ms_of(wall.idle_ns), ms_of(wall.idle_host_ns), ms_of(wall.idle_launch_ns),
+                 ms_of(wall.idle_unknown_ns)};
   answer.communication_hidden_ms = ms_of(wall.communication_hidden_ns);
   answer.backlog_ms = ms_of(kernels.backlog_ns);
   answer.nongemm_bench = accounting_of(paper.groups, rules);
@@ -354,9 +357,10 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
           "predicted");
     }
     find_bound_by_replay(answer);
-  } else if (device != nullptr && other != nullptr) {
-    answer.notes.push_back("the trace has no launches to replay: what the run would take on " +
-                           other->name + " is not known");
+  } else {
+    answer.notes.emplace_back(
+        "no launches were recorded, so that what a change would give cannot be replayed; record "
+        "the host's calls beside the kernels");
   }
   add_notes(trace, links, kernels, answer);
   return answer;

@@ -89,7 +89,7 @@ class Builder {
   }
 
   // Where no stream has work; by what the next piece waited for: most of the gap for its call to
-  // return, or for the device, as wall_time() counts it, where the call is unknown too.
+  // return, or for the device, as wall_time() counts it.
   void add_gaps() {
     if (!run_.links.has_device) return;
     TimelineRow row;
@@ -97,16 +97,21 @@ class Builder {
     row.kind = RowKind::gaps;
     const uint32_t host = own_name("the next launch had not come");
     const uint32_t launch = own_name("launched, and not yet begun");
+    const uint32_t unknown = own_name("its launch was not recorded");
     int64_t busy_until = run_.links.start_ns();
     for (const Work& piece : run_.work) {
       if (piece.end_ns <= busy_until) continue;
       if (piece.start_ns > busy_until && busy_until < run_.links.end_ns()) {
         const uint32_t call = run_.links.launch[piece.event];
-        const int64_t launched = call == kNone ? busy_until : run_.trace.events[call].end_ns();
-        const bool is_host = launched - busy_until > (piece.start_ns - busy_until) / 2;
         const int64_t until = std::min(piece.start_ns, run_.links.end_ns());
-        row.marks.push_back({busy_until - run_.links.start_ns(), until - busy_until,
-                             is_host ? host : launch, is_host ? 0U : 1U});
+        Mark gap{busy_until - run_.links.start_ns(), until - busy_until, unknown, 2};
+        if (call != kNone) {
+          const int64_t waited = run_.trace.events[call].end_ns() - busy_until;
+          const bool is_host = waited > (piece.start_ns - busy_until) / 2;
+          gap.name = is_host ? host : launch;
+          gap.group = is_host ? 0 : 1;
+        }
+        row.marks.push_back(gap);
       }
       busy_until = std::max(busy_until, piece.end_ns);
     }

@@ -21,7 +21,7 @@ struct Mark {
   int64_t start_ns = 0;  // from the begin of the steps
   int64_t span_ns = 0;
   uint32_t name = 0;   // of Timeline::names
-  uint32_t group = 0;  // of OperatorRules::groups(); for gaps 0: the host, 1: the launch
+  uint32_t group = 0;  // of OperatorRules::groups(); for gaps 0: host, 1: launch, 2: unknown
 };
 
 enum class RowKind { host, calls, stream, gaps };

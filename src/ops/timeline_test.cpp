@@ -93,7 +93,7 @@ TEST(Timeline, StreamsHaveRowsBeforeThreads) {
 }
 
 // As wall_time() counts it.
-TEST(Timeline, AGapBeforeAnUnknownLaunchIsTheDevices) {
+TEST(Timeline, AGapBeforeAnUnknownLaunchIsNobodys) {
   TinyTrace tiny;
   tiny.step(1, 0, 100)
       .add(Kind::kernel, "a", 0, 20, 0, "7")
@@ -101,9 +101,10 @@ TEST(Timeline, AGapBeforeAnUnknownLaunchIsTheDevices) {
   const RecordedRun run = run_with(tiny);
   const Timeline timeline = timeline_of(run);
   ASSERT_EQ(row_of(timeline, RowKind::gaps)->marks.size(), 1U);
-  EXPECT_EQ(row_of(timeline, RowKind::gaps)->marks[0].group, 1U);
+  EXPECT_EQ(row_of(timeline, RowKind::gaps)->marks[0].group, 2U);
   const WallTime wall = wall_time(run.trace, run.work, run.links, *OperatorRules::load(""));
-  EXPECT_EQ(wall.idle_launch_ns, 40'000);
+  EXPECT_EQ(wall.idle_unknown_ns, 40'000);
+  EXPECT_EQ(wall.idle_launch_ns, 0);
   EXPECT_EQ(wall.idle_host_ns, 0);
 }
 

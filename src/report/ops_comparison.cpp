@@ -52,6 +52,8 @@ std::string_view reason_name(ops::ChangeReason reason) {
       return "host";
     case ops::ChangeReason::launch:
       return "launch";
+    case ops::ChangeReason::unrecorded:
+      return "unrecorded";
   }
   return "none";
 }
@@ -94,6 +96,8 @@ std::string reason_words(const ops::OperatorChange& change) {
                                     : "the next launch comes earlier";
     case ops::ChangeReason::launch:
       return "launched, and not yet begun";
+    case ops::ChangeReason::unrecorded:
+      return "no launches recorded that say why";
     case ops::ChangeReason::none:
       break;
   }

@@ -152,6 +152,7 @@ Json ops_json(const ops::OpsAnswer& answer) {
   Json wall = accounting_json(answer.wall_time);
   wall.set("idle_host_ms", answer.idle.host_ms)
       .set("idle_launch_ms", answer.idle.launch_ms)
+      .set("idle_unknown_ms", answer.idle.unknown_ms)
       .set("communication_hidden_ms", answer.communication_hidden_ms);
   Json paper = accounting_json(answer.nongemm_bench);
   paper.set("paper_groups", *accounting_json(answer.nongemm_bench_paper).find("groups"));

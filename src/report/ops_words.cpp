@@ -95,6 +95,8 @@ std::string_view bound_name(ops::Bound bound) {
       return "nothing";
     case ops::Bound::host:
       return "host";
+    case ops::Bound::idle:
+      return "idle";
     case ops::Bound::communication:
       return "communication";
     case ops::Bound::gemm_attention:
@@ -114,6 +116,9 @@ std::string bound_words(const ops::OpsAnswer& answer) {
   switch (answer.bound) {
     case ops::Bound::host:
       return host_words(answer);
+    case ops::Bound::idle:
+      return "The device is idle " + share +
+             " of the time; why was not recorded, as the trace has no launches";
     case ops::Bound::communication:
       return "Communication bounds this run: " + share + " of the time nothing hides it";
     case ops::Bound::gemm_attention:

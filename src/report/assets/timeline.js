@@ -75,7 +75,8 @@
     legend() {
       const entries = [...this.data.groups.filter((group) => group.is_used),
         { title: "idle: the next launch had not come", key: "no" },
-        { title: "idle: launched, and not yet begun", key: "at-risk" }];
+        { title: "idle: launched, and not yet begun", key: "at-risk" },
+        { title: "idle: its launch was not recorded", key: "cached_unused" }];
       return make("ul", { class: "legend" }, ...entries.map(({ title, key }) => {
         const swatch = make("span", { class: "swatch" });
         swatch.style.backgroundColor = `var(--${key})`;
@@ -87,7 +88,7 @@
       this.colours = new Colours();
       const { colours } = this;
       this.ofGroup = this.data.groups.map((group) => colours.css(group.key));
-      this.ofGap = [colours.css("no"), colours.css("at-risk")];
+      this.ofGap = [colours.css("no"), colours.css("at-risk"), colours.css("cached_unused")];
       this.ofHost = { host: colours.css("workspaces"), calls: colours.css("accent") };
       this.dirty();
     }
