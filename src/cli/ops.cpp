@@ -111,6 +111,28 @@ Result<ops::PredictedRun> predict_decode(const Words& words, const ops::StepSett
   return ops::predict_decode(model.view(), question, laws);
 }
 
+Result<ops::Quantize> quantize_of(const Words& words) {
+  if (!words.has("quantize")) return ops::Quantize::none;
+  const std::string name = words.value("quantize");
+  if (const std::optional<ops::Quantize> quantize = ops::parse_quantize(name)) return *quantize;
+  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is no way to quantize", "--quantize",
+               "int8, fp8 or w4a16"};
+}
+
+// What the prediction of a decode step leaves out.
+Result<void> check_decode(const Words& words) {
+  if (words.has("quantize")) {
+    return Error{ErrorCode::unavailable, "quantized decode steps are not predicted yet",
+                 "--quantize", "--phase prefill"};
+  }
+  if (words.has("fuse")) {
+    return Error{ErrorCode::unavailable,
+                 "a decode step is predicted as an engine makes it, which fuses already", "--fuse",
+                 "leave it out, or --phase prefill"};
+  }
+  return {};
+}
+
 Result<ops::PredictedRun> predict_step(const Words& words, const ops::StepSetting& setting,
                                        const device::Device& device,
                                        const timing::TimingModel& laws) {
@@ -119,13 +141,7 @@ Result<ops::PredictedRun> predict_step(const Words& words, const ops::StepSettin
   question.phase = words.value("phase");
   question.weights = setting.dtype.value_or(question.weights);
   question.fuse = words.has("fuse");
-  if (words.has("quantize")) {
-    const std::optional<ops::Quantize> quantize = ops::parse_quantize(words.value("quantize"));
-    if (!quantize) {
-      return Error{ErrorCode::usage, "is int8, fp8 or w4a16", "--quantize", ""};
-    }
-    question.quantize = *quantize;
-  }
+  HEADROOM_ASSIGN(question.quantize, quantize_of(words));
   if (setting.is_training && question.quantize != ops::Quantize::none &&
       question.quantize != ops::Quantize::fp8) {
     return Error{ErrorCode::usage, "is not how a model is trained", "--quantize",
@@ -158,12 +174,8 @@ Result<int> run_predicted(const Words& words, const Console& console) {
     return Error{ErrorCode::usage, "'" + phase.substr(0, 80) + "' is not a phase", "--phase",
                  "decode, prefill or train"};
   }
-  if (is_decode && (words.has("quantize") || words.has("fuse"))) {
-    return Error{ErrorCode::unavailable,
-                 "a decode step is predicted as an engine makes it, which fuses already; quantized "
-                 "ones are not predicted yet",
-                 words.has("quantize") ? "--quantize" : "--fuse", "--phase prefill"};
-  }
+  HEADROOM_TRY(quantize_of(words));
+  if (is_decode) HEADROOM_TRY(check_decode(words));
   ops::StepSetting setting;
   setting.is_training = phase == "train";
   if (words.has("batch")) {
