@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fuzz/run.sh SECONDS [TARGET...]: each target (all, if none is named) for SECONDS, on the programs
-# of the `fuzz` preset. New inputs go to build/fuzz/corpus, a finding to build/fuzz/findings: put it
-# into fuzz/corpus/TARGET with the change that mends it.
+# fuzz/run.sh SECONDS [TARGET...]: each target (all, if none is named) for SECONDS, as many at a time
+# as there are cores, on the programs of the `fuzz` preset. New inputs go to build/fuzz/corpus, a
+# finding to build/fuzz/findings: put it into fuzz/corpus/TARGET with the change that mends it.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
 seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
@@ -17,20 +17,22 @@ if ((${#targets[@]} == 0)); then
   exit 2
 fi
 
-failed=0
-for target in "${targets[@]}"; do
-  found=build/fuzz/corpus/$target
-  findings=build/fuzz/findings/$target
+run_target() {
+  local target=$1 found=build/fuzz/corpus/$1 findings=build/fuzz/findings/$1 log=build/fuzz/$1.log
   mkdir -p "$found" "$findings"
-  echo "fuzz: $target, $seconds s"
   if "build/fuzz/fuzz/headroom_fuzz_$target" -max_total_time="$seconds" -timeout=10 \
     -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$findings/" \
-    "$found" "fuzz/corpus/$target" >"build/fuzz/$target.log" 2>&1; then
-    grep -E 'number_of_executed_units|new_units_added' "build/fuzz/$target.log"
+    "$found" "fuzz/corpus/$target" >"$log" 2>&1; then
+    echo "fuzz: $target, $seconds s: $(grep -oE 'number_of_executed_units: *[0-9]+' "$log" |
+      grep -oE '[0-9]+') inputs"
   else
-    tail -n 30 "build/fuzz/$target.log"
+    tail -n 30 "$log"
     echo "fuzz: $target FAILED, the input is under $findings" >&2
-    failed=1
+    return 1
   fi
-done
-exit "$failed"
+}
+
+export -f run_target
+export seconds
+# shellcheck disable=SC2016  # for the inner shell
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_target {}'

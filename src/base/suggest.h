@@ -11,7 +11,8 @@ namespace headroom {
 
 // The candidate with the fewest edits (insertions, deletions, changes, swaps of neighbours) from
 // `word`, the first of equals; or "" when all are further than a third of the word's length (at
-// least one edit is always allowed). A candidate that begins with `word` counts as near.
+// least one edit is always allowed; capitals are none). A candidate that begins with `word` counts
+// as near.
 [[nodiscard]] std::string_view nearest_word(std::string_view word,
                                             std::span<const std::string_view> candidates);
 

@@ -14,6 +14,7 @@ TEST(Suggest, FindsTheWordBehindATypo) {
   EXPECT_EQ(nearest_word("bacth", kWords), "batch");
   EXPECT_EQ(nearest_word("devise", kWords), "device");
   EXPECT_EQ(nearest_word("check", kWords), "checkpointing");
+  EXPECT_EQ(nearest_word("DTYPE", kWords), "dtype");
 }
 
 TEST(Suggest, SaysNothingRatherThanNonsense) {

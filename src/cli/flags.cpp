@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 
 #include "base/suggest.h"
+#include "text/number.h"
 
 namespace headroom::cli {
 namespace {
@@ -32,9 +34,15 @@ std::string spelling(const Flag& flag) {
 
 }  // namespace
 
-Error not_a_number(std::string_view word, std::string_view flag) {
+Error not_a_number(std::string_view word, std::string_view flag, std::optional<NumberRange> range) {
+  std::string hint;
+  if (range) {
+    hint = text::formatted("%.15g ", range->least);
+    hint += std::isinf(range->most) ? "or more" : text::formatted("to %.15g", range->most);
+  }
   return usage("'" + std::string(word.substr(0, 80)) + "' is not a number that --" +
-               std::string(flag) + " takes");
+                   std::string(flag) + " takes",
+               std::move(hint));
 }
 
 bool Words::has(std::string_view name) const {

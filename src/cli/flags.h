@@ -16,7 +16,13 @@
 
 namespace headroom::cli {
 
-[[nodiscard]] Error not_a_number(std::string_view word, std::string_view flag);
+// The numbers that a flag takes; `most` may be infinite.
+struct NumberRange {
+  double least = 0;
+  double most = std::numeric_limits<double>::infinity();
+};
+[[nodiscard]] Error not_a_number(std::string_view word, std::string_view flag,
+                                 std::optional<NumberRange> range = std::nullopt);
 
 struct Flag {
   std::string_view name;   // without dashes
@@ -43,7 +49,10 @@ Result<T> number_of(std::string_view word, std::string_view flag,
                     T most = std::numeric_limits<T>::max()) {
   const std::optional<T> value = text::parse_number<T>(word);
   if (value && *value >= least && *value <= most) return *value;
-  return not_a_number(word, flag);
+  if (least == std::numeric_limits<T>::lowest()) return not_a_number(word, flag);
+  NumberRange range{static_cast<double>(least)};
+  if (most < std::numeric_limits<T>::max()) range.most = static_cast<double>(most);
+  return not_a_number(word, flag, range);
 }
 
 // The words of `arguments` by `flags`. A flag that is not in the list is a usage error that names

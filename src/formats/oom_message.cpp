@@ -179,7 +179,7 @@ std::optional<Bytes> difference(std::optional<Bytes> a, std::optional<Bytes> b) 
   return *a - *b;
 }
 
-// Every wording ends with what is reserved.
+// The later wording ends with it.
 constexpr std::string_view kLastWords = " is reserved by pytorch but unallocated";
 
 // One message of PyTorch's allocator; `words` begins at "out of memory".
@@ -195,11 +195,10 @@ OomMessage parse_torch(std::string_view words) {
     message.allocated = size_before(words, " already allocated; ");
     message.free = size_before(words, " free; ");
     message.unallocated = size_before(words, " cached)");
-    message.is_cut = !message.unallocated;
     if (const auto reserved = size_before(words, " reserved in total by pytorch")) {
       message.unallocated = difference(reserved, message.allocated);
-      message.is_cut = false;
     }
+    message.is_cut = !message.tried || !message.unallocated;
     return message;
   }
   message.total = size_after(words, " has a total capacity of ");
@@ -207,7 +206,7 @@ OomMessage parse_torch(std::string_view words) {
   message.free = size_before(words, " is free");
   message.allocated = size_before(words, " is allocated by pytorch");
   message.unallocated = size_before(words, kLastWords);
-  message.is_cut = words.find(kLastWords) == std::string_view::npos;
+  message.is_cut = !message.tried || !message.allocated || !message.unallocated;
   return message;
 }
 

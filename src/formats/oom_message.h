@@ -52,7 +52,8 @@ struct OomMessage {
   std::optional<Bytes> private_pools;  // free inside private pools: of CUDA graphs mostly
   std::optional<Bytes> allowed;        // by a memory fraction
   std::vector<OomProcess> processes;
-  // The text ends within the message: of what it lacks nothing is known.
+  // A figure that the wording has cannot be read, as where the text ends within the message: of
+  // what it lacks nothing is known.
   bool is_cut = false;
   int64_t line = 1;   // where it begins in the text
   int64_t count = 1;  // how often it is there word for word

@@ -1,11 +1,11 @@
 // SqliteFile: the tables of somebody else's SQLite database, row by row.
 //
 // The file is opened read-only and immutable: nothing is written beside it, no journal is played
-// back. It is hostile: views, triggers, virtual tables, extensions, functions and pragmas are
-// refused (an authorizer allows reading columns and nothing else), lengths are bounded, and a query
-// that runs longer than a file of that size can need is stopped. Memory: some megabytes, whatever
-// the file. A damaged file gives the rows before the damage, and fault() says where. For one
-// thread.
+// back. It is hostile: views, triggers, virtual tables, extensions and pragmas are refused (an
+// authorizer allows reading columns and nothing else); so are functions, but for those of a
+// generated column, whose time and lengths are bounded like the rest: a query that runs longer than
+// a file of that size can need is stopped. Memory: some megabytes, whatever the file. A damaged
+// file gives the rows before the damage, and fault() says where. For one thread.
 #pragma once
 
 #include <cstdint>

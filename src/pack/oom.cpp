@@ -416,7 +416,7 @@ void judge_without_figures(OomCase& one) {
   }
   one.culprit = OomCulprit::not_told;
   one.verdict = one.holders.empty() ? "an out-of-memory message without its figures"
-                                    : "the message does not say how much was asked for";
+                                    : "how much was asked for cannot be read";
   one.advice = {"paste the message whole, up to 'reserved by PyTorch but unallocated'"};
 }
 
@@ -439,7 +439,9 @@ Result<OomAnswer> explain_oom(std::string_view text, const std::string& file,
     if (account && one.message.tried) {
       judge(one, *account);
       if (one.message.is_cut) {
-        one.notes.emplace_back("the message is cut off: this is about what is left of it");
+        one.notes.emplace_back(
+            "the message is cut off, or has figures that cannot be read: this is about the rest of "
+            "it");
       }
     } else {
       judge_without_figures(one);

@@ -180,6 +180,9 @@ Result<Json> parse_json(std::string_view text, const std::string& file, const Js
                  file, "is this the right file?"};
   }
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    return Error{ErrorCode::bad_input, "is empty, expected JSON", file, {}};
+  }
   boost::json::parse_options options;
   options.max_depth = JsonLimits::kDepth;
   boost::json::basic_parser<Builder> parser(options);
