@@ -108,11 +108,13 @@ struct HorizonChange {
   double amdahl_speedup = 0;  // on kernel time; 0: without bound
 };
 
-// What bounds the run.
+// What bounds the run: idle where why was not recorded, unseen where it was in graphs of which
+// nothing was.
 enum class Bound {
   nothing,
   host,
   idle,
+  unseen,
   communication,
   gemm_attention,
   non_gemm,

@@ -164,6 +164,8 @@ double share_of(const Accounting& accounting, std::string_view name) {
 }
 
 // The largest of what wall time divides into; two that are nearly as large are a mixture.
+constexpr double kClearShare = 40;  // percent of the time
+
 void find_bound(OpsAnswer& answer) {
   const Accounting& wall = answer.wall_time;
   if (wall.total_ms <= 0) return;
@@ -184,8 +186,12 @@ void find_bound(OpsAnswer& answer) {
                                       [](auto& a, auto& b) { return a.second < b.second; });
   answer.bound = most->first;
   answer.bound_pct = most->second;
-  constexpr double kClearShare = 40;
   if (most->second < kClearShare) answer.bound = Bound::mixed;
+}
+
+// The part of the time in which graphs did what was not recorded.
+double unseen_pct(const OpsAnswer& answer) {
+  return answer.replay ? percent(answer.replay->unseen_ms, answer.replay->measured_ms) : 0;
 }
 
 // The part of the time that a change saves, as the replay has it.
@@ -203,6 +209,11 @@ void find_bound_by_replay(OpsAnswer& answer) {
   if (!answer.replay || std::abs(answer.replay->error_pct) > kTrustedErrorPct) return;
   if (answer.bound == Bound::unclassified) return;  // no change is about that
   const Accounting& wall = answer.wall_time;
+  if (const double unseen = unseen_pct(answer); unseen > kClearShare) {
+    answer.bound = Bound::unseen;
+    answer.bound_pct = unseen;
+    return;
+  }
   const double idle = share_of(wall, "idle");
   const double communication = share_of(wall, "communication");
   const double gemm = share_of(wall, "gemm") + share_of(wall, "attention");
@@ -293,9 +304,7 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
         " of the kernel time is in graphs, where no operator is known: sorted by kernel name");
   }
   constexpr double kMuchUnseenPct = 1;
-  const double unseen =
-      answer.replay ? percent(answer.replay->unseen_ms, answer.replay->measured_ms) : 0;
-  if (unseen > kMuchUnseenPct) {
+  if (const double unseen = unseen_pct(answer); unseen > kMuchUnseenPct) {
     answer.notes.push_back(
         "for " + formatted_pct(unseen) +
         " of the time graphs did what the profiler did not record: no change of the horizon "

@@ -157,9 +157,9 @@ std::string change_figure(double ms) { return (ms < 0 ? "-" : "+") + millisecond
 
 std::string changes_table(const ops::OpsComparison& comparison, const Terminal& terminal) {
   Table table({{"a step", Align::left, true},
-               {"shapes", Align::left, true},
-               {"before", Align::right, false},
-               {"after", Align::right, false},
+               {"shapes", Align::left, true, 3},
+               {"before", Align::right, false, 1},
+               {"after", Align::right, false, 2},
                {"change", Align::right, false},
                {"why", Align::left, true}});
   size_t shown = 0;

@@ -52,9 +52,9 @@ std::string groups(const ops::OpsAnswer& answer, const Terminal& terminal) {
   Table table({{"", Align::left, true},
                {"wall time", Align::right, false},
                {"", Align::right, false},
-               {"kernel time", Align::right, false},
-               {"", Align::right, false},
-               {"NonGEMM Bench", Align::right, false}});
+               {"kernel time", Align::right, false, 1},
+               {"", Align::right, false, 2},
+               {"NonGEMM Bench", Align::right, false, 3}});
   std::vector<ops::GroupShare> rows = answer.wall_time.groups;
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.ms > b.ms; });
@@ -84,8 +84,8 @@ std::string groups(const ops::OpsAnswer& answer, const Terminal& terminal) {
 
 std::string operators(const ops::OpsAnswer& answer, const Terminal& terminal) {
   Table table({{"operator", Align::left, true},
-               {"group", Align::left, false},
-               {"count", Align::right, false},
+               {"group", Align::left, false, 1},
+               {"count", Align::right, false, 2},
                {"kernel time", Align::right, false},
                {"", Align::right, false}});
   for (size_t i = 0; i < std::min(kOperatorRows, answer.operators.size()); ++i) {
@@ -135,9 +135,9 @@ std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
   Table table({{"change", Align::left, true},
                {"replayed", Align::right, false},
                {"between", Align::right, false},
-               {"Amdahl's law", Align::right, false},
-               {"in no time", Align::right, false},
-               {"Amdahl's law", Align::right, false}});
+               {"Amdahl's law", Align::right, false, 1},
+               {"in no time", Align::right, false, 2},
+               {"Amdahl's law", Align::right, false, 3}});
   for (const ops::HorizonChange& change : answer.horizon) {
     if (!change.change.ends_with("_instant")) horizon_row(answer, change, table);
   }
@@ -154,12 +154,12 @@ std::string roofline(const ops::OpsAnswer& answer, const Terminal& terminal) {
   const ops::OperatorRoofline& roofline = *answer.roofline;
   Table table({{"above its floor, a step", Align::left, true},
                {"shapes", Align::left, true},
-               {"count", Align::right, false},
-               {"kernel time", Align::right, false},
-               {"floor", Align::right, false},
+               {"count", Align::right, false, 2},
+               {"kernel time", Align::right, false, 1},
+               {"floor", Align::right, false, 3},
                {"to win", Align::right, false},
                {"", Align::right, false},
-               {"limit", Align::left, false}});
+               {"limit", Align::left, false, 4}});
   for (size_t i = 0; i < std::min(kRooflineRows, roofline.rows.size()); ++i) {
     const ops::RooflineRow& row = roofline.rows[i];
     if (row.above_ms <= 0) break;

@@ -97,6 +97,8 @@ std::string_view bound_name(ops::Bound bound) {
       return "host";
     case ops::Bound::idle:
       return "idle";
+    case ops::Bound::unseen:
+      return "unseen";
     case ops::Bound::communication:
       return "communication";
     case ops::Bound::gemm_attention:
@@ -119,6 +121,9 @@ std::string bound_words(const ops::OpsAnswer& answer) {
     case ops::Bound::idle:
       return "The device is idle " + share +
              " of the time; why was not recorded, as the trace has no launches";
+    case ops::Bound::unseen:
+      return "What bounds this run was not recorded: " + share +
+             " of the time went by in graphs of which the profiler has nothing";
     case ops::Bound::communication:
       return "Communication bounds this run: " + share + " of the time nothing hides it";
     case ops::Bound::gemm_attention:

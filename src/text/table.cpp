@@ -1,6 +1,7 @@
 #include "text/table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "text/utf8.h"
@@ -10,6 +11,14 @@ namespace {
 
 constexpr int kGap = 2;
 constexpr int kMinElastic = 6;  // below this a cut cell says nothing
+constexpr int kReadable = 24;   // names of this length are mostly told from one another
+constexpr int kLeftOut = -1;    // a width
+
+int total_of(const std::vector<int>& widths) {
+  int total = -kGap;
+  for (const int width : widths) total += width == kLeftOut ? 0 : width + kGap;
+  return total;
+}
 
 void append_cell(std::string& line, const TableCell& cell, Align align, int width, bool colour) {
   const std::string text = elide(cell.text, width);
@@ -29,37 +38,63 @@ void Table::row(std::vector<TableCell> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::vector<int> Table::widths(int available) const {
+std::vector<int> Table::widths() const {
   std::vector<int> widths;
-  int total = 0;
   for (size_t i = 0; i < columns_.size(); ++i) {
     int width = display_width(columns_[i].heading);
     for (const auto& row : rows_) width = std::max(width, display_width(row[i].text));
     widths.push_back(width);
-    total += width + (i > 0 ? kGap : 0);
   }
-  while (available > 0 && total > available) {
+  return widths;
+}
+
+// Until it fits with elastic columns as wide as can be read.
+void Table::leave_out(int available, std::vector<int>& widths) const {
+  const auto needed = [&] {
+    std::vector<int> least = widths;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].elastic) least[i] = std::min(least[i], kReadable);
+    }
+    return total_of(least);
+  };
+  while (needed() > available) {
+    size_t next = columns_.size();
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].spare == 0 || widths[i] == kLeftOut) continue;
+      if (next == columns_.size() || columns_[i].spare > columns_[next].spare) next = i;
+    }
+    if (next == columns_.size()) return;
+    widths[next] = kLeftOut;
+  }
+}
+
+void Table::cut(int available, std::vector<int>& widths) const {
+  for (int total = total_of(widths); total > available; --total) {
     size_t widest = columns_.size();
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (!columns_[i].elastic || widths[i] <= kMinElastic) continue;
       if (widest == columns_.size() || widths[i] > widths[widest]) widest = i;
     }
-    if (widest == columns_.size()) break;
+    if (widest == columns_.size()) return;
     --widths[widest];
-    --total;
   }
-  return widths;
 }
 
 std::string Table::render(const Terminal& terminal) const {
-  const std::vector<int> width = widths(terminal.columns);
+  std::vector<int> width = widths();
+  if (terminal.columns > 0) {
+    leave_out(terminal.columns, width);
+    cut(terminal.columns, width);
+  }
   const bool headed = std::any_of(columns_.begin(), columns_.end(),
                                   [](const TableColumn& c) { return !c.heading.empty(); });
   std::string out;
   const auto append_row = [&](const std::vector<TableCell>& cells) {
     std::string line;
+    bool is_first = true;
     for (size_t i = 0; i < cells.size(); ++i) {
-      if (i > 0) line.append(kGap, ' ');
+      if (width[i] == kLeftOut) continue;
+      if (!std::exchange(is_first, false)) line.append(kGap, ' ');
       append_cell(line, cells[i], columns_[i].align, width[i], terminal.colour);
     }
     line.erase(line.find_last_not_of(' ') + 1);
@@ -72,6 +107,12 @@ std::string Table::render(const Terminal& terminal) const {
     append_row(heading);
   }
   for (const auto& row : rows_) append_row(row);
+  if (const auto left_out = std::ranges::count(width, kLeftOut); left_out > 0) {
+    out += paint(std::to_string(left_out) + (left_out == 1 ? " column" : " columns") +
+                     " more in a wider terminal",
+                 Style::dim, terminal.colour) +
+           "\n";
+  }
   return out;
 }
 

@@ -1,9 +1,10 @@
 // A table for people: columns aligned by display width, fitted to the width of the terminal.
 //
-// Where the terminal is too narrow the widest elastic columns give way first and their cells are
-// cut with "…"; columns that are not elastic (numbers) are never cut, as a cut number is a wrong
-// number. Cells may hold anything: control characters are made harmless. Not synchronised; linear
-// in the text.
+// Where the terminal is too narrow, the widest elastic columns give way first and their cells are
+// cut with "…", until names could no longer be told from one another; then columns that can be
+// spared are left out, and a line says so; then the elastic ones are cut further. Columns that are
+// not elastic (numbers) are never cut, as a cut number is a wrong number. Cells may hold anything:
+// control characters are made harmless. Not synchronised; linear in the text.
 #pragma once
 
 #include <string>
@@ -21,6 +22,7 @@ struct TableColumn {
   std::string heading;
   Align align = Align::left;
   bool elastic = false;  // may be cut where the terminal is too narrow
+  int spare = 0;         // above 0: may be left out there, the highest first
 };
 
 struct TableCell {
@@ -50,7 +52,9 @@ class Table {
   [[nodiscard]] std::string render(const Terminal& terminal) const;
 
  private:
-  [[nodiscard]] std::vector<int> widths(int available) const;
+  [[nodiscard]] std::vector<int> widths() const;
+  void leave_out(int available, std::vector<int>& widths) const;
+  void cut(int available, std::vector<int>& widths) const;
 
   std::vector<TableColumn> columns_;
   std::vector<std::vector<TableCell>> rows_;

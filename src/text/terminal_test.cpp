@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "text/progress.h"
-#include "text/table.h"
 #include "text/utf8.h"
 
 namespace headroom::text {
@@ -97,40 +96,6 @@ TEST(Utf8, ElideCutsByColumns) {
   EXPECT_EQ(elide("日本語", 4), "日…");
   EXPECT_EQ(elide("abc", 1), "…");
   EXPECT_EQ(elide("abc", 0), "");
-}
-
-Table sample() {
-  Table table({{"name", Align::left, true}, {"bytes", Align::right, false}});
-  table.row({"日本", "5"});
-  table.row({"a long name of a thing", "12345"});
-  return table;
-}
-
-TEST(Table, AlignsByDisplayWidth) {
-  EXPECT_EQ(sample().render(Terminal{}),
-            "name                    bytes\n"
-            "日本                        5\n"
-            "a long name of a thing  12345\n");
-}
-
-TEST(Table, NarrowTerminalsCutElasticColumnsOnly) {
-  Terminal terminal;
-  terminal.columns = 20;
-  EXPECT_EQ(sample().render(terminal),
-            "name           bytes\n"
-            "日本               5\n"
-            "a long name …  12345\n");
-  terminal.columns = 1;
-  EXPECT_NE(sample().render(terminal).find("a lon…  12345"), std::string::npos);
-}
-
-TEST(Table, ColourDoesNotShiftAndControlsAreDisarmed) {
-  Table table({{"", Align::left, false}, {"", Align::left, false}});
-  table.row({{"a\x1B[2J", Style::good}, "b"});
-  table.row({"longer name"});
-  Terminal terminal;
-  terminal.colour = true;
-  EXPECT_EQ(table.render(terminal), "\x1B[32ma\uFFFD[2J\x1B[0m        b\nlonger name\n");
 }
 
 class ProgressTest : public ::testing::Test {
