@@ -8,6 +8,7 @@
 #include "device/catalogue.h"
 #include "fit/calibration_file.h"
 #include "fit/config_types.h"
+#include "fit/device_used.h"
 #include "fit/positions.h"
 #include "fit/scenario_parts.h"
 #include "fit/scenario_traced.h"
@@ -222,6 +223,9 @@ Result<Scenario> complete(Scenario s) {
   if (s.traced) HEADROOM_TRY(check_layers(s));
   s.offered =
       s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;
+  if (auto* zero = std::get_if<step::ZeroOptions>(&s.train.parallel)) {
+    zero->device_bytes = (s.offered - outside_allocator(*s.device, s.question.ranks).expected).count;
+  }
   return s;
 }
 

@@ -1,5 +1,6 @@
 #include "memory/events.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -46,6 +47,12 @@ Result<void> validate_trace(const MemoryTrace& trace) {
       if (state != State::live) return bad_event(i, name + " is freed while it is not allocated");
       state = State::dead;
     }
+  }
+  if (!std::ranges::is_sorted(trace.cache_emptied)) {
+    return bad_event(0, "the places where the cache is emptied are not in order");
+  }
+  if (!trace.cache_emptied.empty() && trace.cache_emptied.back() > trace.events.size()) {
+    return bad_event(trace.cache_emptied.back(), "the cache is emptied behind the end");
   }
   return {};
 }

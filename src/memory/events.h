@@ -61,7 +61,11 @@ struct MemoryEvent {
 struct MemoryTrace {
   std::vector<BufferInfo> buffers;
   std::vector<MemoryEvent> events;
+  // Before which events the program called torch.cuda.empty_cache(): ascending indices, at most one
+  // behind the last.
+  std::vector<size_t> cache_emptied;
 
+  void empty_cache() { cache_emptied.push_back(events.size()); }
   // Adds a buffer and its alloc event; returns the buffer's index.
   uint32_t alloc(const BufferInfo& info, uint32_t operation) {
     const auto buffer = static_cast<uint32_t>(buffers.size());
@@ -76,8 +80,8 @@ struct MemoryTrace {
 };
 
 // Checks that every event names a buffer that exists, that each buffer is allocated at most once
-// and freed at most once, after it was allocated, and that no size is negative. The error names the
-// event's index. Linear time.
+// and freed at most once, after it was allocated, that no size is negative, and that the cache is
+// emptied in order. The error names the event's index. Linear time.
 Result<void> validate_trace(const MemoryTrace& trace);
 
 }  // namespace headroom::memory

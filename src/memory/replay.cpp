@@ -22,7 +22,11 @@ ReplayResult replay(const MemoryTrace& trace, const AllocatorSettings& settings,
   std::vector<ReservedChange> reserved;
   int64_t last_reserved = 0;
   size_t done = 0;
+  auto next_emptied = trace.cache_emptied.begin();
   for (; done < trace.events.size(); ++done) {
+    for (; next_emptied != trace.cache_emptied.end() && *next_emptied <= done; ++next_emptied) {
+      allocator.empty_cache();
+    }
     const MemoryEvent& event = trace.events[done];
     HEADROOM_CHECK(event.buffer < blocks.size(), "event of an unknown buffer");
     if (event.kind == EventKind::free) {

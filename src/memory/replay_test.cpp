@@ -14,6 +14,21 @@ int64_t sum(const CategoryBytes& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
+TEST(Replay, EmptiesTheCacheWhereTheProgramDid) {
+  MemoryTrace trace;
+  trace.free(trace.alloc({.requested_bytes = 40 * kMiB}, 0), 0);
+  trace.empty_cache();
+  trace.alloc({.requested_bytes = 60 * kMiB}, 1);
+  trace.empty_cache();
+  ASSERT_TRUE(validate_trace(trace));
+  DeviceMemory device;
+  EXPECT_EQ(replay(trace, {}, device, {}).peak_reserved.bytes, 60 * kMiB);
+  trace.cache_emptied = {2, 1};
+  EXPECT_FALSE(validate_trace(trace));
+  trace.cache_emptied = {4};
+  EXPECT_FALSE(validate_trace(trace));
+}
+
 TEST(Replay, FindsPeaksAndWhatTheyAreMadeOf) {
   MemoryTrace trace;
   trace.alloc({.requested_bytes = 30 * kMiB, .category = Category::parameter}, 0);

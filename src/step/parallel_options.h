@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <variant>
 
@@ -46,6 +47,9 @@ struct ZeroOptions {
   int64_t reduce_bucket_elements = 500'000'000;  // reduce_bucket_size
   bool overlap_comm = false;
   bool decay_groups = true;  // the optimizer's parameter groups, each of which lies in one block
+  // Of the device, for tensors. A group whose block does not fit beside the parameters that go into
+  // it is joined in the host's memory.
+  int64_t device_bytes = std::numeric_limits<int64_t>::max();
 };
 
 // Nothing: all is on one device.

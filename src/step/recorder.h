@@ -47,6 +47,9 @@ class Recorder : public op::Sink {
   void on_module(uint32_t module) override;
 
   void begin_phase(Phase phase, int iteration);
+  // torch.cuda.empty_cache().
+  void empty_cache() { trace_.memory.empty_cache(); }
+  [[nodiscard]] int64_t live_bytes() const { return live_bytes_; }
   // The stream that blocks made from here on belong to; 0 is the one that computes.
   void set_stream(uint32_t stream) { stream_ = stream; }
   // What blocks made from here on are for.

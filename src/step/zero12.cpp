@@ -133,6 +133,10 @@ class Zero12 final : public ParallelMethod {
     const int64_t multiple = kStartAlignment * options_.ranks;
     group.elements = (elements + multiple - 1) / multiple * multiple;
     group.share = group.elements / options_.ranks;
+    recorder_.empty_cache();
+    if (group.elements * element_size(type) > options_.device_bytes - recorder_.live_bytes()) {
+      move_to_host(group);
+    }
     {
       CategoryScope scope(recorder_, Category::parameter);
       Tensor padding;
@@ -151,6 +155,14 @@ class Zero12 final : public ParallelMethod {
     CategoryScope scope(recorder_, Category::optimizer_state);
     const Tensor cloned = eager_.empty({group.share}, type);
     group.master = op::to(eager_, cloned, DType::f32);
+  }
+
+  void move_to_host(Group& group) {
+    CategoryScope scope(recorder_, Category::parameter);
+    for (const OptimizedParameter& member : group.members) {
+      member.tensor->storage = eager_.empty({1}, DType::f32)->storage;
+    }
+    recorder_.empty_cache();
   }
 
   // setup_buckets

@@ -6,6 +6,8 @@
 //   1. The trained parameters of a group of the optimizer's lie in one flat block, padded to equal
 //      shares of even length. Its first share is cloned and made the rank's master, in float32; the
 //      optimizer steps the masters.
+//      Before each group the cache is emptied, and where the device has no room for the block
+//      beside the group's parameters, these go to the host and the cache is emptied again.
 //   2. In backward there is a bucket (two with overlap_comm) of reduce_bucket_size elements,
 //      however small the model. Stage 2 copies each gradient into it as it comes, and the block
 //      that backward made goes; a gradient larger than the bucket stays where it is. A full bucket
