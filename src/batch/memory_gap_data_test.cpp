@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/median.h"
 #include "batch/batch.h"
 #include "batch/replication.h"
 #include "device/catalogue.h"
@@ -67,11 +68,6 @@ std::map<std::string, Sweep> sweeps() {
               [](const auto& a, const auto& b) { return a.batch < b.batch; });
   }
   return all;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 double percentile_90(std::vector<double> values) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/median.h"
 #include "base/process.h"
 #include "base/python.h"
 #include "device/limits.h"
@@ -57,11 +58,6 @@ Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
         "HEADROOM_PYTHON=/path/to/python names another";
   }
   return error;
-}
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
 }
 
 // "AMD EPYC 7B13 64-Core" to "amd-epyc-7b13-64-core": a word for --device.
@@ -168,7 +164,7 @@ Result<ClassSummary> summarise(OperatorClass kind, const std::vector<MeasuredPoi
   summary.best_flops_per_second = best_flops(points);
   std::vector<double> uncertainties;
   for (const MeasuredPoint& point : points) uncertainties.push_back(100 * point.uncertainty);
-  summary.median_uncertainty_pct = median_of(std::move(uncertainties));
+  summary.median_uncertainty_pct = median(std::move(uncertainties));
   HEADROOM_ASSIGN(summary.law, timing::fit_device_law(device, points));
   HEADROOM_ASSIGN(summary.roofline_error_pct, timing::roofline_error_pct(device, points));
   return summary;

@@ -1,4 +1,5 @@
 #include "fit/calibration.h"
+#include "base/median.h"
 
 #include <algorithm>
 #include <array>
@@ -21,12 +22,6 @@ using Points = std::vector<const CalibrationPoint*>;
 using Groups = std::vector<Points>;  // by model, in the order of their names
 
 double as_double(Bytes bytes) { return static_cast<double>(bytes.count); }
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
 
 // Student's t, two-sided 0.5 %, by degrees of freedom from 1; the last holds for more. Two models
 // (one degree) can hardly pass that, so they are held to 2 % and to a larger gain.

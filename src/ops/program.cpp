@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/median.h"
 #include "ops/stream_waits.h"
 
 namespace headroom::ops {
@@ -30,12 +31,6 @@ constexpr size_t kHalves = 2;
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-double median(std::vector<double>& samples) {
-  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-  std::nth_element(samples.begin(), middle, samples.end());
-  return *middle;
 }
 
 // Samples of one latency, by half of the recording.

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/median.h"
 #include "ops/accounts.h"
 
 namespace headroom::ops {
@@ -59,12 +60,6 @@ struct Instance {
 
 using Sequence = std::vector<const RankCollective*>;
 
-int64_t median_of(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // How far ends of one collective may be apart: on a CPU a thread may be late, but not by so much
 // that it could be the next one.
 int64_t end_tolerance(const Sequence& sequence) {
@@ -73,7 +68,7 @@ int64_t end_tolerance(const Sequence& sequence) {
   for (size_t i = 1; i < sequence.size(); ++i) {
     gaps.push_back(sequence[i]->end_ns - sequence[i - 1]->end_ns);
   }
-  return gaps.empty() ? kSameEndNs : std::max(kSameEndNs, median_of(gaps) / kPartOfGap);
+  return gaps.empty() ? kSameEndNs : std::max(kSameEndNs, median(gaps) / kPartOfGap);
 }
 
 // By order, where the ends then differ by one offset; else nothing.
@@ -85,7 +80,7 @@ std::optional<std::vector<size_t>> match_in_order(const Sequence& reference,
     offsets.push_back(other[i]->end_ns - reference[i]->end_ns);
   }
   if (offsets.empty()) return std::nullopt;
-  const int64_t offset = median_of(offsets);
+  const int64_t offset = median(offsets);
   const int64_t tolerance = end_tolerance(reference);
   constexpr double kMost = 0.9;  // less, and one collective too many has shifted the rest
   size_t agree = 0;

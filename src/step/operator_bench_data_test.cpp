@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/median.h"
 #include "step/operator_bench.h"
 #include "text/csv.h"
 
@@ -25,11 +26,6 @@ std::string measured_file() {
   const char* data = std::getenv("HEADROOM_DATA");
   const std::filesystem::path root = data ? data : HEADROOM_SOURCE_DIR "/../shared/data";
   return (root / "peak_memory" / "measured.csv").string();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
 }
 
 TEST(OperatorBenchData, PredictsPublishedPeaks) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/median.h"
 #include "timing/kriging.h"
 #include "timing/timing_model.h"
 
@@ -59,12 +60,6 @@ double deviation_of(const std::vector<double>& values) {
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
   return std::sqrt(squares / static_cast<double>(values.size()));
-}
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 // Below which a new value lies with a probability of kLevel, by n values alike (the quantile of
@@ -155,7 +150,7 @@ HeldOutError held_out(const std::vector<double>& own, const std::vector<double>&
     percents.push_back(100 * std::abs(std::expm1(error)));
   }
   return {.rows = static_cast<int64_t>(used.size()),
-          .median_error_pct = median_of(percents),
+          .median_error_pct = median(percents),
           .half_width_log = std::min(kMostHalfWidth, held_at_level(widths))};
 }
 
@@ -190,7 +185,7 @@ Law plain_law(const device::Device& device, const std::vector<MeasuredPoint>& po
   for (size_t i = 0; i < points.size(); ++i) {
     sample.residuals.push_back(std::log(points[i].seconds / law.seconds(sample.features[i])));
   }
-  law.intercept = std::clamp(median_of(sample.residuals), -10.0, 10.0);
+  law.intercept = std::clamp(median(sample.residuals), -10.0, 10.0);
   for (double& residual : sample.residuals) residual -= law.intercept;
   return law;
 }
@@ -245,7 +240,7 @@ Result<double> roofline_error_pct(const device::Device& device,
     const double predicted = std::max(roof.compute_seconds, roof.traffic_seconds);
     errors.push_back(100 * std::abs(predicted / points[i].seconds - 1));
   }
-  return median_of(errors);
+  return median(errors);
 }
 
 }  // namespace headroom::timing
