@@ -46,7 +46,8 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
   for (const std::string_view candidate : candidates) {
     if (candidate.size() > kLongest) continue;
     const bool begins = word.size() >= 3 && begins_with(candidate, word);
-    const size_t distance = begins ? 1 : edits(word, candidate);
+    const size_t changes = edits(word, candidate);
+    const size_t distance = begins ? std::min<size_t>(changes, 1) : changes;
     if (distance < best_edits) {
       best = candidate;
       best_edits = distance;

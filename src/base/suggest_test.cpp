@@ -15,6 +15,7 @@ TEST(Suggest, FindsTheWordBehindATypo) {
   EXPECT_EQ(nearest_word("devise", kWords), "device");
   EXPECT_EQ(nearest_word("check", kWords), "checkpointing");
   EXPECT_EQ(nearest_word("DTYPE", kWords), "dtype");
+  EXPECT_EQ(nearest_word("ZERO2", std::array<std::string_view, 2>{"zero1", "zero2"}), "zero2");
 }
 
 TEST(Suggest, SaysNothingRatherThanNonsense) {

@@ -18,6 +18,26 @@ Result<Trace> read_database(const std::string& path, const TraceLimits& limits) 
   return read_database_trace(file, limits);
 }
 
+// What people hand over in its place.
+Result<void> check_is_trace(std::string_view beginning, const std::string& path) {
+  const size_t first = beginning.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  const bool is_json =
+      first != std::string_view::npos && (beginning[first] == '{' || beginning[first] == '[');
+  if (is_json && beginning.find("\"schema\"") != std::string_view::npos &&
+      beginning.find("\"nodes\"") != std::string_view::npos) {
+    return Error{ErrorCode::bad_input, "is an execution trace, which has no times", path,
+                 "headroom ops TRACE --execution-trace FILE takes shapes from it"};
+  }
+  if (is_json || beginning.empty()) return {};
+  if (beginning.starts_with('\x80')) {
+    return Error{ErrorCode::bad_input, "is a pickle, not a profiler's trace", path,
+                 "headroom pack FILE reads snapshots of memory"};
+  }
+  return Error{ErrorCode::bad_input, "is of no profiler that is known", path,
+               "the JSON of PyTorch's profiler, ONNX Runtime or rocprofv3, rocpd, or `nsys export "
+               "--type sqlite`; ncu's CSV goes with --counters"};
+}
+
 }  // namespace
 
 Result<Trace> read_database_trace(const SqliteFile& file, const TraceLimits& limits) {
@@ -31,9 +51,10 @@ Result<Trace> read_trace(const std::string& path, const TraceLimits& limits) {
   if (path == "-") return read_kineto(path, limits);
   HEADROOM_ASSIGN(text::ByteFeed peeked, text::ByteFeed::open(path));
   std::array<char, kBeginning> begin{};
-  const Result<size_t> size = peeked.read(begin.data(), begin.size());
-  const std::string_view beginning(begin.data(), size ? *size : 0);
+  HEADROOM_ASSIGN(const size_t size, peeked.read(begin.data(), begin.size()));
+  const std::string_view beginning(begin.data(), size);
   if (is_sqlite(beginning)) return read_database(path, limits);
+  HEADROOM_TRY(check_is_trace(beginning, path));
   HEADROOM_ASSIGN(text::ByteFeed feed, text::ByteFeed::open(path));
   if (is_ort_profile(beginning)) return read_ort_profile(std::move(feed), limits);
   if (is_rocprof(beginning)) return read_rocprof(std::move(feed), limits);

@@ -195,6 +195,10 @@ Result<PackAnswer> from_csv(Result<formats::PackingInstance> instance) {
   if (error.message.starts_with("has no column")) {
     error.message =
         "is no snapshot, no profiler trace and no recording, and as CSV it " + error.message;
+    for (const char* const word : {"OutOfMemory", "out of memo", "Traceback"}) {
+      if (error.hint.find(word) == std::string::npos) continue;
+      error.hint = "headroom pack --oom FILE explains an out-of-memory message";
+    }
   }
   return error;
 }
