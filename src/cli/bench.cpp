@@ -2,6 +2,7 @@
 
 #include "bench/decode.h"
 #include "cli/bench_device.h"
+#include "cli/bench_nongemm.h"
 #include "cli/deliver.h"
 #include "cli/machine.h"
 #include "cli/verb.h"
@@ -18,7 +19,8 @@ Error usage(std::string message, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(message), {}, std::move(hint)};
 }
 
-// "1,8,64"
+}  // namespace
+
 Result<std::vector<int64_t>> batches_of(std::string_view words) {
   std::vector<int64_t> batches;
   while (!words.empty() && batches.size() <= bench::kMostBatches) {
@@ -29,6 +31,8 @@ Result<std::vector<int64_t>> batches_of(std::string_view words) {
   }
   return batches;
 }
+
+namespace {
 
 // A CSV file with the columns batch and itl_ms, and, where it has one, running_mean: what was
 // really in flight.
@@ -83,7 +87,7 @@ Result<bench::DecodeQuestion> question_of(const Words& words,
 }
 
 Result<int> run_bench_decode(const Words& words, const Console& console) {
-  if (words.operands.size() < 2) return usage("of which model?", "`headroom models` lists some");
+  if (words.operands.size() != 2) return usage("of which model?", "`headroom models` lists some");
   if (!words.has("predict")) {
     return Error{ErrorCode::unavailable,
                  "measuring decode steps on this machine is not built yet",
@@ -109,8 +113,10 @@ Result<int> run_bench(const Words& words, const Console& console) {
   const std::string what = words.operands.empty() ? "" : words.operands.front();
   if (what == "device") return run_bench_device(words, console);
   if (what == "decode") return run_bench_decode(words, console);
+  if (what == "nongemm") return run_bench_nongemm(words, console);
   return usage("what is to be measured?",
-               "headroom bench device, or headroom bench decode MODEL --device NAME --predict");
+               "headroom bench device, headroom bench nongemm, or headroom bench decode MODEL "
+               "--device NAME --predict");
 }
 
 }  // namespace
@@ -119,27 +125,39 @@ Verb bench_verb() {
   Verb verb;
   verb.name = "bench";
   verb.summary =
-      "what operators cost on this machine; decode steps by batch: where their time goes";
-  verb.operands = "device | decode MODEL";
-  verb.most_operands = 2;
+      "what operators cost on this machine, and models' non-GEMM work; decode steps by batch";
+  verb.operands = "device | nongemm [MODEL...] | decode MODEL";
+  verb.most_operands = 64;
   verb.examples = {
       {"headroom bench device --quick",
        "this machine's operators in a minute, as laws that --calibration takes"},
+      {"headroom bench nongemm --quick",
+       "the paper's 17 models with random weights: how much of their time is no GEMM"},
+      {"headroom bench nongemm gpt2 ./config.json --batches 1,8",
+       "single models, yours too: a config.json, or FILE.py:FUNCTION; 512 tokens"},
       {"headroom bench decode facebook/opt-1.3b --device h100-sxm-64gb --predict --context 330",
        "the memory-gap paper's experiment, without its machine"},
       {"headroom bench decode meta-llama/Llama-2-7b-hf --device a100-sxm-80gb --predict --json",
        "every figure with its interval and where it comes from"},
   };
   verb.flags = {
-      {"on", "DEVICE", "bench device: cpu (as without it), cuda or cuda:N"},
-      {"quick", "", "bench device: in one minute; without it four"},
-      {"seconds", "N", "bench device: for about so long"},
+      {"on", "DEVICE", "to measure on: cpu (as without it), cuda or cuda:N"},
+      {"quick", "",
+       "bench device: in one minute, without it four; bench nongemm: batch 1, few runs"},
+      {"seconds", "N", "bench device: for about so long; bench nongemm: for each setting"},
+      {"models", "NAME,...", "bench nongemm: also paper (as without it), today or all"},
+      {"quantize", "none,int8", "bench nongemm: dynamic int8 of the engine; without it both"},
+      {"decode", "", "bench nongemm: also a decode step of language models"},
+      {"threads", "N", "bench nongemm: of the CPU; as many as PyTorch takes"},
+      {"composed", "", "bench nongemm: the whole from few layers, even where it fits"},
+      {"keep", "FOLDER", "bench nongemm: records and traces, to go on with; headroom-nongemm"},
+      {"results", "FILE", "bench nongemm: show the records of a run; nothing is measured"},
       {"save-calibration", "FILE", "bench device: where it is kept; NAME.calibration.json"},
       kCalibrationFlag,
       {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
       {"predict", "", "by laws fitted to published measurements (docs/formats/timing.md)"},
       {"context", "TOKENS", "in the cache of each sequence; 512"},
-      {"batches", "N,N,...", "sequences that decode together; without it powers of two"},
+      {"batches", "N,N,...", "items of a batch, sequences that decode together; powers of two"},
       {"points", "FILE.csv", "measured steps that correct the rest: batch,itl_ms; two at least"},
       {"dtype", "TYPE", "of weights and cache: bfloat16, float16 or float32"},
       kJsonFlag,

@@ -28,12 +28,8 @@ bool is_device_of_torch(std::string_view name) {
 
 Result<bench::DeviceQuestion> question_of(const Words& words) {
   bench::DeviceQuestion question;
-  if (words.has("on")) question.on = words.value("on");
-  if (!is_device_of_torch(question.on)) {
-    return Error{ErrorCode::usage,
-                 "'" + question.on.substr(0, 80) + "' is not a device that --on takes",
-                 {},
-                 "cpu, cuda or cuda:N"};
+  if (words.has("on")) {
+    HEADROOM_ASSIGN(question.on, device_of_torch(words.value("on")));
   }
   if (words.has("quick")) question.seconds = kQuickSeconds;
   if (words.has("seconds")) {
@@ -65,6 +61,14 @@ std::function<void(int64_t, int64_t)> progress_on(const Console& console,
 }
 
 }  // namespace
+
+Result<std::string> device_of_torch(std::string name) {
+  if (is_device_of_torch(name)) return name;
+  return Error{ErrorCode::usage,
+               "'" + name.substr(0, 80) + "' is not a device that --on takes",
+               {},
+               "cpu, cuda or cuda:N"};
+}
 
 Result<int> run_bench_device(const Words& words, const Console& console) {
   if (words.operands.size() > 1) {

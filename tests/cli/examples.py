@@ -47,7 +47,8 @@ COMMANDS = ("python", "torchrun")
 
 def run(binary, words, folder):
     environment = {**os.environ, "PATH": f"{folder}/commands:{os.environ['PATH']}"}
-    if words[:2] == ["bench", "device"]:  # takes a minute; tests/python/test_bench_device.py measures
+    # These take minutes; tests/python/test_bench_device.py and test_bench_nongemm.py measure.
+    if words[:2] in (["bench", "device"], ["bench", "nongemm"]):
         environment["HEADROOM_PYTHON"] = "no-python-here"
     return subprocess.run([binary, *words], cwd=folder, capture_output=True, text=True, timeout=60,
                           stdin=subprocess.DEVNULL, check=False, env=environment)

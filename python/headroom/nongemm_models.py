@@ -1,0 +1,196 @@
+"""The models of `headroom bench nongemm`, made from their configurations with random weights.
+
+Nothing is loaded: what a model takes does not depend on its weights, but where values choose the work
+(routing to experts, suppression of boxes), which the measurement then says. Weights are normal with a
+deviation of 0.02, those of embeddings with 1, or what is common to all tokens would drown them and
+send them to the same experts; gains are one, biases zero.
+"""
+
+import contextlib
+
+from headroom import trace_module
+
+WEIGHT_DEVIATION = 0.02
+POOL_VALUES = (1 << 22) - 3  # odd, so that no two rows of a weight are alike
+
+
+class Refused(Exception):
+    """This setting cannot be measured here; the message says why."""
+
+
+class Recipe:
+    """How to make one model: with all its layers, or with fewer."""
+
+    def __init__(self, torch, entry):
+        self.torch, self.entry = torch, entry
+        self.is_config = "config" in entry
+        if self.is_config:
+            self.config_class, self.model_class = self._classes()
+            self.layers = self._layers()
+
+    def _classes(self):
+        try:
+            import transformers
+        except ImportError as error:
+            raise Refused(f"needs transformers (pip install transformers): {error}") from error
+        config = self.entry["config"]
+        kind = config.get("model_type")
+        if kind not in transformers.CONFIG_MAPPING:
+            raise Refused(f"transformers {transformers.__version__} has no model_type {kind!r}")
+        names = [self.entry.get("class")] + list(config.get("architectures") or ())
+        for name in names:
+            found = getattr(transformers, name, None) if isinstance(name, str) else None
+            if isinstance(found, type):
+                return transformers.CONFIG_MAPPING[kind], found
+        return transformers.CONFIG_MAPPING[kind], transformers.AutoModelForCausalLM
+
+    def config(self, layers=None):
+        members = {key: value for key, value in self.entry["config"].items() if key != "model_type"}
+        config = self.config_class(**members)
+        if layers is not None:
+            config.num_hidden_layers = layers
+            if getattr(config, "layer_types", None):
+                config.layer_types = list(config.layer_types)[:layers]
+        return config
+
+    def _layers(self):
+        """Layers of the whole, where it is one stack of them; None elsewhere."""
+        config = self.config()
+        layers = getattr(config, "num_hidden_layers", None)
+        has_stacks = any(getattr(config, name, None) is not None
+                         for name in ("backbone_config", "depths", "encoder_layers"))
+        return layers if isinstance(layers, int) and not has_stacks else None
+
+    def few_layers(self):
+        """Two numbers of layers of which the whole can be composed."""
+        if not self.is_config or not self.layers:
+            raise Refused("it is no single stack of layers, so that a part says nothing of the whole")
+        config = self.config()
+        if getattr(config, "first_k_dense_replace", 0) or getattr(config, "mlp_only_layers", None):
+            raise Refused("its first layers are unlike the others, so that a part says nothing of the whole")
+        kinds = list(getattr(config, "layer_types", None) or ())
+        for period in range(1, len(kinds) or 2):
+            if all(kind == kinds[index % period] for index, kind in enumerate(kinds)):
+                break
+        if self.layers % period or 2 * period >= self.layers:
+            raise Refused("its layers do not repeat, so that a part says nothing of the whole")
+        return period, 2 * period
+
+    def _construct(self, layers):
+        if "function" in self.entry:
+            made = trace_module.load_builder(self.entry["function"])()
+            if not isinstance(made, tuple) or len(made) < 2:
+                raise Refused(f"{self.entry['function']} has to return (module, inputs)")
+            self.made_inputs = made[1]
+            return made[0]
+        if "torchvision" in self.entry:
+            try:
+                from torchvision.models import detection
+            except (ImportError, RuntimeError) as error:
+                raise Refused("not available: needs a torchvision for this PyTorch "
+                              f"({str(error).splitlines()[0]})") from error
+            return getattr(detection, self.entry["torchvision"])(weights=None, weights_backbone=None)
+        try:
+            if self.model_class.__name__.startswith("AutoModel"):
+                return self.model_class.from_config(self.config(layers))
+            return self.model_class(self.config(layers))
+        except ImportError as error:
+            raise Refused("not available: " + " ".join(str(error).split()).split(". ")[0]) from error
+
+    def parameters(self):
+        """Of the whole; None where it is not known before it is made."""
+        if not self.is_config:
+            return None
+        with self.torch.device("meta"), without_initialisation():
+            module = self._construct(None)
+            tie(module)
+        return sum(parameter.numel() for parameter in module.parameters())
+
+    def make(self, layers=None, dtype=None):
+        with without_initialisation() if self.is_config else contextlib.nullcontext():
+            with default_dtype(self.torch, dtype if self.is_config else None):
+                module = self._construct(layers)
+        module = module.eval()
+        if self.is_config:
+            tie(module)
+            fill(self.torch, module)
+        elif dtype is not None and "torchvision" in self.entry:
+            module = module.to(dtype)
+        return module
+
+    def inputs(self, module, batch, dtype, device):
+        """What forward() takes, by name or by place."""
+        torch, given = self.torch, self.entry.get("inputs", {})
+        generator = torch.Generator().manual_seed(1)
+        if "function" in self.entry:
+            return self._own_inputs(batch, device)
+        if "images" in given:
+            return [[torch.rand(*given["images"], generator=generator).to(device, dtype)
+                     for _ in range(batch)]], {}
+        named = {}
+        for name, value in given.items():
+            if name in ("tokens", "decoder_tokens"):
+                words = torch.randint(vocabulary_of(module), (batch, value), generator=generator)
+                named["input_ids" if name == "tokens" else "decoder_input_ids"] = words.to(device)
+            elif name == "pixel_mask":
+                named[name] = torch.ones(batch, *value, dtype=torch.int64, device=device)
+            else:
+                named[name] = torch.randn(batch, *value, generator=generator).to(device, dtype)
+        return [], named
+
+    def _own_inputs(self, batch, device):
+        from torch.utils import _pytree
+        if batch != 1:
+            raise Refused("the function says what the module is given: measure it with batch 1")
+        made = _pytree.tree_map_only(self.torch.Tensor, lambda tensor: tensor.to(device), self.made_inputs)
+        if isinstance(made, dict):
+            return [], made
+        return list(made) if isinstance(made, (tuple, list)) else [made], {}
+
+
+def without_initialisation():
+    from transformers.initialization import no_init_weights
+    return no_init_weights()
+
+
+def tie(module):
+    if hasattr(module, "tie_weights"):
+        module.tie_weights()
+
+
+@contextlib.contextmanager
+def default_dtype(torch, dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype or before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def vocabulary_of(module):
+    config = module.config
+    words = getattr(config, "vocab_size", None) or config.get_text_config().vocab_size
+    return int(words)
+
+
+def fill(torch, module):
+    """Random weights, at the speed of memory: slices of one pool of random numbers, each beginning
+    where the one before ended, so that no two weights are alike."""
+    pools, at = {}, 0
+    embeddings = {part.weight for part in module.modules() if isinstance(part, torch.nn.Embedding)}
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if parameter.ndim < 2:
+                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+                continue
+            if parameter.dtype not in pools:
+                values = torch.randn(POOL_VALUES, generator=torch.Generator().manual_seed(1))
+                pools[parameter.dtype] = (values * WEIGHT_DEVIATION).to(parameter.dtype)
+            pool, flat, done = pools[parameter.dtype], parameter.view(-1), 0
+            while done < flat.numel():
+                part = flat[done:done + POOL_VALUES - at]
+                part.copy_(pool[at:at + part.numel()])
+                done, at = done + part.numel(), (at + part.numel()) % POOL_VALUES
+            if parameter in embeddings:
+                flat.mul_(1 / WEIGHT_DEVIATION)

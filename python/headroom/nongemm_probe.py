@@ -1,0 +1,354 @@
+"""Runs one model with random weights in several settings, for its time and a profile of it.
+
+    python -m headroom.nongemm_probe --spec SPEC.json
+
+The runner behind `headroom bench nongemm`. SPEC (headroom.nongemm_spec/1) names the model, the
+device, the settings, the seconds for each, and a folder for traces. Of each setting: warm-up, runs
+until the median is sure or the time is up, then some under the profiler, of which the quickest one's
+trace is kept; what a trace says is read by the caller. A model too big for the machine is measured with few layers, twice.
+
+Prints on stderr, a line each: `headroom: machine {...}` once, `headroom: measured {...}` for each
+measurement or refusal. A refusal is a result. Exit codes: 0, 2 (usage), 3 (the spec), 4 (no PyTorch,
+no such device).
+"""
+
+import argparse
+import ctypes
+import gc
+import importlib.metadata
+import json
+import math
+import os
+import re
+import signal
+import statistics
+import sys
+import time
+
+from headroom import trace_module
+from headroom.device_probe import Machine, say
+from headroom.nongemm_models import Recipe, Refused
+
+EXIT_BAD_INPUT, EXIT_UNAVAILABLE = 3, 4
+SPEC_SCHEMA = "headroom.nongemm_spec/1"
+SURE = 0.02              # half width of the median's interval, of the median
+LEAST_SAMPLES, MOST_SAMPLES = 3, 200
+MOST_PROFILED, PROFILED_SECONDS = 5, 2.0  # runs under the profiler: as many as fit, one at least
+ROOM_OF_MEMORY = 0.6     # of what is free: what the weights of a whole model may take
+MOST_REASON = 300
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def report(kind, members):
+    say(f"{kind} {json.dumps(members)}")
+
+
+def first_line(error):
+    """What an engine says of its failure: the first line that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"[:MOST_REASON]
+
+
+def die_with_parent():
+    """A benchmark must not go on once nobody waits for it. Linux only; elsewhere nothing happens."""
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    except (OSError, AttributeError):
+        pass
+
+
+# ---- measuring ----------------------------------------------------------------------------------
+
+class Stopwatch:
+    """The seconds of single calls, of the device's work too."""
+
+    def __init__(self, machine):
+        self.machine = machine
+
+    def once(self, call):
+        self.settle()
+        start = time.perf_counter()
+        call()
+        self.settle()
+        return time.perf_counter() - start
+
+    def settle(self):
+        if self.machine.is_cuda:
+            self.machine.torch.cuda.synchronize(self.machine.device)
+
+    def samples(self, call, seconds):
+        """Single runs, until their median is sure or the time is up; and how sure it is."""
+        samples, deadline = [], time.perf_counter() + seconds
+        while True:
+            samples.append(self.once(call))
+            if samples[0] > seconds:  # a run that takes all of the time is not made three times
+                return samples, None
+            if len(samples) < LEAST_SAMPLES:
+                continue
+            half = half_width(samples)
+            if half <= SURE or time.perf_counter() >= deadline or len(samples) >= MOST_SAMPLES:
+                return samples, half
+
+
+def half_width(samples):
+    """Of the median's interval, as a part of it: 1.57 interquartile ranges over the root of the count
+    (McGill, Tukey and Larsen 1978)."""
+    low, middle, high = statistics.quantiles(samples, n=4)
+    return 1.57 * (high - low) / math.sqrt(len(samples)) / middle
+
+
+def profile(machine, call, about_seconds, file):
+    """Writes the trace of the quickest of some runs, which other work disturbed least; its seconds."""
+    torch = machine.torch
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if machine.is_cuda:
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    stopwatch, quickest = Stopwatch(machine), math.inf
+    for _ in range(max(1, min(MOST_PROFILED, int(PROFILED_SECONDS / max(about_seconds, 1e-3))))):
+        with torch.profiler.profile(activities=activities) as profiler:
+            with torch.profiler.record_function("ProfilerStep#0"):
+                seconds = stopwatch.once(call)
+        if seconds < quickest:
+            quickest = seconds
+            profiler.export_chrome_trace(file)
+    return quickest
+
+
+# ---- engines ------------------------------------------------------------------------------------
+
+class Routing:
+    """How many tokens each expert of a mixture got: what chooses its work, and random weights chose it."""
+
+    def __init__(self, torch, module):
+        self.torch, self.counts = torch, []
+        self.hooks = [part.register_forward_hook(self._note) for part in module.modules()
+                      if re.search(r"Router$|Gate$", type(part).__name__)]
+
+    def _note(self, module, _, output):
+        experts = getattr(module, "num_experts", None)
+        for value in output if isinstance(output, tuple) else ():
+            if isinstance(value, self.torch.Tensor) and value.dtype == self.torch.int64 and experts:
+                self.counts.append(self.torch.bincount(value.flatten().cpu(), minlength=experts))
+
+    def words(self):
+        for hook in self.hooks:
+            hook.remove()
+        if not self.counts:
+            return []
+        total = sum(counts.sum() for counts in self.counts).item()
+        shares = sorted(100 * count.item() * len(counts) * len(self.counts) / total
+                        for counts in self.counts for count in counts)
+        return [f"routing by random weights: an expert gets {shares[0]:.0f} to {shares[-1]:.0f} % of its even share"]
+
+
+def is_finite(torch, output):
+    from torch.utils import _pytree
+    values = output.to_tuple() if hasattr(output, "to_tuple") else output
+    return all(bool(torch.isfinite(leaf).all()) for leaf in _pytree.tree_leaves(values)
+               if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())
+
+
+def quantized(torch, module):
+    """Dynamic int8 of PyTorch's own: weights once, activations at each call."""
+    from transformers.pytorch_utils import Conv1D
+    for name, part in list(module.named_modules()):
+        if isinstance(part, Conv1D):  # GPT-2's, which PyTorch does not know: the same product
+            linear = torch.nn.Linear(part.weight.shape[0], part.weight.shape[1])
+            linear.weight.data, linear.bias.data = part.weight.data.t().contiguous(), part.bias.data
+            owner = module.get_submodule(name.rpartition(".")[0])
+            setattr(owner, name.rpartition(".")[2], linear)
+    linears = sum(isinstance(part, torch.nn.Linear) for part in module.modules())
+    if linears == 0:
+        raise Refused("PyTorch quantizes nn.Linear dynamically, and this model has none")
+    try:
+        from torch.ao.quantization import quantize_dynamic
+    except ImportError as error:
+        raise Refused(f"this PyTorch has no dynamic quantization: {error}") from error
+    return quantize_dynamic(module, {torch.nn.Linear}, dtype=torch.qint8, inplace=True)
+
+
+class Eager:
+    """PyTorch as it is, operator by operator."""
+
+    def __init__(self, machine, recipe, layers, setting):
+        torch = machine.torch
+        if setting["fusion"] != "none":
+            raise Refused("PyTorch's eager mode fuses nothing")
+        dtype = getattr(torch, DTYPES[setting["dtype"]])
+        if setting["quantize"] == "int8" and (machine.is_cuda or dtype != torch.float32):
+            raise Refused("PyTorch's dynamic int8 is for the CPU and fp32")
+        self.machine, self.recipe, self.dtype = machine, recipe, dtype
+        module = recipe.make(layers, dtype)
+        self.parameters = sum(parameter.numel() for parameter in module.parameters())
+        if setting["quantize"] == "int8":
+            module = quantized(torch, module)
+        self.module = module.to(machine.device)
+
+    def prepare(self, setting):
+        """A function to be measured, and what is to be said of it."""
+        args, named = self.recipe.inputs(self.module, setting["batch"], self.dtype, self.machine.device)
+        if setting["phase"] == "decode":
+            call = self._decode(named)
+        else:
+            def call():
+                return self.module(*args, **named)
+        routing = Routing(self.machine.torch, self.module)
+        output = call()
+        notes = routing.words()
+        if not is_finite(self.machine.torch, output):
+            notes.append("its output is not finite")
+        return call, notes
+
+    def _decode(self, named):
+        """One token for each sequence, whose cache holds all of the tokens before."""
+        words = named.get("input_ids")
+        if words is None or len(named) > 1 or not getattr(self.module, "can_generate", bool)():
+            raise Refused("it does not decode: no language model with a cache")
+        cache = self.module(words, use_cache=True).past_key_values
+        if not hasattr(cache, "crop"):
+            raise Refused("its cache cannot be taken back by a token")
+        token = words[:, -1:].contiguous()
+
+        def call():
+            output = self.module(token, past_key_values=cache, use_cache=True)
+            cache.crop(-1)
+            return output.logits
+        return call
+
+
+ENGINES = {"pytorch": Eager}
+
+
+# ---- settings -----------------------------------------------------------------------------------
+
+class Session:
+    """One model, its settings in turn. A failure ends one setting, not the rest."""
+
+    def __init__(self, machine, spec):
+        self.machine, self.spec, self.engine, self.built = machine, spec, None, None
+        self.recipe = Recipe(machine.torch, spec["model"])
+        self.whole = self.recipe.parameters()
+
+    def depths(self, setting):
+        """None for the whole, or two numbers of layers of which it is composed."""
+        if self.spec.get("composed"):
+            return self.recipe.few_layers()
+        if self.whole is None:
+            return (None,)
+        itemsize = getattr(self.machine.torch, DTYPES[setting["dtype"]]).itemsize
+        held = self.built_bytes()
+        if self.whole * itemsize <= ROOM_OF_MEMORY * (available_bytes(self.machine) + held):
+            return (None,)
+        return self.recipe.few_layers()
+
+    def built_bytes(self):
+        """Of the engine that would make way."""
+        return 0 if self.engine is None else self.engine.parameters * self.engine.dtype.itemsize
+
+    def run(self):
+        for setting in self.spec["settings"]:
+            layers = None
+            try:
+                for layers in self.depths(setting):
+                    self.report(setting, layers, self.measure(setting, layers))
+            except (Refused, trace_module.TraceError) as refusal:
+                self.drop()
+                self.report(setting, None, {"status": "refused", "reason": str(refusal)[:MOST_REASON]})
+            except MemoryError as error:
+                self.drop()
+                self.report(setting, layers, {"status": "failed", "reason": first_line(error)})
+            except Exception as error:  # noqa: BLE001  an engine may raise anything, and the rest goes on
+                self.drop()
+                self.report(setting, layers, {"status": "failed", "reason": first_line(error)})
+
+    def report(self, setting, layers, members):
+        report("measured", {"id": setting["id"], "layers": layers, **members})
+
+    def drop(self):
+        self.engine, self.built = None, None
+        gc.collect()
+
+    def engine_for(self, setting, layers):
+        key = (setting["engine"], setting["quantize"], setting["fusion"], setting["dtype"], layers)
+        if self.built != key:
+            self.drop()
+            self.engine = ENGINES[setting["engine"]](self.machine, self.recipe, layers, setting)
+            self.built = key
+        return self.engine
+
+    def measure(self, setting, layers):
+        engine = self.engine_for(setting, layers)
+        call, notes = engine.prepare(setting)
+        samples, half = Stopwatch(self.machine).samples(call, self.spec["seconds"])
+        median = statistics.median(samples)
+        depth = "whole" if layers is None else f"{layers}-layers"
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}") + ".trace.json.gz"
+        profiled = profile(self.machine, call, median, os.path.join(self.spec["traces"], name))
+        return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
+                "layers_of_model": self.recipe.layers if self.recipe.is_config else None,
+                "parameters": engine.parameters, "model_parameters": self.whole, "trace": name,
+                "profiled_seconds": profiled, "notes": notes}
+
+
+def available_bytes(machine):
+    """What could be had without taking it from a program: pages of files count as free."""
+    if not machine.is_cuda:
+        try:
+            with open("/proc/meminfo", encoding="ascii") as file:
+                for line in file:
+                    if line.startswith("MemAvailable:"):
+                        return int(line.split()[1]) << 10
+        except (OSError, ValueError, IndexError):
+            pass
+    return machine.free_bytes()
+
+
+def machine_of(machine):
+    members = machine.identity()
+    try:
+        members["transformers"] = importlib.metadata.version("transformers")
+    except importlib.metadata.PackageNotFoundError:
+        members["transformers"] = ""
+    return members
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spec", required=True)
+    arguments = parser.parse_args()
+    die_with_parent()
+    try:
+        with open(arguments.spec, encoding="utf-8") as file:
+            spec = json.load(file)
+        if spec["schema"] != SPEC_SCHEMA:
+            raise ValueError(f"expected {SPEC_SCHEMA}")
+    except (OSError, ValueError, KeyError) as error:
+        say(f"{arguments.spec}: {error}")
+        return EXIT_BAD_INPUT
+    try:
+        import torch
+    except ImportError as error:
+        say(f"PyTorch cannot be imported: {error}")
+        return EXIT_UNAVAILABLE
+    if spec.get("threads"):
+        torch.set_num_threads(spec["threads"])
+    try:
+        machine = Machine(torch, spec["on"])
+        torch.empty(1, device=machine.device)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        say(f"there is no device {spec['on']}: {str(error).splitlines()[0]}")
+        return EXIT_UNAVAILABLE
+    report("machine", machine_of(machine))
+    try:
+        with torch.inference_mode():
+            session = Session(machine, spec)
+            session.run()
+    except (Refused, trace_module.TraceError) as refusal:
+        for setting in spec["settings"]:
+            report("measured", {"id": setting["id"], "layers": None, "status": "refused",
+                                "reason": str(refusal)[:MOST_REASON]})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+#include "bench/nongemm_models.h"
+
+#include <algorithm>
+
+#include "base/suggest.h"
+#include "model/builtin.h"
+
+namespace headroom::embedded {
+extern const std::string_view kNongemmModelsJson;
+}
+
+namespace headroom::bench {
+namespace {
+
+using text::Json;
+using text::JsonView;
+
+constexpr int64_t kMostParameters = int64_t{1} << 50;
+
+Result<NongemmModel> read_entry(const JsonView& view, const JsonView& sources) {
+  NongemmModel model;
+  HEADROOM_ASSIGN(model.name, view.get_string("name"));
+  HEADROOM_ASSIGN(model.title, view.get_string("title"));
+  HEADROOM_ASSIGN(model.set, view.get_string("set"));
+  HEADROOM_ASSIGN(model.parameters, view.optional_int("parameters", 1, kMostParameters));
+  HEADROOM_ASSIGN(const std::string source, view.get_string("source"));
+  HEADROOM_ASSIGN(model.source, sources.get_string(source));
+  model.recipe = Json::object().set("name", model.name);
+  for (const std::string_view key : {"class", "config", "inputs", "torchvision"}) {
+    if (const Json* value = view.json().find(key)) model.recipe.set(key, *value);
+  }
+  HEADROOM_ASSIGN(const auto builtin, view.optional_string("builtin"));
+  if (builtin) {
+    HEADROOM_ASSIGN(const model::BuiltinModel* found, model::find_builtin(*builtin));
+    model.recipe.set("config", found->config);
+    if (!model.parameters) model.parameters = found->parameters;
+  }
+  return model;
+}
+
+Result<std::vector<NongemmModel>> read_table(std::string_view json) {
+  HEADROOM_ASSIGN(const Json root, text::parse_json(json, "built-in nongemm_models.json"));
+  const JsonView view(root, "built-in nongemm_models.json");
+  HEADROOM_ASSIGN(const JsonView sources, view.get_object("sources"));
+  HEADROOM_ASSIGN(const auto entries, view.get_array("models"));
+  std::vector<NongemmModel> models;
+  for (const JsonView& entry : entries) {
+    HEADROOM_ASSIGN(NongemmModel model, read_entry(entry, sources));
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+// What a model of that configuration is given: an image where it has an image's size.
+Json inputs_for(const Json& config, int64_t tokens) {
+  const Json* image = config.find("image_size");
+  if (image == nullptr || !image->is_integer() || image->as_int() < 1) {
+    return Json::object().set("tokens", tokens);
+  }
+  const Json* channels = config.find("num_channels");
+  const bool has_channels = channels != nullptr && channels->is_integer();
+  return Json::object().set("pixel_values", Json::array()
+                                                .push_back(has_channels ? channels->as_int() : 3)
+                                                .push_back(image->as_int())
+                                                .push_back(image->as_int()));
+}
+
+}  // namespace
+
+const std::vector<NongemmModel>& nongemm_models() {
+  static const std::vector<NongemmModel> models = [] {
+    auto read = read_table(embedded::kNongemmModelsJson);
+    HEADROOM_CHECK(read.has_value(), "the built-in nongemm_models.json is malformed");
+    return std::move(read).value();
+  }();
+  return models;
+}
+
+Result<NongemmModel> find_nongemm_model(std::string_view name, int64_t tokens) {
+  const auto& known = nongemm_models();
+  const auto found = std::ranges::find(known, name, &NongemmModel::name);
+  if (found != known.end()) return *found;
+  NongemmModel own;
+  own.name = std::string(name);
+  own.title = own.name;
+  if (model::is_python_function(name)) {
+    own.recipe = Json::object().set("name", own.name).set("function", own.name);
+    return own;
+  }
+  auto resolved = model::resolve_model(name);
+  if (!resolved) {
+    Error error = std::move(resolved).error();
+    std::vector<std::string_view> names;
+    for (const NongemmModel& model : known) names.push_back(model.name);
+    const std::string_view nearest = nearest_word(name, names);
+    if (!nearest.empty()) error.hint = "did you mean " + std::string(nearest) + "? " + error.hint;
+    return error;
+  }
+  own.name = resolved->name;
+  own.title = own.name;
+  own.recipe = Json::object()
+                   .set("name", own.name)
+                   .set("config", resolved->config)
+                   .set("inputs", inputs_for(resolved->config, tokens));
+  return own;
+}
+
+}  // namespace headroom::bench

@@ -1,0 +1,313 @@
+#include "cli/bench_nongemm.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "base/file.h"
+#include "bench/nongemm.h"
+#include "cli/bench_device.h"
+#include "cli/deliver.h"
+#include "ops/ops.h"
+#include "report/bench_nongemm.h"
+#include "text/progress.h"
+
+namespace headroom::cli {
+
+namespace {
+
+using bench::NongemmModel;
+using bench::NongemmRecord;
+using bench::NongemmRecords;
+using bench::NongemmSetting;
+
+constexpr Bytes kMostRecordBytes{64 * kMiB};
+constexpr double kSettingSeconds = 20;
+constexpr double kQuickSettingSeconds = 2;
+constexpr int64_t kTokens = 512;  // of a model of the user's
+constexpr std::string_view kFolder = "headroom-nongemm";
+
+Error usage(std::string message, std::string hint = {}) {
+  return Error{ErrorCode::usage, std::move(message), {}, std::move(hint)};
+}
+
+std::vector<std::string> words_between_commas(std::string_view list) {
+  std::vector<std::string> words;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    if (comma > 0) words.emplace_back(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return words;
+}
+
+// The words of a flag, each one of `known`; `otherwise` without the flag.
+Result<std::vector<std::string>> choices(const Words& words, const std::string& flag,
+                                         const std::vector<std::string>& known,
+                                         std::vector<std::string> otherwise) {
+  if (!words.has(flag)) return otherwise;
+  std::vector<std::string> chosen = words_between_commas(words.value(flag));
+  std::string names;
+  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  for (const std::string& word : chosen) {
+    if (std::ranges::find(known, word) != known.end()) continue;
+    return usage("'" + word.substr(0, 80) + "' is nothing that --" + flag + " takes", names);
+  }
+  if (chosen.empty()) return usage("--" + flag + " names nothing", names);
+  return chosen;
+}
+
+Result<std::vector<NongemmModel>> models_of(const Words& words) {
+  std::vector<std::string> names(words.operands.begin() + 1, words.operands.end());
+  for (std::string& name : words_between_commas(words.value("models"))) {
+    names.push_back(std::move(name));
+  }
+  if (names.empty()) names.emplace_back("paper");
+  std::vector<NongemmModel> models;
+  for (const std::string& name : names) {
+    const bool is_set = name == "paper" || name == "today" || name == "all";
+    for (const NongemmModel& model : bench::nongemm_models()) {
+      if (is_set && (name == "all" || model.set == name)) models.push_back(model);
+    }
+    if (is_set) continue;
+    HEADROOM_ASSIGN(NongemmModel model, bench::find_nongemm_model(name, kTokens));
+    models.push_back(std::move(model));
+  }
+  std::vector<NongemmModel> once;
+  for (NongemmModel& model : models) {
+    if (std::ranges::find(once, model.name, &NongemmModel::name) == once.end()) {
+      once.push_back(std::move(model));
+    }
+  }
+  return once;
+}
+
+// What is measured of each model, in the order of the table.
+Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::string& on) {
+  const bool is_quick = words.has("quick");
+  const bool is_cpu = on == "cpu";
+  std::vector<int64_t> batches =
+      is_quick ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2, 4, 8};
+  if (words.has("batches")) {
+    HEADROOM_ASSIGN(batches, batches_of(words.value("batches")));
+  }
+  HEADROOM_ASSIGN(const auto quantizations,
+                  choices(words, "quantize", {"none", "int8"},
+                          is_cpu ? std::vector<std::string>{"none", "int8"}
+                                 : std::vector<std::string>{"none"}));
+  NongemmSetting setting;
+  setting.engine = "pytorch";
+  setting.fusion = "none";
+  const std::string dtype = words.value("dtype");
+  setting.dtype = dtype.empty() ? (is_cpu ? "fp32" : "fp16")
+                                : (dtype == "float32"    ? "fp32"
+                                   : dtype == "bfloat16" ? "bf16"
+                                   : dtype == "float16"  ? "fp16"
+                                                         : "");
+  if (setting.dtype.empty()) {
+    return usage("'" + dtype.substr(0, 80) + "' is not a type that --dtype takes",
+                 "bfloat16, float16 or float32");
+  }
+  std::vector<std::string> phases{"forward"};
+  if (words.has("decode")) phases.emplace_back("decode");
+  std::vector<NongemmSetting> settings;
+  for (const std::string& quantize : quantizations) {
+    for (const std::string& phase : phases) {
+      for (const int64_t batch : batches) {
+        setting.quantize = quantize;
+        setting.phase = phase;
+        setting.batch = batch;
+        settings.push_back(setting);
+      }
+    }
+  }
+  return settings;
+}
+
+// One run of those that the trace holds, by `headroom ops`.
+Result<bench::ProfiledRun> read_profile(const std::string& file) {
+  HEADROOM_ASSIGN(const ops::OpsAnswer answer,
+                  ops::answer(ops::OpsQuestion{file, {}, {}, {}, {}, {}}));
+  const auto runs = static_cast<double>(std::max<size_t>(1, answer.steps.size()));
+  bench::ProfiledRun run;
+  run.wall_ms = answer.wall_time.total_ms / runs;
+  run.idle_ms = answer.idle.ms / runs;
+  for (const ops::GroupShare& group : answer.kernel_time.groups) {
+    run.groups.emplace_back(group.name, group.ms / runs);
+  }
+  for (const ops::GroupShare& group : answer.nongemm_bench_paper.groups) {
+    run.paper_groups.emplace_back(group.name, group.ms / runs);
+  }
+  return run;
+}
+
+// The folder of records and traces: what is in it is not measured again.
+class Store {
+ public:
+  explicit Store(std::string folder) : folder_(std::move(folder)) {}
+
+  Result<void> open() {
+    std::error_code failure;
+    std::filesystem::create_directories(folder_, failure);
+    if (failure) return usage("'" + folder_ + "' cannot be made: " + failure.message());
+    HEADROOM_TRY(check_writable(file()));
+    if (!std::filesystem::exists(file(), failure)) return {};
+    HEADROOM_ASSIGN(const std::string text, read_file(file(), kMostRecordBytes));
+    HEADROOM_ASSIGN(records_, bench::parse_nongemm_records(text, file()));
+    return {};
+  }
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] const NongemmRecords& records() const { return records_; }
+
+  [[nodiscard]] bool has(const NongemmSetting& setting) const {
+    int64_t depths = 0;
+    for (const NongemmRecord& record : records_.records) {
+      if (record.status != bench::NongemmStatus::measured || !(record.setting == setting)) continue;
+      if (!record.layers) return true;
+      ++depths;
+    }
+    return depths >= 2;
+  }
+
+  // Records of two machines do not mix.
+  Result<void> set_machine(const timing::Machine& machine) {
+    if (records_.machine) {
+      const timing::Machine& before = *records_.machine;
+      if (before.product == machine.product && before.kind == machine.kind &&
+          before.units == machine.units && before.torch == machine.torch) {
+        return {};
+      }
+      return Error{ErrorCode::usage,
+                   "was measured on another machine, or with another PyTorch or another number of "
+                   "threads: " +
+                       before.product + ", " + before.torch,
+                   file(), "--keep another folder"};
+    }
+    records_.machine = machine;
+    return write();
+  }
+
+  Result<void> add(const NongemmRecord& record) {
+    std::erase_if(records_.records, [&](const NongemmRecord& known) {
+      return known.setting == record.setting && known.layers == record.layers;
+    });
+    records_.records.push_back(record);
+    return write();
+  }
+
+ private:
+  [[nodiscard]] std::string file() const { return folder_ + "/results.jsonl"; }
+
+  // Whole, each time: a reader never finds half a record, and it stays small.
+  Result<void> write() {
+    std::string text = bench::nongemm_header(*records_.machine).dump() + "\n";
+    for (const NongemmRecord& record : records_.records) {
+      text += bench::nongemm_record_json(record).dump() + "\n";
+    }
+    return write_file_atomic(file(), text);
+  }
+
+  std::string folder_;
+  NongemmRecords records_;
+};
+
+Result<void> measure(const Words& words, const Console& console, Store& store) {
+  std::string on = "cpu";
+  if (words.has("on")) {
+    HEADROOM_ASSIGN(on, device_of_torch(words.value("on")));
+  }
+  HEADROOM_ASSIGN(const auto models, models_of(words));
+  HEADROOM_ASSIGN(const auto settings, settings_of(words, on));
+  double seconds = words.has("quick") ? kQuickSettingSeconds : kSettingSeconds;
+  if (words.has("seconds")) {
+    HEADROOM_ASSIGN(seconds, number_of<double>(words.value("seconds"), "seconds", 0.01, 3600));
+  }
+  int64_t threads = 0;
+  if (words.has("threads")) {
+    HEADROOM_ASSIGN(threads, number_of<int64_t>(words.value("threads"), "threads", 1, 4096));
+  }
+  HEADROOM_TRY(store.open());
+  const auto total = static_cast<int64_t>(models.size() * settings.size());
+  text::Progress bar("measuring", total, console.err, console.quiet, text::sink_for(STDERR_FILENO));
+  int64_t done = 0;
+  for (const NongemmModel& model : models) {
+    bench::NongemmRun run;
+    run.model = model;
+    run.on = on;
+    run.seconds = seconds;
+    run.threads = threads;
+    run.is_composed = words.has("composed");
+    run.folder = store.folder();
+    run.read_profile = read_profile;
+    run.on_machine = [&](const timing::Machine& machine) { return store.set_machine(machine); };
+    run.on_record = [&](const NongemmRecord& record) {
+      bar.update(++done);
+      return store.add(record);
+    };
+    for (NongemmSetting setting : settings) {
+      setting.model = model.name;
+      if (store.has(setting)) {
+        bar.update(++done);
+      } else {
+        run.settings.push_back(setting);
+      }
+    }
+    if (run.settings.empty()) continue;
+    HEADROOM_TRY(bench::measure_nongemm(run));
+  }
+  return {};
+}
+
+// Of what was asked for: a folder may hold more.
+NongemmRecords asked_for(const NongemmRecords& all, const Words& words) {
+  if (words.has("results")) return all;
+  NongemmRecords chosen;
+  chosen.machine = all.machine;
+  const auto models = models_of(words);
+  for (const NongemmRecord& record : all.records) {
+    const bool is_asked = models && std::ranges::find(*models, record.setting.model,
+                                                      &NongemmModel::name) != models->end();
+    if (is_asked) chosen.records.push_back(record);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Result<int> run_bench_nongemm(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_places(words));
+  NongemmRecords records;
+  std::string folder;
+  if (words.has("results")) {
+    const std::string file = words.value("results");
+    if (words.operands.size() > 1 || words.has("models") || words.has("keep")) {
+      return usage("--results shows what was measured before, all of it",
+                   "without MODEL, --models and --keep");
+    }
+    HEADROOM_ASSIGN(const std::string text, read_file(file, kMostRecordBytes));
+    HEADROOM_ASSIGN(records, bench::parse_nongemm_records(text, file));
+  } else {
+    Store store(words.has("keep") ? words.value("keep") : std::string(kFolder));
+    HEADROOM_TRY(measure(words, console, store));
+    records = asked_for(store.records(), words);
+    folder = store.folder();
+  }
+  if (!records.machine) {
+    return Error{ErrorCode::bad_input, "holds no records", words.value("results"),
+                 "a results.jsonl that `headroom bench nongemm` keeps"};
+  }
+  const bench::NongemmAnswer answer = bench::answer_nongemm(records);
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::nongemm_text(answer, folder, terminal);
+  };
+  forms.json = [&] { return report::nongemm_json(answer, folder); };
+  HEADROOM_TRY(deliver(forms, words, console));
+  if (answer.rows.empty()) return exit_code_of(ErrorCode::unavailable);
+  return answer.refused.empty() ? kExitYes : exit_code_of(ErrorCode::partial);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,185 @@
+"""`headroom bench nongemm` on the CPU with models of a few thousand parameters, end to end.
+
+Nothing here judges how fast this machine is, or which share is the larger: CI's machines are busy.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from headroom import nongemm_models, nongemm_probe
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4, "hidden_size": 64,
+        "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256}
+# A module of a user's, as nobody has seen one, and one that fails when it is run.
+OWN = '''
+import torch
+
+class Odd(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        return torch.fft.rfft(self.inner(x)).abs()
+
+class Broken(Odd):
+    def forward(self, x):
+        raise ValueError("this engine cannot do that")
+
+def build():
+    return Odd(), torch.rand(8, 64)
+
+def broken():
+    return Broken(), torch.rand(8, 64)
+'''
+
+
+def headroom(binary, *arguments, cwd, python=sys.executable):
+    return subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
+                          env={**os.environ, "HEADROOM_PYTHON": str(python)})
+
+
+@pytest.fixture(scope="module")
+def headroom_binary():
+    named = os.environ.get("HEADROOM_BINARY")
+    if not named:
+        pytest.skip("headroom is not built; set HEADROOM_BINARY")
+    return os.path.abspath(named)
+
+
+@pytest.fixture(scope="module")
+def measured(headroom_binary, tmp_path_factory):
+    """A model whole, a failure, and a module of a user's: three processes of the runner."""
+    folder = tmp_path_factory.mktemp("nongemm")
+    (folder / "tiny.json").write_text(json.dumps(TINY))
+    (folder / "own.py").write_text(OWN)
+    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "own.py:broken", "own.py:build", "--batches", "1",
+                    "--seconds", "0.05", "--decode", "--keep", "kept", "--json", cwd=folder)
+    assert done.returncode == 5, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def rows_of(answer, model):
+    return {(row["setting"]["quantize"], row["setting"]["phase"]): row for row in answer["rows"]
+            if row["setting"]["model"] == model}
+
+
+def test_every_setting_is_measured_or_says_why_not(measured):
+    folder, answer = measured
+    assert answer["schema"] == "headroom.bench_nongemm/1"
+    rows = rows_of(answer, "tiny.json")
+    assert set(rows) == {("none", "forward"), ("none", "decode"), ("int8", "forward"), ("int8", "decode")}
+    for row in rows.values():
+        assert row["provenance"] == "measured" and row["measured_layers"] == []
+        assert row["gemm_pct"] > 0 and row["nongemm_pct"] > 0
+        assert row["gemm_pct"] + row["attention_pct"] + row["nongemm_pct"] == pytest.approx(100)
+        groups = {group["name"]: group["ms"] for group in row["groups"]}
+        assert groups["unclassified"] < 0.01 * sum(groups.values())
+    reasons = {(one["setting"]["model"], one["setting"]["phase"]): one["reason"] for one in answer["not_measured"]}
+    assert reasons["own.py:broken", "forward"] == "ValueError: this engine cannot do that"
+    assert "does not decode" in reasons["own.py:build", "decode"]
+
+
+def test_a_module_that_nobody_has_seen(measured):
+    _, answer = measured
+    own = rows_of(answer, "own.py:build")
+    assert ("none", "forward") in own
+    assert own["none", "forward"]["parameters"] == 64 * 64 + 64
+
+
+def test_it_goes_on_where_it_was(measured, headroom_binary):
+    """What is there is not measured again, so that no Python is needed."""
+    folder, answer = measured
+    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--decode", "--keep", "kept",
+                    "--json", cwd=folder, python="/nowhere/python")
+    assert done.returncode == 0, done.stderr
+    again = rows_of(json.loads(done.stdout), "tiny.json")
+    assert again == rows_of(answer, "tiny.json")
+    shown = headroom(headroom_binary, "bench", "nongemm", "--results", "kept/results.jsonl", cwd=folder)
+    assert shown.returncode == 5
+    assert "this engine cannot do that" in shown.stdout
+
+
+def test_traces_are_what_ops_reads(measured, headroom_binary):
+    folder, _ = measured
+    traces = sorted((folder / "kept").glob("tiny.json-*forward*none-none-whole*"))
+    done = headroom(headroom_binary, "ops", traces[0].name, "--json", cwd=folder / "kept")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["steps"]) == 1
+
+
+def test_the_whole_of_few_layers(headroom_binary, tmp_path):
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--composed", "--batches", "1", "--seconds", "0.05",
+                    "--quantize", "none", "--keep", "kept", "--json", cwd=tmp_path)
+    assert done.returncode in (0, 4), done.stderr  # on a busy machine two layers may be as quick as one
+    lines = [json.loads(line) for line in (tmp_path / "kept" / "results.jsonl").read_text().splitlines()]
+    assert [line["layers"] for line in lines[1:]] == [1, 2]
+    assert all(line["layers_of_model"] == 4 for line in lines[1:])
+    answer = json.loads(done.stdout)
+    for row in answer["rows"]:
+        assert row["provenance"] == "extrapolated" and row["measured_layers"] == [1, 2]
+
+
+def test_another_machine_does_not_mix(measured, headroom_binary, tmp_path):
+    folder, _ = measured
+    header, *rest = (folder / "kept" / "results.jsonl").read_text().splitlines()
+    other = json.loads(header)
+    other["machine"]["product"] = "another processor"
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "results.jsonl").write_text("\n".join([json.dumps(other), *rest]) + "\n")
+    done = headroom(headroom_binary, "bench", "nongemm", str(folder / "own.py:broken"), "--batches", "1", "--keep", "kept",
+                    cwd=tmp_path)
+    assert done.returncode == 2 and "another machine" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", [["--dtype", "float64"], ["--on", "tpu"], ["--batches", "0"], ["--models", "swin-x"]])
+def test_what_cannot_be_asked(headroom_binary, tmp_path, words):
+    done = headroom(headroom_binary, "bench", "nongemm", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert not list(tmp_path.iterdir())
+
+
+def recipe(**config):
+    return nongemm_models.Recipe(torch, {"name": "x", "config": {**TINY, **config}, "inputs": {"tokens": 8}})
+
+
+def test_layers_that_differ_make_no_whole():
+    assert recipe(num_hidden_layers=32).few_layers() == (1, 2)
+    with pytest.raises(nongemm_models.Refused, match="do not repeat"):
+        recipe(num_hidden_layers=2).few_layers()
+    gemma = {"model_type": "gemma3_text", "num_hidden_layers": 12, "sliding_window_pattern": 6}
+    with pytest.raises(nongemm_models.Refused, match="do not repeat"):
+        nongemm_models.Recipe(torch, {"config": gemma, "inputs": {}}).few_layers()
+
+
+@pytest.mark.parametrize("config, parameters", [
+    ({"model_type": "vit", "num_labels": 1000}, 86567656),
+    ({"model_type": "swin", "num_labels": 1000}, 28288354),
+])
+def test_parameters_are_as_published(config, parameters):
+    names = {"vit": "ViTForImageClassification", "swin": "SwinForImageClassification"}
+    entry = {"class": names[config["model_type"]], "config": config}
+    assert nongemm_models.Recipe(torch, entry).parameters() == parameters
+
+
+def test_weights_are_random_and_of_real_size():
+    module = recipe().make()
+    weights = dict(module.named_parameters())
+    assert weights["model.layers.0.mlp.up_proj.weight"].std().item() == pytest.approx(0.02, rel=0.1)
+    assert weights["model.embed_tokens.weight"].std().item() == pytest.approx(1, rel=0.1)
+    assert weights["model.norm.weight"].eq(1).all()
+    first, second = (weights[f"model.layers.{layer}.mlp.up_proj.weight"] for layer in (0, 1))
+    assert not torch.equal(first, second)
+
+
+def test_a_median_is_as_sure_as_its_samples():
+    assert nongemm_probe.half_width([1.0] * 9) == 0
+    assert nongemm_probe.half_width([1.0, 2.0, 3.0]) > nongemm_probe.half_width([1.0, 2.0, 3.0] * 9)
