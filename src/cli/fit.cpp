@@ -4,8 +4,10 @@
 #include "cli/asking.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
+#include "fit/methods.h"
 #include "report/fit_html.h"
 #include "report/fit_json.h"
+#include "report/fit_methods.h"
 #include "report/fit_text.h"
 
 namespace headroom::cli {
@@ -39,6 +41,35 @@ Result<int> run_against(const Words& words, const Console& console) {
   return kExitYes;
 }
 
+// Which way to divide the step among so many devices.
+Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
+                        const Console& console) {
+  HEADROOM_ASSIGN(const int64_t gpus,
+                  number_of<int64_t>(words.value("gpus"), "gpus", 2, fit::kMostGpus));
+  if (question.division != fit::Division::none) {
+    return Error{ErrorCode::usage, "--method says already how the step is divided", "--gpus",
+                 "leave one of them out"};
+  }
+  for (const char* const flag : {"events", "placements"}) {
+    if (!words.has(flag)) continue;
+    return Error{ErrorCode::usage, "is of one method", std::string("--") + flag,
+                 "--method ddp:8, say, in place of --gpus"};
+  }
+  HEADROOM_ASSIGN(const fit::MethodsAnswer answer, fit::choose_method(question, gpus));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::methods_text(answer, terminal);
+  };
+  forms.json = [&] { return report::methods_json(answer); };
+  forms.page = [&] {
+    return page_of("How to divide " + answer.model, report::methods_sections(answer), words);
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
+  const bool fits =
+      answer.rows.front().reason.empty() && answer.rows.front().verdict == fit::Verdict::yes;
+  return fits ? kExitYes : kExitNotPlainYes;
+}
+
 Result<int> run_fit(const Words& words, const Console& console) {
   HEADROOM_TRY(check_places(words));
   if (words.has("against")) return run_against(words, console);
@@ -47,6 +78,7 @@ Result<int> run_fit(const Words& words, const Console& console) {
                  "--save-calibration", "name them: --against FILE.csv"};
   }
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(words, console));
+  if (words.has("gpus")) return run_methods(question, words, console);
   if (words.has("html")) question.timeline = true;
   HEADROOM_ASSIGN(const fit::FitAnswer answer, fit::answer(question));
   Forms forms;
@@ -73,6 +105,8 @@ Verb fit_verb() {
       {"headroom fit mistralai/Mistral-7B-v0.1 --device rtx-4090 --method qlora --checkpointing "
        "full",
        "the same model on a smaller GPU"},
+      {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --gpus 8 --seq 4096",
+       "which way to divide it among eight GPUs: DDP, ZeRO, FSDP2, with and without recomputation"},
       {"headroom fit train.py:build --device rtx-4090 --batch 8",
        "a module of your own: build() returns it, its inputs and a loss function"},
       {"headroom fit openai-community/gpt2 --batch 16 --json", "one JSON object, for programs"},
@@ -81,7 +115,8 @@ Verb fit_verb() {
        "a plan of this step; headroom pack step.csv --alignment 512 holds it against allocators"},
   };
   verb.flags = question_and(
-      {{"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
+      {{"gpus", "N", "every way to divide the step among N GPUs, and the one to begin with"},
+       {"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
        {"save-calibration", "FILE", "with --against: keep the correction that was learned"},
        kJsonFlag,
        kHtmlFlag,

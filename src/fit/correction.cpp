@@ -49,6 +49,12 @@ void correct(Prediction& p, const Scenario& scenario) {
   }
 }
 
+Provenance provenance_of(const Scenario& scenario, Metric metric) {
+  if (!scenario.assumptions.empty()) return Provenance::extrapolated;
+  if (law_of(scenario, metric) != nullptr) return Provenance::calibrated;
+  return metric == Metric::device_used ? scenario.device->context.provenance : Provenance::counted;
+}
+
 std::vector<std::string> correction_notes(const Scenario& scenario) {
   std::vector<std::string> notes;
   for (const Metric metric : kMetrics) {

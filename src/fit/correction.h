@@ -19,6 +19,9 @@ namespace headroom::fit {
 // it takes away comes off that and then off the largest part.
 void correct(Prediction& p, const Scenario& scenario);
 
+// Where the scenario's figure of this metric comes from.
+[[nodiscard]] Provenance provenance_of(const Scenario& scenario, Metric metric);
+
 // One sentence a law that was put to the figures, for people.
 [[nodiscard]] std::vector<std::string> correction_notes(const Scenario& scenario);
 

@@ -23,12 +23,6 @@ namespace {
 
 constexpr size_t kTimelinePoints = 1500;
 
-Provenance provenance_of(const Scenario& scenario, Metric metric) {
-  if (!scenario.assumptions.empty()) return Provenance::extrapolated;
-  if (law_of(scenario, metric) != nullptr) return Provenance::calibrated;
-  return metric == Metric::device_used ? scenario.device->context.provenance : Provenance::counted;
-}
-
 MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& detail) {
   const Prediction& p = detail.prediction;
   MemoryFigures figures;
@@ -43,16 +37,6 @@ MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& det
   figures.reserved_provenance = provenance_of(scenario, Metric::peak_reserved);
   figures.device_used_provenance = provenance_of(scenario, Metric::device_used);
   return figures;
-}
-
-void describe_device(const Scenario& scenario, FitAnswer& answer) {
-  answer.device.name = scenario.device->name;
-  answer.device.count = scenario.question.ranks * scenario.question.replicas;
-  answer.device.total = scenario.device->memory.value;
-  answer.device.offered = scenario.offered;
-  answer.device.provenance = scenario.device->usable_memory.known()
-                                 ? scenario.device->usable_memory.provenance
-                                 : scenario.device->memory.provenance;
 }
 
 // In the place of what was left open under the same name, or behind the others.
@@ -132,7 +116,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   answer.model = scenario.model->name;
   answer.parameter_count = p.parameter_count;
   answer.trainable_count = p.trainable_count;
-  describe_device(scenario, answer);
+  answer.device = memory_of_device(scenario);
   answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
   for (const Setting& setting : scenario.derived) derive(answer.settings, setting);
   answer.verdict = p.verdict;

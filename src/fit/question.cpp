@@ -528,6 +528,8 @@ std::string_view word_of(Loss loss) {
   return {};
 }
 
+std::string method_word(const FitQuestion& question) { return word_of(kMethods, question.method); }
+
 std::string division_words(const FitQuestion& question) {
   if (question.division == Division::none) return {};
   std::string words =
@@ -575,7 +577,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("seq", std::to_string(q.seq));
   add("dtype", word_of(kDtypes, q.dtype));
   add("mixed-precision", word_of(kMixedPrecisions, q.mixed_precision));
-  add("method", word_of(kMethods, q.method) + division_words(q));
+  add("method", method_word(q) + division_words(q));
   if (q.method != Method::full) {
     const bool has_matrices = q.method != Method::ia3;
     if (has_matrices) add("lora-rank", std::to_string(q.lora_rank));

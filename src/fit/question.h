@@ -154,6 +154,8 @@ struct QuestionFlag {
 };
 [[nodiscard]] std::span<const QuestionFlag> question_flags();
 
+// "lora": what is trained, as the words of --method begin.
+[[nodiscard]] std::string method_word(const FitQuestion& question);
 // ",fsdp2:8,replicate:2": how a step is divided, as the words of --method end; nothing where it is
 // not.
 [[nodiscard]] std::string division_words(const FitQuestion& question);

@@ -224,12 +224,24 @@ Result<Scenario> complete(Scenario s) {
   s.offered =
       s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;
   if (auto* zero = std::get_if<step::ZeroOptions>(&s.train.parallel)) {
-    zero->device_bytes = (s.offered - outside_allocator(*s.device, s.question.ranks).expected).count;
+    zero->device_bytes =
+        (s.offered - outside_allocator(*s.device, s.question.ranks).expected).count;
   }
   return s;
 }
 
 }  // namespace
+
+DeviceMemory memory_of_device(const Scenario& s) {
+  DeviceMemory memory;
+  memory.name = s.device->name;
+  memory.count = s.question.ranks * s.question.replicas;
+  memory.total = s.device->memory.value;
+  memory.offered = s.offered;
+  memory.provenance = s.device->usable_memory.known() ? s.device->usable_memory.provenance
+                                                      : s.device->memory.provenance;
+  return memory;
+}
 
 op::DType dtype_of(Dtype dtype) {
   switch (dtype) {

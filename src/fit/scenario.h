@@ -57,6 +57,9 @@ struct Scenario {
 // The family by which libraries choose what to do: the config's, or the one it is assumed to be.
 [[nodiscard]] Result<std::string> model_type_of(const Scenario& scenario);
 
+// Of the devices that the step is divided among.
+[[nodiscard]] DeviceMemory memory_of_device(const Scenario& scenario);
+
 Result<Scenario> resolve(const FitQuestion& question);
 
 // `--allocator planned`: no settings of PyTorch's, but a plan made from the step itself.

@@ -4,25 +4,14 @@
 #include <utility>
 
 namespace headroom::report {
-namespace {
 
-using fit::Component;
 using text::Json;
 
-// Low, expected and high; the unit stands in the key that holds this.
 Json interval_json(const fit::Interval& interval) {
   return Json::object()
       .set("low", interval.low)
       .set("expected", interval.expected)
       .set("high", interval.high);
-}
-
-Json components_json(const fit::ComponentBytes& bytes, size_t count) {
-  Json object = Json::object();
-  for (size_t i = 0; i < count; ++i) {
-    object.set(fit::name_of(static_cast<Component>(i)), bytes.bytes[i]);
-  }
-  return object;
 }
 
 Json largest_json(const std::optional<fit::Largest>& largest) {
@@ -32,6 +21,27 @@ Json largest_json(const std::optional<fit::Largest>& largest) {
       .set("at_bound", largest->at_bound)
       .set("peak_allocated_bytes", largest->peak_allocated)
       .set("device_used_bytes", interval_json(largest->device_used));
+}
+
+Json device_json(const fit::DeviceMemory& device) {
+  return Json::object()
+      .set("name", device.name)
+      .set("count", device.count)
+      .set("total_bytes", device.total)
+      .set("offered_bytes", device.offered)
+      .set("provenance", name_of(device.provenance));
+}
+
+namespace {
+
+using fit::Component;
+
+Json components_json(const fit::ComponentBytes& bytes, size_t count) {
+  Json object = Json::object();
+  for (size_t i = 0; i < count; ++i) {
+    object.set(fit::name_of(static_cast<Component>(i)), bytes.bytes[i]);
+  }
+  return object;
 }
 
 Json memory_json(const fit::MemoryFigures& memory) {
@@ -126,12 +136,7 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("model", answer.model)
                   .set("parameters", answer.parameter_count)
                   .set("trainable_parameters", answer.trainable_count)
-                  .set("device", Json::object()
-                                     .set("name", answer.device.name)
-                                     .set("count", answer.device.count)
-                                     .set("total_bytes", answer.device.total)
-                                     .set("offered_bytes", answer.device.offered)
-                                     .set("provenance", name_of(answer.device.provenance)))
+                  .set("device", device_json(answer.device))
                   .set("settings", std::move(settings))
                   .set("memory", memory_json(answer.memory));
   if (answer.time) {

@@ -12,4 +12,10 @@ namespace headroom::report {
 [[nodiscard]] text::Json fit_json(const fit::FitAnswer& answer);
 [[nodiscard]] text::Json against_json(const fit::AgainstAnswer& answer);
 
+// Parts that other answers of `fit` have too. Low, expected and high; the unit stands in the key
+// that holds this.
+[[nodiscard]] text::Json interval_json(const fit::Interval& interval);
+[[nodiscard]] text::Json largest_json(const std::optional<fit::Largest>& largest);
+[[nodiscard]] text::Json device_json(const fit::DeviceMemory& device);
+
 }  // namespace headroom::report

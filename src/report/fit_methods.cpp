@@ -1,0 +1,210 @@
+#include "report/fit_methods.h"
+
+#include <algorithm>
+#include <map>
+
+#include "report/charts.h"
+#include "report/fit_json.h"
+#include "report/fit_words.h"
+#include "text/json_array.h"
+#include "text/paragraph.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using fit::MethodRow;
+using fit::MethodsAnswer;
+using fit::Verdict;
+using text::Align;
+using text::Json;
+using text::Style;
+
+std::string step_words(const MethodsAnswer& answer) {
+  return answer.model + " at batch " + with_commas(answer.batch) + " x seq " +
+         with_commas(answer.seq) + " a GPU";
+}
+
+std::string devices_words(const MethodsAnswer& answer) {
+  return with_commas(answer.device.count) + " x " + answer.device.name;
+}
+
+// Where the columns come from.
+std::string source_words(const MethodsAnswer& answer) {
+  const auto row =
+      std::ranges::find_if(answer.rows, [](const MethodRow& one) { return one.reason.empty(); });
+  if (row == answer.rows.end()) return "";
+  return "device used: " + std::string(name_of(row->device_used_provenance)) +
+         ", at most: its 90 % interval; sent: counted, by one GPU in a ring";
+}
+
+// What can be asked; the rest has reasons.
+std::vector<const MethodRow*> asked(const MethodsAnswer& answer) {
+  std::vector<const MethodRow*> rows;
+  for (const MethodRow& row : answer.rows) {
+    if (row.reason.empty()) rows.push_back(&row);
+  }
+  return rows;
+}
+
+// "zero2:8 with full checkpointing"
+std::string way_words(const MethodRow& row) {
+  if (row.checkpointing.empty() || row.checkpointing == "none") return row.method;
+  return row.method + " with " + row.checkpointing + " checkpointing";
+}
+
+std::string sentence(const MethodsAnswer& answer) {
+  const std::vector<const MethodRow*> rows = asked(answer);
+  if (rows.empty()) return "no way to divide " + answer.model + " can be predicted";
+  const MethodRow& first = *rows.front();
+  const std::string room =
+      format_bytes(Bytes(std::max(first.room.expected.count, -first.room.expected.count)));
+  switch (first.verdict) {
+    case Verdict::yes:
+      return step_words(answer) + " fits " + devices_words(answer) + " by " + way_words(first) +
+             " with " + room + " of room";
+    case Verdict::at_risk:
+      return step_words(answer) + " may fit " + devices_words(answer) + " by " + way_words(first);
+    case Verdict::no:
+      break;
+  }
+  return step_words(answer) + " fits " + devices_words(answer) + " by none of " +
+         std::to_string(rows.size()) + " ways; " + way_words(first) + " misses least, " + room;
+}
+
+Verdict verdict_of(const MethodsAnswer& answer) {
+  const std::vector<const MethodRow*> rows = asked(answer);
+  return rows.empty() ? Verdict::no : rows.front()->verdict;
+}
+
+Style style_of(Verdict verdict) {
+  return verdict == Verdict::yes       ? Style::good
+         : verdict == Verdict::at_risk ? Style::warning
+                                       : Style::bad;
+}
+
+std::string batch_words(const MethodRow& row) {
+  return row.largest_batch ? largest_words(*row.largest_batch) : "";
+}
+
+std::vector<std::string> remarks(const MethodsAnswer& answer) {
+  std::vector<std::string> lines;
+  std::map<std::string, std::string> refused;  // by reason, the methods
+  for (const MethodRow& row : answer.rows) {
+    if (row.reason.empty()) continue;
+    std::string& methods = refused[row.reason];
+    methods += (methods.empty() ? "" : "; ") + row.flags;
+  }
+  for (const auto& [reason, methods] : refused) {
+    lines.push_back("refused: " + reason + ": " + methods);
+  }
+  for (const std::string& note : answer.notes) lines.push_back("note: " + note);
+  for (const std::string& words : answer.assumptions) lines.push_back("assumed: " + words);
+  for (const std::string& words : answer.warnings) lines.push_back("warning: " + words);
+  return lines;
+}
+
+std::string wrapped(std::string_view words, const text::Terminal& terminal, int indent = 0) {
+  const std::string safe = text::printable(words);
+  return (terminal.columns > 0 ? text::paragraph(safe, indent, terminal.columns) : safe) + "\n";
+}
+
+Json row_json(const MethodRow& row) {
+  if (!row.reason.empty()) {
+    return Json::object().set("flags", row.flags).set("refused", row.reason);
+  }
+  return Json::object()
+      .set("method", row.method)
+      .set("checkpointing", row.checkpointing.empty() ? Json(nullptr) : Json(row.checkpointing))
+      .set("flags", row.flags)
+      .set("fits", fit::name_of(row.verdict))
+      .set("room_bytes", interval_json(row.room))
+      .set("peak_allocated_bytes", row.peak_allocated)
+      .set("peak_reserved_bytes", row.peak_reserved)
+      .set("device_used_bytes", interval_json(row.device_used))
+      .set("largest_batch", largest_json(row.largest_batch))
+      .set("sent_bytes", row.sent)
+      .set("provenance", Json::object()
+                             .set("allocated", name_of(row.allocated_provenance))
+                             .set("reserved", name_of(row.reserved_provenance))
+                             .set("device_used", name_of(row.device_used_provenance))
+                             .set("sent", name_of(Provenance::counted)));
+}
+
+}  // namespace
+
+std::string methods_text(const MethodsAnswer& answer, const text::Terminal& terminal) {
+  const Verdict verdict = verdict_of(answer);
+  const std::string word(verdict_word(verdict));
+  const std::string line = wrapped(word + ": " + sentence(answer), terminal);
+  text::Table table({{"method", Align::left, true},
+                     {"fits", Align::left, false},
+                     {"device used", Align::right, false},
+                     {"at most", Align::right, false, 2},
+                     {"largest batch", Align::right, false, 1},
+                     {"sent a step", Align::right, false, 3}});
+  for (const MethodRow* row : asked(answer)) {
+    table.row({row->flags,
+               {std::string(verdict_word(row->verdict)), style_of(row->verdict)},
+               format_bytes(row->device_used.expected),
+               format_bytes(row->device_used.high),
+               batch_words(*row),
+               format_bytes(row->sent)});
+  }
+  std::string lines = text::paint(word, style_of(verdict), terminal.colour) +
+                      line.substr(word.size()) + "\n" + table.render(terminal);
+  lines += text::paint(source_words(answer), Style::dim, terminal.colour) + "\n\n";
+  for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
+  return lines;
+}
+
+Json methods_json(const MethodsAnswer& answer) {
+  return Json::object()
+      .set("schema", "headroom.fit_methods/1")
+      .set("fits", fit::name_of(verdict_of(answer)))
+      .set("model", answer.model)
+      .set("parameters", answer.parameter_count)
+      .set("trainable_parameters", answer.trainable_count)
+      .set("device", device_json(answer.device))
+      .set("batch", answer.batch)
+      .set("seq", answer.seq)
+      .set("grad_accum", answer.grad_accum)
+      .set("methods", text::json_array(answer.rows, row_json))
+      .set("notes", text::json_array(answer.notes))
+      .set("warnings", text::json_array(answer.warnings))
+      .set("assumptions", text::json_array(answer.assumptions));
+}
+
+std::vector<Section> methods_sections(const MethodsAnswer& answer) {
+  const Verdict verdict = verdict_of(answer);
+  Html head;
+  head.raw("<h1>").text(std::string(verdict_word(verdict))).raw("</h1><p class=\"line\">");
+  head.text(sentence(answer)).raw("</p>");
+  std::vector<LimitBar> bars;
+  std::vector<std::vector<std::string>> rows;
+  for (const MethodRow* row : asked(answer)) {
+    bars.push_back({row->flags, "", std::string(fit::name_of(row->verdict)), row->device_used.low,
+                    row->device_used.expected, row->device_used.high,
+                    format_bytes(row->device_used.expected), "", row == asked(answer).front()});
+    rows.push_back({row->flags, std::string(verdict_word(row->verdict)),
+                    format_bytes(row->peak_allocated), format_bytes(row->peak_reserved),
+                    interval_words(row->device_used), batch_words(*row), format_bytes(row->sent)});
+  }
+  Html body;
+  body.raw("<p class=\"lead\">Each bar is the memory of one GPU under one method, the thin line ");
+  body.raw("its 90 % interval, the dashed line what ").text(answer.device.name).raw(" offers.</p>");
+  body.add(limit_bars(bars, {answer.device.name + " offers", answer.device.offered}));
+  Html details;
+  details.add(html_table({"method", "fits", "#peak allocated", "#peak reserved", "#device used",
+                          "#largest batch", "#sent a step"},
+                         rows));
+  for (const std::string& remark : remarks(answer)) {
+    details.raw("<p class=\"soft\">").text(remark).raw("</p>");
+  }
+  return {{"answer", "", head, std::string(fit::name_of(verdict))},
+          {"methods", "Methods", body, ""},
+          {"figures", "Figures", details, ""}};
+}
+
+}  // namespace headroom::report
