@@ -3,7 +3,8 @@
 Nothing is loaded: what a model takes does not depend on its weights, but where values choose the work
 (routing to experts, suppression of boxes), which the measurement then says. Weights are normal with a
 deviation of 0.02, those of embeddings with 1, or what is common to all tokens would drown them and
-send them to the same experts; gains are one, biases zero.
+send them to the same experts, those of convolutions with one by their fan-in, since frozen
+normalization lets grow what grows; gains are one, biases zero.
 """
 
 import contextlib
@@ -178,7 +179,12 @@ def fill(torch, module):
     """Random weights, at the speed of memory: slices of one pool of random numbers, each beginning
     where the one before ended, so that no two weights are alike."""
     pools, at = {}, 0
-    embeddings = {part.weight for part in module.modules() if isinstance(part, torch.nn.Embedding)}
+    deviations = {}
+    for part in module.modules():
+        if isinstance(part, torch.nn.Embedding):
+            deviations[part.weight] = 1.0
+        elif isinstance(part, torch.nn.modules.conv._ConvNd):
+            deviations[part.weight] = part.weight[0].numel() ** -0.5
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if parameter.ndim < 2:
@@ -192,5 +198,5 @@ def fill(torch, module):
                 part = flat[done:done + POOL_VALUES - at]
                 part.copy_(pool[at:at + part.numel()])
                 done, at = done + part.numel(), (at + part.numel()) % POOL_VALUES
-            if parameter in embeddings:
-                flat.mul_(1 / WEIGHT_DEVIATION)
+            if parameter in deviations:
+                flat.mul_(deviations[parameter] / WEIGHT_DEVIATION)

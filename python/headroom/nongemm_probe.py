@@ -28,6 +28,7 @@ import time
 from headroom import trace_module
 from headroom.device_probe import Machine, say
 from headroom.nongemm_models import Recipe, Refused
+from headroom.nongemm_onnx import OnnxRuntime
 
 EXIT_BAD_INPUT, EXIT_UNAVAILABLE = 3, 4
 SPEC_SCHEMA = "headroom.nongemm_spec/1"
@@ -36,6 +37,8 @@ LEAST_SAMPLES, MOST_SAMPLES = 3, 200
 MOST_PROFILED, PROFILED_SECONDS = 5, 2.0  # runs under the profiler: as many as fit, one at least
 ROOM_OF_MEMORY = 0.6     # of what is free: what the weights of a whole model may take
 MOST_REASON = 300
+LEAST_OF_WEIGHTS = 15    # percent: with less in int8 it is no quantized model,
+MOST_OF_WEIGHTS = 60     # with less than these it is worth saying
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -157,14 +160,18 @@ def quantized(torch, module):
             linear.weight.data, linear.bias.data = part.weight.data.t().contiguous(), part.bias.data
             owner = module.get_submodule(name.rpartition(".")[0])
             setattr(owner, name.rpartition(".")[2], linear)
-    linears = sum(isinstance(part, torch.nn.Linear) for part in module.modules())
+    linears = sum(part.weight.numel() for part in module.modules() if isinstance(part, torch.nn.Linear))
     if linears == 0:
         raise Refused("PyTorch quantizes nn.Linear dynamically, and this model has none")
     try:
         from torch.ao.quantization import quantize_dynamic
     except ImportError as error:
         raise Refused(f"this PyTorch has no dynamic quantization: {error}") from error
-    return quantize_dynamic(module, {torch.nn.Linear}, dtype=torch.qint8, inplace=True)
+    share = 100 * linears / sum(parameter.numel() for parameter in module.parameters())
+    if share < LEAST_OF_WEIGHTS:
+        raise Refused(f"PyTorch quantizes nn.Linear dynamically, which holds {share:.0f} % of this model's weights")
+    notes = [f"int8 is {share:.0f} % of its weights: PyTorch knows nn.Linear alone"] if share < MOST_OF_WEIGHTS else []
+    return quantize_dynamic(module, {torch.nn.Linear}, dtype=torch.qint8, inplace=True), notes
 
 
 class Eager:
@@ -177,11 +184,11 @@ class Eager:
         dtype = getattr(torch, DTYPES[setting["dtype"]])
         if setting["quantize"] == "int8" and (machine.is_cuda or dtype != torch.float32):
             raise Refused("PyTorch's dynamic int8 is for the CPU and fp32")
-        self.machine, self.recipe, self.dtype = machine, recipe, dtype
+        self.machine, self.recipe, self.dtype, self.notes = machine, recipe, dtype, []
         module = recipe.make(layers, dtype)
         self.parameters = sum(parameter.numel() for parameter in module.parameters())
         if setting["quantize"] == "int8":
-            module = quantized(torch, module)
+            module, self.notes = quantized(torch, module)
         self.module = module.to(machine.device)
 
     def prepare(self, setting):
@@ -198,6 +205,9 @@ class Eager:
         if not is_finite(self.machine.torch, output):
             notes.append("its output is not finite")
         return call, notes
+
+    def profile(self, call, about_seconds, file):
+        return profile(self.machine, call, about_seconds, file)
 
     def _decode(self, named):
         """One token for each sequence, whose cache holds all of the tokens before."""
@@ -216,7 +226,7 @@ class Eager:
         return call
 
 
-ENGINES = {"pytorch": Eager}
+ENGINES = {"pytorch": Eager, "onnxruntime": OnnxRuntime}
 
 
 # ---- settings -----------------------------------------------------------------------------------
@@ -270,6 +280,8 @@ class Session:
 
     def engine_for(self, setting, layers):
         key = (setting["engine"], setting["quantize"], setting["fusion"], setting["dtype"], layers)
+        if setting["engine"] == "onnxruntime":
+            key += (setting["batch"],)  # its graph has the shapes of one
         if self.built != key:
             self.drop()
             self.engine = ENGINES[setting["engine"]](self.machine, self.recipe, layers, setting)
@@ -279,11 +291,12 @@ class Session:
     def measure(self, setting, layers):
         engine = self.engine_for(setting, layers)
         call, notes = engine.prepare(setting)
+        notes += engine.notes
         samples, half = Stopwatch(self.machine).samples(call, self.spec["seconds"])
         median = statistics.median(samples)
         depth = "whole" if layers is None else f"{layers}-layers"
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}") + ".trace.json.gz"
-        profiled = profile(self.machine, call, median, os.path.join(self.spec["traces"], name))
+        profiled = engine.profile(call, median, os.path.join(self.spec["traces"], name))
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
                 "layers_of_model": self.recipe.layers if self.recipe.is_config else None,
                 "parameters": engine.parameters, "model_parameters": self.whole, "trace": name,

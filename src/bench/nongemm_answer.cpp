@@ -284,6 +284,12 @@ NongemmAnswer answer_nongemm(const NongemmRecords& records) {
     }
   }
   for (const std::string& id : order) add_setting(settings[id], answer);
+  // As the table of models has them, whatever order they were measured in; then others.
+  const auto place = [](const NongemmRow& row) {
+    const auto& models = nongemm_models();
+    return std::ranges::find(models, row.setting.model, &NongemmModel::name) - models.begin();
+  };
+  std::ranges::stable_sort(answer.rows, {}, place);
   for (const NongemmRow& row : answer.rows) {
     compare_with_paper(row, answer.effects);
     compare_quantized(answer, row, answer.effects);

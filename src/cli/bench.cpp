@@ -111,6 +111,9 @@ Result<int> run_bench_decode(const Words& words, const Console& console) {
 
 Result<int> run_bench(const Words& words, const Console& console) {
   const std::string what = words.operands.empty() ? "" : words.operands.front();
+  if (words.has("html") && what != "nongemm") {
+    return usage("--html is for bench nongemm", "--json, or leave it out");
+  }
   if (what == "device") return run_bench_device(words, console);
   if (what == "decode") return run_bench_decode(words, console);
   if (what == "nongemm") return run_bench_nongemm(words, console);
@@ -146,6 +149,8 @@ Verb bench_verb() {
        "bench device: in one minute, without it four; bench nongemm: batch 1, few runs"},
       {"seconds", "N", "bench device: for about so long; bench nongemm: for each setting"},
       {"models", "NAME,...", "bench nongemm: also paper (as without it), today or all"},
+      {"engine", "NAME,...", "bench nongemm: pytorch, onnxruntime; without it both"},
+      {"fuse", "none,basic,all", "bench nongemm: ONNX Runtime's levels; all, quickly none,all"},
       {"quantize", "none,int8", "bench nongemm: dynamic int8 of the engine; without it both"},
       {"decode", "", "bench nongemm: also a decode step of language models"},
       {"threads", "N", "bench nongemm: of the CPU; as many as PyTorch takes"},
@@ -161,6 +166,7 @@ Verb bench_verb() {
       {"points", "FILE.csv", "measured steps that correct the rest: batch,itl_ms; two at least"},
       {"dtype", "TYPE", "of weights and cache: bfloat16, float16 or float32"},
       kJsonFlag,
+      kHtmlFlag,
       kOutputFlag,
       kQuietFlag,
       kNoColorFlag,

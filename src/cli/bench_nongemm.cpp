@@ -7,11 +7,13 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/version.h"
 #include "bench/nongemm.h"
 #include "cli/bench_device.h"
 #include "cli/deliver.h"
 #include "ops/ops.h"
 #include "report/bench_nongemm.h"
+#include "report/bench_nongemm_html.h"
 #include "text/progress.h"
 
 namespace headroom::cli {
@@ -28,6 +30,7 @@ constexpr double kSettingSeconds = 20;
 constexpr double kQuickSettingSeconds = 2;
 constexpr int64_t kTokens = 512;  // of a model of the user's
 constexpr std::string_view kFolder = "headroom-nongemm";
+const std::vector<std::string> kNothing;
 
 Error usage(std::string message, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(message), {}, std::move(hint)};
@@ -97,9 +100,13 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
                   choices(words, "quantize", {"none", "int8"},
                           is_cpu ? std::vector<std::string>{"none", "int8"}
                                  : std::vector<std::string>{"none"}));
+  HEADROOM_ASSIGN(const auto engines,
+                  choices(words, "engine", {"pytorch", "onnxruntime"}, {"pytorch", "onnxruntime"}));
+  HEADROOM_ASSIGN(const auto fusions,
+                  choices(words, "fuse", {"none", "basic", "all"},
+                          is_quick ? std::vector<std::string>{"none", "all"}
+                                   : std::vector<std::string>{"none", "basic", "all"}));
   NongemmSetting setting;
-  setting.engine = "pytorch";
-  setting.fusion = "none";
   const std::string dtype = words.value("dtype");
   setting.dtype = dtype.empty() ? (is_cpu ? "fp32" : "fp16")
                                 : (dtype == "float32"    ? "fp32"
@@ -113,12 +120,31 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
   std::vector<std::string> phases{"forward"};
   if (words.has("decode")) phases.emplace_back("decode");
   std::vector<NongemmSetting> settings;
-  for (const std::string& quantize : quantizations) {
+  const auto has = [&](std::string_view engine) {
+    return std::ranges::find(engines, engine) != engines.end();
+  };
+  // Outermost what costs most to change: of PyTorch the weights, of ONNX Runtime the graph, which
+  // has the shapes of one batch.
+  setting.engine = "pytorch";
+  setting.fusion = "none";
+  for (const std::string& quantize : has("pytorch") ? quantizations : kNothing) {
     for (const std::string& phase : phases) {
       for (const int64_t batch : batches) {
         setting.quantize = quantize;
         setting.phase = phase;
         setting.batch = batch;
+        settings.push_back(setting);
+      }
+    }
+  }
+  setting.engine = "onnxruntime";
+  setting.phase = "forward";
+  for (const int64_t batch : has("onnxruntime") ? batches : std::vector<int64_t>{}) {
+    for (const std::string& quantize : quantizations) {
+      for (const std::string& fusion : fusions) {
+        setting.batch = batch;
+        setting.quantize = quantize;
+        setting.fusion = fusion;
         settings.push_back(setting);
       }
     }
@@ -305,6 +331,11 @@ Result<int> run_bench_nongemm(const Words& words, const Console& console) {
     return report::nongemm_text(answer, folder, terminal);
   };
   forms.json = [&] { return report::nongemm_json(answer, folder); };
+  forms.page = [&] {
+    return report::Page{"Non-GEMM work of " + answer.machine.product, "bench",
+                        std::string(version()), command_line("bench", words),
+                        report::nongemm_sections(answer)};
+  };
   HEADROOM_TRY(deliver(forms, words, console));
   if (answer.rows.empty()) return exit_code_of(ErrorCode::unavailable);
   return answer.refused.empty() ? kExitYes : exit_code_of(ErrorCode::partial);

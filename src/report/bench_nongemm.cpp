@@ -29,14 +29,20 @@ constexpr double kBusyLoad = 0.5;
 // Of the profiled time: below it operators do not account for what a run takes.
 constexpr double kEnoughCoveredPct = 95;
 
+std::string nongemm_engine(const std::string& engine) {
+  return engine == "pytorch" ? "PyTorch eager" : "ONNX Runtime";
+}
+
 std::string counted(int64_t count, std::string_view of) {
   return std::to_string(count) + " " + std::string(of);
 }
 
 std::string machine_words(const timing::Machine& machine) {
   return text::printable(machine.product) + ", " + std::to_string(machine.units) +
-         (machine.kind == "cpu" ? " threads" : " multiprocessors") + ", PyTorch " +
-         text::printable(machine.torch);
+         (machine.kind != "cpu" ? " multiprocessors"
+          : machine.units == 1  ? " thread"
+                                : " threads") +
+         ", PyTorch " + text::printable(machine.torch);
 }
 
 bool is_plain(const NongemmRow& row) {
@@ -124,30 +130,36 @@ std::string notes_of(const NongemmAnswer& answer) {
   return words;
 }
 
-// A line for each model and reason: a model that cannot be made fails in all of its settings.
+// A line for each reason: what an engine lacks it lacks for all models, and a model that cannot be
+// made fails in all of its settings.
 std::string refused_words(const NongemmAnswer& answer) {
   struct Line {
-    std::string model, reason;
-    std::vector<const NongemmRecord*> records;
+    const NongemmRecord* first = nullptr;
+    int64_t settings = 0;
+    std::vector<std::string> titles;
   };
   std::vector<Line> lines;
   for (const NongemmRecord& record : answer.refused) {
     auto line = std::ranges::find_if(lines, [&](const Line& known) {
-      return known.model == record.setting.model && known.reason == record.reason;
+      return known.first->reason == record.reason &&
+             known.first->setting.engine == record.setting.engine;
     });
-    if (line == lines.end()) {
-      line = lines.insert(line, Line{record.setting.model, record.reason, {}});
-    }
-    line->records.push_back(&record);
+    if (line == lines.end()) line = lines.insert(line, Line{&record, 0, {}});
+    ++line->settings;
+    const std::string title = nongemm_title(record.setting.model);
+    if (std::ranges::find(line->titles, title) == line->titles.end()) line->titles.push_back(title);
   }
   std::string words = lines.empty() ? "" : "\nNot measured:\n";
   for (const Line& line : lines) {
-    const NongemmRecord& first = *line.records.front();
-    words += "  " + nongemm_title(line.model) + ", " +
-             (line.records.size() == 1 ? nongemm_setting_words(first.setting)
-                                       : counted(std::ssize(line.records), "settings")) +
-             (first.status == bench::NongemmStatus::failed ? ", failed: " : ": ") +
-             text::printable(line.reason) + "\n";
+    std::string titles;
+    for (const std::string& title : line.titles) titles += title + ", ";
+    const NongemmSetting& setting = line.first->setting;
+    words += "  " + titles +
+             (line.settings == 1
+                  ? nongemm_setting_words(setting)
+                  : nongemm_engine(setting.engine) + ", " + counted(line.settings, "settings")) +
+             (line.first->status == bench::NongemmStatus::failed ? ", failed: " : ": ") +
+             text::printable(line.first->reason) + "\n";
   }
   return words;
 }
@@ -210,7 +222,7 @@ std::string nongemm_title(const std::string& model) {
 }
 
 std::string nongemm_setting_words(const NongemmSetting& setting) {
-  std::string words = setting.engine == "pytorch" ? "PyTorch eager" : "ONNX Runtime";
+  std::string words = nongemm_engine(setting.engine);
   words += ", batch " + std::to_string(setting.batch) + ", ";
   words += setting.quantize == "none" ? setting.dtype : setting.quantize;
   if (setting.engine != "pytorch" || setting.fusion != "none")
@@ -231,6 +243,7 @@ std::string largest_other_group(const NongemmRow& row) {
 }
 
 std::string time_words(const NongemmRow& row) {
+  if (row.seconds >= 100) return formatted("%.0f s", row.seconds);
   return row.seconds < 1 ? formatted("%.3g ms", row.seconds * 1e3)
                          : formatted("%.3g s", row.seconds);
 }

@@ -3,6 +3,7 @@
 Nothing here judges how fast this machine is, or which share is the larger: CI's machines are busy.
 """
 
+import gzip
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ import sys
 
 import pytest
 
-from headroom import nongemm_models, nongemm_probe
+from headroom import nongemm_models, nongemm_onnx, nongemm_probe
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -61,7 +62,7 @@ def measured(headroom_binary, tmp_path_factory):
     (folder / "tiny.json").write_text(json.dumps(TINY))
     (folder / "own.py").write_text(OWN)
     done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "own.py:broken", "own.py:build", "--batches", "1",
-                    "--seconds", "0.05", "--decode", "--keep", "kept", "--json", cwd=folder)
+                    "--engine", "pytorch", "--seconds", "0.05", "--decode", "--keep", "kept", "--json", cwd=folder)
     assert done.returncode == 5, done.stderr
     return folder, json.loads(done.stdout)
 
@@ -97,8 +98,8 @@ def test_a_module_that_nobody_has_seen(measured):
 def test_it_goes_on_where_it_was(measured, headroom_binary):
     """What is there is not measured again, so that no Python is needed."""
     folder, answer = measured
-    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--decode", "--keep", "kept",
-                    "--json", cwd=folder, python="/nowhere/python")
+    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--engine", "pytorch", "--decode",
+                    "--keep", "kept", "--json", cwd=folder, python="/nowhere/python")
     assert done.returncode == 0, done.stderr
     again = rows_of(json.loads(done.stdout), "tiny.json")
     assert again == rows_of(answer, "tiny.json")
@@ -118,7 +119,7 @@ def test_traces_are_what_ops_reads(measured, headroom_binary):
 def test_the_whole_of_few_layers(headroom_binary, tmp_path):
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--composed", "--batches", "1", "--seconds", "0.05",
-                    "--quantize", "none", "--keep", "kept", "--json", cwd=tmp_path)
+                    "--engine", "pytorch", "--quantize", "none", "--keep", "kept", "--json", cwd=tmp_path)
     assert done.returncode in (0, 4), done.stderr  # on a busy machine two layers may be as quick as one
     lines = [json.loads(line) for line in (tmp_path / "kept" / "results.jsonl").read_text().splitlines()]
     assert [line["layers"] for line in lines[1:]] == [1, 2]
@@ -128,6 +129,37 @@ def test_the_whole_of_few_layers(headroom_binary, tmp_path):
         assert row["provenance"] == "extrapolated" and row["measured_layers"] == [1, 2]
 
 
+def test_onnx_runtime_is_there_or_says_what_is_missing(headroom_binary, tmp_path):
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--seconds", "0.05",
+                    "--engine", "onnxruntime", "--fuse", "none,all", "--keep", "kept", "--json", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    fusions = [(row["setting"]["quantize"], row["setting"]["fusion"]) for row in answer["rows"]]
+    try:
+        nongemm_onnx.load_library()
+    except nongemm_models.Refused as refusal:
+        assert done.returncode == 4 and not fusions
+        assert {one["reason"] for one in answer["not_measured"]} == {str(refusal)}
+        pytest.skip(f"ONNX Runtime is {refusal}")
+    assert done.returncode == 0, answer["not_measured"]
+    assert fusions == [("none", "none"), ("none", "all"), ("int8", "none"), ("int8", "all")]
+    for row in answer["rows"]:
+        groups = {group["name"]: group["ms"] for group in row["groups"]}
+        assert groups["gemm"] > 0 and groups["unclassified"] < 0.01 * sum(groups.values())
+        assert (groups["quantize"] > 0) == (row["setting"]["quantize"] == "int8")
+
+
+def test_a_profile_is_cut_to_its_quickest_run(tmp_path):
+    def run(at, length):
+        return [{"cat": "Node", "name": f"node_{at}", "ts": at + 1, "dur": length - 2},
+                {"cat": "Session", "name": "model_run", "ts": at, "dur": length}]
+    load = {"cat": "Session", "name": "session_initialization", "ts": 0, "dur": 5}
+    file = tmp_path / "out.json.gz"
+    nongemm_onnx.write_quickest([load, *run(10, 3), *run(20, 9), *run(40, 7), *run(60, 8)], file)
+    with gzip.open(file, "rt") as kept:
+        assert [event["name"] for event in json.load(kept)] == ["node_40", "model_run"]
+
+
 def test_another_machine_does_not_mix(measured, headroom_binary, tmp_path):
     folder, _ = measured
     header, *rest = (folder / "kept" / "results.jsonl").read_text().splitlines()
@@ -135,8 +167,8 @@ def test_another_machine_does_not_mix(measured, headroom_binary, tmp_path):
     other["machine"]["product"] = "another processor"
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "results.jsonl").write_text("\n".join([json.dumps(other), *rest]) + "\n")
-    done = headroom(headroom_binary, "bench", "nongemm", str(folder / "own.py:broken"), "--batches", "1", "--keep", "kept",
-                    cwd=tmp_path)
+    done = headroom(headroom_binary, "bench", "nongemm", str(folder / "own.py:broken"), "--batches", "1", "--engine",
+                    "pytorch", "--keep", "kept", cwd=tmp_path)
     assert done.returncode == 2 and "another machine" in done.stderr, done.stderr
 
 

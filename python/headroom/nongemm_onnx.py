@@ -1,0 +1,156 @@
+"""ONNX Runtime as an engine of `headroom bench nongemm`: export, fusion by its levels, dynamic int8.
+
+The graph comes of torch.onnx's exporter, with the shapes of the setting, and lives in a temporary
+folder for as long as the engine. Fusion is the session's level of graph optimization; int8 is
+onnxruntime.quantization's quantize_dynamic. A profile is that of the engine, cut to its quickest run.
+"""
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import tempfile
+import time
+import warnings
+
+from headroom.nongemm_models import Refused
+
+LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "all": "ORT_ENABLE_ALL"}
+MOST_PROFILED, PROFILED_SECONDS = 5, 2.0
+RUN = "model_run"
+
+
+def load_library():
+    try:
+        import onnx  # noqa: F401  (quantization and the exporter need both)
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise Refused(f"not available: needs onnxruntime, onnx and onnxscript ({error})") from error
+    return onnxruntime
+
+
+class Graph:
+    """A model as a file of ONNX, and its inputs; exported once for all of its settings."""
+
+    def __init__(self, torch, recipe, layers, batch):
+        self.folder = tempfile.TemporaryDirectory(prefix="headroom-onnx-")
+        module = recipe.make(layers, torch.float32)
+        self.parameters = sum(parameter.numel() for parameter in module.parameters())
+        self.args, self.named = recipe.inputs(module, batch, torch.float32, torch.device("cpu"))
+        if hasattr(getattr(module, "config", None), "use_cache"):
+            module.config.use_cache = False  # caches are objects, which no graph has
+        self.paths = {"none": os.path.join(self.folder.name, "model.onnx")}
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(module, tuple(self.args), kwargs=self.named, dynamo=True, verbose=False)
+            program.save(self.paths["none"], external_data=True)
+
+    def path(self, quantize):
+        if quantize not in self.paths:
+            self.paths[quantize] = self._quantized()
+        return self.paths[quantize]
+
+    def _quantized(self):
+        import onnx
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+        plain, path = (os.path.join(self.folder.name, name) for name in ("plain.onnx", "int8.onnx"))
+        model = onnx.load(self.paths["none"], load_external_data=False)
+        del model.graph.value_info[:]  # of weights that quantization transposes, which then contradicts it
+        onnx.save(model, plain)
+        quantize_dynamic(plain, path, weight_type=QuantType.QInt8, use_external_data_format=True)
+        return path
+
+    def feeds(self, names):
+        """The arguments by the graph's names: the exporter keeps their order, and drops what it folds."""
+        known = {name: value.numpy() for name, value in self.named.items()}
+        if all(name in known for name in names):
+            return {name: known[name] for name in names}
+        values = [value for value in self.args if hasattr(value, "numpy")]
+        if len(values) != len(names):
+            raise Refused("the exported graph takes other inputs than the module")
+        return dict(zip(names, (value.numpy() for value in values)))
+
+
+class Graphs:
+    """The graph that was asked for last: its settings follow one another."""
+
+    def __init__(self):
+        self.key, self.graph = None, None
+
+    def get(self, torch, recipe, layers, batch):
+        if self.key != (id(recipe), layers, batch):
+            self.key, self.graph = None, None
+            self.graph = Graph(torch, recipe, layers, batch)
+            self.key = (id(recipe), layers, batch)
+        return self.graph
+
+
+GRAPHS = Graphs()
+
+
+class OnnxRuntime:
+    """One exported model at one level of fusion."""
+
+    def __init__(self, machine, recipe, layers, setting):
+        self.library = load_library()
+        if setting["phase"] == "decode":
+            raise Refused("decode steps are measured in PyTorch alone")
+        if setting["dtype"] != "fp32":
+            raise Refused("it is exported in fp32 alone")
+        self.machine, self.dtype, self.notes = machine, machine.torch.float32, []
+        graph = GRAPHS.get(machine.torch, recipe, layers, setting["batch"])
+        self.parameters, self.folder = graph.parameters, graph.folder
+        self.path, self.fusion = graph.path(setting["quantize"]), setting["fusion"]
+        self.session = self._session(None)
+        self.feeds = graph.feeds([value.name for value in self.session.get_inputs()])
+
+    def _session(self, profile_prefix):
+        options = self.library.SessionOptions()
+        options.graph_optimization_level = getattr(self.library.GraphOptimizationLevel, LEVELS[self.fusion])
+        options.intra_op_num_threads = 0 if self.machine.is_cuda else self.machine.units
+        options.log_severity_level = 4
+        if profile_prefix:
+            options.enable_profiling = True
+            options.profile_file_prefix = profile_prefix
+        provider = "CUDAExecutionProvider" if self.machine.is_cuda else "CPUExecutionProvider"
+        if provider not in self.library.get_available_providers():
+            raise Refused(f"this ONNX Runtime has no {provider}")
+        return self.library.InferenceSession(self.path, options, providers=[provider])
+
+    def prepare(self, setting):
+        def call():
+            return self.session.run(None, self.feeds)
+        output = call()
+        import numpy
+        is_finite = all(numpy.isfinite(value).all() for value in output
+                        if getattr(value, "dtype", None) is not None and value.dtype.kind == "f")
+        return call, [] if is_finite else ["its output is not finite"]
+
+    def profile(self, call, about_seconds, file):
+        """Writes the engine's profile of the quickest of some runs; its seconds."""
+        self.session = None  # two sessions of a large model are one too many
+        session = self._session(os.path.join(self.folder.name, "profile"))
+        session.run(None, self.feeds)
+        seconds = []
+        for _ in range(max(1, min(MOST_PROFILED, int(PROFILED_SECONDS / max(about_seconds, 1e-3))))):
+            start = time.perf_counter()
+            session.run(None, self.feeds)
+            seconds.append(time.perf_counter() - start)
+        path = session.end_profiling()
+        with open(path, encoding="utf-8") as profile:
+            events = json.load(profile)
+        write_quickest(events, file)
+        return min(seconds)
+
+
+def write_quickest(events, file):
+    """Of a profile's runs but the first, which warms up, the quickest with all that ran in it."""
+    runs = [event for event in events if event.get("name") == RUN][1:]
+    run = min(runs, key=lambda event: event["dur"])
+    start, end = run["ts"], run["ts"] + run["dur"]
+    within = [event for event in events
+              if "dur" in event and start <= event["ts"] and event["ts"] + event["dur"] <= end]
+    with gzip.open(file, "wt", encoding="utf-8") as out:
+        json.dump(within, out)
