@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "batch/advisor.h"
+#include "batch/live.h"
 #include "batch/question.h"
 
 namespace headroom::batch {
@@ -44,6 +45,17 @@ struct Command {
   std::string line;
 };
 
+// How the points were measured, where a server was driven.
+struct LiveRecord {
+  std::string url;
+  std::string api;           // completions or chat
+  std::string served_model;  // as the server names it
+  std::vector<LiveMeasurement> measurements;
+  bool is_sure = false;
+  bool is_stopped = false;
+  double seconds = 0;
+};
+
 struct BatchAnswer {
   BatchQuestion question;
   Workload workload;
@@ -54,7 +66,7 @@ struct BatchAnswer {
   size_t largest = 0;            // of the curve: the maximum batch that B_opt is held against
   // a / b of the step law, where throughput over latency is largest; 0 or less: it has none.
   double half_point = 0;
-  std::optional<double> knee;    // of throughput over the batch, farthest above its chord
+  std::optional<double> knee;  // of throughput over the batch, farthest above its chord
   KvCache kv;
   std::optional<Bytes> weights;           // nothing where the model is not known
   std::vector<timing::DecodeStep> steps;  // predicted, by powers of two; empty without a model
@@ -63,6 +75,7 @@ struct BatchAnswer {
   std::vector<Replicas> replicas;
   std::vector<Command> commands;
   std::vector<std::string> notes;
+  std::optional<LiveRecord> live;
 };
 
 }  // namespace headroom::batch

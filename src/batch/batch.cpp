@@ -23,20 +23,14 @@ Error usage(std::string words, std::string hint = {}) {
 
 Result<void> check(const BatchQuestion& question, bool has_model) {
   if (question.points.empty() && (!has_model || !question.device)) {
-    return usage("of which model on which device?",
-                 "headroom batch MODEL --device NAME, or --points FILE.csv");
+    return usage(
+        "of which model on which device?",
+        "headroom batch MODEL --device NAME, --points FILE.csv, or --url http://HOST:PORT");
   }
   if (!(question.min_efficiency >= 0) || !(question.min_efficiency < 1)) {
     return usage("--min-efficiency takes a share from 0 to 1", "0.1 is the paper's");
   }
-  for (const double tokens : {question.input_tokens, question.output_tokens}) {
-    if (!(tokens >= 1) || !(tokens <= kMostTokens)) {
-      return usage("a length goes from 1 to 10000000 tokens");
-    }
-  }
-  if (!(question.length_variation >= 0) || !(question.length_variation <= kMostVariation)) {
-    return usage("--length-variation takes 0 (all alike) to 10", "1 is exponential lengths");
-  }
+  HEADROOM_TRY(check_workload(question));
   if (question.host_gap && (!(*question.host_gap >= 0) || !(*question.host_gap < 1))) {
     return usage("--host-gap takes a share from 0 to 1");
   }
@@ -271,6 +265,18 @@ void fill_commands(BatchAnswer& answer) {
 
 std::string_view name_of(Sharing sharing) {
   return sharing == Sharing::mps ? "mps" : "time-slicing";
+}
+
+Result<void> check_workload(const BatchQuestion& question) {
+  for (const double tokens : {question.input_tokens, question.output_tokens}) {
+    if (!(tokens >= 1) || !(tokens <= kMostTokens)) {
+      return usage("a length goes from 1 to 10000000 tokens");
+    }
+  }
+  if (!(question.length_variation >= 0) || !(question.length_variation <= kMostVariation)) {
+    return usage("--length-variation takes 0 (all alike) to 10", "1 is exponential lengths");
+  }
+  return {};
 }
 
 Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,

@@ -18,4 +18,7 @@ namespace headroom::batch {
 Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
                            const timing::TimingModel& model);
 
+// Whether the lengths of the requests are in range.
+Result<void> check_workload(const BatchQuestion& question);
+
 }  // namespace headroom::batch

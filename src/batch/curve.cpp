@@ -4,10 +4,6 @@
 #include <cmath>
 
 namespace headroom::batch {
-namespace {
-
-using formats::ServingPoint;
-
 // The limits that people try: powers of two, and the middle between two of them.
 std::vector<int64_t> usual_limits(int64_t least, int64_t most) {
   std::vector<int64_t> limits;
@@ -18,6 +14,10 @@ std::vector<int64_t> usual_limits(int64_t least, int64_t most) {
   }
   return limits;
 }
+
+namespace {
+
+using formats::ServingPoint;
 
 // By batch; several of one batch become their mean.
 std::vector<ServingPoint> merged(std::vector<ServingPoint> points) {
@@ -35,6 +35,14 @@ std::vector<ServingPoint> merged(std::vector<ServingPoint> points) {
       const auto add = [&](std::optional<double>& sum, const std::optional<double>& value) {
         if (value) sum = sum.value_or(0) + *value;
       };
+      // Of a mean of `count`: the root of the sum of squares over it. Unknown where one is.
+      const auto join = [&](std::optional<double>& error, const std::optional<double>& other) {
+        error = (i == first || error) && other
+                    ? std::optional(std::hypot(error.value_or(0), *other / count))
+                    : std::nullopt;
+      };
+      join(mean.throughput_error, points[i].throughput_error);
+      join(mean.itl_error, points[i].itl_error);
       add(mean.running_mean, points[i].running_mean);
       add(mean.kv_share, points[i].kv_share);
     }
@@ -68,8 +76,8 @@ double interpolated(const std::vector<std::pair<double, double>>& knots, double 
   return below->second + part * (above->second - below->second);
 }
 
-Interval around(double value) {
-  const double spread = std::exp(1.645 * StepLaw::kNoise);
+Interval around(double value, const std::optional<double>& error) {
+  const double spread = std::exp(1.645 * std::max(StepLaw::kNoise, error.value_or(0)));
   return {value / spread, value, value * spread};
 }
 
@@ -86,8 +94,9 @@ Result<MeasuredCurve> MeasuredCurve::make(const std::vector<ServingPoint>& point
   std::vector<LawPoint> itls;
   for (const ServingPoint& point : by_batch) {
     const double running = running_of(point);
-    rates.push_back({running, running / point.throughput_tokens_per_second});
-    itls.push_back({running, point.itl_seconds});
+    rates.push_back({running, running / point.throughput_tokens_per_second,
+                     point.throughput_error.value_or(0)});
+    itls.push_back({running, point.itl_seconds, point.itl_error.value_or(0)});
   }
   HEADROOM_ASSIGN(StepLaw rate, StepLaw::fit(rates));
   HEADROOM_ASSIGN(StepLaw itl, StepLaw::fit(itls));
@@ -124,8 +133,9 @@ Result<BatchPoint> MeasuredCurve::at(int64_t batch) const {
                                   [&](const ServingPoint& p) { return p.batch == batch; });
   if (known != points_.end()) {
     point.running = running_of(*known);
-    point.throughput_tokens_per_second = around(known->throughput_tokens_per_second);
-    point.itl_seconds = around(known->itl_seconds);
+    point.throughput_tokens_per_second =
+        around(known->throughput_tokens_per_second, known->throughput_error);
+    point.itl_seconds = around(known->itl_seconds, known->itl_error);
     point.kv_share = known->kv_share ? known->kv_share : kv_share_at(point.running);
     point.provenance = Provenance::measured;
     return point;

@@ -82,6 +82,9 @@ class PredictedCurve : public ServingCurve {
   timing::TimeInterval prefill_;
 };
 
+// The limits that people try, from `least` to `most`: powers of two, and the middle between two.
+[[nodiscard]] std::vector<int64_t> usual_limits(int64_t least, int64_t most);
+
 // Whole tokens that a sequence in flight holds on average, 2 at least.
 [[nodiscard]] int64_t mean_context(const Workload& workload);
 

@@ -7,6 +7,10 @@ namespace headroom::batch {
 namespace {
 
 constexpr double kNinetyPercent = 1.645;  // standard deviations on either side
+// Relative to a step: so much may one seem to get shorter, over all batches, by what points
+// scatter.
+constexpr double kFlat = 0.05;
+constexpr double kFlatErrors = 3;  // or so many of their standard errors
 
 double covariance(double place, double other) {
   return StepLaw::kAmplitude * StepLaw::kAmplitude *
@@ -71,15 +75,17 @@ Result<StepLaw> StepLaw::fit(const std::vector<LawPoint>& points) {
   law.factor_.resize(size * size);
   for (size_t i = 0; i < size; ++i) {
     HEADROOM_CHECK(points[i].running > 0 && points[i].seconds > 0, "points are positive");
+    HEADROOM_CHECK(points[i].error >= 0, "an error is no less than none");
     law.place_.push_back(std::log2(points[i].running));
     inverse[i] = 1 / points[i].seconds;
     grown[i] = points[i].running / points[i].seconds;
   }
   for (size_t row = 0; row < size; ++row) {
     for (size_t column = 0; column < size; ++column) {
-      law.factor_[row * size + column] =
-          covariance(law.place_[row], law.place_[column]) + (row == column ? kNoise * kNoise : 0);
+      law.factor_[row * size + column] = covariance(law.place_[row], law.place_[column]);
     }
+    const double noise = std::max(kNoise, points[row].error);
+    law.factor_[row * size + row] += noise * noise;
   }
   factorise(law.factor_, size);
   const std::vector<double> a = whitened(law.factor_, inverse);
@@ -89,6 +95,18 @@ Result<StepLaw> StepLaw::fit(const std::vector<LawPoint>& points) {
   const double determinant = aa * bb - ab * ab;
   law.base_ = (ay * bb - by * ab) / determinant;
   law.slope_ = (by * aa - ay * ab) / determinant;
+  double most = 0;
+  double scatter = kFlat;
+  for (const LawPoint& point : points) {
+    most = std::max(most, point.running);
+    scatter = std::max(scatter, kFlatErrors * point.error);
+  }
+  // A server whose steps hardly grow over these batches: what falls is noise, and the law is flat.
+  const bool is_flat = law.slope_ <= 0 && -law.slope_ * most <= scatter * law.base_;
+  if (is_flat) {
+    law.base_ = ay / aa;
+    law.slope_ = 1e-6 * law.base_ / most;
+  }
   if (!std::isfinite(law.base_) || !std::isfinite(law.slope_) || !(law.slope_ > 0)) {
     return Error{ErrorCode::bad_input,
                  "steps do not get longer with the batch",

@@ -23,6 +23,7 @@ namespace headroom::batch {
 struct LawPoint {
   double running = 1;  // sequences in flight
   double seconds = 0;  // of a step
+  double error = 0;    // relative standard error of it, where it is known; kNoise is the least
 };
 
 // 90 % interval.

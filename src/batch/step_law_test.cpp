@@ -58,6 +58,14 @@ TEST(StepLaw, OneBatchOrAShrinkingStepIsRefused) {
   EXPECT_EQ(shrinking.error().code, ErrorCode::bad_input);
 }
 
+TEST(StepLaw, AFlatServerIsNoError) {
+  const auto law = StepLaw::fit({{1, 10.1e-3}, {2, 10.0e-3}});
+  ASSERT_TRUE(law);
+  EXPECT_NEAR(law->seconds(1).expected, 10.1e-3, 0.1e-3);
+  EXPECT_NEAR(law->seconds(2).expected, 10.0e-3, 0.1e-3);
+  EXPECT_FALSE(StepLaw::fit({{1, 10e-3}, {2, 9e-3}}));
+}
+
 TEST(StepLaw, ManyRepeatedPointsAreNoTrouble) {
   std::vector<LawPoint> points;
   for (size_t i = 0; i < 300; ++i) points.push_back({i % 2 ? 1.0 : 100.0, i % 2 ? 5e-3 : 20e-3});

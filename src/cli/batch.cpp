@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/version.h"
+#include "cli/batch_live.h"
 #include "cli/deliver.h"
 #include "cli/machine.h"
 #include "cli/verb.h"
@@ -49,7 +50,8 @@ Result<batch::BatchQuestion> question_of(const Words& words,
     HEADROOM_ASSIGN(auto trace, formats::read_request_lengths(question.requests_file));
     question.requests = std::move(trace.requests);
   }
-  if (words.has("device") || (question.points.empty() && !words.operands.empty())) {
+  const bool is_measured = words.has("points") || words.has("url");
+  if (words.has("device") || (!is_measured && !words.operands.empty())) {
     HEADROOM_ASSIGN(question.device,
                     catalogue.find(words.has("device") ? words.value("device") : "auto"));
   }
@@ -71,26 +73,59 @@ Result<batch::BatchQuestion> question_of(const Words& words,
   return question;
 }
 
-Result<batch::BatchAnswer> answer_of(const Words& words) {
+struct Outcome {
+  batch::BatchAnswer answer;
+  std::optional<Error> error;  // of a server, after it was measured in part
+};
+
+Result<Outcome> answer_of(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_live_flags(words));
+  HEADROOM_TRY(check_places(words, {"save-points"}));
   HEADROOM_ASSIGN(const Machines machines, load_machines(words));
   HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines.catalogue));
-  if (words.operands.empty()) return batch::answer(question, nullptr, machines.timing);
-  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.operands.front()));
-  question.model = model.name;
-  const text::JsonView config = model.view();
-  return batch::answer(question, &config, machines.timing);
+  std::optional<model::ResolvedModel> model;
+  if (!words.operands.empty()) {
+    HEADROOM_ASSIGN(model, model::resolve_model(words.operands.front()));
+    question.model = model->name;
+  }
+  std::optional<LiveOutcome> live;
+  if (words.has("url")) {
+    HEADROOM_ASSIGN(live, measure_server(words, console, question));
+  }
+  std::optional<text::JsonView> config;
+  if (model) config = model->view();
+  auto answered = batch::answer(question, config ? &*config : nullptr, machines.timing);
+  if (!answered && live && live->error) return *std::move(live->error);
+  if (!answered) return std::move(answered).error();
+  Outcome outcome{*std::move(answered), std::nullopt};
+  if (live) {
+    auto& notes = outcome.answer.notes;
+    notes.insert(notes.begin(), live->notes.begin(), live->notes.end());
+    outcome.answer.live = std::move(live->record);
+    outcome.error = std::move(live->error);
+  }
+  return outcome;
 }
 
 Result<int> run_batch(const Words& words, const Console& console) {
-  HEADROOM_ASSIGN(const batch::BatchAnswer answer, answer_of(words));
+  HEADROOM_ASSIGN(const Outcome outcome, answer_of(words, console));
+  const batch::BatchAnswer& answer = outcome.answer;
   Forms forms;
-  forms.text = [&](const text::Terminal& terminal) { return report::batch_text(answer, terminal); };
+  if (words.value("save-points") == "-") {
+    HEADROOM_TRY(console.answer(formats::serving_points_csv(answer.question.points)));
+  } else {
+    forms.text = [&](const text::Terminal& terminal) {
+      return report::batch_text(answer, terminal);
+    };
+  }
   forms.json = [&] { return report::batch_json(answer); };
   forms.page = [&] {
     return report::Page{"Headroom: batch", "batch", std::string(version()),
                         command_line("batch", words), report::batch_sections(answer)};
   };
   HEADROOM_TRY(deliver(forms, words, console));
+  if (outcome.error) console.complain(*outcome.error);
+  if (answer.live && answer.live->is_stopped) return exit_code_of(ErrorCode::partial);
   return answer.chosen ? kExitYes : kExitNotPlainYes;
 }
 
@@ -109,11 +144,20 @@ Verb batch_verb() {
        "a target in milliseconds, for programs"},
       {"headroom batch --points sweep.csv --slo itl=2x@32 --host-gap 0.35",
        "from what was measured: batch,throughput_tokens_per_second,itl_ms[,running_mean,kv_pct]"},
+      {"headroom batch --url http://localhost:8000 --slo itl=2x@32 --save-points sweep.csv",
+       "from a running OpenAI-compatible server, with the few measurements that it takes"},
   };
   verb.flags = {
       {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
       kCalibrationFlag,
       {"points", "FILE.csv", "measured serving points; output tokens per second, mean ITL"},
+      {"url", "URL", "measure the server there; its key in the variable HEADROOM_API_KEY"},
+      {"served-model", "NAME", "with --url: the model to ask for; without it the server's first"},
+      {"save-points", "FILE.csv", "with --url: what was measured, for --points; - is stdout"},
+      {"most-batch", "N", "with --url: the most requests at once, 2 to 4096; 256"},
+      {"window", "SECONDS", "with --url: the longest that one batch is watched; 30"},
+      {"time-limit", "SECONDS", "with --url: of all measurements; 900"},
+      {"seed", "N", "with --url: of prompts and lengths; 0"},
       {"slo", "itl=TARGET", "a time (50ms), or a multiple of that at a batch (2x@32)"},
       {"min-efficiency", "SHARE", "throughput per sequence, of that of one alone; 0.1"},
       {"input-tokens", "N", "of a request; 161, the mean of ShareGPT"},

@@ -80,6 +80,78 @@ Json commands_json(const std::vector<batch::Command>& commands) {
   return list;
 }
 
+// Milliseconds; null where nothing was observed.
+Json spread_json(const serving::Spread& spread) {
+  if (spread.count == 0) return nullptr;
+  return Json::object()
+      .set("count", spread.count)
+      .set("mean_ms", spread.mean * 1e3)
+      .set("p50_ms", spread.p50 * 1e3)
+      .set("p90_ms", spread.p90 * 1e3)
+      .set("p99_ms", spread.p99 * 1e3);
+}
+
+Json failures_json(const serving::LoadSummary& summary) {
+  Json failures = Json::object();
+  for (size_t i = 1; i < serving::kFailures; ++i) {
+    if (summary.failures[i] == 0) continue;
+    failures.set(name_of(static_cast<serving::Failure>(i)), summary.failures[i]);
+  }
+  return failures;
+}
+
+Json measurement_json(const batch::LiveMeasurement& measurement) {
+  const serving::LoadSummary& summary = measurement.summary;
+  return Json::object()
+      .set("batch", measurement.point.batch)
+      .set("concurrency", summary.concurrency)
+      .set("window_seconds", summary.window_seconds)
+      .set("requests", summary.requests)
+      .set("finished", summary.finished)
+      .set("failed", summary.failed)
+      .set("failures", failures_json(summary))
+      .set("ended_early", summary.ended_early)
+      .set("running_mean", summary.running_mean)
+      .set("throughput_tokens_per_second", summary.throughput_tokens_per_second)
+      .set("throughput_error_pct", summary.throughput_error * 100)
+      .set("itl_ms", summary.itl_seconds * 1e3)
+      .set("itl_error_pct", summary.itl_error * 100)
+      .set("tokens_per_chunk", summary.tokens_per_chunk)
+      .set("ttft", spread_json(summary.ttft))
+      .set("first_visible", spread_json(summary.first_visible))
+      .set("itl_chunks", spread_json(summary.itl_chunks))
+      .set("tpot", spread_json(summary.tpot))
+      .set("e2e", spread_json(summary.e2e))
+      .set("lag", Json::object()
+                      .set("mean_ms", summary.lag.mean_seconds * 1e3)
+                      .set("p99_ms", summary.lag.p99_seconds * 1e3)
+                      .set("most_ms", summary.lag.most_seconds * 1e3)
+                      .set("busy_pct", summary.lag.busy_share * 100))
+      .set("server", Json::object()
+                         .set("running_mean", or_null(summary.server_running))
+                         .set("waiting_mean", or_null(summary.server_waiting))
+                         .set("kv_most_pct", pct_or_null(summary.kv_share)));
+}
+
+Json live_json(const std::optional<batch::LiveRecord>& live) {
+  if (!live) return nullptr;
+  Json measurements = Json::array();
+  int64_t requests = 0;
+  for (const batch::LiveMeasurement& measurement : live->measurements) {
+    measurements.push_back(measurement_json(measurement));
+    requests += measurement.summary.requests;
+  }
+  return Json::object()
+      .set("url", live->url)
+      .set("api", live->api)
+      .set("served_model", live->served_model)
+      .set("is_sure", live->is_sure)
+      .set("is_stopped", live->is_stopped)
+      .set("seconds", live->seconds)
+      .set("requests", requests)
+      .set("measurements", std::move(measurements));
+}
+
 }  // namespace
 
 Json batch_json(const batch::BatchAnswer& answer) {
@@ -125,6 +197,7 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("steps", std::move(steps))
       .set("replicas", replicas_json(answer.replicas))
       .set("commands", commands_json(answer.commands))
+      .set("live", live_json(answer.live))
       .set("notes", text::json_array(answer.notes));
 }
 

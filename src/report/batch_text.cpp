@@ -97,6 +97,44 @@ std::string curve_table(const batch::BatchAnswer& answer, const Terminal& termin
   return table.render(terminal);
 }
 
+// Each measurement of a running server, in the order in which they were made.
+std::string live_table(const batch::LiveRecord& live, const Terminal& terminal) {
+  Table table({{"asked at once", Align::right, false},
+               {"requests", Align::right, false},
+               {"failed", Align::right, false},
+               {"seconds", Align::right, false},
+               {"tokens/s", Align::right, false},
+               {"ITL ms", Align::right, false},
+               {"TTFT ms", Align::right, false},
+               {"p99", Align::right, false},
+               {"lag ms", Align::right, false}});
+  for (const batch::LiveMeasurement& measurement : live.measurements) {
+    const serving::LoadSummary& summary = measurement.summary;
+    const bool has_ttft = summary.ttft.count > 0;
+    table.row({std::to_string(summary.concurrency), std::to_string(summary.requests),
+               std::to_string(summary.failed), formatted("%.1f", summary.window_seconds),
+               rate(summary.throughput_tokens_per_second), milliseconds(summary.itl_seconds),
+               has_ttft ? milliseconds(summary.ttft.p50) : "",
+               has_ttft ? milliseconds(summary.ttft.p99) : "",
+               milliseconds(summary.lag.mean_seconds)});
+  }
+  return table.render(terminal);
+}
+
+std::string live_words(const batch::LiveRecord& live) {
+  int64_t requests = 0;
+  for (const batch::LiveMeasurement& measurement : live.measurements) {
+    requests += measurement.summary.requests;
+  }
+  std::string words = "Measured on " + text::printable(live.url) + " (" + live.api + ", " +
+                      text::printable(live.served_model) + ") in ";
+  words += formatted("%.0f s", live.seconds) + " with " + with_commas(requests) + " requests: ";
+  words += live.is_sure      ? "B_opt is sure, and was measured."
+           : live.is_stopped ? "it was stopped before B_opt was sure."
+                             : "what is left open is within the noise of its figures.";
+  return words;
+}
+
 std::string replica_table(const batch::BatchAnswer& answer, const Terminal& terminal) {
   Table table({{"replicas at B_opt", Align::left, false},
                {"of one", Align::right, false},
@@ -176,6 +214,11 @@ std::string batch_text(const batch::BatchAnswer& answer, const Terminal& termina
     std::string words = basis(answer);
     if (answer.chosen) words += " Why not more: " + bound_words(answer) + ". " + marks(answer);
     out += text::paragraph(words, 0, text::paragraph_columns(terminal.columns)) + "\n";
+  }
+  if (answer.live) {
+    out += "\n" + live_table(*answer.live, terminal);
+    out += text::paragraph(live_words(*answer.live), 0, text::paragraph_columns(terminal.columns)) +
+           "\n";
   }
   if (!answer.replicas.empty()) {
     out += "\n" + replica_table(answer, terminal);

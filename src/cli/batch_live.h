@@ -1,0 +1,25 @@
+// `headroom batch --url`: the points of the question, measured on a running server.
+#pragma once
+
+#include "batch/answer.h"
+#include "batch/question.h"
+#include "cli/console.h"
+#include "cli/flags.h"
+
+namespace headroom::cli {
+
+struct LiveOutcome {
+  batch::LiveRecord record;
+  std::vector<std::string> notes;
+  std::optional<Error> error;  // of the server, after something was measured
+};
+
+// Drives the server and puts what it measured into `question`: points, lengths, the model's name.
+// An Error where nothing could be measured.
+Result<LiveOutcome> measure_server(const Words& words, const Console& console,
+                                   batch::BatchQuestion& question);
+
+// The flags that mean nothing without --url.
+Result<void> check_live_flags(const Words& words);
+
+}  // namespace headroom::cli

@@ -1,0 +1,112 @@
+// A closed loop: so many requests always in flight against a server, watched until its steady state
+// is known; then so many others.
+//
+// Each slot asks, reads its answer to the end and asks again. A new slot begins in the middle of a
+// request's life: drawn in proportion to its output, at a uniformly random place of it, with what
+// it would have written by then in its prompt. So the contexts in flight are those of the steady
+// state from the first step on (batch/workload.h has the same law), and what must be waited for is
+// only that every slot has a token. Then the window opens; it closes when the standard errors of
+// throughput and of the time between tokens are below `precision`, or after most_seconds.
+//
+// What is in flight then goes on: the next measurement keeps as many of the streams as it needs,
+// adds slots or cancels some. Any of them are as good as others, so a smaller number in flight is
+// in its steady state at once, and costs no requests but those that end while it is watched.
+//
+// A failed request is kept with what went wrong, and its slot waits a moment. When most fail, the
+// measurement ends with an Error. Its time is bounded by start_seconds + most_seconds + a second.
+// Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/request_lengths.h"
+#include "serving/server.h"
+
+namespace headroom::serving {
+
+enum class Failure : uint8_t {
+  none,
+  connect,    // no connection
+  status,     // refused, by an HTTP status
+  redirect,   // to elsewhere; not followed
+  stall,      // nothing came for too long
+  cut,        // ended before its answer did
+  malformed,  // no event stream, or an event that is not JSON
+  server,     // an error in the stream, in the server's words
+  too_large,  // more than was asked for
+};
+inline constexpr size_t kFailures = 9;
+[[nodiscard]] std::string_view name_of(Failure failure);
+
+// One request. Times in seconds since the run began.
+struct RequestRecord {
+  int64_t slot = 0;
+  int64_t input_asked = 0;
+  int64_t output_asked = 0;
+  bool is_initial = false;  // began in the middle of its life
+  bool is_finished = false;
+  Failure failure = Failure::none;
+  double began = 0;
+  double ended = 0;             // where it is finished or failed
+  double first_visible = -1;    // negative: none came
+  std::vector<double> arrived;  // of each chunk with tokens
+  std::optional<int64_t> prompt_tokens = std::nullopt;
+  std::optional<int64_t> completion_tokens = std::nullopt;
+};
+
+struct MetricsSample {
+  double at = 0;
+  std::optional<double> running = std::nullopt;
+  std::optional<double> waiting = std::nullopt;
+  std::optional<double> kv_share = std::nullopt;
+  std::optional<double> preemptions = std::nullopt;
+};
+
+struct LoadPlan {
+  std::vector<formats::RequestLengths> lengths;  // drawn from, uniformly
+  uint64_t seed = 0;
+  double start_seconds = 30;  // for all slots' first tokens
+  double settle_seconds = 0.3;
+  double least_seconds = 2;
+  double most_seconds = 30;
+  double stall_seconds = 60;
+  double precision = 0.01;  // relative standard error
+};
+
+struct LoadRun {
+  int64_t concurrency = 1;
+  int64_t sent = 0;                     // requests that this measurement began
+  std::vector<RequestRecord> requests;  // that were in flight in it
+  double window_begin = 0;
+  double window_end = 0;
+  GeneratorLag lag;  // in the window
+  std::vector<MetricsSample> metrics;
+  std::string first_failure;  // in words
+  Clock::time_point began;    // to hold it against other clocks of this machine
+};
+
+inline constexpr int64_t kMostConcurrency = 4096;
+
+class LoadGenerator {
+ public:
+  // `streams` and `server` must outlive it. REQUIRES: the plan's lengths are not empty.
+  LoadGenerator(HttpStreams& streams, const Server& server, LoadPlan plan);
+  ~LoadGenerator();  // cancels what is in flight
+  LoadGenerator(const LoadGenerator&) = delete;
+  LoadGenerator& operator=(const LoadGenerator&) = delete;
+
+  // REQUIRES: 1 <= concurrency <= kMostConcurrency.
+  Result<LoadRun> measure(int64_t concurrency);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace headroom::serving

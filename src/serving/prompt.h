@@ -1,0 +1,39 @@
+// Prompts of a length that is asked for, no two of a run beginning alike.
+//
+// A server counts tokens in its own way, so two probes tell how many it makes of so many words:
+// tokens = base + per_word * words, `base` being its template. The words are common English ones,
+// drawn by a seed. The first eleven spell the request's number mixed with the seed (6 bits each),
+// so that no cache of prefixes helps, neither within a run nor from an earlier one of another seed.
+// Pure; thread-safe; some ten nanoseconds a word.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace headroom::serving {
+
+struct PromptLaw {
+  double base = 0;
+  double per_word = 1;
+  // Words for `tokens`, 1 at least and kMostWords at most.
+  [[nodiscard]] int64_t words_for(int64_t tokens) const;
+};
+
+inline constexpr int64_t kMostWords = 2'000'000;
+
+struct PromptProbe {
+  int64_t words = 0;
+  int64_t tokens = 0;  // as the server's usage has them
+};
+
+// An Error where more words are not more tokens.
+Result<PromptLaw> fit_prompt_law(const PromptProbe& shorter, const PromptProbe& longer);
+
+[[nodiscard]] std::string prompt_of(int64_t words, uint64_t seed, uint64_t request);
+
+// Eight bytes of Steele, Lea and Flood's SplitMix64 (OOPSLA 2014): a bijection of its argument.
+[[nodiscard]] uint64_t mixed(uint64_t value);
+
+}  // namespace headroom::serving

@@ -1,0 +1,41 @@
+#include "serving/prompt.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace headroom::serving {
+namespace {
+
+TEST(Prompt, NoTwoBeginAlikeAndTheSameSeedGivesTheSame) {
+  std::set<std::string> begins;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    for (uint64_t request = 0; request < 5000; ++request) {
+      begins.insert(prompt_of(11, seed, request));
+    }
+  }
+  EXPECT_EQ(begins.size(), 20'000u);
+  EXPECT_EQ(prompt_of(100, 7, 3), prompt_of(100, 7, 3));
+  EXPECT_TRUE(prompt_of(100, 7, 3).starts_with(prompt_of(11, 7, 3)));
+}
+
+TEST(Prompt, HasTheWordsThatAreAskedFor) {
+  for (const int64_t words : {1, 2, 11, 12, 500}) {
+    const std::string prompt = prompt_of(words, 1, 2);
+    EXPECT_EQ(std::count(prompt.begin(), prompt.end(), ' ') + 1, words);
+  }
+}
+
+TEST(Prompt, TwoProbesGiveTheServersWayOfCounting) {
+  const auto law = fit_prompt_law({80, 111}, {160, 215});  // 1.3 a word and 7 of a template
+  ASSERT_TRUE(law);
+  EXPECT_NEAR(law->per_word, 1.3, 1e-9);
+  EXPECT_NEAR(law->base, 7, 1e-9);
+  EXPECT_EQ(law->words_for(267), 200);
+  EXPECT_EQ(law->words_for(3), 1);
+  EXPECT_FALSE(fit_prompt_law({80, 100}, {160, 100}));
+  EXPECT_FALSE(fit_prompt_law({80, 0}, {160, 1'000'000}));
+}
+
+}  // namespace
+}  // namespace headroom::serving

@@ -1,0 +1,31 @@
+#include "serving/server_metrics.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::serving {
+namespace {
+
+TEST(ServerMetrics, VllmsNamesAcrossEngines) {
+  const ServerMetrics metrics = parse_metrics(
+      "# HELP vllm:num_requests_running Number\n"
+      "vllm:num_requests_running{engine=\"0\",model_name=\"a } \\\" b\"} 12.0\n"
+      "vllm:num_requests_running{engine=\"1\",model_name=\"a\"} 4.0 1700000000\n"
+      "vllm:num_requests_waiting 3\r\n"
+      "vllm:kv_cache_usage_perc{engine=\"0\"} 0.25\n"
+      "vllm:kv_cache_usage_perc{engine=\"1\"} 0.5\n"
+      "vllm:num_preemptions_total 1e2\n");
+  EXPECT_EQ(metrics.running, 16);
+  EXPECT_EQ(metrics.waiting, 3);
+  EXPECT_EQ(metrics.kv_share, 0.5);
+  EXPECT_EQ(metrics.preemptions, 100);
+}
+
+TEST(ServerMetrics, AbsurdValuesAreNone) {
+  const ServerMetrics metrics = parse_metrics(
+      "vllm:num_requests_running -1\nvllm:num_requests_waiting NaN\n"
+      "vllm:kv_cache_usage_perc 1e300\nvllm:num_preemptions_total{a=\"b 3\nsglang:token_usage");
+  EXPECT_FALSE(metrics.running || metrics.waiting || metrics.kv_share || metrics.preemptions);
+}
+
+}  // namespace
+}  // namespace headroom::serving
