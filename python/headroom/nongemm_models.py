@@ -178,6 +178,11 @@ def vocabulary_of(module):
 def fill(torch, module):
     """Random weights, at the speed of memory: slices of one pool of random numbers, each beginning
     where the one before ended, so that no two weights are alike."""
+    for name, buffer in module.named_buffers():  # of frozen normalization, which copied what was never set
+        if name.endswith((".running_mean", ".bias")):
+            buffer.fill_(0)
+        elif name.endswith((".running_var", ".weight")):
+            buffer.fill_(1)
     pools, at = {}, 0
     deviations = {}
     for part in module.modules():

@@ -145,4 +145,24 @@ struct NongemmAnswer {
 };
 NongemmAnswer answer_nongemm(const NongemmRecords& records);
 
+// Several machines side by side: of each setting a row of each, where it has one.
+struct NongemmMerged {
+  struct Machine {
+    std::string file;
+    timing::Machine machine;
+    size_t not_measured = 0;
+  };
+  struct Row {
+    NongemmSetting setting;
+    std::vector<std::optional<NongemmRow>> by_machine;  // as many as machines
+  };
+  std::vector<Machine> machines;
+  std::vector<Row> rows;
+};
+struct NamedRecords {
+  std::string file;
+  NongemmRecords records;
+};
+NongemmMerged merge_nongemm(const std::vector<NamedRecords>& files);
+
 }  // namespace headroom::bench

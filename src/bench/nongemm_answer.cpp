@@ -298,4 +298,31 @@ NongemmAnswer answer_nongemm(const NongemmRecords& records) {
   return answer;
 }
 
+NongemmMerged merge_nongemm(const std::vector<NamedRecords>& files) {
+  NongemmMerged merged;
+  for (size_t column = 0; column < files.size(); ++column) {
+    const NongemmAnswer answer = answer_nongemm(files[column].records);
+    merged.machines.push_back({files[column].file, answer.machine, answer.refused.size()});
+    for (const NongemmRow& row : answer.rows) {
+      auto known = std::ranges::find(merged.rows, row.setting, &NongemmMerged::Row::setting);
+      if (known == merged.rows.end()) {
+        known = merged.rows.insert(known, {row.setting, {}});
+        known->by_machine.resize(files.size());
+      }
+      known->by_machine[column] = row;
+    }
+  }
+  // What one machine alone has stands beside its model's other settings.
+  std::vector<std::string> models;
+  for (const NongemmMerged::Row& row : merged.rows) {
+    if (std::ranges::find(models, row.setting.model) == models.end()) {
+      models.push_back(row.setting.model);
+    }
+  }
+  std::ranges::stable_sort(merged.rows, {}, [&](const NongemmMerged::Row& row) {
+    return std::ranges::find(models, row.setting.model) - models.begin();
+  });
+  return merged;
+}
+
 }  // namespace headroom::bench

@@ -164,6 +164,22 @@ TEST(NongemmTest, EffectsAreCountedInPairs) {
   ASSERT_EQ(effects.exceptions.size(), 1U);  // below the paper's range
 }
 
+TEST(NongemmTest, MachinesStandSideBySide) {
+  NongemmSetting int8 = setting_of("gpt2");
+  int8.quantize = "int8";
+  const auto plain = record_of(setting_of("gpt2"), {{"gemm", 80}, {"memory", 20}}, {});
+  const auto quantized = record_of(int8, {{"gemm", 50}, {"memory", 50}}, {});
+  const auto bert = record_of(setting_of("bert"), {{"gemm", 90}, {"memory", 10}}, {});
+  const auto merged =
+      merge_nongemm({{"a", {machine(), {plain, bert}}}, {"b", {machine(), {bert, quantized}}}});
+  ASSERT_EQ(merged.rows.size(), 3U);
+  EXPECT_EQ(merged.rows[0].setting.model, "bert");
+  EXPECT_TRUE(merged.rows[0].by_machine[0] && merged.rows[0].by_machine[1]);
+  EXPECT_TRUE(merged.rows[1].by_machine[0] && !merged.rows[1].by_machine[1]);
+  EXPECT_TRUE(!merged.rows[2].by_machine[0] && merged.rows[2].by_machine[1]);
+  EXPECT_DOUBLE_EQ(merged.rows[2].by_machine[1]->nongemm_pct, 50);
+}
+
 TEST(NongemmTest, RecordsAreReadBack) {
   NongemmRecord record = record_of(setting_of("gpt2"), {{"gemm", 1}}, {{"GEMM", 1}});
   record.notes = {"routing"};

@@ -111,12 +111,13 @@ Result<int> run_bench_decode(const Words& words, const Console& console) {
 
 Result<int> run_bench(const Words& words, const Console& console) {
   const std::string what = words.operands.empty() ? "" : words.operands.front();
-  if (words.has("html") && what != "nongemm") {
-    return usage("--html is for bench nongemm", "--json, or leave it out");
+  if (words.has("html") && what != "nongemm" && what != "merge") {
+    return usage("--html is for bench nongemm and bench merge", "--json, or leave it out");
   }
   if (what == "device") return run_bench_device(words, console);
   if (what == "decode") return run_bench_decode(words, console);
   if (what == "nongemm") return run_bench_nongemm(words, console);
+  if (what == "merge") return run_bench_merge(words, console);
   return usage("what is to be measured?",
                "headroom bench device, headroom bench nongemm, or headroom bench decode MODEL "
                "--device NAME --predict");
@@ -129,7 +130,7 @@ Verb bench_verb() {
   verb.name = "bench";
   verb.summary =
       "what operators cost on this machine, and models' non-GEMM work; decode steps by batch";
-  verb.operands = "device | nongemm [MODEL...] | decode MODEL";
+  verb.operands = "device | nongemm [MODEL...] | merge FILE FILE | decode MODEL";
   verb.most_operands = 64;
   verb.examples = {
       {"headroom bench device --quick",

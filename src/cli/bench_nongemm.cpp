@@ -14,6 +14,7 @@
 #include "ops/ops.h"
 #include "report/bench_nongemm.h"
 #include "report/bench_nongemm_html.h"
+#include "report/bench_nongemm_merged.h"
 #include "text/progress.h"
 
 namespace headroom::cli {
@@ -34,6 +35,11 @@ const std::vector<std::string> kNothing;
 
 Error usage(std::string message, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(message), {}, std::move(hint)};
+}
+
+Error no_records(const std::string& file) {
+  return Error{ErrorCode::bad_input, "holds no records", file,
+               "a results.jsonl that `headroom bench nongemm` keeps"};
 }
 
 std::vector<std::string> words_between_commas(std::string_view list) {
@@ -321,10 +327,7 @@ Result<int> run_bench_nongemm(const Words& words, const Console& console) {
     records = asked_for(store.records(), words);
     folder = store.folder();
   }
-  if (!records.machine) {
-    return Error{ErrorCode::bad_input, "holds no records", words.value("results"),
-                 "a results.jsonl that `headroom bench nongemm` keeps"};
-  }
+  if (!records.machine) return no_records(words.value("results"));
   const bench::NongemmAnswer answer = bench::answer_nongemm(records);
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
@@ -339,6 +342,37 @@ Result<int> run_bench_nongemm(const Words& words, const Console& console) {
   HEADROOM_TRY(deliver(forms, words, console));
   if (answer.rows.empty()) return exit_code_of(ErrorCode::unavailable);
   return answer.refused.empty() ? kExitYes : exit_code_of(ErrorCode::partial);
+}
+
+Result<int> run_bench_merge(const Words& words, const Console& console) {
+  constexpr size_t kMostMachines = 8;
+  const size_t count = words.operands.size() - 1;
+  if (count < 2 || count > kMostMachines) {
+    return usage(
+        "bench merge takes the records of two to eight machines",
+        "headroom bench merge a/results.jsonl b/results.jsonl, as `bench nongemm` keeps them");
+  }
+  HEADROOM_TRY(check_places(words));
+  std::vector<bench::NamedRecords> files;
+  for (size_t i = 1; i < words.operands.size(); ++i) {
+    const std::string& file = words.operands[i];
+    HEADROOM_ASSIGN(const std::string text, read_file(file, kMostRecordBytes));
+    HEADROOM_ASSIGN(NongemmRecords records, bench::parse_nongemm_records(text, file));
+    if (!records.machine) return no_records(file);
+    files.push_back({file, std::move(records)});
+  }
+  const bench::NongemmMerged merged = bench::merge_nongemm(files);
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::nongemm_merged_text(merged, terminal);
+  };
+  forms.json = [&] { return report::nongemm_merged_json(merged); };
+  forms.page = [&] {
+    return report::Page{"Non-GEMM work by machine", "bench", std::string(version()),
+                        command_line("bench", words), report::nongemm_merged_sections(merged)};
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return kExitYes;
 }
 
 }  // namespace headroom::cli

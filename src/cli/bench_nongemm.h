@@ -12,6 +12,8 @@
 namespace headroom::cli {
 
 Result<int> run_bench_nongemm(const Words& words, const Console& console);
+// Several machines' records side by side.
+Result<int> run_bench_merge(const Words& words, const Console& console);
 
 // "1,8,64", of `bench`'s flag --batches.
 Result<std::vector<int64_t>> batches_of(std::string_view words);

@@ -37,14 +37,6 @@ std::string counted(int64_t count, std::string_view of) {
   return std::to_string(count) + " " + std::string(of);
 }
 
-std::string machine_words(const timing::Machine& machine) {
-  return text::printable(machine.product) + ", " + std::to_string(machine.units) +
-         (machine.kind != "cpu" ? " multiprocessors"
-          : machine.units == 1  ? " thread"
-                                : " threads") +
-         ", PyTorch " + text::printable(machine.torch);
-}
-
 bool is_plain(const NongemmRow& row) {
   return row.setting.quantize == "none" && row.setting.fusion == "none";
 }
@@ -169,7 +161,37 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json row_json(const NongemmRow& row) {
+Json effects_json(const NongemmEffects& effects) {
+  return Json::object()
+      .set("paper_range_pct",
+           Json::array().push_back(bench::kPaperLowPct).push_back(bench::kPaperHighPct))
+      .set("paper_range_fused_pct",
+           Json::array().push_back(bench::kPaperFusedLowPct).push_back(bench::kPaperFusedHighPct))
+      .set("compared", effects.compared)
+      .set("below", effects.below)
+      .set("within", effects.within)
+      .set("above", effects.above)
+      .set("int8_pairs", effects.int8_pairs)
+      .set("int8_raised", effects.int8_raised)
+      .set("fusion_pairs", effects.fusion_pairs)
+      .set("fusion_lowered", effects.fusion_lowered)
+      .set("fused_below", effects.fused_below)
+      .set("fused_within", effects.fused_within)
+      .set("fused_above", effects.fused_above)
+      .set("exceptions", text::json_array(effects.exceptions));
+}
+
+}  // namespace
+
+std::string nongemm_machine(const timing::Machine& machine) {
+  return text::printable(machine.product) + ", " + std::to_string(machine.units) +
+         (machine.kind != "cpu" ? " multiprocessors"
+          : machine.units == 1  ? " thread"
+                                : " threads") +
+         ", PyTorch " + text::printable(machine.torch);
+}
+
+Json nongemm_row_json(const NongemmRow& row) {
   return Json::object()
       .set("setting", bench::nongemm_setting_json(row.setting))
       .set("title", nongemm_title(row.setting.model))
@@ -192,28 +214,6 @@ Json row_json(const NongemmRow& row) {
                          }))
       .set("notes", text::json_array(row.notes));
 }
-
-Json effects_json(const NongemmEffects& effects) {
-  return Json::object()
-      .set("paper_range_pct",
-           Json::array().push_back(bench::kPaperLowPct).push_back(bench::kPaperHighPct))
-      .set("paper_range_fused_pct",
-           Json::array().push_back(bench::kPaperFusedLowPct).push_back(bench::kPaperFusedHighPct))
-      .set("compared", effects.compared)
-      .set("below", effects.below)
-      .set("within", effects.within)
-      .set("above", effects.above)
-      .set("int8_pairs", effects.int8_pairs)
-      .set("int8_raised", effects.int8_raised)
-      .set("fusion_pairs", effects.fusion_pairs)
-      .set("fusion_lowered", effects.fusion_lowered)
-      .set("fused_below", effects.fused_below)
-      .set("fused_within", effects.fused_within)
-      .set("fused_above", effects.fused_above)
-      .set("exceptions", text::json_array(effects.exceptions));
-}
-
-}  // namespace
 
 std::string nongemm_title(const std::string& model) {
   const auto& models = bench::nongemm_models();
@@ -263,7 +263,7 @@ std::string nongemm_verdict(const NongemmAnswer& answer) {
     models.insert(row.setting.model);
   }
   if (models.empty()) return "Nothing was measured without quantization and fusion.";
-  const std::string where = " (" + machine_words(answer.machine) + ")";
+  const std::string where = " (" + nongemm_machine(answer.machine) + ")";
   const std::string share = high - low < 0.05
                                 ? formatted("%.1f %%", low)
                                 : formatted("%.1f", low) + formatted(" to %.1f %%", high);
@@ -323,7 +323,7 @@ Json nongemm_json(const NongemmAnswer& answer, const std::string& folder) {
       .set("schema", "headroom.bench_nongemm/1")
       .set("machine", timing::machine_json(answer.machine))
       .set("folder", folder.empty() ? Json(nullptr) : Json(folder))
-      .set("rows", text::json_array(answer.rows, row_json))
+      .set("rows", text::json_array(answer.rows, nongemm_row_json))
       .set("not_measured", text::json_array(answer.refused,
                                             [](const NongemmRecord& record) {
                                               return Json::object()

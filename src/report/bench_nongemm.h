@@ -18,6 +18,9 @@ namespace headroom::report {
 // What the page says too.
 [[nodiscard]] std::string nongemm_verdict(const bench::NongemmAnswer& answer);
 [[nodiscard]] std::vector<std::string> nongemm_effects(const bench::NongemmAnswer& answer);
+// "AMD EPYC, 2 threads, PyTorch 2.13.0".
+[[nodiscard]] std::string nongemm_machine(const timing::Machine& machine);
+[[nodiscard]] text::Json nongemm_row_json(const bench::NongemmRow& row);
 [[nodiscard]] std::string nongemm_title(const std::string& model);
 [[nodiscard]] std::string nongemm_setting_words(const bench::NongemmSetting& setting);
 // The group that takes most beside GEMM and attention: "normalization 7 %"; "" where there is none.

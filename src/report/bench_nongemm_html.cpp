@@ -42,11 +42,15 @@ Section answer_section(const NongemmAnswer& answer) {
 }
 
 // One setting: its groups side by side.
-void setting_lane(Html& html, const NongemmRow& row) {
+void setting_lane(Html& html, const NongemmLane& lane) {
+  const NongemmRow& row = lane.row;
   double total = 0;
   for (const auto& [name, ms] : row.groups) total += ms;
-  html.raw("<div class=\"row\"><div class=\"name\">").text(nongemm_title(row.setting.model));
-  html.raw("<small>").text(nongemm_setting_words(row.setting)).raw("</small></div>");
+  html.raw("<div class=\"row\"><div class=\"name\">").text(lane.before);
+  html.text(nongemm_title(row.setting.model))
+      .raw("<small>")
+      .text(nongemm_setting_words(row.setting))
+      .raw("</small></div>");
   html.raw("<div class=\"lane\"><div class=\"stackbar\"><div class=\"track\">");
   for (const auto& [name, ms] : row.groups) {
     if (ms <= 0) continue;
@@ -60,27 +64,6 @@ void setting_lane(Html& html, const NongemmRow& row) {
   const bool is_extrapolated = row.provenance == Provenance::extrapolated;
   html.text(time_words(row) + (is_extrapolated ? ", extrapolated" : ""))
       .raw("</small></div></div>\n");
-}
-
-Section shares_section(const NongemmAnswer& answer) {
-  Html html;
-  html.raw("<p class=\"soft\">What operators take, by group; at the right what is neither GEMM ");
-  html.raw("nor attention, and the time of a run.</p>\n<ul class=\"legend\">");
-  std::vector<std::string> groups;
-  for (const NongemmRow& row : answer.rows) {
-    for (const auto& [name, ms] : row.groups) {
-      const bool is_new = ms > 0 && std::ranges::find(groups, name) == groups.end();
-      if (is_new) groups.push_back(name);
-    }
-  }
-  for (const std::string& name : groups) {
-    html.raw("<li><span class=\"swatch\" style=\"background-color:var(--");
-    html.text(group_colour(name)).raw(")\"></span>").text(name).raw("</li>");
-  }
-  html.raw("</ul>\n<div class=\"bars\">");
-  for (const NongemmRow& row : answer.rows) setting_lane(html, row);
-  html.raw("</div>\n");
-  return {"shares", "Where the time goes", html, ""};
 }
 
 Section effects_section(const NongemmAnswer& answer) {
@@ -148,9 +131,34 @@ Section trust_section(const NongemmAnswer& answer) {
 
 }  // namespace
 
+Html nongemm_lanes(const std::vector<NongemmLane>& lanes) {
+  Html html;
+  html.raw("<p class=\"soft\">What operators take, by group; at the right what is neither GEMM ");
+  html.raw("nor attention, and the time of a run.</p>\n<ul class=\"legend\">");
+  std::vector<std::string> groups;
+  for (const NongemmLane& lane : lanes) {
+    for (const auto& [name, ms] : lane.row.groups) {
+      const bool is_new = ms > 0 && std::ranges::find(groups, name) == groups.end();
+      if (is_new) groups.push_back(name);
+    }
+  }
+  for (const std::string& name : groups) {
+    html.raw("<li><span class=\"swatch\" style=\"background-color:var(--");
+    html.text(group_colour(name)).raw(")\"></span>").text(name).raw("</li>");
+  }
+  html.raw("</ul>\n<div class=\"bars\">");
+  for (const NongemmLane& lane : lanes) setting_lane(html, lane);
+  html.raw("</div>\n");
+  return html;
+}
+
 std::vector<Section> nongemm_sections(const NongemmAnswer& answer) {
   std::vector<Section> sections{answer_section(answer)};
-  if (!answer.rows.empty()) sections.push_back(shares_section(answer));
+  std::vector<NongemmLane> lanes;
+  for (const NongemmRow& row : answer.rows) lanes.push_back({"", row});
+  if (!lanes.empty()) {
+    sections.push_back({"shares", "Where the time goes", nongemm_lanes(lanes), ""});
+  }
   if (answer.effects.compared + answer.effects.int8_pairs + answer.effects.fusion_pairs > 0) {
     sections.push_back(effects_section(answer));
   }

@@ -212,6 +212,17 @@ def test_weights_are_random_and_of_real_size():
     assert not torch.equal(first, second)
 
 
+def test_frozen_normalization_normalizes():
+    module = torch.nn.BatchNorm2d(4)
+    for name in ("weight", "bias"):
+        delattr(module, name)
+        module.register_buffer(name, torch.full((4,), float("nan")))
+    owner = torch.nn.Sequential(module, torch.nn.Conv2d(4, 8, 3))
+    nongemm_models.fill(torch, owner)
+    assert module.weight.eq(1).all() and module.bias.eq(0).all()
+    assert owner[1].weight.std().item() == pytest.approx(36 ** -0.5, rel=0.2)
+
+
 def test_a_median_is_as_sure_as_its_samples():
     assert nongemm_probe.half_width([1.0] * 9) == 0
     assert nongemm_probe.half_width([1.0, 2.0, 3.0]) > nongemm_probe.half_width([1.0, 2.0, 3.0] * 9)
