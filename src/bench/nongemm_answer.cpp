@@ -11,6 +11,9 @@ namespace {
 using text::formatted;
 
 constexpr double kMuchClampedPct = 1;
+// Of a composed whole: with a wider interval the difference of two depths is mostly noise, and so
+// are its shares (docs/measurements/2026-11-22-nongemm-cpu).
+constexpr double kMostUnsure = 0.5;
 constexpr double kMuchMissedPct = 10;  // of the time, by the paper's lists of names
 
 double sum_of(const GroupMilliseconds& groups) {
@@ -134,6 +137,7 @@ std::optional<NongemmRow> composed_row(const NongemmRecord& few, const NongemmRe
   whole.profile.wall_ms = sum_of(whole.profile.groups) + whole.profile.idle_ms;
   const bool is_more = more.seconds > few.seconds && sum_of(whole.profile.groups) > 0;
   if (!is_more || whole.seconds <= 0 || whole.profiled_seconds <= 0) return std::nullopt;
+  if (whole.half && *whole.half > kMostUnsure * whole.seconds) return std::nullopt;
   NongemmRow row;
   row.setting = more.setting;
   row.provenance = Provenance::extrapolated;
@@ -142,6 +146,9 @@ std::optional<NongemmRow> composed_row(const NongemmRecord& few, const NongemmRe
   row.parameters = more.model_parameters;
   row.notes = more.notes;
   add_shares(whole, row);
+  if (!whole.half) {
+    row.notes.emplace_back("composed of single runs: how sure it is was not measured");
+  }
   if (percent(cut_ms, sum_of(whole.profile.groups)) > kMuchClampedPct) {
     row.notes.emplace_back("noise made some groups' layers negative: they are cut to nothing");
   }
@@ -170,10 +177,10 @@ void add_setting(Parts parts, NongemmAnswer& answer) {
     if (row) {
       answer.rows.push_back(std::move(*row));
     } else {
-      answer.refused.push_back(
-          not_composed(more,
-                       "more layers took no longer than few, so that the whole cannot be "
-                       "composed of them: measure again on a quieter machine"));
+      answer.refused.push_back(not_composed(
+          more,
+          "two numbers of layers cannot be told apart surely enough to compose the whole of them: "
+          "measure again on a quieter machine, or with more --seconds"));
     }
     return;
   }

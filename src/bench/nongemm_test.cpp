@@ -124,6 +124,9 @@ TEST(NongemmTest, DepthsThatDoNotDifferMakeNothing) {
   EXPECT_TRUE(answer.rows.empty());
   ASSERT_EQ(answer.refused.size(), 1U);
   EXPECT_NE(answer.refused[0].reason.find("quieter machine"), std::string::npos);
+  NongemmRecord unsure = depth_of(2, 32);
+  unsure.uncertainty = 0.2;
+  EXPECT_TRUE(answer_of({depth_of(1, 32), unsure}).rows.empty());
   const auto one = answer_of({depth_of(1, 32)});
   EXPECT_TRUE(one.rows.empty());
   EXPECT_EQ(one.refused.size(), 1U);

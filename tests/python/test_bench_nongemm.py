@@ -43,6 +43,8 @@ def broken():
 
 
 def headroom(binary, *arguments, cwd, python=sys.executable):
+    if "--results" not in arguments and arguments[0] == "bench":
+        arguments += ("--threads", "1")  # tests run beside one another
     return subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
                           env={**os.environ, "HEADROOM_PYTHON": str(python)})
 
