@@ -207,6 +207,15 @@ struct HttpStreams::State {
     return 0;
   }
 
+  // Whether libcurl had something to do; a new stream's request is sent so.
+  bool fire_timer() {
+    if (!timer || Clock::now() < *timer) return false;
+    timer.reset();
+    int running = 0;
+    curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    return true;
+  }
+
   // libcurl's own limit looks at a mean of five seconds; this one is exact to kLook.
   void end_stalled() {
     constexpr auto kLook = std::chrono::milliseconds(100);
@@ -326,6 +335,7 @@ size_t HttpStreams::running() const { return state_->streams.size(); }
 
 void HttpStreams::turn(Clock::time_point deadline) {
   State& state = *state_;
+  state.fire_timer();
   const Clock::time_point before = Clock::now();
   const Clock::time_point until = state.timer ? std::min(deadline, *state.timer) : deadline;
   const double wait = std::clamp(seconds_between(before, until), 0.0, 0.2);
@@ -349,12 +359,10 @@ void HttpStreams::turn(Clock::time_point deadline) {
     if ((event.events & (EPOLLERR | EPOLLHUP)) != 0) what |= CURL_CSELECT_ERR;
     curl_multi_socket_action(state.multi, event.data.fd, what, &running);
   }
-  if (state.timer && Clock::now() >= *state.timer) {
-    state.timer.reset();
-    curl_multi_socket_action(state.multi, CURL_SOCKET_TIMEOUT, 0, &running);
-  }
   state.hand_out_ends();
   state.end_stalled();
+  // What handlers have started is sent now, not behind the next turn's bytes.
+  if (state.fire_timer()) state.hand_out_ends();
 }
 
 void HttpStreams::reset_lag() {

@@ -415,7 +415,9 @@ Result<LoadRun> LoadGenerator::State::measure(int64_t concurrency) {
       if (is_over()) break;
       next_look = at + kLookSeconds;
     }
-    for (Slot& slot : slots_) slot.retry(Clock::now());
+    if (loop_.failed > 0) {
+      for (Slot& slot : slots_) slot.retry(Clock::now());
+    }
     metrics_.read_when_due();
     loop_.streams->turn(Clock::now() + std::chrono::milliseconds(50));
   }

@@ -22,36 +22,48 @@ double relative_error(const std::vector<double>& values) {
 
 }  // namespace
 
-void LoadTally::add(double at, double gap_seconds) {
-  if (!(at >= 0)) return;
+LoadTally::Bin* LoadTally::bin_at(double at) {
   const auto bin = static_cast<size_t>(at / kBinSeconds);
-  if (bin >= kMostBins) return;
+  if (bin >= kMostBins) return nullptr;
   if (bins_.size() <= bin) bins_.resize(bin + 1);
-  bins_[bin].chunks += 1;
-  if (!(gap_seconds >= 0)) return;
-  bins_[bin].gaps += 1;
-  bins_[bin].gap_seconds += gap_seconds;
+  return &bins_[bin];
+}
+
+void LoadTally::add(double at, double gap_seconds) {
+  if (!(at >= 0) || !(gap_seconds >= 0)) return;
+  Bin* const last = bin_at(at);
+  if (last == nullptr) return;
+  last->gaps += 1;
+  last->gap_seconds += gap_seconds;
+  double from = std::max(0.0, at - gap_seconds);
+  for (auto bin = static_cast<size_t>(from / kBinSeconds); from < at && bin < bins_.size(); ++bin) {
+    const double until = std::min(at, static_cast<double>(bin + 1) * kBinSeconds);
+    if (until > from) bins_[bin].decoding += until - from;
+    from = std::max(from, until);
+  }
 }
 
 LoadTally::Errors LoadTally::errors(double seconds) const {
   const auto bins = static_cast<size_t>(std::max(0.0, seconds) / kBinSeconds);
   const size_t per_slice = bins / kSlices;
   if (per_slice == 0) return {};
-  std::vector<double> rates;
+  std::vector<double> running;
   std::vector<double> gaps;
   for (size_t slice = 0; slice < kSlices; ++slice) {
     Bin sum;
     for (size_t i = slice * per_slice; i < (slice + 1) * per_slice && i < bins_.size(); ++i) {
-      sum.chunks += bins_[i].chunks;
       sum.gaps += bins_[i].gaps;
       sum.gap_seconds += bins_[i].gap_seconds;
+      sum.decoding += bins_[i].decoding;
     }
-    rates.push_back(sum.chunks);
+    // The last slice lacks the gaps that have not ended.
+    if (slice + 1 < kSlices) running.push_back(sum.decoding);
     if (sum.gaps > 0) gaps.push_back(sum.gap_seconds / sum.gaps);
   }
   Errors errors;
-  errors.throughput = relative_error(rates);
-  if (gaps.size() >= kSlices / 2) errors.gap = relative_error(gaps);
+  if (gaps.size() < kSlices / 2) return errors;
+  errors.gap = relative_error(gaps);
+  errors.throughput = std::hypot(errors.gap, relative_error(running));
   return errors;
 }
 

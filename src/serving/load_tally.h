@@ -1,8 +1,9 @@
 // What came in a window, in slices of time, for the standard errors of its means while it is open.
 //
-// Counts chunks, each with the gap to the one before it in its stream. Bins of 50 ms are joined to
-// kSlices slices; their spread gives the standard error of the mean (batch means). Constant time a
-// chunk; not thread-safe.
+// Bins of 50 ms are joined to kSlices slices; the spread of their means gives the standard error
+// (batch means). Tokens come in lots, one step of the server at a time, so counting them by slice
+// would mostly show where the slices cut; throughput is in flight over the time between tokens, and
+// has the errors of both, which do not. Some bins a chunk; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +28,11 @@ class LoadTally {
 
  private:
   struct Bin {
-    double chunks = 0;
-    double gaps = 0;  // chunks that have one before them
-    double gap_seconds = 0;
+    double gaps = 0;         // that ended in it
+    double gap_seconds = 0;  // of these
+    double decoding = 0;     // seconds of gaps that lie in it
   };
+  Bin* bin_at(double at);
   std::vector<Bin> bins_;
 };
 
