@@ -212,6 +212,8 @@ Bytes CalibrationLaw::apply(Bytes predicted) const {
   if (kind == LawKind::none) return predicted;
   if (kind == LawKind::offset) value += as_double(offset);
   if (kind == LawKind::ratio) value *= ratio;
+  // An offset learned on large models takes no more of a small one than a ratio could.
+  value = std::max(value, as_double(predicted) / kMostRatio);
   return Bytes(std::llround(std::clamp(value, 0.0, kMostBytes)));
 }
 

@@ -32,7 +32,7 @@ namespace headroom::fit {
 inline constexpr double kLeastGainPct = 0.5;
 inline constexpr double kLeastGainOfFewModelsPct = 1.0;  // of one or two
 // A law beyond these is no correction, but another model.
-inline constexpr Bytes kMostOffset{int64_t{1} << 50};
+inline constexpr Bytes kMostOffset{int64_t{1} << 40};
 inline constexpr double kMostRatio = 8;
 
 // One measured figure beside what was predicted for it. Both are positive.

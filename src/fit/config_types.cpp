@@ -1,10 +1,14 @@
 #include "fit/config_types.h"
 
+#include <algorithm>
+#include <array>
+
 namespace headroom::fit {
 
 namespace {
 
 constexpr int64_t kGroupMax = 1'000'000;
+constexpr size_t kNamesMax = 64;
 
 // As PyTorch prints it, with or without its "torch.".
 std::optional<std::string_view> words_of(std::string_view type) {
@@ -80,6 +84,20 @@ Result<void> take_quantization_config(Scenario& s) {
   if (is_gptq) warning += " (--method gptq-lora counts them as they are)";
   if (method == "bitsandbytes") warning += " (--method qlora counts them as they are)";
   s.warnings.push_back(std::move(warning));
+  return {};
+}
+
+Result<void> check_architecture(Scenario& s) {
+  if (s.traced || s.task != model::Task::causal_lm) return {};
+  HEADROOM_ASSIGN(const auto names, s.model->view().optional_array("architectures", kNamesMax));
+  if (!names || names->empty()) return {};
+  HEADROOM_ASSIGN(const std::string name, names->front().to_string());
+  constexpr std::array kWithHeads{"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"};
+  const auto ends_so = [&](const char* end) { return name.ends_with(end); };
+  if (std::ranges::any_of(kWithHeads, ends_so)) return {};
+  s.warnings.push_back("config.json is of a " + name.substr(0, 60) +
+                       "; what is answered is the causal language model of its type, with the "
+                       "head and logits of one");
   return {};
 }
 

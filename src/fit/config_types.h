@@ -1,4 +1,4 @@
-// What a config.json says of how its weights are kept: their type, and their quantization.
+// What a config.json says of its weights: their type, their quantization, the class they are of.
 //
 // Taken where the question says nothing, and said where the answer takes something else.
 #pragma once
@@ -14,5 +14,9 @@ Result<void> take_config_dtype(Scenario& scenario);
 // the weights are quantized and the method takes them as if they were not. Errors: a GPTQ base of
 // other than 4 bits.
 Result<void> take_quantization_config(Scenario& scenario);
+
+// "architectures": a warning where it names a class without a language model's head. To be called
+// once the task is known.
+Result<void> check_architecture(Scenario& scenario);
 
 }  // namespace headroom::fit

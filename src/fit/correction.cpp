@@ -13,6 +13,12 @@ Bytes corrected(const Scenario& scenario, Metric metric, Bytes predicted) {
   return law == nullptr ? predicted : law->apply(predicted);
 }
 
+// Of a figure that holds what is allocated: by its own law, or moved along with that.
+Bytes carried(const Scenario& scenario, Metric metric, Bytes predicted, Bytes change) {
+  return law_of(scenario, metric) == nullptr ? predicted + change
+                                             : corrected(scenario, metric, predicted);
+}
+
 // Keeps the allocated components' sum equal to the peak.
 void spread(ComponentBytes& breakdown, Bytes change) {
   breakdown[Component::other] += change;
@@ -36,22 +42,26 @@ const CalibrationLaw* law_of(const Scenario& scenario, Metric metric) {
 void correct(Prediction& p, const Scenario& scenario) {
   if (scenario.calibration == nullptr) return;
   const Bytes allocated = corrected(scenario, Metric::peak_allocated, p.peak_allocated);
-  spread(p.breakdown, allocated - p.peak_allocated);
+  const Bytes change = allocated - p.peak_allocated;
+  spread(p.breakdown, change);
   p.peak_allocated = allocated;
   p.steady_allocated = corrected(scenario, Metric::after_step, p.steady_allocated);
   p.peak_reserved =
-      std::max(allocated, corrected(scenario, Metric::peak_reserved, p.peak_reserved));
+      std::max(allocated, carried(scenario, Metric::peak_reserved, p.peak_reserved, change));
   Interval& used = p.device_used;
   const Bytes least =
       p.peak_allocated + outside_allocator(*scenario.device, scenario.question.ranks).low;
   for (Bytes* bound : {&used.low, &used.expected, &used.high}) {
-    *bound = std::max(corrected(scenario, Metric::device_used, *bound), least);
+    *bound = std::max(carried(scenario, Metric::device_used, *bound, change), least);
   }
 }
 
 Provenance provenance_of(const Scenario& scenario, Metric metric) {
   if (!scenario.assumptions.empty()) return Provenance::extrapolated;
-  if (law_of(scenario, metric) != nullptr) return Provenance::calibrated;
+  const bool holds_allocated = metric == Metric::peak_reserved || metric == Metric::device_used;
+  const CalibrationLaw* law = law_of(scenario, metric);
+  if (law == nullptr && holds_allocated) law = law_of(scenario, Metric::peak_allocated);
+  if (law != nullptr) return Provenance::calibrated;
   return metric == Metric::device_used ? scenario.device->context.provenance : Provenance::counted;
 }
 

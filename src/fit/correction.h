@@ -1,7 +1,8 @@
 // A Prediction with the laws of a calibration put to it.
 //
-// Each figure has its own law; none is derived from another's. What the figures mean is kept:
-// reserved is at least allocated, and what nvidia-smi shows at least allocated and the context.
+// Each figure has its own law; reserved memory and what nvidia-smi shows, which hold what is
+// allocated, move along with it where they have none. What the figures mean is kept: reserved is at
+// least allocated, and what nvidia-smi shows at least allocated and the context.
 // Pure, thread-safe.
 #pragma once
 

@@ -135,8 +135,15 @@ Result<FitAnswer> answer(const FitQuestion& question) {
     std::string note = note_on_unquantized_experts(scenario, *step->graph);
     if (!note.empty()) answer.notes.push_back(std::move(note));
   }
+  if (!question.lora_targets.empty()) {
+    HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+    std::string note = note_on_adapted_experts(scenario, *step->graph);
+    if (!note.empty()) answer.warnings.push_back(std::move(note));
+  }
   for (std::string& sentence : idle_settings(question)) answer.notes.push_back(std::move(sentence));
-  answer.warnings = correction_notes(scenario);
+  for (std::string& sentence : correction_notes(scenario)) {
+    answer.warnings.push_back(std::move(sentence));
+  }
   answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
   if (!scenario.beyond_positions.empty()) answer.warnings.push_back(scenario.beyond_positions);
   if (scenario.traced) add_trace_notes(scenario, answer);

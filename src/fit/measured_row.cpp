@@ -141,7 +141,7 @@ Result<void> read_ia3(const Row& row, FitQuestion& q) {
 
 Result<void> read_method(const Row& row, FitQuestion& q) {
   const std::string method = row["method"];
-  if (has(method, "full fine-tune") || has(method, "pre-training")) {
+  if (method == "full" || has(method, "full fine-tune") || has(method, "pre-training")) {
     return set_method(row, q, "full");
   }
   if (has(method, "gptq-lora")) {

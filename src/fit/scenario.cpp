@@ -211,6 +211,7 @@ Result<Scenario> complete(Scenario s) {
   set_build(s);
   set_train(s);
   HEADROOM_TRY(set_task(s));
+  HEADROOM_TRY(check_architecture(s));
   HEADROOM_TRY(shorten_default_sequence(s));
   HEADROOM_TRY(set_loss(s));
   if (s.task != model::Task::causal_lm && s.loss != Loss::hf) {

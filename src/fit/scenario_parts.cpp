@@ -360,7 +360,8 @@ void warn_of_bf16(Scenario& s) {
       (s.question.dtype == Dtype::bf16 && s.question.mixed_precision == MixedPrecision::none);
   if (!computes_in_it) return;
   s.warnings.push_back(s.device->name +
-                       " has no units for bf16, which is slow there; fp16 takes the same memory");
+                       " has no units for bf16, which is slow there and leaves out fused "
+                       "attention; ask again with --dtype fp16");
 }
 
 Result<void> check_supported(const Scenario& s) {

@@ -1,5 +1,7 @@
 #include "fit/unquantized.h"
 
+#include <algorithm>
+
 #include "base/units.h"
 
 namespace headroom::fit {
@@ -32,6 +34,20 @@ std::string note_on_unquantized_experts(const Scenario& scenario, const model::G
   return held +
          " of them, since peft's prepare_model_for_kbit_training makes float32 of what is not "
          "quantized; --kbit-preparation none leaves them in 16 bits";
+}
+
+std::string note_on_adapted_experts(const Scenario& scenario, const model::Graph& graph) {
+  const FitQuestion& q = scenario.question;
+  const bool asks_for_all = std::ranges::find(q.lora_targets, "all-linear") != q.lora_targets.end();
+  if (q.method == Method::full || !asks_for_all) return {};
+  const bool has_such_experts = std::ranges::any_of(graph.parameters, [](const auto& parameter) {
+    return parameter.role == model::ParameterRole::expert && parameter.shape.size() == 3;
+  });
+  if (!has_such_experts) return {};
+  // Seen of Qwen3 MoE, Mixtral and DeepSeek, not of Qwen2 MoE and Granite MoE.
+  return "peft 0.21 takes all-linear to mean the experts and the router of some such models, too; "
+         "here linear modules and routers have adapters, experts have none, so that trainable "
+         "parameters, gradients and states may be more";
 }
 
 }  // namespace headroom::fit

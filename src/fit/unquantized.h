@@ -1,4 +1,4 @@
-// What quantizing a model's weights leaves as it is, in words.
+// What is special about experts that are parameters of three dimensions, in words.
 #pragma once
 
 #include <string>
@@ -11,5 +11,10 @@ namespace headroom::fit {
 // Of a QLoRA whose graph has experts as parameters of three dimensions; empty for any other.
 [[nodiscard]] std::string note_on_unquantized_experts(const Scenario& scenario,
                                                       const model::Graph& graph);
+
+// Of adapters on all linear modules of such a model, of which peft adapts the experts and routers
+// of some types; empty for any other.
+[[nodiscard]] std::string note_on_adapted_experts(const Scenario& scenario,
+                                                  const model::Graph& graph);
 
 }  // namespace headroom::fit

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -61,6 +62,12 @@ Error tracer_error(const std::string& target, int exit_code, const std::string& 
 }
 
 Result<TracedGraph> trace_function(const TraceRequest& request) {
+  // Python and PyTorch take seconds to say so.
+  const std::string file_of_user = request.target.substr(0, request.target.rfind(':'));
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file_of_user, ignored)) {
+    return Error{ErrorCode::bad_input, "there is no such file", file_of_user, "FILE.py:FUNCTION"};
+  }
   HEADROOM_ASSIGN(const TemporaryFile file, TemporaryFile::make());
   HEADROOM_ASSIGN(ProcessOptions process,
                   python_module("trace_module", tracer_arguments(request, file.path())));
