@@ -206,7 +206,8 @@ std::string words_of(const NongemmRow& row) {
   const NongemmSetting& setting = row.setting;
   return setting.model + " (" + setting.engine + ", batch " + std::to_string(setting.batch) +
          (setting.phase == "decode" ? ", decode" : "") +
-         (setting.quantize == "none" ? "" : ", " + setting.quantize) + ")";
+         (setting.quantize == "none" ? "" : ", " + setting.quantize) +
+         (setting.engine == "pytorch" ? "" : ", fusion " + setting.fusion) + ")";
 }
 
 std::string from_to(const NongemmRow& before, const NongemmRow& after) {
@@ -264,7 +265,7 @@ void compare_fused(const NongemmAnswer& answer, const NongemmRow& row, NongemmEf
   const bool is_lower = row.nongemm_pct < before->nongemm_pct && row.nongemm_pct > 0;
   effects.fusion_lowered += is_lower ? 1 : 0;
   if (!is_lower) {
-    effects.exceptions.push_back(words_of(row) + ", fused: the share does not fall" +
+    effects.exceptions.push_back(words_of(row) + ": the share does not fall" +
                                  from_to(*before, row));
   }
   count(place_of(row.nongemm_pct, kPaperFusedLowPct, kPaperFusedHighPct), effects.fused_below,
