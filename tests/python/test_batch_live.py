@@ -62,7 +62,7 @@ SMALL = ("--input-tokens", "20", "--output-tokens", "60", "--window", "2.5", "--
 
 
 def test_the_best_batch_is_measured_and_can_be_given_again(serve, tmp_path):
-    # 20 ms + 2 ms n, and 60 ms allowed: 16 sequences take 52 ms, so all of them.
+    # 20 ms + 2 ms n
     url = serve(base_ms=20, per_sequence_ms=2, prefill_us=0)
     points = tmp_path / "sweep.csv"
     page = tmp_path / "page.html"
