@@ -50,17 +50,19 @@ TEST(Load, MeasuresTheLawOfTheServer) {
   EXPECT_EQ(known->model, "test");
   EXPECT_EQ(known->api, Api::completions);
   EXPECT_TRUE(known->has_metrics);
-  const auto run = LoadGenerator(*http, *known, short_plan()).measure(8);
+  LoadPlan plan = short_plan();
+  plan.least_seconds = plan.most_seconds = 3;  // longer than any of its requests
+  const auto run = LoadGenerator(*http, *known, plan).measure(8);
   ASSERT_TRUE(run) << run.error().to_string();
   const auto summary = summarise(*run);
   ASSERT_TRUE(summary) << summary.error().to_string();
   EXPECT_EQ(summary->failed, 0);
-  EXPECT_GT(summary->finished, 8);
+  EXPECT_GT(summary->finished, 4);
   // Slots between two requests wait for the next step, so a little less than all are decoding.
   EXPECT_GT(summary->running_mean, 6);
   EXPECT_LE(summary->running_mean, 8.01);
   EXPECT_GT(summary->itl_seconds, 0.0255);
-  EXPECT_LT(summary->itl_seconds, 0.045);
+  EXPECT_LT(summary->itl_seconds, 0.06);
   EXPECT_GT(summary->ttft.count, 0);
   ASSERT_FALSE(summary->lengths.empty());
   EXPECT_NEAR(static_cast<double>(summary->lengths[0].input_tokens),
@@ -108,7 +110,7 @@ TEST(Load, CountsTokensByUsageWhereAChunkHasSeveral) {
   ASSERT_TRUE(summary);
   EXPECT_NEAR(summary->tokens_per_chunk, 4, 0.2);
   EXPECT_GT(summary->itl_seconds, 0.009);
-  EXPECT_LT(summary->itl_seconds, 0.02);
+  EXPECT_LT(summary->itl_seconds, 0.03);
   EXPECT_GT(summary->itl_chunks.p50, 0.035);  // what a client that counts chunks would say
 }
 
