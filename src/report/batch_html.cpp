@@ -115,6 +115,27 @@ Section curve_section(const BatchAnswer& answer) {
   return {"curve", "Throughput and latency", html, ""};
 }
 
+// Each measurement of a running server.
+Section live_section(const batch::LiveRecord& live) {
+  std::vector<std::vector<std::string>> rows;
+  for (const batch::LiveMeasurement& measurement : live.measurements) {
+    const serving::LoadSummary& summary = measurement.summary;
+    const bool has_ttft = summary.ttft.count > 0;
+    rows.push_back({std::to_string(summary.concurrency), std::to_string(summary.requests),
+                    std::to_string(summary.failed), formatted("%.1f", summary.window_seconds),
+                    rate(summary.throughput_tokens_per_second), milliseconds(summary.itl_seconds),
+                    has_ttft ? milliseconds(summary.ttft.p50) : "",
+                    has_ttft ? milliseconds(summary.ttft.p99) : "",
+                    milliseconds(summary.lag.mean_seconds)});
+  }
+  Html html;
+  html.raw("<p class=\"lead\">").text(live_sentence(live)).raw("</p>\n");
+  html.add(html_table({"#asked at once", "#requests", "#failed", "#seconds", "#tokens/s",
+                       "#between tokens", "#first token", "#p99", "#generator's lag"},
+                      rows));
+  return {"live", "What was measured", html, ""};
+}
+
 Section steps_section(const BatchAnswer& answer) {
   struct Part {
     const char* key;
@@ -210,6 +231,7 @@ Section commands_section(const BatchAnswer& answer) {
 std::vector<Section> batch_sections(const BatchAnswer& answer) {
   std::vector<Section> sections{answer_section(answer)};
   if (!answer.curve.empty()) sections.push_back(curve_section(answer));
+  if (answer.live) sections.push_back(live_section(*answer.live));
   if (!answer.steps.empty()) sections.push_back(steps_section(answer));
   if (answer.weights && answer.kv.needed && answer.kv.freed) {
     sections.push_back(memory_section(answer));

@@ -121,20 +121,6 @@ std::string live_table(const batch::LiveRecord& live, const Terminal& terminal) 
   return table.render(terminal);
 }
 
-std::string live_words(const batch::LiveRecord& live) {
-  int64_t requests = 0;
-  for (const batch::LiveMeasurement& measurement : live.measurements) {
-    requests += measurement.summary.requests;
-  }
-  std::string words = "Measured on " + text::printable(live.url) + " (" + live.api + ", " +
-                      text::printable(live.served_model) + ") in ";
-  words += formatted("%.0f s", live.seconds) + " with " + with_commas(requests) + " requests: ";
-  words += live.is_sure      ? "B_opt is sure, and was measured."
-           : live.is_stopped ? "it was stopped before B_opt was sure."
-                             : "what is left open is within the noise of its figures.";
-  return words;
-}
-
 std::string replica_table(const batch::BatchAnswer& answer, const Terminal& terminal) {
   Table table({{"replicas at B_opt", Align::left, false},
                {"of one", Align::right, false},
@@ -181,6 +167,20 @@ std::string marks(const batch::BatchAnswer& answer) {
 
 }  // namespace
 
+std::string live_sentence(const batch::LiveRecord& live) {
+  int64_t requests = 0;
+  for (const batch::LiveMeasurement& measurement : live.measurements) {
+    requests += measurement.summary.requests;
+  }
+  std::string words = "Measured on " + text::printable(live.url) + " (" + live.api + ", " +
+                      text::printable(live.served_model) + ") in ";
+  words += formatted("%.0f s", live.seconds) + " with " + with_commas(requests) + " requests: ";
+  words += live.is_sure      ? "B_opt is sure, and was measured."
+           : live.is_stopped ? "it was stopped before B_opt was sure."
+                             : "what is left open is within the noise of its figures.";
+  return words;
+}
+
 std::string batch_sentence(const batch::BatchAnswer& answer) {
   const std::string who = subject(answer);
   const std::string from = who.empty() ? "" : who + ": ";
@@ -217,8 +217,9 @@ std::string batch_text(const batch::BatchAnswer& answer, const Terminal& termina
   }
   if (answer.live) {
     out += "\n" + live_table(*answer.live, terminal);
-    out += text::paragraph(live_words(*answer.live), 0, text::paragraph_columns(terminal.columns)) +
-           "\n";
+    out +=
+        text::paragraph(live_sentence(*answer.live), 0, text::paragraph_columns(terminal.columns)) +
+        "\n";
   }
   if (!answer.replicas.empty()) {
     out += "\n" + replica_table(answer, terminal);

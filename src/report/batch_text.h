@@ -14,4 +14,7 @@ namespace headroom::report {
 // The same line without colour, for pages and studies.
 [[nodiscard]] std::string batch_sentence(const batch::BatchAnswer& answer);
 
+// How the points were measured, where a server was driven.
+[[nodiscard]] std::string live_sentence(const batch::LiveRecord& live);
+
 }  // namespace headroom::report
