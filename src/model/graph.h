@@ -60,6 +60,7 @@ struct Parameter {
   ParameterRole role = ParameterRole::other;
   std::optional<uint32_t> tied_to;  // index of the parameter that holds the storage
   std::optional<DType> dtype;       // where it is not the model's own (a buffer kept in float32)
+  int64_t packs = 0;  // of a quantized weight: the parameters in it; 0: each element is one
   bool trainable = true;
   bool persistent = true;          // buffers: in the state dict
   bool adapter = false;            // added to a finished model: made after all its own parameters
@@ -127,7 +128,7 @@ struct Graph {
   std::vector<ValueId> outputs;  // what the forward function returns besides the loss
 };
 
-// Trainable and total elements, tied ones once.
+// Trainable or all parameters, tied ones once.
 [[nodiscard]] int64_t parameter_count(const Graph& graph, bool trainable_only);
 
 }  // namespace headroom::model

@@ -66,7 +66,7 @@ Result<TracedGraph> trace_function(const TraceRequest& request) {
   const std::string file_of_user = request.target.substr(0, request.target.rfind(':'));
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file_of_user, ignored)) {
-    return Error{ErrorCode::bad_input, "there is no such file", file_of_user, "FILE.py:FUNCTION"};
+    return Error{ErrorCode::bad_input, "no such file", file_of_user, "FILE.py:FUNCTION"};
   }
   HEADROOM_ASSIGN(const TemporaryFile file, TemporaryFile::make());
   HEADROOM_ASSIGN(ProcessOptions process,

@@ -5,7 +5,7 @@ steps. Reads a JSON list of cases from stdin, writes a list by case of what each
   live       by phase, the bytes of parameters, buffers, gradients, optimizer states, and of what the wrapper
              keeps besides (DDP's buckets)
   transfers  of DDP and ZeRO, the blocks they make and let go, in order: [phase, kind, bytes,
-             which of them, whether gloo's thread let go of it, so that its place is chance]
+             which of them]
 """
 
 import contextlib
@@ -13,31 +13,18 @@ import json
 import os
 import sys
 import tempfile
-import threading
+import time
 import weakref
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
-from torch.distributed import ProcessGroupGloo, distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
-
-
-class OneThreadGloo(ProcessGroupGloo):
-    """A thread of gloo holds on to a block for a moment after its work is done. Where it is the only one, it
-    has let go once later work is done."""
-
-    def __init__(self, store, rank, size, timeout):
-        options = ProcessGroupGloo._Options()
-        options._devices = [ProcessGroupGloo.create_default_device()]
-        options._threads = 1
-        options._timeout = timeout
-        super().__init__(store, rank, size, options)
 
 
 SMALLEST = 64  # bytes; below, ZeRO has numbers: norms, flags
@@ -65,7 +52,6 @@ class Blocks(TorchDispatchMode):
         self.phase, self.entries, self.live = "construct", [], {}
         self.is_forward = False
         self.is_zero = False
-        self.thread = threading.get_ident()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         made = function(*args, **(kwargs or {}))
@@ -89,13 +75,13 @@ class Blocks(TorchDispatchMode):
     def note(self, made):
         bytes_ = made.numel() * made.element_size()
         key = len(self.entries)
-        self.entries.append([self.phase, "gather", bytes_, key, False])
+        self.entries.append([self.phase, "gather", bytes_, key])
         self.live[key] = (made.untyped_storage().data_ptr(), bytes_)
         weakref.finalize(made.untyped_storage(), self.let_go, key)
 
     def let_go(self, key):
         _, bytes_ = self.live.pop(key)
-        self.entries.append([self.phase, "release", bytes_, key, threading.get_ident() != self.thread])
+        self.entries.append([self.phase, "release", bytes_, key])
 
 
 # The operators by which ZeRO makes blocks.
@@ -115,8 +101,18 @@ def bytes_of(tensors):
     return sum(storages.values())
 
 
+def settle(blocks):
+    """Waits for gloo's threads, which hold on to what they have sent for a while and need Python's lock to let go."""
+    dist.barrier()
+    seen, unchanged = len(blocks.entries), 0
+    while unchanged < 5:
+        time.sleep(0.01)
+        unchanged = unchanged + 1 if len(blocks.entries) == seen else 0
+        seen = len(blocks.entries)
+
+
 def live_bytes(model, optimizer, blocks):
-    dist.barrier()  # gloo lets go
+    settle(blocks)
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     views = {local(g).untyped_storage().data_ptr() for g in gradients}
     states = [s for state in optimizer.state.values() for s in state.values() if s.dim() > 0]
@@ -192,7 +188,7 @@ def train_by_zero(case):
                     blocks.phase = "optimizer"
                 engine.step()
             note("optimizer")
-        dist.barrier()  # gloo lets go
+        settle(blocks)
         entries = list(blocks.entries)
     return {"live": live, "transfers": entries}
 
@@ -257,7 +253,6 @@ def train(case):
 
 def rank_of(rank, ranks, cases, meeting, results):
     torch.set_num_threads(1)
-    distributed_c10d.ProcessGroupGloo = OneThreadGloo
     dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method=f"file://{meeting}")
     done = [(train_by_zero if case["method"] == "zero" else train)(case) for case in cases]
     dist.barrier()

@@ -130,6 +130,7 @@ class QuantizeWriter {
   }
 
   void pack(Parameter& weight, const LinearSite& site) const {
+    weight.packs = site.in_features * site.out_features;
     switch (options_.format) {
       case QuantizedFormat::nf4:
       case QuantizedFormat::nf4_double:

@@ -61,6 +61,14 @@ TEST(Quantize, NestedNf4TakesHalfAByteAWeightAndItsTables) {
   EXPECT_EQ(bytes_of(graph.buffers), 640 + 3 * 4 + 4 + 16 * 4 + 256 * 4);
 }
 
+TEST(Quantize, ParametersStayAsManyHoweverTheyArePacked) {
+  const int64_t count = model::parameter_count(small_model(), false);
+  for (const QuantizedFormat format : {QuantizedFormat::nf4, QuantizedFormat::nf4_double,
+                                       QuantizedFormat::int8, QuantizedFormat::gptq}) {
+    EXPECT_EQ(model::parameter_count(quantized(format), false), count);
+  }
+}
+
 TEST(Quantize, PlainNf4KeepsItsMaximaInFloat32) {
   EXPECT_EQ(bytes_of(quantized(QuantizedFormat::nf4).buffers), 640 * 4 + 16 * 4);
 }
