@@ -152,7 +152,7 @@ Result<void> check_writable(const std::string& path) {
   const size_t slash = target.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
   if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
-  return system_error(path, "cannot create a file beside it");
+  return system_error(path, "cannot be created");
 }
 
 Result<void> write_file_atomic(const std::string& path, std::string_view content) {
