@@ -1,5 +1,7 @@
 #include "fit/fit.h"
 
+#include <algorithm>
+
 #include "base/version.h"
 #include "cli/asking.h"
 #include "cli/deliver.h"
@@ -22,6 +24,14 @@ Result<int> run_against(const Words& words, const Console& console) {
   if (!words.operands.empty()) {
     return Error{ErrorCode::usage, "--against takes its models from the file", words.operands[0],
                  "leave the model out"};
+  }
+  for (const auto& [flag, value] : words.flags) {
+    const bool is_of_a_question = flag == "gpus" || std::ranges::find(fit::question_flags(), flag,
+                                                                      &fit::QuestionFlag::name) !=
+                                                        fit::question_flags().end();
+    if (!is_of_a_question || flag == "calibration") continue;
+    return Error{ErrorCode::usage, "--against takes its settings from the file", "--" + flag,
+                 "leave it out"};
   }
   fit::AgainstQuestion question;
   question.file = words.value("against");
@@ -65,9 +75,7 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
     return page_of("How to divide " + answer.model, report::methods_sections(answer), words);
   };
   HEADROOM_TRY(deliver(forms, words, console));
-  const bool fits =
-      answer.rows.front().reason.empty() && answer.rows.front().verdict == fit::Verdict::yes;
-  return fits ? kExitYes : kExitNotPlainYes;
+  return answer.verdict() == fit::Verdict::yes ? kExitYes : kExitNotPlainYes;
 }
 
 Result<int> run_fit(const Words& words, const Console& console) {

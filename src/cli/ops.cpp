@@ -134,14 +134,14 @@ Result<void> check_decode(const Words& words) {
 }
 
 Result<ops::PredictedRun> predict_step(const Words& words, const ops::StepSetting& setting,
-                                       const device::Device& device,
+                                       ops::Quantize quantize, const device::Device& device,
                                        const timing::TimingModel& laws) {
   ops::StepQuestion question;
   question.device = device;
   question.phase = words.value("phase");
   question.weights = setting.dtype.value_or(question.weights);
   question.fuse = words.has("fuse");
-  HEADROOM_ASSIGN(question.quantize, quantize_of(words));
+  question.quantize = quantize;
   if (setting.is_training && question.quantize != ops::Quantize::none &&
       question.quantize != ops::Quantize::fp8) {
     return Error{ErrorCode::usage, "is not how a model is trained", "--quantize",
@@ -174,7 +174,7 @@ Result<int> run_predicted(const Words& words, const Console& console) {
     return Error{ErrorCode::usage, "'" + phase.substr(0, 80) + "' is not a phase", "--phase",
                  "decode, prefill or train"};
   }
-  HEADROOM_TRY(quantize_of(words));
+  HEADROOM_ASSIGN(const ops::Quantize quantize, quantize_of(words));
   if (is_decode) HEADROOM_TRY(check_decode(words));
   ops::StepSetting setting;
   setting.is_training = phase == "train";
@@ -193,9 +193,9 @@ Result<int> run_predicted(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(const device::Device device,
                   catalogue.find(words.has("device") ? words.value("device") : "auto"));
   HEADROOM_ASSIGN(const timing::TimingModel laws, timing::TimingModel::load());
-  HEADROOM_ASSIGN(const ops::PredictedRun run, is_decode
-                                                   ? predict_decode(words, setting, device, laws)
-                                                   : predict_step(words, setting, device, laws));
+  HEADROOM_ASSIGN(const ops::PredictedRun run,
+                  is_decode ? predict_decode(words, setting, device, laws)
+                            : predict_step(words, setting, quantize, device, laws));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::ops_predicted_text(run, terminal);

@@ -119,12 +119,11 @@ Result<FitAnswer> answer(const FitQuestion& question) {
   answer.device = memory_of_device(scenario);
   answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
   for (const Setting& setting : scenario.derived) derive(answer.settings, setting);
-  if (scenario.task == model::Task::image_classification) {  // its config says how long it is
+  if (!reads_seq(scenario)) {
     std::erase_if(answer.settings, [](const Setting& setting) { return setting.name == "seq"; });
   }
   answer.verdict = p.verdict;
-  answer.room = {scenario.offered - p.device_used.high, scenario.offered - p.device_used.expected,
-                 scenario.offered - p.device_used.low};
+  answer.room = room_within(scenario, p.device_used);
   answer.memory = figures_of(scenario, detail);
   answer.assumptions = scenario.assumptions;
   if (scenario.task != model::Task::causal_lm) {

@@ -9,6 +9,7 @@
 #include "fit/prediction.h"
 #include "fit/scenario.h"
 #include "fit/search.h"
+#include "fit/shared_steps.h"
 
 namespace headroom::fit {
 
@@ -88,9 +89,7 @@ void fill(const Scenario& base, Candidate& candidate) {
   row.peak_allocated = prediction->peak_allocated;
   row.peak_reserved = prediction->peak_reserved;
   row.device_used = prediction->device_used;
-  row.room = {scenario->offered - row.device_used.high,
-              scenario->offered - row.device_used.expected,
-              scenario->offered - row.device_used.low};
+  row.room = room_within(*scenario, row.device_used);
   row.sent =
       bytes_sent(candidate.question, prediction->parameter_count, prediction->trainable_count);
   if (scenario->traced) return;  // each size would be a trace of its own
@@ -159,13 +158,13 @@ Result<MethodsAnswer> choose_method(const FitQuestion& question, int64_t gpus) {
 
   MethodsAnswer answer;
   answer.model = scenario.model->name;
-  HEADROOM_ASSIGN(const Prediction alone, predict(scenario));
-  answer.parameter_count = alone.parameter_count;
-  answer.trainable_count = alone.trainable_count;
+  HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+  answer.parameter_count = model::parameter_count(*step->graph, false);
+  answer.trainable_count = model::parameter_count(*step->graph, true);
   answer.device = memory_of_device(scenario);
   answer.device.count = gpus;
   answer.batch = question.batch;
-  answer.seq = question.seq;
+  if (reads_seq(scenario)) answer.seq = question.seq;
   answer.grad_accum = question.grad_accum;
   for (Candidate& candidate : candidates) answer.rows.push_back(std::move(candidate.row));
   answer.notes.emplace_back(

@@ -41,13 +41,18 @@ struct MethodsAnswer {
   int64_t parameter_count = 0;
   int64_t trainable_count = 0;
   DeviceMemory device;
-  int64_t batch = 1;  // a device and micro-batch
-  int64_t seq = 1;
+  int64_t batch = 1;           // a device and micro-batch
+  std::optional<int64_t> seq;  // nothing where the model's config says how long an input is
   int64_t grad_accum = 1;
-  std::vector<MethodRow> rows;  // the one to begin with first
+  std::vector<MethodRow> rows;  // the one to begin with first, those that cannot be asked last
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
   std::vector<std::string> assumptions;  // each makes figures extrapolated
+
+  // Of the one to begin with; no where none can be asked.
+  [[nodiscard]] Verdict verdict() const {
+    return rows.empty() || !rows.front().reason.empty() ? Verdict::no : rows.front().verdict;
+  }
 };
 
 // The words of --method for each way to divide among `gpus`: "ddp:8", "fsdp2:4,replicate:2", ...

@@ -80,6 +80,24 @@ TEST(Methods, WhereOnlyOneKindFitsItIsThat) {
   EXPECT_NE(chosen->rows.back().verdict, Verdict::yes);
 }
 
+// A decoder's biases pass through units that nothing flows back from.
+TEST(Methods, AnEncoderAndADecoderCanBeDivided) {
+  FitQuestion question = small_question();
+  question.model = "google-t5/t5-small";
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  for (const MethodRow& row : chosen->rows) EXPECT_EQ(row.verdict, Verdict::yes) << row.flags;
+}
+
+TEST(Methods, AnImageHasNoSequence) {
+  FitQuestion question = small_question();
+  question.model = "google/vit-base-patch16-224";
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_FALSE(chosen->seq);
+  EXPECT_EQ(chosen->verdict(), Verdict::yes);
+}
+
 TEST(Methods, WhatIsGivenStays) {
   FitQuestion question = small_question();
   ASSERT_TRUE(question.set("checkpointing", "full"));

@@ -244,6 +244,12 @@ DeviceMemory memory_of_device(const Scenario& s) {
   return memory;
 }
 
+Interval room_within(const Scenario& s, const Interval& used) {
+  return {s.offered - used.high, s.offered - used.expected, s.offered - used.low};
+}
+
+bool reads_seq(const Scenario& s) { return s.task != model::Task::image_classification; }
+
 op::DType dtype_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::bf16:

@@ -59,6 +59,10 @@ struct Scenario {
 
 // Of the devices that the step is divided among.
 [[nodiscard]] DeviceMemory memory_of_device(const Scenario& scenario);
+// What is left of what they offer.
+[[nodiscard]] Interval room_within(const Scenario& scenario, const Interval& device_used);
+// Whether the question's sequence length decides anything: an image's config says how long it is.
+[[nodiscard]] bool reads_seq(const Scenario& scenario);
 
 Result<Scenario> resolve(const FitQuestion& question);
 

@@ -22,8 +22,8 @@ using text::Json;
 using text::Style;
 
 std::string step_words(const MethodsAnswer& answer) {
-  return answer.model + " at batch " + with_commas(answer.batch) + " x seq " +
-         with_commas(answer.seq) + " a GPU";
+  const std::string length = answer.seq ? " x seq " + with_commas(*answer.seq) : "";
+  return answer.model + " at batch " + with_commas(answer.batch) + length + " a GPU";
 }
 
 std::string devices_words(const MethodsAnswer& answer) {
@@ -73,17 +73,6 @@ std::string sentence(const MethodsAnswer& answer) {
          std::to_string(rows.size()) + " ways; " + way_words(first) + " misses least, " + room;
 }
 
-Verdict verdict_of(const MethodsAnswer& answer) {
-  const std::vector<const MethodRow*> rows = asked(answer);
-  return rows.empty() ? Verdict::no : rows.front()->verdict;
-}
-
-Style style_of(Verdict verdict) {
-  return verdict == Verdict::yes       ? Style::good
-         : verdict == Verdict::at_risk ? Style::warning
-                                       : Style::bad;
-}
-
 std::string batch_words(const MethodRow& row) {
   return row.largest_batch ? largest_words(*row.largest_batch) : "";
 }
@@ -103,11 +92,6 @@ std::vector<std::string> remarks(const MethodsAnswer& answer) {
   for (const std::string& words : answer.assumptions) lines.push_back("assumed: " + words);
   for (const std::string& words : answer.warnings) lines.push_back("warning: " + words);
   return lines;
-}
-
-std::string wrapped(std::string_view words, const text::Terminal& terminal, int indent = 0) {
-  const std::string safe = text::printable(words);
-  return (terminal.columns > 0 ? text::paragraph(safe, indent, terminal.columns) : safe) + "\n";
 }
 
 Json row_json(const MethodRow& row) {
@@ -135,9 +119,6 @@ Json row_json(const MethodRow& row) {
 }  // namespace
 
 std::string methods_text(const MethodsAnswer& answer, const text::Terminal& terminal) {
-  const Verdict verdict = verdict_of(answer);
-  const std::string word(verdict_word(verdict));
-  const std::string line = wrapped(word + ": " + sentence(answer), terminal);
   text::Table table({{"method", Align::left, true},
                      {"fits", Align::left, false},
                      {"device used", Align::right, false},
@@ -146,14 +127,14 @@ std::string methods_text(const MethodsAnswer& answer, const text::Terminal& term
                      {"sent a step", Align::right, false, 3}});
   for (const MethodRow* row : asked(answer)) {
     table.row({row->flags,
-               {std::string(verdict_word(row->verdict)), style_of(row->verdict)},
+               {std::string(verdict_word(row->verdict)), verdict_style(row->verdict)},
                format_bytes(row->device_used.expected),
                format_bytes(row->device_used.high),
                batch_words(*row),
                format_bytes(row->sent)});
   }
-  std::string lines = text::paint(word, style_of(verdict), terminal.colour) +
-                      line.substr(word.size()) + "\n" + table.render(terminal);
+  std::string lines =
+      verdict_line(answer.verdict(), sentence(answer), terminal) + "\n" + table.render(terminal);
   lines += text::paint(source_words(answer), Style::dim, terminal.colour) + "\n\n";
   for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
   return lines;
@@ -162,13 +143,13 @@ std::string methods_text(const MethodsAnswer& answer, const text::Terminal& term
 Json methods_json(const MethodsAnswer& answer) {
   return Json::object()
       .set("schema", "headroom.fit_methods/1")
-      .set("fits", fit::name_of(verdict_of(answer)))
+      .set("fits", fit::name_of(answer.verdict()))
       .set("model", answer.model)
       .set("parameters", answer.parameter_count)
       .set("trainable_parameters", answer.trainable_count)
       .set("device", device_json(answer.device))
       .set("batch", answer.batch)
-      .set("seq", answer.seq)
+      .set("seq", answer.seq ? Json(*answer.seq) : Json(nullptr))
       .set("grad_accum", answer.grad_accum)
       .set("methods", text::json_array(answer.rows, row_json))
       .set("notes", text::json_array(answer.notes))
@@ -177,7 +158,7 @@ Json methods_json(const MethodsAnswer& answer) {
 }
 
 std::vector<Section> methods_sections(const MethodsAnswer& answer) {
-  const Verdict verdict = verdict_of(answer);
+  const Verdict verdict = answer.verdict();
   Html head;
   head.raw("<h1>").text(std::string(verdict_word(verdict))).raw("</h1><p class=\"line\">");
   head.text(sentence(answer)).raw("</p>");

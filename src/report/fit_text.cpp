@@ -20,32 +20,6 @@ using text::Terminal;
 
 constexpr size_t kMostRemedies = 8;  // the rest is in --json and --html
 
-Style style_of(fit::Verdict verdict) {
-  switch (verdict) {
-    case fit::Verdict::yes:
-      return Style::good;
-    case fit::Verdict::at_risk:
-      return Style::warning;
-    case fit::Verdict::no:
-      return Style::bad;
-  }
-  return Style::plain;
-}
-
-// Words broken at the terminal's width; every line but the first begins at column `indent`.
-std::string wrapped(std::string_view words, const Terminal& terminal, int indent = 0) {
-  const std::string safe = text::printable(words);
-  return (terminal.columns > 0 ? text::paragraph(safe, indent, terminal.columns) : safe) + "\n";
-}
-
-// The verdict takes its colour after wrapping, so that escapes never count as width.
-std::string first_line(const fit::FitAnswer& answer, const Terminal& terminal) {
-  const std::string word(verdict_word(answer.verdict));
-  const std::string line = wrapped(word + ": " + answer_sentence(answer), terminal);
-  const Style style = style_of(answer.verdict);
-  return text::paint(word, style, terminal.colour) + line.substr(word.size());
-}
-
 std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
   const fit::MemoryFigures& memory = answer.memory;
   Table table({{"", Align::left, false}, {"", Align::right, false}, {"", Align::left, true}});
@@ -106,7 +80,7 @@ std::string remedies(const fit::FitAnswer& answer, const Terminal& terminal) {
     std::vector<text::TableCell> cells{remedy.flag.empty() ? remedy.title : remedy.flag,
                                        format_bytes(remedy.saves), std::move(batch)};
     if (roomy) {
-      cells.emplace_back(std::string(verdict_word(remedy.verdict)), style_of(remedy.verdict));
+      cells.emplace_back(std::string(verdict_word(remedy.verdict)), verdict_style(remedy.verdict));
     }
     table.row(std::move(cells));
   }
@@ -131,7 +105,7 @@ std::string notes(std::string_view kind, const std::vector<std::string>& lines,
 }  // namespace
 
 std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
-  std::string lines = first_line(answer, terminal);
+  std::string lines = verdict_line(answer.verdict, answer_sentence(answer), terminal);
   lines += "\n" + figures(answer, terminal);
   lines += "\n" + breakdown(answer, terminal);
   if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "text/number.h"
+#include "text/paragraph.h"
+#include "text/utf8.h"
 
 namespace headroom::report {
 
@@ -33,6 +35,31 @@ std::string devices_of(const fit::DeviceMemory& device) {
 }
 
 }  // namespace
+
+text::Style verdict_style(fit::Verdict verdict) {
+  switch (verdict) {
+    case fit::Verdict::yes:
+      return text::Style::good;
+    case fit::Verdict::at_risk:
+      return text::Style::warning;
+    case fit::Verdict::no:
+      return text::Style::bad;
+  }
+  return text::Style::plain;
+}
+
+std::string wrapped(std::string_view words, const text::Terminal& terminal, int indent) {
+  const std::string safe = text::printable(words);
+  return (terminal.columns > 0 ? text::paragraph(safe, indent, terminal.columns) : safe) + "\n";
+}
+
+std::string verdict_line(fit::Verdict verdict, const std::string& sentence,
+                         const text::Terminal& terminal) {
+  const std::string word(verdict_word(verdict));
+  // Colour comes after wrapping, so that escapes never count as width.
+  const std::string line = wrapped(word + ": " + sentence, terminal);
+  return text::paint(word, verdict_style(verdict), terminal.colour) + line.substr(word.size());
+}
 
 std::string answer_sentence(const fit::FitAnswer& answer) {
   std::string subject = answer.model;

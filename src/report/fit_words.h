@@ -8,11 +8,22 @@
 #include <string_view>
 
 #include "fit/answer.h"
+#include "text/terminal.h"
 
 namespace headroom::report {
 
 // "yes", "at risk", "no": for people. The tone of a page and JSON use fit::name_of.
 [[nodiscard]] std::string_view verdict_word(fit::Verdict verdict);
+
+[[nodiscard]] text::Style verdict_style(fit::Verdict verdict);
+
+// Words broken at the terminal's width; every line but the first begins at column `indent`.
+[[nodiscard]] std::string wrapped(std::string_view words, const text::Terminal& terminal,
+                                  int indent = 0);
+
+// The first line of an answer: "yes: SENTENCE", the verdict in its colour.
+[[nodiscard]] std::string verdict_line(fit::Verdict verdict, const std::string& sentence,
+                                       const text::Terminal& terminal);
 
 // What follows the verdict in the first line: "gpt2 at batch 4 x seq 1024 fits a100-sxm-80gb with
 // 61.20 GiB of room".

@@ -195,7 +195,13 @@ class Fsdp2 final : public ShardedMethod {
     }
     if (inputs.empty()) return;
     op::Node* node = eager_.history("RegisterPostBackwardFunctionBackward", inputs, outputs);
-    node->apply = [this, of = &unit](op::Eager&, op::Node&, op::Grads& grads, op::Grads& results) {
+    node->apply = [this, of = &unit](op::Eager& eager, op::Node& called, op::Grads& grads,
+                                     op::Grads& results) {
+      // As to every function of Python's, zeros come where nothing flowed back.
+      for (size_t i = 0; i < grads.size(); ++i) {
+        const op::GradientType& type = called.outputs[i];
+        if (!grads[i]) grads[i] = op::zeros(eager, type.sizes, type.dtype);
+      }
       post_backward(*of);
       for (size_t i = 0; i < grads.size(); ++i) results[i] = grads[i];
     };
