@@ -295,7 +295,7 @@ class Session:
         samples, half = Stopwatch(self.machine).samples(call, self.spec["seconds"])
         median = statistics.median(samples)
         depth = "whole" if layers is None else f"{layers}-layers"
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}") + ".trace.json.gz"
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}").lstrip(".-") + ".trace.json.gz"
         profiled = engine.profile(call, median, os.path.join(self.spec["traces"], name))
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
                 "layers_of_model": self.recipe.layers if self.recipe.is_config else None,

@@ -186,24 +186,21 @@ bool Loop::is_exhausted() {
   if (!is_enough && !options_->is_late()) return false;
   result_.notes.emplace_back(is_enough ? "stopped at the most measurements that it may make"
                                        : "stopped at its time limit (--time-limit)");
+  result_.is_stopped = true;
   return true;
 }
 
 LiveResult Loop::run() {
-  while (!is_exhausted()) {
-    if (const auto seed = next_seed()) {
-      if (!measure(*seed)) break;
-      continue;
-    }
-    const std::optional<View> seen = view();
-    if (!seen) break;  // the answer says why the points make no law
-    const std::optional<int64_t> next = most_uncertain(*seen);
+  while (true) {
+    std::optional<int64_t> next = next_seed();
     if (!next) {
+      const std::optional<View> seen = view();
+      if (!seen) break;  // the answer says why the points make no law
+      next = most_uncertain(*seen);
       const Advice& advice = seen->advice;
-      result_.is_sure = advice.low == advice.batch && advice.high == advice.batch;
-      break;
+      if (!next) result_.is_sure = advice.low == advice.batch && advice.high == advice.batch;
     }
-    if (!measure(*next)) break;
+    if (!next || is_exhausted() || !measure(*next)) break;
   }
   result_.is_stopped = result_.is_stopped || result_.error.has_value();
   return std::move(result_);

@@ -52,7 +52,8 @@ struct LiveOptions {
 
 struct LiveResult {
   std::vector<LiveMeasurement> measurements;  // in the order in which they were made; none is void
-  bool is_sure = false;        // the interval of B_opt holds one batch, and that was measured
+  // The interval of B_opt holds one batch, and that was measured; or none meets the target.
+  bool is_sure = false;
   bool is_stopped = false;     // by a limit, or by the error
   std::optional<Error> error;  // of the server; what was measured before is kept
   std::vector<std::string> notes;

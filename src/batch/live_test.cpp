@@ -146,6 +146,7 @@ TEST(LiveLoop, StopsInTime) {
   const LiveResult result = measure_live(meter, options);
   EXPECT_EQ(result.measurements.size(), 2u);
   EXPECT_FALSE(result.is_sure);
+  EXPECT_TRUE(result.is_stopped);
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ Result<void> measure_nongemm(const NongemmRun& run) {
   if (!listener.failure()) return listener.failure().error();
   if (!done && !listener.has_begun()) return done.error();   // there is no Python
   if (!done) return listener.give_up(done.error().message);  // its time was up
-  if (done->exit_code == kNotHere) return not_here(run, *done);
+  if (done->exit_code == kNotHere || !listener.has_begun()) return not_here(run, *done);
   if (done->exit_code != 0) return listener.give_up(reason_of(*done));
   return listener.give_up("the runner said nothing of it");
 }

@@ -1,6 +1,7 @@
 // Rows of `bench nongemm` from records: shares, composition of the whole, the paper's effects.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "bench/nongemm.h"
 #include "text/number.h"
@@ -11,8 +12,7 @@ namespace {
 using text::formatted;
 
 constexpr double kMuchClampedPct = 1;
-// Of a composed whole: with a wider interval the difference of two depths is mostly noise, and so
-// are its shares (docs/measurements/2026-11-22-nongemm-cpu).
+// Of a composed whole. Chosen, not measured: a time that is unsure by over half is no answer.
 constexpr double kMostUnsure = 0.5;
 constexpr double kMuchMissedPct = 10;  // of the time, by the paper's lists of names
 
@@ -308,28 +308,24 @@ NongemmAnswer answer_nongemm(const NongemmRecords& records) {
 
 NongemmMerged merge_nongemm(const std::vector<NamedRecords>& files) {
   NongemmMerged merged;
+  std::map<std::string, size_t> places;  // of the rows, by their setting
+  std::map<std::string, size_t> order;   // of the models, as they come
   for (size_t column = 0; column < files.size(); ++column) {
     const NongemmAnswer answer = answer_nongemm(files[column].records);
     merged.machines.push_back({files[column].file, answer.machine, answer.refused.size()});
     for (const NongemmRow& row : answer.rows) {
-      auto known = std::ranges::find(merged.rows, row.setting, &NongemmMerged::Row::setting);
-      if (known == merged.rows.end()) {
-        known = merged.rows.insert(known, {row.setting, {}});
-        known->by_machine.resize(files.size());
+      const auto [place, is_new] = places.try_emplace(row.setting.id(), merged.rows.size());
+      if (is_new) {
+        merged.rows.push_back({row.setting, {}});
+        merged.rows.back().by_machine.resize(files.size());
+        order.try_emplace(row.setting.model, order.size());
       }
-      known->by_machine[column] = row;
+      merged.rows[place->second].by_machine[column] = row;
     }
   }
   // What one machine alone has stands beside its model's other settings.
-  std::vector<std::string> models;
-  for (const NongemmMerged::Row& row : merged.rows) {
-    if (std::ranges::find(models, row.setting.model) == models.end()) {
-      models.push_back(row.setting.model);
-    }
-  }
-  std::ranges::stable_sort(merged.rows, {}, [&](const NongemmMerged::Row& row) {
-    return std::ranges::find(models, row.setting.model) - models.begin();
-  });
+  std::ranges::stable_sort(
+      merged.rows, {}, [&](const NongemmMerged::Row& row) { return order.at(row.setting.model); });
   return merged;
 }
 

@@ -175,7 +175,7 @@ std::string live_sentence(const batch::LiveRecord& live) {
   std::string words = "Measured on " + text::printable(live.url) + " (" + live.api + ", " +
                       text::printable(live.served_model) + ") in ";
   words += formatted("%.0f s", live.seconds) + " with " + with_commas(requests) + " requests: ";
-  words += live.is_sure      ? "B_opt is sure, and was measured."
+  words += live.is_sure      ? "the answer is sure."
            : live.is_stopped ? "it was stopped before B_opt was sure."
                              : "what is left open is within the noise of its figures.";
   return words;

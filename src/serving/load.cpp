@@ -207,7 +207,8 @@ bool Slot::fail(Failure failure, std::string words) {
 bool Slot::take(std::string_view data, double at) {
   const CompletionChunk chunk = read_completion_chunk(data);
   if (chunk.is_malformed) return fail(Failure::malformed, "an event that is not JSON");
-  if (chunk.error) return fail(Failure::server, "it answers: " + text::printable(*chunk.error));
+  if (chunk.error)
+    return fail(Failure::server, "it answers: " + told_by(*loop_->server, *chunk.error));
   is_done_ = is_done_ || chunk.is_end;
   is_finish_ = is_finish_ || chunk.is_finish;
   if (chunk.prompt_tokens) record_.prompt_tokens = chunk.prompt_tokens;
@@ -242,7 +243,9 @@ void Slot::find_failure(const HttpEnd& end) {
   std::string words = end.words;
   if (failure == Failure::status || failure == Failure::redirect) {
     words = "it answers " + std::to_string(end.status);
-    const std::string said = text::printable(error_words(refusal_));
+    // Of a key that it does not take the server may repeat a part.
+    const bool is_of_key = end.status == 401 || end.status == 403;
+    const std::string said = is_of_key ? "" : told_by(*loop_->server, error_words(refusal_));
     if (!said.empty()) words += ": " + said;
   }
   if (failure != Failure::none) {
@@ -399,6 +402,8 @@ Result<LoadRun> LoadGenerator::State::measure(int64_t concurrency) {
   loop_.tally = {};
   loop_.failed = loop_.finished = 0;
   const double since = loop_.now();
+  // What waits to try again begins now: `failed` counts what fails from here on.
+  for (Slot& slot : slots_) slot.retry(Clock::time_point::max());
   resize(concurrency);
   double next_look = 0;
   while (true) {

@@ -211,6 +211,13 @@ TEST(Load, BadServersGiveClearErrors) {
   expect_unavailable({.good = 0, .cut_every = 1}, "ended before");
 }
 
+TEST(Load, AServersWordsAreWithoutTheKey) {
+  Server server;
+  EXPECT_EQ(told_by(server, "no\x1B"), "no\uFFFD");
+  server.api_key = "sesame";
+  EXPECT_EQ(told_by(server, "Bearer sesame and sesamesesame"), "Bearer *** and ******");
+}
+
 TEST(Load, TheKeyOpensAServer) {
   const auto server = TestServer::start({.api_key = "right"});
   const auto http = streams();

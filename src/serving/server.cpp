@@ -33,7 +33,8 @@ Error unavailable(const Endpoint& endpoint, std::string words, std::string hint 
 }
 
 // A refusal or a failure as an Error; nothing where the answer is whole.
-std::optional<Error> error_of(const Endpoint& endpoint, const Fetched& fetched) {
+std::optional<Error> error_of(const Server& server, const Fetched& fetched) {
+  const Endpoint& endpoint = server.endpoint;
   const HttpEnd& end = fetched.end;
   if (end.fault == HttpFault::connect) {
     return unavailable(endpoint, "no server answers there: " + end.words, "is it started?");
@@ -50,7 +51,7 @@ std::optional<Error> error_of(const Endpoint& endpoint, const Fetched& fetched) 
                        "put its key into the variable HEADROOM_API_KEY");
   }
   std::string words = "it answers " + status;
-  const std::string said = text::printable(error_words(fetched.body));
+  const std::string said = told_by(server, error_words(fetched.body));
   if (!said.empty()) words += ": " + said;
   return unavailable(endpoint, words);
 }
@@ -68,7 +69,7 @@ HttpRequest request_to(const Server& server, std::string url) {
 // The first model that the server names.
 Result<std::string> first_model(HttpStreams& streams, const Server& server) {
   const Fetched fetched = fetch(streams, request_to(server, server.endpoint.models()));
-  if (auto error = error_of(server.endpoint, fetched)) {
+  if (auto error = error_of(server, fetched)) {
     if (fetched.end.status == 404) error->hint = "name the model that it serves: --served-model";
     return *std::move(error);
   }
@@ -76,7 +77,12 @@ Result<std::string> first_model(HttpStreams& streams, const Server& server) {
   const text::JsonView view(json, server.endpoint.models());
   HEADROOM_ASSIGN(const auto models, view.get_array("data", 10'000));
   if (models.empty()) return unavailable(server.endpoint, "it serves no model");
-  return models.front().get_string("id");
+  HEADROOM_ASSIGN(std::string id, models.front().get_string("id"));
+  // It goes into the body of every request.
+  constexpr size_t kMostName = 1024;
+  if (!id.empty() && id.size() <= kMostName) return id;
+  return unavailable(server.endpoint, "it gives its model no usable name",
+                     "name the model that it serves: --served-model");
 }
 
 struct Answered {
@@ -92,7 +98,7 @@ Answered answer_to(HttpStreams& streams, const Server& server, int64_t words, ui
   request.body =
       completion_body(server, prompt_of(words, seed, ~uint64_t{0} - words), kProbeTokens);
   const Fetched fetched = fetch(streams, request);
-  Answered answered{error_of(server.endpoint, fetched), fetched.end.status, {words, 0}};
+  Answered answered{error_of(server, fetched), fetched.end.status, {words, 0}};
   if (answered.error) return answered;
   SseParser parser;
   bool has_token = false;
@@ -105,7 +111,7 @@ Answered answer_to(HttpStreams& streams, const Server& server, int64_t words, ui
     if (chunk.error) said = *chunk.error;
   });
   if (!said.empty()) {
-    answered.error = unavailable(server.endpoint, "it answers: " + text::printable(said));
+    answered.error = unavailable(server.endpoint, "it answers: " + told_by(server, said));
   } else if (!has_token) {
     answered.error = unavailable(server.endpoint, "its answer streams no token");
   } else if (!tokens) {
@@ -138,6 +144,16 @@ Result<PromptProbe> find_way(HttpStreams& streams, Server& server, int64_t words
 }
 
 }  // namespace
+
+std::string told_by(const Server& server, std::string words) {
+  constexpr std::string_view kInItsPlace = "***";
+  const std::string& key = server.api_key;
+  for (size_t at = 0; !key.empty() && (at = words.find(key, at)) != std::string::npos;) {
+    words.replace(at, key.size(), kInItsPlace);
+    at += kInItsPlace.size();
+  }
+  return text::printable(words);
+}
 
 Fetched fetch(HttpStreams& streams, const HttpRequest& request) {
   Collector collector;

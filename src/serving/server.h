@@ -40,6 +40,9 @@ Result<Server> probe_server(HttpStreams& streams, const ServerQuestion& question
 [[nodiscard]] std::string completion_body(const Server& server, const std::string& prompt,
                                           int64_t output_tokens);
 
+// What the server said, for people: harmless, and without the key where it repeats that.
+[[nodiscard]] std::string told_by(const Server& server, std::string words);
+
 struct Fetched {
   HttpEnd end;
   std::string body;

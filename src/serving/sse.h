@@ -9,7 +9,7 @@
 //   1. at most kMostBytes of an unfinished event are held, whatever comes;
 //   2. every byte is looked at a fixed number of times; a line that came whole is not copied.
 //
-// Not thread-safe; about 1 GB/s for chunks of whole events.
+// Not thread-safe; linear in the bytes.
 #pragma once
 
 #include <cstddef>

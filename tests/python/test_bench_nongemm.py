@@ -63,7 +63,7 @@ def measured(headroom_binary, tmp_path_factory):
     folder = tmp_path_factory.mktemp("nongemm")
     (folder / "tiny.json").write_text(json.dumps(TINY))
     (folder / "own.py").write_text(OWN)
-    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "own.py:broken", "own.py:build", "--batches", "1",
+    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "own.py:broken", "./own.py:build", "--batches", "1",
                     "--engine", "pytorch", "--seconds", "0.05", "--decode", "--keep", "kept", "--json", cwd=folder)
     assert done.returncode == 5, done.stderr
     return folder, json.loads(done.stdout)
@@ -87,12 +87,12 @@ def test_every_setting_is_measured_or_says_why_not(measured):
         assert groups["unclassified"] < 0.01 * sum(groups.values())
     reasons = {(one["setting"]["model"], one["setting"]["phase"]): one["reason"] for one in answer["not_measured"]}
     assert reasons["own.py:broken", "forward"] == "ValueError: this engine cannot do that"
-    assert "does not decode" in reasons["own.py:build", "decode"]
+    assert "does not decode" in reasons["./own.py:build", "decode"]
 
 
 def test_a_module_that_nobody_has_seen(measured):
     _, answer = measured
-    own = rows_of(answer, "own.py:build")
+    own = rows_of(answer, "./own.py:build")
     assert ("none", "forward") in own
     assert own["none", "forward"]["parameters"] == 64 * 64 + 64
 
@@ -228,3 +228,10 @@ def test_frozen_normalization_normalizes():
 def test_a_median_is_as_sure_as_its_samples():
     assert nongemm_probe.half_width([1.0] * 9) == 0
     assert nongemm_probe.half_width([1.0, 2.0, 3.0]) > nongemm_probe.half_width([1.0, 2.0, 3.0] * 9)
+
+
+def test_a_python_that_says_nothing_leaves_nothing(headroom_binary, tmp_path):
+    done = headroom(headroom_binary, "bench", "nongemm", "bert", "--engine", "pytorch", "--keep", "run", cwd=tmp_path,
+                    python="/bin/false")
+    assert done.returncode == 4, done.stderr
+    assert "HEADROOM_PYTHON" in done.stderr and not (tmp_path / "run" / "results.jsonl").exists()
