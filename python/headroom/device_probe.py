@@ -32,6 +32,7 @@ LONGEST_CALL_SECONDS, LEAST_LONGEST_SECONDS = 0.05, 0.012
 CALLS_A_POINT = 10       # about so many at least: warm-up, and five samples
 MOST_OPERAND_BYTES = 256 << 20
 POOL_BYTES = 1 << 30     # random numbers that all operands are views of
+PEAK_POOL_BYTES = 1 << 28
 MOST_TURNS = 16
 LEAST_SAMPLE_SECONDS = 1e-3
 SURE = 0.01              # half width of the median's interval, of the median
@@ -50,7 +51,7 @@ class Machine:
         self.torch = torch
         self.device = torch.device("cuda:0" if name == "cuda" else name)
         self.is_cuda = self.device.type == "cuda"
-        self.pools = {}
+        self.pools, self.pool_bytes = {}, POOL_BYTES
         if self.is_cuda:
             if not torch.cuda.is_available():
                 raise RuntimeError("PyTorch sees no GPU here")
@@ -90,7 +91,7 @@ class Machine:
         """Random numbers, a view of a pool: the next ones each time, so that none stays in a cache."""
         count = math.prod(sizes)
         if dtype not in self.pools:
-            bytes_ = min(POOL_BYTES, max(self.free_bytes() // 8, 2 * self.cache_bytes))
+            bytes_ = min(self.pool_bytes, max(self.free_bytes() // 8, 2 * self.cache_bytes))
             pool = self.torch.empty(bytes_ // dtype.itemsize, dtype=dtype, device=self.device)
             self.pools[dtype] = [pool.uniform_(), 0]
         pool, at = self.pools[dtype]
@@ -307,6 +308,20 @@ def dtypes_of(machine, words):
     names = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     return {"gemm_fp32": ("fp32", torch.float32), "gemm": ("bf16", torch.bfloat16),
             None: (words, names[words])}
+
+
+def peak_rates(machine, dtype):
+    """The most that the machine was seen to do per second: traffic that is only read too, as decoding reads."""
+    torch, machine.pool_bytes = machine.torch, PEAK_POOL_BYTES
+    rates = rough_rates(machine, dtype)
+    width = 4096
+    rows = max(64, int(min(PEAK_POOL_BYTES / 2, 8 * machine.cache_bytes) / (width * dtype.itemsize)))
+    matrix, vector = machine.operand(dtype, rows, width), machine.operand(dtype, width)
+    size = dtype.itemsize * rows * width
+    reading = min(min(take_samples(machine, call, 0.2)[0])
+                  for call in (lambda _: torch.mv(matrix, vector), lambda _: matrix.sum()))
+    machine.pools, machine.pool_bytes = {}, POOL_BYTES
+    return {"flops": rates["flops"], "bytes": max(rates["bytes"], size / reading)}
 
 
 def take_points(machine, arguments):

@@ -98,12 +98,12 @@ class Recipe:
         except ImportError as error:
             raise Refused("not available: " + " ".join(str(error).split()).split(". ")[0]) from error
 
-    def parameters(self):
-        """Of the whole; None where it is not known before it is made."""
+    def parameters(self, layers=None):
+        """Of the whole, or of so many layers; None where it is not known before it is made."""
         if not self.is_config:
             return None
         with self.torch.device("meta"), without_initialisation():
-            module = self._construct(None)
+            module = self._construct(layers)
             tie(module)
         return sum(parameter.numel() for parameter in module.parameters())
 

@@ -2,10 +2,12 @@
 
     python -m headroom.nongemm_probe --spec SPEC.json
 
-The runner behind `headroom bench nongemm`. SPEC (headroom.nongemm_spec/1) names the model, the
+The runner behind `headroom bench nongemm` and `headroom bench decode`. SPEC (headroom.nongemm_spec/1) names the model, the
 device, the settings, the seconds for each, and a folder for traces. Of each setting: warm-up, runs
 until the median is sure or the time is up, then some under the profiler, of which the quickest one's
 trace is kept; what a trace says is read by the caller. A model too big for the machine is measured with few layers, twice.
+A setting with a `context` is a decode step with so many tokens in the cache of each sequence (decode_step.py): the model
+then has as many layers as fit, and what the machine reaches at its best is measured beside it.
 
 Prints on stderr, a line each: `headroom: machine {...}` once, `headroom: measured {...}` for each
 measurement or refusal. A refusal is a result. Exit codes: 0, 2 (usage), 3 (the spec), 4 (no PyTorch,
@@ -25,8 +27,8 @@ import statistics
 import sys
 import time
 
-from headroom import trace_module
-from headroom.device_probe import Machine, say
+from headroom import decode_step, trace_module
+from headroom.device_probe import Machine, peak_rates, say
 from headroom.nongemm_models import Recipe, Refused
 from headroom.nongemm_onnx import OnnxRuntime
 
@@ -193,12 +195,20 @@ class Eager:
 
     def prepare(self, setting):
         """A function to be measured, and what is to be said of it."""
+        self.cache_bytes = 0
+        if setting.get("context"):
+            call, self.cache_bytes = decode_step.make_step(self.machine, self.module, self.dtype, setting["batch"],
+                                                           setting["context"], available_bytes(self.machine))
+            return self._checked(call)
         args, named = self.recipe.inputs(self.module, setting["batch"], self.dtype, self.machine.device)
         if setting["phase"] == "decode":
             call = self._decode(named)
         else:
             def call():
                 return self.module(*args, **named)
+        return self._checked(call)
+
+    def _checked(self, call):
         routing = Routing(self.machine.torch, self.module)
         output = call()
         notes = routing.words()
@@ -236,11 +246,14 @@ class Session:
 
     def __init__(self, machine, spec):
         self.machine, self.spec, self.engine, self.built = machine, spec, None, None
+        self.decode_layers, self.peaks = spec.get("layers"), None
         self.recipe = Recipe(machine.torch, spec["model"])
         self.whole = self.recipe.parameters()
 
     def depths(self, setting):
         """None for the whole, or two numbers of layers of which it is composed."""
+        if setting.get("context"):
+            return (self.decode_depth(setting),)
         if self.spec.get("composed"):
             return self.recipe.few_layers()
         if self.whole is None:
@@ -250,6 +263,18 @@ class Session:
         if self.whole * itemsize <= ROOM_OF_MEMORY * (available_bytes(self.machine) + held):
             return (None,)
         return self.recipe.few_layers()
+
+    def decode_depth(self, setting):
+        """One for all batches: that which was asked for, or what fits; None for the whole."""
+        if self.whole is None:
+            raise Refused("a decode step needs a configuration, whose layers are known")
+        if self.built is None and self.decode_layers is None:
+            itemsize = getattr(self.machine.torch, DTYPES[setting["dtype"]]).itemsize
+            self.decode_layers = decode_step.layers_that_fit(self.recipe, setting["context"], itemsize,
+                                                             available_bytes(self.machine))
+        if self.decode_layers is not None and self.decode_layers > (self.recipe.layers or 0):
+            raise Refused(f"it has {self.recipe.layers or 0} layers alike, not {self.decode_layers}")
+        return self.decode_layers
 
     def built_bytes(self):
         """Of the engine that would make way."""
@@ -289,6 +314,8 @@ class Session:
         return self.engine
 
     def measure(self, setting, layers):
+        if setting.get("context") and self.peaks is None:  # before the model fills the memory
+            self.peaks = peak_rates(self.machine, getattr(self.machine.torch, DTYPES[setting["dtype"]]))
         engine = self.engine_for(setting, layers)
         call, notes = engine.prepare(setting)
         notes += engine.notes
@@ -297,15 +324,20 @@ class Session:
         depth = "whole" if layers is None else f"{layers}-layers"
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}").lstrip(".-") + ".trace.json.gz"
         profiled = engine.profile(call, median, os.path.join(self.spec["traces"], name))
+        decode = None if not setting.get("context") else {
+            "quickest_seconds": min(samples), "cache_bytes": engine.cache_bytes,
+            "peak_bytes_per_second": self.peaks["bytes"], "peak_flops_per_second": self.peaks["flops"]}
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
-                "layers_of_model": self.recipe.layers if self.recipe.is_config else None,
+                "decode": decode, "layers_of_model": self.recipe.layers if self.recipe.is_config else None,
                 "parameters": engine.parameters, "model_parameters": self.whole, "trace": name,
                 "profiled_seconds": profiled, "notes": notes}
 
 
 def available_bytes(machine):
     """What could be had without taking it from a program: pages of files count as free."""
-    if not machine.is_cuda:
+    if machine.is_cuda:
+        machine.torch.cuda.empty_cache()  # what PyTorch keeps for later could be had too
+    else:
         try:
             with open("/proc/meminfo", encoding="ascii") as file:
                 for line in file:

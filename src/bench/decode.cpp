@@ -72,30 +72,10 @@ Result<void> correct(std::vector<DecodeStep>& steps, const std::vector<MeasuredS
   return {};
 }
 
-std::optional<int64_t> saturation_of(const std::vector<DecodeStep>& steps) {
-  // What the largest batch that fits has is the plateau; that it reaches itself says nothing.
-  const auto last =
-      std::find_if(steps.rbegin(), steps.rend(), [](const DecodeStep& step) { return step.fits; });
-  if (std::distance(last, steps.rend()) < 3) return std::nullopt;
-  const double plateau = last->attention.bytes_per_second();
-  for (const DecodeStep& step : steps) {
-    if (&step == &*last) break;
-    if (step.attention.bytes_per_second() >= kSaturated * plateau) return step.batch;
-  }
-  return std::nullopt;
-}
+Error usage(std::string words) { return Error{ErrorCode::usage, std::move(words), {}, {}}; }
 
 Result<void> check(const DecodeQuestion& question) {
-  const auto usage = [](std::string words) {
-    return Error{ErrorCode::usage, std::move(words), {}, {}};
-  };
-  if (question.context < 2 || question.context > kMostContext) {
-    return usage("--context goes from 2 to 16777216 tokens");
-  }
-  if (question.batches.size() > kMostBatches) return usage("--batches takes 64 at most");
-  for (const int64_t batch : question.batches) {
-    if (batch < 1 || batch > kMostBatch) return usage("a batch goes from 1 to 65536 sequences");
-  }
+  HEADROOM_TRY(check_context_and_batches(question.context, question.batches));
   if (question.points.size() == 1 || question.points.size() > kMostBatches) {
     return usage("--points takes from 2 to 64 measured steps");
   }
@@ -109,6 +89,31 @@ Result<void> check(const DecodeQuestion& question) {
 }
 
 }  // namespace
+
+std::optional<int64_t> saturation_batch(const std::vector<DecodeStep>& steps) {
+  // What the largest batch that fits has is the plateau; that it reaches itself says nothing.
+  const auto last =
+      std::find_if(steps.rbegin(), steps.rend(), [](const DecodeStep& step) { return step.fits; });
+  if (std::distance(last, steps.rend()) < 3) return std::nullopt;
+  if (!(last->attention.bytes > 0)) return std::nullopt;
+  const double plateau = last->attention.bytes_per_second();
+  for (const DecodeStep& step : steps) {
+    if (&step == &*last) break;
+    if (step.attention.bytes_per_second() >= kSaturated * plateau) return step.batch;
+  }
+  return std::nullopt;
+}
+
+Result<void> check_context_and_batches(int64_t context, const std::vector<int64_t>& batches) {
+  if (context < 2 || context > kMostContext) {
+    return usage("--context goes from 2 to 16777216 tokens");
+  }
+  if (batches.size() > kMostBatches) return usage("--batches takes 64 at most");
+  for (const int64_t batch : batches) {
+    if (batch < 1 || batch > kMostBatch) return usage("a batch goes from 1 to 65536 sequences");
+  }
+  return {};
+}
 
 Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQuestion& question,
                                     const timing::TimingModel& model) {
@@ -126,6 +131,7 @@ Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQu
   answer.engine_source = predictor.engine().source;
   answer.weights = predictor.weights();
   answer.largest_batch = predictor.largest_batch();
+  answer.peaks = std::string(name_of(question.device.bandwidth.provenance));
   answer.peak_bytes_per_second = predictor.peak_bytes_per_second();
   answer.peak_flops_per_second = predictor.peak_flops_per_second();
   std::vector<int64_t> batches = question.batches;
@@ -138,7 +144,7 @@ Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQu
     answer.steps.push_back(std::move(step));
   }
   if (!question.points.empty()) HEADROOM_TRY(correct(answer.steps, question.points));
-  answer.saturation_batch = saturation_of(answer.steps);
+  answer.saturation_batch = saturation_batch(answer.steps);
   return answer;
 }
 

@@ -1,11 +1,12 @@
-// The memory-gap paper's experiment (arXiv 2503.08311), predicted: one decode step by batch size.
+// The memory-gap paper's experiment (arXiv 2503.08311): one decode step by batch size, predicted
+// here, measured by measured_decode.h; both give the same answer.
 //
 // What each kernel class (attention, matrix products, the rest) and the host take, the arithmetic
 // intensity of attention and products, the share of the DRAM's bandwidth they reach, and the batch
 // from which attention has no more bandwidth to gain, while compute stays idle.
 //
-// The steps are timing::DecodePredictor's. Pure but for what it is given; thread-safe; some ten
-// milliseconds a batch of a 7B model.
+// Predicted steps are timing::DecodePredictor's. Pure but for what it is given; thread-safe; some
+// ten milliseconds a batch of a 7B model.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "device/device.h"
 #include "operator/dtype.h"
 #include "text/json.h"
+#include "timing/calibration.h"
 #include "timing/decode_step.h"
 #include "timing/timing_model.h"
 
@@ -46,6 +48,33 @@ using timing::kMostBatch;
 using timing::kMostContext;
 using timing::TimeInterval;
 
+// How a measured step came about.
+struct DecodeRun {
+  int64_t batch = 0;
+  int64_t samples = 0;
+  double quickest_seconds = 0;  // of single runs; the classes and the host gap are of this one
+  double profiled_seconds = 0;  // of the quickest run under the profiler
+  std::string trace;            // its file
+  std::vector<std::string> notes;
+};
+
+// A batch without a step, and why.
+struct DecodeNotRun {
+  int64_t batch = 0;
+  bool is_failure = false;  // else refused: it does not fit, or is not measured so
+  std::string reason;
+};
+
+// What was measured, beside the steps.
+struct DecodeMeasurement {
+  timing::Machine machine;
+  std::optional<int64_t> layers;  // nothing: the whole model
+  std::optional<int64_t> layers_of_model;
+  std::vector<DecodeRun> runs;  // as many as steps
+  std::vector<DecodeNotRun> not_run;
+  std::string not_counted;  // why work and traffic are not counted; empty: they are
+};
+
 struct DecodeAnswer {
   std::string model;
   std::string device;
@@ -54,13 +83,17 @@ struct DecodeAnswer {
   std::string engine;  // whose host and sampling
   std::string engine_source;
   Bytes weights;
-  int64_t largest_batch = 0;  // by memory; 0: not even one
+  int64_t largest_batch = 0;  // by memory; 0: not even one; measured: the largest that ran
+  std::string peaks;          // where the two peaks are from
   double peak_bytes_per_second = 0;
   double peak_flops_per_second = 0;
   // The least batch whose attention reaches kSaturated of the bandwidth it has at the largest one.
   std::optional<int64_t> saturation_batch;
   size_t points = 0;              // that corrected the steps
   std::vector<DecodeStep> steps;  // by batch
+  // Steps that were measured, whose machine it was, and what was predicted of them.
+  std::optional<DecodeMeasurement> measured;
+  std::vector<DecodeStep> predicted;
 };
 
 // Half width of a corrected step between its points, as a logarithm: the largest error of the
@@ -68,6 +101,12 @@ struct DecodeAnswer {
 inline constexpr double kCorrectedHalfWidth = 0.10;
 inline constexpr double kSaturated = 0.95;
 inline constexpr size_t kMostBatches = 64;
+
+// The least batch whose attention reaches kSaturated of what the largest that fits has.
+[[nodiscard]] std::optional<int64_t> saturation_batch(const std::vector<DecodeStep>& steps);
+
+// A usage Error about a context or batches that cannot be asked about.
+Result<void> check_context_and_batches(int64_t context, const std::vector<int64_t>& batches);
 
 // An Error where the model cannot be built, or the device lacks a figure that the laws need.
 Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQuestion& question,

@@ -30,8 +30,9 @@ Json spec_of(const NongemmRun& run) {
   const auto setting_json = [](const NongemmSetting& setting) {
     return nongemm_setting_json(setting).set("id", setting.id());
   };
-  return Json::object()
-      .set("schema", "headroom.nongemm_spec/1")
+  Json spec = Json::object();
+  if (run.layers) spec.set("layers", *run.layers);
+  return spec.set("schema", "headroom.nongemm_spec/1")
       .set("model", run.model.recipe)
       .set("on", run.on)
       .set("seconds", run.seconds)
@@ -93,8 +94,9 @@ class Listener {
     }
     // Of two depths the second one is the last word.
     const std::string id = record.setting.id();
-    const bool is_first_depth =
-        record.layers && record.status == NongemmStatus::measured && half_heard_.insert(id).second;
+    const bool is_first_depth = record.layers && !record.setting.context &&
+                                record.status == NongemmStatus::measured &&
+                                half_heard_.insert(id).second;
     if (!is_first_depth) heard_.insert(id);
     return run_.on_record(record);
   }

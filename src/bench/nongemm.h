@@ -1,4 +1,5 @@
-// The share of non-GEMM work in models as they run here: `headroom bench nongemm`.
+// The share of non-GEMM work in models as they run here: `headroom bench nongemm`; and the runner
+// and the records of `headroom bench decode`, whose settings have a context (measured_decode.h).
 //
 // The paper's experiment (NonGEMM Bench, arXiv 2404.11788) on this machine, with random weights: a
 // setting is a model in an engine with a batch, a type, a quantization and a fusion.
@@ -33,8 +34,10 @@ struct NongemmSetting {
   std::string dtype;     // "fp32", "bf16", "fp16"
   std::string quantize;  // "none" or "int8"
   std::string fusion;    // "none", "basic" or "all"
+  // Of `bench decode`: tokens in the cache of each sequence, the new one among them.
+  std::optional<int64_t> context{};
 
-  // "gpt2/pytorch/forward/b1/fp32/none/none": unique among the settings of a run.
+  // "gpt2/pytorch/forward/b1/fp32/none/none", and "/c512": unique among the settings of a run.
   [[nodiscard]] std::string id() const;
   friend bool operator==(const NongemmSetting&, const NongemmSetting&) = default;
 };
@@ -54,6 +57,15 @@ using ProfileReader = std::function<Result<ProfiledRun>(const std::string& file)
 enum class NongemmStatus : uint8_t { measured, refused, failed };
 [[nodiscard]] std::string_view name_of(NongemmStatus status);
 
+// Of a setting with a context.
+struct DecodeFacts {
+  double quickest_seconds = 0;  // of the single runs
+  Bytes cache;
+  // The most that the machine was seen to do, before these runs.
+  double peak_bytes_per_second = 0;
+  double peak_flops_per_second = 0;
+};
+
 // One measurement, or why there is none. `reason` is the engine's.
 struct NongemmRecord {
   NongemmSetting setting;
@@ -69,6 +81,7 @@ struct NongemmRecord {
   std::string trace;            // its file, beside the records
   double profiled_seconds = 0;  // of a run under the profiler
   ProfiledRun profile;
+  std::optional<DecodeFacts> decode;
   std::vector<std::string> notes;
 };
 
@@ -93,7 +106,9 @@ struct NongemmRun {
   double seconds = 20;       // of runs, for each setting
   int64_t threads = 0;       // of the CPU; 0: as many as PyTorch takes
   bool is_composed = false;  // of few layers, even where the whole would fit
-  std::string folder;        // where traces go
+  // Of settings with a context: with how many layers; nothing: as many as fit.
+  std::optional<int64_t> layers;
+  std::string folder;  // where traces go
   std::function<Result<void>(const timing::Machine&)> on_machine;
   std::function<Result<void>(const NongemmRecord&)> on_record;
   ProfileReader read_profile;

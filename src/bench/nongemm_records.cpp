@@ -17,8 +17,11 @@ constexpr size_t kMostGroups = 64;
 constexpr size_t kMostNotes = 16;
 constexpr size_t kMostWord = 400;
 constexpr size_t kMostModelName = 1024;
-constexpr int64_t kMostBatch = 4096;
+constexpr int64_t kMostBatch = 65'536;
+constexpr int64_t kMostContext = 16'777'216;
 constexpr int64_t kMostLayers = 100'000;
+constexpr int64_t kMostCacheBytes = int64_t{1} << 50;
+constexpr double kMostRate = 1e18;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
 constexpr double kMostSeconds = 1e6;
 constexpr text::JsonLimits kLineLimits{.bytes = Bytes(256 * kKiB), .values = 4096};
@@ -55,6 +58,7 @@ Result<NongemmSetting> read_setting(const JsonView& view) {
   HEADROOM_ASSIGN(setting.dtype, word_of(view, "dtype", kDtypes));
   HEADROOM_ASSIGN(setting.quantize, word_of(view, "quantize", kQuantizations));
   HEADROOM_ASSIGN(setting.fusion, word_of(view, "fusion", kFusions));
+  HEADROOM_ASSIGN(setting.context, view.optional_int("context", 2, kMostContext));
   return setting;
 }
 
@@ -76,6 +80,17 @@ Result<GroupMilliseconds> read_groups(const JsonView& view, std::string_view key
     groups.emplace_back(std::move(name), ms);
   }
   return groups;
+}
+
+Result<DecodeFacts> read_decode(const JsonView& view) {
+  DecodeFacts facts;
+  HEADROOM_ASSIGN(facts.quickest_seconds, view.get_double("quickest_seconds", 1e-9, kMostSeconds));
+  HEADROOM_ASSIGN(facts.cache.count, view.get_int("cache_bytes", 0, kMostCacheBytes));
+  HEADROOM_ASSIGN(facts.peak_bytes_per_second,
+                  view.get_double("peak_bytes_per_second", 1, kMostRate));
+  HEADROOM_ASSIGN(facts.peak_flops_per_second,
+                  view.get_double("peak_flops_per_second", 1, kMostRate));
+  return facts;
 }
 
 Result<ProfiledRun> read_profile(const JsonView& view) {
@@ -107,6 +122,10 @@ Result<void> read_measurement(const JsonView& view, NongemmRecord& record) {
                         record.trace.front() != '.';
   if (!is_plain) return view.error_at("trace", "expected a file's name, without a folder");
   HEADROOM_ASSIGN(record.profiled_seconds, view.get_double("profiled_seconds", 1e-9, kMostSeconds));
+  HEADROOM_ASSIGN(const auto decode, view.optional_object("decode"));
+  if (decode) {
+    HEADROOM_ASSIGN(record.decode, read_decode(*decode));
+  }
   HEADROOM_ASSIGN(const auto notes, view.get_array("notes", kMostNotes));
   for (const JsonView& note : notes) {
     HEADROOM_ASSIGN(std::string words, note.to_string());
@@ -143,6 +162,14 @@ Json groups_json(const GroupMilliseconds& groups) {
   });
 }
 
+Json decode_facts_json(const DecodeFacts& facts) {
+  return Json::object()
+      .set("quickest_seconds", facts.quickest_seconds)
+      .set("cache_bytes", facts.cache)
+      .set("peak_bytes_per_second", facts.peak_bytes_per_second)
+      .set("peak_flops_per_second", facts.peak_flops_per_second);
+}
+
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -164,7 +191,7 @@ std::string_view name_of(NongemmStatus status) {
 
 std::string NongemmSetting::id() const {
   return model + "/" + engine + "/" + phase + "/b" + std::to_string(batch) + "/" + dtype + "/" +
-         quantize + "/" + fusion;
+         quantize + "/" + fusion + (context ? "/c" + std::to_string(*context) : "");
 }
 
 Result<NongemmRecord> read_runner_record(const JsonView& view,
@@ -211,14 +238,16 @@ Json nongemm_header(const timing::Machine& machine) {
 }
 
 Json nongemm_setting_json(const NongemmSetting& setting) {
-  return Json::object()
-      .set("model", setting.model)
-      .set("engine", setting.engine)
-      .set("phase", setting.phase)
-      .set("batch", setting.batch)
-      .set("dtype", setting.dtype)
-      .set("quantize", setting.quantize)
-      .set("fusion", setting.fusion);
+  Json json = Json::object()
+                  .set("model", setting.model)
+                  .set("engine", setting.engine)
+                  .set("phase", setting.phase)
+                  .set("batch", setting.batch)
+                  .set("dtype", setting.dtype)
+                  .set("quantize", setting.quantize)
+                  .set("fusion", setting.fusion);
+  if (setting.context) json.set("context", *setting.context);
+  return json;
 }
 
 Json nongemm_record_json(const NongemmRecord& record) {
@@ -227,6 +256,7 @@ Json nongemm_record_json(const NongemmRecord& record) {
                   .set("status", name_of(record.status))
                   .set("layers", or_null(record.layers));
   if (record.status != NongemmStatus::measured) return json.set("reason", record.reason);
+  if (record.decode) json.set("decode", decode_facts_json(*record.decode));
   return json.set("layers_of_model", or_null(record.layers_of_model))
       .set("parameters", record.parameters)
       .set("model_parameters", or_null(record.model_parameters))

@@ -3,15 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
 #include "base/version.h"
 #include "bench/nongemm.h"
 #include "cli/bench_device.h"
+#include "cli/bench_store.h"
 #include "cli/deliver.h"
-#include "ops/ops.h"
 #include "report/bench_nongemm.h"
 #include "report/bench_nongemm_html.h"
 #include "report/bench_nongemm_merged.h"
@@ -26,7 +25,6 @@ using bench::NongemmRecord;
 using bench::NongemmRecords;
 using bench::NongemmSetting;
 
-constexpr Bytes kMostRecordBytes{64 * kMiB};
 constexpr double kSettingSeconds = 20;
 constexpr double kQuickSettingSeconds = 2;
 constexpr int64_t kTokens = 512;  // of a model of the user's
@@ -158,95 +156,7 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
   return settings;
 }
 
-// One run of those that the trace holds, by `headroom ops`.
-Result<bench::ProfiledRun> read_profile(const std::string& file) {
-  HEADROOM_ASSIGN(const ops::OpsAnswer answer,
-                  ops::answer(ops::OpsQuestion{file, {}, {}, {}, {}, {}}));
-  const auto runs = static_cast<double>(std::max<size_t>(1, answer.steps.size()));
-  bench::ProfiledRun run;
-  run.wall_ms = answer.wall_time.total_ms / runs;
-  run.idle_ms = answer.idle.ms / runs;
-  for (const ops::GroupShare& group : answer.kernel_time.groups) {
-    run.groups.emplace_back(group.name, group.ms / runs);
-  }
-  for (const ops::GroupShare& group : answer.nongemm_bench_paper.groups) {
-    run.paper_groups.emplace_back(group.name, group.ms / runs);
-  }
-  return run;
-}
-
-// The folder of records and traces: what is in it is not measured again.
-class Store {
- public:
-  explicit Store(std::string folder) : folder_(std::move(folder)) {}
-
-  Result<void> open() {
-    std::error_code failure;
-    std::filesystem::create_directories(folder_, failure);
-    if (failure) return usage("'" + folder_ + "' cannot be made: " + failure.message());
-    HEADROOM_TRY(check_writable(file()));
-    if (!std::filesystem::exists(file(), failure)) return {};
-    HEADROOM_ASSIGN(const std::string text, read_file(file(), kMostRecordBytes));
-    HEADROOM_ASSIGN(records_, bench::parse_nongemm_records(text, file()));
-    return {};
-  }
-
-  [[nodiscard]] const std::string& folder() const { return folder_; }
-  [[nodiscard]] const NongemmRecords& records() const { return records_; }
-
-  [[nodiscard]] bool has(const NongemmSetting& setting) const {
-    int64_t depths = 0;
-    for (const NongemmRecord& record : records_.records) {
-      if (record.status != bench::NongemmStatus::measured || !(record.setting == setting)) continue;
-      if (!record.layers) return true;
-      ++depths;
-    }
-    return depths >= 2;
-  }
-
-  // Records of two machines do not mix.
-  Result<void> set_machine(const timing::Machine& machine) {
-    if (records_.machine) {
-      const timing::Machine& before = *records_.machine;
-      if (before.product == machine.product && before.kind == machine.kind &&
-          before.units == machine.units && before.torch == machine.torch) {
-        return {};
-      }
-      return Error{ErrorCode::usage,
-                   "was measured on another machine, or with another PyTorch or another number of "
-                   "threads: " +
-                       before.product + ", " + before.torch,
-                   file(), "--keep another folder"};
-    }
-    records_.machine = machine;
-    return write();
-  }
-
-  Result<void> add(const NongemmRecord& record) {
-    std::erase_if(records_.records, [&](const NongemmRecord& known) {
-      return known.setting == record.setting && known.layers == record.layers;
-    });
-    records_.records.push_back(record);
-    return write();
-  }
-
- private:
-  [[nodiscard]] std::string file() const { return folder_ + "/results.jsonl"; }
-
-  // Whole, each time: a reader never finds half a record, and it stays small.
-  Result<void> write() {
-    std::string text = bench::nongemm_header(*records_.machine).dump() + "\n";
-    for (const NongemmRecord& record : records_.records) {
-      text += bench::nongemm_record_json(record).dump() + "\n";
-    }
-    return write_file_atomic(file(), text);
-  }
-
-  std::string folder_;
-  NongemmRecords records_;
-};
-
-Result<void> measure(const Words& words, const Console& console, Store& store) {
+Result<void> measure(const Words& words, const Console& console, BenchStore& store) {
   std::string on = "cpu";
   if (words.has("on")) {
     HEADROOM_ASSIGN(on, device_of_torch(words.value("on")));
@@ -273,7 +183,7 @@ Result<void> measure(const Words& words, const Console& console, Store& store) {
     run.threads = threads;
     run.is_composed = words.has("composed");
     run.folder = store.folder();
-    run.read_profile = read_profile;
+    run.read_profile = read_bench_profile;
     run.on_machine = [&](const timing::Machine& machine) { return store.set_machine(machine); };
     run.on_record = [&](const NongemmRecord& record) {
       bar.update(++done);
@@ -319,10 +229,9 @@ Result<int> run_bench_nongemm(const Words& words, const Console& console) {
       return usage("--results shows what was measured before, all of it",
                    "without MODEL, --models and --keep");
     }
-    HEADROOM_ASSIGN(const std::string text, read_file(file, kMostRecordBytes));
-    HEADROOM_ASSIGN(records, bench::parse_nongemm_records(text, file));
+    HEADROOM_ASSIGN(records, read_bench_records(file));
   } else {
-    Store store(words.has("keep") ? words.value("keep") : std::string(kFolder));
+    BenchStore store(words.has("keep") ? words.value("keep") : std::string(kFolder));
     HEADROOM_TRY(measure(words, console, store));
     records = asked_for(store.records(), words);
     folder = store.folder();
@@ -356,8 +265,7 @@ Result<int> run_bench_merge(const Words& words, const Console& console) {
   std::vector<bench::NamedRecords> files;
   for (size_t i = 1; i < words.operands.size(); ++i) {
     const std::string& file = words.operands[i];
-    HEADROOM_ASSIGN(const std::string text, read_file(file, kMostRecordBytes));
-    HEADROOM_ASSIGN(NongemmRecords records, bench::parse_nongemm_records(text, file));
+    HEADROOM_ASSIGN(NongemmRecords records, read_bench_records(file));
     if (!records.machine) return no_records(file);
     files.push_back({file, std::move(records)});
   }

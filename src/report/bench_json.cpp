@@ -1,5 +1,9 @@
 #include "report/bench_json.h"
 
+#include <optional>
+
+#include "text/json_array.h"
+
 namespace headroom::report {
 
 using text::Json;
@@ -13,13 +17,22 @@ Json interval_json(const bench::TimeInterval& time) {
       .set("high", time.high_seconds * 1e3);
 }
 
+// Of a class in one profiled run nobody knows the spread.
+Json class_interval_json(const bench::TimeInterval& time, Provenance provenance) {
+  if (provenance != Provenance::measured) return interval_json(time);
+  return Json::object()
+      .set("low", nullptr)
+      .set("expected", time.seconds * 1e3)
+      .set("high", nullptr);
+}
+
 double share_pct(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 Json kernels_json(const bench::KernelTime& kernels, const bench::DecodeStep& step,
                   const bench::DecodeAnswer& answer) {
   const double seconds = kernels.time.seconds;
   return Json::object()
-      .set("time_ms", interval_json(kernels.time))
+      .set("time_ms", class_interval_json(kernels.time, kernels.provenance))
       .set("share_pct", share_pct(seconds, step.parts_seconds()))
       .set("flops", kernels.flops)
       .set("bytes", kernels.bytes)
@@ -33,6 +46,8 @@ Json kernels_json(const bench::KernelTime& kernels, const bench::DecodeStep& ste
 }
 
 Json step_json(const bench::DecodeStep& step, const bench::DecodeAnswer& answer) {
+  const Provenance host_provenance =
+      answer.measured ? Provenance::measured : Provenance::extrapolated;
   return Json::object()
       .set("batch", step.batch)
       .set("fits", step.fits)
@@ -45,22 +60,55 @@ Json step_json(const bench::DecodeStep& step, const bench::DecodeAnswer& answer)
       .set("matmul", kernels_json(step.matmul, step, answer))
       .set("other", kernels_json(step.other, step, answer))
       .set("host_gap", Json::object()
-                           .set("time_ms", interval_json(step.host))
+                           .set("time_ms", class_interval_json(step.host, host_provenance))
                            .set("share_pct", share_pct(step.host.seconds, step.parts_seconds()))
-                           .set("provenance", name_of(Provenance::extrapolated))
+                           .set("provenance", name_of(host_provenance))
                            .set("basis", answer.engine));
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json run_json(const bench::DecodeRun& run) {
+  return Json::object()
+      .set("batch", run.batch)
+      .set("samples", run.samples)
+      .set("quickest_ms", run.quickest_seconds * 1e3)
+      .set("profiled_ms", run.profiled_seconds * 1e3)
+      .set("trace", run.trace)
+      .set("notes", text::json_array(run.notes));
+}
+
+Json not_run_json(const bench::DecodeNotRun& one) {
+  return Json::object()
+      .set("batch", one.batch)
+      .set("status", one.is_failure ? "failed" : "refused")
+      .set("reason", one.reason);
+}
+
+Json measured_json(const bench::DecodeMeasurement& measured, const std::string& folder) {
+  return Json::object()
+      .set("machine", timing::machine_json(measured.machine))
+      .set("layers", or_null(measured.layers))
+      .set("layers_of_model", or_null(measured.layers_of_model))
+      .set("runs", text::json_array(measured.runs, run_json))
+      .set("not_measured", text::json_array(measured.not_run, not_run_json))
+      .set("not_counted", measured.not_counted.empty() ? Json(nullptr) : Json(measured.not_counted))
+      .set("folder", folder.empty() ? Json(nullptr) : Json(folder));
 }
 
 }  // namespace
 
-Json decode_json(const bench::DecodeAnswer& answer) {
+Json decode_json(const bench::DecodeAnswer& answer, const std::string& folder) {
   Json steps = Json::array();
   for (const bench::DecodeStep& step : answer.steps) steps.push_back(step_json(step, answer));
   Json saturation = nullptr;
   if (answer.saturation_batch) saturation = *answer.saturation_batch;
   return Json::object()
       .set("schema", "headroom.bench_decode/1")
-      .set("predicted", true)
+      .set("predicted", !answer.measured)
       .set("model", answer.model)
       .set("device", answer.device)
       .set("points", static_cast<int64_t>(answer.points))
@@ -71,9 +119,11 @@ Json decode_json(const bench::DecodeAnswer& answer) {
       .set("largest_batch", answer.largest_batch)
       .set("peak_bytes_per_second", answer.peak_bytes_per_second)
       .set("peak_flops_per_second", answer.peak_flops_per_second)
-      .set("interval_level_pct", 90)
+      .set("peaks", answer.peaks)
+      .set("interval_level_pct", answer.measured ? 95 : 90)
       .set("saturation_batch", std::move(saturation))
-      .set("steps", std::move(steps));
+      .set("steps", std::move(steps))
+      .set("measured", answer.measured ? measured_json(*answer.measured, folder) : Json(nullptr));
 }
 
 }  // namespace headroom::report

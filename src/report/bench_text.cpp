@@ -9,11 +9,16 @@
 namespace headroom::report {
 namespace {
 
+using bench::DecodeAnswer;
+using bench::DecodeStep;
 using text::Align;
 using text::formatted;
 using text::Style;
 using text::Table;
 using text::Terminal;
+
+// Below it attention waits for something else: what well-made kernels reach is above.
+constexpr double kDramShare = 0.6;
 
 std::string milliseconds(double seconds) {
   const double ms = seconds * 1e3;
@@ -24,85 +29,190 @@ std::string percent(double part, double whole) {
   return whole > 0 ? formatted("%.0f %%", 100 * part / whole) : "";
 }
 
-double compute_share(const bench::DecodeStep& step, const bench::DecodeAnswer& answer) {
-  const double flops = step.attention.flops + step.matmul.flops;
-  return flops / step.step.seconds / answer.peak_flops_per_second;
-}
-
-// The largest batch that fits; the smallest where none does. REQUIRES: there are steps.
-const bench::DecodeStep& shown_step(const bench::DecodeAnswer& answer) {
-  const auto at = std::find_if(answer.steps.rbegin(), answer.steps.rend(),
-                               [](const bench::DecodeStep& step) { return step.fits; });
-  return at == answer.steps.rend() ? answer.steps.front() : *at;
-}
-
-std::string first_line(const bench::DecodeAnswer& answer) {
-  std::string line = text::printable(answer.model) + " on " + answer.device + ", predicted: ";
-  if (answer.steps.empty()) return line + "no batch was asked for\n";
-  const bench::DecodeStep& last = shown_step(answer);
-  if (answer.saturation_batch) {
-    line += "attention has its DRAM bandwidth (" +
-            percent(last.attention.bytes_per_second(), answer.peak_bytes_per_second) +
-            " of the peak) from batch " + std::to_string(*answer.saturation_batch) + " on; ";
+std::string model_words(const DecodeAnswer& answer) {
+  std::string words = text::printable(answer.model);
+  if (!answer.measured || !answer.measured->layers) return words;
+  words += " (" + std::to_string(*answer.measured->layers);
+  if (answer.measured->layers_of_model) {
+    words += " of " + std::to_string(*answer.measured->layers_of_model);
   }
-  line += "at batch " + std::to_string(last.batch) + (last.fits ? "" : ", which does not fit,") +
-          " a step takes " + milliseconds(last.step.seconds) + " ms (" +
-          milliseconds(last.step.low_seconds) + " to " + milliseconds(last.step.high_seconds) +
-          "), and " + formatted("%.0f %%", 100 * (1 - compute_share(last, answer))) +
-          " of compute is idle";
-  return line + "\n";
+  return words + " layers)";
 }
 
-std::string steps_table(const bench::DecodeAnswer& answer, const Terminal& terminal) {
+std::string interval_words(const DecodeStep& step) {
+  if (step.step.low_seconds == step.step.high_seconds) return "one run";
+  return milliseconds(step.step.low_seconds) + "-" + milliseconds(step.step.high_seconds);
+}
+
+std::string steps_table(const DecodeAnswer& answer, const Terminal& terminal) {
   Table table({{"batch", Align::right, false},
                {"step ms", Align::right, false},
-               {"90 %", Align::right, false},
+               {answer.measured ? "95 %" : "90 %", Align::right, false},
                {"tokens/s", Align::right, false},
                {"attention", Align::right, false},
                {"matmul", Align::right, false},
                {"other", Align::right, false},
                {"host", Align::right, false},
                {"FLOP/B", Align::right, false},
+               {"GB/s", Align::right, false},
                {"DRAM", Align::right, false},
                {"", Align::left, false}});
-  for (const bench::DecodeStep& step : answer.steps) {
+  for (const DecodeStep& step : answer.steps) {
     const double whole = step.parts_seconds();
+    const bool is_counted = step.attention.bytes > 0;
     table.row({std::to_string(step.batch),
                milliseconds(step.step.seconds),
-               milliseconds(step.step.low_seconds) + "-" + milliseconds(step.step.high_seconds),
+               interval_words(step),
                formatted("%.0f", static_cast<double>(step.batch) / step.step.seconds),
                percent(step.attention.time.seconds, whole),
                percent(step.matmul.time.seconds, whole),
                percent(step.other.time.seconds, whole),
                percent(step.host.seconds, whole),
-               formatted("%.1f", step.attention.arithmetic_intensity()),
-               percent(step.attention.bytes_per_second(), answer.peak_bytes_per_second),
+               is_counted ? formatted("%.1f", step.attention.arithmetic_intensity()) : "-",
+               is_counted ? formatted("%.1f", step.attention.bytes_per_second() * 1e-9) : "-",
+               is_counted ? percent(step.attention.bytes_per_second(), answer.peak_bytes_per_second)
+                          : "-",
                {step.fits ? "" : "does not fit", Style::bad}});
   }
   return table.render(terminal);
 }
 
+// "batches 256 to 4096: does not fit: ..."; neighbours that have one reason in all but figures are
+// one line.
+std::string not_run_words(const bench::DecodeMeasurement& measured) {
+  std::string words;
+  for (size_t i = 0; i < measured.not_run.size();) {
+    const bench::DecodeNotRun& first = measured.not_run[i];
+    const std::string kind = first.reason.substr(0, first.reason.find(':'));
+    size_t end = i + 1;
+    while (end < measured.not_run.size() && measured.not_run[end].is_failure == first.is_failure &&
+           measured.not_run[end].reason.starts_with(kind)) {
+      ++end;
+    }
+    words += end == i + 1 ? "Batch " : "Batches ";
+    words += std::to_string(first.batch);
+    if (end > i + 1) words += " to " + std::to_string(measured.not_run[end - 1].batch);
+    words += first.is_failure ? " failed: " : " not measured: ";
+    words += text::printable(first.reason) + ".\n";
+    i = end;
+  }
+  return words;
+}
+
+// What the runner has to say of batches: each sentence once.
+std::string notes_words(const bench::DecodeMeasurement& measured) {
+  std::vector<std::string> said;
+  for (const bench::DecodeRun& run : measured.runs) {
+    for (const std::string& note : run.notes) {
+      if (std::ranges::find(said, note) == said.end()) said.push_back(note);
+    }
+  }
+  std::string words;
+  for (const std::string& note : said) words += "Note: " + text::printable(note) + ".\n";
+  return words;
+}
+
+std::vector<std::string> measured_sources(const DecodeAnswer& answer) {
+  const bench::DecodeMeasurement& measured = *answer.measured;
+  std::vector<std::string> lines{
+      "step: measured, the median of single runs",
+      "classes: measured, the quickest profiled run, by the groups of `headroom ops`",
+      "host: what the quickest run takes beyond its kernels",
+      measured.not_counted.empty()
+          ? "work and traffic: counted by the step model, and a rate is that by the class's time"
+          : "work and traffic: not counted: " + text::printable(measured.not_counted),
+      "peaks: " + answer.peaks + ", " +
+          formatted("%.1f GB/s", answer.peak_bytes_per_second * 1e-9) +
+          formatted(", %.0f GFLOP/s", answer.peak_flops_per_second * 1e-9),
+      "machine: " + text::printable(measured.machine.product) + ", " +
+          std::to_string(measured.machine.units) +
+          (measured.machine.kind == "cpu" ? " threads" : " multiprocessors") + ", PyTorch " +
+          text::printable(measured.machine.torch) +
+          formatted(", load %.1f", measured.machine.load)};
+  return lines;
+}
+
+// The bandwidth stops growing with the batch: at the DRAM's, or where something else holds it.
+std::string saturation_words(const DecodeAnswer& answer, const DecodeStep& last) {
+  const double share = last.attention.bytes_per_second() / answer.peak_bytes_per_second;
+  const std::string batch = std::to_string(*answer.saturation_batch);
+  const std::string peak = formatted("%.0f %%", 100 * share) + " of the peak";
+  if (share >= kDramShare) {
+    return "attention has its DRAM bandwidth (" + peak + ") from batch " + batch + " on";
+  }
+  return "attention's bandwidth grows no more from batch " + batch + " on, at " + peak +
+         ": something other than the DRAM holds it";
+}
+
 }  // namespace
 
-std::string decode_text(const bench::DecodeAnswer& answer, const Terminal& terminal) {
-  std::string words = first_line(answer) + "\n" + steps_table(answer, terminal);
+double decode_compute_share(const DecodeStep& step, const DecodeAnswer& answer) {
+  const double flops = step.attention.flops + step.matmul.flops;
+  return flops / step.step.seconds / answer.peak_flops_per_second;
+}
+
+const DecodeStep* decode_shown_step(const DecodeAnswer& answer) {
+  if (answer.steps.empty()) return nullptr;
+  const auto at = std::find_if(answer.steps.rbegin(), answer.steps.rend(),
+                               [](const DecodeStep& step) { return step.fits; });
+  return at == answer.steps.rend() ? &answer.steps.front() : &*at;
+}
+
+std::string decode_sentence(const DecodeAnswer& answer) {
+  std::string line = model_words(answer) + " on " + text::printable(answer.device) +
+                     (answer.measured ? ", measured: " : ", predicted: ");
+  const DecodeStep* last = decode_shown_step(answer);
+  if (last == nullptr) return line + "no batch was asked for";
+  if (answer.saturation_batch) line += saturation_words(answer, *last) + "; ";
+  line += "at batch " + std::to_string(last->batch) + (last->fits ? "" : ", which does not fit,") +
+          " a step takes " + milliseconds(last->step.seconds) + " ms (" +
+          milliseconds(last->step.low_seconds) + " to " + milliseconds(last->step.high_seconds) +
+          ")";
+  if (last->attention.bytes > 0) {
+    line += ", and " + formatted("%.0f %%", 100 * (1 - decode_compute_share(*last, answer))) +
+            " of compute is idle";
+  }
+  return line;
+}
+
+std::vector<std::string> decode_sources(const DecodeAnswer& answer) {
+  if (answer.measured) return measured_sources(answer);
+  std::vector<std::string> lines;
+  if (const DecodeStep* last = decode_shown_step(answer)) {
+    lines.push_back("attention: " + std::string(name_of(last->attention.provenance)) + ", " +
+                    last->attention.basis);
+    lines.push_back("matmul: " + std::string(name_of(last->matmul.provenance)) + ", " +
+                    last->matmul.basis);
+  }
+  lines.push_back("host and sampling: " + answer.engine + ", " + answer.engine_source);
+  return lines;
+}
+
+std::string decode_text(const DecodeAnswer& answer, const std::string& folder,
+                        const Terminal& terminal) {
+  std::string words = decode_sentence(answer) + "\n\n" + steps_table(answer, terminal);
   words +=
-      "\nFLOP/B and DRAM are of the attention kernels: work a byte, and their share of the peak.\n";
+      "\nFLOP/B, GB/s and DRAM are of the attention kernels: work a byte, counted traffic by time, "
+      "its share of the peak.\n";
   if (answer.points > 0) {
     words += "Steps are corrected by " + std::to_string(answer.points) +
              " measured points; shares and classes stay as predicted.\n";
   }
   words += std::to_string(answer.context) + " tokens a sequence, " + answer.dtype + ", weights " +
-           format_bytes(answer.weights) + "; the memory holds " +
-           std::to_string(answer.largest_batch) + " sequences.\n";
-  if (!answer.steps.empty()) {
-    const bench::DecodeStep& last = shown_step(answer);
-    words += "attention: " + std::string(name_of(last.attention.provenance)) + ", " +
-             last.attention.basis + ".\n";
-    words += "matmul: " + std::string(name_of(last.matmul.provenance)) + ", " + last.matmul.basis +
-             ".\n";
+           format_bytes(answer.weights);
+  if (!answer.measured) {
+    words += "; the memory holds " + std::to_string(answer.largest_batch) + " sequences";
   }
-  return words + "host and sampling: " + answer.engine + ", " + answer.engine_source + ".\n";
+  words += ".\n";
+  if (answer.measured) {
+    words += not_run_words(*answer.measured) + notes_words(*answer.measured);
+  }
+  for (const std::string& line : decode_sources(answer)) words += line + ".\n";
+  if (!folder.empty()) {
+    words += "Records and traces are kept in " + text::printable(folder) +
+             "; what is there is not measured again.\n";
+  }
+  return words;
 }
 
 }  // namespace headroom::report

@@ -30,6 +30,10 @@ class Sum {
   explicit Sum(const TimingModel& model, const device::Device& device)
       : model_(model), device_(device) {}
 
+  Result<void> add(const std::vector<CountedCall>& calls) {
+    for (const CountedCall& one : calls) HEADROOM_TRY(add(one.call, one.times));
+    return {};
+  }
   Result<void> add(const Call& call, int64_t times = 1) {
     HEADROOM_ASSIGN(const PredictedTime time, model_.predict(call, device_));
     const auto count = static_cast<double>(times);
@@ -142,10 +146,12 @@ Result<ExpertProduct> expert_product_of(const step::OperatorCall& call,
   return product;
 }
 
-Result<Shapes> shapes_of(const model::Graph& graph, const Sizes& sizes,
-                         const DecodeOptions& options) {
+// Traced in bfloat16 whatever the type, since shapes do not depend on it: in float32 PyTorch's CUDA
+// kernels refuse grouped heads, which engines' and the CPU's do not.
+Result<Shapes> shapes_of(const model::Graph& graph, Sizes sizes) {
   step::InferenceOptions inference;
-  inference.weights = options.weights;
+  inference.weights = op::DType::bf16;
+  sizes.element_bytes = static_cast<double>(op::element_size(inference.weights));
   HEADROOM_ASSIGN(const step::StepTrace trace, step::trace_inference(graph, inference));
   const std::vector<const model::Parameter*> weights = expert_weights(graph);
   Shapes shapes;
@@ -179,51 +185,67 @@ Result<Shapes> shapes_of(const model::Graph& graph, const Sizes& sizes,
   return shapes;
 }
 
+double elements(int64_t rows, int64_t width) {
+  return static_cast<double>(rows) * static_cast<double>(width);
+}
+
 // Around the experts: the router's softmax, the activation between the two products, and the sum of
 // what the chosen experts made.
-Result<void> add_routing(const Shapes& shapes, const Sizes& sizes, Sum& sum) {
+void add_routing(const Shapes& shapes, const Sizes& sizes, std::vector<CountedCall>& calls) {
   const double e = sizes.element_bytes;
   for (size_t i = 0; i + 1 < shapes.experts.size(); i += 2) {
     const ExpertProduct& down = shapes.experts[i + 1];
     const int64_t rows = sizes.batch * down.top_k;
-    const auto elements = [](int64_t count, int64_t width) {
-      return static_cast<double>(count) * static_cast<double>(width);
-    };
-    HEADROOM_TRY(sum.add(rows_call(OperatorClass::softmax, {sizes.batch, down.experts},
-                                   2 * e * elements(sizes.batch, down.experts))));
-    HEADROOM_TRY(sum.add(rows_call(OperatorClass::gated_activation, {rows, down.k},
-                                   3 * e * elements(rows, down.k))));
-    HEADROOM_TRY(sum.add(rows_call(OperatorClass::elementwise, {rows, down.n},
-                                   e * (elements(rows, down.n) + elements(sizes.batch, down.n)))));
+    calls.push_back({rows_call(OperatorClass::softmax, {sizes.batch, down.experts},
+                               2 * e * elements(sizes.batch, down.experts))});
+    calls.push_back({rows_call(OperatorClass::gated_activation, {rows, down.k},
+                               3 * e * elements(rows, down.k))});
+    calls.push_back({rows_call(OperatorClass::elementwise, {rows, down.n},
+                               e * (elements(rows, down.n) + elements(sizes.batch, down.n)))});
   }
-  return {};
 }
 
 // What is left in a serving engine: two norms, rotary embedding, the cache's new entries and an
 // activation a layer; the embedding, the last norm.
-Result<void> add_other(const Shapes& shapes, const Sizes& sizes, Sum& sum) {
-  const double e = sizes.element_bytes;
-  const int64_t hidden = shapes.heads * sizes.head_dim;
-  const double rows = static_cast<double>(sizes.batch);
-  const auto bytes = [&](int64_t width, double passes) {
-    return passes * rows * static_cast<double>(width) * e;
+std::vector<CountedCall> other_calls(const Shapes& shapes, const Sizes& sizes) {
+  const auto row_call = [&](OperatorClass kind, int64_t width, double passes) {
+    const double bytes = passes * elements(sizes.batch, width) * sizes.element_bytes;
+    return rows_call(kind, {sizes.batch, width}, bytes);
   };
-  const RowsShape row{sizes.batch, hidden};
+  const int64_t hidden = shapes.heads * sizes.head_dim;
   const int64_t kv_width = 2 * sizes.kv_heads * sizes.head_dim;
-  HEADROOM_TRY(
-      sum.add(rows_call(OperatorClass::rms_norm, row, bytes(hidden, 2)), 2 * shapes.layers + 1));
-  HEADROOM_TRY(sum.add(rows_call(OperatorClass::rope, row, bytes(hidden, 4)), shapes.layers));
-  HEADROOM_TRY(
-      sum.add(rows_call(OperatorClass::elementwise, {sizes.batch, kv_width}, bytes(kv_width, 2)),
-              shapes.layers));
+  std::vector<CountedCall> calls;
+  calls.push_back({row_call(OperatorClass::rms_norm, hidden, 2), 2 * shapes.layers + 1});
+  calls.push_back({row_call(OperatorClass::rope, hidden, 4), shapes.layers});
+  calls.push_back({row_call(OperatorClass::elementwise, kv_width, 2), shapes.layers});
   const auto expert_layers = static_cast<int64_t>(shapes.experts.size() / 2);
   if (shapes.layers > expert_layers) {
-    HEADROOM_TRY(sum.add(rows_call(OperatorClass::gated_activation, {sizes.batch, shapes.inner},
-                                   bytes(shapes.inner, 3)),
-                         shapes.layers - expert_layers));
+    calls.push_back({row_call(OperatorClass::gated_activation, shapes.inner, 3),
+                     shapes.layers - expert_layers});
   }
-  HEADROOM_TRY(add_routing(shapes, sizes, sum));
-  return sum.add(rows_call(OperatorClass::embedding, row, bytes(hidden, 2)));
+  add_routing(shapes, sizes, calls);
+  calls.push_back({row_call(OperatorClass::embedding, hidden, 2)});
+  return calls;
+}
+
+DecodeWork work_of(const Shapes& shapes, const Sizes& sizes) {
+  DecodeWork work;
+  const AttentionShape one{.batch = sizes.batch,
+                           .heads = shapes.heads,
+                           .kv_heads = sizes.kv_heads,
+                           .head_dim = sizes.head_dim,
+                           .context = sizes.context};
+  work.attention.push_back({attention_call(one, sizes.rate, sizes.element_bytes), shapes.layers});
+  for (const GemmShape& product : shapes.products) {
+    work.matmul.push_back({gemm_call(product, sizes.rate, sizes.element_bytes)});
+  }
+  for (const ExpertProduct& product : shapes.experts) {
+    const GemmShape grouped = grouped_shape(product, sizes.batch);
+    work.matmul.push_back({gemm_call(grouped, sizes.rate, sizes.element_bytes)});
+  }
+  work.other = other_calls(shapes, sizes);
+  work.vocabulary = shapes.products.back().n;
+  return work;
 }
 
 double squared(double x) { return x * x; }
@@ -360,38 +382,38 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
   return made;
 }
 
-Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
+Result<DecodeWork> decode_work(const text::JsonView& config, const DecodeOptions& options,
+                               int64_t batch) {
   HEADROOM_CHECK(batch >= 1 && batch <= kMostBatch, "a batch of sequences");
-  HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config_, options_, batch));
-  HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options_, batch));
-  HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes, options_));
+  HEADROOM_CHECK(options.context >= 2 && options.context <= kMostContext, "a context of tokens");
+  HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, batch));
+  HEADROOM_TRY(refuse_latent(config));
+  HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options, batch));
+  HEADROOM_TRY(refuse_beyond_window(config, options));
+  HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes));
+  DecodeWork work = work_of(shapes, sizes);
+  work.kv_cache = Bytes(step::kv_cache_bytes(graph, options.weights));
+  return work;
+}
+
+Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
+  HEADROOM_ASSIGN(const DecodeWork work, decode_work(config_, options_, batch));
   Sum attention(*model_, *device_);
-  const AttentionShape one{.batch = batch,
-                           .heads = shapes.heads,
-                           .kv_heads = sizes.kv_heads,
-                           .head_dim = sizes.head_dim,
-                           .context = options_.context};
-  HEADROOM_TRY(attention.add(attention_call(one, sizes.rate, sizes.element_bytes), shapes.layers));
+  HEADROOM_TRY(attention.add(work.attention));
   Sum matmul(*model_, *device_);
-  for (const GemmShape& product : shapes.products) {
-    HEADROOM_TRY(matmul.add(gemm_call(product, sizes.rate, sizes.element_bytes)));
-  }
-  for (const ExpertProduct& product : shapes.experts) {
-    const GemmShape grouped = grouped_shape(product, batch);
-    HEADROOM_TRY(matmul.add(gemm_call(grouped, sizes.rate, sizes.element_bytes)));
-  }
+  HEADROOM_TRY(matmul.add(work.matmul));
   Sum other(*model_, *device_);
-  HEADROOM_TRY(add_other(shapes, sizes, other));
+  HEADROOM_TRY(other.add(work.other));
   const double rows = static_cast<double>(batch);
   const double spread = std::exp(engine_->half_width_log);
   const double sampling =
-      engine_->sampling_seconds_per_logit * rows * static_cast<double>(shapes.products.back().n);
+      engine_->sampling_seconds_per_logit * rows * static_cast<double>(work.vocabulary);
   other.add_time(sampling / spread, sampling, sampling * spread);
 
   DecodeStep result;
   result.batch = batch;
   result.fits = batch <= largest_batch_;
-  result.kv_cache = Bytes(step::kv_cache_bytes(graph, options_.weights));
+  result.kv_cache = work.kv_cache;
   result.attention = attention.kernels();
   result.matmul = matmul.kernels();
   result.other = other.kernels();
@@ -407,7 +429,7 @@ Result<TimeInterval> DecodePredictor::prefill(int64_t tokens) const {
   HEADROOM_CHECK(tokens >= 1 && tokens <= kMostContext, "a prompt of tokens");
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config_, options_, 1));
   HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options_, 1));
-  HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes, options_));
+  HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes));
   Sum sum(*model_, *device_);
   for (size_t i = 0; i < shapes.products.size(); ++i) {
     const GemmShape& one = shapes.products[i];

@@ -1,5 +1,5 @@
-// One decode step of a model on a device, predicted: what each kernel class (attention, matrix
-// products, the rest) and the host take.
+// One decode step of a model: its operators (decode_work), and what each kernel class (attention,
+// matrix products, the rest) and the host take on a device, predicted (DecodePredictor).
 //
 // The step is that of a serving engine: operators and cache are counted on the step model's graph;
 // the cache is appended in place, and norms, rotary embedding and activation are one kernel each.
@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/provenance.h"
 #include "base/result.h"
@@ -18,6 +19,7 @@
 #include "device/device.h"
 #include "operator/dtype.h"
 #include "text/json.h"
+#include "timing/call.h"
 #include "timing/timing_model.h"
 
 namespace headroom::timing {
@@ -60,6 +62,21 @@ struct DecodeStep {
   }
 };
 
+// A call, so many times in a step.
+struct CountedCall {
+  Call call;
+  int64_t times = 1;
+};
+
+// The operators of one step, before anything is timed.
+struct DecodeWork {
+  std::vector<CountedCall> attention;
+  std::vector<CountedCall> matmul;
+  std::vector<CountedCall> other;  // of a serving engine, whose kernels are fused
+  Bytes kv_cache;
+  int64_t vocabulary = 0;  // logits of a sequence
+};
+
 struct DecodeOptions {
   int64_t context = 512;  // tokens in the cache of each sequence, the new one among them
   op::DType weights = op::DType::bf16;  // and cache
@@ -68,6 +85,11 @@ struct DecodeOptions {
 inline constexpr double kMemoryShare = 0.9;  // what engines take of the device (vLLM's default)
 inline constexpr int64_t kMostBatch = 65536;
 inline constexpr int64_t kMostContext = 16'777'216;
+
+// An Error where the model cannot be built, or is of a kind that is not counted yet.
+// REQUIRES: 1 <= batch <= kMostBatch, 2 <= options.context <= kMostContext.
+Result<DecodeWork> decode_work(const text::JsonView& config, const DecodeOptions& options,
+                               int64_t batch);
 
 class DecodePredictor {
  public:

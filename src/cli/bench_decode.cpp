@@ -1,0 +1,267 @@
+#include "cli/bench_decode.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/version.h"
+#include "bench/measured_decode.h"
+#include "cli/bench_device.h"
+#include "cli/bench_nongemm.h"
+#include "cli/bench_store.h"
+#include "cli/deliver.h"
+#include "cli/machine.h"
+#include "model/builtin.h"
+#include "report/bench_decode_html.h"
+#include "report/bench_json.h"
+#include "report/bench_text.h"
+#include "text/csv.h"
+#include "text/gzip.h"
+#include "text/progress.h"
+
+namespace headroom::cli {
+namespace {
+
+using bench::NongemmRecord;
+using bench::NongemmRecords;
+
+constexpr double kBatchSeconds = 10;
+constexpr double kQuickBatchSeconds = 2;
+constexpr int64_t kMostLayers = 100'000;
+constexpr std::string_view kFolder = "headroom-decode";
+
+Error usage(std::string message, std::string hint = {}) {
+  return Error{ErrorCode::usage, std::move(message), {}, std::move(hint)};
+}
+
+// A CSV file with the columns batch and itl_ms, and, where it has one, running_mean: what was
+// really in flight.
+Result<std::vector<bench::MeasuredStep>> points_of(const std::string& path) {
+  constexpr Bytes kMostBytes{kMiB};
+  HEADROOM_ASSIGN(const std::string content, text::read_input(path, kMostBytes));
+  HEADROOM_ASSIGN(text::CsvReader reader, text::CsvReader::open(content, path));
+  HEADROOM_ASSIGN(const size_t batch, reader.column("batch"));
+  HEADROOM_ASSIGN(const size_t itl, reader.column("itl_ms"));
+  const std::optional<size_t> running = reader.find_column("running_mean");
+  std::vector<bench::MeasuredStep> points;
+  while (true) {
+    HEADROOM_ASSIGN(const bool has_row, reader.next());
+    if (!has_row) return points;
+    bench::MeasuredStep point;
+    HEADROOM_ASSIGN(point.batch, reader.get_int(batch, 1, bench::kMostBatch));
+    if (running && !reader.field(*running).empty()) {
+      HEADROOM_ASSIGN(const double mean, reader.get_double(*running, 0.5, 65536));
+      point.batch = std::llround(mean);
+    }
+    HEADROOM_ASSIGN(const double milliseconds, reader.get_double(itl, 1e-6, 1e9));
+    point.seconds = milliseconds * 1e-3;
+    points.push_back(point);
+    if (points.size() > bench::kMostBatches) return reader.error("more than 64 points");
+  }
+}
+
+// The type of weights and cache; `otherwise` without the flag.
+Result<op::DType> dtype_of(const Words& words, op::DType otherwise) {
+  if (!words.has("dtype")) return otherwise;
+  const std::string name = words.value("dtype");
+  const std::optional<op::DType> dtype = op::parse_dtype(name);
+  if (dtype != op::DType::bf16 && dtype != op::DType::f16 && dtype != op::DType::f32) {
+    return usage("'" + name.substr(0, 80) + "' is not a type that --dtype takes",
+                 "bfloat16, float16 or float32");
+  }
+  return *dtype;
+}
+
+Result<int64_t> context_of(const Words& words, int64_t otherwise) {
+  if (!words.has("context")) return otherwise;
+  return number_of<int64_t>(words.value("context"), "context", 1);
+}
+
+Result<void> hand_over(const bench::DecodeAnswer& answer, const std::string& folder,
+                       const Words& words, const Console& console) {
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::decode_text(answer, folder, terminal);
+  };
+  forms.json = [&] { return report::decode_json(answer, folder); };
+  forms.page = [&] {
+    return report::Page{"Decode steps of " + answer.model, "bench", std::string(version()),
+                        command_line("bench", words), report::decode_sections(answer)};
+  };
+  return deliver(forms, words, console);
+}
+
+// ---- predicted ----
+
+Result<bench::DecodeQuestion> predicted_question(const Words& words,
+                                                 const device::DeviceCatalogue& catalogue) {
+  for (const char* flag : {"on", "keep", "results", "layers", "threads", "seconds", "quick"}) {
+    if (words.has(flag)) {
+      return usage("--" + std::string(flag) + " is for measuring, and --predict measures nothing");
+    }
+  }
+  bench::DecodeQuestion question;
+  const std::string device = words.has("device") ? words.value("device") : "auto";
+  HEADROOM_ASSIGN(question.device, catalogue.find(device));
+  HEADROOM_ASSIGN(question.context, context_of(words, question.context));
+  if (words.has("batches")) {
+    HEADROOM_ASSIGN(question.batches, batches_of(words.value("batches")));
+  }
+  if (words.has("points")) {
+    HEADROOM_ASSIGN(question.points, points_of(words.value("points")));
+  }
+  HEADROOM_ASSIGN(question.weights, dtype_of(words, question.weights));
+  return question;
+}
+
+Result<int> predict(const model::ResolvedModel& model, const Words& words, const Console& console) {
+  HEADROOM_TRY(check_places(words));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(bench::DecodeQuestion question, predicted_question(words, machines.catalogue));
+  question.model = model.name;
+  HEADROOM_ASSIGN(const bench::DecodeAnswer answer,
+                  bench::predict_decode(model.view(), question, machines.timing));
+  HEADROOM_TRY(hand_over(answer, {}, words, console));
+  return answer.largest_batch > 0 ? kExitYes : kExitNotPlainYes;
+}
+
+// ---- measured ----
+
+Result<bench::MeasuredDecodeQuestion> measured_question(const std::string& model,
+                                                        const Words& words, bool is_cpu) {
+  for (const char* flag : {"device", "points", "calibration"}) {
+    if (words.has(flag)) {
+      return usage("--" + std::string(flag) + " is for --predict",
+                   "without --predict this machine is measured, and --on says which device of it");
+    }
+  }
+  bench::MeasuredDecodeQuestion question;
+  question.model = model;
+  HEADROOM_ASSIGN(question.context, context_of(words, question.context));
+  if (words.has("batches")) {
+    HEADROOM_ASSIGN(question.batches, batches_of(words.value("batches")));
+  } else if (words.has("quick")) {
+    question.batches = {1, 4, 16, 64};
+  }
+  HEADROOM_TRY(bench::check_context_and_batches(question.context, question.batches));
+  HEADROOM_ASSIGN(question.weights, dtype_of(words, is_cpu ? op::DType::f32 : op::DType::bf16));
+  if (words.has("layers")) {
+    HEADROOM_ASSIGN(question.layers,
+                    number_of<int64_t>(words.value("layers"), "layers", 1, kMostLayers));
+  }
+  return question;
+}
+
+Result<bench::NongemmRun> run_of(const Words& words, const std::string& on) {
+  bench::NongemmRun run;
+  run.on = on;
+  run.seconds = words.has("quick") ? kQuickBatchSeconds : kBatchSeconds;
+  if (words.has("seconds")) {
+    HEADROOM_ASSIGN(run.seconds, number_of<double>(words.value("seconds"), "seconds", 0.01, 3600));
+  }
+  if (words.has("threads")) {
+    HEADROOM_ASSIGN(run.threads, number_of<int64_t>(words.value("threads"), "threads", 1, 4096));
+  }
+  return run;
+}
+
+// Measures what the store does not have.
+Result<void> measure(const model::ResolvedModel& model, const Words& words,
+                     const bench::MeasuredDecodeQuestion& question, const std::string& on,
+                     const Console& console, BenchStore& store) {
+  HEADROOM_ASSIGN(bench::NongemmRun run, run_of(words, on));
+  HEADROOM_TRY(store.open());
+  const std::vector<bench::NongemmSetting> settings = bench::decode_settings(question);
+  text::Progress bar("measuring", static_cast<int64_t>(settings.size()), console.err, console.quiet,
+                     text::sink_for(STDERR_FILENO));
+  int64_t done = 0;
+  run.model = bench::decode_model(model);
+  run.layers = question.layers;
+  run.folder = store.folder();
+  run.read_profile = read_bench_profile;
+  run.on_machine = [&](const timing::Machine& machine) { return store.set_machine(machine); };
+  run.on_record = [&](const NongemmRecord& record) {
+    bar.update(++done);
+    return store.add(record);
+  };
+  for (const bench::NongemmSetting& setting : settings) {
+    if (store.has(setting, question.layers)) {
+      bar.update(++done);
+    } else {
+      run.settings.push_back(setting);
+    }
+  }
+  return run.settings.empty() ? Result<void>() : bench::measure_nongemm(run);
+}
+
+// Without words to the contrary, what the records of that model are of.
+Result<void> adopt_setting(const NongemmRecords& records, const Words& words,
+                           bench::MeasuredDecodeQuestion& question) {
+  const auto last = std::find_if(records.records.rbegin(), records.records.rend(),
+                                 [&](const NongemmRecord& record) {
+                                   return record.decode && record.setting.model == question.model;
+                                 });
+  if (last == records.records.rend()) {
+    return Error{ErrorCode::bad_input, "holds no decode steps of " + question.model,
+                 words.value("results"), "a results.jsonl that `headroom bench decode` keeps"};
+  }
+  if (!words.has("context")) question.context = *last->setting.context;
+  if (!words.has("dtype")) {
+    question.weights = last->setting.dtype == "fp32"   ? op::DType::f32
+                       : last->setting.dtype == "fp16" ? op::DType::f16
+                                                       : op::DType::bf16;
+  }
+  return {};
+}
+
+// 5 where a batch failed, or one that was asked for did not run.
+int exit_code(const bench::DecodeAnswer& answer, const Words& words) {
+  const auto& rest = answer.measured->not_run;
+  const bool is_partial = std::ranges::any_of(
+      rest, [&](const bench::DecodeNotRun& one) { return one.is_failure || words.has("batches"); });
+  return is_partial ? exit_code_of(ErrorCode::partial) : kExitYes;
+}
+
+Result<int> measured(const model::ResolvedModel& model, const Words& words,
+                     const Console& console) {
+  HEADROOM_TRY(check_places(words));
+  std::string on = "cpu";
+  if (words.has("on")) {
+    HEADROOM_ASSIGN(on, device_of_torch(words.value("on")));
+  }
+  HEADROOM_ASSIGN(bench::MeasuredDecodeQuestion question,
+                  measured_question(model.name, words, on == "cpu"));
+  NongemmRecords records;
+  std::string folder;
+  if (words.has("results")) {
+    if (words.has("keep") || words.has("on")) {
+      return usage("--results shows what was measured before", "without --keep and --on");
+    }
+    HEADROOM_ASSIGN(records, read_bench_records(words.value("results")));
+    HEADROOM_TRY(adopt_setting(records, words, question));
+  } else {
+    BenchStore store(words.has("keep") ? words.value("keep") : std::string(kFolder));
+    HEADROOM_TRY(measure(model, words, question, on, console, store));
+    records = store.records();
+    folder = store.folder();
+  }
+  HEADROOM_ASSIGN(const bench::DecodeAnswer answer,
+                  bench::answer_decode(model.view(), question, records));
+  HEADROOM_TRY(hand_over(answer, folder, words, console));
+  return exit_code(answer, words);
+}
+
+}  // namespace
+
+Result<int> run_bench_decode(const Words& words, const Console& console) {
+  if (words.operands.size() != 2) return usage("of which model?", "`headroom models` lists some");
+  if (model::is_python_function(words.operands[1])) {
+    return usage("decode steps are of a configuration, not of a module",
+                 "a name that `headroom models` lists, or a config.json");
+  }
+  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.operands[1]));
+  return words.has("predict") ? predict(model, words, console) : measured(model, words, console);
+}
+
+}  // namespace headroom::cli

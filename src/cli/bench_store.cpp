@@ -1,0 +1,96 @@
+#include "cli/bench_store.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "ops/ops.h"
+
+namespace headroom::cli {
+
+namespace {
+
+constexpr Bytes kMostRecordBytes{64 * kMiB};
+
+Error usage(std::string message) { return Error{ErrorCode::usage, std::move(message), {}, {}}; }
+
+}  // namespace
+
+Result<bench::NongemmRecords> read_bench_records(const std::string& file) {
+  HEADROOM_ASSIGN(const std::string text, read_file(file, kMostRecordBytes));
+  return bench::parse_nongemm_records(text, file);
+}
+
+Result<bench::ProfiledRun> read_bench_profile(const std::string& file) {
+  HEADROOM_ASSIGN(const ops::OpsAnswer answer,
+                  ops::answer(ops::OpsQuestion{file, {}, {}, {}, {}, {}}));
+  const auto runs = static_cast<double>(std::max<size_t>(1, answer.steps.size()));
+  bench::ProfiledRun run;
+  run.wall_ms = answer.wall_time.total_ms / runs;
+  run.idle_ms = answer.idle.ms / runs;
+  for (const ops::GroupShare& group : answer.kernel_time.groups) {
+    run.groups.emplace_back(group.name, group.ms / runs);
+  }
+  for (const ops::GroupShare& group : answer.nongemm_bench_paper.groups) {
+    run.paper_groups.emplace_back(group.name, group.ms / runs);
+  }
+  return run;
+}
+
+Result<void> BenchStore::open() {
+  std::error_code failure;
+  std::filesystem::create_directories(folder_, failure);
+  if (failure) return usage("'" + folder_ + "' cannot be made: " + failure.message());
+  HEADROOM_TRY(check_writable(file()));
+  if (!std::filesystem::exists(file(), failure)) return {};
+  HEADROOM_ASSIGN(records_, read_bench_records(file()));
+  return {};
+}
+
+bool BenchStore::has(const bench::NongemmSetting& setting, std::optional<int64_t> layers) const {
+  int64_t depths = 0;
+  for (const bench::NongemmRecord& record : records_.records) {
+    if (record.status != bench::NongemmStatus::measured || !(record.setting == setting)) continue;
+    if (setting.context && (!layers || record.layers == layers)) return true;
+    if (setting.context) continue;
+    if (!record.layers) return true;
+    ++depths;
+  }
+  return depths >= 2;
+}
+
+Result<void> BenchStore::set_machine(const timing::Machine& machine) {
+  if (records_.machine) {
+    const timing::Machine& before = *records_.machine;
+    if (before.product == machine.product && before.kind == machine.kind &&
+        before.units == machine.units && before.torch == machine.torch) {
+      return {};
+    }
+    return Error{ErrorCode::usage,
+                 "was measured on another machine, or with another PyTorch or another number of "
+                 "threads: " +
+                     before.product + ", " + before.torch,
+                 file(), "--keep another folder"};
+  }
+  records_.machine = machine;
+  return write();
+}
+
+Result<void> BenchStore::add(const bench::NongemmRecord& record) {
+  std::erase_if(records_.records, [&](const bench::NongemmRecord& known) {
+    return known.setting == record.setting && known.layers == record.layers;
+  });
+  records_.records.push_back(record);
+  return write();
+}
+
+// Whole, each time: a reader never finds half a record, and it stays small.
+Result<void> BenchStore::write() {
+  std::string text = bench::nongemm_header(*records_.machine).dump() + "\n";
+  for (const bench::NongemmRecord& record : records_.records) {
+    text += bench::nongemm_record_json(record).dump() + "\n";
+  }
+  return write_file_atomic(file(), text);
+}
+
+}  // namespace headroom::cli
