@@ -88,6 +88,8 @@ Result<int> run_fit(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(words, console));
   if (words.has("gpus")) return run_methods(question, words, console);
   if (words.has("html")) question.timeline = true;
+  // What is not shown is not searched.
+  if (!words.has("html") && !words.has("json")) question.remedy_batches = report::kMostRemedies;
   HEADROOM_ASSIGN(const fit::FitAnswer answer, fit::answer(question));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) { return report::fit_text(answer, terminal); };

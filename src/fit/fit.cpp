@@ -55,13 +55,15 @@ Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer
   Result<Largest> batch = Largest();
   Result<Largest> sequence = Largest();
   RemedySearch remedies(scenario, known);
-  for_each_in_parallel(remedies.count() + 2, 0, [&](size_t i) {
+  for_each_in_parallel(remedies.changes(), 0, [&](size_t i) { remedies.try_change(i); });
+  const size_t batches = remedies.choose_batches(scenario.question.remedy_batches);
+  for_each_in_parallel(batches + 2, 0, [&](size_t i) {
     if (i == 0) {
       if (sizes.sequence) sequence = longest_sequence(scenario, known);
     } else if (i == 1) {
       if (sizes.batch) batch = largest_batch(scenario, known);
     } else {
-      remedies.run(i - 2);
+      remedies.find_batch(i - 2);
     }
   });
   if (sizes.batch) {

@@ -413,4 +413,28 @@ TEST(Fit, GradientsInsideTheBucketsAreARemedyOfDdp) {
 }
 
 }  // namespace
+// A screen shows eight remedies: what it does not show need not be searched, and changes nothing.
+TEST(Fit, BatchesAreFoundForAsManyRemediesAsAskedFor) {
+  FitQuestion question = mistral(4, 1024);
+  question.search = true;
+  const auto all = answer(question);
+  question.remedy_batches = 3;
+  const auto three = answer(question);
+  question.remedy_batches = 0;
+  const auto none = answer(question);
+  ASSERT_TRUE(all && three && none);
+  ASSERT_GT(all->remedies.size(), 4U);
+  ASSERT_EQ(all->remedies.size(), three->remedies.size());
+  ASSERT_EQ(all->remedies.size(), none->remedies.size());
+  const auto value = [](const Remedy& remedy) {
+    return remedy.largest_batch ? remedy.largest_batch->value : -1;
+  };
+  for (size_t i = 0; i < all->remedies.size(); ++i) {
+    EXPECT_EQ(all->remedies[i].name, three->remedies[i].name);
+    EXPECT_EQ(all->remedies[i].saves, three->remedies[i].saves);
+    EXPECT_EQ(value(three->remedies[i]), i < 3 ? value(all->remedies[i]) : -1) << i;
+    EXPECT_EQ(value(none->remedies[i]), -1);
+  }
+}
+
 }  // namespace headroom::fit

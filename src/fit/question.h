@@ -137,6 +137,7 @@ struct FitQuestion {
   std::string events;                        // where to write the memory events; empty: nowhere
   std::string placements;                    // where to write a plan of the step; empty: nowhere
   bool search = true;                        // remedies, largest batch and longest sequence too
+  std::optional<size_t> remedy_batches;      // of how many remedies, best first; none: of all
   bool timeline = false;                     // fill FitAnswer::timeline
   std::set<std::string, std::less<>> given;  // the names that set() was called with
 

@@ -152,8 +152,8 @@ std::optional<Attempt> with_flags(const Scenario& scenario, const std::string& f
   return attempt(scenario, question);
 }
 
-std::optional<Remedy> try_change(const Scenario& scenario, const Change& change,
-                                 const Prediction& before) {
+std::optional<TriedRemedy> try_flags(const Scenario& scenario, const Change& change,
+                                     const Prediction& before) {
   if (!change.when(scenario.question)) return std::nullopt;
   std::string flags = flags_of(scenario, change.flags);
   std::optional<Attempt> after = with_flags(scenario, flags);
@@ -170,20 +170,18 @@ std::optional<Remedy> try_change(const Scenario& scenario, const Change& change,
   remedy->how = change.how;
   remedy->cost = change.cost;
   // Each size of a traced model is a trace of its own: too much for every remedy.
-  if (scenario.traced) return remedy;
-  if (const auto largest = largest_batch(after->scenario, after->prediction)) {
-    remedy->largest_batch = *largest;
-  }
-  return remedy;
+  const bool asks_batch = !scenario.traced;
+  return TriedRemedy{std::move(*remedy), std::move(after->scenario), std::move(after->prediction),
+                     asks_batch};
 }
 
 // Half the micro-batch, twice the accumulation: the same batch for the optimizer.
-std::optional<Remedy> try_accumulation(const Scenario& scenario, const Prediction& before) {
+std::optional<TriedRemedy> try_accumulation(const Scenario& scenario, const Prediction& before) {
   FitQuestion question = scenario.question;
   if (question.batch < 2 || question.batch % 2 != 0) return std::nullopt;
   question.batch /= 2;
   question.grad_accum *= 2;
-  const auto after = attempt(scenario, question);
+  std::optional<Attempt> after = attempt(scenario, question);
   if (!after) return std::nullopt;
   auto remedy = remedy_of(before, after->prediction);
   if (!remedy) return std::nullopt;
@@ -193,23 +191,43 @@ std::optional<Remedy> try_accumulation(const Scenario& scenario, const Predictio
                  std::to_string(question.grad_accum);
   remedy->how = "gradient_accumulation_steps=" + std::to_string(question.grad_accum);
   remedy->cost = "smaller matrix products";
-  return remedy;
+  return TriedRemedy{std::move(*remedy), std::move(after->scenario), std::move(after->prediction)};
 }
 
 }  // namespace
 
 RemedySearch::RemedySearch(const Scenario& scenario, const Prediction& before)
-    : scenario_(scenario), before_(before), found_(std::size(kChanges) + 1) {}
+    : scenario_(scenario), before_(before), tried_(std::size(kChanges) + 1) {}
 
-void RemedySearch::run(size_t i) {
-  found_[i] = i < std::size(kChanges) ? try_change(scenario_, kChanges[i], before_)
+void RemedySearch::try_change(size_t i) {
+  tried_[i] = i < std::size(kChanges) ? try_flags(scenario_, kChanges[i], before_)
                                       : try_accumulation(scenario_, before_);
+}
+
+size_t RemedySearch::choose_batches(std::optional<size_t> most) {
+  std::vector<Bytes> savings;
+  for (const auto& tried : tried_) {
+    if (tried) savings.push_back(tried->remedy.saves);
+  }
+  std::ranges::sort(savings, std::greater());
+  const bool is_cut = most && *most < savings.size();
+  const Bytes least = !is_cut ? Bytes(0) : *most == 0 ? Bytes(INT64_MAX) : savings[*most - 1];
+  for (auto& tried : tried_) {
+    if (tried && tried->asks_batch && tried->remedy.saves >= least) batches_.push_back(&*tried);
+  }
+  return batches_.size();
+}
+
+void RemedySearch::find_batch(size_t i) {
+  TriedRemedy& tried = *batches_[i];
+  const auto largest = largest_batch(tried.scenario, tried.prediction);
+  if (largest) tried.remedy.largest_batch = *largest;
 }
 
 std::vector<Remedy> RemedySearch::found() && {
   std::vector<Remedy> remedies;
-  for (auto& remedy : found_) {
-    if (remedy) remedies.push_back(std::move(*remedy));
+  for (auto& tried : tried_) {
+    if (tried) remedies.push_back(std::move(tried->remedy));
   }
   std::ranges::stable_sort(remedies,
                            [](const Remedy& a, const Remedy& b) { return a.saves > b.saves; });

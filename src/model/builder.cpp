@@ -100,6 +100,24 @@ ValueId GraphBuilder::release(Var var) {
   return var.id();
 }
 
+// Module ids follow regions one to one, after the empty name.
+ModuleId GraphBuilder::open_module() const {
+  return open_regions_.empty() ? 0 : open_regions_.back() + 1;
+}
+
+void GraphBuilder::copy(const Operation& operation, std::vector<ValueId>& names) {
+  Operation& copied = graph_.operations.emplace_back(operation);
+  copied.module = open_module();
+  for (ValueId& id : copied.inputs) {
+    if (id != kNoValue) id = names[id];
+  }
+  for (ValueId& id : copied.outputs) {
+    names[id] = graph_.value_count;
+    id = graph_.value_count++;
+  }
+  instruct(InstructionKind::operation, graph_.operations.size() - 1);
+}
+
 uint32_t GraphBuilder::enter(RegionKind kind, std::string name,
                              std::initializer_list<const Var*> inputs) {
   Region region;
@@ -150,8 +168,7 @@ void GraphBuilder::add_operation(OpKind kind, std::vector<Var> inputs, std::span
                                  Attributes attributes) {
   Operation& operation = graph_.operations.emplace_back();
   operation.kind = kind;
-  // Module ids follow regions one to one, after the empty name.
-  operation.module = open_regions_.empty() ? 0 : open_regions_.back() + 1;
+  operation.module = open_module();
   for (const Var& input : inputs) operation.inputs.push_back(input.id());
   operation.attributes = std::move(attributes);
   for (Var& output : outputs) {

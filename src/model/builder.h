@@ -77,6 +77,9 @@ class GraphBuilder {
   Var new_parameter_value();    // a value for a parameter that the caller will list itself
   ValueId release(Var var);     // gives the value up without a drop; no copy of `var` may live
   void drop(ValueId value);
+  // An operation of another graph: inputs under the names that its values have here, its outputs
+  // named anew. names[v]: the value that stands here for v there.
+  void copy(const Operation& operation, std::vector<ValueId>& names);
   uint32_t enter(Region region);  // begin and end are its new ones
   void leave(uint32_t region);
 
@@ -219,6 +222,7 @@ class GraphBuilder {
  private:
   friend class Var;
   Var make_value(bool permanent);
+  [[nodiscard]] ModuleId open_module() const;
   void instruct(InstructionKind kind, size_t index);
   void add_operation(OpKind kind, std::vector<Var> inputs, std::span<Var> outputs,
                      Attributes attributes);

@@ -18,8 +18,6 @@ using text::Table;
 using text::TableColumn;
 using text::Terminal;
 
-constexpr size_t kMostRemedies = 8;  // the rest is in --json and --html
-
 std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
   const fit::MemoryFigures& memory = answer.memory;
   Table table({{"", Align::left, false}, {"", Align::right, false}, {"", Align::left, true}});

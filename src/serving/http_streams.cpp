@@ -1,6 +1,5 @@
 #include "serving/http_streams.h"
 
-#include <curl/curl.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,6 +10,8 @@
 #include <cmath>
 #include <map>
 #include <optional>
+
+#include "serving/curl_library.h"
 
 namespace headroom::serving {
 namespace {
@@ -53,12 +54,6 @@ class LagHistogram {
   int64_t count_ = 0;
 };
 
-// curl_global_init is not thread-safe before 7.84 and wants to be called once.
-bool start_library() {
-  static const bool is_started = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-  return is_started;
-}
-
 // Hundreds of streams are more files than the soft limit of some systems.
 void raise_file_limit() {
   rlimit limit{};
@@ -70,6 +65,7 @@ void raise_file_limit() {
 }
 
 struct Stream {
+  const CurlLibrary* curl = nullptr;
   HttpStreams::Id id = 0;
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
@@ -89,7 +85,7 @@ struct Stream {
 
 HttpEnd end_of(const Stream& stream, CURLcode code) {
   HttpEnd end;
-  curl_easy_getinfo(stream.easy, CURLINFO_RESPONSE_CODE, &end.status);
+  stream.curl->easy_getinfo(stream.easy, CURLINFO_RESPONSE_CODE, &end.status);
   if (stream.is_too_large) {
     end.fault = HttpFault::too_large;
     end.words = "the answer is larger than it may be";
@@ -100,7 +96,7 @@ HttpEnd end_of(const Stream& stream, CURLcode code) {
     return end;
   }
   if (code == CURLE_OK) return end;
-  end.words = curl_easy_strerror(code);
+  end.words = stream.curl->easy_strerror(code);
   switch (code) {
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -128,6 +124,7 @@ HttpEnd end_of(const Stream& stream, CURLcode code) {
 }  // namespace
 
 struct HttpStreams::State {
+  const CurlLibrary& curl;
   CURLM* multi = nullptr;
   int epoll = -1;
   std::map<Id, std::unique_ptr<Stream>> streams;
@@ -140,16 +137,17 @@ struct HttpStreams::State {
   Clock::time_point lag_since = Clock::now();
   double waited_seconds = 0;
 
+  explicit State(const CurlLibrary& library) : curl(library), multi(library.multi_init()) {}
   ~State() {
     for (auto& [id, stream] : streams) release(*stream);
-    if (multi != nullptr) curl_multi_cleanup(multi);
+    if (multi != nullptr) curl.multi_cleanup(multi);
     if (epoll >= 0) close(epoll);
   }
 
   void release(Stream& stream) const {
-    curl_multi_remove_handle(multi, stream.easy);
-    curl_easy_cleanup(stream.easy);
-    curl_slist_free_all(stream.headers);
+    curl.multi_remove_handle(multi, stream.easy);
+    curl.easy_cleanup(stream.easy);
+    curl.slist_free_all(stream.headers);
   }
 
   void watch(curl_socket_t socket, int what) const {
@@ -201,7 +199,7 @@ struct HttpStreams::State {
     }
     stream.lags->add(*stream.lag_seconds);
     long status = 0;
-    curl_easy_getinfo(stream.easy, CURLINFO_RESPONSE_CODE, &status);
+    stream.curl->easy_getinfo(stream.easy, CURLINFO_RESPONSE_CODE, &status);
     if (stream.handler->on_bytes({bytes, length}, status, *stream.arrived)) return length;
     stream.is_refused = true;
     return 0;
@@ -212,7 +210,7 @@ struct HttpStreams::State {
     if (!timer || Clock::now() < *timer) return false;
     timer.reset();
     int running = 0;
-    curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    curl.multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
     return true;
   }
 
@@ -231,7 +229,7 @@ struct HttpStreams::State {
       const std::unique_ptr<Stream> stream = std::move(at->second);
       streams.erase(at);
       HttpEnd end{HttpFault::stall, 0, "nothing came for too long"};
-      curl_easy_getinfo(stream->easy, CURLINFO_RESPONSE_CODE, &end.status);
+      curl.easy_getinfo(stream->easy, CURLINFO_RESPONSE_CODE, &end.status);
       release(*stream);
       stream->handler->on_end(end, arrived);
     }
@@ -239,11 +237,11 @@ struct HttpStreams::State {
 
   void hand_out_ends() {
     int left = 0;
-    while (CURLMsg* message = curl_multi_info_read(multi, &left)) {
+    while (CURLMsg* message = curl.multi_info_read(multi, &left)) {
       if (message->msg != CURLMSG_DONE) continue;
       const CURLcode code = message->data.result;
       void* mine = nullptr;
-      curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &mine);
+      curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &mine);
       const auto at = streams.find(static_cast<Stream*>(mine)->id);
       const std::unique_ptr<Stream> stream = std::move(at->second);
       streams.erase(at);
@@ -259,19 +257,19 @@ HttpStreams::~HttpStreams() = default;
 
 Result<std::unique_ptr<HttpStreams>> HttpStreams::make() {
   raise_file_limit();
-  auto state = std::make_unique<State>();
-  const bool is_started = start_library();
-  if (is_started) state->multi = curl_multi_init();
+  const Result<CurlLibrary>& library = CurlLibrary::loaded();
+  if (!library) return library.error();
+  auto state = std::make_unique<State>(*library);
   state->epoll = epoll_create1(EPOLL_CLOEXEC);
   if (state->multi == nullptr || state->epoll < 0) {
     return Error{ErrorCode::unavailable, "libcurl or epoll does not start", {}, {}};
   }
-  curl_multi_setopt(state->multi, CURLMOPT_SOCKETFUNCTION, &State::on_socket);
-  curl_multi_setopt(state->multi, CURLMOPT_SOCKETDATA, state.get());
-  curl_multi_setopt(state->multi, CURLMOPT_TIMERFUNCTION, &State::on_timer);
-  curl_multi_setopt(state->multi, CURLMOPT_TIMERDATA, state.get());
+  library->multi_setopt(state->multi, CURLMOPT_SOCKETFUNCTION, &State::on_socket);
+  library->multi_setopt(state->multi, CURLMOPT_SOCKETDATA, state.get());
+  library->multi_setopt(state->multi, CURLMOPT_TIMERFUNCTION, &State::on_timer);
+  library->multi_setopt(state->multi, CURLMOPT_TIMERDATA, state.get());
   constexpr long kKeptConnections = 4096;
-  curl_multi_setopt(state->multi, CURLMOPT_MAXCONNECTS, kKeptConnections);
+  library->multi_setopt(state->multi, CURLMOPT_MAXCONNECTS, kKeptConnections);
   return std::unique_ptr<HttpStreams>(new HttpStreams(std::move(state)));
 }
 
@@ -279,7 +277,9 @@ HttpStreams::Id HttpStreams::start(const HttpRequest& request, HttpHandler& hand
   auto made = std::make_unique<Stream>();
   Stream& stream = *made;
   stream.id = state_->next_id++;
-  stream.easy = curl_easy_init();
+  const CurlLibrary& curl = state_->curl;
+  stream.curl = &curl;
+  stream.easy = curl.easy_init();
   HEADROOM_CHECK(stream.easy != nullptr, "libcurl makes a handle");
   stream.handler = &handler;
   stream.arrived = &state_->arrived;
@@ -290,8 +290,8 @@ HttpStreams::Id HttpStreams::start(const HttpRequest& request, HttpHandler& hand
   stream.stall_seconds = request.stall_seconds;
   stream.heard = Clock::now();
   CURL* const easy = stream.easy;
-  const auto set = [easy](CURLoption option, auto value) {
-    const CURLcode code = curl_easy_setopt(easy, option, value);
+  const auto set = [&curl, easy](CURLoption option, auto value) {
+    const CURLcode code = curl.easy_setopt(easy, option, value);
     HEADROOM_CHECK(code == CURLE_OK, "libcurl takes an option");
   };
   set(CURLOPT_URL, request.url.c_str());
@@ -308,19 +308,19 @@ HttpStreams::Id HttpStreams::start(const HttpRequest& request, HttpHandler& hand
   set(CURLOPT_WRITEDATA, static_cast<void*>(&stream));
   set(CURLOPT_PRIVATE, static_cast<void*>(&stream));
   if (!request.body.empty()) {
-    stream.headers = curl_slist_append(stream.headers, "Content-Type: application/json");
-    stream.headers = curl_slist_append(stream.headers, "Expect:");  // no round trip before a body
+    stream.headers = curl.slist_append(stream.headers, "Content-Type: application/json");
+    stream.headers = curl.slist_append(stream.headers, "Expect:");  // no round trip before a body
     set(CURLOPT_POSTFIELDS, stream.body.c_str());
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(stream.body.size()));
   }
   if (!request.api_key.empty()) {
     const std::string line = "Authorization: Bearer " + request.api_key;
-    stream.headers = curl_slist_append(stream.headers, line.c_str());
+    stream.headers = curl.slist_append(stream.headers, line.c_str());
   }
   if (stream.headers != nullptr) set(CURLOPT_HTTPHEADER, stream.headers);
   const Id id = stream.id;
   state_->streams.emplace(id, std::move(made));
-  curl_multi_add_handle(state_->multi, easy);
+  curl.multi_add_handle(state_->multi, easy);
   return id;
 }
 
@@ -357,7 +357,7 @@ void HttpStreams::turn(Clock::time_point deadline) {
     if ((event.events & EPOLLIN) != 0) what |= CURL_CSELECT_IN;
     if ((event.events & EPOLLOUT) != 0) what |= CURL_CSELECT_OUT;
     if ((event.events & (EPOLLERR | EPOLLHUP)) != 0) what |= CURL_CSELECT_ERR;
-    curl_multi_socket_action(state.multi, event.data.fd, what, &running);
+    state.curl.multi_socket_action(state.multi, event.data.fd, what, &running);
   }
   state.hand_out_ends();
   state.end_stalled();

@@ -21,8 +21,9 @@ Graph declarations_of(const Graph& source) {
   graph.inputs = source.inputs;
   graph.value_count = source.value_count;
   graph.modules.emplace_back();
-  graph.operations.reserve(source.operations.size());
-  graph.instructions.reserve(source.instructions.size());
+  // Adapters and casts may double them; vectors that grow touch the most memory.
+  graph.operations.reserve(2 * source.operations.size());
+  graph.instructions.reserve(2 * source.instructions.size());
   graph.regions.reserve(source.regions.size());
   return graph;
 }
@@ -61,10 +62,8 @@ Var GraphRewriter::add_parameter(uint32_t after, Parameter parameter) {
 void GraphRewriter::copy_operation(const Operation& operation, const Replace& replace) {
   Outputs outputs = replace(operation);
   if (outputs.empty()) {
-    std::vector<Var> inputs;
-    for (const ValueId id : operation.inputs) inputs.push_back(value(id));
-    outputs = builder_.apply_many(operation.kind, std::move(inputs), operation.outputs.size(),
-                                  operation.attributes);
+    builder_.copy(operation, names_);
+    return;
   }
   HEADROOM_CHECK(outputs.size() == operation.outputs.size(), "a replacement lacks outputs");
   for (size_t i = 0; i < outputs.size(); ++i) {
