@@ -34,7 +34,7 @@ enum class Component : uint8_t {
   communication,     // what collectives send and receive besides: gradients' buckets
   gradients,         // without lm_head's
   optimizer_states,  // without lm_head's
-  lm_head_weight,    // when tied, the shared matrix is counted with the parameters and this is 0
+  lm_head_weight,    // with autocast's copy; a tied matrix is counted with the parameters
   lm_head_gradient,
   lm_head_state,
   saved_activations,  // kept by autograd for the backward pass

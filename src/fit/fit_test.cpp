@@ -413,6 +413,52 @@ TEST(Fit, GradientsInsideTheBucketsAreARemedyOfDdp) {
 }
 
 }  // namespace
+// Autocast's copy of the head's weight is not logits; the float32 copy of the logits that
+// accelerate hands on is.
+TEST(Fit, AutocastsCopiesAtTheHeadAreNamed) {
+  FitQuestion question;
+  question.model = "openai-community/gpt2";
+  question.device = "a100-sxm-80gb";
+  question.batch = 4;
+  question.seq = 256;
+  question.search = false;
+  question.dtype = Dtype::fp32;
+  question.mixed_precision = MixedPrecision::bf16;
+  question.accelerate = true;
+  const auto answered = answer(question);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  ASSERT_EQ(answered->memory.peak_at.phase, "backward");
+  constexpr int64_t kVocab = 50257;
+  constexpr int64_t kRounding = 1 << 21;
+  const auto near = [](Bytes bytes, int64_t wanted) {
+    return bytes.count >= wanted && bytes.count < wanted + kRounding;
+  };
+  const fit::ComponentBytes& parts = answered->memory.breakdown;
+  // Tied to the embedding, which counts as parameters: this is the copy alone.
+  EXPECT_TRUE(near(parts[Component::lm_head_weight], kVocab * 768 * 2))
+      << parts[Component::lm_head_weight].count;
+  EXPECT_GE(parts[Component::logits].count, 4 * 256 * kVocab * 4);
+  EXPECT_LT(parts[Component::temporaries].count, 1 << 20);
+}
+
+TEST(Fit, GradientsInFp16UnderMixedPrecisionAreWarnedOf) {
+  FitQuestion question = mistral(1, 512);
+  question.mixed_precision = MixedPrecision::fp16;
+  const auto warns = [](const FitQuestion& asked) {
+    const auto answered = answer(asked);
+    return answered && std::ranges::any_of(answered->warnings, [](const std::string& warning) {
+             return warning.find("GradScaler") != std::string::npos;
+           });
+  };
+  ASSERT_TRUE(question.set("dtype", "fp16"));
+  EXPECT_TRUE(warns(question));
+  question.method = Method::lora;  // adapters are in float32
+  EXPECT_FALSE(warns(question));
+  question.method = Method::full;
+  ASSERT_TRUE(question.set("dtype", "fp32"));
+  EXPECT_FALSE(warns(question));
+}
+
 // A screen shows eight remedies: what it does not show need not be searched, and changes nothing.
 TEST(Fit, BatchesAreFoundForAsManyRemediesAsAskedFor) {
   FitQuestion question = mistral(4, 1024);

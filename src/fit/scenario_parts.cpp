@@ -364,6 +364,20 @@ void warn_of_bf16(Scenario& s) {
                        "attention; ask again with --dtype fp16");
 }
 
+// torch.amp.GradScaler refuses gradients in fp16 ("Attempting to unscale FP16 gradients"), so that
+// such a run ends at its first step, whatever its memory.
+void warn_of_fp16_gradients(Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.mixed_precision != MixedPrecision::fp16) return;
+  const Dtype trained = q.method == Method::full ? q.dtype : q.lora_dtype;
+  if (trained != Dtype::fp16) return;
+  const char* const flag = q.method == Method::full ? "--dtype fp32" : "--lora-dtype fp32";
+  s.warnings.push_back(
+      std::string("mixed precision in fp16 wants weights in float32 to train: PyTorch's GradScaler "
+                  "refuses gradients in fp16; ask again with ") +
+      flag);
+}
+
 Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
   // Accepted words that would change nothing must not be answered as if they did.

@@ -86,7 +86,17 @@ struct Operation {
 };
 
 // A part of the graph with a meaning of its own, for labels and for the transformations.
-enum class RegionKind : uint8_t { model, layer, attention, mlp, lm_head, loss, other };
+enum class RegionKind : uint8_t {
+  model,
+  layer,
+  attention,
+  mlp,
+  lm_head,
+  head_weight,  // a copy of lm_head's weight in another type, beside the weight itself
+  logits,       // a copy of the logits, outside of the head
+  loss,
+  other
+};
 
 struct Region {
   RegionKind kind = RegionKind::other;

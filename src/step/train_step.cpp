@@ -28,6 +28,26 @@ namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
+// Of what is allocated while a region runs, where nothing else says what it is for.
+Category category_within(RegionKind kind) {
+  switch (kind) {
+    case RegionKind::lm_head:
+    case RegionKind::logits:
+      return Category::logits;
+    case RegionKind::head_weight:
+      return Category::lm_head_weight;
+    case RegionKind::loss:
+      return Category::loss;
+    case RegionKind::model:
+    case RegionKind::layer:
+    case RegionKind::attention:
+    case RegionKind::mlp:
+    case RegionKind::other:
+      return Category::temporary;
+  }
+  return Category::temporary;
+}
+
 bool is_lm_head(const Parameter& parameter) { return parameter.role == ParameterRole::lm_head; }
 
 bool is_optimized(const Parameter& parameter) { return parameter.trainable && !parameter.tied_to; }
@@ -235,9 +255,7 @@ class TrainingRun {
   std::vector<Category> categories_by_module() const {
     std::vector<Category> categories{Category::temporary};
     for (const model::Region& region : graph_.regions) {
-      categories.push_back(region.kind == RegionKind::lm_head ? Category::logits
-                           : region.kind == RegionKind::loss  ? Category::loss
-                                                              : Category::temporary);
+      categories.push_back(category_within(region.kind));
     }
     return categories;
   }

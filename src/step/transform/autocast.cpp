@@ -79,6 +79,19 @@ std::vector<uint32_t> layers_of_operations(const Graph& graph) {
   return layers;
 }
 
+// By operation: whether it belongs to lm_head.
+std::vector<bool> operations_of_head(const Graph& graph) {
+  std::vector<bool> in_head(graph.operations.size());
+  for (const model::Region& region : graph.regions) {
+    if (region.kind != RegionKind::lm_head) continue;
+    for (uint32_t i = region.begin; i < region.end; ++i) {
+      const model::Instruction& instruction = graph.instructions[i];
+      if (instruction.kind == InstructionKind::operation) in_head[instruction.index] = true;
+    }
+  }
+  return in_head;
+}
+
 class AutocastWriter {
  public:
   AutocastWriter(const Graph& graph, const AutocastOptions& options)
@@ -86,8 +99,11 @@ class AutocastWriter {
         options_(options),
         rewriter_(graph),
         layers_(layers_of_operations(graph)),
+        in_head_(operations_of_head(graph)),
+        is_parameter_(graph.value_count),
         cacheable_(graph.value_count) {
     for (const Parameter& parameter : graph.parameters) {
+      is_parameter_[parameter.value] = true;
       const bool is_float32 = parameter.dtype.value_or(DType::f32) == DType::f32;
       cacheable_[parameter.value] = parameter.trainable && is_float32;
     }
@@ -158,11 +174,26 @@ class AutocastWriter {
   Var cast(const Operation& operation, size_t input, DType dtype) {
     const ValueId id = operation.inputs[input];
     const bool is_cached = dtype == options_.dtype && cacheable_[id];
-    if (!is_cached) return cast_of(id, dtype);
-    const uint32_t layer = layers_[rewriter_.index_of(operation)];
-    auto [entry, is_new] = cache_.try_emplace({layer, id});
-    if (is_new) entry->second = cast_of(id, dtype);
+    const uint32_t index = rewriter_.index_of(operation);
+    const bool is_head_weight = in_head_[index] && is_parameter_[id];
+    const auto make = [&] {
+      return is_head_weight ? cast_within(RegionKind::head_weight, id, dtype) : cast_of(id, dtype);
+    };
+    if (!is_cached) return make();
+    auto [entry, is_new] = cache_.try_emplace({layers_[index], id});
+    if (is_new) entry->second = make();
     return entry->second;
+  }
+
+  // In a region of its own, which says what the copy is for.
+  Var cast_within(RegionKind kind, ValueId id, DType dtype) {
+    model::Region region;
+    region.kind = kind;
+    region.name = "lm_head";
+    const uint32_t entered = rewriter_.builder().enter(std::move(region));
+    Var copy = cast_of(id, dtype);
+    rewriter_.builder().leave(entered);
+    return copy;
   }
 
   Var cast_of(ValueId id, DType dtype) {
@@ -178,7 +209,11 @@ class AutocastWriter {
     std::vector<ValueId> outputs = graph_.outputs;
     if (graph_.logits != model::kNoValue) outputs.insert(outputs.begin(), graph_.logits);
     std::vector<Var> converted;
-    for (const ValueId id : outputs) converted.push_back(cast_of(id, DType::f32));
+    for (const ValueId id : outputs) {
+      const bool is_logits = id == graph_.logits;
+      converted.push_back(is_logits ? cast_within(RegionKind::logits, id, DType::f32)
+                                    : cast_of(id, DType::f32));
+    }
     for (size_t i = 0; i < outputs.size(); ++i) {
       rewriter_.builder().drop(rewriter_.value(outputs[i]).id());
       rewriter_.set_output(outputs[i], rewriter_.builder().release(std::move(converted[i])));
@@ -189,6 +224,8 @@ class AutocastWriter {
   const AutocastOptions& options_;
   GraphRewriter rewriter_;
   std::vector<uint32_t> layers_;
+  std::vector<bool> in_head_;                          // by operation
+  std::vector<bool> is_parameter_;                     // by value
   std::vector<bool> cacheable_;                        // by value: trainable parameters in float32
   std::map<std::pair<uint32_t, ValueId>, Var> cache_;  // by layer and parameter
 };
