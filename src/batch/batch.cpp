@@ -284,6 +284,9 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
   HEADROOM_TRY(check(question, config != nullptr));
   BatchAnswer answer;
   answer.question = question;
+  for (const std::string& left_out : question.points_left_out) {
+    answer.notes.push_back("left out: " + left_out);
+  }
   answer.workload = workload_for(question);
   HEADROOM_ASSIGN(const auto predictor, predictor_for(question, answer.workload, config, model));
   const Bytes cache = predictor ? cache_of(*predictor, *question.device) : Bytes();

@@ -7,6 +7,7 @@
 #include "cli/deliver.h"
 #include "cli/machine.h"
 #include "cli/verb.h"
+#include "formats/serving_results.h"
 #include "model/builtin.h"
 #include "report/batch_html.h"
 #include "report/batch_json.h"
@@ -43,7 +44,9 @@ Result<batch::BatchQuestion> question_of(const Words& words,
   batch::BatchQuestion question;
   if (words.has("points")) {
     question.points_file = words.value("points");
-    HEADROOM_ASSIGN(question.points, formats::read_serving_points(question.points_file));
+    HEADROOM_ASSIGN(auto results, formats::read_serving_results(question.points_file));
+    question.points = std::move(results.points);
+    question.points_left_out = std::move(results.left_out);
   }
   if (words.has("requests")) {
     question.requests_file = words.value("requests");
@@ -144,13 +147,18 @@ Verb batch_verb() {
        "a target in milliseconds, for programs"},
       {"headroom batch --points sweep.csv --slo itl=2x@32 --host-gap 0.35",
        "from what was measured: batch,throughput_tokens_per_second,itl_ms[,running_mean,kv_pct]"},
+      {"headroom batch --points results/ --slo itl=50ms",
+       "from a folder of what `vllm bench serve --save-result` wrote, say, at several "
+       "--max-concurrency"},
       {"headroom batch --url http://localhost:8000 --slo itl=2x@32 --save-points sweep.csv",
        "from a running OpenAI-compatible server, with the few measurements that it takes"},
   };
   verb.flags = {
       {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
       kCalibrationFlag,
-      {"points", "FILE.csv", "measured serving points; output tokens per second, mean ITL"},
+      {"points", "FILE",
+       "measured: CSV, or what vLLM's, SGLang's, GuideLLM's or AIPerf's benchmark wrote (a folder "
+       "of such files, too)"},
       {"url", "URL", "measure the server there; its key in the variable HEADROOM_API_KEY"},
       {"served-model", "NAME", "with --url: the model to ask for; without it the server's first"},
       {"save-points", "FILE.csv", "with --url: what was measured, for --points; - is stdout"},
