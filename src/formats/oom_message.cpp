@@ -77,7 +77,9 @@ struct Unit {
   int64_t bytes;
 };
 constexpr std::array kUnits{Unit{" bytes", 1}, Unit{" kib", kKiB}, Unit{" mib", kMiB},
-                            Unit{" gib", kGiB}, Unit{" tib", kGiB * 1024}};
+                            Unit{" gib", kGiB}, Unit{" tib", kGiB * 1024},
+                            // As MPS wrote them, of 1,024 each (format_size() of its time).
+                            Unit{" kb", kKiB}, Unit{" mb", kMiB}, Unit{" gb", kGiB}};
 
 bool is_number(char c) { return is_digit(c) || c == '.'; }
 
@@ -210,12 +212,23 @@ OomMessage parse_torch(std::string_view words) {
   return message;
 }
 
+OomMessage parse_mps(std::string_view words) {
+  OomMessage message;
+  message.allocated = size_after(words, "(mps allocated: ");
+  message.beside = size_after(words, "other allocations: ");
+  message.allowed = size_after(words, "max allowed: ");
+  message.tried = size_after(words, "tried to allocate ");
+  message.is_cut = !message.allocated || !message.beside || !message.tried;
+  return message;
+}
+
 struct Bare {
   std::string_view words;
   OomSource source;
 };
 // In the order in which they are tried at one place.
-constexpr std::array kBare{Bare{"cuda driver error: out of memory", OomSource::cuda_driver},
+constexpr std::array kBare{Bare{"mps backend out of memory (mps allocated: ", OomSource::mps},
+                           Bare{"cuda driver error: out of memory", OomSource::cuda_driver},
                            Bare{"cuda error: out of memory", OomSource::cuda_runtime},
                            Bare{"cuda runtime error (2) : out of memory", OomSource::cuda_runtime},
                            Bare{"cublas_status_alloc_failed", OomSource::cublas},
@@ -264,6 +277,9 @@ OomMessage parse_one(std::string_view text, const Found& found, size_t end) {
   if (found.source == OomSource::torch) {
     message = parse_torch(words);
     message.backend = word_before(text, found.at);
+  } else if (found.source == OomSource::mps) {
+    message = parse_mps(words);
+    message.backend = "MPS";
   } else if (found.source == OomSource::host) {
     message.tried = size_after(words, "you tried to allocate ");
     message.is_cut = !message.tried;
@@ -287,7 +303,7 @@ bool OomMessage::says_the_same(const OomMessage& other) const {
   const auto key = [](const OomMessage& message) {
     return std::tie(message.source, message.backend, message.device, message.tried, message.total,
                     message.free, message.allocated, message.unallocated, message.private_pools,
-                    message.allowed, message.processes);
+                    message.allowed, message.beside, message.processes);
   };
   return key(*this) == key(other);
 }
@@ -323,6 +339,8 @@ std::string_view name_of(OomSource source) {
   switch (source) {
     case OomSource::torch:
       return "torch";
+    case OomSource::mps:
+      return "mps";
     case OomSource::cuda_runtime:
       return "cuda_runtime";
     case OomSource::cuda_driver:

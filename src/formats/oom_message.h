@@ -13,6 +13,10 @@
 //    it in it. The process lines are "Including non-PyTorch memory, this process has H memory in
 //    use." and "Process n has H memory in use.".
 //  - XPU (c10/xpu/XPUCachingAllocator.cpp): the second form, at first without "of which C is free".
+//  - MPS (aten/src/ATen/mps/MPSAllocator.mm): "MPS backend out of memory (MPS allocated: A, other
+//    allocations: B[, max allowed: C]). Tried to allocate T on private|shared pool". A is what the
+//    allocator's heaps hold after it has given back what it cached, B what else the process has on
+//    the device. Until 2.5 or so its units say "MB" and "GB", of 1,024 each all the same.
 //  - without figures: "CUDA error: out of memory", "CUDA driver error: out of memory", the
 //    libraries' CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_ALLOC_FAILED and NCCL's "Cuda failure ...
 //    'out of memory'"; and the host's, "DefaultCPUAllocator: ... you tried to allocate A bytes".
@@ -32,7 +36,7 @@
 namespace headroom::formats {
 
 // Who ran out of memory: PyTorch's allocator, which gives figures, or somebody beside it.
-enum class OomSource : uint8_t { torch, cuda_runtime, cuda_driver, cublas, cudnn, nccl, host };
+enum class OomSource : uint8_t { torch, mps, cuda_runtime, cuda_driver, cublas, cudnn, nccl, host };
 
 struct OomProcess {
   std::optional<int64_t> pid;  // nothing: "this process"
@@ -50,7 +54,8 @@ struct OomMessage {
   std::optional<Bytes> allocated;      // by PyTorch, private pools with it
   std::optional<Bytes> unallocated;    // reserved by PyTorch beyond that
   std::optional<Bytes> private_pools;  // free inside private pools: of CUDA graphs mostly
-  std::optional<Bytes> allowed;        // by a memory fraction
+  std::optional<Bytes> allowed;        // by a memory fraction, or MPS's watermark
+  std::optional<Bytes> beside;         // MPS: of this process, beside PyTorch's allocator
   std::vector<OomProcess> processes;
   // A figure that the wording has cannot be read, as where the text ends within the message: of
   // what it lacks nothing is known.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "pack/oom_mps.h"
 #include "text/number.h"
 
 namespace headroom::pack {
@@ -17,14 +18,6 @@ constexpr Bytes kMostText{64 * kMiB};
 // A waste below this share of what is reserved is not called the culprit: planned allocators leave
 // as much (STAlloc, arXiv 2507.16274, section 9: 95 to 100 % used on dense models).
 constexpr double kNoticeablePct = 5;
-
-// Half of the last digit that format_size() writes.
-Bytes rounding_of(Bytes figure) {
-  for (const int64_t unit : {kGiB, kMiB, kKiB}) {
-    if (figure.count > unit) return Bytes(unit / 200 + 1);
-  }
-  return Bytes(0);
-}
 
 double pct_of(Bytes part, Bytes whole) {
   return whole.count <= 0
@@ -412,6 +405,7 @@ void judge_without_figures(OomCase& one) {
           "context of this one found no room"};
       return;
     case OomSource::torch:
+    case OomSource::mps:
       break;
   }
   one.culprit = OomCulprit::not_told;
@@ -421,6 +415,13 @@ void judge_without_figures(OomCase& one) {
 }
 
 }  // namespace
+
+Bytes rounding_of(Bytes figure) {
+  for (const int64_t unit : {kGiB, kMiB, kKiB}) {
+    if (figure.count > unit) return Bytes(unit / 200 + 1);
+  }
+  return Bytes(0);
+}
 
 Result<OomAnswer> explain_oom(std::string_view text, const std::string& file,
                               const device::DeviceCatalogue& catalogue) {
@@ -436,7 +437,9 @@ Result<OomAnswer> explain_oom(std::string_view text, const std::string& file,
     if (account) {
       one.holders = holders_of(*account);
     }
-    if (account && one.message.tried) {
+    if (one.message.source == OomSource::mps && !one.message.is_cut) {
+      judge_mps(one);
+    } else if (account && one.message.tried) {
       judge(one, *account);
       if (one.message.is_cut) {
         one.notes.emplace_back(

@@ -181,5 +181,43 @@ TEST(Oom, WithoutFigures) {
   EXPECT_EQ(only("CUDA out of memory. Tried to allocate ").culprit, OomCulprit::not_told);
 }
 
+// The wordings of PyTorch before and after its units were named rightly.
+TEST(Oom, AppleGpusHaveTheirOwnHolders) {
+  const OomCase model = only(
+      "RuntimeError: MPS backend out of memory (MPS allocated: 15.72 GiB, other allocations: 2.41 "
+      "MiB, max allowed: 18.13 GiB). Tried to allocate 5.81 GiB on private pool. Use "
+      "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations");
+  EXPECT_EQ(model.culprit, OomCulprit::model);
+  EXPECT_EQ(model.message.backend, "MPS");
+  EXPECT_EQ(model.short_by->expected.count, gib(15.72).count +
+                                                static_cast<int64_t>(2.41 * kMiB + 0.5) +
+                                                gib(5.81).count - gib(18.13).count);
+  const OomCase beside = only(
+      "MPS backend out of memory (MPS allocated: 5.50 GB, other allocations: 14.76 GB, max "
+      "allowed: "
+      "20.40 GB). Tried to allocate 147.24 MB on private pool.");
+  EXPECT_EQ(beside.culprit, OomCulprit::outside);
+  EXPECT_EQ(beside.culprit_bytes, gib(14.76));
+  EXPECT_EQ(beside.holders.front().name, "outside");
+  const OomCase request = only(
+      "MPS backend out of memory (MPS allocated: 1.50 GB, other allocations: 10.00 MB, max "
+      "allowed: "
+      "20.40 GB). Tried to allocate 32.00 GB on shared pool.");
+  EXPECT_EQ(request.culprit, OomCulprit::request);
+  // Without a limit nothing tells how much was missing.
+  const OomCase unlimited = only(
+      "MPS backend out of memory (MPS allocated: 15.50 GB, other allocations: 10.00 MB). Tried to "
+      "allocate 2.00 GB on shared pool.");
+  EXPECT_EQ(unlimited.culprit, OomCulprit::model);
+  EXPECT_FALSE(unlimited.short_by);
+  const OomCase cut = only("MPS backend out of memory (MPS allocated: 15.50 GB, other allo");
+  EXPECT_TRUE(cut.message.is_cut);
+  EXPECT_EQ(cut.culprit, OomCulprit::not_told);
+  const OomCase absurd = only(
+      "MPS backend out of memory (MPS allocated: 99999999999.50 GB, other allocations: 1.00 MB). "
+      "Tried to allocate 2.00 GB on shared pool.");
+  EXPECT_EQ(absurd.culprit, OomCulprit::not_told);
+}
+
 }  // namespace
 }  // namespace headroom::pack

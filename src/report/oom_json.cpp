@@ -30,6 +30,7 @@ Json message_json(const formats::OomMessage& message) {
       .set("unallocated_bytes", optional(message.unallocated))
       .set("private_pools_bytes", optional(message.private_pools))
       .set("allowed_bytes", optional(message.allowed))
+      .set("beside_bytes", optional(message.beside))
       .set("processes", std::move(processes));
 }
 
