@@ -8,6 +8,8 @@ operands take turns, so that weights and caches come from memory as they do in a
 machine's own cache holds all of the turns. A point is the median of samples of at least a
 millisecond each, taken until the median is sure or the point's share of the time is spent.
 
+Reductions among processes, and decode steps of models that are nearly all host, are measured at the end.
+
 Prints `headroom: progress DONE OF WHAT` on stderr. Exit codes: 0, 2 (usage), 4 (no PyTorch, no such
 device), 5 (interrupted, or the device failed: nothing is written).
 """
@@ -22,6 +24,9 @@ import statistics
 import sys
 import time
 
+from headroom import collective_probe
+from headroom.waiting import Waiting
+
 EXIT_UNAVAILABLE, EXIT_PARTIAL = 4, 5
 SCHEMA = "headroom.probe/1"
 
@@ -33,11 +38,16 @@ CALLS_A_POINT = 10       # about so many at least: warm-up, and five samples
 MOST_OPERAND_BYTES = 256 << 20
 POOL_BYTES = 1 << 30     # random numbers that all operands are views of
 PEAK_POOL_BYTES = 1 << 28
+LEAST_RATE_EDGE = 1024
+LEAST_OF_A_SAMPLE = 0.05  # clocks differ: what a thread waited is never all of the time
 MOST_TURNS = 16
 LEAST_SAMPLE_SECONDS = 1e-3
 SURE = 0.01              # half width of the median's interval, of the median
 POINT_SECONDS = 0.25     # about what a point takes; the number of points follows from the time
 LEAST_POINTS, MOST_POINTS = 18, 64  # of a class; a law needs 12, and some may be disturbed
+SHORT_SECONDS = 20       # a run below it is a look: one round, as many points of each class, operators alone
+MORE_POINTS = 2          # times as many of the products and of decode attention, which most of a step is
+ROUNDS = 2               # a point is measured at so many times of the run: what is between them drifts
 
 
 def say(words):
@@ -52,6 +62,7 @@ class Machine:
         self.device = torch.device("cuda:0" if name == "cuda" else name)
         self.is_cuda = self.device.type == "cuda"
         self.pools, self.pool_bytes = {}, POOL_BYTES
+        self.waiting = Waiting()
         if self.is_cuda:
             if not torch.cuda.is_available():
                 raise RuntimeError("PyTorch sees no GPU here")
@@ -73,7 +84,8 @@ class Machine:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
     def seconds_of(self, call, times):
-        """Of `times` calls one after the other, on the device's own clock where it has one."""
+        """Of `times` calls one after the other, on the device's own clock where it has one; on a processor less what
+        other programs took of it, as far as the system says."""
         if self.is_cuda:
             start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
@@ -82,10 +94,11 @@ class Machine:
             end.record()
             end.synchronize()
             return start.elapsed_time(end) * 1e-3
-        start = time.perf_counter()
+        waited, start = self.waiting.seconds(), time.perf_counter()
         for turn in range(times):
             call(turn)
-        return time.perf_counter() - start
+        taken = time.perf_counter() - start
+        return max(taken - (self.waiting.seconds() - waited), LEAST_OF_A_SAMPLE * taken)
 
     def operand(self, dtype, *sizes):
         """Random numbers, a view of a pool: the next ones each time, so that none stays in a cache."""
@@ -141,8 +154,11 @@ def between(rng, low, high, grain=1):
 
 
 def draw_gemm(rng):
-    return {"batch": 1, "m": between(rng, 1, 1024), "n": between(rng, 256, 16384, 64),
-            "k": between(rng, 256, 8192, 64)}
+    """Of one row often, since that is another kernel; and as wide as a vocabulary now and then."""
+    rows = 1 if rng.random() < 0.2 else between(rng, 2, 1024)
+    if rng.random() < 0.15:
+        return {"batch": 1, "m": rows, "n": between(rng, 16384, 160000, 64), "k": between(rng, 256, 4096, 64)}
+    return {"batch": 1, "m": rows, "n": between(rng, 256, 16384, 64), "k": between(rng, 256, 8192, 64)}
 
 
 def draw_heads(rng):
@@ -191,6 +207,11 @@ def work_of(kind, shape, size):
     return 0.0, size * ROW_OPERANDS[kind] * shape["rows"] * shape["width"]
 
 
+def coarse(rates):
+    """To powers of two, so that two runs on one machine choose the same shapes."""
+    return {name: 2.0 ** round(math.log2(rate)) for name, rate in rates.items()}
+
+
 def draw_shape(rng, kind, size, rates, longest, least_bytes, most_bytes):
     """One that the machine does in `longest` seconds, of at least `least_bytes`; None where none is found."""
     draw = DRAW.get(kind, draw_rows)
@@ -203,10 +224,12 @@ def draw_shape(rng, kind, size, rates, longest, least_bytes, most_bytes):
     return None
 
 
-def draw_shapes(rng, kind, size, count, rates, longest, cache_bytes, most_bytes):
-    """Every other one beyond the cache, as most of a model is; the rest of any size."""
+def draw_shapes(seed, kind, size, count, rates, longest, cache_bytes, most_bytes):
+    """Every other one beyond the cache, as most of a model is; the rest of any size. Each by a generator of its
+    own, so that what one shape is does not depend on how often another was drawn."""
     shapes = []
     for turn in range(count):
+        rng = random.Random(f"{seed} {kind} {turn}")
         least = 2 * cache_bytes if turn % 2 else 0
         shape = (draw_shape(rng, kind, size, rates, longest, least, most_bytes)
                  or draw_shape(rng, kind, size, rates, longest, 0, most_bytes))
@@ -290,17 +313,19 @@ def take_samples(machine, call, seconds):
 def rough_rates(machine, dtype):
     """What the machine does per second, to choose shapes by: the best of some samples."""
     size = dtype.itemsize
-    edge = 256
+    edge, flops = 512, 0.0
     while True:
         call = make_call(machine, "gemm", {"m": edge, "n": edge, "k": edge}, dtype, 1)
         taken = min(take_samples(machine, call, 0.05)[0])
-        if taken > 5e-3 or edge >= 8192:
+        flops = max(flops, 2.0 * edge ** 3 / taken)
+        # A small one may be disturbed throughout, while threads start: that is no rate.
+        if edge >= LEAST_RATE_EDGE and taken > 5e-3 or edge >= 8192:
             break
         edge *= 2
     rows = max(64, int(min(MOST_OPERAND_BYTES, 4 * machine.cache_bytes) / (3 * 4096 * size)))
     call = make_call(machine, "elementwise", {"rows": rows, "width": 4096}, dtype, 1)
     moving = min(take_samples(machine, call, 0.2)[0])
-    return {"flops": 2.0 * edge ** 3 / taken, "bytes": size * 3.0 * rows * 4096 / moving}
+    return {"flops": flops, "bytes": size * 3.0 * rows * 4096 / moving}
 
 
 def dtypes_of(machine, words):
@@ -327,32 +352,76 @@ def peak_rates(machine, dtype):
 def take_points(machine, arguments):
     rng = random.Random(arguments.seed)
     table = dtypes_of(machine, arguments.dtype)
-    rates = {name: rough_rates(machine, dtype) for name, dtype in {table[kind] for kind in table}}
+    rates = {name: coarse(rough_rates(machine, dtype)) for name, dtype in {table[kind] for kind in table}}
     most_bytes = min(MOST_OPERAND_BYTES, machine.free_bytes() // 8)
-    wanted = round(arguments.seconds / (len(CLASSES) * POINT_SECONDS))
-    count = min(MOST_POINTS, max(LEAST_POINTS, wanted))
+    is_short = arguments.seconds < SHORT_SECONDS
+    main = set() if is_short else {"attention_decode", "gemm_fp32" if arguments.dtype == "fp32" else "gemm"}
+    rounds = 1 if is_short else ROUNDS
+    wanted = arguments.seconds / ((len(CLASSES) + len(main) * (MORE_POINTS - 1)) * POINT_SECONDS)
+    count = min(MOST_POINTS, max(LEAST_POINTS, round(wanted)))
     longest = arguments.seconds / (len(CLASSES) * count * CALLS_A_POINT)
     longest = min(LONGEST_CALL_SECONDS, max(LEAST_LONGEST_SECONDS, longest))
     plan = []
     for kind in CLASSES:
         name, dtype = table.get(kind, table[None])
-        for shape in draw_shapes(rng, kind, dtype.itemsize, count, rates[name], longest,
+        many = count * (MORE_POINTS if kind in main else 1)
+        for shape in draw_shapes(arguments.seed, kind, dtype.itemsize, many, rates[name], longest,
                                  machine.cache_bytes, most_bytes):
             plan.append((kind, name, dtype, shape))
-    rng.shuffle(plan)  # so that what else the machine does falls on no class alone
-    points, started = [], time.perf_counter()
-    for done, (kind, name, dtype, shape) in enumerate(plan):
-        say(f"progress {done} {len(plan)} {kind}")
-        moved = work_of(kind, shape, dtype.itemsize)[1]
-        left = arguments.seconds - (time.perf_counter() - started)
-        share = max(0.02, left / (len(plan) - done))
-        call = make_call(machine, kind, shape, dtype, turns_for(machine, moved))
-        samples, half = take_samples(machine, call, share)
-        points.append({"class": kind, "rate": name, "shape": shape, "bytes": moved,
-                       "seconds": statistics.median(samples), "uncertainty": half,
-                       "samples": len(samples)})
-    say(f"progress {len(plan)} {len(plan)} done")
-    return points
+    taken, started, done, of = {}, time.perf_counter(), 0, rounds * len(plan)
+    for _ in range(rounds):
+        # In an order of its own, so that what else the machine does falls on no class alone.
+        for index in rng.sample(range(len(plan)), len(plan)):
+            kind, name, dtype, shape = plan[index]
+            say(f"progress {done} {of} {kind}")
+            left = arguments.seconds - (time.perf_counter() - started)
+            moved = work_of(kind, shape, dtype.itemsize)[1]
+            call = make_call(machine, kind, shape, dtype, turns_for(machine, moved))
+            taken.setdefault(index, []).append(take_samples(machine, call, max(0.02, left / (of - done))))
+            done += 1
+    say(f"progress {of} {of} done")
+    return [point_of(plan[index], taken[index]) for index in range(len(plan))]
+
+
+def point_of(planned, rounds):
+    """Of the medians of the rounds their geometric mean, as unsure as the worse of them; and how far apart they
+    are, as a logarithm: what a run at another time differs by."""
+    kind, name, dtype, shape = planned
+    medians = [statistics.median(samples) for samples, _ in rounds]
+    return {"class": kind, "rate": name, "shape": shape, "bytes": work_of(kind, shape, dtype.itemsize)[1],
+            "seconds": math.exp(statistics.fmean(map(math.log, medians))),
+            "uncertainty": max(half for _, half in rounds), "samples": sum(len(samples) for samples, _ in rounds),
+            "drift_log": math.log(max(medians) / min(medians))}
+
+
+# Models so small that most of a decode step is the host's: between operators, in Python. Of the shapes of
+# two common families, since each calls its operators through modules of its own.
+STEP_MODELS = (
+    {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 8, "hidden_size": 256,
+     "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512},
+    {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 8, "n_embd": 256, "n_head": 4,
+     "n_positions": 256, "vocab_size": 512},
+)
+STEP_CONTEXT, STEP_SECONDS = 64, 1.0
+
+
+def take_steps(machine, words):
+    """Decode steps of models that are nearly all host; none without transformers, or where they cannot be made."""
+    from headroom import decode_step, nongemm_models
+    torch, steps = machine.torch, []
+    name, dtype = dtypes_of(machine, words)[None]
+    for config in STEP_MODELS:
+        try:
+            recipe = nongemm_models.Recipe(torch, {"name": config["model_type"], "config": config, "inputs": {}})
+            module = recipe.make(None, dtype).to(machine.device)
+            call, _ = decode_step.make_step(machine, module, dtype, 1, STEP_CONTEXT, machine.free_bytes())
+        except (nongemm_models.Refused, ImportError) as refusal:  # no transformers, or one without these caches
+            say(f"no host time: {refusal}")
+            return []
+        samples, half = take_samples(machine, lambda _, step=call: step(), STEP_SECONDS)
+        steps.append({"config": config, "batch": 1, "context": STEP_CONTEXT, "dtype": name,
+                      "seconds": statistics.median(samples), "uncertainty": half, "samples": len(samples)})
+    return steps
 
 
 def main():
@@ -362,6 +431,7 @@ def main():
     parser.add_argument("--dtype", choices=("fp32", "bf16", "fp16"), default=None,
                         help="of everything but products, which are measured in fp32 and bf16")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=0, help="of the CPU; 0: as many as PyTorch takes")
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     try:
@@ -369,6 +439,8 @@ def main():
     except ImportError as error:
         say(f"PyTorch cannot be imported: {error}")
         return EXIT_UNAVAILABLE
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
     try:
         machine = Machine(torch, arguments.on)
         torch.empty(1, device=machine.device)
@@ -379,12 +451,16 @@ def main():
     try:
         with torch.inference_mode():
             points = take_points(machine, arguments)
+            points += collective_probe.take_collectives(machine, arguments.seconds)
+            # What a GPU's host does between launches is hidden behind its kernels.
+            has_steps = not machine.is_cuda and arguments.seconds >= SHORT_SECONDS
+            steps = take_steps(machine, arguments.dtype) if has_steps else []
     except (KeyboardInterrupt, RuntimeError, MemoryError) as error:
         say(f"measuring stopped: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
         return EXIT_PARTIAL
     with open(arguments.out, "w", encoding="utf-8") as file:
         json.dump({"schema": SCHEMA, "machine": machine.identity(), "seconds": arguments.seconds,
-                   "seed": arguments.seed, "points": points}, file)
+                   "seed": arguments.seed, "points": points, "steps": steps}, file)
     return 0
 
 

@@ -27,8 +27,8 @@ import statistics
 import sys
 import time
 
-from headroom import decode_step, trace_module
-from headroom.device_probe import Machine, peak_rates, say
+from headroom import decode_step, energy, trace_module
+from headroom.device_probe import LEAST_OF_A_SAMPLE, Machine, peak_rates, say
 from headroom.nongemm_models import Recipe, Refused
 from headroom.nongemm_onnx import OnnxRuntime
 
@@ -68,14 +68,21 @@ class Stopwatch:
     """The seconds of single calls, of the device's work too."""
 
     def __init__(self, machine):
-        self.machine = machine
+        self.machine, self.undisturbed = machine, []
 
     def once(self, call):
         self.settle()
-        start = time.perf_counter()
+        waited, start = self.machine.waiting.seconds(), time.perf_counter()
         call()
         self.settle()
-        return time.perf_counter() - start
+        taken = time.perf_counter() - start
+        self.undisturbed.append(max(taken - (self.machine.waiting.seconds() - waited), LEAST_OF_A_SAMPLE * taken))
+        return taken
+
+    def undisturbed_seconds(self):
+        """The median of the runs so far, less what other programs took; None where the system does not say."""
+        is_known = self.machine.waiting.is_known and not self.machine.is_cuda
+        return statistics.median(self.undisturbed) if is_known else None
 
     def settle(self):
         if self.machine.is_cuda:
@@ -319,13 +326,17 @@ class Session:
         engine = self.engine_for(setting, layers)
         call, notes = engine.prepare(setting)
         notes += engine.notes
-        samples, half = Stopwatch(self.machine).samples(call, self.spec["seconds"])
+        meter = energy.Meter()
+        stopwatch = Stopwatch(self.machine)
+        samples, half = stopwatch.samples(call, self.spec["seconds"])
+        joules = meter.joules()
         median = statistics.median(samples)
         depth = "whole" if layers is None else f"{layers}-layers"
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}").lstrip(".-") + ".trace.json.gz"
         profiled = engine.profile(call, median, os.path.join(self.spec["traces"], name))
         decode = None if not setting.get("context") else {
-            "quickest_seconds": min(samples), "cache_bytes": engine.cache_bytes,
+            "quickest_seconds": min(samples), "undisturbed_seconds": stopwatch.undisturbed_seconds(),
+            "joules": None if joules is None else joules / len(samples), "cache_bytes": engine.cache_bytes,
             "peak_bytes_per_second": self.peaks["bytes"], "peak_flops_per_second": self.peaks["flops"]}
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
                 "decode": decode, "layers_of_model": self.recipe.layers if self.recipe.is_config else None,

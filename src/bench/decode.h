@@ -52,9 +52,12 @@ using timing::TimeInterval;
 struct DecodeRun {
   int64_t batch = 0;
   int64_t samples = 0;
-  double quickest_seconds = 0;  // of single runs; the classes and the host gap are of this one
-  double profiled_seconds = 0;  // of the quickest run under the profiler
-  std::string trace;            // its file
+  double quickest_seconds = 0;     // of single runs; the classes and the host gap are of this one
+  double profiled_seconds = 0;     // of the quickest run under the profiler
+  std::string trace;               // its file
+  std::optional<double> joules{};  // of the processor packages, a step; nothing: not readable
+  // The median of the runs, less what other programs took of the cores; nothing: not known.
+  std::optional<double> undisturbed_seconds{};
   std::vector<std::string> notes;
 };
 
@@ -93,7 +96,11 @@ struct DecodeAnswer {
   std::vector<DecodeStep> steps;  // by batch
   // Steps that were measured, whose machine it was, and what was predicted of them.
   std::optional<DecodeMeasurement> measured;
-  std::vector<DecodeStep> predicted;
+  std::vector<DecodeStep> predicted;  // as many as steps, or none
+  std::string predicted_from;         // the calibration's file
+  double median_error_pct = 0;        // of the predicted steps
+  // The same of what the steps take less other programs' turns; nothing where that is not known.
+  std::optional<double> median_error_undisturbed_pct;
 };
 
 // Half width of a corrected step between its points, as a logarithm: the largest error of the

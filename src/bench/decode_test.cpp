@@ -123,5 +123,52 @@ TEST(Decode, RefusesWhatIsOutOfRange) {
   EXPECT_FALSE(predict("facebook/opt-1.3b", "cpu", 512, {1}));
 }
 
+double bytes_of(const std::vector<timing::CountedCall>& calls) {
+  double bytes = 0;
+  for (const auto& one : calls) bytes += static_cast<double>(one.times) * one.call.bytes;
+  return bytes;
+}
+
+TEST(Decode, EagerOperatorsAreOneKernelEachAndDoNotCopyTheCache) {
+  const auto model = *model::resolve_model("meta-llama/Llama-2-7b-hf");
+  const auto work_at = [&](int64_t context, bool is_eager) {
+    timing::DecodeOptions options{.context = context, .is_eager = is_eager};
+    return *timing::decode_work(model.view(), options, 4);
+  };
+  const timing::DecodeWork eager = work_at(512, true);
+  const timing::DecodeWork fused = work_at(512, false);
+  EXPECT_EQ(eager.operators, fused.operators);
+  EXPECT_EQ(bytes_of(eager.attention), bytes_of(fused.attention));
+  EXPECT_EQ(bytes_of(eager.matmul), bytes_of(fused.matmul));
+  int64_t kernels = 0;
+  for (const auto& one : eager.other) kernels += one.times;
+  EXPECT_GT(kernels, 32 * 15);  // a layer's two norms alone are ten
+  EXPECT_LT(kernels, eager.operators);
+  EXPECT_GT(bytes_of(eager.other), bytes_of(fused.other));
+  EXPECT_NEAR(bytes_of(work_at(2048, true).other), bytes_of(eager.other),
+              1e-3 * bytes_of(eager.other));
+}
+
+TEST(Decode, ADevicesOwnEngineIsAskedFirst) {
+  timing::TimingModel model = timing_model();
+  timing::LawFile file;
+  timing::Engine engine;
+  engine.name = "of-the-h200";
+  engine.device = "h200-sxm-141gb";
+  engine.is_eager = true;
+  engine.host_seconds_per_operator = 1e-3;
+  file.engines.push_back(engine);
+  model.merge(file);
+  const auto resolved = *model::resolve_model("openai-community/gpt2");
+  DecodeQuestion question;
+  question.batches = {1};
+  question.device = *device::DeviceCatalogue::built_in().find("h200");
+  const DecodeAnswer own = *predict_decode(resolved.view(), question, model);
+  EXPECT_EQ(own.engine, "of-the-h200");
+  EXPECT_GT(own.steps[0].host.seconds, 0.1);
+  question.device = *device::DeviceCatalogue::built_in().find("a100-sxm-80gb");
+  EXPECT_NE(predict_decode(resolved.view(), question, model)->engine, "of-the-h200");
+}
+
 }  // namespace
 }  // namespace headroom::bench

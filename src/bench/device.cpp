@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/python.h"
 #include "device/limits.h"
+#include "timing/decode_step.h"
 #include "timing/device_law.h"
 
 namespace headroom::bench {
@@ -28,6 +29,10 @@ constexpr std::chrono::seconds kStartTime{180};  // Python's imports, and what e
 constexpr int kNotHere = 4;                      // EXIT_UNAVAILABLE of device_probe.py
 constexpr std::string_view kProgress = "headroom: progress ";
 constexpr size_t kMostName = 60;
+constexpr size_t kMostSteps = 64;
+// Of the host's time an operator, as a logarithm: chosen, since two models say little of a spread.
+constexpr double kLeastHostHalfWidth = 0.3;
+constexpr double kMostHostHalfWidth = 3;
 
 // "headroom: progress 12 210 gemm"
 void report_progress(const DeviceQuestion& question, std::string_view line) {
@@ -100,12 +105,17 @@ Json measured(Json value) {
   return Json::object().set("value", std::move(value)).set("source", "bench");
 }
 
+bool is_collective(const MeasuredPoint& point) {
+  return std::holds_alternative<timing::CollectiveShape>(point.call.shape);
+}
+
 // The device's figures as a headroom.devices/1 file. Bandwidth is that of traffic beyond the cache.
 Result<Json> device_file(const Probe& probe, const std::string& name) {
   const double cache = 2 * static_cast<double>(probe.machine.cache.count);
   const double bandwidth = best_bytes(points_of(probe, [&](const MeasuredPoint& point) {
-    return point.call.flops == 0 && point.call.bytes >= cache;
+    return point.call.flops == 0 && point.call.bytes >= cache && !is_collective(point);
   }));
+  const double link = best_bytes(points_of(probe, is_collective));
   Json rates = Json::object();
   for (const device::Rate rate : device::kRates) {
     const double flops = best_flops(points_of(probe, [&](const MeasuredPoint& point) {
@@ -131,6 +141,10 @@ Result<Json> device_file(const Probe& probe, const std::string& name) {
           .set("memory_bytes", measured(probe.machine.memory))
           .set("sm_count", measured(probe.machine.units))
           .set("l2_bytes", measured(std::max(probe.machine.cache, Bytes(device::kMinMemory))));
+  if (link >= device::kMinBandwidth && link <= device::kMaxBandwidth) {
+    figures.set("link_bytes_per_second",
+                measured(link).set("kind", is_cpu ? "processes of this machine, by gloo" : "NCCL"));
+  }
   const Json source = Json::object()
                           .set("provenance", "measured")
                           .set("text", "headroom bench device, PyTorch " + probe.machine.torch);
@@ -165,9 +179,76 @@ Result<ClassSummary> summarise(OperatorClass kind, const std::vector<MeasuredPoi
   std::vector<double> uncertainties;
   for (const MeasuredPoint& point : points) uncertainties.push_back(100 * point.uncertainty);
   summary.median_uncertainty_pct = median(std::move(uncertainties));
+  summary.spread_pct = 100 * std::expm1(timing::spread_log(points));
   HEADROOM_ASSIGN(summary.law, timing::fit_device_law(device, points));
   HEADROOM_ASSIGN(summary.roofline_error_pct, timing::roofline_error_pct(device, points));
   return summary;
+}
+
+// What the host takes an operator, beyond what the laws say of the operators of a step.
+Result<double> host_of(const ProbedStep& step, const device::Device& device,
+                       const timing::TimingModel& model) {
+  const JsonView config(step.config, "a model of the runner");
+  const timing::DecodeOptions options{
+      .context = step.context, .weights = step.dtype, .is_eager = true};
+  HEADROOM_ASSIGN(const timing::DecodeWork work, timing::decode_work(config, options, step.batch));
+  double kernels = 0;
+  for (const auto* calls : {&work.attention, &work.matmul, &work.other}) {
+    for (const timing::CountedCall& one : *calls) {
+      HEADROOM_ASSIGN(const timing::PredictedTime time, model.predict(one.call, device));
+      kernels += static_cast<double>(one.times) * time.seconds;
+    }
+  }
+  return std::max(0.0, step.seconds - kernels) / static_cast<double>(work.operators);
+}
+
+// PyTorch itself as the engine of this machine. Nothing where no step was measured, or an operator
+// of one has no law.
+Result<std::optional<timing::Engine>> engine_of(const Probe& probe,
+                                                const timing::Calibration& calibration,
+                                                const device::DeviceCatalogue& catalogue) {
+  device::DeviceCatalogue known = catalogue;
+  timing::TimingModel model = timing::TimingModel::built_in();
+  HEADROOM_TRY(timing::adopt(calibration, known, model));
+  HEADROOM_ASSIGN(const device::Device device, known.find(calibration.device));
+  std::vector<double> hosts;
+  for (const ProbedStep& step : probe.steps) {
+    const auto host = host_of(step, device, model);
+    if (host && *host > 0) hosts.push_back(*host);
+  }
+  if (hosts.empty()) return std::optional<timing::Engine>();
+  timing::Engine engine;
+  engine.name = "pytorch-" + probe.machine.torch;
+  engine.source = "headroom bench device: " + std::to_string(hosts.size()) + " small models";
+  engine.device = calibration.device;
+  engine.is_eager = true;
+  engine.host_seconds_per_operator = median(hosts);
+  engine.half_width_log = kLeastHostHalfWidth;
+  for (const double host : hosts) {
+    const double off = std::abs(std::log(host / engine.host_seconds_per_operator));
+    engine.half_width_log = std::max(engine.half_width_log, std::min(off, kMostHostHalfWidth));
+    engine.median_error_pct = std::max(engine.median_error_pct, 100 * std::expm1(off));
+  }
+  return std::optional(engine);
+}
+
+Result<std::vector<ProbedStep>> read_steps(const JsonView& root) {
+  std::vector<ProbedStep> steps;
+  HEADROOM_ASSIGN(const auto items, root.optional_array("steps", kMostSteps));
+  for (const JsonView& item : items.value_or(std::vector<JsonView>{})) {
+    ProbedStep step;
+    HEADROOM_ASSIGN(const JsonView config, item.get_object("config"));
+    step.config = config.json();
+    HEADROOM_ASSIGN(step.batch, item.get_int("batch", 1, timing::kMostBatch));
+    HEADROOM_ASSIGN(step.context, item.get_int("context", 2, timing::kMostContext));
+    HEADROOM_ASSIGN(const std::string dtype, item.get_string("dtype"));
+    step.dtype = dtype == "fp32"   ? op::DType::f32
+                 : dtype == "fp16" ? op::DType::f16
+                                   : op::DType::bf16;
+    HEADROOM_ASSIGN(step.seconds, item.get_double("seconds", 1e-9, 1e6));
+    steps.push_back(std::move(step));
+  }
+  return steps;
 }
 
 }  // namespace
@@ -179,6 +260,7 @@ Result<Probe> read_probe(const JsonView& root) {
   HEADROOM_ASSIGN(const JsonView machine, root.get_object("machine"));
   HEADROOM_ASSIGN(probe.machine, timing::read_machine(machine));
   HEADROOM_ASSIGN(probe.points, timing::read_points(root, "points"));
+  HEADROOM_ASSIGN(probe.steps, read_steps(root));
   return probe;
 }
 
@@ -187,6 +269,7 @@ Result<Probe> probe_device(const DeviceQuestion& question) {
   std::vector<std::string> arguments{"--on",      question.on,
                                      "--seconds", std::to_string(question.seconds),
                                      "--seed",    std::to_string(question.seed),
+                                     "--threads", std::to_string(question.threads),
                                      "--out",     file.path()};
   if (!question.dtype.empty()) {
     arguments.emplace_back("--dtype");
@@ -217,6 +300,11 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
     const auto all =
         points_of(probe, [&](const MeasuredPoint& point) { return point.call.kind == kind; });
     if (all.empty()) continue;
+    const bool has_no_link = is_collective(all.front()) && !answer.device.link.known();
+    if (has_no_link) {
+      answer.left_out.push_back(kind);
+      continue;
+    }
     HEADROOM_ASSIGN(const auto points, timing::undisturbed(answer.device, all));
     answer.disturbed += static_cast<int64_t>(all.size() - points.size());
     if (points.size() < timing::kLeastPointsOfALaw) {
@@ -234,6 +322,8 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
                  {},
                  "measure for longer, or while the machine does nothing else"};
   }
+  HEADROOM_ASSIGN(const auto engine, engine_of(probe, calibration, catalogue));
+  if (engine) calibration.laws.engines.push_back(*engine);
   return answer;
 }
 

@@ -12,6 +12,8 @@
 
 #include "base/result.h"
 #include "device/catalogue.h"
+#include "operator/dtype.h"
+#include "text/json.h"
 #include "timing/calibration.h"
 
 namespace headroom::bench {
@@ -21,14 +23,25 @@ struct DeviceQuestion {
   double seconds = 240;    // to measure for; what is asked of the runner, not a promise
   std::string dtype;       // fp32, bf16 or fp16, of what is no product; empty: as the runner thinks
   int64_t seed = 1;        // of the shapes
+  int64_t threads = 0;     // of the CPU; 0: as many as PyTorch takes
   // How many points are measured, of how many. Called from this thread.
   std::function<void(int64_t done, int64_t of)> on_progress;
+};
+
+// A decode step of a model so small that most of it is the host's.
+struct ProbedStep {
+  text::Json config;
+  int64_t batch = 1;
+  int64_t context = 2;
+  op::DType dtype = op::DType::f32;
+  double seconds = 0;
 };
 
 // What the runner wrote.
 struct Probe {
   timing::Machine machine;
   std::vector<timing::MeasuredPoint> points;
+  std::vector<ProbedStep> steps;
 };
 
 // Of one class of operators.
@@ -38,6 +51,7 @@ struct ClassSummary {
   double best_bytes_per_second = 0;
   double best_flops_per_second = 0;  // 0 where the class computes nothing that is counted
   double median_uncertainty_pct = 0;
+  double spread_pct = 0;  // 90 % of another run's points differ by no more (spread_log)
   timing::Law law;
   double roofline_error_pct = 0;  // of the plain roofline, on the same points
 };
@@ -49,6 +63,26 @@ struct DeviceAnswer {
   int64_t disturbed = 0;                        // points that other work made useless
   std::vector<timing::OperatorClass> left_out;  // too few points for a law
 };
+
+// Two runs on one machine, of one class: points that both measured.
+struct ClassAgreement {
+  timing::OperatorClass kind{};
+  int64_t points = 0;
+  int64_t within = 0;           // the spread that the two runs state together
+  double stated_pct = 0;        // that spread
+  double differ_90_pct = 0;     // what 90 % of the points differ by at most
+  double median_ratio_pct = 0;  // of the later run's times, beyond the earlier one's
+};
+struct Agreement {
+  std::vector<ClassAgreement> classes;
+  int64_t points = 0;
+  int64_t within = 0;
+};
+// Whether as many points are within the spread as a level of 90 % lets expect of so few: 85 % at
+// least.
+[[nodiscard]] bool agrees(const Agreement& agreement);
+// An Error where the machines differ, or no point is in both.
+Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Calibration& later);
 
 // Errors: unavailable without Python, PyTorch or the device, or where the device fails on the way:
 // then nothing is kept.

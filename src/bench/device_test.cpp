@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace headroom::bench {
 namespace {
@@ -121,6 +122,82 @@ TEST(BenchDevice, WhatIsNoProbeIsRefused) {
   EXPECT_FALSE(calibrated(json));
   json = probe_json("cpu", "A processor").set("points", Json::array());
   EXPECT_FALSE(calibrated(json));
+}
+
+Json tiny_step(double seconds) {
+  const Json config = Json::object()
+                          .set("model_type", "gpt2")
+                          .set("n_layer", 4)
+                          .set("n_embd", 256)
+                          .set("n_head", 4)
+                          .set("n_positions", 256)
+                          .set("vocab_size", 512);
+  return Json::object()
+      .set("config", config)
+      .set("batch", 1)
+      .set("context", 64)
+      .set("dtype", "fp32")
+      .set("seconds", seconds);
+}
+
+TEST(BenchDevice, SmallModelsSayWhatTheHostTakesAnOperator) {
+  Json probe = probe_json("cpu", "A processor");
+  ASSERT_TRUE(calibrated(probe));
+  EXPECT_TRUE(calibrated(probe)->calibration.laws.engines.empty());
+  probe.set("steps", Json::array().push_back(tiny_step(0.05)).push_back(tiny_step(0.07)));
+  const auto answer = calibrated(probe);
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  ASSERT_EQ(answer->calibration.laws.engines.size(), 1U);
+  const timing::Engine& engine = answer->calibration.laws.engines[0];
+  EXPECT_EQ(engine.device, "cpu");
+  EXPECT_TRUE(engine.is_eager);
+  // Some hundred operators: nearly all of the step is the host's.
+  EXPECT_GT(engine.host_seconds_per_operator, 0.05 / 500);
+  EXPECT_LT(engine.host_seconds_per_operator, 0.07 / 50);
+  const auto read =
+      timing::read_calibration(JsonView(timing::calibration_json(answer->calibration), "test"));
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->laws.engines[0].host_seconds_per_operator, engine.host_seconds_per_operator);
+  EXPECT_TRUE(read->laws.engines[0].is_eager);
+}
+
+TEST(BenchDevice, AStepOfTheRunnerThatIsNoneIsRefused) {
+  Json probe = probe_json("cpu", "A processor");
+  probe.set("steps", Json::array().push_back(tiny_step(-1)));
+  EXPECT_FALSE(calibrated(probe));
+}
+
+// The elementwise points again, each later by `later` and with rounds `drift` apart.
+timing::Calibration run_of(double later, double drift) {
+  timing::Calibration calibration = calibrated(probe_json("cpu", "A processor"))->calibration;
+  for (timing::MeasuredPoint& point : calibration.points) {
+    point.seconds *= later;
+    point.drift_log = drift;
+  }
+  return calibration;
+}
+
+TEST(BenchDevice, RunsAgreeWithinTheSpreadThatTheirRoundsTell) {
+  const auto same = agreement(run_of(1, 0.1), run_of(1.05, 0.1));
+  ASSERT_TRUE(same) << same.error().to_string();
+  EXPECT_EQ(same->points, 32);
+  EXPECT_EQ(same->within, 32);
+  EXPECT_TRUE(agrees(*same));
+  EXPECT_NEAR(same->classes[0].stated_pct, 100 * std::expm1(0.1 / std::sqrt(2.0)), 1e-6);
+  EXPECT_NEAR(same->classes[0].median_ratio_pct, 5, 1e-6);
+  const auto other = agreement(run_of(1, 0.1), run_of(1.2, 0.1));
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->within, 0);
+  EXPECT_FALSE(agrees(*other));
+}
+
+TEST(BenchDevice, RunsOfTwoMachinesAreNotCompared) {
+  timing::Calibration other = run_of(1, 0.1);
+  other.machine.units = 64;
+  EXPECT_FALSE(agreement(run_of(1, 0.1), other));
+  other = run_of(1, 0.1);
+  other.points.clear();
+  EXPECT_FALSE(agreement(run_of(1, 0.1), other));
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+
+#include "base/median.h"
 
 namespace headroom::bench {
 namespace {
@@ -71,6 +74,8 @@ DecodeRun run_of(const NongemmRecord& record) {
           .quickest_seconds = record.decode->quickest_seconds,
           .profiled_seconds = record.profiled_seconds,
           .trace = record.trace,
+          .joules = record.decode->joules,
+          .undisturbed_seconds = record.decode->undisturbed_seconds,
           .notes = record.notes};
 }
 
@@ -200,6 +205,47 @@ std::vector<NongemmSetting> decode_settings(const MeasuredDecodeQuestion& questi
   return settings;
 }
 
+Result<void> add_predicted(const JsonView& config, const device::Device& device,
+                           const timing::TimingModel& model, const std::string& from,
+                           DecodeAnswer& answer) {
+  HEADROOM_CHECK(answer.measured.has_value(), "an answer of measured steps");
+  Json fewer;
+  if (answer.measured->layers) {
+    auto cut = with_layers(config.json(), *answer.measured->layers);
+    if (!cut) return config.error("does not say how many layers it has");
+    fewer = std::move(*cut);
+  }
+  DecodeQuestion question;
+  question.model = answer.model;
+  question.device = device;
+  question.context = answer.context;
+  question.weights = op::parse_dtype(answer.dtype).value_or(op::DType::f32);
+  for (const DecodeStep& step : answer.steps) question.batches.push_back(step.batch);
+  HEADROOM_ASSIGN(DecodeAnswer predicted,
+                  predict_decode(answer.measured->layers ? JsonView(fewer, answer.model) : config,
+                                 question, model));
+  answer.predicted = std::move(predicted.steps);
+  answer.predicted_from = from;
+  answer.peak_bytes_per_second =
+      std::max(answer.peak_bytes_per_second, predicted.peak_bytes_per_second);
+  answer.peak_flops_per_second =
+      std::max(answer.peak_flops_per_second, predicted.peak_flops_per_second);
+  answer.peaks = "measured, here or in the calibration";
+  std::vector<double> errors;
+  std::vector<double> undisturbed;
+  for (size_t i = 0; i < answer.steps.size(); ++i) {
+    const auto off = [&](double measured) {
+      return 100 * std::abs(answer.predicted[i].step.seconds / measured - 1);
+    };
+    errors.push_back(off(answer.steps[i].step.seconds));
+    const auto& alone = answer.measured->runs[i].undisturbed_seconds;
+    if (alone) undisturbed.push_back(off(*alone));
+  }
+  if (!undisturbed.empty()) answer.median_error_undisturbed_pct = median(undisturbed);
+  answer.median_error_pct = median(errors);
+  return {};
+}
+
 Result<DecodeAnswer> answer_decode(const JsonView& config, const MeasuredDecodeQuestion& question,
                                    const NongemmRecords& records) {
   HEADROOM_TRY(check_context_and_batches(question.context, question.batches));
@@ -231,6 +277,12 @@ Result<DecodeAnswer> answer_decode(const JsonView& config, const MeasuredDecodeQ
         std::max(answer.peak_flops_per_second, record->decode->peak_flops_per_second);
   }
   answer.measured->not_counted = count_work(config, question, answer);
+  // A disturbed probe is put right by what the products themselves reached.
+  for (const DecodeStep& step : answer.steps) {
+    if (!(step.matmul.time.seconds > 0)) continue;
+    answer.peak_flops_per_second =
+        std::max(answer.peak_flops_per_second, step.matmul.flops / step.matmul.time.seconds);
+  }
   answer.measured->not_run = not_run(records, question, answer.steps);
   answer.saturation_batch = saturation_batch(answer.steps);
   return answer;

@@ -37,6 +37,12 @@ Result<DecodeAnswer> answer_decode(const text::JsonView& config,
                                    const MeasuredDecodeQuestion& question,
                                    const NongemmRecords& records);
 
+// Predicts the steps of a measured answer on its machine, `from` a calibration of it, and lets its
+// peaks be the machine's where they are higher. An Error where the laws cannot.
+Result<void> add_predicted(const text::JsonView& config, const device::Device& device,
+                           const timing::TimingModel& model, const std::string& from,
+                           DecodeAnswer& answer);
+
 // The configuration with fewer layers, all other things alike; nothing where it does not say how
 // many there are.
 [[nodiscard]] std::optional<text::Json> with_layers(const text::Json& config, int64_t layers);

@@ -64,6 +64,9 @@ struct DecodeFacts {
   // The most that the machine was seen to do, before these runs.
   double peak_bytes_per_second = 0;
   double peak_flops_per_second = 0;
+  std::optional<double> joules{};  // of the processor packages, a step; nothing: not readable
+  // The median of the runs, less what other programs took of the cores; nothing: not known.
+  std::optional<double> undisturbed_seconds{};
 };
 
 // One measurement, or why there is none. `reason` is the engine's.

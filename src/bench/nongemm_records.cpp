@@ -22,6 +22,7 @@ constexpr int64_t kMostContext = 16'777'216;
 constexpr int64_t kMostLayers = 100'000;
 constexpr int64_t kMostCacheBytes = int64_t{1} << 50;
 constexpr double kMostRate = 1e18;
+constexpr double kMostJoules = 1e12;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
 constexpr double kMostSeconds = 1e6;
 constexpr text::JsonLimits kLineLimits{.bytes = Bytes(256 * kKiB), .values = 4096};
@@ -90,6 +91,9 @@ Result<DecodeFacts> read_decode(const JsonView& view) {
                   view.get_double("peak_bytes_per_second", 1, kMostRate));
   HEADROOM_ASSIGN(facts.peak_flops_per_second,
                   view.get_double("peak_flops_per_second", 1, kMostRate));
+  HEADROOM_ASSIGN(facts.joules, view.optional_double("joules", 0, kMostJoules));
+  HEADROOM_ASSIGN(facts.undisturbed_seconds,
+                  view.optional_double("undisturbed_seconds", 1e-9, kMostSeconds));
   return facts;
 }
 
@@ -163,8 +167,10 @@ Json groups_json(const GroupMilliseconds& groups) {
 }
 
 Json decode_facts_json(const DecodeFacts& facts) {
-  return Json::object()
-      .set("quickest_seconds", facts.quickest_seconds)
+  Json json = Json::object();
+  if (facts.joules) json.set("joules", *facts.joules);
+  if (facts.undisturbed_seconds) json.set("undisturbed_seconds", *facts.undisturbed_seconds);
+  return json.set("quickest_seconds", facts.quickest_seconds)
       .set("cache_bytes", facts.cache)
       .set("peak_bytes_per_second", facts.peak_bytes_per_second)
       .set("peak_flops_per_second", facts.peak_flops_per_second);

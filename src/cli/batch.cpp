@@ -39,8 +39,7 @@ Result<void> read_numbers(const Words& words, batch::BatchQuestion& question) {
   return {};
 }
 
-Result<batch::BatchQuestion> question_of(const Words& words,
-                                         const device::DeviceCatalogue& catalogue) {
+Result<batch::BatchQuestion> question_of(const Words& words, const Machines& machines) {
   batch::BatchQuestion question;
   if (words.has("points")) {
     question.points_file = words.value("points");
@@ -55,8 +54,7 @@ Result<batch::BatchQuestion> question_of(const Words& words,
   }
   const bool is_measured = words.has("points") || words.has("url");
   if (words.has("device") || (!is_measured && !words.operands.empty())) {
-    HEADROOM_ASSIGN(question.device,
-                    catalogue.find(words.has("device") ? words.value("device") : "auto"));
+    HEADROOM_ASSIGN(question.device, machines.catalogue.find(machines.device_for(words)));
   }
   if (words.has("slo")) {
     HEADROOM_ASSIGN(question.slo, batch::parse_slo(words.value("slo")));
@@ -85,7 +83,7 @@ Result<Outcome> answer_of(const Words& words, const Console& console) {
   HEADROOM_TRY(check_live_flags(words));
   HEADROOM_TRY(check_places(words, {"save-points"}));
   HEADROOM_ASSIGN(const Machines machines, load_machines(words));
-  HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines.catalogue));
+  HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines));
   std::optional<model::ResolvedModel> model;
   if (!words.operands.empty()) {
     HEADROOM_ASSIGN(model, model::resolve_model(words.operands.front()));

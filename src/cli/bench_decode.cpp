@@ -94,16 +94,14 @@ Result<void> hand_over(const bench::DecodeAnswer& answer, const std::string& fol
 
 // ---- predicted ----
 
-Result<bench::DecodeQuestion> predicted_question(const Words& words,
-                                                 const device::DeviceCatalogue& catalogue) {
+Result<bench::DecodeQuestion> predicted_question(const Words& words, const Machines& machines) {
   for (const char* flag : {"on", "keep", "results", "layers", "threads", "seconds", "quick"}) {
     if (words.has(flag)) {
       return usage("--" + std::string(flag) + " is for measuring, and --predict measures nothing");
     }
   }
   bench::DecodeQuestion question;
-  const std::string device = words.has("device") ? words.value("device") : "auto";
-  HEADROOM_ASSIGN(question.device, catalogue.find(device));
+  HEADROOM_ASSIGN(question.device, machines.catalogue.find(machines.device_for(words)));
   HEADROOM_ASSIGN(question.context, context_of(words, question.context));
   if (words.has("batches")) {
     HEADROOM_ASSIGN(question.batches, batches_of(words.value("batches")));
@@ -118,7 +116,7 @@ Result<bench::DecodeQuestion> predicted_question(const Words& words,
 Result<int> predict(const model::ResolvedModel& model, const Words& words, const Console& console) {
   HEADROOM_TRY(check_places(words));
   HEADROOM_ASSIGN(const Machines machines, load_machines(words));
-  HEADROOM_ASSIGN(bench::DecodeQuestion question, predicted_question(words, machines.catalogue));
+  HEADROOM_ASSIGN(bench::DecodeQuestion question, predicted_question(words, machines));
   question.model = model.name;
   HEADROOM_ASSIGN(const bench::DecodeAnswer answer,
                   bench::predict_decode(model.view(), question, machines.timing));
@@ -130,7 +128,7 @@ Result<int> predict(const model::ResolvedModel& model, const Words& words, const
 
 Result<bench::MeasuredDecodeQuestion> measured_question(const std::string& model,
                                                         const Words& words, bool is_cpu) {
-  for (const char* flag : {"device", "points", "calibration"}) {
+  for (const char* flag : {"device", "points"}) {
     if (words.has(flag)) {
       return usage("--" + std::string(flag) + " is for --predict",
                    "without --predict this machine is measured, and --on says which device of it");
@@ -223,6 +221,22 @@ int exit_code(const bench::DecodeAnswer& answer, const Words& words) {
   return is_partial ? exit_code_of(ErrorCode::partial) : kExitYes;
 }
 
+// What the calibration of this machine says of the same steps.
+Result<void> predict_beside(const model::ResolvedModel& model, const Machines& machines,
+                            const Words& words, bench::DecodeAnswer& answer) {
+  const timing::Calibration& calibration = *machines.calibration;
+  const timing::Machine& measured = answer.measured->machine;
+  if (calibration.machine.product != measured.product ||
+      calibration.machine.kind != measured.kind || calibration.machine.units != measured.units) {
+    return usage("the calibration is of another machine, or another number of threads: " +
+                     calibration.machine.product + ", " + std::to_string(calibration.machine.units),
+                 "`headroom bench device` measures this one");
+  }
+  HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(calibration.device));
+  return bench::add_predicted(model.view(), device, machines.timing,
+                              words.value(kCalibrationFlag.name), answer);
+}
+
 Result<int> measured(const model::ResolvedModel& model, const Words& words,
                      const Console& console) {
   HEADROOM_TRY(check_places(words));
@@ -232,6 +246,8 @@ Result<int> measured(const model::ResolvedModel& model, const Words& words,
   }
   HEADROOM_ASSIGN(bench::MeasuredDecodeQuestion question,
                   measured_question(model.name, words, on == "cpu"));
+  // Before anything is measured: a bad file of the user's is better said now.
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
   NongemmRecords records;
   std::string folder;
   if (words.has("results")) {
@@ -246,8 +262,9 @@ Result<int> measured(const model::ResolvedModel& model, const Words& words,
     records = store.records();
     folder = store.folder();
   }
-  HEADROOM_ASSIGN(const bench::DecodeAnswer answer,
+  HEADROOM_ASSIGN(bench::DecodeAnswer answer,
                   bench::answer_decode(model.view(), question, records));
+  if (machines.calibration) HEADROOM_TRY(predict_beside(model, machines, words, answer));
   HEADROOM_TRY(hand_over(answer, folder, words, console));
   return exit_code(answer, words);
 }

@@ -36,6 +36,10 @@ Result<bench::DeviceQuestion> question_of(const Words& words) {
     HEADROOM_ASSIGN(question.seconds, number_of<double>(words.value("seconds"), "seconds",
                                                         kLeastSeconds, kMostSeconds));
   }
+  if (words.has("threads")) {
+    HEADROOM_ASSIGN(question.threads,
+                    number_of<int64_t>(words.value("threads"), "threads", 1, 4096));
+  }
   if (words.has("dtype")) {
     const std::string name = words.value("dtype");
     const bool is_known = name == "float32" || name == "bfloat16" || name == "float16";
@@ -60,6 +64,30 @@ std::function<void(int64_t, int64_t)> progress_on(const Console& console,
   };
 }
 
+Result<bench::DeviceAnswer> measured(const Words& words, const device::DeviceCatalogue& catalogue,
+                                     const Console& console) {
+  HEADROOM_ASSIGN(bench::DeviceQuestion question, question_of(words));
+  std::optional<text::Progress> bar;
+  question.on_progress = progress_on(console, bar);
+  auto probe = bench::probe_device(question);
+  bar.reset();
+  if (!probe) return std::move(probe).error();
+  return bench::calibrate(*probe, catalogue);
+}
+
+// What an earlier run kept.
+Result<bench::DeviceAnswer> shown(const Words& words, const device::DeviceCatalogue& catalogue) {
+  for (const char* flag : {"save-calibration", "on", "seconds", "quick", "threads", "dtype"}) {
+    if (!words.has(flag)) continue;
+    return Error{ErrorCode::usage,
+                 "--results shows what was measured before",
+                 {},
+                 "without --" + std::string(flag)};
+  }
+  HEADROOM_ASSIGN(timing::Calibration kept, timing::load_calibration(words.value("results")));
+  return bench::calibrate({std::move(kept.machine), std::move(kept.points), {}}, catalogue);
+}
+
 }  // namespace
 
 Result<std::string> device_of_torch(std::string name) {
@@ -76,26 +104,34 @@ Result<int> run_bench_device(const Words& words, const Console& console) {
                  "--on cuda:0 measures a GPU of this machine"};
   }
   HEADROOM_TRY(check_places(words, {"save-calibration"}));
-  HEADROOM_ASSIGN(bench::DeviceQuestion question, question_of(words));
+  std::optional<timing::Calibration> earlier;
+  if (words.has("calibration")) {
+    HEADROOM_ASSIGN(earlier, timing::load_calibration(words.value("calibration")));
+  }
   HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
-  std::optional<text::Progress> bar;
-  question.on_progress = progress_on(console, bar);
-  auto probe = bench::probe_device(question);
-  bar.reset();
-  if (!probe) return std::move(probe).error();
-  HEADROOM_ASSIGN(const bench::DeviceAnswer answer, bench::calibrate(*probe, catalogue));
-  const std::string file = words.has("save-calibration")
-                               ? words.value("save-calibration")
-                               : answer.calibration.device + ".calibration.json";
-  HEADROOM_TRY(
-      write_file_atomic(file, timing::calibration_json(answer.calibration).dump(2) + "\n"));
+  std::string file;
+  bench::DeviceAnswer answer;
+  if (words.has("results")) {
+    HEADROOM_ASSIGN(answer, shown(words, catalogue));
+  } else {
+    HEADROOM_ASSIGN(answer, measured(words, catalogue, console));
+    file = words.has("save-calibration") ? words.value("save-calibration")
+                                         : answer.calibration.device + ".calibration.json";
+    HEADROOM_TRY(
+        write_file_atomic(file, timing::calibration_json(answer.calibration).dump(2) + "\n"));
+  }
+  std::optional<bench::Agreement> agreement;
+  if (earlier) {
+    HEADROOM_ASSIGN(agreement, bench::agreement(*earlier, answer.calibration));
+  }
+  const bench::Agreement* const beside = agreement ? &*agreement : nullptr;
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
-    return report::device_bench_text(answer, file, terminal);
+    return report::device_bench_text(answer, file, beside, terminal);
   };
-  forms.json = [&] { return report::device_bench_json(answer, file); };
+  forms.json = [&] { return report::device_bench_json(answer, file, beside); };
   HEADROOM_TRY(deliver(forms, words, console));
-  return kExitYes;
+  return beside == nullptr || bench::agrees(*beside) ? kExitYes : kExitNotPlainYes;
 }
 
 }  // namespace headroom::cli

@@ -3,9 +3,13 @@
 // For verbs that take kCalibrationFlag. Milliseconds; thread-safe.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "base/result.h"
 #include "cli/flags.h"
 #include "device/catalogue.h"
+#include "timing/calibration.h"
 #include "timing/timing_model.h"
 
 namespace headroom::cli {
@@ -16,6 +20,9 @@ inline constexpr Flag kCalibrationFlag{
 struct Machines {
   device::DeviceCatalogue catalogue;
   timing::TimingModel timing;
+  std::optional<timing::Calibration> calibration;
+  // The machine of the calibration, where --device names none; else "auto".
+  [[nodiscard]] std::string device_for(const Words& words) const;
 };
 
 // An Error about one of the user's files.

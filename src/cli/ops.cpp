@@ -4,6 +4,7 @@
 
 #include "base/version.h"
 #include "cli/deliver.h"
+#include "cli/machine.h"
 #include "cli/verb.h"
 #include "device/catalogue.h"
 #include "model/builtin.h"
@@ -189,10 +190,9 @@ Result<int> run_predicted(const Words& words, const Console& console) {
   if (words.has("dtype")) {
     HEADROOM_ASSIGN(setting.dtype, dtype_of(words));
   }
-  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
-  HEADROOM_ASSIGN(const device::Device device,
-                  catalogue.find(words.has("device") ? words.value("device") : "auto"));
-  HEADROOM_ASSIGN(const timing::TimingModel laws, timing::TimingModel::load());
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(machines.device_for(words)));
+  const timing::TimingModel& laws = machines.timing;
   HEADROOM_ASSIGN(const ops::PredictedRun run,
                   is_decode ? predict_decode(words, setting, device, laws)
                             : predict_step(words, setting, quantize, device, laws));
@@ -207,7 +207,8 @@ Result<int> run_predicted(const Words& words, const Console& console) {
 
 // Flags that ask for what the others do not answer.
 Result<void> check_together(const Words& words) {
-  for (const char* const flag : {"phase", "batch", "seq", "dtype", "quantize", "fuse"}) {
+  for (const char* const flag :
+       {"phase", "batch", "seq", "dtype", "quantize", "fuse", "calibration"}) {
     if (words.has(flag) && !words.has("model")) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " goes with --model", "", ""};
     }
@@ -309,6 +310,8 @@ Verb ops_verb() {
        "of --model's prefill: linear layers in int8, fp8 or w4a16, with the work that it adds; in "
        "training fp8"},
       {"fuse", "", "of --model's prefill or training: elementwise chains and quantizing fused"},
+      {kCalibrationFlag.name, kCalibrationFlag.value,
+       "of --model: what `headroom bench device` measured: its device, and times by it"},
       {"ranks", "", "two traces are ranks of one run, though they do not say so"},
       kJsonFlag,
       kHtmlFlag,

@@ -11,6 +11,8 @@ namespace headroom::report {
 
 namespace {
 
+using bench::Agreement;
+using bench::ClassAgreement;
 using bench::ClassSummary;
 using bench::DeviceAnswer;
 using text::Align;
@@ -56,6 +58,7 @@ std::string classes_table(const DeviceAnswer& answer, const Terminal& terminal) 
   Table table({{"operators", Align::left, true},
                {"points", Align::right, false},
                {"best", Align::right, false},
+               {"spread", Align::right, false},
                {"large", Align::right, false},
                {"90 %", Align::right, false},
                {"small", Align::right, false},
@@ -63,13 +66,56 @@ std::string classes_table(const DeviceAnswer& answer, const Terminal& terminal) 
                {"roofline", Align::right, false}});
   for (const ClassSummary& summary : answer.classes) {
     table.row({std::string(name_of(summary.kind)), std::to_string(summary.points),
-               best_words(summary), formatted("%.1f %%", summary.law.large.median_error_pct),
+               best_words(summary), formatted("%.0f %%", summary.spread_pct),
+               formatted("%.1f %%", summary.law.large.median_error_pct),
                interval_words(summary.law.large),
                formatted("%.1f %%", summary.law.small.median_error_pct),
                interval_words(summary.law.small),
                formatted("%.0f %%", summary.roofline_error_pct)});
   }
   return table.render(terminal);
+}
+
+std::string agreement_line(const Agreement& agreement) {
+  const double share =
+      100 * static_cast<double>(agreement.within) / static_cast<double>(agreement.points);
+  return "The two runs " + std::string(bench::agrees(agreement) ? "agree" : "do not agree") + ": " +
+         formatted("%.0f %%", share) + " of " + std::to_string(agreement.points) +
+         " points are within the stated spread, where 90 % should be.\n";
+}
+
+std::string agreement_table(const Agreement& agreement, const Terminal& terminal) {
+  Table table({{"both runs", Align::left, true},
+               {"points", Align::right, false},
+               {"stated", Align::right, false},
+               {"within", Align::right, false},
+               {"90 % within", Align::right, false},
+               {"later by", Align::right, false}});
+  for (const ClassAgreement& one : agreement.classes) {
+    const double share = 100 * static_cast<double>(one.within) / static_cast<double>(one.points);
+    table.row({std::string(name_of(one.kind)), std::to_string(one.points),
+               formatted("%.0f %%", one.stated_pct), formatted("%.0f %%", share),
+               formatted("%.0f %%", one.differ_90_pct),
+               formatted("%+.0f %%", one.median_ratio_pct)});
+  }
+  return table.render(terminal);
+}
+
+Json agreement_json(const Agreement& agreement) {
+  return Json::object()
+      .set("agrees", bench::agrees(agreement))
+      .set("points", agreement.points)
+      .set("within", agreement.within)
+      .set("level_pct", 90)
+      .set("classes", text::json_array(agreement.classes, [](const ClassAgreement& one) {
+             return Json::object()
+                 .set("class", name_of(one.kind))
+                 .set("points", one.points)
+                 .set("within", one.within)
+                 .set("stated_pct", one.stated_pct)
+                 .set("differ_90_pct", one.differ_90_pct)
+                 .set("median_ratio_pct", one.median_ratio_pct);
+           }));
 }
 
 Json class_json(const ClassSummary& summary) {
@@ -85,6 +131,7 @@ Json class_json(const ClassSummary& summary) {
       .set("best_bytes_per_second", summary.best_bytes_per_second)
       .set("best_flops_per_second", summary.best_flops_per_second)
       .set("median_uncertainty_pct", summary.median_uncertainty_pct)
+      .set("spread_pct", summary.spread_pct)
       .set("start_us", summary.law.start_seconds * 1e6)
       .set("held_out_large", error_json(summary.law.large))
       .set("held_out_small", error_json(summary.law.small))
@@ -95,10 +142,15 @@ Json class_json(const ClassSummary& summary) {
 }  // namespace
 
 std::string device_bench_text(const DeviceAnswer& answer, const std::string& file,
-                              const Terminal& terminal) {
-  std::string words = first_line(answer, file) + "\n" + classes_table(answer, terminal);
+                              const Agreement* agreement, const Terminal& terminal) {
+  std::string words = agreement != nullptr ? agreement_line(*agreement) : std::string();
+  words += first_line(answer, file) + "\n" + classes_table(answer, terminal);
+  if (agreement != nullptr) words += "\n" + agreement_table(*agreement, terminal);
   words +=
-      "\nbest: the most that a point reached. large, small: the law's median error on shapes that "
+      "\nbest: the most that a point reached. spread: 90 % of the points of another run differ by "
+      "no "
+      "more, as far as two rounds\nof this one tell. large, small: the law's median error on "
+      "shapes that "
       "took no part in it, for\noperands beyond two caches and smaller ones, and what its 90 % "
       "interval adds; roofline: the error without a law.\n";
   const timing::Machine& machine = answer.calibration.machine;
@@ -123,7 +175,8 @@ std::string device_bench_text(const DeviceAnswer& answer, const std::string& fil
   return words;
 }
 
-Json device_bench_json(const DeviceAnswer& answer, const std::string& file) {
+Json device_bench_json(const DeviceAnswer& answer, const std::string& file,
+                       const Agreement* agreement) {
   Json rates = Json::object();
   for (const device::Rate rate : device::kRates) {
     if (!answer.device.rate(rate).known()) continue;
@@ -137,6 +190,7 @@ Json device_bench_json(const DeviceAnswer& answer, const std::string& file) {
       .set("dense_flops_per_second", std::move(rates))
       .set("calibration_file", file.empty() ? Json(nullptr) : Json(file))
       .set("points", static_cast<int64_t>(answer.calibration.points.size()))
+      .set("agreement", agreement != nullptr ? agreement_json(*agreement) : Json(nullptr))
       .set("disturbed_points", answer.disturbed)
       .set("classes", text::json_array(answer.classes, class_json))
       .set("classes_without_law", text::json_array(answer.left_out, [](timing::OperatorClass kind) {

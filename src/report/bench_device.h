@@ -9,11 +9,14 @@
 
 namespace headroom::report {
 
-// `file`: where the calibration was written; empty where it was not.
+// `file`: where the calibration was written; empty where it was not. `agreement`: with an earlier
+// run, or null.
 [[nodiscard]] std::string device_bench_text(const bench::DeviceAnswer& answer,
                                             const std::string& file,
+                                            const bench::Agreement* agreement,
                                             const text::Terminal& terminal);
 [[nodiscard]] text::Json device_bench_json(const bench::DeviceAnswer& answer,
-                                           const std::string& file);
+                                           const std::string& file,
+                                           const bench::Agreement* agreement);
 
 }  // namespace headroom::report

@@ -47,7 +47,7 @@ Json kernels_json(const bench::KernelTime& kernels, const bench::DecodeStep& ste
 
 Json step_json(const bench::DecodeStep& step, const bench::DecodeAnswer& answer) {
   const Provenance host_provenance =
-      answer.measured ? Provenance::measured : Provenance::extrapolated;
+      step.provenance == Provenance::measured ? Provenance::measured : Provenance::extrapolated;
   return Json::object()
       .set("batch", step.batch)
       .set("fits", step.fits)
@@ -76,8 +76,11 @@ Json run_json(const bench::DecodeRun& run) {
       .set("batch", run.batch)
       .set("samples", run.samples)
       .set("quickest_ms", run.quickest_seconds * 1e3)
+      .set("undisturbed_ms",
+           run.undisturbed_seconds ? Json(*run.undisturbed_seconds * 1e3) : Json(nullptr))
       .set("profiled_ms", run.profiled_seconds * 1e3)
       .set("trace", run.trace)
+      .set("joules", or_null(run.joules))
       .set("notes", text::json_array(run.notes));
 }
 
@@ -97,6 +100,22 @@ Json measured_json(const bench::DecodeMeasurement& measured, const std::string& 
       .set("not_measured", text::json_array(measured.not_run, not_run_json))
       .set("not_counted", measured.not_counted.empty() ? Json(nullptr) : Json(measured.not_counted))
       .set("folder", folder.empty() ? Json(nullptr) : Json(folder));
+}
+
+// What a calibration says of steps that were measured.
+Json predicted_json(const bench::DecodeAnswer& answer) {
+  if (answer.predicted.empty()) return nullptr;
+  Json steps = Json::array();
+  for (size_t i = 0; i < answer.predicted.size(); ++i) {
+    const double measured = answer.steps[i].step.seconds;
+    steps.push_back(step_json(answer.predicted[i], answer)
+                        .set("error_pct", 100 * (answer.predicted[i].step.seconds / measured - 1)));
+  }
+  return Json::object()
+      .set("calibration", answer.predicted_from)
+      .set("median_error_pct", answer.median_error_pct)
+      .set("median_error_undisturbed_pct", or_null(answer.median_error_undisturbed_pct))
+      .set("steps", std::move(steps));
 }
 
 }  // namespace
@@ -123,6 +142,7 @@ Json decode_json(const bench::DecodeAnswer& answer, const std::string& folder) {
       .set("interval_level_pct", answer.measured ? 95 : 90)
       .set("saturation_batch", std::move(saturation))
       .set("steps", std::move(steps))
+      .set("predicted_steps", predicted_json(answer))
       .set("measured", answer.measured ? measured_json(*answer.measured, folder) : Json(nullptr));
 }
 

@@ -77,6 +77,48 @@ std::string steps_table(const DecodeAnswer& answer, const Terminal& terminal) {
   return table.render(terminal);
 }
 
+// What a calibration said of the same steps.
+std::string predicted_table(const DecodeAnswer& answer, const Terminal& terminal) {
+  if (answer.predicted.empty()) return {};
+  Table table({{"batch", Align::right, false},
+               {"measured ms", Align::right, false},
+               {"predicted", Align::right, false},
+               {"90 %", Align::right, false},
+               {"off", Align::right, false},
+               {"undisturbed", Align::right, false},
+               {"off", Align::right, false},
+               {"attention", Align::right, false},
+               {"matmul", Align::right, false},
+               {"other", Align::right, false},
+               {"host", Align::right, false}});
+  for (size_t i = 0; i < answer.predicted.size(); ++i) {
+    const DecodeStep& predicted = answer.predicted[i];
+    const DecodeStep& step = answer.steps[i];
+    const auto& alone = answer.measured->runs[i].undisturbed_seconds;
+    const auto off = [&](double measured) {
+      return formatted("%+.0f %%", 100 * (predicted.step.seconds / measured - 1));
+    };
+    const auto beside = [](double ours, double theirs) {
+      return milliseconds(ours) + " / " + milliseconds(theirs);
+    };
+    table.row({std::to_string(step.batch), milliseconds(step.step.seconds),
+               milliseconds(predicted.step.seconds), interval_words(predicted),
+               off(step.step.seconds), alone ? milliseconds(*alone) : "-",
+               alone ? off(*alone) : "-",
+               beside(predicted.attention.time.seconds, step.attention.time.seconds),
+               beside(predicted.matmul.time.seconds, step.matmul.time.seconds),
+               beside(predicted.other.time.seconds, step.other.time.seconds),
+               beside(predicted.host.seconds, step.host.seconds)});
+  }
+  return "\nPredicted from " + text::printable(answer.predicted_from) + ", off by " +
+         formatted("%.0f %%", answer.median_error_pct) + " in the median" +
+         (answer.median_error_undisturbed_pct
+              ? ", and by " + formatted("%.0f %%", *answer.median_error_undisturbed_pct) +
+                    " of what the steps take less other programs' turns on the cores"
+              : std::string()) +
+         "; classes in ms, predicted / measured.\n" + table.render(terminal);
+}
+
 // "batches 256 to 4096: does not fit: ..."; neighbours that have one reason in all but figures are
 // one line.
 std::string not_run_words(const bench::DecodeMeasurement& measured) {
@@ -99,6 +141,19 @@ std::string not_run_words(const bench::DecodeMeasurement& measured) {
   return words;
 }
 
+// The most that other programs took of the steps of a batch, where it is worth saying.
+std::string disturbed_words(const DecodeAnswer& answer) {
+  constexpr double kWorthSaying = 0.05;
+  double most = 0;
+  for (size_t i = 0; i < answer.steps.size(); ++i) {
+    const auto& alone = answer.measured->runs[i].undisturbed_seconds;
+    if (alone) most = std::max(most, 1 - *alone / answer.steps[i].step.seconds);
+  }
+  if (most < kWorthSaying) return {};
+  return "The machine was busy: other programs took up to " + formatted("%.0f %%", 100 * most) +
+         " of a batch's steps; --json has what they take without.\n";
+}
+
 // What the runner has to say of batches: each sentence once.
 std::string notes_words(const bench::DecodeMeasurement& measured) {
   std::vector<std::string> said;
@@ -110,6 +165,19 @@ std::string notes_words(const bench::DecodeMeasurement& measured) {
   std::string words;
   for (const std::string& note : said) words += "Note: " + text::printable(note) + ".\n";
   return words;
+}
+
+// Of the largest batch whose energy could be read.
+std::string energy_words(const bench::DecodeMeasurement& measured) {
+  const auto found = std::find_if(measured.runs.rbegin(), measured.runs.rend(),
+                                  [](const auto& run) { return run.joules.has_value(); });
+  if (found == measured.runs.rend() || !(*found->joules > 0)) {
+    return "energy: not readable here (RAPL, /sys/class/powercap)";
+  }
+  return "energy: measured, processor packages by RAPL: " + formatted("%.3g J", *found->joules) +
+         formatted(" a step, %.3g tokens a joule",
+                   static_cast<double>(found->batch) / *found->joules) +
+         formatted(", at batch %.0f", static_cast<double>(found->batch));
 }
 
 std::vector<std::string> measured_sources(const DecodeAnswer& answer) {
@@ -124,6 +192,7 @@ std::vector<std::string> measured_sources(const DecodeAnswer& answer) {
       "peaks: " + answer.peaks + ", " +
           formatted("%.1f GB/s", answer.peak_bytes_per_second * 1e-9) +
           formatted(", %.0f GFLOP/s", answer.peak_flops_per_second * 1e-9),
+      energy_words(measured),
       "machine: " + text::printable(measured.machine.product) + ", " +
           std::to_string(measured.machine.units) +
           (measured.machine.kind == "cpu" ? " threads" : " multiprocessors") + ", PyTorch " +
@@ -190,7 +259,8 @@ std::vector<std::string> decode_sources(const DecodeAnswer& answer) {
 
 std::string decode_text(const DecodeAnswer& answer, const std::string& folder,
                         const Terminal& terminal) {
-  std::string words = decode_sentence(answer) + "\n\n" + steps_table(answer, terminal);
+  std::string words = decode_sentence(answer) + "\n\n" + steps_table(answer, terminal) +
+                      predicted_table(answer, terminal);
   words +=
       "\nFLOP/B, GB/s and DRAM are of the attention kernels: work a byte, counted traffic by time, "
       "its share of the peak.\n";
@@ -205,7 +275,8 @@ std::string decode_text(const DecodeAnswer& answer, const std::string& folder,
   }
   words += ".\n";
   if (answer.measured) {
-    words += not_run_words(*answer.measured) + notes_words(*answer.measured);
+    words +=
+        not_run_words(*answer.measured) + notes_words(*answer.measured) + disturbed_words(answer);
   }
   for (const std::string& line : decode_sources(answer)) words += line + ".\n";
   if (!folder.empty()) {

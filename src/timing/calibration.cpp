@@ -87,6 +87,11 @@ Result<Calibration> read_calibration(const JsonView& root) {
       return laws.error("holds a law that is not of " + calibration.device.substr(0, 80));
     }
   }
+  for (const Engine& engine : calibration.laws.engines) {
+    if (engine.device != calibration.device) {
+      return laws.error("holds an engine that is not on " + calibration.device.substr(0, 80));
+    }
+  }
   HEADROOM_ASSIGN(calibration.points, read_points(root, "points"));
   return calibration;
 }

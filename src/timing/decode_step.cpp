@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -104,12 +105,22 @@ GemmShape grouped_shape(const ExpertProduct& product, int64_t batch) {
                    .k = product.k};
 }
 
+// A kernel of eager mode that is neither product nor attention: so many bytes in rows of the batch.
+struct EagerKernel {
+  OperatorClass kind{};
+  int64_t width = 1;  // elements a row, of what it reads or writes, whichever is more
+  double bytes = 0;
+  auto operator<=>(const EagerKernel&) const = default;
+};
+
 struct Shapes {
   std::vector<GemmShape> products;
   std::vector<ExpertProduct> experts;  // two a layer: gate and up in one, and down
   int64_t layers = 0;                  // with attention
   int64_t heads = 0;
   int64_t inner = 0;  // the widest input of a product: of the layer's second half
+  std::map<EagerKernel, int64_t> eager;  // and how often
+  int64_t operators = 0;
 };
 
 Error unknown_experts() {
@@ -146,17 +157,52 @@ Result<ExpertProduct> expert_product_of(const step::OperatorCall& call,
   return product;
 }
 
+OperatorClass eager_class(op::OpGroup group) {
+  switch (group) {
+    case op::OpGroup::normalization:
+      return OperatorClass::normalization;
+    case op::OpGroup::softmax:
+      return OperatorClass::softmax;
+    case op::OpGroup::embedding:
+      return OperatorClass::embedding;
+    default:
+      return OperatorClass::elementwise;
+  }
+}
+
+// Of a call that was traced with elements of `traced_bytes`, as it is with those of
+// `element_bytes`. The graph's cache grows by a copy of itself; a cache that is written in place
+// takes the new entries alone.
+std::optional<EagerKernel> eager_kernel(const step::OperatorCall& call, const Sizes& sizes,
+                                        double traced_bytes, double element_bytes) {
+  const double rows = static_cast<double>(sizes.batch);
+  double read = static_cast<double>(call.bytes_read) / traced_bytes;
+  double written = static_cast<double>(call.bytes_written) / traced_bytes;
+  const double entry = rows * static_cast<double>(sizes.kv_heads * sizes.head_dim);
+  const bool grows_cache =
+      call.kind == op::OpKind::cat && written >= entry * static_cast<double>(sizes.context);
+  if (grows_cache) read = written = entry;
+  if (!(read + written > 0)) return std::nullopt;
+  EagerKernel kernel;
+  kernel.kind = eager_class(op::group_of(call.kind));
+  kernel.width = std::max<int64_t>(1, std::llround(std::max(read, written) / rows));
+  kernel.bytes = (read + written) * element_bytes;
+  return kernel;
+}
+
 // Traced in bfloat16 whatever the type, since shapes do not depend on it: in float32 PyTorch's CUDA
 // kernels refuse grouped heads, which engines' and the CPU's do not.
 Result<Shapes> shapes_of(const model::Graph& graph, Sizes sizes) {
   step::InferenceOptions inference;
   inference.weights = op::DType::bf16;
+  const double element_bytes = sizes.element_bytes;
   sizes.element_bytes = static_cast<double>(op::element_size(inference.weights));
   HEADROOM_ASSIGN(const step::StepTrace trace, step::trace_inference(graph, inference));
   const std::vector<const model::Parameter*> weights = expert_weights(graph);
   Shapes shapes;
   for (const step::OperatorCall& call : trace.calls) {
     if (call.phase != step::Phase::forward) continue;
+    ++shapes.operators;
     const op::OpGroup group = op::group_of(call.kind);
     if (group == op::OpGroup::attention) {
       const double width = static_cast<double>(call.bytes_written) /
@@ -173,6 +219,8 @@ Result<Shapes> shapes_of(const model::Graph& graph, Sizes sizes) {
         shapes.inner = std::max(shapes.inner, product->k);
         shapes.products.push_back(*product);
       }
+    } else if (const auto kernel = eager_kernel(call, sizes, sizes.element_bytes, element_bytes)) {
+      ++shapes.eager[*kernel];
     }
   }
   if (shapes.experts.size() != weights.size()) return unknown_experts();
@@ -228,7 +276,15 @@ std::vector<CountedCall> other_calls(const Shapes& shapes, const Sizes& sizes) {
   return calls;
 }
 
-DecodeWork work_of(const Shapes& shapes, const Sizes& sizes) {
+std::vector<CountedCall> eager_calls(const Shapes& shapes, const Sizes& sizes) {
+  std::vector<CountedCall> calls;
+  for (const auto& [kernel, times] : shapes.eager) {
+    calls.push_back({rows_call(kernel.kind, {sizes.batch, kernel.width}, kernel.bytes), times});
+  }
+  return calls;
+}
+
+DecodeWork work_of(const Shapes& shapes, const Sizes& sizes, bool is_eager) {
   DecodeWork work;
   const AttentionShape one{.batch = sizes.batch,
                            .heads = shapes.heads,
@@ -243,7 +299,8 @@ DecodeWork work_of(const Shapes& shapes, const Sizes& sizes) {
     const GemmShape grouped = grouped_shape(product, sizes.batch);
     work.matmul.push_back({gemm_call(grouped, sizes.rate, sizes.element_bytes)});
   }
-  work.other = other_calls(shapes, sizes);
+  work.other = is_eager ? eager_calls(shapes, sizes) : other_calls(shapes, sizes);
+  work.operators = shapes.operators;
   work.vocabulary = shapes.products.back().n;
   return work;
 }
@@ -359,6 +416,16 @@ Result<void> refuse_beyond_window(const text::JsonView& config, const DecodeOpti
   return {};
 }
 
+// The device's own, else the first that runs on any.
+const Engine* engine_on(const TimingModel& model, std::string_view device) {
+  const auto of = [&](std::string_view name) {
+    return std::ranges::find(model.engines(), name, &Engine::device);
+  };
+  if (const auto own = of(device); own != model.engines().end()) return &*own;
+  if (const auto any = of(""); any != model.engines().end()) return &*any;
+  return nullptr;
+}
+
 }  // namespace
 
 Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
@@ -366,7 +433,7 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
                                               const DecodeOptions& options,
                                               const TimingModel& model) {
   HEADROOM_CHECK(options.context >= 2 && options.context <= kMostContext, "a context of tokens");
-  if (model.engines().empty()) {
+  if (engine_on(model, device.name) == nullptr) {
     return Error{ErrorCode::unavailable, "no serving engine is known", {}, {}};
   }
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, 1));
@@ -374,7 +441,8 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
   HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options, 1));
   HEADROOM_TRY(refuse_beyond_window(config, options));
   DecodePredictor made(config, device, options, model);
-  made.engine_ = &model.engines().front();
+  made.engine_ = engine_on(model, device.name);
+  made.options_.is_eager = made.engine_->is_eager;
   made.rate_ = sizes.rate;
   made.weights_ = weight_bytes(graph, options.weights);
   made.kv_of_one_ = Bytes(step::kv_cache_bytes(graph, options.weights));
@@ -391,7 +459,7 @@ Result<DecodeWork> decode_work(const text::JsonView& config, const DecodeOptions
   HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options, batch));
   HEADROOM_TRY(refuse_beyond_window(config, options));
   HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes));
-  DecodeWork work = work_of(shapes, sizes);
+  DecodeWork work = work_of(shapes, sizes, options.is_eager);
   work.kv_cache = Bytes(step::kv_cache_bytes(graph, options.weights));
   return work;
 }
@@ -417,7 +485,8 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   result.attention = attention.kernels();
   result.matmul = matmul.kernels();
   result.other = other.kernels();
-  const double host = engine_->host_base_seconds + engine_->host_seconds_per_sequence * rows;
+  const double host = engine_->host_base_seconds + engine_->host_seconds_per_sequence * rows +
+                      engine_->host_seconds_per_operator * static_cast<double>(work.operators);
   result.host = {host / spread, host, host * spread};
   result.step =
       total({&result.attention.time, &result.matmul.time, &result.other.time, &result.host});

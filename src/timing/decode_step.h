@@ -1,8 +1,9 @@
 // One decode step of a model: its operators (decode_work), and what each kernel class (attention,
 // matrix products, the rest) and the host take on a device, predicted (DecodePredictor).
 //
-// The step is that of a serving engine: operators and cache are counted on the step model's graph;
-// the cache is appended in place, and norms, rotary embedding and activation are one kernel each.
+// Operators and cache are counted on the step model's graph; the cache is appended in place. The
+// step is that of a serving engine, whose norms, rotary embedding and activation are one kernel
+// each, or of PyTorch's eager mode, where each operator is one.
 // Of a mixture of experts a batch wakes each expert with equal probability, and all that are awake
 // are one grouped product. Times are the laws' (timing_model.h); the host and sampling are an
 // engine's. Pure but for what it is given, and which must outlive it; thread-safe; some ten
@@ -72,14 +73,16 @@ struct CountedCall {
 struct DecodeWork {
   std::vector<CountedCall> attention;
   std::vector<CountedCall> matmul;
-  std::vector<CountedCall> other;  // of a serving engine, whose kernels are fused
+  std::vector<CountedCall> other;
   Bytes kv_cache;
   int64_t vocabulary = 0;  // logits of a sequence
+  int64_t operators = 0;   // of eager mode, views too
 };
 
 struct DecodeOptions {
   int64_t context = 512;  // tokens in the cache of each sequence, the new one among them
   op::DType weights = op::DType::bf16;  // and cache
+  bool is_eager = false;                // DecodePredictor sets it by the engine
 };
 
 inline constexpr double kMemoryShare = 0.9;  // what engines take of the device (vLLM's default)

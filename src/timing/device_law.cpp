@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <numbers>
 #include <numeric>
 
 #include "base/median.h"
@@ -19,9 +20,11 @@ constexpr double kLevel = 0.90;
 constexpr double kLeastScale = 1e-3;   // of a feature that is alike in all points
 constexpr double kLeastSpread = 0.05;  // of residuals: 5 %
 constexpr double kMostStartSeconds = 1;
-constexpr double kMostUncertainty = 0.5;                 // of a median
-constexpr double kMostHalfWidth = 10;                    // as law files bound it
-constexpr std::array<double, 4> kLengths{0.5, 1, 2, 4};  // in standard deviations of a feature
+constexpr double kMostUncertainty = 0.5;  // of a median
+constexpr double kMostHalfWidth = 10;     // as law files bound it
+constexpr std::array<double, 5> kLengths{0.25, 0.5, 1, 2,
+                                         4};  // in standard deviations of a feature
+constexpr int kSweeps = 2;
 constexpr std::array<double, 3> kNoises{0.03, 0.1, 0.3};
 
 // The fewest that tell shapes of the class apart.
@@ -70,14 +73,18 @@ double held_at_level(std::vector<double> values) {
   return values[std::min(rank, values.size()) - 1];
 }
 
-Correction correction_of(const Sample& sample, OperatorClass kind, double length, double noise) {
+// With a length for each feature, in standard deviations of it.
+Correction correction_of(const Sample& sample, OperatorClass kind,
+                         const std::vector<double>& lengths, double noise) {
   Correction correction;
   correction.features = features_for(kind);
-  for (const Feature feature : correction.features) {
+  for (size_t i = 0; i < correction.features.size(); ++i) {
     std::vector<double> values;
-    for (const Features& features : sample.features) values.push_back(features[feature]);
+    for (const Features& features : sample.features) {
+      values.push_back(features[correction.features[i]]);
+    }
     correction.center.push_back(mean_of(values));
-    correction.scale.push_back(length * std::max(kLeastScale, deviation_of(values)));
+    correction.scale.push_back(lengths[i] * std::max(kLeastScale, deviation_of(values)));
   }
   const double spread = std::max(kLeastSpread, deviation_of(sample.residuals));
   correction.offset_sd = spread;
@@ -86,38 +93,73 @@ Correction correction_of(const Sample& sample, OperatorClass kind, double length
   return correction;
 }
 
-// What the points say of another one.
-double residual_at(const Correction& correction, const Sample& sample, const Features& features) {
+std::vector<Coordinates> coordinates_in(const Correction& correction, const Sample& sample) {
   std::vector<Coordinates> points;
   points.reserve(sample.size());
   for (const Features& known : sample.features) points.push_back(coordinates_of(correction, known));
+  return points;
+}
+
+// What the points say of another one.
+double residual_at(const Correction& correction, const Sample& sample, const Features& features) {
+  const std::vector<Coordinates> points = coordinates_in(correction, sample);
   const std::vector<double> weights = kriging_weights(correction, points, sample.residuals);
   return expected_residual(correction, points, weights, coordinates_of(correction, features));
 }
 
 double error_left_out(const Correction& correction, const Sample& sample) {
   double sum = 0;
-  for (size_t i = 0; i < sample.size(); ++i) {
-    const Sample rest = sample.without([&](size_t j) { return j == i; });
-    sum += std::abs(sample.residuals[i] - residual_at(correction, rest, sample.features[i]));
+  for (const double error :
+       left_out_errors(correction, coordinates_in(correction, sample), sample.residuals)) {
+    sum += std::abs(error);
   }
   return sum / static_cast<double>(sample.size());
 }
 
-// The one with the least error on points left out one by one.
-Correction best_correction(const Sample& sample, OperatorClass kind) {
-  Correction best;
-  double least = 0;
-  for (const double length : kLengths) {
-    for (const double noise : kNoises) {
-      Correction correction = correction_of(sample, kind, length, noise);
-      const double error = error_left_out(correction, sample);
-      if (!best.features.empty() && error >= least) continue;
-      best = std::move(correction);
-      least = error;
+// The one with the least error on points left out one by one: first with lengths that are alike,
+// then each feature's length in turn, since times may change fast along one and slowly along
+// another (a product of one row is another kernel than one of two).
+class BestCorrection {
+ public:
+  BestCorrection(const Sample& sample, OperatorClass kind) : sample_(sample), kind_(kind) {
+    const size_t features = features_for(kind).size();
+    for (const double length : kLengths) {
+      for (const double noise : kNoises) consider(std::vector<double>(features, length), noise);
+    }
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+      for (size_t i = 0; i < features; ++i) {
+        for (const double length : kLengths) {
+          std::vector<double> lengths = lengths_;
+          lengths[i] = length;
+          consider(lengths, noise_);
+        }
+      }
+      for (const double noise : kNoises) consider(lengths_, noise);
     }
   }
-  return best;
+  [[nodiscard]] const Correction& found() const { return best_; }
+
+ private:
+  void consider(const std::vector<double>& lengths, double noise) {
+    Correction correction = correction_of(sample_, kind_, lengths, noise);
+    const double error = error_left_out(correction, sample_);
+    if (!best_.features.empty() && error >= least_) return;
+    best_ = std::move(correction);
+    least_ = error;
+    lengths_ = lengths;
+    noise_ = noise;
+  }
+
+  const Sample& sample_;
+  OperatorClass kind_;
+  Correction best_;
+  double least_ = 0;
+  std::vector<double> lengths_;
+  double noise_ = 0;
+};
+
+Correction best_correction(const Sample& sample, OperatorClass kind) {
+  return BestCorrection(sample, kind).found();
 }
 
 // Logarithms of predicted over measured, sizes apart.
@@ -228,6 +270,16 @@ Result<Law> fit_device_law(const device::Device& device, const std::vector<Measu
   law.correction.half_width_log_large = law.large.half_width_log;
   law.correction.half_width_log_small = law.small.half_width_log;
   return law;
+}
+
+// Two rounds differ by sqrt(2) of what one is off; means of two rounds of two runs by as much as
+// one round is off.
+double spread_log(const std::vector<MeasuredPoint>& points) {
+  std::vector<double> drifts;
+  for (const MeasuredPoint& point : points) {
+    if (point.drift_log > 0) drifts.push_back(point.drift_log);
+  }
+  return drifts.empty() ? 0 : held_at_level(std::move(drifts)) / std::numbers::sqrt2;
 }
 
 Result<double> roofline_error_pct(const device::Device& device,

@@ -42,13 +42,11 @@ Coordinates coordinates_of(const Correction& correction, const Features& feature
   return at;
 }
 
-std::vector<double> kriging_weights(const Correction& correction,
-                                    const std::vector<Coordinates>& points,
-                                    const std::vector<double>& residuals) {
-  HEADROOM_CHECK(points.size() == residuals.size(), "a residual for each point");
-  const size_t n = points.size();
-  const std::vector<double> lower = factor(correction, points);
-  std::vector<double> weights = residuals;
+namespace {
+
+// lower * lower^T * weights = residuals.
+std::vector<double> solved(const std::vector<double>& lower, std::vector<double> weights) {
+  const size_t n = weights.size();
   for (size_t i = 0; i < n; ++i) {
     for (size_t k = 0; k < i; ++k) weights[i] -= lower[i * n + k] * weights[k];
     weights[i] /= lower[i * n + i];
@@ -58,6 +56,43 @@ std::vector<double> kriging_weights(const Correction& correction,
     weights[i] /= lower[i * n + i];
   }
   return weights;
+}
+
+// The diagonal of (lower * lower^T)^-1: the columns of lower^-1, squared.
+std::vector<double> inverse_diagonal(const std::vector<double>& lower, size_t n) {
+  std::vector<double> diagonal(n);
+  std::vector<double> column(n);
+  for (size_t j = 0; j < n; ++j) {
+    for (size_t i = j; i < n; ++i) {
+      double sum = i == j ? 1 : 0;
+      for (size_t k = j; k < i; ++k) sum -= lower[i * n + k] * column[k];
+      column[i] = sum / lower[i * n + i];
+      diagonal[j] += column[i] * column[i];
+    }
+  }
+  return diagonal;
+}
+
+}  // namespace
+
+std::vector<double> kriging_weights(const Correction& correction,
+                                    const std::vector<Coordinates>& points,
+                                    const std::vector<double>& residuals) {
+  HEADROOM_CHECK(points.size() == residuals.size(), "a residual for each point");
+  return solved(factor(correction, points), residuals);
+}
+
+// With K the covariance of the points, leaving out point i leaves an error of (K^-1 y)_i /
+// (K^-1)_ii (Rasmussen and Williams, section 5.4.2).
+std::vector<double> left_out_errors(const Correction& correction,
+                                    const std::vector<Coordinates>& points,
+                                    const std::vector<double>& residuals) {
+  HEADROOM_CHECK(points.size() == residuals.size(), "a residual for each point");
+  const std::vector<double> lower = factor(correction, points);
+  std::vector<double> errors = solved(lower, residuals);
+  const std::vector<double> diagonal = inverse_diagonal(lower, points.size());
+  for (size_t i = 0; i < errors.size(); ++i) errors[i] /= diagonal[i];
+  return errors;
 }
 
 double expected_residual(const Correction& correction, const std::vector<Coordinates>& points,

@@ -26,4 +26,9 @@ using Coordinates = std::vector<double>;
                                        const std::vector<Coordinates>& points,
                                        const std::vector<double>& weights, const Coordinates& at);
 
+// Of each point: its residual, less what the other points say of it. O(n^3) for all of them.
+[[nodiscard]] std::vector<double> left_out_errors(const Correction& correction,
+                                                  const std::vector<Coordinates>& points,
+                                                  const std::vector<double>& residuals);
+
 }  // namespace headroom::timing

@@ -46,5 +46,29 @@ TEST(Kriging, ManyEqualPointsAreNoTrouble) {
   EXPECT_NEAR(at(points, residuals, 1.0), 0.4, 1e-3);
 }
 
+TEST(Kriging, ErrorsOfPointsLeftOutAreThoseOfLeavingThemOut) {
+  Correction correction;
+  correction.offset_sd = 0.3;
+  correction.local_sd = 0.4;
+  correction.noise_sd = 0.05;
+  std::vector<Coordinates> points;
+  std::vector<double> residuals;
+  for (int i = 0; i < 9; ++i) {
+    points.push_back({0.7 * i, 0.3 * (i % 4)});
+    residuals.push_back(std::sin(1.1 * i));
+  }
+  const std::vector<double> errors = left_out_errors(correction, points, residuals);
+  ASSERT_EQ(errors.size(), points.size());
+  for (size_t i = 0; i < points.size(); ++i) {
+    std::vector<Coordinates> rest = points;
+    std::vector<double> known = residuals;
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+    known.erase(known.begin() + static_cast<std::ptrdiff_t>(i));
+    const std::vector<double> weights = kriging_weights(correction, rest, known);
+    const double expected = expected_residual(correction, rest, weights, points[i]);
+    EXPECT_NEAR(errors[i], residuals[i] - expected, 1e-9);
+  }
+}
+
 }  // namespace
 }  // namespace headroom::timing

@@ -69,11 +69,14 @@ struct Law {
   }
 };
 
-// What a serving engine adds to its kernels, by sequences in the batch: the host's time between
-// kernels, and sampling from the logits.
+// What an engine adds to its kernels, by sequences in the batch and by operators: the host's time
+// between kernels, and sampling from the logits.
 struct Engine {
   std::string name;  // "vllm-0.6.3"
   std::string source;
+  std::string device;     // of the catalogue, on which it runs the models; empty: on any
+  bool is_eager = false;  // PyTorch's eager mode: each operator a kernel, none fused
+  double host_seconds_per_operator = 0;
   double host_base_seconds = 0;
   double host_seconds_per_sequence = 0;
   double sampling_seconds_per_logit = 0;

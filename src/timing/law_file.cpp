@@ -169,6 +169,13 @@ Result<Engine> read_engine(const JsonView& view) {
         std::pair{"sampling_seconds_per_logit", &engine.sampling_seconds_per_logit}}) {
     HEADROOM_ASSIGN(*field, view.get_double(key, 0, kMostStartSeconds));
   }
+  HEADROOM_ASSIGN(const auto device, view.optional_string("device"));
+  engine.device = device.value_or("");
+  HEADROOM_ASSIGN(const auto is_eager, view.optional_bool("eager"));
+  engine.is_eager = is_eager.value_or(false);
+  HEADROOM_ASSIGN(const auto by_operator,
+                  view.optional_double("host_seconds_per_operator", 0, kMostStartSeconds));
+  engine.host_seconds_per_operator = by_operator.value_or(0);
   HEADROOM_ASSIGN(engine.half_width_log, view.get_double("half_width_log", 0, kMostHalfWidth));
   HEADROOM_ASSIGN(engine.median_error_pct, view.get_double("median_error_pct", 0, 1e9));
   return engine;
@@ -208,9 +215,10 @@ Json correction_json(const Correction& correction) {
 }
 
 Json engine_json(const Engine& engine) {
-  return Json::object()
-      .set("name", engine.name)
-      .set("source", engine.source)
+  Json json = Json::object().set("name", engine.name).set("source", engine.source);
+  if (!engine.device.empty()) json.set("device", engine.device);
+  return json.set("eager", engine.is_eager)
+      .set("host_seconds_per_operator", engine.host_seconds_per_operator)
       .set("host_base_seconds", engine.host_base_seconds)
       .set("host_seconds_per_sequence", engine.host_seconds_per_sequence)
       .set("sampling_seconds_per_logit", engine.sampling_seconds_per_logit)

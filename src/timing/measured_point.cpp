@@ -13,6 +13,7 @@ using text::JsonView;
 
 // The product of two of them is within int64_t.
 constexpr int64_t kMostDimension = int64_t{1} << 31;
+constexpr double kMostDrift = 50;
 constexpr int64_t kMostSamples = int64_t{1} << 40;
 constexpr double kMostBytes = 1e18;
 constexpr double kLeastSeconds = 1e-10;
@@ -118,8 +119,9 @@ Result<Call> read_call(const JsonView& view) {
 }  // namespace
 
 Json point_json(const MeasuredPoint& point) {
-  return Json::object()
-      .set("class", name_of(point.call.kind))
+  Json json = Json::object();
+  if (point.drift_log > 0) json.set("drift_log", point.drift_log);
+  return json.set("class", name_of(point.call.kind))
       .set("rate", device::name_of(point.call.rate))
       .set("shape",
            std::visit([](const auto& shape) { return shape_json(shape); }, point.call.shape))
@@ -138,6 +140,8 @@ Result<MeasuredPoint> read_point(const JsonView& view) {
   point.uncertainty = uncertainty.value_or(0);
   HEADROOM_ASSIGN(const auto samples, view.optional_int("samples", 0, kMostSamples));
   point.samples = samples.value_or(0);
+  HEADROOM_ASSIGN(const auto drift, view.optional_double("drift_log", 0, kMostDrift));
+  point.drift_log = drift.value_or(0);
   return point;
 }
 

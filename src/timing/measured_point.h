@@ -21,6 +21,8 @@ struct MeasuredPoint {
   double seconds = 0;
   double uncertainty = 0;  // half of the median's 95 % interval, as a share of it; 0: not known
   int64_t samples = 0;     // 0: not known
+  // |log| of the ratio of what two rounds of a run found, minutes apart; 0: one round.
+  double drift_log = 0;
 };
 
 [[nodiscard]] text::Json point_json(const MeasuredPoint& point);

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from headroom import decode_step, nongemm_models, nongemm_probe
+from headroom import decode_step, device_probe, nongemm_models, nongemm_probe
 from headroom.device_probe import Machine
 
 torch = pytest.importorskip("torch")
@@ -59,6 +59,9 @@ def test_each_batch_is_measured_or_says_why_not(measured):
     rest = answer["measured"]["not_measured"]
     assert [(one["batch"], one["status"]) for one in rest] == [(65536, "refused")]
     assert rest[0]["reason"].startswith("does not fit: a cache of")
+    for run in answer["measured"]["runs"]:
+        assert run["undisturbed_ms"] is None or 0 < run["undisturbed_ms"]
+        assert run["quickest_ms"] > 0 and run["profiled_ms"] > 0
     page = (folder / "page.html").read_text()
     assert "Where a step" in page and "Roofline" in page
 
@@ -205,3 +208,11 @@ def test_a_python_that_says_nothing_leaves_nothing(headroom_binary, tmp_path):
     done = headroom(headroom_binary, "openai-community/gpt2", cwd=tmp_path, python="/bin/false")
     assert done.returncode == 4, done.stderr
     assert "HEADROOM_PYTHON" in done.stderr and not (tmp_path / "headroom-decode" / "results.jsonl").exists()
+
+
+def test_small_models_tell_what_the_host_takes(monkeypatch):
+    monkeypatch.setattr(device_probe, "STEP_SECONDS", 0.01)
+    with torch.inference_mode():
+        steps = device_probe.take_steps(Machine(torch, "cpu"), "fp32")
+    assert [step["config"]["model_type"] for step in steps] == ["llama", "gpt2"]
+    assert all(step["seconds"] > 0 and step["context"] == 64 and step["dtype"] == "fp32" for step in steps)

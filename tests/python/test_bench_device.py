@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headroom import device_probe
+from headroom import collective_probe, device_probe, energy, waiting
 
 
 STEADY_PROBE = Path(__file__).with_name("stand_in") / "steady_probe.py"
@@ -61,6 +61,7 @@ def test_every_class_is_measured(measured):
     measured_classes = [row["class"] for row in answer["classes"]]
     assert set(measured_classes + answer["classes_without_law"]) == set(device_probe.CLASSES)
     assert answer["classes_without_law"] == [] and answer["disturbed_points"] == 0
+    assert all(row["spread_pct"] == 0 for row in answer["classes"])  # of a clock that never drifts
     whole = sum(row["points"] for row in answer["classes"])
     assert whole >= device_probe.LEAST_POINTS * len(device_probe.CLASSES)
     kept = json.loads((folder / answer["calibration_file"]).read_text())
@@ -82,6 +83,25 @@ def test_a_prediction_uses_it(measured, headroom_binary):
     assert all(step["matmul"]["provenance"] == "calibrated" for step in steps)
 
 
+def test_two_runs_are_held_against_each_other(measured, headroom_binary):
+    folder, answer = measured
+    file = answer["calibration_file"]
+    shown = headroom(headroom_binary, "bench", "device", "--results", file, "--calibration", file, cwd=folder,
+                     python="/nowhere/python")
+    assert shown.returncode == 0, shown.stderr
+    assert "The two runs agree: 100 % of" in shown.stdout
+    later = json.loads((folder / file).read_text())
+    for point in later["points"]:
+        point["seconds"] *= 1.5
+    (folder / "later.json").write_text(json.dumps(later))
+    done = headroom(headroom_binary, "bench", "device", "--results", "later.json", "--calibration", file, "--json",
+                    cwd=folder, python="/nowhere/python")
+    assert done.returncode == 1, done.stderr
+    agreement = json.loads(done.stdout)["agreement"]
+    assert agreement["agrees"] is False and agreement["within"] == 0
+    assert all(row["median_ratio_pct"] == pytest.approx(50) for row in agreement["classes"])
+
+
 @pytest.mark.parametrize("device", ["cuda:7", "cuda"])
 def test_a_device_that_is_not_there(headroom_binary, tmp_path, device):
     done = headroom(headroom_binary, "bench", "device", "--on", device, cwd=tmp_path)
@@ -90,7 +110,8 @@ def test_a_device_that_is_not_there(headroom_binary, tmp_path, device):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [["--dtype", "float64"], ["--seconds", "0"], ["gpt2"], ["--on", "tpu"]])
+@pytest.mark.parametrize("words", [["--dtype", "float64"], ["--seconds", "0"], ["gpt2"], ["--on", "tpu"], ["--threads", "0"],
+                                   ["--results", "x.json", "--quick"]])
 def test_what_cannot_be_asked(headroom_binary, tmp_path, words):
     done = headroom(headroom_binary, "bench", "device", *words, cwd=tmp_path)
     assert done.returncode == 2
@@ -128,3 +149,72 @@ def test_work_is_counted_as_the_laws_count_it():
     assert moved == 2 * (2 * 2 * 8 * 64 + 2 * 2 * 2 * 100 * 64)
     flops, moved = device_probe.work_of("gemm", {"batch": 1, "m": 3, "n": 5, "k": 7}, 4)
     assert (flops, moved) == (210, 4 * (21 + 35 + 15))
+
+
+def test_processes_reduce_among_themselves():
+    """Two processes, joined by gloo: each message once, and the traffic of a ring."""
+    torch = pytest.importorskip("torch")
+    if not torch.distributed.is_available():
+        pytest.skip("this PyTorch has no torch.distributed")
+    points = collective_probe.run_group(2, "cpu", 0.2)
+    assert [point["shape"]["message"] for point in points] == collective_probe.MESSAGES
+    for point in points:
+        assert point["shape"]["group"] == 2 and point["seconds"] > 0 and point["drift_log"] >= 0
+        assert point["bytes"] == point["shape"]["message"]  # 2 (2 - 1) / 2 of it
+
+
+def test_a_group_that_fails_is_left_out_and_said(monkeypatch, capsys):
+    machine = device_probe.Machine(pytest.importorskip("torch"), "cpu")
+
+    def fails(group, on, seconds):
+        if group == 3:
+            raise RuntimeError("connection refused\nand more")
+        return [group]
+
+    monkeypatch.setattr(collective_probe, "run_group", fails)
+    assert collective_probe.take_collectives(machine, 240) == [2, 4]
+    assert "no reductions among 3 processes: connection refused" in capsys.readouterr().err
+    assert collective_probe.take_collectives(machine, 4) == []
+
+
+def test_energy_is_counted_where_it_can_be_read(tmp_path):
+    for name, microjoules in (("intel-rapl:0", 900), ("intel-rapl:1", 500), ("intel-rapl:0:0", 77)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "energy_uj").write_text(str(microjoules))
+        (tmp_path / name / "max_energy_range_uj").write_text("1000")
+    meter = energy.Meter(str(tmp_path))
+    (tmp_path / "intel-rapl:0" / "energy_uj").write_text("100")  # it started over
+    (tmp_path / "intel-rapl:1" / "energy_uj").write_text("700")
+    assert meter.joules() == pytest.approx(400e-6)
+    assert meter.joules() == 0
+    (tmp_path / "intel-rapl:1" / "energy_uj").unlink()
+    assert meter.joules() is None
+    assert energy.Meter(str(tmp_path / "nothing")).joules() is None
+
+
+def test_shapes_are_the_same_in_every_run():
+    """Whatever the rates, as long as they are near: so that two runs can be compared point by point."""
+    def drawn(flops, moved):
+        rates = device_probe.coarse({"flops": flops, "bytes": moved})
+        return device_probe.draw_shapes(1, "gemm_fp32", 4, 20, rates, 0.05, 1 << 25, 1 << 28)
+    assert drawn(1.4e11, 3.5e10) == drawn(1.6e11, 4.1e10)
+    rows = [shape["m"] for shape in drawn(1.5e11, 3.5e10)]
+    assert rows.count(1) >= 1 and max(rows) > 8
+
+
+def test_a_point_is_the_mean_of_its_rounds():
+    planned = ("elementwise", "fp32", type("T", (), {"itemsize": 4}), {"rows": 2, "width": 3})
+    point = device_probe.point_of(planned, [([1.0, 1.0, 4.0], 0.1), ([4.0, 4.0, 1.0], 0.3)])
+    assert point["seconds"] == pytest.approx(2) and point["drift_log"] == pytest.approx(1.3862943611198906)
+    assert point["uncertainty"] == 0.3 and point["samples"] == 6 and point["bytes"] == 72
+
+
+def test_what_other_programs_take_is_known_where_the_system_says_it(tmp_path):
+    place = tmp_path / "schedstat"
+    place.write_text("5000000000 2500000000 77\n")
+    assert waiting.Waiting(str(place)).seconds() == pytest.approx(2.5)
+    for unknown in (waiting.Waiting(str(tmp_path / "nothing")), waiting.Waiting(str(tmp_path))):
+        assert not unknown.is_known and unknown.seconds() == 0
+    machine = device_probe.Machine(pytest.importorskip("torch"), "cpu")
+    machine.waiting = type("Others", (), {"seconds": staticmethod(iter([0.0, 1e9]).__next__)})
+    assert 0 < machine.seconds_of(lambda turn: None, 1) < 1  # never nothing, whatever the clocks say
