@@ -212,8 +212,11 @@ class Eager:
             call = self._decode(named)
         else:
             def call():
-                return self.module(*args, **named)
+                return self.forward(*args, **named)
         return self._checked(call)
+
+    def forward(self, *args, **named):
+        return self.module(*args, **named)
 
     def _checked(self, call):
         routing = Routing(self.machine.torch, self.module)
@@ -237,13 +240,32 @@ class Eager:
         token = words[:, -1:].contiguous()
 
         def call():
-            output = self.module(token, past_key_values=cache, use_cache=True)
+            output = self.forward(token, past_key_values=cache, use_cache=True)
             cache.crop(-1)
             return output.logits
         return call
 
 
-ENGINES = {"pytorch": Eager, "onnxruntime": OnnxRuntime}
+class Compiled(Eager):
+    """PyTorch's Inductor: chains of operators as one kernel each, products left to the library."""
+
+    def __init__(self, machine, recipe, layers, setting):
+        if setting["quantize"] != "none":
+            raise Refused("PyTorch's dynamic int8 is not compiled")
+        super().__init__(machine, recipe, layers, dict(setting, fusion="none"))
+        torch = machine.torch
+        import torch._dynamo
+        import torch._inductor.config
+        torch._dynamo.reset()
+        torch._inductor.config.cpp.enable_kernel_profile = True  # else a profile does not name fused kernels
+        self.compiled = torch.compile(self.module)
+        self.notes = self.notes + ["compiled by Inductor; what compiling takes is not in the time"]
+
+    def forward(self, *args, **named):
+        return self.compiled(*args, **named)
+
+
+ENGINES = {"pytorch": Eager, "compiled": Compiled, "onnxruntime": OnnxRuntime}
 
 
 # ---- settings -----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ namespace headroom::bench {
 
 struct NongemmSetting {
   std::string model;     // "gpt2"
-  std::string engine;    // "pytorch" or "onnxruntime"
+  std::string engine;    // "pytorch" (eager), "compiled" or "onnxruntime"
   std::string phase;     // "forward" or "decode"
   int64_t batch = 1;     //
   std::string dtype;     // "fp32", "bf16", "fp16"

@@ -207,7 +207,7 @@ std::string words_of(const NongemmRow& row) {
   return setting.model + " (" + setting.engine + ", batch " + std::to_string(setting.batch) +
          (setting.phase == "decode" ? ", decode" : "") +
          (setting.quantize == "none" ? "" : ", " + setting.quantize) +
-         (setting.engine == "pytorch" ? "" : ", fusion " + setting.fusion) + ")";
+         (setting.engine == "onnxruntime" ? ", fusion " + setting.fusion : "") + ")";
 }
 
 std::string from_to(const NongemmRow& before, const NongemmRow& after) {
@@ -259,6 +259,7 @@ void compare_fused(const NongemmAnswer& answer, const NongemmRow& row, NongemmEf
   if (row.setting.fusion != "all") return;
   NongemmSetting plain = row.setting;
   plain.fusion = "none";
+  if (plain.engine == "compiled") plain.engine = "pytorch";
   const NongemmRow* before = find_row(answer, plain);
   if (before == nullptr) return;
   ++effects.fusion_pairs;

@@ -27,7 +27,7 @@ constexpr int64_t kMostParameters = int64_t{1} << 50;
 constexpr double kMostSeconds = 1e6;
 constexpr text::JsonLimits kLineLimits{.bytes = Bytes(256 * kKiB), .values = 4096};
 
-constexpr std::array<std::string_view, 2> kEngines{"pytorch", "onnxruntime"};
+constexpr std::array<std::string_view, 3> kEngines{"pytorch", "compiled", "onnxruntime"};
 constexpr std::array<std::string_view, 2> kPhases{"forward", "decode"};
 constexpr std::array<std::string_view, 3> kDtypes{"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 2> kQuantizations{"none", "int8"};

@@ -70,7 +70,9 @@ Verb bench_verb() {
        "decode: four batches, few runs"},
       {"seconds", "N", "bench device: for about so long; others: for each setting or batch"},
       {"models", "NAME,...", "bench nongemm: also paper (as without it), today or all"},
-      {"engine", "NAME,...", "bench nongemm: pytorch, onnxruntime; without it both"},
+      {"engine", "NAME,...",
+       "bench nongemm: pytorch (eager), compiled (by Inductor), onnxruntime; without it the first "
+       "and the last"},
       {"fuse", "none,basic,all", "bench nongemm: ONNX Runtime's levels; all, quickly none,all"},
       {"quantize", "none,int8", "bench nongemm: dynamic int8 of the engine; without it both"},
       {"decode", "", "bench nongemm: also a decode step of language models"},

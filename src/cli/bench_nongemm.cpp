@@ -104,8 +104,9 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
                   choices(words, "quantize", {"none", "int8"},
                           is_cpu ? std::vector<std::string>{"none", "int8"}
                                  : std::vector<std::string>{"none"}));
-  HEADROOM_ASSIGN(const auto engines,
-                  choices(words, "engine", {"pytorch", "onnxruntime"}, {"pytorch", "onnxruntime"}));
+  HEADROOM_ASSIGN(
+      const auto engines,
+      choices(words, "engine", {"pytorch", "compiled", "onnxruntime"}, {"pytorch", "onnxruntime"}));
   HEADROOM_ASSIGN(const auto fusions,
                   choices(words, "fuse", {"none", "basic", "all"},
                           is_quick ? std::vector<std::string>{"none", "all"}
@@ -139,6 +140,16 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
         setting.batch = batch;
         settings.push_back(setting);
       }
+    }
+  }
+  setting.engine = "compiled";
+  setting.quantize = "none";
+  setting.fusion = "all";
+  for (const std::string& phase : has("compiled") ? phases : kNothing) {
+    for (const int64_t batch : batches) {
+      setting.phase = phase;
+      setting.batch = batch;
+      settings.push_back(setting);
     }
   }
   setting.engine = "onnxruntime";

@@ -30,7 +30,8 @@ constexpr double kBusyLoad = 0.5;
 constexpr double kEnoughCoveredPct = 95;
 
 std::string nongemm_engine(const std::string& engine) {
-  return engine == "pytorch" ? "PyTorch eager" : "ONNX Runtime";
+  if (engine == "onnxruntime") return "ONNX Runtime";
+  return engine == "compiled" ? "PyTorch compiled" : "PyTorch eager";
 }
 
 std::string counted(int64_t count, std::string_view of) {
@@ -225,8 +226,7 @@ std::string nongemm_setting_words(const NongemmSetting& setting) {
   std::string words = nongemm_engine(setting.engine);
   words += ", batch " + std::to_string(setting.batch) + ", ";
   words += setting.quantize == "none" ? setting.dtype : setting.quantize;
-  if (setting.engine != "pytorch" || setting.fusion != "none")
-    words += ", fusion " + setting.fusion;
+  if (setting.engine == "onnxruntime") words += ", fusion " + setting.fusion;
   return words + (setting.phase == "decode" ? ", decode" : "");
 }
 

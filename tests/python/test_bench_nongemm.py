@@ -151,6 +151,22 @@ def test_onnx_runtime_is_there_or_says_what_is_missing(headroom_binary, tmp_path
         assert (groups["quantize"] > 0) == (row["setting"]["quantize"] == "int8")
 
 
+@pytest.mark.full  # Inductor compiles C++ for a minute
+def test_compiled_beside_eager(headroom_binary, tmp_path):
+    (tmp_path / "tiny.json").write_text(json.dumps(dict(TINY, num_hidden_layers=2)))
+    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--engine", "pytorch,compiled",
+                    "--quantize", "none", "--seconds", "0.05", "--keep", "kept", "--json", cwd=tmp_path)
+    assert done.returncode in (0, 1, 5), done.stderr
+    answer = json.loads(done.stdout)
+    rows = {row["setting"]["engine"]: row for row in answer["rows"]}
+    if "compiled" not in rows:  # no compiler here: the engine's own words are in the record
+        assert answer["refused"] or done.returncode == 5
+        return
+    assert rows["compiled"]["setting"]["fusion"] == "all" and rows["pytorch"]["setting"]["fusion"] == "none"
+    trace = gzip.open(next((tmp_path / "kept").glob("*compiled*.trace.json.gz")), "rt").read()
+    assert "cpp_fused" in trace  # the profile names fused kernels
+
+
 def test_a_profile_is_cut_to_its_quickest_run(tmp_path):
     def run(at, length):
         return [{"cat": "Node", "name": f"node_{at}", "ts": at + 1, "dur": length - 2},
