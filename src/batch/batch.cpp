@@ -6,6 +6,7 @@
 
 #include "batch/replication.h"
 #include "engines/vllm.h"
+#include "text/number.h"
 
 namespace headroom::batch {
 namespace {
@@ -116,6 +117,34 @@ void note_falling_throughput(BatchAnswer& answer) {
                          " gives more than B_opt does");
 }
 
+// By Little's law throughput times the time between tokens is what decodes at once, a little less
+// than what is in flight.
+void note_doubtful_points(BatchAnswer& answer) {
+  constexpr double kLeast = 1.0 / 20;
+  constexpr double kMost = 3;
+  double most_running = 0;
+  std::vector<formats::ServingPoint> points = answer.question.points;
+  std::ranges::stable_sort(points, {}, &formats::ServingPoint::batch);
+  for (const formats::ServingPoint& point : points) {
+    const double running = point.running_mean.value_or(static_cast<double>(point.batch));
+    const double decoding = point.throughput_tokens_per_second * point.itl_seconds;
+    if (decoding < kLeast * running || decoding > kMost * running) {
+      answer.notes.push_back(
+          "batch " + std::to_string(point.batch) +
+          text::formatted(": tokens per second times the time between them say %.3g", decoding) +
+          text::formatted(" in flight, not %.3g: is the time in milliseconds?", running));
+      return;
+    }
+    if (running < 0.9 * most_running) {
+      answer.notes.push_back("batch " + std::to_string(point.batch) +
+                             " had less in flight than a smaller one: something else than the "
+                             "limit held it back, and the law does not hold there");
+      return;
+    }
+    most_running = std::max(most_running, running);
+  }
+}
+
 Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
   HEADROOM_ASSIGN(const BatchPoint one, curve.at(1));
   std::vector<BatchPoint> points;
@@ -146,6 +175,7 @@ Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
     if (answer.advice.batch == points[i].batch) answer.chosen = i;
   }
   note_falling_throughput(answer);
+  note_doubtful_points(answer);
   HEADROOM_ASSIGN(answer.half_point, curve.half_point());
   answer.knee = knee_of(answer.half_point, points.back().batch);
   return {};

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "device/catalogue.h"
 #include "model/builtin.h"
 
@@ -27,6 +29,26 @@ Result<BatchAnswer> ask(const BatchQuestion& question, const std::string& model 
   const auto resolved = *model::resolve_model(model);
   const text::JsonView config = resolved.view();
   return answer(question, &config, timing_model);
+}
+
+// Seconds in a column of milliseconds, and a limit that something else held back.
+TEST(Batch, DoubtfulPointsAreSaid) {
+  const auto says = [](const BatchQuestion& question, const char* words) {
+    const auto result = ask(question);
+    return result && std::ranges::any_of(result->notes, [&](const std::string& note) {
+             return note.find(words) != std::string::npos;
+           });
+  };
+  BatchQuestion question;
+  question.points = sweep();
+  EXPECT_FALSE(says(question, "in milliseconds?"));
+  EXPECT_FALSE(says(question, "less in flight"));
+  question.points.back().running_mean = 40;
+  question.points.back().throughput_tokens_per_second /= 6;
+  EXPECT_TRUE(says(question, "less in flight"));
+  question.points = sweep();
+  for (auto& point : question.points) point.itl_seconds *= 1e-3;
+  EXPECT_TRUE(says(question, "in milliseconds?"));
 }
 
 TEST(Batch, FromPointsAlone) {

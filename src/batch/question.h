@@ -21,6 +21,7 @@ struct BatchQuestion {
   std::vector<formats::ServingPoint> points;  // empty: predicted
   std::string points_file;                    // for people
   std::vector<std::string> points_left_out;   // of it, a sentence each
+  bool points_partial = false;                // something of it was damaged
   std::optional<ItlTarget> slo;
   double min_efficiency = 0.1;
   // Of the requests: given as means and a coefficient of variation, or by a trace of them.

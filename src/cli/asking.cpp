@@ -44,6 +44,10 @@ Result<fit::FitQuestion> question_of(const Words& words, const Console& console)
         "a Hugging Face id such as openai-community/gpt2, a config.json, or FILE.py:FUNCTION"};
   }
   question.model = words.operands.front();
+  if (question.model.ends_with(".py")) {
+    return Error{ErrorCode::usage, "a Python file needs a function that returns the module",
+                 question.model, question.model + ":build, say; docs/examples/traced has some"};
+  }
   for (const auto& [name, value] : words.flags) {
     if (is_question_flag(name)) HEADROOM_TRY(question.set(name, value));
   }

@@ -46,6 +46,7 @@ Result<batch::BatchQuestion> question_of(const Words& words, const Machines& mac
     HEADROOM_ASSIGN(auto results, formats::read_serving_results(question.points_file));
     question.points = std::move(results.points);
     question.points_left_out = std::move(results.left_out);
+    question.points_partial = results.is_partial;
   }
   if (words.has("requests")) {
     question.requests_file = words.value("requests");
@@ -127,6 +128,7 @@ Result<int> run_batch(const Words& words, const Console& console) {
   HEADROOM_TRY(deliver(forms, words, console));
   if (outcome.error) console.complain(*outcome.error);
   if (answer.live && answer.live->is_stopped) return exit_code_of(ErrorCode::partial);
+  if (answer.question.points_partial) return exit_code_of(ErrorCode::partial);
   return answer.chosen ? kExitYes : kExitNotPlainYes;
 }
 

@@ -51,9 +51,11 @@ constexpr std::array kRules{
              "transformers makes no cache where it checkpoints"},
     IdleRule{"accelerate",
              [](const FitQuestion& q) {
-               return q.accelerate && q.mixed_precision == MixedPrecision::none;
+               const bool is_8_bit = q.optimizer == Optimizer::adamw_8bit ||
+                                     q.optimizer == Optimizer::paged_adamw_8bit;
+               return q.accelerate && q.mixed_precision == MixedPrecision::none && !is_8_bit;
              },
-             "accelerate converts outputs under --mixed-precision alone"},
+             "it matters under --mixed-precision, and to 8-bit optimizers"},
 };
 
 }  // namespace

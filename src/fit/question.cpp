@@ -444,7 +444,10 @@ constexpr std::array<Field, 42> kFields{{
       "auto (what the kernels bring, else hf), hf (the model's own), fused-linear (no logits), "
       "fused (over whole logits), chunked (torchtune's, 8 chunks)"},
      [](FitQuestion& q, std::string_view w) { return choose("loss", w, kLosses, q.loss); }},
-    {{"accelerate", "BOOL", "true if HF's Trainer or accelerate runs the loop"},
+    {{"accelerate", "BOOL",
+      "true if HF's Trainer or accelerate runs the loop: outputs in fp32 under autocast, "
+      "embeddings "
+      "with fp32 states in 8-bit optimizers"},
      [](FitQuestion& q, std::string_view w) {
        return choose("accelerate", w, kSwitches, q.accelerate);
      }},

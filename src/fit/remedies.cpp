@@ -11,6 +11,9 @@ namespace headroom::fit {
 
 namespace {
 
+// What saves less than this part of what is used changes no answer.
+constexpr int64_t kLeastPart = 1000;
+
 // A change of some flags, as data. `when` says whether it is a change at all.
 struct Change {
   const char* name;
@@ -61,7 +64,8 @@ constexpr Change kChanges[] = {
        return q.optimizer == Optimizer::adamw && q.optimizer_loop != OptimizerLoop::fused;
      }},
     {"8-bit-states", "optimizer states in 8 bits", "--optimizer adamw-8bit", nullptr,
-     "bitsandbytes.optim.AdamW8bit; optim=\"adamw_bnb_8bit\" in TrainingArguments",
+     "bitsandbytes.optim.AdamW8bit; optim=\"adamw_bnb_8bit\" in TrainingArguments, which keeps the "
+     "states of embeddings in float32 (--accelerate true)",
      "a change of numerics, small in practice",
      // Reported not to run under FSDP (bitsandbytes issues 89 and 1633, both open).
      [](const FitQuestion& q) { return is_adam(q) && q.division == Division::none; }},
@@ -126,11 +130,11 @@ std::optional<Attempt> attempt(const Scenario& scenario, const FitQuestion& ques
   return Attempt{std::move(*varied), *prediction};
 }
 
-// Nothing where it saves nothing.
+// Nothing where it saves next to nothing.
 std::optional<Remedy> remedy_of(const Prediction& before, const Prediction& after) {
   Remedy remedy;
   remedy.saves = before.device_used.expected - after.device_used.expected;
-  if (remedy.saves <= Bytes(0)) return std::nullopt;
+  if (remedy.saves.count <= before.device_used.expected.count / kLeastPart) return std::nullopt;
   remedy.peak_allocated = after.peak_allocated;
   remedy.device_used = after.device_used;
   remedy.verdict = after.verdict;

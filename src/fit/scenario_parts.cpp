@@ -75,6 +75,7 @@ std::optional<op::AttentionBackend> named_kernel(Attention attention) {
 
 void set_optimizer(Scenario& s) {
   step::OptimizerOptions& optimizer = s.train.optimizer;
+  optimizer.wide_embedding_states = s.question.accelerate;
   optimizer.states_on_cpu = s.question.offload == Offload::optimizer;
   switch (s.question.optimizer) {
     case Optimizer::adamw:

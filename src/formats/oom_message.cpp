@@ -222,6 +222,21 @@ OomMessage parse_mps(std::string_view words) {
   return message;
 }
 
+// cudaMallocAsync's: figures by name, a line each.
+OomMessage parse_async(std::string_view words) {
+  OomMessage message;
+  message.allocated = size_after(words, "currently allocated : ");
+  message.tried = size_after(words, "requested : ");
+  message.total = size_after(words, "device limit : ");
+  message.free = size_after(words, "free (according to cuda): ");
+  message.allowed = size_after(words, "memory fraction) : ");
+  if (message.allowed && message.total && *message.allowed >= *message.total) {
+    message.allowed.reset();  // none was set
+  }
+  message.is_cut = !message.allocated || !message.tried || !message.total;
+  return message;
+}
+
 struct Bare {
   std::string_view words;
   OomSource source;
@@ -230,6 +245,7 @@ struct Bare {
 constexpr std::array kBare{Bare{"mps backend out of memory (mps allocated: ", OomSource::mps},
                            Bare{"cuda driver error: out of memory", OomSource::cuda_driver},
                            Bare{"cuda error: out of memory", OomSource::cuda_runtime},
+                           Bare{"hip error: out of memory", OomSource::cuda_runtime},
                            Bare{"cuda runtime error (2) : out of memory", OomSource::cuda_runtime},
                            Bare{"cublas_status_alloc_failed", OomSource::cublas},
                            Bare{"cudnn_status_alloc_failed", OomSource::cudnn},
@@ -238,6 +254,8 @@ constexpr std::array kBare{Bare{"mps backend out of memory (mps allocated: ", Oo
                            Bare{"defaultcpuallocator: ", OomSource::host}};
 
 constexpr std::string_view kTorch = "out of memory. tried to allocate ";
+constexpr std::string_view kAsync = "would exceed allowed memory. (out of memory)";
+constexpr std::string_view kBuffer = "invalid buffer size: ";  // MPS: one beyond what Metal allows
 
 // The word before `at`, in capitals as it is a name.
 std::string word_before(std::string_view text, size_t at) {
@@ -265,6 +283,8 @@ std::vector<Found> find_all(std::string_view text) {
     }
   };
   collect(kTorch, OomSource::torch);
+  collect(kAsync, OomSource::torch);
+  collect(kBuffer, OomSource::mps);
   for (const Bare& bare : kBare) collect(bare.words, bare.source);
   std::stable_sort(found.begin(), found.end(),
                    [](const Found& a, const Found& b) { return a.at < b.at; });
@@ -274,9 +294,16 @@ std::vector<Found> find_all(std::string_view text) {
 OomMessage parse_one(std::string_view text, const Found& found, size_t end) {
   const std::string_view words = text.substr(found.at, std::min(end - found.at, kMostMessageBytes));
   OomMessage message;
-  if (found.source == OomSource::torch) {
+  if (words.starts_with(kAsync)) {
+    message = parse_async(words);
+    message.backend = "CUDA";
+  } else if (found.source == OomSource::torch) {
     message = parse_torch(words);
     message.backend = word_before(text, found.at);
+  } else if (words.starts_with(kBuffer)) {
+    message.tried = size_after(words, kBuffer);
+    message.is_cut = !message.tried;
+    message.backend = "MPS";
   } else if (found.source == OomSource::mps) {
     message = parse_mps(words);
     message.backend = "MPS";
@@ -285,7 +312,7 @@ OomMessage parse_one(std::string_view text, const Found& found, size_t end) {
     message.is_cut = !message.tried;
     message.backend = "CPU";
   } else {
-    message.backend = "CUDA";
+    message.backend = words.starts_with("hip ") ? "HIP" : "CUDA";
   }
   message.source = found.source;
   return message;

@@ -17,7 +17,13 @@
 //    allocations: B[, max allowed: C]). Tried to allocate T on private|shared pool". A is what the
 //    allocator's heaps hold after it has given back what it cached, B what else the process has on
 //    the device. Until 2.5 or so its units say "MB" and "GB", of 1,024 each all the same.
-//  - without figures: "CUDA error: out of memory", "CUDA driver error: out of memory", the
+//    And "Invalid buffer size: T", of one buffer that is larger than Metal makes them.
+//  - cudaMallocAsync (c10/cuda/CUDAMallocAsyncAllocator.cpp): "would exceed allowed memory. (out of
+//    memory)", then "Currently allocated : A", "Requested : T", "Device limit : B", "Free
+//    (according to CUDA): C" and "PyTorch limit (set by user-supplied memory fraction) : D", a line
+//    each.
+//  - without figures: "CUDA error: out of memory", "HIP error: ...", "CUDA driver error: out of
+//  memory", the
 //    libraries' CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_ALLOC_FAILED and NCCL's "Cuda failure ...
 //    'out of memory'"; and the host's, "DefaultCPUAllocator: ... you tried to allocate A bytes".
 // Sizes are those of format_size(): "512 bytes", "1.50 KiB", "20.00 MiB", "9.35 GiB", rounded to

@@ -15,12 +15,14 @@ using text::Json;
 
 constexpr Bytes kMostBytes{64 * kMiB};
 constexpr size_t kMostFiles = 4096;
+constexpr size_t kMostEntries = 65536;
 constexpr int kMostDepth = 4;
 constexpr size_t kMostLeftOut = 64;  // sentences; the rest are counted
 
 // One run as its file has it, before it is known to be a point.
 struct Run {
   std::optional<double> limit;       // of the concurrency
+  std::optional<double> rate;        // of arrivals per second, where the run was held to one
   std::optional<double> throughput;  // output tokens per second
   std::optional<double> gap_ms;      // the mean time between chunks
   std::optional<double> token_ms;    // the mean time per token after the first
@@ -57,6 +59,7 @@ std::optional<double> in_flight(std::optional<double> requests_per_second,
 Run run_of_vllm(const Json& json) {
   Run run;
   run.limit = number_at(json, {"max_concurrency"});
+  run.rate = number_at(json, {"request_rate"});
   run.throughput = number_at(json, {"output_throughput"});
   run.gap_ms = number_at(json, {"mean_itl_ms"});
   run.token_ms = number_at(json, {"mean_tpot_ms"});
@@ -80,13 +83,16 @@ Run run_of_aiperf(const Json& json) {
   run.running = in_flight(number_at(json, {"request_throughput", "avg"}),
                           number_at(json, {"request_latency", "avg"}));
   run.limit = number_at(json, {"input_config", "loadgen", "concurrency"});
+  run.rate = number_at(json, {"input_config", "loadgen", "request_rate"});
   const Json* config = json.find("input_config");
   const Json* phases = config != nullptr ? config->find("phases") : nullptr;
   if (phases == nullptr || !phases->is_array()) return run;
   for (const Json& phase : phases->items()) {
     const Json* excluded = phase.find("exclude_from_results");
     const bool is_warm_up = excluded != nullptr && *excluded == Json(true);
-    if (!is_warm_up) run.limit = number_at(phase, {"concurrency"});
+    if (is_warm_up) continue;
+    run.limit = number_at(phase, {"concurrency"});
+    run.rate = first_of({number_at(phase, {"rate"}), number_at(phase, {"request_rate"})});
   }
   return run;
 }
@@ -126,6 +132,10 @@ std::string fault_of(const Run& run) {
   const double limit = *run.limit;
   if (limit != std::floor(limit) || limit > static_cast<double>(kMostServingBatch)) {
     return "has a concurrency beyond 65,536, or no whole one";
+  }
+  // Below half of its limit it was the rate that decided how many ran.
+  if (run.rate && (!run.running || *run.running < 0.5 * limit)) {
+    return "came at an arrival rate that left its concurrency far from reached";
   }
   if (!run.throughput) return "has no output throughput above zero";
   if (!run.gap_ms && !run.token_ms) return "has no time between tokens above zero";
@@ -172,6 +182,10 @@ class Collector {
       ++more_;
     }
   }
+  void damaged(std::string sentence) {
+    results_.is_partial = true;
+    leave_out(std::move(sentence));
+  }
   ServingResults take() && {
     if (more_ > 0) results_.left_out.push_back(std::to_string(more_) + " more");
     return std::move(results_);
@@ -196,11 +210,26 @@ bool collect(const Json& json, const std::string& where, Collector& collector) {
     collector.add(run_of_aiperf(json), where);
     return true;
   }
-  if (json.find("output_throughput") != nullptr) {
+  if (json.find("output_throughput") == nullptr) return false;
+  const Json* number = json.find("run_number");  // of vLLM's sweeps: -1 is the warm-up
+  if (number != nullptr && number->is_integer() && number->as_int() < 0) {
+    collector.leave_out(where + " is a warm-up");
+  } else {
     collector.add(run_of_vllm(json), where);
-    return true;
   }
-  return false;
+  return true;
+}
+
+// vLLM's sweeps gather their runs in a list.
+bool collect_all(const Json& json, const std::string& where, Collector& collector) {
+  if (!json.is_array()) return collect(json, where, collector);
+  bool is_known = false;
+  int64_t number = 0;
+  for (const Json& run : json.items()) {
+    ++number;
+    is_known |= collect(run, where + ", run " + std::to_string(number) + ",", collector);
+  }
+  return is_known;
 }
 
 Error not_results(const std::string& where) {
@@ -236,13 +265,15 @@ Result<Json> parse_python_json(std::string_view text, const std::string& where) 
 
 // One object a line, where the first line is a whole one.
 bool is_lines(std::string_view text) {
+  if (!text.starts_with('{')) return false;
   std::string_view first = text.substr(0, text.find('\n'));
   while (!first.empty() && (first.back() == '\r' || first.back() == ' ')) first.remove_suffix(1);
   return first.ends_with('}');
 }
 
-// False where the first object is of none of the four; a later one that is not is an Error.
-Result<bool> collect_lines(std::string_view text, const std::string& file, Collector& collector) {
+// A line that cannot be read is left out by name, and the rest is kept. False where no line is
+// known.
+bool collect_lines(std::string_view text, const std::string& file, Collector& collector) {
   bool is_known = false;
   for (int64_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -250,24 +281,31 @@ Result<bool> collect_lines(std::string_view text, const std::string& file, Colle
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string where = file + ", line " + std::to_string(number);
-    HEADROOM_ASSIGN(const Json json, parse_python_json(line, where));
-    if (collect(json, where, collector)) {
-      is_known = true;
+    const Result<Json> json = parse_python_json(line, where);
+    if (!json) {
+      collector.damaged(where + ": " + json.error().message);
     } else {
-      return is_known ? Result<bool>(not_results(where)) : Result<bool>(false);
+      is_known |= collect(*json, where, collector);
     }
   }
   return is_known;
 }
 
+// The text without what may stand before JSON (blanks, a byte order mark); empty where it is none.
+std::string_view json_part(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  return text.starts_with('{') || text.starts_with('[') ? text : std::string_view();
+}
+
 // False where the text is of no kind that is known.
 Result<bool> collect_text(std::string_view text, const std::string& file, Collector& collector) {
-  const size_t start = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-  const std::string_view json_text = text.substr(start);
-  if (json_text.starts_with('{')) {
+  const std::string_view json_text = json_part(text);
+  if (!json_text.empty()) {
     if (is_lines(json_text)) return collect_lines(json_text, file, collector);
     HEADROOM_ASSIGN(const Json json, parse_python_json(json_text, file));
-    return collect(json, file, collector);
+    return collect_all(json, file, collector);
   }
   const std::string_view header = text.substr(0, text.find('\n'));
   if (header.find("throughput_tokens_per_second") == std::string_view::npos) return false;
@@ -297,7 +335,12 @@ Result<std::vector<std::string>> files_of(const std::string& folder) {
   std::error_code error;
   std::filesystem::recursive_directory_iterator at(folder, error);
   const std::filesystem::recursive_directory_iterator end;
+  size_t visited = 0;
   for (; !error && at != end; at.increment(error)) {
+    if (++visited > kMostEntries) {
+      return Error{ErrorCode::bad_input, "more than 65,536 entries", folder,
+                   "name a folder within"};
+    }
     if (at.depth() >= kMostDepth) at.disable_recursion_pending();
     std::error_code ignored;
     const auto status = at->symlink_status(ignored);
@@ -321,7 +364,7 @@ Result<ServingResults> read_folder(const std::string& folder) {
     const Result<std::string> text = read_file(file, kMostBytes);
     const Result<bool> read =
         text ? collect_text(*text, file, collector) : Result<bool>(text.error());
-    if (!read) collector.leave_out(file + ": " + read.error().message);
+    if (!read) collector.damaged(file + ": " + read.error().message);
     if (read && !*read) ++others;
   }
   if (others > 0) {
@@ -337,9 +380,7 @@ Result<ServingResults> parse_serving_results(std::string_view text, const std::s
   Collector collector;
   HEADROOM_ASSIGN(const bool is_known, collect_text(text, file, collector));
   if (is_known) return with_points(std::move(collector), file);
-  if (text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size())).starts_with('{')) {
-    return not_results(file);
-  }
+  if (!json_part(text).empty()) return not_results(file);
   // Which column is missing.
   HEADROOM_TRY(parse_serving_points(text, file));
   return not_results(file);

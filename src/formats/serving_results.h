@@ -9,10 +9,11 @@
 // Told apart by the members that are there, never by a file's name.
 //
 // A point's batch is the concurrency that the run was held to; a run without one (an open arrival
-// rate) is none, and is named. What was in flight is what the file says, or follows by Little's law
-// from the rate of requests and their latency. The time between tokens is the mean gap, but the
-// mean time per token where a gap holds several tokens (speculative decoding): more than a fifth
-// apart. Pure but for the files; not synchronised.
+// rate), or whose arrival rate kept less than half of it in flight, is none, and is named. What was
+// in flight is what the file says, or follows by Little's law from the rate of requests and their
+// latency. The time between tokens is the mean gap, but the mean time per token where a gap holds
+// several tokens (speculative decoding): more than a fifth apart. Pure but for the files; not
+// synchronised.
 #pragma once
 
 #include <string>
@@ -27,6 +28,7 @@ namespace headroom::formats {
 struct ServingResults {
   std::vector<ServingPoint> points;
   std::vector<std::string> left_out;  // a sentence for each run, or file, that made no point
+  bool is_partial = false;            // something among them was damaged
 };
 
 // One file's text. An Error where it is no such file, or none of its runs makes a point.
@@ -34,7 +36,7 @@ Result<ServingResults> parse_serving_results(std::string_view text, const std::s
 
 // A file of either kind, these or CSV (serving_points.h), or a folder, of which every .json, .jsonl
 // and .csv file is read, also in the folders within ("-" is standard input). Other JSON among them
-// is left out. At most 64 MiB a file, 4,096 files, four folders deep.
+// is left out. At most 64 MiB a file, 4,096 files, 65,536 entries, four folders deep.
 Result<ServingResults> read_serving_results(const std::string& path);
 
 }  // namespace headroom::formats

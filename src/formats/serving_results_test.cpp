@@ -114,6 +114,43 @@ TEST(ServingResults, WhatMakesNoPointIsAnErrorThatSaysWhy) {
   EXPECT_FALSE(words_of(R"({"benchmarks": [1, null, []]})").empty());
 }
 
+// The rate decided how many ran, not the limit: 4 of 256.
+TEST(ServingResults, ARateThatNeverReachesItsLimitIsNoBatch) {
+  const auto run = [](const char* rate, int limit) {
+    return R"({"request_rate": )" + std::string(rate) + R"(, "max_concurrency": )" +
+           std::to_string(limit) +
+           R"(, "output_throughput": 352, "request_throughput": 1.3, "mean_ttft_ms": 80,)"
+           R"( "mean_tpot_ms": 11.3})";
+  };
+  EXPECT_FALSE(parse_serving_results(run("4.0", 256), "x.json"));
+  EXPECT_TRUE(parse_serving_results(run("4.0", 4), "x.json"));
+  EXPECT_TRUE(parse_serving_results(run("\"inf\"", 256), "x.json"));
+  EXPECT_TRUE(parse_serving_results(run("Infinity", 256), "x.json"));
+}
+
+TEST(ServingResults, SweepsOfVllmAreListsWithAWarmUp) {
+  const std::string run =
+      R"("max_concurrency": 8, "output_throughput": 770.5, "mean_tpot_ms": 9.0})";
+  const auto results = parse_serving_results(
+      "\xEF\xBB\xBF[{\"run_number\": -1, " + run + ", {\"run_number\": 0, " + run + "]", "s.json");
+  ASSERT_TRUE(results) << results.error().to_string();
+  EXPECT_EQ(results->points.size(), 1U);
+  ASSERT_EQ(results->left_out.size(), 1U);
+  EXPECT_NE(results->left_out[0].find("warm-up"), std::string::npos);
+}
+
+TEST(ServingResults, ACutLineIsNamedAndTheRestIsKept) {
+  const std::string line =
+      R"({"max_concurrency": 8, "output_throughput": 770.5, "mean_tpot_ms": 9.0})";
+  const auto results =
+      parse_serving_results(line + "\n" + line.substr(0, 30) + "\n" + line + "\n", "s.jsonl");
+  ASSERT_TRUE(results) << results.error().to_string();
+  EXPECT_EQ(results->points.size(), 2U);
+  EXPECT_TRUE(results->is_partial);
+  ASSERT_EQ(results->left_out.size(), 1U);
+  EXPECT_NE(results->left_out[0].find("line 2"), std::string::npos);
+}
+
 TEST(ServingResults, AFolderIsReadWholeAndWhatIsNoneIsSaid) {
   namespace fs = std::filesystem;
   const fs::path folder =

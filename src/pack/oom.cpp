@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "pack/oom_figures.h"
 #include "pack/oom_mps.h"
 #include "text/number.h"
 
@@ -18,12 +19,6 @@ constexpr Bytes kMostText{64 * kMiB};
 // A waste below this share of what is reserved is not called the culprit: planned allocators leave
 // as much (STAlloc, arXiv 2507.16274, section 9: 95 to 100 % used on dense models).
 constexpr double kNoticeablePct = 5;
-
-double pct_of(Bytes part, Bytes whole) {
-  return whole.count <= 0
-             ? 0.0
-             : 100.0 * static_cast<double>(part.count) / static_cast<double>(whole.count);
-}
 
 // What a process takes of a device of this size before its first tensor: of the devices that we
 // know, those within 2 % of the total, or all of the maker's where none is.
@@ -191,9 +186,24 @@ std::string percent_words(Bytes part, Bytes whole) {
   return text::formatted("%.1f %%", pct_of(part, whole));
 }
 
+// What people of a maker's devices have in place of NVIDIA's.
+struct BackendWords {
+  const char* monitor;
+  const char* collectives;
+};
+BackendWords words_of(const std::string& backend) {
+  if (backend == "CUDA") return {"nvidia-smi", "NCCL"};
+  if (backend == "HIP") return {"rocm-smi", "RCCL"};
+  if (backend == "XPU") return {"xpu-smi", "oneCCL"};
+  return {"the device's monitor", "the communication library"};
+}
+
 // What each culprit is answered with. `missing` is what the request lacked, at least.
 std::vector<std::string> advice_for(const OomCase& one, const Account& account, Bytes missing) {
   const std::string held = words(one.culprit_bytes.value_or(Bytes(0)));
+  const bool is_cuda = one.message.backend == "CUDA";
+  const BackendWords tools = words_of(one.message.backend);
+  const std::string monitor = tools.monitor;
   switch (one.culprit) {
     case OomCulprit::request:
       return {
@@ -208,6 +218,10 @@ std::vector<std::string> advice_for(const OomCase& one, const Account& account, 
           "per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF; " +
           words(account.free) + " of the device is free"};
     case OomCulprit::fragmentation:
+      if (!is_cuda) {
+        return {"fewer different sizes (padded batches and lengths) leave fewer holes: up to " +
+                held + " can come back"};
+      }
       return {
           "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: up to " + held + " can come back",
           "record a snapshot (torch.cuda.memory._record_memory_history) and run headroom pack "
@@ -225,11 +239,15 @@ std::vector<std::string> advice_for(const OomCase& one, const Account& account, 
         list += (i > 0 ? ", " : "") + std::to_string(*account.others[i].pid) + " (" +
                 words(account.others[i].used) + ")";
       }
-      return {"end the other processes on this device or move to another: " + list,
-              "nvidia-smi shows who they are; a run of yours that was killed may still hold "
-              "memory"};
+      return {
+          "end the other processes on this device or move to another: " + list,
+          monitor + " shows who they are; a run of yours that was killed may still hold memory"};
     }
     case OomCulprit::outside:
+      if (!is_cuda) {
+        return {std::string("communication libraries (") + tools.collectives +
+                ") take most of such memory: fewer process groups and communicators"};
+      }
       return {
           "communication libraries take most of such memory: fewer process groups and "
           "communicators, a smaller NCCL_BUFFSIZE or NCCL_MAX_NCHANNELS",
@@ -237,17 +255,19 @@ std::vector<std::string> advice_for(const OomCase& one, const Account& account, 
           "frameworks in the same process (JAX, TensorFlow, RAPIDS) hold pools of their own"};
     case OomCulprit::not_listed:
       return {
-          "nvidia-smi tells whether other processes hold it; end them or move to another "
-          "device",
-          "if none does, it is outside of PyTorch in this process: NCCL (NCCL_BUFFSIZE, "
-          "fewer communicators) or another framework's pool"};
+          monitor + " tells whether other processes hold it; end them or move to another device",
+          std::string("if none does, it is outside of PyTorch in this process: ") +
+              tools.collectives + " (fewer communicators" +
+              (is_cuda ? ", a smaller NCCL_BUFFSIZE" : "") + ") or another framework's pool"};
     case OomCulprit::was_free:
       return {
-          "run it again and watch nvidia-smi: another process or thread may have held the memory "
-          "for that moment",
-          "if it fails each time, something limits this process that the message does not know: a "
-          "partition of the device, Windows or WSL, or free memory in pieces that are too small, "
-          "which PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can do with"};
+          "run it again and watch " + monitor +
+              ": another process or thread may have held the memory for that moment",
+          std::string("if it fails each time, something limits this process that the message does "
+                      "not know: a partition of the device, Windows or WSL, or free memory in "
+                      "pieces that are too small") +
+              (is_cuda ? ", which PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can do with"
+                       : "")};
     default:
       break;
   }
@@ -256,7 +276,7 @@ std::vector<std::string> advice_for(const OomCase& one, const Account& account, 
           " (" + percent_words(missing, account.tensors) +
           "): a smaller batch or sequence, gradient checkpointing, a smaller optimizer state",
       "headroom fit MODEL --device NAME says what each of these would save, before you run"};
-  if (account.unallocated >= missing && account.unallocated.count > 0) {
+  if (is_cuda && account.unallocated >= missing && account.unallocated.count > 0) {
     advice.push_back("expandable_segments:True may let this one request through (" +
                      words(account.unallocated) + " is unallocated), and the next may fail");
   }
@@ -411,17 +431,12 @@ void judge_without_figures(OomCase& one) {
   one.culprit = OomCulprit::not_told;
   one.verdict = one.holders.empty() ? "an out-of-memory message without its figures"
                                     : "how much was asked for cannot be read";
-  one.advice = {"paste the message whole, up to 'reserved by PyTorch but unallocated'"};
+  const bool is_mps = one.message.source == OomSource::mps;
+  one.advice = {std::string("paste the message whole, up to '") +
+                (is_mps ? "on private pool'" : "reserved by PyTorch but unallocated'")};
 }
 
 }  // namespace
-
-Bytes rounding_of(Bytes figure) {
-  for (const int64_t unit : {kGiB, kMiB, kKiB}) {
-    if (figure.count > unit) return Bytes(unit / 200 + 1);
-  }
-  return Bytes(0);
-}
 
 Result<OomAnswer> explain_oom(std::string_view text, const std::string& file,
                               const device::DeviceCatalogue& catalogue) {

@@ -65,9 +65,6 @@ struct OomAnswer {
   [[nodiscard]] bool is_partial() const;
 };
 
-// Half of the last digit that format_size() writes.
-[[nodiscard]] Bytes rounding_of(Bytes figure);
-
 // `catalogue` says what a process takes of a device before its first tensor.
 Result<OomAnswer> explain_oom(std::string_view text, const std::string& file,
                               const device::DeviceCatalogue& catalogue);

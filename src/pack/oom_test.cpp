@@ -219,5 +219,49 @@ TEST(Oom, AppleGpusHaveTheirOwnHolders) {
   EXPECT_EQ(absurd.culprit, OomCulprit::not_told);
 }
 
+// As CI's virtual machines fail: nothing is held, and the device refuses all the same.
+TEST(Oom, AnAppleGpuThatRefusesBelowItsLimit) {
+  const OomCase one = only(
+      "RuntimeError: MPS backend out of memory (MPS allocated: 0 bytes, other allocations: 0 "
+      "bytes, "
+      "max allowed: 7.93 GB). Tried to allocate 256 bytes on private pool. Use");
+  EXPECT_EQ(one.culprit, OomCulprit::was_free);
+  EXPECT_EQ(one.culprit_bytes, gib(7.93));
+  EXPECT_NE(one.advice[0].find("virtual machine"), std::string::npos);
+  const OomCase buffer = only("RuntimeError: Invalid buffer size: 58.35 GB");
+  EXPECT_EQ(buffer.culprit, OomCulprit::request);
+  EXPECT_EQ(buffer.culprit_bytes, gib(58.35));
+}
+
+TEST(Oom, CudaMallocAsyncNamesItsFiguresLineByLine) {
+  const OomCase one = only(
+      "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
+      "memory)\nCurrently allocated     : 20.45 GiB\nRequested               : 1.50 GiB\n"
+      "Device limit            : 23.65 GiB\nFree (according to CUDA): 512.00 MiB\n"
+      "PyTorch limit (set by user-supplied memory fraction)\n                        : "
+      "17179869184.00 "
+      "GiB\n");
+  EXPECT_EQ(one.message.tried, gib(1.5));
+  EXPECT_EQ(one.message.total, gib(23.65));
+  EXPECT_FALSE(one.message.allowed);
+  EXPECT_FALSE(one.message.is_cut);
+  EXPECT_EQ(one.short_by->expected, gib(1));
+}
+
+TEST(Oom, AdviceIsOfTheMakersOwnTools) {
+  const std::string rest =
+      "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total "
+      "capacity of 79.25 GiB of which 1.00 GiB is free. Process 7 has 30.00 GiB memory in use. Of "
+      "the allocated memory 30.00 GiB is allocated by PyTorch, and 17.50 GiB is reserved by "
+      "PyTorch "
+      "but unallocated.";
+  const OomCase one = only(rest);
+  for (const std::string& advice : one.advice) {
+    EXPECT_EQ(advice.find("nvidia"), std::string::npos) << advice;
+    EXPECT_EQ(advice.find("CUDA"), std::string::npos) << advice;
+  }
+  EXPECT_EQ(only("RuntimeError: HIP error: out of memory").message.backend, "HIP");
+}
+
 }  // namespace
 }  // namespace headroom::pack

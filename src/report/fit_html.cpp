@@ -50,7 +50,8 @@ Section answer_section(const fit::FitAnswer& answer) {
     tile(html, "Largest batch", largest_words(*answer.largest_batch), "that fits, same length");
   }
   if (answer.longest_seq) {
-    tile(html, "Longest sequence", largest_words(*answer.longest_seq), "that fits, same batch");
+    tile(html, "Longest sequence", largest_words(*answer.longest_seq),
+         "that fits, same batch; in steps of 64");
   }
   html.raw("</dl>\n");
   return {"answer", "", html, std::string(fit::name_of(answer.verdict))};

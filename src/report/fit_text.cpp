@@ -39,7 +39,7 @@ std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
     row("largest batch", largest_words(*answer.largest_batch), "that fits, same length");
   }
   if (answer.longest_seq) {
-    row("longest seq", largest_words(*answer.longest_seq), "that fits, same batch");
+    row("longest seq", largest_words(*answer.longest_seq), "that fits, same batch; in steps of 64");
   }
   return table.render(terminal);
 }

@@ -25,8 +25,10 @@ std::string place_of(const pack::OomCase& one) {
 }
 
 std::string request_line(const pack::OomCase& one) {
-  if (!one.message.tried || !one.short_by) return "";
+  const bool is_said = one.message.source == formats::OomSource::host;  // in the first line
+  if (!one.message.tried || is_said) return "";
   std::string line = format_bytes(*one.message.tried) + " was asked for";
+  if (!one.short_by) return line + ".\n";
   const pack::BytesRange& missing = *one.short_by;
   if (missing.expected.count > 0) {
     line += ", " + format_bytes(missing.expected) + " was missing";
@@ -37,10 +39,16 @@ std::string request_line(const pack::OomCase& one) {
   return line + ".\n";
 }
 
+// Of an Apple GPU a limit runs out, or nobody knows what.
+std::string share_of(const pack::OomCase& one) {
+  if (one.message.source != formats::OomSource::mps) return "of the device";
+  return one.message.allowed ? "of the limit" : "of what is held";
+}
+
 std::string holders_table(const pack::OomCase& one, const Terminal& terminal) {
   Table table({{"", Align::left, false},
                {"held", Align::right, false},
-               {"of the device", Align::right, false},
+               {share_of(one), Align::right, false},
                {"", Align::left, true}});
   for (const pack::OomHolder& holder : one.holders) {
     const bool is_culprit =

@@ -36,6 +36,8 @@ struct OptimizerOptions {
   // HF's Trainer makes two parameter groups: what decays (matrices), and norms and biases.
   bool decay_groups = true;
   op::Version bitsandbytes{0, 45};
+  // HF's Trainer has bitsandbytes keep embeddings' states in float32 (Trainer.create_optimizer).
+  bool wide_embedding_states = false;
 };
 
 // A parameter as the optimizer sees it.

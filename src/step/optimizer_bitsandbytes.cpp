@@ -2,7 +2,7 @@
 // matter. AdamW in 8 bits (blockwise) and Lion with a float32 state.
 //
 // Source: bitsandbytes/optim/optimizer.py (init_state, get_state_buffer). Small parameters keep
-// float32 states; so do embeddings under transformers' Trainer (Trainer.create_optimizer). Paged
+// float32 states; so do embeddings where transformers' Trainer asks for it. Paged
 // states of large parameters are managed memory, outside of the caching allocator; their scales are
 // not.
 #include "step/optimizer_slots.h"
@@ -42,8 +42,8 @@ class BitsAndBytes : public Optimizer {
     const bool is_lion = options_.kind == OptimizerKind::lion;
     const int moments = is_lion ? 1 : 2;
     const int64_t elements = slot.tensor().elements();
-    const bool is_quantized =
-        !is_lion && elements >= kQuantizedFrom && !slot.parameter.is_embedding;
+    const bool is_quantized = !is_lion && elements >= kQuantizedFrom &&
+                              !(slot.parameter.is_embedding && options_.wide_embedding_states);
     if (is_quantized && maps_.empty()) {
       for (int i = 0; i < moments; ++i) {
         maps_.push_back(make_state(e, recorder, slot, {kMapEntries}, DType::f32));
