@@ -66,9 +66,10 @@ std::string segments_table(const pack::PackAnswer& answer, const Terminal& termi
 std::string sites_table(const pack::PackAnswer& answer, const Terminal& terminal) {
   const LossAtPeak& loss = *answer.loss;
   if (loss.sites.empty()) return "";
-  Table table({{"call site", Align::left, true},
-               {"segments", Align::right, false},
-               {"blocks", Align::right, false},
+  constexpr bool kKeepsEnd = true;  // the line and the function, not the folders
+  Table table({{"call site", Align::left, true, 0, kKeepsEnd},
+               {"segments", Align::right, false, 1},
+               {"blocks", Align::right, false, 2},
                {"of", Align::right, false},
                {"stranded there", Align::right, false},
                {"by it alone", Align::right, false}});

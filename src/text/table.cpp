@@ -20,8 +20,11 @@ int total_of(const std::vector<int>& widths) {
   return total;
 }
 
-void append_cell(std::string& line, const TableCell& cell, Align align, int width, bool colour) {
-  const std::string text = elide(cell.text, width);
+void append_cell(std::string& line, const TableCell& cell, const TableColumn& column, int width,
+                 bool colour) {
+  const Align align = column.align;
+  const std::string text =
+      column.keeps_end ? elide_front(cell.text, width) : elide(cell.text, width);
   const int fill = std::max(0, width - display_width(text));
   const std::string padding(static_cast<size_t>(fill), ' ');
   if (align == Align::right) line += padding;
@@ -95,7 +98,7 @@ std::string Table::render(const Terminal& terminal) const {
     for (size_t i = 0; i < cells.size(); ++i) {
       if (width[i] == kLeftOut) continue;
       if (!std::exchange(is_first, false)) line.append(kGap, ' ');
-      append_cell(line, cells[i], columns_[i].align, width[i], terminal.colour);
+      append_cell(line, cells[i], columns_[i], width[i], terminal.colour);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";

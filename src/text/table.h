@@ -21,8 +21,9 @@ enum class Align { left, right };
 struct TableColumn {
   std::string heading;
   Align align = Align::left;
-  bool elastic = false;  // may be cut where the terminal is too narrow
-  int spare = 0;         // above 0: may be left out there, the highest first
+  bool elastic = false;    // may be cut where the terminal is too narrow
+  int spare = 0;           // above 0: may be left out there, the highest first
+  bool keeps_end = false;  // is cut at its beginning: paths
 };
 
 struct TableCell {

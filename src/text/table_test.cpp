@@ -12,6 +12,18 @@ Table sample() {
   return table;
 }
 
+TEST(Table, APathIsCutAtItsBeginning) {
+  Table table({{"call site", Align::left, true, 0, true}, {"bytes", Align::right, false}});
+  table.row({"a/long/way/to/train.py:35 main", "1"});
+  table.row({"a/long/way/to/train.py:36 main", "2"});
+  Terminal terminal;
+  terminal.columns = 28;
+  EXPECT_EQ(table.render(terminal),
+            "call site              bytes\n"
+            "…/to/train.py:35 main      1\n"
+            "…/to/train.py:36 main      2\n");
+}
+
 TEST(Table, AlignsByDisplayWidth) {
   EXPECT_EQ(sample().render(Terminal{}),
             "name                    bytes\n"

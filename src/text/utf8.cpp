@@ -106,6 +106,18 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string elide_front(std::string_view text, int columns) {
+  int width = display_width(text);
+  if (width <= columns) return std::string(text);
+  if (columns <= 0) return {};
+  while (!text.empty() && width > columns - 1) {
+    const DecodedCharacter next = decode_utf8(text);
+    width -= width_of(next);
+    text.remove_prefix(next.length);
+  }
+  return "…" + std::string(text);
+}
+
 std::string elide(std::string_view text, int columns) {
   if (display_width(text) <= columns) return std::string(text);
   if (columns <= 0) return {};

@@ -30,5 +30,7 @@ struct DecodedCharacter {
 
 // `text` cut to at most `columns` columns, the last one "…" where something was cut.
 [[nodiscard]] std::string elide(std::string_view text, int columns);
+// The same, cut at its beginning: of a path the end tells more.
+[[nodiscard]] std::string elide_front(std::string_view text, int columns);
 
 }  // namespace headroom::text
