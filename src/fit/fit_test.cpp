@@ -412,7 +412,6 @@ TEST(Fit, GradientsInsideTheBucketsAreARemedyOfDdp) {
   EXPECT_LT(remedy->peak_allocated, before->memory.peak_allocated);
 }
 
-}  // namespace
 // Autocast's copy of the head's weight is not logits; the float32 copy of the logits that
 // accelerate hands on is.
 TEST(Fit, AutocastsCopiesAtTheHeadAreNamed) {
@@ -483,4 +482,5 @@ TEST(Fit, BatchesAreFoundForAsManyRemediesAsAskedFor) {
   }
 }
 
+}  // namespace
 }  // namespace headroom::fit

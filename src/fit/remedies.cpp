@@ -33,8 +33,7 @@ bool is_adam(const FitQuestion& q) {
 constexpr Change kChanges[] = {
     {"planned-allocation", "a planned allocation", "--allocator planned", nullptr,
      "headroom run -- python train.py ... records, plans and serves (docs/run.md; not yet measured "
-     "on "
-     "a GPU)",
+     "on a GPU)",
      "sizes that vary from step to step are outside of the plan",
      [](const FitQuestion& q) { return q.allocator != kPlannedAllocator; }},
     {"liger", "Liger-Kernel's norms, rotary embeddings, gates and loss", "--kernels liger", nullptr,

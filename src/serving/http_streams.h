@@ -1,6 +1,6 @@
 // Hundreds of HTTP requests at once on one thread, each read as its bytes arrive.
 //
-// libcurl's multi_socket interface on epoll; the only file that calls libcurl. A stream's bytes and
+// libcurl's multi_socket interface on epoll; the only file that makes requests with it. A stream's bytes and
 // its end are handed to its handler inside turn(), with the moment at which epoll reported them;
 // handlers may start and cancel streams in on_end, not in on_bytes.
 //
