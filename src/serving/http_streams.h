@@ -1,8 +1,8 @@
 // Hundreds of HTTP requests at once on one thread, each read as its bytes arrive.
 //
-// libcurl's multi_socket interface on epoll; the only file that makes requests with it. A stream's bytes and
-// its end are handed to its handler inside turn(), with the moment at which epoll reported them;
-// handlers may start and cancel streams in on_end, not in on_bytes.
+// libcurl's multi_socket interface on epoll; the only file that makes requests with it. A stream's
+// bytes and its end are handed to its handler inside turn(), with the moment at which epoll
+// reported them; handlers may start and cancel streams in on_end, not in on_bytes.
 //
 // What is refused or bounded: redirects are not followed; proxies of the environment are not used
 // (they would be what is measured); headers end at 256 KiB, a body at its own limit; a stream
