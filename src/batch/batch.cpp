@@ -309,6 +309,24 @@ Result<void> check_workload(const BatchQuestion& question) {
   return {};
 }
 
+Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const text::JsonView* config,
+                                        const timing::TimingModel& model) {
+  if (!question.points.empty()) {
+    HEADROOM_ASSIGN(StepBase base, base_of_points(question.points, question.points_file));
+    return std::optional(std::move(base));
+  }
+  if (config == nullptr || !question.device) return std::optional<StepBase>();
+  HEADROOM_TRY(check(question, true));
+  const Workload workload = workload_for(question);
+  HEADROOM_ASSIGN(const auto predictor, predictor_for(question, workload, config, model));
+  const double tokens = static_cast<double>(cache_of(*predictor, *question.device).count) /
+                        bytes_of_a_token(*predictor, workload);
+  HEADROOM_ASSIGN(const PredictedCurve curve, PredictedCurve::make(*predictor, workload, tokens));
+  HEADROOM_ASSIGN(StepBase base,
+                  base_of_prediction(curve, question.model + " on " + question.device->name));
+  return std::optional(std::move(base));
+}
+
 Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
                            const timing::TimingModel& model) {
   HEADROOM_TRY(check(question, config != nullptr));

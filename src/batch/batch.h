@@ -5,9 +5,12 @@
 // milliseconds a candidate of a 7B model.
 #pragma once
 
+#include <optional>
+
 #include "base/result.h"
 #include "batch/answer.h"
 #include "batch/question.h"
+#include "batch/watch_base.h"
 #include "text/json.h"
 #include "timing/timing_model.h"
 
@@ -17,6 +20,11 @@ namespace headroom::batch {
 // range, the points make no law, or the model's steps are not predicted yet.
 Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
                            const timing::TimingModel& model);
+
+// What watching a server starts from: the question's points, or its model on its device as
+// predicted; nothing where it has neither.
+Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const text::JsonView* config,
+                                        const timing::TimingModel& model);
 
 // Whether the lengths of the requests are in range.
 Result<void> check_workload(const BatchQuestion& question);

@@ -123,6 +123,11 @@ Result<StepLaw> StepLaw::fit(const std::vector<LawPoint>& points) {
   return law;
 }
 
+double StepLaw::base_error() const {
+  const double determinant = normal_[0] * normal_[2] - normal_[1] * normal_[1];
+  return std::sqrt(std::max(0.0, normal_[2] / determinant));
+}
+
 Interval StepLaw::seconds(double running) const {
   HEADROOM_CHECK(running > 0, "sequences in flight");
   const size_t size = place_.size();

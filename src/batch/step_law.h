@@ -47,6 +47,7 @@ class StepLaw {
   // REQUIRES: running > 0.
   [[nodiscard]] Interval seconds(double running) const;
   [[nodiscard]] double base_seconds() const { return base_; }           // a
+  [[nodiscard]] double base_error() const;                              // standard, of a
   [[nodiscard]] double seconds_per_sequence() const { return slope_; }  // b
   // The half point a / b: half of the throughput that an endless batch would have.
   [[nodiscard]] double half_point() const { return slope_ > 0 ? base_ / slope_ : 0; }

@@ -4,6 +4,7 @@
 
 #include "base/version.h"
 #include "cli/batch_live.h"
+#include "cli/batch_watch.h"
 #include "cli/deliver.h"
 #include "cli/machine.h"
 #include "cli/verb.h"
@@ -109,7 +110,22 @@ Result<Outcome> answer_of(const Words& words, const Console& console) {
   return outcome;
 }
 
+Result<int> run_watch(const Words& words, const Console& console) {
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines));
+  std::optional<model::ResolvedModel> model;
+  if (!words.operands.empty()) {
+    HEADROOM_ASSIGN(model, model::resolve_model(words.operands.front()));
+    question.model = model->name;
+  }
+  std::optional<text::JsonView> config;
+  if (model) config = model->view();
+  return watch_server(words, console, question, config ? &*config : nullptr, machines.timing);
+}
+
 Result<int> run_batch(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_watch_flags(words));
+  if (words.has("watch")) return run_watch(words, console);
   HEADROOM_ASSIGN(const Outcome outcome, answer_of(words, console));
   const batch::BatchAnswer& answer = outcome.answer;
   Forms forms;
@@ -152,6 +168,9 @@ Verb batch_verb() {
        "--max-concurrency"},
       {"headroom batch --url http://localhost:8000 --slo itl=2x@32 --save-points sweep.csv",
        "from a running OpenAI-compatible server, with the few measurements that it takes"},
+      {"headroom batch --watch http://localhost:8000 --points sweep.csv --slo itl=50ms --limit 96 "
+       "--on-change './notify.sh batch'",
+       "a server at work: says when its --max-num-seqs should change, and what that pays"},
   };
   verb.flags = {
       {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
@@ -162,10 +181,27 @@ Verb batch_verb() {
       {"url", "URL", "measure the server there; its key in the variable HEADROOM_API_KEY"},
       {"served-model", "NAME", "with --url: the model to ask for; without it the server's first"},
       {"save-points", "FILE.csv", "with --url: what was measured, for --points; - is stdout"},
-      {"most-batch", "N", "with --url: the most requests at once, 2 to 4096; 256"},
+      {"most-batch", "N",
+       "with --url: the most requests at once, 2 to 4096; 256. With --watch: the largest limit; "
+       "that of the points"},
       {"window", "SECONDS", "with --url: the longest that one batch is watched; 30"},
       {"time-limit", "SECONDS", "with --url: of all measurements; 900"},
       {"seed", "N", "with --url: of prompts and lengths; 0"},
+      {"watch", "URL",
+       "read the metrics of the server there until interrupted, and say when its batch limit "
+       "should "
+       "change; --points or MODEL and --device give the law of its steps, else it is learned. "
+       "--json: one object a reading. It ends with 1 where a change was said"},
+      {"limit", "N", "with --watch: the batch limit it runs with; the first B_opt counts as that"},
+      {"every", "SECONDS", "with --watch: between two readings; 5"},
+      {"for", "SECONDS", "with --watch: end after that time"},
+      {"metrics-file", "FILE",
+       "with --watch: written in one step at each reading, as Prometheus' text (for node "
+       "exporter's "
+       "textfile collector)"},
+      {"on-change", "CMD",
+       "with --watch: run at a change, without a shell, 60 s at most; HEADROOM_BATCH and "
+       "HEADROOM_BATCH_BEFORE say what it is"},
       {"slo", "itl=TARGET", "a time (50ms), or a multiple of that at a batch (2x@32)"},
       {"min-efficiency", "SHARE", "throughput per sequence, of that of one alone; 0.1"},
       {"input-tokens", "N", "of a request; 161, the mean of ShareGPT"},

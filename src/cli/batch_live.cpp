@@ -21,15 +21,6 @@ double seconds_since(serving::Clock::time_point began) {
   return std::chrono::duration<double>(serving::Clock::now() - began).count();
 }
 
-Result<std::string> api_key() {
-  std::string key = environment_value(kKeyVariable);
-  const bool is_odd =
-      std::any_of(key.begin(), key.end(), [](char c) { return c <= ' ' || c > '~'; });
-  if (!is_odd) return key;
-  return Error{ErrorCode::usage, "the key has a space or an odd character in it", kKeyVariable,
-               "it goes into an HTTP header as it is"};
-}
-
 Result<batch::LiveQuestion> live_question(const Words& words) {
   batch::LiveQuestion live;
   HEADROOM_ASSIGN(live.endpoint, serving::parse_endpoint(words.value("url")));
@@ -83,6 +74,15 @@ std::string measured_words(const LiveMeasurement& measurement) {
 
 }  // namespace
 
+Result<std::string> api_key() {
+  std::string key = environment_value(kKeyVariable);
+  const bool is_odd =
+      std::any_of(key.begin(), key.end(), [](char c) { return c <= ' ' || c > '~'; });
+  if (!is_odd) return key;
+  return Error{ErrorCode::usage, "the key has a space or an odd character in it", kKeyVariable,
+               "it goes into an HTTP header as it is"};
+}
+
 Result<void> check_live_flags(const Words& words) {
   if (words.has("url")) {
     if (!words.has("points")) return {};
@@ -93,6 +93,7 @@ Result<void> check_live_flags(const Words& words) {
                                                      "window",       "time-limit",  "seed"};
   for (const std::string_view flag : kLive) {
     if (!words.has(flag)) continue;
+    if (flag == "most-batch" && words.has("watch")) continue;
     return Error{ErrorCode::usage, "it is for measuring a server", "--" + std::string(flag),
                  "--url http://localhost:8000"};
   }

@@ -19,6 +19,9 @@ struct LiveOutcome {
 Result<LiveOutcome> measure_server(const Words& words, const Console& console,
                                    batch::BatchQuestion& question);
 
+// Of the variable HEADROOM_API_KEY; empty where it is not there. An Error where it cannot be sent.
+Result<std::string> api_key();
+
 // The flags that mean nothing without --url.
 Result<void> check_live_flags(const Words& words);
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kProbeSeconds = 60;
 constexpr double kMetricsSeconds = 5;
+constexpr size_t kMostMetricsBytes = size_t{16} << 20;
 constexpr size_t kMostProbeBytes = size_t{4} << 20;
 
 class Collector : public HttpHandler {
@@ -153,6 +154,23 @@ std::string told_by(const Server& server, std::string words) {
     at += kInItsPlace.size();
   }
   return text::printable(words);
+}
+
+Result<std::string> fetch_metrics(HttpStreams& streams, const Endpoint& endpoint,
+                                  const std::string& api_key) {
+  Server server;
+  server.endpoint = endpoint;
+  server.api_key = api_key;
+  HttpRequest request = request_to(server, endpoint.metrics());
+  request.stall_seconds = request.most_seconds = kMetricsSeconds;
+  request.most_bytes = kMostMetricsBytes;
+  Fetched fetched = fetch(streams, request);
+  auto error = error_of(server, fetched);
+  if (!error) return std::move(fetched.body);
+  if (fetched.end.status == 404) {
+    error->hint = "vLLM gives them at /metrics; SGLang where it is started with --enable-metrics";
+  }
+  return *std::move(error);
 }
 
 Fetched fetch(HttpStreams& streams, const HttpRequest& request) {

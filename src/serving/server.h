@@ -43,6 +43,10 @@ Result<Server> probe_server(HttpStreams& streams, const ServerQuestion& question
 // What the server said, for people: harmless, and without the key where it repeats that.
 [[nodiscard]] std::string told_by(const Server& server, std::string words);
 
+// The text at /metrics. Blocking, five seconds at most; an Error where the server does not give it.
+Result<std::string> fetch_metrics(HttpStreams& streams, const Endpoint& endpoint,
+                                  const std::string& api_key);
+
 struct Fetched {
   HttpEnd end;
   std::string body;

@@ -20,6 +20,33 @@ TEST(ServerMetrics, VllmsNamesAcrossEngines) {
   EXPECT_EQ(metrics.preemptions, 100);
 }
 
+TEST(ServerMetrics, CountersAndTheHistogramOfTimesBetweenTokens) {
+  const ServerMetrics metrics = parse_metrics(
+      "vllm:num_requests_running{engine=\"0\"} 2\nvllm:num_requests_running{engine=\"1\"} 3\n"
+      "vllm:prompt_tokens_total 1000\nvllm:generation_tokens_total 2000\n"
+      "vllm:request_success_total{finished_reason=\"stop\"} 7\n"
+      "vllm:request_success_total{finished_reason=\"length\"} 3\n"
+      "vllm:inter_token_latency_seconds_bucket{le=\"0.1\"} 1990\n"
+      "vllm:inter_token_latency_seconds_sum 40.5\nvllm:inter_token_latency_seconds_count 1990\n"
+      "vllm:time_per_output_token_seconds_sum 40.5\n"
+      "vllm:time_per_output_token_seconds_count 1990\n");
+  EXPECT_EQ(metrics.engines, 2);
+  EXPECT_EQ(metrics.prompt_tokens, 1000);
+  EXPECT_EQ(metrics.output_tokens, 2000);
+  EXPECT_EQ(metrics.answered, 10);
+  EXPECT_EQ(metrics.itl_seconds, 40.5) << "the old name and the new one are one histogram";
+  EXPECT_EQ(metrics.itl_count, 1990);
+}
+
+TEST(ServerMetrics, TheFormerNameWhereThereIsNoOther) {
+  const ServerMetrics metrics = parse_metrics(
+      "vllm:time_per_output_token_seconds_sum{engine=\"0\"} 4\n"
+      "vllm:time_per_output_token_seconds_sum{engine=\"1\"} 6\n"
+      "vllm:time_per_output_token_seconds_count 100\n");
+  EXPECT_EQ(metrics.itl_seconds, 10);
+  EXPECT_EQ(metrics.itl_count, 100);
+}
+
 TEST(ServerMetrics, AbsurdValuesAreNone) {
   const ServerMetrics metrics = parse_metrics(
       "vllm:num_requests_running -1\nvllm:num_requests_waiting NaN\n"

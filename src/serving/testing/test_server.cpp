@@ -55,6 +55,10 @@ std::string event(const std::string& data) {
   return size.data() + line + "\r\n";
 }
 
+std::string counter(std::string_view name, double value) {
+  return "vllm:" + std::string(name) + "{model_name=\"test\"} " + std::to_string(value) + "\n";
+}
+
 enum class Fault : uint8_t { none, error, cut, malformed, stall };
 
 struct Sequence {
@@ -92,6 +96,10 @@ struct TestServer::State {
   bool is_due = false;  // a step's end
   Clock::time_point step_end;
   double late_seconds = 0;
+  // What the metrics count. Times between tokens are by the law's clock.
+  int64_t prompt_tokens = 0, output_tokens = 0, answered = 0, itl_count = 0;
+  double itl_seconds = 0;
+  double step_seconds = 0;
   std::mt19937_64 random;
   std::thread thread;
 
@@ -190,7 +198,12 @@ std::string TestServer::State::metrics() const {
   return "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"test\"} " +
          std::to_string(running.size()) + ".0\nvllm:num_requests_waiting{model_name=\"test\"} " +
          std::to_string(waiting.size()) + ".0\nvllm:kv_cache_usage_perc{model_name=\"test\"} " +
-         std::to_string(share) + "\nvllm:num_preemptions_total{model_name=\"test\"} 0.0\n";
+         std::to_string(share) + "\nvllm:num_preemptions_total{model_name=\"test\"} 0.0\n" +
+         counter("prompt_tokens_total", static_cast<double>(prompt_tokens)) +
+         counter("generation_tokens_total", static_cast<double>(output_tokens)) +
+         counter("request_success_total", static_cast<double>(answered)) +
+         counter("inter_token_latency_seconds_sum", itl_seconds) +
+         counter("inter_token_latency_seconds_count", static_cast<double>(itl_count));
 }
 
 void TestServer::State::handle(Connection& connection, std::string_view head,
@@ -289,11 +302,13 @@ void TestServer::State::begin_step(Clock::time_point at) {
   if (!is_stepping) return;
   std::normal_distribution<double> normal;
   const auto n = static_cast<double>(running.size());
-  const double decode =
-      options.base_ms + options.per_sequence_ms * n + options.bend_ms * std::log2(n);
+  const double decode = options.base_ms + options.per_sequence_ms * n +
+                        options.bend_ms * std::log2(n) +
+                        options.kv_us * 1e-3 * static_cast<double>(kv_in_use());
   const double spread = std::max(0.1, 1 + options.noise * normal(random));
   const double ms = decode * spread + options.prefill_us * 1e-3 * static_cast<double>(prefill);
   step_end = at + std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6));
+  step_seconds = ms * 1e-3;
   itimerspec spec{};
   const auto until = std::max<int64_t>(
       1, std::chrono::duration_cast<std::chrono::nanoseconds>(step_end - Clock::now()).count());
@@ -308,6 +323,13 @@ void TestServer::State::emit(Connection& connection) {
   ServedRequest& record = records[sequence.record];
   ++sequence.written;
   ++sequence.unsent;
+  ++output_tokens;
+  if (sequence.written == 1) {
+    prompt_tokens += sequence.prompt;
+  } else {
+    itl_seconds += step_seconds;
+    ++itl_count;
+  }
   const bool is_last = sequence.written == sequence.asked;
   constexpr int64_t kBeforeFault = 3;
   if (sequence.fault != Fault::none && sequence.written == kBeforeFault) {
@@ -335,6 +357,7 @@ void TestServer::State::emit(Connection& connection) {
     }
     bytes += event("[DONE]") + "0\r\n\r\n";
     record.is_whole = true;
+    ++answered;
   }
   record.tokens = sequence.written;
   record.sent.push_back(Clock::now());

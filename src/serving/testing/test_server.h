@@ -2,9 +2,10 @@
 //
 // It works like an engine with iteration-level batching. A step lasts
 //
-//   t = (base_ms + per_sequence_ms n + bend_ms log2(n)) (1 + noise z) + prefill_us p
+//   t = (base_ms + per_sequence_ms n + bend_ms log2(n) + kv_us k) (1 + noise z) + prefill_us p
 //
-// with n sequences running, p prompt tokens that came in with this step and z normal by the seed;
+// with n sequences running, k tokens in their cache, p prompt tokens that came in with this step
+// and z normal by the seed;
 // at its end every running sequence gets a token. A token is a word. max_running limits the batch,
 // kv_tokens the cache: who does not fit waits. What it really did is kept: when each request was
 // received, and when each of its chunks was handed to the kernel.
@@ -27,6 +28,7 @@ struct TestServerOptions {
   double base_ms = 10;
   double per_sequence_ms = 0.1;
   double bend_ms = 0;
+  double kv_us = 0;  // for each token in the cache, which is read in every step
   double prefill_us = 5;
   double noise = 0;
   int64_t max_running = 256;
