@@ -41,6 +41,7 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "sweep.csv": b"batch,throughput_tokens_per_second,itl_ms\n1,270,3.7\n64,6200,9.7\n"
                       b"512,9100,45.8\n",
          "step.plan": b""}
+RESULTS = DATA.parent / "golden" / "batch_points_results" / "results"  # the folder that examples speak of
 # The commands that `headroom run` is shown with; what they would do is not looked at here.
 COMMANDS = ("python", "torchrun")
 
@@ -67,6 +68,7 @@ def main():
     failed, count = 0, 0
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(TRAIN, folder)  # the module of the reader's own
+        shutil.copytree(RESULTS, Path(folder) / "results")
         for name, content in FILES.items():
             (Path(folder) / name).write_bytes(content)
         (Path(folder) / "commands").mkdir()
