@@ -129,7 +129,7 @@ class OnnxRuntime:
         return call, [] if is_finite else ["its output is not finite"]
 
     def profile(self, call, about_seconds, file):
-        """Writes the engine's profile of the quickest of some runs; its seconds."""
+        """Writes the engine's profile of the quickest of some runs; its seconds, and none that others took: not known."""
         self.session = None  # two sessions of a large model are one too many
         session = self._session(os.path.join(self.folder.name, "profile"))
         session.run(None, self.feeds)
@@ -142,7 +142,7 @@ class OnnxRuntime:
         with open(path, encoding="utf-8") as profile:
             events = json.load(profile)
         write_quickest(events, file)
-        return min(seconds)
+        return min(seconds), 0.0
 
 
 def write_quickest(events, file):

@@ -110,20 +110,21 @@ def half_width(samples):
 
 
 def profile(machine, call, about_seconds, file):
-    """Writes the trace of the quickest of some runs, which other work disturbed least; its seconds."""
+    """Writes the trace of the quickest of some runs, which other work disturbed least; its seconds, and those of them
+    that other programs took."""
     torch = machine.torch
     activities = [torch.profiler.ProfilerActivity.CPU]
     if machine.is_cuda:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
-    stopwatch, quickest = Stopwatch(machine), math.inf
+    stopwatch, quickest, waited = Stopwatch(machine), math.inf, 0.0
     for _ in range(max(1, min(MOST_PROFILED, int(PROFILED_SECONDS / max(about_seconds, 1e-3))))):
         with torch.profiler.profile(activities=activities) as profiler:
             with torch.profiler.record_function("ProfilerStep#0"):
                 seconds = stopwatch.once(call)
         if seconds < quickest:
-            quickest = seconds
+            quickest, waited = seconds, seconds - stopwatch.undisturbed[-1]
             profiler.export_chrome_trace(file)
-    return quickest
+    return quickest, waited
 
 
 # ---- engines ------------------------------------------------------------------------------------
@@ -355,9 +356,10 @@ class Session:
         median = statistics.median(samples)
         depth = "whole" if layers is None else f"{layers}-layers"
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}").lstrip(".-") + ".trace.json.gz"
-        profiled = engine.profile(call, median, os.path.join(self.spec["traces"], name))
+        profiled, waited = engine.profile(call, median, os.path.join(self.spec["traces"], name))
         decode = None if not setting.get("context") else {
-            "quickest_seconds": min(samples), "undisturbed_seconds": stopwatch.undisturbed_seconds(),
+            "quickest_seconds": min(stopwatch.undisturbed), "profiled_waited_seconds": waited,
+            "undisturbed_seconds": stopwatch.undisturbed_seconds(),
             "joules": None if joules is None else joules / len(samples), "cache_bytes": engine.cache_bytes,
             "peak_bytes_per_second": self.peaks["bytes"], "peak_flops_per_second": self.peaks["flops"]}
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),

@@ -90,13 +90,21 @@ Result<void> check(const DecodeQuestion& question) {
 
 }  // namespace
 
+double plateau_bytes_per_second(const std::vector<DecodeStep>& steps) {
+  double most = 0;
+  for (const DecodeStep& step : steps) {
+    if (step.fits) most = std::max(most, step.attention.bytes_per_second());
+  }
+  return most;
+}
+
 std::optional<int64_t> saturation_batch(const std::vector<DecodeStep>& steps) {
-  // What the largest batch that fits has is the plateau; that it reaches itself says nothing.
+  // What the largest batch alone reaches is no plateau: it may grow further.
   const auto last =
       std::find_if(steps.rbegin(), steps.rend(), [](const DecodeStep& step) { return step.fits; });
   if (std::distance(last, steps.rend()) < 3) return std::nullopt;
-  if (!(last->attention.bytes > 0)) return std::nullopt;
-  const double plateau = last->attention.bytes_per_second();
+  const double plateau = plateau_bytes_per_second(steps);
+  if (!(plateau > 0)) return std::nullopt;
   for (const DecodeStep& step : steps) {
     if (&step == &*last) break;
     if (step.attention.bytes_per_second() >= kSaturated * plateau) return step.batch;

@@ -90,7 +90,7 @@ struct DecodeAnswer {
   std::string peaks;          // where the two peaks are from
   double peak_bytes_per_second = 0;
   double peak_flops_per_second = 0;
-  // The least batch whose attention reaches kSaturated of the bandwidth it has at the largest one.
+  // The least batch whose attention reaches kSaturated of the most bandwidth that it has.
   std::optional<int64_t> saturation_batch;
   size_t points = 0;              // that corrected the steps
   std::vector<DecodeStep> steps;  // by batch
@@ -109,7 +109,9 @@ inline constexpr double kCorrectedHalfWidth = 0.10;
 inline constexpr double kSaturated = 0.95;
 inline constexpr size_t kMostBatches = 64;
 
-// The least batch whose attention reaches kSaturated of what the largest that fits has.
+// The most that attention reaches of batches that fit; and the least batch that has kSaturated of
+// it, where a larger one follows.
+[[nodiscard]] double plateau_bytes_per_second(const std::vector<DecodeStep>& steps);
 [[nodiscard]] std::optional<int64_t> saturation_batch(const std::vector<DecodeStep>& steps);
 
 // A usage Error about a context or batches that cannot be asked about.

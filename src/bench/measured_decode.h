@@ -4,8 +4,9 @@
 // nongemm_probe.py and the records are those of nongemm.h, with a context. answer_decode() makes
 // the steps of them: the time is the median of single runs; the classes are those of the quickest
 // profiled run, and the host gap is what the quickest plain run takes beyond them, since the
-// profiler's own cost falls on the host. Work and traffic are counted by the step model, and a rate
-// is that by the class's time. Pure; thread-safe.
+// profiler's own cost falls on the host; what other programs took of the cores is taken off both.
+// Work and traffic are counted by the step model, and a rate is that by the class's time. Pure;
+// thread-safe.
 #pragma once
 
 #include <optional>

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "device/catalogue.h"
+
 namespace headroom::bench {
 namespace {
 
@@ -91,6 +93,30 @@ TEST(MeasuredDecode, AHostWithoutAGapIsNone) {
   const auto answer = answer_decode(gpt2().view(), question_of(), records_of({record}));
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->steps[0].host.seconds, 0);
+}
+
+TEST(MeasuredDecode, WhatOtherProgramsTookOfTheProfiledRunIsTakenOff) {
+  NongemmRecord record = record_of(4);
+  record.decode->profiled_waited_seconds = record.profiled_seconds / 2;
+  const auto answer = answer_decode(gpt2().view(), question_of(), records_of({record}));
+  ASSERT_TRUE(answer);
+  EXPECT_NEAR(answer->steps[0].attention.time.seconds, 4e-3, 1e-12);
+  EXPECT_NEAR(answer->steps[0].matmul.time.seconds, 20e-3, 1e-12);
+  EXPECT_DOUBLE_EQ(answer->steps[0].step.seconds, 0.058);
+}
+
+TEST(MeasuredDecode, PredictedStepsStandBesideMeasuredOnes) {
+  NongemmRecords records = records_of({record_of(1), record_of(4)});
+  records.records[0].decode->undisturbed_seconds = 0.04;
+  auto answer = answer_decode(gpt2().view(), question_of(), records);
+  ASSERT_TRUE(answer);
+  const auto device = *device::DeviceCatalogue::built_in().find("h200");
+  const auto model = timing::TimingModel::built_in();
+  ASSERT_TRUE(add_predicted(gpt2().view(), device, model, "a.json", *answer));
+  ASSERT_EQ(answer->predicted.size(), 2U);
+  const double first = answer->predicted[0].step.seconds;
+  EXPECT_NEAR(*answer->median_error_undisturbed_pct, 100 * (1 - first / 0.04), 1e-9);
+  EXPECT_GT(answer->peak_bytes_per_second, 4e12);  // the device's, which the run did not reach
 }
 
 TEST(MeasuredDecode, BatchesThatDidNotRunSayWhy) {

@@ -59,7 +59,8 @@ enum class NongemmStatus : uint8_t { measured, refused, failed };
 
 // Of a setting with a context.
 struct DecodeFacts {
-  double quickest_seconds = 0;  // of the single runs
+  double quickest_seconds = 0;         // of the single runs, less what other programs took
+  double profiled_waited_seconds = 0;  // of the profiled run, what other programs took
   Bytes cache;
   // The most that the machine was seen to do, before these runs.
   double peak_bytes_per_second = 0;

@@ -86,6 +86,9 @@ Result<GroupMilliseconds> read_groups(const JsonView& view, std::string_view key
 Result<DecodeFacts> read_decode(const JsonView& view) {
   DecodeFacts facts;
   HEADROOM_ASSIGN(facts.quickest_seconds, view.get_double("quickest_seconds", 1e-9, kMostSeconds));
+  HEADROOM_ASSIGN(const auto waited,
+                  view.optional_double("profiled_waited_seconds", 0, kMostSeconds));
+  facts.profiled_waited_seconds = waited.value_or(0);
   HEADROOM_ASSIGN(facts.cache.count, view.get_int("cache_bytes", 0, kMostCacheBytes));
   HEADROOM_ASSIGN(facts.peak_bytes_per_second,
                   view.get_double("peak_bytes_per_second", 1, kMostRate));
@@ -171,6 +174,7 @@ Json decode_facts_json(const DecodeFacts& facts) {
   if (facts.joules) json.set("joules", *facts.joules);
   if (facts.undisturbed_seconds) json.set("undisturbed_seconds", *facts.undisturbed_seconds);
   return json.set("quickest_seconds", facts.quickest_seconds)
+      .set("profiled_waited_seconds", facts.profiled_waited_seconds)
       .set("cache_bytes", facts.cache)
       .set("peak_bytes_per_second", facts.peak_bytes_per_second)
       .set("peak_flops_per_second", facts.peak_flops_per_second);

@@ -184,7 +184,8 @@ std::vector<std::string> measured_sources(const DecodeAnswer& answer) {
   const bench::DecodeMeasurement& measured = *answer.measured;
   std::vector<std::string> lines{
       "step: measured, the median of single runs",
-      "classes: measured, the quickest profiled run, by the groups of `headroom ops`",
+      "classes: measured, the quickest profiled run, by the groups of `headroom ops`, less other "
+      "programs' turns",
       "host: what the quickest run takes beyond its kernels",
       measured.not_counted.empty()
           ? "work and traffic: counted by the step model, and a rate is that by the class's time"
@@ -202,8 +203,8 @@ std::vector<std::string> measured_sources(const DecodeAnswer& answer) {
 }
 
 // The bandwidth stops growing with the batch: at the DRAM's, or where something else holds it.
-std::string saturation_words(const DecodeAnswer& answer, const DecodeStep& last) {
-  const double share = last.attention.bytes_per_second() / answer.peak_bytes_per_second;
+std::string saturation_words(const DecodeAnswer& answer) {
+  const double share = bench::plateau_bytes_per_second(answer.steps) / answer.peak_bytes_per_second;
   const std::string batch = std::to_string(*answer.saturation_batch);
   const std::string peak = formatted("%.0f %%", 100 * share) + " of the peak";
   if (share >= kDramShare) {
@@ -232,7 +233,7 @@ std::string decode_sentence(const DecodeAnswer& answer) {
                      (answer.measured ? ", measured: " : ", predicted: ");
   const DecodeStep* last = decode_shown_step(answer);
   if (last == nullptr) return line + "no batch was asked for";
-  if (answer.saturation_batch) line += saturation_words(answer, *last) + "; ";
+  if (answer.saturation_batch) line += saturation_words(answer) + "; ";
   line += "at batch " + std::to_string(last->batch) + (last->fits ? "" : ", which does not fit,") +
           " a step takes " + milliseconds(last->step.seconds) + " ms (" +
           milliseconds(last->step.low_seconds) + " to " + milliseconds(last->step.high_seconds) +
