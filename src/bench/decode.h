@@ -54,6 +54,7 @@ struct DecodeRun {
   int64_t samples = 0;
   double quickest_seconds = 0;     // of single runs; the classes and the host gap are of this one
   double profiled_seconds = 0;     // of the quickest run under the profiler
+  double waited_share = 0;         // of that run, what other programs took
   std::string trace;               // its file
   std::optional<double> joules{};  // of the processor packages, a step; nothing: not readable
   // The median of the runs, less what other programs took of the cores; nothing: not known.
@@ -107,6 +108,8 @@ struct DecodeAnswer {
 // paper's three curves with both ends given (docs/measurements/2026-11-21-decode-steps).
 inline constexpr double kCorrectedHalfWidth = 0.10;
 inline constexpr double kSaturated = 0.95;
+// Of a profiled run, what other programs took: beyond it nobody knows which kernels they held up.
+inline constexpr double kMostWaitedShare = 0.25;
 inline constexpr size_t kMostBatches = 64;
 
 // The most that attention reaches of batches that fit; and the least batch that has kSaturated of

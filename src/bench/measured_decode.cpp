@@ -48,6 +48,10 @@ void count(const std::vector<CountedCall>& calls, KernelTime& kernels) {
   }
 }
 
+double waited_share_of(const NongemmRecord& record) {
+  return std::min(kMostWaited, record.decode->profiled_waited_seconds / record.profiled_seconds);
+}
+
 DecodeStep step_of(const NongemmRecord& record) {
   const DecodeFacts& facts = *record.decode;
   const double half = record.uncertainty.value_or(0) * record.seconds;
@@ -60,8 +64,7 @@ DecodeStep step_of(const NongemmRecord& record) {
     return [wanted](const std::string& name) { return name == wanted; };
   };
   // Other programs' turns fall on the kernels as these take time.
-  const double share =
-      1 - std::min(kMostWaited, facts.profiled_waited_seconds / record.profiled_seconds);
+  const double share = 1 - waited_share_of(record);
   const auto seconds = [&](const auto& is_wanted) {
     return share * seconds_of(record.profile, is_wanted);
   };
@@ -80,6 +83,7 @@ DecodeRun run_of(const NongemmRecord& record) {
           .samples = record.samples,
           .quickest_seconds = record.decode->quickest_seconds,
           .profiled_seconds = record.profiled_seconds,
+          .waited_share = waited_share_of(record),
           .trace = record.trace,
           .joules = record.decode->joules,
           .undisturbed_seconds = record.decode->undisturbed_seconds,
@@ -291,7 +295,10 @@ Result<DecodeAnswer> answer_decode(const JsonView& config, const MeasuredDecodeQ
         std::max(answer.peak_flops_per_second, step.matmul.flops / step.matmul.time.seconds);
   }
   answer.measured->not_run = not_run(records, question, answer.steps);
-  answer.saturation_batch = saturation_batch(answer.steps);
+  const bool is_clear = std::ranges::all_of(answer.measured->runs, [](const DecodeRun& run) {
+    return run.waited_share <= kMostWaitedShare;
+  });
+  if (is_clear) answer.saturation_batch = saturation_batch(answer.steps);
   return answer;
 }
 

@@ -105,6 +105,14 @@ TEST(MeasuredDecode, WhatOtherProgramsTookOfTheProfiledRunIsTakenOff) {
   EXPECT_DOUBLE_EQ(answer->steps[0].step.seconds, 0.058);
 }
 
+TEST(MeasuredDecode, NoPlateauIsToldOfRunsThatOthersDisturbed) {
+  std::vector<NongemmRecord> records;
+  for (const int64_t batch : {1, 2, 4, 8}) records.push_back(record_of(batch));
+  EXPECT_TRUE(answer_decode(gpt2().view(), question_of(), records_of(records))->saturation_batch);
+  records[1].decode->profiled_waited_seconds = 0.4 * records[1].profiled_seconds;
+  EXPECT_FALSE(answer_decode(gpt2().view(), question_of(), records_of(records))->saturation_batch);
+}
+
 TEST(MeasuredDecode, PredictedStepsStandBesideMeasuredOnes) {
   NongemmRecords records = records_of({record_of(1), record_of(4)});
   records.records[0].decode->undisturbed_seconds = 0.04;

@@ -1,6 +1,7 @@
 #include "report/bench_decode_html.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "report/bench_text.h"
 #include "report/curve_chart.h"
@@ -40,7 +41,7 @@ Section answer_section(const DecodeAnswer& answer) {
   if (last->attention.bytes > 0) {
     tile(html, "Attention reaches",
          percent(last->attention.bytes_per_second(), answer.peak_bytes_per_second),
-         "of " + gigabytes(answer.peak_bytes_per_second));
+         "of " + gigabytes(answer.peak_bytes_per_second) + ", " + at);
     tile(html, "Compute idle", percent_words(100 * (1 - decode_compute_share(*last, answer))), at);
   }
   html.raw("</dl>\n");
@@ -169,6 +170,24 @@ Section bandwidth_section(const DecodeAnswer& answer) {
   return {"bandwidth", "DRAM by batch", html, ""};
 }
 
+// Measured steps, less what other programs took of the cores; nothing where that is not known.
+std::optional<Curve> undisturbed_curve(const DecodeAnswer& answer) {
+  Curve curve{"scoped", "less other programs' turns", {}};
+  if (!answer.measured) return std::nullopt;
+  for (const bench::DecodeRun& run : answer.measured->runs) {
+    if (!run.undisturbed_seconds) return std::nullopt;
+    CurvePoint point;
+    point.x = static_cast<double>(run.batch);
+    point.y = *run.undisturbed_seconds * 1e3;
+    point.low = point.high = point.y;
+    point.measured = true;
+    point.words = "less other programs' turns, batch " + std::to_string(run.batch) + ": " +
+                  milliseconds(point.y);
+    curve.points.push_back(std::move(point));
+  }
+  return curve;
+}
+
 Section latency_section(const DecodeAnswer& answer) {
   CurveChart chart;
   chart.description = "Time of a step by batch.";
@@ -193,6 +212,7 @@ Section latency_section(const DecodeAnswer& answer) {
   };
   const char* name = answer.measured ? "measured" : "predicted";
   chart.curves.push_back(curve_of(answer.steps, "parameters", name));
+  if (auto alone = undisturbed_curve(answer)) chart.curves.push_back(std::move(*alone));
   if (!answer.predicted.empty()) {
     chart.curves.push_back(curve_of(answer.predicted, "logits", "predicted"));
   }

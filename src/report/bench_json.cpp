@@ -79,6 +79,7 @@ Json run_json(const bench::DecodeRun& run) {
       .set("undisturbed_ms",
            run.undisturbed_seconds ? Json(*run.undisturbed_seconds * 1e3) : Json(nullptr))
       .set("profiled_ms", run.profiled_seconds * 1e3)
+      .set("profiled_waited_pct", 100 * run.waited_share)
       .set("trace", run.trace)
       .set("joules", or_null(run.joules))
       .set("notes", text::json_array(run.notes));

@@ -149,8 +149,18 @@ std::string disturbed_words(const DecodeAnswer& answer) {
     const auto& alone = answer.measured->runs[i].undisturbed_seconds;
     if (alone) most = std::max(most, 1 - *alone / answer.steps[i].step.seconds);
   }
-  if (most < kWorthSaying) return {};
-  return "The machine was busy: other programs took up to " + formatted("%.0f %%", 100 * most) +
+  double profiled = 0;
+  for (const bench::DecodeRun& run : answer.measured->runs) {
+    profiled = std::max(profiled, run.waited_share);
+  }
+  const std::string rough = profiled > bench::kMostWaitedShare
+                                ? "Classes are rough: other programs took up to " +
+                                      formatted("%.0f %%", 100 * profiled) +
+                                      " of the profiled runs, and nobody knows of which kernels.\n"
+                                : std::string();
+  if (most < kWorthSaying) return rough;
+  return rough + "The machine was busy: other programs took up to " +
+         formatted("%.0f %%", 100 * most) +
          " of a batch's steps; --json has what they take without.\n";
 }
 

@@ -218,3 +218,17 @@ def test_what_other_programs_take_is_known_where_the_system_says_it(tmp_path):
     machine = device_probe.Machine(pytest.importorskip("torch"), "cpu")
     machine.waiting = type("Others", (), {"seconds": staticmethod(iter([0.0, 1e9]).__next__)})
     assert 0 < machine.seconds_of(lambda turn: None, 1) < 1  # never nothing, whatever the clocks say
+
+
+def test_a_busy_machine_ends_in_time(monkeypatch):
+    """Each call takes a second of a clock of its own: the first round ends when it has taken twice the time."""
+    torch = pytest.importorskip("torch")
+    clock = iter(range(100_000))
+    monkeypatch.setattr(device_probe.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(device_probe, "rough_rates", lambda machine, dtype: {"flops": 1e11, "bytes": 2e10})
+    monkeypatch.setattr(device_probe, "make_call", lambda *arguments: None)
+    monkeypatch.setattr(device_probe, "take_samples", lambda machine, call, seconds: ([1.0] * 5, 0.0))
+    arguments = type("Arguments", (), {"seconds": 40.0, "seed": 1, "dtype": "fp32"})
+    points = device_probe.take_points(device_probe.Machine(torch, "cpu"), arguments)
+    assert 60 <= len(points) <= 90
+    assert len({point["class"] for point in points}) == len(device_probe.CLASSES)
