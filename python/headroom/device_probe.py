@@ -452,6 +452,7 @@ def main():
         say(f"there is no device {arguments.on}: {str(error).splitlines()[0]}")
         return EXIT_UNAVAILABLE
     arguments.dtype = arguments.dtype or ("bf16" if machine.is_cuda else "fp32")
+    identity = machine.identity()  # with the load before ours
     try:
         with torch.inference_mode():
             points = take_points(machine, arguments)
@@ -463,7 +464,7 @@ def main():
         say(f"measuring stopped: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
         return EXIT_PARTIAL
     with open(arguments.out, "w", encoding="utf-8") as file:
-        json.dump({"schema": SCHEMA, "machine": machine.identity(), "seconds": arguments.seconds,
+        json.dump({"schema": SCHEMA, "machine": identity, "seconds": arguments.seconds,
                    "seed": arguments.seed, "points": points, "steps": steps}, file)
     return 0
 
