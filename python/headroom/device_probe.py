@@ -47,6 +47,7 @@ POINT_SECONDS = 0.25     # about what a point takes; the number of points follow
 LEAST_POINTS, MOST_POINTS = 18, 64  # of a class; a law needs 12, and some may be disturbed
 SHORT_SECONDS = 20       # a run below it is a look: one round, as many points of each class, operators alone
 MORE_POINTS = 2          # times as many of the products and of decode attention, which most of a step is
+LEAST_OVERRUN_SECONDS = 60
 ROUNDS = 2               # a point is measured at so many times of the run: what is between them drifts
 
 
@@ -374,8 +375,8 @@ def take_points(machine, arguments):
         for index in rng.sample(range(len(plan)), len(plan)):
             left = arguments.seconds - (time.perf_counter() - started)
             # On a busy machine calls take longer than they should: a second round is no must, and a first one ends
-            # when it has taken twice the time. The order is random, so that every class has its share by then.
-            if left < (0 if index in taken else -arguments.seconds):
+            # when it is over by as much again. The order is random, so that every class has its share by then.
+            if left < (0 if index in taken else -max(arguments.seconds, LEAST_OVERRUN_SECONDS)):
                 break
             kind, name, dtype, shape = plan[index]
             say(f"progress {done} {of} {kind}")

@@ -48,8 +48,8 @@ COMMANDS = ("python", "torchrun")
 
 def run(binary, words, folder):
     environment = {**os.environ, "PATH": f"{folder}/commands:{os.environ['PATH']}"}
-    # These take minutes; tests/python/test_bench_device.py and test_bench_nongemm.py measure.
-    if words[:2] in (["bench", "device"], ["bench", "nongemm"]):
+    # These take minutes; tests/python/test_bench_device.py, test_bench_nongemm.py and test_bench_decode.py measure.
+    if words[:2] in (["bench", "device"], ["bench", "nongemm"], ["bench", "decode"]):
         environment["HEADROOM_PYTHON"] = "no-python-here"
     return subprocess.run([binary, *words], cwd=folder, capture_output=True, text=True, timeout=60,
                           stdin=subprocess.DEVNULL, check=False, env=environment)

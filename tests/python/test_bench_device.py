@@ -46,7 +46,7 @@ def test_the_clock_is_real(headroom_binary, tmp_path):
     done = headroom(headroom_binary, "bench", "device", "--seconds", "4", "--json", cwd=tmp_path)
     if done.returncode != 0:
         # What other work disturbed is left out, and that may be nearly all.
-        assert done.returncode == 3 and "let the machine do nothing else meanwhile" in done.stderr, done.stderr
+        assert done.returncode == 3 and "the machine do" in done.stderr and "nothing else" in done.stderr, done.stderr
         return
     answer = json.loads(done.stdout)
     kept = json.loads((tmp_path / answer["calibration_file"]).read_text())
@@ -221,14 +221,14 @@ def test_what_other_programs_take_is_known_where_the_system_says_it(tmp_path):
 
 
 def test_a_busy_machine_ends_in_time(monkeypatch):
-    """Each call takes a second of a clock of its own: the first round ends when it has taken twice the time."""
+    """Each call takes a second of a clock of its own: the first round ends when it is over by as much again."""
     torch = pytest.importorskip("torch")
     clock = iter(range(100_000))
     monkeypatch.setattr(device_probe.time, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(device_probe, "rough_rates", lambda machine, dtype: {"flops": 1e11, "bytes": 2e10})
     monkeypatch.setattr(device_probe, "make_call", lambda *arguments: None)
     monkeypatch.setattr(device_probe, "take_samples", lambda machine, call, seconds: ([1.0] * 5, 0.0))
-    arguments = type("Arguments", (), {"seconds": 40.0, "seed": 1, "dtype": "fp32"})
+    arguments = type("Arguments", (), {"seconds": 61.0, "seed": 1, "dtype": "fp32"})
     points = device_probe.take_points(device_probe.Machine(torch, "cpu"), arguments)
-    assert 60 <= len(points) <= 90
+    assert 100 <= len(points) <= 130
     assert len({point["class"] for point in points}) == len(device_probe.CLASSES)
