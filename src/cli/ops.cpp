@@ -140,7 +140,6 @@ Result<ops::PredictedRun> predict_step(const Words& words, const ops::StepSettin
   ops::StepQuestion question;
   question.device = device;
   question.phase = words.value("phase");
-  question.weights = setting.dtype.value_or(question.weights);
   question.fuse = words.has("fuse");
   question.quantize = quantize;
   if (setting.is_training && question.quantize != ops::Quantize::none &&

@@ -11,6 +11,7 @@
 #include "fit/fit.h"
 #include "fit/measured_row.h"
 #include "fit/prediction.h"
+#include "fit/step_timer.h"
 #include "step/operator_bench.h"
 #include "text/gzip.h"
 
@@ -35,6 +36,7 @@ struct AskedRow {
   Prediction prediction;
   std::optional<Bytes> before_release;  // where the row read it there
   bool fused_loss = false;              // over whole logits
+  std::optional<Result<StepTime>> time;  // where the row says what a step took
 };
 
 Bytes predicted_figure(const AskedRow& asked, Metric metric) {
@@ -69,8 +71,21 @@ Result<AskedRow> predict_operator(const text::CsvTable& table, size_t row) {
   return asked;
 }
 
+// The prediction, and the step's time where the row has one to hold it against.
+Result<void> predict_step(const Scenario& scenario, bool wants_time, const StepTimer& timer,
+                          AskedRow& asked) {
+  if (!wants_time) {
+    HEADROOM_ASSIGN(asked.prediction, predict(scenario));
+    return {};
+  }
+  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
+  asked.prediction = detail.prediction;
+  asked.time = timer.time_of(scenario, detail.trace);
+  return {};
+}
+
 Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
-                             const device::DeviceCatalogue& catalogue) {
+                             const device::DeviceCatalogue& catalogue, const StepTimer& timer) {
   if (table.at(row, "scope").starts_with("op ")) return predict_operator(table, row);
   AskedRow asked;
   HEADROOM_ASSIGN(asked.question, question_of(table, row));
@@ -78,7 +93,7 @@ Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
                   catalogue.find_for_measurement(asked.question.device));
   asked.question.device = found.device.name;
   HEADROOM_ASSIGN(const Scenario scenario, resolve(asked.question));
-  HEADROOM_ASSIGN(asked.prediction, predict(scenario));
+  HEADROOM_TRY(predict_step(scenario, step_seconds(table, row).has_value(), timer, asked));
   const auto stated = trainable_count(table, row);
   if (stated && *stated != asked.prediction.trainable_count) {
     return Error{ErrorCode::bad_input,
@@ -159,6 +174,11 @@ AgainstSummary summarize(std::string source, std::string metric,
       worst = error;
       summary.worst_id = row->id;
     }
+    if (row->predicted_seconds) {
+      ++with_interval;
+      covered += row->predicted_seconds->low <= *row->measured_seconds &&
+                 *row->measured_seconds <= row->predicted_seconds->high;
+    }
     if (row->interval) {
       ++with_interval;
       covered += row->interval->low <= *row->measured && *row->measured <= row->interval->high;
@@ -191,11 +211,34 @@ std::vector<AgainstSummary> summaries_of(const std::vector<AgainstRow>& rows) {
 // Rows whose own source calls them weak teach nothing.
 bool may_teach(const text::CsvTable& table, size_t row) { return table.at(row, "quality") != "C"; }
 
+AgainstRow time_row(AgainstRow row, double measured, const Result<AskedRow>& asked) {
+  row.metric = "step_seconds";
+  row.measured_seconds = measured;
+  if (!asked) {
+    row.reason = asked.error().to_string();
+  } else if (!asked->time) {
+    row.reason = "is no step";
+  } else if (!*asked->time) {
+    row.reason = asked->time->error().to_string();
+  } else {
+    const StepTime& time = **asked->time;
+    row.supported = true;
+    row.provenance = time.provenance;
+    row.predicted_seconds = time.step_seconds;
+    row.error_pct = 100 * (time.step_seconds.expected - measured) / measured;
+  }
+  return row;
+}
+
 // The rows of one line of the file, one a figure; what they teach is added to `points`.
 void answer_line(const text::CsvTable& table, size_t line, const Result<AskedRow>& asked,
                  const Calibration& calibration, std::vector<AgainstRow>& rows,
                  std::vector<CalibrationPoint>& points) {
+  if (const auto measured = step_seconds(table, line)) {
+    rows.push_back(time_row(described(table, line), *measured, asked));
+  }
   auto figures = figures_of(table, line);
+  if (figures.empty() && step_seconds(table, line)) return;
   if (figures.empty()) figures.push_back({Metric::peak_allocated, Bytes(0)});
   for (const MeasuredFigure& figure : figures) {
     AgainstRow row = described(table, line);
@@ -252,9 +295,10 @@ Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
         "the last line has no end: if the file was cut, its row may be wrong (line " +
         std::to_string(table.lines.empty() ? 1 : table.lines.back()) + ")");
   }
+  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
   std::vector<CalibrationPoint> points;
   for (size_t i = 0; i < table.rows.size(); ++i) {
-    answer_line(table, i, predict_row(table, i, catalogue), calibration, answer.rows, points);
+    answer_line(table, i, predict_row(table, i, catalogue, timer), calibration, answer.rows, points);
   }
   for (const CalibrationLaw& law : calibration.laws) {
     if (law.kind != LawKind::none) answer.warnings.push_back("corrected: " + law.sentence());

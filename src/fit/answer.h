@@ -166,11 +166,23 @@ struct Timeline {
   size_t peak = 0;  // index into points; meaningless when there are none
 };
 
-// Time of a step, where it can be predicted.
+struct SecondsInterval {
+  double low = 0;
+  double expected = 0;
+  double high = 0;
+};
+
+// What a step of the optimizer takes, all its micro-batches included: of the devices alone
+// (timing/step_time.h).
 struct StepTime {
-  double step_seconds = 0;
-  double tokens_per_second = 0;
-  Provenance provenance = Provenance::datasheet;
+  SecondsInterval step_seconds;
+  double tokens_per_second = 0;       // of all devices; 0 where a sequence is no tokens
+  double compute_seconds = 0;         // kernels alone
+  double communication_seconds = 0;   // collectives alone
+  double exposed_seconds = 0;         // of those, what the kernels stand still for
+  int64_t kernels = 0;
+  Provenance provenance = Provenance::extrapolated;
+  std::string basis;  // of the law that takes longest
 };
 
 struct FitAnswer {
@@ -182,7 +194,7 @@ struct FitAnswer {
   Verdict verdict = Verdict::no;
   Interval room;
   MemoryFigures memory;
-  std::optional<StepTime> time;
+  std::optional<StepTime> time;          // nothing where the device lacks a figure; a note says so
   std::optional<Largest> largest_batch;
   std::optional<Largest> longest_seq;
   std::vector<Remedy> remedies;          // best first
@@ -199,7 +211,11 @@ struct AgainstRow {
   std::string model;
   bool supported = false;
   std::string reason;  // why not, when not supported
-  std::string metric;  // "peak_allocated", "after_step", "device_used", "peak_reserved"
+  // "peak_allocated", "after_step", "device_used", "peak_reserved"; "step_seconds", whose figures are
+  // the seconds below
+  std::string metric;
+  std::optional<double> measured_seconds;
+  std::optional<SecondsInterval> predicted_seconds;
   std::optional<Bytes> measured;
   std::optional<Bytes> predicted;
   std::optional<Interval> interval;  // where the metric has one

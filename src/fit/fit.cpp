@@ -7,6 +7,7 @@
 #include "fit/correction.h"
 #include "fit/explain.h"
 #include "fit/idle_settings.h"
+#include "fit/network.h"
 #include "fit/prediction.h"
 #include "fit/remedies.h"
 #include "fit/scenario.h"
@@ -14,6 +15,7 @@
 #include "fit/search.h"
 #include "fit/shared_steps.h"
 #include "fit/step_plan.h"
+#include "fit/step_timer.h"
 #include "fit/unquantized.h"
 #include "step/events_json.h"
 
@@ -97,6 +99,20 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
   }
 }
 
+// A device whose figures are not all known has no time; where machines are said wrongly, that is an
+// error.
+Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace, FitAnswer& answer) {
+  HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
+  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
+  const auto time = timer.time_of(scenario, trace);
+  if (time) {
+    answer.time = *time;
+  } else {
+    answer.notes.push_back("no step time: " + time.error().message);
+  }
+  return {};
+}
+
 std::string note_on_plan(const Prediction& p) {
   const double above = static_cast<double>((p.peak_reserved - p.peak_allocated).count) /
                        static_cast<double>(std::max<int64_t>(1, p.peak_allocated.count));
@@ -108,7 +124,8 @@ std::string note_on_plan(const Prediction& p) {
 
 }  // namespace
 
-Result<FitAnswer> answer(const FitQuestion& question) {
+Result<FitAnswer> answer(const FitQuestion& asked) {
+  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, devices_of(asked)));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
   HEADROOM_ASSIGN(const DetailedPrediction detail,
                   predict_in_detail(scenario, question.timeline ? kTimelinePoints : 0));
@@ -156,6 +173,7 @@ Result<FitAnswer> answer(const FitQuestion& question) {
                               std::to_string(p.cache_flushes) +
                               " times to go on; such steps are slow");
   }
+  HEADROOM_TRY(add_time(scenario, detail.trace, answer));
   if (question.search) {
     HEADROOM_TRY(search(scenario, p, answer));
   }

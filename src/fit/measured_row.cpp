@@ -371,6 +371,11 @@ std::vector<MeasuredFigure> figures_of(const text::CsvTable& table, size_t index
   return figures;
 }
 
+std::optional<double> step_seconds(const text::CsvTable& table, size_t index) {
+  const auto seconds = text::parse_number<double>(Row(table, index).raw("step_seconds"));
+  return seconds && *seconds > 0 ? seconds : std::nullopt;
+}
+
 Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
   const Row row(table, index);
   FitQuestion q;

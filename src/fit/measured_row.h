@@ -32,6 +32,9 @@ struct MeasuredFigure {
 // What a row says was measured, in the order of its columns; may be empty.
 [[nodiscard]] std::vector<MeasuredFigure> figures_of(const text::CsvTable& table, size_t row);
 
+// What the row says that a step took, in seconds; nothing where it says none.
+[[nodiscard]] std::optional<double> step_seconds(const text::CsvTable& table, size_t row);
+
 // The row as a question; the Error's message says why it cannot be asked. Where lengths vary, the
 // question is of the longest batch.
 Result<FitQuestion> question_of(const text::CsvTable& table, size_t row);

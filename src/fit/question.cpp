@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/suggest.h"
+#include "fit/network.h"
 #include "text/parse_number.h"
 
 namespace headroom::fit {
@@ -342,6 +343,12 @@ std::string join(const std::vector<std::string>& words) {
   return joined;
 }
 
+Result<void> set_link(std::string_view words, std::string& field) {
+  HEADROOM_TRY(network_rate(words));
+  field = words;
+  return {};
+}
+
 using Setter = Result<void> (*)(FitQuestion&, std::string_view);
 struct Field {
   QuestionFlag flag;
@@ -349,7 +356,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 42> kFields{{
+constexpr std::array<Field, 45> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -371,6 +378,11 @@ constexpr std::array<Field, 42> kFields{{
       "zero1:N, zero2:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
+    {{"nodes", "N", "machines that the GPUs are spread over; needs --link"},
+     [](FitQuestion& q, std::string_view w) { return count("nodes", w, 65'536, q.nodes); }},
+    {{"link", "NAME",
+      "between machines, of one GPU: a name that ends in its rate in Gbit/s, ib-400g, or 50GB/s"},
+     [](FitQuestion& q, std::string_view w) { return set_link(w, q.link); }},
     {{"bucket-cap-mb", "N", "with ddp, MiB of gradients that are reduced together"},
      [](FitQuestion& q, std::string_view w) {
        return count("bucket-cap-mb", w, 1'000'000, q.bucket_cap_mb);
@@ -464,6 +476,10 @@ constexpr std::array<Field, 42> kFields{{
     {{"grad-accum", "N", "micro-batches before a step"},
      [](FitQuestion& q, std::string_view w) {
        return count("grad-accum", w, 1'000'000, q.grad_accum);
+     }},
+    {{"global-batch", "N", "sequences in a step on all GPUs, in place of --grad-accum"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("global-batch", w, 1'000'000'000, q.global_batch.emplace());
      }},
     {{"clip", "NORM", "clip gradients to this norm"},
      [](FitQuestion& q, std::string_view w) { return set_clip(w, q.clip); }},
@@ -589,6 +605,8 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
     if (has_matrices) add("lora-dropout", number_words(q.lora_dropout));
     add("lora-dtype", word_of(kDtypes, q.lora_dtype));
   }
+  if (q.nodes > 1) add("nodes", std::to_string(q.nodes));
+  if (!q.link.empty()) add("link", q.link);
   if (q.division == Division::ddp) {
     add("bucket-cap-mb", std::to_string(q.bucket_cap_mb));
     add_switch("gradient-as-bucket-view", q.gradient_as_bucket_view);
@@ -614,6 +632,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add_switch("keep-outputs", q.keep_outputs);
   add_switch("use-cache", q.use_cache);
   add("grad-accum", std::to_string(q.grad_accum));
+  if (q.global_batch) add("global-batch", std::to_string(*q.global_batch));
   add("clip", q.clip ? number_words(*q.clip) : "none");
   if (q.decoder_seq) add("decoder-seq", std::to_string(*q.decoder_seq));
   if (q.vocab) add("vocab", std::to_string(*q.vocab));

@@ -99,6 +99,8 @@ struct FitQuestion {
   Division division = Division::none;
   int64_t ranks = 1;     // that a division is among
   int64_t replicas = 1;  // of all of them: FSDP's hybrid sharding
+  int64_t nodes = 1;     // that the devices are spread over evenly
+  std::string link;      // between them, of one device: "ib-400g"; empty: not said
   // DistributedDataParallel's arguments.
   int64_t bucket_cap_mb = 25;
   bool gradient_as_bucket_view = false;
@@ -126,6 +128,7 @@ struct FitQuestion {
   bool use_cache = false;    // the forward function makes a key-value cache and returns it
   bool keep_outputs = true;  // the loop keeps the model's outputs until the next step
   int64_t grad_accum = 1;
+  std::optional<int64_t> global_batch;  // sequences a step, on all devices; decides grad_accum
   std::optional<double> clip;          // the norm; none: no clipping
   std::optional<int64_t> decoder_seq;  // of a decoder beside an encoder; none: as long as seq
   std::optional<int64_t> vocab;        // in place of the config's

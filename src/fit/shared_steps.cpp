@@ -28,6 +28,9 @@ FitQuestion what_decides(FitQuestion question) {
     question.offload = plain.offload;
   }
   question.clip = plain.clip;
+  question.nodes = plain.nodes;
+  question.link = plain.link;
+  question.global_batch = plain.global_batch;
   question.allocator = plain.allocator;
   question.calibration = plain.calibration;
   question.events = plain.events;

@@ -109,7 +109,8 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
     logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
     seed = e.empty(seed_sizes, DType::i64);
     offset = e.empty({}, DType::i64);
-    e.kernel(OpKind::sdpa, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes());
+    e.kernel(OpKind::sdpa, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes(),
+             out.dtype());
     e.made(OpKind::sdpa, {&out, &logsumexp, &seed, &offset});
   }
   if (Node* node = e.history(name, {&query, &key, &value, &mask}, {&out})) {
@@ -128,7 +129,7 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
       if (n.needs(3)) result[3] = mask_gradient(eager, n.saved[Saved::mask]);
       const ScratchBlocks blocks = is_flash ? flash_backward_blocks(eager, sizes, q.dtype())
                                             : efficient_backward_blocks(eager, sizes, q.dtype());
-      eager.kernel(OpKind::sdpa, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes());
+      eager.kernel(OpKind::sdpa, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes(), q.dtype());
     };
     e.finish(*node);
   }
@@ -274,7 +275,7 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
   const double flops = 4.0 * static_cast<double>(query.size(0) * query.size(2) * query.size(3)) *
                        pairs / (options.causal ? 2 : 1);
   e.kernel(OpKind::flash_attention, flops, query.bytes() + key.bytes() + value.bytes(),
-           out.bytes());
+           out.bytes(), out.dtype());
   Tensor random_state = e.empty({2}, DType::i64);  // kept whether there is dropout or not
   if (Node* node = e.history("FlashAttnFuncBackward", {&query, &key, &value}, {&out})) {
     for (const Tensor& tensor : {query, key, value, out, logsumexp, random_state}) {
@@ -288,7 +289,8 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
       const Tensor& k = n.saved[1];
       const AttentionSizes sizes{q.size(0), q.size(2), k.size(2), q.size(1), k.size(1), q.size(3)};
       const ScratchBlocks blocks = flash_backward_blocks(eager, sizes, q.dtype());
-      eager.kernel(OpKind::flash_attention, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes());
+      eager.kernel(OpKind::flash_attention, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes(),
+                   q.dtype());
     };
     e.finish(*node);
   }

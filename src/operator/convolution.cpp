@@ -43,7 +43,7 @@ Tensor convolution(Eager& e, const Tensor& input, const Tensor& weight, const Te
   Tensor out = e.empty(output_sizes(input, weight, c), promote(input.dtype(), weight.dtype()));
   const double flops = flops_of(out, weight);
   const Tensor copied = contiguous_scratch(e, input);
-  e.kernel(OpKind::convolution, flops, input.bytes() + weight.bytes(), out.bytes());
+  e.kernel(OpKind::convolution, flops, input.bytes() + weight.bytes(), out.bytes(), out.dtype());
   if (Node* node = e.history("ConvolutionBackward0", {&input, &weight, &bias}, {&out})) {
     node->save(input);
     node->save(weight);

@@ -109,6 +109,12 @@ class Eager {
   void kernel(OpKind kind, double flops, int64_t bytes_read, int64_t bytes_written) {
     if (!muted_) sink_.on_kernel({kind, flops, bytes_read, bytes_written});
   }
+  // Of a matrix product or attention, whose units depend on the type.
+  void kernel(OpKind kind, double flops, int64_t bytes_read, int64_t bytes_written, DType type) {
+    if (muted_) return;
+    sink_.on_kernel(
+        {kind, flops, bytes_read, bytes_written, static_cast<uint8_t>(element_size(type))});
+  }
   // While muted, operators hang their nodes and save their tensors, but take no memory and launch
   // nothing: an operator that is interrupted after it saved its inputs.
   void set_muted(bool muted) { muted_ = muted; }

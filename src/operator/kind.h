@@ -9,7 +9,7 @@
 
 namespace headroom::op {
 
-// NonGEMM Bench (arXiv 2404.11788), with attention and the optimizer apart.
+// NonGEMM Bench (arXiv 2404.11788), with attention, the optimizer and collectives apart.
 enum class OpGroup : uint8_t {
   gemm,
   attention,
@@ -23,6 +23,7 @@ enum class OpGroup : uint8_t {
   quantize,
   routing,
   optimizer,
+  communication,
   none,  // views and bookkeeping: no kernel
 };
 
@@ -125,6 +126,9 @@ enum class OpGroup : uint8_t {
   X(dequantize, quantize)            \
   X(quantize, quantize)              \
   X(optimizer_update, optimizer)     \
+  X(all_gather, communication)       \
+  X(reduce_scatter, communication)   \
+  X(all_reduce, communication)       \
   X(empty, none)                     \
   X(view, none)                      \
   X(reshape, none)                   \

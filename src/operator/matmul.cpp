@@ -24,7 +24,7 @@ Tensor raw_mm(Eager& e, OpKind kind, const Tensor& a, const Tensor& b, bool thro
   out = e.empty({a.size(0), b.size(1)}, promote(a.dtype(), b.dtype()));
   e.use_blas(through_lt);
   e.kernel(OpKind::mm, product_flops(1, a.size(0), b.size(1), a.size(1)), a.bytes() + b.bytes(),
-           out.bytes());
+           out.bytes(), out.dtype());
   e.made(kind, {&out});
   return out;
 }
@@ -91,7 +91,7 @@ Tensor raw_bmm(Eager& e, OpKind kind, const Tensor& a, const Tensor& b) {
   out = e.empty({a.size(0), a.size(1), b.size(2)}, promote(a.dtype(), b.dtype()));
   e.use_blas();
   e.kernel(OpKind::bmm, product_flops(a.size(0), a.size(1), b.size(2), a.size(2)),
-           a.bytes() + b.bytes(), out.bytes());
+           a.bytes() + b.bytes(), out.bytes(), out.dtype());
   e.made(kind, {&out});
   return out;
 }

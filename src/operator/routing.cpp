@@ -32,7 +32,7 @@ bool is_column_major(const Dims& strides) { return strides[strides.size() - 2] =
 Tensor rows_by_matrices(Eager& e, const Tensor& rows, const Tensor& matrices) {
   Tensor out = padded_rows(e, {rows.size(0), matrices.size(2)}, rows.dtype());
   e.kernel(OpKind::grouped_mm, grouped_flops(rows.size(0), matrices.size(1), matrices.size(2)),
-           rows.bytes() + matrices.bytes(), out.bytes());
+           rows.bytes() + matrices.bytes(), out.bytes(), out.dtype());
   return out;
 }
 
@@ -40,7 +40,7 @@ Tensor rows_by_matrices(Eager& e, const Tensor& rows, const Tensor& matrices) {
 Tensor products_of_groups(Eager& e, const Tensor& left, const Tensor& right, int64_t groups) {
   Tensor out = padded_rows(e, {groups, left.size(1), right.size(1)}, left.dtype());
   e.kernel(OpKind::grouped_mm, grouped_flops(left.size(0), left.size(1), right.size(1)),
-           left.bytes() + right.bytes(), out.bytes());
+           left.bytes() + right.bytes(), out.bytes(), out.dtype());
   return out;
 }
 

@@ -15,6 +15,7 @@ struct KernelWork {
   double flops = 0;
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
+  uint8_t element_bytes = 0;  // of the type that is computed in, where it decides the units; or 0
 };
 
 // The name of a block that was never asked for: see Eager::set_muted.

@@ -13,7 +13,7 @@ namespace {
 using device::Rate;
 using op::OpGroup;
 using timing::Call;
-using timing::OperatorClass;
+using timing::TimeSum;
 
 constexpr double kInt4Bytes = 0.5 + 2.0 / 128;  // with a scale of two bytes for 128 weights (GPTQ)
 constexpr double kAccumulatorBytes = 4;         // int8 products add up in int32
@@ -37,77 +37,7 @@ constexpr Group kGroups[] = {{OpGroup::gemm, "gemm", "GEMM"},
                              {OpGroup::optimizer, "optimizer", "optimizer"}};
 
 double element_size(const StepQuestion& question) {
-  return static_cast<double>(op::element_size(question.weights));
-}
-
-Rate rate_of(op::DType weights) {
-  if (weights == op::DType::f16) return Rate::fp16;
-  return weights == op::DType::f32 ? Rate::fp32 : Rate::bf16;
-}
-
-int64_t whole(double value) { return std::max<int64_t>(1, std::llround(value)); }
-
-// A product's sizes from its work: k = flops / (2 m n), and m + n is what else was read. Of the two
-// the rows of the step's tokens are m, where one of them is that.
-timing::GemmShape product_of(const StepCall& call, const StepQuestion& question) {
-  const double element = element_size(question);
-  const double results = std::max(call.bytes_written / element, 1.0);
-  const double k = std::max(call.flops / (2 * results), 1.0);
-  const double sum = call.bytes_read / element / k;
-  const double root = std::sqrt(std::max(sum * sum / 4 - results, 0.0));
-  double m = sum / 2 + root;
-  double n = results / std::max(m, 1.0);
-  const auto tokens = static_cast<double>(question.shape.tokens);
-  if (std::abs(n - tokens) < std::abs(m - tokens)) std::swap(m, n);
-  return {.m = whole(m), .n = whole(n), .k = whole(k)};
-}
-
-Call product_call(const StepCall& call, const StepQuestion& question, Rate rate) {
-  Call made = timing::gemm_call(product_of(call, question), rate, element_size(question));
-  made.flops = call.flops;
-  made.bytes = call.bytes_read + call.bytes_written;
-  return made;
-}
-
-Call attention_of(const StepCall& call, const StepQuestion& question) {
-  constexpr int64_t kUsualHead = 64;
-  const StepShape& shape = question.shape;
-  const int64_t sequence = std::max<int64_t>(shape.sequence, 2);
-  const int64_t width =
-      whole(call.bytes_written / (element_size(question) * static_cast<double>(shape.tokens)));
-  const int64_t heads =
-      std::clamp<int64_t>(shape.heads > 0 ? shape.heads : width / kUsualHead, 1, width);
-  const timing::AttentionShape sizes{.batch = std::max<int64_t>(shape.tokens / sequence, 1),
-                                     .heads = heads,
-                                     .kv_heads = std::clamp<int64_t>(shape.kv_heads, 1, heads),
-                                     .head_dim = std::max<int64_t>(width / heads, 1),
-                                     .queries = sequence,
-                                     .context = sequence};
-  Call made = timing::attention_call(sizes, rate_of(question.weights), element_size(question));
-  made.flops = call.flops;
-  made.bytes = call.bytes_read + call.bytes_written;
-  return made;
-}
-
-OperatorClass class_of(OpGroup group) {
-  switch (group) {
-    case OpGroup::normalization:
-      return OperatorClass::normalization;
-    case OpGroup::softmax:
-    case OpGroup::loss:
-      return OperatorClass::softmax;
-    case OpGroup::embedding:
-      return OperatorClass::embedding;
-    default:
-      return OperatorClass::elementwise;
-  }
-}
-
-Call rows_of(OpGroup group, double read, double written, const StepQuestion& question) {
-  const double elements = std::max(read, written) / element_size(question);
-  const int64_t rows = std::min(question.shape.tokens, whole(elements));
-  const timing::RowsShape shape{rows, whole(elements / static_cast<double>(rows))};
-  return timing::rows_call(class_of(group), shape, read + written);
+  return static_cast<double>(op::element_size(question.shape.type));
 }
 
 // A launch and what quantization puts beside it.
@@ -120,23 +50,23 @@ struct Made {
 // into the other, unless that is fused.
 void add_quantized(const StepCall& call, const StepQuestion& question, std::vector<Made>& made) {
   const double element = element_size(question);
-  const timing::GemmShape sizes = product_of(call, question);
+  const timing::GemmShape sizes = timing::product_shape(call, question.shape);
   const double rows = static_cast<double>(sizes.m) * static_cast<double>(sizes.k);
   const double weights = static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
   const double results = call.bytes_written / element;
   const auto beside = [&](double read, double written) {
     if (question.fuse) return;
-    made.push_back({OpGroup::quantize, rows_of(OpGroup::quantize, read, written, question)});
+    made.push_back({OpGroup::quantize, timing::rows_call_of(OpGroup::quantize, read, written, question.shape)});
   };
   if (question.quantize == Quantize::w4a16) {
-    Call product = product_call(call, question, rate_of(question.weights));
+    Call product = timing::product_call(call, question.shape, timing::rate_of(question.shape.type));
     if (question.fuse) product.bytes -= weights * (element - kInt4Bytes);
     beside(weights * kInt4Bytes, weights * element);
     made.push_back({OpGroup::gemm, product});
     return;
   }
   const bool is_int8 = question.quantize == Quantize::int8;
-  Call product = product_call(call, question, is_int8 ? Rate::int8 : Rate::fp8);
+  Call product = timing::product_call(call, question.shape, is_int8 ? Rate::int8 : Rate::fp8);
   const double accumulated = is_int8 && !question.fuse ? kAccumulatorBytes : element;
   product.bytes = rows + weights + results * accumulated;
   beside(rows * element, rows);
@@ -150,6 +80,12 @@ bool is_quantized(const StepCall& call, const StepQuestion& question) {
   return question.quantize != Quantize::none && call.is_linear && !call.is_head;
 }
 
+// A product that computes nothing moves memory.
+OpGroup group_of(const StepCall& call) {
+  const bool computes = call.group == OpGroup::gemm || call.group == OpGroup::attention;
+  return computes && call.flops <= 0 ? OpGroup::memory : call.group;
+}
+
 std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion& question) {
   std::vector<Made> made;
   for (const StepCall& call : calls) {
@@ -157,39 +93,14 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
     if (bytes <= 0) continue;
     if (is_quantized(call, question)) {
       add_quantized(call, question, made);
-    } else if (call.group == OpGroup::gemm && call.flops > 0) {
-      made.push_back({call.group, product_call(call, question, rate_of(question.weights))});
-    } else if (call.group == OpGroup::attention && call.flops > 0) {
-      made.push_back({call.group, attention_of(call, question)});
     } else {
-      const OpGroup group = call.group == OpGroup::gemm || call.group == OpGroup::attention
-                                ? OpGroup::memory
-                                : call.group;
-      made.push_back({group, rows_of(group, call.bytes_read, call.bytes_written, question)});
+      made.push_back({group_of(call), timing::call_of(call, question.shape)});
     }
   }
   return made;
 }
 
-// What one group of launches takes. Errors of one law go one way, so its ends add up.
-struct Sum {
-  double low = 0, middle = 0, high = 0;
-  Provenance provenance = Provenance::interpolated;
-  std::string basis;
-  double longest = 0;
-
-  void add(const timing::PredictedTime& time) {
-    low += time.seconds_low;
-    middle += time.seconds;
-    high += time.seconds_high;
-    provenance = std::max(provenance, time.provenance);
-    if (time.seconds <= longest) return;
-    longest = time.seconds;
-    basis = time.basis;
-  }
-};
-
-PredictedPart part_of(const Group& group, const Sum& sum, double whole_seconds) {
+PredictedPart part_of(const Group& group, const TimeSum& sum, double whole_seconds) {
   const auto speedup = [](double all, double part) {
     return all > part / 2 ? all / (all - part / 2) : 1;
   };
@@ -210,7 +121,7 @@ PredictedPart part_of(const Group& group, const Sum& sum, double whole_seconds) 
 }
 
 struct Timed {
-  std::map<OpGroup, Sum> groups;
+  std::map<OpGroup, TimeSum> groups;
   double seconds = 0;
   double roofline_seconds = 0;
   int64_t launches = 0;
@@ -261,6 +172,7 @@ std::vector<StepCall> calls_of(const step::StepTrace& trace) {
     made.flops = call.flops;
     made.bytes_read = static_cast<double>(call.bytes_read);
     made.bytes_written = static_cast<double>(call.bytes_written);
+    made.element_bytes = call.element_bytes;
     made.is_linear = call.kind == op::OpKind::linear || call.kind == op::OpKind::mm ||
                      call.kind == op::OpKind::addmm || call.kind == op::OpKind::grouped_mm;
     made.is_head = module.ends_with("lm_head") || module.ends_with("embed_out");
@@ -315,7 +227,7 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
   for (const Group& group : kGroups) {
     const auto found = step.groups.find(group.group);
     if (found == step.groups.end()) continue;
-    const Sum& sum = found->second;
+    const TimeSum& sum = found->second;
     run.parts.push_back(part_of(group, sum, step.seconds));
     weakest = std::max(weakest, sum.provenance);
     below += (sum.middle - sum.low) * (sum.middle - sum.low);

@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "ops/predicted.h"
 #include "step/trace.h"
+#include "timing/operator_work.h"
 #include "timing/timing_model.h"
 
 namespace headroom::ops {
@@ -23,31 +24,20 @@ enum class Quantize : uint8_t { none, int8, fp8, w4a16 };
 std::optional<Quantize> parse_quantize(std::string_view name);
 std::string_view name_of(Quantize quantize);
 
-// What the step model does not keep with its operators.
-struct StepShape {
-  int64_t tokens = 1;    // of all sequences together
-  int64_t sequence = 1;  // of one
-  int64_t heads = 0;     // of attention; 0: not known
-  int64_t kv_heads = 0;
-};
+using timing::StepShape;
 
 struct StepQuestion {
   std::string model;  // for people
   std::string phase;  // "prefill", "train"
   device::Device device;
   int64_t batch = 1;
-  op::DType weights = op::DType::bf16;
   StepShape shape;
   Quantize quantize = Quantize::none;
   bool fuse = false;
 };
 
-// One launch, as the laws see it.
-struct StepCall {
-  op::OpGroup group{};
-  double flops = 0;
-  double bytes_read = 0;
-  double bytes_written = 0;
+// One launch.
+struct StepCall : timing::OperatorWork {
   bool is_linear = false;  // a product with a weight
   bool is_head = false;
   bool is_backward = false;

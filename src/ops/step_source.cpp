@@ -9,7 +9,6 @@ namespace {
 
 constexpr int64_t kBatch = 1;
 constexpr int64_t kSequence = 512;
-constexpr int64_t kMostHeads = 1'000'000;
 
 Result<step::StepTrace> trace_of(const model::Graph& graph, const StepSetting& setting) {
   const op::DType weights = setting.dtype.value_or(op::DType::bf16);
@@ -23,30 +22,18 @@ Result<step::StepTrace> trace_of(const model::Graph& graph, const StepSetting& s
   return step::trace_inference(graph, options);
 }
 
-// The first of these that the configuration has; 0 where it has none.
-Result<int64_t> heads_of(const text::JsonView& config,
-                         std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys) {
-    HEADROOM_ASSIGN(const auto heads, config.optional_int(key, 1, kMostHeads));
-    if (heads) return *heads;
-  }
-  return int64_t{0};
-}
-
 }  // namespace
 
 Result<StepSource> step_of_config(const text::JsonView& config, const StepSetting& setting) {
   HEADROOM_ASSIGN(const model::Family* family, model::find_family(config));
   StepSource source;
   source.batch = setting.batch.value_or(kBatch);
+  source.shape.type = setting.dtype.value_or(source.shape.type);
   source.shape.sequence = setting.seq.value_or(kSequence);
   const auto tokens = checked_multiply(source.batch, source.shape.sequence);
   if (!tokens) return Error{ErrorCode::usage, "is more tokens than can be counted", "--batch", ""};
   source.shape.tokens = *tokens;
-  HEADROOM_ASSIGN(source.shape.heads,
-                  heads_of(config, {"num_attention_heads", "n_head", "n_heads", "num_heads"}));
-  HEADROOM_ASSIGN(source.shape.kv_heads, heads_of(config, {"num_key_value_heads"}));
-  if (source.shape.kv_heads == 0) source.shape.kv_heads = source.shape.heads;
+  HEADROOM_TRY(timing::read_heads(config, source.shape));
   model::BuildOptions build;
   build.batch = source.batch;
   build.sequence = source.shape.sequence;
@@ -74,6 +61,7 @@ Result<StepSource> step_of_module(const std::string& target, const StepSetting& 
   source.shape.sequence = traced.sequence.value_or(setting.seq.value_or(1));
   const auto tokens = checked_multiply(source.batch, source.shape.sequence);
   source.shape.tokens = tokens.value_or(1);
+  source.shape.type = setting.dtype.value_or(source.shape.type);
   HEADROOM_ASSIGN(source.trace, trace_of(traced.graph, setting));
   return source;
 }

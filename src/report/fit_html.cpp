@@ -293,8 +293,11 @@ std::vector<Section> against_sections(const fit::AgainstAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   rows.reserve(answer.rows.size());
   for (const fit::AgainstRow& row : answer.rows) {
-    rows.push_back({row.id, row.model, row.metric, row.measured ? format_bytes(*row.measured) : "",
-                    row.predicted ? format_bytes(*row.predicted) : "",
+    std::string measured = row.measured ? format_bytes(*row.measured) : "";
+    std::string predicted = row.predicted ? format_bytes(*row.predicted) : "";
+    if (row.measured_seconds) measured = seconds_words(*row.measured_seconds);
+    if (row.predicted_seconds) predicted = seconds_words(row.predicted_seconds->expected);
+    rows.push_back({row.id, row.model, row.metric, std::move(measured), std::move(predicted),
                     row.supported ? signed_words(row.error_pct) : "unsupported: " + row.reason});
   }
   Html head;

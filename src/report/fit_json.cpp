@@ -119,6 +119,28 @@ Json maybe(const std::optional<T>& value) {
 
 }  // namespace
 
+Json seconds_json(const fit::SecondsInterval& seconds) {
+  return Json::object()
+      .set("low", seconds.low)
+      .set("expected", seconds.expected)
+      .set("high", seconds.high);
+}
+
+Json time_json(const fit::StepTime& time) {
+  const bool has_tokens = time.tokens_per_second > 0;
+  return Json::object()
+      .set("step_seconds", time.step_seconds.expected)
+      .set("step_seconds_low", time.step_seconds.low)
+      .set("step_seconds_high", time.step_seconds.high)
+      .set("tokens_per_second", has_tokens ? Json(time.tokens_per_second) : Json(nullptr))
+      .set("compute_seconds", time.compute_seconds)
+      .set("communication_seconds", time.communication_seconds)
+      .set("exposed_communication_seconds", time.exposed_seconds)
+      .set("kernels", time.kernels)
+      .set("provenance", name_of(time.provenance))
+      .set("basis", time.basis);
+}
+
 Json fit_json(const fit::FitAnswer& answer) {
   Json settings = Json::array();
   for (const fit::Setting& setting : answer.settings) {
@@ -139,12 +161,7 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("device", device_json(answer.device))
                   .set("settings", std::move(settings))
                   .set("memory", memory_json(answer.memory));
-  if (answer.time) {
-    json.set("time", Json::object()
-                         .set("step_seconds", answer.time->step_seconds)
-                         .set("tokens_per_second", answer.time->tokens_per_second)
-                         .set("provenance", name_of(answer.time->provenance)));
-  }
+  if (answer.time) json.set("time", time_json(*answer.time));
   json.set("largest_batch", largest_json(answer.largest_batch))
       .set("longest_seq", largest_json(answer.longest_seq))
       .set("remedies", std::move(remedies))
@@ -168,6 +185,11 @@ Json against_json(const fit::AgainstAnswer& answer) {
                     .set("measured_bytes", maybe(row.measured))
                     .set("predicted_bytes", maybe(row.predicted))
                     .set("error_pct", maybe(row.error_pct));
+    if (row.measured_seconds) {
+      json.set("measured_seconds", *row.measured_seconds)
+          .set("predicted_seconds",
+               row.predicted_seconds ? seconds_json(*row.predicted_seconds) : Json(nullptr));
+    }
     if (row.supported) json.set("provenance", name_of(row.provenance));
     if (row.interval) json.set("interval_bytes", interval_json(*row.interval));
     if (row.peak_reserved) {

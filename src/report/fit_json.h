@@ -15,6 +15,8 @@ namespace headroom::report {
 // Parts that other answers of `fit` have too. Low, expected and high; the unit stands in the key
 // that holds this.
 [[nodiscard]] text::Json interval_json(const fit::Interval& interval);
+[[nodiscard]] text::Json seconds_json(const fit::SecondsInterval& seconds);
+[[nodiscard]] text::Json time_json(const fit::StepTime& time);
 [[nodiscard]] text::Json largest_json(const std::optional<fit::Largest>& largest);
 [[nodiscard]] text::Json device_json(const fit::DeviceMemory& device);
 

@@ -35,6 +35,12 @@ std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
   row("device offers", format_bytes(answer.device.offered),
       std::string(name_of(answer.device.provenance)));
   row("between steps", format_bytes(memory.steady_allocated), "allocated");
+  if (answer.time) {
+    row("step time", seconds_words(answer.time->step_seconds.expected),
+        "predicted, " + seconds_interval_words(answer.time->step_seconds) + " (90 % interval)");
+    const std::string pace = pace_words(*answer.time);
+    if (!pace.empty()) row("throughput", pace, answer.device.count > 1 ? "of all GPUs" : "");
+  }
   if (answer.largest_batch) {
     row("largest batch", largest_words(*answer.largest_batch), "that fits, same length");
   }

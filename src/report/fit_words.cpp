@@ -1,5 +1,6 @@
 #include "report/fit_words.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "text/number.h"
@@ -146,6 +147,43 @@ std::string signed_words(const std::optional<double>& percent) {
 
 std::string size_words(const std::optional<double>& percent) {
   return percent ? formatted("%.2f %%", *percent) : "";
+}
+
+namespace {
+
+struct TimeUnit {
+  double seconds;
+  const char* name;
+};
+
+TimeUnit unit_of(double seconds) {
+  if (seconds >= 1 || seconds <= 0) return {1, " s"};
+  return seconds >= 1e-3 ? TimeUnit{1e-3, " ms"} : TimeUnit{1e-6, " us"};
+}
+
+std::string in_unit(double seconds, const TimeUnit& unit) {
+  const double value = seconds / unit.seconds;
+  return formatted(value >= 1e6 ? "%.2e" : value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f",
+                   value);
+}
+
+}  // namespace
+
+std::string seconds_words(double seconds) {
+  const TimeUnit unit = unit_of(seconds);
+  return in_unit(seconds, unit) + unit.name;
+}
+
+std::string seconds_interval_words(const fit::SecondsInterval& seconds) {
+  const TimeUnit unit = unit_of(seconds.expected);
+  return in_unit(seconds.low, unit) + " to " + in_unit(seconds.high, unit) + unit.name;
+}
+
+std::string pace_words(const fit::StepTime& time) {
+  if (time.tokens_per_second <= 0) return "";
+  if (time.tokens_per_second < 100) return formatted("%.3g tokens/s", time.tokens_per_second);
+  constexpr double kMost = 9e18;
+  return with_commas(std::llround(std::min(time.tokens_per_second, kMost))) + " tokens/s";
 }
 
 }  // namespace headroom::report

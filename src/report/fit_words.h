@@ -38,6 +38,13 @@ namespace headroom::report {
 // "61.20 to 62.40 GiB".
 [[nodiscard]] std::string interval_words(const fit::Interval& interval);
 
+// "4.73 s", "118 ms", "32.1 us".
+[[nodiscard]] std::string seconds_words(double seconds);
+// "4.20 to 5.26 s".
+[[nodiscard]] std::string seconds_interval_words(const fit::SecondsInterval& seconds);
+// "3,462 tokens/s"; "" where a sequence is no tokens.
+[[nodiscard]] std::string pace_words(const fit::StepTime& time);
+
 // "forward, model.layers.31.mlp, aten::mm": the levels that there are.
 [[nodiscard]] std::string place_words(const fit::PeakPlace& place);
 

@@ -106,11 +106,14 @@ class Ddp final : public ParallelMethod {
       leaf->grad->base = Tensor();
     }
     --bucket.pending;
+    begin_reductions();
   }
 
   // finalize_backward: averages go back into the gradients.
   void end_backward() override {
     if (!is_reduced_) return;
+    recorder_.await_all();
+    next_bucket_ = 0;
     for (Bucket& bucket : buckets_) {
       const bool is_whole = bucket.pending == 0;
       bucket.pending = bucket.variables;
@@ -120,6 +123,14 @@ class Ddp final : public ParallelMethod {
   }
 
  private:
+  // Buckets go in their order, each when it is full and those before it are (mark_bucket_ready).
+  void begin_reductions() {
+    for (; next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0; ++next_bucket_) {
+      const int64_t bytes = buckets_[next_bucket_].contents.bytes();
+      (void)recorder_.begin_collective(op::OpKind::all_reduce, bytes, bytes);
+    }
+  }
+
   // A quantizer's tables are buffers to us, but none that a module has registered.
   std::vector<Tensor> registered_buffers(const Frame& frame) const {
     std::vector<bool> is_table(graph_.buffers.size());
@@ -223,6 +234,7 @@ class Ddp final : public ParallelMethod {
   std::vector<Variable> variables_;
   std::unordered_map<const op::TensorImpl*, size_t> index_of_;  // into variables_
   std::vector<Bucket> buckets_;
+  size_t next_bucket_ = 0;     // to be reduced
   Tensor used_;                // local_used_map_dev_
   std::vector<size_t> ready_;  // variables, as their gradients came in the first step
   bool is_reduced_ = true;     // in the backward pass that runs or comes next

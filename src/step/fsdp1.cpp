@@ -37,6 +37,7 @@ struct Unit {
   std::vector<uint32_t> place_of_piece;  // kPadding where a part is padding
   Tensor shard;
   Tensor whole;                               // the leaf; its storage comes and goes
+  uint32_t gather = 0;                        // the collective that filled it
   std::vector<Tensor> views;                  // by place
   Tensor gradient;                            // the rank's share
   std::vector<OptimizedParameter> optimized;  // views of the shard
@@ -128,6 +129,7 @@ class Fsdp1 final : public ShardedMethod {
 
   // The final callback: what is still gathered goes, and shares become the parameters' gradients.
   void end_backward() override {
+    recorder_.await_all();
     watches_.clear();
     order_.clear();
     finish(*units_.back());  // the root's, as PyTorch lists them
@@ -242,6 +244,8 @@ class Fsdp1 final : public ShardedMethod {
     }
     CategoryScope scope(recorder_, Category::gathered);
     eager_.restore_storage(unit.whole);
+    unit.gather = recorder_.begin_collective(
+        op::OpKind::all_gather, unit.whole.bytes() / options_.ranks, unit.whole.bytes());
     unit.is_gathered = true;
   }
 
@@ -259,6 +263,7 @@ class Fsdp1 final : public ShardedMethod {
     if (unit.places.empty() || unit.state == State::backward_pre) return;
     unit.state = State::forward;
     if (!unit.is_prefetched) gather(unit);
+    recorder_.await(unit.gather);
     unit.views = views_of(unit);
     show(unit, *frame_);
     if (!unit.is_trained && !unit.watches_inputs && eager_.grad_enabled()) watch_inputs(unit);
@@ -310,6 +315,7 @@ class Fsdp1 final : public ShardedMethod {
     if (unit.had_pre_backward) return;
     unit.state = State::backward_pre;
     if (unit.needs_gather_in_backward && !unit.is_prefetched) gather_again(unit);
+    if (unit.needs_gather_in_backward) recorder_.await(unit.gather);
     unit.needs_gather_in_backward = false;
     prefetch_before(unit);
     unit.had_pre_backward = true;
@@ -347,6 +353,10 @@ class Fsdp1 final : public ShardedMethod {
     Tensor share = eager_.empty({unit.elements / options_.ranks}, gradient.dtype());
     eager_.kernel(op::OpKind::div, static_cast<double>(gradient.elements()), gradient.bytes(),
                   gradient.bytes());
+    (void)recorder_.begin_collective(op::OpKind::reduce_scatter, gradient.bytes(), share.bytes());
+    if (options_.replicas > 1) {
+      (void)recorder_.begin_collective(op::OpKind::all_reduce, share.bytes(), share.bytes());
+    }
     if (share.dtype() != unit.type) share = op::to(eager_, share, unit.type);
     if (unit.gradient) {
       op::add_inplace(eager_, unit.gradient, share);

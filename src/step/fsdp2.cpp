@@ -39,6 +39,7 @@ struct Unit {
   int64_t gathered_bytes = 0;  // of a rank's share, of all parameters
   int64_t cast_bytes = 0;      // of those that are cast to be gathered
   Tensor gathered;             // the buffer, before it is copied out
+  uint32_t gather = 0;         // the collective that fills it
   Tensor all_reduced;          // among replicas, before it is cast
   std::vector<WrappedInput> inputs;
   std::vector<size_t> places;  // in the order of forwards, one for each
@@ -91,6 +92,7 @@ class Fsdp2 final : public ShardedMethod {
   void end_backward() override {
     finish(*units_.back());  // the root's, as PyTorch lists them
     for (size_t i = 0; i + 1 < units_.size(); ++i) finish(*units_[i]);
+    recorder_.await_all();
     order_.clear();
     watches_.clear();
     reduced_ = Tensor();
@@ -147,6 +149,8 @@ class Fsdp2 final : public ShardedMethod {
       eager_.kernel(op::OpKind::cast, 0, 2 * unit.cast_bytes, unit.cast_bytes);
     }
     unit.gathered = eager_.empty({unit.gathered_bytes * options_.ranks}, DType::u8);
+    unit.gather = recorder_.begin_collective(op::OpKind::all_gather, unit.gathered_bytes,
+                                             unit.gathered.bytes());
   }
 
   // wait_for_unshard
@@ -159,6 +163,7 @@ class Fsdp2 final : public ShardedMethod {
     for (const ShardedParameter& parameter : unit.parameters) {
       eager_.restore_storage(parameter.whole);
     }
+    recorder_.await(unit.gather);
     eager_.kernel(op::OpKind::copy, 0, unit.gathered.bytes(), unit.gathered.bytes());
     unit.is_whole = true;
     if (unit.state == State::forward) copied_ = unit.gathered;
@@ -259,6 +264,7 @@ class Fsdp2 final : public ShardedMethod {
     }
     let_go(unit);
     unit.gathered = Tensor();
+    if (reduced_) recorder_.await(reduction_);
     reduced_ = Tensor();
     if (!with_gradient.empty()) reduce(unit, with_gradient, share, type);
   }
@@ -295,6 +301,11 @@ class Fsdp2 final : public ShardedMethod {
                           is_cast && has_replicas ? Category::communication : Category::gradient);
       output = eager_.empty({share}, type);
     }
+    reduction_ = recorder_.begin_collective(op::OpKind::reduce_scatter, reduced_.bytes(),
+                                            output.bytes());
+    if (has_replicas) {
+      (void)recorder_.begin_collective(op::OpKind::all_reduce, output.bytes(), output.bytes());
+    }
     if (!is_cast) return output;
     if (has_replicas) unit.all_reduced = output;
     const StreamScope on_stream(recorder_, has_replicas ? kAllReduceStream : kReduceStream);
@@ -312,6 +323,7 @@ class Fsdp2 final : public ShardedMethod {
   std::unordered_map<const op::Node*, Watch> watches_;
   Tensor copied_;   // the buffer whose copies were made last in forward
   Tensor reduced_;  // the input of the latest reduction
+  uint32_t reduction_ = 0;  // the collective that takes it
   bool is_backward_ = false;
 };
 

@@ -58,9 +58,22 @@ void Recorder::on_free(uint32_t buffer) {
 
 void Recorder::on_kernel(const op::KernelWork& work) {
   ++calls_;
+  const uint32_t ago = awaited_ > 0 ? collectives_ + 1 - awaited_ : 0;
+  awaited_ = 0;
   if (!keeps_calls_) return;
-  trace_.calls.push_back(
-      {work.kind, phase_, module_, work.flops, work.bytes_read, work.bytes_written});
+  trace_.calls.push_back({.kind = work.kind,
+                          .phase = phase_,
+                          .element_bytes = work.element_bytes,
+                          .awaits = static_cast<uint8_t>(std::min<uint32_t>(ago, UINT8_MAX)),
+                          .module = module_,
+                          .flops = work.flops,
+                          .bytes_read = work.bytes_read,
+                          .bytes_written = work.bytes_written});
+}
+
+uint32_t Recorder::begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out) {
+  on_kernel({kind, 0, bytes_in, bytes_out});
+  return collectives_++;
 }
 
 void Recorder::on_saved(uint32_t buffer) {

@@ -3,6 +3,7 @@
 // gradient) changes a block's category.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <span>
 
@@ -47,6 +48,11 @@ class Recorder : public op::Sink {
   void on_module(uint32_t module) override;
 
   void begin_phase(Phase phase, int iteration);
+  // A collective begins beside what is computed; gives its number, for await().
+  uint32_t begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out);
+  // What is launched next waits for that collective, and for those before it.
+  void await(uint32_t collective) { awaited_ = std::max(awaited_, collective + 1); }
+  void await_all() { awaited_ = collectives_; }
   // torch.cuda.empty_cache().
   void empty_cache() { trace_.memory.empty_cache(); }
   [[nodiscard]] int64_t live_bytes() const { return live_bytes_; }
@@ -117,6 +123,8 @@ class Recorder : public op::Sink {
   int iteration_ = 0;
   uint32_t module_ = 0;
   uint32_t stream_ = 0;
+  uint32_t collectives_ = 0;  // begun until now
+  uint32_t awaited_ = 0;      // how many of them the next launch waits for; 0: for none
 };
 
 // For a run that Impossible ended.

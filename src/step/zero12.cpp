@@ -79,6 +79,7 @@ class Zero12 final : public ParallelMethod {
       }
     }
     reduce_bucket();
+    recorder_.await_all();
     keep_or_add_own();
     buckets_.clear();
     own_block_ = Tensor();
@@ -102,6 +103,11 @@ class Zero12 final : public ParallelMethod {
       group.master->grad = Tensor();
       eager_.kernel(op::OpKind::copy, 0, group.master.bytes(), group.share * 2);
     }
+    for (const Group& group : groups_) {
+      (void)recorder_.begin_collective(op::OpKind::all_gather,
+                                       group.flat.bytes() / options_.ranks, group.flat.bytes());
+    }
+    recorder_.await_all();
   }
 
  private:
@@ -195,7 +201,9 @@ class Zero12 final : public ParallelMethod {
   // reduce_ipg_grads
   void reduce_bucket() {
     if (waiting_.empty()) return;
+    recorder_.await_all();
     copy_for_several_ranks();
+    if (!options_.overlap_comm) recorder_.await_all();
     for (Variable* variable : waiting_) {
       if (is_own(*variable)) {
         keep_own(*variable);
@@ -214,11 +222,14 @@ class Zero12 final : public ParallelMethod {
     int64_t together = 0;
     size_t slices = 0;
     const auto send = [&] {
+      if (slices == 0) return;
       if (slices > 1) {
         CategoryScope scope(recorder_, Category::communication);
         (void)eager_.empty({together}, waiting_[0]->parameter.dtype());
         eager_.kernel(op::OpKind::cat, 0, 2 * together, 2 * together);
       }
+      const int64_t bytes = together * element_size(waiting_[0]->parameter.dtype());
+      (void)recorder_.begin_collective(op::OpKind::all_reduce, bytes, bytes);
       together = 0;
       slices = 0;
     };

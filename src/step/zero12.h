@@ -16,6 +16,8 @@
 //   3. Stage 1 does the same when the last micro-batch's backward is done, so that all gradients
 //      are there at its end, and the bucket from the first gradient on. Stage 2 reduces in each
 //      micro-batch, into a block of its own that is added to the first one's.
+//      A bucket is averaged by all-reduce (use_multi_rank_bucket_allreduce), on the stream that
+//      computes; with overlap_comm beside it, and the next one waits for it.
 //   4. The step: norms in float64, gradient by gradient (where clipping or not); then group by
 //      group the gradients in one flat block, the same in float32 (the first goes), the optimizer.
 //      Shares are gathered in place.

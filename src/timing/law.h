@@ -84,6 +84,18 @@ struct Engine {
   double median_error_pct = 0;
 };
 
+// What kernels take within a step, as a multiple of what the laws, learned of kernels that ran
+// alone, say: the clock of a device at its power limit, backward's kernels, gaps between launches.
+struct InStep {
+  std::string name;  // "eager-training"
+  std::string source;
+  std::vector<std::string> devices;    // that it was learned on
+  double ratio = 1;
+  double half_width_log = 0;           // of 90 % of the steps that it was learned from
+  double half_width_log_elsewhere = 0;  // on other devices: chosen, not learned
+  double median_error_pct = 0;          // of models that were left out
+};
+
 // The soft maximum of compute and traffic.
 [[nodiscard]] double roof_seconds(const Roofline& roofline);
 

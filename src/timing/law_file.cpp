@@ -14,6 +14,8 @@ using text::JsonView;
 constexpr std::string_view kSchema = "headroom.timing/1";
 constexpr size_t kMostLaws = 2000;
 constexpr size_t kMostEngines = 64;
+constexpr size_t kMostSteps = 64;
+constexpr double kMostRatio = 1000;
 constexpr size_t kMostTables = 32;
 constexpr size_t kMostKnots = 64;
 constexpr size_t kMostNames = 256;
@@ -159,6 +161,21 @@ Result<Law> read_law(const JsonView& view) {
   return law;
 }
 
+Result<InStep> read_step(const JsonView& view) {
+  InStep step;
+  HEADROOM_ASSIGN(step.name, view.get_string("name"));
+  HEADROOM_ASSIGN(step.source, view.get_string("source"));
+  HEADROOM_ASSIGN(step.devices, read_names(view, "devices"));
+  HEADROOM_ASSIGN(step.ratio, view.get_double("ratio", 1 / kMostRatio, kMostRatio));
+  for (const auto& [key, field] :
+       {std::pair{"half_width_log", &step.half_width_log},
+        std::pair{"half_width_log_elsewhere", &step.half_width_log_elsewhere}}) {
+    HEADROOM_ASSIGN(*field, view.get_double(key, 0, kMostHalfWidth));
+  }
+  HEADROOM_ASSIGN(step.median_error_pct, view.get_double("median_error_pct", 0, 1e9));
+  return step;
+}
+
 Result<Engine> read_engine(const JsonView& view) {
   Engine engine;
   HEADROOM_ASSIGN(engine.name, view.get_string("name"));
@@ -214,6 +231,17 @@ Json correction_json(const Correction& correction) {
                                  .set("small", correction.half_width_log_small));
 }
 
+Json step_json(const InStep& step) {
+  return Json::object()
+      .set("name", step.name)
+      .set("source", step.source)
+      .set("devices", text::json_array(step.devices))
+      .set("ratio", step.ratio)
+      .set("half_width_log", step.half_width_log)
+      .set("half_width_log_elsewhere", step.half_width_log_elsewhere)
+      .set("median_error_pct", step.median_error_pct);
+}
+
 Json engine_json(const Engine& engine) {
   Json json = Json::object().set("name", engine.name).set("source", engine.source);
   if (!engine.device.empty()) json.set("device", engine.device);
@@ -262,6 +290,11 @@ Result<LawFile> read_law_file(const JsonView& root) {
     HEADROOM_ASSIGN(Engine engine, read_engine(item));
     file.engines.push_back(std::move(engine));
   }
+  HEADROOM_ASSIGN(const auto steps, root.optional_array("steps", kMostSteps));
+  for (const JsonView& item : steps.value_or(std::vector<JsonView>{})) {
+    HEADROOM_ASSIGN(InStep step, read_step(item));
+    file.steps.push_back(std::move(step));
+  }
   HEADROOM_ASSIGN(const auto laws, root.get_array("laws", kMostLaws));
   for (const JsonView& item : laws) {
     HEADROOM_ASSIGN(Law law, read_law(item));
@@ -277,6 +310,7 @@ Json law_file_json(const LawFile& file) {
       .set("schema", kSchema)
       .set("sources", std::move(sources))
       .set("engines", text::json_array(file.engines, engine_json))
+      .set("steps", text::json_array(file.steps, step_json))
       .set("laws", text::json_array(file.laws, law_json));
 }
 

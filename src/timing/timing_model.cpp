@@ -68,10 +68,19 @@ void TimingModel::merge(LawFile added) {
     std::erase_if(engines_, [&](const Engine& known) { return known.name == engine.name; });
     engines_.push_back(std::move(engine));
   }
+  for (InStep& step : added.steps) {
+    std::erase_if(steps_, [&](const InStep& known) { return known.name == step.name; });
+    steps_.push_back(std::move(step));
+  }
   for (auto& source : added.sources) {
     std::erase_if(sources_, [&](const auto& known) { return known.first == source.first; });
     sources_.push_back(std::move(source));
   }
+}
+
+const InStep* TimingModel::in_step(std::string_view name) const {
+  const auto found = std::ranges::find(steps_, name, &InStep::name);
+  return found == steps_.end() ? nullptr : &*found;
 }
 
 const Law* TimingModel::general_law(OperatorClass kind) const {

@@ -60,6 +60,8 @@ class TimingModel {
   [[nodiscard]] const std::vector<Law>& laws() const { return laws_; }
   // By name; a later file's engine of the same name replaces an earlier one.
   [[nodiscard]] const std::vector<Engine>& engines() const { return engines_; }
+  // What training's steps add to their kernels; null where no file says it.
+  [[nodiscard]] const InStep* in_step(std::string_view name) const;
   // The law for calls of that class on that device: its own, or the general one, or null.
   [[nodiscard]] const Law* law_for(OperatorClass kind, std::string_view device) const;
 
@@ -80,6 +82,7 @@ class TimingModel {
 
   std::vector<Law> laws_;
   std::vector<Engine> engines_;
+  std::vector<InStep> steps_;
   std::vector<std::pair<std::string, std::string>> sources_;
   std::vector<Corrected> corrected_;
 };

@@ -15,6 +15,7 @@ import numpy as np
 
 import classes
 import engine
+from document import dump
 import evaluate
 import law
 import tables
@@ -126,24 +127,9 @@ def is_worse(own, general):
     return False
 
 
-def dump(document):
-    """JSON with a line a table, so that a change of a law is a readable difference."""
-    lines = ["{", f'  "schema": {json.dumps(document["schema"])},', f'  "about": {json.dumps(document["about"])},']
-    lines.append('  "sources": {')
-    lines.append(",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in document["sources"].items()))
-    lines.append("  },")
-    lines.append('  "engines": [')
-    lines.append(",\n".join("    " + json.dumps(e) for e in document["engines"]))
-    lines.append("  ],")
-    lines.append('  "laws": [')
-    laws = []
-    for entry in document["laws"]:
-        body = {k: v for k, v in entry.items() if k != "tables"}
-        rows = ",\n".join("      " + json.dumps(t) for t in entry["tables"])
-        laws.append("    " + json.dumps(body)[:-1] + ', "tables": [\n' + rows + "]}")
-    lines.append(",\n".join(laws))
-    lines.append("  ]\n}\n")
-    return "\n".join(lines)
+def kept_steps(path):
+    """step.py learns them from predictions, which need the laws: those that are there stay."""
+    return json.loads(path.read_text()).get("steps", []) if path.exists() else []
 
 
 def main():
@@ -164,6 +150,7 @@ def main():
         "about": about,
         "sources": SOURCES,
         "engines": engines,
+        "steps": kept_steps(arguments.output),
         "laws": laws,
     }
     arguments.output.write_text(dump(document))

@@ -1,0 +1,25 @@
+// What lies between the devices of a step: links within a machine, a network beyond it.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "fit/question.h"
+#include "timing/step_time.h"
+
+namespace headroom::fit {
+
+// Of one GPU: "ib-400g" and every other name that ends in a rate in Gbit/s, or "50GB/s".
+// Worked: ib-400g is 400e9 / 8 = 50 GB/s.
+Result<BytesPerSecond> network_rate(std::string_view link);
+
+// `devices` on the question's nodes. An Error where they cannot be spread evenly, or nothing says
+// what is between nodes.
+Result<timing::Cluster> cluster_of(const FitQuestion& question, int64_t devices);
+
+// The question with --global-batch made --grad-accum, for so many devices. An Error where it does
+// not come out even, or where both were given.
+Result<FitQuestion> with_accumulation(FitQuestion question, int64_t devices);
+
+}  // namespace headroom::fit

@@ -1,0 +1,33 @@
+// StepTimer: how long a scenario's step takes, by the laws of timing.
+//
+// Made once for an answer (the laws are read, about a millisecond) and then only read, so any
+// number of threads may ask; each time is some tenths of a millisecond.
+#pragma once
+
+#include "base/result.h"
+#include "fit/answer.h"
+#include "fit/scenario.h"
+#include "step/trace.h"
+#include "timing/timing_model.h"
+
+namespace headroom::fit {
+
+class StepTimer {
+ public:
+  static Result<StepTimer> make();
+
+  // `trace` is of the scenario's step, with its calls. An Error where a law lacks a figure of the
+  // device: whoever asks about memory can do without.
+  [[nodiscard]] Result<StepTime> time_of(const Scenario& scenario,
+                                         const step::StepTrace& trace) const;
+
+ private:
+  explicit StepTimer(timing::TimingModel model) : model_(std::move(model)) {}
+
+  timing::TimingModel model_;
+};
+
+// Of all that the question's step is divided among.
+[[nodiscard]] int64_t devices_of(const FitQuestion& question);
+
+}  // namespace headroom::fit

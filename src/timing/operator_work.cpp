@@ -1,0 +1,142 @@
+#include "timing/operator_work.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headroom::timing {
+
+namespace {
+
+using device::Rate;
+using op::OpGroup;
+
+int64_t whole(double value) { return std::max<int64_t>(1, std::llround(value)); }
+
+double element_size(const OperatorWork& work, const StepShape& shape) {
+  if (work.element_bytes > 0) return work.element_bytes;
+  return static_cast<double>(op::element_size(shape.type));
+}
+
+// Half precision is the step's where that has one: the devices' rates of the two are alike.
+Rate rate_of(const OperatorWork& work, const StepShape& shape) {
+  if (work.element_bytes == 2) return shape.type == op::DType::f16 ? Rate::fp16 : Rate::bf16;
+  if (work.element_bytes == 4) return Rate::fp32;
+  return timing::rate_of(shape.type);
+}
+
+constexpr double kMostSequence = 1e9;
+
+Call attention_call_of(const OperatorWork& work, const StepShape& shape) {
+  constexpr int64_t kUsualHead = 64;
+  const double element = element_size(work, shape);
+  // Where nothing says how long a sequence is: a query and a key cost four operations an element.
+  const double paired =
+      std::min(work.flops * element / (4 * std::max(work.bytes_written, 1.0)), kMostSequence);
+  const int64_t sequence =
+      std::max<int64_t>(shape.sequence > 0 ? shape.sequence : whole(paired), 2);
+  const int64_t tokens = shape.sequence > 0 ? shape.tokens : shape.tokens * sequence;
+  const int64_t width = whole(work.bytes_written / (element * static_cast<double>(tokens)));
+  const int64_t heads =
+      std::clamp<int64_t>(shape.heads > 0 ? shape.heads : width / kUsualHead, 1, width);
+  const AttentionShape sizes{.batch = std::max<int64_t>(tokens / sequence, 1),
+                             .heads = heads,
+                             .kv_heads = std::clamp<int64_t>(shape.kv_heads, 1, heads),
+                             .head_dim = std::max<int64_t>(width / heads, 1),
+                             .queries = sequence,
+                             .context = sequence};
+  Call made = attention_call(sizes, rate_of(work, shape), element);
+  made.flops = work.flops;
+  made.bytes = work.bytes_read + work.bytes_written;
+  return made;
+}
+
+OperatorClass class_of(OpGroup group) {
+  switch (group) {
+    case OpGroup::normalization:
+      return OperatorClass::normalization;
+    case OpGroup::softmax:
+    case OpGroup::loss:
+      return OperatorClass::softmax;
+    case OpGroup::embedding:
+      return OperatorClass::embedding;
+    default:
+      return OperatorClass::elementwise;
+  }
+}
+
+constexpr int64_t kMostHeads = 1'000'000;
+
+// The first of these that the configuration has; 0 where it has none.
+Result<int64_t> heads_of(const text::JsonView& config,
+                         std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    HEADROOM_ASSIGN(const auto heads, config.optional_int(key, 1, kMostHeads));
+    if (heads) return *heads;
+  }
+  return int64_t{0};
+}
+
+}  // namespace
+
+Result<void> read_heads(const text::JsonView& config, StepShape& shape) {
+  HEADROOM_ASSIGN(shape.heads,
+                  heads_of(config, {"num_attention_heads", "n_head", "n_heads", "num_heads"}));
+  HEADROOM_ASSIGN(shape.kv_heads, heads_of(config, {"num_key_value_heads"}));
+  if (shape.kv_heads == 0) shape.kv_heads = shape.heads;
+  return {};
+}
+
+Rate rate_of(op::DType type) {
+  if (type == op::DType::f16) return Rate::fp16;
+  return type == op::DType::f32 ? Rate::fp32 : Rate::bf16;
+}
+
+GemmShape product_shape(const OperatorWork& work, const StepShape& shape) {
+  const double element = element_size(work, shape);
+  const double results = std::max(work.bytes_written / element, 1.0);
+  const double k = std::max(work.flops / (2 * results), 1.0);
+  const double sum = work.bytes_read / element / k;
+  const double root = std::sqrt(std::max(sum * sum / 4 - results, 0.0));
+  double m = sum / 2 + root;
+  double n = results / std::max(m, 1.0);
+  const auto tokens = static_cast<double>(shape.tokens);
+  if (std::abs(n - tokens) < std::abs(m - tokens)) std::swap(m, n);
+  return {.m = whole(m), .n = whole(n), .k = whole(k)};
+}
+
+Call product_call(const OperatorWork& work, const StepShape& shape, Rate rate) {
+  Call made = gemm_call(product_shape(work, shape), rate, element_size(work, shape));
+  made.flops = work.flops;
+  made.bytes = work.bytes_read + work.bytes_written;
+  return made;
+}
+
+Call rows_call_of(OpGroup group, double read, double written, const StepShape& shape) {
+  const double elements =
+      std::max(read, written) / static_cast<double>(op::element_size(shape.type));
+  const int64_t rows = std::min(shape.tokens, whole(elements));
+  const RowsShape sizes{rows, whole(elements / static_cast<double>(rows))};
+  return rows_call(class_of(group), sizes, read + written);
+}
+
+Call call_of(const OperatorWork& work, const StepShape& shape) {
+  const bool computes = work.flops > 0;
+  if (work.group == OpGroup::gemm && computes) {
+    return product_call(work, shape, rate_of(work, shape));
+  }
+  if (work.group == OpGroup::attention && computes) return attention_call_of(work, shape);
+  return rows_call_of(work.group, work.bytes_read, work.bytes_written, shape);
+}
+
+void TimeSum::add(const PredictedTime& time, int64_t times) {
+  const auto count = static_cast<double>(times);
+  low += count * time.seconds_low;
+  middle += count * time.seconds;
+  high += count * time.seconds_high;
+  provenance = std::max(provenance, time.provenance);
+  if (count * time.seconds <= longest) return;
+  longest = count * time.seconds;
+  basis = time.basis;
+}
+
+}  // namespace headroom::timing

@@ -1,0 +1,301 @@
+#include "timing/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace headroom::timing {
+
+namespace {
+
+using step::OperatorCall;
+using step::Phase;
+
+bool is_collective(const OperatorCall& call) {
+  return op::group_of(call.kind) == op::OpGroup::communication;
+}
+
+// Of the last step: a trace has the first one, which makes the optimizer's states, and a steady
+// one.
+std::span<const OperatorCall> last_step(const step::StepTrace& trace) {
+  size_t first = 0;
+  int last_iteration = 0;
+  for (const step::PhaseMark& mark : trace.phases) {
+    if (mark.iteration <= last_iteration) continue;
+    last_iteration = mark.iteration;
+    first = mark.first_call;
+  }
+  return std::span(trace.calls).subspan(std::min(first, trace.calls.size()));
+}
+
+// What decides what a launch takes.
+struct Alike {
+  op::OpKind kind{};
+  uint8_t element_bytes = 0;
+  double flops = 0;
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
+  bool operator==(const Alike&) const = default;
+};
+
+struct AlikeHash {
+  size_t operator()(const Alike& alike) const {
+    uint64_t flops = 0;
+    std::memcpy(&flops, &alike.flops, sizeof flops);
+    uint64_t hash = static_cast<uint64_t>(alike.kind) << 8 | alike.element_bytes;
+    for (const uint64_t part : {flops, static_cast<uint64_t>(alike.bytes_read),
+                                static_cast<uint64_t>(alike.bytes_written)}) {
+      hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
+
+struct Group {
+  int64_t members = 1;
+  int64_t per_node = 1;   // of them
+  int64_t beside = 1;     // groups that send out of a node at a time
+};
+
+Group group_of(const OperatorCall& call, const StepTimeQuestion& question) {
+  const Division& division = question.division;
+  const int64_t node = std::max<int64_t>(1, question.cluster.devices_per_node);
+  const bool is_among_replicas = call.kind == op::OpKind::all_reduce && division.replicas > 1;
+  if (!is_among_replicas) {
+    return {division.ranks, std::min(division.ranks, node),
+            std::max<int64_t>(1, node / division.ranks)};
+  }
+  return {division.replicas, std::clamp<int64_t>(node / division.ranks, 1, division.replicas),
+          std::min(division.ranks, node)};
+}
+
+double bytes_of_message(const OperatorCall& call) {
+  return static_cast<double>(std::max(call.bytes_read, call.bytes_written));
+}
+
+// Around a ring: each device passes on all but its own part, once to reduce or to gather, twice to
+// do both.
+double sent_of(const OperatorCall& call, int64_t members) {
+  const auto n = static_cast<double>(members);
+  const double passes = call.kind == op::OpKind::all_reduce ? 2 : 1;
+  return passes * (n - 1) / n * bytes_of_message(call);
+}
+
+class Pricer {
+ public:
+  Pricer(const StepTimeQuestion& question, const TimingModel& model)
+      : question_(question), model_(model) {}
+
+  // By call, in seconds; what computes and what sends.
+  Result<std::vector<double>> price(std::span<const OperatorCall> calls) {
+    std::vector<double> seconds;
+    seconds.reserve(calls.size());
+    for (const OperatorCall& call : calls) {
+      const Alike alike{call.kind, call.element_bytes, call.flops, call.bytes_read,
+                        call.bytes_written};
+      const auto [at, is_new] = known_.try_emplace(alike, prices_.size());
+      if (is_new) {
+        HEADROOM_ASSIGN(const Price price, price_of(call));
+        prices_.push_back(price);
+      }
+      ++prices_[at->second].times;
+      seconds.push_back(prices_[at->second].time.seconds);
+    }
+    return seconds;
+  }
+
+  void add_up(StepTime& whole) {
+    for (const Price& price : prices_) {
+      sums_[price.law].add(price.time, price.times);
+      if (price.is_sent) {
+        whole.collectives += price.times;
+      } else if (price.time.seconds > 0) {
+        whole.launches += price.times;
+        whole.roofline_seconds += static_cast<double>(price.times) * price.time.roofline_seconds;
+      }
+    }
+  }
+  [[nodiscard]] const std::array<TimeSum, kOperatorClasses>& sums() const { return sums_; }
+
+ private:
+  struct Price {
+    PredictedTime time;
+    size_t law = 0;  // the class of its call
+    int64_t times = 0;
+    bool is_sent = false;
+  };
+
+  Result<Price> price_of(const OperatorCall& call) {
+    if (is_collective(call)) return price_of_collective(call);
+    Price price;
+    const OperatorWork work{op::group_of(call.kind), call.flops,
+                            static_cast<double>(call.bytes_read),
+                            static_cast<double>(call.bytes_written), call.element_bytes};
+    if (work.bytes_read + work.bytes_written <= 0) return price;  // a view
+    const Call made = call_of(work, question_.shape);
+    price.law = static_cast<size_t>(made.kind);
+    HEADROOM_ASSIGN(price.time, model_.predict(made, question_.device));
+    return price;
+  }
+
+  Result<Price> price_of_collective(const OperatorCall& call) {
+    Price price;
+    price.is_sent = true;
+    price.law = static_cast<size_t>(OperatorClass::all_reduce);
+    const Group group = group_of(call, question_);
+    const double message = bytes_of_message(call);
+    if (group.members < 2 || message <= 0) return price;
+    const Call made = all_reduce_call(
+        OperatorClass::all_reduce,
+        {.group = group.members, .message = static_cast<int64_t>(message)});
+    HEADROOM_ASSIGN(price.time, model_.predict(made, path_of(group)));
+    if (call.kind == op::OpKind::all_reduce) return price;
+    price.time.seconds /= 2;
+    price.time.seconds_low /= 2;
+    price.time.seconds_high /= 2;
+    return price;
+  }
+
+  // The device with what the group sends over as its link: its own, the host's where it has none;
+  // or the network's, whose devices a node's groups share. A device of another name is asked the
+  // general law.
+  device::Device path_of(const Group& group) const {
+    device::Device path = question_.device;
+    if (path.link.known() && path.link.value.value <= 0) {
+      path.link = path.pcie;
+      path.name += " over PCIe";
+    }
+    if (group.members <= group.per_node || question_.cluster.network.value <= 0) return path;
+    const auto node = static_cast<double>(question_.cluster.devices_per_node);
+    const double network =
+        question_.cluster.network.value * node / static_cast<double>(group.beside);
+    if (path.link.known()) path.link.value.value = std::min(path.link.value.value, network);
+    path.name += " over a network";
+    return path;
+  }
+
+  const StepTimeQuestion& question_;
+  const TimingModel& model_;
+  std::unordered_map<Alike, size_t, AlikeHash> known_;  // into prices_
+  std::vector<Price> prices_;
+  std::array<TimeSum, kOperatorClasses> sums_;
+};
+
+// What the kernels of a step take beyond what the laws say of them alone.
+struct Sustained {
+  double ratio = 1;
+  double half_width_log = 0;
+};
+
+Sustained sustained_on(const device::Device& device, const TimingModel& model) {
+  const InStep* learned = model.in_step(kEagerTraining);
+  if (learned == nullptr) return {};
+  const bool is_of_device = std::ranges::find(learned->devices, device.name) != learned->devices.end();
+  return {learned->ratio,
+          is_of_device ? learned->half_width_log : learned->half_width_log_elsewhere};
+}
+
+struct Run {
+  double seconds = 0;
+  double compute = 0;
+  double communication = 0;
+  double exposed = 0;
+};
+
+// How many times as long as it is priced.
+struct Pace {
+  double kernels = 1;
+  double collectives = 1;
+};
+
+// Two streams.
+Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace) {
+  Run all;
+  double now = 0;       // on the stream that computes
+  double link = 0;      // until when the other is taken
+  double buffers = 0;   // since when the next gather of parameters has one
+  std::vector<double> ends;  // of collectives
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const OperatorCall& call = calls[i];
+    if (call.awaits > 0 && call.awaits <= ends.size()) {
+      const double end = ends[ends.size() - call.awaits];
+      all.exposed += std::max(0.0, end - now);
+      now = buffers = std::max(now, end);
+    }
+    if (!is_collective(call)) {
+      now += pace.kernels * seconds[i];
+      all.compute += pace.kernels * seconds[i];
+      continue;
+    }
+    const bool is_ahead = call.kind == op::OpKind::all_gather && call.phase != Phase::optimizer;
+    link = std::max(link, is_ahead ? buffers : now) + pace.collectives * seconds[i];
+    all.communication += pace.collectives * seconds[i];
+    ends.push_back(link);
+  }
+  all.exposed += std::max(0.0, link - now);
+  all.seconds = std::max(now, link);
+  return all;
+}
+
+}  // namespace
+
+double sent_bytes(const step::StepTrace& trace, const Division& division) {
+  double bytes = 0;
+  for (const OperatorCall& call : last_step(trace)) {
+    if (!is_collective(call)) continue;
+    const bool is_among_replicas = call.kind == op::OpKind::all_reduce && division.replicas > 1;
+    bytes += sent_of(call, is_among_replicas ? division.replicas : division.ranks);
+  }
+  return bytes;
+}
+
+Result<StepTime> time_of(const step::StepTrace& trace, const StepTimeQuestion& question,
+                         const TimingModel& model) {
+  const std::span<const OperatorCall> calls = last_step(trace);
+  Pricer pricer(question, model);
+  HEADROOM_ASSIGN(const std::vector<double> seconds, pricer.price(calls));
+  StepTime whole;
+  pricer.add_up(whole);
+  const Sustained sustained = sustained_on(question.device, model);
+  const auto slower = [&](double collectives) {
+    return run(calls, seconds, {sustained.ratio, collectives}).seconds;
+  };
+  const Run expected = run(calls, seconds, {sustained.ratio, 1});
+  whole.seconds = expected.seconds;
+  whole.compute_seconds = expected.compute;
+  whole.communication_seconds = expected.communication;
+  whole.exposed_seconds = expected.exposed;
+  whole.sent_bytes = sent_bytes(trace, question.division);
+  if (whole.seconds <= 0) {
+    return Error{ErrorCode::unavailable, "the step has no operator that could be timed", {}, {}};
+  }
+  // Laws err apart from each other: half widths add up as independent errors do. Collectives count
+  // as far as they hold computing up.
+  double below = std::pow(expected.compute * (1 - std::exp(-sustained.half_width_log)), 2);
+  double above = std::pow(expected.compute * (std::exp(sustained.half_width_log) - 1), 2);
+  double longest = 0;
+  for (size_t i = 0; i < kOperatorClasses; ++i) {
+    const TimeSum& sum = pricer.sums()[i];
+    if (sum.middle <= 0) continue;
+    double down = sustained.ratio * (sum.middle - sum.low);
+    double up = sustained.ratio * (sum.high - sum.middle);
+    if (i == static_cast<size_t>(OperatorClass::all_reduce)) {
+      down = expected.seconds - slower(sum.low / sum.middle);
+      up = slower(sum.high / sum.middle) - expected.seconds;
+    }
+    below += down * down;
+    above += up * up;
+    if (sum.middle <= longest) continue;
+    longest = sum.middle;
+    whole.basis = sum.basis;
+  }
+  whole.seconds_low = std::max(0.0, whole.seconds - std::sqrt(below));
+  whole.seconds_high = whole.seconds + std::sqrt(above);
+  return whole;
+}
+
+}  // namespace headroom::timing

@@ -1,0 +1,75 @@
+// StepTime: what a training step takes on one of the devices that it is divided among, from the
+// step's own operators and collectives, priced by the laws (timing_model.h).
+//
+// The device has one stream that computes and one that sends. Launches follow one another on the
+// first; collectives, in the order in which they begin, on the second, each after what it reads is
+// computed. Where the engine waits for one (OperatorCall::awaits) the first stream does too; what
+// it stands still is exposed. A gather of parameters in forward or backward reads nothing that the
+// pass computes: it begins as soon as the gather before it was taken out of its buffer, so that one
+// unit's gather runs beside the computing of the unit before.
+//
+// Within a step kernels take longer than alone (InStep): what that comes to was learned from runs
+// of one kind of device, so on others the interval is wide. Backward kernels, and gathers and
+// reduce-scatters (half an all-reduce of the whole, as in a ring), have no laws of their own: the
+// figure is extrapolated; its interval has the laws' own held-out errors and that of the step as a
+// whole. A host that cannot keep up with launching is no part of it. Pure; linear in the launches,
+// like ones priced once: some 0.2 ms for a 7B model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "device/device.h"
+#include "step/trace.h"
+#include "timing/operator_work.h"
+#include "timing/timing_model.h"
+
+namespace headroom::timing {
+
+// The residual of data/timing.json that is added.
+inline constexpr std::string_view kEagerTraining = "eager-training";
+
+// Where the devices are. Groups that a state is divided among are neighbours; replicas of a state
+// are as far apart as a group is large.
+struct Cluster {
+  int64_t devices_per_node = 8;
+  BytesPerSecond network;  // of one device's share of a node's links to others; 0: one node
+};
+
+struct Division {
+  int64_t ranks = 1;     // gather and reduce-scatter; reduce too where there are no replicas
+  int64_t replicas = 1;  // reduce what is left
+};
+
+struct StepTime {
+  // 90 % interval.
+  double seconds_low = 0;
+  double seconds = 0;
+  double seconds_high = 0;
+  double compute_seconds = 0;        // launches alone
+  double communication_seconds = 0;  // collectives alone
+  double exposed_seconds = 0;        // of those, what computing stands still for
+  double roofline_seconds = 0;       // launches at the device's peaks
+  int64_t launches = 0;
+  int64_t collectives = 0;
+  double sent_bytes = 0;  // by one device, in rings
+  Provenance provenance = Provenance::extrapolated;
+  std::string basis;  // of the law that takes longest
+};
+
+struct StepTimeQuestion {
+  const device::Device& device;
+  StepShape shape;
+  Cluster cluster;
+  Division division;
+};
+
+// Of the trace's last step. An Error where a law lacks a figure of the device.
+[[nodiscard]] Result<StepTime> time_of(const step::StepTrace& trace,
+                                       const StepTimeQuestion& question, const TimingModel& model);
+
+// What one device sends in the trace's last step, around rings.
+[[nodiscard]] double sent_bytes(const step::StepTrace& trace, const Division& division);
+
+}  // namespace headroom::timing
