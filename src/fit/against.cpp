@@ -34,8 +34,8 @@ AgainstRow described(const text::CsvTable& table, size_t row) {
 struct AskedRow {
   FitQuestion question;  // the device by its own name
   Prediction prediction;
-  std::optional<Bytes> before_release;  // where the row read it there
-  bool fused_loss = false;              // over whole logits
+  std::optional<Bytes> before_release;   // where the row read it there
+  bool fused_loss = false;               // over whole logits
   std::optional<Result<StepTime>> time;  // where the row says what a step took
 };
 
@@ -298,7 +298,8 @@ Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
   std::vector<CalibrationPoint> points;
   for (size_t i = 0; i < table.rows.size(); ++i) {
-    answer_line(table, i, predict_row(table, i, catalogue, timer), calibration, answer.rows, points);
+    answer_line(table, i, predict_row(table, i, catalogue, timer), calibration, answer.rows,
+                points);
   }
   for (const CalibrationLaw& law : calibration.laws) {
     if (law.kind != LawKind::none) answer.warnings.push_back("corrected: " + law.sentence());

@@ -176,10 +176,10 @@ struct SecondsInterval {
 // (timing/step_time.h).
 struct StepTime {
   SecondsInterval step_seconds;
-  double tokens_per_second = 0;       // of all devices; 0 where a sequence is no tokens
-  double compute_seconds = 0;         // kernels alone
-  double communication_seconds = 0;   // collectives alone
-  double exposed_seconds = 0;         // of those, what the kernels stand still for
+  double tokens_per_second = 0;      // of all devices; 0 where a sequence is no tokens
+  double compute_seconds = 0;        // kernels alone
+  double communication_seconds = 0;  // collectives alone
+  double exposed_seconds = 0;        // of those, what the kernels stand still for
   int64_t kernels = 0;
   Provenance provenance = Provenance::extrapolated;
   std::string basis;  // of the law that takes longest
@@ -194,7 +194,7 @@ struct FitAnswer {
   Verdict verdict = Verdict::no;
   Interval room;
   MemoryFigures memory;
-  std::optional<StepTime> time;          // nothing where the device lacks a figure; a note says so
+  std::optional<StepTime> time;  // nothing where the device lacks a figure; a note says so
   std::optional<Largest> largest_batch;
   std::optional<Largest> longest_seq;
   std::vector<Remedy> remedies;          // best first
@@ -211,8 +211,8 @@ struct AgainstRow {
   std::string model;
   bool supported = false;
   std::string reason;  // why not, when not supported
-  // "peak_allocated", "after_step", "device_used", "peak_reserved"; "step_seconds", whose figures are
-  // the seconds below
+  // "peak_allocated", "after_step", "device_used", "peak_reserved"; "step_seconds", whose figures
+  // are the seconds below
   std::string metric;
   std::optional<double> measured_seconds;
   std::optional<SecondsInterval> predicted_seconds;

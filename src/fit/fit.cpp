@@ -1,6 +1,8 @@
 #include "fit/fit.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/file.h"
 #include "base/parallel.h"
@@ -101,9 +103,9 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
 
 // A device whose figures are not all known has no time; where machines are said wrongly, that is an
 // error.
-Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace, FitAnswer& answer) {
+Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
+                      const StepTimer& timer, FitAnswer& answer) {
   HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
-  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
   const auto time = timer.time_of(scenario, trace);
   if (time) {
     answer.time = *time;
@@ -122,13 +124,39 @@ std::string note_on_plan(const Prediction& p) {
          " % above what lives at one moment; weights and states lie apart, beneath the rest";
 }
 
+// What an answer begins with; `detail` is nothing where there is no scenario.
+struct Begun {
+  std::optional<Result<Scenario>> scenario;
+  std::optional<Result<DetailedPrediction>> detail;
+  std::optional<Result<StepTimer>> timer;
+};
+
+// The laws are read while the step is made.
+Begun begin(const FitQuestion& question) {
+  Begun begun;
+  for_each_in_parallel(2, 0, [&](size_t i) {
+    if (i == 1) {
+      begun.timer = StepTimer::make();
+      return;
+    }
+    begun.scenario = resolve(question);
+    if (!*begun.scenario) return;
+    begun.detail = predict_in_detail(**begun.scenario, question.timeline ? kTimelinePoints : 0);
+  });
+  return begun;
+}
+
 }  // namespace
 
 Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, devices_of(asked)));
-  HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
-  HEADROOM_ASSIGN(const DetailedPrediction detail,
-                  predict_in_detail(scenario, question.timeline ? kTimelinePoints : 0));
+  const Begun begun = begin(question);
+  if (!*begun.scenario) return begun.scenario->error();
+  if (!*begun.detail) return begun.detail->error();
+  if (!*begun.timer) return begun.timer->error();
+  const Scenario& scenario = **begun.scenario;
+  const DetailedPrediction& detail = **begun.detail;
+  const StepTimer& timer = **begun.timer;
   const Prediction& p = detail.prediction;
 
   FitAnswer answer;
@@ -173,7 +201,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
                               std::to_string(p.cache_flushes) +
                               " times to go on; such steps are slow");
   }
-  HEADROOM_TRY(add_time(scenario, detail.trace, answer));
+  HEADROOM_TRY(add_time(scenario, detail.trace, timer, answer));
   if (question.search) {
     HEADROOM_TRY(search(scenario, p, answer));
   }

@@ -76,6 +76,13 @@ TEST(MeasuredRow, ReadsWhoseKernelsARowRanWith) {
   EXPECT_EQ(linear->transformers, "4.45.2");
 }
 
+TEST(MeasuredRow, AStepMayHaveATime) {
+  const auto table = text::read_csv("id,step_seconds\n1,2.5\n2,\n3,-1\n4,soon\n", "t.csv");
+  ASSERT_TRUE(table);
+  EXPECT_EQ(step_seconds(*table, 0), 2.5);
+  for (const size_t row : {1, 2, 3}) EXPECT_FALSE(step_seconds(*table, row)) << row;
+}
+
 TEST(MeasuredRow, SaysWhyARowCannotBeAsked) {
   struct Case {
     const char* row;

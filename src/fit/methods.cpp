@@ -6,10 +6,14 @@
 
 #include "base/parallel.h"
 #include "fit/correction.h"
+#include "fit/explain.h"
+#include "fit/network.h"
 #include "fit/prediction.h"
 #include "fit/scenario.h"
 #include "fit/search.h"
 #include "fit/shared_steps.h"
+#include "fit/step_timer.h"
+#include "text/number.h"
 
 namespace headroom::fit {
 
@@ -38,13 +42,16 @@ int rank_of(Verdict verdict) {
   return verdict == Verdict::yes ? 0 : verdict == Verdict::at_risk ? 1 : 2;
 }
 
-// What fits: less recomputed, less sent. What does not: what misses least. Equals stay in the order
+// What fits: the fastest. What does not: what misses least. Equals stay in the order
 // of divisions_among().
 bool comes_before(const Candidate& a, const Candidate& b) {
   if (a.row.reason.empty() != b.row.reason.empty()) return a.row.reason.empty();
   if (a.row.verdict != b.row.verdict) return rank_of(a.row.verdict) < rank_of(b.row.verdict);
   const auto room = [](const Candidate& c) { return -c.row.room.expected.count; };
   if (a.row.verdict == Verdict::no) return room(a) < room(b);
+  if (a.row.time && b.row.time) {
+    return a.row.time->step_seconds.expected < b.row.time->step_seconds.expected;
+  }
   return std::tuple(recomputation_of(a.question), a.row.sent.count) <
          std::tuple(recomputation_of(b.question), b.row.sent.count);
 }
@@ -75,13 +82,61 @@ Result<std::vector<Candidate>> candidates_of(const FitQuestion& question, int64_
   return candidates;
 }
 
-void fill(const Scenario& base, Candidate& candidate) {
+Bytes sent_in(const step::StepTrace& trace, const FitQuestion& question) {
+  constexpr double kMost = 9e18;
+  const double bytes = timing::sent_bytes(trace, {question.ranks, question.replicas});
+  return Bytes(static_cast<int64_t>(std::min(bytes, kMost)));
+}
+
+std::string why_it_does_not_fit(const MethodRow& row, const DetailedPrediction& detail) {
+  const ComponentBytes& breakdown = detail.prediction.breakdown;
+  const auto largest = std::ranges::max_element(breakdown.bytes);
+  const auto component = static_cast<Component>(largest - breakdown.bytes.begin());
+  const bool is_sure = row.verdict == Verdict::no;
+  const Bytes missing = is_sure ? row.room.expected : row.room.low;
+  return (is_sure ? "misses " : "may miss ") + format_bytes(Bytes(-missing.count)) + " in " +
+         peak_place(detail).phase + ", where " + std::string(label_of(component)) + " hold " +
+         format_bytes(*largest);
+}
+
+// Where the time goes that the first does not take: kernels run again, or waiting for others.
+std::string why_it_is_slower(const StepTime& time, const StepTime& first) {
+  const double more = time.step_seconds.expected - first.step_seconds.expected;
+  const double computed = time.compute_seconds - first.compute_seconds;
+  const double waited = time.exposed_seconds - first.exposed_seconds;
+  const auto percent = [&](double seconds) {
+    return text::formatted("%.1f %%", 100 * seconds / first.step_seconds.expected);
+  };
+  if (more <= 0) return {};
+  std::string why = percent(more) + " slower: ";
+  return why + (computed >= waited ? "computes " + percent(computed) + " more"
+                                   : "stands still " + percent(waited) + " longer");
+}
+
+// Which of those that fit are worth their time or their room.
+void mark_frontier(std::vector<MethodRow>& rows) {
+  const auto fits = [](const MethodRow& row) {
+    return row.reason.empty() && row.verdict == Verdict::yes && row.time.has_value();
+  };
+  const auto seconds = [](const MethodRow& row) { return row.time->step_seconds.expected; };
+  const auto room = [](const MethodRow& row) { return row.room.expected.count; };
+  for (MethodRow& row : rows) {
+    row.on_frontier = fits(row) && std::ranges::none_of(rows, [&](const MethodRow& other) {
+                        return fits(other) && seconds(other) <= seconds(row) &&
+                               room(other) >= room(row) &&
+                               (seconds(other) < seconds(row) || room(other) > room(row));
+                      });
+  }
+}
+
+void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   MethodRow& row = candidate.row;
   const auto refuse = [&](const Error& error) { row.reason = error.message; };
   const auto scenario = vary(base, candidate.question);
   if (!scenario) return refuse(scenario.error());
-  const auto prediction = predict(*scenario);
-  if (!prediction) return refuse(prediction.error());
+  const auto detail = predict_in_detail(*scenario, 0);
+  if (!detail) return refuse(detail.error());
+  const Prediction* const prediction = &detail->prediction;
   row.verdict = prediction->verdict;
   row.allocated_provenance = provenance_of(*scenario, Metric::peak_allocated);
   row.reserved_provenance = provenance_of(*scenario, Metric::peak_reserved);
@@ -90,13 +145,29 @@ void fill(const Scenario& base, Candidate& candidate) {
   row.peak_reserved = prediction->peak_reserved;
   row.device_used = prediction->device_used;
   row.room = room_within(*scenario, row.device_used);
-  row.sent =
-      bytes_sent(candidate.question, prediction->parameter_count, prediction->trainable_count);
+  row.sent = sent_in(detail->trace, candidate.question);
+  if (const auto time = timer.time_of(*scenario, detail->trace)) row.time = *time;
+  if (row.verdict != Verdict::yes) row.why = why_it_does_not_fit(row, *detail);
   if (scenario->traced) return;  // each size would be a trace of its own
   if (const auto largest = largest_batch(*scenario, *prediction)) row.largest_batch = *largest;
 }
 
-int64_t bytes_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
+// Why the others are not first, and what the order is.
+void explain(MethodsAnswer& answer) {
+  const std::optional<StepTime>& first = answer.rows.front().time;
+  if (!first) {
+    answer.notes.emplace_back(
+        "no step time could be predicted; the order is what fits, recomputes less, sends less; "
+        "then DDP before ZeRO before FSDP");
+    return;
+  }
+  for (MethodRow& row : answer.rows) {
+    if (row.why.empty() && row.time) row.why = why_it_is_slower(*row.time, *first);
+  }
+  answer.notes.emplace_back(
+      "step times are of the GPUs alone, by laws of kernels that ran elsewhere; docs/measurements "
+      "says how far they are off");
+}
 
 }  // namespace
 
@@ -111,49 +182,14 @@ std::vector<std::string> divisions_among(int64_t gpus) {
   return words;
 }
 
-Bytes bytes_sent(const FitQuestion& q, int64_t parameters, int64_t trainable) {
-  const auto ring = [](int64_t ranks) {
-    return static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-  };
-  const bool is_mixed = q.mixed_precision != MixedPrecision::none;
-  const int64_t stored = is_mixed ? 4 : bytes_of(q.dtype);
-  const auto trained_elements = static_cast<double>(trainable);
-  const auto micro_batches = static_cast<double>(q.grad_accum);
-  const double all_elements = static_cast<double>(parameters);
-  const double half = ring(q.ranks) * trained_elements * 2;  // ZeRO's, in half precision
-  double sent = 0;
-  switch (q.division) {
-    case Division::none:
-      break;
-    case Division::ddp: {
-      const int64_t each = q.method == Method::full ? stored : bytes_of(q.lora_dtype);
-      sent = 2 * ring(q.ranks) * trained_elements * static_cast<double>(each);
-      break;
-    }
-    case Division::zero1:
-      sent = 2 * half;
-      break;
-    case Division::zero2:
-      sent = micro_batches * half + half;
-      break;
-    case Division::fsdp1:
-    case Division::fsdp2: {
-      const double each = is_mixed ? 2 : static_cast<double>(stored);
-      const double reduced = trained_elements * each;
-      sent = ring(q.ranks) * (2 * all_elements * each + reduced) +
-             2 * ring(q.replicas) * reduced / static_cast<double>(q.ranks);
-      sent *= micro_batches;
-      break;
-    }
-  }
-  constexpr double kMost = 9e18;
-  return Bytes(static_cast<int64_t>(std::min(sent, kMost)));
-}
-
-Result<MethodsAnswer> choose_method(const FitQuestion& question, int64_t gpus) {
+Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
+  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, gpus));
+  HEADROOM_TRY(cluster_of(question, gpus));
+  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(question, gpus));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
-  for_each_in_parallel(candidates.size(), 0, [&](size_t i) { fill(scenario, candidates[i]); });
+  for_each_in_parallel(candidates.size(), 0,
+                       [&](size_t i) { fill(scenario, timer, candidates[i]); });
   std::ranges::stable_sort(candidates, comes_before);
 
   MethodsAnswer answer;
@@ -167,9 +203,8 @@ Result<MethodsAnswer> choose_method(const FitQuestion& question, int64_t gpus) {
   if (reads_seq(scenario)) answer.seq = question.seq;
   answer.grad_accum = question.grad_accum;
   for (Candidate& candidate : candidates) answer.rows.push_back(std::move(candidate.row));
-  answer.notes.emplace_back(
-      "the order is no prediction of time: what fits, recomputes less, sends less; then DDP before "
-      "ZeRO before FSDP");
+  mark_frontier(answer.rows);
+  explain(answer);
   answer.warnings = scenario.warnings;
   answer.assumptions = scenario.assumptions;
   return answer;

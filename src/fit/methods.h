@@ -3,9 +3,9 @@
 // Candidates are DDP, ZeRO 1 and 2, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
 // N), each without recomputation, with selective and with full recomputation, where the question
 // leaves that open. Each is predicted as fit::answer() would predict it, so what it needs is as
-// sure as there. Their order is not a prediction of time, which is not there yet: what fits comes
-// first, of that what recomputes less (a third of the time at most), then what sends less, then
-// what needs less beside PyTorch: DDP, ZeRO, FSDP.
+// sure as there. What fits comes first, the fastest step before others (step_timer.h); where steps
+// have no time, what recomputes less, then what sends less, then what needs less beside PyTorch:
+// DDP, ZeRO, FSDP. What does not fit follows, by what it misses.
 #pragma once
 
 #include <string>
@@ -30,7 +30,11 @@ struct MethodRow {
   Interval device_used;
   Interval room;
   std::optional<Largest> largest_batch;  // a device; nothing for traced models
-  Bytes sent;                            // by one device a step (bytes_sent)
+  Bytes sent;                            // by one device a step, around rings
+  std::optional<StepTime> time;          // nothing where the device lacks a figure
+  // No other that fits is as fast and leaves more room, or is faster and leaves as much.
+  bool on_frontier = false;
+  std::string why;  // it is not the first, in words
   Provenance allocated_provenance = Provenance::counted;
   Provenance reserved_provenance = Provenance::counted;
   Provenance device_used_provenance = Provenance::datasheet;
@@ -57,12 +61,6 @@ struct MethodsAnswer {
 
 // The words of --method for each way to divide among `gpus`: "ddp:8", "fsdp2:4,replicate:2", ...
 [[nodiscard]] std::vector<std::string> divisions_among(int64_t gpus);
-
-// What one device sends in an optimizer's step under the question's division, in bytes, about: a
-// ring's (n - 1) / n of each all-gather and reduce-scatter, twice that of an all-reduce; padding
-// and the parts that FSDP keeps gathered between forward and backward are left out. Source: ZeRO
-// (arXiv 1910.02054), section 7.
-[[nodiscard]] Bytes bytes_sent(const FitQuestion& question, int64_t parameters, int64_t trainable);
 
 // The question's own division must be none. REQUIRES: 2 <= gpus <= kMostGpus. Some hundred
 // milliseconds for a 7B model; both cores.

@@ -129,9 +129,9 @@ struct FitQuestion {
   bool keep_outputs = true;  // the loop keeps the model's outputs until the next step
   int64_t grad_accum = 1;
   std::optional<int64_t> global_batch;  // sequences a step, on all devices; decides grad_accum
-  std::optional<double> clip;          // the norm; none: no clipping
-  std::optional<int64_t> decoder_seq;  // of a decoder beside an encoder; none: as long as seq
-  std::optional<int64_t> vocab;        // in place of the config's
+  std::optional<double> clip;           // the norm; none: no clipping
+  std::optional<int64_t> decoder_seq;   // of a decoder beside an encoder; none: as long as seq
+  std::optional<int64_t> vocab;         // in place of the config's
   std::string torch = "2.13";
   std::string transformers = "5.23";
   std::string allocator;                     // PYTORCH_CUDA_ALLOC_CONF; empty: the defaults

@@ -31,7 +31,8 @@ Result<timing::StepShape> shape_of(const Scenario& scenario) {
   if (reads_seq(scenario)) {
     shape.sequence = question.seq;
     const auto tokens = checked_multiply(question.batch, question.seq);
-    if (!tokens) return Error{ErrorCode::usage, "is more tokens than can be counted", "--batch", ""};
+    if (!tokens)
+      return Error{ErrorCode::usage, "is more tokens than can be counted", "--batch", ""};
     shape.tokens = *tokens;
   }
   if (!scenario.traced) HEADROOM_TRY(timing::read_heads(scenario.model->view(), shape));

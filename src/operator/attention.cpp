@@ -274,8 +274,8 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
   const double pairs = static_cast<double>(query.size(1)) * static_cast<double>(key.size(1));
   const double flops = 4.0 * static_cast<double>(query.size(0) * query.size(2) * query.size(3)) *
                        pairs / (options.causal ? 2 : 1);
-  e.kernel(OpKind::flash_attention, flops, query.bytes() + key.bytes() + value.bytes(),
-           out.bytes(), out.dtype());
+  e.kernel(OpKind::flash_attention, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes(),
+           out.dtype());
   Tensor random_state = e.empty({2}, DType::i64);  // kept whether there is dropout or not
   if (Node* node = e.history("FlashAttnFuncBackward", {&query, &key, &value}, {&out})) {
     for (const Tensor& tensor : {query, key, value, out, logsumexp, random_state}) {

@@ -31,8 +31,9 @@ std::optional<OpKind> parse_op_kind(std::string_view name) {
 
 std::string_view name_of(OpGroup group) {
   static constexpr std::string_view kNames[] = {
-      "gemm",      "attention", "normalization", "activation", "elementwise", "memory", "softmax",
-      "embedding", "loss",      "quantize",      "routing",    "optimizer", "communication", "none"};
+      "gemm",    "attention", "normalization", "activation", "elementwise",
+      "memory",  "softmax",   "embedding",     "loss",       "quantize",
+      "routing", "optimizer", "communication", "none"};
   return kNames[static_cast<size_t>(group)];
 }
 

@@ -56,7 +56,8 @@ void add_quantized(const StepCall& call, const StepQuestion& question, std::vect
   const double results = call.bytes_written / element;
   const auto beside = [&](double read, double written) {
     if (question.fuse) return;
-    made.push_back({OpGroup::quantize, timing::rows_call_of(OpGroup::quantize, read, written, question.shape)});
+    made.push_back({OpGroup::quantize,
+                    timing::rows_call_of(OpGroup::quantize, read, written, question.shape)});
   };
   if (question.quantize == Quantize::w4a16) {
     Call product = timing::product_call(call, question.shape, timing::rate_of(question.shape.type));

@@ -46,6 +46,12 @@ Section answer_section(const fit::FitAnswer& answer) {
   tile(html, "Device used", format_bytes(memory.device_used.expected),
        interval_words(memory.device_used));
   tile(html, "Between steps", format_bytes(memory.steady_allocated), "allocated");
+  if (answer.time) {
+    const std::string pace = pace_words(*answer.time);
+    tile(html, "Step time", seconds_words(answer.time->step_seconds.expected),
+         "predicted, " + seconds_interval_words(answer.time->step_seconds) +
+             (pace.empty() ? "" : "; " + pace));
+  }
   if (answer.largest_batch) {
     tile(html, "Largest batch", largest_words(*answer.largest_batch), "that fits, same length");
   }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "report/charts.h"
+#include "report/curve_chart.h"
 #include "report/fit_json.h"
 #include "report/fit_words.h"
 #include "text/json_array.h"
@@ -35,8 +36,14 @@ std::string source_words(const MethodsAnswer& answer) {
   const auto row =
       std::ranges::find_if(answer.rows, [](const MethodRow& one) { return one.reason.empty(); });
   if (row == answer.rows.end()) return "";
-  return "device used: " + std::string(name_of(row->device_used_provenance)) +
-         ", at most: its 90 % interval; sent: counted, by one GPU in a ring";
+  std::string words = "device used: " + std::string(name_of(row->device_used_provenance)) +
+                      ", at most: its 90 % interval";
+  if (row->time) {
+    words += "; step: " + std::string(name_of(row->time->provenance)) + ", of the first " +
+             seconds_interval_words(row->time->step_seconds) +
+             " (90 %); * nothing that fits is faster and roomier";
+  }
+  return words;
 }
 
 // What can be asked; the rest has reasons.
@@ -54,6 +61,20 @@ std::string way_words(const MethodRow& row) {
   return row.method + " with " + row.checkpointing + " checkpointing";
 }
 
+// ", the fastest: about 1.21 s a step, 54,100 tokens/s"
+std::string fastest_words(const MethodRow& row) {
+  if (!row.time) return "";
+  const std::string pace = pace_words(*row.time);
+  return ", the fastest: about " + seconds_words(row.time->step_seconds.expected) + " a step" +
+         (pace.empty() ? "" : ", " + pace);
+}
+
+// "*1.21 s": of the frontier between speed and room.
+std::string time_words(const MethodRow& row) {
+  if (!row.time) return "";
+  return (row.on_frontier ? "*" : "") + seconds_words(row.time->step_seconds.expected);
+}
+
 std::string sentence(const MethodsAnswer& answer) {
   const std::vector<const MethodRow*> rows = asked(answer);
   if (rows.empty()) return "no way to divide " + answer.model + " can be predicted";
@@ -63,7 +84,7 @@ std::string sentence(const MethodsAnswer& answer) {
   switch (first.verdict) {
     case Verdict::yes:
       return step_words(answer) + " fits " + devices_words(answer) + " by " + way_words(first) +
-             " with " + room + " of room";
+             " with " + room + " of room" + fastest_words(first);
     case Verdict::at_risk:
       return step_words(answer) + " may fit " + devices_words(answer) + " by " + way_words(first);
     case Verdict::no:
@@ -94,6 +115,32 @@ std::vector<std::string> remarks(const MethodsAnswer& answer) {
   return lines;
 }
 
+// Of what fits and nothing beats: step time over the memory of a GPU.
+Html frontier_of(const MethodsAnswer& answer) {
+  Curve curve{"parameters", "fits, and nothing that fits is faster and roomier", {}};
+  for (const MethodRow& row : answer.rows) {
+    if (!row.on_frontier) continue;
+    const fit::SecondsInterval& step = row.time->step_seconds;
+    curve.points.push_back({.x = static_cast<double>(row.device_used.expected.count) / kGiB,
+                            .y = step.expected * 1e3,
+                            .low = step.low * 1e3,
+                            .high = step.high * 1e3,
+                            .words = row.flags + ": " + seconds_words(step.expected) + ", " +
+                                     format_bytes(row.device_used.expected)});
+  }
+  Html part;
+  if (curve.points.size() < 2) return part;
+  std::ranges::sort(curve.points, {}, &CurvePoint::x);
+  part.raw("<p class=\"lead\">The frontier between speed and room, with 90 % intervals of the ");
+  part.raw("step: what is faster needs more memory.</p>");
+  CurveChart chart;
+  chart.description = "step time over memory of the settings on the frontier";
+  chart.x_label = "device used, GiB";
+  chart.y_label = "step, ms";
+  chart.curves.push_back(std::move(curve));
+  return part.add(curve_chart(chart));
+}
+
 Json row_json(const MethodRow& row) {
   if (!row.reason.empty()) {
     return Json::object().set("flags", row.flags).set("refused", row.reason);
@@ -109,6 +156,9 @@ Json row_json(const MethodRow& row) {
       .set("device_used_bytes", interval_json(row.device_used))
       .set("largest_batch", largest_json(row.largest_batch))
       .set("sent_bytes", row.sent)
+      .set("time", row.time ? time_json(*row.time) : Json(nullptr))
+      .set("on_frontier", row.on_frontier)
+      .set("why", row.why)
       .set("provenance", Json::object()
                              .set("allocated", name_of(row.allocated_provenance))
                              .set("reserved", name_of(row.reserved_provenance))
@@ -121,6 +171,7 @@ Json row_json(const MethodRow& row) {
 std::string methods_text(const MethodsAnswer& answer, const text::Terminal& terminal) {
   text::Table table({{"method", Align::left, true},
                      {"fits", Align::left, false},
+                     {"step", Align::right, false},
                      {"device used", Align::right, false},
                      {"at most", Align::right, false, 2},
                      {"largest batch", Align::right, false, 1},
@@ -128,6 +179,7 @@ std::string methods_text(const MethodsAnswer& answer, const text::Terminal& term
   for (const MethodRow* row : asked(answer)) {
     table.row({row->flags,
                {std::string(verdict_word(row->verdict)), verdict_style(row->verdict)},
+               time_words(*row),
                format_bytes(row->device_used.expected),
                format_bytes(row->device_used.high),
                batch_words(*row),
@@ -168,7 +220,8 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
     bars.push_back({row->flags, "", std::string(fit::name_of(row->verdict)), row->device_used.low,
                     row->device_used.expected, row->device_used.high,
                     format_bytes(row->device_used.expected), "", row == asked(answer).front()});
-    rows.push_back({row->flags, std::string(verdict_word(row->verdict)),
+    rows.push_back({row->flags, std::string(verdict_word(row->verdict)), time_words(*row),
+                    row->time ? pace_words(*row->time) : "", row->why,
                     format_bytes(row->peak_allocated), format_bytes(row->peak_reserved),
                     interval_words(row->device_used), batch_words(*row), format_bytes(row->sent)});
   }
@@ -176,9 +229,10 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   body.raw("<p class=\"lead\">Each bar is the memory of one GPU under one method, the thin line ");
   body.raw("its 90 % interval, the dashed line what ").text(answer.device.name).raw(" offers.</p>");
   body.add(limit_bars(bars, {answer.device.name + " offers", answer.device.offered}));
+  body.add(frontier_of(answer));
   Html details;
-  details.add(html_table({"method", "fits", "#peak allocated", "#peak reserved", "#device used",
-                          "#largest batch", "#sent a step"},
+  details.add(html_table({"method", "fits", "#step", "#throughput", "why not", "#peak allocated",
+                          "#peak reserved", "#device used", "#largest batch", "#sent a step"},
                          rows));
   for (const std::string& remark : remarks(answer)) {
     details.raw("<p class=\"soft\">").text(remark).raw("</p>");

@@ -163,7 +163,10 @@ TimeUnit unit_of(double seconds) {
 
 std::string in_unit(double seconds, const TimeUnit& unit) {
   const double value = seconds / unit.seconds;
-  return formatted(value >= 1e6 ? "%.2e" : value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f",
+  return formatted(value >= 1e6   ? "%.2e"
+                   : value >= 100 ? "%.0f"
+                   : value >= 10  ? "%.1f"
+                                  : "%.2f",
                    value);
 }
 

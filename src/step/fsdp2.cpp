@@ -301,8 +301,8 @@ class Fsdp2 final : public ShardedMethod {
                           is_cast && has_replicas ? Category::communication : Category::gradient);
       output = eager_.empty({share}, type);
     }
-    reduction_ = recorder_.begin_collective(op::OpKind::reduce_scatter, reduced_.bytes(),
-                                            output.bytes());
+    reduction_ =
+        recorder_.begin_collective(op::OpKind::reduce_scatter, reduced_.bytes(), output.bytes());
     if (has_replicas) {
       (void)recorder_.begin_collective(op::OpKind::all_reduce, output.bytes(), output.bytes());
     }
@@ -321,8 +321,8 @@ class Fsdp2 final : public ShardedMethod {
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<Unit*> order_;
   std::unordered_map<const op::Node*, Watch> watches_;
-  Tensor copied_;   // the buffer whose copies were made last in forward
-  Tensor reduced_;  // the input of the latest reduction
+  Tensor copied_;           // the buffer whose copies were made last in forward
+  Tensor reduced_;          // the input of the latest reduction
   uint32_t reduction_ = 0;  // the collective that takes it
   bool is_backward_ = false;
 };

@@ -99,8 +99,8 @@ bool LayerUnfolder::is_same_module(uint32_t a, uint32_t b) const {
 
 bool LayerUnfolder::are_alike(const OperatorCall& a, const OperatorCall& b) const {
   return a.kind == b.kind && a.phase == b.phase && a.element_bytes == b.element_bytes &&
-         a.awaits == b.awaits && a.flops == b.flops && a.bytes_read == b.bytes_read && a.bytes_written == b.bytes_written &&
-         is_same_module(a.module, b.module);
+         a.awaits == b.awaits && a.flops == b.flops && a.bytes_read == b.bytes_read &&
+         a.bytes_written == b.bytes_written && is_same_module(a.module, b.module);
 }
 
 bool LayerUnfolder::are_alike(uint32_t buffer_a, uint32_t buffer_b) const {

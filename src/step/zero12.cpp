@@ -104,8 +104,8 @@ class Zero12 final : public ParallelMethod {
       eager_.kernel(op::OpKind::copy, 0, group.master.bytes(), group.share * 2);
     }
     for (const Group& group : groups_) {
-      (void)recorder_.begin_collective(op::OpKind::all_gather,
-                                       group.flat.bytes() / options_.ranks, group.flat.bytes());
+      (void)recorder_.begin_collective(op::OpKind::all_gather, group.flat.bytes() / options_.ranks,
+                                       group.flat.bytes());
     }
     recorder_.await_all();
   }

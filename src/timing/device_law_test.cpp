@@ -55,7 +55,7 @@ TEST(DeviceLaw, PredictsShapesThatItWasNotGiven) {
   const auto law = fit_device_law(device, points);
   ASSERT_TRUE(law) << law.error().to_string();
   TimingModel model = TimingModel::built_in();
-  model.merge(LawFile{{}, {}, {*law}});
+  model.merge(LawFile{{}, {}, {}, {*law}});
   ASSERT_TRUE(model.correct(device, points));
   std::vector<double> errors;
   size_t inside = 0;
@@ -93,7 +93,7 @@ TEST(DeviceLaw, LeavesOutWhatOtherWorkDisturbed) {
   ASSERT_TRUE(kept);
   EXPECT_EQ(kept->size(), 18u);
   TimingModel model = TimingModel::built_in();
-  model.merge(LawFile{{}, {}, {*fit_device_law(processor(), *kept)}});
+  model.merge(LawFile{{}, {}, {}, {*fit_device_law(processor(), *kept)}});
   EXPECT_TRUE(model.correct(processor(), *kept));
 }
 

@@ -89,9 +89,9 @@ struct Engine {
 struct InStep {
   std::string name;  // "eager-training"
   std::string source;
-  std::vector<std::string> devices;    // that it was learned on
+  std::vector<std::string> devices;  // that it was learned on
   double ratio = 1;
-  double half_width_log = 0;           // of 90 % of the steps that it was learned from
+  double half_width_log = 0;            // of 90 % of the steps that it was learned from
   double half_width_log_elsewhere = 0;  // on other devices: chosen, not learned
   double median_error_pct = 0;          // of models that were left out
 };

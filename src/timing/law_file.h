@@ -2,9 +2,9 @@
 // more.
 //
 // A file with "schema", "sources" (key -> words for people), "engines", "steps" and "laws". Bounds:
-// 2,000 laws, 64 engines, 64 steps, 32 tables a law, 64 knots an axis, logarithms within +-50 in knots and +-10 in
-// tables, times within 1 s of start; so that no file gives an infinite time or takes more than some
-// megabytes. About 2 ms for the built-in file. Pure; thread-safe.
+// 2,000 laws, 64 engines, 64 steps, 32 tables a law, 64 knots an axis, logarithms within +-50 in
+// knots and +-10 in tables, times within 1 s of start; so that no file gives an infinite time or
+// takes more than some megabytes. About 2 ms for the built-in file. Pure; thread-safe.
 #pragma once
 
 #include <string>

@@ -41,6 +41,22 @@ TEST(LawFile, ReadsALaw) {
   EXPECT_EQ(file->sources[0].second, "my bench");
 }
 
+TEST(LawFile, ReadsWhatAStepAdds) {
+  const auto file = read(R"({"schema": "headroom.timing/1", "laws": [], "steps": [
+      {"name": "eager-training", "source": "runs", "devices": ["t4-16gb"], "ratio": 1.5,
+       "half_width_log": 0.1, "half_width_log_elsewhere": 0.4, "median_error_pct": 9}]})");
+  ASSERT_TRUE(file) << file.error().to_string();
+  const auto again = read(law_file_json(*file).dump());
+  ASSERT_TRUE(again);
+  ASSERT_EQ(again->steps.size(), 1U);
+  EXPECT_EQ(again->steps[0].devices, std::vector<std::string>{"t4-16gb"});
+  EXPECT_EQ(again->steps[0].ratio, 1.5);
+  EXPECT_EQ(again->steps[0].half_width_log_elsewhere, 0.4);
+  EXPECT_FALSE(read(R"({"schema": "headroom.timing/1", "laws": [], "steps": [
+      {"name": "x", "source": "", "devices": [], "ratio": 0, "half_width_log": 0,
+       "half_width_log_elsewhere": 0, "median_error_pct": 0}]})"));
+}
+
 // A bad file, and what its error must name.
 struct BadFile {
   std::string text;

@@ -57,8 +57,8 @@ struct AlikeHash {
 
 struct Group {
   int64_t members = 1;
-  int64_t per_node = 1;   // of them
-  int64_t beside = 1;     // groups that send out of a node at a time
+  int64_t per_node = 1;  // of them
+  int64_t beside = 1;    // groups that send out of a node at a time
 };
 
 Group group_of(const OperatorCall& call, const StepTimeQuestion& question) {
@@ -149,10 +149,14 @@ class Pricer {
     const Group group = group_of(call, question_);
     const double message = bytes_of_message(call);
     if (group.members < 2 || message <= 0) return price;
-    const Call made = all_reduce_call(
-        OperatorClass::all_reduce,
-        {.group = group.members, .message = static_cast<int64_t>(message)});
-    HEADROOM_ASSIGN(price.time, model_.predict(made, path_of(group)));
+    const Call made =
+        all_reduce_call(OperatorClass::all_reduce,
+                        {.group = group.members, .message = static_cast<int64_t>(message)});
+    HEADROOM_ASSIGN(price.time, model_.predict(made, own_path(group)));
+    if (group.members > group.per_node && question_.cluster.network.value > 0) {
+      HEADROOM_ASSIGN(const PredictedTime outside, model_.predict(made, network_path(group)));
+      if (outside.seconds > price.time.seconds) price.time = outside;
+    }
     if (call.kind == op::OpKind::all_reduce) return price;
     price.time.seconds /= 2;
     price.time.seconds_low /= 2;
@@ -160,20 +164,23 @@ class Pricer {
     return price;
   }
 
-  // The device with what the group sends over as its link: its own, the host's where it has none;
-  // or the network's, whose devices a node's groups share. A device of another name is asked the
-  // general law.
-  device::Device path_of(const Group& group) const {
+  // The device with what it sends over within a node as its link: its own, or the host's bus where
+  // it has none, or one that joins two.
+  [[nodiscard]] device::Device own_path(const Group& group) const {
     device::Device path = question_.device;
-    if (path.link.known() && path.link.value.value <= 0) {
-      path.link = path.pcie;
-      path.name += " over PCIe";
-    }
-    if (group.members <= group.per_node || question_.cluster.network.value <= 0) return path;
+    const bool is_bridge = path.link_kind.ends_with("bridge") && group.per_node > 2;
+    if (!path.link.known() || (path.link.value.value > 0 && !is_bridge)) return path;
+    path.link = path.pcie;
+    path.name += " over PCIe";
+    return path;
+  }
+
+  // With what it has of its node's network, which groups share. A device of another name is asked
+  // the general law.
+  [[nodiscard]] device::Device network_path(const Group& group) const {
+    device::Device path = own_path(group);
     const auto node = static_cast<double>(question_.cluster.devices_per_node);
-    const double network =
-        question_.cluster.network.value * node / static_cast<double>(group.beside);
-    if (path.link.known()) path.link.value.value = std::min(path.link.value.value, network);
+    path.link.value = {question_.cluster.network.value * node / static_cast<double>(group.beside)};
     path.name += " over a network";
     return path;
   }
@@ -194,7 +201,8 @@ struct Sustained {
 Sustained sustained_on(const device::Device& device, const TimingModel& model) {
   const InStep* learned = model.in_step(kEagerTraining);
   if (learned == nullptr) return {};
-  const bool is_of_device = std::ranges::find(learned->devices, device.name) != learned->devices.end();
+  const bool is_of_device =
+      std::ranges::find(learned->devices, device.name) != learned->devices.end();
   return {learned->ratio,
           is_of_device ? learned->half_width_log : learned->half_width_log_elsewhere};
 }
@@ -215,9 +223,9 @@ struct Pace {
 // Two streams.
 Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace) {
   Run all;
-  double now = 0;       // on the stream that computes
-  double link = 0;      // until when the other is taken
-  double buffers = 0;   // since when the next gather of parameters has one
+  double now = 0;            // on the stream that computes
+  double link = 0;           // until when the other is taken
+  double buffers = 0;        // since when the next gather of parameters has one
   std::vector<double> ends;  // of collectives
   for (size_t i = 0; i < calls.size(); ++i) {
     const OperatorCall& call = calls[i];

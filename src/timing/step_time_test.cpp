@@ -1,0 +1,179 @@
+#include "timing/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "device/catalogue.h"
+
+namespace headroom::timing {
+namespace {
+
+using op::OpKind;
+using step::OperatorCall;
+using step::Phase;
+
+constexpr int64_t kBlock = 256 * kMiB;
+
+OperatorCall addition(Phase phase, int64_t bytes, uint8_t awaits = 0) {
+  return {.kind = OpKind::add,
+          .phase = phase,
+          .awaits = awaits,
+          .bytes_read = bytes,
+          .bytes_written = bytes};
+}
+
+OperatorCall collective(OpKind kind, Phase phase, int64_t bytes_in, int64_t bytes_out,
+                        uint8_t awaits = 0) {
+  return {.kind = kind,
+          .phase = phase,
+          .awaits = awaits,
+          .bytes_read = bytes_in,
+          .bytes_written = bytes_out};
+}
+
+step::StepTrace trace_of(std::vector<OperatorCall> calls) {
+  step::StepTrace trace;
+  trace.calls = std::move(calls);
+  trace.phases = {{Phase::forward, 1, 0, 0}};
+  return trace;
+}
+
+class StepTimeTest : public testing::Test {
+ protected:
+  StepTime time_of(std::vector<OperatorCall> calls, Division division = {8, 1},
+                   Cluster cluster = {}) {
+    const StepTimeQuestion question{device_, {.tokens = 4096, .sequence = 4096}, cluster, division};
+    const auto time = timing::time_of(trace_of(std::move(calls)), question, model_);
+    EXPECT_TRUE(time) << time.error().to_string();
+    return time ? *time : StepTime{};
+  }
+  double seconds_of_addition(int64_t bytes) {
+    return time_of({addition(Phase::forward, bytes)}).seconds;
+  }
+  double seconds_of_reduction(int64_t bytes) {
+    return time_of({collective(OpKind::all_reduce, Phase::backward, bytes, bytes)}).seconds;
+  }
+
+  device::Device device_ = *device::DeviceCatalogue::built_in().find("a100-sxm-80gb");
+  TimingModel model_ = TimingModel::built_in();
+};
+
+TEST_F(StepTimeTest, LaunchesFollowOneAnother) {
+  const double one = seconds_of_addition(kBlock);
+  const StepTime three =
+      time_of({addition(Phase::forward, kBlock), addition(Phase::forward, kBlock),
+               addition(Phase::backward, kBlock)});
+  EXPECT_NEAR(three.seconds, 3 * one, 1e-9);
+  EXPECT_EQ(three.launches, 3);
+  EXPECT_EQ(three.collectives, 0);
+  EXPECT_LT(three.seconds_low, three.seconds);
+  EXPECT_GT(three.seconds_high, three.seconds);
+  // 512 MiB at 2.039 TB/s; within a step kernels take longer than the datasheet's bandwidth allows.
+  EXPECT_NEAR(one, 2.0 * kBlock / 2.039e12 * 1.25, 0.15 * one);
+}
+
+TEST_F(StepTimeTest, WhatIsReducedBesideIsHiddenUntilItIsAwaited) {
+  const double add = seconds_of_addition(kBlock);
+  const double reduce = seconds_of_reduction(kBlock);
+  ASSERT_GT(reduce, add);
+  // Reduced while one addition runs; then the next has to wait for it.
+  const StepTime time =
+      time_of({collective(OpKind::all_reduce, Phase::backward, kBlock, kBlock),
+               addition(Phase::backward, kBlock), addition(Phase::optimizer, kBlock, 1)});
+  EXPECT_NEAR(time.seconds, reduce + add, 1e-9);
+  EXPECT_NEAR(time.exposed_seconds, reduce - add, 1e-9);
+  EXPECT_NEAR(time.communication_seconds, reduce, 1e-9);
+  // What a reduction reads has to be there first.
+  const StepTime after = time_of({addition(Phase::backward, kBlock),
+                                  collective(OpKind::all_reduce, Phase::backward, kBlock, kBlock)});
+  EXPECT_NEAR(after.seconds, add + reduce, 1e-9);
+}
+
+// As FSDP's next unit: gathered while this one computes, though it is issued only behind it.
+TEST_F(StepTimeTest, GathersRunAheadUntilTheBufferBeforeIsTaken) {
+  const auto gather = [&](uint8_t awaits = 0) {
+    return collective(OpKind::all_gather, Phase::forward, kBlock / 8, kBlock, awaits);
+  };
+  const double one = time_of({gather()}).seconds;
+  EXPECT_NEAR(one, seconds_of_reduction(kBlock) / 2, 1e-9);
+  const int64_t large = 16 * kBlock;
+  const double add = seconds_of_addition(large);
+  ASSERT_GT(add, one);
+  const StepTime time = time_of(
+      {gather(), addition(Phase::forward, large, 1), gather(), addition(Phase::forward, large, 1)});
+  EXPECT_NEAR(time.seconds, one + 2 * add, 1e-9);
+  EXPECT_NEAR(time.exposed_seconds, one, 1e-9);
+  // One of the optimizer's gathers what the step has just made.
+  const StepTime updated =
+      time_of({addition(Phase::optimizer, kBlock),
+               collective(OpKind::all_gather, Phase::optimizer, kBlock / 8, kBlock)});
+  EXPECT_NEAR(updated.seconds, seconds_of_addition(kBlock) + one, 1e-9);
+}
+
+TEST_F(StepTimeTest, ANetworkIsSlowerAndSharedByGroups) {
+  const std::vector<OperatorCall> reduction{
+      collective(OpKind::all_reduce, Phase::backward, kBlock, kBlock)};
+  const double within = time_of(reduction, {16, 1}, {16, {}}).seconds;
+  const double across = time_of(reduction, {16, 1}, {8, BytesPerSecond{50e9}}).seconds;
+  const double slow = time_of(reduction, {16, 1}, {8, BytesPerSecond{5e9}}).seconds;
+  EXPECT_LT(within, slow);
+  EXPECT_LE(within, across);
+  EXPECT_GT(slow, 5 * across);
+  // Eight groups of two, one a device, share what one group of sixteen has for itself.
+  const double replicas = time_of(reduction, {8, 2}, {8, BytesPerSecond{5e9}}).seconds;
+  EXPECT_GT(replicas, 2 * slow);
+}
+
+TEST_F(StepTimeTest, WithoutALinkDevicesSendOverPcie) {
+  device_ = *device::DeviceCatalogue::built_in().find("l40s-48gb");
+  const double seconds = seconds_of_reduction(kBlock);
+  const double peak = 2.0 * 7 / 8 * kBlock / device_.pcie.value.value;
+  EXPECT_GT(seconds, peak);
+  EXPECT_LT(seconds, 5 * peak);
+}
+
+TEST_F(StepTimeTest, ABridgeJoinsTwo) {
+  device_ = *device::DeviceCatalogue::built_in().find("rtx-3090-24gb");
+  const std::vector<OperatorCall> gather{
+      collective(OpKind::all_gather, Phase::forward, kBlock / 2, kBlock)};
+  EXPECT_GT(time_of(gather, {4, 1}).seconds, 2.5 * time_of(gather, {2, 1}).seconds);
+}
+
+TEST_F(StepTimeTest, OfADeviceThatNothingWasLearnedOnTheIntervalIsWider) {
+  const StepTime known = time_of({addition(Phase::forward, kBlock)});
+  device_ = *device::DeviceCatalogue::built_in().find("h100-sxm-80gb");
+  const StepTime other = time_of({addition(Phase::forward, kBlock)});
+  EXPECT_GT(std::log(other.seconds_high / other.seconds),
+            std::log(known.seconds_high / known.seconds));
+}
+
+TEST_F(StepTimeTest, WhatIsNotKnownOfADeviceIsAnError) {
+  device_.bandwidth = {};
+  const StepTimeQuestion question{device_, {}, {}, {}};
+  const auto time = timing::time_of(trace_of({addition(Phase::forward, kBlock)}), question, model_);
+  ASSERT_FALSE(time);
+  EXPECT_NE(time.error().message.find("bandwidth"), std::string::npos);
+}
+
+TEST_F(StepTimeTest, OnlyTheLastStepCounts) {
+  step::StepTrace trace =
+      trace_of({addition(Phase::forward, 64 * kBlock), addition(Phase::forward, kBlock)});
+  trace.phases.push_back({Phase::forward, 2, 0, 1});
+  const StepTimeQuestion question{device_, {.tokens = 4096, .sequence = 4096}, {}, {}};
+  const auto time = timing::time_of(trace, question, model_);
+  ASSERT_TRUE(time);
+  EXPECT_NEAR(time->seconds, seconds_of_addition(kBlock), 1e-9);
+}
+
+TEST(SentBytes, RingsOfTheirOwnSize) {
+  const step::StepTrace trace =
+      trace_of({collective(OpKind::all_gather, Phase::forward, 100, 400),
+                collective(OpKind::reduce_scatter, Phase::backward, 400, 100),
+                collective(OpKind::all_reduce, Phase::backward, 100, 100)});
+  EXPECT_DOUBLE_EQ(sent_bytes(trace, {4, 2}), 300 + 300 + 2 * 0.5 * 100);
+  EXPECT_DOUBLE_EQ(sent_bytes(trace, {4, 1}), 300 + 300 + 2 * 0.75 * 100);
+}
+
+}  // namespace
+}  // namespace headroom::timing

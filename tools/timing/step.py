@@ -1,13 +1,12 @@
 """What kernels take within a training step, as a multiple of what the laws say of them alone.
 
-Learned from published runs, docs/measurements/2026-11-22-fit-time/runs.csv, whose column `part`
-says what each is for:
+Learned from published runs, which docs/measurements/2026-11-22-fit-time/judge.py reads and sorts:
 
     ratio             median of measured / predicted over the runs of one model ("learned")
     half_width_log    within exp(+-half_width_log) of that lie 90 % of the runs of another ("width")
     median_error_pct  of the runs of all others ("aside"), which no figure here has seen
 
-    python3 tools/timing/step.py --headroom build/dev/src/cli/headroom --data ../shared/data
+    python3 tools/timing/step.py --headroom build/dev/src/cli/headroom --data ../shared/data --refs FOLDER
 
 writes the "steps" of data/timing.json. Other devices: HALF_WIDTH_ELSEWHERE is chosen. No run of
 theirs takes part; what they show is in the measurement's page.

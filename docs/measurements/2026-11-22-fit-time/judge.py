@@ -1,16 +1,19 @@
 """Step times that others published, held against what `headroom fit` predicts.
 
-    python3 judge.py --headroom build/dev/src/cli/headroom --data ../shared/data
+    python3 judge.py --headroom build/dev/src/cli/headroom --data ../shared/data --refs FOLDER
 
-runs.csv beside this file has the runs: `id` is a row of peak_memory/measured.csv under --data, which
-says the setting; rows without an id say it themselves, as a model and flags of `fit`. `part`:
-"learned" and "width" rows taught data/timing.json its "steps" (tools/timing/step.py), the others
-did not.
+FOLDER is scripts/benchmarks/refs of foundation-model-stack/fms-acceleration at commit 876e2ed: its
+CSV files have the time of 100 steps, and peak_memory/measured.csv under --data the setting of the
+runs whose peak is the same. runs.csv beside this file has the runs of others, as flags of `fit`.
+
+Of fms-acceleration, Mistral-7B ("learned") and santacoder ("width") taught data/timing.json its
+"steps" (tools/timing/step.py); nothing else did.
 """
 
 import argparse
 import csv
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -18,13 +21,37 @@ import subprocess
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+STEPS = 100  # that fms-acceleration timed together, what comes before the first included
 
 
 def parser(words):
     arguments = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--headroom", default="headroom", help="the program")
     arguments.add_argument("--data", type=pathlib.Path, required=True, help="holds peak_memory/measured.csv")
+    arguments.add_argument("--refs", type=pathlib.Path, required=True, help="fms-acceleration's results")
     return arguments
+
+
+def part_of(model):
+    return "learned" if "Mistral-7B" in model else "width" if "santacoder" in model else "aside"
+
+
+def fms_runs(arguments):
+    """(row of measured.csv, seconds a step) of the runs that are in both, by what they share."""
+    with (arguments.data / "peak_memory/measured.csv").open() as file:
+        settings = [r for r in csv.DictReader(file) if r["source"] == "fms-acceleration"]
+    for name in ("a100_80gb.csv", "a100_80gb_liger.csv"):
+        with (arguments.refs / name).open() as file:
+            for run in csv.DictReader(file):
+                if not run["train_runtime"] or not run["mem_peak_torch_mem_alloc_in_bytes"]:
+                    continue
+                same = [r for r in settings if r["url"].endswith("/" + name)
+                        and r["value_bytes"] == str(int(float(run["mem_peak_torch_mem_alloc_in_bytes"])))
+                        and r["framework"].endswith("framework_config=" + run["framework_config"])
+                        and r["n_gpus"] == run["num_gpus"]
+                        and r["micro_batch"] == run["per_device_train_batch_size"]]
+                if len(same) == 1:
+                    yield same[0], float(run["train_runtime"]) / STEPS
 
 
 def ask(arguments, words, environment):
@@ -35,48 +62,43 @@ def ask(arguments, words, environment):
     return json.loads(made.stdout)
 
 
-def rows_of_settings(arguments, runs, environment):
+def rows_of_settings(arguments, environment):
     """Runs whose setting stands in measured.csv, by fit --against."""
-    by_id = {r["id"]: r for r in runs if r["id"]}
-    with (arguments.data / "peak_memory/measured.csv").open() as file:
-        table = [dict(r, step_seconds=by_id[r["id"]]["step_seconds"]) for r in csv.DictReader(file)
-                 if r["id"] in by_id]
+    runs = list(fms_runs(arguments))
+    table = [dict(setting, step_seconds=seconds) for setting, seconds in runs]
     with tempfile.NamedTemporaryFile("w", suffix=".csv", newline="") as file:
         writer = csv.DictWriter(file, table[0].keys())
         writer.writeheader()
         writer.writerows(table)
         file.flush()
         answer = ask(arguments, ["--against", file.name], environment)
-    for row in answer["rows"]:
-        if row["metric"] == "step_seconds":
-            setting = next(r for r in table if r["id"] == row["id"])
-            yield by_id[row["id"]], row["model"], int(setting["n_gpus"] or 1), row["predicted_seconds"], row["reason"]
+    times = {r["id"]: r for r in answer["rows"] if r["metric"] == "step_seconds"}
+    for setting, seconds in runs:
+        yield {"part": part_of(setting["model"]), "source": setting["source"], "id": setting["id"],
+               "model": setting["model"], "gpus": int(setting["n_gpus"]),
+               "about": setting["framework"].split("=")[-1], "measured": seconds,
+               "time": times[setting["id"]]["predicted_seconds"], "reason": times[setting["id"]]["reason"]}
 
 
-def rows_of_flags(arguments, runs, environment):
-    for run in runs:
-        if run["id"]:
-            continue
-        words = [run["model"], *run["flags"].split(), "--search", "false"]
-        answer = ask(arguments, words, environment)
-        time = answer.get("time")
-        predicted = time and {"low": time["step_seconds_low"], "expected": time["step_seconds"],
-                              "high": time["step_seconds_high"]}
-        yield run, run["model"], answer["device"]["count"], predicted, "; ".join(answer["notes"])
+def rows_of_flags(arguments, environment):
+    with (HERE / "runs.csv").open() as file:
+        for run in csv.DictReader(file):
+            answer = ask(arguments, [run["model"], *run["flags"].split(), "--search", "false"], environment)
+            time = answer.get("time")
+            yield {"part": "aside", "source": run["source"], "id": "", "model": run["model"],
+                   "gpus": answer["device"]["count"], "about": run["about"], "measured": float(run["step_seconds"]),
+                   "time": time and {"low": time["step_seconds_low"], "expected": time["step_seconds"],
+                                     "high": time["step_seconds_high"]}, "reason": "; ".join(answer["notes"])}
 
 
 def predicted_rows(arguments, environment):
-    with (HERE / "runs.csv").open() as file:
-        runs = list(csv.DictReader(file))
     rows = []
-    for run, model, gpus, predicted, reason in (*rows_of_settings(arguments, runs, environment),
-                                                *rows_of_flags(arguments, runs, environment)):
-        if not predicted:
-            print(f"unsupported: {run['source']} {run['id']} {model}: {reason}")
+    for row in (*rows_of_settings(arguments, environment), *rows_of_flags(arguments, environment)):
+        time, reason = row.pop("time"), row.pop("reason")
+        if not time:
+            print(f"unsupported: {row['source']} {row['id']} {row['model']}: {reason}")
             continue
-        rows.append({"part": run["part"], "source": run["source"], "id": run["id"], "model": model,
-                     "gpus": gpus, "about": run["about"], "measured": float(run["step_seconds"]),
-                     "predicted": predicted["expected"], "low": predicted["low"], "high": predicted["high"]})
+        rows.append({**row, "predicted": time["expected"], "low": time["low"], "high": time["high"]})
     return rows
 
 
@@ -88,7 +110,7 @@ def line(name, rows):
     sizes = sorted(abs(error(r)) for r in rows)
     inside = sum(r["low"] <= r["measured"] <= r["high"] for r in rows)
     width = statistics.median(100 * (r["high"] - r["low"]) / r["predicted"] for r in rows)
-    return (f"| {name} | {len(rows)} | {statistics.median(sizes):.1f} | {sizes[int(0.9 * (len(sizes) - 1))]:.1f} | "
+    return (f"| {name} | {len(rows)} | {statistics.median(sizes):.1f} | {sizes[math.ceil(0.9 * len(sizes)) - 1]:.1f} | "
             f"{sizes[-1]:.1f} | {statistics.median(error(r) for r in rows):+.1f} | {inside} of {len(rows)} | {width:.0f} |")
 
 
@@ -111,11 +133,13 @@ def main():
     print(line("kept aside, all", aside))
     if arguments.output:
         with arguments.output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, [*rows[0].keys(), "error_pct"])
-            writer.writeheader()
-            for row in rows:
-                writer.writerow({**row, "predicted": f"{row['predicted']:.4f}", "low": f"{row['low']:.4f}",
-                                 "high": f"{row['high']:.4f}", "error_pct": f"{error(row):.1f}"})
+            writer = csv.writer(file)
+            writer.writerow(["part", "source", "id", "model", "gpus", "about", "predicted_seconds", "low_seconds",
+                             "high_seconds", "error_pct", "in_interval"])
+            for r in rows:
+                writer.writerow([r["part"], r["source"], r["id"], r["model"], r["gpus"], r["about"],
+                                 f"{r['predicted']:.3g}", f"{r['low']:.3g}", f"{r['high']:.3g}", f"{error(r):.1f}",
+                                 r["low"] <= r["measured"] <= r["high"]])
 
 
 if __name__ == "__main__":
