@@ -7,10 +7,14 @@
 #include "cli/deliver.h"
 #include "cli/verb.h"
 #include "fit/methods.h"
+#include "fit/network.h"
+#include "fit/setup_file.h"
+#include "fit/step_timer.h"
 #include "report/fit_html.h"
 #include "report/fit_json.h"
 #include "report/fit_methods.h"
 #include "report/fit_text.h"
+#include "text/gzip.h"
 
 namespace headroom::cli {
 namespace {
@@ -26,9 +30,10 @@ Result<int> run_against(const Words& words, const Console& console) {
                  "leave the model out"};
   }
   for (const auto& [flag, value] : words.flags) {
-    const bool is_of_a_question = flag == "gpus" || std::ranges::find(fit::question_flags(), flag,
-                                                                      &fit::QuestionFlag::name) !=
-                                                        fit::question_flags().end();
+    const bool is_of_a_question =
+        flag == "gpus" || flag == "from" || flag == "emit" ||
+        std::ranges::find(fit::question_flags(), flag, &fit::QuestionFlag::name) !=
+            fit::question_flags().end();
     if (!is_of_a_question || flag == "calibration") continue;
     return Error{ErrorCode::usage, "--against takes its settings from the file", "--" + flag,
                  "leave it out"};
@@ -51,6 +56,34 @@ Result<int> run_against(const Words& words, const Console& console) {
   return kExitYes;
 }
 
+constexpr Bytes kSetupMax{kMiB};
+
+// What a file says of the setting, under the flags that were given.
+Result<void> apply_setup(const Words& words, fit::FitQuestion& question) {
+  if (!words.has("from")) return {};
+  const std::string file = words.value("from");
+  HEADROOM_ASSIGN(const std::string content, text::read_input(file, kSetupMax));
+  HEADROOM_ASSIGN(const auto flags, fit::flags_of_setup(content, file, words.value("method")));
+  for (const auto& [name, value] : flags) {
+    if (name == "method" || !words.has(name)) HEADROOM_TRY(question.set(name, value));
+  }
+  return {};
+}
+
+// The setting of the first row, as a file for an engine.
+Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus, const Words& words,
+                         fit::MethodsAnswer& answer) {
+  if (!words.has("emit") || answer.rows.empty() || !answer.rows.front().reason.empty()) return {};
+  HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
+  HEADROOM_ASSIGN(fit::FitQuestion chosen, fit::with_accumulation(question, gpus));
+  HEADROOM_TRY(chosen.set("method", answer.rows.front().method));
+  if (!answer.rows.front().checkpointing.empty()) {
+    HEADROOM_TRY(chosen.set("checkpointing", answer.rows.front().checkpointing));
+  }
+  HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(chosen, request));
+  return {};
+}
+
 // Which way to divide the step among so many devices.
 Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
                         const Console& console) {
@@ -65,7 +98,8 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
     return Error{ErrorCode::usage, "is of one method", std::string("--") + flag,
                  "--method ddp:8, say, in place of --gpus"};
   }
-  HEADROOM_ASSIGN(const fit::MethodsAnswer answer, fit::choose_method(question, gpus));
+  HEADROOM_ASSIGN(fit::MethodsAnswer answer, fit::choose_method(question, gpus));
+  HEADROOM_TRY(emit_choice(question, gpus, words, answer));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::methods_text(answer, terminal);
@@ -86,11 +120,19 @@ Result<int> run_fit(const Words& words, const Console& console) {
                  "--save-calibration", "name them: --against FILE.csv"};
   }
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(words, console));
+  HEADROOM_TRY(apply_setup(words, question));
+  if (words.has("emit")) HEADROOM_TRY(fit::parse_emit(words.value("emit")));
   if (words.has("gpus")) return run_methods(question, words, console);
   if (words.has("html")) question.timeline = true;
   // What is not shown is not searched.
   if (!words.has("html") && !words.has("json")) question.remedy_batches = report::kMostRemedies;
-  HEADROOM_ASSIGN(const fit::FitAnswer answer, fit::answer(question));
+  HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
+  if (words.has("emit")) {
+    HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
+    HEADROOM_ASSIGN(const fit::FitQuestion settled,
+                    fit::with_accumulation(question, fit::devices_of(question)));
+    HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(settled, request));
+  }
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) { return report::fit_text(answer, terminal); };
   forms.json = [&] { return report::fit_json(answer); };
@@ -117,6 +159,10 @@ Verb fit_verb() {
        "the same model on a smaller GPU"},
       {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --gpus 8 --seq 4096",
        "which way to divide it among eight GPUs: DDP, ZeRO, FSDP2, with and without recomputation"},
+      {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --gpus 8 --emit accelerate",
+       "and accelerate.yaml with the choice, ready to launch"},
+      {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --from ds_config.json",
+       "will it fit as this file of DeepSpeed's, or of accelerate's, divides it?"},
       {"headroom fit train.py:build --device rtx-4090 --batch 8",
        "a module of your own: build() returns it, its inputs and a loss function"},
       {"headroom fit openai-community/gpt2 --batch 16 --json", "one JSON object, for programs"},
@@ -126,6 +172,9 @@ Verb fit_verb() {
   };
   verb.flags = question_and(
       {{"gpus", "N", "every way to divide the step among N GPUs, and the one to begin with"},
+       {"from", "FILE",
+        "the setting of accelerate's YAML or DeepSpeed's JSON; flags come before it"},
+       {"emit", "KIND=FILE", "write the setting, or the one to begin with: accelerate, deepspeed"},
        {"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
        {"save-calibration", "FILE", "with --against: keep the correction that was learned"},
        kJsonFlag,

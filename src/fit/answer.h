@@ -185,6 +185,14 @@ struct StepTime {
   std::string basis;  // of the law that takes longest
 };
 
+// A file that was written for an engine, and what starts it.
+struct Emitted {
+  std::string kind;  // "accelerate"
+  std::string file;
+  std::string command;
+  std::vector<std::string> by_hand;  // settings that the file cannot say: a training script's own
+};
+
 struct FitAnswer {
   std::string model;  // as asked for, or the id from its files
   int64_t parameter_count = 0;
@@ -197,8 +205,9 @@ struct FitAnswer {
   std::optional<StepTime> time;  // nothing where the device lacks a figure; a note says so
   std::optional<Largest> largest_batch;
   std::optional<Largest> longest_seq;
-  std::vector<Remedy> remedies;          // best first
-  Timeline timeline;                     // empty when not asked for
+  std::vector<Remedy> remedies;  // best first
+  Timeline timeline;             // empty when not asked for
+  std::optional<Emitted> emitted;
   std::vector<std::string> notes;        // what the question means for this model
   std::vector<std::string> warnings;     // what to know before trusting the answer
   std::vector<std::string> assumptions;  // each makes some figure extrapolated

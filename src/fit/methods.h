@@ -48,7 +48,8 @@ struct MethodsAnswer {
   int64_t batch = 1;           // a device and micro-batch
   std::optional<int64_t> seq;  // nothing where the model's config says how long an input is
   int64_t grad_accum = 1;
-  std::vector<MethodRow> rows;  // the one to begin with first, those that cannot be asked last
+  std::vector<MethodRow> rows;     // the one to begin with first, those that cannot be asked last
+  std::optional<Emitted> emitted;  // of the first
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
   std::vector<std::string> assumptions;  // each makes figures extrapolated

@@ -258,6 +258,7 @@ void notes(Html& html, std::string_view heading, const std::vector<std::string>&
 Section trust_section(const fit::FitAnswer& answer) {
   const fit::MemoryFigures& memory = answer.memory;
   Html html;
+  if (answer.emitted) notes(html, "Written", emitted_words(*answer.emitted));
   notes(html, "Notes", answer.notes);
   notes(html, "Warnings", answer.warnings);
   notes(html, "Assumptions", answer.assumptions);

@@ -126,6 +126,14 @@ Json seconds_json(const fit::SecondsInterval& seconds) {
       .set("high", seconds.high);
 }
 
+Json emitted_json(const fit::Emitted& emitted) {
+  return Json::object()
+      .set("kind", emitted.kind)
+      .set("file", emitted.file)
+      .set("command", emitted.command)
+      .set("by_hand", text::json_array(emitted.by_hand));
+}
+
 Json time_json(const fit::StepTime& time) {
   const bool has_tokens = time.tokens_per_second > 0;
   return Json::object()
@@ -162,6 +170,7 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("settings", std::move(settings))
                   .set("memory", memory_json(answer.memory));
   if (answer.time) json.set("time", time_json(*answer.time));
+  if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
   json.set("largest_batch", largest_json(answer.largest_batch))
       .set("longest_seq", largest_json(answer.longest_seq))
       .set("remedies", std::move(remedies))

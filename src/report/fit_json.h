@@ -17,6 +17,7 @@ namespace headroom::report {
 [[nodiscard]] text::Json interval_json(const fit::Interval& interval);
 [[nodiscard]] text::Json seconds_json(const fit::SecondsInterval& seconds);
 [[nodiscard]] text::Json time_json(const fit::StepTime& time);
+[[nodiscard]] text::Json emitted_json(const fit::Emitted& emitted);
 [[nodiscard]] text::Json largest_json(const std::optional<fit::Largest>& largest);
 [[nodiscard]] text::Json device_json(const fit::DeviceMemory& device);
 

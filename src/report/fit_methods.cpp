@@ -109,6 +109,9 @@ std::vector<std::string> remarks(const MethodsAnswer& answer) {
   for (const auto& [reason, methods] : refused) {
     lines.push_back("refused: " + reason + ": " + methods);
   }
+  if (answer.emitted) {
+    for (std::string& line : emitted_words(*answer.emitted)) lines.push_back(std::move(line));
+  }
   for (const std::string& note : answer.notes) lines.push_back("note: " + note);
   for (const std::string& words : answer.assumptions) lines.push_back("assumed: " + words);
   for (const std::string& words : answer.warnings) lines.push_back("warning: " + words);
@@ -193,20 +196,22 @@ std::string methods_text(const MethodsAnswer& answer, const text::Terminal& term
 }
 
 Json methods_json(const MethodsAnswer& answer) {
-  return Json::object()
-      .set("schema", "headroom.fit_methods/1")
-      .set("fits", fit::name_of(answer.verdict()))
-      .set("model", answer.model)
-      .set("parameters", answer.parameter_count)
-      .set("trainable_parameters", answer.trainable_count)
-      .set("device", device_json(answer.device))
-      .set("batch", answer.batch)
-      .set("seq", answer.seq ? Json(*answer.seq) : Json(nullptr))
-      .set("grad_accum", answer.grad_accum)
-      .set("methods", text::json_array(answer.rows, row_json))
-      .set("notes", text::json_array(answer.notes))
-      .set("warnings", text::json_array(answer.warnings))
-      .set("assumptions", text::json_array(answer.assumptions));
+  Json json = Json::object()
+                  .set("schema", "headroom.fit_methods/1")
+                  .set("fits", fit::name_of(answer.verdict()))
+                  .set("model", answer.model)
+                  .set("parameters", answer.parameter_count)
+                  .set("trainable_parameters", answer.trainable_count)
+                  .set("device", device_json(answer.device))
+                  .set("batch", answer.batch)
+                  .set("seq", answer.seq ? Json(*answer.seq) : Json(nullptr))
+                  .set("grad_accum", answer.grad_accum)
+                  .set("methods", text::json_array(answer.rows, row_json))
+                  .set("notes", text::json_array(answer.notes))
+                  .set("warnings", text::json_array(answer.warnings))
+                  .set("assumptions", text::json_array(answer.assumptions));
+  if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
+  return json;
 }
 
 std::vector<Section> methods_sections(const MethodsAnswer& answer) {

@@ -113,7 +113,13 @@ std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
   lines += "\n" + figures(answer, terminal);
   lines += "\n" + breakdown(answer, terminal);
   if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);
-  const std::string remarks = notes("note", answer.notes, terminal) +
+  std::string written;
+  if (answer.emitted) {
+    for (const std::string& line : emitted_words(*answer.emitted)) {
+      written += wrapped(line, terminal, 2);
+    }
+  }
+  const std::string remarks = written + notes("note", answer.notes, terminal) +
                               notes("assumed", answer.assumptions, terminal) +
                               notes("warning", answer.warnings, terminal);
   if (!remarks.empty()) lines += "\n" + remarks;

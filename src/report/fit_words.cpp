@@ -189,4 +189,13 @@ std::string pace_words(const fit::StepTime& time) {
   return with_commas(std::llround(std::min(time.tokens_per_second, kMost))) + " tokens/s";
 }
 
+std::vector<std::string> emitted_words(const fit::Emitted& emitted) {
+  std::vector<std::string> lines{"wrote " + emitted.file, "run: " + emitted.command};
+  std::string by_hand;
+  for (const std::string& flag : emitted.by_hand)
+    by_hand += (by_hand.empty() ? "--" : ", --") + flag;
+  if (!by_hand.empty()) lines.push_back("in train.py: what " + by_hand + " say, no such file says");
+  return lines;
+}
+
 }  // namespace headroom::report

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fit/answer.h"
 #include "text/terminal.h"
@@ -44,6 +45,9 @@ namespace headroom::report {
 [[nodiscard]] std::string seconds_interval_words(const fit::SecondsInterval& seconds);
 // "3,462 tokens/s"; "" where a sequence is no tokens.
 [[nodiscard]] std::string pace_words(const fit::StepTime& time);
+
+// "wrote accelerate.yaml; run: accelerate launch ...", and what is left to a script.
+[[nodiscard]] std::vector<std::string> emitted_words(const fit::Emitted& emitted);
 
 // "forward, model.layers.31.mlp, aten::mm": the levels that there are.
 [[nodiscard]] std::string place_words(const fit::PeakPlace& place);

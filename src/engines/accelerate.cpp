@@ -1,0 +1,204 @@
+#include "engines/accelerate.h"
+
+#include <array>
+#include <utility>
+
+#include "engines/vllm.h"
+
+namespace headroom::engines {
+
+namespace {
+
+using text::JsonView;
+
+struct Word {
+  std::string_view word;
+  Half half;
+};
+constexpr std::array kPrecisions{Word{"no", Half::none}, Word{"bf16", Half::bf16},
+                                 Word{"fp16", Half::fp16}};
+
+std::string word_of(std::optional<Half> half) {
+  for (const Word& entry : kPrecisions) {
+    if (entry.half == half.value_or(Half::none)) return std::string(entry.word);
+  }
+  return "no";
+}
+
+Result<void> read_precision(const JsonView& root, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const auto words, root.optional_string("mixed_precision"));
+  if (!words) return {};
+  for (const Word& entry : kPrecisions) {
+    if (*words == entry.word) {
+      setup.mixed_precision = entry.half;
+      return {};
+    }
+  }
+  return root.error_at("mixed_precision", "'" + words->substr(0, 40) + "' is not modelled",
+                       "no, bf16 or fp16");
+}
+
+// What accelerate's own files have beside what decides memory and time.
+Result<void> read_fsdp(const JsonView& fsdp, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const auto version, fsdp.optional_int("fsdp_version", 1, 2));
+  setup.sharing = version.value_or(1) == 2 ? Sharing::fsdp2 : Sharing::fsdp1;
+  HEADROOM_ASSIGN(const auto offloads, fsdp.optional_bool("fsdp_offload_params"));
+  if (offloads.value_or(false)) {
+    return fsdp.error_at("fsdp_offload_params", "parameters in the host's memory are not modelled");
+  }
+  HEADROOM_ASSIGN(setup.checkpoints, fsdp.optional_bool("fsdp_activation_checkpointing"));
+  if (setup.sharing == Sharing::fsdp2) {
+    const text::Json* reshards = fsdp.json().find("fsdp_reshard_after_forward");
+    if (reshards != nullptr && *reshards == text::Json(false)) {
+      return fsdp.error_at("fsdp_reshard_after_forward", "false is not modelled", "true");
+    }
+    return {};
+  }
+  for (const char* key : {"fsdp_sharding_strategy", "fsdp_reshard_after_forward"}) {
+    const text::Json* strategy = fsdp.json().find(key);
+    if (strategy == nullptr || strategy->is_null()) continue;
+    const bool is_full =
+        *strategy == text::Json("FULL_SHARD") || *strategy == text::Json(int64_t{1});
+    if (!is_full) return fsdp.error_at(key, "is not modelled", "FULL_SHARD");
+  }
+  return {};
+}
+
+Result<void> read_groups(const JsonView& root, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const auto groups, root.optional_object("parallelism_config"));
+  if (!groups) return {};
+  for (const char* key : {"tp_size", "cp_size", "sp_size"}) {
+    const std::string name = std::string("parallelism_config_") + key;
+    HEADROOM_ASSIGN(const auto size, groups->optional_int(name, 1, kMostDevices));
+    if (size.value_or(1) > 1) return groups->error_at(name, "is not modelled", "1");
+  }
+  HEADROOM_ASSIGN(const auto replicas,
+                  groups->optional_int("parallelism_config_dp_replicate_size", 1, kMostDevices));
+  HEADROOM_ASSIGN(const auto shards,
+                  groups->optional_int("parallelism_config_dp_shard_size", 1, kMostDevices));
+  if (replicas.value_or(1) == 1) return {};
+  if (setup.sharing != Sharing::fsdp2 || shards.value_or(0) * *replicas != setup.ranks) {
+    return groups->error("groups times their replicas are not the processes, or not of FSDP 2");
+  }
+  setup.replicas = *replicas;
+  setup.ranks = *shards;
+  return {};
+}
+
+Result<void> read_deepspeed_part(const JsonView& part, TrainingSetup& setup) {
+  if (part.has("deepspeed_config_file")) {
+    return part.error_at("deepspeed_config_file", "says the setting elsewhere",
+                         "name that file instead");
+  }
+  HEADROOM_ASSIGN(const int64_t stage, part.get_int("zero_stage", 0, 3));
+  if (stage != 1 && stage != 2) return part.error_at("zero_stage", "is not modelled", "1 or 2");
+  setup.sharing = stage == 1 ? Sharing::zero1 : Sharing::zero2;
+  for (const char* key : {"offload_optimizer_device", "offload_param_device"}) {
+    HEADROOM_ASSIGN(const auto device, part.optional_string(key));
+    if (device.value_or("none") != "none") return part.error_at(key, "is not modelled", "none");
+  }
+  HEADROOM_ASSIGN(setup.grad_accum, part.optional_int("gradient_accumulation_steps", 1, 1'000'000));
+  HEADROOM_ASSIGN(setup.clip, part.optional_double("gradient_clipping", 0, 1e30));
+  if (setup.clip && *setup.clip == 0) setup.clip.reset();
+  setup.weights = std::exchange(setup.mixed_precision, std::nullopt);
+  return {};
+}
+
+std::string deepspeed_part(const TrainingSetup& setup) {
+  std::string words = "deepspeed_config:\n";
+  if (setup.grad_accum) {
+    words += "  gradient_accumulation_steps: " + std::to_string(*setup.grad_accum) + "\n";
+  }
+  if (setup.clip) words += "  gradient_clipping: " + text::Json(*setup.clip).dump() + "\n";
+  words += "  offload_optimizer_device: none\n  offload_param_device: none\n  zero_stage: ";
+  return words + (setup.sharing == Sharing::zero1 ? "1\n" : "2\n");
+}
+
+std::string fsdp_part(const TrainingSetup& setup) {
+  const bool is_second = setup.sharing == Sharing::fsdp2;
+  std::string words = "fsdp_config:\n  fsdp_activation_checkpointing: ";
+  words += setup.checkpoints.value_or(false) ? "true\n" : "false\n";
+  words += "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_offload_params: false\n";
+  words +=
+      is_second ? "  fsdp_reshard_after_forward: true\n" : "  fsdp_sharding_strategy: FULL_SHARD\n";
+  if (!is_second) words += "  fsdp_use_orig_params: true\n";
+  words += "  fsdp_version: ";
+  return words + (is_second ? "2\n" : "1\n");
+}
+
+std::string type_of(const TrainingSetup& setup) {
+  switch (setup.sharing.value_or(Sharing::none)) {
+    case Sharing::none:
+      return "'NO'";
+    case Sharing::ddp:
+      return "MULTI_GPU";
+    case Sharing::fsdp1:
+    case Sharing::fsdp2:
+      return "FSDP";
+    case Sharing::zero1:
+    case Sharing::zero2:
+      return "DEEPSPEED";
+  }
+  return "'NO'";
+}
+
+}  // namespace
+
+Result<TrainingSetup> read_accelerate(const JsonView& root) {
+  TrainingSetup setup;
+  setup.is_accelerated = true;
+  HEADROOM_ASSIGN(const std::string type, root.get_string("distributed_type"));
+  HEADROOM_ASSIGN(const auto processes, root.optional_int("num_processes", 1, kMostDevices));
+  HEADROOM_ASSIGN(const auto nodes, root.optional_int("num_machines", 1, kMostDevices));
+  setup.ranks = processes.value_or(1);
+  setup.nodes = nodes.value_or(1);
+  HEADROOM_TRY(read_precision(root, setup));
+  if (type == "NO") {
+    setup.sharing = Sharing::none;
+  } else if (type == "MULTI_GPU") {
+    setup.sharing = Sharing::ddp;
+  } else if (type == "FSDP") {
+    HEADROOM_ASSIGN(const JsonView fsdp, root.get_object("fsdp_config"));
+    HEADROOM_TRY(read_fsdp(fsdp, setup));
+  } else if (type == "DEEPSPEED") {
+    HEADROOM_ASSIGN(const JsonView part, root.get_object("deepspeed_config"));
+    HEADROOM_TRY(read_deepspeed_part(part, setup));
+  } else {
+    return root.error_at("distributed_type", "'" + type.substr(0, 40) + "' is not modelled",
+                         "NO, MULTI_GPU, FSDP or DEEPSPEED");
+  }
+  HEADROOM_TRY(read_groups(root, setup));
+  if (setup.sharing == Sharing::none) return setup;
+  if (setup.ranks < 2) return root.error_at("num_processes", "is less than two", "how many GPUs?");
+  return setup;
+}
+
+std::string accelerate_yaml(const TrainingSetup& setup) {
+  const bool is_zero = setup.sharing == Sharing::zero1 || setup.sharing == Sharing::zero2;
+  const bool is_fsdp = setup.sharing == Sharing::fsdp1 || setup.sharing == Sharing::fsdp2;
+  std::string words = "compute_environment: LOCAL_MACHINE\n";
+  if (is_zero) words += deepspeed_part(setup);
+  words += "distributed_type: " + type_of(setup) + "\n";
+  if (is_fsdp) words += fsdp_part(setup);
+  words += "machine_rank: 0\nmain_training_function: main\nmixed_precision: '";
+  words += word_of(is_zero ? setup.weights : setup.mixed_precision) + "'\n";
+  words += "num_machines: " + std::to_string(setup.nodes) + "\n";
+  words += "num_processes: " + std::to_string(setup.ranks * setup.replicas) + "\n";
+  if (setup.replicas > 1) {
+    words += "parallelism_config:\n  parallelism_config_cp_size: 1\n";
+    words += "  parallelism_config_dp_replicate_size: " + std::to_string(setup.replicas) + "\n";
+    words += "  parallelism_config_dp_shard_size: " + std::to_string(setup.ranks) + "\n";
+    words += "  parallelism_config_tp_size: 1\n";
+  }
+  return words + "use_cpu: false\n";
+}
+
+std::string accelerate_line(const TrainingSetup& setup, const std::string& file) {
+  std::string line = "accelerate launch --config_file " + shell_word(file);
+  if (setup.nodes > 1) {
+    line += " --machine_rank $NODE_RANK --main_process_ip $HEAD_NODE --main_process_port 29500";
+  }
+  return line + " train.py";
+}
+
+}  // namespace headroom::engines

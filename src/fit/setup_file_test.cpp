@@ -1,0 +1,128 @@
+#include "fit/setup_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace headroom::fit {
+namespace {
+
+class SetupFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("setup_file_" + std::to_string(testing::UnitTest::GetInstance()->random_seed()) +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // The question as the emitted file has it.
+  FitQuestion read_back(const FitQuestion& question, const std::string& kind) {
+    const std::string file = folder_ / kind;
+    const auto emitted = emit_setup(question, {kind, file});
+    EXPECT_TRUE(emitted) << emitted.error().to_string();
+    const auto content = read_file(file, Bytes(kMiB));
+    const auto flags = flags_of_setup(*content, file, "");
+    EXPECT_TRUE(flags) << flags.error().to_string() << *content;
+    FitQuestion read;
+    for (const auto& [name, words] : *flags) EXPECT_TRUE(read.set(name, words)) << name;
+    return read;
+  }
+
+  std::filesystem::path folder_;
+};
+
+FitQuestion question_of(std::initializer_list<std::pair<const char*, const char*>> flags) {
+  FitQuestion question;
+  for (const auto& [name, words] : flags) EXPECT_TRUE(question.set(name, words)) << name << words;
+  return question;
+}
+
+// Each emitted file, read back, gives the same setting.
+TEST_F(SetupFile, AccelerateReadsBack) {
+  for (const char* method : {"full", "ddp:8", "fsdp1:8", "fsdp2:8", "fsdp2:4,replicate:4"}) {
+    for (const char* precision : {"none", "bf16", "fp16"}) {
+      for (const char* checkpointing : {"none", "full"}) {
+        const FitQuestion asked = question_of(
+            {{"method", method}, {"mixed-precision", precision}, {"checkpointing", checkpointing}});
+        const FitQuestion read = read_back(asked, "accelerate");
+        EXPECT_EQ(read.division, asked.division);
+        EXPECT_EQ(read.ranks, asked.ranks);
+        EXPECT_EQ(read.replicas, asked.replicas);
+        EXPECT_EQ(read.mixed_precision, asked.mixed_precision);
+        if (std::string(method).starts_with("fsdp")) {
+          EXPECT_EQ(read.checkpointing, asked.checkpointing) << method;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(SetupFile, ZeroReadsBackFromBoth) {
+  for (const char* method : {"zero1:8", "zero2:16"}) {
+    const FitQuestion asked = question_of({{"method", method},
+                                           {"dtype", "fp16"},
+                                           {"batch", "3"},
+                                           {"grad-accum", "4"},
+                                           {"clip", "0.5"},
+                                           {"nodes", "2"},
+                                           {"reduce-bucket-size", "1000000"},
+                                           {"overlap-comm", "true"}});
+    for (const char* kind : {"accelerate", "deepspeed"}) {
+      const FitQuestion read = read_back(asked, kind);
+      EXPECT_EQ(read.division, asked.division);
+      EXPECT_EQ(read.ranks, asked.ranks);
+      EXPECT_EQ(read.dtype, asked.dtype);
+      EXPECT_EQ(read.grad_accum, asked.grad_accum);
+      EXPECT_EQ(read.clip, asked.clip);
+    }
+    const FitQuestion read = read_back(asked, "deepspeed");
+    EXPECT_EQ(read.batch, 3);
+    EXPECT_EQ(read.reduce_bucket_size, 1'000'000);
+    EXPECT_TRUE(read.overlap_comm);
+  }
+}
+
+TEST_F(SetupFile, AFileAndWhatIsTrainedComeTogether) {
+  const auto flags =
+      flags_of_setup("distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n",
+                     "a.yaml", "lora");
+  ASSERT_TRUE(flags) << flags.error().to_string();
+  EXPECT_EQ(flags->front(), (FlagWords{"method", "lora,fsdp2:8"}));
+}
+
+TEST_F(SetupFile, WithoutANumberOfGpusThereIsNoAnswer) {
+  const auto flags = flags_of_setup(R"({"zero_optimization": {"stage": 2}})", "ds.json", "");
+  ASSERT_FALSE(flags);
+  EXPECT_NE(flags.error().message.find("GPUs"), std::string::npos);
+}
+
+TEST_F(SetupFile, WhatCannotBeWrittenIsRefused) {
+  EXPECT_FALSE(parse_emit("megatron"));
+  EXPECT_FALSE(parse_emit("accelerate=-"));
+  EXPECT_FALSE(parse_emit("accelerate="));
+  EXPECT_EQ(parse_emit("accelerate")->file, "accelerate.yaml");
+  EXPECT_EQ(parse_emit("deepspeed=x.json")->file, "x.json");
+  EXPECT_FALSE(emit_setup(question_of({{"method", "ddp:8"}}), {"deepspeed", folder_ / "x"}));
+  EXPECT_FALSE(
+      emit_setup(question_of({{"method", "fsdp1:4,replicate:2"}}), {"accelerate", folder_ / "x"}));
+}
+
+TEST_F(SetupFile, WhatTheScriptHasToSayIsSaid) {
+  const auto emitted = emit_setup(question_of({{"method", "ddp:8"},
+                                               {"checkpointing", "selective"},
+                                               {"optimizer", "lion"},
+                                               {"grad-accum", "2"}}),
+                                  {"accelerate", folder_ / "x.yaml"});
+  ASSERT_TRUE(emitted);
+  EXPECT_EQ(emitted->by_hand,
+            (std::vector<std::string>{"checkpointing", "optimizer", "grad-accum"}));
+  EXPECT_EQ(emitted->command,
+            "accelerate launch --config_file " + (folder_ / "x.yaml").string() + " train.py");
+}
+
+}  // namespace
+}  // namespace headroom::fit

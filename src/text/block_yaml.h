@@ -1,0 +1,27 @@
+// The YAML that tools write for settings: mappings of mappings, one member a line.
+//
+//   distributed_type: FSDP        # scalars: words, quoted words, numbers, true, false, null
+//   fsdp_config:
+//     fsdp_version: 2
+//
+// That and no more: lists, flow style but for {} and [], anchors, tags and text over several lines
+// are an Error that names the line, never guessed. Scalars are YAML 1.1's as far as settings go:
+// yes, no, on and off stay words. Thread-safe; linear; at most kMostYamlLines lines and
+// kMostYamlDepth levels.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "text/json.h"
+
+namespace headroom::text {
+
+inline constexpr size_t kMostYamlLines = 10'000;
+inline constexpr size_t kMostYamlDepth = 8;
+
+// An object. `file` is used in errors.
+Result<Json> parse_block_yaml(std::string_view text, const std::string& file);
+
+}  // namespace headroom::text

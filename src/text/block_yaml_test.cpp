@@ -1,0 +1,47 @@
+#include "text/block_yaml.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::text {
+namespace {
+
+TEST(BlockYaml, MappingsOfMappings) {
+  const auto json = parse_block_yaml(
+      "---\n# settings\na: 1\nb: 'no'\nc: \"x: y\"  # a remark\nd:\n  e: true\n  f:\n    g: -2.5\n"
+      "h:\ni: {}\nj: word with # no, and spaces\nk: null\nl: yes\r\n",
+      "x.yaml");
+  ASSERT_TRUE(json) << json.error().to_string();
+  EXPECT_EQ(json->dump(),
+            R"({"a":1,"b":"no","c":"x: y","d":{"e":true,"f":{"g":-2.5}},"h":null,"i":{},)"
+            R"("j":"word with","k":null,"l":"yes"})");
+  EXPECT_EQ(parse_block_yaml("", "x.yaml")->dump(), "{}");
+}
+
+TEST(BlockYaml, WhatIsMoreNamesItsLine) {
+  struct Case {
+    const char* words;
+    const char* place;
+  };
+  for (const Case& c :
+       {Case{"a: 1\n- b\n", "x.yaml:2"}, Case{"a: [1, 2]\n", "x.yaml:1"},
+        Case{"a: &b 1\n", "x.yaml:1"}, Case{"a: |\n  b\n", "x.yaml:1"}, Case{"a\n", "x.yaml:1"},
+        Case{"a: 1\n  b: 2\n", "x.yaml:2"}, Case{"a:\n  b: 1\n c: 2\n", "x.yaml:3"},
+        Case{"a: 'b\n", "x.yaml:1"}, Case{"a: \"b\\n\"\n", "x.yaml:1"},
+        Case{"\tb: 1\n", "x.yaml:1"}, Case{": 1\n", "x.yaml:1"}, Case{"a:b\n", "x.yaml:1"}}) {
+    const auto json = parse_block_yaml(c.words, "x.yaml");
+    ASSERT_FALSE(json) << c.words;
+    EXPECT_EQ(json.error().where, c.place) << c.words;
+  }
+}
+
+TEST(BlockYaml, HasBounds) {
+  std::string deep;
+  for (size_t i = 0; i < 2 * kMostYamlDepth; ++i) deep += std::string(i, ' ') + "a:\n";
+  EXPECT_FALSE(parse_block_yaml(deep + std::string(2 * kMostYamlDepth, ' ') + "b: 1\n", "x"));
+  std::string tall;
+  for (size_t i = 0; i <= kMostYamlLines; ++i) tall += "a: 1\n";
+  EXPECT_FALSE(parse_block_yaml(tall, "x"));
+}
+
+}  // namespace
+}  // namespace headroom::text

@@ -1,0 +1,94 @@
+"""What `fit --emit` writes, read by the real parsers: accelerate's, and DeepSpeed's where it is installed."""
+
+import importlib.util
+import json
+import os
+import subprocess
+
+import pytest
+
+QUESTION = ["fit", "openai-community/gpt2", "--device", "a100-sxm-80gb", "--batch", "2", "--seq", "128",
+            "--search", "false", "--json"]
+
+
+def emit(kind, path, *flags):
+    done = subprocess.run([os.environ["HEADROOM_BINARY"], *QUESTION, *flags, "--emit", f"{kind}={path}"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)["emitted"]
+
+
+CASES = {
+    "ddp": (["--method", "ddp:4", "--mixed-precision", "bf16"], "MULTI_GPU", 4),
+    "fsdp1": (["--method", "fsdp1:8", "--checkpointing", "full"], "FSDP", 8),
+    "fsdp2": (["--method", "fsdp2:8", "--mixed-precision", "bf16"], "FSDP", 8),
+    "hybrid": (["--method", "fsdp2:4,replicate:2", "--nodes", "2", "--link", "ib-400g"], "FSDP", 8),
+    "zero2": (["--method", "zero2:8", "--clip", "1"], "DEEPSPEED", 8),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_accelerate_reads_it(case, tmp_path):
+    config_args = pytest.importorskip("accelerate.commands.config.config_args")
+    flags, kind, processes = CASES[case]
+    path = tmp_path / "accelerate.yaml"
+    emitted = emit("accelerate", path, *flags)
+    assert emitted["command"].startswith("accelerate launch --config_file ")
+    config = config_args.load_config_from_file(str(path))
+    assert config.distributed_type.value == kind
+    assert config.num_processes == processes
+    if kind == "FSDP":
+        assert config.fsdp_config["fsdp_version"] == (1 if case == "fsdp1" else 2)
+        assert config.fsdp_config["fsdp_activation_checkpointing"] is (case == "fsdp1")
+    if case == "hybrid":
+        assert config.num_machines == 2
+        assert config.parallelism_config["parallelism_config_dp_replicate_size"] == 2
+        assert config.parallelism_config["parallelism_config_dp_shard_size"] == 4
+    if case == "zero2":
+        assert config.deepspeed_config["zero_stage"] == 2
+        assert config.mixed_precision == "bf16"
+
+
+def test_accelerate_launch_takes_it(tmp_path):
+    """The launcher's own arguments and environment, without starting anything."""
+    launch = pytest.importorskip("accelerate.commands.launch")
+    from accelerate.utils.launch import prepare_multi_gpu_env
+    path = tmp_path / "accelerate.yaml"
+    emit("accelerate", path, "--method", "fsdp2:2", "--mixed-precision", "bf16", "--checkpointing", "full")
+    arguments = launch.launch_command_parser().parse_args(["--config_file", str(path), "train.py"])
+    arguments, _, _ = launch._validate_launch_command(arguments)
+    environment = prepare_multi_gpu_env(arguments)
+    assert environment["ACCELERATE_USE_FSDP"] == "true"
+    assert environment["FSDP_VERSION"] == "2"
+    assert environment["FSDP_ACTIVATION_CHECKPOINTING"] == "true"
+    assert environment["FSDP_RESHARD_AFTER_FORWARD"] == "true"
+    assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed")
+def test_deepspeed_reads_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+    path = tmp_path / "ds.json"
+    emitted = emit("deepspeed", path, "--method", "zero2:8", "--grad-accum", "4", "--clip", "0.5", "--overlap-comm", "true")
+    assert emitted["command"] == f"torchrun --nproc_per_node 8 train.py --deepspeed {path}"
+    written = json.loads(path.read_text())
+    assert written["train_batch_size"] == 2 * 4 * 8
+    assert written["gradient_clipping"] == 0.5
+    zero = DeepSpeedZeroConfig(**written["zero_optimization"])
+    assert zero.stage == 2
+    assert zero.overlap_comm is True
+    assert zero.reduce_bucket_size == 500_000_000
+
+
+def test_what_is_written_reads_back_the_same(tmp_path):
+    """The answer from a file is the answer from the flags that wrote it."""
+    path = tmp_path / "accelerate.yaml"
+    flags = ["--method", "fsdp2:4", "--mixed-precision", "bf16", "--checkpointing", "full", "--accelerate", "true"]
+    emit("accelerate", path, *flags)
+    asked = [os.environ["HEADROOM_BINARY"], *QUESTION]
+    by_flags = json.loads(subprocess.run([*asked, *flags], capture_output=True, text=True, check=False).stdout)
+    by_file = json.loads(subprocess.run([*asked, "--from", str(path)], capture_output=True, text=True, check=False).stdout)
+    assert by_file["memory"] == by_flags["memory"]
+    assert by_file["time"] == by_flags["time"]
