@@ -10,7 +10,7 @@ step::StepTrace trace() {
   step::StepTrace made;
   made.modules = {"", "layers.0", "layers.1"};
   for (uint32_t module = 1; module <= 2; ++module) {
-    made.calls.push_back({op::OpKind{}, step::Phase::forward, module, 0, 0, 0});
+    made.calls.push_back({.kind = op::OpKind{}, .phase = step::Phase::forward, .module = module});
   }
   made.calls.push_back({op::OpKind{}, step::Phase::backward, 2, 0, 0, 0});
   memory::BufferInfo info;
