@@ -12,7 +12,7 @@ step::StepTrace trace() {
   for (uint32_t module = 1; module <= 2; ++module) {
     made.calls.push_back({.kind = op::OpKind{}, .phase = step::Phase::forward, .module = module});
   }
-  made.calls.push_back({op::OpKind{}, step::Phase::backward, 2, 0, 0, 0});
+  made.calls.push_back({.kind = op::OpKind{}, .phase = step::Phase::backward, .module = 2});
   memory::BufferInfo info;
   const auto alloc = [&](int64_t bytes, uint32_t call) {
     info.requested_bytes = bytes;
