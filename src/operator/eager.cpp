@@ -34,19 +34,22 @@ void destroy(Node* node) {
 }
 
 Ref<Storage> Eager::allocate(int64_t bytes) {
+  // First, since a sink may end the run by an exception.
+  const uint32_t buffer = muted_ ? kNoBuffer : sink_.on_allocate(bytes);
+  if (!muted_) newest_buffer_ = buffer;
   auto* storage = new Storage;
   storage->bytes = bytes;
   storage->sink = &sink_;
-  storage->buffer = muted_ ? kNoBuffer : sink_.on_allocate(bytes);
-  if (!muted_) newest_buffer_ = storage->buffer;
+  storage->buffer = buffer;
   return Ref<Storage>(storage);
 }
 
 Ref<Storage> Eager::allocate_workspace(int64_t bytes) {
+  const uint32_t buffer = sink_.on_workspace(bytes);
   auto* storage = new Storage;
   storage->bytes = bytes;
   storage->sink = &sink_;
-  storage->buffer = sink_.on_workspace(bytes);
+  storage->buffer = buffer;
   return Ref<Storage>(storage);
 }
 
