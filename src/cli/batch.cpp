@@ -189,16 +189,14 @@ Verb batch_verb() {
       {"seed", "N", "with --url: of prompts and lengths; 0"},
       {"watch", "URL",
        "read the metrics of the server there until interrupted, and say when its batch limit "
-       "should "
-       "change; --points or MODEL and --device give the law of its steps, else it is learned. "
+       "should change; --points or MODEL and --device give the law of its steps, else it is learned. "
        "--json: one object a reading. It ends with 1 where a change was said"},
       {"limit", "N", "with --watch: the batch limit it runs with; the first B_opt counts as that"},
       {"every", "SECONDS", "with --watch: between two readings; 5"},
       {"for", "SECONDS", "with --watch: end after that time"},
       {"metrics-file", "FILE",
        "with --watch: written in one step at each reading, as Prometheus' text (for node "
-       "exporter's "
-       "textfile collector)"},
+       "exporter's textfile collector)"},
       {"on-change", "CMD",
        "with --watch: run at a change, without a shell, 60 s at most; HEADROOM_BATCH and "
        "HEADROOM_BATCH_BEFORE say what it is"},

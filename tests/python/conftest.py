@@ -48,3 +48,11 @@ def repo():
 @pytest.fixture(scope="session")
 def tool():
     return load_tool
+
+
+@pytest.fixture(scope="session")
+def headroom_binary():
+    named = os.environ.get("HEADROOM_BINARY")
+    if not named:
+        pytest.skip("headroom is not built; set HEADROOM_BINARY")
+    return os.path.abspath(named)

@@ -28,14 +28,6 @@ def headroom(binary, *arguments, cwd, python=sys.executable):
 
 
 @pytest.fixture(scope="module")
-def headroom_binary():
-    named = os.environ.get("HEADROOM_BINARY")
-    if not named:
-        pytest.skip("headroom is not built; set HEADROOM_BINARY")
-    return os.path.abspath(named)
-
-
-@pytest.fixture(scope="module")
 def measured(headroom_binary, tmp_path_factory):
     folder = tmp_path_factory.mktemp("decode")
     (folder / "tiny.json").write_text(json.dumps(TINY))

@@ -23,14 +23,6 @@ def headroom(binary, *arguments, cwd, timeout=300, python=sys.executable):
 
 
 @pytest.fixture(scope="module")
-def headroom_binary():
-    named = os.environ.get("HEADROOM_BINARY")
-    if not named:
-        pytest.skip("headroom is not built; set HEADROOM_BINARY")
-    return os.path.abspath(named)
-
-
-@pytest.fixture(scope="module")
 def measured(headroom_binary, tmp_path_factory):
     """All of it, but that the time of a call comes from a roofline: no other work disturbs it."""
     folder = tmp_path_factory.mktemp("bench")

@@ -50,14 +50,6 @@ def headroom(binary, *arguments, cwd, python=sys.executable):
 
 
 @pytest.fixture(scope="module")
-def headroom_binary():
-    named = os.environ.get("HEADROOM_BINARY")
-    if not named:
-        pytest.skip("headroom is not built; set HEADROOM_BINARY")
-    return os.path.abspath(named)
-
-
-@pytest.fixture(scope="module")
 def measured(headroom_binary, tmp_path_factory):
     """A model whole, a failure, and a module of a user's: three processes of the runner."""
     folder = tmp_path_factory.mktemp("nongemm")

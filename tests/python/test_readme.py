@@ -1,16 +1,15 @@
 """What the README shows is what the tool prints."""
 
-import os
 import re
 import shlex
 import subprocess
 
 
-def test_the_answer_shown_is_the_answer(repo):
+def test_the_answer_shown_is_the_answer(repo, headroom_binary):
     readme = (repo / "README.md").read_text()
     command = re.search(r"^\./headroom (fit mistralai.*)$", readme, re.M).group(1)
     shown = re.search(r"```\n(no: mistralai.*?)\n```", readme, re.S).group(1)
-    done = subprocess.run([os.environ["HEADROOM_BINARY"], *shlex.split(command)], text=True, cwd=repo,
+    done = subprocess.run([headroom_binary, *shlex.split(command)], text=True, cwd=repo,
                           capture_output=True, check=False)
     assert done.returncode == 1, done.stderr
     for part in shown.split("\n...\n"):
