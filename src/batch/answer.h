@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "batch/advisor.h"
 #include "batch/live.h"
+#include "batch/open_load.h"
 #include "batch/question.h"
 
 namespace headroom::batch {
@@ -76,6 +77,7 @@ struct BatchAnswer {
   std::vector<Command> commands;
   std::vector<std::string> notes;
   std::optional<LiveRecord> live;
+  std::optional<OpenLoadAnswer> open_load;
 };
 
 }  // namespace headroom::batch

@@ -32,6 +32,7 @@ Result<void> check(const BatchQuestion& question, bool has_model) {
     return usage("--min-efficiency takes a share from 0 to 1", "0.1 is the paper's");
   }
   HEADROOM_TRY(check_workload(question));
+  HEADROOM_TRY(check_open_load(question.open_load));
   if (question.host_gap && (!(*question.host_gap >= 0) || !(*question.host_gap < 1))) {
     return usage("--host-gap takes a share from 0 to 1");
   }
@@ -198,6 +199,22 @@ void fill_cache(const timing::DecodePredictor* predictor, Bytes cache, BatchAnsw
   answer.kv.freed = Bytes(std::max<int64_t>(0, cache.count - answer.kv.needed->count));
 }
 
+// Where requests come by themselves; B_opt and its targets are known.
+Result<void> fill_open_load(const ServingCurve& curve, const timing::DecodePredictor* predictor,
+                            Bytes cache, BatchAnswer& answer) {
+  const BatchQuestion& question = answer.question;
+  if (!question.open_load.is_asked()) return {};
+  std::optional<double> cache_tokens;
+  if (predictor != nullptr && cache.count > 0) {
+    cache_tokens = static_cast<double>(cache.count) / bytes_of_a_token(*predictor, answer.workload);
+  }
+  HEADROOM_ASSIGN(OpenLoadBasis basis,
+                  open_load_basis(question, answer.workload, curve, predictor, cache_tokens));
+  basis.chosen = answer.curve[answer.chosen.value_or(0)].point.batch;
+  HEADROOM_ASSIGN(answer.open_load, answer_open_load(question, basis, answer.itl_target_seconds));
+  return {};
+}
+
 // The share of a step in which the GPU waits: given, or as predicted for B_opt.
 Result<void> fill_host_gap(const timing::DecodePredictor* predictor, BatchAnswer& answer) {
   if (answer.question.host_gap) {
@@ -345,6 +362,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     return answer;
   }
   if (predictor) HEADROOM_TRY(fill_steps(*predictor, answer));
+  HEADROOM_TRY(fill_open_load(*curve, predictor.get(), cache, answer));
   if (!answer.chosen) return answer;
   fill_cache(predictor.get(), cache, answer);
   HEADROOM_TRY(fill_host_gap(predictor.get(), answer));

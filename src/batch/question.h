@@ -15,6 +15,19 @@
 
 namespace headroom::batch {
 
+// Requests that come by themselves.
+struct OpenLoadQuestion {
+  std::vector<double> rates;  // requests a second; empty: a sweep up to what the server could do
+  std::vector<serving::LatencyTarget> targets;  // beside the question's slo
+  std::optional<double> attain;                 // share of the requests that is to meet them all
+  std::optional<int64_t> limit;                 // max_num_seqs; nothing: the best
+  int64_t max_num_batched_tokens = 2048;  // vLLM's default where the GPU is none of the largest
+  bool has_chunked_prefill = true;
+  std::optional<double> prefill_tokens_per_second;  // else predicted
+  uint64_t seed = 0;
+  [[nodiscard]] bool is_asked() const { return !rates.empty() || !targets.empty(); }
+};
+
 struct BatchQuestion {
   std::string model;                          // for people and commands; may be empty with points
   std::optional<device::Device> device;       // may be missing with points
@@ -23,6 +36,7 @@ struct BatchQuestion {
   std::vector<std::string> points_left_out;   // of it, a sentence each
   bool points_partial = false;                // something of it was damaged
   std::optional<ItlTarget> slo;
+  OpenLoadQuestion open_load;
   double min_efficiency = 0.1;
   // Of the requests: given as means and a coefficient of variation, or by a trace of them.
   double input_tokens = 161;  // the means of ShareGPT's conversations, as arXiv 2503.08311 has them
@@ -38,5 +52,8 @@ struct BatchQuestion {
 inline constexpr double kMostTokens = 1e7;  // of a request's input, or output
 inline constexpr double kMostVariation = 10;
 inline constexpr int kMostReplicas = 16;
+inline constexpr double kMostRate = 1e5;  // requests a second
+inline constexpr size_t kMostRates = 20;
+inline constexpr int64_t kMostLimit = 65536;  // of sequences
 
 }  // namespace headroom::batch

@@ -1,4 +1,4 @@
-// Latency targets as people write them: "itl=2x@32", "itl=50ms".
+// Latency targets as people write them: "itl=2x@32", "itl=50ms", "ttft_p95=500ms,itl_p99=50ms".
 //
 // Pure functions, any thread.
 #pragma once
@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "serving/open_load.h"
 
 namespace headroom::batch {
 
@@ -19,8 +21,16 @@ struct ItlTarget {
   int64_t at_batch = 1;
 };
 
-// One target; percentiles and time to first token are Errors of kind unavailable, as a mean says
-// nothing of them.
-Result<ItlTarget> parse_slo(std::string_view words);
+// What was asked for. The mean time between tokens is known of any batch; what else is here are
+// figures of requests that come by themselves, at some rate (open_load.h).
+struct Slo {
+  std::optional<ItlTarget> itl;
+  std::vector<serving::LatencyTarget> latencies;
+};
+
+// Targets with commas between them: itl=TIME or itl=MULTIPLEx@BATCH; ttft, tpot and e2e, with a
+// percentile (ttft_p95=500ms) or without (the mean); itl_pNN. One of each name, and one percentile
+// of ITL.
+Result<Slo> parse_slo(std::string_view words);
 
 }  // namespace headroom::batch

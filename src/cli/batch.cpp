@@ -1,5 +1,6 @@
 #include "batch/batch.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/version.h"
@@ -12,6 +13,7 @@
 #include "model/builtin.h"
 #include "report/batch_html.h"
 #include "report/batch_json.h"
+#include "report/batch_open_load.h"
 #include "report/batch_text.h"
 
 namespace headroom::cli {
@@ -40,6 +42,44 @@ Result<void> read_numbers(const Words& words, batch::BatchQuestion& question) {
   return {};
 }
 
+// "2,4,8".
+Result<std::vector<double>> rates_of(std::string_view words) {
+  std::vector<double> rates;
+  while (true) {
+    const size_t comma = std::min(words.find(','), words.size());
+    HEADROOM_ASSIGN(const double rate, number_of<double>(words.substr(0, comma), "rate"));
+    rates.push_back(rate);
+    if (comma == words.size()) return rates;
+    words.remove_prefix(comma + 1);
+  }
+}
+
+Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
+  if (words.has("rate")) {
+    HEADROOM_ASSIGN(open.rates, rates_of(words.value("rate")));
+  }
+  if (!words.has("watch")) {
+    HEADROOM_ASSIGN(open.limit, number<int64_t>(words, "limit"));
+  }
+  HEADROOM_ASSIGN(open.attain, number<double>(words, "attain"));
+  HEADROOM_ASSIGN(open.prefill_tokens_per_second, number<double>(words, "prefill-rate"));
+  HEADROOM_ASSIGN(const auto tokens, number<int64_t>(words, "max-num-batched-tokens"));
+  open.max_num_batched_tokens = tokens.value_or(open.max_num_batched_tokens);
+  HEADROOM_ASSIGN(const auto seed, number<uint64_t>(words, "seed"));
+  open.seed = seed.value_or(open.seed);
+  open.has_chunked_prefill = !words.has("no-chunked-prefill");
+  if (open.is_asked()) return {};
+  for (const std::string_view flag :
+       {"limit", "attain", "prefill-rate", "max-num-batched-tokens", "no-chunked-prefill"}) {
+    if (!words.has(flag) || (flag == "limit" && words.has("watch"))) continue;
+    return Error{ErrorCode::usage, "it is for requests that come by themselves",
+                 "--" + std::string(flag),
+                 flag == "limit" ? "--rate 4, --slo ttft_p95=500ms, or --watch URL"
+                                 : "--rate 4, or --slo ttft_p95=500ms"};
+  }
+  return {};
+}
+
 Result<batch::BatchQuestion> question_of(const Words& words, const Machines& machines) {
   batch::BatchQuestion question;
   if (words.has("points")) {
@@ -59,7 +99,9 @@ Result<batch::BatchQuestion> question_of(const Words& words, const Machines& mac
     HEADROOM_ASSIGN(question.device, machines.catalogue.find(machines.device_for(words)));
   }
   if (words.has("slo")) {
-    HEADROOM_ASSIGN(question.slo, batch::parse_slo(words.value("slo")));
+    HEADROOM_ASSIGN(batch::Slo slo, batch::parse_slo(words.value("slo")));
+    question.slo = slo.itl;
+    question.open_load.targets = std::move(slo.latencies);
   }
   if (words.has("dtype")) {
     const std::string name = words.value("dtype");
@@ -73,6 +115,7 @@ Result<batch::BatchQuestion> question_of(const Words& words, const Machines& mac
     question.weights = *dtype;
   }
   HEADROOM_TRY(read_numbers(words, question));
+  HEADROOM_TRY(read_open_load(words, question.open_load));
   return question;
 }
 
@@ -145,7 +188,8 @@ Result<int> run_batch(const Words& words, const Console& console) {
   if (outcome.error) console.complain(*outcome.error);
   if (answer.live && answer.live->is_stopped) return exit_code_of(ErrorCode::partial);
   if (answer.question.points_partial) return exit_code_of(ErrorCode::partial);
-  return answer.chosen ? kExitYes : kExitNotPlainYes;
+  const bool is_good = answer.open_load ? report::keeps_targets(answer) : answer.chosen.has_value();
+  return is_good ? kExitYes : kExitNotPlainYes;
 }
 
 }  // namespace
@@ -168,6 +212,11 @@ Verb batch_verb() {
        "--max-concurrency"},
       {"headroom batch --url http://localhost:8000 --slo itl=2x@32 --save-points sweep.csv",
        "from a running OpenAI-compatible server, with the few measurements that it takes"},
+      {"headroom batch facebook/opt-1.3b --device h100-sxm-64gb --slo ttft_p95=500ms,itl_p99=50ms",
+       "requests as they come: the highest rate that keeps these percentiles, and the limit for "
+       "it"},
+      {"headroom batch --points sweep.csv --rate 2,4,8 --limit 96 --slo itl_p99=50ms",
+       "percentiles at these rates, from what was measured"},
       {"headroom batch --watch http://localhost:8000 --points sweep.csv --slo itl=50ms --limit 96 "
        "--on-change './notify.sh batch'",
        "a server at work: says when its --max-num-seqs should change, and what that pays"},
@@ -186,12 +235,15 @@ Verb batch_verb() {
        "that of the points"},
       {"window", "SECONDS", "with --url: the longest that one batch is watched; 30"},
       {"time-limit", "SECONDS", "with --url: of all measurements; 900"},
-      {"seed", "N", "with --url: of prompts and lengths; 0"},
+      {"seed", "N", "of prompts, lengths and arrivals; 0"},
       {"watch", "URL",
        "read the metrics of the server there until interrupted, and say when its batch limit "
-       "should change; --points or MODEL and --device give the law of its steps, else it is learned. "
+       "should change; --points or MODEL and --device give the law of its steps, else it is "
+       "learned. "
        "--json: one object a reading. It ends with 1 where a change was said"},
-      {"limit", "N", "with --watch: the batch limit it runs with; the first B_opt counts as that"},
+      {"limit", "N",
+       "with --watch: the batch limit it runs with; the first B_opt counts as that. With --rate: "
+       "the limit of the server; else the best"},
       {"every", "SECONDS", "with --watch: between two readings; 5"},
       {"for", "SECONDS", "with --watch: end after that time"},
       {"metrics-file", "FILE",
@@ -200,7 +252,21 @@ Verb batch_verb() {
       {"on-change", "CMD",
        "with --watch: run at a change, without a shell, 60 s at most; HEADROOM_BATCH and "
        "HEADROOM_BATCH_BEFORE say what it is"},
-      {"slo", "itl=TARGET", "a time (50ms), or a multiple of that at a batch (2x@32)"},
+      {"slo", "TARGETS",
+       "itl=50ms, or itl=2x@32: the mean time between tokens, of that at a batch. With commas, for "
+       "requests as they come: ttft_p95=500ms,itl_p99=50ms,tpot=40ms,e2e_p90=20s; without a "
+       "percentile the mean"},
+      {"rate", "R[,R...]",
+       "requests a second that come by themselves (a Poisson process): percentiles of their "
+       "latencies, simulated; without it a sweep, where --slo has percentiles"},
+      {"attain", "SHARE",
+       "the highest rate is that at which so many requests meet all targets; without it each "
+       "target holds for its own percentile"},
+      {"max-num-batched-tokens", "N", "with --rate: of an iteration of the engine; 2048"},
+      {"no-chunked-prefill", "", "with --rate: prompts are read whole, and hold up the others"},
+      {"prefill-rate", "N",
+       "with --rate: prompt tokens a second that the server reads when it does nothing else; else "
+       "predicted (MODEL and --device), or within the measured steps"},
       {"min-efficiency", "SHARE", "throughput per sequence, of that of one alone; 0.1"},
       {"input-tokens", "N", "of a request; 161, the mean of ShareGPT"},
       {"output-tokens", "N", "of a request; 338, the mean of ShareGPT"},

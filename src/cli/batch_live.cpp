@@ -89,8 +89,8 @@ Result<void> check_live_flags(const Words& words) {
     return Error{ErrorCode::usage, "--url measures points and --points gives them", "--points",
                  "one of them; --save-points FILE keeps what --url measures"};
   }
-  constexpr std::array<std::string_view, 6> kLive = {"served-model", "save-points", "most-batch",
-                                                     "window",       "time-limit",  "seed"};
+  constexpr std::array<std::string_view, 5> kLive = {"served-model", "save-points", "most-batch",
+                                                     "window", "time-limit"};
   for (const std::string_view flag : kLive) {
     if (!words.has(flag)) continue;
     if (flag == "most-batch" && words.has("watch")) continue;

@@ -294,7 +294,7 @@ std::string law_words(const std::optional<batch::StepBase>& base) {
 
 Result<void> check_watch_flags(const Words& words) {
   if (!words.has("watch")) {
-    constexpr std::array<std::string_view, 5> kOfWatch = {"every", "for", "limit", "metrics-file",
+    constexpr std::array<std::string_view, 4> kOfWatch = {"every", "for", "metrics-file",
                                                           "on-change"};
     for (const std::string_view flag : kOfWatch) {
       if (!words.has(flag)) continue;
@@ -303,8 +303,9 @@ Result<void> check_watch_flags(const Words& words) {
     }
     return {};
   }
-  constexpr std::array<std::string_view, 8> kNotOfWatch = {
-      "url", "served-model", "save-points", "window", "time-limit", "seed", "html", "output"};
+  constexpr std::array<std::string_view, 9> kNotOfWatch = {"url",    "served-model", "save-points",
+                                                           "window", "time-limit",   "seed",
+                                                           "html",   "output",       "rate"};
   for (const std::string_view flag : kNotOfWatch) {
     if (!words.has(flag)) continue;
     return Error{ErrorCode::usage, "--watch has no use for it", "--" + std::string(flag),
@@ -317,6 +318,10 @@ Result<void> check_watch_flags(const Words& words) {
 Result<int> watch_server(const Words& words, const Console& console,
                          const batch::BatchQuestion& question, const text::JsonView* config,
                          const timing::TimingModel& model) {
+  if (!question.open_load.targets.empty()) {
+    return Error{ErrorCode::usage, "what is watched is the mean time between tokens", "--slo",
+                 "itl=50ms or itl=2x@32"};
+  }
   HEADROOM_ASSIGN(WatchQuestion watch, watch_question(words, question));
   HEADROOM_ASSIGN(std::optional<batch::StepBase> base, batch::base_of(question, config, model));
   HEADROOM_ASSIGN(const auto streams, serving::HttpStreams::make());

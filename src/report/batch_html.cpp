@@ -1,5 +1,6 @@
 #include "report/batch_html.h"
 
+#include "report/batch_open_load.h"
 #include "report/batch_text.h"
 #include "report/charts.h"
 #include "report/curve_chart.h"
@@ -230,6 +231,7 @@ Section commands_section(const BatchAnswer& answer) {
 
 std::vector<Section> batch_sections(const BatchAnswer& answer) {
   std::vector<Section> sections{answer_section(answer)};
+  if (answer.open_load) sections.push_back(open_load_section(answer));
   if (!answer.curve.empty()) sections.push_back(curve_section(answer));
   if (answer.live) sections.push_back(live_section(*answer.live));
   if (!answer.steps.empty()) sections.push_back(steps_section(answer));

@@ -1,5 +1,6 @@
 #include "report/batch_text.h"
 
+#include "report/batch_open_load.h"
 #include "report/fit_words.h"
 #include "text/number.h"
 #include "text/paragraph.h"
@@ -165,6 +166,30 @@ std::string marks(const batch::BatchAnswer& answer) {
   return words + ".";
 }
 
+// With as many in flight as the limit.
+std::string closed_loop_words(const batch::BatchAnswer& answer) {
+  if (answer.curve.empty()) return "the model does not fit";
+  if (!answer.chosen) {
+    const batch::BatchPoint& least = answer.curve.front().point;
+    return "no batch meets the target; batch " + std::to_string(least.batch) + " has " +
+           milliseconds(least.itl_seconds.expected) + " ms between tokens";
+  }
+  const batch::BatchPoint& point = answer.curve[*answer.chosen].point;
+  const batch::BatchPoint& most = answer.curve[answer.largest].point;
+  std::string words = "B_opt " + opt_words(answer.advice) + ": " +
+                      rate(point.throughput_tokens_per_second.expected) + " tokens/s, " +
+                      milliseconds(point.itl_seconds.expected) + " ms between tokens";
+  if (*answer.chosen != answer.largest) {
+    words += ", " +
+             percent(point.throughput_tokens_per_second.expected /
+                     most.throughput_tokens_per_second.expected) +
+             " of batch " + std::to_string(most.batch);
+  }
+  if (answer.kv.share) words += ", with " + percent(*answer.kv.share) + " of the KV cache";
+  if (answer.kv.freed) words += "; " + format_bytes(*answer.kv.freed) + " set free";
+  return words;
+}
+
 }  // namespace
 
 std::string live_sentence(const batch::LiveRecord& live) {
@@ -183,32 +208,22 @@ std::string live_sentence(const batch::LiveRecord& live) {
 
 std::string batch_sentence(const batch::BatchAnswer& answer) {
   const std::string who = subject(answer);
-  const std::string from = who.empty() ? "" : who + ": ";
-  if (answer.curve.empty()) return from + "the model does not fit";
-  if (!answer.chosen) {
-    const batch::BatchPoint& least = answer.curve.front().point;
-    return from + "no batch meets the target; batch " + std::to_string(least.batch) + " has " +
-           milliseconds(least.itl_seconds.expected) + " ms between tokens";
-  }
-  const batch::BatchPoint& point = answer.curve[*answer.chosen].point;
-  const batch::BatchPoint& most = answer.curve[answer.largest].point;
-  std::string words = from + "B_opt " + opt_words(answer.advice) + ": " +
-                      rate(point.throughput_tokens_per_second.expected) + " tokens/s, " +
-                      milliseconds(point.itl_seconds.expected) + " ms between tokens";
-  if (*answer.chosen != answer.largest) {
-    words += ", " +
-             percent(point.throughput_tokens_per_second.expected /
-                     most.throughput_tokens_per_second.expected) +
-             " of batch " + std::to_string(most.batch);
-  }
-  if (answer.kv.share) words += ", with " + percent(*answer.kv.share) + " of the KV cache";
-  if (answer.kv.freed) words += "; " + format_bytes(*answer.kv.freed) + " set free";
-  return words;
+  return (who.empty() ? "" : who + ": ") +
+         (answer.open_load ? open_load_sentence(answer) : closed_loop_words(answer));
 }
 
 std::string batch_text(const batch::BatchAnswer& answer, const Terminal& terminal) {
-  const Style style = answer.chosen ? Style::good : Style::bad;
+  const bool is_good = answer.open_load ? keeps_targets(answer) : answer.chosen.has_value();
+  const Style style = is_good ? Style::good : Style::bad;
   std::string out = text::paint(batch_sentence(answer), style, terminal.colour) + "\n";
+  if (answer.open_load) {
+    out += open_load_text(answer, terminal);
+    out += "\n" +
+           text::paragraph("In a closed loop, as many always in flight as the limit: " +
+                               closed_loop_words(answer) + ".",
+                           0, text::paragraph_columns(terminal.columns)) +
+           "\n";
+  }
   if (!answer.curve.empty()) {
     out += "\n" + curve_table(answer, terminal) + "\n";
     std::string words = basis(answer);

@@ -1,0 +1,104 @@
+// Open load on a server that is not there: requests come at a rate, and percentiles of their
+// latencies, goodput and the best batch limit follow from a simulated engine (docs/algorithms/
+// open_load.md).
+//
+// The engine's steps are the curve's, measured or predicted. Every figure is simulated with the
+// steps at the low, the expected and the high end of their interval, with the same requests; for
+// Poisson arrivals with three drawings of them. The interval spans all of these: it has the law's
+// uncertainty, as if it erred alike at all batches, and what the number of requests leaves open.
+// Pure; thread-safe; some ten milliseconds a simulation, of which there are a few hundred.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "batch/curve.h"
+#include "batch/question.h"
+#include "serving/open_load.h"
+
+namespace headroom::batch {
+
+struct LatencyIntervals {
+  Interval mean;
+  Interval p50;
+  Interval p90;
+  Interval p95;
+  Interval p99;
+};
+
+enum class Kept : uint8_t { no, at_risk, yes };  // at risk: at one end of the law, not at the other
+[[nodiscard]] std::string_view name_of(Kept kept);
+
+// A rate at one limit.
+struct OpenLoadRow {
+  double requests_per_second = 0;
+  LatencyIntervals latency[serving::kLatencyMetrics];
+  std::vector<Interval> at_targets;  // seconds, of each target
+  Interval throughput_tokens_per_second;
+  Interval goodput_requests_per_second;
+  Interval attained;  // share of the requests that meets all targets
+  double in_batch_mean = 0;
+  double kv_most_share = 0;
+  double preemptions_per_request = 0;
+  double prompt_hit_share = 0;
+  int64_t refused = 0;  // longer than the cache, of one drawing
+  bool is_saturated = false;
+  Kept kept = Kept::yes;
+  bool is_kept_as_expected = true;
+  [[nodiscard]] const LatencyIntervals& of(serving::LatencyMetric metric) const {
+    return latency[static_cast<size_t>(metric)];
+  }
+};
+
+// What a limit could do.
+struct OpenLoadLimit {
+  int64_t limit = 1;
+  double closed_requests_per_second = 0;  // with so many always in flight
+  std::optional<double> highest_rate =
+      std::nullopt;  // that keeps the targets; nothing: not simulated, as
+                     // another is better than this could be
+};
+
+struct OpenLoadAnswer {
+  std::vector<serving::LatencyTarget> targets;  // those of the question, and its mean ITL
+  int64_t limit = 1;                            // of the rows
+  std::vector<OpenLoadRow> rows;                // by rate
+  double closed_requests_per_second = 0;        // with as many in flight as the limit, always
+  Interval highest_rate;                        // at the limit, that keeps the targets
+  std::vector<OpenLoadLimit> by_limit;          // empty where a limit was given
+  std::optional<int64_t> limit_low;  // best limit at the bad, and the good, end of the law
+  std::optional<int64_t> limit_high;
+  std::string arrivals;  // in words
+  int64_t requests = 0;  // simulated a rate
+  int64_t refused = 0;   // of them, longer than the cache
+  bool knows_cache = false;
+  std::string prompt_source;  // where the time of prompts is from
+  Provenance provenance = Provenance::extrapolated;
+};
+
+// What the simulated engine is made of.
+struct OpenLoadBasis {
+  // Low, expected and high end of what iterations take.
+  std::vector<serving::IterationLaw> laws;
+  std::vector<BatchPoint> limits;                // candidates, by batch
+  std::vector<formats::RequestLengths> lengths;  // drawn from
+  int64_t chosen = 1;                            // B_opt of the closed loop, or the largest
+  std::optional<int64_t> kv_blocks;
+  std::string prompt_source;
+};
+
+// From a curve; with a predictor (else null) the contexts and prompts as predicted.
+Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workload& workload,
+                                      const ServingCurve& curve,
+                                      const timing::DecodePredictor* predictor,
+                                      std::optional<double> cache_tokens);
+
+// Whether the values are in range.
+Result<void> check_open_load(const OpenLoadQuestion& question);
+
+Result<OpenLoadAnswer> answer_open_load(const BatchQuestion& question, const OpenLoadBasis& basis,
+                                        std::optional<double> itl_target_seconds);
+
+}  // namespace headroom::batch

@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <cmath>
+
+#include "batch/live_meter.h"
+#include "batch/open_load.h"
+#include "text/number.h"
+
+namespace headroom::batch {
+namespace {
+
+using serving::DecodeKnot;
+using serving::IterationLaw;
+using serving::PromptKnot;
+using timing::TimeInterval;
+
+constexpr size_t kEnds = 3;  // low, expected, high
+
+double end_of(const Interval& interval, size_t end) {
+  return end == 0 ? interval.low : end == 1 ? interval.expected : interval.high;
+}
+
+double end_of(const TimeInterval& interval, size_t end) {
+  return end_of(Interval{interval.low_seconds, interval.seconds, interval.high_seconds}, end);
+}
+
+// The time of prompts at each end, beyond reading the weights. Empty: nothing is known of it.
+using Prompts = std::vector<std::vector<PromptKnot>>;
+
+Result<Prompts> predicted_prompts(const timing::DecodePredictor& predictor, int64_t longest) {
+  Prompts prompts(kEnds);
+  HEADROOM_ASSIGN(const TimeInterval one, predictor.prefill(1));
+  constexpr int64_t kFirst = 16;
+  for (const int64_t tokens : usual_limits(kFirst, 2 * std::max(longest, kFirst))) {
+    HEADROOM_ASSIGN(const TimeInterval whole,
+                    predictor.prefill(std::min(tokens, timing::kMostContext)));
+    for (size_t end = 0; end < kEnds; ++end) {
+      prompts[end].push_back({static_cast<double>(tokens), end_of(whole, end) - end_of(one, end)});
+    }
+  }
+  return prompts;
+}
+
+// So many requests' prompts in a second of nothing else, as the user has measured it.
+Prompts given_prompts(double tokens_per_second) {
+  return Prompts(kEnds, {PromptKnot{1, 1 / tokens_per_second}});
+}
+
+std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question) {
+  if (!question.requests.empty()) return question.requests;
+  return drawn_lengths(question.input_tokens, question.output_tokens, question.length_variation,
+                       question.open_load.seed);
+}
+
+// Of a prediction: steps by batch, their attention in proportion to what is cached.
+Result<std::vector<std::vector<DecodeKnot>>> predicted_steps(
+    const timing::DecodePredictor& predictor, const std::vector<BatchPoint>& limits,
+    double context) {
+  std::vector<std::vector<DecodeKnot>> knots(kEnds);
+  for (const BatchPoint& point : limits) {
+    HEADROOM_ASSIGN(const timing::DecodeStep step, predictor.step(point.batch));
+    const double share = step.attention.time.seconds / step.parts_seconds();
+    const auto n = static_cast<double>(point.batch);
+    for (size_t end = 0; end < kEnds; ++end) {
+      const double seconds = end_of(step.step, end);
+      knots[end].push_back({n, seconds, seconds * share / (n * context)});
+    }
+  }
+  return knots;
+}
+
+// Of measured points: the time in which each sequence in flight gets a token. What prompts took is
+// in it, and taken out again where it is known.
+std::vector<std::vector<DecodeKnot>> measured_steps(const std::vector<BatchPoint>& limits,
+                                                    const std::vector<double>& prompt_seconds) {
+  std::vector<std::vector<DecodeKnot>> knots(kEnds);
+  for (const BatchPoint& point : limits) {
+    const Interval& rate = point.throughput_tokens_per_second;
+    const Interval of_token{1 / rate.high, 1 / rate.expected, 1 / rate.low};
+    for (size_t end = 0; end < kEnds; ++end) {
+      // Points with less in flight than a smaller limit had say nothing of larger steps.
+      const bool is_more =
+          knots[end].empty() || point.running > 1.001 * knots[end].back().sequences;
+      if (!is_more) continue;
+      const double left = end_of(of_token, end) - prompt_seconds[end];
+      knots[end].push_back({point.running, point.running * left, 0});
+    }
+  }
+  return knots;
+}
+
+bool is_positive(const std::vector<std::vector<DecodeKnot>>& knots, double least_share,
+                 const std::vector<std::vector<DecodeKnot>>& whole) {
+  for (size_t end = 0; end < knots.size(); ++end) {
+    for (size_t i = 0; i < knots[end].size(); ++i) {
+      if (!(knots[end][i].seconds > least_share * whole[end][i].seconds)) return false;
+    }
+  }
+  return true;
+}
+
+// What the prompt of a request takes, over the tokens that it writes.
+std::vector<double> prompt_seconds_of_token(const Prompts& prompts,
+                                            const std::vector<formats::RequestLengths>& lengths) {
+  std::vector<double> of_token(kEnds, 0);
+  for (size_t end = 0; end < prompts.size(); ++end) {
+    const IterationLaw law({{1, 1, 0}}, 1, prompts[end]);
+    double seconds = 0;
+    double tokens = 0;
+    for (const formats::RequestLengths& request : lengths) {
+      seconds += law.prompt_seconds(0, request.input_tokens);
+      tokens += static_cast<double>(request.output_tokens);
+    }
+    of_token[end] = seconds / tokens;
+  }
+  return of_token;
+}
+
+// Tokens that a measured server's cache holds, by the share that was in use.
+std::optional<double> tokens_by_share(const std::vector<BatchPoint>& limits,
+                                      const Workload& workload) {
+  std::optional<double> tokens;
+  for (const BatchPoint& point : limits) {
+    if (!point.kv_share || !(*point.kv_share > 0) || *point.kv_share > 1) continue;
+    tokens = kv_tokens_needed(point.running, workload) / *point.kv_share;
+  }
+  return tokens;
+}
+
+}  // namespace
+
+Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workload& workload,
+                                      const ServingCurve& curve,
+                                      const timing::DecodePredictor* predictor,
+                                      std::optional<double> cache_tokens) {
+  OpenLoadBasis basis;
+  for (const int64_t limit : curve.candidates()) {
+    HEADROOM_ASSIGN(BatchPoint point, curve.at(limit));
+    basis.limits.push_back(point);
+  }
+  HEADROOM_CHECK(!basis.limits.empty(), "a curve with candidates");
+  basis.lengths = lengths_of(question);
+  int64_t longest = 1;
+  for (const formats::RequestLengths& request : basis.lengths) {
+    longest = std::max(longest, request.input_tokens);
+  }
+  const auto& given = question.open_load.prefill_tokens_per_second;
+  Prompts prompts;
+  if (given) {
+    prompts = given_prompts(*given);
+    basis.prompt_source = "as given by --prefill-rate";
+  } else if (predictor != nullptr) {
+    HEADROOM_ASSIGN(prompts, predicted_prompts(*predictor, longest));
+    basis.prompt_source = "predicted";
+  }
+  const auto context = static_cast<double>(mean_context(workload));
+  std::vector<std::vector<DecodeKnot>> steps;
+  if (question.points.empty()) {
+    HEADROOM_ASSIGN(steps, predicted_steps(*predictor, basis.limits, context));
+  } else {
+    const auto whole = measured_steps(basis.limits, std::vector<double>(kEnds, 0));
+    steps = measured_steps(basis.limits, prompt_seconds_of_token(prompts, basis.lengths));
+    constexpr double kLeastShare = 0.2;
+    if (!is_positive(steps, kLeastShare, whole)) {
+      if (given) {
+        return Error{ErrorCode::usage,
+                     "prompts at this rate would take nearly all of the time that was measured",
+                     "--prefill-rate",
+                     "prompt tokens that the server reads in a second, when it does nothing else"};
+      }
+      steps = whole;
+      prompts.clear();
+      basis.prompt_source.clear();
+    }
+    if (prompts.empty()) basis.prompt_source = "within the steps, as measured";
+  }
+  for (size_t end = 0; end < kEnds; ++end) {
+    basis.laws.emplace_back(steps[end], context,
+                            prompts.empty() ? std::vector<PromptKnot>() : prompts[end]);
+  }
+  const std::optional<double> tokens =
+      question.points.empty() ? cache_tokens : tokens_by_share(basis.limits, workload);
+  if (tokens) basis.kv_blocks = std::max<int64_t>(1, static_cast<int64_t>(*tokens / kKvBlock));
+  return basis;
+}
+
+}  // namespace headroom::batch

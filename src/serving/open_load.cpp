@@ -1,0 +1,246 @@
+#include "serving/open_load.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "base/check.h"
+#include "serving/prompt.h"
+#include "text/number.h"
+
+namespace headroom::serving {
+namespace {
+
+// Of what came in a window, how much more than what ended in it says that the load is too high.
+constexpr double kMostBacklog = 0.05;
+
+LatencySpread spread_of(std::vector<double>& values) {
+  LatencySpread spread;
+  spread.count = static_cast<int64_t>(values.size());
+  if (values.empty()) return spread;
+  std::sort(values.begin(), values.end());
+  for (const double value : values) spread.mean += value / static_cast<double>(values.size());
+  spread.p50 = nearest_rank(values, 0.50);
+  spread.p90 = nearest_rank(values, 0.90);
+  spread.p95 = nearest_rank(values, 0.95);
+  spread.p99 = nearest_rank(values, 0.99);
+  return spread;
+}
+
+LatencySpread spread_of(const LatencyHistogram& gaps) {
+  return {gaps.count(),        gaps.mean(),         gaps.quantile(0.50),
+          gaps.quantile(0.90), gaps.quantile(0.95), gaps.quantile(0.99)};
+}
+
+// Of one request; nothing where a single token has no time between tokens.
+std::optional<double> value_of(const OpenRequest& request, LatencyMetric metric) {
+  switch (metric) {
+    case LatencyMetric::ttft:
+      return request.first_token - request.arrived;
+    case LatencyMetric::e2e:
+      return request.ended - request.arrived;
+    case LatencyMetric::itl:
+    case LatencyMetric::tpot:
+      break;
+  }
+  const int64_t between = metric == LatencyMetric::itl ? request.gaps : request.tokens - 1;
+  if (between < 1) return std::nullopt;
+  return (request.ended - request.first_token) / static_cast<double>(between);
+}
+
+bool is_met(const OpenRequest& request, const LatencyTarget& target) {
+  if (target.metric == LatencyMetric::itl && target.percentile > 0) {
+    const double rest = 1 - target.percentile / 100;
+    return static_cast<double>(request.late_gaps) <=
+           rest * static_cast<double>(request.gaps) + 1e-9;
+  }
+  const auto value = value_of(request, target.metric);
+  return !value || *value <= target.seconds;
+}
+
+bool meets_all(const OpenRequest& request, const OpenLoadGoal& goal) {
+  return request.is_answered &&
+         std::all_of(goal.targets.begin(), goal.targets.end(),
+                     [&](const LatencyTarget& target) { return is_met(request, target); });
+}
+
+double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1.0p-53; }
+
+}  // namespace
+
+std::string_view name_of(LatencyMetric metric) {
+  constexpr std::array<std::string_view, kLatencyMetrics> kNames = {"ttft", "itl", "tpot", "e2e"};
+  return kNames[static_cast<size_t>(metric)];
+}
+
+std::string name_of(const LatencyTarget& target) {
+  std::string name(name_of(target.metric));
+  return name + (target.percentile > 0 ? text::formatted("_p%.6g", target.percentile) : "_mean");
+}
+
+double OpenLoadGoal::late_gap_seconds() const {
+  for (const LatencyTarget& target : targets) {
+    if (target.metric == LatencyMetric::itl && target.percentile > 0) return target.seconds;
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t from, size_t to,
+                               double window_end, const LatencyHistogram& gaps,
+                               const OpenLoadGoal& goal) {
+  HEADROOM_CHECK(from < to && to <= requests.size(), "requests to be summed up");
+  OpenLoadSummary summary;
+  summary.requests = static_cast<int64_t>(to - from);
+  const double begin = requests[from].arrived;
+  summary.window_seconds = std::max(window_end - begin, 1e-9);
+  std::array<std::vector<double>, kLatencyMetrics> values;
+  int64_t good = 0;
+  for (size_t i = from; i < to; ++i) {
+    const OpenRequest& request = requests[i];
+    good += meets_all(request, goal) ? 1 : 0;
+    if (!request.is_answered) {
+      ++summary.unanswered;
+      continue;
+    }
+    for (const LatencyMetric metric :
+         {LatencyMetric::ttft, LatencyMetric::tpot, LatencyMetric::e2e}) {
+      const auto value = value_of(request, metric);
+      if (value) values[static_cast<size_t>(metric)].push_back(*value);
+    }
+  }
+  for (size_t i = 0; i < kLatencyMetrics; ++i) {
+    const bool is_itl = static_cast<LatencyMetric>(i) == LatencyMetric::itl;
+    summary.spread[i] = is_itl ? spread_of(gaps) : spread_of(values[i]);
+  }
+  double ended = 0;
+  double tokens = 0;
+  for (const OpenRequest& request : requests) {
+    if (!request.is_answered || request.ended < begin || request.ended >= window_end) continue;
+    ended += 1;
+    tokens += static_cast<double>(request.tokens);
+  }
+  const auto came = static_cast<double>(summary.requests - summary.unanswered);
+  summary.requests_per_second = static_cast<double>(summary.requests) / summary.window_seconds;
+  summary.throughput_requests_per_second = ended / summary.window_seconds;
+  summary.throughput_tokens_per_second = tokens / summary.window_seconds;
+  summary.attained = static_cast<double>(good) / static_cast<double>(summary.requests);
+  summary.goodput_requests_per_second = static_cast<double>(good) / summary.window_seconds;
+  summary.is_saturated = ended < (1 - kMostBacklog) * came;
+  summary.is_kept = !summary.is_saturated && came > 0;
+  for (const LatencyTarget& target : goal.targets) {
+    const auto metric = static_cast<size_t>(target.metric);
+    const LatencySpread& spread = summary.spread[metric];
+    const double share = target.percentile / 100;
+    const bool is_itl = target.metric == LatencyMetric::itl;
+    summary.at_targets.push_back(target.percentile <= 0 ? spread.mean
+                                 : is_itl               ? gaps.quantile(share)
+                                                        : nearest_rank(values[metric], share));
+    if (!goal.attain && summary.at_targets.back() > target.seconds) summary.is_kept = false;
+  }
+  if (goal.attain && summary.attained < *goal.attain) summary.is_kept = false;
+  return summary;
+}
+
+Arrivals poisson_arrivals(const std::vector<formats::RequestLengths>& lengths, size_t count,
+                          uint64_t seed) {
+  HEADROOM_CHECK(!lengths.empty(), "requests have lengths");
+  std::mt19937_64 random(mixed(seed));
+  std::vector<size_t> order(count);
+  for (size_t i = 0; i < count; ++i) order[i] = i % lengths.size();
+  const auto below = [&](size_t most) {
+    return std::min(static_cast<size_t>(uniform(random) * static_cast<double>(most)), most - 1);
+  };
+  for (size_t i = count; i > 1; --i) std::swap(order[i - 1], order[below(i)]);
+  Arrivals arrivals;
+  double at = 0;
+  for (const size_t drawn : order) {
+    at -= std::log1p(-uniform(random));
+    const formats::RequestLengths& request = lengths[drawn];
+    arrivals.requests.push_back(
+        {at, std::max<int64_t>(1, request.input_tokens), request.output_tokens});
+  }
+  return arrivals;
+}
+
+SimulatedLoad simulate_load(const OpenLoad& load, double requests_per_second,
+                            const IterationLaw& law, const EngineLimits& limits,
+                            const OpenLoadGoal& goal) {
+  HEADROOM_CHECK(requests_per_second > 0, "a rate");
+  SimulationOptions options;
+  options.stretch = load.natural_rate / requests_per_second;
+  options.late_gap_seconds = goal.late_gap_seconds();
+  options.from = load.from;
+  options.to = load.to;
+  const SimulatedRun run = simulate(load.arrivals, law, limits, options);
+  std::vector<OpenRequest> requests;
+  requests.reserve(run.requests.size());
+  for (const RequestOutcome& outcome : run.requests) {
+    requests.push_back({outcome.arrived, outcome.first_token, outcome.ended, outcome.output_tokens,
+                        outcome.output_tokens - 1, outcome.late_gaps, outcome.is_ended});
+  }
+  // Until the next one comes, or where there is none, as long as one takes to come.
+  const auto& all = load.arrivals.requests;
+  const double end =
+      load.to < all.size() ? all[load.to].seconds : all.back().seconds + 1 / load.natural_rate;
+  SimulatedLoad result;
+  result.summary =
+      summarise_open(requests, load.from, load.to, end * options.stretch, run.gaps, goal);
+  result.in_batch_mean = run.seconds > 0 ? run.in_batch_seconds / run.seconds : 0;
+  result.kv_most_share =
+      static_cast<double>(run.most_blocks) / static_cast<double>(limits.kv_blocks);
+  result.preemptions = run.preemptions;
+  const auto prompts = static_cast<double>(run.prompt_tokens_computed + run.prompt_tokens_cached);
+  if (prompts > 0) {
+    result.prompt_hit_share = static_cast<double>(run.prompt_tokens_cached) / prompts;
+  }
+  return result;
+}
+
+double closed_loop_rate(const OpenLoad& load, int64_t in_flight, const IterationLaw& law,
+                        const EngineLimits& limits) {
+  SimulationOptions options;
+  options.closed_loop = in_flight;
+  options.to = load.to;
+  const SimulatedRun run = simulate(load.arrivals, law, limits, options);
+  // One begins where another has ended. Up to where the last of them began all were in flight.
+  const double begin = run.requests[load.from].arrived;
+  const double end = run.requests[load.to - 1].arrived;
+  return end > begin ? static_cast<double>(load.to - 1 - load.from) / (end - begin) : 0;
+}
+
+double highest_rate(const OpenLoad& load, double most, double near, const IterationLaw& law,
+                    const EngineLimits& limits, const OpenLoadGoal& goal) {
+  constexpr double kPrecision = 1.005;
+  const auto keeps = [&](double rate) {
+    return simulate_load(load, rate, law, limits, goal).summary.is_kept;
+  };
+  double low = most / 1000;
+  double high = most;
+  if (near > low && near < most) {
+    // Away from there in steps that double, until it lies between.
+    double step = 1.02;
+    const bool is_above = keeps(near);
+    (is_above ? low : high) = near;
+    while (is_above ? low < most : high > most / 1000) {
+      const double next = std::clamp(is_above ? near * step : near / step, most / 1000, most);
+      const bool is_kept = keeps(next);
+      (is_kept ? low : high) = next;
+      if (is_kept != is_above) break;
+      step *= step;
+    }
+    if (is_above && low >= most) return most;
+    if (!is_above && high <= most / 1000) return 0;
+  } else {
+    if (keeps(most)) return most;
+    if (!keeps(low)) return 0;
+  }
+  while (high > kPrecision * low) {
+    const double middle = high > 4 * low ? std::sqrt(low * high) : (low + high) / 2;
+    (keeps(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace headroom::serving
