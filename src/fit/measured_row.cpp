@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "fit/megatron_row.h"
 #include "model/builtin.h"
 #include "text/parse_number.h"
 
@@ -79,7 +80,6 @@ Result<void> check_scope(const Row& row) {
   if (!gpus.empty() && gpus != "1" && !is_fsdp1(row))
     return unsupported("runs on " + gpus + " GPUs");
   if (gpus.empty()) return unsupported("the number of GPUs is not given");
-  if (has(row["framework"], "megatron")) return unsupported("runs under Megatron-LM");
   const std::string method = row["method"];
   if (has(method, "compile")) return unsupported("runs compiled");
   return {};
@@ -353,7 +353,10 @@ std::vector<MeasuredFigure> figures_of(const text::CsvTable& table, size_t index
   const Row row(table, index);
   std::vector<MeasuredFigure> figures;
   const std::string metric = row["metric"];
-  if (const auto value = bytes_in(row.raw("value_bytes"), 1)) {
+  // Before a checkpoint was written or an evaluation ran, where the row knows.
+  const std::string& training_alone = row.raw("pre_save_eval_peak_bytes");
+  if (const auto value =
+          bytes_in(training_alone.empty() ? row.raw("value_bytes") : training_alone, 1)) {
     const bool is_reserved = has(metric, "reserved");
     const bool is_device = has(metric, "nvml") || has(metric, "nvidia-smi") || has(metric, "vram");
     figures.push_back({is_reserved ? Metric::peak_reserved
@@ -377,6 +380,7 @@ std::optional<double> step_seconds(const text::CsvTable& table, size_t index) {
 }
 
 Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
+  if (is_megatron_row(table, index)) return megatron_question_of(table, index);
   const Row row(table, index);
   FitQuestion q;
   q.search = false;

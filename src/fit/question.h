@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "fit/answer.h"
+#include "fit/megatron_setting.h"
 
 namespace headroom::fit {
 
@@ -136,6 +137,7 @@ struct FitQuestion {
   std::string transformers = "5.23";
   std::string allocator;                     // PYTORCH_CUDA_ALLOC_CONF; empty: the defaults
   std::string assume;                        // a family, for an architecture that is not known
+  std::optional<MegatronSetting> megatron;   // the model and the engine are Megatron-LM's
   std::string calibration;                   // a file of headroom.calibration/1
   std::string events;                        // where to write the memory events; empty: nowhere
   std::string placements;                    // where to write a plan of the step; empty: nowhere

@@ -10,6 +10,7 @@
 #include "fit/config_types.h"
 #include "fit/device_used.h"
 #include "fit/positions.h"
+#include "fit/scenario_megatron.h"
 #include "fit/scenario_parts.h"
 #include "fit/scenario_traced.h"
 #include "fit/shared_steps.h"
@@ -80,6 +81,13 @@ Result<void> load_model_and_device(Scenario& s) {
   using Device = std::shared_ptr<const device::Device>;
   std::optional<Result<Model>> model;
   std::optional<Result<Device>> device;
+  if (s.question.megatron) {
+    HEADROOM_ASSIGN(s.device, load_device(s.question));
+    auto named = std::make_shared<model::ResolvedModel>();
+    named->name = s.question.model;
+    s.model = std::move(named);
+    return {};
+  }
   const bool is_traced = model::is_python_function(s.question.model);
   for_each_in_parallel(is_traced ? 1 : 2, 0, [&](size_t i) {
     if (i == 0) {
@@ -202,7 +210,17 @@ void set_autocast_weights(Scenario& s) {
   s.derived.push_back({"dtype", "fp32", SettingOrigin::derived});
 }
 
+Result<Scenario> complete_megatron(Scenario s) {
+  HEADROOM_TRY(set_allocator(s));
+  HEADROOM_TRY(set_versions(s));
+  set_megatron(s);
+  s.offered =
+      s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;
+  return s;
+}
+
 Result<Scenario> complete(Scenario s) {
+  if (s.question.megatron) return complete_megatron(std::move(s));
   HEADROOM_TRY(take_config_dtype(s));
   HEADROOM_TRY(take_quantization_config(s));
   set_autocast_weights(s);

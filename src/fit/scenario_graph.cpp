@@ -114,12 +114,17 @@ Result<model::Graph> with_frozen_parts(const Scenario& s, model::Graph graph) {
 }  // namespace
 
 Result<GraphPointer> built_graph_of(const Scenario& s) {
+  if (s.question.megatron) {
+    HEADROOM_ASSIGN(model::Graph stage, model::build_megatron_stage(s.question.megatron->stage));
+    return std::make_shared<const model::Graph>(std::move(stage));
+  }
   HEADROOM_ASSIGN(model::Graph graph,
                   model::build_graph(s.model->view(), s.build, {s.question.assume}));
   return std::make_shared<const model::Graph>(std::move(graph));
 }
 
 Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
+  if (s.question.megatron) return graph;
   const FitQuestion& q = s.question;
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(s));
   const auto rewrite = [&](Result<model::Graph> rewritten) -> Result<void> {

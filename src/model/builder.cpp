@@ -86,7 +86,13 @@ void GraphBuilder::keep(const Var& x) {
 
 Var GraphBuilder::input(std::string name, const Dims& shape, std::optional<DType> dtype) {
   Var var = make_value(true);
-  graph_.inputs.push_back({std::move(name), shape, dtype, var.id()});
+  graph_.inputs.push_back({std::move(name), shape, dtype, var.id(), false});
+  return var;
+}
+
+Var GraphBuilder::received(std::string name, const Dims& shape) {
+  Var var = input(std::move(name), shape, std::nullopt);
+  graph_.inputs.back().requires_grad = true;
   return var;
 }
 

@@ -67,6 +67,8 @@ class GraphBuilder {
   Var buffer(std::string name, const Dims& shape, std::optional<DType> dtype, bool persistent);
   // Without a type it is in the model's own.
   Var input(std::string name, const Dims& shape, std::optional<DType> dtype);
+  // In the model's own type, from another process, which wants its gradient back.
+  Var received(std::string name, const Dims& shape);
   // Counts the layers that have asked for a key-value cache: 0 for the first.
   uint32_t next_cache_layer() { return cache_layers_++; }
   // A value that the forward function returns: it outlives its variables.

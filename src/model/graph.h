@@ -122,6 +122,7 @@ struct GraphInput {
   Dims shape;
   std::optional<DType> dtype;  // nothing: the model's own type
   ValueId value = kNoValue;
+  bool requires_grad = false;  // from the stage before, which gets its gradient
 };
 
 struct Graph {

@@ -123,6 +123,17 @@ enum class OpGroup : uint8_t {
   X(fast_cross_entropy, loss)        \
   X(fast_lora, gemm)                 \
   X(fast_lora_mlp, gemm)             \
+  X(te_norm_linear, gemm)            \
+  X(te_row_linear, gemm)             \
+  X(te_norm, normalization)          \
+  X(te_causal_softmax, softmax)      \
+  X(te_ring_attention, attention)    \
+  X(te_fused_attention, attention)   \
+  X(bias_dropout_add, elementwise)   \
+  X(bias_gelu, activation)           \
+  X(bias_swiglu, activation)         \
+  X(column_linear, gemm)             \
+  X(parallel_cross_entropy, loss)    \
   X(dequantize, quantize)            \
   X(quantize, quantize)              \
   X(optimizer_update, optimizer)     \

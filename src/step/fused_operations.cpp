@@ -1,5 +1,7 @@
 #include "step/fused_operations.h"
 
+#include "operator/megatron.h"
+
 namespace headroom::step {
 
 using model::Attributes;
@@ -31,6 +33,40 @@ std::vector<op::FastLoraModule> modules_of(const Attributes& a, std::span<const 
     module.bias = in[weight + 3];
   }
   return modules;
+}
+
+op::ParallelLinear parallel_of(const Attributes& a) {
+  return {a.ints[0], a.ints[1] != 0, a.ints[2] != 0};
+}
+
+Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const Tensor> in) {
+  const Attributes& a = operation.attributes;
+  switch (operation.kind) {
+    case OpKind::te_norm_linear:
+      return op::te_norm_linear(e, in[0], in[1], in[2], in[3], in[4], parallel_of(a));
+    case OpKind::te_row_linear:
+      return op::te_row_linear(e, in[0], in[1], parallel_of(a));
+    case OpKind::te_norm:
+      return op::te_norm(e, in[0], in[1], in[2]);
+    case OpKind::te_causal_softmax:
+      return op::te_causal_softmax(e, in[0]);
+    case OpKind::te_ring_attention:
+      return op::te_ring_attention(e, in[0], in[1], in[2], a.ints[0]);
+    case OpKind::te_fused_attention:
+      return op::te_fused_attention(e, in[0], in[1], in[2]);
+    case OpKind::bias_dropout_add:
+      return op::bias_dropout_add(e, in[0], in[1], in[2], a.number);
+    case OpKind::bias_gelu:
+      return op::bias_gelu(e, in[0], in[1]);
+    case OpKind::bias_swiglu:
+      return op::bias_swiglu(e, in[0], in[1]);
+    case OpKind::column_linear:
+      return op::column_linear(e, in[0], in[1], in[2], parallel_of(a));
+    case OpKind::parallel_cross_entropy:
+      return op::parallel_cross_entropy(e, in[0], in[1]);
+    default:
+      return {};
+  }
 }
 
 }  // namespace
@@ -92,8 +128,10 @@ std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
     case OpKind::fast_lora_mlp:
       return {op::fast_lora_mlp(e, in[0], modules_of(a, in), {a.number, a.dtype})};
     default:
-      return {};
+      break;
   }
+  if (Tensor out = run_megatron(e, operation, in)) return {std::move(out)};
+  return {};
 }
 
 }  // namespace headroom::step

@@ -32,7 +32,8 @@ struct OptimizerOptions {
   double momentum = 0;       // SGD
   bool weight_decay = true;  // a non-zero weight decay
   bool amsgrad = false;
-  bool states_on_cpu = false;  // and so is the step, of all but small parameters
+  bool counts_on_host = false;  // a fused kernel's step counts are no tensors (FusedAdam)
+  bool states_on_cpu = false;   // and so is the step, of all but small parameters
   // HF's Trainer makes two parameter groups: what decays (matrices), and norms and biases.
   bool decay_groups = true;
   op::Version bitsandbytes{0, 45};

@@ -36,7 +36,8 @@ class Adam : public Optimizer {
   void initialize(Eager& e, Recorder& recorder, Slot& slot) {
     if (slot.is_initialized) return;
     slot.is_initialized = true;
-    if (options_.implementation == OptimizerImplementation::fused) {
+    const bool is_fused = options_.implementation == OptimizerImplementation::fused;
+    if (is_fused && !options_.counts_on_host) {
       step_counts_.push_back(make_state(e, recorder, slot, {}, op::DType::f32));
     }
     const int moments = options_.amsgrad ? 3 : 2;

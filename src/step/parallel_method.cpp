@@ -3,6 +3,7 @@
 #include "step/ddp.h"
 #include "step/fsdp1.h"
 #include "step/fsdp2.h"
+#include "step/megatron_ddp.h"
 #include "step/zero12.h"
 
 namespace headroom::step {
@@ -19,6 +20,9 @@ std::unique_ptr<ParallelMethod> make_parallel_method(const ParallelOptions& opti
   if (const auto* fsdp = std::get_if<FsdpOptions>(&options)) {
     const auto make = fsdp->version == 1 ? make_fsdp1 : make_fsdp2;
     return make(graph, *fsdp, eager, recorder);
+  }
+  if (const auto* megatron = std::get_if<MegatronOptions>(&options)) {
+    return make_megatron_ddp(graph, *megatron, eager, recorder);
   }
   return nullptr;
 }

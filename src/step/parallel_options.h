@@ -1,5 +1,5 @@
 // How a step is divided among devices, as plain values. What each method does: fsdp1.h, fsdp2.h,
-// ddp.h, zero12.h.
+// ddp.h, zero12.h, megatron_ddp.h.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,19 @@ struct ZeroOptions {
   int64_t device_bytes = std::numeric_limits<int64_t>::max();
 };
 
+// Megatron-LM's DistributedDataParallel and its optimizers.
+struct MegatronOptions {
+  int64_t data_ranks = 1;  // that hold the same parameters: data times context parallel
+  bool distributed_optimizer = false;
+  bool overlap_grad_reduce = false;        // gradients are reduced bucket by bucket
+  op::DType gradients = op::DType::f32;    // of the block that they are added up in
+  bool shares_embedding = false;           // with another stage
+  bool operator==(const MegatronOptions&) const = default;
+};
+
 // Nothing: all is on one device.
-using ParallelOptions = std::variant<std::monostate, FsdpOptions, DdpOptions, ZeroOptions>;
+using ParallelOptions =
+    std::variant<std::monostate, FsdpOptions, DdpOptions, ZeroOptions, MegatronOptions>;
 
 [[nodiscard]] inline bool is_parallel(const ParallelOptions& options) {
   return !std::holds_alternative<std::monostate>(options);

@@ -1,6 +1,7 @@
 #include "step/train_step.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -189,10 +190,36 @@ class TrainingRun {
 
   // False where no gradient reaches the loss.
   bool run_passes(int step) {
-    for (int64_t i = 0; i < options_.accumulation; ++i) {
-      if (!forward_and_backward(step, {i == 0, i + 1 == options_.accumulation})) return false;
+    const int64_t warmup = std::min(options_.pipeline_warmup, options_.accumulation);
+    std::deque<Frame> waiting;  // that have run forward, the oldest first
+    for (int64_t i = 0; i < options_.accumulation + warmup; ++i) {
+      if (i < options_.accumulation) {
+        run_forward(step, micro_batch(i));
+        if (warmup > 0) waiting.push_back(taken_frame());
+      }
+      if (i < warmup) continue;
+      if (warmup == 0) {
+        if (!run_backward(step, frame_)) return false;
+        continue;
+      }
+      if (!run_backward(step, waiting.front())) return false;
+      waiting.pop_front();
     }
     return true;
+  }
+
+  [[nodiscard]] MicroBatch micro_batch(int64_t i) const {
+    return {i == 0, i + 1 == options_.accumulation};
+  }
+
+  // What a micro-batch made, for its backward pass; the next one finds parameters and buffers alone.
+  Frame taken_frame() {
+    Frame taken = frame_;
+    drop_inputs(frame_);
+    for (const model::ValueId id : graph_.outputs) frame_[id] = Tensor();
+    if (graph_.logits != model::kNoValue) frame_[graph_.logits] = Tensor();
+    if (graph_.loss != model::kNoValue) frame_[graph_.loss] = Tensor();
+    return taken;
   }
 
   void divide(std::unique_ptr<ParallelMethod> method) {
@@ -324,47 +351,73 @@ class TrainingRun {
     for (const uint32_t table : parameter.loading->tables) construct_buffer(graph_.buffers[table]);
   }
 
-  // False where no gradient reaches the loss.
-  bool forward_and_backward(int step, const MicroBatch& micro_batch) {
+  void run_forward(int step, const MicroBatch& micro_batch) {
     recorder_.begin_phase(Phase::input, step);
     recorder_.set_category(Category::input);
     for (const model::GraphInput& input : graph_.inputs) {
       frame_[input.value] = eager_.empty(input.shape, input.dtype.value_or(options_.weights));
+      frame_[input.value]->requires_grad = input.requires_grad;
     }
     recorder_.begin_phase(Phase::forward, step);
     eager_.set_module(0);
     if (parallel_) parallel_->begin_forward(micro_batch, frame_);
     interpreter_.run(0, static_cast<uint32_t>(graph_.instructions.size()), frame_);
     if (parallel_) parallel_->end_forward(frame_);
-    if (!options_.keep_outputs) drop_outputs_but_loss();
+    if (ends_in_loss()) {
+      if (!options_.keep_outputs) drop_outputs_but_loss();
+    } else {
+      // Sent on; what stays is its history (deallocate_output_tensor).
+      for (const model::ValueId id : graph_.outputs) {
+        frame_[id]->storage = eager_.empty({1}, frame_[id].dtype())->storage;
+      }
+    }
+  }
+
+  // A stage of a pipeline that is not the last ends in what it sends on.
+  [[nodiscard]] bool ends_in_loss() const { return graph_.loss != model::kNoValue; }
+
+  // False where no gradient reaches the loss.
+  bool run_backward(int step, Frame& frame) {
     recorder_.begin_phase(Phase::backward, step);
-    recorder_.set_category(Category::loss);
-    Tensor loss = frame_[graph_.loss];
-    if (options_.accumulation > 1) {
-      loss = op::div_scalar(eager_, loss, static_cast<double>(options_.accumulation));
+    recorder_.set_category(ends_in_loss() ? Category::loss : Category::input);
+    Tensor root = frame[ends_in_loss() ? graph_.loss : graph_.outputs.front()];
+    if (ends_in_loss() && options_.accumulation > 1) {
+      root = op::div_scalar(eager_, root, static_cast<double>(options_.accumulation));
     }
     // torch.autograd.backward holds the seed until it returns.
-    const Tensor seed = op::full(eager_, loss.sizes(), loss.dtype());
-    if (!loss.requires_grad()) return false;
-    engine_.run(loss, seed);
+    const Tensor seed = op::full(eager_, root.sizes(), root.dtype());
+    if (!root.requires_grad()) return false;
+    engine_.run(root, seed);
     if (parallel_) parallel_->end_backward();
     eager_.set_module(0);
     // The graph goes, with all that custom functions and checkpoints hung on it.
-    if (!options_.hold_loss) frame_[graph_.loss] = op::detach(eager_, frame_[graph_.loss]);
-    for (const model::GraphInput& input : graph_.inputs) frame_[input.value] = Tensor();
+    if (!ends_in_loss()) {
+      for (const model::ValueId id : graph_.outputs) frame[id] = Tensor();
+    } else if (!options_.hold_loss) {
+      frame[graph_.loss] = op::detach(eager_, frame[graph_.loss]);
+    }
+    drop_inputs(frame);
     return true;
   }
 
+  // What came from the stage before, and its gradient, stays where the module was told of it
+  // (set_input_tensor) until the next one comes.
+  void drop_inputs(Frame& frame) {
+    for (const model::GraphInput& input : graph_.inputs) {
+      if (!input.requires_grad || &frame != &frame_) frame[input.value] = Tensor();
+    }
+  }
+
   void drop_outputs_but_loss() {
-    const Tensor loss = frame_[graph_.loss];
+    const Tensor loss = ends_in_loss() ? frame_[graph_.loss] : Tensor();
     if (graph_.logits != model::kNoValue) frame_[graph_.logits] = Tensor();
     for (const model::ValueId id : graph_.outputs) frame_[id] = Tensor();
-    frame_[graph_.loss] = loss;
+    if (loss) frame_[graph_.loss] = loss;
   }
 
   void release_outputs() {
     drop_outputs_but_loss();
-    frame_[graph_.loss] = Tensor();
+    if (ends_in_loss()) frame_[graph_.loss] = Tensor();
   }
 
   const Graph& graph_;

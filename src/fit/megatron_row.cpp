@@ -1,0 +1,180 @@
+#include "fit/megatron_row.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "fit/measured_row.h"
+#include "text/parse_number.h"
+
+namespace headroom::fit {
+
+namespace {
+
+Error unsupported(std::string reason) {
+  return Error{ErrorCode::bad_input, std::move(reason), "", ""};
+}
+
+class MegatronRow {
+ public:
+  MegatronRow(const text::CsvTable& table, size_t row) : table_(table), row_(row) {}
+  [[nodiscard]] std::string_view operator[](std::string_view column) const {
+    return table_.at(row_, column);
+  }
+  Result<int64_t> number(std::string_view column) const {
+    if (const auto value = text::parse_number<int64_t>((*this)[column])) return *value;
+    return unsupported("'" + std::string(column) + "' is no number");
+  }
+  [[nodiscard]] bool is_true(std::string_view column) const { return (*this)[column] == "true"; }
+
+ private:
+  const text::CsvTable& table_;
+  size_t row_;
+};
+
+// NVIDIA's containers and the PyTorch in them (their release notes); a container newer than these
+// is taken to have the newest.
+struct Container {
+  std::string_view tag;
+  std::string_view torch;
+};
+constexpr std::array kContainers{Container{"24.01", "2.2"},  Container{"25.09", "2.9"},
+                                 Container{"26.02", "2.11"}, Container{"26.04", "2.12"},
+                                 Container{"26.06", "2.13"}};
+
+std::string_view torch_of(std::string_view container) {
+  for (const Container& known : kContainers) {
+    if (container.find(known.tag) != std::string_view::npos) return known.torch;
+  }
+  return kContainers.back().torch;
+}
+
+// What is not modelled, by column: the words that are.
+struct Modelled {
+  std::string_view column;
+  std::string_view word;
+};
+constexpr std::array kModelled{
+    Modelled{"experts", "none"},         Modelled{"mla", "none"},
+    Modelled{"fp8", "none"},             Modelled{"recompute_granularity", "none"},
+    Modelled{"cuda_graph", "none"},      Modelled{"cpu_offload", "none"},
+    Modelled{"fsdp", "none"},            Modelled{"transformer_impl", "transformer_engine"},
+    Modelled{"loss_fusion", "none"},     Modelled{"hybrid_pattern", ""},
+    Modelled{"vpp", "1"},                Modelled{"optimizer", "adam"},
+    Modelled{"dist_opt_instances", "1"},
+};
+
+Result<void> check(const MegatronRow& row) {
+  const std::string_view model = row["model"];
+  if (!model.starts_with("gpt")) {
+    return unsupported("Megatron-LM's model '" + std::string(model.substr(0, model.find(':'))) +
+                       "' is not modelled");
+  }
+  for (const Modelled& modelled : kModelled) {
+    const std::string_view word = row[modelled.column];
+    if (word == modelled.word || word.empty()) continue;
+    return unsupported("Megatron-LM with " + std::string(modelled.column) + " '" +
+                       std::string(word) + "' is not modelled");
+  }
+  return {};
+}
+
+Result<void> read_sizes(const MegatronRow& row, model::MegatronModel& m) {
+  struct Field {
+    std::string_view column;
+    int64_t* to;
+  };
+  for (const Field& field :
+       {Field{"layers", &m.layers}, Field{"hidden", &m.hidden}, Field{"heads", &m.heads},
+        Field{"kv_heads", &m.kv_heads}, Field{"head_dim", &m.head_size}, Field{"ffn", &m.inner},
+        Field{"padded_vocab", &m.padded_vocabulary}}) {
+    HEADROOM_ASSIGN(*field.to, row.number(field.column));
+  }
+  const std::string_view place = row["position_embedding"];
+  if (place == "learned_absolute") {
+    HEADROOM_ASSIGN(m.positions, row.number("max_positions"));
+  }
+  if (place == "rope") return unsupported("Megatron-LM's rotary embeddings are not modelled");
+  return {};
+}
+
+Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
+  HEADROOM_TRY(read_sizes(row, m));
+  const std::string_view norm = row["norm"];
+  if (norm != "LayerNorm" && norm != "RMSNorm") {
+    return unsupported("norm '" + std::string(norm) + "' is not modelled");
+  }
+  m.rms_norm = norm == "RMSNorm";
+  const std::string_view activation = row["activation"];
+  m.gated = activation.starts_with("swiglu");
+  if (!m.gated && activation != "gelu") {
+    return unsupported("activation '" + std::string(activation) + "' is not modelled");
+  }
+  m.linear_bias = m.qkv_bias = row.is_true("bias_linear");
+  m.tied = row.is_true("tied_embeddings");
+  const bool drops = row["dropout"].starts_with("hidden=0.1");
+  m.hidden_dropout = m.attention_dropout = drops ? 0.1 : 0;
+  const std::string_view attention = row["attention_backend"];
+  if (attention == "unfused") {
+    m.attention = model::MegatronAttention::unfused;
+  } else if (attention == "flash") {
+    m.attention = model::MegatronAttention::flash;
+  } else if (attention == "fused") {
+    m.attention = model::MegatronAttention::fused;
+  }
+  return {};
+}
+
+Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
+  model::MegatronRank& r = setting.stage.rank;
+  HEADROOM_ASSIGN(r.tensor, row.number("tp"));
+  HEADROOM_ASSIGN(r.pipeline, row.number("pp"));
+  HEADROOM_ASSIGN(r.context, row.number("cp"));
+  HEADROOM_ASSIGN(r.stage_layers, row.number("last_stage_layers"));
+  r.stage = r.pipeline - 1;
+  r.sequence_parallel = row.is_true("sequence_parallel");
+  r.fused_accumulation = row.is_true("grad_accum_fusion");
+  step::MegatronOptions& data = setting.data;
+  HEADROOM_ASSIGN(const int64_t data_parallel, row.number("dp"));
+  data.data_ranks = data_parallel * r.context;
+  data.distributed_optimizer = row.is_true("dist_opt");
+  data.overlap_grad_reduce = row.is_true("overlap_grad_reduce");
+  data.gradients = row.is_true("grad_reduce_in_fp32") ? op::DType::f32 : op::DType::bf16;
+  data.shares_embedding = setting.stage.model.tied && r.pipeline > 1;
+  HEADROOM_ASSIGN(setting.micro_batches, row.number("num_micro_batches"));
+  setting.deterministic = row.is_true("deterministic");
+  if (row["cublas_workspace"] == ":4096:8") {
+    setting.blas_workspace_bytes = int64_t{4096} * 8 * 1024;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_megatron_row(const text::CsvTable& table, size_t row) {
+  return table.at(row, "framework").starts_with("Megatron-LM");
+}
+
+Result<FitQuestion> megatron_question_of(const text::CsvTable& table, size_t index) {
+  const MegatronRow row(table, index);
+  HEADROOM_TRY(check(row));
+  FitQuestion q;
+  q.search = false;
+  q.model = row["model"];
+  q.device = row["gpu"];
+  MegatronSetting setting;
+  HEADROOM_TRY(read_model(row, setting.stage.model));
+  HEADROOM_TRY(read_rank(row, setting));
+  HEADROOM_ASSIGN(setting.stage.micro_batch, row.number("micro_batch"));
+  HEADROOM_ASSIGN(setting.stage.sequence, row.number("seq_len"));
+  q.batch = setting.stage.micro_batch;
+  q.seq = setting.stage.sequence;
+  q.grad_accum = setting.micro_batches;
+  HEADROOM_ASSIGN(q.ranks, row.number("world_size"));
+  HEADROOM_TRY(q.set("dtype", row["weights_dtype"]));
+  HEADROOM_TRY(q.set("torch", torch_of(row["container"])));
+  q.megatron = std::move(setting);
+  return q;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,349 @@
+#include "model/megatron.h"
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/builder.h"
+
+namespace headroom::model {
+
+namespace {
+
+constexpr int64_t kSizeMax = int64_t{1} << 31;
+
+Error wrong(std::string what) { return Error{ErrorCode::bad_input, std::move(what), "", ""}; }
+
+Result<void> check(const MegatronStage& s) {
+  const MegatronModel& m = s.model;
+  const MegatronRank& r = s.rank;
+  for (const int64_t size : {m.layers, m.hidden, m.heads, m.kv_heads, m.head_size, m.inner,
+                             m.padded_vocabulary, r.tensor, r.pipeline, r.context, r.stage_layers,
+                             s.micro_batch, s.sequence}) {
+    if (size < 1 || size > kSizeMax) return wrong("a size of the model is out of range");
+  }
+  if (r.stage < 0 || r.stage >= r.pipeline) return wrong("there is no such stage");
+  if (m.heads % r.tensor != 0 || m.inner % r.tensor != 0 || m.padded_vocabulary % r.tensor != 0) {
+    return wrong("heads, the MLP or the vocabulary cannot be divided among tensor parallel ranks");
+  }
+  if (m.kv_heads % r.tensor != 0 || m.heads % m.kv_heads != 0) {
+    return wrong("key and value heads cannot be divided among tensor parallel ranks");
+  }
+  const int64_t parts = r.context * 2 * (r.sequence_parallel ? r.tensor : 1);
+  if (r.context > 1 && s.sequence % parts != 0) return wrong("the sequence cannot be divided");
+  if (r.context > 1 && m.attention == MegatronAttention::unfused) {
+    return wrong("unfused attention cannot share a sequence among ranks");
+  }
+  return {};
+}
+
+// The names and sizes that a layer's operators need.
+struct Sizes {
+  explicit Sizes(const MegatronStage& s)
+      : stage(s),
+        local_sequence(s.sequence / s.rank.context),
+        sequence_ranks(s.rank.sequence_parallel ? s.rank.tensor : 1),
+        heads(s.model.heads / s.rank.tensor),
+        kv_heads(s.model.kv_heads / s.rank.tensor) {}
+  const MegatronStage& stage;
+  int64_t local_sequence;  // with context parallelism
+  int64_t sequence_ranks;  // that share it between the matrices
+  int64_t heads, kv_heads;
+  [[nodiscard]] int64_t hidden_rows() const { return local_sequence / sequence_ranks; }
+};
+
+Attributes parallel_attributes(const MegatronRank& rank) {
+  Attributes attributes;
+  attributes.ints = {rank.tensor, rank.sequence_parallel ? 1 : 0, rank.fused_accumulation ? 1 : 0};
+  return attributes;
+}
+
+struct Norm {
+  Var weight, bias;
+  Norm(GraphBuilder& g, const std::string& name, const MegatronModel& m)
+      : weight(g.parameter(name + "_weight", {m.hidden}, ParameterRole::norm)) {
+    if (!m.rms_norm) bias = g.parameter(name + "_bias", {m.hidden}, ParameterRole::norm);
+  }
+};
+
+struct Layer {
+  const Sizes& sizes;
+  std::string name;
+  // As the modules' constructors declare them: attention, then the MLP.
+  Var proj_weight, proj_bias;
+  Norm attention_norm;
+  Var qkv_weight, qkv_bias;
+  Norm mlp_norm;
+  Var fc1_weight, fc1_bias, fc2_weight, fc2_bias;
+
+  Layer(GraphBuilder& g, const Sizes& its_sizes, const std::string& path)
+      : sizes(its_sizes),
+        name(path),
+        proj_weight(g.parameter(path + ".self_attention.linear_proj.weight",
+                                {model().hidden, sizes.heads * model().head_size},
+                                ParameterRole::linear)),
+        proj_bias(bias(g, path + ".self_attention.linear_proj.bias", model().hidden)),
+        attention_norm(g, path + ".self_attention.linear_qkv.layer_norm", model()),
+        qkv_weight(g.parameter(path + ".self_attention.linear_qkv.weight",
+                               {qkv_features(), model().hidden}, ParameterRole::linear)),
+        qkv_bias(model().qkv_bias
+                     ? g.parameter(path + ".self_attention.linear_qkv.bias", {qkv_features()},
+                                   ParameterRole::bias)
+                     : Var()),
+        mlp_norm(g, path + ".mlp.linear_fc1.layer_norm", model()),
+        fc1_weight(g.parameter(path + ".mlp.linear_fc1.weight", {fc1_features(), model().hidden},
+                               ParameterRole::linear)),
+        fc1_bias(bias(g, path + ".mlp.linear_fc1.bias", fc1_features())),
+        fc2_weight(g.parameter(path + ".mlp.linear_fc2.weight",
+                               {model().hidden, model().inner / sizes.stage.rank.tensor},
+                               ParameterRole::linear)),
+        fc2_bias(bias(g, path + ".mlp.linear_fc2.bias", model().hidden)) {}
+
+  [[nodiscard]] const MegatronModel& model() const { return sizes.stage.model; }
+  [[nodiscard]] Attributes parallel() const { return parallel_attributes(sizes.stage.rank); }
+  [[nodiscard]] int64_t qkv_features() const {
+    return (sizes.heads + 2 * sizes.kv_heads) * model().head_size;
+  }
+  [[nodiscard]] int64_t fc1_features() const {
+    return model().inner / sizes.stage.rank.tensor * (model().gated ? 2 : 1);
+  }
+  Var bias(GraphBuilder& g, const std::string& path, int64_t features) const {
+    return model().linear_bias ? g.parameter(path, {features}, ParameterRole::bias) : Var();
+  }
+
+  Var operator()(GraphBuilder& g, Var input) const {
+    RegionScope region(g, RegionKind::layer, name, {&input});
+    Var x;
+    {
+      RegionScope inner(g, RegionKind::attention, name + ".self_attention", {&input});
+      x = attention(g, input);
+      inner.leave({&x});
+    }
+    const Var residual = add(g, std::move(x), proj_bias, std::move(input));
+    {
+      RegionScope inner(g, RegionKind::mlp, name + ".mlp", {&residual});
+      x = mlp(g, residual);
+      inner.leave({&x});
+    }
+    x = add(g, std::move(x), fc2_bias, residual);
+    region.leave({&x});
+    return x;
+  }
+
+  Var add(GraphBuilder& g, Var x, const Var& its_bias, Var residual) const {
+    Attributes attributes;
+    attributes.number = model().hidden_dropout;
+    return g.apply(OpKind::bias_dropout_add, {std::move(x), its_bias, std::move(residual)},
+                   std::move(attributes));
+  }
+
+  Var attention(GraphBuilder& g, const Var& input) const {
+    const int64_t s = sizes.local_sequence;
+    const int64_t b = sizes.stage.micro_batch;
+    const int64_t d = model().head_size;
+    const Var qkv =
+        g.apply(OpKind::te_norm_linear,
+                {input, attention_norm.weight, attention_norm.bias, qkv_weight, qkv_bias}, parallel());
+    const int64_t group = sizes.heads / sizes.kv_heads;
+    std::vector<Var> parts =
+        g.split(g.view(qkv, {s, b, sizes.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
+    parts[0] = g.reshape(parts[0], {s, b, sizes.heads, d});
+    Var context = attend(g, parts);
+    return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight}, parallel());
+  }
+
+  Var attend(GraphBuilder& g, const std::vector<Var>& parts) const {
+    switch (model().attention) {
+      case MegatronAttention::unfused:
+        return attend_unfused(g, parts);
+      case MegatronAttention::flash:
+        return attend_flash(g, parts);
+      case MegatronAttention::automatic:
+      case MegatronAttention::fused:
+        return g.apply(OpKind::te_fused_attention, {parts[0], parts[1], parts[2]});
+    }
+    return {};
+  }
+
+  // UnfusedDotProductAttention: the scores lie in a block that is made before.
+  Var attend_unfused(GraphBuilder& g, const std::vector<Var>& parts) const {
+    const int64_t s = sizes.local_sequence;
+    const int64_t b = sizes.stage.micro_batch;
+    const int64_t d = model().head_size;
+    const int64_t rows = b * sizes.heads;
+    Var query = parts[0];
+    Var key = parts[1];
+    Var value = parts[2];
+    if (sizes.kv_heads != sizes.heads) {
+      key = repeated(g, key);
+      value = repeated(g, value);
+    }
+    query = g.reshape(query, {s, rows, d});
+    key = g.reshape(key, {s, rows, d});
+    Var scores = g.empty_like({rows, s, s}, query);
+    scores = g.baddbmm(scores, g.transpose(query, 0, 1),
+                       g.transpose(g.transpose(key, 0, 1), 1, 2));
+    Var weights = g.apply(OpKind::te_causal_softmax, {std::move(scores)});
+    weights = g.dropout(weights, model().attention_dropout);
+    value = g.reshape(value, {s, rows, d});
+    Var context = g.bmm(weights, g.transpose(value, 0, 1));
+    context = g.contiguous(g.permute(g.view(context, {b, sizes.heads, s, d}), {2, 0, 1, 3}));
+    return g.view(context, {s, b, sizes.heads * d});
+  }
+
+  // repeat_interleave along the heads.
+  Var repeated(GraphBuilder& g, const Var& x) const {
+    const int64_t s = sizes.local_sequence;
+    const int64_t b = sizes.stage.micro_batch;
+    const int64_t d = model().head_size;
+    const int64_t group = sizes.heads / sizes.kv_heads;
+    const Var wide = g.expand(g.unsqueeze(x, 3), {s, b, sizes.kv_heads, group, d});
+    return g.reshape(g.contiguous(wide), {s, b, sizes.heads, d});
+  }
+
+  Var attend_flash(GraphBuilder& g, const std::vector<Var>& parts) const {
+    const int64_t s = sizes.local_sequence;
+    const int64_t b = sizes.stage.micro_batch;
+    std::vector<Var> rows;
+    for (const Var& part : parts) rows.push_back(g.contiguous(g.transpose(part, 0, 1)));
+    Var context;
+    if (sizes.stage.rank.context > 1) {
+      Attributes attributes;
+      attributes.ints = {sizes.stage.rank.context};
+      context = g.apply(OpKind::te_ring_attention, rows, std::move(attributes));
+    } else {
+      context = g.flash_attention(rows[0], rows[1], rows[2], true, model().attention_dropout);
+    }
+    rows.clear();
+    context = g.view(context, {b, s, sizes.heads * model().head_size});
+    return g.contiguous(g.transpose(context, 0, 1));
+  }
+
+  Var mlp(GraphBuilder& g, const Var& input) const {
+    Var x = g.apply(OpKind::te_norm_linear,
+                    {input, mlp_norm.weight, mlp_norm.bias, fc1_weight, Var()}, parallel());
+    x = g.apply(model().gated ? OpKind::bias_swiglu : OpKind::bias_gelu, {std::move(x), fc1_bias});
+    return g.apply(OpKind::te_row_linear, {std::move(x), fc2_weight}, parallel());
+  }
+};
+
+// VocabParallelEmbedding and learned positions, then [s, b, h], scattered and dropped out.
+Var embed(GraphBuilder& g, const Sizes& sizes, const Var& words, const Var& places) {
+  const MegatronStage& stage = sizes.stage;
+  const int64_t s = sizes.local_sequence;
+  const int64_t b = stage.micro_batch;
+  const Var ids = g.input("tokens", {b, s}, DType::i64);
+  const Var position_ids = g.input("position_ids", {b, s}, DType::i64);
+  Var x;
+  if (stage.rank.tensor > 1) {
+    const Var outside = g.compare(ids, ids);
+    Var masked = g.add(g.clone(ids), 0.0);
+    masked = g.masked_fill(masked, outside);
+    x = g.embedding(words, masked);
+    x = g.masked_fill(x, g.unsqueeze(outside, 2));
+  } else {
+    x = g.embedding(words, ids);
+  }
+  if (places) x = g.add(std::move(x), g.embedding(places, position_ids));
+  x = g.contiguous(g.transpose(std::move(x), 0, 1));
+  if (sizes.sequence_ranks > 1) {
+    x = g.clone(g.slice(std::move(x), 0, 0, sizes.hidden_rows()));
+  }
+  return g.dropout(std::move(x), stage.model.hidden_dropout);
+}
+
+// pretrain_gpt.py's loss_func over what the vocabulary's parts give.
+Var loss_of(GraphBuilder& g, const Sizes& sizes, Var logits) {
+  const int64_t s = sizes.local_sequence;
+  const int64_t b = sizes.stage.micro_batch;
+  const Var labels = g.input("labels", {b, s}, DType::i64);
+  const Var loss_mask = g.input("loss_mask", {b, s}, DType::f32);
+  RegionScope region(g, RegionKind::loss, "loss", {&logits});
+  const Var targets = g.contiguous(g.transpose(labels, 0, 1));
+  Var losses = g.apply(OpKind::parallel_cross_entropy, {std::move(logits), targets});
+  losses = g.contiguous(g.transpose(std::move(losses), 0, 1));
+  Var masked = g.mul(g.view(std::move(losses), {-1}), g.view(loss_mask, {-1}));
+  Var loss = g.sum(std::move(masked), {0}, false);
+  region.leave({&loss});
+  return loss;
+}
+
+// LanguageModel.output_layer over the whole sequence, which is gathered into a lasting buffer.
+Var logits_of(GraphBuilder& g, const Sizes& sizes, const Var& hidden, const Var& weight,
+              const Var& gathered) {
+  RegionScope region(g, RegionKind::lm_head, "output_layer", {&hidden});
+  Var logits = g.apply(OpKind::column_linear, {hidden, weight, gathered},
+                       parallel_attributes(sizes.stage.rank));
+  region.leave({&logits});
+  return logits;
+}
+
+}  // namespace
+
+Result<Graph> build_megatron_stage(const MegatronStage& stage) {
+  HEADROOM_TRY(check(stage));
+  const Sizes sizes(stage);
+  const MegatronModel& m = stage.model;
+  const MegatronRank& r = stage.rank;
+  GraphBuilder g;
+  {
+    Var words;
+    Var places;
+    const Dims table{m.padded_vocabulary / r.tensor, m.hidden};
+    if (r.is_first()) {
+      words = g.parameter("embedding.word_embeddings.weight", table, ParameterRole::embedding);
+      if (m.positions > 0) {
+        places = g.parameter("embedding.position_embeddings.weight", {m.positions, m.hidden},
+                             ParameterRole::embedding);
+      }
+    }
+    std::vector<Layer> layers;
+    for (int64_t i = 0; i < r.stage_layers; ++i) {
+      layers.emplace_back(g, sizes, "decoder.layers." + std::to_string(i));
+    }
+    Var norm_weight;
+    Var norm_bias;
+    Var head;
+    Var gathered;
+    if (r.is_last()) {
+      norm_weight =
+          g.parameter("decoder.final_layernorm.weight", {m.hidden}, ParameterRole::norm);
+      if (!m.rms_norm) {
+        norm_bias = g.parameter("decoder.final_layernorm.bias", {m.hidden}, ParameterRole::norm);
+      }
+      // Tied embeddings are one tensor where first and last stage are one, else a copy.
+      head = m.tied && r.is_first()
+                 ? words
+                 : g.parameter("output_layer.weight", table, ParameterRole::lm_head);
+      if (sizes.sequence_ranks > 1) {
+        gathered = g.buffer("global_memory_buffer.mpu",
+                            {sizes.local_sequence, stage.micro_batch, m.hidden}, std::nullopt, false);
+      }
+    }
+    if (stage.workspace_bytes > 0) {
+      const Var workspace =
+          g.buffer("transformer_engine.workspace", {stage.workspace_bytes}, DType::u8, false);
+    }
+    if (r.mask_from_loader && (r.is_first() || r.is_last())) {
+      const Var mask = g.input("attention_mask",
+                               {stage.micro_batch, 1, sizes.local_sequence, stage.sequence},
+                               DType::boolean);
+    }
+    const int64_t rows = sizes.hidden_rows();
+    Var x = r.is_first() ? embed(g, sizes, words, places)
+                         : g.received("hidden_states", {rows, stage.micro_batch, m.hidden});
+    for (const Layer& layer : layers) x = layer(g, std::move(x));
+    if (!r.is_last()) {
+      g.set_outputs(Var(), Var(), {&x});
+    } else {
+      x = g.apply(OpKind::te_norm, {std::move(x), norm_weight, norm_bias});
+      Var logits = logits_of(g, sizes, x, head, gathered);
+      x = Var();
+      const Var loss = loss_of(g, sizes, std::move(logits));
+      g.set_outputs(loss, Var(), {});
+    }
+  }
+  return g.finish();
+}
+
+}  // namespace headroom::model

@@ -1,0 +1,77 @@
+// A rank's part of a GPT as Megatron-LM builds it: one stage of a pipeline, a share of every
+// matrix, a part of the sequence. Transformer Engine's layers, or Megatron's own ("local").
+//
+// The graph is of one micro-batch on that rank. A stage that is not the first has its hidden states
+// as an input that wants a gradient; one that is not the last ends in hidden states, and has no
+// loss. Blocks that the engine makes once and keeps (Transformer Engine's workspace, the buffer of
+// gathered sequences) are buffers of the graph.
+//
+// Source: megatron/core/models/gpt/gpt_model.py, transformer/{transformer_layer,attention,mlp}.py,
+// models/common/embeddings/language_model_embedding.py, at d98e8a64 (August 2026).
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "model/graph.h"
+
+namespace headroom::model {
+
+enum class MegatronAttention : uint8_t {
+  automatic,  // what Transformer Engine picks; decided before a graph is built
+  unfused,    // Transformer Engine's: scores and their softmax are kept
+  flash,      // the flash-attn package
+  fused,      // cuDNN's
+};
+
+// Sizes of the whole model.
+struct MegatronModel {
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_size = 0;
+  int64_t inner = 0;              // the MLP's width
+  int64_t padded_vocabulary = 0;  // a multiple of the ranks that divide it
+  int64_t positions = 0;          // of learned embeddings; 0: rotary ones, or none
+  bool rotary = false;
+  bool rms_norm = false;
+  bool gated = false;  // SwiGLU instead of GELU
+  bool linear_bias = true;
+  bool qkv_bias = true;
+  bool tied = true;
+  double hidden_dropout = 0.1;
+  double attention_dropout = 0.1;
+  MegatronAttention attention = MegatronAttention::automatic;
+  bool operator==(const MegatronModel&) const = default;
+};
+
+// The rank that is looked at, and how the whole is divided.
+struct MegatronRank {
+  int64_t tensor = 1;    // ranks that share a layer's matrices
+  int64_t pipeline = 1;  // stages
+  int64_t context = 1;   // ranks that share a sequence
+  int64_t stage = 0;
+  int64_t stage_layers = 0;  // on this stage
+  bool sequence_parallel = false;
+  bool fused_accumulation = true;  // gradients of weights are added to the buffer by the product
+  bool mask_from_loader = true;    // create_attention_mask_in_dataloader
+  bool operator==(const MegatronRank&) const = default;
+
+  [[nodiscard]] bool is_first() const { return stage == 0; }
+  [[nodiscard]] bool is_last() const { return stage + 1 == pipeline; }
+};
+
+struct MegatronStage {
+  MegatronModel model;
+  MegatronRank rank;
+  int64_t micro_batch = 1;
+  int64_t sequence = 0;         // tokens of a whole sequence
+  int64_t workspace_bytes = 0;  // Transformer Engine's
+  bool operator==(const MegatronStage&) const = default;
+};
+
+// The Error names what does not divide, or what is not modelled.
+[[nodiscard]] Result<Graph> build_megatron_stage(const MegatronStage& stage);
+
+}  // namespace headroom::model

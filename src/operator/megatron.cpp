@@ -1,0 +1,170 @@
+#include "operator/megatron.h"
+
+#include <algorithm>
+
+#include "operator/functional.h"
+
+namespace headroom::op {
+
+namespace {
+
+double elements_of(const Tensor& tensor) { return static_cast<double>(tensor.elements()); }
+
+// A gradient summed down to the last dimension.
+Tensor column_sums(Eager& e, const Tensor& grad) {
+  Tensor out = e.empty({grad.size(-1)}, grad.dtype());
+  e.kernel(OpKind::sum, elements_of(grad), grad.bytes(), out.bytes());
+  return out;
+}
+
+Tensor rows_of(Eager& e, const Tensor& tensor) {
+  const int64_t width = tensor.size(-1);
+  return view(e, tensor, {width > 0 ? tensor.elements() / width : 0, width});
+}
+
+}  // namespace
+
+Tensor bias_dropout_add(Eager& e, const Tensor& x, const Tensor& bias, const Tensor& residual,
+                        double probability) {
+  const bool drops = probability > 0;
+  const DType type = promote(x.dtype(), residual.dtype());
+  Tensor mask;
+  if (drops) mask = e.empty(x.sizes(), DType::boolean);
+  Tensor out = e.empty(x.sizes(), type);
+  e.kernel(OpKind::dropout, 3 * elements_of(x), x.bytes() + residual.bytes(),
+           out.bytes() + (drops ? mask.bytes() : 0));
+  Node* node = e.history("CompiledFunctionBackward", {&x, &bias, &residual}, {&out});
+  if (node == nullptr) return out;
+  if (drops) node->save(mask);
+  node->apply = [drops, type = x.dtype()](Eager& eager, Node& n, Grads& g, Grads& result) {
+    Tensor grad = g[0];
+    if (drops) {
+      grad = eager.empty(g[0].sizes(), type);
+      eager.kernel(OpKind::dropout, elements_of(grad), g[0].bytes() + n.saved[0].bytes(),
+                   grad.bytes());
+    }
+    if (n.needs(0)) result[0] = grad;
+    if (n.needs(1)) result[1] = column_sums(eager, grad);
+    if (n.needs(2)) result[2] = g[0];
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor bias_gelu(Eager& e, const Tensor& x, const Tensor& bias) {
+  Tensor out = e.empty(x.sizes(), x.dtype());
+  e.kernel(OpKind::gelu, 10 * elements_of(x), x.bytes(), out.bytes());
+  Node* node = e.history("GeLUFunctionBackward", {&x, &bias}, {&out});
+  if (node == nullptr) return out;
+  node->save(x);
+  node->save(bias);
+  node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+    const Tensor grad = eager.empty(n.saved[0].sizes(), n.saved[0].dtype());
+    eager.kernel(OpKind::gelu, 15 * elements_of(grad), 2 * grad.bytes(), grad.bytes());
+    result[0] = grad;
+    if (n.needs(1)) result[1] = column_sums(eager, grad);
+    (void)g;
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor bias_swiglu(Eager& e, const Tensor& x, const Tensor& bias) {
+  Dims sizes = x.sizes();
+  sizes.back() /= 2;
+  Tensor out = e.empty(sizes, x.dtype());
+  e.kernel(OpKind::silu, 6 * elements_of(out), x.bytes(), out.bytes());
+  Node* node = e.history("SwiGLUFunctionBackward", {&x, &bias}, {&out});
+  if (node == nullptr) return out;
+  node->save(x);
+  node->save_if(static_cast<bool>(bias), bias);
+  node->apply = [](Eager& eager, Node& n, Grads&, Grads& result) {
+    const Tensor grad = eager.empty(n.saved[0].sizes(), n.saved[0].dtype());
+    eager.kernel(OpKind::silu, 6 * elements_of(grad), 2 * grad.bytes(), grad.bytes());
+    result[0] = grad;
+    if (n.needs(1)) result[1] = column_sums(eager, grad);
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& gathered,
+                     const ParallelLinear& module) {
+  const bool gathers = module.sequence_parallel && module.ranks > 1;
+  const Tensor whole = gathers ? gathered : input;
+  if (gathers) e.kernel(OpKind::all_gather, 0, input.bytes(), whole.bytes());
+  Tensor out;
+  {
+    GradMode no_grad(e, false);
+    out = matmul(e, whole, t(e, weight));
+    out->base = Tensor();
+  }
+  Node* node =
+      e.history("LinearWithGradAccumulationAndAsyncCommunicationBackward", {&input, &weight}, {&out});
+  if (node == nullptr) return out;
+  node->save(input);
+  node->save(weight);
+  node->apply = [module, gathers, whole = gathers ? gathered : Tensor()](
+                    Eager& eager, Node& n, Grads& g, Grads& result) {
+    const Tensor grad = to(eager, g[0], n.saved[0].dtype());
+    const Tensor& total = gathers ? whole : n.saved[0];
+    if (gathers) eager.kernel(OpKind::all_gather, 0, n.saved[0].bytes(), total.bytes());
+    const Tensor sum = matmul(eager, grad, n.saved[1]);
+    const Tensor grad_rows = rows_of(eager, contiguous(eager, grad));
+    result[0] = sum;
+    if (gathers) {
+      result[0] = eager.empty(n.saved[0].sizes(), n.saved[0].dtype());
+      eager.kernel(OpKind::reduce_scatter, 0, sum.bytes(), result[0].bytes());
+    } else if (module.ranks > 1) {
+      eager.kernel(OpKind::all_reduce, 0, sum.bytes(), sum.bytes());
+    }
+    if (!n.needs(1)) return;
+    if (module.fused_accumulation) {
+      eager.kernel(OpKind::mm, 2 * elements_of(grad) * static_cast<double>(total.size(-1)),
+                   grad.bytes() + total.bytes(), n.saved[1].bytes(), grad.dtype());
+      return;
+    }
+    result[1] = mm(eager, t(eager, grad_rows), rows_of(eager, total));
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target) {
+  Tensor loss;
+  Tensor softmax;
+  Tensor outside;
+  Tensor index;
+  {
+    GradMode no_grad(e, false);
+    softmax = to(e, logits, DType::f32);
+    const Dims tokens{target.elements()};
+    const Tensor largest = e.empty(target.sizes(), DType::f32);
+    e.kernel(OpKind::max, elements_of(softmax), softmax.bytes(), largest.bytes());
+    e.kernel(OpKind::all_reduce, 0, largest.bytes(), largest.bytes());
+    e.kernel(OpKind::sub, elements_of(softmax), softmax.bytes(), softmax.bytes());
+    outside = e.empty(target.sizes(), DType::boolean);
+    index = e.empty(target.sizes(), DType::i64);
+    const Tensor places = arange(e, target.elements(), DType::i64);
+    const Tensor predicted = e.empty(tokens, DType::f32);
+    e.kernel(OpKind::exp, elements_of(softmax), softmax.bytes(), softmax.bytes());
+    const Tensor sums = e.empty(target.sizes(), DType::f32);
+    e.kernel(OpKind::sum, elements_of(softmax), softmax.bytes(), sums.bytes());
+    e.kernel(OpKind::all_reduce, 0, 2 * sums.bytes(), 2 * sums.bytes());
+    loss = e.empty(target.sizes(), DType::f32);
+    e.kernel(OpKind::div, elements_of(softmax), softmax.bytes(), softmax.bytes());
+  }
+  Node* node = e.history("_VocabParallelCrossEntropyBackward", {&logits}, {&loss});
+  if (node == nullptr) return loss;
+  for (const Tensor& tensor : {softmax, outside, index}) node->save(tensor);
+  node->apply = [](Eager& eager, Node& n, Grads&, Grads& result) {
+    const Tensor places = arange(eager, n.saved[2].elements(), DType::i64);
+    const Tensor update = eager.empty({n.saved[2].elements()}, DType::f32);
+    eager.kernel(OpKind::mul, elements_of(n.saved[0]), n.saved[0].bytes(), n.saved[0].bytes());
+    result[0] = n.saved[0];
+  };
+  e.finish(*node);
+  return loss;
+}
+
+}  // namespace headroom::op

@@ -1,0 +1,294 @@
+#include "operator/transformer_engine.h"
+
+#include <algorithm>
+
+#include "operator/functional.h"
+
+namespace headroom::op {
+
+namespace {
+
+constexpr double kNormFlops = 8;  // per element
+constexpr double kSoftmaxFlops = 5;
+
+double elements_of(const Tensor& tensor) { return static_cast<double>(tensor.elements()); }
+
+// [s, b, f] as [s * b, f], without history.
+Tensor rows_of(Eager& e, const Tensor& tensor) {
+  GradMode no_grad(e, false);
+  const int64_t width = tensor.size(-1);
+  return view(e, tensor, {width > 0 ? tensor.elements() / width : 0, width});
+}
+
+Tensor gathered(Eager& e, const Tensor& part, int64_t ranks) {
+  Tensor whole = e.empty({part.size(0) * ranks, part.size(1)}, part.dtype());
+  e.kernel(OpKind::all_gather, 0, part.bytes(), whole.bytes());
+  return whole;
+}
+
+Tensor scattered(Eager& e, const Tensor& whole, int64_t ranks) {
+  Tensor part = e.empty({whole.size(0) / ranks, whole.size(1)}, whole.dtype());
+  e.kernel(OpKind::reduce_scatter, 0, whole.bytes(), part.bytes());
+  return part;
+}
+
+// What the ranks' parts of a sum become: each rank's share of the sequence, or the whole in place.
+Tensor reduced(Eager& e, const Tensor& sum, const ParallelLinear& module) {
+  if (module.ranks <= 1) return sum;
+  if (module.sequence_parallel) return scattered(e, sum, module.ranks);
+  e.kernel(OpKind::all_reduce, 0, sum.bytes(), sum.bytes());
+  return sum;
+}
+
+// rows [n, k] by a matrix of n columns: [n, m].
+Tensor product(Eager& e, const Tensor& rows, int64_t columns, const Tensor& matrix) {
+  Tensor out = e.empty({rows.size(0), columns}, rows.dtype());
+  e.kernel(OpKind::mm, 2 * elements_of(rows) * static_cast<double>(columns),
+           rows.bytes() + matrix.bytes(), out.bytes(), out.dtype());
+  return out;
+}
+
+// The weight's gradient; undefined where it is added to a buffer.
+Tensor weight_gradient(Eager& e, const Tensor& weight, const Tensor& grad, const Tensor& rows,
+                       const ParallelLinear& module) {
+  Tensor out;
+  if (!module.fused_accumulation) out = e.empty(weight.sizes(), weight.dtype());
+  e.kernel(OpKind::mm, 2 * elements_of(grad) * static_cast<double>(rows.size(1)),
+           grad.bytes() + rows.bytes(), weight.bytes(), weight.dtype());
+  return out;
+}
+
+struct Normed {
+  Tensor out, mean, rstd;
+};
+
+Normed normalize(Eager& e, const Tensor& rows, bool has_mean) {
+  Normed normed;
+  normed.out = e.empty(rows.sizes(), rows.dtype());
+  if (has_mean) normed.mean = e.empty({rows.size(0)}, DType::f32);
+  normed.rstd = e.empty({rows.size(0)}, DType::f32);
+  e.kernel(OpKind::layer_norm, kNormFlops * elements_of(rows), rows.bytes(), rows.bytes());
+  return normed;
+}
+
+// Gradients of the input, the weight and, where there is one, the bias into result[0], [1], [2].
+void normalize_backward(Eager& e, const Tensor& rows, const Tensor& weight, bool has_bias,
+                        Grads& result) {
+  result[0] = e.empty(rows.sizes(), rows.dtype());
+  result[1] = e.empty(weight.sizes(), weight.dtype());
+  if (has_bias) result[2] = e.empty(weight.sizes(), weight.dtype());
+  e.kernel(OpKind::layer_norm, 2 * kNormFlops * elements_of(rows), 2 * rows.bytes(), rows.bytes());
+}
+
+Dims with_last(const Tensor& like, int64_t first, int64_t last) {
+  return {first, like.size(1), last};
+}
+
+}  // namespace
+
+Tensor te_norm_linear(Eager& e, const Tensor& input, const Tensor& norm_weight,
+                      const Tensor& norm_bias, const Tensor& weight, const Tensor& bias,
+                      const ParallelLinear& module) {
+  const Tensor rows = rows_of(e, input);
+  Normed normed = normalize(e, rows, static_cast<bool>(norm_bias));
+  const bool gathers = module.sequence_parallel && module.ranks > 1;
+  Tensor whole = gathers ? gathered(e, normed.out, module.ranks) : normed.out;
+  const int64_t columns = weight.size(0);
+  Tensor out = product(e, whole, columns, weight);
+  whole = Tensor();
+  out = e.alias(out, with_last(input, gathers ? input.size(0) * module.ranks : input.size(0), columns),
+                contiguous_strides(with_last(
+                    input, gathers ? input.size(0) * module.ranks : input.size(0), columns)));
+  out->base = Tensor();
+  Node* node = e.history("_LayerNormLinearBackward",
+                         {&input, &norm_weight, &norm_bias, &weight, &bias}, {&out});
+  if (node == nullptr) return out;
+  for (const Tensor& tensor : {rows, weight, norm_weight, normed.out, normed.mean, normed.rstd}) {
+    node->save(tensor);
+  }
+  node->apply = [module, gathers, has_norm_bias = static_cast<bool>(norm_bias)](
+                    Eager& eager, Node& n, Grads& g, Grads& result) {
+    const Tensor grad = rows_of(eager, contiguous(eager, g[0]));
+    const Tensor& matrix = n.saved[1];
+    Tensor normed_rows =
+        gathers ? gathered(eager, n.saved[3], module.ranks) : n.saved[3];
+    const Tensor sum = product(eager, grad, matrix.size(1), matrix);
+    const Tensor input_grad = reduced(eager, sum, module);
+    if (n.needs(3)) result[3] = weight_gradient(eager, matrix, grad, normed_rows, module);
+    if (n.needs(4)) result[4] = eager.empty({matrix.size(0)}, matrix.dtype());
+    normed_rows = Tensor();
+    normalize_backward(eager, n.saved[0], n.saved[2], has_norm_bias, result);
+    const int64_t batch = n.outputs[0].sizes[1];
+    result[0] = view(eager, result[0], {result[0].size(0) / std::max<int64_t>(batch, 1), batch,
+                                        result[0].size(1)});
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,
+                     const ParallelLinear& module) {
+  const Tensor rows = rows_of(e, input);
+  Tensor out = reduced(e, product(e, rows, weight.size(0), weight), module);
+  const int64_t batch = std::max<int64_t>(input.size(1), 1);
+  const Dims sizes{out.size(0) / batch, batch, weight.size(0)};
+  out = e.alias(out, sizes, contiguous_strides(sizes));
+  out->base = Tensor();
+  Node* node = e.history("_LinearBackward", {&input, &weight}, {&out});
+  if (node == nullptr) return out;
+  node->save(rows);
+  node->save(weight);
+  node->apply = [module, input_sizes = input.sizes()](Eager& eager, Node& n, Grads& g,
+                                                      Grads& result) {
+    Tensor grad = rows_of(eager, contiguous(eager, g[0]));
+    if (module.sequence_parallel && module.ranks > 1) grad = gathered(eager, grad, module.ranks);
+    const Tensor& matrix = n.saved[1];
+    if (n.needs(0)) {
+      result[0] = view(eager, product(eager, grad, matrix.size(1), matrix), input_sizes);
+    }
+    if (n.needs(1)) result[1] = weight_gradient(eager, matrix, grad, n.saved[0], module);
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor te_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const Tensor rows = rows_of(e, input);
+  Normed normed = normalize(e, rows, static_cast<bool>(bias));
+  Tensor out = e.alias(normed.out, input.sizes(), contiguous_strides(input.sizes()));
+  out->base = Tensor();
+  Node* node = e.history("_OperationFuserAutogradFunctionBackward", {&input, &weight, &bias}, {&out});
+  if (node == nullptr) return out;
+  for (const Tensor& tensor : {rows, weight, normed.mean, normed.rstd}) node->save(tensor);
+  node->apply = [has_bias = static_cast<bool>(bias)](Eager& eager, Node& n, Grads& g,
+                                                     Grads& result) {
+    normalize_backward(eager, n.saved[0], n.saved[1], has_bias, result);
+    result[0] = view(eager, result[0], g[0].sizes());
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor te_causal_softmax(Eager& e, const Tensor& scores) {
+  Tensor out = e.empty(scores.sizes(), scores.dtype());
+  e.kernel(OpKind::softmax, kSoftmaxFlops * elements_of(scores), scores.bytes(), out.bytes());
+  if (Node* node = e.history("ScaledAlignedCausalMaskedSoftmaxBackward", {&scores}, {&out})) {
+    node->save(out);
+    node->apply = [](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = contiguous(eager, g[0]);
+      eager.kernel(OpKind::softmax, kSoftmaxFlops * elements_of(result[0]), 2 * result[0].bytes(),
+                   result[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+namespace {
+
+// Of a causal part of the scores, forward; backward does two and a half times that.
+double attention_flops(const Tensor& query, const Tensor& key) {
+  return 2.0 * elements_of(query) * static_cast<double>(key.size(1));
+}
+
+// One step's results on the ring: the output and the logarithms of the softmax's sums.
+struct RingStep {
+  Tensor out, lse;
+};
+
+RingStep ring_step(Eager& e, const Tensor& query, const Tensor& key) {
+  RingStep step;
+  step.out = e.empty(query.sizes(), query.dtype());
+  step.lse = e.empty({query.size(0), query.size(2), query.size(1)}, DType::f32);
+  e.kernel(OpKind::flash_attention, attention_flops(query, key), 3 * query.bytes(),
+           query.bytes(), query.dtype());
+  return step;
+}
+
+// flash_attn's own temporaries: the query's gradient in float32, and a sum a row.
+void ring_step_backward(Eager& e, const Tensor& query, const Tensor& key) {
+  const Tensor accumulated = e.empty(query.sizes(), DType::f32);
+  const Tensor sums = e.empty({query.size(0), query.size(2), query.size(1)}, DType::f32);
+  e.kernel(OpKind::flash_attention, 2.5 * attention_flops(query, key), 5 * query.bytes(),
+           3 * query.bytes(), query.dtype());
+}
+
+// The gradients of one step, as flash_attn makes them, let go when they have been added.
+void ring_gradients(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value) {
+  const Tensor query_grad = e.empty(query.sizes(), query.dtype());
+  const Tensor key_grad = e.empty(key.sizes(), key.dtype());
+  const Tensor value_grad = e.empty(value.sizes(), value.dtype());
+  ring_step_backward(e, query, key);
+}
+
+void ring_backward(Eager& e, Node& n, int64_t ranks, const Dims& key_sizes, Grads& result) {
+  const Tensor& query = n.saved[0];
+  const Tensor& both = n.saved[1];
+  const Tensor query_grad = e.empty(query.sizes(), query.dtype());
+  Tensor buffers[2];
+  for (Tensor& buffer : buffers) buffer = e.empty({2, both.elements()}, both.dtype());
+  const int64_t part = both.elements() / 2;
+  const Tensor key = e.alias(both, key_sizes, contiguous_strides(key_sizes));
+  for (int64_t i = 0; i < ranks; ++i) ring_gradients(e, query, key, key);
+  result[0] = query_grad;
+  // The second half of the buffer that was received last.
+  const Tensor& last = buffers[ranks % 2];
+  for (size_t i = 1; i <= 2; ++i) {
+    if (n.needs(i)) result[i] = e.alias(last, key_sizes, contiguous_strides(key_sizes));
+  }
+  (void)part;
+}
+
+}  // namespace
+
+Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                         int64_t ranks) {
+  Tensor both = e.empty({key.elements() + value.elements()}, key.dtype());
+  std::vector<Tensor> buffers{both};
+  std::vector<RingStep> steps;
+  for (int64_t i = 0; i < ranks; ++i) {
+    if (i + 1 < ranks) {
+      buffers.push_back(e.empty(both.sizes(), both.dtype()));
+      e.kernel(OpKind::all_gather, 0, both.bytes(), both.bytes());
+    }
+    steps.push_back(ring_step(e, query, key));
+  }
+  const Tensor lse = e.empty(steps[0].lse.sizes(), DType::f32);
+  const Tensor sum = e.empty(query.sizes(), DType::f32);
+  Tensor out = e.empty(query.sizes(), query.dtype());
+  e.kernel(OpKind::mul, elements_of(sum), sum.bytes(), sum.bytes());
+  Node* node = e.history("AttnFuncWithCPAndKVP2PBackward", {&query, &key, &value}, {&out});
+  if (node == nullptr) return out;
+  for (const Tensor& tensor : {query, buffers.back(), out, lse}) node->save(tensor);
+  node->apply = [ranks, key_sizes = key.sizes()](Eager& eager, Node& n, Grads&, Grads& result) {
+    ring_backward(eager, n, ranks, key_sizes, result);
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value) {
+  Tensor out = e.empty({query.size(0), query.size(1), query.size(2) * value.size(3)}, query.dtype());
+  const Tensor lse = e.empty({query.size(1), query.size(2), query.size(0), 1}, DType::f32);
+  const double flops =
+      2.0 * elements_of(query) * static_cast<double>(key.size(0));  // causal: half of four
+  e.kernel(OpKind::flash_attention, flops, query.bytes() + 2 * key.bytes(), out.bytes(),
+           query.dtype());
+  Node* node = e.history("FusedAttnFuncBackward", {&query, &key, &value}, {&out});
+  if (node == nullptr) return out;
+  for (const Tensor& tensor : {query, key, value, out, lse}) node->save(tensor);
+  node->apply = [flops](Eager& eager, Node& n, Grads&, Grads& result) {
+    int64_t features = 0;
+    for (size_t i = 0; i < 3; ++i) features += n.saved[i].size(2) * n.saved[i].size(3);
+    const Tensor& q = n.saved[0];
+    const Tensor block = eager.empty({q.size(0), q.size(1), features}, q.dtype());
+    eager.kernel(OpKind::flash_attention, 2.5 * flops, 2 * block.bytes(), block.bytes(), q.dtype());
+    for (size_t i = 0; i < 3; ++i) {
+      result[i] = eager.alias(block, n.saved[i].sizes(), n.saved[i].strides());
+    }
+  };
+  e.finish(*node);
+  return out;
+}
+
+}  // namespace headroom::op

@@ -1,0 +1,54 @@
+// NVIDIA Transformer Engine's modules as operators: what each keeps for backward and what it takes
+// inside, in 16- or 32-bit types (no FP8). Tensors are [sequence, batch, features], on one rank of
+// a group that divides a layer's matrices ("tensor parallel").
+//
+// With `sequence_parallel` what lies between the matrices is divided along the sequence: a column
+// parallel layer gathers its input, and again in backward; a row parallel one scatters its output.
+// The library's own workspace for products is whoever builds the graph's to make. What its kernels
+// for norms' weights take inside (some hundred kilobytes) is not counted.
+//
+// Source: transformer_engine/pytorch/module/{layernorm_linear,linear}.py,
+// attention/dot_product_attention/{backends,context_parallel,softmax}.py, versions 2.9 and of August
+// 2026. Shapes are not checked here, as in functional.h.
+#pragma once
+
+#include "operator/eager.h"
+
+namespace headroom::op {
+
+struct ParallelLinear {
+  int64_t ranks = 1;  // that the matrix is divided among
+  bool sequence_parallel = false;
+  // The weight's gradient is added to a buffer that is there already (fuse_wgrad_accumulation).
+  bool fused_accumulation = false;
+};
+
+// Column parallel, behind a LayerNorm (an RMSNorm where there is no norm_bias): input
+// [s or s / ranks, b, in], weight [out / ranks, in], bias [out / ranks] or undefined; gives
+// [s, b, out / ranks].
+Tensor te_norm_linear(Eager& e, const Tensor& input, const Tensor& norm_weight,
+                      const Tensor& norm_bias, const Tensor& weight, const Tensor& bias,
+                      const ParallelLinear& module);
+
+// Row parallel, its bias left to who comes behind it: input [s, b, in / ranks], weight
+// [out, in / ranks]; gives [s or s / ranks, b, out].
+Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,
+                     const ParallelLinear& module);
+
+// A norm by itself; RMSNorm where there is no bias.
+Tensor te_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
+
+// Scale, causal mask and softmax over [batch * heads, s, s]; backward writes over the gradient.
+Tensor te_causal_softmax(Eager& e, const Tensor& scores);
+
+// Ring attention by the flash-attn package over `ranks` ranks that hold a part of the sequence each
+// (cp_comm_type p2p), causal, on the last of them; query [b, s, heads, d], contiguous; key and value
+// may have fewer heads.
+Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                         int64_t ranks);
+
+// cuDNN's attention over views of one interleaved block; query [s, b, heads, d]; gives
+// [s, b, heads * d]. Backward's gradients lie in one block as well.
+Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value);
+
+}  // namespace headroom::op
