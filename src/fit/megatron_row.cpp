@@ -56,12 +56,11 @@ struct Modelled {
 };
 constexpr std::array kModelled{
     Modelled{"experts", "none"},         Modelled{"mla", "none"},
-    Modelled{"fp8", "none"},             Modelled{"recompute_granularity", "none"},
-    Modelled{"cuda_graph", "none"},      Modelled{"cpu_offload", "none"},
+    Modelled{"fp8", "none"},             Modelled{"cpu_offload", "none"},
+    Modelled{"cuda_graph", "none"},
     Modelled{"fsdp", "none"},            Modelled{"transformer_impl", "transformer_engine"},
     Modelled{"loss_fusion", "none"},     Modelled{"hybrid_pattern", ""},
     Modelled{"vpp", "1"},                Modelled{"optimizer", "adam"},
-    Modelled{"dist_opt_instances", "1"},
 };
 
 Result<void> check(const MegatronRow& row) {
@@ -94,7 +93,10 @@ Result<void> read_sizes(const MegatronRow& row, model::MegatronModel& m) {
   if (place == "learned_absolute") {
     HEADROOM_ASSIGN(m.positions, row.number("max_positions"));
   }
-  if (place == "rope") return unsupported("Megatron-LM's rotary embeddings are not modelled");
+  m.rotary = place == "rope";
+  if (m.rotary && row["notes"].find("no-rope-fusion") != std::string_view::npos) {
+    return unsupported("Megatron-LM's unfused rotary embeddings are not modelled");
+  }
   return {};
 }
 
@@ -138,6 +140,9 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
   HEADROOM_ASSIGN(const int64_t data_parallel, row.number("dp"));
   data.data_ranks = data_parallel * r.context;
   data.distributed_optimizer = row.is_true("dist_opt");
+  if (!row["dist_opt_instances"].empty()) {
+    HEADROOM_ASSIGN(data.instances, row.number("dist_opt_instances"));
+  }
   data.overlap_grad_reduce = row.is_true("overlap_grad_reduce");
   data.gradients = row.is_true("grad_reduce_in_fp32") ? op::DType::f32 : op::DType::bf16;
   data.shares_embedding = setting.stage.model.tied && r.pipeline > 1;
@@ -147,6 +152,18 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
     setting.blas_workspace_bytes = int64_t{4096} * 8 * 1024;
   }
   return {};
+}
+
+Result<void> read_recomputation(const MegatronRow& row, FitQuestion& q) {
+  const std::string_view granularity = row["recompute_granularity"];
+  if (granularity == "none" || granularity.empty()) return {};
+  const bool is_every_layer = granularity == "full" && row["recompute_method"] == "uniform" &&
+                              row["recompute_num_layers"] == "1";
+  if (!is_every_layer) {
+    return unsupported("Megatron-LM with recompute_granularity '" + std::string(granularity) +
+                       "' is not modelled but for every layer");
+  }
+  return q.set("checkpointing", "full");
 }
 
 }  // namespace
@@ -171,6 +188,7 @@ Result<FitQuestion> megatron_question_of(const text::CsvTable& table, size_t ind
   q.seq = setting.stage.sequence;
   q.grad_accum = setting.micro_batches;
   HEADROOM_ASSIGN(q.ranks, row.number("world_size"));
+  HEADROOM_TRY(read_recomputation(row, q));
   HEADROOM_TRY(q.set("dtype", row["weights_dtype"]));
   HEADROOM_TRY(q.set("torch", torch_of(row["container"])));
   q.megatron = std::move(setting);

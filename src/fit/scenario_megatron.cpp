@@ -40,6 +40,10 @@ void set_megatron(Scenario& s) {
   train.clip_gradients = true;
   train.accumulation = setting.micro_batches;
   train.pipeline_warmup = setting.stage.rank.pipeline - 1 - setting.stage.rank.stage;
+  if (s.question.checkpointing.kind == CheckpointingKind::full) {
+    train.checkpointing = step::CheckpointPolicy::full;
+    train.checkpoint_kind = step::CheckpointKind::reentrant;  // CheckpointFunction
+  }
   train.fold_layers = false;
   train.parallel = setting.data;
   // FusedAdam: one kernel over all masters, whose step counts are the host's.

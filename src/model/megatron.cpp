@@ -111,12 +111,12 @@ struct Layer {
     return model().linear_bias ? g.parameter(path, {features}, ParameterRole::bias) : Var();
   }
 
-  Var operator()(GraphBuilder& g, Var input) const {
-    RegionScope region(g, RegionKind::layer, name, {&input});
+  Var operator()(GraphBuilder& g, Var input, const Var& angles) const {
+    RegionScope region(g, RegionKind::layer, name, {&input, &angles});
     Var x;
     {
       RegionScope inner(g, RegionKind::attention, name + ".self_attention", {&input});
-      x = attention(g, input);
+      x = attention(g, input, angles);
       inner.leave({&x});
     }
     const Var residual = add(g, std::move(x), proj_bias, std::move(input));
@@ -137,7 +137,7 @@ struct Layer {
                    std::move(attributes));
   }
 
-  Var attention(GraphBuilder& g, const Var& input) const {
+  Var attention(GraphBuilder& g, const Var& input, const Var& angles) const {
     const int64_t s = sizes.local_sequence;
     const int64_t b = sizes.stage.micro_batch;
     const int64_t d = model().head_size;
@@ -148,6 +148,9 @@ struct Layer {
     std::vector<Var> parts =
         g.split(g.view(qkv, {s, b, sizes.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
     parts[0] = g.reshape(parts[0], {s, b, sizes.heads, d});
+    if (angles) {
+      for (size_t i = 0; i < 2; ++i) parts[i] = g.apply(OpKind::te_rotary, {parts[i], angles});
+    }
     Var context = attend(g, parts);
     return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight}, parallel());
   }
@@ -159,8 +162,11 @@ struct Layer {
       case MegatronAttention::flash:
         return attend_flash(g, parts);
       case MegatronAttention::automatic:
-      case MegatronAttention::fused:
-        return g.apply(OpKind::te_fused_attention, {parts[0], parts[1], parts[2]});
+      case MegatronAttention::fused: {
+        // Rotated queries and keys no longer lie with the values: these are copied (get_qkv_layout).
+        const Var value = model().rotary ? g.contiguous(parts[2]) : parts[2];
+        return g.apply(OpKind::te_fused_attention, {parts[0], parts[1], value});
+      }
     }
     return {};
   }
@@ -332,7 +338,9 @@ Result<Graph> build_megatron_stage(const MegatronStage& stage) {
     const int64_t rows = sizes.hidden_rows();
     Var x = r.is_first() ? embed(g, sizes, words, places)
                          : g.received("hidden_states", {rows, stage.micro_batch, m.hidden});
-    for (const Layer& layer : layers) x = layer(g, std::move(x));
+    const Var angles =
+        m.rotary ? g.full({sizes.local_sequence, 1, 1, m.head_size}, DType::f32) : Var();
+    for (const Layer& layer : layers) x = layer(g, std::move(x), angles);
     if (!r.is_last()) {
       g.set_outputs(Var(), Var(), {&x});
     } else {

@@ -126,6 +126,7 @@ enum class OpGroup : uint8_t {
   X(te_norm_linear, gemm)            \
   X(te_row_linear, gemm)             \
   X(te_norm, normalization)          \
+  X(te_rotary, elementwise)          \
   X(te_causal_softmax, softmax)      \
   X(te_ring_attention, attention)    \
   X(te_fused_attention, attention)   \

@@ -169,6 +169,20 @@ Tensor te_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor
   return out;
 }
 
+Tensor te_rotary(Eager& e, const Tensor& x, const Tensor& angles) {
+  Tensor out = e.empty(x.sizes(), x.dtype());
+  e.kernel(OpKind::te_rotary, 3 * elements_of(x), x.bytes(), out.bytes());
+  if (Node* node = e.history("FusedRoPEFuncBackward", {&x}, {&out})) {
+    node->save(angles);
+    node->apply = [](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = eager.empty(g[0].sizes(), g[0].dtype());
+      eager.kernel(OpKind::te_rotary, 3 * elements_of(g[0]), g[0].bytes(), g[0].bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
 Tensor te_causal_softmax(Eager& e, const Tensor& scores) {
   Tensor out = e.empty(scores.sizes(), scores.dtype());
   e.kernel(OpKind::softmax, kSoftmaxFlops * elements_of(scores), scores.bytes(), out.bytes());
@@ -227,7 +241,6 @@ void ring_backward(Eager& e, Node& n, int64_t ranks, const Dims& key_sizes, Grad
   const Tensor query_grad = e.empty(query.sizes(), query.dtype());
   Tensor buffers[2];
   for (Tensor& buffer : buffers) buffer = e.empty({2, both.elements()}, both.dtype());
-  const int64_t part = both.elements() / 2;
   const Tensor key = e.alias(both, key_sizes, contiguous_strides(key_sizes));
   for (int64_t i = 0; i < ranks; ++i) ring_gradients(e, query, key, key);
   result[0] = query_grad;
@@ -236,7 +249,6 @@ void ring_backward(Eager& e, Node& n, int64_t ranks, const Dims& key_sizes, Grad
   for (size_t i = 1; i <= 2; ++i) {
     if (n.needs(i)) result[i] = e.alias(last, key_sizes, contiguous_strides(key_sizes));
   }
-  (void)part;
 }
 
 }  // namespace
@@ -267,6 +279,27 @@ Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const
   return out;
 }
 
+namespace {
+
+void fused_attention_gradients(Eager& e, const Node& n, Grads& result) {
+  const auto& storage = n.saved[0]->storage;
+  const bool is_one_block =
+      storage.get() == n.saved[1]->storage.get() && storage.get() == n.saved[2]->storage.get();
+  if (!is_one_block) {
+    for (size_t i = 0; i < 3; ++i) result[i] = e.empty(n.saved[i].sizes(), n.saved[i].dtype());
+    return;
+  }
+  int64_t features = 0;
+  for (size_t i = 0; i < 3; ++i) features += n.saved[i].size(2) * n.saved[i].size(3);
+  const Tensor& query = n.saved[0];
+  const Tensor block = e.empty({query.size(0), query.size(1), features}, query.dtype());
+  for (size_t i = 0; i < 3; ++i) {
+    result[i] = e.alias(block, n.saved[i].sizes(), n.saved[i].strides());
+  }
+}
+
+}  // namespace
+
 Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value) {
   Tensor out = e.empty({query.size(0), query.size(1), query.size(2) * value.size(3)}, query.dtype());
   const Tensor lse = e.empty({query.size(1), query.size(2), query.size(0), 1}, DType::f32);
@@ -278,14 +311,9 @@ Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, cons
   if (node == nullptr) return out;
   for (const Tensor& tensor : {query, key, value, out, lse}) node->save(tensor);
   node->apply = [flops](Eager& eager, Node& n, Grads&, Grads& result) {
-    int64_t features = 0;
-    for (size_t i = 0; i < 3; ++i) features += n.saved[i].size(2) * n.saved[i].size(3);
+    fused_attention_gradients(eager, n, result);
     const Tensor& q = n.saved[0];
-    const Tensor block = eager.empty({q.size(0), q.size(1), features}, q.dtype());
-    eager.kernel(OpKind::flash_attention, 2.5 * flops, 2 * block.bytes(), block.bytes(), q.dtype());
-    for (size_t i = 0; i < 3; ++i) {
-      result[i] = eager.alias(block, n.saved[i].sizes(), n.saved[i].strides());
-    }
+    eager.kernel(OpKind::flash_attention, 2.5 * flops, 6 * q.bytes(), 3 * q.bytes(), q.dtype());
   };
   e.finish(*node);
   return out;

@@ -38,6 +38,9 @@ Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,
 // A norm by itself; RMSNorm where there is no bias.
 Tensor te_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
 
+// FusedRoPEFunc: x [s, b, heads, d] turned by angles that are kept; a new tensor both ways.
+Tensor te_rotary(Eager& e, const Tensor& x, const Tensor& angles);
+
 // Scale, causal mask and softmax over [batch * heads, s, s]; backward writes over the gradient.
 Tensor te_causal_softmax(Eager& e, const Tensor& scores);
 
@@ -47,8 +50,8 @@ Tensor te_causal_softmax(Eager& e, const Tensor& scores);
 Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                          int64_t ranks);
 
-// cuDNN's attention over views of one interleaved block; query [s, b, heads, d]; gives
-// [s, b, heads * d]. Backward's gradients lie in one block as well.
+// cuDNN's attention; query [s, b, heads, d]; gives [s, b, heads * d]. Where all three are views of
+// one block, backward's gradients lie in one block as well.
 Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value);
 
 }  // namespace headroom::op

@@ -48,6 +48,8 @@ Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const
       return op::te_row_linear(e, in[0], in[1], parallel_of(a));
     case OpKind::te_norm:
       return op::te_norm(e, in[0], in[1], in[2]);
+    case OpKind::te_rotary:
+      return op::te_rotary(e, in[0], in[1]);
     case OpKind::te_causal_softmax:
       return op::te_causal_softmax(e, in[0]);
     case OpKind::te_ring_attention:

@@ -98,7 +98,7 @@ class MegatronDdp final : public ParallelMethod {
   // In the order in which backward is expected to need them: the last first.
   void place(std::vector<OptimizedParameter> whole) {
     const bool pads = options_.distributed_optimizer;
-    const int64_t multiple = std::lcm(options_.data_ranks, kBucketAlignment);
+    const int64_t multiple = std::lcm(sharing_ranks(), kBucketAlignment);
     int64_t at = 0;
     int64_t begin = 0;
     const auto close = [&] {
@@ -141,12 +141,16 @@ class MegatronDdp final : public ParallelMethod {
     }
   }
 
+  [[nodiscard]] int64_t sharing_ranks() const {
+    return std::max<int64_t>(options_.data_ranks / options_.instances, 1);
+  }
+
   // Of what this rank steps: everything, or its share of each bucket.
   [[nodiscard]] int64_t stepped_elements(const Placed& placed) const {
     if (!options_.distributed_optimizer) return placed.end - placed.begin;
     int64_t elements = 0;
     for (const Bucket& bucket : buckets_) {
-      const int64_t share = (bucket.end - bucket.begin) / options_.data_ranks;
+      const int64_t share = (bucket.end - bucket.begin) / sharing_ranks();
       const int64_t begin = std::max(placed.begin, bucket.end - share);
       elements += std::max<int64_t>(std::min(placed.end, bucket.end) - begin, 0);
     }

@@ -205,6 +205,7 @@ class TrainingRun {
       if (!run_backward(step, waiting.front())) return false;
       waiting.pop_front();
     }
+    sent_gradients_.clear();
     return true;
   }
 
@@ -396,8 +397,17 @@ class TrainingRun {
     } else if (!options_.hold_loss) {
       frame[graph_.loss] = op::detach(eager_, frame[graph_.loss]);
     }
+    hold_sent_gradients(frame);
     drop_inputs(frame);
     return true;
+  }
+
+  // The loop over micro-batches names what it sent back until the next one is ready.
+  void hold_sent_gradients(const Frame& frame) {
+    sent_gradients_.clear();
+    for (const model::GraphInput& input : graph_.inputs) {
+      if (input.requires_grad) sent_gradients_.push_back(frame[input.value]->grad);
+    }
   }
 
   // What came from the stage before, and its gradient, stays where the module was told of it
@@ -436,6 +446,7 @@ class TrainingRun {
   std::unique_ptr<Optimizer> optimizer_;  // null where stepping is done in backward
   std::optional<OptimizerInBackward> in_backward_;
   op::TensorImpl* lm_head_ = nullptr;
+  std::vector<Tensor> sent_gradients_;  // to the stage before
   std::unique_ptr<ParallelMethod> parallel_;  // null: all is on one device
 };
 
