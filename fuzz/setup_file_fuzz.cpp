@@ -5,10 +5,35 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "engines/megatron.h"
+#include "fit/megatron_question.h"
 #include "fit/setup_file.h"
+#include "model/megatron.h"
+
+namespace {
+
+// Any bytes are a run whose first stage can be built, or an Error.
+void read_megatron(std::string_view text) {
+  (void)headroom::engines::has_megatron_arguments(text);
+  const auto arguments = headroom::engines::read_megatron_arguments(text, "fuzz");
+  if (!arguments) {
+    HEADROOM_CHECK(!arguments.error().message.empty(), "an error without words");
+    return;
+  }
+  constexpr int64_t kMostLayers = 64;  // a graph of more takes its time
+  const auto question = headroom::fit::megatron_question({}, *arguments, "fuzz", std::nullopt);
+  if (!question || question->megatron->stage.rank.stage_layers > kMostLayers) return;
+  headroom::model::MegatronStage stage = question->megatron->stage;
+  stage.micro_batch = question->batch;
+  stage.sequence = question->seq;
+  (void)headroom::model::build_megatron_stage(stage);
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  read_megatron(text);
   const auto flags = headroom::fit::flags_of_setup(text, "fuzz", "");
   if (!flags) {
     HEADROOM_CHECK(!flags.error().message.empty(), "an error without words");

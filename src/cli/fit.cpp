@@ -1,11 +1,15 @@
 #include "fit/fit.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "base/version.h"
 #include "cli/asking.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
+#include "engines/megatron.h"
+#include "fit/megatron_question.h"
 #include "fit/methods.h"
 #include "fit/network.h"
 #include "fit/setup_file.h"
@@ -57,6 +61,75 @@ Result<int> run_against(const Words& words, const Console& console) {
 }
 
 constexpr Bytes kSetupMax{kMiB};
+
+Result<int> deliver_answer(const fit::FitAnswer& answer, const Words& words,
+                           const Console& console) {
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) { return report::fit_text(answer, terminal); };
+  forms.json = [&] { return report::fit_json(answer); };
+  forms.page = [&] {
+    return page_of("Will " + answer.model + " fit?", report::fit_sections(answer), words);
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return answer.verdict == fit::Verdict::yes ? kExitYes : kExitNotPlainYes;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : ", ") + word;
+  return line;
+}
+
+// A file of Megatron-LM's arguments says the model, too; nothing where --from names no such file.
+Result<std::optional<engines::MegatronArguments>> megatron_arguments(const Words& words) {
+  if (!words.has("from") || !words.operands.empty()) {
+    return std::optional<engines::MegatronArguments>();
+  }
+  const std::string file = words.value("from");
+  HEADROOM_ASSIGN(const std::string content, text::read_input(file, kSetupMax));
+  if (!engines::has_megatron_arguments(content)) {
+    return std::optional<engines::MegatronArguments>();
+  }
+  HEADROOM_ASSIGN(auto arguments, engines::read_megatron_arguments(content, file));
+  return std::optional(std::move(arguments));
+}
+
+// Flags that are about transformers, or not there yet.
+constexpr std::array kOfMegatron{"from",  "device", "gpus",       "batch",     "seq",
+                                 "vocab", "dtype",  "grad-accum", "allocator", "checkpointing",
+                                 "torch", "events", "placements"};
+
+Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console& console,
+                                              const engines::MegatronArguments& arguments) {
+  for (const auto& [flag, value] : words.flags) {
+    const bool is_asked =
+        std::ranges::find(fit::question_flags(), flag, &fit::QuestionFlag::name) !=
+            fit::question_flags().end() ||
+        flag == "emit";
+    if (!is_asked || std::ranges::find(kOfMegatron, flag) != kOfMegatron.end()) continue;
+    return Error{ErrorCode::usage, "does not go with Megatron-LM's arguments", "--" + flag,
+                 "leave it out, or say it in " + words.value("from")};
+  }
+  Words named = words;
+  named.operands.push_back(words.value("from"));
+  HEADROOM_ASSIGN(fit::FitQuestion question, question_of(named, console));
+  std::optional<int64_t> gpus;
+  if (words.has("gpus")) {
+    HEADROOM_ASSIGN(gpus, number_of<int64_t>(words.value("gpus"), "gpus", 1, fit::kMostGpus));
+  }
+  return fit::megatron_question(std::move(question), arguments, words.value("from"), gpus);
+}
+
+Result<int> run_megatron(const Words& words, const Console& console,
+                         const engines::MegatronArguments& arguments) {
+  HEADROOM_ASSIGN(fit::FitQuestion question, megatron_question_of(words, console, arguments));
+  if (words.has("html")) question.timeline = true;
+  HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
+  if (!arguments.not_looked_at.empty()) {
+    answer.notes.push_back("not looked at: " + joined(arguments.not_looked_at));
+  }
+  return deliver_answer(answer, words, console);
+}
 
 // What a file says of the setting, under the flags that were given.
 Result<void> apply_setup(const Words& words, fit::FitQuestion& question) {
@@ -119,6 +192,8 @@ Result<int> run_fit(const Words& words, const Console& console) {
     return Error{ErrorCode::usage, "a calibration is learned from measurements",
                  "--save-calibration", "name them: --against FILE.csv"};
   }
+  HEADROOM_ASSIGN(const auto megatron, megatron_arguments(words));
+  if (megatron) return run_megatron(words, console, *megatron);
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(words, console));
   HEADROOM_TRY(apply_setup(words, question));
   if (words.has("emit")) HEADROOM_TRY(fit::parse_emit(words.value("emit")));
@@ -133,14 +208,7 @@ Result<int> run_fit(const Words& words, const Console& console) {
                     fit::with_accumulation(question, fit::devices_of(question)));
     HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(settled, request));
   }
-  Forms forms;
-  forms.text = [&](const text::Terminal& terminal) { return report::fit_text(answer, terminal); };
-  forms.json = [&] { return report::fit_json(answer); };
-  forms.page = [&] {
-    return page_of("Will " + answer.model + " fit?", report::fit_sections(answer), words);
-  };
-  HEADROOM_TRY(deliver(forms, words, console));
-  return answer.verdict == fit::Verdict::yes ? kExitYes : kExitNotPlainYes;
+  return deliver_answer(answer, words, console);
 }
 
 }  // namespace
@@ -163,6 +231,8 @@ Verb fit_verb() {
        "and accelerate.yaml with the choice, ready to launch"},
       {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --from ds_config.json",
        "will it fit as this file of DeepSpeed's, or of accelerate's, divides it?"},
+      {"headroom fit --from pretrain_gpt.sh --device h100-sxm-80gb --gpus 64",
+       "a run of Megatron-LM, model and all, stage by stage"},
       {"headroom fit train.py:build --device rtx-4090 --batch 8",
        "a module of your own: build() returns it, its inputs and a loss function"},
       {"headroom fit openai-community/gpt2 --batch 16 --json", "one JSON object, for programs"},
@@ -173,7 +243,8 @@ Verb fit_verb() {
   verb.flags = question_and(
       {{"gpus", "N", "every way to divide the step among N GPUs, and the one to begin with"},
        {"from", "FILE",
-        "the setting of accelerate's YAML or DeepSpeed's JSON; flags come before it"},
+        "the setting of accelerate's YAML or DeepSpeed's JSON, flags come before it; or, without a "
+        "MODEL, Megatron-LM's arguments"},
        {"emit", "KIND=FILE", "write the setting, or the one to begin with: accelerate, deepspeed"},
        {"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
        {"save-calibration", "FILE", "with --against: keep the correction that was learned"},

@@ -193,6 +193,16 @@ struct Emitted {
   std::vector<std::string> by_hand;  // settings that the file cannot say: a training script's own
 };
 
+// One stage of a pipeline, of which each has memory of its own.
+struct StageFigures {
+  int64_t stage = 0;
+  int64_t layers = 0;
+  int64_t in_flight = 0;  // micro-batches whose activations it holds at the most
+  Bytes peak_allocated;
+  Interval device_used;
+  Verdict verdict = Verdict::no;
+};
+
 struct FitAnswer {
   std::string model;  // as asked for, or the id from its files
   int64_t parameter_count = 0;
@@ -206,7 +216,9 @@ struct FitAnswer {
   std::optional<Largest> largest_batch;
   std::optional<Largest> longest_seq;
   std::vector<Remedy> remedies;  // best first
-  Timeline timeline;             // empty when not asked for
+  // Of a pipeline, in its order; what else the answer says is of the one that needs most.
+  std::vector<StageFigures> stages;
+  Timeline timeline;  // empty when not asked for
   std::optional<Emitted> emitted;
   std::vector<std::string> notes;        // what the question means for this model
   std::vector<std::string> warnings;     // what to know before trusting the answer

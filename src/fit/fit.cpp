@@ -9,6 +9,7 @@
 #include "fit/correction.h"
 #include "fit/explain.h"
 #include "fit/idle_settings.h"
+#include "fit/megatron_question.h"
 #include "fit/network.h"
 #include "fit/prediction.h"
 #include "fit/remedies.h"
@@ -105,6 +106,12 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
 // error.
 Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
                       const StepTimer& timer, FitAnswer& answer) {
+  if (scenario.question.megatron) {
+    answer.notes.emplace_back(
+        "no step time: what tensor and context parallel ranks send, and a pipeline's waiting, are "
+        "not timed yet");
+    return {};
+  }
   HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
   const auto time = timer.time_of(scenario, trace);
   if (time) {
@@ -112,6 +119,16 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   } else {
     answer.notes.push_back("no step time: " + time.error().message);
   }
+  return {};
+}
+
+Result<void> add_megatron(const FitQuestion& question, FitAnswer& answer) {
+  HEADROOM_ASSIGN(answer.parameter_count, megatron_parameters(*question.megatron));
+  answer.trainable_count = answer.parameter_count;
+  answer.settings = megatron_settings(question);
+  answer.notes.emplace_back(
+      "what the device shows is as measured on one GPU, and a communicator more; Megatron-LM's "
+      "own counters were at hand, nvidia-smi's were not");
   return {};
 }
 
@@ -149,7 +166,12 @@ Begun begin(const FitQuestion& question) {
 }  // namespace
 
 Result<FitAnswer> answer(const FitQuestion& asked) {
-  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, devices_of(asked)));
+  HEADROOM_ASSIGN(FitQuestion question, with_accumulation(asked, devices_of(asked)));
+  FitAnswer answer;
+  if (question.megatron && question.megatron->stage.rank.pipeline > 1) {
+    HEADROOM_ASSIGN(answer.stages, stages_of(question));
+    question.megatron->stage.rank.stage = fullest_stage(answer.stages);
+  }
   const Begun begun = begin(question);
   if (!*begun.scenario) return begun.scenario->error();
   if (!*begun.detail) return begun.detail->error();
@@ -159,13 +181,13 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   const StepTimer& timer = **begun.timer;
   const Prediction& p = detail.prediction;
 
-  FitAnswer answer;
   answer.model = scenario.model->name;
   answer.parameter_count = p.parameter_count;
   answer.trainable_count = p.trainable_count;
   answer.device = memory_of_device(scenario);
   answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
   for (const Setting& setting : scenario.derived) derive(answer.settings, setting);
+  if (question.megatron) HEADROOM_TRY(add_megatron(question, answer));
   if (!reads_seq(scenario)) {
     std::erase_if(answer.settings, [](const Setting& setting) { return setting.name == "seq"; });
   }

@@ -38,7 +38,7 @@ struct Container {
   std::string_view tag;
   std::string_view torch;
 };
-constexpr std::array kContainers{Container{"24.01", "2.2"},  Container{"25.09", "2.9"},
+constexpr std::array kContainers{Container{"24.01", "2.2"}, Container{"25.09", "2.9"},
                                  Container{"26.02", "2.11"}, Container{"26.04", "2.12"},
                                  Container{"26.06", "2.13"}};
 
@@ -55,12 +55,17 @@ struct Modelled {
   std::string_view word;
 };
 constexpr std::array kModelled{
-    Modelled{"experts", "none"},         Modelled{"mla", "none"},
-    Modelled{"fp8", "none"},             Modelled{"cpu_offload", "none"},
+    Modelled{"experts", "none"},
+    Modelled{"mla", "none"},
+    Modelled{"fp8", "none"},
+    Modelled{"cpu_offload", "none"},
     Modelled{"cuda_graph", "none"},
-    Modelled{"fsdp", "none"},            Modelled{"transformer_impl", "transformer_engine"},
-    Modelled{"loss_fusion", "none"},     Modelled{"hybrid_pattern", ""},
-    Modelled{"vpp", "1"},                Modelled{"optimizer", "adam"},
+    Modelled{"fsdp", "none"},
+    Modelled{"transformer_impl", "transformer_engine"},
+    Modelled{"loss_fusion", "none"},
+    Modelled{"hybrid_pattern", ""},
+    Modelled{"vpp", "1"},
+    Modelled{"optimizer", "adam"},
 };
 
 Result<void> check(const MegatronRow& row) {

@@ -10,8 +10,7 @@ TEST(Network, ANameEndsInItsRate) {
   EXPECT_DOUBLE_EQ(network_rate("roce-v2-100G")->value, 12.5e9);
   EXPECT_DOUBLE_EQ(network_rate("25g")->value, 3.125e9);
   EXPECT_DOUBLE_EQ(network_rate("50GB/s")->value, 50e9);
-  for (const char* words :
-       {"", "ib", "ib-", "ib-g", "ib-0g", "ib-nang", "ib-1e9g", "fast/s"}) {
+  for (const char* words : {"", "ib", "ib-", "ib-g", "ib-0g", "ib-nang", "ib-1e9g", "fast/s"}) {
     EXPECT_FALSE(network_rate(words)) << words;
   }
 }

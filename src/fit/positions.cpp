@@ -10,6 +10,10 @@ constexpr int64_t kPositionsMax = int64_t{1} << 30;
 
 Result<std::optional<int64_t>> positions_of(const Scenario& scenario) {
   if (scenario.traced || scenario.task == model::Task::seq2seq_lm) return std::optional<int64_t>();
+  if (const auto& megatron = scenario.question.megatron) {
+    const int64_t positions = megatron->stage.model.positions;
+    return positions > 0 ? std::optional(positions) : std::nullopt;
+  }
   const text::JsonView config = scenario.model->view();
   for (const char* key : {"n_positions", "max_position_embeddings", "n_ctx"}) {
     HEADROOM_ASSIGN(const auto positions, config.optional_int(key, 1, kPositionsMax));

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "fit/megatron_remedies.h"
 #include "fit/search.h"
 
 namespace headroom::fit {
@@ -197,14 +198,44 @@ std::optional<TriedRemedy> try_accumulation(const Scenario& scenario, const Pred
   return TriedRemedy{std::move(*remedy), std::move(after->scenario), std::move(after->prediction)};
 }
 
+// Changes of Megatron-LM's own arguments; of ours, those that are about the allocator.
+std::optional<TriedRemedy> try_megatron(const Scenario& scenario, const MegatronChange& change,
+                                        const Prediction& before) {
+  if (!scenario.question.megatron || !change.when(scenario.question)) return std::nullopt;
+  FitQuestion question = scenario.question;
+  change.make(question);
+  std::optional<Attempt> after = attempt(scenario, question);
+  if (!after) return std::nullopt;
+  std::optional<Remedy> remedy = remedy_of(before, after->prediction);
+  if (!remedy) return std::nullopt;
+  remedy->name = change.name;
+  remedy->title = change.title;
+  remedy->flag = change.flags;
+  remedy->how = "an argument of Megatron-LM";
+  remedy->cost = change.cost;
+  return TriedRemedy{std::move(*remedy), std::move(after->scenario), std::move(after->prediction),
+                     true};
+}
+
+bool is_of_the_allocator(const Change& change) {
+  return std::string_view(change.flags).starts_with("--allocator");
+}
+
 }  // namespace
 
 RemedySearch::RemedySearch(const Scenario& scenario, const Prediction& before)
-    : scenario_(scenario), before_(before), tried_(std::size(kChanges) + 1) {}
+    : scenario_(scenario), before_(before), tried_(std::size(kChanges) + 1 + kMegatronChanges) {}
 
 void RemedySearch::try_change(size_t i) {
-  tried_[i] = i < std::size(kChanges) ? try_flags(scenario_, kChanges[i], before_)
-                                      : try_accumulation(scenario_, before_);
+  if (i < std::size(kChanges)) {
+    const Change& change = kChanges[i];
+    if (scenario_.question.megatron && !is_of_the_allocator(change)) return;
+    tried_[i] = try_flags(scenario_, change, before_);
+  } else if (i == std::size(kChanges)) {
+    tried_[i] = try_accumulation(scenario_, before_);
+  } else {
+    tried_[i] = try_megatron(scenario_, megatron_change(i - std::size(kChanges) - 1), before_);
+  }
 }
 
 size_t RemedySearch::choose_batches(std::optional<size_t> most) {

@@ -28,6 +28,9 @@ int64_t te_workspace_bytes(int compute_capability) {
 
 void set_megatron(Scenario& s) {
   MegatronSetting& setting = *s.question.megatron;
+  setting.stage.micro_batch = s.question.batch;
+  setting.stage.sequence = s.question.seq;
+  setting.micro_batches = s.question.grad_accum;
   setting.stage.workspace_bytes = te_workspace_bytes(s.train.environment.compute_capability);
   model::MegatronModel& m = setting.stage.model;
   if (m.attention == MegatronAttention::automatic) {

@@ -5,7 +5,7 @@
 
 namespace headroom::fit {
 
-// The step's options. The device and the versions are there already.
+// The step's options; batch, sequence and accumulation are the question's. The device and the versions are there already.
 // REQUIRES: scenario.question.megatron.
 void set_megatron(Scenario& scenario);
 

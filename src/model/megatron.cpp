@@ -17,9 +17,9 @@ Error wrong(std::string what) { return Error{ErrorCode::bad_input, std::move(wha
 Result<void> check(const MegatronStage& s) {
   const MegatronModel& m = s.model;
   const MegatronRank& r = s.rank;
-  for (const int64_t size : {m.layers, m.hidden, m.heads, m.kv_heads, m.head_size, m.inner,
-                             m.padded_vocabulary, r.tensor, r.pipeline, r.context, r.stage_layers,
-                             s.micro_batch, s.sequence}) {
+  for (const int64_t size :
+       {m.layers, m.hidden, m.heads, m.kv_heads, m.head_size, m.inner, m.padded_vocabulary,
+        r.tensor, r.pipeline, r.context, r.stage_layers, s.micro_batch, s.sequence}) {
     if (size < 1 || size > kSizeMax) return wrong("a size of the model is out of range");
   }
   if (r.stage < 0 || r.stage >= r.pipeline) return wrong("there is no such stage");
@@ -86,10 +86,9 @@ struct Layer {
         attention_norm(g, path + ".self_attention.linear_qkv.layer_norm", model()),
         qkv_weight(g.parameter(path + ".self_attention.linear_qkv.weight",
                                {qkv_features(), model().hidden}, ParameterRole::linear)),
-        qkv_bias(model().qkv_bias
-                     ? g.parameter(path + ".self_attention.linear_qkv.bias", {qkv_features()},
-                                   ParameterRole::bias)
-                     : Var()),
+        qkv_bias(model().qkv_bias ? g.parameter(path + ".self_attention.linear_qkv.bias",
+                                                {qkv_features()}, ParameterRole::bias)
+                                  : Var()),
         mlp_norm(g, path + ".mlp.linear_fc1.layer_norm", model()),
         fc1_weight(g.parameter(path + ".mlp.linear_fc1.weight", {fc1_features(), model().hidden},
                                ParameterRole::linear)),
@@ -141,9 +140,9 @@ struct Layer {
     const int64_t s = sizes.local_sequence;
     const int64_t b = sizes.stage.micro_batch;
     const int64_t d = model().head_size;
-    const Var qkv =
-        g.apply(OpKind::te_norm_linear,
-                {input, attention_norm.weight, attention_norm.bias, qkv_weight, qkv_bias}, parallel());
+    const Var qkv = g.apply(
+        OpKind::te_norm_linear,
+        {input, attention_norm.weight, attention_norm.bias, qkv_weight, qkv_bias}, parallel());
     const int64_t group = sizes.heads / sizes.kv_heads;
     std::vector<Var> parts =
         g.split(g.view(qkv, {s, b, sizes.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
@@ -163,7 +162,8 @@ struct Layer {
         return attend_flash(g, parts);
       case MegatronAttention::automatic:
       case MegatronAttention::fused: {
-        // Rotated queries and keys no longer lie with the values: these are copied (get_qkv_layout).
+        // Rotated queries and keys no longer lie with the values: these are copied
+        // (get_qkv_layout).
         const Var value = model().rotary ? g.contiguous(parts[2]) : parts[2];
         return g.apply(OpKind::te_fused_attention, {parts[0], parts[1], value});
       }
@@ -187,8 +187,7 @@ struct Layer {
     query = g.reshape(query, {s, rows, d});
     key = g.reshape(key, {s, rows, d});
     Var scores = g.empty_like({rows, s, s}, query);
-    scores = g.baddbmm(scores, g.transpose(query, 0, 1),
-                       g.transpose(g.transpose(key, 0, 1), 1, 2));
+    scores = g.baddbmm(scores, g.transpose(query, 0, 1), g.transpose(g.transpose(key, 0, 1), 1, 2));
     Var weights = g.apply(OpKind::te_causal_softmax, {std::move(scores)});
     weights = g.dropout(weights, model().attention_dropout);
     value = g.reshape(value, {s, rows, d});
@@ -312,8 +311,7 @@ Result<Graph> build_megatron_stage(const MegatronStage& stage) {
     Var head;
     Var gathered;
     if (r.is_last()) {
-      norm_weight =
-          g.parameter("decoder.final_layernorm.weight", {m.hidden}, ParameterRole::norm);
+      norm_weight = g.parameter("decoder.final_layernorm.weight", {m.hidden}, ParameterRole::norm);
       if (!m.rms_norm) {
         norm_bias = g.parameter("decoder.final_layernorm.bias", {m.hidden}, ParameterRole::norm);
       }
@@ -322,8 +320,9 @@ Result<Graph> build_megatron_stage(const MegatronStage& stage) {
                  ? words
                  : g.parameter("output_layer.weight", table, ParameterRole::lm_head);
       if (sizes.sequence_ranks > 1) {
-        gathered = g.buffer("global_memory_buffer.mpu",
-                            {sizes.local_sequence, stage.micro_batch, m.hidden}, std::nullopt, false);
+        gathered =
+            g.buffer("global_memory_buffer.mpu",
+                     {sizes.local_sequence, stage.micro_batch, m.hidden}, std::nullopt, false);
       }
     }
     if (stage.workspace_bytes > 0) {
@@ -331,9 +330,9 @@ Result<Graph> build_megatron_stage(const MegatronStage& stage) {
           g.buffer("transformer_engine.workspace", {stage.workspace_bytes}, DType::u8, false);
     }
     if (r.mask_from_loader && (r.is_first() || r.is_last())) {
-      const Var mask = g.input("attention_mask",
-                               {stage.micro_batch, 1, sizes.local_sequence, stage.sequence},
-                               DType::boolean);
+      const Var mask =
+          g.input("attention_mask", {stage.micro_batch, 1, sizes.local_sequence, stage.sequence},
+                  DType::boolean);
     }
     const int64_t rows = sizes.hidden_rows();
     Var x = r.is_first() ? embed(g, sizes, words, places)

@@ -99,13 +99,13 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
     out = matmul(e, whole, t(e, weight));
     out->base = Tensor();
   }
-  Node* node =
-      e.history("LinearWithGradAccumulationAndAsyncCommunicationBackward", {&input, &weight}, {&out});
+  Node* node = e.history("LinearWithGradAccumulationAndAsyncCommunicationBackward",
+                         {&input, &weight}, {&out});
   if (node == nullptr) return out;
   node->save(input);
   node->save(weight);
-  node->apply = [module, gathers, whole = gathers ? gathered : Tensor()](
-                    Eager& eager, Node& n, Grads& g, Grads& result) {
+  node->apply = [module, gathers, whole = gathers ? gathered : Tensor()](Eager& eager, Node& n,
+                                                                         Grads& g, Grads& result) {
     const Tensor grad = to(eager, g[0], n.saved[0].dtype());
     const Tensor& total = gathers ? whole : n.saved[0];
     if (gathers) eager.kernel(OpKind::all_gather, 0, n.saved[0].bytes(), total.bytes());

@@ -96,7 +96,8 @@ Tensor te_norm_linear(Eager& e, const Tensor& input, const Tensor& norm_weight,
   const int64_t columns = weight.size(0);
   Tensor out = product(e, whole, columns, weight);
   whole = Tensor();
-  out = e.alias(out, with_last(input, gathers ? input.size(0) * module.ranks : input.size(0), columns),
+  out = e.alias(out,
+                with_last(input, gathers ? input.size(0) * module.ranks : input.size(0), columns),
                 contiguous_strides(with_last(
                     input, gathers ? input.size(0) * module.ranks : input.size(0), columns)));
   out->base = Tensor();
@@ -110,8 +111,7 @@ Tensor te_norm_linear(Eager& e, const Tensor& input, const Tensor& norm_weight,
                     Eager& eager, Node& n, Grads& g, Grads& result) {
     const Tensor grad = rows_of(eager, contiguous(eager, g[0]));
     const Tensor& matrix = n.saved[1];
-    Tensor normed_rows =
-        gathers ? gathered(eager, n.saved[3], module.ranks) : n.saved[3];
+    Tensor normed_rows = gathers ? gathered(eager, n.saved[3], module.ranks) : n.saved[3];
     const Tensor sum = product(eager, grad, matrix.size(1), matrix);
     const Tensor input_grad = reduced(eager, sum, module);
     if (n.needs(3)) result[3] = weight_gradient(eager, matrix, grad, normed_rows, module);
@@ -119,8 +119,8 @@ Tensor te_norm_linear(Eager& e, const Tensor& input, const Tensor& norm_weight,
     normed_rows = Tensor();
     normalize_backward(eager, n.saved[0], n.saved[2], has_norm_bias, result);
     const int64_t batch = n.outputs[0].sizes[1];
-    result[0] = view(eager, result[0], {result[0].size(0) / std::max<int64_t>(batch, 1), batch,
-                                        result[0].size(1)});
+    result[0] = view(eager, result[0],
+                     {result[0].size(0) / std::max<int64_t>(batch, 1), batch, result[0].size(1)});
   };
   e.finish(*node);
   return out;
@@ -157,7 +157,8 @@ Tensor te_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor
   Normed normed = normalize(e, rows, static_cast<bool>(bias));
   Tensor out = e.alias(normed.out, input.sizes(), contiguous_strides(input.sizes()));
   out->base = Tensor();
-  Node* node = e.history("_OperationFuserAutogradFunctionBackward", {&input, &weight, &bias}, {&out});
+  Node* node =
+      e.history("_OperationFuserAutogradFunctionBackward", {&input, &weight, &bias}, {&out});
   if (node == nullptr) return out;
   for (const Tensor& tensor : {rows, weight, normed.mean, normed.rstd}) node->save(tensor);
   node->apply = [has_bias = static_cast<bool>(bias)](Eager& eager, Node& n, Grads& g,
@@ -214,8 +215,8 @@ RingStep ring_step(Eager& e, const Tensor& query, const Tensor& key) {
   RingStep step;
   step.out = e.empty(query.sizes(), query.dtype());
   step.lse = e.empty({query.size(0), query.size(2), query.size(1)}, DType::f32);
-  e.kernel(OpKind::flash_attention, attention_flops(query, key), 3 * query.bytes(),
-           query.bytes(), query.dtype());
+  e.kernel(OpKind::flash_attention, attention_flops(query, key), 3 * query.bytes(), query.bytes(),
+           query.dtype());
   return step;
 }
 
@@ -301,7 +302,8 @@ void fused_attention_gradients(Eager& e, const Node& n, Grads& result) {
 }  // namespace
 
 Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value) {
-  Tensor out = e.empty({query.size(0), query.size(1), query.size(2) * value.size(3)}, query.dtype());
+  Tensor out =
+      e.empty({query.size(0), query.size(1), query.size(2) * value.size(3)}, query.dtype());
   const Tensor lse = e.empty({query.size(1), query.size(2), query.size(0), 1}, DType::f32);
   const double flops =
       2.0 * elements_of(query) * static_cast<double>(key.size(0));  // causal: half of four

@@ -8,8 +8,8 @@
 // for norms' weights take inside (some hundred kilobytes) is not counted.
 //
 // Source: transformer_engine/pytorch/module/{layernorm_linear,linear}.py,
-// attention/dot_product_attention/{backends,context_parallel,softmax}.py, versions 2.9 and of August
-// 2026. Shapes are not checked here, as in functional.h.
+// attention/dot_product_attention/{backends,context_parallel,softmax}.py, versions 2.9 and of
+// August 2026. Shapes are not checked here, as in functional.h.
 #pragma once
 
 #include "operator/eager.h"
@@ -45,8 +45,8 @@ Tensor te_rotary(Eager& e, const Tensor& x, const Tensor& angles);
 Tensor te_causal_softmax(Eager& e, const Tensor& scores);
 
 // Ring attention by the flash-attn package over `ranks` ranks that hold a part of the sequence each
-// (cp_comm_type p2p), causal, on the last of them; query [b, s, heads, d], contiguous; key and value
-// may have fewer heads.
+// (cp_comm_type p2p), causal, on the last of them; query [b, s, heads, d], contiguous; key and
+// value may have fewer heads.
 Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                          int64_t ranks);
 

@@ -237,6 +237,28 @@ Section remedies_section(const fit::FitAnswer& answer) {
   return {"change", "What to change", html, ""};
 }
 
+Section stages_section(const fit::FitAnswer& answer) {
+  std::vector<LimitBar> bars;
+  for (const fit::StageFigures& stage : answer.stages) {
+    LimitBar bar;
+    bar.name = "stage " + with_commas(stage.stage);
+    bar.tone = fit::name_of(stage.verdict);
+    bar.low = stage.device_used.low;
+    bar.expected = stage.device_used.expected;
+    bar.high = stage.device_used.high;
+    bar.figure = format_bytes(stage.device_used.expected);
+    bar.figure_note = with_commas(stage.layers) + " layers, " + with_commas(stage.in_flight) +
+                      " micro-batches in flight";
+    bars.push_back(std::move(bar));
+  }
+  Html html;
+  html.raw(
+      "<p class=\"lead\">Each stage of the pipeline on its own devices; all else on this page ");
+  html.raw("is of the one that needs most. The dashed line is what a device offers.</p>\n");
+  html.add(limit_bars(bars, device_limit(answer)));
+  return {"stages", "The stages of the pipeline", html, ""};
+}
+
 Section question_section(const fit::FitAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   rows.reserve(answer.settings.size());
@@ -280,6 +302,7 @@ Section trust_section(const fit::FitAnswer& answer) {
 std::vector<Section> fit_sections(const fit::FitAnswer& answer) {
   std::vector<Section> sections;
   sections.push_back(answer_section(answer));
+  if (!answer.stages.empty()) sections.push_back(stages_section(answer));
   if (!answer.timeline.points.empty()) sections.push_back(step_section(answer));
   sections.push_back(breakdown_section(answer));
   if (!answer.remedies.empty()) sections.push_back(remedies_section(answer));

@@ -149,6 +149,24 @@ Json time_json(const fit::StepTime& time) {
       .set("basis", time.basis);
 }
 
+namespace {
+
+Json stages_json(const std::vector<fit::StageFigures>& stages) {
+  Json list = Json::array();
+  for (const fit::StageFigures& stage : stages) {
+    list.push_back(Json::object()
+                       .set("stage", stage.stage)
+                       .set("layers", stage.layers)
+                       .set("micro_batches_in_flight", stage.in_flight)
+                       .set("peak_allocated_bytes", stage.peak_allocated)
+                       .set("device_used_bytes", interval_json(stage.device_used))
+                       .set("fits", fit::name_of(stage.verdict)));
+  }
+  return list;
+}
+
+}  // namespace
+
 Json fit_json(const fit::FitAnswer& answer) {
   Json settings = Json::array();
   for (const fit::Setting& setting : answer.settings) {
@@ -171,6 +189,7 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("memory", memory_json(answer.memory));
   if (answer.time) json.set("time", time_json(*answer.time));
   if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
+  if (!answer.stages.empty()) json.set("stages", stages_json(answer.stages));
   json.set("largest_batch", largest_json(answer.largest_batch))
       .set("longest_seq", largest_json(answer.longest_seq))
       .set("remedies", std::move(remedies))

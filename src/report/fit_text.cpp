@@ -97,6 +97,29 @@ std::string remedies(const fit::FitAnswer& answer, const Terminal& terminal) {
   return lines;
 }
 
+// The stages of a pipeline, of which the others' figures are not shown.
+std::string stages(const fit::FitAnswer& answer, const Terminal& terminal) {
+  Table table({{"stage", Align::right, false},
+               {"layers", Align::right, false},
+               {"in flight", Align::right, false},
+               {"peak allocated", Align::right, false},
+               {"device used", Align::right, false},
+               {"fits", Align::left, false}});
+  for (const fit::StageFigures& stage : answer.stages) {
+    table.row({with_commas(stage.stage),
+               with_commas(stage.layers),
+               with_commas(stage.in_flight),
+               format_bytes(stage.peak_allocated),
+               format_bytes(stage.device_used.expected),
+               {std::string(verdict_word(stage.verdict)), verdict_style(stage.verdict)}});
+  }
+  return table.render(terminal) +
+         wrapped(
+             "The rest is of the stage that needs most. In flight: micro-batches whose "
+             "activations a stage holds at the most.",
+             terminal);
+}
+
 std::string notes(std::string_view kind, const std::vector<std::string>& lines,
                   const Terminal& terminal) {
   std::string all;
@@ -111,6 +134,7 @@ std::string notes(std::string_view kind, const std::vector<std::string>& lines,
 std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
   std::string lines = verdict_line(answer.verdict, answer_sentence(answer), terminal);
   lines += "\n" + figures(answer, terminal);
+  if (!answer.stages.empty()) lines += "\n" + stages(answer, terminal);
   lines += "\n" + breakdown(answer, terminal);
   if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);
   std::string written;

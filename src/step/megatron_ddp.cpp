@@ -83,9 +83,8 @@ class MegatronDdp final : public ParallelMethod {
       master->grad = Tensor();
     }
     if (!options_.distributed_optimizer || options_.data_ranks <= 1) return;
-    (void)recorder_.begin_collective(op::OpKind::all_gather,
-                                     parameters_.bytes() / options_.data_ranks,
-                                     parameters_.bytes());
+    (void)recorder_.begin_collective(
+        op::OpKind::all_gather, parameters_.bytes() / options_.data_ranks, parameters_.bytes());
     recorder_.await_all();
   }
 
@@ -199,8 +198,8 @@ class MegatronDdp final : public ParallelMethod {
 }  // namespace
 
 std::unique_ptr<ParallelMethod> make_megatron_ddp(const model::Graph&,
-                                                  const MegatronOptions& options,
-                                                  op::Eager& eager, Recorder& recorder) {
+                                                  const MegatronOptions& options, op::Eager& eager,
+                                                  Recorder& recorder) {
   return std::make_unique<MegatronDdp>(options, eager, recorder);
 }
 

@@ -4,7 +4,8 @@
 // Invariants:
 //   1. Gradients lie in one block (`main_grad`), float32 as a rule, made with the model and never
 //      let go. A parameter's own gradient goes as soon as it has been added there.
-//   2. Without the distributed optimizer parameters stay as they were made, and each has a master in
+//   2. Without the distributed optimizer parameters stay as they were made, and each has a master
+//   in
 //      float32 (cloned first, in its own type).
 //   3. With it parameters lie in one block as well, each on a boundary of 64 elements, buckets end
 //      on a multiple of the ranks and of 128; buckets follow backward's order, and those of the

@@ -213,7 +213,8 @@ class TrainingRun {
     return {i == 0, i + 1 == options_.accumulation};
   }
 
-  // What a micro-batch made, for its backward pass; the next one finds parameters and buffers alone.
+  // What a micro-batch made, for its backward pass; the next one finds parameters and buffers
+  // alone.
   Frame taken_frame() {
     Frame taken = frame_;
     drop_inputs(frame_);
@@ -446,7 +447,7 @@ class TrainingRun {
   std::unique_ptr<Optimizer> optimizer_;  // null where stepping is done in backward
   std::optional<OptimizerInBackward> in_backward_;
   op::TensorImpl* lm_head_ = nullptr;
-  std::vector<Tensor> sent_gradients_;  // to the stage before
+  std::vector<Tensor> sent_gradients_;        // to the stage before
   std::unique_ptr<ParallelMethod> parallel_;  // null: all is on one device
 };
 

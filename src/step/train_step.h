@@ -37,7 +37,7 @@ struct TrainOptions {
   bool hold_loss = false;
   bool keep_outputs = false;  // a loop that holds `outputs` through backward, as Trainer does not
   bool optimizer_in_backward = false;
-  ParallelOptions parallel;         // one rank of several
+  ParallelOptions parallel;  // one rank of several
   // Micro-batches that have run forward before the first one runs backward: one stage of a pipeline
   // has as many as stages come behind it (1F1B). What such a stage gives to the next goes with it.
   int64_t pipeline_warmup = 0;

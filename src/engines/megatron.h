@@ -1,0 +1,68 @@
+// Megatron-LM's arguments, as people have them: a shell script, or the YAML of its own tests
+// ("--num-layers: 12" in a map). What a file leaves out has Megatron-LM's defaults.
+//
+// Nothing is run: names that a script gives to numbers (TP=2, ${TP}, ${TP:-2}) are put in, and a
+// value that needs more than that is an Error that names it. So is an argument that changes memory
+// in a way that is not modelled. Others are listed as not looked at.
+//
+// Source: megatron/training/arguments.py at d98e8a64 (August 2026).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace headroom::engines {
+
+struct MegatronArguments {
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t query_groups = 0;  // as many as heads, where nothing is said
+  int64_t kv_channels = 0;
+  int64_t ffn = 0;
+  int64_t sequence = 0;
+  int64_t positions = 0;
+  std::optional<int64_t> vocabulary;  // a tokenizer that is named decides it otherwise
+  int64_t vocabulary_multiple = 128;
+  bool swiglu = false;
+  bool rms_norm = false;
+  bool linear_bias = true;
+  bool qkv_bias = false;  // beside the linear ones
+  bool tied = true;
+  bool rotary = false;
+  double hidden_dropout = 0.1;
+  double attention_dropout = 0.1;
+  std::string attention_backend = "auto";  // auto, flash, fused, unfused
+  bool deterministic = false;
+  std::string type = "fp32";  // bf16, fp16, fp32
+  int64_t micro_batch = 1;
+  std::optional<int64_t> global_batch;
+  int64_t tensor_ranks = 1;
+  int64_t stages = 1;
+  int64_t context_ranks = 1;
+  bool sequence_parallel = false;
+  bool distributed_optimizer = false;
+  int64_t optimizer_instances = 1;
+  bool overlap_grad_reduce = false;
+  bool gradients_in_half = false;
+  bool fused_accumulation = true;
+  bool recomputes_layers = false;
+  bool mask_from_loader = true;
+  std::optional<int64_t> nodes;           // torchrun's
+  std::optional<int64_t> ranks_per_node;  // torchrun's
+  std::vector<std::string> not_looked_at;
+};
+
+// Whether a file is such a script: cheap, and never an error.
+[[nodiscard]] bool has_megatron_arguments(std::string_view content);
+
+// At most 1 MiB.
+Result<MegatronArguments> read_megatron_arguments(std::string_view content,
+                                                  const std::string& file);
+
+}  // namespace headroom::engines

@@ -1,0 +1,92 @@
+#include "engines/megatron.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::engines {
+namespace {
+
+constexpr std::string_view kScript = R"(#!/bin/bash
+# --num-layers 99 is not meant
+TP=2
+PP=${PP:-4}
+MODEL_ARGS=(
+    --num-layers 32 --hidden-size 4096
+    --num-attention-heads 32 --group-query-attention --num-query-groups 8
+    --seq-length 8192 --max-position-embeddings 8192
+    --swiglu --normalization RMSNorm --disable-bias-linear
+    --use-rotary-position-embeddings --untie-embeddings-and-output-weights
+    --ffn-hidden-size 14336 --vocab-size 128256
+)
+torchrun --nproc_per_node 8 --nnodes=2 pretrain_gpt.py "${MODEL_ARGS[@]}" \
+    --tensor-model-parallel-size $TP --pipeline-model-parallel-size ${PP} \
+    --sequence-parallel --use-distributed-optimizer --bf16 \
+    --micro-batch-size 1 --global-batch-size 128 --lr 3e-4 \
+    --recompute-granularity full --recompute-method uniform --recompute-num-layers 1
+)";
+
+TEST(MegatronArguments, AScriptIsReadWithItsNames) {
+  ASSERT_TRUE(has_megatron_arguments(kScript));
+  const auto a = read_megatron_arguments(kScript, "run.sh");
+  ASSERT_TRUE(a) << a.error().to_string();
+  EXPECT_EQ(a->layers, 32);
+  EXPECT_EQ(a->query_groups, 8);
+  EXPECT_EQ(a->ffn, 14336);
+  EXPECT_EQ(a->kv_channels, 128);
+  EXPECT_EQ(a->tensor_ranks, 2);
+  EXPECT_EQ(a->stages, 4);
+  EXPECT_EQ(a->vocabulary, 128'256);
+  EXPECT_EQ(a->ranks_per_node, 8);
+  EXPECT_EQ(a->nodes, 2);
+  EXPECT_EQ(a->global_batch, 128);
+  EXPECT_TRUE(a->sequence_parallel && a->distributed_optimizer && a->swiglu && a->rms_norm);
+  EXPECT_TRUE(a->rotary && a->recomputes_layers && !a->tied && !a->linear_bias);
+  EXPECT_EQ(a->positions, 0);
+  EXPECT_EQ(a->type, "bf16");
+  EXPECT_EQ(a->not_looked_at, std::vector<std::string>{"--lr"});
+}
+
+TEST(MegatronArguments, TheYamlOfItsTestsIsReadToo) {
+  constexpr std::string_view kYaml = R"(MODEL_ARGS:
+  --num-layers: 12
+  --hidden-size: 512
+  --num-attention-heads: 8
+  --seq-length: 1024
+  --max-position-embeddings: 1024
+  --vocab-size: 50257
+  --tensor-model-parallel-size: 2
+  --sequence-parallel: true
+  --bf16: true
+  --no-gradient-accumulation-fusion: true
+  --overlap-grad-reduce: false
+)";
+  const auto a = read_megatron_arguments(kYaml, "model_config.yaml");
+  ASSERT_TRUE(a) << a.error().to_string();
+  EXPECT_EQ(a->ffn, 2048);
+  EXPECT_EQ(a->positions, 1024);
+  EXPECT_TRUE(a->sequence_parallel);
+  EXPECT_FALSE(a->fused_accumulation);
+  EXPECT_FALSE(a->overlap_grad_reduce);
+}
+
+std::string message_of(std::string_view content) {
+  const auto a = read_megatron_arguments(content, "run.sh");
+  return a ? "" : a.error().message;
+}
+
+TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
+  const std::string model =
+      "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 ";
+  EXPECT_EQ(message_of(model), "");
+  EXPECT_EQ(message_of(model + "--num-experts 8"), "--num-experts is not modelled");
+  EXPECT_EQ(message_of(model + "--tensor-model-parallel-size $TP"),
+            "--tensor-model-parallel-size is '$TP', which the file does not give");
+  EXPECT_EQ(message_of(model + "--micro-batch-size 0"), "--micro-batch-size is '0'");
+  EXPECT_EQ(message_of(model + "--micro-batch-size 99999999999999999999"),
+            "--micro-batch-size is '99999999999999999999'");
+  EXPECT_EQ(message_of("--num-layers 2 --hidden-size 64"), "has no --num-attention-heads");
+  EXPECT_EQ(message_of(model + "--recompute-granularity selective"),
+            "--recompute-granularity selective is not modelled");
+}
+
+}  // namespace
+}  // namespace headroom::engines

@@ -1,0 +1,34 @@
+// A run of Megatron-LM as a question of `fit`: its arguments, read from a file, on so many GPUs;
+// and its stages, of which the one that needs most decides.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engines/megatron.h"
+#include "fit/answer.h"
+#include "fit/question.h"
+
+namespace headroom::fit {
+
+// `gpus`: of the whole run; where nobody says, what the file gives torchrun, else as many as hold
+// the model once. Settings that were given stay. The Error is about what does not divide.
+Result<FitQuestion> megatron_question(FitQuestion question, const engines::MegatronArguments& from,
+                                      const std::string& file, std::optional<int64_t> gpus);
+
+// Each stage of the pipeline, as predicted. REQUIRES: question.megatron.
+Result<std::vector<StageFigures>> stages_of(const FitQuestion& question);
+
+// The stage that shows most of its device. REQUIRES: stages are there.
+[[nodiscard]] int64_t fullest_stage(const std::vector<StageFigures>& stages);
+
+// What the answer lists of such a question, instead of the flags for transformers.
+[[nodiscard]] std::vector<Setting> megatron_settings(const FitQuestion& question);
+
+// Parameters of the whole model. The Error is build_megatron_stage's.
+Result<int64_t> megatron_parameters(const MegatronSetting& setting);
+
+}  // namespace headroom::fit

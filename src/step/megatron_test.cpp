@@ -1,0 +1,180 @@
+// Megatron-LM's ranks, against formulas that others published and against what must hold of any
+// pipeline.
+#include <gtest/gtest.h>
+
+#include "model/megatron.h"
+#include "step/train_step.h"
+
+namespace headroom::step {
+namespace {
+
+using model::MegatronAttention;
+using model::MegatronStage;
+
+constexpr int64_t kSequence = 256;
+constexpr int64_t kBatch = 2;
+constexpr int64_t kHidden = 128;
+constexpr int64_t kHeads = 8;
+
+MegatronStage stage_with(int64_t layers, int64_t tensor, bool sequence_parallel) {
+  MegatronStage stage;
+  stage.model.layers = layers;
+  stage.model.hidden = kHidden;
+  stage.model.heads = stage.model.kv_heads = kHeads;
+  stage.model.head_size = kHidden / kHeads;
+  stage.model.inner = 4 * kHidden;
+  stage.model.padded_vocabulary = 1024;
+  stage.model.positions = kSequence;
+  stage.model.attention = MegatronAttention::unfused;
+  stage.rank.tensor = tensor;
+  stage.rank.stage_layers = layers;
+  stage.rank.sequence_parallel = sequence_parallel;
+  stage.micro_batch = kBatch;
+  stage.sequence = kSequence;
+  return stage;
+}
+
+TrainOptions options_with(const MegatronOptions& data) {
+  TrainOptions options;
+  options.parallel = data;
+  options.keep_outputs = false;
+  options.fold_layers = false;
+  options.optimizer.kind = OptimizerKind::adam;
+  options.optimizer.implementation = OptimizerImplementation::fused;
+  options.optimizer.counts_on_host = true;
+  return options;
+}
+
+StepTrace trace_of(const MegatronStage& stage, const TrainOptions& options) {
+  const auto graph = model::build_megatron_stage(stage);
+  EXPECT_TRUE(graph) << graph.error().to_string();
+  auto trace = trace_training(*graph, options);
+  EXPECT_TRUE(trace) << trace.error().to_string();
+  return std::move(*trace);
+}
+
+// Kept for backward by one layer: what two layers keep more than one.
+int64_t saved_by_a_layer(int64_t tensor, bool sequence_parallel) {
+  const TrainOptions options = options_with({});
+  return trace_of(stage_with(2, tensor, sequence_parallel), options).saved_bytes -
+         trace_of(stage_with(1, tensor, sequence_parallel), options).saved_bytes;
+}
+
+// "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198), table 2:
+// bytes of a layer's activations in 16-bit types, with dropout, s sequence, b batch, h hidden, a
+// heads, t tensor parallel ranks. The statistics of both norms, in float32, it leaves out.
+constexpr int64_t kTokens = kSequence * kBatch;
+constexpr int64_t kScores = 5 * kHeads * kSequence * kSequence * kBatch;  // 5as/h of sbh
+constexpr int64_t kStatistics = 2 * 2 * 4 * kTokens;
+
+TEST(Megatron, ALayerKeepsWhatThePaperOnRecomputationCounts) {
+  EXPECT_EQ(saved_by_a_layer(1, false), 34 * kTokens * kHidden + kScores + kStatistics);
+}
+
+TEST(Megatron, WithTensorParallelismPartOfItIsWholeOnEachRank) {
+  for (const int64_t t : {2, 4}) {
+    EXPECT_EQ(saved_by_a_layer(t, false),
+              10 * kTokens * kHidden + (24 * kTokens * kHidden + kScores) / t + kStatistics);
+  }
+}
+
+TEST(Megatron, WithSequenceParallelismAllOfItIsShared) {
+  for (const int64_t t : {2, 4}) {
+    EXPECT_EQ(saved_by_a_layer(t, true), (34 * kTokens * kHidden + kScores) / t + kStatistics / t);
+  }
+}
+
+int64_t bytes_of(const StepTrace& trace, memory::Category category) {
+  std::vector<bool> lives(trace.memory.buffers.size());
+  for (const memory::MemoryEvent& event : trace.memory.events) {
+    if (event.kind == memory::EventKind::alloc) lives[event.buffer] = true;
+    if (event.kind == memory::EventKind::free) lives[event.buffer] = false;
+  }
+  int64_t bytes = 0;
+  for (size_t i = 0; i < lives.size(); ++i) {
+    const memory::BufferInfo& info = trace.memory.buffers[i];
+    if (lives[i] && info.category == category) bytes += info.requested_bytes;
+  }
+  return bytes;
+}
+
+// The embeddings' and layers' trained numbers, as anybody would count them.
+constexpr int64_t kParameters = 1024 * kHidden + kSequence * kHidden     // embeddings
+                                + 12 * kHidden * kHidden + 13 * kHidden  // a layer
+                                + 2 * kHidden;                           // the last norm
+
+TEST(Megatron, MixedPrecisionTakesEighteenBytesAParameter) {
+  const StepTrace trace = trace_of(stage_with(1, 1, false), options_with({}));
+  EXPECT_EQ(bytes_of(trace, memory::Category::gradient), 4 * kParameters);
+  EXPECT_EQ(bytes_of(trace, memory::Category::optimizer_state), 12 * kParameters);
+}
+
+TEST(Megatron, TheDistributedOptimizerSharesTwelveOfThem) {
+  MegatronOptions data;
+  data.data_ranks = 4;
+  data.distributed_optimizer = true;
+  const StepTrace trace = trace_of(stage_with(1, 1, false), options_with(data));
+  const int64_t gradients = bytes_of(trace, memory::Category::gradient);
+  // Each parameter begins on a boundary of 64, the block ends on one of 512.
+  EXPECT_GE(gradients, 4 * kParameters);
+  EXPECT_LE(gradients, 4 * (kParameters + 64 * 16 + 512));
+  const int64_t states = bytes_of(trace, memory::Category::optimizer_state);
+  EXPECT_LE(states, 3 * gradients / 4);
+  EXPECT_GE(states, 3 * gradients / 4 - int64_t{12} * 64 * 16);
+}
+
+MegatronStage pipeline_stage(int64_t stage, int64_t stages) {
+  MegatronStage of = stage_with(4, 1, false);
+  of.rank.pipeline = stages;
+  of.rank.stage = stage;
+  of.rank.stage_layers = 4 / stages;
+  return of;
+}
+
+// By how much a step's peak grows where it has `more` micro-batches than one.
+int64_t growth(int64_t stage, int64_t more) {
+  TrainOptions options = options_with({});
+  options.pipeline_warmup = 3 - stage;
+  const MegatronStage of = pipeline_stage(stage, 4);
+  const int64_t alone = trace_of(of, options).peak_live_bytes;
+  options.accumulation = 1 + more;
+  return trace_of(of, options).peak_live_bytes - alone;
+}
+
+TEST(Megatron, AStageHoldsAsManyMicroBatchesAsStagesComeBehindIt) {
+  const int64_t saved = trace_of(pipeline_stage(1, 4), options_with({})).saved_bytes;
+  // Two more may wait behind the first one of stage 1, however many there are.
+  EXPECT_GE(growth(1, 2), 2 * saved);
+  EXPECT_LT(growth(1, 2), 2 * saved + saved / 2);
+  EXPECT_EQ(growth(1, 3), growth(1, 6));
+  // The last one holds no more than what was sent back to the stage before.
+  EXPECT_LT(growth(3, 6), saved / 4);
+}
+
+TEST(Megatron, StepsThatAreRepeatedAreThoseThatAreRun) {
+  for (const int64_t stage : {0, 2, 3}) {
+    TrainOptions options = options_with({});
+    options.pipeline_warmup = 3 - stage;
+    options.accumulation = 5;
+    const MegatronStage of = pipeline_stage(stage, 4);
+    const StepTrace repeated = trace_of(of, options);
+    options.repeat_steps = false;
+    const StepTrace run = trace_of(of, options);
+    EXPECT_EQ(repeated.peak_live_bytes, run.peak_live_bytes) << stage;
+    EXPECT_EQ(repeated.memory.events.size(), run.memory.events.size()) << stage;
+  }
+}
+
+TEST(Megatron, WhatDoesNotDivideIsAnError) {
+  MegatronStage stage = stage_with(1, 3, false);
+  EXPECT_FALSE(model::build_megatron_stage(stage));
+  stage = stage_with(1, 1, false);
+  stage.rank.stage = 1;
+  EXPECT_FALSE(model::build_megatron_stage(stage));
+  stage = stage_with(1, 1, false);
+  stage.model.hidden = int64_t{1} << 40;
+  EXPECT_FALSE(model::build_megatron_stage(stage));
+}
+
+}  // namespace
+}  // namespace headroom::step
