@@ -42,6 +42,7 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
                       b"512,9100,45.8\n",
          "ds_config.json": b'{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, '
                            b'"gradient_accumulation_steps": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+         "pretrain_gpt.sh": (DATA.parent / "golden" / "fit_megatron" / "pretrain_gpt.sh").read_bytes(),
          "step.plan": b""}
 RESULTS = DATA.parent / "golden" / "batch_points_results" / "results"  # the folder that examples speak of
 # The commands that `headroom run` is shown with; what they would do is not looked at here.
