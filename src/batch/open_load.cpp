@@ -21,6 +21,8 @@ constexpr size_t kExpected = 1;      // of the three laws
 constexpr double kMostTokens = 1e6;  // that a simulation of one drawing writes, about
 constexpr double kLeastRequests = 400;
 constexpr double kMostRequests = 3000;
+constexpr double kMostRecordedTokens = 2e6;  // the same, of a recorded trace: there is one alone
+constexpr double kMostRecorded = 6000;
 constexpr double kAsGood = 0.98;  // of the highest rate: a smaller limit with so much is better
 
 Error usage(std::string words, std::string flag, std::string hint = {}) {
@@ -61,17 +63,20 @@ class Simulations {
           static_cast<double>(request.output_tokens) / static_cast<double>(basis.lengths.size());
     }
     output_mean_ = output;
-    const auto wanted =
-        static_cast<size_t>(std::clamp(kMostTokens / output, kLeastRequests, kMostRequests));
-    for (size_t drawing = 0; drawing < kDrawings; ++drawing) {
-      // A third before, until as many are in flight as will be; and some behind.
+    const bool is_recorded = question_.is_recorded();
+    const auto wanted = static_cast<size_t>(
+        std::clamp((is_recorded ? kMostRecordedTokens : kMostTokens) / output, kLeastRequests,
+                   is_recorded ? kMostRecorded : kMostRequests));
+    for (size_t drawing = 0; drawing < (is_recorded ? 1 : kDrawings); ++drawing) {
+      // A third before, until as many wait as will; and some behind.
       const size_t from = wanted / 3;
       const size_t to = from + wanted;
-      OpenLoad load{.arrivals = serving::poisson_arrivals(basis.lengths, to + wanted / 10,
-                                                          question_.seed + drawing),
-                    .natural_rate = 1,
-                    .from = from,
-                    .to = to};
+      const size_t all = to + wanted / 10;
+      OpenLoad load{
+          .arrivals = {}, .natural_rate = 1, .from = from, .to = to, .is_met_at_work = true};
+      load.arrivals = is_recorded
+                          ? serving::recorded_arrivals(question.requests, question_.times, all)
+                          : serving::poisson_arrivals(basis.lengths, all, question_.seed + drawing);
       const auto& requests = load.arrivals.requests;
       load.natural_rate =
           static_cast<double>(wanted) / (requests[to].seconds - requests[from].seconds);
@@ -83,7 +88,7 @@ class Simulations {
   // With so many always in flight: simulated, or where there are too few requests for that by the
   // curve.
   [[nodiscard]] double closed_rate(const BatchPoint& point) const {
-    if (2 * point.batch < static_cast<int64_t>(loads_[0].from)) {
+    if (2 * point.batch < static_cast<int64_t>(loads_[0].to - loads_[0].from)) {
       return serving::closed_loop_rate(loads_[0], point.batch, basis_.laws[kExpected],
                                        limits(point.batch));
     }
@@ -248,6 +253,10 @@ std::vector<double> usual_rates(double highest) {
 
 }  // namespace
 
+double recorded_rate(const formats::RequestTimes& times) {
+  return static_cast<double>(times.arrived_seconds.size() - 1) / times.arrived_seconds.back();
+}
+
 std::string_view name_of(Kept kept) {
   switch (kept) {
     case Kept::no:
@@ -296,7 +305,7 @@ Result<OpenLoadAnswer> answer_open_load(const BatchQuestion& question, const Ope
   const Simulations simulations(question, basis, {answer.targets, question.open_load.attain});
   answer.prompt_source = basis.prompt_source;
   answer.knows_cache = basis.kv_blocks.has_value();
-  answer.arrivals = "poisson";
+  answer.arrivals = question.open_load.is_recorded() ? "recorded" : "poisson";
   answer.requests = static_cast<int64_t>(simulations.loads()[0].to - simulations.loads()[0].from);
   answer.limit = question.open_load.limit.value_or(basis.chosen);
   if (!question.open_load.limit && !answer.targets.empty()) {
@@ -314,6 +323,10 @@ Result<OpenLoadAnswer> answer_open_load(const BatchQuestion& question, const Ope
   const double highest = answer.highest_rate.expected;
   if (rates.empty()) {
     rates = usual_rates(highest > 0 ? highest : simulations.closed_rate(point));
+    if (question.open_load.is_recorded()) {
+      answer.recorded_requests_per_second = recorded_rate(question.open_load.times);
+      rates.push_back(*answer.recorded_requests_per_second);
+    }
   }
   std::sort(rates.begin(), rates.end());
   for (const double rate : rates) answer.rows.push_back(simulations.row(rate, answer.limit));

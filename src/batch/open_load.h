@@ -70,9 +70,10 @@ struct OpenLoadAnswer {
   std::vector<OpenLoadLimit> by_limit;          // empty where a limit was given
   std::optional<int64_t> limit_low;  // best limit at the bad, and the good, end of the law
   std::optional<int64_t> limit_high;
-  std::string arrivals;  // in words
-  int64_t requests = 0;  // simulated a rate
-  int64_t refused = 0;   // of them, longer than the cache
+  std::string arrivals;                                // poisson or recorded
+  std::optional<double> recorded_requests_per_second;  // the trace's own, where no rate was asked
+  int64_t requests = 0;                                // simulated a rate
+  int64_t refused = 0;                                 // of them, longer than the cache
   bool knows_cache = false;
   std::string prompt_source;  // where the time of prompts is from
   Provenance provenance = Provenance::extrapolated;
@@ -94,6 +95,9 @@ Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workl
                                       const ServingCurve& curve,
                                       const timing::DecodePredictor* predictor,
                                       std::optional<double> cache_tokens);
+
+// Requests a second, over the whole of a trace. REQUIRES: times has arrivals.
+[[nodiscard]] double recorded_rate(const formats::RequestTimes& times);
 
 // Whether the values are in range.
 Result<void> check_open_load(const OpenLoadQuestion& question);

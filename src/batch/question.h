@@ -24,7 +24,9 @@ struct OpenLoadQuestion {
   int64_t max_num_batched_tokens = 2048;  // vLLM's default where the GPU is none of the largest
   bool has_chunked_prefill = true;
   std::optional<double> prefill_tokens_per_second;  // else predicted
+  formats::RequestTimes times;  // of the question's requests, where they were recorded
   uint64_t seed = 0;
+  [[nodiscard]] bool is_recorded() const { return !times.arrived_seconds.empty(); }
   [[nodiscard]] bool is_asked() const { return !rates.empty() || !targets.empty(); }
 };
 

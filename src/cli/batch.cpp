@@ -42,13 +42,24 @@ Result<void> read_numbers(const Words& words, batch::BatchQuestion& question) {
   return {};
 }
 
-// "2,4,8".
-Result<std::vector<double>> rates_of(std::string_view words) {
+// "2,4,recorded".
+Result<std::vector<double>> rates_of(std::string_view words, const formats::RequestTimes& times) {
   std::vector<double> rates;
   while (true) {
     const size_t comma = std::min(words.find(','), words.size());
-    HEADROOM_ASSIGN(const double rate, number_of<double>(words.substr(0, comma), "rate"));
-    rates.push_back(rate);
+    const std::string_view word = words.substr(0, comma);
+    if (word == "recorded") {
+      if (times.arrived_seconds.empty()) {
+        return Error{ErrorCode::usage, "no times of requests were given", "--rate recorded",
+                     times.without_times.empty()
+                         ? "--requests FILE, a trace that says when they came"
+                         : times.without_times};
+      }
+      rates.push_back(batch::recorded_rate(times));
+    } else {
+      HEADROOM_ASSIGN(const double rate, number_of<double>(word, "rate"));
+      rates.push_back(rate);
+    }
     if (comma == words.size()) return rates;
     words.remove_prefix(comma + 1);
   }
@@ -56,7 +67,7 @@ Result<std::vector<double>> rates_of(std::string_view words) {
 
 Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
   if (words.has("rate")) {
-    HEADROOM_ASSIGN(open.rates, rates_of(words.value("rate")));
+    HEADROOM_ASSIGN(open.rates, rates_of(words.value("rate"), open.times));
   }
   if (!words.has("watch")) {
     HEADROOM_ASSIGN(open.limit, number<int64_t>(words, "limit"));
@@ -93,6 +104,7 @@ Result<batch::BatchQuestion> question_of(const Words& words, const Machines& mac
     question.requests_file = words.value("requests");
     HEADROOM_ASSIGN(auto trace, formats::read_request_lengths(question.requests_file));
     question.requests = std::move(trace.requests);
+    question.open_load.times = std::move(trace.times);
   }
   const bool is_measured = words.has("points") || words.has("url");
   if (words.has("device") || (!is_measured && !words.operands.empty())) {
@@ -258,7 +270,8 @@ Verb batch_verb() {
        "percentile the mean"},
       {"rate", "R[,R...]",
        "requests a second that come by themselves (a Poisson process): percentiles of their "
-       "latencies, simulated; without it a sweep, where --slo has percentiles"},
+       "latencies, simulated; or recorded: as in --requests. Without it a sweep, where --slo has "
+       "percentiles"},
       {"attain", "SHARE",
        "the highest rate is that at which so many requests meet all targets; without it each "
        "target holds for its own percentile"},
@@ -272,7 +285,10 @@ Verb batch_verb() {
       {"output-tokens", "N", "of a request; 338, the mean of ShareGPT"},
       {"length-variation", "SHARE",
        "how far lengths vary about these means: 0 all alike, 1 much; 1"},
-      {"requests", "FILE", "lengths of real requests: Azure, BurstGPT, Vidur CSV, Mooncake JSONL"},
+      {"requests", "FILE",
+       "real requests: Azure, BurstGPT, Vidur CSV, Mooncake JSONL. Their lengths; and with --rate "
+       "or "
+       "percentiles when they came, faster or slower, and which prompts begin alike"},
       {"dtype", "TYPE", "of weights and cache: bfloat16 (without it), float16 or float32"},
       {"host-gap", "SHARE", "of a step in which the GPU waits for the host; else predicted"},
       {"most-replicas", "N", "on one GPU, 1 to 16; 4"},

@@ -127,6 +127,7 @@ Result<LiveOutcome> measure_server(const Words& words, const Console& console,
   question.points_file = live.endpoint.base;
   if (auto answered = batch::answered_lengths(result.measurements); !answered.empty()) {
     question.requests = std::move(answered);
+    question.open_load.times = {};  // were those of others
     question.requests_file = live.endpoint.base;
   }
   if (question.model.empty()) question.model = meter->server().model;

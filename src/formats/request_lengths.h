@@ -5,9 +5,11 @@
 //   input_tokens, output_tokens;
 //   JSON lines of Mooncake (input_length, output_length).
 //
-// Any other column or member is passed over. Requests that wrote nothing (failures, in BurstGPT)
-// are counted and left out. gzip is unpacked. Pure but for the file; not synchronised; some 30
-// MB/s.
+// And when they came (request_times.h): TIMESTAMP, Timestamp, arrived_at or arrival_seconds of the
+// same CSV, timestamp (milliseconds) and hash_ids of Mooncake. Where every request has a time they
+// are put in that order. Any other column or member is passed over. Requests that wrote nothing
+// (failures, in BurstGPT) are counted and left out. gzip is unpacked. Pure but for the file; not
+// synchronised; some 30 MB/s.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "formats/request_times.h"
 
 namespace headroom::formats {
 
@@ -27,10 +30,12 @@ struct RequestLengths {
 struct RequestTrace {
   std::vector<RequestLengths> requests;
   int64_t without_output = 0;
+  RequestTimes times;
 };
 
 inline constexpr int64_t kMostRequestTokens = 100'000'000;
 inline constexpr size_t kMostTraceRequests = 10'000'000;
+inline constexpr size_t kMostTraceHashes = 100'000'000;
 
 // A file ("-" is standard input) of at most 1 GiB. Errors name the line; no request at all is one.
 Result<RequestTrace> read_request_lengths(const std::string& path);

@@ -7,6 +7,7 @@
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"
+#include "text/utf8.h"
 
 namespace headroom::report {
 namespace {
@@ -151,11 +152,33 @@ std::string limits_table(const OpenLoadAnswer& open, const Terminal& terminal) {
   return table.render(terminal);
 }
 
+std::string arrival_words(const batch::BatchAnswer& answer) {
+  if (answer.open_load->arrivals != "recorded") return "as a Poisson process";
+  return "as " + text::printable(answer.question.requests_file) + " has them, faster or slower";
+}
+
+// What a trace says that could not be used, and what its prompts have in common.
+std::string trace_words(const batch::BatchAnswer& answer) {
+  const formats::RequestTimes& times = answer.question.open_load.times;
+  std::string words;
+  if (!times.without_times.empty()) {
+    words += " Its times are not used: " + text::printable(times.without_times) + ".";
+  }
+  if (!times.without_hashes.empty()) {
+    words += " Its hashes of prompts are not used: " + times.without_hashes + ".";
+  }
+  if (!times.hashes.empty() && !answer.open_load->rows.empty()) {
+    words += " Of the prompts' tokens " + percent(answer.open_load->rows.back().prompt_hit_share) +
+             " are found in the cache of prefixes.";
+  }
+  return words;
+}
+
 std::string basis_words(const batch::BatchAnswer& answer) {
   const OpenLoadAnswer& open = *answer.open_load;
   const batch::OpenLoadQuestion& question = answer.question.open_load;
   std::string words = "Simulated, iteration by iteration: " + with_commas(open.requests) +
-                      " requests a rate, as a Poisson process, at most " +
+                      " requests a rate, " + arrival_words(answer) + ", at most " +
                       std::to_string(open.limit) + " at once and " +
                       std::to_string(question.max_num_batched_tokens) + " tokens an iteration, ";
   words += question.has_chunked_prefill ? "long prompts in chunks" : "prompts whole";
@@ -163,10 +186,11 @@ std::string basis_words(const batch::BatchAnswer& answer) {
   if (open.refused > 0) {
     words += "; " + std::to_string(open.refused) + " are longer than the cache, and refused";
   }
-  words += "; prompts " + open.prompt_source +
-           ". The intervals are of the steps' law, and of three drawings of the requests. With " +
-           std::to_string(open.limit) + " always in flight it would answer " +
-           rate(open.closed_requests_per_second) + " requests/s.";
+  words += "; prompts " + open.prompt_source + ". The intervals are of the steps' law" +
+           (open.arrivals == "recorded" ? "" : ", and of three drawings of the requests") + "." +
+           trace_words(answer) + " With " + std::to_string(open.limit) +
+           " always in flight it would answer " + rate(open.closed_requests_per_second) +
+           " requests/s.";
   return words;
 }
 
@@ -292,6 +316,12 @@ std::string open_load_sentence(const batch::BatchAnswer& answer) {
     // The highest rate that was asked about is the one that is missed first.
     words += rate_words(answer, open.rows.back()) + "; ";
   }
+  if (open.recorded_requests_per_second) {
+    for (const OpenLoadRow& row : open.rows) {
+      if (row.requests_per_second != *open.recorded_requests_per_second) continue;
+      words += "as recorded, " + rate_words(answer, row) + "; ";
+    }
+  }
   if (!(open.highest_rate.expected > 0)) return words + "no rate keeps " + target_words(open);
   words += "up to " + range(open.highest_rate, rate) + " requests/s ";
   return words + goal_words(answer);
@@ -347,6 +377,9 @@ Json open_load_json(const batch::BatchAnswer& answer) {
       .set("rates", std::move(rows))
       .set("by_limit", std::move(limits))
       .set("arrivals", open.arrivals)
+      .set("recorded_requests_per_second", open.recorded_requests_per_second
+                                               ? Json(*open.recorded_requests_per_second)
+                                               : Json(nullptr))
       .set("simulated_requests", open.requests)
       .set("refused_requests", open.refused)
       .set("max_num_batched_tokens", question.max_num_batched_tokens)

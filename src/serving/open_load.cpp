@@ -16,20 +16,7 @@ namespace {
 // Of what came in a window, how much more than what ended in it says that the load is too high.
 constexpr double kMostBacklog = 0.05;
 
-LatencySpread spread_of(std::vector<double>& values) {
-  LatencySpread spread;
-  spread.count = static_cast<int64_t>(values.size());
-  if (values.empty()) return spread;
-  std::sort(values.begin(), values.end());
-  for (const double value : values) spread.mean += value / static_cast<double>(values.size());
-  spread.p50 = nearest_rank(values, 0.50);
-  spread.p90 = nearest_rank(values, 0.90);
-  spread.p95 = nearest_rank(values, 0.95);
-  spread.p99 = nearest_rank(values, 0.99);
-  return spread;
-}
-
-LatencySpread spread_of(const LatencyHistogram& gaps) {
+LatencySpread spread_of_gaps(const LatencyHistogram& gaps) {
   return {gaps.count(),        gaps.mean(),         gaps.quantile(0.50),
           gaps.quantile(0.90), gaps.quantile(0.95), gaps.quantile(0.99)};
 }
@@ -68,6 +55,76 @@ bool meets_all(const OpenRequest& request, const OpenLoadGoal& goal) {
 
 double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1.0p-53; }
 
+// What the requests of a load are like, as those that are in an engine together feel it.
+struct Mix {
+  double output = 0;          // tokens of a request
+  double prompt_seconds = 0;  // of a request
+  double context = 0;         // tokens that one in flight holds
+};
+
+Mix mix_of(const Arrivals& arrivals, const IterationLaw& law) {
+  Mix mix;
+  const auto count = static_cast<double>(arrivals.requests.size());
+  for (const ArrivingRequest& request : arrivals.requests) {
+    const auto in = static_cast<double>(request.input_tokens);
+    const auto out = static_cast<double>(request.output_tokens);
+    mix.output += out / count;
+    mix.prompt_seconds += law.prompt_seconds(0, request.input_tokens) / count;
+    mix.context += out * (in + out / 2) / count;
+  }
+  mix.context /= mix.output;
+  return mix;
+}
+
+// So many in flight answer as many requests as come: n / (O D(n) + n C) = rate. The limit where
+// even that many answer fewer.
+int64_t in_flight_at(double requests_per_second, const Mix& mix, const IterationLaw& law,
+                     int64_t limit) {
+  const auto answers = [&](int64_t n) {
+    const auto sequences = static_cast<double>(n);
+    const double step = law.decode_seconds(n, static_cast<int64_t>(sequences * mix.context));
+    return sequences / (step * mix.output + sequences * mix.prompt_seconds);
+  };
+  int64_t low = 0;
+  int64_t high = limit;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (answers(middle) < requests_per_second ? low : high) = middle;
+  }
+  return answers(high) < requests_per_second ? high : low;
+}
+
+// Before all others so many that are in the middle of their answers. What they wrote counts as
+// prompt. Their hashes, if others have some, are none.
+Arrivals met_at_work(const Arrivals& arrivals, int64_t in_flight) {
+  std::vector<double> written;  // of all requests up to each
+  double total = 0;
+  for (const ArrivingRequest& request : arrivals.requests) {
+    total += static_cast<double>(request.output_tokens);
+    written.push_back(total);
+  }
+  std::mt19937_64 random(mixed(static_cast<uint64_t>(arrivals.requests.size())));
+  Arrivals met;
+  met.hash_tokens = arrivals.hash_tokens;
+  for (int64_t i = 0; i < in_flight; ++i) {
+    const auto at = std::upper_bound(written.begin(), written.end(), uniform(random) * total);
+    const auto index = std::min(static_cast<size_t>(at - written.begin()), written.size() - 1);
+    ArrivingRequest request = arrivals.requests[index];
+    const auto before =
+        static_cast<int64_t>(uniform(random) * static_cast<double>(request.output_tokens));
+    request.seconds = 0;
+    request.input_tokens += before;
+    request.output_tokens -= before;  // less than all of them
+    met.requests.push_back(request);
+    if (!arrivals.first_hash.empty()) met.first_hash.push_back(0);
+  }
+  met.requests.insert(met.requests.end(), arrivals.requests.begin(), arrivals.requests.end());
+  met.first_hash.insert(met.first_hash.end(), arrivals.first_hash.begin(),
+                        arrivals.first_hash.end());
+  met.hashes = arrivals.hashes;
+  return met;
+}
+
 }  // namespace
 
 std::string_view name_of(LatencyMetric metric) {
@@ -78,6 +135,19 @@ std::string_view name_of(LatencyMetric metric) {
 std::string name_of(const LatencyTarget& target) {
   std::string name(name_of(target.metric));
   return name + (target.percentile > 0 ? text::formatted("_p%.6g", target.percentile) : "_mean");
+}
+
+LatencySpread spread_of(std::vector<double> values) {
+  LatencySpread spread;
+  spread.count = static_cast<int64_t>(values.size());
+  if (values.empty()) return spread;
+  std::sort(values.begin(), values.end());
+  for (const double value : values) spread.mean += value / static_cast<double>(values.size());
+  spread.p50 = nearest_rank(values, 0.50);
+  spread.p90 = nearest_rank(values, 0.90);
+  spread.p95 = nearest_rank(values, 0.95);
+  spread.p99 = nearest_rank(values, 0.99);
+  return spread;
 }
 
 double OpenLoadGoal::late_gap_seconds() const {
@@ -110,9 +180,10 @@ OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t 
       if (value) values[static_cast<size_t>(metric)].push_back(*value);
     }
   }
+  for (std::vector<double>& of_metric : values) std::sort(of_metric.begin(), of_metric.end());
   for (size_t i = 0; i < kLatencyMetrics; ++i) {
     const bool is_itl = static_cast<LatencyMetric>(i) == LatencyMetric::itl;
-    summary.spread[i] = is_itl ? spread_of(gaps) : spread_of(values[i]);
+    summary.spread[i] = is_itl ? spread_of_gaps(gaps) : spread_of(values[i]);
   }
   double ended = 0;
   double tokens = 0;
@@ -164,16 +235,48 @@ Arrivals poisson_arrivals(const std::vector<formats::RequestLengths>& lengths, s
   return arrivals;
 }
 
+Arrivals recorded_arrivals(const std::vector<formats::RequestLengths>& requests,
+                           const formats::RequestTimes& times, size_t count) {
+  HEADROOM_CHECK(requests.size() >= 2 && times.arrived_seconds.size() == requests.size(),
+                 "each request has a time");
+  const size_t all = requests.size();
+  const double last = times.arrived_seconds.back();
+  const double lap_seconds = last + last / static_cast<double>(all - 1);
+  const bool has_hashes = !times.first_hash.empty();
+  Arrivals arrivals;
+  if (has_hashes) arrivals.hash_tokens = times.hash_tokens;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = i % all;
+    const size_t lap = i / all;
+    arrivals.requests.push_back({times.arrived_seconds[at] + lap_seconds * static_cast<double>(lap),
+                                 std::max<int64_t>(1, requests[at].input_tokens),
+                                 requests[at].output_tokens});
+    if (!has_hashes) continue;
+    arrivals.first_hash.push_back(arrivals.hashes.size());
+    for (size_t k = times.first_hash[at]; k < times.first_hash[at + 1]; ++k) {
+      const uint64_t hash = times.hashes[k];
+      arrivals.hashes.push_back(lap == 0 ? hash : mixed(hash ^ mixed(lap)));
+    }
+  }
+  if (has_hashes) arrivals.first_hash.push_back(arrivals.hashes.size());
+  return arrivals;
+}
+
 SimulatedLoad simulate_load(const OpenLoad& load, double requests_per_second,
                             const IterationLaw& law, const EngineLimits& limits,
                             const OpenLoadGoal& goal) {
   HEADROOM_CHECK(requests_per_second > 0, "a rate");
+  const int64_t at_work =
+      load.is_met_at_work
+          ? in_flight_at(requests_per_second, mix_of(load.arrivals, law), law, limits.max_num_seqs)
+          : 0;
+  const Arrivals arrivals = met_at_work(load.arrivals, at_work);
   SimulationOptions options;
   options.stretch = load.natural_rate / requests_per_second;
   options.late_gap_seconds = goal.late_gap_seconds();
-  options.from = load.from;
-  options.to = load.to;
-  const SimulatedRun run = simulate(load.arrivals, law, limits, options);
+  options.from = load.from + static_cast<size_t>(at_work);
+  options.to = load.to + static_cast<size_t>(at_work);
+  const SimulatedRun run = simulate(arrivals, law, limits, options);
   std::vector<OpenRequest> requests;
   requests.reserve(run.requests.size());
   for (const RequestOutcome& outcome : run.requests) {
@@ -186,7 +289,7 @@ SimulatedLoad simulate_load(const OpenLoad& load, double requests_per_second,
       load.to < all.size() ? all[load.to].seconds : all.back().seconds + 1 / load.natural_rate;
   SimulatedLoad result;
   result.summary =
-      summarise_open(requests, load.from, load.to, end * options.stretch, run.gaps, goal);
+      summarise_open(requests, options.from, options.to, end * options.stretch, run.gaps, goal);
   result.in_batch_mean = run.seconds > 0 ? run.in_batch_seconds / run.seconds : 0;
   result.kv_most_share =
       static_cast<double>(run.most_blocks) / static_cast<double>(limits.kv_blocks);
@@ -202,11 +305,12 @@ double closed_loop_rate(const OpenLoad& load, int64_t in_flight, const Iteration
                         const EngineLimits& limits) {
   SimulationOptions options;
   options.closed_loop = in_flight;
-  options.to = load.to;
-  const SimulatedRun run = simulate(load.arrivals, law, limits, options);
+  const size_t from = load.from + static_cast<size_t>(in_flight);
+  options.to = load.to + static_cast<size_t>(in_flight);
+  const SimulatedRun run = simulate(met_at_work(load.arrivals, in_flight), law, limits, options);
   // One begins where another has ended. Up to where the last of them began all were in flight.
-  const double begin = run.requests[load.from].arrived;
-  const double end = run.requests[load.to - 1].arrived;
+  const double begin = run.requests[from].arrived;
+  const double end = run.requests[options.to - 1].arrived;
   return end > begin ? static_cast<double>(load.to - 1 - load.from) / (end - begin) : 0;
 }
 

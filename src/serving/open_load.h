@@ -83,6 +83,9 @@ struct OpenLoadSummary {
   }
 };
 
+// Sorts them. All figures are 0 where there are none.
+[[nodiscard]] LatencySpread spread_of(std::vector<double> values);
+
 // Of requests in order of arrival those in [from, to), which came in the window from the first of
 // them until `window_end`; what ended meanwhile may be any. `gaps`: between their tokens.
 [[nodiscard]] OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t from,
@@ -96,12 +99,20 @@ struct OpenLoadSummary {
 [[nodiscard]] Arrivals poisson_arrivals(const std::vector<formats::RequestLengths>& lengths,
                                         size_t count, uint64_t seed);
 
+// So many requests as they were recorded, stretched by nobody; where the trace is shorter it begins
+// again, its prompts then unlike those before. REQUIRES: times has arrivals, one for each request.
+[[nodiscard]] Arrivals recorded_arrivals(const std::vector<formats::RequestLengths>& requests,
+                                         const formats::RequestTimes& times, size_t count);
+
 // A load on a simulated engine.
 struct OpenLoad {
   Arrivals arrivals;
   double natural_rate = 1;  // of these arrivals, a second
   size_t from = 0;          // what comes before warms up
   size_t to = 0;            // and what comes behind keeps the load up
+  // Whether the engine is met at work: as many requests are in it as will be on average, each drawn
+  // in proportion to its output, at a random place of it (batch/workload.h). Else it is idle.
+  bool is_met_at_work = true;
 };
 
 struct SimulatedLoad {

@@ -118,6 +118,59 @@ TEST(OpenLoad, PoissonArrivalsComeAtTheirRateAndByTheSeed) {
             poisson_arrivals({{3, 4}}, 5, 2).requests[4].seconds);
 }
 
+TEST(OpenLoad, AnEngineThatIsMetAtWorkIsInItsSteadyStateFromTheBeginning) {
+  // 100 in flight on average, of 1 s each; the first requests that are counted see them already.
+  const OpenLoad load{.arrivals = poisson_arrivals({{1, 50}, {1, 150}}, 2000, 3),
+                      .natural_rate = 1,
+                      .from = 10,
+                      .to = 1000};
+  const IterationLaw law({{1, 0.0051, 0}, {1000, 0.105, 0}}, 1);  // 5 ms + 0.1 ms n
+  // In flight n = 100 rate (5 ms + 0.1 ms n): 50 at a rate of 50.
+  const SimulatedLoad run = simulate_load(load, 50, law, {.max_num_seqs = 1000}, {});
+  EXPECT_NEAR(run.in_batch_mean, 50, 5);
+  EXPECT_FALSE(run.summary.is_saturated);
+  OpenLoad idle = load;
+  idle.is_met_at_work = false;
+  idle.from = 0;
+  idle.to = 40;
+  OpenLoad at_work = load;
+  at_work.from = 0;
+  at_work.to = 40;
+  const auto itl = [&](const OpenLoad& of) {
+    return simulate_load(of, 50, law, {.max_num_seqs = 1000}, {})
+        .summary.of(LatencyMetric::itl)
+        .mean;
+  };
+  EXPECT_NEAR(itl(at_work), 0.010, 0.0015);
+  EXPECT_LT(itl(idle), itl(at_work));
+}
+
+TEST(OpenLoad, ClosedLoopsAnswerWhatTheLawSays) {
+  const OpenLoad load{.arrivals = poisson_arrivals({{1, 50}, {1, 150}}, 2000, 3),
+                      .natural_rate = 1,
+                      .from = 200,
+                      .to = 1800};
+  const IterationLaw law({{1, 0.0051, 0}, {1000, 0.105, 0}}, 1);
+  EXPECT_NEAR(closed_loop_rate(load, 50, law, {.max_num_seqs = 50}), 50, 1.5);
+}
+
+TEST(OpenLoad, RecordedArrivalsBeginAgainWithOtherPrompts) {
+  formats::RequestTimes times;
+  times.arrived_seconds = {0, 1, 4};
+  times.hashes = {1, 2, 1};
+  times.first_hash = {0, 1, 2, 3};
+  times.hash_tokens = 16;
+  const Arrivals arrivals = recorded_arrivals({{16, 2}, {0, 4}, {16, 6}}, times, 5);
+  ASSERT_EQ(arrivals.requests.size(), 5U);
+  EXPECT_EQ(arrivals.requests[1].input_tokens, 1);
+  EXPECT_EQ(arrivals.requests[2].seconds, 4);
+  EXPECT_EQ(arrivals.requests[3].seconds, 6);  // a mean gap behind
+  EXPECT_EQ(arrivals.requests[3].output_tokens, 2);
+  EXPECT_EQ(arrivals.hashes_of(0)[0], arrivals.hashes_of(2)[0]);
+  EXPECT_NE(arrivals.hashes_of(0)[0], arrivals.hashes_of(3)[0]);
+  EXPECT_TRUE(arrivals.hashes_of(1).empty());  // no whole block
+}
+
 TEST(OpenLoad, TheHighestRateIsWhereTheFormulaHasIt) {
   // M/D/1 with D = 10 ms: a mean of 25 ms in the system is rho = 0.75.
   OpenLoad load{.arrivals = poisson_arrivals({{1, 1}}, 42'000, 1), .from = 1000, .to = 41'000};
