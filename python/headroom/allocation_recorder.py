@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (DataDependentOutputException,
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from headroom.plain_tensor_rules import EXPANSIONS, in_place_variant
+from headroom.plain_tensor_rules import expansion, in_place_variant
 
 SCHEMA = "headroom.events/1"
 
@@ -182,6 +182,7 @@ class AllocationRecorder(TorchDispatchMode):
         self.peak_live = []
         self.answers = DataAnswers()
         self.plain_rules = True
+        self.passed_on = ()  # classes of tensors whose operators run on others
         self._device_type = device_type
         self._live = {}
         self._next_identity = 0
@@ -277,9 +278,11 @@ class AllocationRecorder(TorchDispatchMode):
         return self._owner_of_node.get(number, "")
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if self.passed_on and any(issubclass(t, self.passed_on) for t in types):
+            return NotImplemented
         if function.namespace in ("prim", "profiler"):
             return function(*args, **(kwargs or {}))  # no tensor is made
-        body = EXPANSIONS.get(function) if self.plain_rules else None
+        body = expansion(function, args) if self.plain_rules else None
         if body is not None:
             with self:
                 return body(*args, **(kwargs or {}))

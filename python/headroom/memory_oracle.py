@@ -57,6 +57,7 @@ class Options:
     attention_mask: bool = False
     eval_mode: bool = False
     accumulation: int = 1
+    tensor_ranks: int = 1
     backend: str = "fake"
     construct: str = "cpu_then_move"
     all_events: bool = False
@@ -242,7 +243,7 @@ class TrainingRun:
     """A model, its optimizer and a recorder; `step()` runs one training step and marks its
     phases."""
 
-    def __init__(self, config, options):
+    def __init__(self, config, options, mesh=None):
         torch = import_torch()
         from headroom.allocation_recorder import AllocationRecorder, BalancedExperts, ModulePaths
         self.options = options
@@ -252,6 +253,10 @@ class TrainingRun:
         self.recorder.phase = "construct"
         with self.recorder:
             model = make_model(config, options, self.device)
+            if mesh is not None:
+                from headroom import tensor_ranks
+                self.recorder.passed_on = tensor_ranks.passed_on()
+                model = tensor_ranks.divide(model, mesh)
             if has_adapter(options):
                 model = add_adapter(model, options)
             if options.freeze:
@@ -444,9 +449,10 @@ def run_oracle(config, options):
     register_kernels()
     torch.autograd.set_multithreading_enabled(False)
     fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
-    with (fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
+    from headroom.tensor_ranks import mesh_of
+    with (mesh_of(options.tensor_ranks) as mesh, fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
           as_on_a_gpu(), module_apply_for_fakes()):
-        run = TrainingRun(config, options)
+        run = TrainingRun(config, options, mesh)
         construct = {"live_bytes": run.static_bytes, "peak_bytes": run.recorder.peak_bytes,
                      "events": compact(run.recorder.events, options.all_events)}
         saved = run.measure_saved() if options.task == "train" else {}

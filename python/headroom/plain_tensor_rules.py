@@ -27,6 +27,10 @@ contiguous and not flattened adds the bias out of place.
    second operand is; the kernel's is laid out as the first (TensorIterator), and whoever reshapes
    it may need a copy. `register_kernels` gives fake tensors the kernel's layout.
 
+6. A number assigned through one mask is a masked_fill_ within index_put_
+   (ATen/native/TensorAdvancedIndexing.cpp), and waiting for a collective gives its own tensor; for
+   fake tensors the first asks how many are set, and the second makes a new one. `expansion` says so.
+
 Invariant: a rewritten operator returns the very tensor that it was given, so no lifetime is
 prolonged.
 """
@@ -73,7 +77,24 @@ def _safe_softmax(scores, dim, dtype=None):
     return weights
 
 
+def _masked_fill(tensor, indices, value, *_):
+    mask = indices[0]
+    while mask.dim() < tensor.dim():
+        mask = mask.unsqueeze(-1)
+    return _aten.masked_fill_.Tensor(tensor, mask, value)
+
+
 EXPANSIONS = {_aten._safe_softmax.default: _safe_softmax}
+
+
+def expansion(function, args):
+    """The body of an operator that a mode sees whole and a plain run does not, or None."""
+    if function is _aten.index_put_.default:
+        is_mask = len(args[1]) == 1 and args[1][0].dtype == torch.bool and args[2].numel() == 1
+        return _masked_fill if is_mask else None
+    if function.namespace == "_c10d_functional" and function._opname == "wait_tensor":
+        return lambda tensor: tensor
+    return EXPANSIONS.get(function)
 
 _library = None
 

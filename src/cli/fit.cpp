@@ -162,7 +162,7 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
                         const Console& console) {
   HEADROOM_ASSIGN(const int64_t gpus,
                   number_of<int64_t>(words.value("gpus"), "gpus", 2, fit::kMostGpus));
-  if (question.division != fit::Division::none) {
+  if (fit::is_divided(question)) {
     return Error{ErrorCode::usage, "--method says already how the step is divided", "--gpus",
                  "leave one of them out"};
   }

@@ -49,8 +49,8 @@ void correct(Prediction& p, const Scenario& scenario) {
   p.peak_reserved =
       std::max(allocated, carried(scenario, Metric::peak_reserved, p.peak_reserved, change));
   Interval& used = p.device_used;
-  const Bytes least =
-      p.peak_allocated + outside_allocator(*scenario.device, scenario.question.ranks).low;
+  const Bytes least = p.peak_allocated +
+                      outside_allocator(*scenario.device, communicators_of(scenario.question)).low;
   for (Bytes* bound : {&used.low, &used.expected, &used.high}) {
     *bound = std::max(carried(scenario, Metric::device_used, *bound, change), least);
   }

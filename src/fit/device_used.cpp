@@ -34,16 +34,21 @@ Bytes share_of(Bytes bytes, double share) {
 
 }  // namespace
 
-Interval outside_allocator(const device::Device& device, int64_t ranks) {
+Interval outside_allocator(const device::Device& device, const Communicators& communicators) {
   const device::BytesInterval& context = device.context.value;
-  if (ranks == 1) return {context.low, context.expected, context.high};
-  const Interval& communicator = ranks == 2 ? kCommunicatorOfTwo : kCommunicator;
-  return {context.low + communicator.low, context.expected + communicator.expected,
-          context.high + communicator.high};
+  Interval outside{context.low, context.expected, context.high};
+  for (const int64_t ranks : {communicators.ranks, communicators.tensor_ranks}) {
+    if (ranks == 1) continue;
+    const Interval& communicator = ranks == 2 ? kCommunicatorOfTwo : kCommunicator;
+    outside.low += communicator.low;
+    outside.expected += communicator.expected;
+    outside.high += communicator.high;
+  }
+  return outside;
 }
 
 Interval device_used(const device::Device& device, const AllocatorFigures& figures, Bytes offered) {
-  const Interval context = outside_allocator(device, figures.ranks);
+  const Interval context = outside_allocator(device, figures.communicators);
   const Bytes reserved = figures.peak_reserved;
   const Bytes comes_and_goes = std::max(Bytes(0), reserved - figures.between_steps);
   const BeyondReplay& beyond = beyond_replay(figures);

@@ -20,19 +20,26 @@
 
 namespace headroom::fit {
 
+// How many ranks are in each of a process's groups; 1: there is none.
+struct Communicators {
+  int64_t ranks = 1;         // among which the step is divided
+  int64_t tensor_ranks = 1;  // among which each product is
+};
+
 // Of one training process, as its allocator was replayed.
 struct AllocatorFigures {
   Bytes peak_allocated;
   Bytes peak_reserved;
   Bytes between_steps;      // allocated
   bool fused_loss = false;  // over whole logits, in place
-  int64_t ranks = 1;        // among which the step is divided
-  bool gathers = false;     // parameters come and go, on streams of their own
+  Communicators communicators{};
+  bool gathers = false;  // parameters come and go, on streams of their own
 };
 
 // Context, loaded kernels and library handles of one training process, and, of one among several
-// ranks, its communicator.
-[[nodiscard]] Interval outside_allocator(const device::Device& device, int64_t ranks);
+// ranks, its communicators.
+[[nodiscard]] Interval outside_allocator(const device::Device& device,
+                                         const Communicators& communicators);
 
 // `offered` is what processes can use of the device. REQUIRES: reserved is at least allocated.
 [[nodiscard]] Interval device_used(const device::Device& device, const AllocatorFigures& figures,

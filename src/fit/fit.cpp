@@ -21,6 +21,7 @@
 #include "fit/step_timer.h"
 #include "fit/unquantized.h"
 #include "step/events_json.h"
+#include "step/transform/tensor_plan.h"
 
 namespace headroom::fit {
 
@@ -78,6 +79,28 @@ Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer
     HEADROOM_ASSIGN(answer.longest_seq, std::move(sequence));
   }
   answer.remedies = std::move(remedies).found();
+  return {};
+}
+
+// What is not as one would think of tensor parallelism.
+Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
+  if (scenario.question.tensor_ranks == 1) return {};
+  HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
+  const auto plan = step::tensor_plan(model_type);
+  if (plan && !plan->is_transformers) {
+    answer.notes.push_back("transformers has no tp_plan for '" + model_type +
+                           "': the plan is ours, and no run of it was at hand");
+  }
+  HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+  const bool has_rows = std::ranges::any_of(step->graph->operations, [](const auto& operation) {
+    return operation.kind == op::OpKind::parallel_embedding &&
+           operation.attributes.ints[1] == static_cast<int64_t>(op::RowsGradient::whole);
+  });
+  if (has_rows) {
+    answer.notes.emplace_back(
+        "the embedding's gradient is whole on every rank, as DTensor makes it of a part of the "
+        "rows");
+  }
   return {};
 }
 
@@ -200,6 +223,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   }
   if (!scenario.assumes.empty()) answer.notes.emplace_back(scenario.assumes);
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
+  HEADROOM_TRY(add_tensor_notes(scenario, answer));
   add_division_notes(question, answer);
   if (question.method == Method::qlora) {
     HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));

@@ -42,7 +42,8 @@ bool fits_at_worst(const Scenario& s, const memory::MemoryTrace& trace,
   const Bytes peak_allocated(replay.peak_allocated.bytes);
   const Bytes kept_back(
       static_cast<int64_t>(kAllocatedMayVary * static_cast<double>(peak_allocated.count)));
-  const Bytes limit = s.offered - outside_allocator(*s.device, s.question.ranks).high - kept_back;
+  const Bytes limit =
+      s.offered - outside_allocator(*s.device, communicators_of(s.question)).high - kept_back;
   if (limit < peak_allocated) return false;
   if (Bytes(replay.peak_reserved.bytes) <= limit) return true;
   return !replay_within(s, trace, limit, 0).out_of_memory;
@@ -65,7 +66,7 @@ struct Wanted {
 };
 
 Result<DetailedPrediction> predict_with(const Scenario& s, const Wanted& wanted) {
-  const Interval context = outside_allocator(*s.device, s.question.ranks);
+  const Interval context = outside_allocator(*s.device, communicators_of(s.question));
   // What was asked for bounds what is reserved from below, and that with the context's high what
   // the device shows at the most (device_used.h): where it is too much, the verdict cannot be yes.
   // A calibration moves figures either way, so under one nothing is concluded early.
@@ -102,11 +103,11 @@ Result<DetailedPrediction> predict_with(const Scenario& s, const Wanted& wanted)
     }
   }
   fill_figures(p, detail.replay);
-  p.device_used =
-      device_used(*s.device,
-                  {p.peak_allocated, p.peak_reserved, p.steady_allocated, s.loss == Loss::fused,
-                   s.question.ranks, std::holds_alternative<step::FsdpOptions>(s.train.parallel)},
-                  s.offered);
+  p.device_used = device_used(
+      *s.device,
+      {p.peak_allocated, p.peak_reserved, p.steady_allocated, s.loss == Loss::fused,
+       communicators_of(s.question), std::holds_alternative<step::FsdpOptions>(s.train.parallel)},
+      s.offered);
   if (fits_at_all) {
     // It ran within the device, if only by emptying its cache, so it never used all there is.
     const Bytes most = s.offered - kLeastSegment;

@@ -7,36 +7,19 @@
 #include <utility>
 
 #include "base/suggest.h"
+#include "fit/method_words.h"
 #include "fit/network.h"
+#include "fit/words.h"
 #include "text/parse_number.h"
 
 namespace headroom::fit {
 namespace {
-
-// The words of a choice. Each table is the one place where its enumerators have names.
-template <typename T>
-struct Word {
-  std::string_view word;
-  T value;
-};
 
 constexpr std::array<Word<Dtype>, 3> kDtypes{
     {{"bf16", Dtype::bf16}, {"fp16", Dtype::fp16}, {"fp32", Dtype::fp32}}};
 constexpr std::array<Word<MixedPrecision>, 3> kMixedPrecisions{{{"none", MixedPrecision::none},
                                                                 {"bf16", MixedPrecision::bf16},
                                                                 {"fp16", MixedPrecision::fp16}}};
-constexpr std::array<Word<Method>, 6> kMethods{{{"full", Method::full},
-                                                {"lora", Method::lora},
-                                                {"dora", Method::dora},
-                                                {"ia3", Method::ia3},
-                                                {"qlora", Method::qlora},
-                                                {"gptq-lora", Method::gptq_lora}}};
-constexpr std::array<Word<Division>, 5> kDivisions{{{"fsdp2", Division::fsdp2},
-                                                    {"fsdp1", Division::fsdp1},
-                                                    {"ddp", Division::ddp},
-                                                    {"zero1", Division::zero1},
-                                                    {"zero2", Division::zero2}}};
-constexpr std::string_view kReplicate = "replicate";
 constexpr std::array<Word<Optimizer>, 9> kOptimizers{
     {{"adamw", Optimizer::adamw},
      {"adam", Optimizer::adam},
@@ -75,40 +58,6 @@ constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}
 
 constexpr std::string_view kCheckpointingWords =
     "none, full, every-N, selective, selective-attention, selective-products, selective-every-N";
-
-Error refuse(std::string_view name, std::string_view words, std::string expected,
-             std::string_view nearest = {}) {
-  Error error;
-  error.code = ErrorCode::usage;
-  error.where = "--" + std::string(name);
-  error.message = "'" + std::string(words.substr(0, 80)) + "' is not " + std::move(expected);
-  if (!nearest.empty()) error.hint = "did you mean '" + std::string(nearest) + "'?";
-  return error;
-}
-
-template <typename T, size_t N>
-Result<void> choose(std::string_view name, std::string_view words,
-                    const std::array<Word<T>, N>& table, T& field) {
-  std::array<std::string_view, N> candidates;
-  std::string expected = "one of ";
-  for (size_t i = 0; i < N; ++i) {
-    if (table[i].word == words) {
-      field = table[i].value;
-      return {};
-    }
-    candidates[i] = table[i].word;
-    expected += (i == 0 ? "" : ", ") + std::string(table[i].word);
-  }
-  return refuse(name, words, std::move(expected), nearest_word(words, candidates));
-}
-
-template <typename T, size_t N>
-std::string word_of(const std::array<Word<T>, N>& table, T value) {
-  for (const Word<T>& entry : table) {
-    if (entry.value == value) return std::string(entry.word);
-  }
-  return {};
-}
 
 Result<void> count(std::string_view name, std::string_view words, int64_t most, int64_t& field) {
   const std::optional<int64_t> value = text::parse_number<int64_t>(words);
@@ -237,68 +186,6 @@ Result<void> set_names(std::string_view flag, std::string_view words,
   return {};
 }
 
-constexpr int64_t kMostRanks = 65'536;
-
-// The number of "fsdp2:8"; one alone divides nothing.
-Result<void> set_ranks(std::string_view word, int64_t& field) {
-  const size_t digits = std::min(word.find(':'), word.size() - 1) + 1;
-  const auto ranks = text::parse_number<int64_t>(word.substr(digits));
-  if (!ranks || *ranks < 2 || *ranks > kMostRanks) {
-    return refuse("method", word, "2 to 65536 GPUs behind a colon, such as fsdp2:8");
-  }
-  field = *ranks;
-  return {};
-}
-
-// The words of --method as far as they are read; nothing where none of a kind was there.
-struct MethodWords {
-  std::optional<Method> method;
-  std::optional<Division> division;
-  int64_t ranks = 1;
-  int64_t replicas = 1;
-};
-
-Result<void> read_method_word(std::string_view word, MethodWords& read) {
-  const std::string_view name = word.substr(0, word.find(':'));
-  const bool has_number = name.size() < word.size();
-  const bool divides =
-      has_number || std::ranges::find(kDivisions, name, &Word<Division>::word) != kDivisions.end();
-  constexpr const char* kOneOfEach = "one way to train and one to divide, such as lora,fsdp2:8";
-  if (name == kReplicate) {
-    if (read.replicas > 1) return refuse("method", word, kOneOfEach);
-    return set_ranks(word, read.replicas);
-  }
-  if (divides ? read.division.has_value() : read.method.has_value()) {
-    return refuse("method", word, kOneOfEach);
-  }
-  if (!divides) return choose("method", word, kMethods, read.method.emplace());
-  HEADROOM_TRY(choose("method", name, kDivisions, read.division.emplace()));
-  return set_ranks(word, read.ranks);
-}
-
-// "full", "fsdp2:8", "lora,fsdp1:8,replicate:2": what is trained, and how it is divided.
-Result<void> set_method(std::string_view words, FitQuestion& question) {
-  MethodWords read;
-  for (size_t begin = 0; begin <= words.size();) {
-    const size_t end = std::min(words.find(',', begin), words.size());
-    HEADROOM_TRY(read_method_word(words.substr(begin, end - begin), read));
-    begin = end + 1;
-  }
-  question.method = read.method.value_or(Method::full);
-  question.division = read.division.value_or(Division::none);
-  question.ranks = read.ranks;
-  question.replicas = read.replicas;
-  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
-  if (read.replicas > 1 && !is_fsdp) {
-    return refuse("method", words,
-                  "replicate:N beside fsdp1:N or fsdp2:N, whose groups it repeats");
-  }
-  if (read.replicas * read.ranks > kMostRanks) {
-    return refuse("method", words, "65536 GPUs in all at most");
-  }
-  return {};
-}
-
 Result<void> set_clip(std::string_view words, std::optional<double>& field) {
   const std::optional<double> value = text::parse_number<double>(words);
   if (!value || *value <= 0) return refuse("clip", words, "a norm above 0, such as 1.0");
@@ -376,7 +263,7 @@ constexpr std::array<Field, 45> kFields{{
     {{"method", "KIND",
       "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
       "zero1:N, zero2:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
-      "fsdp2:N,replicate:M (hybrid sharding)"},
+      "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
     {{"nodes", "N", "machines that the GPUs are spread over; needs --link"},
      [](FitQuestion& q, std::string_view w) { return count("nodes", w, 65'536, q.nodes); }},
@@ -547,25 +434,13 @@ std::string_view word_of(Loss loss) {
   return {};
 }
 
-std::string method_word(const FitQuestion& question) { return word_of(kMethods, question.method); }
-
-std::string division_words(const FitQuestion& question) {
-  if (question.division == Division::none) return {};
-  std::string words =
-      "," + word_of(kDivisions, question.division) + ":" + std::to_string(question.ranks);
-  if (question.replicas > 1) {
-    words += "," + std::string(kReplicate) + ":" + std::to_string(question.replicas);
-  }
-  return words;
-}
-
 std::span<const QuestionFlag> question_flags() { return kFlags; }
 
 std::string default_of(std::string_view flag) {
   // Some settings are there for some methods only.
-  for (const Word<Method>& method : kMethods) {
+  for (const Method method : every_method()) {
     FitQuestion question;
-    question.method = method.value;
+    question.method = method;
     for (const Division division : {Division::ddp, Division::zero2}) {
       question.division = division;
       for (const Setting& setting : settings_of(question)) {
@@ -575,7 +450,7 @@ std::string default_of(std::string_view flag) {
   }
   // What is not shown as a setting of the answer.
   const FitQuestion question;
-  if (flag == "method") return word_of(kMethods, question.method);
+  if (flag == "method") return method_word(question);
   if (flag == "search") return word_of(kSwitches, question.search);
   if (flag == "timeline") return word_of(kSwitches, question.timeline);
   return {};

@@ -98,10 +98,11 @@ struct FitQuestion {
   MixedPrecision mixed_precision = MixedPrecision::none;
   Method method = Method::full;
   Division division = Division::none;
-  int64_t ranks = 1;     // that a division is among
-  int64_t replicas = 1;  // of all of them: FSDP's hybrid sharding
-  int64_t nodes = 1;     // that the devices are spread over evenly
-  std::string link;      // between them, of one device: "ib-400g"; empty: not said
+  int64_t ranks = 1;         // that a division is among
+  int64_t replicas = 1;      // of all of them: FSDP's hybrid sharding
+  int64_t tensor_ranks = 1;  // that each product is divided among, within one of the others
+  int64_t nodes = 1;         // that the devices are spread over evenly
+  std::string link;          // between them, of one device: "ib-400g"; empty: not said
   // DistributedDataParallel's arguments.
   int64_t bucket_cap_mb = 25;
   bool gradient_as_bucket_view = false;
@@ -162,9 +163,21 @@ struct QuestionFlag {
 
 // "lora": what is trained, as the words of --method begin.
 [[nodiscard]] std::string method_word(const FitQuestion& question);
-// ",fsdp2:8,replicate:2": how a step is divided, as the words of --method end; nothing where it is
-// not.
+// ",fsdp2:8,replicate:2", ",fsdp2:2,tp:4": how a step is divided, as the words of --method end;
+// nothing where it is not.
 [[nodiscard]] std::string division_words(const FitQuestion& question);
+
+// Whether the step is on more than one device.
+[[nodiscard]] inline bool is_divided(const FitQuestion& question) {
+  return question.division != Division::none || question.tensor_ranks > 1;
+}
+// That take part in a step, and that each have sequences of their own.
+[[nodiscard]] inline int64_t data_ranks_of(const FitQuestion& question) {
+  return question.ranks * question.replicas;
+}
+[[nodiscard]] inline int64_t devices_of(const FitQuestion& question) {
+  return data_ranks_of(question) * question.tensor_ranks;
+}
 
 // What a flag stands at where nobody sets it, in words; empty where that is decided elsewhere.
 [[nodiscard]] std::string default_of(std::string_view flag);

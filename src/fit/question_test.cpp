@@ -131,12 +131,37 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   ASSERT_TRUE(question.set("method", "zero2:8"));
   EXPECT_EQ(question.division, Division::zero2);
   EXPECT_EQ(question.replicas, 1);
+  ASSERT_TRUE(question.set("method", "fsdp2:2,tp:4"));
+  EXPECT_EQ(question.tensor_ranks, 4);
+  EXPECT_EQ(devices_of(question), 8);
+  EXPECT_EQ(data_ranks_of(question), 2);
+  EXPECT_EQ(division_words(question), ",fsdp2:2,tp:4");
+  ASSERT_TRUE(question.set("method", "tp:2"));
+  EXPECT_EQ(question.division, Division::none);
+  EXPECT_EQ(division_words(question), ",tp:2");
   ASSERT_TRUE(question.set("method", "full"));
+  EXPECT_EQ(question.tensor_ranks, 1);
   EXPECT_EQ(question.ranks, 1);
-  for (const char* words :
-       {"fsdp1", "fsdp1:", "fsdp1:0", "fsdp2:1", "fsdp2:65537", "fsdp1:2x", "fsdp1:2,fsdp1:2",
-        "lora,full", "tp:2", "ddp", "ddp:2,replicate:2", "replicate:2",
-        "fsdp2:2,replicate:2,replicate:2", "lora,", "", "fsdp1:999999999999999999999"}) {
+  for (const char* words : {"fsdp1",
+                            "fsdp1:",
+                            "fsdp1:0",
+                            "fsdp2:1",
+                            "fsdp2:65537",
+                            "fsdp1:2x",
+                            "fsdp1:2,fsdp1:2",
+                            "lora,full",
+                            "tp:1",
+                            "tp",
+                            "tp:2,tp:2",
+                            "tp:65536,ddp:2",
+                            "tp:2,replicate:2",
+                            "ddp",
+                            "ddp:2,replicate:2",
+                            "replicate:2",
+                            "fsdp2:2,replicate:2,replicate:2",
+                            "lora,",
+                            "",
+                            "fsdp1:999999999999999999999"}) {
     EXPECT_FALSE(question.set("method", words)) << words;
   }
 }

@@ -245,7 +245,7 @@ Result<Scenario> complete(Scenario s) {
       s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;
   if (auto* zero = std::get_if<step::ZeroOptions>(&s.train.parallel)) {
     zero->device_bytes =
-        (s.offered - outside_allocator(*s.device, s.question.ranks).expected).count;
+        (s.offered - outside_allocator(*s.device, communicators_of(s.question)).expected).count;
   }
   return s;
 }
@@ -255,7 +255,7 @@ Result<Scenario> complete(Scenario s) {
 DeviceMemory memory_of_device(const Scenario& s) {
   DeviceMemory memory;
   memory.name = s.device->name;
-  memory.count = s.question.ranks * s.question.replicas;
+  memory.count = devices_of(s.question);
   memory.total = s.device->memory.value;
   memory.offered = s.offered;
   memory.provenance = s.device->usable_memory.known() ? s.device->usable_memory.provenance

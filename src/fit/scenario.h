@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "fit/calibration.h"
+#include "fit/device_used.h"
 #include "fit/question.h"
 #include "memory/allocator_settings.h"
 #include "model/builtin.h"
@@ -57,6 +58,10 @@ struct Scenario {
 // The family by which libraries choose what to do: the config's, or the one it is assumed to be.
 [[nodiscard]] Result<std::string> model_type_of(const Scenario& scenario);
 
+// The groups that each of the question's processes is in.
+[[nodiscard]] inline Communicators communicators_of(const FitQuestion& question) {
+  return {question.ranks, question.tensor_ranks};
+}
 // Of the devices that the step is divided among.
 [[nodiscard]] DeviceMemory memory_of_device(const Scenario& scenario);
 // What is left of what they offer.

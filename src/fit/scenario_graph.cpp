@@ -12,6 +12,7 @@
 #include "step/transform/liger.h"
 #include "step/transform/lora.h"
 #include "step/transform/quantize.h"
+#include "step/transform/tensor_parallel.h"
 
 namespace headroom::fit {
 
@@ -137,6 +138,12 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   }
   if (s.loss != Loss::hf) {
     HEADROOM_TRY(rewrite(with_loss(s, *graph, model_type)));
+  }
+  if (q.tensor_ranks > 1) {
+    HEADROOM_TRY(rewrite(
+        step::apply_tensor_parallel(*graph, {.ranks = q.tensor_ranks,
+                                             .model_type = model_type,
+                                             .cuts_gradients = q.division != Division::none})));
   }
   if (has_quantized_base(q)) {
     HEADROOM_TRY(rewrite(with_quantized_base(s, *graph)));

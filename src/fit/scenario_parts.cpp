@@ -107,8 +107,13 @@ void set_optimizer(Scenario& s) {
       optimizer.kind = step::OptimizerKind::paged_adamw_8bit;
       break;
   }
+  // torch.optim takes the loop where a parameter is a DTensor (_default_to_fused_or_foreach).
+  const bool has_dtensors = s.question.tensor_ranks > 1;
   switch (s.question.optimizer_loop) {
     case OptimizerLoop::automatic:
+      optimizer.implementation = has_dtensors ? step::OptimizerImplementation::loop
+                                              : step::OptimizerImplementation::foreach;
+      break;
     case OptimizerLoop::foreach:
       optimizer.implementation = step::OptimizerImplementation::foreach;
       break;
@@ -322,10 +327,46 @@ Result<void> check_fsdp(const Scenario& s) {
   return {};
 }
 
+// As transformers applies its plans, with DTensors, alone or within DDP or fully_shard.
+Result<void> check_tensor_parallel(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.method != Method::full) {
+    return unsupported("method", "adapters beside tensor-parallel modules");
+  }
+  if (q.division != Division::none && q.division != Division::fsdp2 &&
+      q.division != Division::ddp) {
+    return unsupported("method", "tensor parallelism within ZeRO or FSDP's first version");
+  }
+  if (s.loss != Loss::hf && s.loss != Loss::fused) {
+    return contradiction("loss", "the head's rows are divided, so its logits have to be gathered",
+                         "--loss hf");
+  }
+  if (q.kernels == Kernels::fast) {
+    return unsupported("kernels", "fms-acceleration's kernels beside tensor parallelism");
+  }
+  if (q.optimizer_loop == OptimizerLoop::foreach || q.optimizer_loop == OptimizerLoop::fused) {
+    return contradiction("optimizer",
+                         "PyTorch's foreach and fused kernels refuse DTensors beside plain tensors",
+                         "leave -foreach and -fused out");
+  }
+  if (q.optimizer >= Optimizer::adafactor) {
+    return unsupported("optimizer", "what does not step element by element on DTensors");
+  }
+  if (q.optimizer_in_backward) {
+    return unsupported("optimizer-in-backward", "stepping in backward under tensor parallelism");
+  }
+  if (q.offload != Offload::none) {
+    return unsupported("offload", "offloading under tensor parallelism");
+  }
+  return {};
+}
+
 Result<void> check_division(const Scenario& s) {
   const Division division = s.question.division;
-  if (division == Division::none) return {};
+  if (!is_divided(s.question)) return {};
   if (s.traced) return unsupported("method", "a traced module among several GPUs");
+  if (s.question.tensor_ranks > 1) HEADROOM_TRY(check_tensor_parallel(s));
+  if (division == Division::none) return {};
   if (division == Division::ddp) return check_ddp(s);
   const bool is_fsdp = division == Division::fsdp1 || division == Division::fsdp2;
   return is_fsdp ? check_fsdp(s) : check_zero(s);

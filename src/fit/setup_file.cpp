@@ -173,6 +173,10 @@ Result<EmitRequest> parse_emit(std::string_view words) {
 
 Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& request) {
   const bool is_zero = question.division == Division::zero1 || question.division == Division::zero2;
+  if (question.tensor_ranks > 1) {
+    return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", "--emit",
+                 "from_pretrained(..., distributed_config=DistributedConfig(tp_size=N))"};
+  }
   Emitted emitted;
   const TrainingSetup setup = setup_of(question, emitted.by_hand);
   add_by_hand(question, request.kind, emitted.by_hand);

@@ -48,6 +48,7 @@ FitQuestion what_decides_building(FitQuestion question) {
   question.dtype = plain.dtype;
   question.mixed_precision = plain.mixed_precision;
   question.method = plain.method;
+  question.tensor_ranks = plain.tensor_ranks;
   question.lora_rank = plain.lora_rank;
   question.lora_targets = plain.lora_targets;
   question.lora_dropout = plain.lora_dropout;

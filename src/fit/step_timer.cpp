@@ -41,8 +41,6 @@ Result<timing::StepShape> shape_of(const Scenario& scenario) {
 
 }  // namespace
 
-int64_t devices_of(const FitQuestion& question) { return question.ranks * question.replicas; }
-
 Result<StepTimer> StepTimer::make() {
   HEADROOM_ASSIGN(timing::TimingModel model, timing::TimingModel::load());
   return StepTimer(std::move(model));
@@ -52,15 +50,19 @@ Result<StepTime> StepTimer::time_of(const Scenario& scenario, const step::StepTr
   const FitQuestion& question = scenario.question;
   HEADROOM_ASSIGN(const timing::StepShape shape, shape_of(scenario));
   HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(question, devices_of(question)));
-  const timing::StepTimeQuestion asked{
-      *scenario.device, shape, cluster, {question.ranks, question.replicas}};
+  const timing::StepTimeQuestion asked{*scenario.device,
+                                       shape,
+                                       cluster,
+                                       {.ranks = question.ranks,
+                                        .replicas = question.replicas,
+                                        .tensor_ranks = question.tensor_ranks}};
   HEADROOM_ASSIGN(const timing::StepTime whole, timing::time_of(trace, asked, model_));
   StepTime time;
   time.step_seconds = {whole.seconds_low, whole.seconds, whole.seconds_high};
   if (reads_seq(scenario)) {
     const double tokens = static_cast<double>(shape.tokens) *
                           static_cast<double>(question.grad_accum) *
-                          static_cast<double>(devices_of(question));
+                          static_cast<double>(data_ranks_of(question));
     time.tokens_per_second = tokens / whole.seconds;
   }
   time.compute_seconds = whole.compute_seconds;

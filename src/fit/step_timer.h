@@ -27,7 +27,4 @@ class StepTimer {
   timing::TimingModel model_;
 };
 
-// Of all that the question's step is divided among.
-[[nodiscard]] int64_t devices_of(const FitQuestion& question);
-
 }  // namespace headroom::fit

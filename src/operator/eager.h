@@ -115,6 +115,10 @@ class Eager {
     sink_.on_kernel(
         {kind, flops, bytes_read, bytes_written, static_cast<uint8_t>(element_size(type))});
   }
+  // Among the ranks of a tensor-parallel group; what follows waits for it.
+  void collective(OpKind kind, int64_t bytes_in, int64_t bytes_out) {
+    if (!muted_) sink_.on_collective({kind, 0, bytes_in, bytes_out});
+  }
   // While muted, operators hang their nodes and save their tensors, but take no memory and launch
   // nothing: an operator that is interrupted after it saved its inputs.
   void set_muted(bool muted) { muted_ = muted; }

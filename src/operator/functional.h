@@ -136,6 +136,8 @@ Tensor rms_norm(Eager& e, const Tensor& input, const Tensor& weight);  // torch.
 
 // --- look-ups (indexing.cpp) -------------------------------------------------------------------
 Tensor embedding(Eager& e, const Tensor& weight, const Tensor& indices);
+// Of an embedding's weight of these sizes: rows of `grad` added where their indices say.
+Tensor embedding_gradient(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes);
 Tensor index_select(Eager& e, const Tensor& self, int dim, const Tensor& index);
 // self[..., index], the index in dimension `dim`.
 Tensor index(Eager& e, const Tensor& self, const Tensor& index, int dim = 0);
@@ -200,6 +202,26 @@ Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor&
 // flash_attn_func of the flash-attn package; [batch, sequence, heads, head].
 Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options);
+
+// --- a tensor-parallel rank's (parallel.cpp) -----------------------------------------------------
+// What a column-parallel module takes: as it is. Its gradient is summed over the ranks.
+Tensor parallel_input(Eager& e, const Tensor& self);
+// A weight that every rank has whole and uses for its own part: the same, in place.
+Tensor parallel_weight(Eager& e, const Tensor& self);
+// The bias of a row-parallel module, as every rank adds it: a part of it, by a copy.
+Tensor parallel_bias(Eager& e, const Tensor& self);
+// What row-parallel modules answer with, summed over the ranks.
+Tensor parallel_sum(Eager& e, const Tensor& self);
+// The ranks' parts of the last dimension, put together; it has `size` elements then.
+Tensor parallel_gather(Eager& e, const Tensor& self, int64_t ranks, int64_t size);
+// This rank's part of the last dimension of what every rank has whole.
+Tensor parallel_split(Eager& e, const Tensor& self, int64_t ranks);
+// This rank's rows of an embedding of `rows`. Its gradient is made whole on every rank, and stays
+// so, or is cut to the rank's part: for who takes it in the weight's layout, or, of a weight that
+// the head has too, where both gradients are added, until which the whole one lives.
+enum class RowsGradient : uint8_t { whole, cut, cut_to_add };
+Tensor parallel_embedding(Eager& e, const Tensor& weight, const Tensor& indices, int64_t rows,
+                          RowsGradient gradient);
 
 // --- losses (loss.cpp) -------------------------------------------------------------------------
 // logits [n, classes], target [n]; a scalar.

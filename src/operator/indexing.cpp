@@ -12,8 +12,22 @@ Tensor looked_up(Eager& e, OpKind kind, const Dims& sizes, DType dtype, const Te
   return out;
 }
 
-// The gradient of an embedding's weight: rows of `grad` added where their indices say.
-Tensor summed_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes) {
+// The gradient of an indexed tensor (index_put with accumulation into zeros).
+Tensor put_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes) {
+  Tensor out = zeros(e, sizes, grad.dtype());
+  const IndexPutScratch scratch = index_put_scratch(indices.elements());
+  const Tensor linear = e.scratch(scratch.index_bytes);
+  const Tensor sorted = e.scratch(scratch.index_bytes);
+  const Tensor origins = e.scratch(scratch.index_bytes);
+  const Tensor range = e.scratch(scratch.index_bytes);
+  const Tensor sort_storage = e.scratch(scratch.sort_bytes);
+  e.kernel(OpKind::index_put, static_cast<double>(grad.elements()), grad.bytes(), grad.bytes());
+  return out;
+}
+
+}  // namespace
+
+Tensor embedding_gradient(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes) {
   // The kernel's own copy where the gradient is not contiguous (ATen/native/cuda/Embedding.cu).
   const Tensor copy =
       e.scratch(grad.is_contiguous() ? 0 : grad.elements() * element_size(grad.dtype()));
@@ -36,21 +50,6 @@ Tensor summed_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Di
   return out;
 }
 
-// The gradient of an indexed tensor (index_put with accumulation into zeros).
-Tensor put_rows(Eager& e, const Tensor& grad, const Tensor& indices, const Dims& sizes) {
-  Tensor out = zeros(e, sizes, grad.dtype());
-  const IndexPutScratch scratch = index_put_scratch(indices.elements());
-  const Tensor linear = e.scratch(scratch.index_bytes);
-  const Tensor sorted = e.scratch(scratch.index_bytes);
-  const Tensor origins = e.scratch(scratch.index_bytes);
-  const Tensor range = e.scratch(scratch.index_bytes);
-  const Tensor sort_storage = e.scratch(scratch.sort_bytes);
-  e.kernel(OpKind::index_put, static_cast<double>(grad.elements()), grad.bytes(), grad.bytes());
-  return out;
-}
-
-}  // namespace
-
 Tensor embedding(Eager& e, const Tensor& weight, const Tensor& indices) {
   Dims sizes = indices.sizes();
   sizes.push_back(weight.size(1));
@@ -58,7 +57,7 @@ Tensor embedding(Eager& e, const Tensor& weight, const Tensor& indices) {
   if (Node* node = e.history("EmbeddingBackward0", {&weight}, {&out})) {
     node->save(indices);
     node->apply = [rows = weight.sizes()](Eager& eager, Node& n, Grads& g, Grads& result) {
-      result[0] = summed_rows(eager, g[0], n.saved[0], rows);
+      result[0] = embedding_gradient(eager, g[0], n.saved[0], rows);
     };
     e.finish(*node);
   }

@@ -141,6 +141,13 @@ enum class OpGroup : uint8_t {
   X(all_gather, communication)       \
   X(reduce_scatter, communication)   \
   X(all_reduce, communication)       \
+  X(parallel_input, none)            \
+  X(parallel_weight, none)           \
+  X(parallel_bias, none)             \
+  X(parallel_sum, none)              \
+  X(parallel_gather, none)           \
+  X(parallel_split, none)            \
+  X(parallel_embedding, none)        \
   X(empty, none)                     \
   X(view, none)                      \
   X(reshape, none)                   \

@@ -30,6 +30,9 @@ class Sink {
   // The same for a library's workspace, which belongs to no part of the model.
   virtual uint32_t on_workspace(int64_t bytes) { return on_allocate(bytes); }
   virtual void on_kernel(const KernelWork& work) = 0;
+  // A collective among a tensor-parallel group's ranks: what this rank puts in is read, what it
+  // gets is written. What is launched next waits for it.
+  virtual void on_collective(const KernelWork& work) { on_kernel(work); }
   // The block is kept for backward. May be called more than once for the same block.
   virtual void on_saved(uint32_t buffer) = 0;
   // What follows belongs to this part of the model, until the next call.

@@ -119,6 +119,21 @@ std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
           op::liger_linear_loss(e, in[0], in[1], in[2], in[3], {version_of(a), a.flag, a.dtype});
       return {std::move(made.loss), std::move(made.cast_weight)};
     }
+    case OpKind::parallel_input:
+      return {op::parallel_input(e, in[0])};
+    case OpKind::parallel_weight:
+      return {op::parallel_weight(e, in[0])};
+    case OpKind::parallel_bias:
+      return {op::parallel_bias(e, in[0])};
+    case OpKind::parallel_sum:
+      return {op::parallel_sum(e, in[0])};
+    case OpKind::parallel_gather:
+      return {op::parallel_gather(e, in[0], a.ints[0], a.ints[1])};
+    case OpKind::parallel_split:
+      return {op::parallel_split(e, in[0], a.ints[0])};
+    case OpKind::parallel_embedding:
+      return {op::parallel_embedding(e, in[0], in[1], a.ints[0],
+                                     static_cast<op::RowsGradient>(a.ints[1]))};
     case OpKind::fast_rms_norm:
       return {op::fast_rms_norm(e, in[0], in[1])};
     case OpKind::fast_rotary:

@@ -56,7 +56,7 @@ void Recorder::on_free(uint32_t buffer) {
   trace_.memory.free(buffer, next_call());
 }
 
-void Recorder::on_kernel(const op::KernelWork& work) {
+void Recorder::write(const op::KernelWork& work, Peers peers) {
   ++calls_;
   const uint32_t ago = awaited_ > 0 ? collectives_ + 1 - awaited_ : 0;
   awaited_ = 0;
@@ -64,6 +64,7 @@ void Recorder::on_kernel(const op::KernelWork& work) {
   trace_.calls.push_back({.kind = work.kind,
                           .phase = phase_,
                           .element_bytes = work.element_bytes,
+                          .peers = peers,
                           .awaits = static_cast<uint8_t>(std::min<uint32_t>(ago, UINT8_MAX)),
                           .module = module_,
                           .flops = work.flops,
@@ -72,8 +73,13 @@ void Recorder::on_kernel(const op::KernelWork& work) {
 }
 
 uint32_t Recorder::begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out) {
-  on_kernel({kind, 0, bytes_in, bytes_out});
+  write({kind, 0, bytes_in, bytes_out}, Peers::data);
   return collectives_++;
+}
+
+void Recorder::on_collective(const op::KernelWork& work) {
+  write(work, Peers::tensor);
+  await(collectives_++);
 }
 
 void Recorder::on_saved(uint32_t buffer) {

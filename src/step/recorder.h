@@ -43,7 +43,8 @@ class Recorder : public op::Sink {
   uint32_t on_allocate(int64_t bytes) override;
   void on_free(uint32_t buffer) override;
   uint32_t on_workspace(int64_t bytes) override;
-  void on_kernel(const op::KernelWork& work) override;
+  void on_kernel(const op::KernelWork& work) override { write(work, Peers::none); }
+  void on_collective(const op::KernelWork& work) override;
   void on_saved(uint32_t buffer) override;
   void on_module(uint32_t module) override;
 
@@ -101,6 +102,7 @@ class Recorder : public op::Sink {
  private:
   static constexpr int64_t kLiveBytesMax = int64_t{1} << 60;
 
+  void write(const op::KernelWork& work, Peers peers);
   [[nodiscard]] uint32_t next_call() const { return calls_; }
   void take(int64_t bytes) {
     live_bytes_ += bytes;

@@ -15,12 +15,18 @@ namespace headroom::step {
 enum class Phase : uint8_t { construct, input, forward, loss, backward, clip, optimizer, release };
 [[nodiscard]] std::string_view name_of(Phase phase);
 
+// Who takes part in a collective: the ranks that share what is trained, or those that share each
+// product (tensor parallelism).
+enum class Peers : uint8_t { none, data, tensor };
+
 // One kernel launch, or a collective: of that, what this rank puts in is read, and what it gets is
-// written. Collectives run one after the other beside the stream that computes.
+// written. Collectives among the same peers run one after the other beside the stream that
+// computes.
 struct OperatorCall {
   op::OpKind kind{};
   Phase phase{};
   uint8_t element_bytes = 0;  // as KernelWork has it
+  Peers peers = Peers::none;  // of a collective
   // Before this call the stream that computes waits for the collective that was begun so many
   // collectives ago, 1 for the latest one, and with it for those before; 0: it waits for none.
   uint8_t awaits = 0;

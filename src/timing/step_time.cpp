@@ -1,6 +1,7 @@
 #include "timing/step_time.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -35,6 +36,7 @@ std::span<const OperatorCall> last_step(const step::StepTrace& trace) {
 struct Alike {
   op::OpKind kind{};
   uint8_t element_bytes = 0;
+  step::Peers peers{};
   double flops = 0;
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
@@ -45,7 +47,8 @@ struct AlikeHash {
   size_t operator()(const Alike& alike) const {
     uint64_t flops = 0;
     std::memcpy(&flops, &alike.flops, sizeof flops);
-    uint64_t hash = static_cast<uint64_t>(alike.kind) << 8 | alike.element_bytes;
+    uint64_t hash = static_cast<uint64_t>(alike.kind) << 16 |
+                    static_cast<uint64_t>(alike.peers) << 8 | alike.element_bytes;
     for (const uint64_t part : {flops, static_cast<uint64_t>(alike.bytes_read),
                                 static_cast<uint64_t>(alike.bytes_written)}) {
       hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
@@ -61,16 +64,29 @@ struct Group {
   int64_t beside = 1;    // groups that send out of a node at a time
 };
 
-Group group_of(const OperatorCall& call, const StepTimeQuestion& question) {
-  const Division& division = question.division;
-  const int64_t node = std::max<int64_t>(1, question.cluster.devices_per_node);
+// Its members, each `apart` devices from the next.
+Group group_in(const Cluster& cluster, int64_t members, int64_t apart) {
+  const int64_t node = std::max<int64_t>(1, cluster.devices_per_node);
+  const int64_t per_node = std::clamp<int64_t>(node / apart, 1, members);
+  return {members, per_node, std::max<int64_t>(1, node / per_node)};
+}
+
+// How many take part in a collective, and how far apart they are.
+struct Members {
+  int64_t count = 1;
+  int64_t apart = 1;
+};
+
+Members members_of(const OperatorCall& call, const Division& division) {
+  if (call.peers == step::Peers::tensor) return {division.tensor_ranks, 1};
   const bool is_among_replicas = call.kind == op::OpKind::all_reduce && division.replicas > 1;
-  if (!is_among_replicas) {
-    return {division.ranks, std::min(division.ranks, node),
-            std::max<int64_t>(1, node / division.ranks)};
-  }
-  return {division.replicas, std::clamp<int64_t>(node / division.ranks, 1, division.replicas),
-          std::min(division.ranks, node)};
+  if (!is_among_replicas) return {division.ranks, division.tensor_ranks};
+  return {division.replicas, division.tensor_ranks * division.ranks};
+}
+
+Group group_of(const OperatorCall& call, const StepTimeQuestion& question) {
+  const Members members = members_of(call, question.division);
+  return group_in(question.cluster, members.count, members.apart);
 }
 
 double bytes_of_message(const OperatorCall& call) {
@@ -95,8 +111,8 @@ class Pricer {
     std::vector<double> seconds;
     seconds.reserve(calls.size());
     for (const OperatorCall& call : calls) {
-      const Alike alike{call.kind, call.element_bytes, call.flops, call.bytes_read,
-                        call.bytes_written};
+      const Alike alike{call.kind,  call.element_bytes, call.peers,
+                        call.flops, call.bytes_read,    call.bytes_written};
       const auto [at, is_new] = known_.try_emplace(alike, prices_.size());
       if (is_new) {
         HEADROOM_ASSIGN(const Price price, price_of(call));
@@ -220,13 +236,13 @@ struct Pace {
   double collectives = 1;
 };
 
-// Two streams.
+// One stream that computes, and one for each kind of peers that it sends to.
 Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace) {
   Run all;
-  double now = 0;            // on the stream that computes
-  double link = 0;           // until when the other is taken
-  double buffers = 0;        // since when the next gather of parameters has one
-  std::vector<double> ends;  // of collectives
+  double now = 0;                 // on the stream that computes
+  std::array<double, 3> links{};  // until when the others are taken, by peers
+  double buffers = 0;             // since when the next gather of parameters has one
+  std::vector<double> ends;       // of collectives
   for (size_t i = 0; i < calls.size(); ++i) {
     const OperatorCall& call = calls[i];
     if (call.awaits > 0 && call.awaits <= ends.size()) {
@@ -239,13 +255,16 @@ Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, co
       all.compute += pace.kernels * seconds[i];
       continue;
     }
-    const bool is_ahead = call.kind == op::OpKind::all_gather && call.phase != Phase::optimizer;
+    const bool is_ahead = call.kind == op::OpKind::all_gather && call.phase != Phase::optimizer &&
+                          call.peers != step::Peers::tensor;
+    double& link = links[static_cast<size_t>(call.peers)];
     link = std::max(link, is_ahead ? buffers : now) + pace.collectives * seconds[i];
     all.communication += pace.collectives * seconds[i];
     ends.push_back(link);
   }
-  all.exposed += std::max(0.0, link - now);
-  all.seconds = std::max(now, link);
+  const double last = *std::ranges::max_element(links);
+  all.exposed += std::max(0.0, last - now);
+  all.seconds = std::max(now, last);
   return all;
 }
 
@@ -255,8 +274,7 @@ double sent_bytes(const step::StepTrace& trace, const Division& division) {
   double bytes = 0;
   for (const OperatorCall& call : last_step(trace)) {
     if (!is_collective(call)) continue;
-    const bool is_among_replicas = call.kind == op::OpKind::all_reduce && division.replicas > 1;
-    bytes += sent_of(call, is_among_replicas ? division.replicas : division.ranks);
+    bytes += sent_of(call, members_of(call, division).count);
   }
   return bytes;
 }

@@ -30,16 +30,17 @@ namespace headroom::timing {
 // The residual of data/timing.json that is added.
 inline constexpr std::string_view kEagerTraining = "eager-training";
 
-// Where the devices are. Groups that a state is divided among are neighbours; replicas of a state
-// are as far apart as a group is large.
+// Where the devices are. Ranks of a tensor-parallel group are neighbours; those that a state is
+// divided among are as far apart as such a group is large, and replicas of a state as far as both.
 struct Cluster {
   int64_t devices_per_node = 8;
   BytesPerSecond network;  // of one device's share of a node's links to others; 0: one node
 };
 
 struct Division {
-  int64_t ranks = 1;     // gather and reduce-scatter; reduce too where there are no replicas
-  int64_t replicas = 1;  // reduce what is left
+  int64_t ranks = 1;         // gather and reduce-scatter; reduce too where there are no replicas
+  int64_t replicas = 1;      // reduce what is left
+  int64_t tensor_ranks = 1;  // that each product is divided among, neighbours
 };
 
 struct StepTime {

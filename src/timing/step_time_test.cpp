@@ -125,6 +125,35 @@ TEST_F(StepTimeTest, ANetworkIsSlowerAndSharedByGroups) {
   EXPECT_GT(replicas, 2 * slow);
 }
 
+OperatorCall of_tensor_group(int64_t bytes, uint8_t awaits = 0) {
+  OperatorCall call = collective(OpKind::all_reduce, Phase::backward, bytes, bytes, awaits);
+  call.peers = step::Peers::tensor;
+  return call;
+}
+
+// Ranks that share products are neighbours; those that share the state are apart.
+TEST_F(StepTimeTest, TensorParallelRanksSendWithinTheirNode) {
+  const Cluster cluster{8, BytesPerSecond{5e9}};
+  const Division division{.ranks = 2, .replicas = 1, .tensor_ranks = 8};
+  const double within = time_of({of_tensor_group(kBlock)}, division, cluster).seconds;
+  const double across =
+      time_of({collective(OpKind::all_reduce, Phase::backward, kBlock, kBlock)}, division, cluster)
+          .seconds;
+  EXPECT_NEAR(within, seconds_of_reduction(kBlock), 1e-9);
+  EXPECT_GT(across, 5 * within);
+}
+
+// Each kind of peers has a stream of its own: neither waits for the other's turn.
+TEST_F(StepTimeTest, CollectivesAmongOtherPeersRunBesideEachOther) {
+  OperatorCall data = collective(OpKind::all_reduce, Phase::backward, kBlock, kBlock);
+  data.peers = step::Peers::data;
+  const Division division{.ranks = 8, .replicas = 1, .tensor_ranks = 8};
+  const Cluster cluster{64, {}};
+  const double one = time_of({data}, division, cluster).seconds;
+  EXPECT_NEAR(time_of({data, of_tensor_group(kBlock)}, division, cluster).seconds, one, 1e-9);
+  EXPECT_NEAR(time_of({data, data}, division, cluster).seconds, 2 * one, 1e-9);
+}
+
 TEST_F(StepTimeTest, WithoutALinkDevicesSendOverPcie) {
   device_ = *device::DeviceCatalogue::built_in().find("l40s-48gb");
   const double seconds = seconds_of_reduction(kBlock);

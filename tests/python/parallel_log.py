@@ -101,6 +101,12 @@ def bytes_of(tensors):
     return sum(storages.values())
 
 
+def shown_bytes(tensors):
+    """Of the elements: a part that was loaded on the CPU is a view of what was read."""
+    parts = {local(tensor).data_ptr(): local(tensor).nbytes for tensor in tensors}
+    return sum(parts.values())
+
+
 def settle(blocks):
     """Waits for gloo's threads, which hold on to what they have sent for a while and need Python's lock to let go."""
     dist.barrier()
@@ -111,13 +117,14 @@ def settle(blocks):
         seen = len(blocks.entries)
 
 
-def live_bytes(model, optimizer, blocks):
+def live_bytes(case, model, optimizer, blocks):
     settle(blocks)
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     views = {local(g).untyped_storage().data_ptr() for g in gradients}
     states = [s for state in optimizer.state.values() for s in state.values() if s.dim() > 0]
     return {
-        "parameters": bytes_of(list(model.parameters()) + list(model.buffers())),
+        "parameters": (shown_bytes if case["method"] == "tensor" else bytes_of)(
+            list(model.parameters()) + list(model.buffers())),
         "gradients": bytes_of(gradients),
         "states": bytes_of(states),
         "communication": sum(bytes_ for address, bytes_ in blocks.live.values() if address not in views),
@@ -138,6 +145,25 @@ def built(case):
         model = get_peft_model(model, LoraConfig(
             r=case["lora_rank"], target_modules=case["lora_targets"], task_type="CAUSAL_LM"))
     return model, config
+
+
+def saved_for_tensor_ranks(case, folder):
+    """A folder with the model, from which each rank loads its own part."""
+    model, _ = built(case)
+    path = os.path.join(folder, f"model{len(os.listdir(folder))}")
+    model.save_pretrained(path)
+    return path
+
+
+def loaded_in_parts(case):
+    """transformers' own tensor parallelism, and FSDP around it."""
+    from transformers.distributed import DistributedConfig
+
+    ranks = case["ranks"] // case["tensor_ranks"]
+    model = AutoModelForCausalLM.from_pretrained(
+        case["path"], dtype=torch.bfloat16, attn_implementation="eager",
+        distributed_config=DistributedConfig(tp_size=case["tensor_ranks"], fsdp_size=ranks))
+    return model.train(), model.config
 
 
 def zero_engine(model, case):
@@ -194,6 +220,8 @@ def train_by_zero(case):
 
 
 def wrapped(model, case):
+    if case["method"] == "tensor":
+        return model
     if case["method"] == "ddp":
         return DistributedDataParallel(model, **case.get("arguments", {}))
     names = ("replicate", "shard")[-len(case["mesh"]):]
@@ -219,14 +247,14 @@ def watch_forward(model, blocks):
 
 def train(case):
     blocks = Blocks()
-    model, config = built(case)
+    model, config = (loaded_in_parts if case["method"] == "tensor" else built)(case)
     watch_forward(model, blocks)
     ids = torch.zeros(2, 16, dtype=torch.int64) % config.vocab_size
     live = []
     with blocks:
         module = wrapped(model, case)
         optimizer = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], foreach=False)
-        live.append(["construct", live_bytes(module, optimizer, blocks)])
+        live.append(["construct", live_bytes(case, module, optimizer, blocks)])
         micro_batches = case.get("accumulation", 1)
         for _ in range(2):
             for i in range(micro_batches):
@@ -240,11 +268,11 @@ def train(case):
                     loss.backward()
                     blocks.is_forward = False
                     del loss
-            live.append(["backward", live_bytes(module, optimizer, blocks)])
+            live.append(["backward", live_bytes(case, module, optimizer, blocks)])
             blocks.phase = "optimizer"
             blocks.is_forward = True
             optimizer.step()
-            live.append(["optimizer", live_bytes(module, optimizer, blocks)])
+            live.append(["optimizer", live_bytes(case, module, optimizer, blocks)])
             optimizer.zero_grad()
             blocks.is_forward = False
         entries = list(blocks.entries)
@@ -253,6 +281,7 @@ def train(case):
 
 def rank_of(rank, ranks, cases, meeting, results):
     torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank))
     dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method=f"file://{meeting}")
     done = [(train_by_zero if case["method"] == "zero" else train)(case) for case in cases]
     dist.barrier()
@@ -280,6 +309,9 @@ def main():
         import deepspeed  # noqa: F401 (once, before processes are forked)
     done = [None] * len(cases)
     with tempfile.TemporaryDirectory() as folder:
+        for case in cases:
+            if case["method"] == "tensor":
+                case["path"] = saved_for_tensor_ranks(case, folder)
         for ranks in sorted({case["ranks"] for case in cases}):
             indices = [i for i, case in enumerate(cases) if case["ranks"] == ranks]
             for i, logs in zip(indices, run_together(ranks, [cases[i] for i in indices], folder)):

@@ -65,8 +65,18 @@ ZERO = {
     "2-lora": {"family": "llama", "ranks": 2, "stage": 2, "lora_rank": 4, "lora_targets": TARGETS,
                "arguments": {"reduce_bucket_size": 10000}},
 }
+TENSOR = {
+    "llama-2": {"family": "llama", "ranks": 2},
+    "tied-2": {"family": "llama_tied", "ranks": 2},
+    "gpt_neox-2": {"family": "gpt_neox", "ranks": 2},
+    "llama-2x2": {"family": "llama", "ranks": 4},
+}
+# So that heads come out even.
+EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64}
+TENSOR = {name: {**case, "tensor_ranks": 2, "config_changes": EVEN} for name, case in TENSOR.items()}
 CASES = {**{f"ddp-{name}": {"method": "ddp", **case} for name, case in DDP.items()},
          **{f"fsdp2-{name}": {"method": "fsdp2", **case} for name, case in FSDP2.items()},
+         **{f"tensor-{name}": {"method": "tensor", **case} for name, case in TENSOR.items()},
          **{f"zero{name}": {"method": "zero", **case} for name, case in ZERO.items()}}
 
 
@@ -98,6 +108,10 @@ def words_of(case):
             words["bucket_bytes"] = BUCKET
         for name in ("gradient_as_bucket_view", "find_unused_parameters"):
             words[name] = int(arguments.get(name, False))
+    elif case["method"] == "tensor":
+        words["tensor_ranks"] = case["tensor_ranks"]
+        if case["ranks"] > case["tensor_ranks"]:
+            words |= {"fsdp": 2, "ranks": case["ranks"] // case["tensor_ranks"]}
     elif case["method"] == "fsdp2":
         words |= {"fsdp": 2, "ranks": case["mesh"][-1]}
     else:
@@ -163,6 +177,15 @@ def test_a_rank_of_fsdp2_holds_what_a_real_one_holds(name, tmp_path):
         assert [phase for phase, _ in live] == [phase for phase, _ in expected]
         for (_, held), (_, most) in zip(live, expected):
             assert all(held[kind] <= most[kind] for kind in kinds), rank
+
+
+@pytest.mark.parametrize("name", cases_of("tensor"))
+def test_a_tensor_parallel_rank_holds_what_a_real_one_holds(name, tmp_path):
+    """The first; a later one's part of what does not come out even is smaller."""
+    kinds = ("parameters", "gradients", "states")
+    expected = list(holdings(ours(CASES[name], tmp_path, "live"), kinds))
+    seen = real_ranks("tensor")[name][0]
+    assert [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]] == expected
 
 
 @pytest.mark.parametrize("name", cases_of("ddp"))

@@ -1,6 +1,7 @@
 // step_dump CONFIG.json [key=value ...]: the symbolic step of a model as headroom.events/1 on
 // stdout, for the exactness tests (tests/python), which hold it against the oracle; with
-// parameters=1, the model's parameters and buffers instead; with graph=1, the file is a traced
+// parameters=1, the model's parameters and buffers instead; with tensor_plans=1, every
+// architecture's plan; with graph=1, the file is a traced
 // module (headroom.graph/1).
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,8 @@
 #include "step/transform/liger.h"
 #include "step/transform/lora.h"
 #include "step/transform/quantize.h"
+#include "step/transform/tensor_parallel.h"
+#include "step/transform/tensor_plan.h"
 
 namespace {
 
@@ -182,6 +185,13 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
                                                      const std::string& model_type,
                                                      std::map<std::string, std::string>& words) {
   HEADROOM_ASSIGN(graph, with_kernels(std::move(graph), model_type, words));
+  if (const int ranks = std::atoi(words["tensor_ranks"].c_str()); ranks > 1) {
+    headroom::step::TensorParallelOptions tensor;
+    tensor.ranks = ranks;
+    tensor.model_type = model_type;
+    tensor.cuts_gradients = !words["fsdp"].empty() || !words["ddp"].empty();
+    HEADROOM_ASSIGN(graph, headroom::step::apply_tensor_parallel(graph, tensor));
+  }
   if (!words["quantize"].empty()) {
     const std::map<std::string, headroom::op::QuantizedFormat> formats{
         {"nf4", headroom::op::QuantizedFormat::nf4},
@@ -250,6 +260,23 @@ headroom::text::Json list_of(const std::vector<headroom::model::Parameter>& para
     list.push_back(std::move(entry));
   }
   return list;
+}
+
+// Which modules tensor parallelism divides, by architecture.
+headroom::text::Json tensor_plans() {
+  using headroom::text::Json;
+  Json plans = Json::object();
+  for (const std::string_view model_type : headroom::step::planned_architectures()) {
+    const auto plan = headroom::step::tensor_plan(model_type);
+    Json rules = Json::object();
+    for (const auto& rule : plan->rules) {
+      rules.set(std::string(rule.module), headroom::step::name_of(rule.style));
+    }
+    Json entry = Json::object();
+    entry.set("is_transformers", plan->is_transformers).set("rules", std::move(rules));
+    plans.set(std::string(model_type), std::move(entry));
+  }
+  return plans;
 }
 
 // What a rank gathers, lets go, sends and reduces, in order: [phase, kind, bytes].
@@ -385,6 +412,10 @@ int main(int argc, char** argv) {
   if (!graph) {
     std::fprintf(stderr, "%s\n", graph.error().to_string().c_str());
     return 3;
+  }
+  if (words["tensor_plans"] == "1") {
+    std::puts(tensor_plans().dump().c_str());
+    return 0;
   }
   if (words["parameters"] == "1") {
     auto lists = headroom::text::Json::object();

@@ -1,0 +1,56 @@
+// Words of settings as the flags take them: tables of choices, and the refusal of other words.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+#include "base/suggest.h"
+
+namespace headroom::fit {
+
+// The words of a choice. Each table is the one place where its enumerators have names.
+template <typename T>
+struct Word {
+  std::string_view word;
+  T value;
+};
+
+// "'words' is not EXPECTED", with the nearest of what would do.
+inline Error refuse(std::string_view name, std::string_view words, std::string expected,
+                    std::string_view nearest = {}) {
+  Error error;
+  error.code = ErrorCode::usage;
+  error.where = "--" + std::string(name);
+  error.message = "'" + std::string(words.substr(0, 80)) + "' is not " + std::move(expected);
+  if (!nearest.empty()) error.hint = "did you mean '" + std::string(nearest) + "'?";
+  return error;
+}
+
+template <typename T, size_t N>
+Result<void> choose(std::string_view name, std::string_view words,
+                    const std::array<Word<T>, N>& table, T& field) {
+  std::array<std::string_view, N> candidates;
+  std::string expected = "one of ";
+  for (size_t i = 0; i < N; ++i) {
+    if (table[i].word == words) {
+      field = table[i].value;
+      return {};
+    }
+    candidates[i] = table[i].word;
+    expected += (i == 0 ? "" : ", ") + std::string(table[i].word);
+  }
+  return refuse(name, words, std::move(expected), nearest_word(words, candidates));
+}
+
+template <typename T, size_t N>
+std::string word_of(const std::array<Word<T>, N>& table, T value) {
+  for (const Word<T>& entry : table) {
+    if (entry.value == value) return std::string(entry.word);
+  }
+  return {};
+}
+
+}  // namespace headroom::fit

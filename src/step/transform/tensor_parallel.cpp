@@ -1,0 +1,349 @@
+#include "step/transform/tensor_parallel.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "step/interpreter.h"
+#include "step/transform/graph_rewriter.h"
+#include "step/transform/linear_site.h"
+#include "step/transform/split_rules.h"
+#include "step/transform/tensor_plan.h"
+
+namespace headroom::step {
+
+using model::Graph;
+using model::GraphBuilder;
+using model::InstructionKind;
+using model::kNoValue;
+using model::Operation;
+using model::Parameter;
+using model::ValueId;
+using model::Var;
+using op::Dims;
+using op::OpKind;
+
+namespace {
+
+class Nowhere : public op::Sink {
+ public:
+  uint32_t on_allocate(int64_t) override { return 0; }
+  void on_free(uint32_t) override {}
+  void on_kernel(const op::KernelWork&) override {}
+  void on_saved(uint32_t) override {}
+  void on_module(uint32_t) override {}
+};
+
+// By value: the sizes that it has on one device.
+std::vector<Dims> whole_sizes(const Graph& graph) {
+  Nowhere nowhere;
+  op::Environment environment;
+  environment.kernel_scratch = false;
+  op::Eager eager(nowhere, environment);
+  const op::GradMode no_grad(eager, false);
+  std::vector<Dims> sizes(graph.value_count);
+  Frame frame(graph.value_count);
+  const auto declare = [&](ValueId value, const Dims& shape, std::optional<op::DType> dtype) {
+    frame[value] = eager.empty(shape, dtype.value_or(op::DType::bf16));
+    sizes[value] = shape;
+  };
+  for (const Parameter& p : graph.parameters) {
+    if (!p.tied_to) declare(p.value, p.shape, p.dtype);
+  }
+  for (const Parameter& p : graph.buffers) declare(p.value, p.shape, p.dtype);
+  for (const model::GraphInput& i : graph.inputs) declare(i.value, i.shape, i.dtype);
+  std::vector<op::Tensor> inputs;
+  std::vector<op::Tensor> outputs;
+  for (const model::Instruction& instruction : graph.instructions) {
+    if (instruction.kind == InstructionKind::drop) frame[instruction.index] = op::Tensor();
+    if (instruction.kind != InstructionKind::operation) continue;
+    const Operation& operation = graph.operations[instruction.index];
+    for (const ValueId id : operation.inputs) {
+      inputs.push_back(id == kNoValue ? op::Tensor() : frame[id]);
+    }
+    run_operation(eager, operation, inputs, outputs);
+    inputs.clear();
+    for (size_t i = 0; i < operation.outputs.size(); ++i) {
+      if (outputs[i]) sizes[operation.outputs[i]] = outputs[i].sizes();
+      frame[operation.outputs[i]] = std::move(outputs[i]);
+    }
+    outputs.clear();
+  }
+  return sizes;
+}
+
+struct DividedModule {
+  LinearSite site;
+  TensorStyle style = TensorStyle::colwise;
+  int64_t packed = 1;
+
+  [[nodiscard]] bool has_part_of_output() const {
+    return style != TensorStyle::rowwise && style != TensorStyle::rowwise_split_input;
+  }
+};
+
+struct Embedding {
+  int64_t rows = 0;  // on one device
+  bool is_tied = false;
+};
+
+class TensorParallelWriter {
+ public:
+  TensorParallelWriter(const Graph& graph, const TensorParallelOptions& options)
+      : graph_(graph),
+        options_(options),
+        sizes_(whole_sizes(graph)),
+        splits_(graph.value_count),
+        parts_(graph.parameters.size()),
+        rewriter_(graph) {}
+
+  void choose(const TensorPlan& plan) {
+    mark_head();
+    for (const LinearSite& site : linear_sites(graph_)) {
+      const std::string& weight = graph_.parameters[site.weight].name;
+      if (head_.contains(site.product)) {
+        divide({site, TensorStyle::colwise_gather_output});
+        vocabulary_ = site.out_features;
+        continue;
+      }
+      for (const TensorRule& rule : plan.rules) {
+        if (!names_module(std::string(rule.module), module_of(weight))) continue;
+        divide({site, rule.style, rule.packed});
+        break;
+      }
+    }
+    for (const TensorRule& rule : plan.rules) {
+      if (rule.style == TensorStyle::replicated_with_grad_allreduce) mark_reduced(rule.module);
+    }
+    choose_embedding(plan);
+  }
+
+  Result<Graph> run() {
+    Graph graph = rewriter_.run([this](const Operation& operation) { return replace(operation); });
+    if (error_) return *error_;
+    for (size_t i = 0; i < graph.parameters.size(); ++i) {
+      Parameter& parameter = graph.parameters[i];
+      const size_t holder = parameter.tied_to.value_or(static_cast<uint32_t>(i));
+      parameter.shape = local_sizes(parameter.shape, parts_[holder], options_.ranks);
+    }
+    return graph;
+  }
+
+ private:
+  void mark_head() {
+    for (const model::Region& region : graph_.regions) {
+      if (region.kind != model::RegionKind::lm_head) continue;
+      for (uint32_t i = region.begin; i < region.end; ++i) {
+        const model::Instruction& instruction = graph_.instructions[i];
+        if (instruction.kind == InstructionKind::operation) head_.insert(instruction.index);
+      }
+    }
+  }
+
+  // Weights lie as [out, in], those of a Conv1D as [in, out].
+  void divide(const DividedModule& divided) {
+    const LinearSite& site = divided.site;
+    const bool part_of_output = divided.has_part_of_output();
+    parts_[site.weight] = {part_of_output == site.conv1d ? 1 : 0, divided.packed};
+    if (site.last_parameter != site.weight && part_of_output) {
+      parts_[site.last_parameter] = {0, divided.packed};
+      // Where it is added in a step of its own.
+      if (site.last != site.product && !site.conv1d) {
+        splits_[graph_.parameters[site.last_parameter].value] = {0, divided.packed};
+      }
+    }
+    products_.emplace(site.product, divided);
+    if (site.conv1d) {
+      firsts_.emplace(site.first, divided);
+      lasts_.emplace(site.last, divided);
+    }
+  }
+
+  void mark_reduced(std::string_view module) {
+    for (const Parameter& parameter : graph_.parameters) {
+      if (names_module(std::string(module), module_of(parameter.name))) {
+        reduced_.insert(parameter.value);
+      }
+    }
+  }
+
+  // transformers divides what the model calls embed_tokens; where the plan is ours, the embedding
+  // that has a row for each of the head's answers.
+  void choose_embedding(const TensorPlan& plan) {
+    for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
+      const Parameter& parameter = graph_.parameters[i];
+      if (parameter.tied_to || parameter.role != model::ParameterRole::embedding) continue;
+      const bool is_named = parameter.name == "model.embed_tokens.weight";
+      const bool is_vocabulary = parameter.shape.size() == 2 && parameter.shape[0] == vocabulary_;
+      if (!(plan.is_transformers ? is_named : is_vocabulary) && !parts_[i]) continue;
+      parts_[i] = {0, 1};
+      const bool is_tied = std::ranges::any_of(
+          graph_.parameters, [&](const Parameter& other) { return other.tied_to == i; });
+      embeddings_.emplace(parameter.value, Embedding{parameter.shape[0], is_tied});
+    }
+  }
+
+  Var input(ValueId id) {
+    Var var = rewriter_.value(id);
+    if (!reduced_.contains(id)) return var;
+    return rewriter_.builder().apply(OpKind::parallel_weight, {std::move(var)});
+  }
+
+  Var apply_with(OpKind kind, Var x, const model::Numbers& numbers) {
+    model::Attributes attributes;
+    attributes.ints = numbers;
+    return rewriter_.builder().apply(kind, {std::move(x)}, std::move(attributes));
+  }
+
+  GraphRewriter::Outputs replace(const Operation& operation) {
+    if (error_) return {};
+    const uint32_t at = rewriter_.index_of(operation);
+    if (const auto first = firsts_.find(at); first != firsts_.end()) {
+      return first_of(operation, first->second);
+    }
+    if (const auto product = products_.find(at); product != products_.end()) {
+      return product_of(operation, product->second);
+    }
+    if (operation.kind == OpKind::embedding && embeddings_.contains(operation.inputs[0])) {
+      return embedding_of(operation);
+    }
+    GraphRewriter::Outputs outputs = divided(operation);
+    const auto last = lasts_.find(at);
+    if (last == lasts_.end() || last->second.has_part_of_output()) return outputs;
+    if (outputs.empty()) outputs.push_back(rewriter_.copy_of(operation));
+    return {rewriter_.builder().apply(OpKind::parallel_sum, std::move(outputs))};
+  }
+
+  // A Conv1D begins by making rows.
+  GraphRewriter::Outputs first_of(const Operation& operation, const DividedModule& module) {
+    if (!module.has_part_of_output()) return divided(operation);
+    GraphBuilder& g = rewriter_.builder();
+    Var x = g.apply(OpKind::parallel_input, {rewriter_.value(operation.inputs[0])});
+    return {g.apply(operation.kind, {std::move(x)}, operation.attributes)};
+  }
+
+  GraphRewriter::Outputs product_of(const Operation& operation, const DividedModule& module) {
+    const size_t x_at = module.site.conv1d ? 1 : 0;
+    const size_t bias_at = module.site.conv1d ? 0 : 2;
+    const ValueId out = operation.outputs[0];
+    const auto last_dim = static_cast<int>(sizes_[out].size()) - 1;
+    std::vector<Var> inputs;
+    for (const ValueId id : operation.inputs) inputs.push_back(rewriter_.value(id));
+    const Split x_split = splits_[operation.inputs[x_at]];
+    GraphBuilder& g = rewriter_.builder();
+    if (module.has_part_of_output()) {
+      if (x_split) return fail(module, "takes what is divided already");
+      if (!module.site.conv1d) {
+        inputs[0] = g.apply(OpKind::parallel_input, {std::move(inputs[0])});
+      }
+      Var y = g.apply(operation.kind, std::move(inputs), operation.attributes);
+      if (module.style != TensorStyle::colwise_gather_output) {
+        splits_[out] = {last_dim, module.packed};
+        return {std::move(y)};
+      }
+      return {apply_with(OpKind::parallel_gather, std::move(y),
+                         {options_.ranks, module.site.out_features})};
+    }
+    if (module.style == TensorStyle::rowwise_split_input && !x_split) {
+      inputs[x_at] = apply_with(OpKind::parallel_split, std::move(inputs[x_at]), {options_.ranks});
+    } else if (x_split.dim + 1 != static_cast<int>(sizes_[operation.inputs[x_at]].size())) {
+      return fail(module, "does not take the rank's part of its input");
+    }
+    if (inputs.size() > bias_at && inputs[bias_at]) {
+      inputs[bias_at] = g.apply(OpKind::parallel_bias, {std::move(inputs[bias_at])});
+    }
+    Var y = g.apply(operation.kind, std::move(inputs), operation.attributes);
+    if (module.site.conv1d) return {std::move(y)};  // summed once it has its own sizes again
+    return {g.apply(OpKind::parallel_sum, {std::move(y)})};
+  }
+
+  GraphRewriter::Outputs embedding_of(const Operation& operation) {
+    std::vector<Var> inputs{rewriter_.value(operation.inputs[0]),
+                            rewriter_.value(operation.inputs[1])};
+    model::Attributes attributes;
+    const Embedding& embedding = embeddings_.at(operation.inputs[0]);
+    const op::RowsGradient gradient = embedding.is_tied         ? op::RowsGradient::cut_to_add
+                                      : options_.cuts_gradients ? op::RowsGradient::cut
+                                                                : op::RowsGradient::whole;
+    attributes.ints = {embedding.rows, static_cast<int64_t>(gradient)};
+    return {rewriter_.builder().apply(OpKind::parallel_embedding, std::move(inputs), attributes)};
+  }
+
+  // Any other operator, on the rank's own part where something that it takes is divided.
+  GraphRewriter::Outputs divided(const Operation& operation) {
+    SplitQuestion question{operation, {}, {}, {}, options_.ranks};
+    bool is_divided = false;
+    bool is_reduced = false;
+    for (const ValueId id : operation.inputs) {
+      question.inputs.push_back(id == kNoValue ? Dims{} : sizes_[id]);
+      question.splits.push_back(id == kNoValue ? Split{} : splits_[id]);
+      is_divided = is_divided || question.splits.back();
+      is_reduced = is_reduced || reduced_.contains(id);
+    }
+    if (!is_divided && !is_reduced) return {};
+    std::vector<Var> inputs;
+    for (const ValueId id : operation.inputs) inputs.push_back(input(id));
+    SplitAnswer answer{operation.attributes, std::vector<Split>(operation.outputs.size()), {}};
+    if (is_divided) {
+      for (const ValueId id : operation.outputs) question.outputs.push_back(sizes_[id]);
+      Result<SplitAnswer> found = split_of(question);
+      if (!found) {
+        error_ = found.error();
+        return {};
+      }
+      answer = std::move(*found);
+    }
+    GraphBuilder& g = rewriter_.builder();
+    for (size_t i = 0; i < answer.cuts.size(); ++i) {
+      const Split& cut = answer.cuts[i];
+      if (!cut) continue;
+      const Dims local = local_sizes(question.inputs[i], cut, options_.ranks);
+      inputs[i] = g.slice(std::move(inputs[i]), cut.dim, 0, local[static_cast<size_t>(cut.dim)]);
+    }
+    for (size_t i = 0; i < operation.outputs.size(); ++i) {
+      splits_[operation.outputs[i]] = answer.outputs[i];
+    }
+    return g.apply_many(operation.kind, std::move(inputs), operation.outputs.size(),
+                        std::move(answer.attributes));
+  }
+
+  GraphRewriter::Outputs fail(const DividedModule& module, const char* why) {
+    error_ = Error{ErrorCode::usage,
+                   graph_.parameters[module.site.weight].name + ": this module " + why, "--method",
+                   "this model cannot be modelled under tensor parallelism yet: fsdp2:N, ddp:N"};
+    return {};
+  }
+
+  const Graph& graph_;
+  const TensorParallelOptions& options_;
+  const std::vector<Dims> sizes_;  // by value of the source
+  std::vector<Split> splits_;      // by value of the source
+  std::vector<Split> parts_;       // by parameter
+  GraphRewriter rewriter_;
+  std::set<uint32_t> head_;                     // operations of the head
+  std::map<uint32_t, DividedModule> products_;  // by operation
+  std::map<uint32_t, DividedModule> firsts_;    // of Conv1D
+  std::map<uint32_t, DividedModule> lasts_;
+  std::set<ValueId> reduced_;                // weights
+  std::map<ValueId, Embedding> embeddings_;  // by weight
+  int64_t vocabulary_ = 0;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<Graph> apply_tensor_parallel(const Graph& graph, const TensorParallelOptions& options) {
+  const auto plan = tensor_plan(options.model_type);
+  if (!plan) {
+    return Error{ErrorCode::usage,
+                 "no tensor parallel plan is known for '" + std::string(options.model_type) + "'",
+                 "--method", "fsdp2:N, ddp:N"};
+  }
+  TensorParallelWriter writer(graph, options);
+  writer.choose(*plan);
+  return writer.run();
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,35 @@
+// Tensor parallelism of one rank: the modules of a plan (tensor_plan.h) hold their part of the
+// weights and compute their part of the products; DTensor's collectives stand around them.
+//
+// As transformers (5.23) applies it: every column-parallel module sums the gradient of its own
+// input, so that queries, keys and values make three reductions in backward; row-parallel modules
+// sum what they answer. An embedding named embed_tokens has a part of the rows, and the head
+// gathers its logits. Norms, and whatever the plan does not name, are whole on every rank. Ours is
+// the first rank, whose part is the largest.
+//
+// Source: transformers/distributed/tensor_parallel.py, distributed/mixin.py (init_parallel_plans);
+// operator/parallel.cpp. Cost: a forward pass without memory events, some ms for a 7B model.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/result.h"
+#include "model/graph.h"
+
+namespace headroom::step {
+
+struct TensorParallelOptions {
+  int64_t ranks = 1;
+  std::string_view model_type;
+  // Data parallelism around it holds gradients in the layout of the weights: that of an embedding,
+  // which comes whole, is cut.
+  bool cuts_gradients = false;
+};
+
+// Apply it to the model as built (after fused kernels, before adapters and autocast). Errors: no
+// plan for the architecture, heads that the ranks do not divide, a module that has no rule.
+[[nodiscard]] Result<model::Graph> apply_tensor_parallel(const model::Graph& graph,
+                                                         const TensorParallelOptions& options);
+
+}  // namespace headroom::step
