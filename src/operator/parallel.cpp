@@ -143,6 +143,7 @@ Tensor parallel_embedding(Eager& e, const Tensor& weight, const Tensor& indices,
     node->apply = [rows, own = weight.sizes(), gradient](Eager& eager, Node& n, Grads& g,
                                                          Grads& result) {
       Tensor whole = embedding_gradient(eager, g[0], n.saved[0], {rows, own[1]});
+      g[0] = Tensor();
       if (gradient != RowsGradient::whole) {
         Tensor own_part = clone_contiguous(eager, eager.alias(whole, own, whole.strides()));
         if (gradient == RowsGradient::cut) {
