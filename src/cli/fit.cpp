@@ -143,17 +143,24 @@ Result<void> apply_setup(const Words& words, fit::FitQuestion& question) {
   return {};
 }
 
-// The setting of the first row, as a file for an engine.
+// The setting of the first row that a file can say, as a file for an engine.
 Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus, const Words& words,
                          fit::MethodsAnswer& answer) {
-  if (!words.has("emit") || answer.rows.empty() || !answer.rows.front().reason.empty()) return {};
+  if (!words.has("emit")) return {};
   HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
   HEADROOM_ASSIGN(fit::FitQuestion chosen, fit::with_accumulation(question, gpus));
-  HEADROOM_TRY(chosen.set("method", answer.rows.front().method));
-  if (!answer.rows.front().checkpointing.empty()) {
-    HEADROOM_TRY(chosen.set("checkpointing", answer.rows.front().checkpointing));
+  for (const fit::MethodRow& row : answer.rows) {
+    if (!row.reason.empty()) return {};
+    HEADROOM_TRY(chosen.set("method", row.method));
+    if (chosen.tensor_ranks > 1) continue;
+    if (!row.checkpointing.empty()) HEADROOM_TRY(chosen.set("checkpointing", row.checkpointing));
+    HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(chosen, request));
+    if (&row != &answer.rows.front()) {
+      answer.notes.push_back("the file is of " + row.flags +
+                             ", the first in order without tensor parallelism");
+    }
+    return {};
   }
-  HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(chosen, request));
   return {};
 }
 
@@ -205,7 +212,7 @@ Result<int> run_fit(const Words& words, const Console& console) {
   if (words.has("emit")) {
     HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
     HEADROOM_ASSIGN(const fit::FitQuestion settled,
-                    fit::with_accumulation(question, fit::devices_of(question)));
+                    fit::with_accumulation(question, fit::data_ranks_of(question)));
     HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(settled, request));
   }
   return deliver_answer(answer, words, console);

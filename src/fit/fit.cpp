@@ -189,7 +189,7 @@ Begun begin(const FitQuestion& question) {
 }  // namespace
 
 Result<FitAnswer> answer(const FitQuestion& asked) {
-  HEADROOM_ASSIGN(FitQuestion question, with_accumulation(asked, devices_of(asked)));
+  HEADROOM_ASSIGN(FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
   FitAnswer answer;
   if (question.megatron && question.megatron->stage.rank.pipeline > 1) {
     HEADROOM_ASSIGN(answer.stages, stages_of(question));

@@ -13,6 +13,7 @@
 #include "fit/search.h"
 #include "fit/shared_steps.h"
 #include "fit/step_timer.h"
+#include "step/transform/tensor_plan.h"
 #include "text/number.h"
 
 namespace headroom::fit {
@@ -61,10 +62,41 @@ std::vector<std::string> checkpointings_of(const FitQuestion& question) {
   return {"none", "selective", "full"};
 }
 
-Result<std::vector<Candidate>> candidates_of(const FitQuestion& question, int64_t gpus) {
+// NVLink joins the GPUs of a machine, eight of most.
+constexpr int64_t kMostTensorRanks = 16;
+
+Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t gpus) {
+  std::vector<std::string> divisions = divisions_among(gpus);
+  HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
+  const auto plan = step::tensor_plan(model_type);
+  const bool trains_all = scenario.question.method == Method::full;
+  if (scenario.traced || !trains_all || !plan || !plan->is_transformers) return divisions;
+  HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(scenario.question, gpus));
+  const int64_t most = std::min(kMostTensorRanks, cluster.devices_per_node);
+  for (std::string& words : tensor_divisions_among(gpus, most)) {
+    divisions.push_back(std::move(words));
+  }
+  return divisions;
+}
+
+// The same sequences in a step as where each GPU has a batch of its own.
+Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate) {
+  FitQuestion& question = candidate.question;
+  const auto accumulated = checked_multiply(asked.grad_accum, question.tensor_ranks);
+  if (question.tensor_ranks == 1 || !accumulated) return {};
+  HEADROOM_TRY(question.set("grad-accum", std::to_string(*accumulated)));
+  if (!asked.global_batch) {
+    candidate.row.flags += " --grad-accum " + std::to_string(*accumulated);
+  }
+  return {};
+}
+
+Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t gpus) {
+  const FitQuestion& question = scenario.question;
   std::vector<Candidate> candidates;
   const std::string trained = method_word(question);
-  for (const std::string& division : divisions_among(gpus)) {
+  HEADROOM_ASSIGN(const std::vector<std::string> divisions, divisions_of(scenario, gpus));
+  for (const std::string& division : divisions) {
     for (const std::string& checkpointing : checkpointings_of(question)) {
       Candidate candidate{question, {}};
       MethodRow& row = candidate.row;
@@ -76,6 +108,7 @@ Result<std::vector<Candidate>> candidates_of(const FitQuestion& question, int64_
         HEADROOM_TRY(candidate.question.set("checkpointing", checkpointing));
         if (checkpointing != "none") row.flags += " --checkpointing " + checkpointing;
       }
+      HEADROOM_TRY(accumulate_for_group(question, candidate));
       candidates.push_back(std::move(candidate));
     }
   }
@@ -84,7 +117,7 @@ Result<std::vector<Candidate>> candidates_of(const FitQuestion& question, int64_
 
 Bytes sent_in(const step::StepTrace& trace, const FitQuestion& question) {
   constexpr double kMost = 9e18;
-  const double bytes = timing::sent_bytes(trace, {question.ranks, question.replicas});
+  const double bytes = timing::sent_bytes(trace, division_of(question));
   return Bytes(static_cast<int64_t>(std::min(bytes, kMost)));
 }
 
@@ -182,12 +215,28 @@ std::vector<std::string> divisions_among(int64_t gpus) {
   return words;
 }
 
+std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most) {
+  std::vector<std::string> words;
+  for (int64_t group = std::min(gpus, most); group >= 2; --group) {
+    if (gpus % group != 0) continue;
+    const std::string tensor = "tp:" + std::to_string(group);
+    if (group == gpus) {
+      words.push_back(tensor);
+      continue;
+    }
+    for (const char* const around : {"fsdp2:", "ddp:"}) {
+      words.push_back(around + std::to_string(gpus / group) + "," + tensor);
+    }
+  }
+  return words;
+}
+
 Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
   HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, gpus));
   HEADROOM_TRY(cluster_of(question, gpus));
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
-  HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(question, gpus));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
+  HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
   for_each_in_parallel(candidates.size(), 0,
                        [&](size_t i) { fill(scenario, timer, candidates[i]); });
   std::ranges::stable_sort(candidates, comes_before);

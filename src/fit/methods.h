@@ -1,11 +1,14 @@
 // `headroom fit --gpus N`: every way to divide a step among N devices, and the one to begin with.
 //
 // Candidates are DDP, ZeRO 1 and 2, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
-// N), each without recomputation, with selective and with full recomputation, where the question
-// leaves that open. Each is predicted as fit::answer() would predict it, so what it needs is as
-// sure as there. What fits comes first, the fastest step before others (step_timer.h); where steps
-// have no time, what recomputes less, then what sends less, then what needs less beside PyTorch:
-// DDP, ZeRO, FSDP. What does not fit follows, by what it misses.
+// N), tensor parallelism, alone and within FSDP2 and DDP (where transformers has a plan for the
+// model; groups stay within a machine), each without recomputation, with selective and with full
+// recomputation, where the question leaves that open. A tensor-parallel group has one batch among
+// it, so it accumulates as many: a step has the same sequences whichever way. Each is predicted as
+// fit::answer() would predict it, so what it needs is as sure as there. What fits comes first, the
+// fastest step before others (step_timer.h); where steps have no time, what recomputes less, then
+// what sends less, then what needs less beside PyTorch: DDP, ZeRO, FSDP. What does not fit follows,
+// by what it misses.
 #pragma once
 
 #include <string>
@@ -62,6 +65,8 @@ struct MethodsAnswer {
 
 // The words of --method for each way to divide among `gpus`: "ddp:8", "fsdp2:4,replicate:2", ...
 [[nodiscard]] std::vector<std::string> divisions_among(int64_t gpus);
+// With tensor parallelism, in groups of up to `most`: "tp:8", "fsdp2:4,tp:2", "ddp:4,tp:2", ...
+[[nodiscard]] std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most);
 
 // The question's own division must be none. REQUIRES: 2 <= gpus <= kMostGpus. Some hundred
 // milliseconds for a 7B model; both cores.

@@ -27,6 +27,37 @@ TEST(Methods, EveryDivisorIsAGroupOnce) {
   EXPECT_EQ(divisions_among(7).size(), 4U);
 }
 
+TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
+  EXPECT_EQ(tensor_divisions_among(8, 8),
+            (std::vector<std::string>{"tp:8", "fsdp2:2,tp:4", "ddp:2,tp:4", "fsdp2:4,tp:2",
+                                      "ddp:4,tp:2"}));
+  EXPECT_EQ(tensor_divisions_among(6, 4),
+            (std::vector<std::string>{"fsdp2:2,tp:3", "ddp:2,tp:3", "fsdp2:3,tp:2", "ddp:3,tp:2"}));
+  EXPECT_TRUE(tensor_divisions_among(7, 4).empty());
+}
+
+// A group accumulates, so that a step has the same sequences; what heads do not allow is refused.
+TEST(Methods, TensorParallelismIsAmongThem) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-3.1-8B";
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  const auto chosen = choose_method(question, 16);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  const auto row_of = [&](const std::string& flags) {
+    const auto row = std::ranges::find(chosen->rows, flags, &MethodRow::flags);
+    EXPECT_NE(row, chosen->rows.end()) << flags;
+    return row == chosen->rows.end() ? MethodRow{} : *row;
+  };
+  EXPECT_NE(row_of("--method tp:16 --grad-accum 16").reason.find("8 heads"), std::string::npos);
+  const MethodRow row = row_of("--method fsdp2:2,tp:8 --grad-accum 8");
+  ASSERT_TRUE(row.time);
+  const MethodRow whole = row_of("--method fsdp2:16");
+  const auto tokens = [](const MethodRow& r) {
+    return r.time->tokens_per_second * r.time->step_seconds.expected;
+  };
+  EXPECT_NEAR(tokens(row), tokens(whole), 1e-6 * tokens(whole));
+}
+
 // Each row is what the question with its flags answers.
 TEST(Methods, RowsAreAnswers) {
   const auto chosen = choose_method(small_question(), 4);

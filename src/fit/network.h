@@ -18,6 +18,13 @@ Result<BytesPerSecond> network_rate(std::string_view link);
 // what is between nodes.
 Result<timing::Cluster> cluster_of(const FitQuestion& question, int64_t devices);
 
+// Who takes part in its collectives.
+[[nodiscard]] inline timing::Division division_of(const FitQuestion& question) {
+  return {.ranks = question.ranks,
+          .replicas = question.replicas,
+          .tensor_ranks = question.tensor_ranks};
+}
+
 // The question with --global-batch made --grad-accum, for so many devices. An Error where it does
 // not come out even, or where both were given.
 Result<FitQuestion> with_accumulation(FitQuestion question, int64_t devices);

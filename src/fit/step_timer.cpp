@@ -50,12 +50,7 @@ Result<StepTime> StepTimer::time_of(const Scenario& scenario, const step::StepTr
   const FitQuestion& question = scenario.question;
   HEADROOM_ASSIGN(const timing::StepShape shape, shape_of(scenario));
   HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(question, devices_of(question)));
-  const timing::StepTimeQuestion asked{*scenario.device,
-                                       shape,
-                                       cluster,
-                                       {.ranks = question.ranks,
-                                        .replicas = question.replicas,
-                                        .tensor_ranks = question.tensor_ranks}};
+  const timing::StepTimeQuestion asked{*scenario.device, shape, cluster, division_of(question)};
   HEADROOM_ASSIGN(const timing::StepTime whole, timing::time_of(trace, asked, model_));
   StepTime time;
   time.step_seconds = {whole.seconds_low, whole.seconds, whole.seconds_high};
