@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "batch/advisor.h"
 #include "batch/live.h"
+#include "batch/measured_load.h"
 #include "batch/open_load.h"
 #include "batch/question.h"
 
@@ -78,6 +79,7 @@ struct BatchAnswer {
   std::vector<std::string> notes;
   std::optional<LiveRecord> live;
   std::optional<OpenLoadAnswer> open_load;
+  std::optional<LoadRecord> measured_load;  // a server's, where one was driven at a rate
 };
 
 }  // namespace headroom::batch

@@ -96,6 +96,9 @@ Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workl
                                       const timing::DecodePredictor* predictor,
                                       std::optional<double> cache_tokens);
 
+// The question's requests, or as many that are drawn by its means.
+[[nodiscard]] std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question);
+
 // Requests a second, over the whole of a trace. REQUIRES: times has arrivals.
 [[nodiscard]] double recorded_rate(const formats::RequestTimes& times);
 

@@ -45,12 +45,6 @@ Prompts given_prompts(double tokens_per_second) {
   return Prompts(kEnds, {PromptKnot{1, 1 / tokens_per_second}});
 }
 
-std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question) {
-  if (!question.requests.empty()) return question.requests;
-  return drawn_lengths(question.input_tokens, question.output_tokens, question.length_variation,
-                       question.open_load.seed);
-}
-
 // Of a prediction: steps by batch, their attention in proportion to what is cached.
 Result<std::vector<std::vector<DecodeKnot>>> predicted_steps(
     const timing::DecodePredictor& predictor, const std::vector<BatchPoint>& limits,
@@ -127,6 +121,12 @@ std::optional<double> tokens_by_share(const std::vector<BatchPoint>& limits,
 }
 
 }  // namespace
+
+std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question) {
+  if (!question.requests.empty()) return question.requests;
+  return drawn_lengths(question.input_tokens, question.output_tokens, question.length_variation,
+                       question.open_load.seed);
+}
 
 Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workload& workload,
                                       const ServingCurve& curve,

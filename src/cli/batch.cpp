@@ -13,7 +13,6 @@
 #include "model/builtin.h"
 #include "report/batch_html.h"
 #include "report/batch_json.h"
-#include "report/batch_open_load.h"
 #include "report/batch_text.h"
 
 namespace headroom::cli {
@@ -136,6 +135,22 @@ struct Outcome {
   std::optional<Error> error;  // of a server, after it was measured in part
 };
 
+// What was measured at rates; and beside it what is predicted for them, where points or a model on
+// a device say so.
+Result<Outcome> measured_outcome(batch::LoadRecord record, const batch::BatchQuestion& question,
+                                 const std::optional<model::ResolvedModel>& model,
+                                 const timing::TimingModel& timing) {
+  Outcome outcome;
+  outcome.answer.question = question;
+  if (!question.points.empty() || (model && question.device)) {
+    std::optional<text::JsonView> config;
+    if (model) config = model->view();
+    HEADROOM_ASSIGN(outcome.answer, batch::answer(question, config ? &*config : nullptr, timing));
+  }
+  outcome.answer.measured_load = std::move(record);
+  return outcome;
+}
+
 Result<Outcome> answer_of(const Words& words, const Console& console) {
   HEADROOM_TRY(check_live_flags(words));
   HEADROOM_TRY(check_places(words, {"save-points"}));
@@ -145,6 +160,10 @@ Result<Outcome> answer_of(const Words& words, const Console& console) {
   if (!words.operands.empty()) {
     HEADROOM_ASSIGN(model, model::resolve_model(words.operands.front()));
     question.model = model->name;
+  }
+  if (words.has("url") && words.has("rate")) {
+    HEADROOM_ASSIGN(batch::LoadRecord record, measure_rates(words, console, question));
+    return measured_outcome(std::move(record), question, model, machines.timing);
   }
   std::optional<LiveOutcome> live;
   if (words.has("url")) {
@@ -200,8 +219,13 @@ Result<int> run_batch(const Words& words, const Console& console) {
   if (outcome.error) console.complain(*outcome.error);
   if (answer.live && answer.live->is_stopped) return exit_code_of(ErrorCode::partial);
   if (answer.question.points_partial) return exit_code_of(ErrorCode::partial);
-  const bool is_good = answer.open_load ? report::keeps_targets(answer) : answer.chosen.has_value();
-  return is_good ? kExitYes : kExitNotPlainYes;
+  if (answer.measured_load) {
+    const auto& loads = answer.measured_load->loads;
+    if (std::any_of(loads.begin(), loads.end(), [](const auto& load) { return load.is_void; })) {
+      return exit_code_of(ErrorCode::partial);
+    }
+  }
+  return report::answers_plainly(answer) ? kExitYes : kExitNotPlainYes;
 }
 
 }  // namespace
@@ -229,6 +253,8 @@ Verb batch_verb() {
        "it"},
       {"headroom batch --points sweep.csv --rate 2,4,8 --limit 96 --slo itl_p99=50ms",
        "percentiles at these rates, from what was measured"},
+      {"headroom batch --url http://localhost:8000 --rate 4 --slo ttft_p95=500ms",
+       "a running server, sent 4 requests a second whether or not it answers"},
       {"headroom batch --watch http://localhost:8000 --points sweep.csv --slo itl=50ms --limit 96 "
        "--on-change './notify.sh batch'",
        "a server at work: says when its --max-num-seqs should change, and what that pays"},
@@ -245,7 +271,8 @@ Verb batch_verb() {
       {"most-batch", "N",
        "with --url: the most requests at once, 2 to 4096; 256. With --watch: the largest limit; "
        "that of the points"},
-      {"window", "SECONDS", "with --url: the longest that one batch is watched; 30"},
+      {"window", "SECONDS",
+       "with --url: the longest that one batch is watched, or with --rate how long; 30"},
       {"time-limit", "SECONDS", "with --url: of all measurements; 900"},
       {"seed", "N", "of prompts, lengths and arrivals; 0"},
       {"watch", "URL",
@@ -270,7 +297,8 @@ Verb batch_verb() {
        "percentile the mean"},
       {"rate", "R[,R...]",
        "requests a second that come by themselves (a Poisson process): percentiles of their "
-       "latencies, simulated; or recorded: as in --requests. Without it a sweep, where --slo has "
+       "latencies, simulated, or with --url measured; or recorded: as in --requests. Without it a "
+       "sweep, where --slo has "
        "percentiles"},
       {"attain", "SHARE",
        "the highest rate is that at which so many requests meet all targets; without it each "

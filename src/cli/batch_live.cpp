@@ -72,6 +72,19 @@ std::string measured_words(const LiveMeasurement& measurement) {
   return words;
 }
 
+std::string rate_words(const serving::MeasuredLoad& load) {
+  const serving::OpenLoadSummary& summary = load.summary;
+  std::string words = text::formatted("%.4g requests/s: ", load.asked_requests_per_second);
+  words += std::to_string(summary.requests) + " requests, ";
+  words += text::formatted("first tokens after %.4g ms (p95), ",
+                           summary.of(serving::LatencyMetric::ttft).p95 * 1e3);
+  words += text::formatted("%.4g ms between tokens (p99)",
+                           summary.of(serving::LatencyMetric::itl).p99 * 1e3);
+  if (load.failed > 0) words += ", " + std::to_string(load.failed) + " failed";
+  if (load.is_void) words += "; void: the generator was too slow";
+  return words;
+}
+
 }  // namespace
 
 Result<std::string> api_key() {
@@ -84,6 +97,14 @@ Result<std::string> api_key() {
 }
 
 Result<void> check_live_flags(const Words& words) {
+  if (words.has("url") && words.has("rate")) {
+    for (const std::string_view flag : {"save-points", "most-batch", "time-limit"}) {
+      if (!words.has(flag)) continue;
+      return Error{ErrorCode::usage, "it is for measuring a closed loop", "--" + std::string(flag),
+                   "--rate measures at that rate; without it as many are in flight as a batch has"};
+    }
+    return {};
+  }
   if (words.has("url")) {
     if (!words.has("points")) return {};
     return Error{ErrorCode::usage, "--url measures points and --points gives them", "--points",
@@ -98,6 +119,17 @@ Result<void> check_live_flags(const Words& words) {
                  "--url http://localhost:8000"};
   }
   return {};
+}
+
+Result<batch::LoadRecord> measure_rates(const Words& words, const Console& console,
+                                        const batch::BatchQuestion& question) {
+  if (question.slo && !question.slo->seconds) {
+    return Error{ErrorCode::usage, "a multiple of a batch is nothing that a rate has", "--slo",
+                 "a time: itl=50ms"};
+  }
+  HEADROOM_ASSIGN(const batch::LiveQuestion live, live_question(words));
+  return batch::measure_open_load(
+      live, question, [&](const serving::MeasuredLoad& load) { console.note(rate_words(load)); });
 }
 
 Result<LiveOutcome> measure_server(const Words& words, const Console& console,

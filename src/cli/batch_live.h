@@ -23,6 +23,10 @@ Result<LiveOutcome> measure_server(const Words& words, const Console& console,
 Result<std::string> api_key();
 
 // The flags that mean nothing without --url.
+// A server at the question's rates (--url with --rate).
+Result<batch::LoadRecord> measure_rates(const Words& words, const Console& console,
+                                        const batch::BatchQuestion& question);
+
 Result<void> check_live_flags(const Words& words);
 
 }  // namespace headroom::cli

@@ -1,5 +1,6 @@
 #include "report/batch_html.h"
 
+#include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
 #include "report/batch_text.h"
 #include "report/charts.h"
@@ -42,7 +43,7 @@ Section answer_section(const BatchAnswer& answer) {
     if (answer.kv.freed) tile(html, "Set free", format_bytes(*answer.kv.freed), "of the cache");
     html.raw("</dl>\n");
   }
-  return {"answer", "", html, answer.chosen ? "yes" : "no"};
+  return {"answer", "", html, answers_plainly(answer) ? "yes" : "no"};
 }
 
 // One figure of the curve, with what pointing at it says.
@@ -231,6 +232,7 @@ Section commands_section(const BatchAnswer& answer) {
 
 std::vector<Section> batch_sections(const BatchAnswer& answer) {
   std::vector<Section> sections{answer_section(answer)};
+  if (answer.measured_load) sections.push_back(measured_load_section(answer));
   if (answer.open_load) sections.push_back(open_load_section(answer));
   if (!answer.curve.empty()) sections.push_back(curve_section(answer));
   if (answer.live) sections.push_back(live_section(*answer.live));

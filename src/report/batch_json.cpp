@@ -1,5 +1,6 @@
 #include "report/batch_json.h"
 
+#include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
 #include "text/json_array.h"
 
@@ -200,6 +201,7 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("replicas", replicas_json(answer.replicas))
       .set("commands", commands_json(answer.commands))
       .set("live", live_json(answer.live))
+      .set("measured_load", answer.measured_load ? measured_load_json(answer) : Json(nullptr))
       .set("open_load", answer.open_load ? open_load_json(answer) : Json(nullptr))
       .set("notes", text::json_array(answer.notes));
 }

@@ -29,12 +29,6 @@ using text::Terminal;
 constexpr LatencyMetric kMetrics[] = {LatencyMetric::ttft, LatencyMetric::itl, LatencyMetric::tpot,
                                       LatencyMetric::e2e};
 
-std::string milliseconds(double seconds) {
-  const double ms = seconds * 1e3;
-  if (ms >= 1e4) return with_commas(static_cast<int64_t>(ms + 0.5));
-  return formatted(ms < 10 ? "%.2f" : ms < 100 ? "%.1f" : "%.0f", ms);
-}
-
 std::string rate(double per_second) { return formatted("%.3g", per_second); }
 
 std::string percent(double share) { return formatted("%.1f %%", 100 * share); }
@@ -44,19 +38,11 @@ std::string range(const Interval& interval, std::string (*words)(double)) {
          ")";
 }
 
-// "TTFT p95": a target's name as people say it.
-std::string spoken(const LatencyTarget& target) {
-  std::string name(serving::name_of(target.metric));
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return static_cast<char>(c - 'a' + 'A'); });
-  return name + (target.percentile > 0 ? formatted(" p%.6g", target.percentile) : " mean");
-}
-
 std::string target_words(const OpenLoadAnswer& open) {
   std::string words;
   for (const LatencyTarget& target : open.targets) {
     if (!words.empty()) words += " and ";
-    words += spoken(target) + " <= " + milliseconds(target.seconds) + " ms";
+    words += spoken(target) + " <= " + latency_words(target.seconds) + " ms";
   }
   return words;
 }
@@ -85,12 +71,12 @@ std::string rate_words(const batch::BatchAnswer& answer, const OpenLoadRow& row)
   std::string words = "at " + rate(row.requests_per_second) + " requests/s ";
   if (row.is_saturated) return words + "more come than are answered";
   if (open.targets.empty()) {
-    words += "TTFT p95 " + range(row.of(LatencyMetric::ttft).p95, milliseconds) + " ms, ITL p99 ";
-    return words + range(row.of(LatencyMetric::itl).p99, milliseconds) + " ms";
+    words += "TTFT p95 " + range(row.of(LatencyMetric::ttft).p95, latency_words) + " ms, ITL p99 ";
+    return words + range(row.of(LatencyMetric::itl).p99, latency_words) + " ms";
   }
   for (size_t i = 0; i < open.targets.size(); ++i) {
     words += (i > 0 ? ", " : "") + spoken(open.targets[i]) + " " +
-             range(row.at_targets[i], milliseconds) + " ms";
+             range(row.at_targets[i], latency_words) + " ms";
   }
   words += row.kept == batch::Kept::yes  ? ": kept"
            : row.kept == batch::Kept::no ? ": missed"
@@ -115,7 +101,7 @@ std::string rates_table(const OpenLoadAnswer& open, const Terminal& terminal) {
                {"", Align::left}});
   for (const OpenLoadRow& row : open.rows) {
     const auto ms = [&](LatencyMetric metric, Interval LatencyIntervals::*figure) {
-      return milliseconds((row.of(metric).*figure).expected);
+      return latency_words((row.of(metric).*figure).expected);
     };
     std::string verdict = row.is_saturated               ? "too many"
                           : row.kept == batch::Kept::yes ? (open.targets.empty() ? "" : "kept")
@@ -270,7 +256,7 @@ Html latency_chart(const OpenLoadAnswer& open, const char* description, const ch
     for (const LatencyTarget& target : open.targets) {
       if (target.metric != line.metric) continue;
       chart.level = CurveMark{target.seconds * 1e3,
-                              spoken(target) + " " + milliseconds(target.seconds) + " ms"};
+                              spoken(target) + " " + latency_words(target.seconds) + " ms"};
     }
   }
   if (!open.targets.empty() && open.highest_rate.expected > 0) {
@@ -309,6 +295,32 @@ Html limit_chart(const OpenLoadAnswer& open) {
 
 }  // namespace
 
+std::string latency_words(double seconds) {
+  const double ms = seconds * 1e3;
+  if (ms >= 1e4) return with_commas(static_cast<int64_t>(ms + 0.5));
+  return formatted(ms < 10 ? "%.2f" : ms < 100 ? "%.1f" : "%.0f", ms);
+}
+
+std::string spoken(const LatencyTarget& target) {
+  std::string name(serving::name_of(target.metric));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return static_cast<char>(c - 'a' + 'A'); });
+  return name + (target.percentile > 0 ? formatted(" p%.6g", target.percentile) : " mean");
+}
+
+Json targets_json(const std::vector<LatencyTarget>& targets) {
+  Json json = Json::array();
+  for (const LatencyTarget& target : targets) {
+    json.push_back(
+        Json::object()
+            .set("name", serving::name_of(target))
+            .set("metric", serving::name_of(target.metric))
+            .set("percentile", target.percentile > 0 ? Json(target.percentile) : Json(nullptr))
+            .set("target_ms", target.seconds * 1e3));
+  }
+  return json;
+}
+
 std::string open_load_sentence(const batch::BatchAnswer& answer) {
   const OpenLoadAnswer& open = *answer.open_load;
   std::string words = "with " + limit_words(open) + " ";
@@ -340,15 +352,6 @@ std::string open_load_text(const batch::BatchAnswer& answer, const Terminal& ter
 Json open_load_json(const batch::BatchAnswer& answer) {
   const OpenLoadAnswer& open = *answer.open_load;
   const batch::OpenLoadQuestion& question = answer.question.open_load;
-  Json targets = Json::array();
-  for (const LatencyTarget& target : open.targets) {
-    targets.push_back(
-        Json::object()
-            .set("name", serving::name_of(target))
-            .set("metric", serving::name_of(target.metric))
-            .set("percentile", target.percentile > 0 ? Json(target.percentile) : Json(nullptr))
-            .set("target_ms", target.seconds * 1e3));
-  }
   Json rows = Json::array();
   for (const OpenLoadRow& row : open.rows) rows.push_back(row_json(open, row));
   Json limits = Json::array();
@@ -370,7 +373,7 @@ Json open_load_json(const batch::BatchAnswer& answer) {
   return Json::object()
       .set("limit", open.limit)
       .set("batch_opt", std::move(best))
-      .set("targets", std::move(targets))
+      .set("targets", targets_json(open.targets))
       .set("attain_pct", question.attain ? Json(100 * *question.attain) : Json(nullptr))
       .set("highest_requests_per_second", interval_json(open.highest_rate))
       .set("closed_loop_requests_per_second", open.closed_requests_per_second)
@@ -406,9 +409,9 @@ Section open_load_section(const batch::BatchAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   for (const OpenLoadRow& row : open.rows) {
     rows.push_back({rate(row.requests_per_second), formatted("%.1f", row.in_batch_mean),
-                    range(row.of(LatencyMetric::ttft).p95, milliseconds),
-                    range(row.of(LatencyMetric::itl).p99, milliseconds),
-                    range(row.of(LatencyMetric::e2e).p95, milliseconds),
+                    range(row.of(LatencyMetric::ttft).p95, latency_words),
+                    range(row.of(LatencyMetric::itl).p99, latency_words),
+                    range(row.of(LatencyMetric::e2e).p95, latency_words),
                     range(row.goodput_requests_per_second, rate), percent(row.attained.expected),
                     row.is_saturated ? "too many" : std::string(name_of(row.kept))});
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "batch/answer.h"
 #include "report/html.h"
@@ -10,7 +11,7 @@
 
 namespace headroom::report {
 
-// REQUIRES of all: answer.open_load.
+// REQUIRES of those that take an answer: answer.open_load.
 
 // The answer in a line, without whose it is.
 [[nodiscard]] std::string open_load_sentence(const batch::BatchAnswer& answer);
@@ -18,6 +19,12 @@ namespace headroom::report {
                                          const text::Terminal& terminal);
 [[nodiscard]] text::Json open_load_json(const batch::BatchAnswer& answer);
 [[nodiscard]] Section open_load_section(const batch::BatchAnswer& answer);
+
+// "TTFT p95": a target's name as people say it.
+[[nodiscard]] std::string spoken(const serving::LatencyTarget& target);
+// Milliseconds, without the unit.
+[[nodiscard]] std::string latency_words(double seconds);
+[[nodiscard]] text::Json targets_json(const std::vector<serving::LatencyTarget>& targets);
 
 // Whether the question was answered as one would like: each rate that was asked about keeps the
 // targets, or where none was, some rate does.

@@ -1,5 +1,8 @@
 #include "report/batch_text.h"
 
+#include <algorithm>
+
+#include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
 #include "report/fit_words.h"
 #include "text/number.h"
@@ -207,16 +210,31 @@ std::string live_sentence(const batch::LiveRecord& live) {
 }
 
 std::string batch_sentence(const batch::BatchAnswer& answer) {
+  if (answer.measured_load) {
+    return text::printable(answer.measured_load->url) + ": " + measured_load_sentence(answer);
+  }
   const std::string who = subject(answer);
   return (who.empty() ? "" : who + ": ") +
          (answer.open_load ? open_load_sentence(answer) : closed_loop_words(answer));
 }
 
+bool answers_plainly(const batch::BatchAnswer& answer) {
+  if (answer.measured_load) {
+    return std::all_of(
+        answer.measured_load->loads.begin(), answer.measured_load->loads.end(),
+        [](const serving::MeasuredLoad& load) { return load.summary.is_kept && !load.is_void; });
+  }
+  return answer.open_load ? keeps_targets(answer) : answer.chosen.has_value();
+}
+
 std::string batch_text(const batch::BatchAnswer& answer, const Terminal& terminal) {
-  const bool is_good = answer.open_load ? keeps_targets(answer) : answer.chosen.has_value();
-  const Style style = is_good ? Style::good : Style::bad;
+  const Style style = answers_plainly(answer) ? Style::good : Style::bad;
   std::string out = text::paint(batch_sentence(answer), style, terminal.colour) + "\n";
+  if (answer.measured_load) out += measured_load_text(answer, terminal);
   if (answer.open_load) {
+    if (answer.measured_load) {
+      out += "\nPredicted, " + subject(answer) + ": " + open_load_sentence(answer) + "\n";
+    }
     out += open_load_text(answer, terminal);
     out += "\n" +
            text::paragraph("In a closed loop, as many always in flight as the limit: " +

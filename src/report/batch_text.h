@@ -14,6 +14,9 @@ namespace headroom::report {
 // The same line without colour, for pages and studies.
 [[nodiscard]] std::string batch_sentence(const batch::BatchAnswer& answer);
 
+// Whether the answer is a plain yes: a batch that meets the target, or rates that keep them.
+[[nodiscard]] bool answers_plainly(const batch::BatchAnswer& answer);
+
 // How the points were measured, where a server was driven.
 [[nodiscard]] std::string live_sentence(const batch::LiveRecord& live);
 

@@ -333,6 +333,21 @@ void HttpStreams::cancel(Id id) {
 
 size_t HttpStreams::running() const { return state_->streams.size(); }
 
+namespace {
+
+// Requests are sent at their times: to the microsecond where the kernel can and may (Linux 5.11),
+// else to the millisecond.
+int wait_for_events(int epoll, std::array<epoll_event, kEventsATurn>& events, double seconds) {
+  timespec wait{};
+  wait.tv_sec = static_cast<time_t>(seconds);
+  wait.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);
+  const int count = epoll_pwait2(epoll, events.data(), kEventsATurn, &wait, nullptr);
+  if (count >= 0 || errno == EINTR) return count;
+  return epoll_wait(epoll, events.data(), kEventsATurn, static_cast<int>(std::ceil(seconds * 1e3)));
+}
+
+}  // namespace
+
 void HttpStreams::turn(Clock::time_point deadline) {
   State& state = *state_;
   state.fire_timer();
@@ -340,8 +355,7 @@ void HttpStreams::turn(Clock::time_point deadline) {
   const Clock::time_point until = state.timer ? std::min(deadline, *state.timer) : deadline;
   const double wait = std::clamp(seconds_between(before, until), 0.0, 0.2);
   std::array<epoll_event, kEventsATurn> events{};
-  const int count =
-      epoll_wait(state.epoll, events.data(), kEventsATurn, static_cast<int>(std::ceil(wait * 1e3)));
+  const int count = wait_for_events(state.epoll, events, wait);
   const Clock::time_point now = Clock::now();
   // It slept: nothing was there before. It did not: anything may be as old as the last return.
   constexpr double kSlept = 30e-6;

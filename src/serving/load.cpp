@@ -6,11 +6,8 @@
 #include <random>
 #include <utility>
 
-#include "serving/completion_chunk.h"
 #include "serving/load_tally.h"
 #include "serving/server_metrics.h"
-#include "serving/sse.h"
-#include "text/utf8.h"
 
 namespace headroom::serving {
 namespace {
@@ -20,31 +17,6 @@ using formats::RequestLengths;
 constexpr double kLookSeconds = 0.1;   // between two looks at the standard errors
 constexpr double kRetrySeconds = 0.2;  // of a slot whose request failed
 constexpr double kMetricsSeconds = 0.5;
-constexpr size_t kMostRefusalBytes = size_t{64} << 10;
-constexpr size_t kMostChunkBytes = 16384;  // of one token's event, generously
-
-double seconds_since(Clock::time_point began, Clock::time_point at) {
-  return std::chrono::duration<double>(at - began).count();
-}
-
-Failure failure_of(const HttpEnd& end) {
-  switch (end.fault) {
-    case HttpFault::none:
-      break;
-    case HttpFault::connect:
-      return Failure::connect;
-    case HttpFault::stall:
-      return Failure::stall;
-    case HttpFault::too_large:
-      return Failure::too_large;
-    case HttpFault::cut:
-    case HttpFault::refused:
-    case HttpFault::other:
-      return Failure::cut;
-  }
-  if (end.status >= 300 && end.status < 400) return Failure::redirect;
-  return end.status == 200 ? Failure::none : Failure::status;
-}
 
 // Draws requests, and those that are met in the middle of their lives.
 class Draws {
@@ -86,53 +58,45 @@ class Draws {
 // What slots share: where they send to, what they draw, and where their records go.
 struct Loop {
   Loop(HttpStreams& with, const Server& of, LoadPlan by)
-      : streams(&with), server(&of), plan(std::move(by)), draws(plan.lengths, mixed(plan.seed)) {}
+      : plan(std::move(by)),
+        requests{.streams = &with, .server = &of, .stall_seconds = plan.stall_seconds},
+        draws(plan.lengths, mixed(plan.seed)) {}
 
-  HttpStreams* streams;
-  const Server* server;
   LoadPlan plan;
+  RequestRun requests;
   Draws draws;
-  Clock::time_point began = Clock::now();
   LoadRun run;  // of the measurement that goes on
   LoadTally tally;
   uint64_t number = 0;  // of the next request
   int64_t failed = 0;   // in this measurement
   int64_t finished = 0;
 
-  [[nodiscard]] double now() const { return seconds_since(began, Clock::now()); }
+  [[nodiscard]] const Server& server() const { return *requests.server; }
+  [[nodiscard]] HttpStreams& streams() const { return *requests.streams; }
+  [[nodiscard]] double now() const { return requests.now(); }
   [[nodiscard]] bool has_window() const { return run.window_begin > 0; }
 };
 
-class Slot : public HttpHandler {
+class Slot : public RequestStream::Owner {
  public:
-  Slot(Loop& loop, int64_t number) : loop_(&loop), number_(number) {}
-  bool on_bytes(std::string_view bytes, long status, Clock::time_point arrived) override;
-  void on_end(const HttpEnd& end, Clock::time_point at) override;
+  Slot(Loop& loop, int64_t number) : loop_(&loop), number_(number), stream_(loop.requests, *this) {}
+  void on_chunk(double at, double gap) override;
+  void on_done(RequestStream& stream, RequestRecord record, std::string words,
+               Clock::time_point at) override;
   void start(const RequestLengths& lengths, bool is_initial);
   // Begins a request where the one before failed a moment ago.
   void retry(Clock::time_point at);
-  void cancel();
+  void cancel() { stream_.cancel(); }
   // The record of a request that is still in flight.
-  [[nodiscard]] const RequestRecord* in_flight() const;
+  [[nodiscard]] const RequestRecord* in_flight() const { return stream_.in_flight(); }
   [[nodiscard]] bool has_answered() const { return has_answered_; }
 
  private:
-  bool fail(Failure failure, std::string words);
-  bool take(std::string_view data, double at);
-  void find_failure(const HttpEnd& end);
-
   Loop* loop_;
   int64_t number_;
-  bool is_open_ = false;
-  HttpStreams::Id id_ = 0;
+  RequestStream stream_;
   bool has_answered_ = false;  // a token came, ever
   std::optional<Clock::time_point> retry_at_;
-  RequestRecord record_;
-  SseParser parser_;
-  std::string refusal_;  // the body of an answer that is not 200
-  std::string words_;    // of the failure
-  bool is_done_ = false;
-  bool is_finish_ = false;
 };
 
 // GET /metrics, again and again.
@@ -156,117 +120,32 @@ class MetricsReader : public HttpHandler {
 };
 
 void Slot::start(const RequestLengths& lengths, bool is_initial) {
-  record_ = {};
-  parser_ = {};
-  refusal_.clear();
-  words_.clear();
-  is_done_ = is_finish_ = false;
   retry_at_.reset();
-  const Server& server = *loop_->server;
-  record_.slot = number_;
-  record_.input_asked = lengths.input_tokens;
-  record_.output_asked = lengths.output_tokens;
-  record_.is_initial = is_initial;
-  HttpRequest request;
-  request.url = server.endpoint.of(server.api);
-  const int64_t words = server.prompt_law.words_for(lengths.input_tokens);
-  request.body = completion_body(server, prompt_of(words, loop_->plan.seed, loop_->number++),
-                                 lengths.output_tokens);
-  request.api_key = server.api_key;
-  request.stall_seconds = loop_->plan.stall_seconds;
-  request.most_seconds = 24 * 3600;  // a stall is noticed, and the run is over long before
-  request.most_bytes =
-      kMostRefusalBytes + kMostChunkBytes * (static_cast<size_t>(lengths.output_tokens) + 16);
+  RequestRecord record;
+  record.slot = number_;
+  record.input_asked = lengths.input_tokens;
+  record.output_asked = lengths.output_tokens;
+  record.is_initial = is_initial;
+  const int64_t words = loop_->server().prompt_law.words_for(lengths.input_tokens);
   ++loop_->run.sent;
-  record_.began = loop_->now();
-  is_open_ = true;
-  id_ = loop_->streams->start(request, *this);
+  stream_.start(std::move(record), prompt_of(words, loop_->plan.seed, loop_->number++));
 }
 
 void Slot::retry(Clock::time_point at) {
   if (retry_at_ && at >= *retry_at_) start(loop_->draws.whole(), false);
 }
 
-void Slot::cancel() {
-  if (is_open_) loop_->streams->cancel(id_);
-  is_open_ = false;
-}
-
-const RequestRecord* Slot::in_flight() const {
-  return is_open_ && record_.failure == Failure::none ? &record_ : nullptr;
-}
-
-bool Slot::fail(Failure failure, std::string words) {
-  if (record_.failure == Failure::none) {
-    record_.failure = failure;
-    words_ = std::move(words);
-  }
-  return false;
-}
-
-bool Slot::take(std::string_view data, double at) {
-  const CompletionChunk chunk = read_completion_chunk(data);
-  if (chunk.is_malformed) return fail(Failure::malformed, "an event that is not JSON");
-  if (chunk.error)
-    return fail(Failure::server, "it answers: " + told_by(*loop_->server, *chunk.error));
-  is_done_ = is_done_ || chunk.is_end;
-  is_finish_ = is_finish_ || chunk.is_finish;
-  if (chunk.prompt_tokens) record_.prompt_tokens = chunk.prompt_tokens;
-  if (chunk.completion_tokens) record_.completion_tokens = chunk.completion_tokens;
-  if (!chunk.has_token) return true;
-  const auto most = static_cast<size_t>(record_.output_asked) * 4 + 64;
-  if (record_.arrived.size() >= most) return fail(Failure::too_large, "more than was asked for");
-  const double gap = record_.arrived.empty() ? -1 : at - record_.arrived.back();
-  record_.arrived.push_back(at);
-  if (chunk.is_visible && record_.first_visible < 0) record_.first_visible = at;
+void Slot::on_chunk(double at, double gap) {
   has_answered_ = true;
   if (loop_->has_window()) loop_->tally.add(at - loop_->run.window_begin, gap);
-  return true;
 }
 
-bool Slot::on_bytes(std::string_view bytes, long status, Clock::time_point arrived) {
-  if (status != 200) {
-    refusal_ += bytes.substr(0, kMostRefusalBytes - std::min(kMostRefusalBytes, refusal_.size()));
-    return true;
-  }
-  const double at = seconds_since(loop_->began, arrived);
-  bool goes_on = true;
-  const bool is_read =
-      parser_.feed(bytes, [&](std::string_view data) { goes_on = goes_on && take(data, at); });
-  if (!is_read) return fail(Failure::malformed, "an event that is too long");
-  return goes_on;
-}
-
-// Why a request whose stream gave no failure has failed all the same, if it has.
-void Slot::find_failure(const HttpEnd& end) {
-  const Failure failure = failure_of(end);
-  std::string words = end.words;
-  if (failure == Failure::status || failure == Failure::redirect) {
-    words = "it answers " + std::to_string(end.status);
-    // Of a key that it does not take the server may repeat a part.
-    const bool is_of_key = end.status == 401 || end.status == 403;
-    const std::string said = is_of_key ? "" : told_by(*loop_->server, error_words(refusal_));
-    if (!said.empty()) words += ": " + said;
-  }
-  if (failure != Failure::none) {
-    fail(failure, std::move(words));
-  } else if (record_.arrived.empty()) {
-    fail(Failure::malformed, "an answer that streams no token");
-  } else if (!is_done_ && !is_finish_) {
-    fail(Failure::cut, "the answer ended before its end was told");
-  }
-}
-
-void Slot::on_end(const HttpEnd& end, Clock::time_point at) {
-  is_open_ = false;
-  if (record_.failure == Failure::none) find_failure(end);
-  record_.ended = seconds_since(loop_->began, at);
-  const bool is_failed = record_.failure != Failure::none;
-  record_.is_finished = !is_failed;
+void Slot::on_done(RequestStream& /*stream*/, RequestRecord record, std::string words,
+                   Clock::time_point at) {
+  const bool is_failed = record.failure != Failure::none;
   ++(is_failed ? loop_->failed : loop_->finished);
-  if (is_failed && loop_->run.first_failure.empty()) loop_->run.first_failure = words_;
-  loop_->run.requests.push_back(std::move(record_));
-  record_ = {};
+  if (is_failed && loop_->run.first_failure.empty()) loop_->run.first_failure = std::move(words);
+  loop_->run.requests.push_back(std::move(record));
   if (is_failed) {
     retry_at_ = at + std::chrono::milliseconds(static_cast<int64_t>(kRetrySeconds * 1e3));
   } else {
@@ -278,27 +157,27 @@ void MetricsReader::on_end(const HttpEnd& end, Clock::time_point at) {
   is_open_ = false;
   if (end.fault == HttpFault::none && end.status == 200) {
     const ServerMetrics read = parse_metrics(body_);
-    loop_->run.metrics.push_back({seconds_since(loop_->began, at), read.running, read.waiting,
-                                  read.kv_share, read.preemptions});
+    loop_->run.metrics.push_back(
+        {loop_->requests.seconds(at), read.running, read.waiting, read.kv_share, read.preemptions});
   }
   body_.clear();
 }
 
 void MetricsReader::read_when_due() {
   const double at = loop_->now();
-  if (!loop_->server->has_metrics || is_open_ || at < next_) return;
+  if (!loop_->server().has_metrics || is_open_ || at < next_) return;
   next_ = at + kMetricsSeconds;
   HttpRequest request;
-  request.url = loop_->server->endpoint.metrics();
-  request.api_key = loop_->server->api_key;
+  request.url = loop_->server().endpoint.metrics();
+  request.api_key = loop_->server().api_key;
   request.most_seconds = 10;
   request.most_bytes = size_t{4} << 20;
   is_open_ = true;
-  id_ = loop_->streams->start(request, *this);
+  id_ = loop_->streams().start(request, *this);
 }
 
 void MetricsReader::cancel() {
-  if (is_open_) loop_->streams->cancel(id_);
+  if (is_open_) loop_->streams().cancel(id_);
   is_open_ = false;
 }
 
@@ -345,7 +224,7 @@ void LoadGenerator::State::resize(int64_t concurrency) {
 
 void LoadGenerator::State::open_window() {
   loop_.run.window_begin = loop_.now();
-  loop_.streams->reset_lag();
+  loop_.streams().reset_lag();
 }
 
 // Every slot has had a token, and the server has let go of streams that were cancelled.
@@ -381,7 +260,7 @@ Error LoadGenerator::State::failure_error() const {
   return Error{ErrorCode::unavailable,
                failed + " of " + ended + " requests failed with " + std::to_string(slots_.size()) +
                    " in flight; the first: " + loop_.run.first_failure,
-               loop_.server->endpoint.base,
+               loop_.server().endpoint.base,
                {}};
 }
 
@@ -390,7 +269,7 @@ Error LoadGenerator::State::silence_error() const {
   return Error{ErrorCode::unavailable,
                "no token came within " + seconds + " seconds, with " +
                    std::to_string(slots_.size()) + " requests in flight",
-               loop_.server->endpoint.base,
+               loop_.server().endpoint.base,
                {}};
 }
 
@@ -398,7 +277,7 @@ Result<LoadRun> LoadGenerator::State::measure(int64_t concurrency) {
   HEADROOM_CHECK(concurrency >= 1 && concurrency <= kMostConcurrency, "streams");
   loop_.run = {};
   loop_.run.concurrency = concurrency;
-  loop_.run.began = loop_.began;
+  loop_.run.began = loop_.requests.began;
   loop_.tally = {};
   loop_.failed = loop_.finished = 0;
   const double since = loop_.now();
@@ -424,10 +303,10 @@ Result<LoadRun> LoadGenerator::State::measure(int64_t concurrency) {
       for (Slot& slot : slots_) slot.retry(Clock::now());
     }
     metrics_.read_when_due();
-    loop_.streams->turn(Clock::now() + std::chrono::milliseconds(50));
+    loop_.streams().turn(Clock::now() + std::chrono::milliseconds(50));
   }
   loop_.run.window_end = loop_.now();
-  loop_.run.lag = loop_.streams->lag();
+  loop_.run.lag = loop_.streams().lag();
   for (const Slot& slot : slots_) {
     if (const RequestRecord* record = slot.in_flight()) loop_.run.requests.push_back(*record);
   }
@@ -439,11 +318,5 @@ LoadGenerator::LoadGenerator(HttpStreams& streams, const Server& server, LoadPla
 LoadGenerator::~LoadGenerator() = default;
 
 Result<LoadRun> LoadGenerator::measure(int64_t concurrency) { return state_->measure(concurrency); }
-
-std::string_view name_of(Failure failure) {
-  constexpr std::array<std::string_view, kFailures> kNames = {
-      "none", "connect", "status", "redirect", "stall", "cut", "malformed", "server", "too_large"};
-  return kNames[static_cast<size_t>(failure)];
-}
 
 }  // namespace headroom::serving

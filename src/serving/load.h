@@ -26,39 +26,9 @@
 #include <vector>
 
 #include "formats/request_lengths.h"
-#include "serving/server.h"
+#include "serving/request_stream.h"
 
 namespace headroom::serving {
-
-enum class Failure : uint8_t {
-  none,
-  connect,    // no connection
-  status,     // refused, by an HTTP status
-  redirect,   // to elsewhere; not followed
-  stall,      // nothing came for too long
-  cut,        // ended before its answer did
-  malformed,  // no event stream, or an event that is not JSON
-  server,     // an error in the stream, in the server's words
-  too_large,  // more than was asked for
-};
-inline constexpr size_t kFailures = 9;
-[[nodiscard]] std::string_view name_of(Failure failure);
-
-// One request. Times in seconds since the run began.
-struct RequestRecord {
-  int64_t slot = 0;
-  int64_t input_asked = 0;
-  int64_t output_asked = 0;
-  bool is_initial = false;  // began in the middle of its life
-  bool is_finished = false;
-  Failure failure = Failure::none;
-  double began = 0;
-  double ended = 0;             // where it is finished or failed
-  double first_visible = -1;    // negative: none came
-  std::vector<double> arrived;  // of each chunk with tokens
-  std::optional<int64_t> prompt_tokens = std::nullopt;
-  std::optional<int64_t> completion_tokens = std::nullopt;
-};
 
 struct MetricsSample {
   double at = 0;

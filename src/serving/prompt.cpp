@@ -71,4 +71,16 @@ std::string prompt_of(int64_t words, uint64_t seed, uint64_t request) {
   return prompt;
 }
 
+std::string prompt_of_hashes(std::span<const uint64_t> hashes, int64_t words_of_hash, int64_t words,
+                             uint64_t seed, uint64_t request) {
+  std::string prompt;
+  const int64_t of_hash = std::max<int64_t>(1, words_of_hash);
+  for (const uint64_t hash : hashes) {
+    if (words <= of_hash) break;  // a request keeps a word of its own
+    prompt += prompt_of(of_hash, mixed(seed), hash) + ' ';
+    words -= of_hash;
+  }
+  return prompt + prompt_of(words, seed, request);
+}
+
 }  // namespace headroom::serving

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -32,6 +33,11 @@ struct PromptProbe {
 Result<PromptLaw> fit_prompt_law(const PromptProbe& shorter, const PromptProbe& longer);
 
 [[nodiscard]] std::string prompt_of(int64_t words, uint64_t seed, uint64_t request);
+
+// The same, where the first words are told by hashes: prompts begin alike as far as their hashes
+// are alike, with so many words each, and differ from there on. Of another seed they differ.
+[[nodiscard]] std::string prompt_of_hashes(std::span<const uint64_t> hashes, int64_t words_of_hash,
+                                           int64_t words, uint64_t seed, uint64_t request);
 
 // Eight bytes of Steele, Lea and Flood's SplitMix64 (OOPSLA 2014): a bijection of its argument.
 [[nodiscard]] uint64_t mixed(uint64_t value);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include <set>
 
 namespace headroom::serving {
@@ -35,6 +38,23 @@ TEST(Prompt, TwoProbesGiveTheServersWayOfCounting) {
   EXPECT_EQ(law->words_for(3), 1);
   EXPECT_FALSE(fit_prompt_law({80, 100}, {160, 100}));
   EXPECT_FALSE(fit_prompt_law({80, 0}, {160, 1'000'000}));
+}
+
+TEST(Prompt, BeginsAsItsHashesSay) {
+  const std::vector<uint64_t> one = {7, 8, 9};
+  const std::vector<uint64_t> other = {7, 8, 5};
+  const auto words_in = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), ' ') + 1;
+  };
+  const std::string a = prompt_of_hashes(one, 20, 75, 1, 1);
+  const std::string b = prompt_of_hashes(other, 20, 75, 1, 2);
+  EXPECT_EQ(words_in(a), 75);
+  const auto alike = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  EXPECT_GE(words_in(a.substr(0, static_cast<size_t>(alike))), 40);
+  EXPECT_LE(words_in(a.substr(0, static_cast<size_t>(alike))), 51);
+  EXPECT_NE(a.substr(0, 60), prompt_of_hashes(one, 20, 75, 2, 1).substr(0, 60));
+  EXPECT_EQ(words_in(prompt_of_hashes(one, 20, 20, 1, 1)), 20);
+  EXPECT_EQ(prompt_of_hashes({}, 20, 30, 1, 5), prompt_of(30, 1, 5));
 }
 
 }  // namespace

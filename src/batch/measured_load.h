@@ -1,0 +1,33 @@
+// A running server under open load: requests sent at a rate whether or not the ones before were
+// answered, and what percentiles and goodput that gives.
+//
+// Warm-up, window and drain are a third of the window, the window and a minute at most. A run that
+// the generator itself was too slow for is made once more. Blocking; not thread-safe.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "batch/live_meter.h"
+#include "batch/question.h"
+#include "serving/open_generator.h"
+
+namespace headroom::batch {
+
+struct LoadRecord {
+  std::string url;
+  std::string api;  // completions or chat
+  std::string served_model;
+  std::vector<serving::LatencyTarget> targets;
+  std::vector<serving::MeasuredLoad> loads;  // by rate, as asked
+  double seconds = 0;
+};
+
+// Of the question's rates, or where it has none the recorded one. `on_measured` is told each. An
+// Error where a rate cannot be measured; what was before is lost but for on_measured.
+Result<LoadRecord> measure_open_load(
+    const LiveQuestion& live, const BatchQuestion& question,
+    const std::function<void(const serving::MeasuredLoad&)>& on_measured);
+
+}  // namespace headroom::batch
