@@ -108,7 +108,7 @@ void set_optimizer(Scenario& s) {
       break;
   }
   // torch.optim takes the loop where a parameter is a DTensor (_default_to_fused_or_foreach).
-  const bool has_dtensors = s.question.tensor_ranks > 1;
+  const bool has_dtensors = s.question.tensor_ranks > 1 || s.question.division == Division::fsdp2;
   switch (s.question.optimizer_loop) {
     case OptimizerLoop::automatic:
       optimizer.implementation = has_dtensors ? step::OptimizerImplementation::loop

@@ -89,11 +89,27 @@ struct Embedding {
   bool is_tied = false;
 };
 
+bool is_of_attention(std::string_view module) {
+  return module.find("attn") != std::string_view::npos ||
+         module.find("attention") != std::string_view::npos;
+}
+
+// Attention on every rank with all heads, its products divided.
+TensorRule with_whole_heads(TensorRule rule) {
+  if (!is_of_attention(rule.module)) return rule;
+  if (rule.style == TensorStyle::colwise || rule.style == TensorStyle::packed_colwise) {
+    return {rule.module, TensorStyle::colwise_gather_output};
+  }
+  if (rule.style == TensorStyle::rowwise) rule.style = TensorStyle::rowwise_split_input;
+  return rule;
+}
+
 class TensorParallelWriter {
  public:
-  TensorParallelWriter(const Graph& graph, const TensorParallelOptions& options)
+  TensorParallelWriter(const Graph& graph, const TensorParallelOptions& options, bool divides_heads)
       : graph_(graph),
         options_(options),
+        divides_heads_(divides_heads),
         sizes_(whole_sizes(graph)),
         splits_(graph.value_count),
         parts_(graph.parameters.size()),
@@ -108,8 +124,9 @@ class TensorParallelWriter {
         vocabulary_ = site.out_features;
         continue;
       }
-      for (const TensorRule& rule : plan.rules) {
-        if (!names_module(std::string(rule.module), module_of(weight))) continue;
+      for (const TensorRule& of_plan : plan.rules) {
+        if (!names_module(std::string(of_plan.module), module_of(weight))) continue;
+        const TensorRule rule = divides_heads_ ? of_plan : with_whole_heads(of_plan);
         divide({site, rule.style, rule.packed});
         break;
       }
@@ -318,6 +335,7 @@ class TensorParallelWriter {
 
   const Graph& graph_;
   const TensorParallelOptions& options_;
+  const bool divides_heads_;
   const std::vector<Dims> sizes_;  // by value of the source
   std::vector<Split> splits_;      // by value of the source
   std::vector<Split> parts_;       // by parameter
@@ -341,9 +359,15 @@ Result<Graph> apply_tensor_parallel(const Graph& graph, const TensorParallelOpti
                  "no tensor parallel plan is known for '" + std::string(options.model_type) + "'",
                  "--method", "fsdp2:N, ddp:N"};
   }
-  TensorParallelWriter writer(graph, options);
-  writer.choose(*plan);
-  return writer.run();
+  const auto apply = [&](bool divides_heads) {
+    TensorParallelWriter writer(graph, options, divides_heads);
+    writer.choose(*plan);
+    return writer.run();
+  };
+  Result<Graph> divided = apply(true);
+  // transformers ends with an error where heads do not come out even; a plan of ours may gather.
+  if (divided || plan->is_transformers) return divided;
+  return apply(false);
 }
 
 }  // namespace headroom::step

@@ -4,7 +4,8 @@
 // As transformers (5.23) applies it: every column-parallel module sums the gradient of its own
 // input, so that queries, keys and values make three reductions in backward; row-parallel modules
 // sum what they answer. An embedding named embed_tokens has a part of the rows, and the head
-// gathers its logits. Norms, and whatever the plan does not name, are whole on every rank. Ours is
+// gathers its logits. Where a plan is ours and the ranks do not divide the heads, attention's
+// products are divided and put together, as phi3's are. Norms, and whatever the plan does not name, are whole on every rank. Ours is
 // the first rank, whose part is the largest.
 //
 // Source: transformers/distributed/tensor_parallel.py, distributed/mixin.py (init_parallel_plans);

@@ -142,6 +142,18 @@ TEST(TensorParallel, AnEmbeddingsGradientIsWholeUnlessItIsCut) {
   EXPECT_EQ(gradient_bytes(true), 512 * 64 * 2 / 4);
 }
 
+// Eight heads among three, by a plan of ours: the first rank has the largest part of each product.
+TEST(TensorParallel, HeadsThatDoNotComeOutEvenStayWhole) {
+  const Graph whole = tiny("opt");
+  const Totals one = totals_of(whole);
+  const auto rank = divided(whole, "opt", 3);
+  ASSERT_TRUE(rank) << rank.error().to_string();
+  const Totals part = totals_of(*rank);
+  EXPECT_DOUBLE_EQ(part.attention, one.attention);
+  EXPECT_GT(3 * part.products, one.products);
+  EXPECT_LT(3 * part.products, 1.1 * one.products);
+}
+
 TEST(TensorParallel, RefusesWhatItCannotDivide) {
   const auto heads = divided(tiny("llama", 2), "llama", 4);
   ASSERT_FALSE(heads);
