@@ -6,7 +6,7 @@
 // steps at the low, the expected and the high end of their interval, with the same requests; for
 // Poisson arrivals with three drawings of them. The interval spans all of these: it has the law's
 // uncertainty, as if it erred alike at all batches, and what the number of requests leaves open.
-// Pure; thread-safe; some ten milliseconds a simulation, of which there are a few hundred.
+// Pure; thread-safe; some thirty milliseconds a simulation, of which there are a few hundred.
 #pragma once
 
 #include <cstdint>

@@ -17,6 +17,7 @@ struct Sequence {
   int64_t computed = 0;   // of them, in the cache
   int64_t scheduled = 0;  // to be computed in this iteration
   int64_t written = 0;
+  int64_t asked = 0;         // to be written
   int64_t blocks = 0;        // its own
   int64_t capacity = 0;      // tokens that its blocks and groups hold
   int64_t shared_until = 0;  // hashes that were offered to others
@@ -126,6 +127,7 @@ void Engine::take_arrivals() {
     run_.in_system_seconds += until - outcome.arrived;
     ++in_system_;
     sequences_[next_].total = request.input_tokens;
+    sequences_[next_].asked = request.output_tokens;
     waiting_.push_back(next_);
   }
 }
@@ -242,6 +244,7 @@ void Engine::compute() {
   ++run_.iterations;
   go_to(now_ + seconds);
   take_arrivals();
+  const int64_t before = in_system_;
   for (const size_t request : running_) {
     Sequence& sequence = sequences_[request];
     if (sequence.scheduled == 0) continue;
@@ -249,23 +252,24 @@ void Engine::compute() {
     if (sequence.written == 0) share_prompt(request);
     if (sequence.computed == sequence.total) give_token(request);
   }
+  if (in_system_ == before) return;
   std::erase_if(running_, [&](size_t request) { return run_.requests[request].is_ended; });
 }
 
 void Engine::give_token(size_t request) {
   Sequence& sequence = sequences_[request];
-  RequestOutcome& outcome = run_.requests[request];
   if (sequence.written == 0) {
-    outcome.first_token = now_;
+    run_.requests[request].first_token = now_;
   } else if (is_wanted(request)) {
     const double gap = now_ - sequence.last_token;
-    if (gap > options_.late_gap_seconds) ++outcome.late_gaps;
+    if (gap > options_.late_gap_seconds) ++run_.requests[request].late_gaps;
     add_gap(gap);
   }
   sequence.last_token = now_;
   ++sequence.written;
   ++sequence.total;
-  if (sequence.written < outcome.output_tokens) return;
+  if (sequence.written < sequence.asked) return;
+  RequestOutcome& outcome = run_.requests[request];
   outcome.ended = now_;
   outcome.is_ended = true;
   --in_system_;

@@ -28,7 +28,7 @@
 //      first is preempted by nobody.
 //   3. The same input gives the same output.
 //
-// Some 3 ns a token, memory linear in the requests. Thread-safe (it shares nothing).
+// Some 30 ns a token (docs/measurements/2026-11-22-open-load), memory linear in the requests. Thread-safe (it shares nothing).
 #pragma once
 
 #include <cstdint>
