@@ -92,6 +92,14 @@ Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
                            "': the plan is ours, and no run of it was at hand");
   }
   HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+  const bool splits_inputs = std::ranges::any_of(
+      step->graph->operations,
+      [](const auto& operation) { return operation.kind == op::OpKind::parallel_split; });
+  if (splits_inputs && plan && !plan->is_transformers) {
+    answer.notes.emplace_back(
+        "the heads do not come out even, so attention is whole on every rank; its products are "
+        "divided and put together");
+  }
   const bool has_rows = std::ranges::any_of(step->graph->operations, [](const auto& operation) {
     return operation.kind == op::OpKind::parallel_embedding &&
            operation.attributes.ints[1] == static_cast<int64_t>(op::RowsGradient::whole);

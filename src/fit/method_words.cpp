@@ -54,10 +54,11 @@ constexpr std::array kCounts{
     CountWord{"replicate", &MethodWords::replicas, &FitQuestion::replicas},
     CountWord{"tp", &MethodWords::tensor_ranks, &FitQuestion::tensor_ranks}};
 
+constexpr const char* kOneOfEach = "one way to train and one to divide, such as lora,fsdp2:8";
+
 Result<void> read_method_word(std::string_view word, MethodWords& read) {
   const std::string_view name = word.substr(0, word.find(':'));
   const bool has_number = name.size() < word.size();
-  constexpr const char* kOneOfEach = "one way to train and one to divide, such as lora,fsdp2:8";
   if (const auto count = std::ranges::find(kCounts, name, &CountWord::word);
       count != kCounts.end()) {
     int64_t& field = read.*(count->field);

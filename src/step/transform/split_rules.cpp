@@ -1,6 +1,7 @@
 #include "step/transform/split_rules.h"
 
 #include <algorithm>
+#include <array>
 
 #include "operator/kind.h"
 
@@ -218,6 +219,56 @@ Result<SplitAnswer> of_pairs(const SplitQuestion& question) {
   return answer;
 }
 
+// Products and attention, over whole matrices.
+Result<SplitAnswer> of_matrices(const SplitQuestion& question) { return of_broadcast(question, 2); }
+
+Result<SplitAnswer> of_type(const SplitQuestion& question) {
+  return SplitAnswer{question.operation.attributes, {Split{}}, {}};
+}
+
+struct Rule {
+  OpKind kind;
+  Result<SplitAnswer> (*answer)(const SplitQuestion& question);
+};
+constexpr std::array kRules = std::to_array<Rule>({
+    {OpKind::view, of_view},
+    {OpKind::reshape, of_view},
+    {OpKind::expand, of_expand},
+    {OpKind::transpose, of_permutation},
+    {OpKind::permute, of_permutation},
+    {OpKind::unsqueeze, of_shift},
+    {OpKind::squeeze, of_shift},
+    {OpKind::select, of_shift},
+    {OpKind::stack, of_stack},
+    {OpKind::slice, of_part},
+    {OpKind::split, of_part},
+    {OpKind::matmul, of_matrices},
+    {OpKind::bmm, of_matrices},
+    {OpKind::sdpa, of_matrices},
+    {OpKind::baddbmm, of_matrices},
+    {OpKind::softmax, of_reduction},
+    {OpKind::sum, of_reduction},
+    {OpKind::mean, of_reduction},
+    {OpKind::amax, of_reduction},
+    {OpKind::layer_norm, of_norm},
+    {OpKind::rms_norm, of_norm},
+    {OpKind::liger_rms_norm, of_norm},
+    {OpKind::cat, of_cat},
+    {OpKind::liger_rotary, of_pairs},
+    {OpKind::cast_like, of_pairs},
+    {OpKind::dtype_of, of_type},
+});
+// Element by element, over what is broadcast.
+constexpr std::array kElementwise = std::to_array<OpKind>({
+    OpKind::add,       OpKind::sub,         OpKind::mul,          OpKind::div,
+    OpKind::neg,       OpKind::pow,         OpKind::sqrt,         OpKind::rsqrt,
+    OpKind::exp,       OpKind::where,       OpKind::masked_fill,  OpKind::gelu,
+    OpKind::gelu_tanh, OpKind::gelu_bloom,  OpKind::silu,         OpKind::relu,
+    OpKind::sigmoid,   OpKind::tanh,        OpKind::clamp,        OpKind::dropout,
+    OpKind::clone,     OpKind::contiguous,  OpKind::detach,       OpKind::cast,
+    OpKind::autocast,  OpKind::liger_gated, OpKind::fused_kernel,
+});
+
 }  // namespace
 
 Dims local_sizes(const Dims& whole, const Split& split, int64_t ranks) {
@@ -230,76 +281,11 @@ Dims local_sizes(const Dims& whole, const Split& split, int64_t ranks) {
 }
 
 Result<SplitAnswer> split_of(const SplitQuestion& question) {
-  switch (question.operation.kind) {
-    case OpKind::view:
-    case OpKind::reshape:
-      return of_view(question);
-    case OpKind::expand:
-      return of_expand(question);
-    case OpKind::transpose:
-    case OpKind::permute:
-      return of_permutation(question);
-    case OpKind::unsqueeze:
-    case OpKind::squeeze:
-    case OpKind::select:
-      return of_shift(question);
-    case OpKind::stack:
-      return of_stack(question);
-    case OpKind::slice:
-    case OpKind::split:
-      return of_part(question);
-    case OpKind::matmul:
-    case OpKind::bmm:
-    case OpKind::sdpa:
-    case OpKind::baddbmm:
-      return of_broadcast(question, 2);
-    case OpKind::softmax:
-    case OpKind::sum:
-    case OpKind::mean:
-    case OpKind::amax:
-      return of_reduction(question);
-    case OpKind::layer_norm:
-    case OpKind::rms_norm:
-    case OpKind::liger_rms_norm:
-      return of_norm(question);
-    case OpKind::cat:
-      return of_cat(question);
-    case OpKind::liger_rotary:
-    case OpKind::cast_like:
-      return of_pairs(question);
-    case OpKind::dtype_of:
-      return SplitAnswer{question.operation.attributes, {Split{}}, {}};
-    case OpKind::add:
-    case OpKind::sub:
-    case OpKind::mul:
-    case OpKind::div:
-    case OpKind::neg:
-    case OpKind::pow:
-    case OpKind::sqrt:
-    case OpKind::rsqrt:
-    case OpKind::exp:
-    case OpKind::where:
-    case OpKind::masked_fill:
-    case OpKind::gelu:
-    case OpKind::gelu_tanh:
-    case OpKind::gelu_bloom:
-    case OpKind::silu:
-    case OpKind::relu:
-    case OpKind::sigmoid:
-    case OpKind::tanh:
-    case OpKind::clamp:
-    case OpKind::dropout:
-    case OpKind::clone:
-    case OpKind::contiguous:
-    case OpKind::detach:
-    case OpKind::cast:
-    case OpKind::autocast:
-    case OpKind::liger_gated:
-    case OpKind::fused_kernel:
-      return of_broadcast(question);
-    default:
-      return cannot(question, "on what is divided has no rule here");
-  }
+  const OpKind kind = question.operation.kind;
+  if (std::ranges::find(kElementwise, kind) != kElementwise.end()) return of_broadcast(question);
+  const auto rule = std::ranges::find(kRules, kind, &Rule::kind);
+  if (rule == kRules.end()) return cannot(question, "on what is divided has no rule here");
+  return rule->answer(question);
 }
 
 }  // namespace headroom::step

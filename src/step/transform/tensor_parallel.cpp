@@ -356,7 +356,8 @@ Result<Graph> apply_tensor_parallel(const Graph& graph, const TensorParallelOpti
   const auto plan = tensor_plan(options.model_type);
   if (!plan) {
     return Error{ErrorCode::usage,
-                 "no tensor parallel plan is known for '" + std::string(options.model_type) + "'",
+                 "tensor parallelism of '" + std::string(options.model_type) +
+                     "' cannot be modelled yet (experts, for one)",
                  "--method", "fsdp2:N, ddp:N"};
   }
   const auto apply = [&](bool divides_heads) {

@@ -5,8 +5,8 @@
 // input, so that queries, keys and values make three reductions in backward; row-parallel modules
 // sum what they answer. An embedding named embed_tokens has a part of the rows, and the head
 // gathers its logits. Where a plan is ours and the ranks do not divide the heads, attention's
-// products are divided and put together, as phi3's are. Norms, and whatever the plan does not name, are whole on every rank. Ours is
-// the first rank, whose part is the largest.
+// products are divided and put together, as phi3's are. Norms, and whatever the plan does not name,
+// are whole on every rank. Ours is the first rank, whose part is the largest.
 //
 // Source: transformers/distributed/tensor_parallel.py, distributed/mixin.py (init_parallel_plans);
 // operator/parallel.cpp. Cost: a forward pass without memory events, some ms for a 7B model.
