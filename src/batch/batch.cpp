@@ -308,6 +308,20 @@ void fill_commands(BatchAnswer& answer) {
   }
 }
 
+// The server that was simulated.
+void add_open_load_command(BatchAnswer& answer) {
+  const OpenLoadQuestion& question = answer.question.open_load;
+  engines::VllmServer server;
+  server.model = answer.question.model.empty() ? "MODEL" : answer.question.model;
+  server.max_num_seqs = answer.open_load->limit;
+  std::string line = engines::serve_line(server);
+  line += " --max-num-batched-tokens " + std::to_string(question.max_num_batched_tokens);
+  line +=
+      question.has_chunked_prefill ? " --enable-chunked-prefill" : " --no-enable-chunked-prefill";
+  answer.commands.insert(answer.commands.begin(),
+                         Command{"one server for requests as they come", std::move(line)});
+}
+
 }  // namespace
 
 std::string_view name_of(Sharing sharing) {
@@ -363,11 +377,15 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
   }
   if (predictor) HEADROOM_TRY(fill_steps(*predictor, answer));
   HEADROOM_TRY(fill_open_load(*curve, predictor.get(), cache, answer));
-  if (!answer.chosen) return answer;
+  if (!answer.chosen) {
+    if (answer.open_load) add_open_load_command(answer);
+    return answer;
+  }
   fill_cache(predictor.get(), cache, answer);
   HEADROOM_TRY(fill_host_gap(predictor.get(), answer));
   fill_replicas(predictor.get(), answer);
   fill_commands(answer);
+  if (answer.open_load) add_open_load_command(answer);
   return answer;
 }
 
