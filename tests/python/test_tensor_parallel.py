@@ -22,6 +22,7 @@ CASES = {
                         "changes": {"num_attention_heads": 8, "num_key_value_heads": 4, "hidden_size": 64}},
     "non_reentrant": {"family": "llama", "changes": HEADS, "checkpointing": "non_reentrant"},
     "reentrant": {"family": "llama", "changes": HEADS, "checkpointing": "reentrant"},
+    "autocast": {"family": "llama", "changes": HEADS, "types": {"dtype": "float32", "autocast": "bfloat16"}},
 }
 FULL = {family: {"family": family, "changes": HEADS}
         for family in ("qwen2", "mistral", "starcoder2", "granite", "glm", "glm4", "gemma", "gemma3_text")}
@@ -73,9 +74,9 @@ def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, tmp_path):
     case = {**CASES, **FULL}[name]
     path = written(case, tmp_path)
     settings = {"attention": case.get("attention", "eager"), "checkpointing": case.get("checkpointing", "none"),
-                "tensor_ranks": case.get("ranks", 2), **WORDS}
+                "tensor_ranks": case.get("ranks", 2), **case.get("types", {"dtype": "bfloat16"}), **WORDS}
     oracle = memory_oracle.run_oracle(memory_oracle.read_config(path), memory_oracle.Options(**settings))
-    ours = step_dump.run(path, dtype="bfloat16", **settings)
+    ours = step_dump.run(path, **settings)
     expected = trace_compare.flatten(trace_compare.events_of(oracle, 1), trace_compare.start_bytes(oracle, 1))
     actual = steady_blocks(ours)
     outcome = trace_compare.compare_blocks(before_optimizer(expected), before_optimizer(actual))
