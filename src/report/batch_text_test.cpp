@@ -60,5 +60,60 @@ TEST(BatchHtml, ASectionForWhatIsKnown) {
   }
 }
 
+// The sample with a rate that is kept and one that is not, by a target of 100 ms.
+batch::BatchAnswer with_rates() {
+  batch::BatchAnswer answer = sample();
+  batch::OpenLoadAnswer open;
+  open.targets = {{serving::LatencyMetric::ttft, 95, 0.1}};
+  open.limit = 96;
+  open.highest_rate = {8, 10, 12};
+  open.arrivals = "poisson";
+  for (const double rate : {5.0, 11.0}) {
+    batch::OpenLoadRow row;
+    row.requests_per_second = rate;
+    row.at_targets = {{0.01 * rate, 0.011 * rate, 0.012 * rate}};
+    row.kept = rate < 10 ? batch::Kept::yes : batch::Kept::at_risk;
+    row.is_kept_as_expected = rate < 10;
+    open.rows.push_back(row);
+  }
+  answer.open_load = open;
+  return answer;
+}
+
+TEST(BatchText, RatesThatAreAskedAboutComeFirst) {
+  batch::BatchAnswer answer = with_rates();
+  EXPECT_EQ(batch_sentence(answer),
+            "points.csv: with --max-num-seqs 96 up to 10 (8 to 12) requests/s keep TTFT p95 <= 100 "
+            "ms");
+  EXPECT_TRUE(answers_plainly(answer));
+  answer.question.open_load.rates = {5, 11};
+  EXPECT_EQ(batch_sentence(answer),
+            "points.csv: with --max-num-seqs 96 at 11 requests/s TTFT p95 121 (110 to 132) ms: "
+            "missed, perhaps; up to 10 (8 to 12) requests/s keep TTFT p95 <= 100 ms");
+  EXPECT_FALSE(answers_plainly(answer));
+  answer.open_load->highest_rate = {};
+  EXPECT_NE(batch_sentence(answer).find("no rate keeps TTFT p95 <= 100 ms"), std::string::npos);
+}
+
+TEST(BatchHtml, MeasuredRatesHaveASectionAndTheWordsOfTheServerStayText) {
+  batch::BatchAnswer answer = with_rates();
+  batch::LoadRecord record;
+  record.url = "http://<b>";
+  record.loads.emplace_back();
+  record.loads.back().asked_requests_per_second = 5;
+  record.loads.back().first_failure = "<script>";
+  answer.measured_load = record;
+  EXPECT_TRUE(answers_plainly(answer));
+  const auto sections = batch_sections(answer);
+  ASSERT_EQ(sections.size(), 4U);
+  EXPECT_EQ(sections[1].id, "measured-load");
+  for (const Section& section : sections) {
+    EXPECT_EQ(section.body.markup().find("<script>"), std::string::npos);
+    EXPECT_EQ(section.body.markup().find("<b>"), std::string::npos);
+  }
+  answer.measured_load->loads.back().is_void = true;
+  EXPECT_FALSE(answers_plainly(answer));
+}
+
 }  // namespace
 }  // namespace headroom::report
