@@ -82,14 +82,20 @@ std::string joined(const std::vector<std::string>& words) {
 
 // A file of Megatron-LM's arguments says the model, too; nothing where --from names no such file.
 Result<std::optional<engines::MegatronArguments>> megatron_arguments(const Words& words) {
-  if (!words.has("from") || !words.operands.empty()) {
-    return std::optional<engines::MegatronArguments>();
-  }
+  if (!words.has("from")) return std::optional<engines::MegatronArguments>();
   const std::string file = words.value("from");
   HEADROOM_ASSIGN(const std::string content, text::read_input(file, kSetupMax));
-  if (!engines::has_megatron_arguments(content)) {
-    return std::optional<engines::MegatronArguments>();
+  const bool is_megatron = engines::has_megatron_arguments(content);
+  if (is_megatron && !words.operands.empty()) {
+    return Error{ErrorCode::usage, "Megatron-LM's arguments say the model, too", words.operands[0],
+                 "leave it out"};
   }
+  if (!is_megatron && words.operands.empty()) {
+    return Error{ErrorCode::usage, "says no model", "--from " + file,
+                 "name one before it; a file of Megatron-LM's arguments has --num-layers and "
+                 "--hidden-size"};
+  }
+  if (!is_megatron) return std::optional<engines::MegatronArguments>();
   HEADROOM_ASSIGN(auto arguments, engines::read_megatron_arguments(content, file));
   return std::optional(std::move(arguments));
 }
@@ -97,7 +103,7 @@ Result<std::optional<engines::MegatronArguments>> megatron_arguments(const Words
 // Flags that are about transformers, or not there yet.
 constexpr std::array kOfMegatron{"from",  "device", "gpus",       "batch",     "seq",
                                  "vocab", "dtype",  "grad-accum", "allocator", "checkpointing",
-                                 "torch", "events", "placements"};
+                                 "torch", "events", "placements", "search",    "timeline"};
 
 Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console& console,
                                               const engines::MegatronArguments& arguments) {
@@ -108,11 +114,17 @@ Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console&
         flag == "emit";
     if (!is_asked || std::ranges::find(kOfMegatron, flag) != kOfMegatron.end()) continue;
     return Error{ErrorCode::usage, "does not go with Megatron-LM's arguments", "--" + flag,
-                 "leave it out, or say it in " + words.value("from")};
+                 "leave it out"};
   }
   Words named = words;
   named.operands.push_back(words.value("from"));
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(named, console));
+  using fit::CheckpointingKind;
+  const CheckpointingKind kind = question.checkpointing.kind;
+  if (kind != CheckpointingKind::none && kind != CheckpointingKind::full) {
+    return Error{ErrorCode::usage, "'" + words.value("checkpointing") + "' is not modelled",
+                 "--checkpointing", "none, or full: every layer is recomputed"};
+  }
   std::optional<int64_t> gpus;
   if (words.has("gpus")) {
     HEADROOM_ASSIGN(gpus, number_of<int64_t>(words.value("gpus"), "gpus", 1, fit::kMostGpus));
@@ -125,8 +137,16 @@ Result<int> run_megatron(const Words& words, const Console& console,
   HEADROOM_ASSIGN(fit::FitQuestion question, megatron_question_of(words, console, arguments));
   if (words.has("html")) question.timeline = true;
   HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
-  if (!arguments.not_looked_at.empty()) {
-    answer.notes.push_back("not looked at: " + joined(arguments.not_looked_at));
+  if (!arguments.harmless.empty()) {
+    answer.notes.push_back("of no matter here: " + joined(arguments.harmless));
+  }
+  if (!arguments.unknown.empty()) {
+    answer.warnings.push_back("nobody looked at these, which may change memory: " +
+                              joined(arguments.unknown));
+  }
+  if (!arguments.contradictions.empty()) {
+    answer.warnings.push_back("said twice, the last one counts: " +
+                              joined(arguments.contradictions));
   }
   return deliver_answer(answer, words, console);
 }

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <utility>
 
+#include "engines/shell_words.h"
 #include "text/parse_number.h"
 
 namespace headroom::engines {
@@ -11,83 +12,24 @@ namespace headroom::engines {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;
-constexpr size_t kMostWords = 100'000;
 
-bool is_name(char c) {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-// Words of a script: what blanks, quotes, brackets and line ends leave; comments go.
-std::vector<std::string> words_of(std::string_view content) {
-  std::vector<std::string> words;
-  std::string word;
-  const auto end = [&] {
-    if (!word.empty()) words.push_back(std::move(word));
-    word.clear();
-  };
-  bool in_comment = false;
-  for (const char c : content) {
-    if (c == '\n') in_comment = false;
-    if (in_comment) continue;
-    if (c == '#' && word.empty()) {
-      in_comment = true;
-      continue;
-    }
-    const bool ends = c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '"' || c == '\'' ||
-                      c == '(' || c == ')' || c == '\\' || c == ';' || c == ',';
-    if (ends) {
-      end();
-    } else {
-      word += c;
-    }
-    if (words.size() > kMostWords) return words;
-  }
-  end();
-  return words;
-}
-
-// NAME=value of a script, where the value is a plain word.
-std::map<std::string, std::string, std::less<>> names_of(const std::vector<std::string>& words) {
-  std::map<std::string, std::string, std::less<>> names;
-  for (const std::string& word : words) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos || equals == 0 || word.starts_with('-')) continue;
-    if (!std::ranges::all_of(word.substr(0, equals), is_name)) continue;
-    names[word.substr(0, equals)] = word.substr(equals + 1);
-  }
-  return names;
-}
-
-// Arguments with the values behind them; a switch has none.
+// Arguments with their values as numbers, and which of them were asked for.
 class Arguments {
  public:
-  Arguments(std::string_view content, std::string file) : file_(std::move(file)) {
-    const std::vector<std::string> words = words_of(content);
-    names_ = names_of(words);
-    for (size_t i = 0; i < words.size(); ++i) {
-      std::string name = words[i];
-      if (!name.starts_with("--") || name.size() < 3) continue;
-      name.erase(0, 2);
-      std::string value;
-      if (const size_t equals = name.find('='); equals != std::string::npos) {
-        value = name.substr(equals + 1);
-        name.resize(equals);
-      } else if (i + 1 < words.size() && !words[i + 1].starts_with("--")) {
-        value = words[i + 1];
-      }
-      if (name.ends_with(':')) name.pop_back();  // YAML
-      std::ranges::replace(name, '_', '-');
-      values_[std::move(name)] = std::move(value);
-    }
-  }
+  Arguments(ShellWords script, std::string file)
+      : script_(std::move(script)), file_(std::move(file)) {}
 
-  // As it is written, names put in; nothing where it is not there.
+  // With names put in; nothing where it is not there.
   Result<std::optional<std::string>> words(std::string_view name) {
     seen_.emplace_back(name);
-    const auto at = values_.find(name);
-    if (at == values_.end()) return std::optional<std::string>();
-    HEADROOM_ASSIGN(std::string value, resolved(at->second, name));
-    return std::optional<std::string>(std::move(value));
+    const auto written = script_.written(name);
+    if (!written) return std::optional<std::string>();
+    auto resolved = script_.resolved(*written);
+    if (resolved) return resolved;
+    return Error{ErrorCode::bad_input,
+                 "--" + std::string(name) + " is '" + written->substr(0, 60) +
+                     "', which the file does not give",
+                 file_, "write the number"};
   }
 
   Result<std::optional<int64_t>> number(std::string_view name, int64_t least = 1) {
@@ -100,6 +42,12 @@ class Arguments {
                    "a whole number from " + std::to_string(least) + " on"};
     }
     return parsed;
+  }
+
+  // What is no number is not known: "gpu", "1:4", a variable of the cluster's.
+  std::optional<int64_t> number_if_any(std::string_view name) {
+    const auto value = number(name);
+    return value ? *value : std::nullopt;
   }
 
   Result<void> take(std::string_view name, int64_t& to, int64_t least = 1) {
@@ -124,79 +72,171 @@ class Arguments {
   // A switch; in YAML it has a value.
   bool is_on(std::string_view name) {
     seen_.emplace_back(name);
-    const auto at = values_.find(name);
-    return at != values_.end() && at->second != "false" && at->second != "False";
+    const auto written = script_.written(name);
+    return written && *written != "false" && *written != "False";
   }
 
   [[nodiscard]] const std::string& file() const { return file_; }
-
-  [[nodiscard]] std::vector<std::string> unseen() const {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : values_) {
-      if (std::ranges::find(seen_, name) == seen_.end()) names.push_back("--" + name);
-    }
-    return names;
+  [[nodiscard]] const ShellWords& script() const { return script_; }
+  [[nodiscard]] bool was_asked(const std::string& name) const {
+    return std::ranges::find(seen_, name) != seen_.end();
   }
 
  private:
-  // $NAME, ${NAME} and ${NAME:-else}.
-  Result<std::string> resolved(const std::string& value, std::string_view name) const {
-    if (!value.starts_with('$')) return value;
-    std::string inner = value.substr(1);
-    std::string otherwise;
-    if (inner.starts_with('{') && inner.ends_with('}')) {
-      inner = inner.substr(1, inner.size() - 2);
-      if (const size_t colon = inner.find(":-"); colon != std::string::npos) {
-        otherwise = inner.substr(colon + 2);
-        inner.resize(colon);
-      }
-    }
-    const auto at = names_.find(inner);
-    if (at != names_.end() && !at->second.starts_with('$')) return at->second;
-    if (at != names_.end() && at->second.find(":-") != std::string::npos) {
-      const std::string& text = at->second;  // NAME=${NAME:-else}
-      const size_t begin = text.find(":-") + 2;
-      return text.substr(begin, text.find('}', begin) - begin);
-    }
-    if (!otherwise.empty()) return otherwise;
-    return Error{ErrorCode::bad_input,
-                 "--" + std::string(name) + " is '" + value.substr(0, 60) +
-                     "', which the file does not give",
-                 file_, "write the number"};
-  }
-
+  ShellWords script_;
   std::string file_;
-  std::map<std::string, std::string, std::less<>> names_;
-  std::map<std::string, std::string, std::less<>> values_;
   std::vector<std::string> seen_;
 };
 
-// Arguments that change memory, and are not modelled.
-constexpr std::array<std::string_view, 25> kNotModelled{"recompute-activations",
-                                                        "num-experts",
-                                                        "fp8-format",
-                                                        "fp8",
-                                                        "fp4-format",
-                                                        "multi-latent-attention",
-                                                        "num-layers-per-virtual-pipeline-stage",
-                                                        "num-virtual-stages-per-pipeline-rank",
-                                                        "decoder-first-pipeline-num-layers",
-                                                        "decoder-last-pipeline-num-layers",
-                                                        "pipeline-model-parallel-layout",
-                                                        "use-megatron-fsdp",
-                                                        "use-torch-fsdp2",
-                                                        "cuda-graph-impl",
-                                                        "enable-cuda-graph",
-                                                        "optimizer-cpu-offload",
-                                                        "cpu-offloading-num-layers",
-                                                        "mtp-num-layers",
-                                                        "hybrid-layer-pattern",
-                                                        "hybrid-override-pattern",
-                                                        "cross-entropy-loss-fusion",
-                                                        "use-precision-aware-optimizer",
-                                                        "fp32-residual-connection",
-                                                        "apply-residual-connection-post-layernorm",
-                                                        "qk-layernorm"};
+// Switches that change memory, and are not modelled.
+constexpr auto kNotModelled = std::to_array<std::string_view>({
+    "account-for-embedding-in-pipeline-split",
+    "account-for-loss-in-pipeline-split",
+    "apply-residual-connection-post-layernorm",
+    "cpu-offloading-num-layers",
+    "cross-entropy-loss-fusion",
+    "cuda-graph-impl",
+    "decoder-first-pipeline-num-layers",
+    "decoder-last-pipeline-num-layers",
+    "delay-wgrad-compute",
+    "enable-cuda-graph",
+    "fp32-residual-connection",
+    "fp4-format",
+    "fp8",
+    "fp8-format",
+    "heterogeneous-layers-config-path",
+    "hybrid-layer-pattern",
+    "hybrid-override-pattern",
+    "moe-expert-capacity-factor",
+    "moe-layer-freq",
+    "moe-shared-expert-intermediate-size",
+    "mtp-num-layers",
+    "multi-latent-attention",
+    "no-bias-dropout-fusion",
+    "no-bias-gelu-fusion",
+    "no-bias-swiglu-fusion",
+    "no-rope-fusion",
+    "num-layers-per-virtual-pipeline-stage",
+    "num-virtual-stages-per-pipeline-rank",
+    "optimizer-cpu-offload",
+    "overlap-moe-expert-parallel-comm",
+    "pipeline-model-parallel-layout",
+    "qk-layernorm",
+    "quick-geglu",
+    "recompute-activations",
+    "spec",
+    "squared-relu",
+    "tp-comm-overlap",
+    "use-checkpoint-args",
+    "use-legacy-models",
+    "use-megatron-fsdp",
+    "use-precision-aware-optimizer",
+    "use-te-activation-func",
+    "use-torch-fsdp2",
+});
+
+// Arguments of which one value is modelled.
+struct OnlyValue {
+  std::string_view name, value;
+};
+constexpr auto kOnlyValues = std::to_array<OnlyValue>(
+    {{"transformer-impl", "transformer_engine"}, {"optimizer", "adam"}, {"cp-comm-type", "p2p"}});
+
+// Beginnings of names that change no memory of a training step.
+constexpr auto kHarmless = std::to_array<std::string_view>({
+    "adam-",
+    "async-",
+    "attention-softmax-in-fp32",
+    "bf16",
+    "calculate-per-token-loss",
+    "ckpt-",
+    "clip-grad",
+    "config",
+    "data-",
+    "dataloader-",
+    "ddp-",
+    "decay-",
+    "dist-ckpt-",
+    "distributed-",
+    "end-weight-decay",
+    "eval-",
+    "exit-",
+    "finetune",
+    "initial-loss-scale",
+    "init-method-std",
+    "load",
+    "log-",
+    "loss-scale",
+    "lr",
+    "manual-gc",
+    "master-",
+    "merge-file",
+    "min-loss-scale",
+    "min-lr",
+    "mock-data",
+    "moe-aux-loss-coeff",
+    "moe-router-",
+    "moe-z-loss-coeff",
+    "nnodes",
+    "no-async",
+    "no-ckpt-",
+    "no-load-",
+    "no-log-",
+    "no-masked-softmax-fusion",
+    "no-mmap-",
+    "no-save-",
+    "node-rank",
+    "norm-epsilon",
+    "num-dataset-builder-threads",
+    "num-workers",
+    "override-opt",
+    "overlap-param-gather",
+    "profile",
+    "rampup-batch-size",
+    "rdzv-",
+    "reset-",
+    "rotary-",
+    "save",
+    "seed",
+    "split",
+    "start-weight-decay",
+    "tee",
+    "tensorboard-",
+    "test-data",
+    "tiktoken-",
+    "timing-",
+    "tokenizer-",
+    "train-",
+    "use-dist-ckpt",
+    "use-mcore-models",
+    "use-persistent-ckpt-worker",
+    "use-rope-scaling",
+    "use-tp-pp-dp-mapping",
+    "valid-data",
+    "vocab-file",
+    "wandb-",
+    "weight-decay",
+});
+
+bool is_harmless(std::string_view name) {
+  return std::ranges::any_of(kHarmless,
+                             [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+// A script that starts something else has other models, or does not train.
+Result<void> check_program(const Arguments& in) {
+  std::string other;
+  for (const std::string& word : in.script().words()) {
+    if (!word.ends_with(".py")) continue;
+    const std::string name = word.substr(word.rfind('/') + 1);
+    if (name == "pretrain_gpt.py") return {};
+    other = name;
+  }
+  if (other.empty()) return {};
+  return Error{ErrorCode::bad_input,
+               "starts " + other.substr(0, 60) + ", whose steps are not modelled", in.file(),
+               "pretrain_gpt.py's are"};
+}
 
 Result<void> check_modelled(Arguments& in) {
   for (const std::string_view name : kNotModelled) {
@@ -204,10 +244,12 @@ Result<void> check_modelled(Arguments& in) {
     return Error{ErrorCode::bad_input, "--" + std::string(name) + " is not modelled", in.file(),
                  "leave it out to see the rest; docs/formats/setup_files.md lists what is"};
   }
-  HEADROOM_ASSIGN(const auto implementation, in.words("transformer-impl"));
-  if (implementation && *implementation != "transformer_engine") {
-    return Error{ErrorCode::bad_input, "--transformer-impl " + *implementation + " is not modelled",
-                 in.file(), "transformer_engine is"};
+  for (const OnlyValue& only : kOnlyValues) {
+    HEADROOM_ASSIGN(const auto value, in.words(only.name));
+    if (!value || *value == only.value) continue;
+    return Error{ErrorCode::bad_input,
+                 "--" + std::string(only.name) + " " + value->substr(0, 60) + " is not modelled",
+                 in.file(), std::string(only.value) + " is"};
   }
   return {};
 }
@@ -230,6 +272,9 @@ Result<void> read_sizes(Arguments& in, MegatronArguments& a) {
   if (in.is_on("group-query-attention")) {
     a.query_groups = 1;
     HEADROOM_TRY(in.take("num-query-groups", a.query_groups));
+  }
+  if (a.hidden % a.heads != 0 && !in.script().written("kv-channels")) {
+    return Error{ErrorCode::bad_input, "the heads do not divide the hidden size", in.file(), ""};
   }
   a.kv_channels = a.hidden / a.heads;
   HEADROOM_TRY(in.take("kv-channels", a.kv_channels));
@@ -259,6 +304,10 @@ Result<void> read_model(Arguments& in, MegatronArguments& a) {
                  "--position-embedding-type " + *position + " is not modelled", in.file(),
                  "learned_absolute, rope or none"};
   }
+  if (!a.rotary && position != "none" && a.positions == 0) {
+    return Error{ErrorCode::bad_input, "has no --max-position-embeddings", in.file(),
+                 "learned positions need them"};
+  }
   if (a.rotary || position == "none") a.positions = 0;
   HEADROOM_TRY(in.take("hidden-dropout", a.hidden_dropout));
   HEADROOM_TRY(in.take("attention-dropout", a.attention_dropout));
@@ -268,6 +317,23 @@ Result<void> read_model(Arguments& in, MegatronArguments& a) {
   a.deterministic = in.is_on("deterministic-mode");
   a.type = in.is_on("bf16") ? "bf16" : in.is_on("fp16") ? "fp16" : "fp32";
   return {};
+}
+
+Result<void> read_experts(Arguments& in, MegatronArguments& a) {
+  HEADROOM_TRY(in.take("num-experts", a.experts));
+  a.expert_ffn = a.ffn;
+  a.expert_tensor_ranks = a.tensor_ranks;
+  HEADROOM_TRY(in.take("moe-router-topk", a.experts_per_token));
+  HEADROOM_TRY(in.take("moe-ffn-hidden-size", a.expert_ffn));
+  HEADROOM_TRY(in.take("expert-model-parallel-size", a.expert_ranks));
+  HEADROOM_TRY(in.take("expert-tensor-parallel-size", a.expert_tensor_ranks));
+  a.grouped_experts = in.is_on("moe-grouped-gemm");
+  HEADROOM_ASSIGN(const auto dispatcher, in.words("moe-token-dispatcher-type"));
+  a.sends_tokens = dispatcher && *dispatcher != "allgather";
+  if (!dispatcher || *dispatcher == "allgather" || *dispatcher == "alltoall") return {};
+  return Error{ErrorCode::bad_input,
+               "--moe-token-dispatcher-type " + *dispatcher + " is not modelled", in.file(),
+               "allgather or alltoall"};
 }
 
 Result<void> read_recomputation(Arguments& in, MegatronArguments& a) {
@@ -292,17 +358,16 @@ Result<void> read_division(Arguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("context-parallel-size", a.context_ranks));
   // validate_args switches it off where there is nothing to share.
   a.sequence_parallel = in.is_on("sequence-parallel") && a.tensor_ranks > 1;
+  HEADROOM_TRY(read_experts(in, a));
   a.distributed_optimizer = in.is_on("use-distributed-optimizer");
   HEADROOM_TRY(in.take("num-distributed-optimizer-instances", a.optimizer_instances));
   a.overlap_grad_reduce = in.is_on("overlap-grad-reduce");
   a.gradients_in_half = in.is_on("grad-reduce-in-bf16");
   a.fused_accumulation = !in.is_on("no-gradient-accumulation-fusion");
   a.mask_from_loader = !in.is_on("no-create-attention-mask-in-dataloader");
-  for (const char* name : {"nproc-per-node", "nproc"}) {
-    HEADROOM_ASSIGN(const auto ranks, in.number(name));
-    if (ranks) a.ranks_per_node = ranks;
-  }
-  HEADROOM_ASSIGN(a.nodes, in.number("nnodes"));
+  a.gradients_in_float32 = in.is_on("accumulate-allreduce-grads-in-fp32");
+  a.ranks_per_node = in.number_if_any("nproc-per-node");
+  a.nodes = in.number_if_any("nnodes");
   return read_recomputation(in, a);
 }
 
@@ -315,12 +380,18 @@ bool has_megatron_arguments(std::string_view content) {
 
 Result<MegatronArguments> read_megatron_arguments(std::string_view content,
                                                   const std::string& file) {
-  Arguments in(content, file);
+  HEADROOM_ASSIGN(ShellWords script, ShellWords::read(content, file));
+  Arguments in(std::move(script), file);
   MegatronArguments arguments;
+  HEADROOM_TRY(check_program(in));
   HEADROOM_TRY(check_modelled(in));
   HEADROOM_TRY(read_model(in, arguments));
   HEADROOM_TRY(read_division(in, arguments));
-  arguments.not_looked_at = in.unseen();
+  for (const std::string& name : in.script().arguments()) {
+    if (in.was_asked(name)) continue;
+    (is_harmless(name) ? arguments.harmless : arguments.unknown).push_back("--" + name);
+  }
+  arguments.contradictions = in.script().contradictions();
   return arguments;
 }
 

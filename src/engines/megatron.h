@@ -3,7 +3,8 @@
 //
 // Nothing is run: names that a script gives to numbers (TP=2, ${TP}, ${TP:-2}) are put in, and a
 // value that needs more than that is an Error that names it. So is an argument that changes memory
-// in a way that is not modelled. Others are listed as not looked at.
+// in a way that is not modelled, and a script of another program than pretrain_gpt.py. Others are
+// listed: those that are known not to matter, and those that nobody looked at.
 //
 // Source: megatron/training/arguments.py at d98e8a64 (August 2026).
 #pragma once
@@ -35,6 +36,13 @@ struct MegatronArguments {
   bool qkv_bias = false;  // beside the linear ones
   bool tied = true;
   bool rotary = false;
+  int64_t experts = 0;  // none: every layer has one MLP
+  int64_t experts_per_token = 1;
+  int64_t expert_ffn = 0;
+  bool grouped_experts = false;
+  bool sends_tokens = false;  // by all-to-all, in place of gathering them
+  int64_t expert_ranks = 1;
+  int64_t expert_tensor_ranks = 1;
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   std::string attention_backend = "auto";  // auto, flash, fused, unfused
@@ -49,13 +57,16 @@ struct MegatronArguments {
   bool distributed_optimizer = false;
   int64_t optimizer_instances = 1;
   bool overlap_grad_reduce = false;
-  bool gradients_in_half = false;
+  bool gradients_in_half = false;     // --grad-reduce-in-bf16
+  bool gradients_in_float32 = false;  // --accumulate-allreduce-grads-in-fp32
   bool fused_accumulation = true;
   bool recomputes_layers = false;
   bool mask_from_loader = true;
-  std::optional<int64_t> nodes;           // torchrun's
-  std::optional<int64_t> ranks_per_node;  // torchrun's
-  std::vector<std::string> not_looked_at;
+  std::optional<int64_t> nodes;             // torchrun's
+  std::optional<int64_t> ranks_per_node;    // torchrun's
+  std::vector<std::string> harmless;        // known, and of no matter here
+  std::vector<std::string> unknown;         // may change memory, for all that is known
+  std::vector<std::string> contradictions;  // said twice, differently; the last one counts
 };
 
 // Whether a file is such a script: cheap, and never an error.

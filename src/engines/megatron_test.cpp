@@ -42,7 +42,8 @@ TEST(MegatronArguments, AScriptIsReadWithItsNames) {
   EXPECT_TRUE(a->rotary && a->recomputes_layers && !a->tied && !a->linear_bias);
   EXPECT_EQ(a->positions, 0);
   EXPECT_EQ(a->type, "bf16");
-  EXPECT_EQ(a->not_looked_at, std::vector<std::string>{"--lr"});
+  EXPECT_EQ(a->harmless, std::vector<std::string>{"--lr"});
+  EXPECT_TRUE(a->unknown.empty() && a->contradictions.empty());
 }
 
 TEST(MegatronArguments, TheYamlOfItsTestsIsReadToo) {
@@ -68,21 +69,63 @@ TEST(MegatronArguments, TheYamlOfItsTestsIsReadToo) {
   EXPECT_FALSE(a->overlap_grad_reduce);
 }
 
+TEST(MegatronArguments, ExpertsAreDividedAsTheMatricesWhereNothingIsSaid) {
+  const auto a = read_megatron_arguments(
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+      "--max-position-embeddings 128 --num-experts 8 --moe-router-topk 2 "
+      "--tensor-model-parallel-size 2 --expert-model-parallel-size 4 "
+      "--moe-grouped-gemm --moe-token-dispatcher-type alltoall",
+      "run.sh");
+  ASSERT_TRUE(a) << a.error().to_string();
+  EXPECT_EQ(a->experts, 8);
+  EXPECT_EQ(a->experts_per_token, 2);
+  EXPECT_EQ(a->expert_ffn, 256);
+  EXPECT_EQ(a->expert_ranks, 4);
+  EXPECT_EQ(a->expert_tensor_ranks, 2);
+  EXPECT_TRUE(a->grouped_experts && a->sends_tokens);
+}
+
 std::string message_of(std::string_view content) {
   const auto a = read_megatron_arguments(content, "run.sh");
   return a ? "" : a.error().message;
 }
 
+TEST(MegatronArguments, NamesAreFoundThroughOtherNames) {
+  const auto a = read_megatron_arguments(
+      "TP=2\nTP_SIZE=${TP:-1}\nNODES=${SLURM_NNODES:-\"4\"}\nPP=${PP:-3}\n"
+      "torchrun --nnodes $NODES --nproc-per-node gpu pretrain_gpt.py --num-layers 6 --hidden-size "
+      "64 "
+      "--num-attention-heads 4 --seq-length 128 --max-position-embeddings 128 --made-up 1 "
+      "--tensor-model-parallel-size $TP_SIZE --pipeline-model-parallel-size $PP --num-layers 9",
+      "run.sh");
+  ASSERT_TRUE(a) << a.error().to_string();
+  EXPECT_EQ(a->tensor_ranks, 2);
+  EXPECT_EQ(a->stages, 3);
+  EXPECT_EQ(a->nodes, 4);
+  EXPECT_EQ(a->ranks_per_node, std::nullopt);
+  EXPECT_EQ(a->layers, 9);
+  EXPECT_EQ(a->contradictions, std::vector<std::string>{"--num-layers (6, then 9)"});
+  EXPECT_EQ(a->unknown, std::vector<std::string>{"--made-up"});
+}
+
 TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
   const std::string model =
-      "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 ";
+      "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+      "--max-position-embeddings 128 ";
   EXPECT_EQ(message_of(model), "");
-  EXPECT_EQ(message_of(model + "--num-experts 8"), "--num-experts is not modelled");
+  EXPECT_EQ(message_of(model + "--fp8-format hybrid"), "--fp8-format is not modelled");
   EXPECT_EQ(message_of(model + "--tensor-model-parallel-size $TP"),
             "--tensor-model-parallel-size is '$TP', which the file does not give");
   EXPECT_EQ(message_of(model + "--micro-batch-size 0"), "--micro-batch-size is '0'");
   EXPECT_EQ(message_of(model + "--micro-batch-size 99999999999999999999"),
             "--micro-batch-size is '99999999999999999999'");
+  EXPECT_EQ(message_of("python pretrain_t5.py " + model),
+            "starts pretrain_t5.py, whose steps are not modelled");
+  EXPECT_EQ(message_of("python pretrain_gpt.py " + model), "");
+  EXPECT_EQ(message_of(model + "--optimizer sgd"), "--optimizer sgd is not modelled");
+  EXPECT_EQ(message_of(model + "--squared-relu"), "--squared-relu is not modelled");
+  EXPECT_EQ(message_of(model + "--tensor-model-parallel-size $A A=$B B=$A").substr(0, 28),
+            "--tensor-model-parallel-size");
   EXPECT_EQ(message_of("--num-layers 2 --hidden-size 64"), "has no --num-attention-heads");
   EXPECT_EQ(message_of(model + "--recompute-granularity selective"),
             "--recompute-granularity selective is not modelled");

@@ -10,6 +10,7 @@
 #include "fit/calibration_file.h"
 #include "fit/fit.h"
 #include "fit/measured_row.h"
+#include "fit/megatron_row.h"
 #include "fit/prediction.h"
 #include "fit/step_timer.h"
 #include "step/operator_bench.h"
@@ -208,8 +209,11 @@ std::vector<AgainstSummary> summaries_of(const std::vector<AgainstRow>& rows) {
   return summaries;
 }
 
-// Rows whose own source calls them weak teach nothing.
-bool may_teach(const text::CsvTable& table, size_t row) { return table.at(row, "quality") != "C"; }
+// Rows whose own source calls them weak teach nothing; nor do those of another engine, since a
+// correction is applied to every run.
+bool may_teach(const text::CsvTable& table, size_t row) {
+  return table.at(row, "quality") != "C" && !is_megatron_row(table, row);
+}
 
 AgainstRow time_row(AgainstRow row, double measured, const Result<AskedRow>& asked) {
   row.metric = "step_seconds";

@@ -157,6 +157,11 @@ Result<void> add_megatron(const FitQuestion& question, FitAnswer& answer) {
   HEADROOM_ASSIGN(answer.parameter_count, megatron_parameters(*question.megatron));
   answer.trainable_count = answer.parameter_count;
   answer.settings = megatron_settings(question);
+  if (question.megatron->stage.model.experts > 0) {
+    answer.notes.emplace_back(
+        "experts are taken to get equal shares of the tokens, gathered on each rank; what a real "
+        "router gives a rank varies from step to step, and activations with it");
+  }
   answer.notes.emplace_back(
       "what the device shows is as measured on one GPU, and a communicator more; Megatron-LM's "
       "own counters were at hand, nvidia-smi's were not");
@@ -218,7 +223,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   answer.device = memory_of_device(scenario);
   answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
   for (const Setting& setting : scenario.derived) derive(answer.settings, setting);
-  if (question.megatron) HEADROOM_TRY(add_megatron(question, answer));
+  if (question.megatron) HEADROOM_TRY(add_megatron(scenario.question, answer));
   if (!reads_seq(scenario)) {
     std::erase_if(answer.settings, [](const Setting& setting) { return setting.name == "seq"; });
   }

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "base/units.h"
+#include "fit/methods.h"
 #include "fit/prediction.h"
 #include "fit/scenario.h"
 
@@ -13,6 +15,7 @@ namespace headroom::fit {
 namespace {
 
 constexpr int64_t kMostStages = 1024;
+constexpr int64_t kMostRanks = kMostGpus;
 
 Error undivided(const std::string& what, const std::string& file) {
   return Error{ErrorCode::bad_input, what, file, ""};
@@ -50,6 +53,10 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.tied = from.tied;
   m.hidden_dropout = from.hidden_dropout;
   m.attention_dropout = from.attention_dropout;
+  m.experts = from.experts;
+  m.experts_per_token = from.experts_per_token;
+  m.expert_inner = from.expert_ffn;
+  m.grouped_experts = from.grouped_experts;
   HEADROOM_ASSIGN(m.attention, attention_of(from.attention_backend, file));
   return {};
 }
@@ -60,10 +67,13 @@ Result<int64_t> vocabulary_of(const engines::MegatronArguments& from, const FitQ
   const auto given = question.vocab ? question.vocab : from.vocabulary;
   if (!given) {
     return Error{ErrorCode::bad_input, "the vocabulary is the tokenizer's, which is not read", file,
-                 "--vocab N (headroom's, or Megatron-LM's --vocab-size)"};
+                 "add --vocab N: 50257 is GPT-2's, 32000 Llama 2's, 128256 Llama 3's"};
   }
-  const int64_t multiple = from.vocabulary_multiple * from.tensor_ranks;
-  return (*given + multiple - 1) / multiple * multiple;
+  const auto multiple = checked_multiply(from.vocabulary_multiple, from.tensor_ranks);
+  if (!multiple || *multiple > kMostRanks * kMostRanks) {
+    return undivided("the vocabulary is padded beyond any size", file);
+  }
+  return (*given + *multiple - 1) / *multiple * *multiple;
 }
 
 struct Spread {
@@ -71,14 +81,34 @@ struct Spread {
   int64_t data = 1;
 };
 
+// GPUs that hold the model once. The Error is about more than there can be.
+Result<int64_t> product_of(std::initializer_list<int64_t> ranks, const std::string& file) {
+  int64_t product = 1;
+  for (const int64_t count : ranks) {
+    if (count < 1 || count > kMostRanks || product > kMostRanks / count) {
+      return undivided("more than " + words(kMostRanks) + " GPUs hold the model once", file);
+    }
+    product *= count;
+  }
+  return product;
+}
+
+// How many GPUs the file gives torchrun, where it says so.
+std::optional<int64_t> world_of(const engines::MegatronArguments& from) {
+  if (!from.ranks_per_node) return std::nullopt;
+  const auto world = checked_multiply(*from.ranks_per_node, from.nodes.value_or(1));
+  return world && *world <= kMostRanks ? world : std::nullopt;
+}
+
 Result<Spread> spread_of(const engines::MegatronArguments& from, const std::string& file,
                          std::optional<int64_t> gpus) {
-  const int64_t once = from.tensor_ranks * from.stages * from.context_ranks;
+  HEADROOM_ASSIGN(const int64_t once,
+                  product_of({from.tensor_ranks, from.stages, from.context_ranks}, file));
   Spread spread{once, 1};
   if (gpus) {
     spread.world = *gpus;
-  } else if (from.ranks_per_node) {
-    spread.world = std::max(once, *from.ranks_per_node * from.nodes.value_or(1));
+  } else if (const auto world = world_of(from)) {
+    spread.world = std::max(once, *world);
   }
   if (spread.world % once != 0) {
     return undivided("tensor, pipeline and context parallelism take " + words(once) +
@@ -86,7 +116,23 @@ Result<Spread> spread_of(const engines::MegatronArguments& from, const std::stri
                      file);
   }
   spread.data = spread.world / once;
+  if (from.optimizer_instances < 1 ||
+      spread.data * from.context_ranks % from.optimizer_instances != 0) {
+    return undivided("instances of the optimizer do not divide the data parallel ranks", file);
+  }
   return spread;
+}
+
+// Ranks that hold the same experts.
+Result<int64_t> expert_data_ranks(const engines::MegatronArguments& from, const Spread& spread,
+                                  const std::string& file) {
+  if (from.experts == 0) return 1;
+  HEADROOM_ASSIGN(const int64_t once,
+                  product_of({from.expert_ranks, from.expert_tensor_ranks, from.stages}, file));
+  if (spread.world % once == 0) return spread.world / once;
+  return undivided("expert, expert tensor and pipeline parallelism take " + words(once) +
+                       " GPUs, which " + words(spread.world) + " is no multiple of",
+                   file);
 }
 
 Result<void> set_batch(const engines::MegatronArguments& from, const std::string& file,
@@ -94,14 +140,15 @@ Result<void> set_batch(const engines::MegatronArguments& from, const std::string
   if (!question.given.contains("batch")) question.batch = from.micro_batch;
   if (!question.given.contains("seq")) question.seq = from.sequence;
   if (question.given.contains("grad-accum")) return {};
-  const int64_t together = question.batch * data;
-  const int64_t global = from.global_batch.value_or(together);
-  if (global % together != 0) {
+  const auto together = checked_multiply(question.batch, data);
+  if (!together || *together < 1) return undivided("the global batch is beyond any count", file);
+  const int64_t global = from.global_batch.value_or(*together);
+  if (global % *together != 0) {
     return undivided("a global batch of " + words(global) + " cannot be divided into " +
                          words(data) + " times " + words(question.batch),
                      file);
   }
-  question.grad_accum = global / together;
+  question.grad_accum = global / *together;
   return {};
 }
 
@@ -123,17 +170,23 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
   rank.pipeline = from.stages;
   rank.context = from.context_ranks;
   rank.stage_layers = from.layers / from.stages;
+  rank.expert = from.expert_ranks;
+  rank.expert_tensor = from.expert_tensor_ranks;
+  HEADROOM_ASSIGN(const int64_t expert_data, expert_data_ranks(from, spread, file));
   rank.sequence_parallel = from.sequence_parallel;
   rank.fused_accumulation = from.fused_accumulation;
   rank.mask_from_loader = from.mask_from_loader;
   step::MegatronOptions& data = setting.data;
   data.data_ranks = spread.data * from.context_ranks;
+  data.expert_ranks = expert_data;
   data.distributed_optimizer = from.distributed_optimizer;
   data.instances = from.optimizer_instances;
   data.overlap_grad_reduce = from.overlap_grad_reduce;
-  data.gradients = from.gradients_in_half ? op::DType::bf16 : op::DType::f32;
+  // validate_args: float32 beside bf16 unless it is told not to; beside fp16 where it is told to.
+  if (from.type == "bf16" && from.gradients_in_half) data.gradients = op::DType::bf16;
+  if (from.type == "fp16" && !from.gradients_in_float32) data.gradients = op::DType::f16;
   data.shares_embedding = from.tied && from.stages > 1;
-  setting.deterministic = from.deterministic;
+  setting.stage.model.deterministic = from.deterministic;
   HEADROOM_TRY(set_batch(from, file, spread.data, question));
   if (!question.given.contains("dtype")) HEADROOM_TRY(question.set("dtype", from.type));
   if (from.recomputes_layers && !question.given.contains("checkpointing")) {
@@ -187,7 +240,9 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
   const model::MegatronRank& r = setting.stage.rank;
   std::vector<Setting> settings;
   const auto add = [&](const char* name, std::string value) {
-    settings.push_back({name, std::move(value), SettingOrigin::config});
+    const bool is_given = question.given.contains(name);
+    settings.push_back(
+        {name, std::move(value), is_given ? SettingOrigin::given : SettingOrigin::config});
   };
   const auto flag = [&](const char* name, bool value) { add(name, value ? "true" : "false"); };
   add("engine", "megatron-lm");
@@ -201,10 +256,25 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
   add("pipeline-model-parallel-size", words(r.pipeline));
   add("context-parallel-size", words(r.context));
   add("data-parallel-size", words(setting.data.data_ranks / r.context));
+  if (m.experts > 0) {
+    add("num-experts", words(m.experts));
+    add("expert-model-parallel-size", words(r.expert));
+    add("expert-tensor-parallel-size", words(r.expert_tensor));
+  }
   flag("sequence-parallel", r.sequence_parallel);
   flag("use-distributed-optimizer", setting.data.distributed_optimizer);
   flag("recompute-layers", question.checkpointing.kind == CheckpointingKind::full);
-  add("torch", question.torch);
+  add("dtype", question.dtype == Dtype::bf16   ? "bf16"
+               : question.dtype == Dtype::fp16 ? "fp16"
+                                               : "fp32");
+  add("gradients", std::string(op::dtype_name(setting.data.gradients)));
+  add("attention", m.attention == model::MegatronAttention::automatic ? "auto"
+                   : m.attention == model::MegatronAttention::flash   ? "flash"
+                   : m.attention == model::MegatronAttention::fused   ? "fused"
+                                                                      : "unfused");
+  settings.push_back(
+      {"torch", question.torch,
+       question.given.contains("torch") ? SettingOrigin::given : SettingOrigin::standard});
   return settings;
 }
 

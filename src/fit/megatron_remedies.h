@@ -11,7 +11,8 @@ namespace headroom::fit {
 struct MegatronChange {
   std::string_view name;
   std::string_view title;
-  std::string_view flags;  // Megatron-LM's
+  std::string_view flags;      // headroom's, where it has one
+  std::string_view arguments;  // Megatron-LM's
   std::string_view cost;
   bool (*when)(const FitQuestion&);
   void (*make)(FitQuestion&);

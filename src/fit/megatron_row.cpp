@@ -21,9 +21,12 @@ class MegatronRow {
   [[nodiscard]] std::string_view operator[](std::string_view column) const {
     return table_.at(row_, column);
   }
+  // Of sizes and counts: from 1 on, and no more than any machine has.
   Result<int64_t> number(std::string_view column) const {
-    if (const auto value = text::parse_number<int64_t>((*this)[column])) return *value;
-    return unsupported("'" + std::string(column) + "' is no number");
+    constexpr int64_t kMost = int64_t{1} << 24;
+    const auto value = text::parse_number<int64_t>((*this)[column]);
+    if (value && *value >= 1 && *value <= kMost) return *value;
+    return unsupported("'" + std::string(column) + "' is no number from 1 on");
   }
   [[nodiscard]] bool is_true(std::string_view column) const { return (*this)[column] == "true"; }
 
@@ -55,7 +58,8 @@ struct Modelled {
   std::string_view word;
 };
 constexpr std::array kModelled{
-    Modelled{"experts", "none"},
+    Modelled{"shared_expert", "none"},
+    Modelled{"mtp_layers", "0"},
     Modelled{"mla", "none"},
     Modelled{"fp8", "none"},
     Modelled{"cpu_offload", "none"},
@@ -70,7 +74,9 @@ constexpr std::array kModelled{
 
 Result<void> check(const MegatronRow& row) {
   const std::string_view model = row["model"];
-  if (!model.starts_with("gpt")) {
+  const bool is_gpt =
+      model.starts_with("gpt") || model.starts_with("moe") || model.starts_with("mixtral");
+  if (!is_gpt) {
     return unsupported("Megatron-LM's model '" + std::string(model.substr(0, model.find(':'))) +
                        "' is not modelled");
   }
@@ -132,6 +138,27 @@ Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
   return {};
 }
 
+// Every layer a mixture of experts, whose tokens are gathered or sent by all-to-all.
+Result<void> read_experts(const MegatronRow& row, MegatronSetting& setting) {
+  const std::string_view experts = row["experts"];
+  if (experts == "none" || experts.empty()) return {};
+  model::MegatronModel& m = setting.stage.model;
+  model::MegatronRank& r = setting.stage.rank;
+  HEADROOM_ASSIGN(m.experts, row.number("experts"));
+  HEADROOM_ASSIGN(m.experts_per_token, row.number("topk"));
+  HEADROOM_ASSIGN(m.expert_inner, row.number("moe_ffn"));
+  HEADROOM_ASSIGN(const int64_t layers, row.number("moe_layers"));
+  if (layers != m.layers) return unsupported("Megatron-LM's mixtures beside dense layers");
+  HEADROOM_ASSIGN(r.expert, row.number("ep"));
+  r.expert_tensor = r.tensor;
+  if (!row["etp"].empty()) {
+    HEADROOM_ASSIGN(r.expert_tensor, row.number("etp"));
+  }
+  m.grouped_experts = row["moe_dispatcher"].find("grouped_gemm") != std::string_view::npos;
+  HEADROOM_ASSIGN(setting.data.expert_ranks, row.number("expert_dp"));
+  return {};
+}
+
 Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
   model::MegatronRank& r = setting.stage.rank;
   HEADROOM_ASSIGN(r.tensor, row.number("tp"));
@@ -149,10 +176,19 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
     HEADROOM_ASSIGN(data.instances, row.number("dist_opt_instances"));
   }
   data.overlap_grad_reduce = row.is_true("overlap_grad_reduce");
-  data.gradients = row.is_true("grad_reduce_in_fp32") ? op::DType::f32 : op::DType::bf16;
+  data.gradients = row.is_true("grad_reduce_in_fp32") || row["weights_dtype"] == "fp32"
+                       ? op::DType::f32
+                   : row["weights_dtype"] == "fp16" ? op::DType::f16
+                                                    : op::DType::bf16;
   data.shares_embedding = setting.stage.model.tied && r.pipeline > 1;
   HEADROOM_ASSIGN(setting.micro_batches, row.number("num_micro_batches"));
-  setting.deterministic = row.is_true("deterministic");
+  HEADROOM_TRY(read_experts(row, setting));
+  if (data.data_ranks % data.instances != 0) {
+    return unsupported("instances of the optimizer that do not divide the data parallel ranks");
+  }
+  setting.stage.model.deterministic = row.is_true("deterministic");
+  // NVIDIA's container of January 2024 brings flash-attn 2.0.
+  setting.old_flash_attention = row["container"].find("24.01") != std::string_view::npos;
   if (row["cublas_workspace"] == ":4096:8") {
     setting.blas_workspace_bytes = int64_t{4096} * 8 * 1024;
   }

@@ -13,7 +13,7 @@ struct MegatronSetting {
   model::MegatronStage stage;
   step::MegatronOptions data;
   int64_t micro_batches = 1;          // a step
-  bool deterministic = false;         // --deterministic-mode
+  bool old_flash_attention = false;   // flash-attn before 2.4.1, which is not deterministic
   int64_t blas_workspace_bytes = -1;  // CUBLAS_WORKSPACE_CONFIG's; -1: torch's default
   bool operator==(const MegatronSetting&) const = default;
 };

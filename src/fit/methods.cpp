@@ -115,10 +115,13 @@ Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t g
   return candidates;
 }
 
-Bytes sent_in(const step::StepTrace& trace, const FitQuestion& question) {
+Bytes sent_in(const Scenario& scenario, const step::StepTrace& trace) {
   constexpr double kMost = 9e18;
-  const double bytes = timing::sent_bytes(trace, division_of(question));
-  return Bytes(static_cast<int64_t>(std::min(bytes, kMost)));
+  const auto bytes =
+      over_all_micro_batches(scenario, trace, [&](const step::StepTrace& step) -> Result<double> {
+        return timing::sent_bytes(step, division_of(scenario.question));
+      });
+  return Bytes(static_cast<int64_t>(std::min(bytes ? *bytes : 0, kMost)));
 }
 
 std::string why_it_does_not_fit(const MethodRow& row, const DetailedPrediction& detail) {
@@ -178,7 +181,7 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   row.peak_reserved = prediction->peak_reserved;
   row.device_used = prediction->device_used;
   row.room = room_within(*scenario, row.device_used);
-  row.sent = sent_in(detail->trace, candidate.question);
+  row.sent = sent_in(*scenario, detail->trace);
   if (const auto time = timer.time_of(*scenario, detail->trace)) row.time = *time;
   if (row.verdict != Verdict::yes) row.why = why_it_does_not_fit(row, *detail);
   if (scenario->traced) return;  // each size would be a trace of its own

@@ -193,7 +193,9 @@ std::optional<TriedRemedy> try_accumulation(const Scenario& scenario, const Pred
   remedy->title = "half the micro-batch, accumulated twice";
   remedy->flag = "--batch " + std::to_string(question.batch) + " --grad-accum " +
                  std::to_string(question.grad_accum);
-  remedy->how = "gradient_accumulation_steps=" + std::to_string(question.grad_accum);
+  remedy->how = question.megatron
+                    ? "give Megatron-LM --micro-batch-size " + std::to_string(question.batch)
+                    : "gradient_accumulation_steps=" + std::to_string(question.grad_accum);
   remedy->cost = "smaller matrix products";
   return TriedRemedy{std::move(*remedy), std::move(after->scenario), std::move(after->prediction)};
 }
@@ -211,7 +213,7 @@ std::optional<TriedRemedy> try_megatron(const Scenario& scenario, const Megatron
   remedy->name = change.name;
   remedy->title = change.title;
   remedy->flag = change.flags;
-  remedy->how = "an argument of Megatron-LM";
+  remedy->how = "give Megatron-LM " + std::string(change.arguments);
   remedy->cost = change.cost;
   return TriedRemedy{std::move(*remedy), std::move(after->scenario), std::move(after->prediction),
                      true};

@@ -1,5 +1,6 @@
 #include "fit/scenario.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -164,7 +165,7 @@ void set_train(Scenario& s) {
   step::TrainOptions& train = s.train;
   train.weights = dtype_of(q.dtype);
   train.keep_outputs = q.keep_outputs;
-  train.accumulation = q.grad_accum;
+  train.accumulation = std::min(q.grad_accum, kSimulatedMicroBatches);
   train.clip_gradients = q.clip.has_value();
   train.optimizer_in_backward = q.optimizer_in_backward;
   set_checkpointing(s);

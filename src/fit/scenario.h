@@ -71,6 +71,10 @@ struct Scenario {
 
 Result<Scenario> resolve(const FitQuestion& question);
 
+// Micro-batches that a step is simulated with at the most: the first, the last and two between. The
+// others do what those between did, and the allocator has what they need by then.
+inline constexpr int64_t kSimulatedMicroBatches = 4;
+
 // `--allocator planned`: no settings of PyTorch's, but a plan made from the step itself.
 inline constexpr std::string_view kPlannedAllocator = "planned";
 

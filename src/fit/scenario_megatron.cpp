@@ -9,13 +9,18 @@ namespace {
 using model::MegatronAttention;
 
 // Transformer Engine prefers cuDNN's kernels from Hopper on, and flash-attn before; on Blackwell
-// cuDNN's are not deterministic where they drop out (get_attention_backend in
+// cuDNN's are not deterministic where they drop out, before Hopper not at all, and flash-attn's not
+// before 2.4.1 (get_attention_backend in
 // dot_product_attention/utils.py, nvte_get_fused_attn_backend in fused_attn.cpp).
-MegatronAttention picked_attention(int compute_capability, bool deterministic, double dropout) {
+MegatronAttention picked_attention(int compute_capability, const MegatronSetting& setting) {
   constexpr int kHopper = 90;
   constexpr int kBlackwell = 100;
-  if (compute_capability < kHopper) return MegatronAttention::flash;
-  const bool cannot = compute_capability >= kBlackwell && deterministic && dropout > 0;
+  const bool has_flash = !(setting.stage.model.deterministic && setting.old_flash_attention);
+  if (compute_capability < kHopper) {
+    return has_flash ? MegatronAttention::flash : MegatronAttention::unfused;
+  }
+  const bool cannot = compute_capability >= kBlackwell && setting.stage.model.deterministic &&
+                      setting.stage.model.attention_dropout > 0;
   return cannot ? MegatronAttention::flash : MegatronAttention::fused;
 }
 
@@ -34,15 +39,19 @@ void set_megatron(Scenario& s) {
   setting.stage.workspace_bytes = te_workspace_bytes(s.train.environment.compute_capability);
   model::MegatronModel& m = setting.stage.model;
   if (m.attention == MegatronAttention::automatic) {
-    m.attention = picked_attention(s.train.environment.compute_capability, setting.deterministic,
-                                   m.attention_dropout);
+    m.attention = picked_attention(s.train.environment.compute_capability, setting);
   }
+  // Grouped products run on streams of their own, each with its workspace
+  // (get_num_cublas_streams).
+  constexpr int64_t kGroupedStreams = 4;
+  if (m.experts > 0 && m.grouped_experts) setting.stage.workspace_bytes *= 1 + kGroupedStreams;
   step::TrainOptions& train = s.train;
   train.weights = dtype_of(s.question.dtype);
   train.keep_outputs = false;
   train.clip_gradients = true;
-  train.accumulation = setting.micro_batches;
   train.pipeline_warmup = setting.stage.rank.pipeline - 1 - setting.stage.rank.stage;
+  train.accumulation =
+      std::min(setting.micro_batches, train.pipeline_warmup + kSimulatedMicroBatches);
   if (s.question.checkpointing.kind == CheckpointingKind::full) {
     train.checkpointing = step::CheckpointPolicy::full;
     train.checkpoint_kind = step::CheckpointKind::reentrant;  // CheckpointFunction

@@ -5,8 +5,8 @@
 
 namespace headroom::fit {
 
-// The step's options; batch, sequence and accumulation are the question's. The device and the versions are there already.
-// REQUIRES: scenario.question.megatron.
+// The step's options; batch, sequence and accumulation are the question's. The device and the
+// versions are there already. REQUIRES: scenario.question.megatron.
 void set_megatron(Scenario& scenario);
 
 // Transformer Engine's workspace for products: 32 MiB and 1 KiB from Hopper on, 4 MiB before

@@ -4,6 +4,8 @@
 // number of threads may ask; each time is some tenths of a millisecond.
 #pragma once
 
+#include <functional>
+
 #include "base/result.h"
 #include "fit/answer.h"
 #include "fit/scenario.h"
@@ -26,5 +28,12 @@ class StepTimer {
 
   timing::TimingModel model_;
 };
+
+// What of a step is counted over its micro-batches, where some of them were not simulated
+// (kSimulatedMicroBatches): `figure` of the step's trace, and for each that is missing what one
+// more makes of it.
+Result<double> over_all_micro_batches(
+    const Scenario& scenario, const step::StepTrace& trace,
+    const std::function<Result<double>(const step::StepTrace&)>& figure);
 
 }  // namespace headroom::fit

@@ -1,36 +1,77 @@
 #include "model/megatron.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "model/builder.h"
+#include "model/megatron_moe.h"
 
 namespace headroom::model {
 
 namespace {
 
-constexpr int64_t kSizeMax = int64_t{1} << 31;
+// Far beyond any model or cluster, so that products of a few stay within 64 bits.
+constexpr int64_t kSizeMax = int64_t{1} << 24;
+constexpr int64_t kRanksMax = 65'536;
+constexpr int64_t kLayersMax = 1024;  // as of a model's config.json
+constexpr int64_t kExpertsMax = 4096;
 
 Error wrong(std::string what) { return Error{ErrorCode::bad_input, std::move(what), "", ""}; }
 
 Result<void> check(const MegatronStage& s) {
   const MegatronModel& m = s.model;
   const MegatronRank& r = s.rank;
-  for (const int64_t size :
-       {m.layers, m.hidden, m.heads, m.kv_heads, m.head_size, m.inner, m.padded_vocabulary,
-        r.tensor, r.pipeline, r.context, r.stage_layers, s.micro_batch, s.sequence}) {
-    if (size < 1 || size > kSizeMax) return wrong("a size of the model is out of range");
+  struct Named {
+    const char* name;
+    int64_t size;
+    int64_t most;
+  };
+  for (const Named& named :
+       {Named{"number of layers", m.layers, kLayersMax}, Named{"hidden size", m.hidden, kSizeMax},
+        Named{"number of heads", m.heads, kSizeMax},
+        Named{"number of query groups", m.kv_heads, kSizeMax},
+        Named{"size of a head", m.head_size, kSizeMax}, Named{"MLP's width", m.inner, kSizeMax},
+        Named{"vocabulary", m.padded_vocabulary, kSizeMax},
+        Named{"tensor parallel size", r.tensor, kRanksMax},
+        Named{"pipeline parallel size", r.pipeline, kRanksMax},
+        Named{"context parallel size", r.context, kRanksMax},
+        Named{"number of layers of a stage", r.stage_layers, kLayersMax},
+        Named{"micro-batch", s.micro_batch, kSizeMax},
+        Named{"sequence length", s.sequence, kSizeMax}}) {
+    if (named.size >= 1 && named.size <= named.most) continue;
+    return wrong("the " + std::string(named.name) + " is " + std::to_string(named.size) +
+                 ", where 1 to " + std::to_string(named.most) + " is possible");
   }
   if (r.stage < 0 || r.stage >= r.pipeline) return wrong("there is no such stage");
   if (m.heads % r.tensor != 0 || m.inner % r.tensor != 0 || m.padded_vocabulary % r.tensor != 0) {
     return wrong("heads, the MLP or the vocabulary cannot be divided among tensor parallel ranks");
   }
-  if (m.kv_heads % r.tensor != 0 || m.heads % m.kv_heads != 0) {
+  if (m.heads % m.kv_heads != 0) return wrong("the query groups do not divide the heads");
+  if (m.kv_heads % r.tensor != 0) {
     return wrong("key and value heads cannot be divided among tensor parallel ranks");
   }
-  const int64_t parts = r.context * 2 * (r.sequence_parallel ? r.tensor : 1);
-  if (r.context > 1 && s.sequence % parts != 0) return wrong("the sequence cannot be divided");
+  if (m.experts > 0) {
+    if (m.experts > kExpertsMax || r.expert < 1 || r.expert > kRanksMax || r.expert_tensor < 1 ||
+        r.expert_tensor > kRanksMax || m.expert_inner < 1 || m.expert_inner > kSizeMax ||
+        m.experts_per_token < 1 || m.experts_per_token > m.experts) {
+      return wrong("a size of the mixture of experts is out of range");
+    }
+    if (m.linear_bias) return wrong("experts with biases are not modelled");
+    if (m.experts % r.expert != 0 || m.expert_inner % r.expert_tensor != 0) {
+      return wrong("the experts cannot be divided among their ranks");
+    }
+  }
+  const int64_t parts = (r.context > 1 ? 2 * r.context : 1) * (r.sequence_parallel ? r.tensor : 1);
+  if (s.sequence % parts != 0) {
+    return wrong("the sequence cannot be divided among the ranks that share it");
+  }
+  if (m.positions > 0 && s.sequence > m.positions) {
+    return wrong("a sequence of " + std::to_string(s.sequence) + " is longer than the model's " +
+                 std::to_string(m.positions) + " positions");
+  }
   if (r.context > 1 && m.attention == MegatronAttention::unfused) {
     return wrong("unfused attention cannot share a sequence among ranks");
   }
@@ -61,8 +102,51 @@ Attributes parallel_attributes(const MegatronRank& rank) {
 struct Norm {
   Var weight, bias;
   Norm(GraphBuilder& g, const std::string& name, const MegatronModel& m)
-      : weight(g.parameter(name + "_weight", {m.hidden}, ParameterRole::norm)) {
-    if (!m.rms_norm) bias = g.parameter(name + "_bias", {m.hidden}, ParameterRole::norm);
+      : weight(g.parameter(name + "weight", {m.hidden}, ParameterRole::norm)) {
+    if (!m.rms_norm) bias = g.parameter(name + "bias", {m.hidden}, ParameterRole::norm);
+  }
+};
+
+// The MLP of every token, its norm fused with its first product.
+struct DenseMlp {
+  Norm norm;
+  Var fc1_weight, fc1_bias, fc2_weight, fc2_bias;
+
+  DenseMlp(GraphBuilder& g, const MegatronStage& stage, const std::string& path)
+      : norm(g, path + ".linear_fc1.layer_norm_", stage.model) {
+    const MegatronModel& m = stage.model;
+    const int64_t width = m.inner / stage.rank.tensor;
+    const int64_t columns = width * (m.gated ? 2 : 1);
+    fc1_weight =
+        g.parameter(path + ".linear_fc1.weight", {columns, m.hidden}, ParameterRole::linear);
+    if (m.linear_bias)
+      fc1_bias = g.parameter(path + ".linear_fc1.bias", {columns}, ParameterRole::bias);
+    fc2_weight = g.parameter(path + ".linear_fc2.weight", {m.hidden, width}, ParameterRole::linear);
+    if (m.linear_bias)
+      fc2_bias = g.parameter(path + ".linear_fc2.bias", {m.hidden}, ParameterRole::bias);
+  }
+
+  Var operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input) const {
+    const Attributes parallel = parallel_attributes(stage.rank);
+    Var x = g.apply(OpKind::te_norm_linear, {input, norm.weight, norm.bias, fc1_weight, Var()},
+                    parallel);
+    x = g.apply(stage.model.gated ? OpKind::bias_swiglu : OpKind::bias_gelu,
+                {std::move(x), fc1_bias});
+    return g.apply(OpKind::te_row_linear, {std::move(x), fc2_weight}, parallel);
+  }
+};
+
+// A mixture of experts behind a norm of its own.
+struct ExpertMlp {
+  Norm norm;
+  MegatronExperts experts;
+
+  ExpertMlp(GraphBuilder& g, const MegatronStage& stage, const std::string& layer)
+      : norm(g, layer + ".pre_mlp_layernorm.", stage.model), experts(g, stage, layer + ".mlp") {}
+
+  Var operator()(GraphBuilder& g, const Var& input, const Var& gathered) const {
+    const Var x = g.apply(OpKind::te_norm, {input, norm.weight, norm.bias});
+    return experts(g, x, gathered);
   }
 };
 
@@ -73,8 +157,8 @@ struct Layer {
   Var proj_weight, proj_bias;
   Norm attention_norm;
   Var qkv_weight, qkv_bias;
-  Norm mlp_norm;
-  Var fc1_weight, fc1_bias, fc2_weight, fc2_bias;
+  std::optional<DenseMlp> dense;
+  std::optional<ExpertMlp> mixture;
 
   Layer(GraphBuilder& g, const Sizes& its_sizes, const std::string& path)
       : sizes(its_sizes),
@@ -82,35 +166,30 @@ struct Layer {
         proj_weight(g.parameter(path + ".self_attention.linear_proj.weight",
                                 {model().hidden, sizes.heads * model().head_size},
                                 ParameterRole::linear)),
-        proj_bias(bias(g, path + ".self_attention.linear_proj.bias", model().hidden)),
-        attention_norm(g, path + ".self_attention.linear_qkv.layer_norm", model()),
+        attention_norm(g, path + ".self_attention.linear_qkv.layer_norm_", model()),
         qkv_weight(g.parameter(path + ".self_attention.linear_qkv.weight",
-                               {qkv_features(), model().hidden}, ParameterRole::linear)),
-        qkv_bias(model().qkv_bias ? g.parameter(path + ".self_attention.linear_qkv.bias",
-                                                {qkv_features()}, ParameterRole::bias)
-                                  : Var()),
-        mlp_norm(g, path + ".mlp.linear_fc1.layer_norm", model()),
-        fc1_weight(g.parameter(path + ".mlp.linear_fc1.weight", {fc1_features(), model().hidden},
-                               ParameterRole::linear)),
-        fc1_bias(bias(g, path + ".mlp.linear_fc1.bias", fc1_features())),
-        fc2_weight(g.parameter(path + ".mlp.linear_fc2.weight",
-                               {model().hidden, model().inner / sizes.stage.rank.tensor},
-                               ParameterRole::linear)),
-        fc2_bias(bias(g, path + ".mlp.linear_fc2.bias", model().hidden)) {}
+                               {qkv_features(), model().hidden}, ParameterRole::linear)) {
+    if (model().linear_bias) {
+      proj_bias = g.parameter(path + ".self_attention.linear_proj.bias", {model().hidden},
+                              ParameterRole::bias);
+    }
+    if (model().qkv_bias) {
+      qkv_bias = g.parameter(path + ".self_attention.linear_qkv.bias", {qkv_features()},
+                             ParameterRole::bias);
+    }
+    if (model().experts > 0) {
+      mixture.emplace(g, sizes.stage, path);
+    } else {
+      dense.emplace(g, sizes.stage, path + ".mlp");
+    }
+  }
 
   [[nodiscard]] const MegatronModel& model() const { return sizes.stage.model; }
   [[nodiscard]] Attributes parallel() const { return parallel_attributes(sizes.stage.rank); }
   [[nodiscard]] int64_t qkv_features() const {
     return (sizes.heads + 2 * sizes.kv_heads) * model().head_size;
   }
-  [[nodiscard]] int64_t fc1_features() const {
-    return model().inner / sizes.stage.rank.tensor * (model().gated ? 2 : 1);
-  }
-  Var bias(GraphBuilder& g, const std::string& path, int64_t features) const {
-    return model().linear_bias ? g.parameter(path, {features}, ParameterRole::bias) : Var();
-  }
-
-  Var operator()(GraphBuilder& g, Var input, const Var& angles) const {
+  Var operator()(GraphBuilder& g, Var input, const Var& angles, const Var& gathered) const {
     RegionScope region(g, RegionKind::layer, name, {&input, &angles});
     Var x;
     {
@@ -121,10 +200,10 @@ struct Layer {
     const Var residual = add(g, std::move(x), proj_bias, std::move(input));
     {
       RegionScope inner(g, RegionKind::mlp, name + ".mlp", {&residual});
-      x = mlp(g, residual);
+      x = dense ? (*dense)(g, sizes.stage, residual) : (*mixture)(g, residual, gathered);
       inner.leave({&x});
     }
-    x = add(g, std::move(x), fc2_bias, residual);
+    x = add(g, std::move(x), dense ? dense->fc2_bias : Var(), residual);
     region.leave({&x});
     return x;
   }
@@ -223,13 +302,6 @@ struct Layer {
     context = g.view(context, {b, s, sizes.heads * model().head_size});
     return g.contiguous(g.transpose(context, 0, 1));
   }
-
-  Var mlp(GraphBuilder& g, const Var& input) const {
-    Var x = g.apply(OpKind::te_norm_linear,
-                    {input, mlp_norm.weight, mlp_norm.bias, fc1_weight, Var()}, parallel());
-    x = g.apply(model().gated ? OpKind::bias_swiglu : OpKind::bias_gelu, {std::move(x), fc1_bias});
-    return g.apply(OpKind::te_row_linear, {std::move(x), fc2_weight}, parallel());
-  }
 };
 
 // VocabParallelEmbedding and learned positions, then [s, b, h], scattered and dropped out.
@@ -319,11 +391,13 @@ Result<Graph> build_megatron_stage(const MegatronStage& stage) {
       head = m.tied && r.is_first()
                  ? words
                  : g.parameter("output_layer.weight", table, ParameterRole::lm_head);
-      if (sizes.sequence_ranks > 1) {
-        gathered =
-            g.buffer("global_memory_buffer.mpu",
-                     {sizes.local_sequence, stage.micro_batch, m.hidden}, std::nullopt, false);
-      }
+    }
+    const int64_t head_elements = r.is_last() && sizes.sequence_ranks > 1
+                                      ? sizes.local_sequence * stage.micro_batch * m.hidden
+                                      : 0;
+    const int64_t gathers = std::max(head_elements, MegatronExperts::gathered_elements(stage));
+    if (gathers > 0) {
+      gathered = g.buffer("global_memory_buffer.mpu", {gathers}, std::nullopt, false);
     }
     if (stage.workspace_bytes > 0) {
       const Var workspace =
@@ -339,7 +413,7 @@ Result<Graph> build_megatron_stage(const MegatronStage& stage) {
                          : g.received("hidden_states", {rows, stage.micro_batch, m.hidden});
     const Var angles =
         m.rotary ? g.full({sizes.local_sequence, 1, 1, m.head_size}, DType::f32) : Var();
-    for (const Layer& layer : layers) x = layer(g, std::move(x), angles);
+    for (const Layer& layer : layers) x = layer(g, std::move(x), angles, gathered);
     if (!r.is_last()) {
       g.set_outputs(Var(), Var(), {&x});
     } else {

@@ -24,6 +24,9 @@ enum class MegatronAttention : uint8_t {
   fused,      // cuDNN's
 };
 
+// Of a mixture of experts the graph is of routing that is even over the ranks: experts here get
+// their share of the tokens. What a real router does varies from step to step.
+
 // Sizes of the whole model.
 struct MegatronModel {
   int64_t layers = 0;
@@ -40,6 +43,12 @@ struct MegatronModel {
   bool linear_bias = true;
   bool qkv_bias = true;
   bool tied = true;
+  // A mixture of experts in the place of every MLP; none where there are no experts.
+  int64_t experts = 0;
+  int64_t experts_per_token = 1;
+  int64_t expert_inner = 0;      // one expert's width
+  bool grouped_experts = false;  // their products run at once (--moe-grouped-gemm)
+  bool deterministic = false;    // --deterministic-mode
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   MegatronAttention attention = MegatronAttention::automatic;
@@ -48,9 +57,11 @@ struct MegatronModel {
 
 // The rank that is looked at, and how the whole is divided.
 struct MegatronRank {
-  int64_t tensor = 1;    // ranks that share a layer's matrices
-  int64_t pipeline = 1;  // stages
-  int64_t context = 1;   // ranks that share a sequence
+  int64_t tensor = 1;         // ranks that share a layer's matrices
+  int64_t pipeline = 1;       // stages
+  int64_t context = 1;        // ranks that share a sequence
+  int64_t expert = 1;         // ranks that share the experts out
+  int64_t expert_tensor = 1;  // ranks that share an expert's matrices
   int64_t stage = 0;
   int64_t stage_layers = 0;  // on this stage
   bool sequence_parallel = false;

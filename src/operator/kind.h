@@ -125,7 +125,12 @@ enum class OpGroup : uint8_t {
   X(fast_lora_mlp, gemm)             \
   X(te_norm_linear, gemm)            \
   X(te_row_linear, gemm)             \
+  X(te_grouped_linear, gemm)         \
   X(te_norm, normalization)          \
+  X(expert_router, routing)          \
+  X(expert_combine, routing)         \
+  X(sequence_gather, communication)  \
+  X(sequence_scatter, communication) \
   X(te_rotary, elementwise)          \
   X(te_causal_softmax, softmax)      \
   X(te_ring_attention, attention)    \
@@ -133,6 +138,7 @@ enum class OpGroup : uint8_t {
   X(bias_dropout_add, elementwise)   \
   X(bias_gelu, activation)           \
   X(bias_swiglu, activation)         \
+  X(weighted_swiglu, activation)     \
   X(column_linear, gemm)             \
   X(parallel_cross_entropy, loss)    \
   X(dequantize, quantize)            \

@@ -88,10 +88,32 @@ Tensor bias_swiglu(Eager& e, const Tensor& x, const Tensor& bias) {
   return out;
 }
 
+Tensor weighted_swiglu(Eager& e, const Tensor& x, const Tensor& weights) {
+  Tensor out = e.empty({x.size(0), x.size(1) / 2}, x.dtype());
+  e.kernel(OpKind::silu, 7 * elements_of(out), x.bytes(), out.bytes());
+  Node* node = e.history("WeightedSwiGLUFunctionBackward", {&x, &weights}, {&out});
+  if (node == nullptr) return out;
+  node->save(x);
+  node->save(weights);
+  node->apply = [](Eager& eager, Node& n, Grads&, Grads& result) {
+    result[0] = eager.empty(n.saved[0].sizes(), n.saved[0].dtype());
+    if (n.needs(1)) result[1] = eager.empty(n.saved[1].sizes(), n.saved[1].dtype());
+    eager.kernel(OpKind::silu, 7 * elements_of(result[0]), 2 * result[0].bytes(),
+                 result[0].bytes());
+  };
+  e.finish(*node);
+  return out;
+}
+
 Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& gathered,
                      const ParallelLinear& module) {
   const bool gathers = module.sequence_parallel && module.ranks > 1;
-  const Tensor whole = gathers ? gathered : input;
+  Tensor whole = input;
+  if (gathers) {
+    const Dims sizes{input.size(0) * module.ranks, input.size(1), input.size(2)};
+    whole = e.alias(gathered, sizes, contiguous_strides(sizes));
+    whole->base = Tensor();
+  }
   if (gathers) e.kernel(OpKind::all_gather, 0, input.bytes(), whole.bytes());
   Tensor out;
   {
@@ -104,8 +126,8 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
   if (node == nullptr) return out;
   node->save(input);
   node->save(weight);
-  node->apply = [module, gathers, whole = gathers ? gathered : Tensor()](Eager& eager, Node& n,
-                                                                         Grads& g, Grads& result) {
+  node->apply = [module, gathers, whole = gathers ? whole : Tensor()](Eager& eager, Node& n,
+                                                                      Grads& g, Grads& result) {
     const Tensor grad = to(eager, g[0], n.saved[0].dtype());
     const Tensor& total = gathers ? whole : n.saved[0];
     if (gathers) eager.kernel(OpKind::all_gather, 0, n.saved[0].bytes(), total.bytes());
@@ -125,6 +147,97 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
       return;
     }
     result[1] = mm(eager, t(eager, grad_rows), rows_of(eager, total));
+  };
+  e.finish(*node);
+  return out;
+}
+
+namespace {
+
+Tensor gathered(Eager& e, const Tensor& part, int64_t ranks) {
+  Tensor whole = e.empty({part.size(0) * ranks, part.size(1)}, part.dtype());
+  e.kernel(OpKind::all_gather, 0, part.bytes(), whole.bytes());
+  return whole;
+}
+
+Tensor scattered(Eager& e, const Tensor& whole, int64_t ranks) {
+  Tensor part = e.empty({whole.size(0) / ranks, whole.size(1)}, whole.dtype());
+  e.kernel(OpKind::reduce_scatter, 0, whole.bytes(), part.bytes());
+  return part;
+}
+
+}  // namespace
+
+Tensor sequence_gather(Eager& e, const Tensor& part, const Tensor& buffer, int64_t ranks) {
+  const Dims sizes{part.size(0) * ranks, part.size(1)};
+  Tensor whole;
+  if (buffer) {
+    whole = e.alias(buffer, sizes, contiguous_strides(sizes));
+    whole->base = Tensor();
+    e.kernel(OpKind::all_gather, 0, part.bytes(), whole.bytes());
+  } else {
+    whole = gathered(e, part, ranks);
+  }
+  if (Node* node = e.history("_GatherFromSequenceParallelRegionBackward", {&part}, {&whole})) {
+    node->apply = [ranks](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = scattered(eager, contiguous(eager, g[0]), ranks);
+    };
+    e.finish(*node);
+  }
+  return whole;
+}
+
+Tensor sequence_scatter(Eager& e, const Tensor& whole, int64_t ranks) {
+  Tensor part = scattered(e, whole, ranks);
+  if (Node* node = e.history("_ReduceScatterToSequenceParallelRegionBackward", {&whole}, {&part})) {
+    node->apply = [ranks](Eager& eager, Node&, Grads& g, Grads& result) {
+      result[0] = gathered(eager, contiguous(eager, g[0]), ranks);
+    };
+    e.finish(*node);
+  }
+  return part;
+}
+
+Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t choices) {
+  const Dims all{rows.size(0), weight.size(0)};
+  const Dims best{rows.size(0), choices};
+  Tensor logits;
+  {
+    GradMode no_grad(e, false);
+    logits = mm(e, rows, t(e, weight));
+  }
+  const Tensor scores = e.empty(best, logits.dtype());
+  const Tensor index = e.empty(best, DType::i64);
+  e.kernel(OpKind::topk, elements_of(logits), logits.bytes(), scores.bytes() + index.bytes());
+  const Tensor softmax = e.empty(best, DType::f32);
+  const Tensor choice = e.empty(all, DType::boolean);
+  Tensor out = e.empty(all, logits.dtype());
+  e.kernel(OpKind::scatter, 0, softmax.bytes(), out.bytes() + choice.bytes());
+  Node* node = e.history("RouterGatingLinearFunctionBackward", {&rows, &weight}, {&out});
+  if (node == nullptr) return out;
+  for (const Tensor& tensor : {rows, weight, index, softmax, choice}) node->save(tensor);
+  node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+    const Tensor wide = eager.empty(n.saved[3].sizes(), DType::f32);
+    const Tensor grad = eager.empty(g[0].sizes(), n.saved[0].dtype());
+    eager.kernel(OpKind::scatter, 0, g[0].bytes(), grad.bytes());
+    if (n.needs(0)) result[0] = mm(eager, grad, n.saved[1]);
+    if (n.needs(1)) result[1] = mm(eager, t(eager, grad), n.saved[0]);
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor expert_combine(Eager& e, const Tensor& rows, const Tensor& index, int64_t tokens,
+                      bool deterministic) {
+  Tensor out = e.empty({tokens, rows.size(1)}, rows.dtype());
+  e.kernel(OpKind::index_add, elements_of(rows), rows.bytes() + index.bytes(), out.bytes());
+  Node* node = e.history("ScatterAddBackward0", {&rows}, {&out});
+  if (node == nullptr) return out;
+  node->save(index);
+  if (deterministic) node->save(rows);
+  node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+    GradMode no_grad(eager, false);
+    result[0] = index_select(eager, g[0], 0, n.saved[0]);
   };
   e.finish(*node);
   return out;

@@ -21,10 +21,29 @@ Tensor bias_gelu(Eager& e, const Tensor& x, const Tensor& bias);
 // silu(gate) * up of x + bias = [gate, up]; bias may be undefined.
 Tensor bias_swiglu(Eager& e, const Tensor& x, const Tensor& bias);
 
+// The same of rows [n, 2f] without a bias, each times its weight [n], which an expert's router
+// gave.
+Tensor weighted_swiglu(Eager& e, const Tensor& x, const Tensor& weights);
+
 // ColumnParallelLinear without a bias: the logits of this rank's part of the vocabulary. With a
 // sequence parallel input its whole lies in `gathered`, a block that is there for the whole run.
 Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& gathered,
                      const ParallelLinear& module);
+
+// The parts of rows [n, f] that `ranks` ranks hold, put together; the gradient's sum is shared
+// again. Into `buffer`, a block that is there for the whole run, where there is one.
+Tensor sequence_gather(Eager& e, const Tensor& part, const Tensor& buffer, int64_t ranks);
+// A sum over ranks of rows [n, f], of which each gets its part; the gradient is put together.
+Tensor sequence_scatter(Eager& e, const Tensor& whole, int64_t ranks);
+
+// TopKRouter over rows [n, h] and weight [experts, h]: each row's weights of its `choices` best
+// experts, among those of all, [n, experts]. Losses that balance the load are not counted.
+Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t choices);
+
+// unpermute: rows [n, h] of experts added up at the tokens that they came from, [tokens, h].
+// Deterministic, by index_add_, which keeps the rows; else by scatter_add_, which does not.
+Tensor expert_combine(Eager& e, const Tensor& rows, const Tensor& index, int64_t tokens,
+                      bool deterministic);
 
 // Of logits [s, b, vocabulary / ranks] and targets [s, b]: losses [s, b] in float32. The softmax
 // takes the place of the logits' float32 copy, and the gradient the place of the softmax.

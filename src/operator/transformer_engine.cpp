@@ -152,6 +152,30 @@ Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,
   return out;
 }
 
+Tensor te_grouped_linear(Eager& e, const Tensor& rows, std::span<const Tensor> weights,
+                         const ParallelLinear& module) {
+  Tensor out = product(e, rows, weights[0].size(0), weights[0]);
+  std::vector<Tensor> inputs{rows};
+  inputs.insert(inputs.end(), weights.begin(), weights.end());
+  Node* node = e.history("_GroupedLinearBackward", inputs, std::span(&out, 1));
+  if (node == nullptr) return out;
+  for (const Tensor& tensor : inputs) node->save(tensor);
+  node->apply = [module](Eager& eager, Node& n, Grads& g, Grads& result) {
+    const Tensor grad = contiguous(eager, g[0]);
+    if (n.needs(0)) result[0] = product(eager, grad, n.saved[1].size(1), n.saved[1]);
+    for (size_t i = 1; i < n.saved.size(); ++i) {
+      if (!n.needs(i)) continue;
+      if (!module.fused_accumulation) {
+        result[i] = eager.empty(n.saved[i].sizes(), n.saved[i].dtype());
+      }
+    }
+    eager.kernel(OpKind::mm, 2 * elements_of(grad) * static_cast<double>(n.saved[0].size(1)),
+                 grad.bytes() + n.saved[0].bytes(), n.saved[1].bytes(), grad.dtype());
+  };
+  e.finish(*node);
+  return out;
+}
+
 Tensor te_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor rows = rows_of(e, input);
   Normed normed = normalize(e, rows, static_cast<bool>(bias));

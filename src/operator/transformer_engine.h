@@ -12,6 +12,8 @@
 // August 2026. Shapes are not checked here, as in functional.h.
 #pragma once
 
+#include <span>
+
 #include "operator/eager.h"
 
 namespace headroom::op {
@@ -34,6 +36,10 @@ Tensor te_norm_linear(Eager& e, const Tensor& input, const Tensor& norm_weight,
 // [out, in / ranks]; gives [s or s / ranks, b, out].
 Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,
                      const ParallelLinear& module);
+
+// GroupedLinear: rows [n, in], sorted by group, by a matrix [out, in] a group; gives [n, out].
+Tensor te_grouped_linear(Eager& e, const Tensor& rows, std::span<const Tensor> weights,
+                         const ParallelLinear& module);
 
 // A norm by itself; RMSNorm where there is no bias.
 Tensor te_norm(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);

@@ -230,7 +230,12 @@ Section remedies_section(const fit::FitAnswer& answer) {
     if (!remedy.cost.empty()) {
       html.raw("<p class=\"soft\">Costs: ").text(remedy.cost).raw("</p>");
     }
-    html.raw("<p class=\"soft\">Ask again with <code>").text(remedy.flag).raw("</code>; peak ");
+    html.raw("<p class=\"soft\">");
+    if (!remedy.flag.empty()) {
+      html.raw("Ask again with <code>").text(remedy.flag).raw("</code>; peak ");
+    } else {
+      html.raw("Peak ");
+    }
     html.text(format_bytes(remedy.peak_allocated)).raw(" allocated.</p></div>\n");
   }
   html.raw("</div></details>\n");

@@ -46,6 +46,16 @@ Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const
       return op::te_norm_linear(e, in[0], in[1], in[2], in[3], in[4], parallel_of(a));
     case OpKind::te_row_linear:
       return op::te_row_linear(e, in[0], in[1], parallel_of(a));
+    case OpKind::te_grouped_linear:
+      return op::te_grouped_linear(e, in[0], in.subspan(1), parallel_of(a));
+    case OpKind::expert_router:
+      return op::expert_router(e, in[0], in[1], a.ints[0]);
+    case OpKind::expert_combine:
+      return op::expert_combine(e, in[0], in[1], a.ints[0], a.flag);
+    case OpKind::sequence_gather:
+      return op::sequence_gather(e, in[0], in[1], a.ints[0]);
+    case OpKind::sequence_scatter:
+      return op::sequence_scatter(e, in[0], a.ints[0]);
     case OpKind::te_norm:
       return op::te_norm(e, in[0], in[1], in[2]);
     case OpKind::te_rotary:
@@ -62,6 +72,8 @@ Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const
       return op::bias_gelu(e, in[0], in[1]);
     case OpKind::bias_swiglu:
       return op::bias_swiglu(e, in[0], in[1]);
+    case OpKind::weighted_swiglu:
+      return op::weighted_swiglu(e, in[0], in[1]);
     case OpKind::column_linear:
       return op::column_linear(e, in[0], in[1], in[2], parallel_of(a));
     case OpKind::parallel_cross_entropy:

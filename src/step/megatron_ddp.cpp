@@ -33,6 +33,22 @@ struct Bucket {
   int64_t end = 0;
 };
 
+// Parameters that the same ranks hold: one block of gradients, and with the distributed optimizer
+// one of parameters.
+struct Blocks {
+  int64_t ranks = 1;  // that hold them
+  std::vector<Placed> placed;
+  std::vector<Bucket> buckets;
+  int64_t elements = 0;
+  Tensor parameters;
+  Tensor gradients;
+};
+
+struct Master {
+  Tensor tensor;
+  Tensor gradients;  // the block that its gradient is a view of
+};
+
 class MegatronDdp final : public ParallelMethod {
  public:
   MegatronDdp(const MegatronOptions& options, op::Eager& eager, Recorder& recorder)
@@ -42,13 +58,32 @@ class MegatronDdp final : public ParallelMethod {
 
   std::vector<OptimizedParameter> construct(Frame&,
                                             std::vector<OptimizedParameter> whole) override {
-    place(std::move(whole));
-    make_blocks();
+    blocks_.resize(2);  // what all tokens need, and experts
+    blocks_[0].ranks = options_.data_ranks;
+    blocks_[1].ranks = options_.expert_ranks;
+    for (const bool of_experts : {false, true}) {
+      std::vector<OptimizedParameter> mine;
+      for (const OptimizedParameter& parameter : whole) {
+        if (parameter.is_expert == of_experts) mine.push_back(parameter);
+      }
+      place(std::move(mine), blocks_[of_experts ? 1 : 0]);
+    }
+    std::erase_if(blocks_, [](const Blocks& blocks) { return blocks.placed.empty(); });
+    whole.clear();
+    for (Blocks& blocks : blocks_) make_blocks(blocks);
     return make_masters();
   }
 
+  // What an optimizer kept of the step before goes with the next one's beginning.
+  [[nodiscard]] bool is_steady_at_once() const override { return !copies_gradients(); }
+
   void begin_forward(const MicroBatch& micro_batch, Frame&) override {
-    is_last_ = micro_batch.is_last;
+    if (micro_batch.is_first) {
+      copied_gradients_.clear();
+      waiting_ = 0;
+    }
+    ++waiting_;
+    has_last_ = micro_batch.is_last;
   }
 
   void accumulated(const Tensor& leaf) override {
@@ -59,13 +94,17 @@ class MegatronDdp final : public ParallelMethod {
   }
 
   void end_backward() override {
-    if (!is_last_ || options_.data_ranks <= 1) return;
-    const auto kind =
-        options_.distributed_optimizer ? op::OpKind::reduce_scatter : op::OpKind::all_reduce;
-    for (const Bucket& bucket : buckets_) {
-      const int64_t bytes = (bucket.end - bucket.begin) * op::element_size(options_.gradients);
-      (void)recorder_.begin_collective(
-          kind, bytes, options_.distributed_optimizer ? bytes / options_.data_ranks : bytes);
+    // Of a pipeline several wait for their backward pass when the last has run forward.
+    --waiting_;
+    if (!has_last_ || waiting_ > 0) return;
+    const bool shares = options_.distributed_optimizer;
+    const auto kind = shares ? op::OpKind::reduce_scatter : op::OpKind::all_reduce;
+    for (const Blocks& blocks : blocks_) {
+      if (blocks.ranks <= 1) continue;
+      for (const Bucket& bucket : blocks.buckets) {
+        const int64_t bytes = (bucket.end - bucket.begin) * op::element_size(options_.gradients);
+        (void)recorder_.begin_collective(kind, bytes, shares ? bytes / blocks.ranks : bytes);
+      }
     }
     recorder_.await_all();
   }
@@ -74,36 +113,56 @@ class MegatronDdp final : public ParallelMethod {
 
   void run_optimizer(const std::function<void()>& step) override {
     op::GradMode no_grad(eager_, false);
-    for (const auto& [master, begin] : masters_) {
-      master->grad = eager_.alias(gradients_, master.sizes(), master.strides());
-    }
+    for (const Master& master : masters_) master.tensor->grad = gradient_of(master);
     step();
-    for (const auto& [master, begin] : masters_) {
-      eager_.kernel(op::OpKind::copy, 0, master.bytes(), master.bytes() / 2);
-      master->grad = Tensor();
+    for (const Master& master : masters_) {
+      eager_.kernel(op::OpKind::copy, 0, master.tensor.bytes(), master.tensor.bytes() / 2);
+      master.tensor->grad = Tensor();
     }
-    if (!options_.distributed_optimizer || options_.data_ranks <= 1) return;
-    (void)recorder_.begin_collective(
-        op::OpKind::all_gather, parameters_.bytes() / options_.data_ranks, parameters_.bytes());
+    if (!options_.distributed_optimizer) return;
+    for (const Blocks& blocks : blocks_) {
+      if (blocks.ranks <= 1) continue;
+      (void)recorder_.begin_collective(op::OpKind::all_gather,
+                                       blocks.parameters.bytes() / blocks.ranks,
+                                       blocks.parameters.bytes());
+    }
     recorder_.await_all();
   }
 
  private:
-  [[nodiscard]] int64_t bucket_limit() const {
+  // main_grad.float(): a view where gradients are float32, else a copy until zero_grad().
+  [[nodiscard]] bool copies_gradients() const { return options_.gradients != DType::f32; }
+
+  Tensor gradient_of(const Master& master) {
+    if (!copies_gradients()) {
+      return eager_.alias(master.gradients, master.tensor.sizes(), master.tensor.strides());
+    }
+    CategoryScope scope(recorder_, Category::gradient);
+    const Tensor copy = eager_.empty(master.tensor.sizes(), DType::f32);
+    eager_.kernel(op::OpKind::cast, 0, copy.bytes() / 2, copy.bytes());
+    copied_gradients_.push_back(copy);
+    return copy;
+  }
+
+  [[nodiscard]] int64_t bucket_limit(const Blocks& blocks) const {
     if (!options_.overlap_grad_reduce) return std::numeric_limits<int64_t>::max();
-    return std::max(kBucketElements, kBucketElementsPerRank * options_.data_ranks);
+    return std::max(kBucketElements, kBucketElementsPerRank * blocks.ranks);
+  }
+
+  [[nodiscard]] int64_t sharing_ranks(const Blocks& blocks) const {
+    return std::max<int64_t>(blocks.ranks / options_.instances, 1);
   }
 
   // In the order in which backward is expected to need them: the last first.
-  void place(std::vector<OptimizedParameter> whole) {
+  void place(std::vector<OptimizedParameter> whole, Blocks& blocks) const {
     const bool pads = options_.distributed_optimizer;
-    const int64_t multiple = std::lcm(sharing_ranks(), kBucketAlignment);
+    const int64_t multiple = std::lcm(sharing_ranks(blocks), kBucketAlignment);
     int64_t at = 0;
     int64_t begin = 0;
     const auto close = [&] {
       if (at == begin) return;
       if (pads) at = rounded_up(at, multiple);
-      buckets_.push_back({begin, at});
+      blocks.buckets.push_back({begin, at});
       begin = at;
     };
     for (size_t i = whole.size(); i-- > 0;) {
@@ -115,41 +174,36 @@ class MegatronDdp final : public ParallelMethod {
       placed.begin = at;
       at += placed.parameter.tensor.elements();
       placed.end = at;
-      placed_.push_back(std::move(placed));
-      if (at - begin >= bucket_limit() || stands_alone) close();
+      blocks.placed.push_back(std::move(placed));
+      if (at - begin >= bucket_limit(blocks) || stands_alone) close();
     }
     close();
-    elements_ = at;
+    blocks.elements = at;
   }
 
-  void make_blocks() {
-    if (placed_.empty()) return;
-    const DType type = placed_[0].parameter.tensor.dtype();
+  void make_blocks(Blocks& blocks) {
     if (options_.distributed_optimizer) {
       CategoryScope scope(recorder_, Category::parameter);
-      parameters_ = eager_.empty({elements_}, type);
+      blocks.parameters =
+          eager_.empty({blocks.elements}, blocks.placed[0].parameter.tensor.dtype());
     }
     {
       CategoryScope scope(recorder_, Category::gradient);
-      gradients_ = eager_.empty({elements_}, options_.gradients);
+      blocks.gradients = eager_.empty({blocks.elements}, options_.gradients);
     }
     if (!options_.distributed_optimizer) return;
     // Each is a view of the block from here on, and its own block goes.
-    for (const Placed& placed : placed_) {
-      placed.parameter.tensor->storage = parameters_->storage;
+    for (const Placed& placed : blocks.placed) {
+      placed.parameter.tensor->storage = blocks.parameters->storage;
     }
   }
 
-  [[nodiscard]] int64_t sharing_ranks() const {
-    return std::max<int64_t>(options_.data_ranks / options_.instances, 1);
-  }
-
   // Of what this rank steps: everything, or its share of each bucket.
-  [[nodiscard]] int64_t stepped_elements(const Placed& placed) const {
+  [[nodiscard]] int64_t stepped_elements(const Placed& placed, const Blocks& blocks) const {
     if (!options_.distributed_optimizer) return placed.end - placed.begin;
     int64_t elements = 0;
-    for (const Bucket& bucket : buckets_) {
-      const int64_t share = (bucket.end - bucket.begin) / sharing_ranks();
+    for (const Bucket& bucket : blocks.buckets) {
+      const int64_t share = (bucket.end - bucket.begin) / sharing_ranks(blocks);
       const int64_t begin = std::max(placed.begin, bucket.end - share);
       elements += std::max<int64_t>(std::min(placed.end, bucket.end) - begin, 0);
     }
@@ -159,16 +213,20 @@ class MegatronDdp final : public ParallelMethod {
   // By group: what decays, and what does not; each in the model's order.
   std::vector<OptimizedParameter> make_masters() {
     std::vector<OptimizedParameter> masters;
-    for (const bool decays : {true, false}) {
-      for (size_t i = placed_.size(); i-- > 0;) {
-        if (placed_[i].parameter.decays == decays) make_master(placed_[i], masters);
+    for (const Blocks& blocks : blocks_) {
+      for (const bool decays : {true, false}) {
+        for (size_t i = blocks.placed.size(); i-- > 0;) {
+          const Placed& placed = blocks.placed[i];
+          if (placed.parameter.decays == decays) make_master(placed, blocks, masters);
+        }
       }
     }
     return masters;
   }
 
-  void make_master(const Placed& placed, std::vector<OptimizedParameter>& masters) {
-    const int64_t elements = stepped_elements(placed);
+  void make_master(const Placed& placed, const Blocks& blocks,
+                   std::vector<OptimizedParameter>& masters) {
+    const int64_t elements = stepped_elements(placed, blocks);
     if (elements == 0) return;
     CategoryScope scope(recorder_, Category::optimizer_state);
     OptimizedParameter master = placed.parameter;
@@ -179,20 +237,18 @@ class MegatronDdp final : public ParallelMethod {
       const Tensor cloned = eager_.empty({elements}, type);
       master.tensor = op::to(eager_, cloned, DType::f32);
     }
-    masters_.emplace_back(master.tensor, placed.begin);
+    masters_.push_back({master.tensor, blocks.gradients});
     masters.push_back(std::move(master));
   }
 
   const MegatronOptions options_;
   op::Eager& eager_;
   Recorder& recorder_;
-  std::vector<Placed> placed_;
-  std::vector<Bucket> buckets_;
-  int64_t elements_ = 0;
-  Tensor parameters_;  // with the distributed optimizer
-  Tensor gradients_;
-  std::vector<std::pair<Tensor, int64_t>> masters_;
-  bool is_last_ = true;  // of a step's micro-batches
+  std::vector<Blocks> blocks_;
+  std::vector<Master> masters_;
+  std::vector<Tensor> copied_gradients_;
+  int64_t waiting_ = 0;   // micro-batches that have run forward alone
+  bool has_last_ = true;  // of a step's micro-batches, forward
 };
 
 }  // namespace

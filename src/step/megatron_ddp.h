@@ -11,7 +11,9 @@
 //      on a multiple of the ranks and of 128; buckets follow backward's order, and those of the
 //      word embeddings that two stages share stand alone. A rank's masters are of its share of each
 //      bucket.
-//   4. Masters' gradients are views; an optimizer takes nothing beside its states. Shares of
+//      Experts have blocks of their own, as other ranks hold them.
+//   4. Masters' gradients are views of a float32 block, copies of another that stay until the next
+//      step begins; an optimizer takes nothing beside its states. Shares of
 //      gradients and parameters are reduced and gathered in place.
 // Source: megatron/core/distributed/{distributed_data_parallel,param_and_grad_buffer}.py,
 // optimizer/{optimizer,distrib_optimizer,param_layout}.py, at d98e8a64 (August 2026).

@@ -165,6 +165,42 @@ TEST(Megatron, StepsThatAreRepeatedAreThoseThatAreRun) {
   }
 }
 
+// What an expert's token adds to what is kept: its input, and of the wider side the product, for
+// GELU the activation and its weighted form, for SwiGLU the weighted form alone.
+TEST(Megatron, ATokenOfAnExpertKeepsItsInputAndActivations) {
+  MegatronStage stage = stage_with(1, 1, false);
+  stage.model.linear_bias = stage.model.qkv_bias = false;
+  stage.model.experts = 8;
+  stage.model.expert_inner = 96;
+  const auto saved = [&](int64_t choices, bool gated) {
+    stage.model.experts_per_token = choices;
+    stage.model.gated = gated;
+    return trace_of(stage, options_with({})).saved_bytes;
+  };
+  // Index and router's choice, weight and softmax.
+  const int64_t small = 8 + 8 + 2 + 4;
+  EXPECT_EQ(saved(3, false) - saved(2, false), kTokens * (2 * kHidden + 6 * 96 + small));
+  EXPECT_EQ(saved(3, true) - saved(2, true), kTokens * (2 * kHidden + 4 * 96 + 2 * 96 + small));
+}
+
+TEST(Megatron, ExpertsAreMasteredByTheirOwnRanks) {
+  MegatronStage stage = stage_with(1, 1, false);
+  stage.model.linear_bias = stage.model.qkv_bias = false;
+  stage.model.experts = 8;
+  stage.model.expert_inner = 96;
+  stage.rank.expert = 4;
+  MegatronOptions data;
+  data.data_ranks = 8;
+  data.distributed_optimizer = true;
+  const auto states = [&](int64_t expert_ranks) {
+    data.expert_ranks = expert_ranks;
+    return bytes_of(trace_of(stage, options_with(data)), memory::Category::optimizer_state);
+  };
+  // Two experts are here, which one rank steps alone, or two share.
+  const int64_t experts = int64_t{2} * 2 * kHidden * 96;
+  EXPECT_EQ(states(1) - states(2), 12 * experts / 2);
+}
+
 TEST(Megatron, WhatDoesNotDivideIsAnError) {
   MegatronStage stage = stage_with(1, 3, false);
   EXPECT_FALSE(model::build_megatron_stage(stage));

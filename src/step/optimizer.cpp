@@ -10,6 +10,7 @@ OptimizedParameter optimized_parameter(op::Tensor tensor, const model::Parameter
   optimized.tensor = std::move(tensor);
   optimized.is_lm_head = parameter.role == ParameterRole::lm_head;
   optimized.decays = parameter.role != ParameterRole::norm && parameter.role != ParameterRole::bias;
+  optimized.is_expert = parameter.role == ParameterRole::expert;
   optimized.is_embedding = parameter.role == ParameterRole::embedding;
   return optimized;
 }

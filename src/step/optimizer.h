@@ -47,6 +47,7 @@ struct OptimizedParameter {
   bool is_lm_head = false;
   bool decays = true;
   bool is_embedding = false;
+  bool is_expert = false;
 };
 
 // `tensor` is what the optimizer steps: the parameter, or a rank's part of it.

@@ -1,0 +1,48 @@
+// The arguments of a command in a shell script, or in YAML that maps them, without running
+// anything.
+//
+// Words are what blanks, quotes and brackets leave; "--name value", "--name=value" and
+// "--name: value" are arguments, and NAME=value gives a name. $NAME, ${NAME} and ${NAME:-else} are
+// put in, through other names, too; what needs more of a shell has no value. Branches of `if` and
+// `case` are all read: what is said twice, differently, is noted, and the last one counts.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace headroom::engines {
+
+class ShellWords {
+ public:
+  // The Error is about more words than a script has.
+  static Result<ShellWords> read(std::string_view content, const std::string& file);
+
+  // As it is written, "" for a switch; nothing where it is not there.
+  [[nodiscard]] std::optional<std::string> written(std::string_view argument) const;
+  // With names put in; nothing where that is not possible.
+  [[nodiscard]] std::optional<std::string> resolved(const std::string& value);
+
+  [[nodiscard]] std::vector<std::string> arguments() const;
+  [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
+  // "--num-layers (32, then 16)": of arguments, and of names that were put in.
+  [[nodiscard]] std::vector<std::string> contradictions() const;
+
+ private:
+  using Values = std::vector<std::string>;  // as they came, each once
+
+  void take_names();
+  void take_arguments();
+  std::optional<std::string> resolved(const std::string& value, std::vector<std::string>& within);
+
+  std::vector<std::string> words_;
+  std::map<std::string, Values, std::less<>> names_;
+  std::map<std::string, Values, std::less<>> arguments_;
+  std::vector<std::string> put_in_;  // names
+};
+
+}  // namespace headroom::engines

@@ -1,0 +1,86 @@
+#include "fit/megatron_question.h"
+
+#include <gtest/gtest.h>
+
+#include "fit/fit.h"
+
+namespace headroom::fit {
+namespace {
+
+std::string script(const std::string& more) {
+  return "python pretrain_gpt.py --num-layers 8 --hidden-size 512 --num-attention-heads 8 "
+         "--seq-length 512 --max-position-embeddings 512 --micro-batch-size 1 --vocab-size 1000 "
+         "--bf16 " +
+         more;
+}
+
+Result<FitQuestion> question(const std::string& more, std::optional<int64_t> gpus = {}) {
+  FitQuestion asked;
+  asked.device = "h100-sxm-80gb";
+  asked.search = false;
+  const auto arguments = engines::read_megatron_arguments(script(more), "run.sh");
+  if (!arguments) return arguments.error();
+  return megatron_question(asked, *arguments, "run.sh", gpus);
+}
+
+TEST(MegatronQuestion, GpusAreDividedAndWhatIsLeftIsDataParallel) {
+  const auto q = question(
+      "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --global-batch-size 64", 16);
+  ASSERT_TRUE(q) << q.error().to_string();
+  EXPECT_EQ(q->megatron->data.data_ranks, 4);
+  EXPECT_EQ(q->grad_accum, 16);
+  EXPECT_EQ(q->ranks, 16);
+  EXPECT_EQ(q->megatron->stage.rank.stage_layers, 4);
+  // 1000 is padded to a multiple of 128 times the ranks that divide it.
+  EXPECT_EQ(q->megatron->stage.model.padded_vocabulary, 1024);
+}
+
+TEST(MegatronQuestion, WhatDoesNotDivideOrIsBeyondCountIsAnError) {
+  for (const char* more :
+       {"--tensor-model-parallel-size 2147483648 --pipeline-model-parallel-size 2147483648 "
+        "--context-parallel-size 4",
+        "--pipeline-model-parallel-size 3", "--global-batch-size 3 --micro-batch-size 2",
+        "--num-distributed-optimizer-instances 3", "--num-layers 2147483648",
+        "--hidden-size 2147483648 --kv-channels 64",
+        "--seq-length 511 --sequence-parallel "
+        "--tensor-model-parallel-size 2",
+        "--seq-length 1024"}) {
+    const auto q = question(more);
+    const auto answered = q ? answer(*q) : Result<FitAnswer>(q.error());
+    EXPECT_FALSE(answered) << more;
+  }
+  const auto many = question("--nproc-per-node 2147483648 --nnodes 2147483648");
+  EXPECT_TRUE(!many || many->ranks <= 65'536);
+}
+
+// Bytes a parameter between steps, by docs/user-guide/features/dist_optimizer.md of Megatron-LM;
+// what is not trained lies beneath its tolerance.
+double bytes_per_parameter(const std::string& more, std::optional<int64_t> gpus = {}) {
+  const auto q = question("--hidden-size 4096 --num-attention-heads 32 " + more, gpus);
+  const auto answered = answer(*q);
+  EXPECT_TRUE(answered);
+  return static_cast<double>(answered->memory.steady_allocated.count - (int64_t{68} << 20)) /
+         static_cast<double>(answered->parameter_count);
+}
+
+TEST(MegatronQuestion, EachPrecisionTakesWhatItsManualSays) {
+  constexpr double kTolerance = 0.1;
+  const std::string shared = " --use-distributed-optimizer";
+  EXPECT_NEAR(bytes_per_parameter(""), 18, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter(shared, 8), 6 + 12.0 / 8, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--bf16 false --fp16"), 20, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--bf16 false --fp16" + shared, 8), 4 + 16.0 / 8, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--bf16 false"), 16, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--bf16 false" + shared, 8), 8 + 8.0 / 8, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--grad-reduce-in-bf16"), 20, kTolerance);
+}
+
+TEST(MegatronQuestion, ManyMicroBatchesAskForNoMoreThanAFew) {
+  const auto few = answer(*question("--global-batch-size 16"));
+  const auto many = answer(*question("--global-batch-size 1000000"));
+  ASSERT_TRUE(few && many);
+  EXPECT_EQ(few->memory.peak_reserved, many->memory.peak_reserved);
+}
+
+}  // namespace
+}  // namespace headroom::fit

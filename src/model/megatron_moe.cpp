@@ -1,0 +1,91 @@
+#include "model/megatron_moe.h"
+
+#include <algorithm>
+
+namespace headroom::model {
+
+MegatronExperts::MegatronExperts(GraphBuilder& g, const MegatronStage& stage,
+                                 const std::string& name)
+    : stage_(stage) {
+  const MegatronModel& m = stage.model;
+  const int64_t width = m.expert_inner / stage.rank.expert_tensor;
+  const int64_t columns = width * (m.gated ? 2 : 1);
+  router_ = g.parameter(name + ".router.weight", {m.experts, m.hidden}, ParameterRole::linear);
+  for (int64_t i = 0; i < m.experts / stage.rank.expert; ++i) {
+    const std::string path = name + ".experts.local_experts." + std::to_string(i);
+    Expert& expert = experts_.emplace_back();
+    expert.fc1_weight =
+        g.parameter(path + ".linear_fc1.weight", {columns, m.hidden}, ParameterRole::expert);
+    expert.fc2_weight =
+        g.parameter(path + ".linear_fc2.weight", {m.hidden, width}, ParameterRole::expert);
+  }
+}
+
+int64_t MegatronExperts::group() const { return stage_.rank.expert * stage_.rank.expert_tensor; }
+
+int64_t MegatronExperts::tokens() const {
+  const int64_t shared = stage_.rank.sequence_parallel ? stage_.rank.tensor : 1;
+  return stage_.sequence / stage_.rank.context / shared * stage_.micro_batch;
+}
+
+int64_t MegatronExperts::local_tokens() const {
+  return std::max<int64_t>(tokens() * group() * stage_.model.experts_per_token / stage_.rank.expert,
+                           1);
+}
+
+int64_t MegatronExperts::gathered_elements(const MegatronStage& stage) {
+  if (stage.model.experts == 0) return 0;
+  const int64_t shared = stage.rank.sequence_parallel ? stage.rank.tensor : 1;
+  const int64_t group = stage.rank.expert * stage.rank.expert_tensor;
+  if (group <= 1) return 0;
+  return op::product(
+      {stage.sequence / stage.rank.context / shared, stage.micro_batch, group, stage.model.hidden});
+}
+
+Var MegatronExperts::product(GraphBuilder& g, Var rows, Var Expert::*weight) const {
+  std::vector<Var> inputs{std::move(rows)};
+  for (const Expert& expert : experts_) inputs.push_back(expert.*weight);
+  Attributes attributes;
+  attributes.ints = {1, 0, stage_.rank.fused_accumulation ? 1 : 0};
+  return g.apply(OpKind::te_grouped_linear, std::move(inputs), std::move(attributes));
+}
+
+// Activations are weighted by the router before the second product.
+Var MegatronExperts::run_experts(GraphBuilder& g, Var rows, const Var& weights) const {
+  Var x = product(g, std::move(rows), &Expert::fc1_weight);
+  if (stage_.model.gated) {
+    x = g.apply(OpKind::weighted_swiglu, {std::move(x), weights});
+  } else {
+    x = g.mul(g.gelu(std::move(x), false), g.unsqueeze(weights, 1));
+  }
+  return product(g, std::move(x), &Expert::fc2_weight);
+}
+
+Var MegatronExperts::operator()(GraphBuilder& g, const Var& x, const Var& gathered) const {
+  const int64_t h = stage_.model.hidden;
+  Var rows = g.view(x, {-1, h});
+  Attributes choices;
+  choices.ints = {stage_.model.experts_per_token};
+  Var probabilities = g.apply(OpKind::expert_router, {rows, router_}, std::move(choices));
+  Attributes attributes;
+  attributes.ints = {group()};
+  if (group() > 1) {
+    probabilities = g.apply(OpKind::sequence_gather, {probabilities, Var()}, attributes);
+    rows = g.apply(OpKind::sequence_gather, {std::move(rows), gathered}, attributes);
+  }
+  const Var order = g.arange(local_tokens());
+  Var permuted = g.index_select(std::move(rows), 0, order);
+  const Var chosen = g.index_select(g.reshape(probabilities, {-1}), 0, order);
+  permuted = run_experts(g, std::move(permuted), chosen);
+  Attributes places;
+  places.ints = {op::product({tokens(), group()})};
+  places.flag = stage_.model.deterministic;
+  Var combined = g.apply(OpKind::expert_combine, {std::move(permuted), order}, std::move(places));
+  if (group() > 1) {
+    combined = g.apply(OpKind::sequence_scatter, {std::move(combined)}, attributes);
+  }
+  const int64_t b = stage_.micro_batch;
+  return g.view(std::move(combined), {tokens() / b, b, h});
+}
+
+}  // namespace headroom::model

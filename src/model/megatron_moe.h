@@ -1,0 +1,43 @@
+// Megatron-LM's mixture of experts on one rank: MoELayer with the all-gather dispatcher, whose
+// experts run one by one or grouped.
+//
+// Routing is even: this rank's experts get their share of what the group's tokens ask for.
+// Source: megatron/core/transformer/moe/{moe_layer,router,token_dispatcher,experts,moe_utils}.py,
+// at d98e8a64 (August 2026).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/builder.h"
+#include "model/megatron.h"
+
+namespace headroom::model {
+
+class MegatronExperts {
+ public:
+  // Declares the router's and the local experts' parameters.
+  MegatronExperts(GraphBuilder& g, const MegatronStage& stage, const std::string& name);
+
+  // x [s, b, h], normalized; `gathered` is the engine's buffer, or empty.
+  Var operator()(GraphBuilder& g, const Var& x, const Var& gathered) const;
+
+  // Elements of the buffer that tokens are gathered in; 0 where nothing is gathered.
+  static int64_t gathered_elements(const MegatronStage& stage);
+
+ private:
+  struct Expert {
+    Var fc1_weight, fc2_weight;
+  };
+  Var run_experts(GraphBuilder& g, Var rows, const Var& weights) const;
+  Var product(GraphBuilder& g, Var rows, Var Expert::*weight) const;
+  [[nodiscard]] int64_t group() const;         // ranks that tokens are gathered from
+  [[nodiscard]] int64_t tokens() const;        // of this rank
+  [[nodiscard]] int64_t local_tokens() const;  // that its experts get
+
+  MegatronStage stage_;
+  Var router_;
+  std::vector<Expert> experts_;
+};
+
+}  // namespace headroom::model
