@@ -121,9 +121,9 @@ Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console&
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(named, console));
   using fit::CheckpointingKind;
   const CheckpointingKind kind = question.checkpointing.kind;
-  if (kind != CheckpointingKind::none && kind != CheckpointingKind::full) {
+  if (kind == CheckpointingKind::every_n) {
     return Error{ErrorCode::usage, "'" + words.value("checkpointing") + "' is not modelled",
-                 "--checkpointing", "none, or full: every layer is recomputed"};
+                 "--checkpointing", "none, selective (attention's core) or full (every layer)"};
   }
   std::optional<int64_t> gpus;
   if (words.has("gpus")) {

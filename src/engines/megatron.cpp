@@ -123,7 +123,6 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "pipeline-model-parallel-layout",
     "qk-layernorm",
     "quick-geglu",
-    "recompute-activations",
     "spec",
     "squared-relu",
     "tp-comm-overlap",
@@ -341,13 +340,21 @@ Result<void> read_recomputation(Arguments& in, MegatronArguments& a) {
   HEADROOM_ASSIGN(const auto method, in.words("recompute-method"));
   int64_t layers = 1;
   HEADROOM_TRY(in.take("recompute-num-layers", layers));
+  if (in.is_on("recompute-activations") || granularity == "selective") {
+    HEADROOM_ASSIGN(const auto modules, in.words("recompute-modules"));
+    a.recomputes_attention = !modules || *modules == "core_attn";
+    if (a.recomputes_attention) return {};
+    return Error{ErrorCode::bad_input,
+                 "--recompute-modules " + modules->substr(0, 60) + " is not modelled", in.file(),
+                 "core_attn alone is"};
+  }
   if (!granularity) return {};
   a.recomputes_layers = *granularity == "full" && method == "uniform" && layers == 1;
   if (a.recomputes_layers) return {};
   return Error{ErrorCode::bad_input, "--recompute-granularity " + *granularity + " is not modelled",
                in.file(),
-               "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
-               "is"};
+               "--recompute-granularity selective is, or full --recompute-method uniform "
+               "--recompute-num-layers 1"};
 }
 
 Result<void> read_division(Arguments& in, MegatronArguments& a) {

@@ -61,6 +61,7 @@ struct MegatronArguments {
   bool gradients_in_float32 = false;  // --accumulate-allreduce-grads-in-fp32
   bool fused_accumulation = true;
   bool recomputes_layers = false;
+  bool recomputes_attention = false;  // selective: the core of it alone
   bool mask_from_loader = true;
   std::optional<int64_t> nodes;             // torchrun's
   std::optional<int64_t> ranks_per_node;    // torchrun's

@@ -127,8 +127,11 @@ TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
   EXPECT_EQ(message_of(model + "--tensor-model-parallel-size $A A=$B B=$A").substr(0, 28),
             "--tensor-model-parallel-size");
   EXPECT_EQ(message_of("--num-layers 2 --hidden-size 64"), "has no --num-attention-heads");
-  EXPECT_EQ(message_of(model + "--recompute-granularity selective"),
-            "--recompute-granularity selective is not modelled");
+  EXPECT_EQ(message_of(model + "--recompute-granularity selective"), "");
+  EXPECT_EQ(message_of(model + "--recompute-granularity selective --recompute-modules mlp"),
+            "--recompute-modules mlp is not modelled");
+  EXPECT_EQ(message_of(model + "--recompute-granularity full --recompute-method block"),
+            "--recompute-granularity full is not modelled");
 }
 
 }  // namespace

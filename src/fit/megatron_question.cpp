@@ -189,8 +189,10 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
   setting.stage.model.deterministic = from.deterministic;
   HEADROOM_TRY(set_batch(from, file, spread.data, question));
   if (!question.given.contains("dtype")) HEADROOM_TRY(question.set("dtype", from.type));
-  if (from.recomputes_layers && !question.given.contains("checkpointing")) {
-    HEADROOM_TRY(question.set("checkpointing", "full"));
+  if (!question.given.contains("checkpointing")) {
+    question.checkpointing.kind = from.recomputes_layers      ? CheckpointingKind::full
+                                  : from.recomputes_attention ? CheckpointingKind::selective
+                                                              : CheckpointingKind::none;
   }
   question.ranks = spread.world;
   question.model = file;
@@ -263,7 +265,9 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
   }
   flag("sequence-parallel", r.sequence_parallel);
   flag("use-distributed-optimizer", setting.data.distributed_optimizer);
-  flag("recompute-layers", question.checkpointing.kind == CheckpointingKind::full);
+  add("checkpointing", question.checkpointing.kind == CheckpointingKind::full        ? "full"
+                       : question.checkpointing.kind == CheckpointingKind::selective ? "selective"
+                                                                                     : "none");
   add("dtype", question.dtype == Dtype::bf16   ? "bf16"
                : question.dtype == Dtype::fp16 ? "fp16"
                                                : "fp32");

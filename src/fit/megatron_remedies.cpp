@@ -11,6 +11,10 @@ constexpr MegatronChange kChanges[kMegatronChanges] = {
      "one more forward pass: about a third more time",
      [](const FitQuestion& q) { return q.checkpointing.kind != CheckpointingKind::full; },
      [](FitQuestion& q) { q.checkpointing.kind = CheckpointingKind::full; }},
+    {"recompute-attention", "recompute attention's core", "--checkpointing selective",
+     "--recompute-granularity selective", "attention is computed twice",
+     [](const FitQuestion& q) { return q.checkpointing.kind == CheckpointingKind::none; },
+     [](FitQuestion& q) { q.checkpointing.kind = CheckpointingKind::selective; }},
     {"distributed-optimizer", "masters and states shared by data parallel ranks", "",
      "--use-distributed-optimizer", "parameters are gathered once a step",
      [](const FitQuestion& q) {

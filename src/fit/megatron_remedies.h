@@ -18,7 +18,7 @@ struct MegatronChange {
   void (*make)(FitQuestion&);
 };
 
-inline constexpr size_t kMegatronChanges = 4;
+inline constexpr size_t kMegatronChanges = 5;
 [[nodiscard]] const MegatronChange& megatron_change(size_t i);
 
 }  // namespace headroom::fit

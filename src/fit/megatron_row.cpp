@@ -198,6 +198,10 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
 Result<void> read_recomputation(const MegatronRow& row, FitQuestion& q) {
   const std::string_view granularity = row["recompute_granularity"];
   if (granularity == "none" || granularity.empty()) return {};
+  if (granularity == "selective" &&
+      (row["recompute_modules"].empty() || row["recompute_modules"] == "core_attn")) {
+    return q.set("checkpointing", "selective");
+  }
   const bool is_every_layer = granularity == "full" && row["recompute_method"] == "uniform" &&
                               row["recompute_num_layers"] == "1";
   if (!is_every_layer) {

@@ -52,9 +52,11 @@ void set_megatron(Scenario& s) {
   train.pipeline_warmup = setting.stage.rank.pipeline - 1 - setting.stage.rank.stage;
   train.accumulation =
       std::min(setting.micro_batches, train.pipeline_warmup + kSimulatedMicroBatches);
+  train.checkpoint_kind = step::CheckpointKind::reentrant;  // CheckpointFunction
   if (s.question.checkpointing.kind == CheckpointingKind::full) {
     train.checkpointing = step::CheckpointPolicy::full;
-    train.checkpoint_kind = step::CheckpointKind::reentrant;  // CheckpointFunction
+  } else if (s.question.checkpointing.kind == CheckpointingKind::selective) {
+    train.checkpointing = step::CheckpointPolicy::core_attention;
   }
   train.fold_layers = false;
   train.parallel = setting.data;

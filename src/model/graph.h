@@ -90,6 +90,7 @@ enum class RegionKind : uint8_t {
   model,
   layer,
   attention,
+  core_attention,  // from queries, keys and values to what is attended to
   mlp,
   lm_head,
   head_weight,  // a copy of lm_head's weight in another type, beside the weight itself

@@ -229,7 +229,14 @@ struct Layer {
     if (angles) {
       for (size_t i = 0; i < 2; ++i) parts[i] = g.apply(OpKind::te_rotary, {parts[i], angles});
     }
-    Var context = attend(g, parts);
+    Var context;
+    {
+      RegionScope core(g, RegionKind::core_attention, name + ".self_attention.core_attention",
+                       {&parts[0], &parts[1], &parts[2]});
+      core.set_positional(3);
+      context = attend(g, parts);
+      core.leave({&context});
+    }
     return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight}, parallel());
   }
 

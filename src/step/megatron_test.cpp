@@ -84,6 +84,16 @@ TEST(Megatron, WithSequenceParallelismAllOfItIsShared) {
   }
 }
 
+// The same paper: what selective recomputation keeps of a layer has no scores in it.
+TEST(Megatron, RecomputedAttentionKeepsNoScores) {
+  TrainOptions options = options_with({});
+  options.checkpointing = CheckpointPolicy::core_attention;
+  options.checkpoint_kind = CheckpointKind::reentrant;
+  const int64_t layer = trace_of(stage_with(2, 1, false), options).saved_bytes -
+                        trace_of(stage_with(1, 1, false), options).saved_bytes;
+  EXPECT_EQ(layer, 34 * kTokens * kHidden + kStatistics);
+}
+
 int64_t bytes_of(const StepTrace& trace, memory::Category category) {
   std::vector<bool> lives(trace.memory.buffers.size());
   for (const memory::MemoryEvent& event : trace.memory.events) {

@@ -42,6 +42,7 @@ Category category_within(RegionKind kind) {
     case RegionKind::model:
     case RegionKind::layer:
     case RegionKind::attention:
+    case RegionKind::core_attention:
     case RegionKind::mlp:
     case RegionKind::other:
       return Category::temporary;
@@ -62,6 +63,12 @@ Error no_gradient_error() {
 std::vector<bool> checkpointed_regions(const Graph& graph, const TrainOptions& options) {
   std::vector<bool> checkpointed(graph.regions.size());
   if (options.checkpointing == CheckpointPolicy::none) return checkpointed;
+  if (options.checkpointing == CheckpointPolicy::core_attention) {
+    for (size_t i = 0; i < graph.regions.size(); ++i) {
+      checkpointed[i] = graph.regions[i].kind == RegionKind::core_attention;
+    }
+    return checkpointed;
+  }
   int layer = 0;
   for (size_t i = 0; i < graph.regions.size(); ++i) {
     if (graph.regions[i].kind != RegionKind::layer) continue;

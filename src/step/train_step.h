@@ -20,7 +20,12 @@
 
 namespace headroom::step {
 
-enum class CheckpointPolicy : uint8_t { none, full, every_nth };
+enum class CheckpointPolicy : uint8_t {
+  none,
+  full,  // every layer
+  every_nth,
+  core_attention,  // of every layer that alone
+};
 
 struct TrainOptions {
   op::Environment environment;

@@ -76,7 +76,7 @@ class _Built(memory_oracle.TrainingRun):
 def oracle(build, **over):
     options = memory_oracle.Options(**{"dtype": "float32", "steps": 1, **over})
     with mock.patch.object(memory_oracle, "TrainingRun",
-                           lambda _config, chosen: _Built(build, chosen)):
+                           lambda _config, chosen, _mesh: _Built(build, chosen)):
         return memory_oracle.run_oracle(mock.Mock(model_type="traced"), options)
 
 
