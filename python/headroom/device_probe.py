@@ -6,9 +6,11 @@ The runner behind `headroom bench device`, which makes laws of the points. Shape
 (a fixed seed) from what models use, within what the machine does in a few tens of milliseconds;
 operands take turns, so that weights and caches come from memory as they do in a model, unless the
 machine's own cache holds all of the turns. A point is the median of samples of at least a
-millisecond each, taken until the median is sure or the point's share of the time is spent.
+millisecond each, taken until the median is sure or the point's share of the time is spent. Outputs are memory that
+the process has already (kept_memory.py).
 
-Reductions among processes, and decode steps of models that are nearly all host, are measured at the end.
+Decode steps of models that are nearly all host are measured before, between and after the rounds, reductions among
+processes at the end.
 
 Prints `headroom: progress DONE OF WHAT` on stderr. Exit codes: 0, 2 (usage), 4 (no PyTorch, no such
 device), 5 (interrupted, or the device failed: nothing is written).
@@ -25,6 +27,7 @@ import sys
 import time
 
 from headroom import collective_probe
+from headroom.kept_memory import keep_freed_memory, touch
 from headroom.waiting import Waiting
 
 EXIT_UNAVAILABLE, EXIT_PARTIAL = 4, 5
@@ -36,6 +39,7 @@ CLASSES = ("gemm_fp32", "gemm", "attention_decode", "attention_prefill", "elemen
 LONGEST_CALL_SECONDS, LEAST_LONGEST_SECONDS = 0.05, 0.012
 CALLS_A_POINT = 10       # about so many at least: warm-up, and five samples
 MOST_OPERAND_BYTES = 256 << 20
+SPARE_OPERANDS = 4       # of the largest size, in memory that is there before the first call
 POOL_BYTES = 1 << 30     # random numbers that all operands are views of
 PEAK_POOL_BYTES = 1 << 28
 LEAST_RATE_EDGE = 1024
@@ -48,6 +52,8 @@ LEAST_POINTS, MOST_POINTS = 18, 64  # of a class; a law needs 12, and some may b
 SHORT_SECONDS = 20       # a run below it is a look: one round, as many points of each class, operators alone
 MORE_POINTS = 2          # times as many of the products and of decode attention, which most of a step is
 LEAST_OVERRUN_SECONDS = 60
+MEMORY_BYTES = [1 << exponent for exponent in range(16, 29, 2)]  # 64 KiB to 256 MiB
+LATENCY_CALLS = 200
 ROUNDS = 2               # a point is measured at so many times of the run: what is between them drifts
 
 
@@ -350,11 +356,67 @@ def peak_rates(machine, dtype):
     return {"flops": rates["flops"], "bytes": max(rates["bytes"], size / reading)}
 
 
-def take_points(machine, arguments):
+def take_memory(machine):
+    """Bandwidth by size, of one block again and again: what a cache holds comes from it."""
+    torch, found = machine.torch, []
+    for size in MEMORY_BYTES:
+        if size > machine.free_bytes() // 8:
+            break
+        source = torch.ones(size // 4, dtype=torch.float32, device=machine.device)
+        target = torch.empty_like(source)
+        copying, reading = (min(take_samples(machine, call, 0.1)[0])
+                            for call in (lambda _: target.copy_(source), lambda _: source.sum()))
+        found.append({"bytes": size, "copy_bytes_per_second": 2 * size / copying, "read_bytes_per_second": size / reading})
+    return found
+
+
+def take_latency(machine):
+    """Of an addition of one number: what issuing it takes, and until it is done."""
+    torch = machine.torch
+    number = torch.zeros(1, device=machine.device)
+
+    def finish():
+        if machine.is_cuda:
+            torch.cuda.synchronize(machine.device)
+
+    launches, trips = [], []
+    for _ in range(5):
+        finish()
+        start = time.perf_counter()
+        for _ in range(LATENCY_CALLS):
+            number.add_(1)
+        launches.append((time.perf_counter() - start) / LATENCY_CALLS)
+        finish()
+        start = time.perf_counter()
+        number.add_(1)
+        finish()
+        trips.append(time.perf_counter() - start)
+    return {"launch_seconds": statistics.median(launches), "round_trip_seconds": statistics.median(trips)}
+
+
+def clock_hertz(machine):
+    """Now; None where nobody says."""
+    if machine.is_cuda:
+        try:
+            return 1e6 * machine.torch.cuda.clock_rate(machine.device)
+        except Exception:  # noqa: BLE001  without NVIDIA's library for Python, or the right to ask
+            return None
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            clocks = [float(line.split(":")[1]) for line in file if line.startswith("cpu MHz")]
+    except (OSError, ValueError, IndexError):
+        return None
+    return 1e6 * statistics.fmean(clocks) if clocks else None
+
+
+def take_points(machine, arguments, between=lambda: None):
+    """`between` is called before the first round and after each."""
     rng = random.Random(arguments.seed)
     table = dtypes_of(machine, arguments.dtype)
     rates = {name: coarse(rough_rates(machine, dtype)) for name, dtype in {table[kind] for kind in table}}
     most_bytes = min(MOST_OPERAND_BYTES, machine.free_bytes() // 8)
+    if not machine.is_cuda:
+        touch(machine.torch, SPARE_OPERANDS * most_bytes)
     is_short = arguments.seconds < SHORT_SECONDS
     main = set() if is_short else {"attention_decode", "gemm_fp32" if arguments.dtype == "fp32" else "gemm"}
     rounds = 1 if is_short else ROUNDS
@@ -369,6 +431,7 @@ def take_points(machine, arguments):
         for shape in draw_shapes(arguments.seed, kind, dtype.itemsize, many, rates[name], longest,
                                  machine.cache_bytes, most_bytes):
             plan.append((kind, name, dtype, shape))
+    between()
     taken, started, done, of = {}, time.perf_counter(), 0, rounds * len(plan)
     for _ in range(rounds):
         # In an order of its own, so that what else the machine does falls on no class alone.
@@ -384,6 +447,7 @@ def take_points(machine, arguments):
             call = make_call(machine, kind, shape, dtype, turns_for(machine, moved))
             taken.setdefault(index, []).append(take_samples(machine, call, max(0.02, left / (of - done))))
             done += 1
+        between()
     say(f"progress {of} {of} done")
     return [point_of(plan[index], taken[index]) for index in sorted(taken)]
 
@@ -410,23 +474,37 @@ STEP_MODELS = (
 STEP_CONTEXT, STEP_SECONDS = 64, 1.0
 
 
-def take_steps(machine, words):
-    """Decode steps of models that are nearly all host; none without transformers, or where they cannot be made."""
-    from headroom import decode_step, nongemm_models
-    torch, steps = machine.torch, []
-    name, dtype = dtypes_of(machine, words)[None]
-    for config in STEP_MODELS:
+class Steps:
+    """Decode steps of those models, measured at several times of the run, since what the host takes drifts more than
+    anything else does."""
+
+    def __init__(self, machine, words):
+        from headroom import nongemm_models
+        self.machine, self.calls, self.taken = machine, [], []
+        self.name, dtype = dtypes_of(machine, words)[None]
         try:
-            recipe = nongemm_models.Recipe(torch, {"name": config["model_type"], "config": config, "inputs": {}})
-            module = recipe.make(None, dtype).to(machine.device)
-            call, _ = decode_step.make_step(machine, module, dtype, 1, STEP_CONTEXT, machine.free_bytes())
+            self.calls = [self._call(config, dtype) for config in STEP_MODELS]
         except (nongemm_models.Refused, ImportError) as refusal:  # no transformers, or one without these caches
             say(f"no host time: {refusal}")
-            return []
-        samples, half = take_samples(machine, lambda _, step=call: step(), STEP_SECONDS)
-        steps.append({"config": config, "batch": 1, "context": STEP_CONTEXT, "dtype": name,
-                      "seconds": statistics.median(samples), "uncertainty": half, "samples": len(samples)})
-    return steps
+
+    def _call(self, config, dtype):
+        from headroom import decode_step, nongemm_models
+        recipe = nongemm_models.Recipe(self.machine.torch, {"name": config["model_type"], "config": config, "inputs": {}})
+        module = recipe.make(None, dtype).to(self.machine.device)
+        return decode_step.make_step(self.machine, module, dtype, 1, STEP_CONTEXT, self.machine.free_bytes())[0]
+
+    def take(self):
+        self.taken.append([take_samples(self.machine, lambda _, step=call: step(), STEP_SECONDS) for call in self.calls])
+
+    def points(self):
+        """Of each model the median of what its rounds say."""
+        points = []
+        for config, rounds in zip(STEP_MODELS, zip(*self.taken)):
+            points.append({"config": config, "batch": 1, "context": STEP_CONTEXT, "dtype": self.name,
+                           "seconds": statistics.median(statistics.median(samples) for samples, _ in rounds),
+                           "uncertainty": max(half for _, half in rounds),
+                           "samples": sum(len(samples) for samples, _ in rounds)})
+        return points
 
 
 def main():
@@ -446,6 +524,7 @@ def main():
         return EXIT_UNAVAILABLE
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    keep_freed_memory()
     try:
         machine = Machine(torch, arguments.on)
         torch.empty(1, device=machine.device)
@@ -453,20 +532,22 @@ def main():
         say(f"there is no device {arguments.on}: {str(error).splitlines()[0]}")
         return EXIT_UNAVAILABLE
     arguments.dtype = arguments.dtype or ("bf16" if machine.is_cuda else "fp32")
-    identity = machine.identity()  # with the load before ours
+    identity = {**machine.identity(), "clock_hertz": clock_hertz(machine)}  # with the load before ours
     try:
         with torch.inference_mode():
-            points = take_points(machine, arguments)
-            points += collective_probe.take_collectives(machine, arguments.seconds)
             # What a GPU's host does between launches is hidden behind its kernels.
             has_steps = not machine.is_cuda and arguments.seconds >= SHORT_SECONDS
-            steps = take_steps(machine, arguments.dtype) if has_steps else []
+            steps = Steps(machine, arguments.dtype) if has_steps else None
+            memory, latency = take_memory(machine), take_latency(machine)
+            points = take_points(machine, arguments, steps.take if steps else lambda: None)
+            points += collective_probe.take_collectives(machine, arguments.seconds)
     except (KeyboardInterrupt, RuntimeError, MemoryError) as error:
         say(f"measuring stopped: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
         return EXIT_PARTIAL
     with open(arguments.out, "w", encoding="utf-8") as file:
         json.dump({"schema": SCHEMA, "machine": identity, "seconds": arguments.seconds,
-                   "seed": arguments.seed, "points": points, "steps": steps}, file)
+                   "seed": arguments.seed, "points": points, "bandwidth": memory, "latency": latency,
+                   "steps": steps.points() if steps else []}, file)
     return 0
 
 

@@ -1,13 +1,53 @@
-"""The energy that the processor packages took, where the system lets it be read: RAPL by Linux's powercap.
+"""The energy that was taken, where the system lets it be read: of the processor packages RAPL by Linux's powercap, of a
+GPU the driver's own counter (NVML, which Volta and later have).
 
-A counter is in microjoules and starts over at max_energy_range_uj. Most systems let only root read it
+A counter of RAPL is in microjoules and starts over at max_energy_range_uj. Most systems let only root read it
 (since CVE-2020-8694), and virtual machines have none: then there is no meter, not a zero.
 """
 
+import ctypes
 import os
 import re
 
 POWERCAP = "/sys/class/powercap"
+
+
+def meter_of(machine):
+    """Of what measures: a device_probe.Machine."""
+    if not machine.is_cuda:
+        return Meter()
+    bus = machine.torch.cuda.get_device_properties(machine.device)
+    return DeviceMeter(f"{bus.pci_domain_id:08x}:{bus.pci_bus_id:02x}:{bus.pci_device_id:02x}.0"
+                       if hasattr(bus, "pci_bus_id") else None)
+
+
+class DeviceMeter:
+    """Joules of one GPU, by its place on the bus, since the last time it was asked; None where the driver does not
+    say. Tested with a library that stands in for NVML: no GPU was at hand."""
+
+    def __init__(self, bus, library=None):
+        self.library, self.handle = library, ctypes.c_void_p()
+        try:
+            self.library = library or ctypes.CDLL("libnvidia-ml.so.1")
+            known = bus is not None and self.library.nvmlInit_v2() == 0 and self.library.nvmlDeviceGetHandleByPciBusId_v2(
+                bus.encode(), ctypes.byref(self.handle)) == 0
+        except (OSError, AttributeError):
+            known = False
+        self.last = self._read() if known else None
+        self.known = self.last is not None
+
+    def _read(self):
+        millijoules = ctypes.c_ulonglong()
+        failed = self.library.nvmlDeviceGetTotalEnergyConsumption(self.handle, ctypes.byref(millijoules))
+        return None if failed else millijoules.value
+
+    def joules(self):
+        if not self.known:
+            return None
+        before, self.last = self.last, self._read()
+        if before is None or self.last is None or self.last < before:
+            return None
+        return (self.last - before) * 1e-3
 
 
 class Meter:

@@ -349,7 +349,7 @@ class Session:
         engine = self.engine_for(setting, layers)
         call, notes = engine.prepare(setting)
         notes += engine.notes
-        meter = energy.Meter()
+        meter = energy.meter_of(self.machine)
         stopwatch = Stopwatch(self.machine)
         samples, half = stopwatch.samples(call, self.spec["seconds"])
         joules = meter.joules()

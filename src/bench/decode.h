@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "bench/decode_counters.h"
 #include "device/device.h"
 #include "operator/dtype.h"
 #include "text/json.h"
@@ -102,6 +103,7 @@ struct DecodeAnswer {
   double median_error_pct = 0;        // of the predicted steps
   // The same of what the steps take less other programs' turns; nothing where that is not known.
   std::optional<double> median_error_undisturbed_pct;
+  std::vector<DecodeCounters> counters{};  // of ncu, by batch
 };
 
 // Half width of a corrected step between its points, as a logarithm: the largest error of the

@@ -112,9 +112,13 @@ bool is_collective(const MeasuredPoint& point) {
 // The device's figures as a headroom.devices/1 file. Bandwidth is that of traffic beyond the cache.
 Result<Json> device_file(const Probe& probe, const std::string& name) {
   const double cache = 2 * static_cast<double>(probe.machine.cache.count);
-  const double bandwidth = best_bytes(points_of(probe, [&](const MeasuredPoint& point) {
+  double bandwidth = best_bytes(points_of(probe, [&](const MeasuredPoint& point) {
     return point.call.flops == 0 && point.call.bytes >= cache && !is_collective(point);
   }));
+  for (const timing::MemoryPoint& point : probe.memory) {
+    if (static_cast<double>(point.size.count) < cache) continue;
+    bandwidth = std::max({bandwidth, point.copy_bytes_per_second, point.read_bytes_per_second});
+  }
   const double link = best_bytes(points_of(probe, is_collective));
   Json rates = Json::object();
   for (const device::Rate rate : device::kRates) {
@@ -261,6 +265,8 @@ Result<Probe> read_probe(const JsonView& root) {
   HEADROOM_ASSIGN(probe.machine, timing::read_machine(machine));
   HEADROOM_ASSIGN(probe.points, timing::read_points(root, "points"));
   HEADROOM_ASSIGN(probe.steps, read_steps(root));
+  HEADROOM_ASSIGN(probe.memory, timing::read_memory(root));
+  HEADROOM_ASSIGN(probe.latency, timing::read_latency(root));
   return probe;
 }
 
@@ -289,6 +295,8 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
   DeviceAnswer answer;
   timing::Calibration& calibration = answer.calibration;
   calibration.machine = probe.machine;
+  calibration.memory = probe.memory;
+  calibration.latency = probe.latency;
   HEADROOM_TRY(name_device(probe, catalogue, calibration));
   device::DeviceCatalogue with_ours = catalogue;
   if (!calibration.devices.is_null()) {

@@ -20,7 +20,7 @@ namespace headroom::bench {
 
 struct DeviceQuestion {
   std::string on = "cpu";  // a device of PyTorch: cpu, cuda, cuda:1
-  double seconds = 240;    // to measure for; what is asked of the runner, not a promise
+  double seconds = 200;    // to measure for; what is asked of the runner, not a promise
   std::string dtype;       // fp32, bf16 or fp16, of what is no product; empty: as the runner thinks
   int64_t seed = 1;        // of the shapes
   int64_t threads = 0;     // of the CPU; 0: as many as PyTorch takes
@@ -42,6 +42,8 @@ struct Probe {
   timing::Machine machine;
   std::vector<timing::MeasuredPoint> points;
   std::vector<ProbedStep> steps;
+  std::vector<timing::MemoryPoint> memory{};
+  timing::Latency latency{};
 };
 
 // Of one class of operators.
@@ -73,16 +75,31 @@ struct ClassAgreement {
   double differ_90_pct = 0;     // what 90 % of the points differ by at most
   double median_ratio_pct = 0;  // of the later run's times, beyond the earlier one's
 };
+// Shapes that the later run measured and the earlier did not, predicted by the earlier one.
+struct UnseenShapes {
+  int64_t points = 0;
+  int64_t in_interval = 0;  // of 90 %
+  double median_error_pct = 0;
+  double roofline_error_pct = 0;
+};
+struct ClassUnseen {
+  timing::OperatorClass kind{};
+  UnseenShapes shapes;
+};
 struct Agreement {
   std::vector<ClassAgreement> classes;
   int64_t points = 0;
   int64_t within = 0;
+  UnseenShapes unseen;  // of all classes
+  std::vector<ClassUnseen> unseen_by_class;
 };
 // Whether as many points are within the spread as a level of 90 % lets expect of so few: 85 % at
-// least.
+// least. Without a point in both there is nothing that could disagree.
 [[nodiscard]] bool agrees(const Agreement& agreement);
-// An Error where the machines differ, or no point is in both.
-Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Calibration& later);
+// An Error where the machines differ, or the later run has no point that the earlier one measured
+// or predicts.
+Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Calibration& later,
+                            const device::DeviceCatalogue& catalogue);
 
 // Errors: unavailable without Python, PyTorch or the device, or where the device fails on the way:
 // then nothing is kept.

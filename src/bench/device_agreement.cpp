@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "base/median.h"
 #include "bench/device.h"
 #include "timing/device_law.h"
+#include "timing/timing_model.h"
 
 namespace headroom::bench {
 namespace {
@@ -61,6 +63,60 @@ ClassAgreement agreement_of(OperatorClass kind, const std::vector<MeasuredPoint>
   return found;
 }
 
+// What the earlier run's laws say of points that it does not hold.
+class Unseen {
+ public:
+  static Result<Unseen> make(const timing::Calibration& earlier,
+                             device::DeviceCatalogue catalogue) {
+    Unseen unseen;
+    HEADROOM_ASSIGN(unseen.device_, timing::add_device(earlier, catalogue));
+    HEADROOM_TRY(timing::add_laws(earlier, unseen.device_, unseen.model_));
+    for (const MeasuredPoint& point : earlier.points) unseen.seen_.insert(key_of(point));
+    for (const timing::Law& law : earlier.laws.laws) unseen.has_law_.insert(law.kind);
+    return unseen;
+  }
+  // Points that are not predicted are left out: the earlier run has no law of the class.
+  void add(const MeasuredPoint& point) {
+    if (seen_.contains(key_of(point)) || !has_law_.contains(point.call.kind)) return;
+    const auto time = model_.predict(point.call, device_);
+    if (!time) return;
+    Errors& errors = errors_[point.call.kind];
+    errors.law.push_back(100 * std::abs(time->seconds / point.seconds - 1));
+    errors.roofline.push_back(100 * std::abs(time->roofline_seconds / point.seconds - 1));
+    const bool is_inside =
+        time->seconds_low <= point.seconds && point.seconds <= time->seconds_high;
+    if (is_inside) ++errors.inside;
+  }
+  void hand_over(Agreement& agreement) const {
+    Errors all;
+    for (const auto& [kind, errors] : errors_) {
+      agreement.unseen_by_class.push_back({kind, summary_of(errors)});
+      all.law.insert(all.law.end(), errors.law.begin(), errors.law.end());
+      all.roofline.insert(all.roofline.end(), errors.roofline.begin(), errors.roofline.end());
+      all.inside += errors.inside;
+    }
+    if (!all.law.empty()) agreement.unseen = summary_of(all);
+  }
+
+ private:
+  struct Errors {
+    std::vector<double> law;
+    std::vector<double> roofline;
+    int64_t inside = 0;
+  };
+  Unseen() : model_(timing::TimingModel::built_in()) {}
+  static UnseenShapes summary_of(const Errors& errors) {
+    return {static_cast<int64_t>(errors.law.size()), errors.inside, median(errors.law),
+            median(errors.roofline)};
+  }
+
+  timing::TimingModel model_;
+  device::Device device_;
+  std::set<std::string> seen_;
+  std::set<OperatorClass> has_law_;
+  std::map<OperatorClass, Errors> errors_;
+};
+
 }  // namespace
 
 bool agrees(const Agreement& agreement) {
@@ -69,7 +125,8 @@ bool agrees(const Agreement& agreement) {
          kLeastShare * static_cast<double>(agreement.points);
 }
 
-Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Calibration& later) {
+Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Calibration& later,
+                            const device::DeviceCatalogue& catalogue) {
   const timing::Machine& a = earlier.machine;
   const timing::Machine& b = later.machine;
   if (a.product != b.product || a.kind != b.kind || a.units != b.units) {
@@ -89,7 +146,10 @@ Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Ca
     all.within += found.within;
     all.classes.push_back(found);
   }
-  if (all.points == 0) {
+  HEADROOM_ASSIGN(Unseen unseen, Unseen::make(earlier, catalogue));
+  for (const MeasuredPoint& point : later.points) unseen.add(point);
+  unseen.hand_over(all);
+  if (all.points == 0 && all.unseen.points == 0) {
     return Error{ErrorCode::bad_input,
                  "no point was measured in both runs",
                  {},

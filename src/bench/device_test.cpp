@@ -177,27 +177,55 @@ timing::Calibration run_of(double later, double drift) {
   return calibration;
 }
 
+Result<Agreement> compared(const timing::Calibration& earlier, const timing::Calibration& later) {
+  return agreement(earlier, later, device::DeviceCatalogue::built_in());
+}
+
 TEST(BenchDevice, RunsAgreeWithinTheSpreadThatTheirRoundsTell) {
-  const auto same = agreement(run_of(1, 0.1), run_of(1.05, 0.1));
+  const auto same = compared(run_of(1, 0.1), run_of(1.05, 0.1));
   ASSERT_TRUE(same) << same.error().to_string();
   EXPECT_EQ(same->points, 32);
   EXPECT_EQ(same->within, 32);
   EXPECT_TRUE(agrees(*same));
   EXPECT_NEAR(same->classes[0].stated_pct, 100 * std::expm1(0.1 / std::sqrt(2.0)), 1e-6);
   EXPECT_NEAR(same->classes[0].median_ratio_pct, 5, 1e-6);
-  const auto other = agreement(run_of(1, 0.1), run_of(1.2, 0.1));
+  const auto other = compared(run_of(1, 0.1), run_of(1.2, 0.1));
   ASSERT_TRUE(other);
   EXPECT_EQ(other->within, 0);
   EXPECT_FALSE(agrees(*other));
 }
 
+// Shapes of a later run that the earlier one does not hold, as they take and twice that.
+TEST(BenchDevice, ShapesThatTheEarlierRunDidNotMeasureJudgeItsLaws) {
+  const timing::Calibration whole = run_of(1, 0.1);
+  timing::Calibration earlier = whole;
+  timing::Calibration later = whole;
+  earlier.points.clear();
+  later.points.clear();
+  for (size_t i = 0; i < whole.points.size(); ++i) {
+    (i % 2 == 0 ? earlier : later).points.push_back(whole.points[i]);
+  }
+  const auto judged = compared(earlier, later);
+  ASSERT_TRUE(judged) << judged.error().to_string();
+  EXPECT_EQ(judged->points, 0);
+  EXPECT_TRUE(agrees(*judged));
+  EXPECT_EQ(judged->unseen.points, static_cast<int64_t>(later.points.size()));
+  EXPECT_LT(judged->unseen.median_error_pct, 10);
+  EXPECT_GE(10 * judged->unseen.in_interval, 8 * judged->unseen.points);
+  for (timing::MeasuredPoint& point : later.points) point.seconds *= 2;
+  const auto slower = compared(earlier, later);
+  ASSERT_TRUE(slower);
+  EXPECT_NEAR(slower->unseen.median_error_pct, 50, 8);
+  ASSERT_FALSE(slower->unseen_by_class.empty());
+}
+
 TEST(BenchDevice, RunsOfTwoMachinesAreNotCompared) {
   timing::Calibration other = run_of(1, 0.1);
   other.machine.units = 64;
-  EXPECT_FALSE(agreement(run_of(1, 0.1), other));
+  EXPECT_FALSE(compared(run_of(1, 0.1), other));
   other = run_of(1, 0.1);
   other.points.clear();
-  EXPECT_FALSE(agreement(run_of(1, 0.1), other));
+  EXPECT_FALSE(compared(run_of(1, 0.1), other));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/detect.h"
+#include "timing/calibration.h"
 
 namespace headroom::cli {
 namespace {
@@ -55,6 +56,10 @@ Result<fit::FitQuestion> question_of(const Words& words, const Console& console)
     if (words.value(file) != "-") continue;
     return Error{ErrorCode::usage, "standard output has the answer", std::string("--") + file,
                  "name a file"};
+  }
+  if (question.device.empty() && !question.calibration.empty()) {
+    HEADROOM_ASSIGN(const auto measured, timing::find_calibration(question.calibration));
+    if (measured) question.device = measured->device;
   }
   if (question.device.empty()) {
     question.device = device::detect_gpus() ? "auto" : kStatedDevice;

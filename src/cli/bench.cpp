@@ -60,13 +60,16 @@ Verb bench_verb() {
        "the memory-gap paper's experiment on this machine: decode steps by batch, and its DRAM"},
       {"headroom bench decode facebook/opt-1.3b --device h100-sxm-64gb --predict --context 330",
        "the same without the machine"},
+      {"headroom bench decode facebook/opt-1.3b --on cuda --batches 64 --counters 64=ncu.csv",
+       "with the counters of `ncu --csv --page raw --target-processes all` of the same command"},
       {"headroom bench decode meta-llama/Llama-2-7b-hf --device a100-sxm-80gb --predict --json",
        "every figure with its interval and where it comes from"},
   };
   verb.flags = {
       {"on", "DEVICE", "to measure on: cpu (as without it), cuda or cuda:N"},
       {"quick", "",
-       "bench device: in one minute, without it four; bench nongemm: batch 1, few runs; bench "
+       "bench device: in one minute, without it less than five; bench nongemm: batch 1, few runs; "
+       "bench "
        "decode: four batches, few runs"},
       {"seconds", "N", "bench device: for about so long; others: for each setting or batch"},
       {"models", "NAME,...", "bench nongemm: also paper (as without it), today or all"},
@@ -83,10 +86,11 @@ Verb bench_verb() {
       {"results", "FILE",
        "what a run kept, shown: of bench device its calibration; nothing is measured"},
       {"layers", "N", "bench decode: of the model; without it as many as fit"},
+      {"seed", "N", "bench device: other shapes, to judge by --calibration what 1 measured; 1"},
       {"save-calibration", "FILE", "bench device: where it is kept; NAME.calibration.json"},
       {kCalibrationFlag.name, kCalibrationFlag.value,
        "what bench device measured. bench decode: times by it, beside what is measured; bench "
-       "device: whether two runs agree"},
+       "device: whether two runs agree, and how far off it is on shapes that it did not measure"},
       {"predict", "",
        "bench decode: by laws fitted to published measurements (docs/formats/timing.md)"},
       {"device", "NAME",
@@ -95,6 +99,9 @@ Verb bench_verb() {
       {"batches", "N,N,...", "items of a batch, sequences that decode together; powers of two"},
       {"points", "FILE.csv",
        "with --predict: measured steps that correct the rest: batch,itl_ms; two at least"},
+      {"counters", "N=FILE.csv,...",
+       "bench decode: what ncu counted at batch N, by kernel class: DRAM bytes, tensor cores, "
+       "stalls"},
       {"dtype", "TYPE",
        "of weights and cache: bfloat16, float16 or float32, which is what a CPU is measured with"},
       kJsonFlag,

@@ -12,7 +12,9 @@
 #include "cli/bench_store.h"
 #include "cli/deliver.h"
 #include "cli/machine.h"
+#include "formats/ncu_csv.h"
 #include "model/builtin.h"
+#include "ops/rules.h"
 #include "report/bench_decode_html.h"
 #include "report/bench_json.h"
 #include "report/bench_text.h"
@@ -78,6 +80,61 @@ Result<int64_t> context_of(const Words& words, int64_t otherwise) {
   return number_of<int64_t>(words.value("context"), "context", 1);
 }
 
+// By the names of kernels, as `headroom ops` groups them.
+bench::KernelClass class_by_name(const ops::OperatorRules& rules, std::string_view kernel) {
+  std::optional<ops::GroupIndex> group = rules.always(kernel);
+  if (!group) group = rules.of_kernel(kernel);
+  if (!group) return bench::KernelClass::other;
+  if (*group == rules.group("attention")) return bench::KernelClass::attention;
+  return *group == rules.group("gemm") ? bench::KernelClass::matmul : bench::KernelClass::other;
+}
+
+struct CountedBatch {
+  int64_t batch = 1;
+  std::string file;
+};
+
+// "64=ncu.csv,1=ncu-1.csv"
+Result<std::vector<CountedBatch>> counted_batches(std::string_view words) {
+  std::vector<CountedBatch> counted;
+  while (!words.empty()) {
+    const std::string_view one = words.substr(0, words.find(','));
+    const size_t equals = one.find('=');
+    if (equals == std::string_view::npos || equals + 1 == one.size()) {
+      return usage("'" + std::string(one.substr(0, 80)) + "' is not what --counters takes",
+                   "the batch that ncu saw, and its file: --counters 64=ncu.csv");
+    }
+    HEADROOM_ASSIGN(const int64_t batch,
+                    number_of<int64_t>(one.substr(0, equals), "counters", 1, bench::kMostBatch));
+    if (std::ranges::find(counted, batch, &CountedBatch::batch) != counted.end()) {
+      return usage("--counters has batch " + std::to_string(batch) + " twice", "one file a batch");
+    }
+    counted.push_back({batch, std::string(one.substr(equals + 1))});
+    words.remove_prefix(std::min(one.size() + 1, words.size()));
+    if (counted.size() > bench::kMostBatches) return usage("--counters takes 64 files at most");
+  }
+  return counted;
+}
+
+// Read before anything is measured: a bad file is better said now.
+Result<std::vector<bench::DecodeCounters>> counters_of(const Words& words) {
+  std::vector<bench::DecodeCounters> counters;
+  if (!words.has("counters")) return counters;
+  HEADROOM_ASSIGN(const auto counted, counted_batches(words.value("counters")));
+  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load({}));
+  for (const CountedBatch& one : counted) {
+    HEADROOM_ASSIGN(const formats::NcuProfile profile, formats::read_ncu_csv(one.file));
+    HEADROOM_ASSIGN(
+        bench::DecodeCounters found,
+        bench::decode_counters(profile, one.batch, one.file, [&](std::string_view kernel) {
+          return class_by_name(rules, kernel);
+        }));
+    counters.push_back(std::move(found));
+  }
+  std::ranges::sort(counters, {}, &bench::DecodeCounters::batch);
+  return counters;
+}
+
 Result<void> hand_over(const bench::DecodeAnswer& answer, const std::string& folder,
                        const Words& words, const Console& console) {
   Forms forms;
@@ -118,8 +175,10 @@ Result<int> predict(const model::ResolvedModel& model, const Words& words, const
   HEADROOM_ASSIGN(const Machines machines, load_machines(words));
   HEADROOM_ASSIGN(bench::DecodeQuestion question, predicted_question(words, machines));
   question.model = model.name;
-  HEADROOM_ASSIGN(const bench::DecodeAnswer answer,
+  HEADROOM_ASSIGN(auto counters, counters_of(words));
+  HEADROOM_ASSIGN(bench::DecodeAnswer answer,
                   bench::predict_decode(model.view(), question, machines.timing));
+  answer.counters = std::move(counters);
   HEADROOM_TRY(hand_over(answer, {}, words, console));
   return answer.largest_batch > 0 ? kExitYes : kExitNotPlainYes;
 }
@@ -248,6 +307,7 @@ Result<int> measured(const model::ResolvedModel& model, const Words& words,
                   measured_question(model.name, words, on == "cpu"));
   // Before anything is measured: a bad file of the user's is better said now.
   HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(auto counters, counters_of(words));
   NongemmRecords records;
   std::string folder;
   if (words.has("results")) {
@@ -264,6 +324,7 @@ Result<int> measured(const model::ResolvedModel& model, const Words& words,
   }
   HEADROOM_ASSIGN(bench::DecodeAnswer answer,
                   bench::answer_decode(model.view(), question, records));
+  answer.counters = std::move(counters);
   if (machines.calibration) HEADROOM_TRY(predict_beside(model, machines, words, answer));
   HEADROOM_TRY(hand_over(answer, folder, words, console));
   return exit_code(answer, words);

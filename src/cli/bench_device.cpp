@@ -17,6 +17,7 @@ namespace {
 constexpr double kQuickSeconds = 50;
 constexpr double kLeastSeconds = 1;
 constexpr double kMostSeconds = 3600;
+constexpr int64_t kMostSeed = 1'000'000'000;
 
 // cpu, cuda or cuda:N
 bool is_device_of_torch(std::string_view name) {
@@ -39,6 +40,9 @@ Result<bench::DeviceQuestion> question_of(const Words& words) {
   if (words.has("threads")) {
     HEADROOM_ASSIGN(question.threads,
                     number_of<int64_t>(words.value("threads"), "threads", 1, 4096));
+  }
+  if (words.has("seed")) {
+    HEADROOM_ASSIGN(question.seed, number_of<int64_t>(words.value("seed"), "seed", 0, kMostSeed));
   }
   if (words.has("dtype")) {
     const std::string name = words.value("dtype");
@@ -77,7 +81,8 @@ Result<bench::DeviceAnswer> measured(const Words& words, const device::DeviceCat
 
 // What an earlier run kept.
 Result<bench::DeviceAnswer> shown(const Words& words, const device::DeviceCatalogue& catalogue) {
-  for (const char* flag : {"save-calibration", "on", "seconds", "quick", "threads", "dtype"}) {
+  for (const char* flag :
+       {"save-calibration", "on", "seconds", "quick", "threads", "dtype", "seed"}) {
     if (!words.has(flag)) continue;
     return Error{ErrorCode::usage,
                  "--results shows what was measured before",
@@ -85,7 +90,9 @@ Result<bench::DeviceAnswer> shown(const Words& words, const device::DeviceCatalo
                  "without --" + std::string(flag)};
   }
   HEADROOM_ASSIGN(timing::Calibration kept, timing::load_calibration(words.value("results")));
-  return bench::calibrate({std::move(kept.machine), std::move(kept.points), {}}, catalogue);
+  return bench::calibrate(
+      {std::move(kept.machine), std::move(kept.points), {}, std::move(kept.memory), kept.latency},
+      catalogue);
 }
 
 }  // namespace
@@ -122,7 +129,7 @@ Result<int> run_bench_device(const Words& words, const Console& console) {
   }
   std::optional<bench::Agreement> agreement;
   if (earlier) {
-    HEADROOM_ASSIGN(agreement, bench::agreement(*earlier, answer.calibration));
+    HEADROOM_ASSIGN(agreement, bench::agreement(*earlier, answer.calibration, catalogue));
   }
   const bench::Agreement* const beside = agreement ? &*agreement : nullptr;
   Forms forms;

@@ -299,7 +299,7 @@ Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
         "the last line has no end: if the file was cut, its row may be wrong (line " +
         std::to_string(table.lines.empty() ? 1 : table.lines.back()) + ")");
   }
-  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
+  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
   std::vector<CalibrationPoint> points;
   for (size_t i = 0; i < table.rows.size(); ++i) {
     answer_line(table, i, predict_row(table, i, catalogue, timer), calibration, answer.rows,

@@ -72,6 +72,12 @@ std::vector<std::string> correction_notes(const Scenario& scenario) {
     if (law == nullptr) continue;
     notes.push_back("corrected by " + scenario.calibration->name + ": " + law->sentence());
   }
+  const bool is_silent =
+      notes.empty() && scenario.calibration && !scenario.calibration->laws.empty();
+  if (is_silent) {
+    notes.push_back(scenario.calibration->name + " corrects nothing on " + scenario.device->name +
+                    ": " + scenario.calibration->laws.front().basis);
+  }
   return notes;
 }
 

@@ -144,6 +144,11 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
     return {};
   }
   HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
+  const std::string& measured_on = timer.measured_device();
+  if (!measured_on.empty() && measured_on != scenario.device->name) {
+    answer.warnings.push_back("the calibration is of " + measured_on +
+                              ": the step's time does not follow from it");
+  }
   const auto time = timer.time_of(scenario, trace);
   if (time) {
     answer.time = *time;
@@ -189,7 +194,7 @@ Begun begin(const FitQuestion& question) {
   Begun begun;
   for_each_in_parallel(2, 0, [&](size_t i) {
     if (i == 1) {
-      begun.timer = StepTimer::make();
+      begun.timer = StepTimer::make(question.calibration);
       return;
     }
     begun.scenario = resolve(question);

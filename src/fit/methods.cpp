@@ -237,7 +237,7 @@ std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most) {
 Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
   HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, gpus));
   HEADROOM_TRY(cluster_of(question, gpus));
-  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
+  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
   for_each_in_parallel(candidates.size(), 0,

@@ -15,6 +15,7 @@
 #include "fit/scenario_parts.h"
 #include "fit/scenario_traced.h"
 #include "fit/shared_steps.h"
+#include "timing/calibration.h"
 
 namespace headroom::fit {
 
@@ -70,10 +71,24 @@ Result<std::shared_ptr<const model::ResolvedModel>> load_model(const FitQuestion
       std::make_shared<model::ResolvedModel>(std::move(found)));
 }
 
+// One that only a calibration knows, too.
 Result<std::shared_ptr<const device::Device>> load_device(const FitQuestion& question) {
-  HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(auto catalogue, device::DeviceCatalogue::load());
+  if (!question.calibration.empty()) {
+    HEADROOM_ASSIGN(const auto measured, timing::find_calibration(question.calibration));
+    if (measured) HEADROOM_TRY(timing::add_device(*measured, catalogue));
+  }
   HEADROOM_ASSIGN(device::Device device, catalogue.find(question.device));
   return std::shared_ptr<const device::Device>(std::make_shared<device::Device>(std::move(device)));
+}
+
+Result<void> check_has_times(const std::string& file) {
+  HEADROOM_ASSIGN(const auto measured, timing::find_calibration(file));
+  if (measured) return {};
+  return Error{ErrorCode::bad_input, "corrects nothing: no law of memory, no times of operators",
+               file,
+               "`headroom fit --against FILE.csv --save-calibration` and `headroom bench device` "
+               "write such files"};
 }
 
 // Both tables are read whole, side by side.
@@ -295,6 +310,7 @@ Result<Scenario> resolve(const FitQuestion& question) {
   HEADROOM_TRY(load_model_and_device(scenario));
   if (!question.calibration.empty()) {
     HEADROOM_ASSIGN(Calibration calibration, load_calibration(question.calibration));
+    if (calibration.laws.empty()) HEADROOM_TRY(check_has_times(question.calibration));
     scenario.calibration = std::make_shared<Calibration>(std::move(calibration));
   }
   if (model::is_python_function(question.model)) HEADROOM_TRY(trace_model(scenario));

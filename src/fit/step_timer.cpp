@@ -4,6 +4,7 @@
 
 #include "fit/network.h"
 #include "fit/shared_steps.h"
+#include "timing/calibration.h"
 #include "timing/step_time.h"
 
 namespace headroom::fit {
@@ -42,9 +43,16 @@ Result<timing::StepShape> shape_of(const Scenario& scenario) {
 
 }  // namespace
 
-Result<StepTimer> StepTimer::make() {
+Result<StepTimer> StepTimer::make(const std::string& calibration) {
   HEADROOM_ASSIGN(timing::TimingModel model, timing::TimingModel::load());
-  return StepTimer(std::move(model));
+  StepTimer timer(std::move(model));
+  if (calibration.empty()) return timer;
+  HEADROOM_ASSIGN(const auto measured, timing::find_calibration(calibration));
+  if (!measured) return timer;
+  HEADROOM_ASSIGN(auto catalogue, device::DeviceCatalogue::load());
+  HEADROOM_TRY(timing::adopt(*measured, catalogue, timer.model_));
+  timer.measured_device_ = measured->device;
+  return timer;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "base/result.h"
 #include "fit/answer.h"
@@ -16,7 +17,12 @@ namespace headroom::fit {
 
 class StepTimer {
  public:
-  static Result<StepTimer> make();
+  // With what `calibration` measured (a file of `bench device`; one of other things adds nothing);
+  // empty: the laws alone.
+  static Result<StepTimer> make(const std::string& calibration);
+
+  // On which device operators were measured; empty: on none.
+  [[nodiscard]] const std::string& measured_device() const { return measured_device_; }
 
   // `trace` is of the scenario's step, with its calls. An Error where a law lacks a figure of the
   // device: whoever asks about memory can do without.
@@ -27,6 +33,7 @@ class StepTimer {
   explicit StepTimer(timing::TimingModel model) : model_(std::move(model)) {}
 
   timing::TimingModel model_;
+  std::string measured_device_;
 };
 
 // What of a step is counted over its micro-batches, where some of them were not simulated

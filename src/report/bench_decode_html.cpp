@@ -247,6 +247,36 @@ Section figures_section(const DecodeAnswer& answer) {
   return {"figures", "Figures", html, ""};
 }
 
+// Of ncu, batch by batch.
+Section counters_section(const DecodeAnswer& answer) {
+  const auto or_dash = [](const std::optional<double>& value, const char* format, double factor) {
+    return value ? formatted(format, factor * *value) : std::string("-");
+  };
+  std::vector<std::vector<std::string>> rows;
+  for (const bench::DecodeCounters& counters : answer.counters) {
+    for (const bench::ClassCounters& one : counters.classes) {
+      if (one.launches == 0) continue;
+      const bool stalls = !one.stalls.empty();
+      rows.push_back(
+          {std::to_string(counters.batch), std::string(bench::name_of(one.kind)),
+           std::to_string(one.launches), or_dash(one.bytes_per_second(), "%.0f", 1e-9),
+           or_dash(one.dram_pct, "%.0f %%", 1), or_dash(one.flops_per_byte(), "%.2f", 1),
+           or_dash(one.thread_flops_per_byte(), "%.2f", 1),
+           stalls ? one.stalls.front().reason + formatted(", %.0f %%", one.stalls.front().pct)
+                  : "-"});
+    }
+  }
+  Html html;
+  html.raw(
+      "<p class=\"soft\">Counted by ncu, which runs each kernel alone: ratios, not times of a ");
+  html.raw(
+      "step. FLOPs a byte with the tensor cores and, as the paper counts, without them.</p>\n");
+  html.add(html_table({"#batch", "kernels", "#launches", "#DRAM GB/s", "#of its peak", "#FLOP/B",
+                       "#without tensor cores", "warps wait for"},
+                      rows));
+  return {"counters", "Hardware counters", html, ""};
+}
+
 Section trust_section(const DecodeAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   for (std::string& line : decode_sources(answer)) {
@@ -280,6 +310,7 @@ std::vector<Section> decode_sections(const DecodeAnswer& answer) {
   }
   sections.push_back(latency_section(answer));
   sections.push_back(figures_section(answer));
+  if (!answer.counters.empty()) sections.push_back(counters_section(answer));
   sections.push_back(trust_section(answer));
   return sections;
 }

@@ -76,15 +76,48 @@ std::string classes_table(const DeviceAnswer& answer, const Terminal& terminal) 
   return table.render(terminal);
 }
 
+// Beyond the last cache, where a size is; and of the smallest, which a core holds.
+std::string memory_words(const timing::Calibration& calibration) {
+  if (calibration.memory.empty()) return {};
+  const timing::MemoryPoint& small = calibration.memory.front();
+  const timing::MemoryPoint& large = calibration.memory.back();
+  const auto rates = [](const timing::MemoryPoint& point) {
+    return formatted("read at %.1f GB/s, copied at ", point.read_bytes_per_second * 1e-9) +
+           formatted("%.1f GB/s", point.copy_bytes_per_second * 1e-9);
+  };
+  std::string words = "Memory: " + format_bytes(large.size) + " are " + rates(large) + "; " +
+                      format_bytes(small.size) + " " + rates(small) + ".";
+  const timing::Latency& latency = calibration.latency;
+  if (latency.round_trip_seconds > 0) {
+    words += formatted(" A call that does nothing: %.1f us", latency.launch_seconds * 1e6) +
+             formatted(", its result after %.1f us.", latency.round_trip_seconds * 1e6);
+  }
+  return words + "\n";
+}
+
+std::string unseen_line(const bench::UnseenShapes& unseen) {
+  if (unseen.points == 0) return {};
+  const double inside =
+      100 * static_cast<double>(unseen.in_interval) / static_cast<double>(unseen.points);
+  return std::to_string(unseen.points) +
+         " shapes that the earlier run did not measure take what its laws say, but for " +
+         formatted("%.0f %% in the median; ", unseen.median_error_pct) +
+         formatted("%.0f %% are in the 90 %% interval; the plain roofline is off by ", inside) +
+         formatted("%.0f %%.\n", unseen.roofline_error_pct);
+}
+
 std::string agreement_line(const Agreement& agreement) {
+  if (agreement.points == 0) return unseen_line(agreement.unseen);
   const double share =
       100 * static_cast<double>(agreement.within) / static_cast<double>(agreement.points);
   return "The two runs " + std::string(bench::agrees(agreement) ? "agree" : "do not agree") + ": " +
          formatted("%.0f %%", share) + " of " + std::to_string(agreement.points) +
-         " points are within the stated spread, where 90 % should be.\n";
+         " points are within the stated spread, where 90 % should be.\n" +
+         unseen_line(agreement.unseen);
 }
 
 std::string agreement_table(const Agreement& agreement, const Terminal& terminal) {
+  if (agreement.points == 0) return {};
   Table table({{"both runs", Align::left, true},
                {"points", Align::right, false},
                {"stated", Align::right, false},
@@ -101,12 +134,26 @@ std::string agreement_table(const Agreement& agreement, const Terminal& terminal
   return table.render(terminal);
 }
 
+Json unseen_json(const bench::UnseenShapes& unseen) {
+  return Json::object()
+      .set("points", unseen.points)
+      .set("in_interval", unseen.in_interval)
+      .set("median_error_pct", unseen.median_error_pct)
+      .set("roofline_error_pct", unseen.roofline_error_pct);
+}
+
 Json agreement_json(const Agreement& agreement) {
   return Json::object()
       .set("agrees", bench::agrees(agreement))
       .set("points", agreement.points)
       .set("within", agreement.within)
       .set("level_pct", 90)
+      .set("unseen", unseen_json(agreement.unseen))
+      .set("unseen_by_class",
+           text::json_array(agreement.unseen_by_class,
+                            [](const bench::ClassUnseen& one) {
+                              return unseen_json(one.shapes).set("class", name_of(one.kind));
+                            }))
       .set("classes", text::json_array(agreement.classes, [](const ClassAgreement& one) {
              return Json::object()
                  .set("class", name_of(one.kind))
@@ -153,6 +200,7 @@ std::string device_bench_text(const DeviceAnswer& answer, const std::string& fil
       "shapes that "
       "took no part in it, for\noperands beyond two caches and smaller ones, and what its 90 % "
       "interval adds; roofline: the error without a law.\n";
+  words += memory_words(answer.calibration);
   const timing::Machine& machine = answer.calibration.machine;
   words += "Measured with PyTorch " + text::printable(machine.torch) + " on " +
            std::to_string(machine.units) +

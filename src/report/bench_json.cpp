@@ -103,6 +103,31 @@ Json measured_json(const bench::DecodeMeasurement& measured, const std::string& 
       .set("folder", folder.empty() ? Json(nullptr) : Json(folder));
 }
 
+Json class_counters_json(const bench::ClassCounters& counters) {
+  return Json::object()
+      .set("class", bench::name_of(counters.kind))
+      .set("launches", counters.launches)
+      .set("kernel_seconds", or_null(counters.seconds))
+      .set("dram_bytes", or_null(counters.dram_bytes))
+      .set("dram_bytes_per_second", or_null(counters.bytes_per_second()))
+      .set("dram_pct_of_peak", or_null(counters.dram_pct))
+      .set("thread_flops", or_null(counters.thread_flops))
+      .set("tensor_flops", or_null(counters.tensor_flops))
+      .set("flops_per_byte", or_null(counters.flops_per_byte()))
+      .set("thread_flops_per_byte", or_null(counters.thread_flops_per_byte()))
+      .set("stalls", text::json_array(counters.stalls, [](const bench::Stall& stall) {
+             return Json::object().set("reason", stall.reason).set("pct", stall.pct);
+           }));
+}
+
+Json counters_json(const bench::DecodeCounters& counters) {
+  return Json::object()
+      .set("batch", counters.batch)
+      .set("file", counters.file)
+      .set("classes", text::json_array(counters.classes, class_counters_json))
+      .set("missing_metrics", text::json_array(counters.missing));
+}
+
 // What a calibration says of steps that were measured.
 Json predicted_json(const bench::DecodeAnswer& answer) {
   if (answer.predicted.empty()) return nullptr;
@@ -144,6 +169,7 @@ Json decode_json(const bench::DecodeAnswer& answer, const std::string& folder) {
       .set("saturation_batch", std::move(saturation))
       .set("steps", std::move(steps))
       .set("predicted_steps", predicted_json(answer))
+      .set("counters", text::json_array(answer.counters, counters_json))
       .set("measured", answer.measured ? measured_json(*answer.measured, folder) : Json(nullptr));
 }
 

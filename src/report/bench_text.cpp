@@ -119,6 +119,69 @@ std::string predicted_table(const DecodeAnswer& answer, const Terminal& terminal
          "; classes in ms, predicted / measured.\n" + table.render(terminal);
 }
 
+std::string stall_words(const bench::ClassCounters& counters) {
+  constexpr size_t kShown = 2;
+  std::string words;
+  for (size_t i = 0; i < std::min(kShown, counters.stalls.size()); ++i) {
+    words += (i > 0 ? ", " : "") + text::printable(counters.stalls[i].reason) +
+             formatted(" %.0f %%", counters.stalls[i].pct);
+  }
+  return words;
+}
+
+std::string or_dash(const std::optional<double>& value, const char* format, double factor = 1) {
+  return value ? formatted(format, factor * *value) : "-";
+}
+
+// The step model's count of the same class and batch; nothing where that batch is not answered.
+std::optional<double> counted_intensity(const DecodeAnswer& answer, int64_t batch,
+                                        bench::KernelClass kind) {
+  const auto step = std::ranges::find(answer.steps, batch, &DecodeStep::batch);
+  if (step == answer.steps.end() || kind == bench::KernelClass::other) return std::nullopt;
+  const bench::KernelTime& kernels =
+      kind == bench::KernelClass::attention ? step->attention : step->matmul;
+  if (!(kernels.bytes > 0)) return std::nullopt;
+  return kernels.arithmetic_intensity();
+}
+
+std::string counters_table(const DecodeAnswer& answer, const bench::DecodeCounters& counters,
+                           const Terminal& terminal) {
+  Table table({{"counted by ncu", Align::left, false},
+               {"launches", Align::right, false},
+               {"kernel ms", Align::right, false},
+               {"DRAM GB/s", Align::right, false},
+               {"of its peak", Align::right, false},
+               {"FLOP/B", Align::right, false},
+               {"without tensor cores", Align::right, false},
+               {"our count", Align::right, false},
+               {"warps wait for", Align::left, true}});
+  for (const bench::ClassCounters& one : counters.classes) {
+    if (one.launches == 0) continue;
+    table.row({std::string(bench::name_of(one.kind)), std::to_string(one.launches),
+               or_dash(one.seconds, "%.3g", 1e3), or_dash(one.bytes_per_second(), "%.0f", 1e-9),
+               or_dash(one.dram_pct, "%.0f %%"), or_dash(one.flops_per_byte(), "%.2f"),
+               or_dash(one.thread_flops_per_byte(), "%.2f"),
+               or_dash(counted_intensity(answer, counters.batch, one.kind), "%.2f"),
+               stall_words(one)});
+  }
+  return table.render(terminal);
+}
+
+std::string counters_words(const DecodeAnswer& answer, const Terminal& terminal) {
+  std::string words;
+  for (const bench::DecodeCounters& counters : answer.counters) {
+    words += "\nBatch " + std::to_string(counters.batch) + ", counters of " +
+             text::printable(counters.file) +
+             ": ncu runs each kernel alone, so that ratios are compared, not times.\n" +
+             counters_table(answer, counters, terminal);
+    if (counters.missing.empty()) continue;
+    words += "Not in the file:";
+    for (const std::string& metric : counters.missing) words += " " + metric;
+    words += ", which `ncu --metrics` takes.\n";
+  }
+  return words;
+}
+
 // "batches 256 to 4096: does not fit: ..."; neighbours that have one reason in all but figures are
 // one line.
 std::string not_run_words(const bench::DecodeMeasurement& measured) {
@@ -181,10 +244,14 @@ std::string notes_words(const bench::DecodeMeasurement& measured) {
 std::string energy_words(const bench::DecodeMeasurement& measured) {
   const auto found = std::find_if(measured.runs.rbegin(), measured.runs.rend(),
                                   [](const auto& run) { return run.joules.has_value(); });
+  const bool is_cpu = measured.machine.kind == "cpu";
   if (found == measured.runs.rend() || !(*found->joules > 0)) {
-    return "energy: not readable here (RAPL, /sys/class/powercap)";
+    return is_cpu ? "energy: not readable here (RAPL, /sys/class/powercap)"
+                  : "energy: not readable here (NVML)";
   }
-  return "energy: measured, processor packages by RAPL: " + formatted("%.3g J", *found->joules) +
+  return std::string("energy: measured, ") +
+         (is_cpu ? "processor packages by RAPL: " : "the GPU by NVML: ") +
+         formatted("%.3g J", *found->joules) +
          formatted(" a step, %.3g tokens a joule",
                    static_cast<double>(found->batch) / *found->joules) +
          formatted(", at batch %.0f", static_cast<double>(found->batch));
@@ -271,7 +338,7 @@ std::vector<std::string> decode_sources(const DecodeAnswer& answer) {
 std::string decode_text(const DecodeAnswer& answer, const std::string& folder,
                         const Terminal& terminal) {
   std::string words = decode_sentence(answer) + "\n\n" + steps_table(answer, terminal) +
-                      predicted_table(answer, terminal);
+                      predicted_table(answer, terminal) + counters_words(answer, terminal);
   words +=
       "\nFLOP/B, GB/s and DRAM are of the attention kernels: work a byte, counted traffic by time, "
       "its share of the peak.\n";

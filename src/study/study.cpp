@@ -6,6 +6,7 @@
 #include "fit/prediction.h"
 #include "model/builtin.h"
 #include "pack/step.h"
+#include "timing/calibration.h"
 
 namespace headroom::study {
 namespace {
@@ -30,8 +31,12 @@ Result<batch::BatchAnswer> serving(const fit::FitQuestion& question) {
     return Error{ErrorCode::unavailable, "decode steps are predicted from a configuration", {}, {}};
   }
   HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(question.model));
-  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
-  HEADROOM_ASSIGN(const timing::TimingModel timing_model, timing::TimingModel::load());
+  HEADROOM_ASSIGN(device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(timing::TimingModel timing_model, timing::TimingModel::load());
+  if (!question.calibration.empty()) {
+    HEADROOM_ASSIGN(const auto measured, timing::find_calibration(question.calibration));
+    if (measured) HEADROOM_TRY(timing::adopt(*measured, catalogue, timing_model));
+  }
   batch::BatchQuestion asked;
   asked.model = model.name;
   HEADROOM_ASSIGN(asked.device, catalogue.find(question.device));

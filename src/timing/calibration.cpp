@@ -16,6 +16,10 @@ constexpr text::JsonLimits kFileLimits{.bytes = Bytes(64 * kMiB), .values = 2'00
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 constexpr int64_t kMostUnits = 1'000'000;
 constexpr size_t kMostText = 200;
+constexpr size_t kMostSizes = 1000;
+constexpr double kMostRate = 1e18;
+constexpr double kMostHertz = 1e12;
+constexpr double kMostLatency = 1e3;
 
 Result<std::string> read_text(const JsonView& view, std::string_view key) {
   HEADROOM_ASSIGN(std::string text, view.get_string(key));
@@ -26,16 +30,61 @@ Result<std::string> read_text(const JsonView& view, std::string_view key) {
 }  // namespace
 
 Json machine_json(const Machine& machine) {
-  return Json::object()
-      .set("product", machine.product)
-      .set("kind", machine.kind)
-      .set("memory_bytes", machine.memory)
-      .set("cache_bytes", machine.cache)
-      .set("units", machine.units)
-      .set("torch", machine.torch)
-      .set("python", machine.python)
-      .set("load", machine.load);
+  Json json = Json::object()
+                  .set("product", machine.product)
+                  .set("kind", machine.kind)
+                  .set("memory_bytes", machine.memory)
+                  .set("cache_bytes", machine.cache)
+                  .set("units", machine.units)
+                  .set("torch", machine.torch)
+                  .set("python", machine.python)
+                  .set("load", machine.load);
+  if (machine.clock_hertz > 0) json.set("clock_hertz", machine.clock_hertz);
+  return json;
 }
+
+Result<std::vector<MemoryPoint>> read_memory(const JsonView& root) {
+  HEADROOM_ASSIGN(const auto items, root.optional_array("bandwidth", kMostSizes));
+  std::vector<MemoryPoint> memory;
+  for (const JsonView& item : items.value_or(std::vector<JsonView>{})) {
+    MemoryPoint point;
+    HEADROOM_ASSIGN(point.size.count, item.get_int("bytes", 1, kMostBytes));
+    HEADROOM_ASSIGN(point.copy_bytes_per_second,
+                    item.get_double("copy_bytes_per_second", 1, kMostRate));
+    HEADROOM_ASSIGN(point.read_bytes_per_second,
+                    item.get_double("read_bytes_per_second", 1, kMostRate));
+    memory.push_back(point);
+  }
+  return memory;
+}
+
+Result<Latency> read_latency(const JsonView& root) {
+  Latency latency;
+  HEADROOM_ASSIGN(const auto view, root.optional_object("latency"));
+  if (!view) return latency;
+  HEADROOM_ASSIGN(latency.launch_seconds, view->get_double("launch_seconds", 0, kMostLatency));
+  HEADROOM_ASSIGN(latency.round_trip_seconds,
+                  view->get_double("round_trip_seconds", 0, kMostLatency));
+  return latency;
+}
+
+namespace {
+
+Json memory_json(const MemoryPoint& point) {
+  return Json::object()
+      .set("bytes", point.size)
+      .set("copy_bytes_per_second", point.copy_bytes_per_second)
+      .set("read_bytes_per_second", point.read_bytes_per_second);
+}
+
+Json latency_json(const Latency& latency) {
+  if (!(latency.round_trip_seconds > 0)) return nullptr;
+  return Json::object()
+      .set("launch_seconds", latency.launch_seconds)
+      .set("round_trip_seconds", latency.round_trip_seconds);
+}
+
+}  // namespace
 
 Result<Machine> read_machine(const JsonView& view) {
   Machine machine;
@@ -50,6 +99,8 @@ Result<Machine> read_machine(const JsonView& view) {
   HEADROOM_ASSIGN(machine.torch, read_text(view, "torch"));
   HEADROOM_ASSIGN(machine.python, read_text(view, "python"));
   HEADROOM_ASSIGN(machine.load, view.get_double("load", 0, 1e6));
+  HEADROOM_ASSIGN(const auto clock, view.optional_double("clock_hertz", 0, kMostHertz));
+  machine.clock_hertz = clock.value_or(0);
   return machine;
 }
 
@@ -60,7 +111,9 @@ Json calibration_json(const Calibration& calibration) {
       .set("device", calibration.device)
       .set("devices", calibration.devices)
       .set("timing", law_file_json(calibration.laws))
-      .set("points", text::json_array(calibration.points, point_json));
+      .set("points", text::json_array(calibration.points, point_json))
+      .set("bandwidth", text::json_array(calibration.memory, memory_json))
+      .set("latency", latency_json(calibration.latency));
 }
 
 Result<Calibration> read_calibration(const JsonView& root) {
@@ -93,6 +146,8 @@ Result<Calibration> read_calibration(const JsonView& root) {
     }
   }
   HEADROOM_ASSIGN(calibration.points, read_points(root, "points"));
+  HEADROOM_ASSIGN(calibration.memory, read_memory(root));
+  HEADROOM_ASSIGN(calibration.latency, read_latency(root));
   return calibration;
 }
 
@@ -101,14 +156,32 @@ Result<Calibration> load_calibration(const std::string& path) {
   return read_calibration(JsonView(root, path));
 }
 
-Result<void> adopt(const Calibration& calibration, device::DeviceCatalogue& catalogue,
-                   TimingModel& model) {
+Result<std::optional<Calibration>> find_calibration(const std::string& path) {
+  HEADROOM_ASSIGN(const Json root, text::read_json_file(path, kFileLimits));
+  const JsonView view(root, path);
+  if (!view.has("timing")) return std::optional<Calibration>();
+  HEADROOM_ASSIGN(Calibration calibration, read_calibration(view));
+  return std::optional(std::move(calibration));
+}
+
+Result<device::Device> add_device(const Calibration& calibration,
+                                  device::DeviceCatalogue& catalogue) {
   if (!calibration.devices.is_null()) {
     HEADROOM_TRY(catalogue.merge(JsonView(calibration.devices, "calibration")));
   }
-  HEADROOM_ASSIGN(const device::Device device, catalogue.find(calibration.device));
+  return catalogue.find(calibration.device);
+}
+
+Result<void> add_laws(const Calibration& calibration, const device::Device& device,
+                      TimingModel& model) {
   model.merge(calibration.laws);
   return model.correct(device, calibration.points);
+}
+
+Result<void> adopt(const Calibration& calibration, device::DeviceCatalogue& catalogue,
+                   TimingModel& model) {
+  HEADROOM_ASSIGN(const device::Device device, add_device(calibration, catalogue));
+  return add_laws(calibration, device, model);
 }
 
 }  // namespace headroom::timing

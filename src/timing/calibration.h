@@ -5,11 +5,13 @@
 //   "devices"  its figures, as a headroom.devices/1 file has them; absent where the catalogue's
 //   hold "timing"   its laws with their errors, as a headroom.timing/1 file has them "points" what
 //   was measured, which the laws are used with (measured_point.h)
+//   "bandwidth", "latency"  of memory by size, and of a call that does nothing: for people
 //
 // Other members are left alone: `fit` keeps corrections of its own in the same kind of file. Pure
 // but for the file itself; thread-safe.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,21 @@ struct Machine {
   int64_t units = 1;  // threads, or multiprocessors
   std::string torch;
   std::string python;
-  double load = 0;  // of the system when measuring began; on a quiet machine below 0.5
+  double load = 0;         // of the system when measuring began; on a quiet machine below 0.5
+  double clock_hertz = 0;  // when measuring began; 0: not told
+};
+
+// Memory that is copied or read again and again: what lies within a cache comes from it.
+struct MemoryPoint {
+  Bytes size;
+  double copy_bytes_per_second = 0;  // read and written
+  double read_bytes_per_second = 0;
+};
+
+// Of a call whose work is nothing; 0: not measured.
+struct Latency {
+  double launch_seconds = 0;      // until the next one may be issued
+  double round_trip_seconds = 0;  // until its result is there
 };
 
 struct Calibration {
@@ -40,17 +56,30 @@ struct Calibration {
   text::Json devices;  // null: the catalogue knows it
   LawFile laws;
   std::vector<MeasuredPoint> points;
+  std::vector<MemoryPoint> memory;  // by size
+  Latency latency;
 };
 
 [[nodiscard]] text::Json machine_json(const Machine& machine);
 Result<Machine> read_machine(const text::JsonView& view);
+// Members "bandwidth" and "latency" of a calibration or of what the probe wrote; both may be
+// absent.
+Result<std::vector<MemoryPoint>> read_memory(const text::JsonView& root);
+Result<Latency> read_latency(const text::JsonView& root);
 
 [[nodiscard]] text::Json calibration_json(const Calibration& calibration);
 Result<Calibration> read_calibration(const text::JsonView& root);
 Result<Calibration> load_calibration(const std::string& path);
+// Nothing where the file holds no times of operators: a correction of `fit` alone.
+Result<std::optional<Calibration>> find_calibration(const std::string& path);
 
-// Puts the device into the catalogue, its laws and points into the model. On an Error both may be
-// partly changed.
+// Puts the device into the catalogue; gives it back.
+Result<device::Device> add_device(const Calibration& calibration,
+                                  device::DeviceCatalogue& catalogue);
+// Puts the laws and points of `device` into the model. On an Error it may be partly changed.
+Result<void> add_laws(const Calibration& calibration, const device::Device& device,
+                      TimingModel& model);
+// Both.
 Result<void> adopt(const Calibration& calibration, device::DeviceCatalogue& catalogue,
                    TimingModel& model);
 

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -85,6 +87,34 @@ TEST_F(PublishedTables, DecodeAttentionIsReadAsItWasFitted) {
   EXPECT_LT(median_error_pct(h100, "h100-sxm-80gb", decode_of), 7);
   const char* l40s = "l40s_attention_decode_bf16_vllm0.24.0.csv";
   EXPECT_LT(median_error_pct(l40s, "l40s-48gb", decode_of), 9);
+}
+
+// LLMCompass's products on an A100 (PrincetonUniversity/LLMCompass at 2e015fd), which no law was
+// fitted on: another group's clock, board and PyTorch.
+TEST_F(PublishedTables, ProductsOfAnotherGroupThatNothingWasFittedOn) {
+  const auto path = tables().parent_path() / "llmcompass" / "matmul_A100.csv";
+  const std::string content = *read_file(path.string(), Bytes(kMiB));
+  const TimingModel model = TimingModel::built_in();
+  const device::Device device = *device::DeviceCatalogue::built_in().find("a100-sxm-80gb");
+  std::vector<double> errors;
+  size_t within = 0;
+  std::istringstream lines(content);
+  for (std::string line; std::getline(lines, line);) {
+    long m = 0, n = 0, k = 0;
+    double milliseconds = 0;
+    ASSERT_EQ(std::sscanf(line.c_str(), "%ld, %ld, %ld, %lfms", &m, &n, &k, &milliseconds), 4);
+    const Call call = gemm_call({.m = m, .n = n, .k = k}, device::Rate::fp16, 2);
+    const PredictedTime time = *model.predict(call, device);
+    const double seconds = milliseconds * 1e-3;
+    errors.push_back(100 * std::abs(time.seconds / seconds - 1));
+    within += time.seconds_low <= seconds && seconds <= time.seconds_high ? 1 : 0;
+    std::printf("llmcompass,%ld,%ld,%ld,%.4f,%.4f,%.4f,%.4f\n", m, n, k, milliseconds,
+                time.seconds_low * 1e3, time.seconds * 1e3, time.seconds_high * 1e3);
+  }
+  std::sort(errors.begin(), errors.end());
+  std::printf("# %zu products, median error %.1f %%, %zu within the 90 %% interval\n",
+              errors.size(), errors[errors.size() / 2], within);
+  EXPECT_LT(errors[errors.size() / 2], 20);
 }
 
 }  // namespace

@@ -217,6 +217,8 @@ struct Sustained {
 Sustained sustained_on(const device::Device& device, const TimingModel& model) {
   const InStep* learned = model.in_step(kEagerTraining);
   if (learned == nullptr) return {};
+  // The clock of a GPU at its power limit says nothing of a processor; that nobody looked does.
+  if (device.vendor == device::Vendor::cpu) return {1, learned->half_width_log_elsewhere};
   const bool is_of_device =
       std::ranges::find(learned->devices, device.name) != learned->devices.end();
   return {learned->ratio,

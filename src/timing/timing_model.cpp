@@ -116,6 +116,22 @@ const TimingModel::Corrected* TimingModel::correction_for(OperatorClass kind,
   return found == corrected_.end() ? nullptr : &*found;
 }
 
+std::optional<Standing> TimingModel::standing(OperatorClass kind, std::string_view device) const {
+  const Corrected* corrected = correction_for(kind, device);
+  const Law* law = corrected != nullptr ? correctable_law(kind, device) : law_for(kind, device);
+  if (law == nullptr) return std::nullopt;
+  Standing standing{law, 0, law->large, law->small};
+  if (corrected == nullptr) return standing;
+  standing.points = corrected->weights.size();
+  if (law->device.empty()) standing.large.median_error_pct = standing.small.median_error_pct = 0;
+  standing.large.half_width_log = law->correction.half_width_log_large;
+  // Points that were judged were large operands: of small ones they say little, so that the
+  // interval does not shrink.
+  standing.small.half_width_log =
+      std::max(law->small.half_width_log, law->correction.half_width_log_small);
+  return standing;
+}
+
 std::string TimingModel::basis_of(const Law& law, const Features& features) const {
   const HeldOutError& error = law.error(features);
   std::string words = law.device.empty() ? "general law of " : "law of " + law.device + " for ";
@@ -132,30 +148,26 @@ std::string TimingModel::basis_of(const Law& law, const Features& features) cons
 
 Result<PredictedTime> TimingModel::predict(const Call& call, const device::Device& device) const {
   const Corrected* corrected = correction_for(call.kind, device.name);
-  const Law* law = corrected != nullptr ? correctable_law(call.kind, device.name)
-                                        : law_for(call.kind, device.name);
-  if (law == nullptr) {
+  const std::optional<Standing> known = standing(call.kind, device.name);
+  if (!known) {
     return Error{ErrorCode::unavailable,
                  "there is no law for " + std::string(name_of(call.kind)),
                  {},
                  "a headroom.timing/1 file in HEADROOM_TIMING can add one"};
   }
   HEADROOM_ASSIGN(const Features features, features_of(call, device));
+  const Law* const law = known->law;
   PredictedTime time;
   time.seconds = law->seconds(features);
   time.roofline_seconds =
       std::max(features.roofline.compute_seconds, features.roofline.traffic_seconds);
   time.basis = basis_of(*law, features);
-  double half_width = law->error(features).half_width_log;
+  const double half_width = (features.large ? known->large : known->small).half_width_log;
   if (corrected != nullptr) {
     const Correction& correction = law->correction;
     time.seconds *=
         std::exp(expected_residual(correction, corrected->coordinates, corrected->weights,
                                    coordinates_of(correction, features)));
-    // Points that were judged were large operands: of small ones they say little, so that the
-    // interval does not shrink.
-    half_width = features.large ? correction.half_width_log_large
-                                : std::max(half_width, correction.half_width_log_small);
     time.provenance = Provenance::calibrated;
     time.basis +=
         "; corrected by " + std::to_string(corrected->weights.size()) + " points of " + device.name;

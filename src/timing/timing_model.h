@@ -9,6 +9,7 @@
 // is about a microsecond.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,16 @@ struct PredictedTime {
   double roofline_seconds = 0;  // at the peaks of the device; what no kernel beats but from its L2
   Provenance provenance = Provenance::extrapolated;
   std::string basis;  // for people: which law, from whose tables, its error
+};
+
+// How well calls of one class are predicted on a device: what is known of it before any is asked.
+struct Standing {
+  const Law* law = nullptr;
+  size_t points = 0;  // of the device, that correct the law
+  // Held-out errors, of large operands and of small ones. With points on a general law the median
+  // is not known: then it is 0, and the interval is what other devices' points left.
+  HeldOutError large;
+  HeldOutError small;
 };
 
 class TimingModel {
@@ -62,6 +73,8 @@ class TimingModel {
   [[nodiscard]] const std::vector<Engine>& engines() const { return engines_; }
   // What training's steps add to their kernels; null where no file says it.
   [[nodiscard]] const InStep* in_step(std::string_view name) const;
+  // Nothing where the class has no law. The law is this model's.
+  [[nodiscard]] std::optional<Standing> standing(OperatorClass kind, std::string_view device) const;
   // The law for calls of that class on that device: its own, or the general one, or null.
   [[nodiscard]] const Law* law_for(OperatorClass kind, std::string_view device) const;
 

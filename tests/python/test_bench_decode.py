@@ -205,6 +205,10 @@ def test_a_python_that_says_nothing_leaves_nothing(headroom_binary, tmp_path):
 def test_small_models_tell_what_the_host_takes(monkeypatch):
     monkeypatch.setattr(device_probe, "STEP_SECONDS", 0.01)
     with torch.inference_mode():
-        steps = device_probe.take_steps(Machine(torch, "cpu"), "fp32")
+        models = device_probe.Steps(Machine(torch, "cpu"), "fp32")
+        for _ in range(3):
+            models.take()
+    steps = models.points()
+    assert all(step["samples"] >= 3 for step in steps)
     assert [step["config"]["model_type"] for step in steps] == ["llama", "gpt2"]
     assert all(step["seconds"] > 0 and step["context"] == 64 and step["dtype"] == "fp32" for step in steps)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headroom import collective_probe, device_probe, energy, waiting
+from headroom import collective_probe, device_probe, energy, kept_memory, waiting
 
 
 STEADY_PROBE = Path(__file__).with_name("stand_in") / "steady_probe.py"
@@ -60,6 +60,66 @@ def test_every_class_is_measured(measured):
     assert kept["schema"] == "headroom.calibration/1"
     assert len(kept["points"]) == answer["points"]
     assert all(point["seconds"] > 0 for point in kept["points"])
+
+
+def test_memory_and_latency_are_told(measured):
+    folder, answer = measured
+    kept = json.loads((folder / answer["calibration_file"]).read_text())
+    sizes = [point["bytes"] for point in kept["bandwidth"]]
+    assert sizes == [size for size in device_probe.MEMORY_BYTES if size <= sizes[-1]] and len(sizes) >= 3
+    assert all(point["copy_bytes_per_second"] > 0 and point["read_bytes_per_second"] > 0 for point in kept["bandwidth"])
+    assert kept["latency"]["launch_seconds"] > 0 and kept["latency"]["round_trip_seconds"] > 0
+    assert "clock_hertz" in kept["machine"]
+
+
+def test_a_training_step_uses_it(measured, headroom_binary):
+    folder, answer = measured
+    question = ["fit", "openai-community/gpt2", "--device", "cpu", "--dtype", "fp32", "--batch", "1", "--seq", "128",
+                "--search", "false", "--json"]
+    without = headroom(headroom_binary, *question, cwd=folder)
+    assert "time" not in json.loads(without.stdout)
+    done = headroom(headroom_binary, *question, "--calibration", answer["calibration_file"], cwd=folder)
+    time = json.loads(done.stdout)["time"]
+    # At the stand-in's rates: 6 operations a parameter and token, of which embeddings have none.
+    least = 6 * 85e6 * 128 / 5e10
+    assert time["step_seconds_low"] < time["step_seconds"] < time["step_seconds_high"]
+    assert least < time["step_seconds"] < 6 * least
+
+
+def test_devices_tell_how_well_they_are_predicted(measured, headroom_binary):
+    folder, answer = measured
+    done = headroom(headroom_binary, "devices", "--calibration", answer["calibration_file"], "--json", cwd=folder)
+    rows = {row["class"]: row for row in json.loads(done.stdout)["predicted"]}
+    measured_rows = {row["class"]: row for row in answer["classes"]}
+    for name, row in measured_rows.items():
+        assert rows[name]["points"] == row["points"] and rows[name]["provenance"] == "calibrated"
+        assert rows[name]["large"] == row["held_out_large"]
+
+
+def test_freed_memory_is_kept():
+    """Outputs of more than 32 MiB, which glibc else hands back and takes anew: their pages are not new."""
+    code = """
+import resource
+from headroom.kept_memory import keep_freed_memory, touch
+kept = keep_freed_memory()
+import torch
+x, faults = torch.ones(9_000_000), []
+touch(torch, 400_000_000)
+for _ in range(8):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    y = x + x
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    del y
+print(int(kept), max(faults))
+"""
+    package = str(Path(kept_memory.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": package})
+    kept, faults = map(int, done.stdout.split())
+    if not kept:
+        pytest.skip("this C library has no mallopt")
+    pages = 9_000_000 * 4 // os.sysconf("SC_PAGE_SIZE")
+    assert faults < pages / 10
 
 
 def test_a_prediction_uses_it(measured, headroom_binary):
@@ -182,6 +242,33 @@ def test_energy_is_counted_where_it_can_be_read(tmp_path):
     (tmp_path / "intel-rapl:1" / "energy_uj").unlink()
     assert meter.joules() is None
     assert energy.Meter(str(tmp_path / "nothing")).joules() is None
+
+
+class StandInNvml:
+    """As NVML answers: a GPU on one bus, its counter in millijoules."""
+
+    def __init__(self, counts, failing=False):
+        self.counts, self.failing = iter(counts), failing
+
+    def nvmlInit_v2(self):
+        return 0
+
+    def nvmlDeviceGetHandleByPciBusId_v2(self, bus, handle):
+        return 0 if bus == b"00000000:65:00.0" else 6
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle, millijoules):
+        millijoules._obj.value = next(self.counts)
+        return 3 if self.failing else 0
+
+
+def test_the_energy_of_a_gpu_is_its_drivers_count():
+    meter = energy.DeviceMeter("00000000:65:00.0", StandInNvml([1000, 3500, 3000, 9000]))
+    assert meter.joules() == pytest.approx(2.5)
+    assert meter.joules() is None  # the driver started over
+    assert meter.joules() == pytest.approx(6)
+    assert energy.DeviceMeter("00000000:99:00.0", StandInNvml([])).joules() is None
+    assert energy.DeviceMeter("00000000:65:00.0", StandInNvml([1, 2], failing=True)).joules() is None
+    assert energy.DeviceMeter(None, StandInNvml([])).joules() is None
 
 
 def test_shapes_are_the_same_in_every_run():

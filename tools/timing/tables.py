@@ -224,6 +224,13 @@ def _fp8_gemm_sample(device, row):
     return sample
 
 
+def llmcompass(data):
+    """LLMCompass's products on an A100, fp16: no class has them among its sources, they judge."""
+    for row in csv.reader((data / "performance/llmcompass/matmul_A100.csv").open()):
+        shape = dict(zip("mnk", map(int, row[:3])))
+        yield _gemm_sample("llmcompass", "a100-sxm-80gb", shape, float(row[3].strip().removesuffix("ms")) * 1e-3)
+
+
 VIDUR_DEVICES = {"a100": "a100-sxm-80gb", "h100": "h100-sxm-80gb"}
 
 
@@ -289,5 +296,5 @@ def _collective(kind, device, source, count, size, seconds):
 
 def load(data):
     """Every usable Sample of every table."""
-    readers = (neusight, aiconfigurator, infersim, vidur, collectives)
+    readers = (neusight, aiconfigurator, infersim, llmcompass, vidur, collectives)
     return [s for read in readers for s in read(pathlib.Path(data)) if s.seconds > 0 and s.bytes > 0]
