@@ -48,7 +48,7 @@ serving::LoadPlan plan_for(double seconds) {
   serving::LoadPlan plan;
   plan.lengths = {{.input_tokens = 50, .output_tokens = 60},
                   {.input_tokens = 100, .output_tokens = 140}};
-  plan.least_seconds = plan.most_seconds = seconds;
+  plan.most_seconds = seconds;
   return plan;
 }
 
@@ -106,7 +106,7 @@ Json truth(int64_t streams, double seconds) {
   LoadRun run;
   {
     serving::LoadGenerator generator(*http, known, plan_for(seconds));
-    run = need(generator.measure(streams));
+    run = need(generator.measure(streams, {.least_seconds = seconds, .precision = 0}));
   }
   server->stop();
   const LoadSummary client = need(serving::summarise(run));
@@ -128,7 +128,7 @@ Json ceiling(const std::string& url, int64_t streams, double seconds) {
   const serving::Server known = need(serving::probe_server(*http, question));
   serving::LoadGenerator generator(*http, known, plan_for(seconds));
   const double before = processor_seconds();
-  const LoadRun run = need(generator.measure(streams));
+  const LoadRun run = need(generator.measure(streams, {.least_seconds = seconds, .precision = 0}));
   const double processor = processor_seconds() - before;
   double chunks = 0;
   for (const serving::RequestRecord& request : run.requests) {

@@ -8,10 +8,12 @@
 
 #include "base/units.h"
 #include "batch/advisor.h"
+#include "batch/freed.h"
 #include "batch/live.h"
 #include "batch/measured_load.h"
 #include "batch/open_load.h"
 #include "batch/question.h"
+#include "batch/what_if.h"
 
 namespace headroom::batch {
 
@@ -75,7 +77,12 @@ struct BatchAnswer {
   std::optional<double> host_gap;
   std::string host_gap_source;
   std::vector<Replicas> replicas;
+  FreedUses freed;                               // predicted: with a model on a device
+  std::vector<WhatIf> what_ifs;                  // the same
+  std::optional<engines::ServerSetting> server;  // at B_opt
+  int replicas_to_start = 1;                     // of it, under MPS
   std::vector<Command> commands;
+  std::optional<PriceTable> prices;
   std::vector<std::string> notes;
   std::optional<LiveRecord> live;
   std::optional<OpenLoadAnswer> open_load;

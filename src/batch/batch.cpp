@@ -2,21 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
+#include <optional>
 
-#include "batch/replication.h"
-#include "engines/vllm.h"
+#include "batch/deploy.h"
+#include "batch/predicted.h"
 #include "text/number.h"
 
 namespace headroom::batch {
 namespace {
-
-// What replication under time-slicing kept of the network's gain, where it was measured (three
-// pairs of OPT-1.3B on one H100: 0.74 to 0.85; arXiv 2503.08311, its repository's results).
-constexpr Interval kTimeSlicing{0.74, 0.80, 0.85};
-// Of the network's gain under MPS, where the caches sufficed (three such pairs: +0.5 to +3.1 %). A
-// few pairs on one GPU are no basis for a narrower interval.
-constexpr Interval kMps{0.95, 1.0, 1.06};
 
 Error usage(std::string words, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(words), {}, std::move(hint)};
@@ -35,6 +28,12 @@ Result<void> check(const BatchQuestion& question, bool has_model) {
   HEADROOM_TRY(check_open_load(question.open_load));
   if (question.host_gap && (!(*question.host_gap >= 0) || !(*question.host_gap < 1))) {
     return usage("--host-gap takes a share from 0 to 1");
+  }
+  for (const int64_t devices :
+       {question.variant.tensor_parallel, question.variant.pipeline_parallel}) {
+    if (devices < 1 || devices > timing::kMostParallel) {
+      return usage("--tp and --pp take 1 to 64");
+    }
   }
   if (question.most_replicas < 1 || question.most_replicas > kMostReplicas) {
     return usage("--most-replicas takes 1 to 16");
@@ -56,49 +55,39 @@ Workload workload_for(const BatchQuestion& question) {
   return workload_of(question.input_tokens, question.output_tokens, question.length_variation);
 }
 
-// A predictor where there is a model and a device.
-Result<std::unique_ptr<timing::DecodePredictor>> predictor_for(const BatchQuestion& question,
-                                                               const Workload& workload,
-                                                               const text::JsonView* config,
-                                                               const timing::TimingModel& model) {
-  if (config == nullptr || !question.device) return std::unique_ptr<timing::DecodePredictor>();
-  const timing::DecodeOptions options{.context = mean_context(workload),
-                                      .weights = question.weights};
-  HEADROOM_ASSIGN(timing::DecodePredictor made,
-                  timing::DecodePredictor::make(*config, *question.device, options, model));
-  return std::make_unique<timing::DecodePredictor>(std::move(made));
+// Where there is a model and a device.
+Result<std::optional<Predicted>> predicted_of(const BatchQuestion& question,
+                                              const Workload& workload,
+                                              const text::JsonView* config,
+                                              const timing::TimingModel& model) {
+  if (config == nullptr || !question.device) return std::optional<Predicted>();
+  const timing::DecodeOptions options{
+      .context = mean_context(workload), .weights = question.weights, .variant = question.variant};
+  HEADROOM_ASSIGN(Predicted made,
+                  Predicted::make(*config, *question.device, options, workload, model));
+  return std::optional(std::move(made));
 }
 
-double bytes_of_a_token(const timing::DecodePredictor& predictor, const Workload& workload) {
-  return static_cast<double>(predictor.kv_of_one().count) /
-         static_cast<double>(mean_context(workload));
-}
-
-// What is left for the cache beside the weights; 0 where they do not fit.
-Bytes cache_of(const timing::DecodePredictor& predictor, const device::Device& device) {
-  if (!device.usable_memory.known()) return {};
-  const double whole =
-      timing::kMemoryShare * static_cast<double>(device.usable_memory.value.count) -
-      static_cast<double>(predictor.weights().count);
-  return Bytes(static_cast<int64_t>(std::max(0.0, whole)));
-}
-
-Result<std::unique_ptr<ServingCurve>> curve_of(const BatchQuestion& question,
-                                               const Workload& workload,
-                                               const timing::DecodePredictor* predictor,
-                                               Bytes cache) {
-  if (!question.points.empty()) {
-    auto measured = MeasuredCurve::make(question.points);
-    if (!measured) {
-      Error error = measured.error();
-      error.where = question.points_file;
-      return error;
-    }
-    return std::unique_ptr<ServingCurve>(std::make_unique<MeasuredCurve>(*std::move(measured)));
+// The fewest GPUs that share each layer on which it fits, as a hint; "" where none do.
+std::string parallel_that_fits(BatchQuestion question, const Workload& workload,
+                               const text::JsonView& config, const timing::TimingModel& model) {
+  for (int64_t devices = 2 * question.variant.tensor_parallel; devices <= 16; devices *= 2) {
+    question.variant.tensor_parallel = devices;
+    const auto tried = predicted_of(question, workload, &config, model);
+    if (!tried) break;  // nothing joins such GPUs, say
+    const auto& made = *tried;
+    if (made->curve().candidates().empty()) continue;
+    return "; --tp " + std::to_string(devices) + " does: so many that share each layer";
   }
-  const double tokens = static_cast<double>(cache.count) / bytes_of_a_token(*predictor, workload);
-  HEADROOM_ASSIGN(PredictedCurve predicted, PredictedCurve::make(*predictor, workload, tokens));
-  return std::unique_ptr<ServingCurve>(std::make_unique<PredictedCurve>(std::move(predicted)));
+  return {};
+}
+
+Result<MeasuredCurve> measured_curve(const BatchQuestion& question) {
+  auto measured = MeasuredCurve::make(question.points);
+  if (measured) return measured;
+  Error error = measured.error();
+  error.where = question.points_file;
+  return error;
 }
 
 // The rule takes the largest batch that pays; where throughput falls, a smaller one has more.
@@ -182,15 +171,16 @@ Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
   return {};
 }
 
-void fill_cache(const timing::DecodePredictor* predictor, Bytes cache, BatchAnswer& answer) {
+void fill_cache(const Predicted* predicted, BatchAnswer& answer) {
   const BatchPoint& chosen = answer.curve[*answer.chosen].point;
   answer.kv.share = chosen.kv_share;
   answer.kv.provenance = chosen.provenance;
-  if (predictor == nullptr || cache.count == 0) return;
+  if (predicted == nullptr || predicted->cache().count == 0) return;
+  const Bytes cache = predicted->cache();
   answer.kv.whole = cache;
   const double needed = chosen.kv_share ? *chosen.kv_share * static_cast<double>(cache.count)
                                         : kv_tokens_needed(chosen.running, answer.workload) *
-                                              bytes_of_a_token(*predictor, answer.workload);
+                                              predicted->bytes_of_token();
   if (!chosen.kv_share) {
     answer.kv.share = needed / static_cast<double>(cache.count);
     answer.kv.provenance = Provenance::extrapolated;
@@ -200,14 +190,15 @@ void fill_cache(const timing::DecodePredictor* predictor, Bytes cache, BatchAnsw
 }
 
 // Where requests come by themselves; B_opt and its targets are known.
-Result<void> fill_open_load(const ServingCurve& curve, const timing::DecodePredictor* predictor,
-                            Bytes cache, BatchAnswer& answer) {
+Result<void> fill_open_load(const ServingCurve& curve, const Predicted* predicted,
+                            BatchAnswer& answer) {
   const BatchQuestion& question = answer.question;
   if (!question.open_load.is_asked()) return {};
   std::optional<double> cache_tokens;
-  if (predictor != nullptr && cache.count > 0) {
-    cache_tokens = static_cast<double>(cache.count) / bytes_of_a_token(*predictor, answer.workload);
-  }
+  if (predicted != nullptr && predicted->cache().count > 0)
+    cache_tokens = predicted->cache_tokens();
+  const timing::DecodePredictor* predictor =
+      predicted != nullptr ? &predicted->predictor() : nullptr;
   HEADROOM_ASSIGN(OpenLoadBasis basis,
                   open_load_basis(question, answer.workload, curve, predictor, cache_tokens));
   basis.chosen = answer.curve[answer.chosen.value_or(0)].point.batch;
@@ -216,17 +207,18 @@ Result<void> fill_open_load(const ServingCurve& curve, const timing::DecodePredi
 }
 
 // The share of a step in which the GPU waits: given, or as predicted for B_opt.
-Result<void> fill_host_gap(const timing::DecodePredictor* predictor, BatchAnswer& answer) {
+Result<void> fill_host_gap(const Predicted* predicted, BatchAnswer& answer) {
   if (answer.question.host_gap) {
     answer.host_gap = answer.question.host_gap;
     answer.host_gap_source = "given";
     return {};
   }
-  if (predictor == nullptr) return {};
+  if (predicted == nullptr) return {};
+  const timing::DecodePredictor& predictor = predicted->predictor();
   HEADROOM_ASSIGN(const timing::DecodeStep step,
-                  predictor->step(answer.curve[*answer.chosen].point.batch));
+                  predictor.step(answer.curve[*answer.chosen].point.batch));
   answer.host_gap = step.host.seconds / step.parts_seconds();
-  answer.host_gap_source = "predicted, of " + predictor->engine().name;
+  answer.host_gap_source = "predicted, of " + predictor.engine().name;
   return {};
 }
 
@@ -241,85 +233,24 @@ Result<void> fill_steps(const timing::DecodePredictor& predictor, BatchAnswer& a
   return {};
 }
 
-Interval scaled(const Interval& factors, double gain, double base) {
-  // One server's worth is never lost by the model: below 1 only what was measured goes.
-  return {factors.low * gain * base, factors.expected * gain * base, factors.high * gain * base};
-}
-
-void fill_replicas(const timing::DecodePredictor* predictor, BatchAnswer& answer) {
-  if (!answer.host_gap) {
-    answer.notes.emplace_back(
-        "what replicas would gain depends on how long the GPU waits for the host in each step: "
-        "give "
-        "--host-gap SHARE (1 - kernel time / wall time of a decode step in a profile), or a MODEL "
-        "and "
-        "a --device to have it predicted");
-    return;
-  }
-  const double chosen = answer.curve[*answer.chosen].point.throughput_tokens_per_second.expected;
-  const double most = answer.curve[answer.largest].point.throughput_tokens_per_second.expected;
-  for (int count = 2; count <= answer.question.most_replicas; ++count) {
-    const double gain = replication_speedup(count, *answer.host_gap);
-    std::optional<bool> fits;
-    if (predictor != nullptr && answer.kv.needed && answer.question.device) {
-      const device::Device& device = *answer.question.device;
-      const int64_t one = predictor->weights().count + answer.kv.needed->count +
-                          device.context.value.expected.count;
-      fits = static_cast<double>(one) * count <=
-             timing::kMemoryShare * static_cast<double>(device.usable_memory.value.count);
-    }
-    for (const Sharing sharing : {Sharing::mps, Sharing::time_slicing}) {
-      const Interval& kept = sharing == Sharing::mps ? kMps : kTimeSlicing;
-      answer.replicas.push_back({.count = count,
-                                 .sharing = sharing,
-                                 .speedup_vs_single = scaled(kept, gain, 1),
-                                 .speedup_vs_max = scaled(kept, gain, chosen / most),
-                                 .fits = fits});
-    }
-  }
-}
-
-// The most replicas that fit under MPS; 1 where none do or nothing is known.
-int best_count(const BatchAnswer& answer) {
-  int count = 1;
-  double best = 1;
-  for (const Replicas& replicas : answer.replicas) {
-    if (replicas.sharing != Sharing::mps || !replicas.fits.value_or(false)) continue;
-    if (replicas.speedup_vs_max.expected > best * 1.01) {
-      best = replicas.speedup_vs_max.expected;
-      count = replicas.count;
-    }
-  }
-  return count;
-}
-
-void fill_commands(BatchAnswer& answer) {
-  engines::VllmServer server;
-  server.model = answer.question.model.empty() ? "MODEL" : answer.question.model;
-  server.max_num_seqs = *answer.advice.batch;
-  server.kv_cache = answer.kv.needed;
-  answer.commands.push_back({"one server at B_opt", engines::serve_line(server)});
-  const int count = best_count(answer);
-  if (count < 2) return;
-  int step = 1;
-  for (const std::string& line : engines::replica_lines(server, count)) {
-    answer.commands.push_back(
-        {std::to_string(count) + " replicas under MPS, step " + std::to_string(step++), line});
-  }
-}
-
-// The server that was simulated.
-void add_open_load_command(BatchAnswer& answer) {
-  const OpenLoadQuestion& question = answer.question.open_load;
-  engines::VllmServer server;
-  server.model = answer.question.model.empty() ? "MODEL" : answer.question.model;
-  server.max_num_seqs = answer.open_load->limit;
-  std::string line = engines::serve_line(server);
-  line += " --max-num-batched-tokens " + std::to_string(question.max_num_batched_tokens);
-  line +=
-      question.has_chunked_prefill ? " --enable-chunked-prefill" : " --no-enable-chunked-prefill";
-  answer.commands.insert(answer.commands.begin(),
-                         Command{"one server for requests as they come", std::move(line)});
+// What else the memory could be, and what would be with other settings or models.
+Result<void> fill_alternatives(const Predicted& predicted, const text::JsonView& config,
+                               const timing::TimingModel& model, const Companion* companion,
+                               BatchAnswer& answer) {
+  const AdvisorOptions options{.itl_target_seconds = answer.itl_target_seconds,
+                               .min_efficiency = answer.question.min_efficiency};
+  HEADROOM_ASSIGN(answer.what_ifs,
+                  what_ifs(answer.question, config, answer.workload, predicted, options, model));
+  if (!answer.kv.needed) return {};
+  const FreedQuestion freed{.question = &answer.question,
+                            .config = &config,
+                            .workload = answer.workload,
+                            .chosen = answer.curve[*answer.chosen].point,
+                            .host_gap = answer.host_gap.value_or(0),
+                            .needed = *answer.kv.needed,
+                            .advisor = options};
+  HEADROOM_ASSIGN(answer.freed, uses_of_freed(freed, predicted, companion, model));
+  return {};
 }
 
 }  // namespace
@@ -349,17 +280,14 @@ Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const tex
   if (config == nullptr || !question.device) return std::optional<StepBase>();
   HEADROOM_TRY(check(question, true));
   const Workload workload = workload_for(question);
-  HEADROOM_ASSIGN(const auto predictor, predictor_for(question, workload, config, model));
-  const double tokens = static_cast<double>(cache_of(*predictor, *question.device).count) /
-                        bytes_of_a_token(*predictor, workload);
-  HEADROOM_ASSIGN(const PredictedCurve curve, PredictedCurve::make(*predictor, workload, tokens));
-  HEADROOM_ASSIGN(StepBase base,
-                  base_of_prediction(curve, question.model + " on " + question.device->name));
+  HEADROOM_ASSIGN(const auto predicted, predicted_of(question, workload, config, model));
+  HEADROOM_ASSIGN(StepBase base, base_of_prediction(predicted->curve(), question.model + " on " +
+                                                                            question.device->name));
   return std::optional(std::move(base));
 }
 
 Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
-                           const timing::TimingModel& model) {
+                           const timing::TimingModel& model, const Companion* companion) {
   HEADROOM_TRY(check(question, config != nullptr));
   BatchAnswer answer;
   answer.question = question;
@@ -367,24 +295,35 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     answer.notes.push_back("left out: " + left_out);
   }
   answer.workload = workload_for(question);
-  HEADROOM_ASSIGN(const auto predictor, predictor_for(question, answer.workload, config, model));
-  const Bytes cache = predictor ? cache_of(*predictor, *question.device) : Bytes();
-  HEADROOM_ASSIGN(const auto curve, curve_of(question, answer.workload, predictor.get(), cache));
-  HEADROOM_TRY(fill_curve(*curve, answer));
+  HEADROOM_ASSIGN(const auto made, predicted_of(question, answer.workload, config, model));
+  const Predicted* predicted = made ? &*made : nullptr;
+  std::optional<MeasuredCurve> measured;
+  if (!question.points.empty()) {
+    HEADROOM_ASSIGN(measured, measured_curve(question));
+  }
+  const ServingCurve& curve =
+      measured ? static_cast<const ServingCurve&>(*measured) : predicted->curve();
+  HEADROOM_TRY(fill_curve(curve, answer));
   if (answer.curve.empty()) {
-    answer.notes.emplace_back("the weights and one sequence do not fit on this device");
+    std::string note = "the weights and one sequence do not fit on this device";
+    if (config != nullptr && question.device) {
+      note += parallel_that_fits(question, answer.workload, *config, model);
+    }
+    answer.notes.push_back(std::move(note));
     return answer;
   }
-  if (predictor) HEADROOM_TRY(fill_steps(*predictor, answer));
-  HEADROOM_TRY(fill_open_load(*curve, predictor.get(), cache, answer));
-  if (!answer.chosen) {
-    if (answer.open_load) add_open_load_command(answer);
-    return answer;
+  if (predicted != nullptr) HEADROOM_TRY(fill_steps(predicted->predictor(), answer));
+  HEADROOM_TRY(fill_open_load(curve, predicted, answer));
+  if (answer.chosen) {
+    fill_cache(predicted, answer);
+    HEADROOM_TRY(fill_host_gap(predicted, answer));
+    fill_replicas(predicted, answer);
+    if (predicted != nullptr) {
+      HEADROOM_TRY(fill_alternatives(*predicted, *config, model, companion, answer));
+    }
+    fill_commands(predicted, answer);
+    fill_prices(answer);
   }
-  fill_cache(predictor.get(), cache, answer);
-  HEADROOM_TRY(fill_host_gap(predictor.get(), answer));
-  fill_replicas(predictor.get(), answer);
-  fill_commands(answer);
   if (answer.open_load) add_open_load_command(answer);
   return answer;
 }

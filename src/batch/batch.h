@@ -17,9 +17,10 @@
 namespace headroom::batch {
 
 // `config`: of the question's model, or null where it names none. An Error where a value is out of
-// range, the points make no law, or the model's steps are not predicted yet.
+// range, the points make no law, or the model's steps are not predicted yet. `companion`: a second
+// model for what is set free, or null.
 Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
-                           const timing::TimingModel& model);
+                           const timing::TimingModel& model, const Companion* companion = nullptr);
 
 // What watching a server starts from: the question's points, or its model on its device as
 // predicted; nothing where it has neither.

@@ -171,9 +171,10 @@ Result<PredictedCurve> PredictedCurve::make(const timing::DecodePredictor& predi
 }
 
 Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
-  HEADROOM_ASSIGN(const timing::DecodeStep step, predictor_->step(batch));
+  const int64_t stages = predictor_->variant().pipeline_parallel;
+  HEADROOM_ASSIGN(const timing::DecodeStep step, predictor_->step((batch + stages - 1) / stages));
   const auto running = static_cast<double>(batch);
-  const double prefills = running / workload_.output_mean;
+  const double prefills = running / workload_.output_mean / static_cast<double>(stages);
   const Interval seconds{step.step.low_seconds + prefills * prefill_.low_seconds,
                          step.step.seconds + prefills * prefill_.seconds,
                          step.step.high_seconds + prefills * prefill_.high_seconds};
@@ -183,6 +184,16 @@ Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
   if (cache_tokens_ > 0) point.kv_share = kv_tokens_needed(running, workload_) / cache_tokens_;
   point.provenance = Provenance::extrapolated;
   return point;
+}
+
+Result<Interval> PredictedCurve::prefill_share(int64_t batch) const {
+  HEADROOM_ASSIGN(const BatchPoint point, at(batch));
+  const double prefills = static_cast<double>(batch) / workload_.output_mean /
+                          static_cast<double>(predictor_->variant().pipeline_parallel);
+  const Interval& itl = point.itl_seconds;
+  return Interval{prefills * prefill_.low_seconds / itl.low,
+                  prefills * prefill_.seconds / itl.expected,
+                  prefills * prefill_.high_seconds / itl.high};
 }
 
 std::vector<int64_t> PredictedCurve::candidates() const {

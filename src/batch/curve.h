@@ -62,12 +62,16 @@ class MeasuredCurve : public ServingCurve {
 };
 
 // A decode step at the mean context of what is in flight, and the prefills that come between: each
-// sequence is read once for every answer that it writes. What is running is the limit.
+// sequence is read once for every answer that it writes. What is running is the limit. Stages of a
+// pipeline each have another part of what is running in hand: a token takes one step of such a part
+// through all of them (what they hand on to each other is not counted).
 class PredictedCurve : public ServingCurve {
  public:
   // `predictor` must outlive it. `cache_tokens`: what the whole key-value cache holds.
   static Result<PredictedCurve> make(const timing::DecodePredictor& predictor,
                                      const Workload& workload, double cache_tokens);
+  // The part of a step's time that reading prompts adds.
+  [[nodiscard]] Result<Interval> prefill_share(int64_t batch) const;
   [[nodiscard]] Result<BatchPoint> at(int64_t batch) const override;
   [[nodiscard]] std::vector<int64_t> candidates() const override;
   [[nodiscard]] Result<double> half_point() const override;

@@ -32,7 +32,6 @@ struct View {
   BatchPoint one;
   std::optional<double> itl_target;
   Advice advice;
-  std::optional<double> knee;
 };
 
 class Loop {
@@ -43,11 +42,13 @@ class Loop {
   LiveResult run();
 
  private:
-  bool measure(int64_t batch);
+  bool measure(int64_t batch, Care care);
   [[nodiscard]] int times_measured(int64_t batch) const;
   [[nodiscard]] std::optional<View> view() const;
   [[nodiscard]] std::optional<int64_t> next_seed() const;
+  LiveResult run_through();
   [[nodiscard]] std::optional<int64_t> most_uncertain(const View& view) const;
+  [[nodiscard]] bool lacks_largest() const { return times_measured(most_) == 0; }
   [[nodiscard]] bool is_exhausted();
 
   BatchMeter* meter_;
@@ -63,10 +64,10 @@ int Loop::times_measured(int64_t batch) const {
 }
 
 // False where the loop has to end.
-bool Loop::measure(int64_t batch) {
+bool Loop::measure(int64_t batch, Care care) {
   std::optional<LiveMeasurement> made;
   for (int attempt = 0; attempt < 2 && !made; ++attempt) {
-    auto measured = meter_->measure(batch);
+    auto measured = meter_->measure(batch, care);
     if (!measured) {
       result_.error = std::move(measured).error();
       return false;
@@ -115,38 +116,24 @@ std::optional<View> Loop::view() const {
   const BatchingConfigurationAdvisor advisor(
       {.itl_target_seconds = view.itl_target, .min_efficiency = options_->min_efficiency});
   view.advice = advisor.advise(view.candidates, view.one, Bound::measured);
-  const double half = curve->half_point().has_value() ? *curve->half_point() : 0;
-  if (half > 0) {
-    const auto most = static_cast<double>(most_);
-    view.knee = std::sqrt(half * half + half * most) - half;
-  }
   return view;
 }
 
-// Both ends, what the target refers to, and something near the knee.
+// What the law begins with: one alone, and what the target refers to or else the usual limit
+// nearest to the root of the largest, which is in the middle on the scale of the law.
 std::optional<int64_t> Loop::next_seed() const {
-  if (result_.measurements.empty()) return most_;
   if (times_measured(1) == 0) return 1;
   const auto& slo = options_->slo;
-  if (slo && !slo->seconds && slo->at_batch <= most_ && times_measured(slo->at_batch) == 0) {
-    return slo->at_batch;
+  if (slo && !slo->seconds && slo->at_batch <= most_) {
+    return times_measured(slo->at_batch) == 0 ? std::optional(slo->at_batch) : std::nullopt;
   }
-  const std::optional<View> seen = view();
-  if (!seen || !seen->knee) return std::nullopt;
-  constexpr double kNear = 2;
-  const double knee = *seen->knee;
-  const bool is_near = std::any_of(
-      result_.measurements.begin(), result_.measurements.end(), [&](const LiveMeasurement& m) {
-        const auto batch = static_cast<double>(m.point.batch);
-        return batch <= kNear * knee && kNear * batch >= knee && m.point.batch != most_;
-      });
-  if (is_near) return std::nullopt;
-  const auto nearest = std::min_element(
-      seen->candidates.begin(), seen->candidates.end(), [&](const auto& a, const auto& b) {
-        return std::abs(std::log(static_cast<double>(a.batch) / knee)) <
-               std::abs(std::log(static_cast<double>(b.batch) / knee));
-      });
-  return times_measured(nearest->batch) == 0 ? std::optional(nearest->batch) : std::nullopt;
+  if (result_.measurements.size() > 1) return std::nullopt;
+  const double middle = std::log(static_cast<double>(most_)) / 2;
+  const std::vector<int64_t> limits = usual_limits(2, most_);
+  return *std::min_element(limits.begin(), limits.end(), [&](int64_t a, int64_t b) {
+    return std::abs(std::log(static_cast<double>(a)) - middle) <
+           std::abs(std::log(static_cast<double>(b)) - middle);
+  });
 }
 
 // The candidate whose verdict has the largest variance, among those that the interval of B_opt
@@ -190,17 +177,45 @@ bool Loop::is_exhausted() {
   return true;
 }
 
+// The batches that were named, each once: what the loop saves is to be seen beside them.
+LiveResult Loop::run_through() {
+  for (const int64_t batch : options_->batches) {
+    if (options_->is_late()) {
+      result_.notes.emplace_back("stopped at its time limit (--time-limit)");
+      result_.is_stopped = true;
+      break;
+    }
+    // Behind the server's own limit nothing is larger.
+    if (batch > most_ && times_measured(most_) > 0) continue;
+    if (!measure(batch, Care::full)) break;
+  }
+  if (const std::optional<View> seen = view()) {
+    const Advice& advice = seen->advice;
+    result_.is_sure = advice.low == advice.batch && advice.high == advice.batch;
+  }
+  result_.is_stopped = result_.is_stopped || result_.error.has_value();
+  return std::move(result_);
+}
+
 LiveResult Loop::run() {
+  if (!options_->batches.empty()) return run_through();
   while (true) {
     std::optional<int64_t> next = next_seed();
+    Care care = Care::full;
     if (!next) {
       const std::optional<View> seen = view();
-      if (!seen) break;  // the answer says why the points make no law
-      next = most_uncertain(*seen);
-      const Advice& advice = seen->advice;
-      if (!next) result_.is_sure = advice.low == advice.batch && advice.high == advice.batch;
+      if (seen) next = most_uncertain(*seen);
+      if (!next && lacks_largest()) {
+        next = most_;
+        care = Care::brief;
+      }
+      // Where there is no view, the answer says why the points make no law.
+      if (!next && seen) {
+        const Advice& advice = seen->advice;
+        result_.is_sure = advice.low == advice.batch && advice.high == advice.batch;
+      }
     }
-    if (!next || is_exhausted() || !measure(*next)) break;
+    if (!next || is_exhausted() || !measure(*next, care)) break;
   }
   result_.is_stopped = result_.is_stopped || result_.error.has_value();
   return std::move(result_);

@@ -1,11 +1,12 @@
 // The live loop: which batch to measure next on a running server, until the best is known.
 //
-// The largest comes first (what is in flight then serves for the smaller ones, serving/load.h),
-// then one alone, then the batch that the target is a multiple of, then one near the knee; then
-// always the candidate whose verdict is most uncertain: the law through the points gives each
+// One alone comes first, then the batch that the target is a multiple of, or one in the middle;
+// then always the candidate whose verdict is most uncertain: the law through the points gives each
 // candidate a probability p of meeting target and efficiency, and p (1 - p) is the variance of that
-// verdict. It stops when the interval of B_opt holds one batch alone and that one has been
-// measured.
+// verdict. When the interval of B_opt holds one batch alone and that one has been measured, the
+// largest follows, briefly: B_opt is held against it, and it may know better than the law did. So
+// batches mostly grow, and what is in flight serves for the next (serving/load.h): all of them
+// together begin hardly more requests than the largest alone has.
 //
 // Where a server keeps requests waiting, what was in flight is its own limit: the point counts for
 // that batch, and no larger one is asked for.
@@ -31,10 +32,14 @@ struct LiveMeasurement {
   serving::LoadSummary summary;
 };
 
+// How long a batch is watched: until its errors are small, or, where no verdict hangs on it, until
+// they are known.
+enum class Care : uint8_t { brief, full };
+
 class BatchMeter {
  public:
   virtual ~BatchMeter() = default;
-  virtual Result<LiveMeasurement> measure(int64_t batch) = 0;
+  virtual Result<LiveMeasurement> measure(int64_t batch, Care care) = 0;
 };
 
 struct LiveOptions {
@@ -42,6 +47,8 @@ struct LiveOptions {
   double min_efficiency = 0.1;
   int64_t most_batch = 256;
   int most_measurements = 12;
+  std::vector<int64_t>
+      batches;  // these, in this order, and no others; empty: what the loop chooses
   // True: no time for another one.
   std::function<bool()> is_late = [] { return false; };
   // What was measured so far, after each measurement; an Error ends the loop.

@@ -53,14 +53,16 @@ Result<std::unique_ptr<ServerMeter>> ServerMeter::make(
   plan.lengths = std::move(lengths);
   plan.seed = question.seed;
   plan.most_seconds = question.window_seconds;
-  plan.least_seconds = std::min(plan.least_seconds, question.window_seconds);
   meter->generator_ =
       std::make_unique<serving::LoadGenerator>(*meter->streams_, meter->server_, std::move(plan));
   return meter;
 }
 
-Result<LiveMeasurement> ServerMeter::measure(int64_t batch) {
-  HEADROOM_ASSIGN(const serving::LoadRun run, generator_->measure(batch));
+Result<LiveMeasurement> ServerMeter::measure(int64_t batch, Care care) {
+  const serving::LoadCare watched = care == Care::brief
+                                        ? serving::LoadCare{.least_seconds = 1, .precision = 0.03}
+                                        : serving::LoadCare{};
+  HEADROOM_ASSIGN(const serving::LoadRun run, generator_->measure(batch, watched));
   LiveMeasurement measurement;
   HEADROOM_ASSIGN(measurement.summary, serving::summarise(run));
   const serving::LoadSummary& summary = measurement.summary;

@@ -20,7 +20,8 @@ struct LiveQuestion {
   uint64_t seed = 0;
   double window_seconds = 30;  // at most, of a measurement
   int64_t most_batch = 256;
-  double most_seconds = 900;  // of all measurements
+  std::vector<int64_t> batches;  // these alone; empty: those that the decision needs
+  double most_seconds = 900;     // of all measurements
 };
 
 class ServerMeter : public BatchMeter {
@@ -29,7 +30,7 @@ class ServerMeter : public BatchMeter {
   static Result<std::unique_ptr<ServerMeter>> make(const LiveQuestion& question,
                                                    std::vector<formats::RequestLengths> lengths);
   // An Error too where more than kMostFailed of the requests failed.
-  Result<LiveMeasurement> measure(int64_t batch) override;
+  Result<LiveMeasurement> measure(int64_t batch, Care care) override;
   [[nodiscard]] const serving::Server& server() const { return server_; }
 
   static constexpr double kMostFailed = 0.05;

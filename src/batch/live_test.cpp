@@ -25,7 +25,7 @@ class SyntheticMeter : public BatchMeter {
   [[nodiscard]] double truth(double batch) const {
     return base_ * (1 + batch / half_) * (1 + bend_ * std::sin(std::log2(batch)));
   }
-  Result<LiveMeasurement> measure(int64_t batch) override {
+  Result<LiveMeasurement> measure(int64_t batch, Care /*care*/) override {
     if (fails_after == 0) return Error{ErrorCode::unavailable, "it died", {}, {}};
     --fails_after;
     requests += batch;

@@ -64,6 +64,33 @@ Result<serving::OpenLoadPlan> plan_of(const BatchQuestion& question,
 
 }  // namespace
 
+// Twice the rate as long as it is kept, half as long as it is not; then the middle, by ratio, of
+// what is kept and what is not.
+Result<RateSearch> search_rate(const LiveQuestion& live,
+                               const std::function<Result<bool>(double)>& is_kept) {
+  const auto began = serving::Clock::now();
+  const auto is_late = [&] {
+    return std::chrono::duration<double>(serving::Clock::now() - began).count() > live.most_seconds;
+  };
+  RateSearch search;
+  // Half as many again as a window has to have.
+  const double least = 1.5 * static_cast<double>(kFewest) / live.window_seconds;
+  double rate = least;
+  for (int i = 0; i < RateSearch::kMostRuns; ++i) {
+    if (search.kept && search.missed && *search.missed <= RateSearch::kNear * *search.kept) {
+      return search;
+    }
+    if (i > 0 && is_late()) break;
+    HEADROOM_ASSIGN(const bool kept, is_kept(rate));
+    (kept ? search.kept : search.missed) = rate;
+    // Below it too few come in a window.
+    if (!search.kept) return search;
+    rate = search.missed ? std::sqrt(*search.kept * *search.missed) : 2 * rate;
+  }
+  search.is_stopped = true;
+  return search;
+}
+
 Result<LoadRecord> measure_open_load(
     const LiveQuestion& live, const BatchQuestion& question,
     const std::function<void(const serving::MeasuredLoad&)>& on_measured) {
@@ -92,9 +119,7 @@ Result<LoadRecord> measure_open_load(
     record.targets.push_back({serving::LatencyMetric::itl, 0, *question.slo->seconds});
   }
   const serving::OpenLoadGoal goal{record.targets, question.open_load.attain};
-  std::vector<double> rates = question.open_load.rates;
-  if (rates.empty()) rates.push_back(recorded_rate(question.open_load.times));
-  for (const double rate : rates) {
+  const auto measure = [&](double rate) -> Result<bool> {
     HEADROOM_ASSIGN(serving::OpenLoadPlan plan,
                     plan_of(question, lengths, rate, live.window_seconds));
     serving::MeasuredLoad load;
@@ -112,8 +137,18 @@ Result<LoadRecord> measure_open_load(
     }
     load.asked_requests_per_second = rate;
     on_measured(load);
+    const bool is_kept = load.summary.is_kept && !load.is_void;
     record.loads.push_back(std::move(load));
+    return is_kept;
+  };
+  if (question.open_load.is_search) {
+    HEADROOM_ASSIGN(record.search, search_rate(live, measure));
+  } else {
+    std::vector<double> rates = question.open_load.rates;
+    if (rates.empty()) rates.push_back(recorded_rate(question.open_load.times));
+    for (const double rate : rates) HEADROOM_TRY(measure(rate));
   }
+  std::ranges::stable_sort(record.loads, {}, &serving::MeasuredLoad::asked_requests_per_second);
   record.seconds = std::chrono::duration<double>(serving::Clock::now() - began).count();
   return record;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,14 +16,28 @@
 
 namespace headroom::batch {
 
+// The highest rate that keeps the targets lies between two that were measured.
+struct RateSearch {
+  static constexpr double kNear = 1.1;  // their ratio, at which it ends
+  static constexpr int kMostRuns = 20;
+  std::optional<double> kept;    // nothing: not even the lowest that a window can show
+  std::optional<double> missed;  // nothing: it was stopped before
+  bool is_stopped = false;       // by its time, or the most runs
+};
+
 struct LoadRecord {
   std::string url;
   std::string api;  // completions or chat
   std::string served_model;
   std::vector<serving::LatencyTarget> targets;
-  std::vector<serving::MeasuredLoad> loads;  // by rate, as asked
+  std::vector<serving::MeasuredLoad> loads;  // by rate
+  std::optional<RateSearch> search = {};     // where the highest rate was searched
   double seconds = 0;
 };
+
+// By runs at rates: from the lowest of which a window shows enough, upwards. `is_kept` makes a run.
+Result<RateSearch> search_rate(const LiveQuestion& live,
+                               const std::function<Result<bool>(double)>& is_kept);
 
 // Of the question's rates, or where it has none the recorded one. `on_measured` is told each. An
 // Error where a rate cannot be measured; what was before is lost but for on_measured.

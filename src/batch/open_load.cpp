@@ -18,6 +18,8 @@ using serving::SimulatedLoad;
 
 constexpr size_t kDrawings = 3;      // of Poisson arrivals, for a row
 constexpr size_t kExpected = 1;      // of the three laws
+constexpr size_t kRuns = 30;         // where a row is held against one run
+constexpr double kTail = 0.05;       // of these runs, beyond each end of an interval
 constexpr double kMostTokens = 1e6;  // that a simulation of one drawing writes, about
 constexpr double kLeastRequests = 400;
 constexpr double kMostRequests = 3000;
@@ -29,28 +31,35 @@ Error usage(std::string words, std::string flag, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(words), std::move(flag), std::move(hint)};
 }
 
-// An interval that grows by what it is shown; the first law that is shown is not the expected one.
+// What was simulated of one figure: its mean under the expected law, and how far it goes.
 class Span {
  public:
   void add(double value, bool is_expected) {
-    low_ = count_ == 0 ? value : std::min(low_, value);
-    high_ = count_ == 0 ? value : std::max(high_, value);
-    ++count_;
+    values_.push_back(value);
     if (!is_expected) return;
     sum_ += value;
     ++expected_;
   }
-  [[nodiscard]] Interval interval() const {
+  // From the value that `tail` of all are below to the one that so many are above.
+  [[nodiscard]] Interval interval(double tail = 0) const {
+    std::vector<double> sorted = values_;
+    std::sort(sorted.begin(), sorted.end());
     const double mean = expected_ > 0 ? sum_ / expected_ : 0;
-    return {low_, mean, high_};
+    if (sorted.empty()) return {0, mean, 0};
+    const auto cut = static_cast<size_t>(tail * static_cast<double>(sorted.size()));
+    return {std::min(sorted[cut], mean), mean, std::max(sorted[sorted.size() - 1 - cut], mean)};
   }
 
  private:
-  double low_ = 0;
-  double high_ = 0;
+  std::vector<double> values_;
   double sum_ = 0;
-  int count_ = 0;
   int expected_ = 0;
+};
+
+// One simulation of a row: requests, at one end of the law.
+struct Drawing {
+  const OpenLoad* load = nullptr;
+  size_t end = kExpected;
 };
 
 class Simulations {
@@ -95,6 +104,7 @@ class Simulations {
     return point.throughput_tokens_per_second.expected / output_mean_;
   }
   [[nodiscard]] OpenLoadRow row(double rate, int64_t limit) const;
+  [[nodiscard]] std::vector<OpenLoad> runs_at(double rate) const;
   [[nodiscard]] Interval highest_rate(const BatchPoint& point) const;
   // One drawing, at one end of the law. `near`: about what it will be; 0: not known.
   [[nodiscard]] double highest_rate(const BatchPoint& point, size_t end, size_t drawing,
@@ -116,14 +126,34 @@ class Simulations {
   std::vector<OpenLoad> loads_;
 };
 
+// So many runs as long as the one that the row is held against, each with requests of its own.
+// Three points stand for the law: its ends a fifth of the runs each, which has about the variance
+// of a normal error whose 90 % interval they bound.
+std::vector<OpenLoad> Simulations::runs_at(double rate) const {
+  std::vector<OpenLoad> runs;
+  const double wanted = std::clamp(rate * *question_.window_seconds, 20.0, kMostRequests);
+  for (size_t run = 0; run < kRuns; ++run) {
+    const auto window = static_cast<size_t>(std::llround(wanted));
+    OpenLoad load{.arrivals = {},
+                  .natural_rate = 1,
+                  .from = window / 3,
+                  .to = window / 3 + window,
+                  .is_met_at_work = true};
+    load.arrivals = serving::poisson_arrivals(basis_.lengths, load.to + window / 10 + 1,
+                                              question_.seed + kDrawings + run);
+    runs.push_back(std::move(load));
+  }
+  return runs;
+}
+
 // A summary's figures, in the order in which a row has them.
 std::array<double, 5> figures_of(const LatencySpread& spread) {
   return {spread.mean, spread.p50, spread.p90, spread.p95, spread.p99};
 }
 
-LatencyIntervals intervals_of(const std::array<Span, 5>& spans) {
-  return {spans[0].interval(), spans[1].interval(), spans[2].interval(), spans[3].interval(),
-          spans[4].interval()};
+LatencyIntervals intervals_of(const std::array<Span, 5>& spans, double tail) {
+  return {spans[0].interval(tail), spans[1].interval(tail), spans[2].interval(tail),
+          spans[3].interval(tail), spans[4].interval(tail)};
 }
 
 OpenLoadRow Simulations::row(double rate, int64_t limit) const {
@@ -136,44 +166,53 @@ OpenLoadRow Simulations::row(double rate, int64_t limit) const {
   Span attained;
   int kept = 0;
   int kept_expected = 0;
-  for (size_t end = 0; end < basis_.laws.size(); ++end) {
-    const bool is_expected = end == kExpected;
-    for (const OpenLoad& load : loads_) {
-      const SimulatedLoad run =
-          serving::simulate_load(load, rate, basis_.laws[end], limits(limit), goal_);
-      const serving::OpenLoadSummary& summary = run.summary;
-      for (size_t metric = 0; metric < kLatencyMetrics; ++metric) {
-        const auto figures = figures_of(summary.spread[metric]);
-        for (size_t i = 0; i < figures.size(); ++i) latency[metric][i].add(figures[i], is_expected);
-      }
-      for (size_t i = 0; i < targets.size(); ++i)
-        targets[i].add(summary.at_targets[i], is_expected);
-      throughput.add(summary.throughput_tokens_per_second, is_expected);
-      goodput.add(summary.goodput_requests_per_second, is_expected);
-      attained.add(summary.attained, is_expected);
-      kept += summary.is_kept ? 1 : 0;
-      if (!is_expected) continue;
-      const auto drawings = static_cast<double>(loads_.size());
-      kept_expected += summary.is_kept ? 1 : 0;
-      row.in_batch_mean += run.in_batch_mean / drawings;
-      row.kv_most_share = std::max(row.kv_most_share, run.kv_most_share);
-      row.preemptions_per_request += static_cast<double>(run.preemptions) / drawings /
-                                     static_cast<double>(load.arrivals.requests.size());
-      row.prompt_hit_share += run.prompt_hit_share / drawings;
-      row.refused = summary.unanswered;
-      row.is_saturated = row.is_saturated || summary.is_saturated;
+  int saturated = 0;
+  const bool is_of_runs = question_.window_seconds && !question_.is_recorded();
+  const std::vector<OpenLoad> runs = is_of_runs ? runs_at(rate) : std::vector<OpenLoad>();
+  std::vector<Drawing> drawings;
+  for (size_t run = 0; run < runs.size(); ++run) {
+    drawings.push_back({&runs[run], run % 5 == 0 ? 0 : run % 5 == 1 ? 2 : kExpected});
+  }
+  for (size_t end = 0; end < basis_.laws.size() && !is_of_runs; ++end) {
+    for (const OpenLoad& load : loads_) drawings.push_back({&load, end});
+  }
+  const auto expected = static_cast<double>(std::ranges::count(drawings, kExpected, &Drawing::end));
+  for (const Drawing& drawing : drawings) {
+    const bool is_expected = drawing.end == kExpected;
+    const SimulatedLoad run =
+        serving::simulate_load(*drawing.load, rate, basis_.laws[drawing.end], limits(limit), goal_);
+    const serving::OpenLoadSummary& summary = run.summary;
+    for (size_t metric = 0; metric < kLatencyMetrics; ++metric) {
+      const auto figures = figures_of(summary.spread[metric]);
+      for (size_t i = 0; i < figures.size(); ++i) latency[metric][i].add(figures[i], is_expected);
     }
+    for (size_t i = 0; i < targets.size(); ++i) targets[i].add(summary.at_targets[i], is_expected);
+    throughput.add(summary.throughput_tokens_per_second, is_expected);
+    goodput.add(summary.goodput_requests_per_second, is_expected);
+    attained.add(summary.attained, is_expected);
+    kept += summary.is_kept ? 1 : 0;
+    if (!is_expected) continue;
+    kept_expected += summary.is_kept ? 1 : 0;
+    row.in_batch_mean += run.in_batch_mean / expected;
+    row.kv_most_share = std::max(row.kv_most_share, run.kv_most_share);
+    row.preemptions_per_request += static_cast<double>(run.preemptions) / expected /
+                                   static_cast<double>(drawing.load->arrivals.requests.size());
+    row.prompt_hit_share += run.prompt_hit_share / expected;
+    row.refused = summary.unanswered;
+    saturated += summary.is_saturated ? 1 : 0;
   }
+  const double tail = is_of_runs ? kTail : 0;
   for (size_t metric = 0; metric < kLatencyMetrics; ++metric) {
-    row.latency[metric] = intervals_of(latency[metric]);
+    row.latency[metric] = intervals_of(latency[metric], tail);
   }
-  for (const Span& span : targets) row.at_targets.push_back(span.interval());
-  row.throughput_tokens_per_second = throughput.interval();
-  row.goodput_requests_per_second = goodput.interval();
-  row.attained = attained.interval();
-  const int all = static_cast<int>(basis_.laws.size() * loads_.size());
-  row.kept = kept == all ? Kept::yes : kept == 0 ? Kept::no : Kept::at_risk;
-  row.is_kept_as_expected = 2 * kept_expected > static_cast<int>(loads_.size());
+  for (const Span& span : targets) row.at_targets.push_back(span.interval(tail));
+  row.throughput_tokens_per_second = throughput.interval(tail);
+  row.goodput_requests_per_second = goodput.interval(tail);
+  row.attained = attained.interval(tail);
+  const double share = kept / static_cast<double>(drawings.size());
+  row.kept = share >= 1 - tail ? Kept::yes : share <= tail ? Kept::no : Kept::at_risk;
+  row.is_kept_as_expected = 2 * kept_expected > expected;
+  row.is_saturated = is_of_runs ? 2 * saturated > expected : saturated > 0;
   return row;
 }
 

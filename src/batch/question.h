@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "batch/curve.h"
+#include "batch/price.h"
 #include "batch/target.h"
 #include "device/device.h"
+#include "engines/serving_engine.h"
 #include "formats/request_lengths.h"
 #include "formats/serving_points.h"
 #include "operator/dtype.h"
@@ -18,16 +20,19 @@ namespace headroom::batch {
 // Requests that come by themselves.
 struct OpenLoadQuestion {
   std::vector<double> rates;  // requests a second; empty: a sweep up to what the server could do
+  bool is_search = false;     // of a running server: the highest rate that keeps the targets
   std::vector<serving::LatencyTarget> targets;  // beside the question's slo
   std::optional<double> attain;                 // share of the requests that is to meet them all
   std::optional<int64_t> limit;                 // max_num_seqs; nothing: the best
   int64_t max_num_batched_tokens = 2048;  // vLLM's default where the GPU is none of the largest
   bool has_chunked_prefill = true;
   std::optional<double> prefill_tokens_per_second;  // else predicted
+  // Of one run that the figures are held against; nothing: of very many requests.
+  std::optional<double> window_seconds;
   formats::RequestTimes times;  // of the question's requests, where they were recorded
   uint64_t seed = 0;
   [[nodiscard]] bool is_recorded() const { return !times.arrived_seconds.empty(); }
-  [[nodiscard]] bool is_asked() const { return !rates.empty() || !targets.empty(); }
+  [[nodiscard]] bool is_asked() const { return !rates.empty() || !targets.empty() || is_search; }
 };
 
 struct BatchQuestion {
@@ -44,11 +49,16 @@ struct BatchQuestion {
   double input_tokens = 161;  // the means of ShareGPT's conversations, as arXiv 2503.08311 has them
   double output_tokens = 338;
   double length_variation = 1;
-  std::vector<formats::RequestLengths> requests;  // takes the place of the three
-  std::string requests_file;                      // for people
-  op::DType weights = op::DType::bf16;            // and cache
+  std::vector<formats::RequestLengths> requests;                 // takes the place of the three
+  std::string requests_file;                                     // for people
+  op::DType weights = op::DType::bf16;                           // and cache
+  timing::DecodeVariant variant = {};                            // otherwise than the model says
+  engines::ServingEngine engine = engines::ServingEngine::vllm;  // of the commands
+  PriceQuestion price;
   std::optional<double> host_gap;  // share of a step in which the GPU waits for the host
   int most_replicas = 4;
+  // Among which a smaller one may do.
+  std::vector<device::Device> other_devices;
 };
 
 inline constexpr double kMostTokens = 1e7;  // of a request's input, or output

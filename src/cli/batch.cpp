@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/file.h"
 #include "base/version.h"
+#include "batch/deploy.h"
 #include "cli/batch_live.h"
 #include "cli/batch_watch.h"
 #include "cli/deliver.h"
@@ -65,7 +67,13 @@ Result<std::vector<double>> rates_of(std::string_view words, const formats::Requ
 }
 
 Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
-  if (words.has("rate")) {
+  open.is_search = words.value("rate") == "search";
+  if (open.is_search && !words.has("url")) {
+    return Error{ErrorCode::usage, "it is for a running server", "--rate search",
+                 "--url http://localhost:8000; of a simulated one --slo with percentiles tells the "
+                 "highest rate"};
+  }
+  if (words.has("rate") && !open.is_search) {
     HEADROOM_ASSIGN(open.rates, rates_of(words.value("rate"), open.times));
   }
   if (!words.has("watch")) {
@@ -77,6 +85,14 @@ Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
   open.max_num_batched_tokens = tokens.value_or(open.max_num_batched_tokens);
   HEADROOM_ASSIGN(const auto seed, number<uint64_t>(words, "seed"));
   open.seed = seed.value_or(open.seed);
+  if (words.has("rate") && !open.is_recorded()) {
+    HEADROOM_ASSIGN(open.window_seconds, number<double>(words, "window"));
+    constexpr double kUsualWindow = 30;
+    if (words.has("url") && !open.window_seconds) open.window_seconds = kUsualWindow;
+    if (open.window_seconds && !(*open.window_seconds >= 0.5 && *open.window_seconds <= 3600)) {
+      return Error{ErrorCode::usage, "seconds from 0.5 to 3600", "--window", {}};
+    }
+  }
   open.has_chunked_prefill = !words.has("no-chunked-prefill");
   if (open.is_asked()) return {};
   for (const std::string_view flag :
@@ -87,6 +103,26 @@ Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
                  flag == "limit" ? "--rate 4, --slo ttft_p95=500ms, or --watch URL"
                                  : "--rate 4, or --slo ttft_p95=500ms"};
   }
+  return {};
+}
+
+// "int8", "fp8" or "int4", as bytes of an element.
+Result<std::optional<double>> element_bytes(const Words& words, const std::string& flag) {
+  if (!words.has(flag)) return std::optional<double>();
+  const std::string name = words.value(flag);
+  if (name == "fp8" || name == "int8") return std::optional(1.0);
+  if (name == "int4") return std::optional(0.5);
+  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that it takes",
+               "--" + flag, "fp8, int8 or int4; without it that of --dtype"};
+}
+
+Result<void> read_variant(const Words& words, batch::BatchQuestion& question) {
+  HEADROOM_ASSIGN(question.variant.cache_element_bytes, element_bytes(words, "kv-dtype"));
+  HEADROOM_ASSIGN(question.variant.weight_element_bytes, element_bytes(words, "quantize"));
+  HEADROOM_ASSIGN(const auto tensor, number<int64_t>(words, "tp"));
+  question.variant.tensor_parallel = tensor.value_or(1);
+  HEADROOM_ASSIGN(const auto pipeline, number<int64_t>(words, "pp"));
+  question.variant.pipeline_parallel = pipeline.value_or(1);
   return {};
 }
 
@@ -108,6 +144,7 @@ Result<batch::BatchQuestion> question_of(const Words& words, const Machines& mac
   const bool is_measured = words.has("points") || words.has("url");
   if (words.has("device") || (!is_measured && !words.operands.empty())) {
     HEADROOM_ASSIGN(question.device, machines.catalogue.find(machines.device_for(words)));
+    question.other_devices = machines.catalogue.devices();
   }
   if (words.has("slo")) {
     HEADROOM_ASSIGN(batch::Slo slo, batch::parse_slo(words.value("slo")));
@@ -124,6 +161,20 @@ Result<batch::BatchQuestion> question_of(const Words& words, const Machines& mac
                    "bfloat16, float16 or float32"};
     }
     question.weights = *dtype;
+  }
+  if (words.has("engine")) {
+    const std::string name = words.value("engine");
+    const auto engine = engines::parse_serving_engine(name);
+    if (!engine) {
+      return Error{ErrorCode::usage,
+                   "'" + name.substr(0, 80) + "' is no engine whose commands are known", "--engine",
+                   "vllm, sglang, tensorrt-llm or llama.cpp"};
+    }
+    question.engine = *engine;
+  }
+  HEADROOM_TRY(read_variant(words, question));
+  if (words.has("price")) {
+    HEADROOM_ASSIGN(question.price, batch::parse_price(words.value("price")));
   }
   HEADROOM_TRY(read_numbers(words, question));
   HEADROOM_TRY(read_open_load(words, question.open_load));
@@ -163,6 +214,11 @@ Result<Outcome> answer_of(const Words& words, const Console& console) {
   }
   if (words.has("url") && words.has("rate")) {
     HEADROOM_ASSIGN(batch::LoadRecord record, measure_rates(words, console, question));
+    if (question.open_load.is_search) {
+      for (const auto& load : record.loads) {
+        question.open_load.rates.push_back(load.asked_requests_per_second);
+      }
+    }
     return measured_outcome(std::move(record), question, model, machines.timing);
   }
   std::optional<LiveOutcome> live;
@@ -171,7 +227,18 @@ Result<Outcome> answer_of(const Words& words, const Console& console) {
   }
   std::optional<text::JsonView> config;
   if (model) config = model->view();
-  auto answered = batch::answer(question, config ? &*config : nullptr, machines.timing);
+  std::optional<model::ResolvedModel> second;
+  std::optional<batch::Companion> companion;
+  if (words.has("colocate")) {
+    if (!model || !question.device) {
+      return Error{ErrorCode::usage, "a second model is predicted beside a first", "--colocate",
+                   "MODEL and --device, too"};
+    }
+    HEADROOM_ASSIGN(second, model::resolve_model(words.value("colocate")));
+    companion = batch::Companion{second->name, second->view()};
+  }
+  auto answered = batch::answer(question, config ? &*config : nullptr, machines.timing,
+                                companion ? &*companion : nullptr);
   if (!answered && live && live->error) return *std::move(live->error);
   if (!answered) return std::move(answered).error();
   Outcome outcome{*std::move(answered), std::nullopt};
@@ -200,6 +267,10 @@ Result<int> run_watch(const Words& words, const Console& console) {
 Result<int> run_batch(const Words& words, const Console& console) {
   HEADROOM_TRY(check_watch_flags(words));
   if (words.has("watch")) return run_watch(words, console);
+  std::optional<batch::EmitRequest> emit;
+  if (words.has("emit")) {
+    HEADROOM_ASSIGN(emit, batch::parse_emit(words.value("emit")));
+  }
   HEADROOM_ASSIGN(const Outcome outcome, answer_of(words, console));
   const batch::BatchAnswer& answer = outcome.answer;
   Forms forms;
@@ -215,11 +286,17 @@ Result<int> run_batch(const Words& words, const Console& console) {
     return report::Page{"Headroom: batch", "batch", std::string(version()),
                         command_line("batch", words), report::batch_sections(answer)};
   };
+  if (emit && !answer.measured_load) {
+    HEADROOM_ASSIGN(const std::string content, batch::emitted(answer, *emit));
+    HEADROOM_TRY(write_file_atomic(emit->file, content));
+  }
   HEADROOM_TRY(deliver(forms, words, console));
   if (outcome.error) console.complain(*outcome.error);
   if (answer.live && answer.live->is_stopped) return exit_code_of(ErrorCode::partial);
   if (answer.question.points_partial) return exit_code_of(ErrorCode::partial);
   if (answer.measured_load) {
+    const auto& search = answer.measured_load->search;
+    if (search && search->is_stopped) return exit_code_of(ErrorCode::partial);
     const auto& loads = answer.measured_load->loads;
     if (std::any_of(loads.begin(), loads.end(), [](const auto& load) { return load.is_void; })) {
       return exit_code_of(ErrorCode::partial);
@@ -255,6 +332,9 @@ Verb batch_verb() {
        "percentiles at these rates, from what was measured"},
       {"headroom batch --url http://localhost:8000 --rate 4 --slo ttft_p95=500ms",
        "a running server, sent 4 requests a second whether or not it answers"},
+      {"headroom batch facebook/opt-1.3b --device h100-sxm-64gb --price cloud=2.49,owned=30000 "
+       "--emit kubernetes=serve.yaml",
+       "what a million tokens cost, and a manifest that starts the server"},
       {"headroom batch --watch http://localhost:8000 --points sweep.csv --slo itl=50ms --limit 96 "
        "--on-change './notify.sh batch'",
        "a server at work: says when its --max-num-seqs should change, and what that pays"},
@@ -271,8 +351,13 @@ Verb batch_verb() {
       {"most-batch", "N",
        "with --url: the most requests at once, 2 to 4096; 256. With --watch: the largest limit; "
        "that of the points"},
+      {"batches", "N,N...",
+       "with --url: measure just these, or all: every usual limit; without it those that the "
+       "decision needs"},
       {"window", "SECONDS",
-       "with --url: the longest that one batch is watched, or with --rate how long; 30"},
+       "with --url: the longest that one batch is watched, or with --rate how long; 30. With "
+       "--rate "
+       "alone: intervals are those of one run of that length"},
       {"time-limit", "SECONDS", "with --url: of all measurements; 900"},
       {"seed", "N", "of prompts, lengths and arrivals; 0"},
       {"watch", "URL",
@@ -297,7 +382,9 @@ Verb batch_verb() {
        "percentile the mean"},
       {"rate", "R[,R...]",
        "requests a second that come by themselves (a Poisson process): percentiles of their "
-       "latencies, simulated, or with --url measured; or recorded: as in --requests. Without it a "
+       "latencies, simulated, or with --url measured; or recorded: as in --requests; or search, "
+       "with "
+       "--url: the highest that keeps --slo. Without it a "
        "sweep, where --slo has "
        "percentiles"},
       {"attain", "SHARE",
@@ -318,8 +405,20 @@ Verb batch_verb() {
        "or "
        "percentiles when they came, faster or slower, and which prompts begin alike"},
       {"dtype", "TYPE", "of weights and cache: bfloat16 (without it), float16 or float32"},
+      {"kv-dtype", "TYPE",
+       "of the cache, predicted: fp8, int8 or int4; without it that of --dtype"},
+      {"quantize", "TYPE",
+       "weights of 8 or 4 bits, predicted: fp8, int8 or int4; products stay in --dtype"},
+      {"tp", "N", "GPUs of one server that share each layer (tensor parallel), predicted; 1"},
+      {"pp", "N", "GPUs of one server that share the layers (pipeline parallel), predicted; 1"},
+      {"colocate", "MODEL", "a second model in the memory that is set free, under MPS"},
       {"host-gap", "SHARE", "of a step in which the GPU waits for the host; else predicted"},
       {"most-replicas", "N", "on one GPU, 1 to 16; 4"},
+      {"price", "LIST",
+       "what a million output tokens cost: cloud=2.49 (an hour of one GPU), owned=30000 (one GPU "
+       "with its share of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},
+      {"engine", "NAME", "of the commands: vllm (without it), sglang, tensorrt-llm, llama.cpp"},
+      {"emit", "KIND=FILE", "write what starts the servers: kubernetes=FILE.yaml, shell=FILE.sh"},
       kJsonFlag,
       kHtmlFlag,
       kOutputFlag,

@@ -21,6 +21,25 @@ double seconds_since(serving::Clock::time_point began) {
   return std::chrono::duration<double>(serving::Clock::now() - began).count();
 }
 
+// "1,8,32", or "all": the usual limits up to the largest.
+Result<std::vector<int64_t>> batches_of(std::string_view words, int64_t most) {
+  if (words == "all") return batch::usual_limits(1, most);
+  std::vector<int64_t> batches;
+  while (true) {
+    const size_t comma = std::min(words.find(','), words.size());
+    HEADROOM_ASSIGN(const auto batch, number_of<int64_t>(words.substr(0, comma), "batches", 1,
+                                                         serving::kMostConcurrency));
+    batches.push_back(batch);
+    if (comma == words.size()) break;
+    words.remove_prefix(comma + 1);
+  }
+  std::sort(batches.begin(), batches.end());
+  batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+  if (batches.size() > 1) return batches;
+  return Error{ErrorCode::usage, "one batch alone makes no law", "--batches",
+               "two at least: 1,32; or all"};
+}
+
 Result<batch::LiveQuestion> live_question(const Words& words) {
   batch::LiveQuestion live;
   HEADROOM_ASSIGN(live.endpoint, serving::parse_endpoint(words.value("url")));
@@ -32,6 +51,10 @@ Result<batch::LiveQuestion> live_question(const Words& words) {
   if (words.has("most-batch")) {
     HEADROOM_ASSIGN(live.most_batch, number_of<int64_t>(words.value("most-batch"), "most-batch", 2,
                                                         serving::kMostConcurrency));
+  }
+  if (words.has("batches")) {
+    HEADROOM_ASSIGN(live.batches, batches_of(words.value("batches"), live.most_batch));
+    live.most_batch = live.batches.back();
   }
   if (words.has("window")) {
     HEADROOM_ASSIGN(live.window_seconds,
@@ -98,7 +121,7 @@ Result<std::string> api_key() {
 
 Result<void> check_live_flags(const Words& words) {
   if (words.has("url") && words.has("rate")) {
-    for (const std::string_view flag : {"save-points", "most-batch", "time-limit"}) {
+    for (const std::string_view flag : {"save-points", "most-batch", "batches"}) {
       if (!words.has(flag)) continue;
       return Error{ErrorCode::usage, "it is for measuring a closed loop", "--" + std::string(flag),
                    "--rate measures at that rate; without it as many are in flight as a batch has"};
@@ -110,11 +133,12 @@ Result<void> check_live_flags(const Words& words) {
     return Error{ErrorCode::usage, "--url measures points and --points gives them", "--points",
                  "one of them; --save-points FILE keeps what --url measures"};
   }
-  constexpr std::array<std::string_view, 5> kLive = {"served-model", "save-points", "most-batch",
-                                                     "window", "time-limit"};
+  constexpr std::array<std::string_view, 6> kLive = {"served-model", "save-points", "most-batch",
+                                                     "batches",      "window",      "time-limit"};
   for (const std::string_view flag : kLive) {
     if (!words.has(flag)) continue;
     if (flag == "most-batch" && words.has("watch")) continue;
+    if (flag == "window" && words.has("rate")) continue;
     return Error{ErrorCode::usage, "it is for measuring a server", "--" + std::string(flag),
                  "--url http://localhost:8000"};
   }
@@ -142,6 +166,7 @@ Result<LiveOutcome> measure_server(const Words& words, const Console& console,
   options.slo = question.slo;
   options.min_efficiency = question.min_efficiency;
   options.most_batch = live.most_batch;
+  options.batches = live.batches;
   options.is_late = [&] { return seconds_since(began) > live.most_seconds; };
   options.on_measured = [&](const std::vector<LiveMeasurement>& measurements) -> Result<void> {
     console.note(measured_words(measurements.back()));

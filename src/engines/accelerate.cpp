@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "engines/vllm.h"
+#include "engines/shell_words.h"
 
 namespace headroom::engines {
 

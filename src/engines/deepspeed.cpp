@@ -1,7 +1,7 @@
 #include "engines/deepspeed.h"
 
 #include "base/units.h"
-#include "engines/vllm.h"
+#include "engines/shell_words.h"
 
 namespace headroom::engines {
 

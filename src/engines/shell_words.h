@@ -45,4 +45,7 @@ class ShellWords {
   std::vector<std::string> put_in_;  // names
 };
 
+// A word as a POSIX shell takes it, quoted where it must be.
+[[nodiscard]] std::string shell_word(const std::string& word);
+
 }  // namespace headroom::engines

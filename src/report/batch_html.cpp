@@ -1,5 +1,6 @@
 #include "report/batch_html.h"
 
+#include "report/batch_alternatives.h"
 #include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
 #include "report/batch_text.h"
@@ -214,6 +215,28 @@ Section replicas_section(const BatchAnswer& answer) {
   return {"replicas", "What replicas would gain", html, ""};
 }
 
+Section prices_section(const batch::PriceTable& prices) {
+  std::vector<std::string> heads{"#", "#tokens/s a GPU"};
+  heads.front() = "setting";
+  for (const batch::PricedMachine& machine : prices.machines) {
+    heads.push_back("#" + machine.name);
+    heads.emplace_back("#90 %");
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const batch::PriceRow& row : prices.rows) {
+    std::vector<std::string> cells{row.setting, rate(row.throughput_tokens_per_second.expected)};
+    for (const Interval& cost : row.cost_per_million_tokens) {
+      cells.push_back(formatted("%.3g", cost.expected));
+      cells.push_back(formatted("%.3g", cost.low) + " to " + formatted("%.3g", cost.high));
+    }
+    rows.push_back(std::move(cells));
+  }
+  Html html;
+  html.raw("<p class=\"lead\">").text(price_sentence(prices)).raw("</p>\n");
+  html.add(html_table(heads, rows));
+  return {"prices", "What a million output tokens cost", html, ""};
+}
+
 Section commands_section(const BatchAnswer& answer) {
   Html html;
   for (const batch::Command& command : answer.commands) {
@@ -241,6 +264,8 @@ std::vector<Section> batch_sections(const BatchAnswer& answer) {
     sections.push_back(memory_section(answer));
   }
   if (!answer.replicas.empty()) sections.push_back(replicas_section(answer));
+  for (Section& section : alternatives_sections(answer)) sections.push_back(std::move(section));
+  if (answer.prices) sections.push_back(prices_section(*answer.prices));
   if (!answer.commands.empty() || !answer.notes.empty()) {
     sections.push_back(commands_section(answer));
   }

@@ -1,5 +1,6 @@
 #include "report/batch_json.h"
 
+#include "report/batch_alternatives.h"
 #include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
 #include "text/json_array.h"
@@ -46,6 +47,7 @@ Json step_json(const timing::DecodeStep& step) {
       .set("attention_ms", step.attention.time.seconds * 1e3)
       .set("matmul_ms", step.matmul.time.seconds * 1e3)
       .set("other_ms", step.other.time.seconds * 1e3)
+      .set("collectives_ms", step.collectives.time.seconds * 1e3)
       .set("host_gap_ms", step.host.seconds * 1e3)
       .set("provenance", name_of(Provenance::extrapolated));
 }
@@ -81,6 +83,33 @@ Json commands_json(const std::vector<batch::Command>& commands) {
     list.push_back(Json::object().set("title", command.title).set("command", command.line));
   }
   return list;
+}
+
+Json prices_json(const std::optional<batch::PriceTable>& prices) {
+  if (!prices) return nullptr;
+  Json machines = Json::array();
+  for (const batch::PricedMachine& machine : prices->machines) {
+    machines.push_back(Json::object()
+                           .set("name", machine.name)
+                           .set("price_per_hour", machine.per_hour)
+                           .set("made_of", machine.made_of));
+  }
+  Json rows = Json::array();
+  for (const batch::PriceRow& row : prices->rows) {
+    Json costs = Json::object();
+    for (size_t i = 0; i < prices->machines.size(); ++i) {
+      costs.set(prices->machines[i].name, interval_json(row.cost_per_million_tokens[i]));
+    }
+    rows.push_back(Json::object()
+                       .set("setting", row.setting)
+                       .set("throughput_tokens_per_second_per_gpu",
+                            interval_json(row.throughput_tokens_per_second))
+                       .set("cost_per_million_output_tokens", std::move(costs)));
+  }
+  return Json::object()
+      .set("busy_pct", 100 * prices->busy)
+      .set("machines", std::move(machines))
+      .set("rows", std::move(rows));
 }
 
 // Milliseconds; null where nothing was observed.
@@ -199,7 +228,13 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("curve", std::move(rows))
       .set("steps", std::move(steps))
       .set("replicas", replicas_json(answer.replicas))
+      .set("freed", freed_json(answer.freed))
+      .set("what_ifs", what_ifs_json(answer.what_ifs))
+      .set("tensor_parallel", question.variant.tensor_parallel)
+      .set("pipeline_parallel", question.variant.pipeline_parallel)
+      .set("engine", names_of(question.engine).word)
       .set("commands", commands_json(answer.commands))
+      .set("prices", prices_json(answer.prices))
       .set("live", live_json(answer.live))
       .set("measured_load", answer.measured_load ? measured_load_json(answer) : Json(nullptr))
       .set("open_load", answer.open_load ? open_load_json(answer) : Json(nullptr))

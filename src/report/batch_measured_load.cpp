@@ -166,10 +166,39 @@ Json load_json(const MeasuredLoad& load) {
       .set("provenance", name_of(Provenance::measured));
 }
 
+Json search_json(const std::optional<batch::RateSearch>& search) {
+  if (!search) return nullptr;
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json(nullptr);
+  };
+  return Json::object()
+      .set("kept_requests_per_second", or_null(search->kept))
+      .set("missed_requests_per_second", or_null(search->missed))
+      .set("is_stopped", search->is_stopped);
+}
+
+// What a search came to, and between which rates it lies.
+std::string search_sentence(const batch::LoadRecord& record) {
+  const batch::RateSearch& search = *record.search;
+  const std::string what =
+      record.targets.empty() ? "is answered as fast as it comes" : "keeps the targets";
+  std::string words;
+  if (!search.kept) {
+    words = "not even " + rate(search.missed.value_or(0)) + " requests/s " + what +
+            ", the least that a window of this length shows";
+  } else {
+    words = "the highest rate that " + what + " is " + rate(*search.kept) + " requests/s";
+    words += search.missed ? " (" + rate(*search.missed) + " does not)" : " at least";
+  }
+  if (search.is_stopped) words += ", where the search was stopped";
+  return words + ", measured in " + std::to_string(record.loads.size()) + " runs";
+}
+
 }  // namespace
 
 std::string measured_load_sentence(const batch::BatchAnswer& answer) {
   const batch::LoadRecord& record = *answer.measured_load;
+  if (record.search) return search_sentence(record);
   const MeasuredLoad& load = record.loads.back();
   const serving::OpenLoadSummary& summary = load.summary;
   std::string words = "at " + rate(load.asked_requests_per_second) + " requests/s ";
@@ -224,6 +253,7 @@ Json measured_load_json(const batch::BatchAnswer& answer) {
       .set("served_model", record.served_model)
       .set("targets", targets_json(record.targets))
       .set("seconds", record.seconds)
+      .set("search", search_json(record.search))
       .set("rates", std::move(loads));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "report/batch_alternatives.h"
 #include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
 #include "report/fit_words.h"
@@ -142,6 +143,31 @@ std::string replica_table(const batch::BatchAnswer& answer, const Terminal& term
   return table.render(terminal);
 }
 
+// "0.139 (0.12-0.17)".
+std::string cost_words(const Interval& cost) {
+  return formatted("%.3g", cost.expected) + " (" + formatted("%.3g", cost.low) + "-" +
+         formatted("%.3g", cost.high) + ")";
+}
+
+std::string price_table(const batch::PriceTable& prices, const Terminal& terminal) {
+  std::vector<text::TableColumn> columns{{"a million output tokens", Align::left, false},
+                                         {"tokens/s a GPU", Align::right, false}};
+  for (const batch::PricedMachine& machine : prices.machines) {
+    columns.push_back({machine.name + ", 90 %", Align::right, false});
+  }
+  Table table(columns);
+  for (const batch::PriceRow& row : prices.rows) {
+    std::vector<text::TableCell> cells{{row.setting},
+                                       {rate(row.throughput_tokens_per_second.expected)}};
+    for (const Interval& cost : row.cost_per_million_tokens) cells.push_back({cost_words(cost)});
+    table.row(cells);
+  }
+  std::string out = table.render(terminal);
+  return out +
+         text::paragraph(price_sentence(prices), 0, text::paragraph_columns(terminal.columns)) +
+         "\n";
+}
+
 std::string basis(const batch::BatchAnswer& answer) {
   if (!answer.question.points.empty()) {
     return std::to_string(answer.question.points.size()) +
@@ -209,6 +235,18 @@ std::string live_sentence(const batch::LiveRecord& live) {
   return words;
 }
 
+std::string price_sentence(const batch::PriceTable& prices) {
+  std::string words = "An hour of one GPU:";
+  for (size_t i = 0; i < prices.machines.size(); ++i) {
+    const batch::PricedMachine& machine = prices.machines[i];
+    words += (i > 0 ? "; " : " ") + machine.name + formatted(" %.3g", machine.per_hour);
+    if (machine.name != "cloud") words += " (" + machine.made_of + ")";
+  }
+  words +=
+      prices.busy < 1 ? ". Busy " + percent(prices.busy) + " of its hours; " : ". Always busy; ";
+  return words + "in the currency that was given; what reads prompts is in it.";
+}
+
 std::string batch_sentence(const batch::BatchAnswer& answer) {
   if (answer.measured_load) {
     return text::printable(answer.measured_load->url) + ": " + measured_load_sentence(answer);
@@ -219,6 +257,9 @@ std::string batch_sentence(const batch::BatchAnswer& answer) {
 }
 
 bool answers_plainly(const batch::BatchAnswer& answer) {
+  if (answer.measured_load && answer.measured_load->search) {
+    return answer.measured_load->search->kept.has_value();
+  }
   if (answer.measured_load) {
     return std::all_of(
         answer.measured_load->loads.begin(), answer.measured_load->loads.end(),
@@ -263,6 +304,8 @@ std::string batch_text(const batch::BatchAnswer& answer, const Terminal& termina
                            0, text::paragraph_columns(terminal.columns)) +
            "\n";
   }
+  out += alternatives_text(answer, terminal);
+  if (answer.prices) out += "\n" + price_table(*answer.prices, terminal);
   if (!answer.commands.empty()) {
     out += "\n";
     for (const batch::Command& command : answer.commands) {

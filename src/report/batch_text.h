@@ -20,4 +20,7 @@ namespace headroom::report {
 // How the points were measured, where a server was driven.
 [[nodiscard]] std::string live_sentence(const batch::LiveRecord& live);
 
+// What an hour costs, and what that is of.
+[[nodiscard]] std::string price_sentence(const batch::PriceTable& prices);
+
 }  // namespace headroom::report

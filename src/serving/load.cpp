@@ -194,13 +194,13 @@ class LoadGenerator::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  Result<LoadRun> measure(int64_t concurrency);
+  Result<LoadRun> measure(int64_t concurrency, const LoadCare& care);
 
  private:
   void resize(int64_t concurrency);
   void open_window();
   [[nodiscard]] bool is_settled(double since) const;
-  [[nodiscard]] bool is_over() const;
+  [[nodiscard]] bool is_over(const LoadCare& care) const;
   [[nodiscard]] bool mostly_fails() const;
   [[nodiscard]] Error failure_error() const;
   [[nodiscard]] Error silence_error() const;
@@ -240,12 +240,12 @@ bool LoadGenerator::State::is_settled(double since) const {
 }
 
 // Whether the window has shown enough.
-bool LoadGenerator::State::is_over() const {
+bool LoadGenerator::State::is_over(const LoadCare& care) const {
   const double seconds = loop_.now() - loop_.run.window_begin;
   if (seconds >= loop_.plan.most_seconds) return true;
-  if (seconds < loop_.plan.least_seconds) return false;
+  if (seconds < care.least_seconds) return false;
   const LoadTally::Errors errors = loop_.tally.errors(seconds);
-  return errors.throughput <= loop_.plan.precision && errors.gap <= loop_.plan.precision;
+  return errors.throughput <= care.precision && errors.gap <= care.precision;
 }
 
 // So many failed, and hardly one did not.
@@ -273,7 +273,7 @@ Error LoadGenerator::State::silence_error() const {
                {}};
 }
 
-Result<LoadRun> LoadGenerator::State::measure(int64_t concurrency) {
+Result<LoadRun> LoadGenerator::State::measure(int64_t concurrency, const LoadCare& care) {
   HEADROOM_CHECK(concurrency >= 1 && concurrency <= kMostConcurrency, "streams");
   loop_.run = {};
   loop_.run.concurrency = concurrency;
@@ -296,7 +296,7 @@ Result<LoadRun> LoadGenerator::State::measure(int64_t concurrency) {
       open_window();
     }
     if (loop_.has_window() && at >= next_look) {
-      if (is_over()) break;
+      if (is_over(care)) break;
       next_look = at + kLookSeconds;
     }
     if (loop_.failed > 0) {
@@ -317,6 +317,8 @@ LoadGenerator::LoadGenerator(HttpStreams& streams, const Server& server, LoadPla
     : state_(std::make_unique<State>(streams, server, std::move(plan))) {}
 LoadGenerator::~LoadGenerator() = default;
 
-Result<LoadRun> LoadGenerator::measure(int64_t concurrency) { return state_->measure(concurrency); }
+Result<LoadRun> LoadGenerator::measure(int64_t concurrency, const LoadCare& care) {
+  return state_->measure(concurrency, care);
+}
 
 }  // namespace headroom::serving

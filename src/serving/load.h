@@ -6,7 +6,7 @@
 // it would have written by then in its prompt. So the contexts in flight are those of the steady
 // state from the first step on (batch/workload.h has the same law), and what must be waited for is
 // only that every slot has a token. Then the window opens; it closes when the standard errors of
-// throughput and of the time between tokens are below `precision`, or after most_seconds.
+// throughput and of the time between tokens are below LoadCare::precision, or after most_seconds.
 //
 // What is in flight then goes on: the next measurement keeps as many of the streams as it needs,
 // adds slots or cancels some. Any of them are as good as others, so a smaller number in flight is
@@ -43,9 +43,13 @@ struct LoadPlan {
   uint64_t seed = 0;
   double start_seconds = 30;  // for all slots' first tokens
   double settle_seconds = 0.3;
-  double least_seconds = 2;
   double most_seconds = 30;
   double stall_seconds = 60;
+};
+
+// When a window may close before its longest time.
+struct LoadCare {
+  double least_seconds = 2;
   double precision = 0.01;  // relative standard error
 };
 
@@ -72,7 +76,7 @@ class LoadGenerator {
   LoadGenerator& operator=(const LoadGenerator&) = delete;
 
   // REQUIRES: 1 <= concurrency <= kMostConcurrency.
-  Result<LoadRun> measure(int64_t concurrency);
+  Result<LoadRun> measure(int64_t concurrency, const LoadCare& care = {});
 
  private:
   class State;

@@ -31,15 +31,15 @@ Result<Server> probed(HttpStreams& streams, const TestServer& server, std::strin
   return probe_server(streams, question);
 }
 
+constexpr LoadCare kShort{.least_seconds = 1, .precision = 0.02};
+
 LoadPlan short_plan() {
   LoadPlan plan;
   plan.lengths = {{.input_tokens = 30, .output_tokens = 20},
                   {.input_tokens = 50, .output_tokens = 60}};
   plan.start_seconds = 10;
-  plan.least_seconds = 1;
   plan.most_seconds = 2;
   plan.stall_seconds = 1;
-  plan.precision = 0.02;
   return plan;
 }
 
@@ -72,9 +72,9 @@ TEST(Load, MeasuresTheLawOfTheServer) {
   EXPECT_EQ(known->api, Api::completions);
   EXPECT_TRUE(known->has_metrics);
   LoadPlan plan = short_plan();
-  plan.least_seconds = plan.most_seconds = 3;  // longer than any of its requests
+  plan.most_seconds = 3;  // longer than any of its requests
   const auto attempt = [&](std::string& missed) {
-    const auto run = LoadGenerator(*http, *known, plan).measure(8);
+    const auto run = LoadGenerator(*http, *known, plan).measure(8, {.least_seconds = 3, .precision = 0.02});
     ASSERT_TRUE(run) << run.error().to_string();
     const auto summary = summarise(*run);
     ASSERT_TRUE(summary) << summary.error().to_string();
@@ -110,7 +110,7 @@ TEST(Load, GoesOnWithTheStreamsThatItHas) {
     std::vector<double> itls;
     std::vector<double> sent;
     for (const int64_t batch : {16, 4, 8}) {
-      const auto run = generator.measure(batch);
+      const auto run = generator.measure(batch, kShort);
       ASSERT_TRUE(run) << run.error().to_string();
       const auto summary = summarise(*run);
       ASSERT_TRUE(summary);
@@ -139,7 +139,7 @@ TEST(Load, CountsTokensByUsageWhereAChunkHasSeveral) {
   const auto known = probed(*http, *server);
   ASSERT_TRUE(known) << known.error().to_string();
   const auto attempt = [&](std::string& missed) {
-    const auto run = LoadGenerator(*http, *known, short_plan()).measure(4);
+    const auto run = LoadGenerator(*http, *known, short_plan()).measure(4, kShort);
     ASSERT_TRUE(run) << run.error().to_string();
     const auto summary = summarise(*run);
     ASSERT_TRUE(summary);
@@ -179,9 +179,8 @@ TEST(Load, FailuresAreKeptApart) {
   const auto known = probed(*http, *server);
   ASSERT_TRUE(known) << known.error().to_string();
   LoadPlan plan = short_plan();
-  plan.least_seconds = 2.5;
   plan.most_seconds = 3;
-  const auto run = LoadGenerator(*http, *known, plan).measure(16);
+  const auto run = LoadGenerator(*http, *known, plan).measure(16, {.least_seconds = 2.5, .precision = 0.02});
   ASSERT_TRUE(run) << run.error().to_string();
   const auto summary = summarise(*run);
   ASSERT_TRUE(summary);
@@ -229,7 +228,7 @@ TEST(Load, AServerThatDiesEndsTheRun) {
   const auto http = streams();
   const auto known = probed(*http, *server);
   ASSERT_TRUE(known) << known.error().to_string();
-  const auto run = LoadGenerator(*http, *known, short_plan()).measure(8);
+  const auto run = LoadGenerator(*http, *known, short_plan()).measure(8, kShort);
   ASSERT_FALSE(run);
   EXPECT_EQ(run.error().code, ErrorCode::unavailable);
   EXPECT_NE(run.error().message.find("requests failed"), std::string::npos);

@@ -22,6 +22,28 @@ struct Sizes {
   int64_t head_dim = 1;
   double element_bytes = 2;
   device::Rate rate = device::Rate::bf16;
+  DecodeVariant variant;
+
+  [[nodiscard]] double cache_element_bytes() const {
+    return variant.cache_element_bytes.value_or(element_bytes);
+  }
+  // Elements that one token has in the cache of a layer, as the model has them.
+  [[nodiscard]] double model_cache_elements() const {
+    return 2 * static_cast<double>(kv_heads) * static_cast<double>(head_dim);
+  }
+  // And as they are, on one device: heads that are fewer than devices are there several times.
+  [[nodiscard]] double cache_elements() const {
+    if (variant.latent) return static_cast<double>(*variant.latent);
+    const int64_t heads = variant.kv_heads.value_or(kv_heads);
+    return 2 * static_cast<double>(shared(heads)) * static_cast<double>(head_dim);
+  }
+  // Of so many, what one of the tensor parallel devices has.
+  [[nodiscard]] int64_t shared(int64_t count) const {
+    return std::max<int64_t>(1, (count + variant.tensor_parallel - 1) / variant.tensor_parallel);
+  }
+  [[nodiscard]] int64_t kept_context() const {
+    return std::min(context, variant.window.value_or(context));
+  }
 };
 
 // A class of kernels while it is being summed. Errors of one law go one way, so that the ends of
@@ -261,14 +283,14 @@ std::vector<CountedCall> other_calls(const Shapes& shapes, const Sizes& sizes) {
     return rows_call(kind, {sizes.batch, width}, bytes);
   };
   const int64_t hidden = shapes.heads * sizes.head_dim;
-  const int64_t kv_width = 2 * sizes.kv_heads * sizes.head_dim;
+  const auto kv_width = static_cast<int64_t>(sizes.cache_elements());
   std::vector<CountedCall> calls;
   calls.push_back({row_call(OperatorClass::rms_norm, hidden, 2), 2 * shapes.layers + 1});
-  calls.push_back({row_call(OperatorClass::rope, hidden, 4), shapes.layers});
+  calls.push_back({row_call(OperatorClass::rope, sizes.shared(hidden), 4), shapes.layers});
   calls.push_back({row_call(OperatorClass::elementwise, kv_width, 2), shapes.layers});
   const auto expert_layers = static_cast<int64_t>(shapes.experts.size() / 2);
   if (shapes.layers > expert_layers) {
-    calls.push_back({row_call(OperatorClass::gated_activation, shapes.inner, 3),
+    calls.push_back({row_call(OperatorClass::gated_activation, sizes.shared(shapes.inner), 3),
                      shapes.layers - expert_layers});
   }
   add_routing(shapes, sizes, calls);
@@ -284,22 +306,70 @@ std::vector<CountedCall> eager_calls(const Shapes& shapes, const Sizes& sizes) {
   return calls;
 }
 
+// A sequence's queries read the cache, by as many heads as the device has.
+Call attention_of(const Shapes& shapes, const Sizes& sizes) {
+  const int64_t heads = sizes.shared(shapes.heads);
+  const int64_t kv_heads =
+      std::min(heads, sizes.shared(sizes.variant.kv_heads.value_or(sizes.kv_heads)));
+  const AttentionShape one{.batch = sizes.batch,
+                           .heads = heads,
+                           .kv_heads = kv_heads,
+                           .head_dim = sizes.head_dim,
+                           .context = sizes.kept_context()};
+  Call call = attention_call(one, sizes.rate, sizes.element_bytes);
+  const double tokens = static_cast<double>(sizes.batch) * static_cast<double>(one.context);
+  call.bytes += tokens * (sizes.cache_elements() * sizes.cache_element_bytes() -
+                          2 * static_cast<double>(kv_heads * sizes.head_dim) * sizes.element_bytes);
+  if (sizes.variant.latent) {
+    // Each head multiplies with the latent, and sums latents up.
+    call.flops = 4 * tokens * static_cast<double>(heads) * sizes.cache_elements();
+  }
+  return call;
+}
+
+// On one of the tensor parallel devices: a product of what all of them have is divided by its
+// outputs, another by its inputs.
+GemmShape shared_product(GemmShape product, const Shapes& shapes, const Sizes& sizes) {
+  const bool is_of_all = product.k == shapes.heads * sizes.head_dim;
+  int64_t& divided = is_of_all ? product.n : product.k;
+  divided = sizes.shared(divided);
+  return product;
+}
+
+Call product_call(const GemmShape& product, bool is_last, const Sizes& sizes) {
+  Call call = gemm_call(product, sizes.rate, sizes.element_bytes);
+  if (sizes.variant.weight_element_bytes && !is_last) {
+    call.bytes += (*sizes.variant.weight_element_bytes - sizes.element_bytes) *
+                  static_cast<double>(product.n) * static_cast<double>(product.k);
+  }
+  return call;
+}
+
+// Behind attention and behind the second half of each layer.
+std::vector<CountedCall> reductions(const Shapes& shapes, const Sizes& sizes) {
+  if (sizes.variant.tensor_parallel < 2) return {};
+  const double message = elements(sizes.batch, shapes.heads * sizes.head_dim) * sizes.element_bytes;
+  const CollectiveShape one{.group = sizes.variant.tensor_parallel,
+                            .message = static_cast<int64_t>(message)};
+  return {{all_reduce_call(OperatorClass::all_reduce_graph, one), 2 * shapes.layers}};
+}
+
 DecodeWork work_of(const Shapes& shapes, const Sizes& sizes, bool is_eager) {
   DecodeWork work;
-  const AttentionShape one{.batch = sizes.batch,
-                           .heads = shapes.heads,
-                           .kv_heads = sizes.kv_heads,
-                           .head_dim = sizes.head_dim,
-                           .context = sizes.context};
-  work.attention.push_back({attention_call(one, sizes.rate, sizes.element_bytes), shapes.layers});
-  for (const GemmShape& product : shapes.products) {
-    work.matmul.push_back({gemm_call(product, sizes.rate, sizes.element_bytes)});
+  work.attention.push_back({attention_of(shapes, sizes), shapes.layers});
+  for (size_t i = 0; i < shapes.products.size(); ++i) {
+    const bool is_last = i + 1 == shapes.products.size();
+    GemmShape product = shared_product(shapes.products[i], shapes, sizes);
+    product.m = sizes.batch;
+    work.matmul.push_back({product_call(product, is_last, sizes)});
   }
-  for (const ExpertProduct& product : shapes.experts) {
+  for (ExpertProduct product : shapes.experts) {
+    product.n = sizes.shared(product.n);
     const GemmShape grouped = grouped_shape(product, sizes.batch);
-    work.matmul.push_back({gemm_call(grouped, sizes.rate, sizes.element_bytes)});
+    work.matmul.push_back({product_call(grouped, false, sizes)});
   }
   work.other = is_eager ? eager_calls(shapes, sizes) : other_calls(shapes, sizes);
+  work.collectives = reductions(shapes, sizes);
   work.operators = shapes.operators;
   work.vocabulary = shapes.products.back().n;
   return work;
@@ -362,7 +432,8 @@ Result<Sizes> sizes_of(const model::Graph& graph, const DecodeOptions& options, 
                  .element_bytes = static_cast<double>(op::element_size(options.weights)),
                  .rate = half    ? device::Rate::fp16
                          : whole ? device::Rate::fp32
-                                 : device::Rate::bf16};
+                                 : device::Rate::bf16,
+                 .variant = options.variant};
   }
   return Error{
       ErrorCode::unavailable,
@@ -379,6 +450,34 @@ Bytes weight_bytes(const model::Graph& graph, op::DType weights) {
         Bytes(op::product(parameter.shape) * op::element_size(parameter.dtype.value_or(weights)));
   }
   return bytes;
+}
+
+// Over which the weights lie.
+int64_t devices_of(const DecodeOptions& options) {
+  return options.variant.tensor_parallel * options.variant.pipeline_parallel;
+}
+
+// What quantized weights are smaller by, on all devices together.
+int64_t saved_weight_bytes(const Shapes& shapes, const Sizes& sizes) {
+  double count = 0;
+  for (size_t i = 0; i + 1 < shapes.products.size(); ++i) {
+    count += elements(shapes.products[i].n, shapes.products[i].k);
+  }
+  for (const ExpertProduct& product : shapes.experts) {
+    count += static_cast<double>(product.experts) * elements(product.n, product.k);
+  }
+  return std::llround(count * (sizes.element_bytes - *sizes.variant.weight_element_bytes));
+}
+
+// Of all sequences of the graph, on one device.
+Bytes cache_bytes(const model::Graph& graph, const DecodeOptions& options, const Sizes& sizes) {
+  const auto whole = static_cast<double>(step::kv_cache_bytes(graph, options.weights));
+  const double elements = sizes.cache_elements() / sizes.model_cache_elements();
+  const double of_element = sizes.cache_element_bytes() / sizes.element_bytes;
+  const double kept =
+      static_cast<double>(sizes.kept_context()) / static_cast<double>(sizes.context);
+  return Bytes(std::llround(whole * elements * of_element * kept /
+                            static_cast<double>(options.variant.pipeline_parallel)));
 }
 
 // Sequences whose cache fits beside the weights.
@@ -428,11 +527,20 @@ const Engine* engine_on(const TimingModel& model, std::string_view device) {
 
 }  // namespace
 
+struct DecodeShapes {
+  Shapes shapes;
+  Sizes sizes;  // of one sequence
+};
+
 Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
                                               const device::Device& device,
                                               const DecodeOptions& options,
                                               const TimingModel& model) {
   HEADROOM_CHECK(options.context >= 2 && options.context <= kMostContext, "a context of tokens");
+  HEADROOM_CHECK(options.variant.tensor_parallel >= 1 && options.variant.pipeline_parallel >= 1 &&
+                     options.variant.tensor_parallel <= kMostParallel &&
+                     options.variant.pipeline_parallel <= kMostParallel,
+                 "devices of a server");
   if (engine_on(model, device.name) == nullptr) {
     return Error{ErrorCode::unavailable, "no serving engine is known", {}, {}};
   }
@@ -444,8 +552,13 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
   made.engine_ = engine_on(model, device.name);
   made.options_.is_eager = made.engine_->is_eager;
   made.rate_ = sizes.rate;
-  made.weights_ = weight_bytes(graph, options.weights);
-  made.kv_of_one_ = Bytes(step::kv_cache_bytes(graph, options.weights));
+  HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes));
+  made.shapes_ = std::make_shared<const DecodeShapes>(DecodeShapes{shapes, sizes});
+  made.weights_ = Bytes(weight_bytes(graph, options.weights).count / devices_of(options));
+  if (options.variant.weight_element_bytes) {
+    made.weights_ -= Bytes(saved_weight_bytes(shapes, sizes) / devices_of(options));
+  }
+  made.kv_of_one_ = cache_bytes(graph, options, sizes);
   made.largest_batch_ = largest_batch_of(device, made.weights_, made.kv_of_one_.count);
   return made;
 }
@@ -460,14 +573,28 @@ Result<DecodeWork> decode_work(const text::JsonView& config, const DecodeOptions
   HEADROOM_TRY(refuse_beyond_window(config, options));
   HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes));
   DecodeWork work = work_of(shapes, sizes, options.is_eager);
-  work.kv_cache = Bytes(step::kv_cache_bytes(graph, options.weights));
+  work.kv_cache = cache_bytes(graph, options, sizes);
+  return work;
+}
+
+// Products and attention are alike for all batches but for their rows; what eager mode does beside
+// them is counted anew.
+Result<DecodeWork> DecodePredictor::work(int64_t batch) const {
+  if (options_.is_eager) return decode_work(config_, options_, batch);
+  HEADROOM_CHECK(batch >= 1 && batch <= kMostBatch, "a batch of sequences");
+  Sizes sizes = shapes_->sizes;
+  sizes.batch = batch;
+  DecodeWork work = work_of(shapes_->shapes, sizes, false);
+  work.kv_cache = kv_of_one_ * batch;
   return work;
 }
 
 Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
-  HEADROOM_ASSIGN(const DecodeWork work, decode_work(config_, options_, batch));
+  HEADROOM_ASSIGN(const DecodeWork work, this->work(batch));
   Sum attention(*model_, *device_);
   HEADROOM_TRY(attention.add(work.attention));
+  Sum collectives(*model_, *device_);
+  HEADROOM_TRY(collectives.add(work.collectives));
   Sum matmul(*model_, *device_);
   HEADROOM_TRY(matmul.add(work.matmul));
   Sum other(*model_, *device_);
@@ -485,39 +612,55 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   result.attention = attention.kernels();
   result.matmul = matmul.kernels();
   result.other = other.kernels();
+  result.collectives = collectives.kernels();
+  if (const auto& share = options_.variant.attention_share) {
+    const auto seconds = [&](size_t i) {
+      return result.attention.bytes / ((*share)[i] * peak_bytes_per_second());
+    };
+    result.attention.time = {seconds(2), seconds(1), seconds(0)};
+  }
   const double host = engine_->host_base_seconds + engine_->host_seconds_per_sequence * rows +
                       engine_->host_seconds_per_operator * static_cast<double>(work.operators);
   result.host = {host / spread, host, host * spread};
-  result.step =
-      total({&result.attention.time, &result.matmul.time, &result.other.time, &result.host});
+  result.step = total({&result.attention.time, &result.matmul.time, &result.other.time,
+                       &result.collectives.time, &result.host});
   result.roofline_seconds = attention.roofline_seconds() + matmul.roofline_seconds();
   return result;
 }
 
 Result<TimeInterval> DecodePredictor::prefill(int64_t tokens) const {
   HEADROOM_CHECK(tokens >= 1 && tokens <= kMostContext, "a prompt of tokens");
-  HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config_, options_, 1));
-  HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options_, 1));
-  HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes));
+  const Shapes& shapes = shapes_->shapes;
+  const Sizes& sizes = shapes_->sizes;
   Sum sum(*model_, *device_);
   for (size_t i = 0; i < shapes.products.size(); ++i) {
-    const GemmShape& one = shapes.products[i];
+    GemmShape product = shared_product(shapes.products[i], shapes, sizes);
     const bool is_head = i + 1 == shapes.products.size();  // for the last token alone
-    const GemmShape shape{.m = is_head ? 1 : tokens, .n = one.n, .k = one.k};
-    HEADROOM_TRY(sum.add(gemm_call(shape, sizes.rate, sizes.element_bytes)));
+    product.m = is_head ? 1 : tokens;
+    HEADROOM_TRY(sum.add(product_call(product, is_head, sizes)));
   }
-  for (const ExpertProduct& product : shapes.experts) {
+  for (ExpertProduct product : shapes.experts) {
+    product.n = sizes.shared(product.n);
     const GemmShape grouped = grouped_shape(product, tokens);
-    HEADROOM_TRY(sum.add(gemm_call(grouped, sizes.rate, sizes.element_bytes)));
+    HEADROOM_TRY(sum.add(product_call(grouped, false, sizes)));
   }
-  const AttentionShape one{.heads = shapes.heads,
-                           .kv_heads = sizes.kv_heads,
-                           .head_dim = sizes.head_dim,
-                           .queries = tokens,
-                           .context = tokens};
+  const int64_t heads = sizes.shared(shapes.heads);
+  const AttentionShape one{
+      .heads = heads,
+      .kv_heads = std::min(heads, sizes.shared(sizes.variant.kv_heads.value_or(sizes.kv_heads))),
+      .head_dim = sizes.head_dim,
+      .queries = tokens,
+      .context = tokens};
   HEADROOM_TRY(sum.add(attention_call(one, sizes.rate, sizes.element_bytes), shapes.layers));
+  Sizes many = sizes;
+  many.batch = tokens;
+  HEADROOM_TRY(sum.add(reductions(shapes, many)));
   return sum.kernels().time;
 }
+
+int64_t DecodePredictor::heads() const { return shapes_->shapes.heads; }
+int64_t DecodePredictor::kv_heads() const { return shapes_->sizes.kv_heads; }
+int64_t DecodePredictor::head_dim() const { return shapes_->sizes.head_dim; }
 
 double DecodePredictor::peak_bytes_per_second() const { return device_->bandwidth.value.value; }
 

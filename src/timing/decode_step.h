@@ -7,10 +7,13 @@
 // Of a mixture of experts a batch wakes each expert with equal probability, and all that are awake
 // are one grouped product. Times are the laws' (timing_model.h); the host and sampling are an
 // engine's. Pure but for what it is given, and which must outlive it; thread-safe; some ten
-// milliseconds a batch of a 7B model.
+// milliseconds to make for a 7B model, and as many a batch in eager mode, a hundredth of that else.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +55,7 @@ struct DecodeStep {
   KernelTime attention;
   KernelTime matmul;
   KernelTime other;
+  KernelTime collectives;  // nothing where there is one device
   TimeInterval host;
   TimeInterval step;
   Provenance provenance = Provenance::extrapolated;  // of the step; calibrated within the points
@@ -59,7 +63,8 @@ struct DecodeStep {
 
   // The classes and the host together, as predicted: what shares are of.
   [[nodiscard]] double parts_seconds() const {
-    return attention.time.seconds + matmul.time.seconds + other.time.seconds + host.seconds;
+    return attention.time.seconds + matmul.time.seconds + other.time.seconds +
+           collectives.time.seconds + host.seconds;
   }
 };
 
@@ -74,15 +79,33 @@ struct DecodeWork {
   std::vector<CountedCall> attention;
   std::vector<CountedCall> matmul;
   std::vector<CountedCall> other;
+  std::vector<CountedCall> collectives;  // of tensor parallelism
   Bytes kv_cache;
   int64_t vocabulary = 0;  // logits of a sequence
   int64_t operators = 0;   // of eager mode, views too
 };
 
+// What is otherwise than the model's configuration and its type say. Nothing: as they say.
+struct DecodeVariant {
+  std::optional<double> cache_element_bytes = std::nullopt;
+  // Of products' weights, but for the last one's, whose arithmetic stays as it is.
+  std::optional<double> weight_element_bytes = std::nullopt;
+  std::optional<int64_t> kv_heads = std::nullopt;
+  std::optional<int64_t> latent = std::nullopt;  // elements a token and layer, for all heads (MLA)
+  std::optional<int64_t> window = std::nullopt;  // tokens that are kept, and looked at
+  // Share of the bandwidth that attention reaches, in place of its law's: low, expected, high.
+  std::optional<std::array<double, 3>> attention_share = std::nullopt;
+  // Devices that share each layer (with two reductions a layer among them), and the layers.
+  int64_t tensor_parallel = 1;
+  int64_t pipeline_parallel = 1;
+};
+inline constexpr int64_t kMostParallel = 64;
+
 struct DecodeOptions {
   int64_t context = 512;  // tokens in the cache of each sequence, the new one among them
   op::DType weights = op::DType::bf16;  // and cache
   bool is_eager = false;                // DecodePredictor sets it by the engine
+  DecodeVariant variant = {};
 };
 
 inline constexpr double kMemoryShare = 0.9;  // what engines take of the device (vLLM's default)
@@ -93,6 +116,8 @@ inline constexpr int64_t kMostContext = 16'777'216;
 // REQUIRES: 1 <= batch <= kMostBatch, 2 <= options.context <= kMostContext.
 Result<DecodeWork> decode_work(const text::JsonView& config, const DecodeOptions& options,
                                int64_t batch);
+
+struct DecodeShapes;  // the model's operators, as counted once
 
 class DecodePredictor {
  public:
@@ -105,6 +130,12 @@ class DecodePredictor {
   [[nodiscard]] Result<DecodeStep> step(int64_t batch) const;
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
+  [[nodiscard]] const DecodeVariant& variant() const { return options_.variant; }
+  // As the model's configuration has them.
+  [[nodiscard]] int64_t heads() const;
+  [[nodiscard]] int64_t kv_heads() const;
+  [[nodiscard]] int64_t head_dim() const;
+  // On one device: of tensor and pipeline parallel ones their share.
   [[nodiscard]] Bytes weights() const { return weights_; }
   [[nodiscard]] Bytes kv_of_one() const { return kv_of_one_; }  // one sequence of `context` tokens
   // A prompt of `tokens`, alone: its products and attention, without host. An Error as of step().
@@ -116,6 +147,7 @@ class DecodePredictor {
   [[nodiscard]] double peak_flops_per_second() const;
 
  private:
+  [[nodiscard]] Result<DecodeWork> work(int64_t batch) const;
   DecodePredictor(const text::JsonView& config, const device::Device& device,
                   const DecodeOptions& options, const TimingModel& model)
       : config_(config), device_(&device), options_(options), model_(&model) {}
@@ -127,6 +159,7 @@ class DecodePredictor {
   device::Rate rate_ = device::Rate::bf16;
   Bytes weights_;
   Bytes kv_of_one_;
+  std::shared_ptr<const DecodeShapes> shapes_;
   int64_t largest_batch_ = 0;
 };
 

@@ -1,0 +1,83 @@
+// What the memory that B_opt sets free could be: longer contexts, a cache of prefixes, a second
+// model beside the first, a smaller card.
+//
+// Predictions for a model on a device whose B_opt is known. Pure; thread-safe; some ten
+// milliseconds for each card and model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "batch/predicted.h"
+#include "batch/question.h"
+
+namespace headroom::batch {
+
+// With the whole cache at B_opt.
+struct LongerContext {
+  double tokens = 0;  // of a sequence in flight, on average
+  double factor = 1;  // of what it is now
+  Interval itl_seconds{};
+};
+
+struct PrefixCache {
+  double tokens = 0;           // of prompts that would stay
+  double prompts = 0;          // of the mean length
+  Interval speedup_at_most{};  // of throughput, were every prompt found
+};
+
+struct SmallerDevice {
+  std::string name;
+  Bytes memory;
+  Advice advice;
+  Interval throughput_tokens_per_second{};
+  Interval itl_seconds{};
+  double share = 0;  // of the throughput at B_opt, as expected
+};
+
+// A second model's server on the same GPU under MPS: two classes of one customer each in a closed
+// network of the GPU and each one's own host. By mean-value analysis a step of either takes
+// 1 + (1 - gap) (1 - other's gap) times as long: 1 + 0.75 x 0.6 = 1.45.
+struct Colocated {
+  std::string model;
+  bool fits = false;
+  double weights_bytes = 0;
+  Advice advice;  // of the second one in what is left of the memory
+  double kv_bytes = 0;
+  double slowdown = 1;                             // of steps, of both
+  Interval throughput_tokens_per_second{};         // of the first, beside it
+  Interval throughput_tokens_per_second_second{};  // of the second
+  double itl_seconds = 0;
+  double itl_seconds_second = 0;
+};
+
+struct FreedUses {
+  std::optional<LongerContext> longer_context;
+  std::optional<PrefixCache> prefix_cache;
+  std::vector<SmallerDevice> smaller_devices;  // the smallest first
+  std::optional<Colocated> colocated;
+};
+
+struct Companion {
+  std::string name;
+  text::JsonView config;
+};
+
+struct FreedQuestion {
+  const BatchQuestion* question = nullptr;
+  const text::JsonView* config = nullptr;
+  Workload workload;
+  BatchPoint chosen;  // B_opt's
+  double host_gap = 0;
+  Bytes needed;  // of the cache, at B_opt
+  AdvisorOptions advisor;
+};
+
+// `companion` or null.
+Result<FreedUses> uses_of_freed(const FreedQuestion& freed, const Predicted& predicted,
+                                const Companion* companion, const timing::TimingModel& model);
+
+}  // namespace headroom::batch

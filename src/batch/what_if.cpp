@@ -1,0 +1,103 @@
+#include "batch/what_if.h"
+
+#include <algorithm>
+
+#include "text/number.h"
+
+namespace headroom::batch {
+namespace {
+
+using timing::DecodeVariant;
+
+struct Variation {
+  std::string name;
+  bool is_other_model = false;
+  DecodeVariant variant;
+};
+
+// DeepSeek-V2's latent (512) and its rotary part (64); arXiv 2405.04434.
+constexpr int64_t kLatent = 576;
+constexpr int64_t kWindow = 4096;  // Mistral-7B's; arXiv 2310.06825
+// Decode attention of the memory-gap paper's engines beside the bandwidth of their board, at the
+// maximum batch of four models (arXiv 2503.08311, its repository's profiles).
+constexpr std::array<double, 3> kGoodAttention{0.87, 0.90, 0.92};
+
+// Those that make a difference to this model.
+std::vector<Variation> variations_of(const BatchQuestion& question, const Workload& workload,
+                                     const timing::DecodePredictor& predictor) {
+  const DecodeVariant& own = question.variant;
+  const auto element = static_cast<double>(op::element_size(question.weights));
+  std::vector<Variation> all;
+  const auto add = [&](std::string name, bool is_other_model) -> DecodeVariant& {
+    all.push_back({std::move(name), is_other_model, own});
+    return all.back().variant;
+  };
+  const double cache = own.cache_element_bytes.value_or(element);
+  if (cache > 1) add("cache in fp8", false).cache_element_bytes = 1;
+  if (cache > 0.5) add("cache in int4", false).cache_element_bytes = 0.5;
+  const double weights = own.weight_element_bytes.value_or(element);
+  if (weights > 1) add("weights in 8 bits", false).weight_element_bytes = 1;
+  if (weights > 0.5) add("weights in 4 bits", false).weight_element_bytes = 0.5;
+  if (!own.attention_share) {
+    add("attention at 87-92 % of bandwidth", false).attention_share = kGoodAttention;
+  }
+  const int64_t groups = std::max<int64_t>(1, predictor.heads() / 8);
+  if (!own.kv_heads && !own.latent && predictor.kv_heads() > groups) {
+    const std::string heads = std::to_string(groups);
+    add("GQA, " + heads + (groups == 1 ? " key-value head" : " key-value heads"), true).kv_heads =
+        groups;
+  }
+  if (!own.latent && 2 * predictor.kv_heads() * predictor.head_dim() > kLatent) {
+    add("MLA, a latent of " + std::to_string(kLatent), true).latent = kLatent;
+  }
+  if (!own.window && workload.context_mean > static_cast<double>(kWindow)) {
+    add("a window of " + std::to_string(kWindow) + " tokens", true).window = kWindow;
+  }
+  return all;
+}
+
+Interval ratio(const Interval& a, const Interval& b) {
+  const double low = a.low / b.low;
+  const double expected = a.expected / b.expected;
+  const double high = a.high / b.high;
+  return {std::min({low, expected, high}), expected, std::max({low, expected, high})};
+}
+
+double needed_bytes(const Predicted& predicted, const Workload& workload, double running) {
+  return kv_tokens_needed(running, workload) * predicted.bytes_of_token();
+}
+
+}  // namespace
+
+Result<std::vector<WhatIf>> what_ifs(const BatchQuestion& question, const text::JsonView& config,
+                                     const Workload& workload, const Predicted& predicted,
+                                     const AdvisorOptions& options,
+                                     const timing::TimingModel& model) {
+  std::vector<WhatIf> all;
+  HEADROOM_ASSIGN(const auto base, best_of(predicted, options));
+  if (!base) return all;
+  for (const Variation& one : variations_of(question, workload, predicted.predictor())) {
+    const timing::DecodeOptions decode{
+        .context = mean_context(workload), .weights = question.weights, .variant = one.variant};
+    HEADROOM_ASSIGN(const Predicted varied,
+                    Predicted::make(config, *question.device, decode, workload, model));
+    HEADROOM_ASSIGN(const auto best, best_of(varied, options));
+    WhatIf what;
+    what.name = one.name;
+    what.is_other_model = one.is_other_model;
+    if (best) {
+      what.advice = best->advice;
+      what.throughput_tokens_per_second = best->point.throughput_tokens_per_second;
+      what.itl_seconds = best->point.itl_seconds;
+      what.speedup =
+          ratio(what.throughput_tokens_per_second, base->point.throughput_tokens_per_second);
+      what.kv_needed_bytes = needed_bytes(varied, workload, best->point.running);
+      what.kv_freed_bytes =
+          std::max(0.0, static_cast<double>(varied.cache().count) - what.kv_needed_bytes);
+    }
+    all.push_back(std::move(what));
+  }
+  return all;
+}
+
+}  // namespace headroom::batch

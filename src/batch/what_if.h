@@ -1,0 +1,37 @@
+// What B_opt, its cache and its throughput would be with another cache, other weights, another
+// attention kernel, or another model of the same size.
+//
+// Each variation is predicted like the model itself, with the same targets; its gain is that of
+// throughput at its own B_opt over throughput at the model's. A law that errs, errs in both alike:
+// the gain's interval is what it is at the low, the expected and the high ends of the law. What a
+// variation does to what is answered is not told. Pure; thread-safe; some ten milliseconds each.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "batch/predicted.h"
+#include "batch/question.h"
+
+namespace headroom::batch {
+
+struct WhatIf {
+  std::string name;
+  bool is_other_model = false;  // not a setting of an engine: another one has to be trained
+  Advice advice;                // without a batch: none meets the target
+  Interval throughput_tokens_per_second{};
+  Interval itl_seconds{};
+  Interval speedup{};          // of throughput
+  double kv_needed_bytes = 0;  // on one device
+  double kv_freed_bytes = 0;
+};
+
+// Of the question's model as `predicted`; empty where no batch meets the target.
+Result<std::vector<WhatIf>> what_ifs(const BatchQuestion& question, const text::JsonView& config,
+                                     const Workload& workload, const Predicted& predicted,
+                                     const AdvisorOptions& options,
+                                     const timing::TimingModel& model);
+
+}  // namespace headroom::batch

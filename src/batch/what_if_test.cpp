@@ -1,0 +1,130 @@
+#include "batch/what_if.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "batch/batch.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
+
+namespace headroom::batch {
+namespace {
+
+BatchQuestion question_of(const std::string& model, const std::string& device) {
+  BatchQuestion question;
+  question.model = model;
+  question.device = *device::DeviceCatalogue::built_in().find(device);
+  question.other_devices = device::DeviceCatalogue::built_in().devices();
+  question.weights = op::DType::f16;
+  question.slo = ItlTarget{.seconds = std::nullopt, .multiple = 2, .at_batch = 32};
+  return question;
+}
+
+BatchAnswer ask(const BatchQuestion& question, const std::string& second = "") {
+  const timing::TimingModel timing_model = timing::TimingModel::built_in();
+  const auto resolved = *model::resolve_model(question.model);
+  const text::JsonView config = resolved.view();
+  if (second.empty()) return *answer(question, &config, timing_model);
+  const auto beside = *model::resolve_model(second);
+  const Companion companion{second, beside.view()};
+  return *answer(question, &config, timing_model, &companion);
+}
+
+const WhatIf& named(const BatchAnswer& answer, const std::string& name) {
+  const auto found = std::ranges::find_if(
+      answer.what_ifs, [&](const WhatIf& what) { return what.name.starts_with(name); });
+  EXPECT_NE(found, answer.what_ifs.end()) << name;
+  return *found;
+}
+
+// Half the bytes a token: half the cache for as many sequences; and a what-if is what its flag
+// says.
+TEST(WhatIf, IsWhatTheFlagAnswers) {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  const BatchAnswer base = ask(question);
+  const WhatIf& small_cache = named(base, "cache in fp8");
+  // The target in seconds, as it was.
+  question.slo = ItlTarget{.seconds = base.itl_target_seconds};
+  question.variant.cache_element_bytes = 1;
+  const BatchAnswer flagged = ask(question);
+  EXPECT_EQ(flagged.advice.batch, small_cache.advice.batch);
+  EXPECT_NEAR(static_cast<double>(flagged.kv.needed->count), small_cache.kv_needed_bytes, 1e6);
+  const auto& point = flagged.curve[*flagged.chosen].point;
+  EXPECT_NEAR(point.throughput_tokens_per_second.expected,
+              small_cache.throughput_tokens_per_second.expected, 1e-6);
+  // A sequence needs half.
+  const double before = static_cast<double>(base.kv.needed->count) /
+                        kv_tokens_needed(base.curve[*base.chosen].point.running, base.workload);
+  const double after = small_cache.kv_needed_bytes / kv_tokens_needed(point.running, base.workload);
+  EXPECT_NEAR(after / before, 0.5, 1e-6);
+}
+
+TEST(WhatIf, ThoseThatChangeNothingAreNotThere) {
+  // It has as many key-value heads as GQA would leave it.
+  const BatchAnswer llama = ask(question_of("meta-llama/Meta-Llama-3-8B", "h100-sxm-80gb"));
+  for (const WhatIf& what : llama.what_ifs) {
+    EXPECT_FALSE(what.name.starts_with("GQA, 8")) << what.name;
+    EXPECT_FALSE(what.name.starts_with("a window")) << what.name;
+    EXPECT_LE(what.speedup.low, what.speedup.expected);
+    EXPECT_GE(what.speedup.high, what.speedup.expected);
+  }
+}
+
+TEST(Freed, SmallerCardsMeetTheSameTargetWithLessMemory) {
+  const BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  const BatchAnswer answer = ask(question);
+  ASSERT_FALSE(answer.freed.smaller_devices.empty());
+  for (const SmallerDevice& device : answer.freed.smaller_devices) {
+    EXPECT_LT(device.memory, question.device->usable_memory.value);
+    EXPECT_LE(device.itl_seconds.expected, *answer.itl_target_seconds);
+    EXPECT_LE(device.share, 1);
+  }
+  ASSERT_TRUE(answer.freed.prefix_cache);
+  EXPECT_GT(answer.freed.prefix_cache->speedup_at_most.expected, 1);
+}
+
+TEST(Freed, ASecondModelTakesTurnsWithTheFirst) {
+  const BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  const BatchAnswer answer = ask(question, "facebook/opt-2.7b");
+  ASSERT_TRUE(answer.freed.colocated && answer.freed.colocated->fits);
+  const Colocated& both = *answer.freed.colocated;
+  // Neither waits for more than the other's whole step.
+  EXPECT_GT(both.slowdown, 1);
+  EXPECT_LT(both.slowdown, 2);
+  EXPECT_LT(both.throughput_tokens_per_second.expected,
+            answer.curve[*answer.chosen].point.throughput_tokens_per_second.expected);
+  const double memory = both.weights_bytes + both.kv_bytes +
+                        static_cast<double>(answer.weights->count + answer.kv.needed->count);
+  EXPECT_LE(memory,
+            timing::kMemoryShare * static_cast<double>(question.device->usable_memory.value.count));
+  const BatchAnswer full = ask(question, "meta-llama/Llama-2-70b-hf");
+  ASSERT_TRUE(full.freed.colocated);
+  EXPECT_FALSE(full.freed.colocated->fits);
+}
+
+TEST(Parallel, WhatDoesNotFitOneCardFitsSeveral) {
+  BatchQuestion question = question_of("meta-llama/Llama-2-70b-hf", "h100-sxm-80gb");
+  const BatchAnswer one = ask(question);
+  ASSERT_TRUE(one.curve.empty());
+  ASSERT_FALSE(one.notes.empty());
+  EXPECT_NE(one.notes.back().find("--tp 2"), std::string::npos) << one.notes.back();
+  question.variant.tensor_parallel = 4;
+  const BatchAnswer tensor = ask(question);
+  ASSERT_TRUE(tensor.chosen);
+  EXPECT_TRUE(tensor.replicas.empty());
+  EXPECT_GT(tensor.steps.front().collectives.time.seconds, 0);
+  question.variant = {};
+  question.variant.pipeline_parallel = 4;
+  const BatchAnswer pipeline = ask(question);
+  ASSERT_TRUE(pipeline.chosen);
+  // One token of one sequence goes through all stages in a row, whatever their number: tensor
+  // parallelism shortens it, a pipeline does not.
+  EXPECT_LT(tensor.curve.front().point.itl_seconds.expected,
+            0.5 * pipeline.curve.front().point.itl_seconds.expected);
+  EXPECT_NE(tensor.commands.front().line.find("--tensor-parallel-size 4"), std::string::npos);
+  EXPECT_NE(pipeline.commands.front().line.find("--pipeline-parallel-size 4"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom::batch

@@ -1,0 +1,64 @@
+// The command lines of serving engines: what starts a server with a batch limit and just the cache
+// that it needs, several of them on one GPU under NVIDIA's MPS, or one on several GPUs.
+//
+// Flags as the engines' documentation has them (kEngines names the versions; tests/python
+// test_batch_commands.py gives them to the engines' own parsers where they can be had). Words from
+// outside are quoted for a POSIX shell. Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace headroom::engines {
+
+enum class ServingEngine : uint8_t { vllm, sglang, tensorrt_llm, llama_cpp };
+
+struct EngineNames {
+  ServingEngine engine{};
+  std::string_view word;   // for --engine
+  std::string_view title;  // with the version whose flags these are
+  // A public image of it; empty: the user's own, as its maker's is on a registry of his.
+  std::string_view image;
+};
+
+inline constexpr std::array<EngineNames, 4> kEngines = {{
+    {ServingEngine::vllm, "vllm", "vLLM 0.33", "vllm/vllm-openai:v0.33.0"},
+    {ServingEngine::sglang, "sglang", "SGLang 0.5", "lmsysorg/sglang:latest"},
+    {ServingEngine::tensorrt_llm, "tensorrt-llm", "TensorRT-LLM 1.0", ""},
+    {ServingEngine::llama_cpp, "llama.cpp", "llama.cpp's server of October 2026", ""},
+}};
+[[nodiscard]] const EngineNames& names_of(ServingEngine engine);
+[[nodiscard]] std::optional<ServingEngine> parse_serving_engine(std::string_view word);
+
+// One server. What is nothing is left to the engine.
+struct ServerSetting {
+  ServingEngine engine = ServingEngine::vllm;
+  std::string model;
+  int64_t max_num_seqs = 1;
+  std::optional<Bytes> kv_cache = std::nullopt;        // of each GPU
+  std::optional<int64_t> kv_tokens = std::nullopt;     // the same, in tokens
+  std::optional<double> kv_free_share = std::nullopt;  // the same, of what weights leave
+  std::optional<int64_t> max_num_batched_tokens = std::nullopt;
+  std::optional<bool> has_chunked_prefill = std::nullopt;
+  int64_t tensor_parallel = 1;
+  int64_t pipeline_parallel = 1;
+  int port = 8000;
+};
+
+// The program and its arguments, unquoted.
+[[nodiscard]] std::vector<std::string> serve_words(const ServerSetting& server);
+// The same as one line for a shell.
+[[nodiscard]] std::string serve_line(const ServerSetting& server);
+
+// Starts the MPS daemon and `count` servers on ports from server.port on, each once the one before
+// answers, as servers that start together measure each other's memory (vllm#55827); the last line
+// stops the daemon. REQUIRES: count >= 2.
+[[nodiscard]] std::vector<std::string> replica_lines(const ServerSetting& server, int count);
+
+}  // namespace headroom::engines
