@@ -22,8 +22,9 @@ Result<bench::NongemmRecords> read_bench_records(const std::string& file) {
 }
 
 Result<bench::ProfiledRun> read_bench_profile(const std::string& file) {
-  HEADROOM_ASSIGN(const ops::OpsAnswer answer,
-                  ops::answer(ops::OpsQuestion{file, {}, {}, {}, {}, {}}));
+  ops::OpsQuestion question;
+  question.file = file;
+  HEADROOM_ASSIGN(const ops::OpsAnswer answer, ops::answer(question));
   const auto runs = static_cast<double>(std::max<size_t>(1, answer.steps.size()));
   bench::ProfiledRun run;
   run.wall_ms = answer.wall_time.total_ms / runs;

@@ -8,7 +8,9 @@
 #include "cli/verb.h"
 #include "device/catalogue.h"
 #include "model/builtin.h"
+#include "model/onnx_file.h"
 #include "ops/comparison.h"
+#include "ops/onnx_step.h"
 #include "ops/predicted.h"
 #include "ops/predicted_step.h"
 #include "ops/ranks.h"
@@ -75,7 +77,8 @@ Result<int> run_two(const ops::OperatorRules& rules, const Words& words, const C
 }
 
 Result<int> run_several(const Words& words, const Console& console) {
-  for (const char* const flag : {"html", "device", "other-device", "execution-trace", "counters"}) {
+  for (const char* const flag :
+       {"html", "device", "faster", "other-device", "execution-trace", "capture", "counters"}) {
     if (words.has(flag)) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " is about one trace", "",
                    "leave it out, or give one trace"};
@@ -100,9 +103,10 @@ Result<op::DType> dtype_of(const Words& words) {
 }
 
 Result<ops::PredictedRun> predict_decode(const Words& words, const ops::StepSetting& setting,
-                                         const device::Device& device,
+                                         ops::Quantize quantize, const device::Device& device,
                                          const timing::TimingModel& laws) {
   ops::PredictedQuestion question;
+  question.quantize = quantize;
   question.device = device;
   question.batch = setting.batch.value_or(question.batch);
   question.seq = setting.seq.value_or(question.seq);
@@ -122,10 +126,6 @@ Result<ops::Quantize> quantize_of(const Words& words) {
 
 // What the prediction of a decode step leaves out.
 Result<void> check_decode(const Words& words) {
-  if (words.has("quantize")) {
-    return Error{ErrorCode::unavailable, "quantized decode steps are not predicted yet",
-                 "--quantize", "--phase prefill"};
-  }
   if (words.has("fuse")) {
     return Error{ErrorCode::unavailable,
                  "a decode step is predicted as an engine makes it, which fuses already", "--fuse",
@@ -134,12 +134,35 @@ Result<void> check_decode(const Words& words) {
   return {};
 }
 
-Result<ops::PredictedRun> predict_step(const Words& words, const ops::StepSetting& setting,
-                                       ops::Quantize quantize, const device::Device& device,
+// One run of the file's graph, as a prefill is one of a model's.
+Result<ops::PredictedRun> predict_onnx(const Words& words, const ops::StepSetting& setting,
+                                       ops::StepQuestion question,
+                                       const timing::TimingModel& laws) {
+  const std::string name = words.value("model");
+  if (question.phase != "prefill") {
+    return Error{ErrorCode::unavailable, "an ONNX file holds one forward run, no " + question.phase,
+                 name, "leave --phase out"};
+  }
+  if (setting.dtype) {
+    return Error{ErrorCode::usage, "an ONNX file has types of its own", "--dtype", "leave it out"};
+  }
+  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(""));
+  HEADROOM_ASSIGN(ops::OnnxStep step, ops::step_of_onnx(name, setting, rules));
+  question.model = name;
+  question.phase = "run";
+  question.batch = step.batch;
+  question.shape = step.shape;
+  question.notes = std::move(step.notes);
+  return ops::predict_step(step.calls, question, laws);
+}
+
+Result<ops::PredictedRun> predict_step(const Words& words, const std::string& phase,
+                                       const ops::StepSetting& setting, ops::Quantize quantize,
+                                       const device::Device& device,
                                        const timing::TimingModel& laws) {
   ops::StepQuestion question;
   question.device = device;
-  question.phase = words.value("phase");
+  question.phase = phase;
   question.fuse = words.has("fuse");
   question.quantize = quantize;
   if (setting.is_training && question.quantize != ops::Quantize::none &&
@@ -148,6 +171,7 @@ Result<ops::PredictedRun> predict_step(const Words& words, const ops::StepSettin
                  "fp8, or --phase prefill"};
   }
   const std::string name = words.value("model");
+  if (model::is_onnx_name(name)) return predict_onnx(words, setting, std::move(question), laws);
   ops::StepSource source;
   if (model::is_python_function(name)) {
     question.model = name;
@@ -168,9 +192,10 @@ Result<int> run_predicted(const Words& words, const Console& console) {
     return Error{ErrorCode::usage, "--model predicts a step without a trace", "",
                  "leave the trace or --model out"};
   }
-  const std::string phase = words.has("phase") ? words.value("phase") : "decode";
-  const bool is_decode = phase == "decode";
-  if (!is_decode && phase != "prefill" && phase != "train") {
+  const std::string usual = model::is_onnx_name(words.value("model")) ? "prefill" : "decode";
+  const std::string phase = words.has("phase") ? words.value("phase") : usual;
+  const bool is_decode = phase == "decode" && !model::is_onnx_name(words.value("model"));
+  if (phase != "decode" && phase != "prefill" && phase != "train") {
     return Error{ErrorCode::usage, "'" + phase.substr(0, 80) + "' is not a phase", "--phase",
                  "decode, prefill or train"};
   }
@@ -193,8 +218,8 @@ Result<int> run_predicted(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(machines.device_for(words)));
   const timing::TimingModel& laws = machines.timing;
   HEADROOM_ASSIGN(const ops::PredictedRun run,
-                  is_decode ? predict_decode(words, setting, device, laws)
-                            : predict_step(words, setting, quantize, device, laws));
+                  is_decode ? predict_decode(words, setting, quantize, device, laws)
+                            : predict_step(words, phase, setting, quantize, device, laws));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::ops_predicted_text(run, terminal);
@@ -212,8 +237,8 @@ Result<void> check_together(const Words& words) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " goes with --model", "", ""};
     }
   }
-  for (const char* const flag :
-       {"html", "max-slowdown", "ranks", "other-device", "rules", "execution-trace", "counters"}) {
+  for (const char* const flag : {"html", "max-slowdown", "ranks", "faster", "other-device", "rules",
+                                 "execution-trace", "capture", "counters"}) {
     if (words.has(flag) && words.has("model")) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " is about traces", "",
                    "leave it or --model out"};
@@ -231,6 +256,11 @@ Result<int> run_ops(const Words& words, const Console& console) {
         "a file of torch.profiler's export_chrome_trace(), .json or .json.gz, a profile of ONNX "
         "Runtime, an export of Nsight Systems (.sqlite), or rocprofv3's JSON or rocpd"};
   }
+  if (model::is_onnx_name(words.operands.front())) {
+    return Error{
+        ErrorCode::usage, "is a model, no trace", words.operands.front(),
+        "headroom ops --model FILE.onnx --device NAME, or ONNX Runtime's profile of a run"};
+  }
   if (words.operands.size() > 1) return run_several(words, console);
   if (words.has("ranks")) {
     return Error{ErrorCode::usage, "--ranks takes the traces of several ranks", "",
@@ -246,6 +276,8 @@ Result<int> run_ops(const Words& words, const Console& console) {
   question.device = words.value("device");
   question.other_device = words.value("other-device");
   question.execution_trace = words.value("execution-trace");
+  question.faster = words.value("faster");
+  question.capture = words.value("capture");
   question.counters = words.value("counters");
   HEADROOM_TRY(check_places(words));
   HEADROOM_ASSIGN(const ops::AnsweredRun answered, ops::answer_run(question));
@@ -282,32 +314,43 @@ Verb ops_verb() {
       {"headroom ops onnxruntime_profile.json", "a profile of ONNX Runtime's enable_profiling"},
       {"headroom ops report.sqlite",
        "of `nsys export --type sqlite`; rocprofv3's rocpd or JSON too"},
+      {"headroom ops decode.json.gz --capture capture.json.gz",
+       "kernels in graphs with the operators that launched them when the graph was captured"},
       {"headroom ops trace.json.gz --counters ncu.csv",
        "with what Nsight Compute counted of the same kernels"},
       {"headroom ops --model meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --batch 8 --seq 1024",
        "no trace: a decode step predicted, with intervals"},
       {"headroom ops --model train.py:build --device h100-sxm-80gb --phase train",
        "a training step of any module, by the operators that it makes"},
+      {"headroom ops --model model.onnx --device h100-sxm-80gb --quantize int8 --fuse",
+       "one run of an ONNX graph, and what quantization and fusion change"},
       {"headroom ops trace.json.gz --rules mine.json",
        "with groups for operators of your own (data/operator_rules.json is an example)"},
   };
   verb.flags = {
       {"rules", "FILE", "rules that sort operators into groups, before the built-in ones"},
       {"device", "NAME", "whose limits operators are held against; else the trace's own device"},
+      {"faster", "GROUP=TIMES,..",
+       "add to the horizon what the run would take with groups so many times faster: "
+       "gemm=4,attention=2 (non_gemm: all but products and communication)"},
       {"other-device", "NAME", "add to the horizon what the run would take there, by roofline"},
       {"execution-trace", "FILE",
        "of PyTorch's ExecutionTraceObserver, of the same run: shapes that the trace lacks"},
+      {"capture", "FILE",
+       "a profiler's trace of the capture of its CUDA or HIP graphs: operators and shapes of their "
+       "kernels"},
       {"counters", "FILE", "of ncu --csv: what the trace's kernels reached, as hardware counts it"},
       {"max-slowdown", "PERCENT",
        "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"},
       {"model", "MODEL", "no trace: predict a step of this model on --device"},
-      {"phase", "PHASE", "of --model: decode (without it), prefill or train"},
+      {"phase", "PHASE",
+       "of --model: decode (without it), prefill or train; of an ONNX file one run of its graph"},
       {"batch", "N", "of --model: sequences; 1"},
       {"seq", "TOKENS", "of --model: of each sequence, in decode those in its cache; 512"},
       {"dtype", "TYPE", "of --model: weights and cache: bfloat16 (without it), float16 or float32"},
       {"quantize", "TYPE",
-       "of --model's prefill: linear layers in int8, fp8 or w4a16, with the work that it adds; in "
-       "training fp8"},
+       "of --model: linear layers in int8, fp8 or w4a16, with the work that it adds, in decode as "
+       "engines have it; in training fp8"},
       {"fuse", "", "of --model's prefill or training: elementwise chains and quantizing fused"},
       {kCalibrationFlag.name, kCalibrationFlag.value,
        "of --model: what `headroom bench device` measured: its device, and times by it"},

@@ -46,6 +46,7 @@ enum class TraceEventKind : uint8_t {
   annotation,     // a range that a person named: Optimizer.step, forward
   step,           // a range that is one iteration: ProfilerStep#3, a run of ONNX Runtime
   call,           // into the runtime or the driver: cudaLaunchKernel, hipMemcpyAsync
+  captured,       // an operator, or what is around it, of a graph's capture (CapturedKernel)
   kernel,
   copy,
   fill,
@@ -88,6 +89,13 @@ struct TraceWait {
   int64_t device = -1;
 };
 
+// A kernel of a graph, and the operator that launched it when the graph was captured: an event of
+// its own, before the begin of the trace.
+struct CapturedKernel {
+  uint32_t kernel = kNone;
+  uint32_t operation = kNone;
+};
+
 struct TraceDevice {
   std::string name;
   int64_t memory_bytes = 0;
@@ -107,6 +115,7 @@ struct Trace {
   Names names;
   std::vector<TraceTrack> tracks;
   std::vector<TraceWait> waits;
+  std::vector<CapturedKernel> captured;  // none where no capture was joined
   std::vector<TraceDevice> devices;
   int64_t rank = -1;  // of a distributed run; -1: not said
   int64_t world_size = -1;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/suggest.h"
+#include "model/onnx_file.h"
 #include "text/utf8.h"
 
 namespace headroom::embedded {
@@ -200,6 +201,11 @@ Result<ResolvedModel> resolve_model(std::string_view name) {
   if (is_python_function(name)) {
     return usage(show(name) + " is a Python function, which has no configuration",
                  "it is traced instead, where a command can do that");
+  }
+  if (is_onnx_name(name)) {
+    return Error{ErrorCode::unavailable, "an ONNX file holds one forward run, no configuration",
+                 std::string(name),
+                 "headroom ops --model predicts that run; else give the model's config.json"};
   }
   const Result<const BuiltinModel*> builtin = find_builtin(name);
   if (builtin) {

@@ -140,9 +140,11 @@ KernelTime kernel_time(const std::vector<Work>& work, const Links& links, size_t
     }
     ++time.launched;
     time.groups[piece.group] += length;
-    if (piece.operation == kNone || piece.is_in_graph) time.unlinked_ns += length;
     if (piece.is_in_graph) time.graph_ns += length;
-    if (piece.operation == kNone || piece.is_in_graph) continue;
+    if (piece.own_operation() == kNone) {
+      time.unlinked_ns += length;
+      continue;
+    }
     time.linked_ns += length;
     if (piece.group == piece.name_group) time.name_agrees_ns += length;
   }

@@ -49,8 +49,8 @@ Rows rows_of(const RecordedRun& run, const WallTime& wall, const OperatorRules& 
     const Work& piece = run.work[i];
     const bool is_inside = piece.step != kOutside;
     if (!is_inside && wall.exposed_ns[i] <= 0) continue;
-    const bool is_linked = piece.operation != kNone && !piece.is_in_graph;
-    const uint32_t event = is_linked ? piece.operation : piece.event;
+    const bool is_linked = piece.own_operation() != kNone;
+    const uint32_t event = is_linked ? piece.own_operation() : piece.event;
     const std::string_view name = run.trace.name_of(run.trace.events[event]);
     Spent& spent = rows[{name, is_linked ? shapes_of(run.trace, event) : std::string_view()}];
     if (spent.group.empty()) spent.group = rules.groups()[piece.group].name;

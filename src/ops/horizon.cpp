@@ -1,7 +1,10 @@
 #include "ops/horizon.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+
+#include "text/number.h"
 
 namespace headroom::ops {
 namespace {
@@ -43,7 +46,9 @@ class Horizon {
     for (size_t i = 0; i < 3; ++i) unchanged_[i] = simulate(programs_[i]).total_ns;
   }
 
-  std::vector<HorizonChange> all(const std::vector<Scenario>& changes) {
+  std::vector<HorizonChange> all(const std::vector<Scenario>& changes,
+                                 const std::vector<FasterGroup>& faster) {
+    if (!faster.empty()) add_asked(faster);
     for (const Scenario& one : changes) {
       add(one.change, one.title, one.made, amdahl(one.saved_ms, 0),
           one.cautious ? &*one.cautious : nullptr);
@@ -128,6 +133,36 @@ class Horizon {
     add_factors("non_gemm", "all non-GEMM operators", groups, ms);
   }
 
+  // All of them at once; the one named last counts where two name a group.
+  void add_asked(const std::vector<FasterGroup>& faster) {
+    std::string name = "faster";
+    std::string title;
+    std::vector<double> factors(rules_.groups().size(), 1.0);
+    for (const FasterGroup& one : faster) {
+      name += (title.empty() ? ":" : ",") + one.name + text::formatted("=%g", one.factor);
+      title += (title.empty() ? "" : ", ") + one.title + text::formatted(" %gx", one.factor);
+      for (const GroupShare& group : answer_.kernel_time.groups) {
+        const bool is_it =
+            one.name == "non_gemm" ? is_non_gemm(group.name) : group.name == one.name;
+        if (is_it) factors[group_index(group.name)] = 1 / one.factor;
+      }
+    }
+    double left_ms = answer_.kernel_time.total_ms;
+    for (const GroupShare& group : answer_.kernel_time.groups) {
+      left_ms -= group.ms * (1 - factors[group_index(group.name)]);
+    }
+    ReplayChange change;
+    change.group_factors = std::move(factors);
+    add(name, title + " faster", change, left_ms > 0 ? answer_.kernel_time.total_ms / left_ms : 0);
+  }
+
+  [[nodiscard]] size_t group_index(const std::string& name) const {
+    for (size_t i = 0; i < rules_.groups().size(); ++i) {
+      if (rules_.groups()[i].name == name) return i;
+    }
+    return rules_.unclassified();
+  }
+
   void add(const std::string& name, const std::string& title, const ReplayChange& change,
            double amdahl_speedup, const ReplayChange* cautious = nullptr) {
     HorizonChange made;
@@ -175,9 +210,53 @@ ReplayError replay_error(const Recording& recording) {
 }
 
 std::vector<HorizonChange> horizon(const Recording& recording, const OpsAnswer& answer,
-                                   const OperatorRules& rules,
-                                   const std::vector<Scenario>& changes) {
-  return Horizon(recording, answer, rules).all(changes);
+                                   const OperatorRules& rules, const std::vector<Scenario>& changes,
+                                   const std::vector<FasterGroup>& faster) {
+  return Horizon(recording, answer, rules).all(changes, faster);
+}
+
+namespace {
+
+// "gemm=4"; nothing where it is not that.
+std::optional<FasterGroup> parse_faster(std::string_view word) {
+  constexpr double kMostTimes = 1e6;
+  const size_t equals = word.find('=');
+  if (equals == std::string_view::npos) return std::nullopt;
+  const std::string_view times = word.substr(equals + 1);
+  FasterGroup group{std::string(word.substr(0, equals)), "all non-GEMM operators", 0};
+  const auto [end, fault] =
+      std::from_chars(times.data(), times.data() + times.size(), group.factor);
+  if (fault != std::errc() || end != times.data() + times.size()) return std::nullopt;
+  if (!(group.factor > 0) || group.factor > kMostTimes) return std::nullopt;
+  return group;
+}
+
+}  // namespace
+
+Result<std::vector<FasterGroup>> faster_groups(std::string_view words, const OperatorRules& rules) {
+  constexpr size_t kMostGroups = 256;
+  std::string known = "non_gemm";
+  for (const OperatorGroup& one : rules.groups()) known += ", " + one.name;
+  std::vector<FasterGroup> groups;
+  while (!words.empty()) {
+    const std::string_view word = words.substr(0, words.find(','));
+    words.remove_prefix(std::min(words.size(), word.size() + 1));
+    auto group = parse_faster(word);
+    if (!group || groups.size() == kMostGroups) {
+      return Error{ErrorCode::usage, "'" + std::string(word.substr(0, 80)) + "' is not GROUP=TIMES",
+                   "--faster", "gemm=4, or gemm=4,attention=2"};
+    }
+    const auto& all = rules.groups();
+    const auto found = std::find_if(
+        all.begin(), all.end(), [&](const OperatorGroup& one) { return one.name == group->name; });
+    if (found == all.end() && group->name != "non_gemm") {
+      return Error{ErrorCode::usage, "'" + group->name.substr(0, 80) + "' is not a group",
+                   "--faster", known};
+    }
+    if (found != all.end()) group->title = found->title;
+    groups.push_back(std::move(*group));
+  }
+  return groups;
 }
 
 }  // namespace headroom::ops

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/answer.h"
@@ -14,9 +16,20 @@ namespace headroom::ops {
 // How well the replay tells the unchanged run.
 ReplayError replay_error(const Recording& recording);
 
-// The most speedup first. `changes`: of single kernels (scenarios.h).
+// Groups of operators that somebody makes faster by a factor.
+struct FasterGroup {
+  std::string name;   // "gemm", or "non_gemm" for all that is neither a product nor communication
+  std::string title;  // "GEMM"
+  double factor = 2;
+};
+
+// "gemm=4,attention=2" as groups of the rules; none of "".
+Result<std::vector<FasterGroup>> faster_groups(std::string_view words, const OperatorRules& rules);
+
+// The most speedup first. `changes`: of single kernels (scenarios.h); `faster`: one change that all
+// of them are made by together, where there are some.
 std::vector<HorizonChange> horizon(const Recording& recording, const OpsAnswer& answer,
-                                   const OperatorRules& rules,
-                                   const std::vector<Scenario>& changes);
+                                   const OperatorRules& rules, const std::vector<Scenario>& changes,
+                                   const std::vector<FasterGroup>& faster = {});
 
 }  // namespace headroom::ops

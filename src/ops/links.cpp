@@ -28,7 +28,7 @@ constexpr size_t kDeepest = 512;
 
 bool encloses(TraceEventKind kind) {
   return kind == TraceEventKind::host_operator || kind == TraceEventKind::annotation ||
-         kind == TraceEventKind::step;
+         kind == TraceEventKind::step || kind == TraceEventKind::captured;
 }
 
 // Events are ordered by start, so the open operators of a thread are a stack. An operator that ends
@@ -52,6 +52,7 @@ void find_steps(const Trace& trace, Links& links) {
   int64_t last = INT64_MIN;
   std::vector<TraceStep> named;
   for (const TraceEvent& event : trace.events) {
+    if (event.kind == TraceEventKind::captured) continue;  // of another time
     first = std::min(first, event.start_ns);
     last = std::max(last, event.end_ns());
     if (event.kind == TraceEventKind::step) {
@@ -136,9 +137,10 @@ Links link(const Trace& trace) {
 
 uint32_t operator_of(const Trace& trace, const Links& links, uint32_t event) {
   uint32_t at = event;
-  while (at != kNone && trace.events[at].kind != TraceEventKind::host_operator) {
-    at = links.parent[at];
-  }
+  const auto is_operator = [](TraceEventKind kind) {
+    return kind == TraceEventKind::host_operator || kind == TraceEventKind::captured;
+  };
+  while (at != kNone && !is_operator(trace.events[at].kind)) at = links.parent[at];
   return at;
 }
 

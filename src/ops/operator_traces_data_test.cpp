@@ -234,6 +234,25 @@ TEST(OperatorTraces, FasterIsNeverSlower) {
   }
 }
 
+// A decode step in one graph: its capture gives every kernel an operator, sorted as its name is.
+TEST(OperatorTraces, TheCaptureNamesTheOperatorsOfAGraph) {
+  const auto folder = traces() / "tracelens/traces/inference/vllm_decode_full";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+  OpsQuestion question;
+  question.file = (folder / "graph_execution.json.gz").string();
+  const Result<OpsAnswer> plain = answer(question);
+  ASSERT_TRUE(plain);
+  EXPECT_GT(plain->coverage.unlinked_pct_of_kernel_time, 90);
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "capture_traces")) {
+    question.capture = entry.path().string();
+  }
+  const Result<OpsAnswer> joined = answer(question);
+  ASSERT_TRUE(joined) << joined.error().to_string();
+  EXPECT_LT(joined->coverage.unlinked_pct_of_kernel_time, 1);
+  EXPECT_GE(joined->coverage.names_agree_pct_of_kernel_time.value_or(0), 97);
+  EXPECT_DOUBLE_EQ(joined->kernel_time.total_ms, plain->kernel_time.total_ms);
+}
+
 // Issue 6's example: on this trace Amdahl's law promises much for a GEMM in no time.
 TEST(OperatorTraces, WhereTheHostSetsThePaceAFasterGemmGivesNothing) {
   const auto file =

@@ -11,6 +11,7 @@
 #include "formats/ncu_csv.h"
 #include "formats/read_trace.h"
 #include "ops/accounts.h"
+#include "ops/capture.h"
 #include "ops/counters.h"
 #include "ops/horizon.h"
 #include "ops/host_program.h"
@@ -107,18 +108,18 @@ struct Row {
 };
 
 // By name of the innermost operator; work without one by its own name.
-std::vector<OperatorTime> operators_of(const Trace& trace, const std::vector<Work>& work,
-                                       const OperatorRules& rules, double total_ns) {
+std::vector<OperatorTime> operators_of(const RecordedRun& run, const OperatorRules& rules,
+                                       double total_ns) {
+  const Trace& trace = run.trace;
   std::map<uint32_t, Row> rows;
-  std::vector<bool> is_counted(trace.events.size());  // an event belongs to one row
-  for (const Work& piece : work) {
+  OperatorCount count(trace, run.links);  // an event belongs to one row
+  for (const Work& piece : run.work) {
     if (piece.step == kOutside) continue;
-    const bool is_linked = piece.operation != kNone && !piece.is_in_graph;
-    const uint32_t event = is_linked ? piece.operation : piece.event;
+    const bool is_linked = piece.own_operation() != kNone;
+    const uint32_t event = is_linked ? piece.own_operation() : piece.event;
     Row& row = rows[trace.events[event].name];
     row.add(piece, rules.groups().size());
-    row.count += is_counted[event] ? 0 : 1;
-    is_counted[event] = true;
+    row.count += count.add(piece, event);
   }
   std::vector<OperatorTime> operators;
   for (const auto& [name, row] : rows) {
@@ -136,9 +137,9 @@ std::vector<KernelRow> kernels_of(const Trace& trace, const std::vector<Work>& w
   std::map<std::pair<uint32_t, uint32_t>, Row> rows;
   for (const Work& piece : work) {
     if (piece.step == kOutside) continue;
-    const bool is_linked = piece.operation != kNone && !piece.is_in_graph;
+    const bool is_linked = piece.own_operation() != kNone;
     Row& row = rows[{trace.events[piece.event].name,
-                     is_linked ? trace.events[piece.operation].name : kNone}];
+                     is_linked ? trace.events[piece.own_operation()].name : kNone}];
     row.add(piece, rules.groups().size());
     row.name_group = piece.name_group;
     ++row.count;
@@ -298,10 +299,11 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
         formatted_pct(percent(ms_of(kernels.backlog_ns), answer.wall_time.total_ms)) +
         " of the wall time): it is in the wall time, not in the kernel time");
   }
-  if (kernels.graph_ns > 0) {
-    answer.notes.push_back(
-        formatted_pct(percent(ms_of(kernels.graph_ns), total)) +
-        " of the kernel time is in graphs, where no operator is known: sorted by kernel name");
+  if (kernels.graph_ns > 0 && trace.captured.empty()) {
+    answer.notes.push_back(formatted_pct(percent(ms_of(kernels.graph_ns), total)) +
+                           " of the kernel time is in graphs, where no operator is known: sorted "
+                           "by kernel name (--capture FILE, a trace of the capture, "
+                           "knows them)");
   }
   constexpr double kMuchUnseenPct = 1;
   if (const double unseen = unseen_pct(answer); unseen > kMuchUnseenPct) {
@@ -315,7 +317,7 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
 }  // namespace
 
 OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const device::Device* device,
-                 const device::Device* other) {
+                 const device::Device* other, const std::vector<FasterGroup>& faster) {
   const Trace& trace = run.trace;
   const Links& links = run.links;
   const std::vector<Work>& work = run.work;
@@ -344,7 +346,7 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
     answer.coverage.names_agree_pct_of_kernel_time =
         percent(kernels.name_agrees_ns, kernels.linked_ns);
   }
-  answer.operators = operators_of(trace, work, rules, total_ns);
+  answer.operators = operators_of(run, rules, total_ns);
   answer.kernels = kernels_of(trace, work, rules, total_ns);
   if (device != nullptr) answer.roofline = roofline(run, rules, *device);
   find_bound(answer);
@@ -356,7 +358,7 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
     // that is new has to be mapped and caches hold what is small (2026-11-21-ops-pairs).
     const Scenarios asked =
         recording->is_host ? Scenarios{} : scenarios(*recording, run, rules, device, other);
-    answer.horizon = horizon(*recording, answer, rules, asked.all);
+    answer.horizon = horizon(*recording, answer, rules, asked.all, faster);
     answer.notes = asked.notes;
     if (recording->is_host) {
       answer.notes.emplace_back(
@@ -382,9 +384,32 @@ Result<OpsAnswer> answer(Trace trace, const OperatorRules& rules) {
 
 namespace {
 
+// With the operators of the graph's capture.
+Result<void> add_capture(const std::string& file, Trace& trace, std::vector<std::string>& notes) {
+  HEADROOM_ASSIGN(const Trace capture, formats::read_trace(file));
+  const CaptureJoin joined = join_capture(trace, capture);
+  if (joined.graph_kernels == 0) {
+    return Error{ErrorCode::usage, "launches no graph, so that a capture says nothing of it",
+                 trace.file, "leave --capture out"};
+  }
+  if (joined.joined == 0) {
+    return Error{ErrorCode::bad_input,
+                 "is not the capture of a graph of this trace: it launches " +
+                     std::to_string(joined.captured) + " kernels, the graphs have " +
+                     std::to_string(joined.graph_kernels) +
+                     (joined.has_names ? ", of other names" : ""),
+                 file, "record the capture of the same graph with torch.profiler"};
+  }
+  notes.push_back("the capture names the operators of " + std::to_string(joined.joined) + " of " +
+                  std::to_string(joined.graph_kernels) + " kernels in graphs, " +
+                  (joined.has_names ? "by name and order" : "by their order alone"));
+  return {};
+}
+
 // The trace with the shapes that an execution trace of the same run has.
 Result<Trace> read_joined(const OpsQuestion& question, std::vector<std::string>& notes) {
   HEADROOM_ASSIGN(Trace trace, formats::read_trace(question.file));
+  if (!question.capture.empty()) HEADROOM_TRY(add_capture(question.capture, trace, notes));
   if (question.execution_trace.empty()) return trace;
   HEADROOM_ASSIGN(const formats::ExecutionTrace execution,
                   formats::read_execution_trace(question.execution_trace));
@@ -423,6 +448,7 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   if (!question.other_device.empty()) {
     HEADROOM_ASSIGN(other, catalogue.find(question.other_device));
   }
+  HEADROOM_ASSIGN(const std::vector<FasterGroup> faster, faster_groups(question.faster, rules));
   std::vector<std::string> notes;
   HEADROOM_ASSIGN(Trace trace, read_joined(question, notes));
   HEADROOM_ASSIGN(RecordedRun run, run_of(std::move(trace), rules));
@@ -433,7 +459,8 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
       assumption = found->assumption;
     }
   }
-  OpsAnswer answered = answer(run, rules, device ? &*device : nullptr, other ? &*other : nullptr);
+  OpsAnswer answered =
+      answer(run, rules, device ? &*device : nullptr, other ? &*other : nullptr, faster);
   answered.notes.insert(answered.notes.end(), notes.begin(), notes.end());
   if (!question.counters.empty()) HEADROOM_TRY(add_counters(question.counters, answered));
   if (!assumption.empty()) answered.notes.push_back(assumption);

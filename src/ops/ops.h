@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "formats/trace.h"
 #include "ops/answer.h"
+#include "ops/horizon.h"
 #include "ops/rules.h"
 #include "ops/run.h"
 
@@ -20,8 +21,10 @@ struct OpsQuestion {
   // Whose limits the operators are held against, as DeviceCatalogue::find takes it; "": the one
   // that the trace names, where it is known.
   std::string device;
+  std::string faster;           // "gemm=4,attention=2", to be asked about, or ""
   std::string other_device;     // to be asked about by roofline, or ""
   std::string execution_trace;  // of PyTorch, of the same run, or ""
+  std::string capture;          // a trace of the capture of its graphs, or ""
   std::string counters;         // of Nsight Compute, or ""
 };
 
@@ -36,6 +39,7 @@ Result<OpsAnswer> answer(const OpsQuestion& question);
 // The same for a trace that is read. An empty one is an Error.
 Result<OpsAnswer> answer(formats::Trace trace, const OperatorRules& rules);
 OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules,
-                 const device::Device* device = nullptr, const device::Device* other = nullptr);
+                 const device::Device* device = nullptr, const device::Device* other = nullptr,
+                 const std::vector<FasterGroup>& faster = {});
 
 }  // namespace headroom::ops

@@ -18,12 +18,21 @@
 
 namespace headroom::ops {
 
+// How the weights of linear layers are kept, and what they are multiplied in.
+enum class Quantize : uint8_t { none, int8, fp8, w4a16 };
+std::optional<Quantize> parse_quantize(std::string_view name);
+std::string_view name_of(Quantize quantize);
+
+// Of a weight of four bits, with a scale of two bytes for 128 of them (GPTQ).
+inline constexpr double kInt4Bytes = 0.5 + 2.0 / 128;
+
 struct PredictedQuestion {
   std::string model;  // for people
   device::Device device;
   int64_t batch = 1;
   int64_t seq = 512;                    // tokens in the cache of each sequence
   op::DType weights = op::DType::bf16;  // and of the cache
+  Quantize quantize = Quantize::none;   // of linear layers but the head, by an engine's kernels
 };
 
 struct PredictedPart {
@@ -54,6 +63,7 @@ struct PredictedRun {
   std::optional<double> unchanged_ms;  // without quantizing and fusing
   std::string provenance;
   std::vector<PredictedPart> parts;  // the longest first
+  std::vector<std::string> notes;    // what was taken for granted
 };
 
 // REQUIRES: 1 <= batch <= timing::kMostBatch, 1 <= seq <= timing::kMostContext.

@@ -15,26 +15,29 @@ using op::OpGroup;
 using timing::Call;
 using timing::TimeSum;
 
-constexpr double kInt4Bytes = 0.5 + 2.0 / 128;  // with a scale of two bytes for 128 weights (GPTQ)
-constexpr double kAccumulatorBytes = 4;         // int8 products add up in int32
+constexpr double kAccumulatorBytes = 4;  // int8 products add up in int32
 
 struct Group {
-  OpGroup group;
-  const char* name;
+  std::string_view name;
   const char* title;
 };
-constexpr Group kGroups[] = {{OpGroup::gemm, "gemm", "GEMM"},
-                             {OpGroup::attention, "attention", "attention"},
-                             {OpGroup::normalization, "normalization", "normalization"},
-                             {OpGroup::activation, "activation", "activation"},
-                             {OpGroup::elementwise, "elementwise", "elementwise arithmetic"},
-                             {OpGroup::memory, "memory", "memory and layout"},
-                             {OpGroup::softmax, "softmax", "softmax and logit"},
-                             {OpGroup::embedding, "embedding", "embedding"},
-                             {OpGroup::loss, "loss", "loss"},
-                             {OpGroup::quantize, "quantize", "quantize and dequantize"},
-                             {OpGroup::routing, "routing", "routing of experts"},
-                             {OpGroup::optimizer, "optimizer", "optimizer"}};
+constexpr Group kGroups[] = {{"gemm", "GEMM"},
+                             {"attention", "attention"},
+                             {"normalization", "normalization"},
+                             {"activation", "activation"},
+                             {"elementwise", "elementwise arithmetic"},
+                             {"memory", "memory and layout"},
+                             {"softmax", "softmax and logit"},
+                             {"embedding", "embedding"},
+                             {"pooling", "pooling"},
+                             {"interpolation", "interpolation"},
+                             {"roi", "RoI selection"},
+                             {"loss", "loss"},
+                             {"quantize", "quantize and dequantize"},
+                             {"routing", "routing, sorting, sampling"},
+                             {"optimizer", "optimizer"},
+                             {"other", "other known operators"},
+                             {"unclassified", "unclassified"}};
 
 double element_size(const StepQuestion& question) {
   return static_cast<double>(op::element_size(question.shape.type));
@@ -42,38 +45,54 @@ double element_size(const StepQuestion& question) {
 
 // A launch and what quantization puts beside it.
 struct Made {
-  OpGroup group{};
+  std::string_view group;
   Call call;
 };
+
+timing::GemmShape sizes_of(const StepCall& call, const StepShape& shape) {
+  if (call.call) {
+    if (const auto* sizes = std::get_if<timing::GemmShape>(&call.call->shape)) return *sizes;
+  }
+  return timing::product_shape(call, shape);
+}
+
+Call product_of(const StepCall& call, const StepShape& shape, Rate rate) {
+  if (!call.call) return timing::product_call(call, shape, rate);
+  Call product = timing::gemm_call(sizes_of(call, shape), rate, call.element_bytes);
+  product.flops = call.flops;
+  product.bytes = call.bytes_read + call.bytes_written;
+  return product;
+}
 
 // The product with operands of one byte, or weights of half a byte; around it what turns one form
 // into the other, unless that is fused.
 void add_quantized(const StepCall& call, const StepQuestion& question, std::vector<Made>& made) {
   const double element = element_size(question);
-  const timing::GemmShape sizes = timing::product_shape(call, question.shape);
-  const double rows = static_cast<double>(sizes.m) * static_cast<double>(sizes.k);
-  const double weights = static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
+  const timing::GemmShape sizes = sizes_of(call, question.shape);
+  const auto products = static_cast<double>(sizes.batch);
+  const double rows = products * static_cast<double>(sizes.m) * static_cast<double>(sizes.k);
+  const double weights = products * static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
   const double results = call.bytes_written / element;
   const auto beside = [&](double read, double written) {
     if (question.fuse) return;
-    made.push_back({OpGroup::quantize,
+    made.push_back({op::name_of(OpGroup::quantize),
                     timing::rows_call_of(OpGroup::quantize, read, written, question.shape)});
   };
   if (question.quantize == Quantize::w4a16) {
-    Call product = timing::product_call(call, question.shape, timing::rate_of(question.shape.type));
+    Call product = product_of(call, question.shape, timing::rate_of(question.shape.type));
     if (question.fuse) product.bytes -= weights * (element - kInt4Bytes);
     beside(weights * kInt4Bytes, weights * element);
-    made.push_back({OpGroup::gemm, product});
+    made.push_back({op::name_of(OpGroup::gemm), product});
     return;
   }
   const bool is_int8 = question.quantize == Quantize::int8;
-  Call product = timing::product_call(call, question.shape, is_int8 ? Rate::int8 : Rate::fp8);
+  Call product = product_of(call, question.shape, is_int8 ? Rate::int8 : Rate::fp8);
   const double accumulated = is_int8 && !question.fuse ? kAccumulatorBytes : element;
   product.bytes = rows + weights + results * accumulated;
   beside(rows * element, rows);
   // In training both operands change from step to step.
   if (question.phase == "train") beside(weights * element, weights);
-  made.push_back({OpGroup::gemm, product});
+  made.push_back({op::name_of(OpGroup::gemm), product});
   if (is_int8) beside(results * kAccumulatorBytes, results * element);
 }
 
@@ -82,9 +101,10 @@ bool is_quantized(const StepCall& call, const StepQuestion& question) {
 }
 
 // A product that computes nothing moves memory.
-OpGroup group_of(const StepCall& call) {
+std::string_view group_of(const StepCall& call) {
+  if (!call.group_name.empty()) return call.group_name;
   const bool computes = call.group == OpGroup::gemm || call.group == OpGroup::attention;
-  return computes && call.flops <= 0 ? OpGroup::memory : call.group;
+  return op::name_of(computes && call.flops <= 0 ? OpGroup::memory : call.group);
 }
 
 std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion& question) {
@@ -95,7 +115,8 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
     if (is_quantized(call, question)) {
       add_quantized(call, question, made);
     } else {
-      made.push_back({group_of(call), timing::call_of(call, question.shape)});
+      made.push_back(
+          {group_of(call), call.call ? *call.call : timing::call_of(call, question.shape)});
     }
   }
   return made;
@@ -122,7 +143,7 @@ PredictedPart part_of(const Group& group, const TimeSum& sum, double whole_secon
 }
 
 struct Timed {
-  std::map<OpGroup, TimeSum> groups;
+  std::map<std::string_view, TimeSum> groups;
   double seconds = 0;
   double roofline_seconds = 0;
   int64_t launches = 0;
@@ -142,18 +163,6 @@ Result<Timed> timed(const std::vector<Made>& made, const StepQuestion& question,
 }
 
 }  // namespace
-
-std::optional<Quantize> parse_quantize(std::string_view name) {
-  for (const Quantize one : {Quantize::none, Quantize::int8, Quantize::fp8, Quantize::w4a16}) {
-    if (name_of(one) == name) return one;
-  }
-  return std::nullopt;
-}
-
-std::string_view name_of(Quantize quantize) {
-  constexpr std::array<std::string_view, 4> kNames{"none", "int8", "fp8", "w4a16"};
-  return kNames[static_cast<size_t>(quantize)];
-}
 
 std::vector<StepCall> calls_of(const step::StepTrace& trace) {
   uint32_t first = 0;
@@ -192,8 +201,11 @@ std::vector<StepCall> fused(const std::vector<StepCall>& calls, bool keeps_outpu
     const bool can_join = call.group == OpGroup::elementwise || call.group == OpGroup::activation;
     if (can_join && goes_on && results == call.bytes_written) {
       StepCall& before = made.back();
-      before.bytes_read += std::max(call.bytes_read - call.bytes_written, 0.0);
-      if (keeps_outputs && !call.is_backward) before.bytes_written += call.bytes_written;
+      const double more = std::max(call.bytes_read - call.bytes_written, 0.0);
+      const double kept = keeps_outputs && !call.is_backward ? call.bytes_written : 0;
+      before.bytes_read += more;
+      before.bytes_written += kept;
+      if (before.call) before.call->bytes += more + kept;
       continue;
     }
     made.push_back(call);
@@ -220,13 +232,14 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
   run.seq = question.shape.sequence;
   run.quantize = name_of(question.quantize);
   run.fuse = question.fuse;
+  run.notes = question.notes;
   run.launches = step.launches;
   run.roofline_ms = step.roofline_seconds * 1e3;
   Provenance weakest = Provenance::interpolated;
   double below = 0;
   double above = 0;
   for (const Group& group : kGroups) {
-    const auto found = step.groups.find(group.group);
+    const auto found = step.groups.find(group.name);
     if (found == step.groups.end()) continue;
     const TimeSum& sum = found->second;
     run.parts.push_back(part_of(group, sum, step.seconds));

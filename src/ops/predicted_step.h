@@ -20,10 +20,6 @@
 
 namespace headroom::ops {
 
-enum class Quantize : uint8_t { none, int8, fp8, w4a16 };
-std::optional<Quantize> parse_quantize(std::string_view name);
-std::string_view name_of(Quantize quantize);
-
 using timing::StepShape;
 
 struct StepQuestion {
@@ -34,10 +30,14 @@ struct StepQuestion {
   StepShape shape;
   Quantize quantize = Quantize::none;
   bool fuse = false;
+  std::vector<std::string> notes;  // what was taken for granted, for the answer
 };
 
 // One launch.
 struct StepCall : timing::OperatorWork {
+  std::optional<timing::Call> call;  // where its sizes are known, not to be told from its work
+  // The name of its group; "": as `group` says. The step model has fewer than graphs of others.
+  std::string_view group_name;
   bool is_linear = false;  // a product with a weight
   bool is_head = false;
   bool is_backward = false;

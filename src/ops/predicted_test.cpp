@@ -15,12 +15,13 @@ constexpr std::string_view kConfig =
   "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu",
   "tie_word_embeddings": false})";
 
-PredictedRun predicted(int64_t batch, int64_t seq) {
+PredictedRun predicted(int64_t batch, int64_t seq, Quantize quantize = Quantize::none) {
   const text::Json json = *text::parse_json(kConfig, "config.json");
   PredictedQuestion question;
   question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-80gb");
   question.batch = batch;
   question.seq = seq;
+  question.quantize = quantize;
   const timing::TimingModel model = timing::TimingModel::built_in();
   const auto run = predict_decode(text::JsonView(json, "config.json"), question, model);
   EXPECT_TRUE(run) << run.error().to_string();
@@ -60,6 +61,30 @@ TEST(Predicted, AttentionGrowsWithTheCache) {
   const PredictedRun many = predicted(8, 4096);
   EXPECT_GT(part(many, "attention").ms, 2 * part(few, "attention").ms);
   EXPECT_NEAR(part(many, "gemm").ms, part(few, "gemm").ms, 1e-9);
+}
+
+// A small batch reads its weights and little else: a quarter of them is a quarter of the time, but
+// for the head, which stays. A large one computes.
+TEST(Predicted, QuantizedWeightsAreReadFaster) {
+  const PredictedRun plain = predicted(1, 1024);
+  const double before = part(plain, "gemm").ms;
+  for (const Quantize quantize : {Quantize::int8, Quantize::fp8, Quantize::w4a16}) {
+    const PredictedRun run = predicted(1, 1024, quantize);
+    EXPECT_LT(part(run, "gemm").ms, before) << name_of(quantize);
+    EXPECT_NEAR(*run.unchanged_ms, plain.step_ms, 1e-9);
+    EXPECT_EQ(run.quantize, name_of(quantize));
+    EXPECT_LT(run.roofline_ms, plain.roofline_ms);
+    EXPECT_GT(run.roofline_ms, 0);
+    EXPECT_EQ(part(run, "attention").ms, part(plain, "attention").ms);
+    double sum = 0;
+    for (const PredictedPart& one : run.parts) sum += one.ms;
+    EXPECT_NEAR(run.step_ms, sum, 1e-9);
+  }
+  EXPECT_LT(part(predicted(1, 1024, Quantize::w4a16), "gemm").ms,
+            part(predicted(1, 1024, Quantize::fp8), "gemm").ms);
+  EXPECT_GT(part(predicted(1, 1024, Quantize::fp8), "quantize").ms, 0);
+  const double large = part(predicted(512, 1024), "gemm").ms;
+  EXPECT_GT(part(predicted(512, 1024, Quantize::w4a16), "gemm").ms, 0.9 * large);
 }
 
 }  // namespace

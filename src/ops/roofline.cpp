@@ -28,7 +28,7 @@ class Rows {
         rules_(rules),
         device_(device),
         counts_(run.trace),
-        is_counted_(run.trace.events.size()) {}
+        count_(run.trace, run.links) {}
 
   std::optional<OperatorRoofline> build() {
     for (const Work& piece : run_.work) add(piece);
@@ -47,6 +47,8 @@ class Rows {
                      [](const auto& a, const auto& b) { return a.above_ms > b.above_ms; });
     roofline.covered_pct = all_ns_ > 0 ? 100 * counted_ns_ / all_ns_ : 0;
     if (roofline.rows.empty()) return std::nullopt;
+    roofline.compute_bound_pct =
+        roofline.kernel_ms > 0 ? 100 * compute_ms_ / roofline.kernel_ms : 0;
     return roofline;
   }
 
@@ -57,20 +59,20 @@ class Rows {
     if (piece.step == kOutside) return;
     const auto ns = static_cast<double>(piece.duration_ns());
     all_ns_ += ns;
-    if (piece.operation == kNone || piece.is_in_graph) return;
+    const uint32_t own = piece.own_operation();
+    if (own == kNone) return;
     // Copies to and from the host are the link's, not the device memory's.
     const std::string_view kernel = run_.trace.name_of(run_.trace.events[piece.event]);
     if (kernel.starts_with("Memcpy HtoD") || kernel.starts_with("Memcpy DtoH")) return;
-    const TraceEvent& operation = run_.trace.events[piece.operation];
+    const TraceEvent& operation = run_.trace.events[own];
     if (operation.detail == kNone) return;
     const Key key{operation.name, operation.detail};
-    const std::optional<OperatorWork>& work = counts_.of(piece.operation);
+    const std::optional<OperatorWork>& work = counts_.of(own);
     if (!work) return;
     RowTime& row = rows_[key];
     row.work = *work;
     row.ns += ns;
-    row.count += is_counted_[piece.operation] ? 0 : 1;
-    is_counted_[piece.operation] = true;
+    row.count += count_.add(piece, own);
     row.group = piece.group;
     if (rate_of_work(*work, kernel) == Rate::tf32 || row.count == 1) {
       row.rate = rate_of_work(*work, kernel);
@@ -107,6 +109,7 @@ class Rows {
     roofline.kernel_ms += row.kernel_ms;
     roofline.floor_ms += std::min(row.floor_ms, row.kernel_ms);
     roofline.above_ms += row.above_ms;
+    compute_ms_ += row.is_compute_bound ? row.kernel_ms : 0;
     counted_ns_ += time.ns;
     roofline.rows.push_back(std::move(row));
   }
@@ -116,9 +119,10 @@ class Rows {
   const device::Device& device_;
   std::map<Key, RowTime> rows_;
   OperatorCounts counts_;
-  std::vector<bool> is_counted_;  // by event: an operator belongs to one row
+  OperatorCount count_;  // an operator belongs to one row
   double all_ns_ = 0;
   double counted_ns_ = 0;
+  double compute_ms_ = 0;  // in operators whose floor is of the arithmetic
 };
 
 }  // namespace

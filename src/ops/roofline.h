@@ -46,6 +46,7 @@ struct OperatorRoofline {
   double kernel_ms = 0;    // of those, a step; of it:
   double floor_ms = 0;
   double above_ms = 0;
+  double compute_bound_pct = 0;   // of kernel_ms: by operators whose floor is of the arithmetic
   std::vector<RooflineRow> rows;  // most to win first
 };
 

@@ -1,6 +1,7 @@
 #include "ops/work.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace headroom::ops {
 namespace {
@@ -16,6 +17,8 @@ std::vector<Work> device_work(const Trace& trace, const Links& links, Classifier
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     if (links.launch[i] != kNone) ++launched[links.launch[i]];
   }
+  std::unordered_map<uint32_t, uint32_t> captured;
+  for (const formats::CapturedKernel& one : trace.captured) captured[one.kernel] = one.operation;
   std::vector<Work> work;
   std::vector<uint32_t> chain;
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
@@ -30,7 +33,15 @@ std::vector<Work> device_work(const Trace& trace, const Links& links, Classifier
     chain_of(trace, links, i, chain);
     piece.is_in_graph = links.launch[i] != kNone && launched[links.launch[i]] > 1;
     // The operators around the launch of a graph say nothing of the kernels within.
-    if (piece.is_in_graph) chain.clear();
+    if (piece.is_in_graph) {
+      chain.clear();
+      const auto found = captured.find(i);
+      if (found != captured.end()) {
+        piece.captured = operator_of(trace, links, found->second);
+        chain_of(trace, links, found->second, chain);
+        chain.insert(chain.begin(), trace.events[found->second].name);
+      }
+    }
     piece.group = classifier.classify(chain, event.name);
     piece.name_group = classifier.by_kernel(event.name);
     work.push_back(piece);
@@ -103,6 +114,15 @@ class HostWork {
 };
 
 }  // namespace
+
+int64_t OperatorCount::add(const Work& piece, uint32_t event) {
+  if (piece.captured != kNone) {
+    return runs_.emplace(event, links_.launch[piece.event]).second ? 1 : 0;
+  }
+  if (is_counted_[event]) return 0;
+  is_counted_[event] = true;
+  return 1;
+}
 
 std::vector<Work> work_of(const Trace& trace, const Links& links, Classifier& classifier) {
   return links.has_device ? device_work(trace, links, classifier)

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "formats/trace.h"
@@ -18,13 +20,31 @@ struct Work {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   uint32_t event = formats::kNone;      // the kernel, or the operator on a CPU
-  uint32_t operation = formats::kNone;  // the innermost operator, where one is linked
+  uint32_t operation = formats::kNone;  // the innermost operator around its launch, if any
+  uint32_t captured = formats::kNone;   // of a graph: the innermost one around its capture
   int32_t step = kOutside;              // that launched it
   GroupIndex group = 0;
   GroupIndex name_group = 0;  // what the name of the kernel alone says
   bool is_in_graph = false;   // one of several that one call launched
 
   [[nodiscard]] int64_t duration_ns() const { return end_ns - start_ns; }
+  // The operator that it is the work of: what launches a graph is not.
+  [[nodiscard]] uint32_t own_operation() const { return is_in_graph ? captured : operation; }
+};
+
+// Counts operators by their work: one that put several kernels on the device is one, but of a graph
+// one for each launch.
+class OperatorCount {
+ public:
+  OperatorCount(const formats::Trace& trace, const Links& links)
+      : links_(links), is_counted_(trace.events.size(), false) {}
+  // 1 for the first piece of its operator, or of what stands for one (`event`); then 0.
+  int64_t add(const Work& piece, uint32_t event);
+
+ private:
+  const Links& links_;
+  std::vector<bool> is_counted_;                  // by event
+  std::set<std::pair<uint32_t, uint32_t>> runs_;  // of captured operators, by the graph's launch
 };
 
 std::vector<Work> work_of(const formats::Trace& trace, const Links& links, Classifier& classifier);

@@ -118,6 +118,7 @@ Json roofline_json(const std::optional<ops::OperatorRoofline>& roofline) {
       .set("kernel_ms", roofline->kernel_ms)
       .set("floor_ms", roofline->floor_ms)
       .set("above_ms", roofline->above_ms)
+      .set("compute_bound_pct", roofline->compute_bound_pct)
       .set("operators", text::json_array(roofline->rows, roofline_row_json));
 }
 

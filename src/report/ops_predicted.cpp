@@ -22,27 +22,35 @@ std::string between(double low, double high) {
 
 std::string step_words(const ops::PredictedRun& run) {
   if (run.phase == "decode") return "a decode step";
+  if (run.phase == "run") return "the device's part of one run";
   return run.phase == "train" ? "the device's part of a training step"
                               : "the device's part of a prefill";
 }
 
+// What quantizing or fusing changes, where that was asked for.
+std::string unchanged_line(const ops::PredictedRun& run) {
+  if (!run.unchanged_ms) return "";
+  return "without that " + milliseconds(*run.unchanged_ms) + ": " +
+         formatted("%.2fx", *run.unchanged_ms / run.step_ms) + "\n";
+}
+
 std::string engine_line(const ops::PredictedRun& run) {
-  return text::printable(run.model) + " on " + run.device + ", batch " + std::to_string(run.batch) +
-         ", " + std::to_string(run.seq) + " tokens in each cache, host and sampling as in " +
-         run.engine + "; no trace was read\n";
+  std::string lines = text::printable(run.model) + " on " + run.device + ", batch " +
+                      std::to_string(run.batch) + ", " + std::to_string(run.seq) +
+                      " tokens in each cache, host and sampling as in " + run.engine;
+  if (run.quantize != "none") lines += ", linear layers in " + run.quantize;
+  return lines + "; no trace was read\n" + unchanged_line(run);
 }
 
 // What the device does, and from when on it is not the device that matters.
 std::string setting_lines(const ops::PredictedRun& run) {
-  std::string lines = text::printable(run.model) + " on " + run.device + ", batch " +
-                      std::to_string(run.batch) + ", " + std::to_string(run.seq) + " tokens each";
+  std::string lines =
+      text::printable(run.model) + " on " + run.device + ", batch " + std::to_string(run.batch);
+  if (run.seq > 0) lines += ", " + std::to_string(run.seq) + " tokens each";
   if (run.quantize != "none") lines += ", linear layers in " + run.quantize;
   if (run.fuse) lines += ", elementwise chains fused";
   lines += "; no trace was read\n";
-  if (run.unchanged_ms) {
-    lines += "without that " + milliseconds(*run.unchanged_ms) + ": " +
-             formatted("%.2fx", *run.unchanged_ms / run.step_ms) + "\n";
-  }
+  lines += unchanged_line(run);
   const double launch_us = run.step_ms * 1e3 / static_cast<double>(run.launches);
   return lines + with_commas(run.launches) + " launches: a host that takes more than " +
          formatted("%.1f us", launch_us) + " for each sets the pace, not the device\n";
@@ -78,9 +86,11 @@ std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& ter
                {text::printable(part.provenance + (part.basis.empty() ? "" : ": " + part.basis)),
                 Style::dim}});
   }
+  std::string notes;
+  for (const std::string& note : run.notes) notes += "note: " + text::printable(note) + "\n";
   return lines + "\n" + table.render(terminal) +
          (run.engine.empty() ? "everything" : "attention and products") +
-         " at the device's peaks: " + milliseconds(run.roofline_ms) + "\n";
+         " at the device's peaks: " + milliseconds(run.roofline_ms) + "\n" + notes;
 }
 
 Json ops_predicted_json(const ops::PredictedRun& run) {
@@ -98,6 +108,8 @@ Json ops_predicted_json(const ops::PredictedRun& run) {
                         .set("provenance", part.provenance)
                         .set("basis", part.basis));
   }
+  Json notes = Json::array();
+  for (const std::string& note : run.notes) notes.push_back(note);
   return Json::object()
       .set("schema", "headroom.ops_predicted/1")
       .set("provenance", run.provenance)
@@ -117,7 +129,8 @@ Json ops_predicted_json(const ops::PredictedRun& run) {
       .set("step_ms", run.step_ms)
       .set("step_ms_high", run.step_ms_high)
       .set("roofline_ms", run.roofline_ms)
-      .set("parts", std::move(parts));
+      .set("parts", std::move(parts))
+      .set("notes", std::move(notes));
 }
 
 }  // namespace headroom::report

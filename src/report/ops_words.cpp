@@ -28,6 +28,17 @@ std::string host_words(const ops::OpsAnswer& answer) {
          (is_host ? "waiting for the next launch" : "with the next kernel launched but not begun");
 }
 
+// Which of the device's two limits its operators are under, where most of them could be counted.
+std::string limit_words(const ops::OpsAnswer& answer) {
+  constexpr double kMost = 50;
+  if (!answer.roofline || answer.roofline->covered_pct < kMost) return "";
+  const double compute = answer.roofline->compute_bound_pct;
+  const bool is_compute = compute >= kMost;
+  return std::string("; by the device's limits mostly ") +
+         (is_compute ? "compute, " : "memory traffic, ") +
+         percent_words(is_compute ? compute : 100 - compute) + " of what could be counted";
+}
+
 }  // namespace
 
 std::string milliseconds(double ms) {
@@ -77,11 +88,15 @@ std::string replay_words(const ops::OpsAnswer& answer) {
 
 std::string best_changes_words(const ops::OpsAnswer& answer) {
   constexpr size_t kBestChanges = 3;
+  constexpr double kHelps = 1.005;  // what "1.01x" begins at
   std::string words;
   size_t shown = 0;
   if (!is_replay_trusted(answer)) return words;
   for (const ops::HorizonChange& change : answer.horizon) {
     if (change.change.ends_with("_instant") || shown == kBestChanges) continue;
+    // All of them together would hide which of them it is; what was asked for stands below.
+    const bool is_found = change.change != "non_gemm_2x" && !change.change.starts_with("faster:");
+    if (!is_found || change.speedup < kHelps) continue;
     words += (shown == 0 ? "Most would help: " : ", ") + change.title +
              text::formatted(" %.2fx", change.speedup);
     ++shown;
@@ -127,9 +142,9 @@ std::string bound_words(const ops::OpsAnswer& answer) {
     case ops::Bound::communication:
       return "Communication bounds this run: " + share + " of the time nothing hides it";
     case ops::Bound::gemm_attention:
-      return "GEMM and attention bound this run: " + share + " of the time";
+      return "GEMM and attention bound this run: " + share + " of the time" + limit_words(answer);
     case ops::Bound::non_gemm:
-      return "Non-GEMM operators bound this run: " + share + " of the time";
+      return "Non-GEMM operators bound this run: " + share + " of the time" + limit_words(answer);
     case ops::Bound::unclassified:
       return "What bounds this run is not known: " + share +
              " of the time is in operators that no rule sorts (--rules FILE adds some)";
@@ -142,7 +157,8 @@ std::string bound_words(const ops::OpsAnswer& answer) {
              ", non-GEMM " +
              percent_words(100 - gemm - idle - communication -
                            share_of(answer.wall_time, "unclassified")) +
-             ", communication " + percent_words(communication) + ", idle " + percent_words(idle);
+             ", communication " + percent_words(communication) + ", idle " + percent_words(idle) +
+             limit_words(answer);
     }
     case ops::Bound::nothing:
       break;

@@ -1,0 +1,35 @@
+// A trace of the capture of a graph, joined with the trace of a run that launches it.
+//
+// In the run all kernels of a graph belong to one call, and no operator is known; while it was
+// captured the same kernels were launched one by one, by operators with shapes. Kernels of a graph
+// come in the order of their capture, so both sequences are walked side by side. Where the capture
+// knows the names of its kernels (ROCm says them) these must agree, and what one side alone has is
+// passed over; where it does not (CUDA) the whole must be of the same length, or nothing is joined.
+//
+// The operators of the capture come to the trace as events of a kind of their own, before its
+// begin, so that whatever asks for a kernel's operator finds one (Work::own_operation). Linear but
+// for a window that names are looked for in; pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "formats/trace.h"
+
+namespace headroom::ops {
+
+struct CaptureJoin {
+  int64_t graph_kernels = 0;  // of the run
+  int64_t joined = 0;         // of those, with an operator now
+  int64_t captured = 0;       // launches of the capture
+  bool has_names = false;     // of the capture's kernels
+};
+
+CaptureJoin join_capture(formats::Trace& trace, const formats::Trace& capture);
+
+// What a kernel is called, whichever way it is written: "void at::native::foo<float>(int)" and
+// "_ZN2at6native3fooIfEEvi" are both "foo".
+[[nodiscard]] std::string_view kernel_stem(std::string_view name);
+
+}  // namespace headroom::ops

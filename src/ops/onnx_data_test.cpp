@@ -1,0 +1,115 @@
+// ONNX files run on sizes, held against what ONNX Runtime says that it ran: its profiles of the
+// same files, without optimization, name every node with the sizes of its inputs.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "formats/read_trace.h"
+#include "model/onnx_run.h"
+#include "ops/onnx_step.h"
+#include "ops/operator_work.h"
+
+namespace headroom::ops {
+namespace {
+
+std::filesystem::path folder() {
+  const char* const configured = std::getenv("HEADROOM_DATA");
+  const std::filesystem::path root =
+      configured != nullptr ? std::filesystem::path(configured)
+                            : std::filesystem::path(HEADROOM_SOURCE_DIR) / "../shared/data";
+  return root / "operator_traces/ort";
+}
+
+struct Counted {
+  int64_t nodes = 0;
+  double input_elements = 0;
+};
+
+std::string lower(std::string_view name) {
+  std::string made;
+  for (const char c : name) made += static_cast<char>(std::tolower(c));
+  return made;
+}
+
+// Of one run of the profile; an operator's inputs as the profiler writes them.
+std::map<std::string, Counted> recorded(const std::filesystem::path& profile, double runs) {
+  const auto trace = formats::read_trace(profile.string());
+  EXPECT_TRUE(trace) << trace.error().to_string();
+  std::map<std::string, Counted> all;
+  for (const formats::TraceEvent& event : trace->events) {
+    if (event.kind != formats::TraceEventKind::host_operator) continue;
+    Counted& counted = all[lower(trace->name_of(event))];
+    ++counted.nodes;
+    if (event.detail == formats::kNone) continue;
+    const auto inputs = parse_inputs(trace->names.at(event.detail));
+    for (const RecordedInput& input : inputs.value_or(std::vector<RecordedInput>())) {
+      double elements = 1;
+      for (const int64_t size : input.sizes) elements *= static_cast<double>(size);
+      counted.input_elements += elements;
+    }
+  }
+  for (auto& [name, counted] : all) {
+    counted.nodes = static_cast<int64_t>(static_cast<double>(counted.nodes) / runs);
+    counted.input_elements /= runs;
+  }
+  return all;
+}
+
+class OnnxProfiles : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(OnnxProfiles, SameNodesOfTheSameSizes) {
+  const auto [file, profile] = GetParam();
+  if (!std::filesystem::exists(folder())) GTEST_SKIP() << "no " << folder();
+  const auto model = model::read_onnx((folder() / file).string());
+  ASSERT_TRUE(model) << model.error().to_string();
+  const auto run = model::run_onnx(*model, {1, 256});
+  ASSERT_TRUE(run) << run.error().to_string();
+  EXPECT_TRUE(run->unknown.empty());
+  constexpr double kRuns = 4;
+  auto theirs = recorded(folder() / profile, kRuns);
+  std::map<std::string, Counted> ours;
+  for (const model::OnnxWork& work : run->work) {
+    Counted& counted = ours["onnx::" + lower(work.operation)];
+    ++counted.nodes;
+    const bool is_product = work.kind == model::OnnxWorkKind::product;
+    if (!is_product) continue;
+    // The profile leaves constants out.
+    const int64_t right = work.has_weight ? 0 : work.k * work.n;
+    counted.input_elements +=
+        static_cast<double>(work.count) * static_cast<double>(work.m * work.k + right);
+  }
+  for (const auto& [name, counted] : ours) {
+    EXPECT_EQ(counted.nodes, theirs[name].nodes) << name;
+  }
+  // Elements that products read, by the sizes that the run had.
+  EXPECT_NEAR(ours["onnx::matmul"].input_elements, theirs["onnx::matmul"].input_elements,
+              1e-9 * theirs["onnx::matmul"].input_elements);
+}
+
+INSTANTIATE_TEST_SUITE_P(Unoptimized, OnnxProfiles,
+                         ::testing::Values(std::pair{"gpt2.onnx", "p_gpt2_s256_fp32_opt0.json.gz"},
+                                           std::pair{"vit_b16.onnx",
+                                                     "p_vit_b16_fp32_opt0.json.gz"}));
+
+TEST(OnnxModels, TheFourOfTheData) {
+  if (!std::filesystem::exists(folder())) GTEST_SKIP() << "no " << folder();
+  for (const char* const file :
+       {"gpt2.onnx", "gpt2_int8.onnx", "vit_b16.onnx", "vit_b16_int8.onnx"}) {
+    const auto step = step_of_onnx((folder() / file).string(), {}, *OperatorRules::load(""));
+    ASSERT_TRUE(step) << step.error().to_string();
+    double flops = 0;
+    for (const StepCall& call : step->calls) {
+      EXPECT_NE(call.group_name, "unclassified");
+      flops += call.group == op::OpGroup::gemm ? call.flops : 0;
+    }
+    // ViT-B/16 is 17.6 GFLOPs of multiply-adds (35.1 of both, torchvision's table), GPT-2 of 256
+    // tokens 2 x 256 x 124 million, and attention.
+    EXPECT_GT(flops, 30e9) << file;
+    EXPECT_LT(flops, 75e9) << file;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::ops

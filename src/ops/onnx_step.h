@@ -1,0 +1,29 @@
+// One run of an ONNX model, as the launches that predict_step() times: its operators on concrete
+// sizes (model/onnx_run.h), sorted into groups by the rules that sort ONNX Runtime's profiles, so
+// that a prediction and a profile of the same model speak of the same groups.
+//
+// Reads the file; some milliseconds for a model without its weights.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ops/predicted_step.h"
+#include "ops/rules.h"
+#include "ops/step_source.h"
+
+namespace headroom::ops {
+
+struct OnnxStep {
+  std::vector<StepCall> calls;
+  StepShape shape;
+  int64_t batch = 1;
+  std::vector<std::string> notes;  // what open dimensions were taken as, operators not known
+};
+
+// Errors: a file that is none, sizes that depend on data, a batch for a model that leaves none
+// open.
+Result<OnnxStep> step_of_onnx(const std::string& path, const StepSetting& setting,
+                              const OperatorRules& rules);
+
+}  // namespace headroom::ops
