@@ -5,7 +5,8 @@
 
 In each run: every usual limit is measured (`batch --batches all`), B_opt is found with few measurements (`batch
 --url`), and a server that is started with B_opt slots is measured again, with as many in flight. Prints one JSON
-object. The machine must be quiet: the engine's steps are its processors'. perf/README.md says what such numbers are
+object. The engine has processor 0 to itself and the client processor 1, as far as the system lets them (start it with
+`nice -n -15`): its steps are its processor's. perf/README.md says what such numbers are
 for.
 """
 
@@ -18,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 SERVER = Path(__file__).resolve().parents[2] / "tests/tools/llama_server.py"
-LENGTHS = ("--input-tokens", "64", "--output-tokens", "64", "--length-variation", "0.3")
+LENGTHS = ("--input-tokens", "32", "--output-tokens", "64", "--length-variation", "0.3")
 
 
 class Engine:
@@ -27,8 +28,8 @@ class Engine:
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            [self.words.python, SERVER, "--slots", str(self.slots), "--threads", "1", "--model", self.model,
-             "--layers", str(self.words.layers), "--width", str(self.words.width)],
+            ["taskset", "-c", "0", self.words.python, SERVER, "--slots", str(self.slots), "--threads", "1",
+             "--model", self.model, "--layers", str(self.words.layers), "--width", str(self.words.width)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return self.process.stdout.readline().strip()
 
@@ -38,8 +39,8 @@ class Engine:
 
 
 def ask(words, url, *more):
-    done = subprocess.run([words.binary, "batch", "--url", url, "--slo", words.slo, "--window", str(words.window),
-                           "--time-limit", "1200", *LENGTHS, *more, "--json", "--quiet"],
+    done = subprocess.run(["taskset", "-c", "1", words.binary, "batch", "--url", url, "--slo", words.slo, "--window",
+                           str(words.window), "--time-limit", "1200", *LENGTHS, *more, "--json", "--quiet"],
                           capture_output=True, text=True, check=False)
     if not done.stdout:
         sys.exit(done.stderr)
@@ -85,10 +86,10 @@ def main():
     parser.add_argument("--binary", required=True)
     parser.add_argument("--python", default=sys.executable, help="one that has xllamacpp and gguf")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--window", type=float, default=8)
+    parser.add_argument("--window", type=float, default=6)
     parser.add_argument("--slo", default="itl=2x@8")
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

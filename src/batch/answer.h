@@ -41,7 +41,9 @@ struct Replicas {
   Sharing sharing = Sharing::mps;
   Interval speedup_vs_single;  // against one server with this limit
   Interval speedup_vs_max;     // against one server with the largest limit
-  std::optional<bool> fits;    // nothing where the memory is not known
+  // The same with chunked prefill; nothing where it is not predicted.
+  std::optional<Interval> speedup_vs_chunked;
+  std::optional<bool> fits;  // nothing where the memory is not known
 };
 
 struct Command {

@@ -317,7 +317,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
   if (answer.chosen) {
     fill_cache(predicted, answer);
     HEADROOM_TRY(fill_host_gap(predicted, answer));
-    fill_replicas(predicted, answer);
+    HEADROOM_TRY(fill_replicas(predicted, answer));
     if (predicted != nullptr) {
       HEADROOM_TRY(fill_alternatives(*predicted, *config, model, companion, answer));
     }

@@ -167,6 +167,7 @@ Result<PredictedCurve> PredictedCurve::make(const timing::DecodePredictor& predi
   const int64_t prompt =
       std::clamp<int64_t>(std::llround(workload.input_mean), 1, timing::kMostContext);
   HEADROOM_ASSIGN(curve.prefill_, predictor.prefill(prompt));
+  HEADROOM_ASSIGN(curve.weights_, predictor.prefill(1));
   return curve;
 }
 
@@ -184,6 +185,16 @@ Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
   if (cache_tokens_ > 0) point.kv_share = kv_tokens_needed(running, workload_) / cache_tokens_;
   point.provenance = Provenance::extrapolated;
   return point;
+}
+
+Result<Interval> PredictedCurve::chunked_throughput(int64_t batch) const {
+  HEADROOM_ASSIGN(const BatchPoint point, at(batch));
+  const double prefills = point.running / workload_.output_mean /
+                          static_cast<double>(predictor_->variant().pipeline_parallel);
+  const Interval& itl = point.itl_seconds;
+  return rate_of(point.running, {itl.low - prefills * weights_.low_seconds,
+                                 itl.expected - prefills * weights_.seconds,
+                                 itl.high - prefills * weights_.high_seconds});
 }
 
 Result<Interval> PredictedCurve::prefill_share(int64_t batch) const {

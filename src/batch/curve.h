@@ -70,6 +70,10 @@ class PredictedCurve : public ServingCurve {
   // `predictor` must outlive it. `cache_tokens`: what the whole key-value cache holds.
   static Result<PredictedCurve> make(const timing::DecodePredictor& predictor,
                                      const Workload& workload, double cache_tokens);
+  // Tokens a second where prompts are read in pieces beside decoding (chunked prefill), so that
+  // they do not read the weights once more: what the curve itself, which is that of an engine
+  // without, would be held against.
+  [[nodiscard]] Result<Interval> chunked_throughput(int64_t batch) const;
   // The part of a step's time that reading prompts adds.
   [[nodiscard]] Result<Interval> prefill_share(int64_t batch) const;
   [[nodiscard]] Result<BatchPoint> at(int64_t batch) const override;
@@ -83,7 +87,8 @@ class PredictedCurve : public ServingCurve {
   const timing::DecodePredictor* predictor_;
   Workload workload_;
   double cache_tokens_;
-  timing::TimeInterval prefill_;
+  timing::TimeInterval prefill_;  // of the mean prompt
+  timing::TimeInterval weights_;  // of a prompt of one token: what reads the weights
 };
 
 // The limits that people try, from `least` to `most`: powers of two, and the middle between two.

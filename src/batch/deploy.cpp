@@ -39,8 +39,9 @@ Interval product(const Interval& a, double b) { return {a.low * b, a.expected * 
 
 }  // namespace
 
-void fill_replicas(const Predicted* predicted, BatchAnswer& answer) {
-  if (!shares_one_gpu(answer)) return;
+Result<void> fill_replicas(const Predicted* predicted, BatchAnswer& answer) {
+  const auto& own = answer.question.device;
+  if (!shares_one_gpu(answer) || (own && own->vendor == device::Vendor::cpu)) return {};
   if (!answer.host_gap) {
     answer.notes.emplace_back(
         "what replicas would gain depends on how long the GPU waits for the host in each step: "
@@ -48,10 +49,19 @@ void fill_replicas(const Predicted* predicted, BatchAnswer& answer) {
         "--host-gap SHARE (1 - kernel time / wall time of a decode step in a profile), or a MODEL "
         "and "
         "a --device to have it predicted");
-    return;
+    return {};
   }
   const double chosen = answer.curve[*answer.chosen].point.throughput_tokens_per_second.expected;
   const double most = answer.curve[answer.largest].point.throughput_tokens_per_second.expected;
+  // What chunked prefill alone gains at the largest limit, as predicted. Errors of the law are
+  // alike in both.
+  std::optional<double> chunked;
+  if (predicted != nullptr) {
+    const int64_t largest = answer.curve[answer.largest].point.batch;
+    HEADROOM_ASSIGN(const Interval with, predicted->curve().chunked_throughput(largest));
+    HEADROOM_ASSIGN(const BatchPoint without, predicted->curve().at(largest));
+    chunked = with.expected / without.throughput_tokens_per_second.expected;
+  }
   for (int count = 2; count <= answer.question.most_replicas; ++count) {
     const double gain = replication_speedup(count, *answer.host_gap);
     std::optional<bool> fits;
@@ -63,14 +73,22 @@ void fill_replicas(const Predicted* predicted, BatchAnswer& answer) {
              timing::kMemoryShare * static_cast<double>(device.usable_memory.value.count);
     }
     for (const Sharing sharing : {Sharing::mps, Sharing::time_slicing}) {
+      // NVIDIA's alone.
+      if (sharing == Sharing::mps && own && own->vendor != device::Vendor::nvidia) continue;
       const Interval& kept = sharing == Sharing::mps ? kMpsKeeps : kTimeSlicingKeeps;
       answer.replicas.push_back({.count = count,
                                  .sharing = sharing,
                                  .speedup_vs_single = scaled(kept, gain, 1),
                                  .speedup_vs_max = scaled(kept, gain, chosen / most),
+                                 .speedup_vs_chunked = {},
                                  .fits = fits});
+      if (chunked) {
+        Replicas& made = answer.replicas.back();
+        made.speedup_vs_chunked = product(made.speedup_vs_max, 1 / *chunked);
+      }
     }
   }
+  return {};
 }
 
 void fill_commands(const Predicted* predicted, BatchAnswer& answer) {

@@ -13,7 +13,7 @@
 namespace headroom::batch {
 
 // `predicted` or null. REQUIRES, as of all here: the answer has a chosen batch.
-void fill_replicas(const Predicted* predicted, BatchAnswer& answer);
+Result<void> fill_replicas(const Predicted* predicted, BatchAnswer& answer);
 
 void fill_commands(const Predicted* predicted, BatchAnswer& answer);
 

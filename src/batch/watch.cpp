@@ -119,6 +119,7 @@ Bound Watcher::bound_beyond(double batch, const Present& present) const {
                        [](double b, int64_t limit) { return b < static_cast<double>(limit); });
   if (above == candidates_.end()) return Bound::measured;
   const auto next = static_cast<double>(*above);
+  if (!present.holds(next)) return Bound::memory;
   const double step = base_->seconds(next) + present.excess * next;
   const double one = base_->seconds(1) + present.excess;
   return one > options_.min_efficiency * step ? Bound::latency : Bound::efficiency;
@@ -127,6 +128,9 @@ Bound Watcher::bound_beyond(double batch, const Present& present) const {
 Advice Watcher::advise(const Present& present) const {
   Advice advice;
   for (const int64_t batch : candidates_) {
+    // A limit that is already in force has shown that it can be.
+    const bool is_held = present.holds(static_cast<double>(batch)) || (limit_ && batch <= *limit_);
+    if (!is_held) break;
     const auto [ahead, deviation] = margin(static_cast<double>(batch), present);
     if (ahead >= 0) advice.batch = batch;
     if (ahead >= kNinetyPercent * deviation) advice.low = batch;
@@ -167,6 +171,7 @@ WatchFigures Watcher::figures_at(int64_t batch, const Present& present,
 Watcher::Present Watcher::present_of(size_t slices) const {
   Present present;
   double seconds = 0, in_flight = 0, tokens = 0, spent = 0, weights = 0, excess = 0;
+  double kv = 0, with_kv = 0;  // shares, and what was in flight then
   for (size_t i = history_.size() - slices; i < history_.size(); ++i) {
     const Seen& seen = history_[i];
     seconds += seen.slice.seconds;
@@ -176,7 +181,12 @@ Watcher::Present Watcher::present_of(size_t slices) const {
     const double leverage = seen.slice.in_flight / seen.slice.itl_seconds;
     weights += leverage * leverage;
     excess += leverage * leverage * seen.excess();
+    if (seen.slice.kv_share) {
+      kv += *seen.slice.kv_share;
+      with_kv += seen.slice.in_flight;
+    }
   }
+  if (with_kv > 0) present.kv_of_one = kv / with_kv;
   present.in_flight = in_flight / seconds;
   present.itl_seconds = spent / tokens;
   present.excess = excess / weights;
@@ -285,6 +295,7 @@ void Watcher::gather(const Seen& seen) {
 bool Watcher::is_sure(Way way, const Present& present) const {
   const std::optional<double> at = edge(way);
   if (!at) return false;
+  if (way == Way::up && !present.holds(*at)) return false;
   const auto [ahead, deviation] = margin(*at, present);
   return way == Way::down ? ahead < -kNinetyPercent * deviation
                           : ahead > kNinetyPercent * deviation;

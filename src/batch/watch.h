@@ -123,6 +123,9 @@ class Watcher {
     double in_flight = 1;
     double itl_seconds = 0;
     double excess = 0;
+    std::optional<double> kv_of_one = std::nullopt;  // share of the cache that a sequence holds
+    // Whether the cache holds so many of these.
+    [[nodiscard]] bool holds(double batch) const { return !kv_of_one || *kv_of_one * batch <= 1; }
   };
   enum class Way : uint8_t { down, up };
 

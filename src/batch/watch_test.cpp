@@ -285,6 +285,23 @@ TEST(Watch, ShorterPromptsAreSaidToo) {
   }
 }
 
+// Steps that would allow more than the cache holds: 24 in flight fill six tenths of it.
+TEST(Watch, TheCacheBoundsTheLimit) {
+  SimulatedServer server(7);
+  server.lengths.tail = Tail::fixed;
+  Watcher watcher(in_time(40e-3), measured_base(server, 7));
+  TrafficSlice slice{.seconds = 5, .in_flight = 24, .itl_seconds = 0.0124, .tokens = 9677};
+  slice.kv_share = 0.6;
+  WatchReport report;
+  for (int i = 0; i < 12; ++i) report = watcher.observe(slice);
+  ASSERT_TRUE(report.advice.batch);
+  EXPECT_EQ(*report.advice.batch, 32);  // 40 would fill it
+  EXPECT_EQ(report.advice.bound, Bound::memory);
+  slice.kv_share = 0.1;
+  for (int i = 0; i < 60; ++i) report = watcher.observe(slice);
+  EXPECT_GT(*report.advice.batch, 32);
+}
+
 TEST(Watch, ANightWithFewInFlightIsNoChange) {
   SimulatedServer server(5);
   server.run_until(120);

@@ -36,9 +36,17 @@ std::vector<Variation> variations_of(const BatchQuestion& question, const Worklo
   if (cache > 1) add("cache in fp8", false).cache_element_bytes = 1;
   if (cache > 0.5) add("cache in int4", false).cache_element_bytes = 0.5;
   const double weights = own.weight_element_bytes.value_or(element);
-  if (weights > 1) add("weights in 8 bits", false).weight_element_bytes = 1;
-  if (weights > 0.5) add("weights in 4 bits", false).weight_element_bytes = 0.5;
-  if (!own.attention_share) {
+  if (weights > 1) {
+    DecodeVariant& eight = add("weights in fp8", false);
+    eight.weight_element_bytes = 1;
+    eight.product_rate = device::Rate::fp8;
+  }
+  if (weights > 0.5) {
+    DecodeVariant& four = add("weights in int4", false);
+    four.weight_element_bytes = 0.5;
+    four.product_rate.reset();  // unpacked before they are multiplied
+  }
+  if (!own.attention_share && question.device->vendor != device::Vendor::cpu) {
     add("attention at 87-92 % of bandwidth", false).attention_share = kGoodAttention;
   }
   const int64_t groups = std::max<int64_t>(1, predictor.heads() / 8);

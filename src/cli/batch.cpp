@@ -111,14 +111,22 @@ Result<std::optional<double>> element_bytes(const Words& words, const std::strin
   if (!words.has(flag)) return std::optional<double>();
   const std::string name = words.value(flag);
   if (name == "fp8" || name == "int8") return std::optional(1.0);
-  if (name == "int4") return std::optional(0.5);
+  if (name == "int4" || (name == "fp4" && flag == "quantize")) return std::optional(0.5);
   return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that it takes",
-               "--" + flag, "fp8, int8 or int4; without it that of --dtype"};
+               "--" + flag,
+               flag == "quantize" ? "fp8, int8, fp4 or int4; without it that of --dtype"
+                                  : "fp8, int8 or int4; without it that of --dtype"};
 }
 
 Result<void> read_variant(const Words& words, batch::BatchQuestion& question) {
   HEADROOM_ASSIGN(question.variant.cache_element_bytes, element_bytes(words, "kv-dtype"));
   HEADROOM_ASSIGN(question.variant.weight_element_bytes, element_bytes(words, "quantize"));
+  // Weights of 8 bits and fp4 come with activations that are alike; int4 alone is unpacked to
+  // --dtype.
+  if (words.value("quantize") == "fp8") question.variant.product_rate = device::Rate::fp8;
+  if (words.value("quantize") == "int8") question.variant.product_rate = device::Rate::int8;
+  if (words.value("quantize") == "fp4") question.variant.product_rate = device::Rate::fp4;
+  question.variant.host_share = question.host_gap;
   HEADROOM_ASSIGN(const auto tensor, number<int64_t>(words, "tp"));
   question.variant.tensor_parallel = tensor.value_or(1);
   HEADROOM_ASSIGN(const auto pipeline, number<int64_t>(words, "pp"));
@@ -172,11 +180,11 @@ Result<batch::BatchQuestion> question_of(const Words& words, const Machines& mac
     }
     question.engine = *engine;
   }
-  HEADROOM_TRY(read_variant(words, question));
   if (words.has("price")) {
     HEADROOM_ASSIGN(question.price, batch::parse_price(words.value("price")));
   }
   HEADROOM_TRY(read_numbers(words, question));
+  HEADROOM_TRY(read_variant(words, question));
   HEADROOM_TRY(read_open_load(words, question.open_load));
   return question;
 }
@@ -408,11 +416,16 @@ Verb batch_verb() {
       {"kv-dtype", "TYPE",
        "of the cache, predicted: fp8, int8 or int4; without it that of --dtype"},
       {"quantize", "TYPE",
-       "weights of 8 or 4 bits, predicted: fp8, int8 or int4; products stay in --dtype"},
+       "weights of 8 or 4 bits, predicted: fp8, int8 or fp4, products in it where the GPU has "
+       "that; "
+       "int4, products in --dtype"},
       {"tp", "N", "GPUs of one server that share each layer (tensor parallel), predicted; 1"},
       {"pp", "N", "GPUs of one server that share the layers (pipeline parallel), predicted; 1"},
       {"colocate", "MODEL", "a second model in the memory that is set free, under MPS"},
-      {"host-gap", "SHARE", "of a step in which the GPU waits for the host; else predicted"},
+      {"host-gap", "SHARE",
+       "of a step in which the GPU waits for the host: 0 where the engine schedules beside the "
+       "GPU; "
+       "else predicted, of vLLM 0.6.3"},
       {"most-replicas", "N", "on one GPU, 1 to 16; 4"},
       {"price", "LIST",
        "what a million output tokens cost: cloud=2.49 (an hour of one GPU), owned=30000 (one GPU "

@@ -1,5 +1,7 @@
 #include "report/batch_html.h"
 
+#include <algorithm>
+
 #include "report/batch_alternatives.h"
 #include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
@@ -183,10 +185,57 @@ Section steps_section(const BatchAnswer& answer) {
   return {"steps", "Where the step goes", html, ""};
 }
 
+// What a user sees against what the GPUs give.
+Section frontier_section(const BatchAnswer& answer) {
+  const timing::DecodeVariant& variant = answer.question.variant;
+  const auto gpus = static_cast<double>(variant.tensor_parallel * variant.pipeline_parallel);
+  CurveChart chart;
+  chart.description = "Tokens a second of one user against those of one GPU, by batch.";
+  chart.x_label = "tokens a second a user";
+  chart.y_label = "tokens a second a GPU";
+  Curve curve{"parameters", "by batch", {}};
+  for (auto row = answer.curve.rbegin(); row != answer.curve.rend(); ++row) {
+    const BatchPoint& point = row->point;
+    CurvePoint at;
+    at.x = 1 / point.itl_seconds.expected;
+    at.y = point.throughput_tokens_per_second.expected / gpus;
+    at.low = at.high = at.y;
+    at.measured = point.provenance == Provenance::measured;
+    at.words = "batch " + std::to_string(point.batch) + ": " + formatted("%.3g", at.x) +
+               " tokens/s a user, " + formatted("%.4g", at.y) + " a GPU, " +
+               std::string(name_of(point.provenance));
+    curve.points.push_back(std::move(at));
+  }
+  chart.curves.push_back(std::move(curve));
+  if (answer.chosen) {
+    const BatchPoint& chosen = answer.curve[*answer.chosen].point;
+    chart.upright =
+        CurveMark{1 / chosen.itl_seconds.expected, "B_opt " + std::to_string(chosen.batch)};
+  }
+  Html html;
+  html.raw("<p class=\"lead\">Small batches are on the right: few users, each fast. Point at one ");
+  html.raw("to read it.</p>\n").add(curve_chart(chart));
+  return {"frontier", "A user's speed against a GPU's", html, ""};
+}
+
 Section memory_section(const BatchAnswer& answer) {
   std::vector<Part> parts{{"parameters", "weights", *answer.weights},
-                          {"saved_activations", "KV cache in use at B_opt", *answer.kv.needed},
-                          {"cached_unused", "set free", *answer.kv.freed}};
+                          {"saved_activations", "KV cache in use at B_opt", *answer.kv.needed}};
+  // As many more servers as fit, of those that were asked for.
+  int more = 0;
+  for (const batch::Replicas& replicas : answer.replicas) {
+    if (replicas.fits.value_or(false)) more = std::max(more, replicas.count - 1);
+  }
+  Bytes rest = *answer.kv.freed;
+  if (more > 0) {
+    Bytes one = *answer.weights + *answer.kv.needed;
+    if (answer.question.device) one += answer.question.device->context.value.expected;
+    const Bytes all = std::min(one * more, rest);
+    const std::string label = std::to_string(more) + (more == 1 ? " replica" : " more replicas");
+    parts.push_back({"workspaces", label, all});
+    rest -= all;
+  }
+  parts.push_back({"cached_unused", "set free", rest});
   const Limit limit{"for the engine", *answer.weights + *answer.kv.whole};
   Html html;
   html.add(stacked_bar(parts, limit)).add(legend(parts));
@@ -201,6 +250,7 @@ Section replicas_section(const BatchAnswer& answer) {
         {std::to_string(replicas.count), std::string(name_of(replicas.sharing)),
          times(replicas.speedup_vs_single.expected), times(replicas.speedup_vs_max.expected),
          times(replicas.speedup_vs_max.low) + " to " + times(replicas.speedup_vs_max.high),
+         replicas.speedup_vs_chunked ? times(replicas.speedup_vs_chunked->expected) : "",
          !replicas.fits   ? "memory not known"
          : *replicas.fits ? "fits"
                           : "does not fit"});
@@ -210,8 +260,10 @@ Section replicas_section(const BatchAnswer& answer) {
       .text("Servers at B_opt on one GPU fill the " + percent(*answer.host_gap) +
             " of a step in which it waits for the host (" + answer.host_gap_source +
             "). Extrapolated.");
-  html.raw("</p>\n").add(html_table(
-      {"#replicas", "sharing", "#of one server", "#of the largest batch", "90 %", "memory"}, rows));
+  html.raw("</p>\n").add(
+      html_table({"#replicas", "sharing", "#of one server", "#of the largest batch", "90 %",
+                  "#of it with chunked prefill", "memory"},
+                 rows));
   return {"replicas", "What replicas would gain", html, ""};
 }
 
@@ -258,6 +310,7 @@ std::vector<Section> batch_sections(const BatchAnswer& answer) {
   if (answer.measured_load) sections.push_back(measured_load_section(answer));
   if (answer.open_load) sections.push_back(open_load_section(answer));
   if (!answer.curve.empty()) sections.push_back(curve_section(answer));
+  if (answer.curve.size() > 2) sections.push_back(frontier_section(answer));
   if (answer.live) sections.push_back(live_section(*answer.live));
   if (!answer.steps.empty()) sections.push_back(steps_section(answer));
   if (answer.weights && answer.kv.needed && answer.kv.freed) {

@@ -71,6 +71,9 @@ Json replicas_json(const std::vector<batch::Replicas>& all) {
                        .set("speedup_vs_single_interval", interval_json(replicas.speedup_vs_single))
                        .set("speedup_vs_max", replicas.speedup_vs_max.expected)
                        .set("speedup_vs_max_interval", interval_json(replicas.speedup_vs_max))
+                       .set("speedup_vs_chunked", replicas.speedup_vs_chunked
+                                                      ? interval_json(*replicas.speedup_vs_chunked)
+                                                      : Json(nullptr))
                        .set("fits", or_null(replicas.fits))
                        .set("provenance", name_of(Provenance::extrapolated)));
   }

@@ -235,9 +235,27 @@ struct ChartLine {
   LatencyMetric metric;
   const char* label;
   Interval LatencyIntervals::*figure;
+  double serving::LatencySpread::*measured;  // the same figure of a run
 };
 
-Html latency_chart(const OpenLoadAnswer& open, const char* description, const char* y_label,
+// Runs of a server at rates, where one was driven; void ones are none.
+Curve measured_curve(const ChartLine& line, const std::optional<batch::LoadRecord>& measured) {
+  Curve curve{line.key, std::string(line.label) + ", measured", {}};
+  if (!measured) return curve;
+  for (const serving::MeasuredLoad& load : measured->loads) {
+    if (load.is_void || load.summary.is_saturated) continue;
+    CurvePoint point;
+    point.x = load.asked_requests_per_second;
+    point.y = point.low = point.high = load.summary.of(line.metric).*line.measured * 1e3;
+    point.measured = true;
+    point.words = rate(point.x) + " requests/s: " + curve.label + formatted(", %.4g ms", point.y);
+    curve.points.push_back(std::move(point));
+  }
+  return curve;
+}
+
+Html latency_chart(const OpenLoadAnswer& open, const std::optional<batch::LoadRecord>& measured,
+                   const char* description, const char* y_label,
                    std::initializer_list<ChartLine> lines) {
   CurveChart chart;
   chart.description = description;
@@ -253,6 +271,9 @@ Html latency_chart(const OpenLoadAnswer& open, const char* description, const ch
       curve.points.push_back(point_of(row, at, 1e3, std::string(line.label) + " in ms,"));
     }
     chart.curves.push_back(std::move(curve));
+    if (Curve runs = measured_curve(line, measured); !runs.points.empty()) {
+      chart.curves.push_back(std::move(runs));
+    }
     for (const LatencyTarget& target : open.targets) {
       if (target.metric != line.metric) continue;
       chart.level = CurveMark{target.seconds * 1e3,
@@ -397,14 +418,22 @@ Section open_load_section(const batch::BatchAnswer& answer) {
   Html html;
   html.raw(
       "<p class=\"lead\">Predicted, by simulating the engine: the lines are what is expected, ");
-  html.raw("the bands are 90 % intervals. Point at a point to read it.</p>\n");
-  html.add(latency_chart(open, "Time to the first token by the rate of requests.",
+  html.raw("the bands are 90 % intervals");
+  if (answer.measured_load) html.raw("; full points were measured");
+  html.raw(". Point at a point to read it.</p>\n");
+  html.add(latency_chart(open, answer.measured_load,
+                         "Time to the first token by the rate of requests.",
                          "ms to the first token",
-                         {{"parameters", LatencyMetric::ttft, "TTFT p50", &LatencyIntervals::p50},
-                          {"logits", LatencyMetric::ttft, "TTFT p95", &LatencyIntervals::p95}}));
-  html.add(latency_chart(open, "Time between tokens by the rate of requests.", "ms between tokens",
-                         {{"parameters", LatencyMetric::itl, "ITL p50", &LatencyIntervals::p50},
-                          {"logits", LatencyMetric::itl, "ITL p99", &LatencyIntervals::p99}}));
+                         {{"parameters", LatencyMetric::ttft, "TTFT p50", &LatencyIntervals::p50,
+                           &serving::LatencySpread::p50},
+                          {"logits", LatencyMetric::ttft, "TTFT p95", &LatencyIntervals::p95,
+                           &serving::LatencySpread::p95}}));
+  html.add(latency_chart(open, answer.measured_load, "Time between tokens by the rate of requests.",
+                         "ms between tokens",
+                         {{"parameters", LatencyMetric::itl, "ITL p50", &LatencyIntervals::p50,
+                           &serving::LatencySpread::p50},
+                          {"logits", LatencyMetric::itl, "ITL p99", &LatencyIntervals::p99,
+                           &serving::LatencySpread::p99}}));
   if (open.by_limit.size() > 1) html.add(limit_chart(open));
   std::vector<std::vector<std::string>> rows;
   for (const OpenLoadRow& row : open.rows) {

@@ -127,10 +127,12 @@ std::string live_table(const batch::LiveRecord& live, const Terminal& terminal) 
 }
 
 std::string replica_table(const batch::BatchAnswer& answer, const Terminal& terminal) {
+  const bool is_chunked = answer.replicas.front().speedup_vs_chunked.has_value();
   Table table({{"replicas at B_opt", Align::left, false},
                {"of one", Align::right, false},
                {"of the largest batch", Align::right, false},
                {"90 %", Align::right, false},
+               {is_chunked ? "with chunked prefill" : "", Align::right, false, 1},
                {"", Align::left, false}});
   for (const batch::Replicas& replicas : answer.replicas) {
     const std::string fits = !replicas.fits   ? "memory not known"
@@ -138,7 +140,9 @@ std::string replica_table(const batch::BatchAnswer& answer, const Terminal& term
                                               : "does not fit";
     table.row({std::to_string(replicas.count) + ", " + std::string(name_of(replicas.sharing)),
                times(replicas.speedup_vs_single.expected), times(replicas.speedup_vs_max.expected),
-               range(replicas.speedup_vs_max, times), fits});
+               range(replicas.speedup_vs_max, times),
+               replicas.speedup_vs_chunked ? times(replicas.speedup_vs_chunked->expected) : "",
+               fits});
   }
   return table.render(terminal);
 }

@@ -46,14 +46,14 @@ TEST(BatchText, WithoutAPlainAnswerItSaysWhatThereIs) {
 }
 
 TEST(BatchHtml, ASectionForWhatIsKnown) {
-  EXPECT_EQ(batch_sections(sample()).size(), 2U);
+  EXPECT_EQ(batch_sections(sample()).size(), 3U);
   batch::BatchAnswer answer = sample();
   answer.question.points_file = "<script>";
   answer.host_gap = 0.3;
   answer.replicas.push_back({});
   answer.notes = {"<b>"};
   const auto sections = batch_sections(answer);
-  ASSERT_EQ(sections.size(), 4U);
+  ASSERT_EQ(sections.size(), 5U);
   for (const Section& section : sections) {
     EXPECT_EQ(section.body.markup().find("<script>"), std::string::npos);
     EXPECT_EQ(section.body.markup().find("<b>"), std::string::npos);
@@ -105,7 +105,7 @@ TEST(BatchHtml, MeasuredRatesHaveASectionAndTheWordsOfTheServerStayText) {
   answer.measured_load = record;
   EXPECT_TRUE(answers_plainly(answer));
   const auto sections = batch_sections(answer);
-  ASSERT_EQ(sections.size(), 4U);
+  ASSERT_EQ(sections.size(), 5U);
   EXPECT_EQ(sections[1].id, "measured-load");
   for (const Section& section : sections) {
     EXPECT_EQ(section.body.markup().find("<script>"), std::string::npos);

@@ -341,6 +341,7 @@ Call product_call(const GemmShape& product, bool is_last, const Sizes& sizes) {
   if (sizes.variant.weight_element_bytes && !is_last) {
     call.bytes += (*sizes.variant.weight_element_bytes - sizes.element_bytes) *
                   static_cast<double>(product.n) * static_cast<double>(product.k);
+    call.rate = sizes.variant.product_rate.value_or(call.rate);
   }
   return call;
 }
@@ -546,11 +547,14 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
   }
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, 1));
   HEADROOM_TRY(refuse_latent(config));
-  HEADROOM_ASSIGN(const Sizes sizes, sizes_of(graph, options, 1));
+  HEADROOM_ASSIGN(Sizes sizes, sizes_of(graph, options, 1));
   HEADROOM_TRY(refuse_beyond_window(config, options));
   DecodePredictor made(config, device, options, model);
   made.engine_ = engine_on(model, device.name);
+  auto& product_rate = made.options_.variant.product_rate;
+  if (product_rate && !device.rate(*product_rate).known()) product_rate.reset();
   made.options_.is_eager = made.engine_->is_eager;
+  sizes.variant = made.options_.variant;
   made.rate_ = sizes.rate;
   HEADROOM_ASSIGN(const Shapes shapes, shapes_of(graph, sizes));
   made.shapes_ = std::make_shared<const DecodeShapes>(DecodeShapes{shapes, sizes});
@@ -622,6 +626,11 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   const double host = engine_->host_base_seconds + engine_->host_seconds_per_sequence * rows +
                       engine_->host_seconds_per_operator * static_cast<double>(work.operators);
   result.host = {host / spread, host, host * spread};
+  if (const auto& share = options_.variant.host_share) {
+    const double kernels = result.parts_seconds() - result.host.seconds;
+    const double given = kernels * *share / (1 - *share);
+    result.host = {given, given, given};
+  }
   result.step = total({&result.attention.time, &result.matmul.time, &result.other.time,
                        &result.collectives.time, &result.host});
   result.roofline_seconds = attention.roofline_seconds() + matmul.roofline_seconds();

@@ -88,8 +88,12 @@ struct DecodeWork {
 // What is otherwise than the model's configuration and its type say. Nothing: as they say.
 struct DecodeVariant {
   std::optional<double> cache_element_bytes = std::nullopt;
-  // Of products' weights, but for the last one's, whose arithmetic stays as it is.
+  // Of products' weights, but for the last one's.
   std::optional<double> weight_element_bytes = std::nullopt;
+  // Of products with those weights, where the device has it: quantized activations, too.
+  std::optional<device::Rate> product_rate = std::nullopt;
+  // Of a step the host's share, in place of the engine's law; 0: it works beside the GPU.
+  std::optional<double> host_share = std::nullopt;
   std::optional<int64_t> kv_heads = std::nullopt;
   std::optional<int64_t> latent = std::nullopt;  // elements a token and layer, for all heads (MLA)
   std::optional<int64_t> window = std::nullopt;  // tokens that are kept, and looked at
