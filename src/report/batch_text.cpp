@@ -128,21 +128,24 @@ std::string live_table(const batch::LiveRecord& live, const Terminal& terminal) 
 
 std::string replica_table(const batch::BatchAnswer& answer, const Terminal& terminal) {
   const bool is_chunked = answer.replicas.front().speedup_vs_chunked.has_value();
-  Table table({{"replicas at B_opt", Align::left, false},
-               {"of one", Align::right, false},
-               {"of the largest batch", Align::right, false},
-               {"90 %", Align::right, false},
-               {is_chunked ? "with chunked prefill" : "", Align::right, false, 1},
-               {"", Align::left, false}});
+  std::vector<text::TableColumn> columns{{"replicas at B_opt", Align::left, false},
+                                         {"of one", Align::right, false},
+                                         {"of the largest batch", Align::right, false},
+                                         {"90 %", Align::right, false}};
+  if (is_chunked) columns.push_back({"with chunked prefill", Align::right, false, 1});
+  columns.push_back({"", Align::left, false});
+  Table table(columns);
   for (const batch::Replicas& replicas : answer.replicas) {
-    const std::string fits = !replicas.fits   ? "memory not known"
-                             : *replicas.fits ? "fits"
-                                              : "does not fit";
-    table.row({std::to_string(replicas.count) + ", " + std::string(name_of(replicas.sharing)),
-               times(replicas.speedup_vs_single.expected), times(replicas.speedup_vs_max.expected),
-               range(replicas.speedup_vs_max, times),
-               replicas.speedup_vs_chunked ? times(replicas.speedup_vs_chunked->expected) : "",
-               fits});
+    std::vector<text::TableCell> cells{
+        {std::to_string(replicas.count) + ", " + std::string(name_of(replicas.sharing))},
+        {times(replicas.speedup_vs_single.expected)},
+        {times(replicas.speedup_vs_max.expected)},
+        {range(replicas.speedup_vs_max, times)}};
+    if (is_chunked) cells.emplace_back(times(replicas.speedup_vs_chunked->expected));
+    cells.emplace_back(!replicas.fits   ? "memory not known"
+                       : *replicas.fits ? "fits"
+                                        : "does not fit");
+    table.row(cells);
   }
   return table.render(terminal);
 }
