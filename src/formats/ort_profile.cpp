@@ -1,5 +1,8 @@
 #include "formats/ort_profile.h"
 
+#include <optional>
+#include <vector>
+
 #include "text/json.h"
 #include "text/json_cursor.h"
 #include "text/json_items.h"
@@ -14,7 +17,7 @@ constexpr std::string_view kRun = "model_run";
 
 struct RawEvent {
   std::string_view category, name, thread, start, duration;
-  std::string_view operation, inputs;
+  std::string_view operation, inputs, outputs;
 };
 
 void read_arguments(JsonCursor& cursor, RawEvent& event) {
@@ -25,6 +28,8 @@ void read_arguments(JsonCursor& cursor, RawEvent& event) {
       cursor.read_string(event.operation);
     } else if (key == "input_type_shape" && cursor.kind() == '[') {
       cursor.read_raw(event.inputs);
+    } else if (key == "output_type_shape" && cursor.kind() == '[') {
+      cursor.read_raw(event.outputs);
     } else {
       cursor.skip();
     }
@@ -55,25 +60,59 @@ bool read_event(std::string_view text, RawEvent& event) {
   return !cursor.failed();
 }
 
-// [{"float":[1,256]},{"int64":[2]}] as [[1,256],[2]] ["float","int64"]; "" where it is not that.
-std::string detail_of(std::string_view inputs) {
-  const Result<text::Json> json = text::parse_json(inputs, "shapes");
-  if (!json || json->kind() != text::Json::Kind::array) return "";
+struct TypedShape {
+  std::string type;
+  std::vector<int64_t> sizes;
+};
+
+// [{"float":[1,256]},{"int64":[2]}]; nothing where it is not that.
+std::optional<std::vector<TypedShape>> shapes_of(std::string_view text) {
+  const Result<text::Json> json = text::parse_json(text, "shapes");
+  if (!json || json->kind() != text::Json::Kind::array) return std::nullopt;
+  std::vector<TypedShape> shapes;
+  for (const text::Json& item : json->items()) {
+    if (!item.is_object() || item.members().size() != 1) return std::nullopt;
+    const auto& [type, sizes] = *item.members().begin();
+    if (sizes.kind() != text::Json::Kind::array) return std::nullopt;
+    TypedShape shape{std::string(type), {}};
+    for (const text::Json& size : sizes.items()) {
+      if (!size.is_integer()) return std::nullopt;
+      shape.sizes.push_back(size.as_int());
+    }
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+// A product's weight that was packed when the model was loaded is not among its inputs: [k, n]
+// follows from its input [.., k] and its result [.., n].
+void add_packed_weight(std::string_view operation, std::string_view outputs,
+                       std::vector<TypedShape>& inputs) {
+  const bool is_product =
+      operation == "MatMul" || operation == "FusedMatMul" || operation == "Gemm";
+  if (!is_product || inputs.empty() || inputs[0].sizes.size() < 2) return;
+  if (inputs.size() > 1 && inputs[1].sizes.size() > 1) return;  // it is there
+  const auto results = shapes_of(outputs);
+  if (!results || results->size() != 1 || (*results)[0].sizes.size() < 2) return;
+  inputs.insert(inputs.begin() + 1,
+                {inputs[0].type, {inputs[0].sizes.back(), (*results)[0].sizes.back()}});
+}
+
+// As [[1,256],[2]] ["float","int64"]; "" where it is not that.
+std::string detail_of(std::string_view operation, std::string_view inputs,
+                      std::string_view outputs) {
+  auto found = shapes_of(inputs);
+  if (!found) return "";
+  add_packed_weight(operation, outputs, *found);
   std::string shapes = "[";
   std::string types = "[";
-  for (const text::Json& input : json->items()) {
-    if (!input.is_object() || input.members().size() != 1) return "";
-    const auto& [type, sizes] = *input.members().begin();
-    if (sizes.kind() != text::Json::Kind::array) return "";
+  for (const TypedShape& input : *found) {
     shapes += shapes.size() > 1 ? ",[" : "[";
-    bool is_first = true;
-    for (const text::Json& size : sizes.items()) {
-      if (!size.is_integer()) return "";
-      shapes += (is_first ? "" : ",") + std::to_string(size.as_int());
-      is_first = false;
+    for (size_t i = 0; i < input.sizes.size(); ++i) {
+      shapes += (i == 0 ? "" : ",") + std::to_string(input.sizes[i]);
     }
     shapes += "]";
-    types += (types.size() > 1 ? "," : "") + text::Json(type).dump();
+    types += (types.size() > 1 ? "," : "") + text::Json(input.type).dump();
   }
   return shapes + "] " + types + "]";
 }
@@ -117,7 +156,9 @@ class Reader {
     event.kind = is_node ? TraceEventKind::host_operator : TraceEventKind::step;
     event.name = builder_.intern(is_node ? "onnx::" + plain(raw.operation) : std::string(kRun));
     event.track = builder_.track("", raw.thread, false);
-    const std::string detail = is_node ? detail_of(raw.inputs.substr(0, most_text())) : "";
+    const std::string detail = is_node ? detail_of(raw.operation, raw.inputs.substr(0, most_text()),
+                                                   raw.outputs.substr(0, most_text()))
+                                       : "";
     if (!detail.empty()) event.detail = builder_.intern(detail);
     return builder_.add(event, place);
   }

@@ -34,6 +34,27 @@ TEST(OrtProfile, NodesAndRuns) {
   EXPECT_EQ(trace->names.at(node.detail), R"([[1,64,128],[]] ["float","int64"])");
 }
 
+// Constants that were packed when the model was loaded are not among the inputs.
+TEST(OrtProfile, PackedWeightsFollowFromTheResult) {
+  const auto detail_of = [](std::string_view operation, std::string_view inputs,
+                            std::string_view outputs) {
+    std::string text = R"([{"cat":"Node","ts":1,"dur":2,"ph":"X","name":"n","args":{"op_name":")";
+    text += std::string(operation) + R"(","input_type_shape":)" + std::string(inputs);
+    text += R"(,"output_type_shape":)" + std::string(outputs) + "}}]";
+    const Result<Trace> trace = read(text);
+    EXPECT_TRUE(trace) << trace.error().to_string();
+    return std::string(trace->names.at(trace->events.back().detail));
+  };
+  const char* const result = R"([{"float":[1,64,32]}])";
+  EXPECT_EQ(detail_of("MatMul", R"([{"float":[1,64,128]}])", result),
+            R"([[1,64,128],[128,32]] ["float","float"])");
+  EXPECT_EQ(detail_of("Gemm", R"([{"float":[64,128]},{"float":[32]}])", R"([{"float":[64,32]}])"),
+            R"([[64,128],[128,32],[32]] ["float","float","float"])");
+  EXPECT_EQ(detail_of("MatMul", R"([{"float":[1,64,128]},{"float":[128,32]}])", result),
+            R"([[1,64,128],[128,32]] ["float","float"])");
+  EXPECT_EQ(detail_of("Relu", R"([{"float":[1,64,32]}])", result), R"([[1,64,32]] ["float"])");
+}
+
 TEST(OrtProfile, IsToldFromATrace) {
   EXPECT_TRUE(is_ort_profile(kProfile));
   EXPECT_FALSE(is_ort_profile(R"([{"ph":"X","cat":"cpu_op","name":"aten::mm"}])"));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/catalogue.h"
 #include "ops/horizon.h"
 #include "ops/ops.h"
 #include "ops/tiny_trace.h"
@@ -47,6 +48,30 @@ TEST(HostProgram, TakesAsLongAsTheRun) {
   EXPECT_EQ(recording->program.kernels[0].duration_ns, 400'000);
   EXPECT_EQ(run.trace.name_of(run.trace.events[recording->events[0]]), "aten::addmm");
   EXPECT_NEAR(timing::simulate(recording->program).total_ns, 2e6, 10);
+}
+
+// By this machine's rates, where they are given: linear layers of 400 of 1000 us, four times
+// faster.
+TEST(HostProgram, Int8ByTheRatesOfTheMachine) {
+  formats::Trace trace = cpu_trace();
+  const uint32_t shapes =
+      trace.names.intern(R"([[512],[512,512],[512,512]] ["float","float","float"])");
+  for (formats::TraceEvent& event : trace.events) {
+    if (trace.name_of(event) == "aten::addmm") event.detail = shapes;
+  }
+  const RecordedRun run = *run_of(std::move(trace), rules());
+  const auto device =
+      device::DeviceCatalogue::built_in().find("cpu,fp32=1TFLOPS,int8=4TFLOPS,bandwidth=8TB/s");
+  ASSERT_TRUE(device) << device.error().to_string();
+  const auto find = [](const OpsAnswer& answered) {
+    for (const HorizonChange& change : answered.horizon) {
+      EXPECT_NE(change.change, "gemm_int8");
+      if (change.change == "gemm_int8_fused") return change.speedup;
+    }
+    return 0.0;
+  };
+  EXPECT_EQ(find(answer(run, rules())), 0);
+  EXPECT_NEAR(find(answer(run, rules(), &*device)), 1000.0 / (1000 - 400 * 0.75), 1e-3);
 }
 
 TEST(HostProgram, ChangesAreSums) {

@@ -54,6 +54,19 @@ void run_mm(Eager& e, const Tensors& in) {
   op::require(in[0].size(1) == in[1].size(0), "sizes of a product that do not fit");
   op::mm(e, in[0], in[1]);
 }
+// ONNX's, of any rank.
+void run_matmul(Eager& e, const Tensors& in) {
+  op::require(in[0].rank() >= 2 && in[1].rank() >= 2 && in[0].size(-1) == in[1].size(-2),
+              "sizes of a product that do not fit");
+  op::matmul(e, in[0], in[1]);
+}
+// It may say that a factor lies the other way round, which a profile does not tell.
+void run_gemm(Eager& e, const Tensors& in) {
+  require_rank(in, 2, 2);
+  const bool lies_right = in[0].size(1) == in[1].size(0);
+  op::require(lies_right || in[0].size(1) == in[1].size(1), "sizes of a product that do not fit");
+  op::mm(e, in[0], lies_right ? in[1] : op::t(e, in[1]));
+}
 void run_addmm(Eager& e, const Tensors& in) { run_mm(e, {in[1], in[2]}); }
 void run_bmm(Eager& e, const Tensors& in) {
   require_rank(in, 2, 3);
@@ -202,33 +215,30 @@ constexpr std::array kKnown{
     Known{"aten::zero_", 1, false, run_fill},
     Known{"aten::cat", 1, false, run_cat},
     Known{"aten::embedding", 2, false, run_embedding},
+    Known{"onnx::MatMul", 2, true, run_matmul},
+    Known{"onnx::FusedMatMul", 2, true, run_matmul},
+    Known{"onnx::Gemm", 2, true, run_gemm},
     Known{"aten::sum", 1, false, run_reduction},
     Known{"aten::mean", 1, false, run_reduction},
 };
 
-// As PyTorch's profiler writes types.
+// As profilers write types.
 std::optional<DType> dtype_of(std::string_view type) {
   struct Named {
     std::string_view name;
     DType dtype;
   };
-  constexpr std::array kNames{Named{"float", DType::f32},
-                              Named{"double", DType::f64},
-                              Named{"c10::Half", DType::f16},
-                              Named{"c10::BFloat16", DType::bf16},
-                              Named{"c10::Float8_e4m3fn", DType::f8},
-                              Named{"c10::Float8_e5m2", DType::f8},
-                              Named{"c10::Float8_e4m3fnuz", DType::f8},
-                              Named{"int", DType::i32},
-                              Named{"long int", DType::i64},
-                              Named{"long", DType::i64},
-                              Named{"longint", DType::i64},
-                              Named{"short", DType::i16},
-                              Named{"bool", DType::boolean},
-                              Named{"unsigned char", DType::u8},
-                              Named{"unsignedchar", DType::u8},
-                              Named{"signed char", DType::i8},
-                              Named{"signedchar", DType::i8}};
+  constexpr std::array kNames{
+      Named{"float", DType::f32}, Named{"double", DType::f64}, Named{"c10::Half", DType::f16},
+      Named{"c10::BFloat16", DType::bf16}, Named{"c10::Float8_e4m3fn", DType::f8},
+      Named{"c10::Float8_e5m2", DType::f8}, Named{"c10::Float8_e4m3fnuz", DType::f8},
+      Named{"int", DType::i32}, Named{"long int", DType::i64}, Named{"long", DType::i64},
+      Named{"longint", DType::i64}, Named{"short", DType::i16}, Named{"bool", DType::boolean},
+      Named{"unsigned char", DType::u8}, Named{"unsignedchar", DType::u8},
+      Named{"signed char", DType::i8}, Named{"signedchar", DType::i8},
+      // And ONNX Runtime's.
+      Named{"float16", DType::f16}, Named{"bfloat16", DType::bf16}, Named{"int32", DType::i32},
+      Named{"int64", DType::i64}, Named{"int8", DType::i8}, Named{"uint8", DType::u8}};
   for (const Named& named : kNames) {
     if (named.name == type) return named.dtype;
   }
@@ -321,7 +331,8 @@ std::optional<OperatorWork> work_of_operator(std::string_view name,
     work.dtype = first.dtype();
     if (work.is_product && !has_rate(work.dtype)) return std::nullopt;
     work.first_elements = static_cast<double>(first.elements());
-    work.is_linear = name == "aten::mm" || name == "aten::addmm";
+    work.is_linear = name == "aten::mm" || name == "aten::addmm" ||
+                     (name.starts_with("onnx::") && tensors[1].rank() == 2);
     known->run(eager, tensors);
   } catch (const op::Impossible&) {
     return std::nullopt;  // shapes that the operator does not take

@@ -40,6 +40,24 @@ TEST(OperatorWork, Products) {
   EXPECT_EQ(work("aten::bmm", R"([[3,8,16],[3,16,32]] ["float","float"])")->flops, 3 * mm->flops);
 }
 
+// As ONNX Runtime's profiles name them: a product with a matrix is a linear layer, one of many
+// small ones is attention's.
+TEST(OperatorWork, ProductsOfOnnxRuntime) {
+  const auto linear = work("onnx::MatMul", R"([[1,8,16],[16,32]] ["float","float"])");
+  ASSERT_TRUE(linear);
+  EXPECT_EQ(linear->flops, 2.0 * 8 * 16 * 32);
+  EXPECT_EQ(linear->bytes, 4.0 * (8 * 16 + 16 * 32 + 8 * 32));
+  EXPECT_TRUE(linear->is_linear);
+  const auto many = work("onnx::MatMul", R"([[1,3,8,16],[1,3,16,8]] ["float","float"])");
+  ASSERT_TRUE(many);
+  EXPECT_EQ(many->flops, 2.0 * 3 * 8 * 16 * 8);
+  EXPECT_FALSE(many->is_linear);
+  EXPECT_EQ(work("onnx::Gemm", R"([[8,16],[32,16],[32]] ["float16","float16","float16"])")->flops,
+            linear->flops);
+  EXPECT_FALSE(work("onnx::MatMul", R"([[8,16],[15,32]] ["float","float"])"));
+  EXPECT_FALSE(work("onnx::MatMul", R"([[1,8,16]] ["float"])"));
+}
+
 TEST(OperatorWork, WhatMovesBytes) {
   EXPECT_EQ(work("aten::add", R"([[8,16],[16],[]] ["float","float","Scalar"])")->bytes,
             4.0 * (8 * 16 + 16 + 8 * 16));

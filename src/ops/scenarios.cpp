@@ -170,8 +170,8 @@ void Builder::add_int8(const Device& device, std::vector<Scenario>& scenarios) {
     if (call.kind != CallKind::launch || call.kernel_count != 1) continue;
     const size_t kernel = call.first_kernel;
     const OperatorWork* work = work_of(kernel);
-    const bool is_fill =
-        run_.trace.events[recording_.events[kernel]].kind != formats::TraceEventKind::kernel;
+    const formats::TraceEventKind kind = run_.trace.events[recording_.events[kernel]].kind;
+    const bool is_fill = formats::is_device(kind) && kind != formats::TraceEventKind::kernel;
     if (work == nullptr || !work->is_linear || is_fill || kernel_ms(kernel) <= 0) continue;
     const double element = static_cast<double>(op::element_size(work->dtype));
     OperatorWork quantized = *work;
@@ -249,6 +249,16 @@ Scenarios scenarios(const Recording& recording, const RecordedRun& run, const Op
   builder.add_fusion(found.all);
   if (device != nullptr) builder.add_int8(*device, found.all);
   if (device != nullptr && other != nullptr) builder.add_device(*device, *other, found);
+  return found;
+}
+
+std::vector<Scenario> host_scenarios(const Recording& recording, const RecordedRun& run,
+                                     const OperatorRules& rules, const device::Device& device) {
+  std::vector<Scenario> found;
+  Builder(recording, run, rules).add_int8(device, found);
+  // An engine that runs int8 on a CPU quantizes within its products; kernels of its own are a
+  // GPU's.
+  std::erase_if(found, [](const Scenario& one) { return one.change != "gemm_int8_fused"; });
   return found;
 }
 

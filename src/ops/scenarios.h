@@ -37,4 +37,8 @@ struct Scenarios {
 Scenarios scenarios(const Recording& recording, const RecordedRun& run, const OperatorRules& rules,
                     const device::Device* device, const device::Device* other);
 
+// Of a run on a CPU (host_program.h): linear layers in int8 alone, where `device` has its rates.
+std::vector<Scenario> host_scenarios(const Recording& recording, const RecordedRun& run,
+                                     const OperatorRules& rules, const device::Device& device);
+
 }  // namespace headroom::ops
