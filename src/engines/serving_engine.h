@@ -1,8 +1,8 @@
 // The command lines of serving engines: what starts a server with a batch limit and just the cache
 // that it needs, several of them on one GPU under NVIDIA's MPS, or one on several GPUs.
 //
-// Flags as the engines' documentation has them (kEngines names the versions; tests/python
-// test_batch_commands.py gives them to the engines' own parsers where they can be had). Words from
+// Flags as the engines' documentation has them (kEngines names the versions; vLLM's and SGLang's
+// own parsers take them: tests/python test_batch_commands.py, where these are installed). Words from
 // outside are quoted for a POSIX shell. Pure functions; any thread.
 #pragma once
 
@@ -28,8 +28,8 @@ struct EngineNames {
 };
 
 inline constexpr std::array<EngineNames, 4> kEngines = {{
-    {ServingEngine::vllm, "vllm", "vLLM 0.33", "vllm/vllm-openai:v0.33.0"},
-    {ServingEngine::sglang, "sglang", "SGLang 0.5", "lmsysorg/sglang:latest"},
+    {ServingEngine::vllm, "vllm", "vLLM 0.32", "vllm/vllm-openai:v0.32.0"},
+    {ServingEngine::sglang, "sglang", "SGLang 0.5.23", "lmsysorg/sglang:v0.5.23"},
     {ServingEngine::tensorrt_llm, "tensorrt-llm", "TensorRT-LLM 1.0", ""},
     {ServingEngine::llama_cpp, "llama.cpp", "llama.cpp's server of October 2026", ""},
 }};

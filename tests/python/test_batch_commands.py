@@ -1,7 +1,9 @@
 """What `headroom batch` writes to start servers with: the manifest is YAML of the right shape, and command lines are
 accepted by the engines' own parsers where these are installed."""
 
+import argparse
 import json
+import shlex
 import subprocess
 
 import pytest
@@ -59,3 +61,36 @@ def test_what_is_no_place_or_engine_says_so(headroom_binary):
     for words in (("--emit", "helm=x"), ("--emit", "kubernetes"), ("--engine", "ollama"), ("--price", "cheap")):
         done = batch(headroom_binary, *words)
         assert done.returncode == 2 and words[0] in done.stderr, done.stderr
+
+
+def lines_of(binary, engine):
+    asked = (("--slo", "itl=2x@32"), ("--tp", "2", "--pp", "2"), ("--slo", "ttft_p95=500ms"),
+             ("--slo", "ttft_p95=500ms", "--no-chunked-prefill"))
+    for words in asked:
+        done = batch(binary, *words, "--engine", engine, "--json")
+        for command in json.loads(done.stdout)["commands"]:
+            if not command["command"].startswith(("nvidia-cuda-mps-control", "echo")):
+                yield shlex.split(command["command"].split(" & ")[0])
+
+
+# Installed by hand where this is to be known: both bring a PyTorch and some fifty packages along.
+def test_vllms_own_parser_takes_them(headroom_binary):
+    pytest.importorskip("vllm", reason="vllm is not installed")
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    parser = make_arg_parser(FlexibleArgumentParser())
+    for words in lines_of(headroom_binary, "vllm"):
+        assert words[:2] == ["vllm", "serve"]
+        assert parser.parse_args(words[2:]).max_num_seqs == int(words[words.index("--max-num-seqs") + 1])
+
+
+def test_sglangs_own_parser_takes_them(headroom_binary):
+    pytest.importorskip("sglang", reason="sglang is not installed")
+    from sglang.srt.server_args import ServerArgs
+
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+    for words in lines_of(headroom_binary, "sglang"):
+        limit = int(words[words.index("--max-running-requests") + 1])
+        assert parser.parse_args(words[3:]).max_running_requests == limit
