@@ -65,6 +65,13 @@ Result<std::optional<Predicted>> predicted_of(const BatchQuestion& question,
       .context = mean_context(workload), .weights = question.weights, .variant = question.variant};
   HEADROOM_ASSIGN(Predicted made,
                   Predicted::make(*config, *question.device, options, workload, model));
+  const int64_t tensor = question.variant.tensor_parallel;
+  if (made.predictor().heads() % tensor != 0) {
+    const auto heads = static_cast<double>(made.predictor().heads());
+    return usage(text::formatted("its %.0f heads of attention cannot be shared by ", heads) +
+                     text::formatted("%.0f GPUs", static_cast<double>(tensor)),
+                 "--tp: a number that divides them");
+  }
   return std::optional(std::move(made));
 }
 

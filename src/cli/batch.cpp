@@ -119,6 +119,11 @@ Result<std::optional<double>> element_bytes(const Words& words, const std::strin
 }
 
 Result<void> read_variant(const Words& words, batch::BatchQuestion& question) {
+  for (const std::string_view flag : {"kv-dtype", "quantize"}) {
+    if (!words.has(flag) || !words.operands.empty()) continue;
+    return Error{ErrorCode::usage, "it is for what is predicted, not for what was measured",
+                 "--" + std::string(flag), "MODEL and --device"};
+  }
   HEADROOM_ASSIGN(question.variant.cache_element_bytes, element_bytes(words, "kv-dtype"));
   HEADROOM_ASSIGN(question.variant.weight_element_bytes, element_bytes(words, "quantize"));
   // Weights of 8 bits and fp4 come with activations that are alike; int4 alone is unpacked to
@@ -294,11 +299,12 @@ Result<int> run_batch(const Words& words, const Console& console) {
     return report::Page{"Headroom: batch", "batch", std::string(version()),
                         command_line("batch", words), report::batch_sections(answer)};
   };
+  HEADROOM_TRY(deliver(forms, words, console));
+  // Behind the answer, which a file that cannot be written must not take along.
   if (emit && !answer.measured_load) {
     HEADROOM_ASSIGN(const std::string content, batch::emitted(answer, *emit));
     HEADROOM_TRY(write_file_atomic(emit->file, content));
   }
-  HEADROOM_TRY(deliver(forms, words, console));
   if (outcome.error) console.complain(*outcome.error);
   if (answer.live && answer.live->is_stopped) return exit_code_of(ErrorCode::partial);
   if (answer.question.points_partial) return exit_code_of(ErrorCode::partial);

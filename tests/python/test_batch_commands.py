@@ -58,7 +58,7 @@ def test_each_engine_has_its_words(headroom_binary, engine):
 
 
 def test_what_is_no_place_or_engine_says_so(headroom_binary):
-    for words in (("--emit", "helm=x"), ("--emit", "kubernetes"), ("--engine", "ollama"), ("--price", "cheap")):
+    for words in (("--tp", "3"), ("--emit", "helm=x"), ("--emit", "kubernetes"), ("--engine", "ollama"), ("--price", "cheap")):
         done = batch(headroom_binary, *words)
         assert done.returncode == 2 and words[0] in done.stderr, done.stderr
 
@@ -94,3 +94,10 @@ def test_sglangs_own_parser_takes_them(headroom_binary):
     for words in lines_of(headroom_binary, "sglang"):
         limit = int(words[words.index("--max-running-requests") + 1])
         assert parser.parse_args(words[3:]).max_running_requests == limit
+
+
+def test_a_file_that_cannot_be_written_leaves_the_answer(headroom_binary, tmp_path):
+    done = batch(headroom_binary, "--emit", f"kubernetes={tmp_path}/no/such/folder.yaml")
+    assert done.returncode == 3 and "B_opt" in done.stdout and "folder.yaml" in done.stderr
+    done = batch(headroom_binary, "--slo", "itl=1us", "--emit", f"shell={tmp_path}/serve.sh")
+    assert done.returncode == 2 and "no batch meets the target" in done.stdout
