@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/units.h"
+#include "text/json_bytes.h"
 
 namespace headroom::text {
 namespace {
@@ -15,14 +16,10 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Behind the string whose opening quotation mark is at `at`, or npos.
 size_t string_end(std::string_view text, size_t at) {
-  ++at;
-  while (at < text.size()) {
-    const void* quote = std::memchr(text.data() + at, '"', text.size() - at);
-    if (quote == nullptr) return std::string_view::npos;
-    const auto end = static_cast<size_t>(static_cast<const char*>(quote) - text.data());
-    const void* escape = std::memchr(text.data() + at, '\\', end - at);
-    if (escape == nullptr) return end + 1;
-    at = static_cast<size_t>(static_cast<const char*>(escape) - text.data()) + 2;
+  for (++at; at < text.size(); at += 2) {  // an escape, and what it escapes
+    at = find_quote(text.data(), at, text.size());
+    if (at == text.size()) break;
+    if (text[at] == '"') return at + 1;
   }
   return std::string_view::npos;
 }
@@ -30,7 +27,9 @@ size_t string_end(std::string_view text, size_t at) {
 // Behind the object or array at `at`, or npos.
 size_t balanced_end(std::string_view text, size_t at) {
   int64_t depth = 0;
-  while (at < text.size()) {
+  for (;;) {
+    at = find_structure(text.data(), at, text.size());
+    if (at == text.size()) return std::string_view::npos;
     const char c = text[at];
     if (c == '"') {
       at = string_end(text, at);
@@ -41,7 +40,6 @@ size_t balanced_end(std::string_view text, size_t at) {
     if (c == '{' || c == '[') ++depth;
     if ((c == '}' || c == ']') && --depth == 0) return at;
   }
-  return std::string_view::npos;
 }
 
 size_t scalar_end(std::string_view text, size_t at) {

@@ -1,20 +1,13 @@
 #include "text/json_scanner.h"
 
-#include <array>
 #include <cstring>
+
+#include "text/json_bytes.h"
 
 namespace headroom::text {
 namespace {
 
 constexpr size_t kBuffer = size_t{1} << 20;
-
-// The bytes at which a scan for the end of an object has to think.
-constexpr std::array<bool, 256> marks_of_structure() {
-  std::array<bool, 256> marks{};
-  for (const char c : {'"', '{', '}', '[', ']'}) marks[static_cast<unsigned char>(c)] = true;
-  return marks;
-}
-constexpr std::array<bool, 256> kStructure = marks_of_structure();
 
 }  // namespace
 
@@ -56,21 +49,23 @@ int JsonScanner::skip_space() {
 JsonScanner::Extent JsonScanner::take_string() {
   advance();
   for (;;) {
-    if (scan_ == end_ && !refill()) return Extent::cut;
+    scan_ = find_quote(buffer_.data(), scan_, end_);
     if (scan_ - begin_ > longest_) return Extent::too_long;
+    if (scan_ == end_) {
+      if (!refill()) return Extent::cut;
+      continue;
+    }
     const char c = buffer_[scan_++];
     if (c == '"') return Extent::whole;
-    if (c == '\\') {
-      if (scan_ == end_ && !refill()) return Extent::cut;
-      ++scan_;
-    }
+    if (scan_ == end_ && !refill()) return Extent::cut;  // an escape, and what it escapes
+    ++scan_;
   }
 }
 
 JsonScanner::Extent JsonScanner::take_balanced() {
   int64_t depth = 0;
   for (;;) {
-    while (scan_ < end_ && !kStructure[static_cast<unsigned char>(buffer_[scan_])]) ++scan_;
+    scan_ = find_structure(buffer_.data(), scan_, end_);
     if (scan_ - begin_ > longest_) return Extent::too_long;
     if (scan_ == end_) {
       if (!refill()) return Extent::cut;
