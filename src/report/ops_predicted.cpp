@@ -75,8 +75,8 @@ std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& ter
                {"a step", Align::right, false},
                {"", Align::right, false},
                {"90 %", Align::right, false},
-               {"2x faster gives", Align::right, false},
-               {"from", Align::left, true}});
+               {"2x faster gives", Align::right, false, 1},
+               {"from", Align::left, true, 2}});
   for (const ops::PredictedPart& part : run.parts) {
     table.row({part.title,
                {milliseconds(part.ms), Style::bold},
