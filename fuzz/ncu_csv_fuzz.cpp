@@ -1,10 +1,12 @@
-// Counters of Nsight Compute: any bytes give a profile or an Error with its place.
+// Counters of Nsight Compute: any bytes give a profile or an Error with its place, and what is made
+// of a profile by kernel class is numbers.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "base/check.h"
+#include "bench/decode_counters.h"
 #include "formats/ncu_csv.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -19,6 +21,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const auto& [metric, value] : launch.values) {
       HEADROOM_CHECK(metric < profile->metrics.size(), "a metric that is not there");
       HEADROOM_CHECK(std::isfinite(value), "a value that is no number");
+    }
+  }
+  const auto counters = bench::decode_counters(*profile, 1, "fuzz", [](std::string_view kernel) {
+    return kernel.size() % 2 == 0 ? bench::KernelClass::attention : bench::KernelClass::other;
+  });
+  if (!counters) return 0;
+  for (const bench::ClassCounters& one : counters->classes) {
+    for (const auto& figure : {one.seconds, one.dram_bytes, one.dram_pct, one.thread_flops,
+                               one.tensor_flops, one.bytes_per_second(), one.flops_per_byte()}) {
+      HEADROOM_CHECK(!figure || (std::isfinite(*figure) && *figure >= 0), "a figure that is none");
+    }
+    for (const bench::Stall& stall : one.stalls) {
+      HEADROOM_CHECK(stall.pct >= 0 && stall.pct <= 100.001, "a share that is none");
     }
   }
   return 0;

@@ -471,7 +471,7 @@ STEP_MODELS = (
     {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 8, "n_embd": 256, "n_head": 4,
      "n_positions": 256, "vocab_size": 512},
 )
-STEP_CONTEXT, STEP_SECONDS = 64, 1.0
+STEP_CONTEXT, STEP_SECONDS = 64, 0.5
 
 
 class Steps:

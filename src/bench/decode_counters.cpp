@@ -1,6 +1,7 @@
 #include "bench/decode_counters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace headroom::bench {
@@ -99,6 +100,7 @@ struct Sum {
     const bool has_whole = has(meanings, Figure::dram);
     for (const auto& [metric, value] : launch.values) {
       const Meaning& meaning = meanings[metric];
+      if (value < 0) continue;  // nothing that is counted is
       switch (meaning.figure) {
         case Figure::none:
           break;
@@ -132,7 +134,7 @@ std::vector<Stall> stalls_of(const Sum& sum) {
   double whole = 0;
   for (const auto& [reason, seconds] : sum.stall_seconds) whole += seconds;
   std::vector<Stall> stalls;
-  if (!(whole > 0)) return stalls;
+  if (!(whole > 0) || !std::isfinite(whole)) return stalls;
   for (const auto& [reason, seconds] : sum.stall_seconds) {
     stalls.push_back({reason, 100 * seconds / whole});
   }
@@ -140,18 +142,22 @@ std::vector<Stall> stalls_of(const Sum& sum) {
   return stalls;
 }
 
+// Of a file whose figures add up to no number nothing is known.
+std::optional<double> known(bool is_there, double value) {
+  if (!is_there || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
 ClassCounters counters_of(KernelClass kind, const Sum& sum, const std::vector<Meaning>& meanings) {
+  const bool has_dram = has(meanings, Figure::dram) || has(meanings, Figure::dram_part);
   ClassCounters counters;
   counters.kind = kind;
   counters.launches = sum.launches;
-  if (has(meanings, Figure::seconds)) counters.seconds = sum.seconds;
-  if (has(meanings, Figure::dram) || has(meanings, Figure::dram_part))
-    counters.dram_bytes = sum.dram;
-  if (has(meanings, Figure::dram_pct) && sum.seconds > 0) {
-    counters.dram_pct = sum.dram_pct_seconds / sum.seconds;
-  }
-  if (has(meanings, Figure::thread)) counters.thread_flops = sum.thread;
-  if (has(meanings, Figure::tensor)) counters.tensor_flops = sum.tensor;
+  counters.seconds = known(has(meanings, Figure::seconds), sum.seconds);
+  counters.dram_bytes = known(has_dram, sum.dram);
+  counters.dram_pct = known(has(meanings, Figure::dram_pct), sum.dram_pct_seconds / sum.seconds);
+  counters.thread_flops = known(has(meanings, Figure::thread), sum.thread);
+  counters.tensor_flops = known(has(meanings, Figure::tensor), sum.tensor);
   counters.stalls = stalls_of(sum);
   return counters;
 }
@@ -175,8 +181,8 @@ std::vector<std::string> missing_metrics(const std::vector<Meaning>& meanings) {
 
 std::optional<double> ratio(const std::optional<double>& above,
                             const std::optional<double>& below) {
-  if (!above || !below || !(*below > 0)) return std::nullopt;
-  return *above / *below;
+  if (!above || !below) return std::nullopt;
+  return known(*below > 0, *above / *below);
 }
 
 }  // namespace
@@ -215,10 +221,11 @@ Result<DecodeCounters> decode_counters(
                  "ncu --metrics " + counters.missing.front()};
   }
   std::array<Sum, kKernelClasses> sums;
-  std::map<std::string_view, KernelClass> known;
+  std::map<std::string_view, KernelClass> classified;
   for (const NcuLaunch& launch : profile.launches) {
-    auto found = known.find(launch.kernel);
-    if (found == known.end()) found = known.emplace(launch.kernel, class_of(launch.kernel)).first;
+    auto found = classified.find(launch.kernel);
+    if (found == classified.end())
+      found = classified.emplace(launch.kernel, class_of(launch.kernel)).first;
     sums[static_cast<size_t>(found->second)].add(launch, meanings);
   }
   for (size_t i = 0; i < kKernelClasses; ++i) {

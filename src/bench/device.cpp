@@ -291,6 +291,14 @@ Result<Probe> probe_device(const DeviceQuestion& question) {
   return read_probe(JsonView(json, "what was measured on " + question.on));
 }
 
+double median_class_error_pct(const DeviceAnswer& answer) {
+  std::vector<double> errors;
+  for (const ClassSummary& summary : answer.classes) {
+    errors.push_back(summary.law.large.median_error_pct);
+  }
+  return median(std::move(errors));
+}
+
 Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue& catalogue) {
   DeviceAnswer answer;
   timing::Calibration& calibration = answer.calibration;

@@ -66,6 +66,9 @@ struct DeviceAnswer {
   std::vector<timing::OperatorClass> left_out;  // too few points for a law
 };
 
+// On shapes that took no part, large ones where there are enough: the median over the classes.
+[[nodiscard]] double median_class_error_pct(const DeviceAnswer& answer);
+
 // Two runs on one machine, of one class: points that both measured.
 struct ClassAgreement {
   timing::OperatorClass kind{};

@@ -218,7 +218,7 @@ Result<Outcome> measured_outcome(batch::LoadRecord record, const batch::BatchQue
 Result<Outcome> answer_of(const Words& words, const Console& console) {
   HEADROOM_TRY(check_live_flags(words));
   HEADROOM_TRY(check_places(words, {"save-points"}));
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
   HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines));
   std::optional<model::ResolvedModel> model;
   if (!words.operands.empty()) {
@@ -265,7 +265,7 @@ Result<Outcome> answer_of(const Words& words, const Console& console) {
 }
 
 Result<int> run_watch(const Words& words, const Console& console) {
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
   HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines));
   std::optional<model::ResolvedModel> model;
   if (!words.operands.empty()) {

@@ -36,7 +36,8 @@ Result<int> run_bench(const Words& words, const Console& console) {
   if (what == "decode") return run_bench_decode(words, console);
   if (what == "nongemm") return run_bench_nongemm(words, console);
   if (what == "merge") return run_bench_merge(words, console);
-  return usage("what is to be measured?",
+  return usage(what.empty() ? "what is to be measured?"
+                            : "'" + what.substr(0, 80) + "' is nothing that bench measures",
                "headroom bench device, headroom bench nongemm, or headroom bench decode MODEL");
 }
 

@@ -172,7 +172,7 @@ Result<bench::DecodeQuestion> predicted_question(const Words& words, const Machi
 
 Result<int> predict(const model::ResolvedModel& model, const Words& words, const Console& console) {
   HEADROOM_TRY(check_places(words));
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
   HEADROOM_ASSIGN(bench::DecodeQuestion question, predicted_question(words, machines));
   question.model = model.name;
   HEADROOM_ASSIGN(auto counters, counters_of(words));
@@ -306,7 +306,7 @@ Result<int> measured(const model::ResolvedModel& model, const Words& words,
   HEADROOM_ASSIGN(bench::MeasuredDecodeQuestion question,
                   measured_question(model.name, words, on == "cpu"));
   // Before anything is measured: a bad file of the user's is better said now.
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
   HEADROOM_ASSIGN(auto counters, counters_of(words));
   NongemmRecords records;
   std::string folder;

@@ -9,7 +9,7 @@ namespace headroom::cli {
 namespace {
 
 Result<int> run_devices(const Words& words, const Console& console) {
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
   std::vector<device::Device> shown = machines.catalogue.devices();
   const bool is_one = !words.operands.empty() || machines.calibration;
   if (is_one) {

@@ -4,7 +4,7 @@
 
 namespace headroom::cli {
 
-Result<Machines> load_machines(const Words& words) {
+Result<Machines> load_machines(const Words& words, const Console& console) {
   Machines machines;
   HEADROOM_ASSIGN(machines.catalogue, device::DeviceCatalogue::load());
   HEADROOM_ASSIGN(machines.timing, timing::TimingModel::load());
@@ -12,6 +12,13 @@ Result<Machines> load_machines(const Words& words) {
   HEADROOM_ASSIGN(machines.calibration,
                   timing::load_calibration(words.value(kCalibrationFlag.name)));
   HEADROOM_TRY(timing::adopt(*machines.calibration, machines.catalogue, machines.timing));
+  if (!words.has("device")) return machines;
+  const auto asked = machines.catalogue.find(words.value("device"));
+  const std::string& measured = machines.calibration->device;
+  if (asked && asked->name != measured) {
+    console.note("the calibration is of " + measured + ": times on " + asked->name +
+                 " do not follow from it");
+  }
   return machines;
 }
 

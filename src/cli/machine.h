@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cli/console.h"
 #include "cli/flags.h"
 #include "device/catalogue.h"
 #include "timing/calibration.h"
@@ -25,7 +26,8 @@ struct Machines {
   [[nodiscard]] std::string device_for(const Words& words) const;
 };
 
-// An Error about one of the user's files.
-Result<Machines> load_machines(const Words& words);
+// An Error about one of the user's files. Says so where the calibration is of another device than
+// --device names.
+Result<Machines> load_machines(const Words& words, const Console& console);
 
 }  // namespace headroom::cli

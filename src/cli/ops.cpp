@@ -214,7 +214,7 @@ Result<int> run_predicted(const Words& words, const Console& console) {
   if (words.has("dtype")) {
     HEADROOM_ASSIGN(setting.dtype, dtype_of(words));
   }
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
   HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(machines.device_for(words)));
   const timing::TimingModel& laws = machines.timing;
   HEADROOM_ASSIGN(const ops::PredictedRun run,

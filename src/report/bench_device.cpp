@@ -50,7 +50,8 @@ std::string first_line(const DeviceAnswer& answer, const std::string& file) {
     line +=
         ", " + rate_words(device.rate(rate).value.value) + " " + std::string(device::name_of(rate));
   }
-  line += "; " + std::to_string(answer.calibration.points.size()) + " points";
+  line += "; " + std::to_string(answer.calibration.points.size()) + " points, laws off by " +
+          formatted("%.0f %%", bench::median_class_error_pct(answer));
   return line + (file.empty() ? "" : ", kept in " + text::printable(file)) + "\n";
 }
 
@@ -200,6 +201,7 @@ std::string device_bench_text(const DeviceAnswer& answer, const std::string& fil
       "shapes that "
       "took no part in it, for\noperands beyond two caches and smaller ones, and what its 90 % "
       "interval adds; roofline: the error without a law.\n";
+  words += "The first line's error is the median of the column large.\n";
   words += memory_words(answer.calibration);
   const timing::Machine& machine = answer.calibration.machine;
   words += "Measured with PyTorch " + text::printable(machine.torch) + " on " +
@@ -239,6 +241,7 @@ Json device_bench_json(const DeviceAnswer& answer, const std::string& file,
       .set("calibration_file", file.empty() ? Json(nullptr) : Json(file))
       .set("points", static_cast<int64_t>(answer.calibration.points.size()))
       .set("agreement", agreement != nullptr ? agreement_json(*agreement) : Json(nullptr))
+      .set("median_class_error_pct", bench::median_class_error_pct(answer))
       .set("disturbed_points", answer.disturbed)
       .set("classes", text::json_array(answer.classes, class_json))
       .set("classes_without_law", text::json_array(answer.left_out, [](timing::OperatorClass kind) {
