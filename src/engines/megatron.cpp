@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "engines/pipeline_layout.h"
 #include "engines/shell_words.h"
 #include "text/parse_number.h"
 
@@ -90,14 +91,10 @@ class Arguments {
 
 // Switches that change memory, and are not modelled.
 constexpr auto kNotModelled = std::to_array<std::string_view>({
-    "account-for-embedding-in-pipeline-split",
-    "account-for-loss-in-pipeline-split",
     "apply-residual-connection-post-layernorm",
     "cpu-offloading-num-layers",
     "cross-entropy-loss-fusion",
     "cuda-graph-impl",
-    "decoder-first-pipeline-num-layers",
-    "decoder-last-pipeline-num-layers",
     "delay-wgrad-compute",
     "enable-cuda-graph",
     "fp32-residual-connection",
@@ -116,11 +113,8 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "no-bias-gelu-fusion",
     "no-bias-swiglu-fusion",
     "no-rope-fusion",
-    "num-layers-per-virtual-pipeline-stage",
-    "num-virtual-stages-per-pipeline-rank",
     "optimizer-cpu-offload",
     "overlap-moe-expert-parallel-comm",
-    "pipeline-model-parallel-layout",
     "qk-layernorm",
     "quick-geglu",
     "spec",
@@ -357,11 +351,26 @@ Result<void> read_recomputation(Arguments& in, MegatronArguments& a) {
                "--recompute-num-layers 1"};
 }
 
+// Which layers each stage holds.
+Result<void> read_stages(Arguments& in, MegatronArguments& a) {
+  HEADROOM_TRY(in.take("pipeline-model-parallel-size", a.stages));
+  HEADROOM_ASSIGN(a.chunk_layers, in.number("num-layers-per-virtual-pipeline-stage"));
+  HEADROOM_ASSIGN(a.chunks, in.number("num-virtual-stages-per-pipeline-rank"));
+  HEADROOM_ASSIGN(a.first_layers, in.number("decoder-first-pipeline-num-layers", 0));
+  HEADROOM_ASSIGN(a.last_layers, in.number("decoder-last-pipeline-num-layers", 0));
+  a.embedding_is_layer = in.is_on("account-for-embedding-in-pipeline-split");
+  a.loss_is_layer = in.is_on("account-for-loss-in-pipeline-split");
+  HEADROOM_ASSIGN(const auto layout, in.words("pipeline-model-parallel-layout"));
+  if (!layout) return {};
+  HEADROOM_ASSIGN(a.layout, read_pipeline_layout(*layout, in.file()));
+  return {};
+}
+
 Result<void> read_division(Arguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("micro-batch-size", a.micro_batch));
   HEADROOM_ASSIGN(a.global_batch, in.number("global-batch-size"));
   HEADROOM_TRY(in.take("tensor-model-parallel-size", a.tensor_ranks));
-  HEADROOM_TRY(in.take("pipeline-model-parallel-size", a.stages));
+  HEADROOM_TRY(read_stages(in, a));
   HEADROOM_TRY(in.take("context-parallel-size", a.context_ranks));
   // validate_args switches it off where there is nothing to share.
   a.sequence_parallel = in.is_on("sequence-parallel") && a.tensor_ranks > 1;

@@ -52,6 +52,13 @@ struct MegatronArguments {
   std::optional<int64_t> global_batch;
   int64_t tensor_ranks = 1;
   int64_t stages = 1;
+  std::optional<int64_t> chunk_layers;  // of each chunk of a stage, or
+  std::optional<int64_t> chunks;        // how many there are
+  std::optional<int64_t> first_layers;  // of the first stage, where it differs
+  std::optional<int64_t> last_layers;
+  bool embedding_is_layer = false;  // where layers are divided among stages
+  bool loss_is_layer = false;
+  std::vector<int64_t> layout;  // layers by chunk, in the model's order; empty where none is given
   int64_t context_ranks = 1;
   bool sequence_parallel = false;
   bool distributed_optimizer = false;

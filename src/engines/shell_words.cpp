@@ -18,14 +18,14 @@ bool is_name(std::string_view word) {
 }
 
 bool ends_word(char c) {
-  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '"' || c == '\'' || c == '(' ||
-         c == ')' || c == '\\' || c == ';' || c == ',';
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '"' || c == '\'' || c == '\\' ||
+         c == ';';
 }
 
 // A terminal is not to obey what a file says.
 char printable(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c; }
 
-// Cuts a script into words; what ${...} holds stays in one.
+// Cuts a script into words; what ${...} holds stays in one, and so do brackets within a word.
 class Cutter {
  public:
   explicit Cutter(std::vector<std::string>& words) : words_(words) {}
@@ -36,7 +36,7 @@ class Cutter {
     if (braces_ > 0 && c != '\n') return take_within(c);
     if (c == '#' && word_.empty()) {
       in_comment_ = true;
-    } else if (ends_word(c)) {
+    } else if (ends_word(c) || is_bracket_between(c)) {
       end();
     } else {
       if (c == '{' && word_.ends_with('$')) ++braces_;
@@ -45,12 +45,26 @@ class Cutter {
   }
 
   void end() {
+    while (word_.ends_with(',')) word_.pop_back();
     if (!word_.empty()) words_.push_back(std::move(word_));
     word_.clear();
     braces_ = 0;
+    brackets_ = 0;
   }
 
  private:
+  // Of an array, NAME=(one two), but not of a layout, E|(tt|)*6L.
+  bool is_bracket_between(char c) {
+    if (c == '(') {
+      if (word_.empty() || word_.ends_with('=')) return true;
+      ++brackets_;
+    } else if (c == ')') {
+      if (brackets_ == 0) return true;
+      --brackets_;
+    }
+    return false;
+  }
+
   void take_within(char c) {
     if (c == '}') --braces_;
     if (c == '"' || c == '\'') return;
@@ -61,6 +75,7 @@ class Cutter {
   std::string word_;
   bool in_comment_ = false;
   int braces_ = 0;
+  int brackets_ = 0;
 };
 
 void add_once(std::vector<std::string>& values, std::string value) {

@@ -1,7 +1,8 @@
 // The arguments of a command in a shell script, or in YAML that maps them, without running
 // anything.
 //
-// Words are what blanks, quotes and brackets leave; "--name value", "--name=value" and
+// Words are what blanks, quotes and the brackets of arrays leave; "--name value", "--name=value"
+// and
 // "--name: value" are arguments, and NAME=value gives a name. $NAME, ${NAME} and ${NAME:-else} are
 // put in, through other names, too; what needs more of a shell has no value. Branches of `if` and
 // `case` are all read: what is said twice, differently, is noted, and the last one counts.

@@ -197,7 +197,9 @@ struct Emitted {
 struct StageFigures {
   int64_t stage = 0;
   int64_t layers = 0;
-  int64_t in_flight = 0;  // micro-batches whose activations it holds at the most
+  // Micro-batches whose activations it holds at the most; where only some of its chunks hold one,
+  // that part of it.
+  double in_flight = 0;
   Bytes peak_allocated;
   Interval device_used;
   Verdict verdict = Verdict::no;

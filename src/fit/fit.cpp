@@ -211,7 +211,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   FitAnswer answer;
   if (question.megatron && question.megatron->stage.rank.pipeline > 1) {
     HEADROOM_ASSIGN(answer.stages, stages_of(question));
-    question.megatron->stage.rank.stage = fullest_stage(answer.stages);
+    question.megatron->look_at(fullest_stage(answer.stages));
   }
   const Begun begun = begin(question);
   if (!*begun.scenario) return begun.scenario->error();

@@ -6,15 +6,16 @@
 
 #include "base/parallel.h"
 #include "base/units.h"
+#include "fit/megatron_layers.h"
 #include "fit/methods.h"
 #include "fit/prediction.h"
 #include "fit/scenario.h"
+#include "fit/scenario_megatron.h"
 
 namespace headroom::fit {
 
 namespace {
 
-constexpr int64_t kMostStages = 1024;
 constexpr int64_t kMostRanks = kMostGpus;
 
 Error undivided(const std::string& what, const std::string& file) {
@@ -160,16 +161,12 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
   HEADROOM_TRY(set_model(from, file, setting.stage.model));
   HEADROOM_ASSIGN(setting.stage.model.padded_vocabulary, vocabulary_of(from, question, file));
   HEADROOM_ASSIGN(const Spread spread, spread_of(from, file, gpus));
-  if (from.stages > kMostStages || from.layers % from.stages != 0) {
-    return undivided(
-        words(from.layers) + " layers cannot be divided among " + words(from.stages) + " stages",
-        file);
-  }
+  HEADROOM_ASSIGN(setting.layers_by_stage, layers_by_stage(from, file));
   model::MegatronRank& rank = setting.stage.rank;
   rank.tensor = from.tensor_ranks;
   rank.pipeline = from.stages;
   rank.context = from.context_ranks;
-  rank.stage_layers = from.layers / from.stages;
+  setting.look_at(0);
   rank.expert = from.expert_ranks;
   rank.expert_tensor = from.expert_tensor_ranks;
   HEADROOM_ASSIGN(const int64_t expert_data, expert_data_ranks(from, spread, file));
@@ -188,6 +185,12 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
   data.shares_embedding = from.tied && from.stages > 1;
   setting.stage.model.deterministic = from.deterministic;
   HEADROOM_TRY(set_batch(from, file, spread.data, question));
+  if (setting.stage.rank.chunks() > 1 && question.grad_accum % from.stages != 0) {
+    return undivided("the " + words(question.grad_accum) + " micro-batches of a step are no " +
+                         "multiple of the " + words(from.stages) +
+                         " stages, which interleaved pipelines need",
+                     file);
+  }
   if (!question.given.contains("dtype")) HEADROOM_TRY(question.set("dtype", from.type));
   if (!question.given.contains("checkpointing")) {
     question.checkpointing.kind = from.recomputes_layers      ? CheckpointingKind::full
@@ -205,14 +208,16 @@ Result<std::vector<StageFigures>> stages_of(const FitQuestion& question) {
   std::vector<Result<StageFigures>> made(static_cast<size_t>(count), StageFigures());
   for_each_in_parallel(made.size(), 0, [&](size_t i) {
     FitQuestion asked = question;
-    asked.megatron->stage.rank.stage = static_cast<int64_t>(i);
+    asked.megatron->look_at(static_cast<int64_t>(i));
     made[i] = [&]() -> Result<StageFigures> {
       HEADROOM_ASSIGN(const Scenario scenario, resolve(asked));
       HEADROOM_ASSIGN(const Prediction prediction, predict(scenario));
       StageFigures figures;
       figures.stage = static_cast<int64_t>(i);
-      figures.layers = asked.megatron->stage.rank.stage_layers;
-      figures.in_flight = std::min(count - figures.stage, question.grad_accum);
+      figures.layers = asked.megatron->stage.rank.layers();
+      const step::Pipeline pipeline = pipeline_of(asked.megatron->stage.rank);
+      figures.in_flight = static_cast<double>(step::most_in_flight(pipeline, question.grad_accum)) /
+                          static_cast<double>(pipeline.chunks);
       figures.peak_allocated = prediction.peak_allocated;
       figures.device_used = prediction.device_used;
       figures.verdict = prediction.verdict;
@@ -285,7 +290,7 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
 Result<int64_t> megatron_parameters(const MegatronSetting& setting) {
   model::MegatronStage whole = setting.stage;
   whole.rank = {};
-  whole.rank.stage_layers = whole.model.layers;
+  whole.rank.chunk_layers = {whole.model.layers};
   whole.micro_batch = whole.sequence = 1;  // parameters do not depend on them
   HEADROOM_ASSIGN(const model::Graph graph, model::build_megatron_stage(whole));
   return model::parameter_count(graph, false);

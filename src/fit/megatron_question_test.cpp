@@ -30,9 +30,37 @@ TEST(MegatronQuestion, GpusAreDividedAndWhatIsLeftIsDataParallel) {
   EXPECT_EQ(q->megatron->data.data_ranks, 4);
   EXPECT_EQ(q->grad_accum, 16);
   EXPECT_EQ(q->ranks, 16);
-  EXPECT_EQ(q->megatron->stage.rank.stage_layers, 4);
+  EXPECT_EQ(q->megatron->stage.rank.layers(), 4);
   // 1000 is padded to a multiple of 128 times the ranks that divide it.
   EXPECT_EQ(q->megatron->stage.model.padded_vocabulary, 1024);
+}
+
+TEST(MegatronQuestion, StagesMayHoldSeveralChunksOrUnevenOnes) {
+  const std::string stages = "--pipeline-model-parallel-size 2 --global-batch-size 8 ";
+  const auto chunks = question(stages + "--num-layers-per-virtual-pipeline-stage 2");
+  ASSERT_TRUE(chunks) << chunks.error().to_string();
+  EXPECT_EQ(chunks->megatron->stage.rank.chunk_layers, (std::vector<int64_t>{2, 2}));
+  const auto uneven = question(stages + "--decoder-first-pipeline-num-layers 3");
+  ASSERT_TRUE(uneven) << uneven.error().to_string();
+  const auto answered = answer(*uneven);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  EXPECT_EQ(answered->stages[0].layers, 3);
+  EXPECT_EQ(answered->stages[1].layers, 5);
+  const auto layout = question(stages + "--pipeline-model-parallel-layout 'E|(tt|)*2tt,ttL'");
+  ASSERT_TRUE(layout) << layout.error().to_string();
+  EXPECT_EQ(layout->megatron->stage.rank.chunk_layers, (std::vector<int64_t>{0, 2}));
+  const auto laid_out = answer(*layout);
+  ASSERT_TRUE(laid_out) << laid_out.error().to_string();
+  EXPECT_EQ(laid_out->stages[1].layers, 6);
+  // Stage 0 warms up with 2 * 1 + 2 passes, and holds one more, of two chunks.
+  EXPECT_EQ(laid_out->stages[0].in_flight, 2.5);
+}
+
+TEST(MegatronQuestion, ChunksNeedMicroBatchesInGroupsOfStages) {
+  const auto q = question(
+      "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+      "--global-batch-size 3");
+  EXPECT_FALSE(q);
 }
 
 TEST(MegatronQuestion, WhatDoesNotDivideOrIsBeyondCountIsAnError) {

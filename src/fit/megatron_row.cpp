@@ -58,17 +58,11 @@ struct Modelled {
   std::string_view word;
 };
 constexpr std::array kModelled{
-    Modelled{"shared_expert", "none"},
-    Modelled{"mtp_layers", "0"},
-    Modelled{"mla", "none"},
-    Modelled{"fp8", "none"},
-    Modelled{"cpu_offload", "none"},
-    Modelled{"cuda_graph", "none"},
-    Modelled{"fsdp", "none"},
-    Modelled{"transformer_impl", "transformer_engine"},
-    Modelled{"loss_fusion", "none"},
-    Modelled{"hybrid_pattern", ""},
-    Modelled{"vpp", "1"},
+    Modelled{"shared_expert", "none"}, Modelled{"mtp_layers", "0"},
+    Modelled{"mla", "none"},           Modelled{"fp8", "none"},
+    Modelled{"cpu_offload", "none"},   Modelled{"cuda_graph", "none"},
+    Modelled{"fsdp", "none"},          Modelled{"transformer_impl", "transformer_engine"},
+    Modelled{"loss_fusion", "none"},   Modelled{"hybrid_pattern", ""},
     Modelled{"optimizer", "adam"},
 };
 
@@ -164,7 +158,10 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
   HEADROOM_ASSIGN(r.tensor, row.number("tp"));
   HEADROOM_ASSIGN(r.pipeline, row.number("pp"));
   HEADROOM_ASSIGN(r.context, row.number("cp"));
-  HEADROOM_ASSIGN(r.stage_layers, row.number("last_stage_layers"));
+  HEADROOM_ASSIGN(const int64_t layers, row.number("last_stage_layers"));
+  HEADROOM_ASSIGN(const int64_t chunks, row.number("vpp"));
+  if (layers % chunks != 0) return unsupported("chunks of different sizes");
+  r.chunk_layers.assign(static_cast<size_t>(chunks), layers / chunks);
   r.stage = r.pipeline - 1;
   r.sequence_parallel = row.is_true("sequence_parallel");
   r.fused_accumulation = row.is_true("grad_accum_fusion");

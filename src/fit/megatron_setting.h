@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "model/megatron.h"
 #include "step/parallel_options.h"
@@ -15,7 +16,14 @@ struct MegatronSetting {
   int64_t micro_batches = 1;          // a step
   bool old_flash_attention = false;   // flash-attn before 2.4.1, which is not deterministic
   int64_t blas_workspace_bytes = -1;  // CUBLAS_WORKSPACE_CONFIG's; -1: torch's default
+  std::vector<std::vector<int64_t>> layers_by_stage;  // and chunk; of a row's rank nothing is said
   bool operator==(const MegatronSetting&) const = default;
+
+  // REQUIRES: a stage of layers_by_stage.
+  void look_at(int64_t index) {
+    stage.rank.stage = index;
+    stage.rank.chunk_layers = layers_by_stage[static_cast<size_t>(index)];
+  }
 };
 
 }  // namespace headroom::fit

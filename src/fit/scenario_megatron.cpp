@@ -31,6 +31,10 @@ int64_t te_workspace_bytes(int compute_capability) {
   return compute_capability >= kHopper ? (int64_t{32} << 20) + 1024 : int64_t{4} << 20;
 }
 
+step::Pipeline pipeline_of(const model::MegatronRank& rank) {
+  return {rank.pipeline, rank.stage, rank.chunks()};
+}
+
 void set_megatron(Scenario& s) {
   MegatronSetting& setting = *s.question.megatron;
   setting.stage.micro_batch = s.question.batch;
@@ -49,9 +53,9 @@ void set_megatron(Scenario& s) {
   train.weights = dtype_of(s.question.dtype);
   train.keep_outputs = false;
   train.clip_gradients = true;
-  train.pipeline_warmup = setting.stage.rank.pipeline - 1 - setting.stage.rank.stage;
-  train.accumulation =
-      std::min(setting.micro_batches, train.pipeline_warmup + kSimulatedMicroBatches);
+  train.pipeline = pipeline_of(setting.stage.rank);
+  train.accumulation = step::representative_micro_batches(train.pipeline, setting.micro_batches,
+                                                          kSimulatedMicroBatches);
   train.checkpoint_kind = step::CheckpointKind::reentrant;  // CheckpointFunction
   if (s.question.checkpointing.kind == CheckpointingKind::full) {
     train.checkpointing = step::CheckpointPolicy::full;

@@ -44,6 +44,7 @@ Var GraphBuilder::parameter(std::string name, const Dims& shape, ParameterRole r
   parameter.shape = shape;
   parameter.role = role;
   parameter.value = var.id();
+  parameter.chunk = static_cast<uint32_t>(graph_.chunks_before.size());
   graph_.parameters.push_back(std::move(parameter));
   return var;
 }
@@ -94,6 +95,17 @@ Var GraphBuilder::received(std::string name, const Dims& shape) {
   Var var = input(std::move(name), shape, std::nullopt);
   graph_.inputs.back().requires_grad = true;
   return var;
+}
+
+void GraphBuilder::end_chunk(const Var& sent) {
+  HEADROOM_CHECK(open_regions_.empty(), "a region is still open");
+  GraphChunk chunk;
+  chunk.begin = graph_.chunks_before.empty() ? 0 : graph_.chunks_before.back().end;
+  chunk.end = static_cast<uint32_t>(graph_.instructions.size());
+  chunk.inputs = std::exchange(graph_.inputs, {});
+  chunk.outputs = {sent.id()};
+  sent.slot_->permanent = true;
+  graph_.chunks_before.push_back(std::move(chunk));
 }
 
 Var GraphBuilder::existing(ValueId value) { return Var(new Var::Slot{1, value, this, true}); }

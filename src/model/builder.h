@@ -69,6 +69,8 @@ class GraphBuilder {
   Var input(std::string name, const Dims& shape, std::optional<DType> dtype);
   // In the model's own type, from another process, which wants its gradient back.
   Var received(std::string name, const Dims& shape);
+  // What was made since the last call is a chunk of its own, which ends in what it sends on.
+  void end_chunk(const Var& sent);
   // Counts the layers that have asked for a key-value cache: 0 for the first.
   uint32_t next_cache_layer() { return cache_layers_++; }
   // A value that the forward function returns: it outlives its variables.

@@ -11,4 +11,17 @@ int64_t parameter_count(const Graph& graph, bool trainable_only) {
   return count;
 }
 
+std::vector<GraphChunk> chunks_of(const Graph& graph) {
+  std::vector<GraphChunk> chunks = graph.chunks_before;
+  GraphChunk last;
+  last.begin = chunks.empty() ? 0 : chunks.back().end;
+  last.end = static_cast<uint32_t>(graph.instructions.size());
+  last.inputs = graph.inputs;
+  last.logits = graph.logits;
+  last.loss = graph.loss;
+  last.outputs = graph.outputs;
+  chunks.push_back(std::move(last));
+  return chunks;
+}
+
 }  // namespace headroom::model

@@ -64,6 +64,7 @@ struct Parameter {
   bool trainable = true;
   bool persistent = true;          // buffers: in the state dict
   bool adapter = false;            // added to a finished model: made after all its own parameters
+  uint32_t chunk = 0;              // of the graph's, the first that it belongs to
   std::optional<Loading> loading;  // nothing: it comes as it is
   ValueId value = kNoValue;        // the value that stands for it in the instructions
 };
@@ -126,6 +127,17 @@ struct GraphInput {
   bool requires_grad = false;  // from the stage before, which gets its gradient
 };
 
+// A stretch of the graph that runs by itself: what one stage of a pipeline does between receiving
+// and sending on.
+struct GraphChunk {
+  uint32_t begin = 0;  // instructions [begin, end)
+  uint32_t end = 0;
+  std::vector<GraphInput> inputs;
+  ValueId logits = kNoValue;
+  ValueId loss = kNoValue;
+  std::vector<ValueId> outputs;
+};
+
 struct Graph {
   std::vector<Parameter> parameters;  // in the order of the module's named_parameters()
   std::vector<Parameter> buffers;
@@ -138,7 +150,13 @@ struct Graph {
   ValueId logits = kNoValue;
   ValueId loss = kNoValue;       // kNoValue for a model without one
   std::vector<ValueId> outputs;  // what the forward function returns besides the loss
+  // Those before the last, where the graph runs in several: `inputs`, `loss`, `logits` and
+  // `outputs` are the last one's.
+  std::vector<GraphChunk> chunks_before;
 };
+
+// In the order in which a micro-batch goes through them; of most graphs the only one.
+[[nodiscard]] std::vector<GraphChunk> chunks_of(const Graph& graph);
 
 // Trainable or all parameters, tied ones once.
 [[nodiscard]] int64_t parameter_count(const Graph& graph, bool trainable_only);

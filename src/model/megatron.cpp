@@ -38,7 +38,7 @@ Result<void> check(const MegatronStage& s) {
         Named{"tensor parallel size", r.tensor, kRanksMax},
         Named{"pipeline parallel size", r.pipeline, kRanksMax},
         Named{"context parallel size", r.context, kRanksMax},
-        Named{"number of layers of a stage", r.stage_layers, kLayersMax},
+        Named{"number of chunks of a stage", r.chunks(), kLayersMax},
         Named{"micro-batch", s.micro_batch, kSizeMax},
         Named{"sequence length", s.sequence, kSizeMax}}) {
     if (named.size >= 1 && named.size <= named.most) continue;
@@ -46,6 +46,11 @@ Result<void> check(const MegatronStage& s) {
                  ", where 1 to " + std::to_string(named.most) + " is possible");
   }
   if (r.stage < 0 || r.stage >= r.pipeline) return wrong("there is no such stage");
+  if (r.chunks() > 1 && r.pipeline < 2) return wrong("one stage alone has one chunk");
+  const auto is_count = [](int64_t layers) { return layers >= 0 && layers <= kLayersMax; };
+  if (!std::ranges::all_of(r.chunk_layers, is_count) || r.layers() > kLayersMax) {
+    return wrong("the layers of a stage are no count");
+  }
   if (m.heads % r.tensor != 0 || m.inner % r.tensor != 0 || m.padded_vocabulary % r.tensor != 0) {
     return wrong("heads, the MLP or the vocabulary cannot be divided among tensor parallel ranks");
   }
@@ -248,10 +253,12 @@ struct Layer {
         return attend_flash(g, parts);
       case MegatronAttention::automatic:
       case MegatronAttention::fused: {
-        // Rotated queries and keys no longer lie with the values: these are copied
-        // (get_qkv_layout).
-        const Var value = model().rotary ? g.contiguous(parts[2]) : parts[2];
-        return g.apply(OpKind::te_fused_attention, {parts[0], parts[1], value});
+        // Queries that were copied, as turned ones and those of groups are, no longer lie with keys
+        // and values, so that these are copied too (get_qkv_layout).
+        const bool is_one = !model().rotary && sizes.kv_heads == sizes.heads;
+        const Var key = is_one ? parts[1] : g.contiguous(parts[1]);
+        const Var value = is_one ? parts[2] : g.contiguous(parts[2]);
+        return g.apply(OpKind::te_fused_attention, {parts[0], key, value});
       }
     }
     return {};
@@ -362,73 +369,110 @@ Var logits_of(GraphBuilder& g, const Sizes& sizes, const Var& hidden, const Var&
   return logits;
 }
 
-}  // namespace
+// What is made once for all chunks.
+struct Shared {
+  Var gathered;  // sequences put together; none where nothing is
+  Var workspace;
 
-Result<Graph> build_megatron_stage(const MegatronStage& stage) {
-  HEADROOM_TRY(check(stage));
-  const Sizes sizes(stage);
-  const MegatronModel& m = stage.model;
-  const MegatronRank& r = stage.rank;
-  GraphBuilder g;
-  {
-    Var words;
-    Var places;
-    const Dims table{m.padded_vocabulary / r.tensor, m.hidden};
-    if (r.is_first()) {
-      words = g.parameter("embedding.word_embeddings.weight", table, ParameterRole::embedding);
-      if (m.positions > 0) {
-        places = g.parameter("embedding.position_embeddings.weight", {m.positions, m.hidden},
-                             ParameterRole::embedding);
-      }
-    }
-    std::vector<Layer> layers;
-    for (int64_t i = 0; i < r.stage_layers; ++i) {
-      layers.emplace_back(g, sizes, "decoder.layers." + std::to_string(i));
-    }
-    Var norm_weight;
-    Var norm_bias;
-    Var head;
-    Var gathered;
-    if (r.is_last()) {
-      norm_weight = g.parameter("decoder.final_layernorm.weight", {m.hidden}, ParameterRole::norm);
-      if (!m.rms_norm) {
-        norm_bias = g.parameter("decoder.final_layernorm.bias", {m.hidden}, ParameterRole::norm);
-      }
-      // Tied embeddings are one tensor where first and last stage are one, else a copy.
-      head = m.tied && r.is_first()
-                 ? words
-                 : g.parameter("output_layer.weight", table, ParameterRole::lm_head);
-    }
-    const int64_t head_elements = r.is_last() && sizes.sequence_ranks > 1
-                                      ? sizes.local_sequence * stage.micro_batch * m.hidden
-                                      : 0;
+  Shared(GraphBuilder& g, const Sizes& sizes) {
+    const MegatronStage& stage = sizes.stage;
+    const int64_t head_elements =
+        stage.rank.is_last() && sizes.sequence_ranks > 1
+            ? sizes.local_sequence * stage.micro_batch * stage.model.hidden
+            : 0;
     const int64_t gathers = std::max(head_elements, MegatronExperts::gathered_elements(stage));
     if (gathers > 0) {
       gathered = g.buffer("global_memory_buffer.mpu", {gathers}, std::nullopt, false);
     }
     if (stage.workspace_bytes > 0) {
-      const Var workspace =
+      workspace =
           g.buffer("transformer_engine.workspace", {stage.workspace_bytes}, DType::u8, false);
     }
-    if (r.mask_from_loader && (r.is_first() || r.is_last())) {
+  }
+};
+
+// Layers that follow each other in the model, behind its embeddings where they are the first, and
+// with its head where they are the last.
+class Chunk {
+ public:
+  Chunk(GraphBuilder& g, const Sizes& sizes, int64_t chunk)
+      : sizes_(sizes),
+        is_first_(sizes.stage.rank.is_first() && chunk == 0),
+        is_last_(sizes.stage.rank.is_last() && chunk + 1 == sizes.stage.rank.chunks()) {
+    const MegatronModel& m = sizes.stage.model;
+    const Dims table{m.padded_vocabulary / sizes.stage.rank.tensor, m.hidden};
+    if (is_first_) {
+      words_ = g.parameter("embedding.word_embeddings.weight", table, ParameterRole::embedding);
+      if (m.positions > 0) {
+        places_ = g.parameter("embedding.position_embeddings.weight", {m.positions, m.hidden},
+                              ParameterRole::embedding);
+      }
+    }
+    const auto at = sizes.stage.rank.chunk_layers.begin() + chunk;
+    const int64_t before = std::accumulate(sizes.stage.rank.chunk_layers.begin(), at, int64_t{0});
+    for (int64_t i = 0; i < *at; ++i) {
+      layers_.emplace_back(g, sizes, "decoder.layers." + std::to_string(before + i));
+    }
+    if (!is_last_) return;
+    norm_weight_ = g.parameter("decoder.final_layernorm.weight", {m.hidden}, ParameterRole::norm);
+    if (!m.rms_norm) {
+      norm_bias_ = g.parameter("decoder.final_layernorm.bias", {m.hidden}, ParameterRole::norm);
+    }
+    // Tied embeddings are one tensor where first and last stage are one, else a copy.
+    head_ = m.tied && is_first_ ? words_
+                                : g.parameter("output_layer.weight", table, ParameterRole::lm_head);
+  }
+
+  // Hidden states to send on, or the loss where this is the last.
+  Var operator()(GraphBuilder& g, const Shared& shared) const {
+    const MegatronStage& stage = sizes_.stage;
+    const MegatronModel& m = stage.model;
+    if (stage.rank.mask_from_loader && (is_first_ || is_last_)) {
       const Var mask =
-          g.input("attention_mask", {stage.micro_batch, 1, sizes.local_sequence, stage.sequence},
+          g.input("attention_mask", {stage.micro_batch, 1, sizes_.local_sequence, stage.sequence},
                   DType::boolean);
     }
-    const int64_t rows = sizes.hidden_rows();
-    Var x = r.is_first() ? embed(g, sizes, words, places)
-                         : g.received("hidden_states", {rows, stage.micro_batch, m.hidden});
+    Var x = is_first_
+                ? embed(g, sizes_, words_, places_)
+                : g.received("hidden_states", {sizes_.hidden_rows(), stage.micro_batch, m.hidden});
     const Var angles =
-        m.rotary ? g.full({sizes.local_sequence, 1, 1, m.head_size}, DType::f32) : Var();
-    for (const Layer& layer : layers) x = layer(g, std::move(x), angles, gathered);
-    if (!r.is_last()) {
-      g.set_outputs(Var(), Var(), {&x});
-    } else {
-      x = g.apply(OpKind::te_norm, {std::move(x), norm_weight, norm_bias});
-      Var logits = logits_of(g, sizes, x, head, gathered);
-      x = Var();
-      const Var loss = loss_of(g, sizes, std::move(logits));
-      g.set_outputs(loss, Var(), {});
+        m.rotary ? g.full({sizes_.local_sequence, 1, 1, m.head_size}, DType::f32) : Var();
+    for (const Layer& layer : layers_) x = layer(g, std::move(x), angles, shared.gathered);
+    if (!is_last_) return x;
+    x = g.apply(OpKind::te_norm, {std::move(x), norm_weight_, norm_bias_});
+    Var logits = logits_of(g, sizes_, x, head_, shared.gathered);
+    x = Var();
+    return loss_of(g, sizes_, std::move(logits));
+  }
+
+  [[nodiscard]] bool is_last() const { return is_last_; }
+
+ private:
+  const Sizes& sizes_;
+  bool is_first_, is_last_;
+  Var words_, places_;
+  std::vector<Layer> layers_;
+  Var norm_weight_, norm_bias_, head_;
+};
+
+}  // namespace
+
+Result<Graph> build_megatron_stage(const MegatronStage& stage) {
+  HEADROOM_TRY(check(stage));
+  const Sizes sizes(stage);
+  GraphBuilder g;
+  {
+    const Shared shared(g, sizes);
+    for (int64_t i = 0; i < stage.rank.chunks(); ++i) {
+      const Chunk chunk(g, sizes, i);
+      const Var end = chunk(g, shared);
+      if (chunk.is_last()) {
+        g.set_outputs(end, Var(), {});
+      } else if (i + 1 < stage.rank.chunks()) {
+        g.end_chunk(end);
+      } else {
+        g.set_outputs(Var(), Var(), {&end});
+      }
     }
   }
   return g.finish();

@@ -1,16 +1,19 @@
 // A rank's part of a GPT as Megatron-LM builds it: one stage of a pipeline, a share of every
-// matrix, a part of the sequence. Transformer Engine's layers, or Megatron's own ("local").
+// matrix, a part of the sequence. The layers are Transformer Engine's.
 //
 // The graph is of one micro-batch on that rank. A stage that is not the first has its hidden states
 // as an input that wants a gradient; one that is not the last ends in hidden states, and has no
 // loss. Blocks that the engine makes once and keeps (Transformer Engine's workspace, the buffer of
-// gathered sequences) are buffers of the graph.
+// gathered sequences) are buffers of the graph. Where a stage holds several chunks of the model,
+// each is a chunk of the graph.
 //
 // Source: megatron/core/models/gpt/gpt_model.py, transformer/{transformer_layer,attention,mlp}.py,
 // models/common/embeddings/language_model_embedding.py, at d98e8a64 (August 2026).
 #pragma once
 
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 #include "base/result.h"
 #include "model/graph.h"
@@ -63,12 +66,16 @@ struct MegatronRank {
   int64_t expert = 1;         // ranks that share the experts out
   int64_t expert_tensor = 1;  // ranks that share an expert's matrices
   int64_t stage = 0;
-  int64_t stage_layers = 0;  // on this stage
+  std::vector<int64_t> chunk_layers{0};  // on this stage; chunks lie apart in the model
   bool sequence_parallel = false;
   bool fused_accumulation = true;  // gradients of weights are added to the buffer by the product
   bool mask_from_loader = true;    // create_attention_mask_in_dataloader
   bool operator==(const MegatronRank&) const = default;
 
+  [[nodiscard]] int64_t chunks() const { return static_cast<int64_t>(chunk_layers.size()); }
+  [[nodiscard]] int64_t layers() const {
+    return std::accumulate(chunk_layers.begin(), chunk_layers.end(), int64_t{0});
+  }
   [[nodiscard]] bool is_first() const { return stage == 0; }
   [[nodiscard]] bool is_last() const { return stage + 1 == pipeline; }
 };

@@ -5,6 +5,7 @@
 
 #include "report/charts.h"
 #include "report/fit_words.h"
+#include "text/number.h"
 
 namespace headroom::report {
 namespace {
@@ -252,8 +253,8 @@ Section stages_section(const fit::FitAnswer& answer) {
     bar.expected = stage.device_used.expected;
     bar.high = stage.device_used.high;
     bar.figure = format_bytes(stage.device_used.expected);
-    bar.figure_note = with_commas(stage.layers) + " layers, " + with_commas(stage.in_flight) +
-                      " micro-batches in flight";
+    bar.figure_note = with_commas(stage.layers) + " layers, " +
+                      text::formatted("%.4g", stage.in_flight) + " micro-batches in flight";
     bars.push_back(std::move(bar));
   }
   Html html;

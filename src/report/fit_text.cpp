@@ -4,6 +4,7 @@
 #include <map>
 
 #include "report/fit_words.h"
+#include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
@@ -108,7 +109,7 @@ std::string stages(const fit::FitAnswer& answer, const Terminal& terminal) {
   for (const fit::StageFigures& stage : answer.stages) {
     table.row({with_commas(stage.stage),
                with_commas(stage.layers),
-               with_commas(stage.in_flight),
+               text::formatted("%.4g", stage.in_flight),
                format_bytes(stage.peak_allocated),
                format_bytes(stage.device_used.expected),
                {std::string(verdict_word(stage.verdict)), verdict_style(stage.verdict)}});

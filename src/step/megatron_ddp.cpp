@@ -37,6 +37,7 @@ struct Bucket {
 // one of parameters.
 struct Blocks {
   int64_t ranks = 1;  // that hold them
+  bool has_buckets = false;
   std::vector<Placed> placed;
   std::vector<Bucket> buckets;
   int64_t elements = 0;
@@ -58,17 +59,21 @@ class MegatronDdp final : public ParallelMethod {
 
   std::vector<OptimizedParameter> construct(Frame&,
                                             std::vector<OptimizedParameter> whole) override {
-    blocks_.resize(2);  // what all tokens need, and experts
-    blocks_[0].ranks = options_.data_ranks;
-    blocks_[1].ranks = options_.expert_ranks;
-    for (const bool of_experts : {false, true}) {
-      std::vector<OptimizedParameter> mine;
-      for (const OptimizedParameter& parameter : whole) {
-        if (parameter.is_expert == of_experts) mine.push_back(parameter);
+    const uint32_t last_chunk = whole.empty() ? 0 : whole.back().chunk;
+    for (uint32_t chunk = 0; chunk <= last_chunk; ++chunk) {
+      for (const bool of_experts : {false, true}) {
+        std::vector<OptimizedParameter> mine;
+        for (const OptimizedParameter& parameter : whole) {
+          if (parameter.chunk != chunk || parameter.is_expert != of_experts) continue;
+          mine.push_back(parameter);
+        }
+        if (mine.empty()) continue;
+        Blocks& blocks = blocks_.emplace_back();
+        blocks.ranks = of_experts ? options_.expert_ranks : options_.data_ranks;
+        blocks.has_buckets = options_.overlap_grad_reduce && chunk == 0;
+        place(std::move(mine), blocks);
       }
-      place(std::move(mine), blocks_[of_experts ? 1 : 0]);
     }
-    std::erase_if(blocks_, [](const Blocks& blocks) { return blocks.placed.empty(); });
     whole.clear();
     for (Blocks& blocks : blocks_) make_blocks(blocks);
     return make_masters();
@@ -145,7 +150,7 @@ class MegatronDdp final : public ParallelMethod {
   }
 
   [[nodiscard]] int64_t bucket_limit(const Blocks& blocks) const {
-    if (!options_.overlap_grad_reduce) return std::numeric_limits<int64_t>::max();
+    if (!blocks.has_buckets) return std::numeric_limits<int64_t>::max();
     return std::max(kBucketElements, kBucketElementsPerRank * blocks.ranks);
   }
 

@@ -11,7 +11,8 @@
 //      on a multiple of the ranks and of 128; buckets follow backward's order, and those of the
 //      word embeddings that two stages share stand alone. A rank's masters are of its share of each
 //      bucket.
-//      Experts have blocks of their own, as other ranks hold them.
+//      Experts have blocks of their own, as other ranks hold them, and so has each chunk of a
+//      stage; only the first chunk's are cut into buckets.
 //   4. Masters' gradients are views of a float32 block, copies of another that stay until the next
 //      step begins; an optimizer takes nothing beside its states. Shares of
 //      gradients and parameters are reduced and gathered in place.

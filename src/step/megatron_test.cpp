@@ -27,7 +27,7 @@ MegatronStage stage_with(int64_t layers, int64_t tensor, bool sequence_parallel)
   stage.model.positions = kSequence;
   stage.model.attention = MegatronAttention::unfused;
   stage.rank.tensor = tensor;
-  stage.rank.stage_layers = layers;
+  stage.rank.chunk_layers = {layers};
   stage.rank.sequence_parallel = sequence_parallel;
   stage.micro_batch = kBatch;
   stage.sequence = kSequence;
@@ -137,14 +137,14 @@ MegatronStage pipeline_stage(int64_t stage, int64_t stages) {
   MegatronStage of = stage_with(4, 1, false);
   of.rank.pipeline = stages;
   of.rank.stage = stage;
-  of.rank.stage_layers = 4 / stages;
+  of.rank.chunk_layers = {4 / stages};
   return of;
 }
 
 // By how much a step's peak grows where it has `more` micro-batches than one.
 int64_t growth(int64_t stage, int64_t more) {
   TrainOptions options = options_with({});
-  options.pipeline_warmup = 3 - stage;
+  options.pipeline = {4, stage};
   const MegatronStage of = pipeline_stage(stage, 4);
   const int64_t alone = trace_of(of, options).peak_live_bytes;
   options.accumulation = 1 + more;
@@ -164,7 +164,7 @@ TEST(Megatron, AStageHoldsAsManyMicroBatchesAsStagesComeBehindIt) {
 TEST(Megatron, StepsThatAreRepeatedAreThoseThatAreRun) {
   for (const int64_t stage : {0, 2, 3}) {
     TrainOptions options = options_with({});
-    options.pipeline_warmup = 3 - stage;
+    options.pipeline = {4, stage};
     options.accumulation = 5;
     const MegatronStage of = pipeline_stage(stage, 4);
     const StepTrace repeated = trace_of(of, options);
@@ -173,6 +173,56 @@ TEST(Megatron, StepsThatAreRepeatedAreThoseThatAreRun) {
     EXPECT_EQ(repeated.peak_live_bytes, run.peak_live_bytes) << stage;
     EXPECT_EQ(repeated.memory.events.size(), run.memory.events.size()) << stage;
   }
+}
+
+// Stage `stage` of four, with two chunks of a layer each.
+MegatronStage interleaved_stage(int64_t stage) {
+  MegatronStage of = pipeline_stage(stage, 4);
+  of.model.layers = 8;
+  of.rank.chunk_layers = {1, 1};
+  return of;
+}
+
+StepTrace interleaved_trace(int64_t stage, int64_t micro_batches, bool repeats = true) {
+  TrainOptions options = options_with({});
+  options.pipeline = {4, stage, 2};
+  options.accumulation = micro_batches;
+  options.repeat_steps = repeats;
+  return trace_of(interleaved_stage(stage), options);
+}
+
+TEST(Megatron, ChunksOfAStageWaitForTheirBackwardPasses) {
+  const int64_t saved = trace_of(pipeline_stage(1, 4), options_with({})).saved_bytes;
+  // Stage 1 may have 2 * 2 + 4 passes before the first one backward, stage 2 two fewer.
+  const int64_t more =
+      interleaved_trace(1, 8).peak_live_bytes - interleaved_trace(2, 8).peak_live_bytes;
+  EXPECT_LT(std::abs(more - 2 * saved), saved / 10);
+  EXPECT_EQ(interleaved_trace(1, 12).peak_live_bytes, interleaved_trace(1, 24).peak_live_bytes);
+}
+
+TEST(Megatron, RepeatedStepsOfChunksAreThoseThatAreRun) {
+  for (const int64_t stage : {0, 3}) {
+    const StepTrace repeated = interleaved_trace(stage, 8);
+    const StepTrace run = interleaved_trace(stage, 8, false);
+    EXPECT_EQ(repeated.peak_live_bytes, run.peak_live_bytes) << stage;
+    EXPECT_EQ(repeated.memory.events.size(), run.memory.events.size()) << stage;
+  }
+}
+
+TEST(Megatron, EachChunkIsReducedFromABlockOfItsOwn) {
+  MegatronOptions data;
+  data.data_ranks = 4;
+  data.distributed_optimizer = true;
+  TrainOptions options = options_with(data);
+  options.pipeline = {4, 1, 2};
+  options.accumulation = 8;
+  const StepTrace trace = trace_of(interleaved_stage(1), options);
+  std::vector<int64_t> blocks;
+  for (const memory::BufferInfo& info : trace.memory.buffers) {
+    if (info.category != memory::Category::gradient) continue;
+    if (info.requested_bytes > 4 * 12 * kHidden * kHidden) blocks.push_back(info.requested_bytes);
+  }
+  EXPECT_EQ(blocks.size(), 2);
 }
 
 // What an expert's token adds to what is kept: its input, and of the wider side the product, for

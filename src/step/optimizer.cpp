@@ -12,6 +12,7 @@ OptimizedParameter optimized_parameter(op::Tensor tensor, const model::Parameter
   optimized.decays = parameter.role != ParameterRole::norm && parameter.role != ParameterRole::bias;
   optimized.is_expert = parameter.role == ParameterRole::expert;
   optimized.is_embedding = parameter.role == ParameterRole::embedding;
+  optimized.chunk = parameter.chunk;
   return optimized;
 }
 

@@ -48,6 +48,7 @@ struct OptimizedParameter {
   bool decays = true;
   bool is_embedding = false;
   bool is_expert = false;
+  uint32_t chunk = 0;  // of the model, on a stage that holds several
 };
 
 // `tensor` is what the optimizer steps: the parameter, or a rank's part of it.

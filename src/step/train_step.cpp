@@ -20,6 +20,7 @@ namespace headroom::step {
 
 using memory::Category;
 using model::Graph;
+using model::GraphChunk;
 using model::Parameter;
 using model::ParameterRole;
 using model::RegionKind;
@@ -94,6 +95,7 @@ class TrainingRun {
         checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind,
                       options.checkpoint_keeps),
         frame_(graph.value_count),
+        chunks_(model::chunks_of(graph)),
         checkpointed_(checkpointed_regions(graph, options)) {
     trace_.modules.emplace_back();
     for (const model::Region& region : graph.regions) trace_.modules.push_back(region.name);
@@ -197,37 +199,80 @@ class TrainingRun {
 
   // False where no gradient reaches the loss.
   bool run_passes(int step) {
-    const int64_t warmup = std::min(options_.pipeline_warmup, options_.accumulation);
-    std::deque<Frame> waiting;  // that have run forward, the oldest first
-    for (int64_t i = 0; i < options_.accumulation + warmup; ++i) {
-      if (i < options_.accumulation) {
-        run_forward(step, micro_batch(i));
-        if (warmup > 0) waiting.push_back(taken_frame());
+    const std::vector<PipelinePass> passes = passes_of(options_.pipeline, options_.accumulation);
+    const auto forwards = std::ranges::count_if(passes, &PipelinePass::is_forward);
+    int64_t begun = 0;
+    std::vector<std::deque<Frame>> waiting(chunks_.size());  // forward alone, the oldest first
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const GraphChunk& chunk = chunk_of(passes[i]);
+      std::deque<Frame>& frames = waiting[static_cast<size_t>(passes[i].chunk)];
+      if (passes[i].is_forward) {
+        run_forward(step, {begun == 0, begun + 1 == forwards}, chunk);
+        ++begun;
+        if (options_.pipeline.holds_micro_batches()) frames.push_back(taken_frame(chunk));
+      } else if (frames.empty()) {
+        if (!run_backward(step, frame_, chunk)) return false;
+      } else {
+        if (!run_backward(step, frames.front(), chunk)) return false;
+        frames.pop_front();
       }
-      if (i < warmup) continue;
-      if (warmup == 0) {
-        if (!run_backward(step, frame_)) return false;
-        continue;
-      }
-      if (!run_backward(step, waiting.front())) return false;
-      waiting.pop_front();
+      if (options_.pipeline.receives_ahead()) receive_ahead(step, passes, i);
     }
     sent_gradients_.clear();
     return true;
   }
 
-  [[nodiscard]] MicroBatch micro_batch(int64_t i) const {
-    return {i == 0, i + 1 == options_.accumulation};
+  [[nodiscard]] const GraphChunk& chunk_of(const PipelinePass& pass) const {
+    return chunks_[static_cast<size_t>(pass.chunk)];
+  }
+
+  // What the next passes forward and backward need comes while this stage still runs: after a pass
+  // forward the next one's input, after the warm-up and each pass backward the next one's gradient.
+  // What a pass forward sent is there until the next, but in the warm-up and at the step's end.
+  void receive_ahead(int step, const std::vector<PipelinePass>& passes, size_t done) {
+    recorder_.begin_phase(Phase::input, step);
+    recorder_.set_category(Category::input);
+    const auto warmup = static_cast<size_t>(warmup_passes(options_.pipeline));
+    const bool was_forward = passes[done].is_forward;
+    const bool is_steady = done >= warmup && done + 1 < passes.size() &&
+                           passes[done].is_forward != passes[done + 1].is_forward;
+    if (was_forward) {
+      if (const GraphChunk* chunk = next_of(passes, done, true)) receive_inputs(*chunk);
+    }
+    if (!is_steady) sent_.clear();
+    if (was_forward && done + 1 != warmup) return;
+    const GraphChunk* chunk = next_of(passes, done, false);
+    if (chunk == nullptr || ends_in_loss(*chunk)) return;
+    received_gradient_ = op::full(eager_, sent_sizes_, options_.weights);
+  }
+
+  // Null where no such pass comes any more.
+  [[nodiscard]] const GraphChunk* next_of(const std::vector<PipelinePass>& passes, size_t done,
+                                          bool is_forward) const {
+    const auto next = std::ranges::find(passes.begin() + static_cast<ptrdiff_t>(done) + 1,
+                                        passes.end(), is_forward, &PipelinePass::is_forward);
+    return next == passes.end() ? nullptr : &chunk_of(*next);
+  }
+
+  void receive_inputs(const GraphChunk& chunk) {
+    for (const model::GraphInput& input : chunk.inputs) {
+      if (!input.requires_grad) continue;
+      received_inputs_.push_back(eager_.empty(input.shape, input.dtype.value_or(options_.weights)));
+    }
   }
 
   // What a micro-batch made, for its backward pass; the next one finds parameters and buffers
   // alone.
-  Frame taken_frame() {
+  Frame taken_frame(const GraphChunk& chunk) {
     Frame taken = frame_;
-    drop_inputs(frame_);
-    for (const model::ValueId id : graph_.outputs) frame_[id] = Tensor();
-    if (graph_.logits != model::kNoValue) frame_[graph_.logits] = Tensor();
-    if (graph_.loss != model::kNoValue) frame_[graph_.loss] = Tensor();
+    for (const GraphChunk& other : chunks_) {
+      if (&other == &chunk) continue;
+      for (const model::GraphInput& input : other.inputs) taken[input.value] = Tensor();
+    }
+    drop_inputs(frame_, chunk);
+    for (const model::ValueId id : chunk.outputs) frame_[id] = Tensor();
+    if (chunk.logits != model::kNoValue) frame_[chunk.logits] = Tensor();
+    if (chunk.loss != model::kNoValue) frame_[chunk.loss] = Tensor();
     return taken;
   }
 
@@ -360,82 +405,101 @@ class TrainingRun {
     for (const uint32_t table : parameter.loading->tables) construct_buffer(graph_.buffers[table]);
   }
 
-  void run_forward(int step, const MicroBatch& micro_batch) {
+  void run_forward(int step, const MicroBatch& micro_batch, const GraphChunk& chunk) {
     recorder_.begin_phase(Phase::input, step);
     recorder_.set_category(Category::input);
-    for (const model::GraphInput& input : graph_.inputs) {
-      frame_[input.value] = eager_.empty(input.shape, input.dtype.value_or(options_.weights));
+    sent_.clear();
+    size_t received = 0;
+    for (const model::GraphInput& input : chunk.inputs) {
+      const bool is_there = input.requires_grad && received < received_inputs_.size();
+      frame_[input.value] = is_there
+                                ? std::move(received_inputs_[received++])
+                                : eager_.empty(input.shape, input.dtype.value_or(options_.weights));
       frame_[input.value]->requires_grad = input.requires_grad;
     }
+    received_inputs_.clear();
     recorder_.begin_phase(Phase::forward, step);
     eager_.set_module(0);
     if (parallel_) parallel_->begin_forward(micro_batch, frame_);
-    interpreter_.run(0, static_cast<uint32_t>(graph_.instructions.size()), frame_);
+    interpreter_.run(chunk.begin, chunk.end, frame_);
     if (parallel_) parallel_->end_forward(frame_);
-    if (ends_in_loss()) {
-      if (!options_.keep_outputs) drop_outputs_but_loss();
+    if (ends_in_loss(chunk)) {
+      if (!options_.keep_outputs) drop_outputs_but_loss(chunk);
     } else {
-      // Sent on; what stays is its history (deallocate_output_tensor).
-      for (const model::ValueId id : graph_.outputs) {
-        frame_[id]->storage = eager_.empty({1}, frame_[id].dtype())->storage;
-      }
+      send_outputs(chunk);
     }
   }
 
-  // A stage of a pipeline that is not the last ends in what it sends on.
-  [[nodiscard]] bool ends_in_loss() const { return graph_.loss != model::kNoValue; }
+  // What stays of them is their history (deallocate_output_tensor).
+  void send_outputs(const GraphChunk& chunk) {
+    for (const model::ValueId id : chunk.outputs) {
+      sent_sizes_ = frame_[id].sizes();
+      auto storage = eager_.empty({1}, frame_[id].dtype())->storage;
+      std::swap(frame_[id]->storage, storage);
+      if (options_.pipeline.receives_ahead()) sent_.push_back(std::move(storage));
+    }
+  }
+
+  // A chunk that is not a model's last ends in what it sends on.
+  [[nodiscard]] static bool ends_in_loss(const GraphChunk& chunk) {
+    return chunk.loss != model::kNoValue;
+  }
 
   // False where no gradient reaches the loss.
-  bool run_backward(int step, Frame& frame) {
+  bool run_backward(int step, Frame& frame, const GraphChunk& chunk) {
+    const bool has_loss = ends_in_loss(chunk);
     recorder_.begin_phase(Phase::backward, step);
-    recorder_.set_category(ends_in_loss() ? Category::loss : Category::input);
-    Tensor root = frame[ends_in_loss() ? graph_.loss : graph_.outputs.front()];
-    if (ends_in_loss() && options_.accumulation > 1) {
+    recorder_.set_category(has_loss ? Category::loss : Category::input);
+    Tensor root = frame[has_loss ? chunk.loss : chunk.outputs.front()];
+    if (has_loss && options_.accumulation > 1) {
       root = op::div_scalar(eager_, root, static_cast<double>(options_.accumulation));
     }
     // torch.autograd.backward holds the seed until it returns.
-    const Tensor seed = op::full(eager_, root.sizes(), root.dtype());
+    const Tensor seed = !has_loss && received_gradient_
+                            ? std::exchange(received_gradient_, Tensor())
+                            : op::full(eager_, root.sizes(), root.dtype());
     if (!root.requires_grad()) return false;
     engine_.run(root, seed);
     if (parallel_) parallel_->end_backward();
     eager_.set_module(0);
     // The graph goes, with all that custom functions and checkpoints hung on it.
-    if (!ends_in_loss()) {
-      for (const model::ValueId id : graph_.outputs) frame[id] = Tensor();
+    if (!has_loss) {
+      for (const model::ValueId id : chunk.outputs) frame[id] = Tensor();
     } else if (!options_.hold_loss) {
-      frame[graph_.loss] = op::detach(eager_, frame[graph_.loss]);
+      frame[chunk.loss] = op::detach(eager_, frame[chunk.loss]);
     }
-    hold_sent_gradients(frame);
-    drop_inputs(frame);
+    hold_sent_gradients(frame, chunk);
+    drop_inputs(frame, chunk);
     return true;
   }
 
   // The loop over micro-batches names what it sent back until the next one is ready.
-  void hold_sent_gradients(const Frame& frame) {
+  void hold_sent_gradients(const Frame& frame, const GraphChunk& chunk) {
     sent_gradients_.clear();
-    for (const model::GraphInput& input : graph_.inputs) {
+    for (const model::GraphInput& input : chunk.inputs) {
       if (input.requires_grad) sent_gradients_.push_back(frame[input.value]->grad);
     }
   }
 
   // What came from the stage before, and its gradient, stays where the module was told of it
   // (set_input_tensor) until the next one comes.
-  void drop_inputs(Frame& frame) {
-    for (const model::GraphInput& input : graph_.inputs) {
+  void drop_inputs(Frame& frame, const GraphChunk& chunk) {
+    for (const model::GraphInput& input : chunk.inputs) {
       if (!input.requires_grad || &frame != &frame_) frame[input.value] = Tensor();
     }
   }
 
-  void drop_outputs_but_loss() {
-    const Tensor loss = ends_in_loss() ? frame_[graph_.loss] : Tensor();
-    if (graph_.logits != model::kNoValue) frame_[graph_.logits] = Tensor();
-    for (const model::ValueId id : graph_.outputs) frame_[id] = Tensor();
-    if (loss) frame_[graph_.loss] = loss;
+  void drop_outputs_but_loss(const GraphChunk& chunk) {
+    const Tensor loss = ends_in_loss(chunk) ? frame_[chunk.loss] : Tensor();
+    if (chunk.logits != model::kNoValue) frame_[chunk.logits] = Tensor();
+    for (const model::ValueId id : chunk.outputs) frame_[id] = Tensor();
+    if (loss) frame_[chunk.loss] = loss;
   }
 
   void release_outputs() {
-    drop_outputs_but_loss();
-    if (ends_in_loss()) frame_[graph_.loss] = Tensor();
+    const GraphChunk& last = chunks_.back();
+    drop_outputs_but_loss(last);
+    if (ends_in_loss(last)) frame_[last.loss] = Tensor();
   }
 
   const Graph& graph_;
@@ -447,6 +511,7 @@ class TrainingRun {
   Engine engine_;
   Checkpointer checkpointer_;
   Frame frame_;
+  const std::vector<GraphChunk> chunks_;
   std::vector<bool> checkpointed_;
   std::optional<LayerUnfolder> unfolder_;  // nothing where all layers are run
   std::optional<StepRepeater> repeater_;
@@ -454,7 +519,13 @@ class TrainingRun {
   std::unique_ptr<Optimizer> optimizer_;  // null where stepping is done in backward
   std::optional<OptimizerInBackward> in_backward_;
   op::TensorImpl* lm_head_ = nullptr;
-  std::vector<Tensor> sent_gradients_;        // to the stage before
+  // Of a stage of a pipeline: to the stage before; to the one behind, while it may still be read;
+  // and what comes from both before it is used.
+  std::vector<Tensor> sent_gradients_;
+  std::vector<op::Ref<op::Storage>> sent_;
+  op::Dims sent_sizes_;
+  std::vector<Tensor> received_inputs_;
+  Tensor received_gradient_;
   std::unique_ptr<ParallelMethod> parallel_;  // null: all is on one device
 };
 

@@ -16,6 +16,7 @@
 #include "step/checkpoint.h"
 #include "step/optimizer.h"
 #include "step/parallel_options.h"
+#include "step/pipeline.h"
 #include "step/trace.h"
 
 namespace headroom::step {
@@ -43,9 +44,7 @@ struct TrainOptions {
   bool keep_outputs = false;  // a loop that holds `outputs` through backward, as Trainer does not
   bool optimizer_in_backward = false;
   ParallelOptions parallel;  // one rank of several
-  // Micro-batches that have run forward before the first one runs backward: one stage of a pipeline
-  // has as many as stages come behind it (1F1B). What such a stage gives to the next goes with it.
-  int64_t pipeline_warmup = 0;
+  Pipeline pipeline;         // of whose stages this is one; what it gives to the next goes with it
   bool accumulate_in_place = true;  // false under fake tensors
   int steps = 2;
   // Steps after the first are written by repeating it where that says the same (repeat.h); false

@@ -1,0 +1,55 @@
+// One stage of a pipeline of ranks: in which order it runs its micro-batches.
+//
+// A stage holds one chunk of the model, or several that lie apart ("virtual stages", interleaved):
+// chunk c of stage s is part c * stages + s of the whole, so that a micro-batch passes each stage
+// as often as there are chunks. Both schedules are 1F1B: so many forward passes that the stages
+// behind have work (the warm-up), then one forward and one backward in turn, then what is left
+// backward.
+//
+// Invariants: each chunk runs forward and backward once a micro-batch, backward in the order of
+// forward; with one chunk no more than stages - stage micro-batches wait for their backward pass.
+// Cost: linear in the passes. Source: arXiv 2104.04473, section 2.2;
+// megatron/core/pipeline_parallel/schedules.py at d98e8a64 (get_pp_rank_microbatches,
+// get_schedule_table).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace headroom::step {
+
+struct Pipeline {
+  int64_t stages = 1;
+  int64_t stage = 0;
+  int64_t chunks = 1;  // of the model on this stage
+  // What comes from the neighbours is received while something else runs (overlap_p2p_comm), which
+  // Megatron-LM does with several chunks alone.
+  [[nodiscard]] bool receives_ahead() const { return chunks > 1; }
+  // Whether a micro-batch may wait for its backward pass while others run.
+  [[nodiscard]] bool holds_micro_batches() const { return chunks > 1 || stage + 1 < stages; }
+  bool operator==(const Pipeline&) const = default;
+};
+
+struct PipelinePass {
+  bool is_forward = true;
+  int64_t chunk = 0;
+  bool operator==(const PipelinePass&) const = default;
+};
+
+// Passes forward before the first one backward, were there micro-batches without end.
+[[nodiscard]] int64_t warmup_passes(const Pipeline& pipeline);
+
+// Of one step. With several chunks the micro-batches are a multiple of the stages.
+// REQUIRES: micro_batches >= 1.
+[[nodiscard]] std::vector<PipelinePass> passes_of(const Pipeline& pipeline, int64_t micro_batches);
+
+// The most passes that have run forward and wait for their backward pass.
+[[nodiscard]] int64_t most_in_flight(const Pipeline& pipeline, int64_t micro_batches);
+
+// So few micro-batches that a step of them has every state that one of `micro_batches` has: the
+// whole warm-up, and all chunks' turns behind it. `steady` more stand for those in between where
+// there is one chunk.
+[[nodiscard]] int64_t representative_micro_batches(const Pipeline& pipeline, int64_t micro_batches,
+                                                   int64_t steady);
+
+}  // namespace headroom::step
