@@ -107,15 +107,13 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "moe-expert-capacity-factor",
     "moe-layer-freq",
     "moe-shared-expert-intermediate-size",
+    "mla-down-proj-fusion",
     "mtp-num-layers",
-    "multi-latent-attention",
     "no-bias-dropout-fusion",
     "no-bias-gelu-fusion",
     "no-bias-swiglu-fusion",
-    "no-rope-fusion",
     "optimizer-cpu-offload",
     "overlap-moe-expert-parallel-comm",
-    "qk-layernorm",
     "quick-geglu",
     "spec",
     "squared-relu",
@@ -162,6 +160,7 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "loss-scale",
     "lr",
     "manual-gc",
+    "mscale",
     "master-",
     "merge-file",
     "min-loss-scale",
@@ -188,6 +187,7 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "rampup-batch-size",
     "rdzv-",
     "reset-",
+    "rope-type",
     "rotary-",
     "save",
     "seed",
@@ -283,6 +283,28 @@ Result<void> read_sizes(Arguments& in, MegatronArguments& a) {
   return {};
 }
 
+Result<void> read_latent_attention(Arguments& in, MegatronArguments& a) {
+  a.qk_layernorm = in.is_on("qk-layernorm");
+  a.fused_rotary = !in.is_on("no-rope-fusion");
+  if (!in.is_on("multi-latent-attention")) {
+    const char* alone = a.qk_layernorm                ? "--qk-layernorm"
+                        : !a.fused_rotary && a.rotary ? "--no-rope-fusion"
+                                                      : nullptr;
+    if (alone == nullptr) return {};
+    return Error{ErrorCode::bad_input,
+                 std::string(alone) + " without --multi-latent-attention is not modelled",
+                 in.file(), "leave it out to see the rest"};
+  }
+  a.kv_lora_rank = 32;
+  HEADROOM_TRY(in.take("q-lora-rank", a.q_lora_rank));
+  HEADROOM_TRY(in.take("kv-lora-rank", a.kv_lora_rank));
+  HEADROOM_TRY(in.take("qk-head-dim", a.qk_head_dim));
+  HEADROOM_TRY(in.take("qk-pos-emb-head-dim", a.qk_pos_emb_head_dim));
+  HEADROOM_TRY(in.take("v-head-dim", a.v_head_dim));
+  a.fused_rotary = a.fused_rotary && a.rotary;  // validate_args
+  return {};
+}
+
 Result<void> read_model(Arguments& in, MegatronArguments& a) {
   HEADROOM_TRY(read_sizes(in, a));
   HEADROOM_ASSIGN(const auto norm, in.words("normalization"));
@@ -302,6 +324,7 @@ Result<void> read_model(Arguments& in, MegatronArguments& a) {
                  "learned positions need them"};
   }
   if (a.rotary || position == "none") a.positions = 0;
+  HEADROOM_TRY(read_latent_attention(in, a));
   HEADROOM_TRY(in.take("hidden-dropout", a.hidden_dropout));
   HEADROOM_TRY(in.take("attention-dropout", a.attention_dropout));
   HEADROOM_ASSIGN(const auto backend, in.words("attention-backend"));

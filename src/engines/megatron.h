@@ -36,6 +36,14 @@ struct MegatronArguments {
   bool qkv_bias = false;  // beside the linear ones
   bool tied = true;
   bool rotary = false;
+  // Multi-latent attention (--multi-latent-attention); kv_lora_rank 0: there is none.
+  int64_t q_lora_rank = 0;  // 0: queries come from the hidden states
+  int64_t kv_lora_rank = 0;
+  int64_t qk_head_dim = 128;
+  int64_t qk_pos_emb_head_dim = 64;
+  int64_t v_head_dim = 128;
+  bool qk_layernorm = false;
+  bool fused_rotary = true;
   int64_t experts = 0;  // none: every layer has one MLP
   int64_t experts_per_token = 1;
   int64_t expert_ffn = 0;

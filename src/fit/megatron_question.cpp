@@ -54,6 +54,8 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.tied = from.tied;
   m.hidden_dropout = from.hidden_dropout;
   m.attention_dropout = from.attention_dropout;
+  m.latent = {from.q_lora_rank, from.kv_lora_rank, from.qk_head_dim, from.qk_pos_emb_head_dim,
+              from.v_head_dim,  from.qk_layernorm, from.fused_rotary};
   m.experts = from.experts;
   m.experts_per_token = from.experts_per_token;
   m.expert_inner = from.expert_ffn;

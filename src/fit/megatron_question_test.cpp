@@ -56,6 +56,22 @@ TEST(MegatronQuestion, StagesMayHoldSeveralChunksOrUnevenOnes) {
   EXPECT_EQ(laid_out->stages[0].in_flight, 2.5);
 }
 
+TEST(MegatronQuestion, LatentAttentionIsRead) {
+  const auto q = question(
+      "--multi-latent-attention --q-lora-rank 96 --kv-lora-rank 64 --qk-head-dim 32 "
+      "--qk-pos-emb-head-dim 16 --v-head-dim 32 --qk-layernorm --use-rotary-position-embeddings");
+  ASSERT_TRUE(q) << q.error().to_string();
+  const model::MegatronLatent& latent = q->megatron->stage.model.latent;
+  EXPECT_EQ(latent, (model::MegatronLatent{96, 64, 32, 16, 32, true, true}));
+  const auto answered = answer(*q);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  EXPECT_FALSE(question("--qk-layernorm"));
+  const auto odd = question("--multi-latent-attention --qk-pos-emb-head-dim 15");
+  EXPECT_TRUE(!odd || !answer(*odd));
+  const auto wide = question("--multi-latent-attention --v-head-dim 2000000000");
+  EXPECT_TRUE(!wide || !answer(*wide));
+}
+
 TEST(MegatronQuestion, ChunksNeedMicroBatchesInGroupsOfStages) {
   const auto q = question(
       "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "

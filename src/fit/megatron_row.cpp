@@ -1,5 +1,6 @@
 #include "fit/megatron_row.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -58,11 +59,15 @@ struct Modelled {
   std::string_view word;
 };
 constexpr std::array kModelled{
-    Modelled{"shared_expert", "none"}, Modelled{"mtp_layers", "0"},
-    Modelled{"mla", "none"},           Modelled{"fp8", "none"},
-    Modelled{"cpu_offload", "none"},   Modelled{"cuda_graph", "none"},
-    Modelled{"fsdp", "none"},          Modelled{"transformer_impl", "transformer_engine"},
-    Modelled{"loss_fusion", "none"},   Modelled{"hybrid_pattern", ""},
+    Modelled{"shared_expert", "none"},
+    Modelled{"mtp_layers", "0"},
+    Modelled{"fp8", "none"},
+    Modelled{"cpu_offload", "none"},
+    Modelled{"cuda_graph", "none"},
+    Modelled{"fsdp", "none"},
+    Modelled{"transformer_impl", "transformer_engine"},
+    Modelled{"loss_fusion", "none"},
+    Modelled{"hybrid_pattern", ""},
     Modelled{"optimizer", "adam"},
 };
 
@@ -105,8 +110,32 @@ Result<void> read_sizes(const MegatronRow& row, model::MegatronModel& m) {
   return {};
 }
 
+// "q_lora=192 kv_lora=64 qk=16 rope=8 v=16".
+Result<void> read_latent(const MegatronRow& row, model::MegatronModel& m) {
+  std::string_view words = row["mla"];
+  if (words == "none" || words.empty()) return {};
+  model::MegatronLatent& l = m.latent;
+  const std::array fields{std::pair{std::string_view("q_lora"), &l.query_rank},
+                          std::pair{std::string_view("kv_lora"), &l.key_rank},
+                          std::pair{std::string_view("qk"), &l.key_size},
+                          std::pair{std::string_view("rope"), &l.rotary_size},
+                          std::pair{std::string_view("v"), &l.value_size}};
+  for (const auto& [name, to] : fields) {
+    const size_t end = std::min(words.find(' '), words.size());
+    const std::string_view word = words.substr(0, end);
+    const size_t equals = std::min(word.find('='), word.size());
+    const auto value = text::parse_number<int64_t>(word.substr(std::min(equals + 1, word.size())));
+    if (word.substr(0, equals) != name || !value) return unsupported("'mla' is not understood");
+    *to = *value;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  l.fused_rotary = m.rotary;
+  return {};
+}
+
 Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
   HEADROOM_TRY(read_sizes(row, m));
+  HEADROOM_TRY(read_latent(row, m));
   const std::string_view norm = row["norm"];
   if (norm != "LayerNorm" && norm != "RMSNorm") {
     return unsupported("norm '" + std::string(norm) + "' is not modelled");

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/builder.h"
+#include "model/megatron_attention.h"
+#include "model/megatron_mla.h"
 #include "model/megatron_moe.h"
+#include "model/megatron_parts.h"
 
 namespace headroom::model {
 
@@ -15,6 +17,7 @@ namespace {
 
 // Far beyond any model or cluster, so that products of a few stay within 64 bits.
 constexpr int64_t kSizeMax = int64_t{1} << 24;
+constexpr int64_t kWidthMax = int64_t{1} << 20;
 constexpr int64_t kRanksMax = 65'536;
 constexpr int64_t kLayersMax = 1024;  // as of a model's config.json
 constexpr int64_t kExpertsMax = 4096;
@@ -69,6 +72,17 @@ Result<void> check(const MegatronStage& s) {
       return wrong("the experts cannot be divided among their ranks");
     }
   }
+  const MegatronLatent& l = m.latent;
+  if (l.key_rank > 0) {
+    for (const int64_t size :
+         {l.key_rank, l.key_size, l.rotary_size, l.value_size, l.query_rank + 1}) {
+      if (size < 1 || size > kWidthMax) {
+        return wrong("a size of the latent attention is out of range");
+      }
+    }
+    if (m.kv_heads != m.heads) return wrong("latent attention has no query groups");
+    if (l.rotary_size % 2 != 0) return wrong("the rotary part of a head is odd");
+  }
   const int64_t parts = (r.context > 1 ? 2 * r.context : 1) * (r.sequence_parallel ? r.tensor : 1);
   if (s.sequence % parts != 0) {
     return wrong("the sequence cannot be divided among the ranks that share it");
@@ -83,42 +97,13 @@ Result<void> check(const MegatronStage& s) {
   return {};
 }
 
-// The names and sizes that a layer's operators need.
-struct Sizes {
-  explicit Sizes(const MegatronStage& s)
-      : stage(s),
-        local_sequence(s.sequence / s.rank.context),
-        sequence_ranks(s.rank.sequence_parallel ? s.rank.tensor : 1),
-        heads(s.model.heads / s.rank.tensor),
-        kv_heads(s.model.kv_heads / s.rank.tensor) {}
-  const MegatronStage& stage;
-  int64_t local_sequence;  // with context parallelism
-  int64_t sequence_ranks;  // that share it between the matrices
-  int64_t heads, kv_heads;
-  [[nodiscard]] int64_t hidden_rows() const { return local_sequence / sequence_ranks; }
-};
-
-Attributes parallel_attributes(const MegatronRank& rank) {
-  Attributes attributes;
-  attributes.ints = {rank.tensor, rank.sequence_parallel ? 1 : 0, rank.fused_accumulation ? 1 : 0};
-  return attributes;
-}
-
-struct Norm {
-  Var weight, bias;
-  Norm(GraphBuilder& g, const std::string& name, const MegatronModel& m)
-      : weight(g.parameter(name + "weight", {m.hidden}, ParameterRole::norm)) {
-    if (!m.rms_norm) bias = g.parameter(name + "bias", {m.hidden}, ParameterRole::norm);
-  }
-};
-
 // The MLP of every token, its norm fused with its first product.
 struct DenseMlp {
-  Norm norm;
+  MegatronNorm norm;
   Var fc1_weight, fc1_bias, fc2_weight, fc2_bias;
 
   DenseMlp(GraphBuilder& g, const MegatronStage& stage, const std::string& path)
-      : norm(g, path + ".linear_fc1.layer_norm_", stage.model) {
+      : norm(g, path + ".linear_fc1.layer_norm_", stage.model, stage.model.hidden) {
     const MegatronModel& m = stage.model;
     const int64_t width = m.inner / stage.rank.tensor;
     const int64_t columns = width * (m.gated ? 2 : 1);
@@ -132,7 +117,7 @@ struct DenseMlp {
   }
 
   Var operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input) const {
-    const Attributes parallel = parallel_attributes(stage.rank);
+    const Attributes parallel = divided(stage.rank);
     Var x = g.apply(OpKind::te_norm_linear, {input, norm.weight, norm.bias, fc1_weight, Var()},
                     parallel);
     x = g.apply(stage.model.gated ? OpKind::bias_swiglu : OpKind::bias_gelu,
@@ -143,11 +128,12 @@ struct DenseMlp {
 
 // A mixture of experts behind a norm of its own.
 struct ExpertMlp {
-  Norm norm;
+  MegatronNorm norm;
   MegatronExperts experts;
 
   ExpertMlp(GraphBuilder& g, const MegatronStage& stage, const std::string& layer)
-      : norm(g, layer + ".pre_mlp_layernorm.", stage.model), experts(g, stage, layer + ".mlp") {}
+      : norm(g, layer + ".pre_mlp_layernorm.", stage.model, stage.model.hidden),
+        experts(g, stage, layer + ".mlp") {}
 
   Var operator()(GraphBuilder& g, const Var& input, const Var& gathered) const {
     const Var x = g.apply(OpKind::te_norm, {input, norm.weight, norm.bias});
@@ -155,171 +141,111 @@ struct ExpertMlp {
   }
 };
 
-struct Layer {
-  const Sizes& sizes;
-  std::string name;
-  // As the modules' constructors declare them: attention, then the MLP.
-  Var proj_weight, proj_bias;
-  Norm attention_norm;
-  Var qkv_weight, qkv_bias;
-  std::optional<DenseMlp> dense;
-  std::optional<ExpertMlp> mixture;
+// Every head with keys and values of its own, or groups of heads that share them.
+class SelfAttention {
+ public:
+  SelfAttention(GraphBuilder& g, const MegatronSizes& sizes, const std::string& layer)
+      : sizes_(sizes), name_(layer + ".self_attention") {
+    const MegatronModel& m = sizes.stage.model;
+    const int64_t features = (sizes.heads + 2 * sizes.kv_heads) * m.head_size;
+    proj_weight_ = g.parameter(name_ + ".linear_proj.weight", {m.hidden, sizes.heads * m.head_size},
+                               ParameterRole::linear);
+    norm_ = MegatronNorm(g, name_ + ".linear_qkv.layer_norm_", m, m.hidden);
+    qkv_weight_ =
+        g.parameter(name_ + ".linear_qkv.weight", {features, m.hidden}, ParameterRole::linear);
+    if (m.linear_bias) {
+      proj_bias_ = g.parameter(name_ + ".linear_proj.bias", {m.hidden}, ParameterRole::bias);
+    }
+    if (m.qkv_bias) {
+      qkv_bias_ = g.parameter(name_ + ".linear_qkv.bias", {features}, ParameterRole::bias);
+    }
+  }
 
-  Layer(GraphBuilder& g, const Sizes& its_sizes, const std::string& path)
-      : sizes(its_sizes),
-        name(path),
-        proj_weight(g.parameter(path + ".self_attention.linear_proj.weight",
-                                {model().hidden, sizes.heads * model().head_size},
-                                ParameterRole::linear)),
-        attention_norm(g, path + ".self_attention.linear_qkv.layer_norm_", model()),
-        qkv_weight(g.parameter(path + ".self_attention.linear_qkv.weight",
-                               {qkv_features(), model().hidden}, ParameterRole::linear)) {
-    if (model().linear_bias) {
-      proj_bias = g.parameter(path + ".self_attention.linear_proj.bias", {model().hidden},
-                              ParameterRole::bias);
+  Var operator()(GraphBuilder& g, const Var& input, const Var& angles) const {
+    const int64_t s = sizes_.local_sequence;
+    const int64_t b = sizes_.stage.micro_batch;
+    const int64_t d = sizes_.stage.model.head_size;
+    const Attributes parallel = divided(sizes_.stage.rank);
+    const Var qkv = g.apply(OpKind::te_norm_linear,
+                            {input, norm_.weight, norm_.bias, qkv_weight_, qkv_bias_}, parallel);
+    const int64_t group = sizes_.heads / sizes_.kv_heads;
+    std::vector<Var> parts =
+        g.split(g.view(qkv, {s, b, sizes_.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
+    parts[0] = g.reshape(parts[0], {s, b, sizes_.heads, d});
+    if (angles) {
+      for (size_t i = 0; i < 2; ++i) parts[i] = g.apply(OpKind::te_rotary, {parts[i], angles});
     }
-    if (model().qkv_bias) {
-      qkv_bias = g.parameter(path + ".self_attention.linear_qkv.bias", {qkv_features()},
-                             ParameterRole::bias);
-    }
-    if (model().experts > 0) {
-      mixture.emplace(g, sizes.stage, path);
+    const CoreAttention core{s, s, sizes_.heads, sizes_.kv_heads, d, d, static_cast<bool>(angles)};
+    Var context = core(g, sizes_.stage, std::move(parts), name_);
+    return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, parallel);
+  }
+
+  [[nodiscard]] const Var& bias() const { return proj_bias_; }
+
+ private:
+  const MegatronSizes& sizes_;
+  std::string name_;
+  Var proj_weight_, proj_bias_;
+  MegatronNorm norm_;
+  Var qkv_weight_, qkv_bias_;
+};
+
+// As the modules' constructors declare them: attention, then the MLP. Of each there is one kind.
+class Layer {
+ public:
+  Layer(GraphBuilder& g, const MegatronSizes& sizes, const std::string& path)
+      : sizes_(sizes), name_(path) {
+    const MegatronModel& m = sizes.stage.model;
+    if (m.latent.key_rank > 0) {
+      latent_.emplace(g, sizes, path);
     } else {
-      dense.emplace(g, sizes.stage, path + ".mlp");
+      heads_.emplace(g, sizes, path);
+    }
+    if (m.experts > 0) {
+      mixture_.emplace(g, sizes.stage, path);
+    } else {
+      dense_.emplace(g, sizes.stage, path + ".mlp");
     }
   }
 
-  [[nodiscard]] const MegatronModel& model() const { return sizes.stage.model; }
-  [[nodiscard]] Attributes parallel() const { return parallel_attributes(sizes.stage.rank); }
-  [[nodiscard]] int64_t qkv_features() const {
-    return (sizes.heads + 2 * sizes.kv_heads) * model().head_size;
-  }
   Var operator()(GraphBuilder& g, Var input, const Var& angles, const Var& gathered) const {
-    RegionScope region(g, RegionKind::layer, name, {&input, &angles});
+    RegionScope region(g, RegionKind::layer, name_, {&input, &angles});
     Var x;
     {
-      RegionScope inner(g, RegionKind::attention, name + ".self_attention", {&input});
-      x = attention(g, input, angles);
+      RegionScope inner(g, RegionKind::attention, name_ + ".self_attention", {&input});
+      x = latent_ ? (*latent_)(g, input) : (*heads_)(g, input, angles);
       inner.leave({&x});
     }
-    const Var residual = add(g, std::move(x), proj_bias, std::move(input));
+    const Var residual =
+        add(g, std::move(x), latent_ ? latent_->bias() : heads_->bias(), std::move(input));
     {
-      RegionScope inner(g, RegionKind::mlp, name + ".mlp", {&residual});
-      x = dense ? (*dense)(g, sizes.stage, residual) : (*mixture)(g, residual, gathered);
+      RegionScope inner(g, RegionKind::mlp, name_ + ".mlp", {&residual});
+      x = dense_ ? (*dense_)(g, sizes_.stage, residual) : (*mixture_)(g, residual, gathered);
       inner.leave({&x});
     }
-    x = add(g, std::move(x), dense ? dense->fc2_bias : Var(), residual);
+    x = add(g, std::move(x), dense_ ? dense_->fc2_bias : Var(), residual);
     region.leave({&x});
     return x;
   }
 
+ private:
   Var add(GraphBuilder& g, Var x, const Var& its_bias, Var residual) const {
     Attributes attributes;
-    attributes.number = model().hidden_dropout;
+    attributes.number = sizes_.stage.model.hidden_dropout;
     return g.apply(OpKind::bias_dropout_add, {std::move(x), its_bias, std::move(residual)},
                    std::move(attributes));
   }
 
-  Var attention(GraphBuilder& g, const Var& input, const Var& angles) const {
-    const int64_t s = sizes.local_sequence;
-    const int64_t b = sizes.stage.micro_batch;
-    const int64_t d = model().head_size;
-    const Var qkv = g.apply(
-        OpKind::te_norm_linear,
-        {input, attention_norm.weight, attention_norm.bias, qkv_weight, qkv_bias}, parallel());
-    const int64_t group = sizes.heads / sizes.kv_heads;
-    std::vector<Var> parts =
-        g.split(g.view(qkv, {s, b, sizes.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
-    parts[0] = g.reshape(parts[0], {s, b, sizes.heads, d});
-    if (angles) {
-      for (size_t i = 0; i < 2; ++i) parts[i] = g.apply(OpKind::te_rotary, {parts[i], angles});
-    }
-    Var context;
-    {
-      RegionScope core(g, RegionKind::core_attention, name + ".self_attention.core_attention",
-                       {&parts[0], &parts[1], &parts[2]});
-      core.set_positional(3);
-      context = attend(g, parts);
-      core.leave({&context});
-    }
-    return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight}, parallel());
-  }
-
-  Var attend(GraphBuilder& g, const std::vector<Var>& parts) const {
-    switch (model().attention) {
-      case MegatronAttention::unfused:
-        return attend_unfused(g, parts);
-      case MegatronAttention::flash:
-        return attend_flash(g, parts);
-      case MegatronAttention::automatic:
-      case MegatronAttention::fused: {
-        // Queries that were copied, as turned ones and those of groups are, no longer lie with keys
-        // and values, so that these are copied too (get_qkv_layout).
-        const bool is_one = !model().rotary && sizes.kv_heads == sizes.heads;
-        const Var key = is_one ? parts[1] : g.contiguous(parts[1]);
-        const Var value = is_one ? parts[2] : g.contiguous(parts[2]);
-        return g.apply(OpKind::te_fused_attention, {parts[0], key, value});
-      }
-    }
-    return {};
-  }
-
-  // UnfusedDotProductAttention: the scores lie in a block that is made before.
-  Var attend_unfused(GraphBuilder& g, const std::vector<Var>& parts) const {
-    const int64_t s = sizes.local_sequence;
-    const int64_t b = sizes.stage.micro_batch;
-    const int64_t d = model().head_size;
-    const int64_t rows = b * sizes.heads;
-    Var query = parts[0];
-    Var key = parts[1];
-    Var value = parts[2];
-    if (sizes.kv_heads != sizes.heads) {
-      key = repeated(g, key);
-      value = repeated(g, value);
-    }
-    query = g.reshape(query, {s, rows, d});
-    key = g.reshape(key, {s, rows, d});
-    Var scores = g.empty_like({rows, s, s}, query);
-    scores = g.baddbmm(scores, g.transpose(query, 0, 1), g.transpose(g.transpose(key, 0, 1), 1, 2));
-    Var weights = g.apply(OpKind::te_causal_softmax, {std::move(scores)});
-    weights = g.dropout(weights, model().attention_dropout);
-    value = g.reshape(value, {s, rows, d});
-    Var context = g.bmm(weights, g.transpose(value, 0, 1));
-    context = g.contiguous(g.permute(g.view(context, {b, sizes.heads, s, d}), {2, 0, 1, 3}));
-    return g.view(context, {s, b, sizes.heads * d});
-  }
-
-  // repeat_interleave along the heads.
-  Var repeated(GraphBuilder& g, const Var& x) const {
-    const int64_t s = sizes.local_sequence;
-    const int64_t b = sizes.stage.micro_batch;
-    const int64_t d = model().head_size;
-    const int64_t group = sizes.heads / sizes.kv_heads;
-    const Var wide = g.expand(g.unsqueeze(x, 3), {s, b, sizes.kv_heads, group, d});
-    return g.reshape(g.contiguous(wide), {s, b, sizes.heads, d});
-  }
-
-  Var attend_flash(GraphBuilder& g, const std::vector<Var>& parts) const {
-    const int64_t s = sizes.local_sequence;
-    const int64_t b = sizes.stage.micro_batch;
-    std::vector<Var> rows;
-    for (const Var& part : parts) rows.push_back(g.contiguous(g.transpose(part, 0, 1)));
-    Var context;
-    if (sizes.stage.rank.context > 1) {
-      Attributes attributes;
-      attributes.ints = {sizes.stage.rank.context};
-      context = g.apply(OpKind::te_ring_attention, rows, std::move(attributes));
-    } else {
-      context = g.flash_attention(rows[0], rows[1], rows[2], true, model().attention_dropout);
-    }
-    rows.clear();
-    context = g.view(context, {b, s, sizes.heads * model().head_size});
-    return g.contiguous(g.transpose(context, 0, 1));
-  }
+  const MegatronSizes& sizes_;
+  std::string name_;
+  std::optional<SelfAttention> heads_;
+  std::optional<MegatronLatentAttention> latent_;
+  std::optional<DenseMlp> dense_;
+  std::optional<ExpertMlp> mixture_;
 };
 
 // VocabParallelEmbedding and learned positions, then [s, b, h], scattered and dropped out.
-Var embed(GraphBuilder& g, const Sizes& sizes, const Var& words, const Var& places) {
+Var embed(GraphBuilder& g, const MegatronSizes& sizes, const Var& words, const Var& places) {
   const MegatronStage& stage = sizes.stage;
   const int64_t s = sizes.local_sequence;
   const int64_t b = stage.micro_batch;
@@ -344,7 +270,7 @@ Var embed(GraphBuilder& g, const Sizes& sizes, const Var& words, const Var& plac
 }
 
 // pretrain_gpt.py's loss_func over what the vocabulary's parts give.
-Var loss_of(GraphBuilder& g, const Sizes& sizes, Var logits) {
+Var loss_of(GraphBuilder& g, const MegatronSizes& sizes, Var logits) {
   const int64_t s = sizes.local_sequence;
   const int64_t b = sizes.stage.micro_batch;
   const Var labels = g.input("labels", {b, s}, DType::i64);
@@ -360,11 +286,11 @@ Var loss_of(GraphBuilder& g, const Sizes& sizes, Var logits) {
 }
 
 // LanguageModel.output_layer over the whole sequence, which is gathered into a lasting buffer.
-Var logits_of(GraphBuilder& g, const Sizes& sizes, const Var& hidden, const Var& weight,
+Var logits_of(GraphBuilder& g, const MegatronSizes& sizes, const Var& hidden, const Var& weight,
               const Var& gathered) {
   RegionScope region(g, RegionKind::lm_head, "output_layer", {&hidden});
-  Var logits = g.apply(OpKind::column_linear, {hidden, weight, gathered},
-                       parallel_attributes(sizes.stage.rank));
+  Var logits =
+      g.apply(OpKind::column_linear, {hidden, weight, gathered}, divided(sizes.stage.rank));
   region.leave({&logits});
   return logits;
 }
@@ -374,7 +300,7 @@ struct Shared {
   Var gathered;  // sequences put together; none where nothing is
   Var workspace;
 
-  Shared(GraphBuilder& g, const Sizes& sizes) {
+  Shared(GraphBuilder& g, const MegatronSizes& sizes) {
     const MegatronStage& stage = sizes.stage;
     const int64_t head_elements =
         stage.rank.is_last() && sizes.sequence_ranks > 1
@@ -395,7 +321,7 @@ struct Shared {
 // with its head where they are the last.
 class Chunk {
  public:
-  Chunk(GraphBuilder& g, const Sizes& sizes, int64_t chunk)
+  Chunk(GraphBuilder& g, const MegatronSizes& sizes, int64_t chunk)
       : sizes_(sizes),
         is_first_(sizes.stage.rank.is_first() && chunk == 0),
         is_last_(sizes.stage.rank.is_last() && chunk + 1 == sizes.stage.rank.chunks()) {
@@ -435,8 +361,9 @@ class Chunk {
     Var x = is_first_
                 ? embed(g, sizes_, words_, places_)
                 : g.received("hidden_states", {sizes_.hidden_rows(), stage.micro_batch, m.hidden});
-    const Var angles =
-        m.rotary ? g.full({sizes_.local_sequence, 1, 1, m.head_size}, DType::f32) : Var();
+    const Var angles = m.rotary && m.latent.key_rank == 0
+                           ? g.full({sizes_.local_sequence, 1, 1, m.head_size}, DType::f32)
+                           : Var();
     for (const Layer& layer : layers_) x = layer(g, std::move(x), angles, shared.gathered);
     if (!is_last_) return x;
     x = g.apply(OpKind::te_norm, {std::move(x), norm_weight_, norm_bias_});
@@ -448,7 +375,7 @@ class Chunk {
   [[nodiscard]] bool is_last() const { return is_last_; }
 
  private:
-  const Sizes& sizes_;
+  const MegatronSizes& sizes_;
   bool is_first_, is_last_;
   Var words_, places_;
   std::vector<Layer> layers_;
@@ -459,7 +386,7 @@ class Chunk {
 
 Result<Graph> build_megatron_stage(const MegatronStage& stage) {
   HEADROOM_TRY(check(stage));
-  const Sizes sizes(stage);
+  const MegatronSizes sizes(stage);
   GraphBuilder g;
   {
     const Shared shared(g, sizes);

@@ -30,6 +30,19 @@ enum class MegatronAttention : uint8_t {
 // Of a mixture of experts the graph is of routing that is even over the ranks: experts here get
 // their share of the tokens. What a real router does varies from step to step.
 
+// Multi-latent attention, where key_rank is not 0: the widths of the narrow vectors that queries,
+// and keys with values, come from, and of a head's parts.
+struct MegatronLatent {
+  int64_t query_rank = 0;  // 0: queries come from the hidden states
+  int64_t key_rank = 0;
+  int64_t key_size = 128;
+  int64_t rotary_size = 64;  // of queries and keys, beside key_size
+  int64_t value_size = 128;
+  bool norms = false;         // of the narrow vectors (--qk-layernorm)
+  bool fused_rotary = false;  // by kernels of Megatron-LM's own
+  bool operator==(const MegatronLatent&) const = default;
+};
+
 // Sizes of the whole model.
 struct MegatronModel {
   int64_t layers = 0;
@@ -46,6 +59,7 @@ struct MegatronModel {
   bool linear_bias = true;
   bool qkv_bias = true;
   bool tied = true;
+  MegatronLatent latent;
   // A mixture of experts in the place of every MLP; none where there are no experts.
   int64_t experts = 0;
   int64_t experts_per_token = 1;

@@ -124,6 +124,7 @@ enum class OpGroup : uint8_t {
   X(fast_lora, gemm)                 \
   X(fast_lora_mlp, gemm)             \
   X(te_norm_linear, gemm)            \
+  X(te_column_linear, gemm)          \
   X(te_row_linear, gemm)             \
   X(te_grouped_linear, gemm)         \
   X(te_norm, normalization)          \
@@ -132,6 +133,7 @@ enum class OpGroup : uint8_t {
   X(sequence_gather, communication)  \
   X(sequence_scatter, communication) \
   X(te_rotary, elementwise)          \
+  X(latent_keys, elementwise)        \
   X(te_causal_softmax, softmax)      \
   X(te_ring_attention, attention)    \
   X(te_fused_attention, attention)   \

@@ -2,24 +2,17 @@
 
 #include <algorithm>
 
-#include "operator/functional.h"
+#include "operator/parallel_rows.h"
 
 namespace headroom::op {
 
 namespace {
-
-double elements_of(const Tensor& tensor) { return static_cast<double>(tensor.elements()); }
 
 // A gradient summed down to the last dimension.
 Tensor column_sums(Eager& e, const Tensor& grad) {
   Tensor out = e.empty({grad.size(-1)}, grad.dtype());
   e.kernel(OpKind::sum, elements_of(grad), grad.bytes(), out.bytes());
   return out;
-}
-
-Tensor rows_of(Eager& e, const Tensor& tensor) {
-  const int64_t width = tensor.size(-1);
-  return view(e, tensor, {width > 0 ? tensor.elements() / width : 0, width});
 }
 
 }  // namespace
@@ -114,7 +107,7 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
     whole = e.alias(gathered, sizes, contiguous_strides(sizes));
     whole->base = Tensor();
   }
-  if (gathers) e.kernel(OpKind::all_gather, 0, input.bytes(), whole.bytes());
+  if (gathers) e.collective(OpKind::all_gather, input.bytes(), whole.bytes());
   Tensor out;
   {
     GradMode no_grad(e, false);
@@ -130,15 +123,15 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
                                                                       Grads& g, Grads& result) {
     const Tensor grad = to(eager, g[0], n.saved[0].dtype());
     const Tensor& total = gathers ? whole : n.saved[0];
-    if (gathers) eager.kernel(OpKind::all_gather, 0, n.saved[0].bytes(), total.bytes());
+    if (gathers) eager.collective(OpKind::all_gather, n.saved[0].bytes(), total.bytes());
     const Tensor sum = matmul(eager, grad, n.saved[1]);
     const Tensor grad_rows = rows_of(eager, contiguous(eager, grad));
     result[0] = sum;
     if (gathers) {
       result[0] = eager.empty(n.saved[0].sizes(), n.saved[0].dtype());
-      eager.kernel(OpKind::reduce_scatter, 0, sum.bytes(), result[0].bytes());
+      eager.collective(OpKind::reduce_scatter, sum.bytes(), result[0].bytes());
     } else if (module.ranks > 1) {
-      eager.kernel(OpKind::all_reduce, 0, sum.bytes(), sum.bytes());
+      eager.collective(OpKind::all_reduce, sum.bytes(), sum.bytes());
     }
     if (!n.needs(1)) return;
     if (module.fused_accumulation) {
@@ -152,35 +145,19 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
   return out;
 }
 
-namespace {
-
-Tensor gathered(Eager& e, const Tensor& part, int64_t ranks) {
-  Tensor whole = e.empty({part.size(0) * ranks, part.size(1)}, part.dtype());
-  e.kernel(OpKind::all_gather, 0, part.bytes(), whole.bytes());
-  return whole;
-}
-
-Tensor scattered(Eager& e, const Tensor& whole, int64_t ranks) {
-  Tensor part = e.empty({whole.size(0) / ranks, whole.size(1)}, whole.dtype());
-  e.kernel(OpKind::reduce_scatter, 0, whole.bytes(), part.bytes());
-  return part;
-}
-
-}  // namespace
-
 Tensor sequence_gather(Eager& e, const Tensor& part, const Tensor& buffer, int64_t ranks) {
   const Dims sizes{part.size(0) * ranks, part.size(1)};
   Tensor whole;
   if (buffer) {
     whole = e.alias(buffer, sizes, contiguous_strides(sizes));
     whole->base = Tensor();
-    e.kernel(OpKind::all_gather, 0, part.bytes(), whole.bytes());
+    e.collective(OpKind::all_gather, part.bytes(), whole.bytes());
   } else {
-    whole = gathered(e, part, ranks);
+    whole = gathered_rows(e, part, ranks);
   }
   if (Node* node = e.history("_GatherFromSequenceParallelRegionBackward", {&part}, {&whole})) {
     node->apply = [ranks](Eager& eager, Node&, Grads& g, Grads& result) {
-      result[0] = scattered(eager, contiguous(eager, g[0]), ranks);
+      result[0] = scattered_rows(eager, contiguous(eager, g[0]), ranks);
     };
     e.finish(*node);
   }
@@ -188,10 +165,10 @@ Tensor sequence_gather(Eager& e, const Tensor& part, const Tensor& buffer, int64
 }
 
 Tensor sequence_scatter(Eager& e, const Tensor& whole, int64_t ranks) {
-  Tensor part = scattered(e, whole, ranks);
+  Tensor part = scattered_rows(e, whole, ranks);
   if (Node* node = e.history("_ReduceScatterToSequenceParallelRegionBackward", {&whole}, {&part})) {
     node->apply = [ranks](Eager& eager, Node&, Grads& g, Grads& result) {
-      result[0] = gathered(eager, contiguous(eager, g[0]), ranks);
+      result[0] = gathered_rows(eager, contiguous(eager, g[0]), ranks);
     };
     e.finish(*node);
   }
@@ -243,6 +220,32 @@ Tensor expert_combine(Eager& e, const Tensor& rows, const Tensor& index, int64_t
   return out;
 }
 
+std::vector<Tensor> latent_keys(Eager& e, const Tensor& both, const Tensor& positions,
+                                int64_t key_size) {
+  Dims sizes = both.sizes();
+  sizes[3] = key_size + positions.size(3);
+  std::vector<Tensor> out(2);
+  out[0] = e.empty(sizes, both.dtype());
+  sizes[3] = both.size(3) - key_size;
+  out[1] = e.empty(sizes, both.dtype());
+  e.kernel(OpKind::latent_keys, 3 * elements_of(positions), both.bytes() + positions.bytes(),
+           out[0].bytes() + out[1].bytes());
+  const std::vector<Tensor> inputs{both, positions};
+  Node* node = e.history("_FusedMLARoPEKVSplitBackward", inputs, out);
+  if (node == nullptr) return out;
+  node->apply = [type = both.dtype(), whole = both.sizes(), turned = positions.sizes()](
+                    Eager& eager, Node&, Grads& g, Grads& result) {
+    const Tensor keys = contiguous(eager, g[0]);
+    const Tensor values = contiguous(eager, g[1]);
+    result[0] = eager.empty(whole, type);
+    result[1] = eager.empty(turned, type);
+    eager.kernel(OpKind::latent_keys, 3 * elements_of(result[1]), keys.bytes() + values.bytes(),
+                 result[0].bytes() + result[1].bytes());
+  };
+  e.finish(*node);
+  return out;
+}
+
 Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target) {
   Tensor loss;
   Tensor softmax;
@@ -254,7 +257,7 @@ Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& targ
     const Dims tokens{target.elements()};
     const Tensor largest = e.empty(target.sizes(), DType::f32);
     e.kernel(OpKind::max, elements_of(softmax), softmax.bytes(), largest.bytes());
-    e.kernel(OpKind::all_reduce, 0, largest.bytes(), largest.bytes());
+    e.collective(OpKind::all_reduce, largest.bytes(), largest.bytes());
     e.kernel(OpKind::sub, elements_of(softmax), softmax.bytes(), softmax.bytes());
     outside = e.empty(target.sizes(), DType::boolean);
     index = e.empty(target.sizes(), DType::i64);
@@ -263,7 +266,7 @@ Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& targ
     e.kernel(OpKind::exp, elements_of(softmax), softmax.bytes(), softmax.bytes());
     const Tensor sums = e.empty(target.sizes(), DType::f32);
     e.kernel(OpKind::sum, elements_of(softmax), softmax.bytes(), sums.bytes());
-    e.kernel(OpKind::all_reduce, 0, 2 * sums.bytes(), 2 * sums.bytes());
+    e.collective(OpKind::all_reduce, 2 * sums.bytes(), 2 * sums.bytes());
     loss = e.empty(target.sizes(), DType::f32);
     e.kernel(OpKind::div, elements_of(softmax), softmax.bytes(), softmax.bytes());
   }

@@ -45,6 +45,12 @@ Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t
 Tensor expert_combine(Eager& e, const Tensor& rows, const Tensor& index, int64_t tokens,
                       bool deterministic);
 
+// Keys [s, b, heads, key_size + r] and values [s, b, heads, v] of what one product gave,
+// both [s, b, heads, key_size + v], and of the keys' turned positions [s, b, 1, r]: multi-latent
+// attention's fused kernel (fused_mla_yarn_rope_apply.py).
+std::vector<Tensor> latent_keys(Eager& e, const Tensor& both, const Tensor& positions,
+                                int64_t key_size);
+
 // Of logits [s, b, vocabulary / ranks] and targets [s, b]: losses [s, b] in float32. The softmax
 // takes the place of the logits' float32 copy, and the gradient the place of the softmax.
 Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "operator/functional.h"
+#include "operator/parallel_rows.h"
 
 namespace headroom::op {
 
@@ -11,32 +11,11 @@ namespace {
 constexpr double kNormFlops = 8;  // per element
 constexpr double kSoftmaxFlops = 5;
 
-double elements_of(const Tensor& tensor) { return static_cast<double>(tensor.elements()); }
-
-// [s, b, f] as [s * b, f], without history.
-Tensor rows_of(Eager& e, const Tensor& tensor) {
-  GradMode no_grad(e, false);
-  const int64_t width = tensor.size(-1);
-  return view(e, tensor, {width > 0 ? tensor.elements() / width : 0, width});
-}
-
-Tensor gathered(Eager& e, const Tensor& part, int64_t ranks) {
-  Tensor whole = e.empty({part.size(0) * ranks, part.size(1)}, part.dtype());
-  e.kernel(OpKind::all_gather, 0, part.bytes(), whole.bytes());
-  return whole;
-}
-
-Tensor scattered(Eager& e, const Tensor& whole, int64_t ranks) {
-  Tensor part = e.empty({whole.size(0) / ranks, whole.size(1)}, whole.dtype());
-  e.kernel(OpKind::reduce_scatter, 0, whole.bytes(), part.bytes());
-  return part;
-}
-
 // What the ranks' parts of a sum become: each rank's share of the sequence, or the whole in place.
 Tensor reduced(Eager& e, const Tensor& sum, const ParallelLinear& module) {
   if (module.ranks <= 1) return sum;
-  if (module.sequence_parallel) return scattered(e, sum, module.ranks);
-  e.kernel(OpKind::all_reduce, 0, sum.bytes(), sum.bytes());
+  if (module.sequence_parallel) return scattered_rows(e, sum, module.ranks);
+  e.collective(OpKind::all_reduce, sum.bytes(), sum.bytes());
   return sum;
 }
 
@@ -86,41 +65,93 @@ Dims with_last(const Tensor& like, int64_t first, int64_t last) {
 
 }  // namespace
 
+namespace {
+
+bool gathers(const ParallelLinear& module) { return module.sequence_parallel && module.ranks > 1; }
+
+// Rows of this rank, by its columns of the matrix: [s, b, columns].
+Tensor column_product(Eager& e, const Tensor& input, const Tensor& rows, const Tensor& weight,
+                      const ParallelLinear& module) {
+  Tensor whole = rows;
+  if (gathers(module)) {
+    GradMode no_grad(e, false);
+    whole = gathered_rows(e, contiguous(e, rows), module.ranks);
+  }
+  Tensor out = product(e, whole, weight.size(0), weight);
+  whole = Tensor();
+  const Dims sizes =
+      with_last(input, input.size(0) * (gathers(module) ? module.ranks : 1), weight.size(0));
+  out = e.alias(out, sizes, contiguous_strides(sizes));
+  out->base = Tensor();
+  return out;
+}
+
+// The gradient of this rank's rows, and of the weight and the bias where they are wanted.
+struct ColumnGrads {
+  Tensor rows, weight, bias;
+  Tensor output, sum;  // named until the module's backward is done
+};
+
+ColumnGrads column_gradients(Eager& e, const Tensor& output_grad, const Tensor& rows,
+                             const Tensor& weight, bool wants_weight, bool wants_bias,
+                             const ParallelLinear& module) {
+  ColumnGrads grads;
+  grads.output = rows_of(e, contiguous(e, output_grad));
+  Tensor whole = rows;
+  if (gathers(module)) {
+    GradMode no_grad(e, false);
+    whole = gathered_rows(e, contiguous(e, rows), module.ranks);
+  }
+  grads.sum = product(e, grads.output, weight.size(1), weight);
+  grads.rows = reduced(e, grads.sum, module);
+  if (wants_weight) grads.weight = weight_gradient(e, weight, grads.output, whole, module);
+  if (wants_bias) grads.bias = e.empty({weight.size(0)}, weight.dtype());
+  return grads;
+}
+
+}  // namespace
+
 Tensor te_norm_linear(Eager& e, const Tensor& input, const Tensor& norm_weight,
                       const Tensor& norm_bias, const Tensor& weight, const Tensor& bias,
                       const ParallelLinear& module) {
   const Tensor rows = rows_of(e, input);
   Normed normed = normalize(e, rows, static_cast<bool>(norm_bias));
-  const bool gathers = module.sequence_parallel && module.ranks > 1;
-  Tensor whole = gathers ? gathered(e, normed.out, module.ranks) : normed.out;
-  const int64_t columns = weight.size(0);
-  Tensor out = product(e, whole, columns, weight);
-  whole = Tensor();
-  out = e.alias(out,
-                with_last(input, gathers ? input.size(0) * module.ranks : input.size(0), columns),
-                contiguous_strides(with_last(
-                    input, gathers ? input.size(0) * module.ranks : input.size(0), columns)));
-  out->base = Tensor();
+  Tensor out = column_product(e, input, normed.out, weight, module);
   Node* node = e.history("_LayerNormLinearBackward",
                          {&input, &norm_weight, &norm_bias, &weight, &bias}, {&out});
   if (node == nullptr) return out;
   for (const Tensor& tensor : {rows, weight, norm_weight, normed.out, normed.mean, normed.rstd}) {
     node->save(tensor);
   }
-  node->apply = [module, gathers, has_norm_bias = static_cast<bool>(norm_bias)](
-                    Eager& eager, Node& n, Grads& g, Grads& result) {
-    const Tensor grad = rows_of(eager, contiguous(eager, g[0]));
-    const Tensor& matrix = n.saved[1];
-    Tensor normed_rows = gathers ? gathered(eager, n.saved[3], module.ranks) : n.saved[3];
-    const Tensor sum = product(eager, grad, matrix.size(1), matrix);
-    const Tensor input_grad = reduced(eager, sum, module);
-    if (n.needs(3)) result[3] = weight_gradient(eager, matrix, grad, normed_rows, module);
-    if (n.needs(4)) result[4] = eager.empty({matrix.size(0)}, matrix.dtype());
-    normed_rows = Tensor();
+  node->apply = [module, has_norm_bias = static_cast<bool>(norm_bias)](Eager& eager, Node& n,
+                                                                       Grads& g, Grads& result) {
+    ColumnGrads grads =
+        column_gradients(eager, g[0], n.saved[3], n.saved[1], n.needs(3), n.needs(4), module);
+    result[3] = std::move(grads.weight);
+    result[4] = std::move(grads.bias);
     normalize_backward(eager, n.saved[0], n.saved[2], has_norm_bias, result);
     const int64_t batch = n.outputs[0].sizes[1];
     result[0] = view(eager, result[0],
                      {result[0].size(0) / std::max<int64_t>(batch, 1), batch, result[0].size(1)});
+  };
+  e.finish(*node);
+  return out;
+}
+
+Tensor te_column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        const ParallelLinear& module) {
+  const Tensor rows = rows_of(e, input);
+  Tensor out = column_product(e, input, rows, weight, module);
+  Node* node = e.history("_LinearBackward", {&input, &weight, &bias}, {&out});
+  if (node == nullptr) return out;
+  node->save(rows);
+  node->save(weight);
+  node->apply = [module, sizes = input.sizes()](Eager& eager, Node& n, Grads& g, Grads& result) {
+    ColumnGrads grads =
+        column_gradients(eager, g[0], n.saved[0], n.saved[1], n.needs(1), n.needs(2), module);
+    result[0] = view(eager, grads.rows, sizes);
+    result[1] = std::move(grads.weight);
+    result[2] = std::move(grads.bias);
   };
   e.finish(*node);
   return out;
@@ -141,7 +172,8 @@ Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,
   node->apply = [module, input_sizes = input.sizes()](Eager& eager, Node& n, Grads& g,
                                                       Grads& result) {
     Tensor grad = rows_of(eager, contiguous(eager, g[0]));
-    if (module.sequence_parallel && module.ranks > 1) grad = gathered(eager, grad, module.ranks);
+    if (module.sequence_parallel && module.ranks > 1)
+      grad = gathered_rows(eager, grad, module.ranks);
     const Tensor& matrix = n.saved[1];
     if (n.needs(0)) {
       result[0] = view(eager, product(eager, grad, matrix.size(1), matrix), input_sizes);

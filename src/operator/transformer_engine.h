@@ -32,6 +32,11 @@ Tensor te_norm_linear(Eager& e, const Tensor& input, const Tensor& norm_weight,
                       const Tensor& norm_bias, const Tensor& weight, const Tensor& bias,
                       const ParallelLinear& module);
 
+// Column parallel by itself: as above, without the norm; bias may be undefined. An input that is a
+// part of a larger block is kept as that.
+Tensor te_column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        const ParallelLinear& module);
+
 // Row parallel, its bias left to who comes behind it: input [s, b, in / ranks], weight
 // [out, in / ranks]; gives [s or s / ranks, b, out].
 Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,

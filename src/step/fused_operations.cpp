@@ -44,6 +44,8 @@ Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const
   switch (operation.kind) {
     case OpKind::te_norm_linear:
       return op::te_norm_linear(e, in[0], in[1], in[2], in[3], in[4], parallel_of(a));
+    case OpKind::te_column_linear:
+      return op::te_column_linear(e, in[0], in[1], in[2], parallel_of(a));
     case OpKind::te_row_linear:
       return op::te_row_linear(e, in[0], in[1], parallel_of(a));
     case OpKind::te_grouped_linear:
@@ -152,6 +154,8 @@ std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
       return {op::fast_rotary(e, in[0], in[1], in[2])};
     case OpKind::fast_cross_entropy:
       return {op::fast_cross_entropy(e, in[0], in[1])};
+    case OpKind::latent_keys:
+      return op::latent_keys(e, in[0], in[1], a.ints[0]);
     case OpKind::fast_lora:
       return op::fast_lora(e, in[0], modules_of(a, in), {a.number, a.dtype});
     case OpKind::fast_lora_mlp:

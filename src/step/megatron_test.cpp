@@ -225,6 +225,50 @@ TEST(Megatron, EachChunkIsReducedFromABlockOfItsOwn) {
   EXPECT_EQ(blocks.size(), 2);
 }
 
+// Of each token latent attention keeps the narrow vectors, beside queries, keys, values and output.
+TEST(Megatron, LatentAttentionKeepsItsNarrowVectors) {
+  const auto saved = [](MegatronStage stage) {
+    stage.model.attention = MegatronAttention::fused;
+    return trace_of(stage, options_with({})).saved_bytes;
+  };
+  const MegatronStage plain = stage_with(1, 1, false);
+  MegatronStage latent = plain;
+  latent.model.latent = {.query_rank = 48,
+                         .key_rank = 32,
+                         .key_size = 16,
+                         .rotary_size = 8,
+                         .value_size = 24,
+                         .fused_rotary = true};
+  const int64_t narrow = 2 * 48 + 2 * (32 + 8);
+  const int64_t heads = 2 * (2 * 24 + 2 * 24) - 2 * 4 * (kHidden / kHeads);
+  EXPECT_EQ(saved(latent) - saved(plain), kTokens * (narrow + kHeads * heads));
+}
+
+TEST(Megatron, LatentAttentionIsDividedByHeads) {
+  MegatronStage stage = stage_with(1, 1, false);
+  stage.model.linear_bias = stage.model.qkv_bias = false;
+  stage.model.latent = {.query_rank = 48,
+                        .key_rank = 32,
+                        .key_size = 16,
+                        .rotary_size = 8,
+                        .value_size = 24,
+                        .norms = true};
+  const auto parameters = [](const MegatronStage& of) {
+    return model::parameter_count(*model::build_megatron_stage(of), false);
+  };
+  // Up and out, by heads; down, by nobody.
+  const int64_t by_heads = kHeads * (48 * 24 + 32 * (16 + 24) + 24 * kHidden);
+  const int64_t others = (48 + 32 + 8) * kHidden + 2 * (48 + 32) + 2 * kHidden;
+  const int64_t mlp = 8 * kHidden * kHidden + 2 * kHidden;
+  const int64_t ends = 1024 * kHidden + kSequence * kHidden + 2 * kHidden;
+  EXPECT_EQ(parameters(stage), by_heads + others + mlp + ends);
+  stage.rank.tensor = 4;
+  stage.rank.sequence_parallel = true;
+  EXPECT_EQ(parameters(stage), by_heads / 4 + others + 2 * kHidden * kHidden + 2 * kHidden +
+                                   1024 * kHidden / 4 + kSequence * kHidden + 2 * kHidden);
+  EXPECT_GT(trace_of(stage, options_with({})).peak_live_bytes, 0);
+}
+
 // What an expert's token adds to what is kept: its input, and of the wider side the product, for
 // GELU the activation and its weighted form, for SwiGLU the weighted form alone.
 TEST(Megatron, ATokenOfAnExpertKeepsItsInputAndActivations) {

@@ -1,0 +1,87 @@
+#include "model/megatron_attention.h"
+
+namespace headroom::model {
+
+Var CoreAttention::operator()(GraphBuilder& g, const MegatronStage& stage, std::vector<Var> parts,
+                              const std::string& module) const {
+  RegionScope region(g, RegionKind::core_attention, module + ".core_attention",
+                     {&parts[0], &parts[1], &parts[2]});
+  region.set_positional(3);
+  Var context;
+  switch (stage.model.attention) {
+    case MegatronAttention::unfused:
+      context = unfused(g, stage, parts);
+      break;
+    case MegatronAttention::flash:
+      context = flash(g, stage, parts);
+      break;
+    case MegatronAttention::automatic:
+    case MegatronAttention::fused:
+      context = fused(g, parts);
+      break;
+  }
+  region.leave({&context});
+  return context;
+}
+
+// Queries that were copied, as turned ones and those of groups are, no longer lie with keys and
+// values, so that these are copied too (get_qkv_layout).
+Var CoreAttention::fused(GraphBuilder& g, const std::vector<Var>& parts) const {
+  const bool is_one = !lie_apart && kv_heads == heads;
+  const Var key = is_one ? parts[1] : g.contiguous(parts[1]);
+  const Var value = is_one ? parts[2] : g.contiguous(parts[2]);
+  return g.apply(OpKind::te_fused_attention, {parts[0], key, value});
+}
+
+// UnfusedDotProductAttention: the scores lie in a block that is made before.
+Var CoreAttention::unfused(GraphBuilder& g, const MegatronStage& stage,
+                           const std::vector<Var>& parts) const {
+  const int64_t b = stage.micro_batch;
+  const int64_t rows = b * heads;
+  Var query = parts[0];
+  Var key = parts[1];
+  Var value = parts[2];
+  if (kv_heads != heads) {
+    key = repeated(g, key, b, key_size);
+    value = repeated(g, value, b, value_size);
+  }
+  query = g.reshape(query, {queries, rows, key_size});
+  key = g.reshape(key, {keys, rows, key_size});
+  Var scores = g.empty_like({rows, queries, keys}, query);
+  scores = g.baddbmm(scores, g.transpose(query, 0, 1), g.transpose(g.transpose(key, 0, 1), 1, 2));
+  Var weights = g.apply(OpKind::te_causal_softmax, {std::move(scores)});
+  weights = g.dropout(weights, stage.model.attention_dropout);
+  value = g.reshape(value, {keys, rows, value_size});
+  Var context = g.bmm(weights, g.transpose(value, 0, 1));
+  context = g.contiguous(g.permute(g.view(context, {b, heads, queries, value_size}), {2, 0, 1, 3}));
+  return g.view(context, {queries, b, heads * value_size});
+}
+
+// repeat_interleave along the heads.
+Var CoreAttention::repeated(GraphBuilder& g, const Var& x, int64_t batch, int64_t size) const {
+  const int64_t group = heads / kv_heads;
+  const Var wide = g.expand(g.unsqueeze(x, 3), {keys, batch, kv_heads, group, size});
+  return g.reshape(g.contiguous(wide), {keys, batch, heads, size});
+}
+
+Var CoreAttention::flash(GraphBuilder& g, const MegatronStage& stage,
+                         const std::vector<Var>& parts) const {
+  std::vector<Var> rows;
+  for (const Var& part : parts) rows.push_back(g.contiguous(g.transpose(part, 0, 1)));
+  // The package wants values as wide as keys.
+  if (value_size != key_size) rows[2] = g.pad(rows[2], {0, key_size - value_size});
+  Var context;
+  if (stage.rank.context > 1) {
+    Attributes attributes;
+    attributes.ints = {stage.rank.context};
+    context = g.apply(OpKind::te_ring_attention, rows, std::move(attributes));
+  } else {
+    context = g.flash_attention(rows[0], rows[1], rows[2], true, stage.model.attention_dropout);
+  }
+  rows.clear();
+  if (value_size != key_size) context = g.contiguous(g.slice(context, 3, 0, value_size));
+  context = g.view(context, {stage.micro_batch, queries, heads * value_size});
+  return g.contiguous(g.transpose(context, 0, 1));
+}
+
+}  // namespace headroom::model

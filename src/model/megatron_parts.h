@@ -1,0 +1,50 @@
+// What the modules of a stage of Megatron-LM's share. Internal to model.
+#pragma once
+
+#include <string>
+
+#include "model/builder.h"
+#include "model/megatron.h"
+
+namespace headroom::model {
+
+// The sizes that a layer's operators have on one rank.
+struct MegatronSizes {
+  explicit MegatronSizes(const MegatronStage& s)
+      : stage(s),
+        local_sequence(s.sequence / s.rank.context),
+        sequence_ranks(s.rank.sequence_parallel ? s.rank.tensor : 1),
+        heads(s.model.heads / s.rank.tensor),
+        kv_heads(s.model.kv_heads / s.rank.tensor) {}
+  const MegatronStage& stage;
+  int64_t local_sequence;  // with context parallelism
+  int64_t sequence_ranks;  // that share it between the matrices
+  int64_t heads, kv_heads;
+  [[nodiscard]] int64_t hidden_rows() const { return local_sequence / sequence_ranks; }
+};
+
+// A matrix that the tensor parallel ranks share.
+inline Attributes divided(const MegatronRank& rank) {
+  Attributes attributes;
+  attributes.ints = {rank.tensor, rank.sequence_parallel ? 1 : 0, rank.fused_accumulation ? 1 : 0};
+  return attributes;
+}
+
+// A matrix that each of them has, over its own part of the sequence.
+inline Attributes undivided(const MegatronRank& rank) {
+  Attributes attributes;
+  attributes.ints = {1, 0, rank.fused_accumulation ? 1 : 0};
+  return attributes;
+}
+
+// LayerNorm's or RMSNorm's parameters.
+struct MegatronNorm {
+  Var weight, bias;
+  MegatronNorm() = default;
+  MegatronNorm(GraphBuilder& g, const std::string& name, const MegatronModel& m, int64_t width)
+      : weight(g.parameter(name + "weight", {width}, ParameterRole::norm)) {
+    if (!m.rms_norm) bias = g.parameter(name + "bias", {width}, ParameterRole::norm);
+  }
+};
+
+}  // namespace headroom::model
