@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "fit/measured_row.h"
 #include "text/parse_number.h"
@@ -24,14 +27,33 @@ class MegatronRow {
   }
   // Of sizes and counts: from 1 on, and no more than any machine has.
   Result<int64_t> number(std::string_view column) const {
-    constexpr int64_t kMost = int64_t{1} << 24;
     const auto value = text::parse_number<int64_t>((*this)[column]);
     if (value && *value >= 1 && *value <= kMost) return *value;
     return unsupported("'" + std::string(column) + "' is no number from 1 on");
   }
+  // "24+24", "512 enc / 128 dec": an encoder's and a decoder's.
+  Result<std::pair<int64_t, int64_t>> both(std::string_view column) const {
+    const std::string_view words = (*this)[column];
+    const size_t cut = words.find_first_of("+/");
+    const auto first = counted(words.substr(0, cut));
+    const auto second =
+        cut == std::string_view::npos ? std::nullopt : counted(words.substr(cut + 1));
+    if (first && second) return std::pair(*first, *second);
+    return unsupported("'" + std::string(column) + "' is not an encoder's and a decoder's number");
+  }
   [[nodiscard]] bool is_true(std::string_view column) const { return (*this)[column] == "true"; }
 
  private:
+  static constexpr int64_t kMost = int64_t{1} << 24;
+
+  // The number that words begin with, behind blanks.
+  static std::optional<int64_t> counted(std::string_view words) {
+    words.remove_prefix(std::min(words.find_first_not_of(' '), words.size()));
+    const size_t end = std::min(words.find_first_not_of("0123456789"), words.size());
+    const auto value = text::parse_number<int64_t>(words.substr(0, end));
+    return value && *value >= 1 && *value <= kMost ? value : std::nullopt;
+  }
+
   const text::CsvTable& table_;
   size_t row_;
 };
@@ -73,9 +95,9 @@ constexpr std::array kModelled{
 
 Result<void> check(const MegatronRow& row) {
   const std::string_view model = row["model"];
-  const bool is_gpt =
-      model.starts_with("gpt") || model.starts_with("moe") || model.starts_with("mixtral");
-  if (!is_gpt) {
+  const bool is_known = model.starts_with("gpt") || model.starts_with("moe") ||
+                        model.starts_with("mixtral") || model.starts_with("t5");
+  if (!is_known) {
     return unsupported("Megatron-LM's model '" + std::string(model.substr(0, model.find(':'))) +
                        "' is not modelled");
   }
@@ -88,16 +110,23 @@ Result<void> check(const MegatronRow& row) {
   return {};
 }
 
+bool has_encoder(const MegatronRow& row) { return row["model"].starts_with("t5"); }
+
 Result<void> read_sizes(const MegatronRow& row, model::MegatronModel& m) {
   struct Field {
     std::string_view column;
     int64_t* to;
   };
-  for (const Field& field :
-       {Field{"layers", &m.layers}, Field{"hidden", &m.hidden}, Field{"heads", &m.heads},
-        Field{"kv_heads", &m.kv_heads}, Field{"head_dim", &m.head_size}, Field{"ffn", &m.inner},
-        Field{"padded_vocab", &m.padded_vocabulary}}) {
+  for (const Field& field : {Field{"hidden", &m.hidden}, Field{"heads", &m.heads},
+                             Field{"kv_heads", &m.kv_heads}, Field{"head_dim", &m.head_size},
+                             Field{"ffn", &m.inner}, Field{"padded_vocab", &m.padded_vocabulary}}) {
     HEADROOM_ASSIGN(*field.to, row.number(field.column));
+  }
+  if (has_encoder(row)) {
+    HEADROOM_ASSIGN(const auto layers, row.both("layers"));
+    std::tie(m.layers, m.decoder_layers) = layers;
+  } else {
+    HEADROOM_ASSIGN(m.layers, row.number("layers"));
   }
   const std::string_view place = row["position_embedding"];
   if (place == "learned_absolute") {
@@ -187,7 +216,10 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
   HEADROOM_ASSIGN(r.tensor, row.number("tp"));
   HEADROOM_ASSIGN(r.pipeline, row.number("pp"));
   HEADROOM_ASSIGN(r.context, row.number("cp"));
-  HEADROOM_ASSIGN(const int64_t layers, row.number("last_stage_layers"));
+  int64_t layers = setting.stage.model.layers;
+  if (!has_encoder(row)) {
+    HEADROOM_ASSIGN(layers, row.number("last_stage_layers"));
+  }
   HEADROOM_ASSIGN(const int64_t chunks, row.number("vpp"));
   if (layers % chunks != 0) return unsupported("chunks of different sizes");
   r.chunk_layers.assign(static_cast<size_t>(chunks), layers / chunks);
@@ -254,7 +286,12 @@ Result<FitQuestion> megatron_question_of(const text::CsvTable& table, size_t ind
   HEADROOM_TRY(read_model(row, setting.stage.model));
   HEADROOM_TRY(read_rank(row, setting));
   HEADROOM_ASSIGN(setting.stage.micro_batch, row.number("micro_batch"));
-  HEADROOM_ASSIGN(setting.stage.sequence, row.number("seq_len"));
+  if (has_encoder(row)) {
+    HEADROOM_ASSIGN(const auto sequences, row.both("seq_len"));
+    std::tie(setting.stage.sequence, setting.stage.decoder_sequence) = sequences;
+  } else {
+    HEADROOM_ASSIGN(setting.stage.sequence, row.number("seq_len"));
+  }
   q.batch = setting.stage.micro_batch;
   q.seq = setting.stage.sequence;
   q.grad_accum = setting.micro_batches;

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/megatron_attention.h"
-#include "model/megatron_mla.h"
-#include "model/megatron_moe.h"
-#include "model/megatron_parts.h"
+#include "model/megatron_ends.h"
+#include "model/megatron_layer.h"
+#include "model/megatron_t5.h"
 
 namespace headroom::model {
 
@@ -23,6 +22,28 @@ constexpr int64_t kLayersMax = 1024;  // as of a model's config.json
 constexpr int64_t kExpertsMax = 4096;
 
 Error wrong(std::string what) { return Error{ErrorCode::bad_input, std::move(what), "", ""}; }
+
+// Of a model with an encoder the layers are the encoder's.
+Result<void> check_encoder_and_decoder(const MegatronStage& s) {
+  const MegatronModel& m = s.model;
+  const MegatronRank& r = s.rank;
+  if (r.pipeline > 1 || r.context > 1 || r.chunks() != 1) {
+    return wrong(
+        "an encoder and decoder in a pipeline, or with parts of sequences, is not modelled");
+  }
+  if (m.experts > 0 || m.latent.key_rank > 0 || m.rotary) {
+    return wrong(
+        "an encoder and decoder with experts, latent attention or rotary positions is not "
+        "modelled");
+  }
+  const int64_t ranks = r.sequence_parallel ? r.tensor : 1;
+  if (m.decoder_layers > kLayersMax || s.decoder_sequence < 1 || s.decoder_sequence > kSizeMax ||
+      s.decoder_sequence % ranks != 0 || m.kv_heads != m.heads ||
+      (m.positions > 0 && s.decoder_sequence > m.positions)) {
+    return wrong("a size of the decoder is out of range");
+  }
+  return {};
+}
 
 Result<void> check(const MegatronStage& s) {
   const MegatronModel& m = s.model;
@@ -83,6 +104,7 @@ Result<void> check(const MegatronStage& s) {
     if (m.kv_heads != m.heads) return wrong("latent attention has no query groups");
     if (l.rotary_size % 2 != 0) return wrong("the rotary part of a head is odd");
   }
+  if (m.decoder_layers > 0) HEADROOM_TRY(check_encoder_and_decoder(s));
   const int64_t parts = (r.context > 1 ? 2 * r.context : 1) * (r.sequence_parallel ? r.tensor : 1);
   if (s.sequence % parts != 0) {
     return wrong("the sequence cannot be divided among the ranks that share it");
@@ -96,226 +118,6 @@ Result<void> check(const MegatronStage& s) {
   }
   return {};
 }
-
-// The MLP of every token, its norm fused with its first product.
-struct DenseMlp {
-  MegatronNorm norm;
-  Var fc1_weight, fc1_bias, fc2_weight, fc2_bias;
-
-  DenseMlp(GraphBuilder& g, const MegatronStage& stage, const std::string& path)
-      : norm(g, path + ".linear_fc1.layer_norm_", stage.model, stage.model.hidden) {
-    const MegatronModel& m = stage.model;
-    const int64_t width = m.inner / stage.rank.tensor;
-    const int64_t columns = width * (m.gated ? 2 : 1);
-    fc1_weight =
-        g.parameter(path + ".linear_fc1.weight", {columns, m.hidden}, ParameterRole::linear);
-    if (m.linear_bias)
-      fc1_bias = g.parameter(path + ".linear_fc1.bias", {columns}, ParameterRole::bias);
-    fc2_weight = g.parameter(path + ".linear_fc2.weight", {m.hidden, width}, ParameterRole::linear);
-    if (m.linear_bias)
-      fc2_bias = g.parameter(path + ".linear_fc2.bias", {m.hidden}, ParameterRole::bias);
-  }
-
-  Var operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input) const {
-    const Attributes parallel = divided(stage.rank);
-    Var x = g.apply(OpKind::te_norm_linear, {input, norm.weight, norm.bias, fc1_weight, Var()},
-                    parallel);
-    x = g.apply(stage.model.gated ? OpKind::bias_swiglu : OpKind::bias_gelu,
-                {std::move(x), fc1_bias});
-    return g.apply(OpKind::te_row_linear, {std::move(x), fc2_weight}, parallel);
-  }
-};
-
-// A mixture of experts behind a norm of its own.
-struct ExpertMlp {
-  MegatronNorm norm;
-  MegatronExperts experts;
-
-  ExpertMlp(GraphBuilder& g, const MegatronStage& stage, const std::string& layer)
-      : norm(g, layer + ".pre_mlp_layernorm.", stage.model, stage.model.hidden),
-        experts(g, stage, layer + ".mlp") {}
-
-  Var operator()(GraphBuilder& g, const Var& input, const Var& gathered) const {
-    const Var x = g.apply(OpKind::te_norm, {input, norm.weight, norm.bias});
-    return experts(g, x, gathered);
-  }
-};
-
-// Every head with keys and values of its own, or groups of heads that share them.
-class SelfAttention {
- public:
-  SelfAttention(GraphBuilder& g, const MegatronSizes& sizes, const std::string& layer)
-      : sizes_(sizes), name_(layer + ".self_attention") {
-    const MegatronModel& m = sizes.stage.model;
-    const int64_t features = (sizes.heads + 2 * sizes.kv_heads) * m.head_size;
-    proj_weight_ = g.parameter(name_ + ".linear_proj.weight", {m.hidden, sizes.heads * m.head_size},
-                               ParameterRole::linear);
-    norm_ = MegatronNorm(g, name_ + ".linear_qkv.layer_norm_", m, m.hidden);
-    qkv_weight_ =
-        g.parameter(name_ + ".linear_qkv.weight", {features, m.hidden}, ParameterRole::linear);
-    if (m.linear_bias) {
-      proj_bias_ = g.parameter(name_ + ".linear_proj.bias", {m.hidden}, ParameterRole::bias);
-    }
-    if (m.qkv_bias) {
-      qkv_bias_ = g.parameter(name_ + ".linear_qkv.bias", {features}, ParameterRole::bias);
-    }
-  }
-
-  Var operator()(GraphBuilder& g, const Var& input, const Var& angles) const {
-    const int64_t s = sizes_.local_sequence;
-    const int64_t b = sizes_.stage.micro_batch;
-    const int64_t d = sizes_.stage.model.head_size;
-    const Attributes parallel = divided(sizes_.stage.rank);
-    const Var qkv = g.apply(OpKind::te_norm_linear,
-                            {input, norm_.weight, norm_.bias, qkv_weight_, qkv_bias_}, parallel);
-    const int64_t group = sizes_.heads / sizes_.kv_heads;
-    std::vector<Var> parts =
-        g.split(g.view(qkv, {s, b, sizes_.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
-    parts[0] = g.reshape(parts[0], {s, b, sizes_.heads, d});
-    if (angles) {
-      for (size_t i = 0; i < 2; ++i) parts[i] = g.apply(OpKind::te_rotary, {parts[i], angles});
-    }
-    const CoreAttention core{s, s, sizes_.heads, sizes_.kv_heads, d, d, static_cast<bool>(angles)};
-    Var context = core(g, sizes_.stage, std::move(parts), name_);
-    return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, parallel);
-  }
-
-  [[nodiscard]] const Var& bias() const { return proj_bias_; }
-
- private:
-  const MegatronSizes& sizes_;
-  std::string name_;
-  Var proj_weight_, proj_bias_;
-  MegatronNorm norm_;
-  Var qkv_weight_, qkv_bias_;
-};
-
-// As the modules' constructors declare them: attention, then the MLP. Of each there is one kind.
-class Layer {
- public:
-  Layer(GraphBuilder& g, const MegatronSizes& sizes, const std::string& path)
-      : sizes_(sizes), name_(path) {
-    const MegatronModel& m = sizes.stage.model;
-    if (m.latent.key_rank > 0) {
-      latent_.emplace(g, sizes, path);
-    } else {
-      heads_.emplace(g, sizes, path);
-    }
-    if (m.experts > 0) {
-      mixture_.emplace(g, sizes.stage, path);
-    } else {
-      dense_.emplace(g, sizes.stage, path + ".mlp");
-    }
-  }
-
-  Var operator()(GraphBuilder& g, Var input, const Var& angles, const Var& gathered) const {
-    RegionScope region(g, RegionKind::layer, name_, {&input, &angles});
-    Var x;
-    {
-      RegionScope inner(g, RegionKind::attention, name_ + ".self_attention", {&input});
-      x = latent_ ? (*latent_)(g, input) : (*heads_)(g, input, angles);
-      inner.leave({&x});
-    }
-    const Var residual =
-        add(g, std::move(x), latent_ ? latent_->bias() : heads_->bias(), std::move(input));
-    {
-      RegionScope inner(g, RegionKind::mlp, name_ + ".mlp", {&residual});
-      x = dense_ ? (*dense_)(g, sizes_.stage, residual) : (*mixture_)(g, residual, gathered);
-      inner.leave({&x});
-    }
-    x = add(g, std::move(x), dense_ ? dense_->fc2_bias : Var(), residual);
-    region.leave({&x});
-    return x;
-  }
-
- private:
-  Var add(GraphBuilder& g, Var x, const Var& its_bias, Var residual) const {
-    Attributes attributes;
-    attributes.number = sizes_.stage.model.hidden_dropout;
-    return g.apply(OpKind::bias_dropout_add, {std::move(x), its_bias, std::move(residual)},
-                   std::move(attributes));
-  }
-
-  const MegatronSizes& sizes_;
-  std::string name_;
-  std::optional<SelfAttention> heads_;
-  std::optional<MegatronLatentAttention> latent_;
-  std::optional<DenseMlp> dense_;
-  std::optional<ExpertMlp> mixture_;
-};
-
-// VocabParallelEmbedding and learned positions, then [s, b, h], scattered and dropped out.
-Var embed(GraphBuilder& g, const MegatronSizes& sizes, const Var& words, const Var& places) {
-  const MegatronStage& stage = sizes.stage;
-  const int64_t s = sizes.local_sequence;
-  const int64_t b = stage.micro_batch;
-  const Var ids = g.input("tokens", {b, s}, DType::i64);
-  const Var position_ids = g.input("position_ids", {b, s}, DType::i64);
-  Var x;
-  if (stage.rank.tensor > 1) {
-    const Var outside = g.compare(ids, ids);
-    Var masked = g.add(g.clone(ids), 0.0);
-    masked = g.masked_fill(masked, outside);
-    x = g.embedding(words, masked);
-    x = g.masked_fill(x, g.unsqueeze(outside, 2));
-  } else {
-    x = g.embedding(words, ids);
-  }
-  if (places) x = g.add(std::move(x), g.embedding(places, position_ids));
-  x = g.contiguous(g.transpose(std::move(x), 0, 1));
-  if (sizes.sequence_ranks > 1) {
-    x = g.clone(g.slice(std::move(x), 0, 0, sizes.hidden_rows()));
-  }
-  return g.dropout(std::move(x), stage.model.hidden_dropout);
-}
-
-// pretrain_gpt.py's loss_func over what the vocabulary's parts give.
-Var loss_of(GraphBuilder& g, const MegatronSizes& sizes, Var logits) {
-  const int64_t s = sizes.local_sequence;
-  const int64_t b = sizes.stage.micro_batch;
-  const Var labels = g.input("labels", {b, s}, DType::i64);
-  const Var loss_mask = g.input("loss_mask", {b, s}, DType::f32);
-  RegionScope region(g, RegionKind::loss, "loss", {&logits});
-  const Var targets = g.contiguous(g.transpose(labels, 0, 1));
-  Var losses = g.apply(OpKind::parallel_cross_entropy, {std::move(logits), targets});
-  losses = g.contiguous(g.transpose(std::move(losses), 0, 1));
-  Var masked = g.mul(g.view(std::move(losses), {-1}), g.view(loss_mask, {-1}));
-  Var loss = g.sum(std::move(masked), {0}, false);
-  region.leave({&loss});
-  return loss;
-}
-
-// LanguageModel.output_layer over the whole sequence, which is gathered into a lasting buffer.
-Var logits_of(GraphBuilder& g, const MegatronSizes& sizes, const Var& hidden, const Var& weight,
-              const Var& gathered) {
-  RegionScope region(g, RegionKind::lm_head, "output_layer", {&hidden});
-  Var logits =
-      g.apply(OpKind::column_linear, {hidden, weight, gathered}, divided(sizes.stage.rank));
-  region.leave({&logits});
-  return logits;
-}
-
-// What is made once for all chunks.
-struct Shared {
-  Var gathered;  // sequences put together; none where nothing is
-  Var workspace;
-
-  Shared(GraphBuilder& g, const MegatronSizes& sizes) {
-    const MegatronStage& stage = sizes.stage;
-    const int64_t head_elements =
-        stage.rank.is_last() && sizes.sequence_ranks > 1
-            ? sizes.local_sequence * stage.micro_batch * stage.model.hidden
-            : 0;
-    const int64_t gathers = std::max(head_elements, MegatronExperts::gathered_elements(stage));
-    if (gathers > 0) {
-      gathered = g.buffer("global_memory_buffer.mpu", {gathers}, std::nullopt, false);
-    }
-    if (stage.workspace_bytes > 0) {
-      workspace =
-          g.buffer("transformer_engine.workspace", {stage.workspace_bytes}, DType::u8, false);
-    }
-  }
-};
 
 // Layers that follow each other in the model, behind its embeddings where they are the first, and
 // with its head where they are the last.
@@ -350,7 +152,7 @@ class Chunk {
   }
 
   // Hidden states to send on, or the loss where this is the last.
-  Var operator()(GraphBuilder& g, const Shared& shared) const {
+  Var operator()(GraphBuilder& g, const MegatronBuffers& shared) const {
     const MegatronStage& stage = sizes_.stage;
     const MegatronModel& m = stage.model;
     if (stage.rank.mask_from_loader && (is_first_ || is_last_)) {
@@ -359,17 +161,20 @@ class Chunk {
                   DType::boolean);
     }
     Var x = is_first_
-                ? embed(g, sizes_, words_, places_)
+                ? megatron_embedding(g, sizes_, words_, places_)
                 : g.received("hidden_states", {sizes_.hidden_rows(), stage.micro_batch, m.hidden});
     const Var angles = m.rotary && m.latent.key_rank == 0
                            ? g.full({sizes_.local_sequence, 1, 1, m.head_size}, DType::f32)
                            : Var();
-    for (const Layer& layer : layers_) x = layer(g, std::move(x), angles, shared.gathered);
+    MegatronContext context;
+    context.angles = angles;
+    context.gathered = shared.gathered;
+    for (const MegatronLayer& layer : layers_) x = layer(g, std::move(x), context);
     if (!is_last_) return x;
     x = g.apply(OpKind::te_norm, {std::move(x), norm_weight_, norm_bias_});
-    Var logits = logits_of(g, sizes_, x, head_, shared.gathered);
+    Var logits = megatron_logits(g, sizes_, x, head_, Var(), shared.gathered);
     x = Var();
-    return loss_of(g, sizes_, std::move(logits));
+    return megatron_loss(g, sizes_, std::move(logits));
   }
 
   [[nodiscard]] bool is_last() const { return is_last_; }
@@ -378,7 +183,7 @@ class Chunk {
   const MegatronSizes& sizes_;
   bool is_first_, is_last_;
   Var words_, places_;
-  std::vector<Layer> layers_;
+  std::vector<MegatronLayer> layers_;
   Var norm_weight_, norm_bias_, head_;
 };
 
@@ -386,10 +191,11 @@ class Chunk {
 
 Result<Graph> build_megatron_stage(const MegatronStage& stage) {
   HEADROOM_TRY(check(stage));
+  if (stage.model.decoder_layers > 0) return build_megatron_t5(stage);
   const MegatronSizes sizes(stage);
   GraphBuilder g;
   {
-    const Shared shared(g, sizes);
+    const MegatronBuffers shared(g, sizes);
     for (int64_t i = 0; i < stage.rank.chunks(); ++i) {
       const Chunk chunk(g, sizes, i);
       const Var end = chunk(g, shared);

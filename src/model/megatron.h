@@ -60,6 +60,7 @@ struct MegatronModel {
   bool qkv_bias = true;
   bool tied = true;
   MegatronLatent latent;
+  int64_t decoder_layers = 0;  // behind an encoder of `layers` layers (T5); 0: there is no encoder
   // A mixture of experts in the place of every MLP; none where there are no experts.
   int64_t experts = 0;
   int64_t experts_per_token = 1;
@@ -98,8 +99,9 @@ struct MegatronStage {
   MegatronModel model;
   MegatronRank rank;
   int64_t micro_batch = 1;
-  int64_t sequence = 0;         // tokens of a whole sequence
-  int64_t workspace_bytes = 0;  // Transformer Engine's
+  int64_t sequence = 0;          // tokens of a whole sequence
+  int64_t decoder_sequence = 0;  // where there is an encoder, whose `sequence` is
+  int64_t workspace_bytes = 0;   // Transformer Engine's
   bool operator==(const MegatronStage&) const = default;
 };
 

@@ -50,11 +50,20 @@ Var CoreAttention::unfused(GraphBuilder& g, const MegatronStage& stage,
   Var scores = g.empty_like({rows, queries, keys}, query);
   scores = g.baddbmm(scores, g.transpose(query, 0, 1), g.transpose(g.transpose(key, 0, 1), 1, 2));
   Var weights = g.apply(OpKind::te_causal_softmax, {std::move(scores)});
+  if (is_padded) weights = without_padding(g, std::move(weights), b);
   weights = g.dropout(weights, stage.model.attention_dropout);
   value = g.reshape(value, {keys, rows, value_size});
   Var context = g.bmm(weights, g.transpose(value, 0, 1));
   context = g.contiguous(g.permute(g.view(context, {b, heads, queries, value_size}), {2, 0, 1, 3}));
   return g.view(context, {queries, b, heads * value_size});
+}
+
+// get_full_mask, and zeros where it is set.
+Var CoreAttention::without_padding(GraphBuilder& g, Var weights, int64_t batch) const {
+  const Var mask = g.full({batch, 1, queries, keys}, DType::boolean);
+  weights = g.view(std::move(weights), {batch, heads, queries, keys});
+  weights = g.masked_fill(std::move(weights), mask);
+  return g.view(std::move(weights), {batch * heads, queries, keys});
 }
 
 // repeat_interleave along the heads.

@@ -23,6 +23,7 @@ struct CoreAttention {
   int64_t key_size = 0;
   int64_t value_size = 0;
   bool lie_apart = false;  // queries, keys and values are no views of one block
+  bool is_padded = false;  // a mask of padding, in place of the causal one
 
   // parts: queries, keys, values. Gives [queries, b, heads * value_size].
   Var operator()(GraphBuilder& g, const MegatronStage& stage, std::vector<Var> parts,
@@ -32,6 +33,7 @@ struct CoreAttention {
   Var unfused(GraphBuilder& g, const MegatronStage& stage, const std::vector<Var>& parts) const;
   Var flash(GraphBuilder& g, const MegatronStage& stage, const std::vector<Var>& parts) const;
   Var fused(GraphBuilder& g, const std::vector<Var>& parts) const;
+  Var without_padding(GraphBuilder& g, Var weights, int64_t batch) const;
   // Each head of keys or values as often as queries share it.
   Var repeated(GraphBuilder& g, const Var& x, int64_t batch, int64_t size) const;
 };

@@ -126,8 +126,13 @@ Var MegatronLatentAttention::operator()(GraphBuilder& g, const Var& input) const
   parts = l.fused_rotary
               ? by_fused_kernels(g, std::move(query), std::move(both), std::move(positions))
               : by_plain_operators(g, std::move(query), std::move(both), std::move(positions));
-  const CoreAttention core{
-      s, s, sizes_.heads, sizes_.heads, l.key_size + l.rotary_size, l.value_size, true};
+  const CoreAttention core{.queries = s,
+                           .keys = s,
+                           .heads = sizes_.heads,
+                           .kv_heads = sizes_.heads,
+                           .key_size = l.key_size + l.rotary_size,
+                           .value_size = l.value_size,
+                           .lie_apart = true};
   Var context = core(g, sizes_.stage, std::move(parts), name_);
   return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, divided(rank));
 }

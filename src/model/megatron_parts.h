@@ -17,8 +17,10 @@ struct MegatronSizes {
         heads(s.model.heads / s.rank.tensor),
         kv_heads(s.model.kv_heads / s.rank.tensor) {}
   const MegatronStage& stage;
-  int64_t local_sequence;  // with context parallelism
-  int64_t sequence_ranks;  // that share it between the matrices
+  bool is_encoder = false;         // whose tokens see all others, but for padding
+  bool is_behind_encoder = false;  // whose tokens see what an encoder gave
+  int64_t local_sequence;          // with context parallelism
+  int64_t sequence_ranks;          // that share it between the matrices
   int64_t heads, kv_heads;
   [[nodiscard]] int64_t hidden_rows() const { return local_sequence / sequence_ranks; }
 };

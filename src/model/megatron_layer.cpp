@@ -1,0 +1,181 @@
+#include "model/megatron_layer.h"
+
+#include <vector>
+
+#include "model/megatron_attention.h"
+
+namespace headroom::model {
+
+MegatronMlp::MegatronMlp(GraphBuilder& g, const MegatronStage& stage, const std::string& path)
+    : norm_(g, path + ".linear_fc1.layer_norm_", stage.model, stage.model.hidden) {
+  const MegatronModel& m = stage.model;
+  const int64_t width = m.inner / stage.rank.tensor;
+  const int64_t columns = width * (m.gated ? 2 : 1);
+  fc1_weight_ =
+      g.parameter(path + ".linear_fc1.weight", {columns, m.hidden}, ParameterRole::linear);
+  if (m.linear_bias) {
+    fc1_bias_ = g.parameter(path + ".linear_fc1.bias", {columns}, ParameterRole::bias);
+  }
+  fc2_weight_ = g.parameter(path + ".linear_fc2.weight", {m.hidden, width}, ParameterRole::linear);
+  if (m.linear_bias) {
+    fc2_bias_ = g.parameter(path + ".linear_fc2.bias", {m.hidden}, ParameterRole::bias);
+  }
+}
+
+Var MegatronMlp::operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input) const {
+  const Attributes parallel = divided(stage.rank);
+  Var x = g.apply(OpKind::te_norm_linear, {input, norm_.weight, norm_.bias, fc1_weight_, Var()},
+                  parallel);
+  x = g.apply(stage.model.gated ? OpKind::bias_swiglu : OpKind::bias_gelu,
+              {std::move(x), fc1_bias_});
+  return g.apply(OpKind::te_row_linear, {std::move(x), fc2_weight_}, parallel);
+}
+
+MegatronSelfAttention::MegatronSelfAttention(GraphBuilder& g, const MegatronSizes& sizes,
+                                             const std::string& layer)
+    : sizes_(sizes), name_(layer + ".self_attention") {
+  const MegatronModel& m = sizes.stage.model;
+  const int64_t features = (sizes.heads + 2 * sizes.kv_heads) * m.head_size;
+  proj_weight_ = g.parameter(name_ + ".linear_proj.weight", {m.hidden, sizes.heads * m.head_size},
+                             ParameterRole::linear);
+  norm_ = MegatronNorm(g, name_ + ".linear_qkv.layer_norm_", m, m.hidden);
+  qkv_weight_ =
+      g.parameter(name_ + ".linear_qkv.weight", {features, m.hidden}, ParameterRole::linear);
+  if (m.linear_bias) {
+    proj_bias_ = g.parameter(name_ + ".linear_proj.bias", {m.hidden}, ParameterRole::bias);
+  }
+  if (m.qkv_bias) {
+    qkv_bias_ = g.parameter(name_ + ".linear_qkv.bias", {features}, ParameterRole::bias);
+  }
+}
+
+Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input, const Var& angles) const {
+  const int64_t s = sizes_.local_sequence;
+  const int64_t b = sizes_.stage.micro_batch;
+  const int64_t d = sizes_.stage.model.head_size;
+  const Attributes parallel = divided(sizes_.stage.rank);
+  const Var qkv = g.apply(OpKind::te_norm_linear,
+                          {input, norm_.weight, norm_.bias, qkv_weight_, qkv_bias_}, parallel);
+  const int64_t group = sizes_.heads / sizes_.kv_heads;
+  std::vector<Var> parts =
+      g.split(g.view(qkv, {s, b, sizes_.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
+  parts[0] = g.reshape(parts[0], {s, b, sizes_.heads, d});
+  if (angles) {
+    for (size_t i = 0; i < 2; ++i) parts[i] = g.apply(OpKind::te_rotary, {parts[i], angles});
+  }
+  const CoreAttention core{.queries = s,
+                           .keys = s,
+                           .heads = sizes_.heads,
+                           .kv_heads = sizes_.kv_heads,
+                           .key_size = d,
+                           .value_size = d,
+                           .lie_apart = static_cast<bool>(angles),
+                           .is_padded = sizes_.is_encoder};
+  Var context = core(g, sizes_.stage, std::move(parts), name_);
+  return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, parallel);
+}
+
+MegatronCrossAttention::MegatronCrossAttention(GraphBuilder& g, const MegatronSizes& sizes,
+                                               const std::string& layer)
+    : sizes_(sizes), name_(layer + ".cross_attention") {
+  const MegatronModel& m = sizes.stage.model;
+  const int64_t features = sizes.heads * m.head_size;
+  norm_ = MegatronNorm(g, layer + ".pre_cross_attn_layernorm.", m, m.hidden);
+  const auto matrix = [&](const char* name, int64_t rows, int64_t columns) {
+    return g.parameter(name_ + name, {rows, columns}, ParameterRole::linear);
+  };
+  const auto bias = [&](const char* name, int64_t size) {
+    return m.linear_bias ? g.parameter(name_ + name, {size}, ParameterRole::bias) : Var();
+  };
+  proj_weight_ = matrix(".linear_proj.weight", m.hidden, features);
+  proj_bias_ = bias(".linear_proj.bias", m.hidden);
+  query_weight_ = matrix(".linear_q.weight", features, m.hidden);
+  query_bias_ = bias(".linear_q.bias", features);
+  key_weight_ = matrix(".linear_kv.weight", 2 * features, m.hidden);
+  key_bias_ = bias(".linear_kv.bias", 2 * features);
+}
+
+Var MegatronCrossAttention::operator()(GraphBuilder& g, const Var& input, const Var& encoded,
+                                       int64_t keys) const {
+  const int64_t s = sizes_.local_sequence;
+  const int64_t b = sizes_.stage.micro_batch;
+  const int64_t d = sizes_.stage.model.head_size;
+  const Attributes parallel = divided(sizes_.stage.rank);
+  const Var normed = g.apply(OpKind::te_norm, {input, norm_.weight, norm_.bias});
+  const Var both = g.apply(OpKind::te_column_linear, {encoded, key_weight_, key_bias_}, parallel);
+  std::vector<Var> parts = g.split(g.view(both, {keys, b, sizes_.heads, 2 * d}), {d, d}, 3);
+  const Var query =
+      g.apply(OpKind::te_column_linear, {normed, query_weight_, query_bias_}, parallel);
+  parts.insert(parts.begin(), g.view(query, {s, b, sizes_.heads, d}));
+  const CoreAttention core{.queries = s,
+                           .keys = keys,
+                           .heads = sizes_.heads,
+                           .kv_heads = sizes_.heads,
+                           .key_size = d,
+                           .value_size = d,
+                           .is_padded = true};
+  Var context = core(g, sizes_.stage, std::move(parts), name_);
+  return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, parallel);
+}
+
+MegatronLayer::MegatronLayer(GraphBuilder& g, const MegatronSizes& sizes, const std::string& path)
+    : sizes_(sizes), name_(path) {
+  const MegatronModel& m = sizes.stage.model;
+  if (m.latent.key_rank > 0) {
+    latent_.emplace(g, sizes, path);
+  } else {
+    heads_.emplace(g, sizes, path);
+  }
+  if (sizes.is_behind_encoder) cross_.emplace(g, sizes, path);
+  if (m.experts == 0) {
+    dense_.emplace(g, sizes.stage, path + ".mlp");
+    return;
+  }
+  MegatronNorm norm(g, path + ".pre_mlp_layernorm.", m, m.hidden);
+  mixture_.emplace(Mixture{std::move(norm), MegatronExperts(g, sizes.stage, path + ".mlp")});
+}
+
+Var MegatronLayer::operator()(GraphBuilder& g, Var input, const MegatronContext& context) const {
+  RegionScope region(g, RegionKind::layer, name_, {&input, &context.angles});
+  Var x;
+  {
+    RegionScope inner(g, RegionKind::attention, name_ + ".self_attention", {&input});
+    x = latent_ ? (*latent_)(g, input) : (*heads_)(g, input, context.angles);
+    inner.leave({&x});
+  }
+  Var residual = add(g, std::move(x), latent_ ? latent_->bias() : heads_->bias(), std::move(input));
+  if (cross_) {
+    RegionScope inner(g, RegionKind::attention, name_ + ".cross_attention",
+                      {&residual, &context.encoded});
+    x = (*cross_)(g, residual, context.encoded, context.encoded_sequence);
+    inner.leave({&x});
+  }
+  if (cross_) residual = add(g, std::move(x), cross_->bias(), std::move(residual));
+  x = run_mlp(g, residual, context.gathered);
+  x = add(g, std::move(x), dense_ ? dense_->bias() : Var(), std::move(residual));
+  region.leave({&x});
+  return x;
+}
+
+Var MegatronLayer::run_mlp(GraphBuilder& g, const Var& input, const Var& gathered) const {
+  RegionScope region(g, RegionKind::mlp, name_ + ".mlp", {&input});
+  Var x;
+  if (dense_) {
+    x = (*dense_)(g, sizes_.stage, input);
+  } else {
+    const MegatronNorm& norm = mixture_->norm;
+    const Var normed = g.apply(OpKind::te_norm, {input, norm.weight, norm.bias});
+    x = mixture_->experts(g, normed, gathered);
+  }
+  region.leave({&x});
+  return x;
+}
+
+Var MegatronLayer::add(GraphBuilder& g, Var x, const Var& its_bias, Var residual) const {
+  Attributes attributes;
+  attributes.number = sizes_.stage.model.hidden_dropout;
+  return g.apply(OpKind::bias_dropout_add, {std::move(x), its_bias, std::move(residual)},
+                 std::move(attributes));
+}
+
+}  // namespace headroom::model
