@@ -222,13 +222,13 @@ Result<void> check_program(const Arguments& in) {
   for (const std::string& word : in.script().words()) {
     if (!word.ends_with(".py")) continue;
     const std::string name = word.substr(word.rfind('/') + 1);
-    if (name == "pretrain_gpt.py") return {};
+    if (name == "pretrain_gpt.py" || name == "pretrain_t5.py") return {};
     other = name;
   }
   if (other.empty()) return {};
   return Error{ErrorCode::bad_input,
                "starts " + other.substr(0, 60) + ", whose steps are not modelled", in.file(),
-               "pretrain_gpt.py's are"};
+               "pretrain_gpt.py's and pretrain_t5.py's are"};
 }
 
 Result<void> check_modelled(Arguments& in) {
@@ -247,7 +247,19 @@ Result<void> check_modelled(Arguments& in) {
   return {};
 }
 
+// Of an encoder and a decoder the lengths that count are the encoder's, as in Megatron-LM.
+Result<void> read_encoder_and_decoder(Arguments& in, MegatronArguments& a) {
+  HEADROOM_TRY(in.take("encoder-num-layers", a.layers));
+  HEADROOM_TRY(in.take("decoder-num-layers", a.decoder_layers));
+  HEADROOM_TRY(in.take("encoder-seq-length", a.sequence));
+  HEADROOM_TRY(in.take("decoder-seq-length", a.decoder_sequence));
+  if (a.decoder_layers == 0 || a.decoder_sequence > 0) return {};
+  return Error{ErrorCode::bad_input, "has no --decoder-seq-length", in.file(),
+               "an encoder and a decoder have a length each"};
+}
+
 Result<void> read_sizes(Arguments& in, MegatronArguments& a) {
+  HEADROOM_TRY(read_encoder_and_decoder(in, a));
   struct Needed {
     std::string_view name;
     int64_t* to;
@@ -278,6 +290,9 @@ Result<void> read_sizes(Arguments& in, MegatronArguments& a) {
   HEADROOM_ASSIGN(a.vocabulary, in.number("vocab-size"));
   HEADROOM_TRY(in.take("make-vocab-size-divisible-by", a.vocabulary_multiple));
   HEADROOM_ASSIGN(const auto tokenizer, in.words("tokenizer-type"));
+  int64_t more = 0;
+  HEADROOM_TRY(in.take("vocab-extra-ids", more, 0));
+  if (a.vocabulary) *a.vocabulary += more;
   constexpr int64_t kGpt2Vocabulary = 50'257;
   if (!a.vocabulary && tokenizer == "GPT2BPETokenizer") a.vocabulary = kGpt2Vocabulary;
   return {};
@@ -413,8 +428,10 @@ Result<void> read_division(Arguments& in, MegatronArguments& a) {
 }  // namespace
 
 bool has_megatron_arguments(std::string_view content) {
-  return content.find("--num-layers") != std::string_view::npos &&
-         content.find("--hidden-size") != std::string_view::npos;
+  const auto has = [&](std::string_view name) {
+    return content.find(name) != std::string_view::npos;
+  };
+  return (has("--num-layers") || has("--encoder-num-layers")) && has("--hidden-size");
 }
 
 Result<MegatronArguments> read_megatron_arguments(std::string_view content,

@@ -3,8 +3,9 @@
 //
 // Nothing is run: names that a script gives to numbers (TP=2, ${TP}, ${TP:-2}) are put in, and a
 // value that needs more than that is an Error that names it. So is an argument that changes memory
-// in a way that is not modelled, and a script of another program than pretrain_gpt.py. Others are
-// listed: those that are known not to matter, and those that nobody looked at.
+// in a way that is not modelled, and a script of another program than pretrain_gpt.py and
+// pretrain_t5.py. Others are listed: those that are known not to matter, and those that nobody
+// looked at.
 //
 // Source: megatron/training/arguments.py at d98e8a64 (August 2026).
 #pragma once
@@ -20,7 +21,9 @@
 namespace headroom::engines {
 
 struct MegatronArguments {
-  int64_t layers = 0;
+  int64_t layers = 0;          // an encoder's, where there is a decoder behind it
+  int64_t decoder_layers = 0;  // pretrain_t5.py's; 0: there is no encoder
+  int64_t decoder_sequence = 0;
   int64_t hidden = 0;
   int64_t heads = 0;
   int64_t query_groups = 0;  // as many as heads, where nothing is said

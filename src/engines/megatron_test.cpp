@@ -119,8 +119,8 @@ TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
   EXPECT_EQ(message_of(model + "--micro-batch-size 0"), "--micro-batch-size is '0'");
   EXPECT_EQ(message_of(model + "--micro-batch-size 99999999999999999999"),
             "--micro-batch-size is '99999999999999999999'");
-  EXPECT_EQ(message_of("python pretrain_t5.py " + model),
-            "starts pretrain_t5.py, whose steps are not modelled");
+  EXPECT_EQ(message_of("python pretrain_bert.py " + model),
+            "starts pretrain_bert.py, whose steps are not modelled");
   EXPECT_EQ(message_of("python pretrain_gpt.py " + model), "");
   EXPECT_EQ(message_of(model + "--optimizer sgd"), "--optimizer sgd is not modelled");
   EXPECT_EQ(message_of(model + "--squared-relu"), "--squared-relu is not modelled");

@@ -40,6 +40,7 @@ Result<model::MegatronAttention> attention_of(const std::string& word, const std
 Result<void> set_model(const engines::MegatronArguments& from, const std::string& file,
                        model::MegatronModel& m) {
   m.layers = from.layers;
+  m.decoder_layers = from.decoder_layers;
   m.hidden = from.hidden;
   m.heads = from.heads;
   m.kv_heads = from.query_groups;
@@ -169,6 +170,7 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
   rank.pipeline = from.stages;
   rank.context = from.context_ranks;
   setting.look_at(0);
+  setting.stage.decoder_sequence = from.decoder_sequence;
   rank.expert = from.expert_ranks;
   rank.expert_tensor = from.expert_tensor_ranks;
   HEADROOM_ASSIGN(const int64_t expert_data, expert_data_ranks(from, spread, file));
@@ -260,6 +262,10 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
   add("padded-vocab-size", words(m.padded_vocabulary));
   add("batch", words(question.batch));
   add("seq", words(question.seq));
+  if (m.decoder_layers > 0) {
+    add("decoder-num-layers", words(m.decoder_layers));
+    add("decoder-seq-length", words(setting.stage.decoder_sequence));
+  }
   add("grad-accum", words(question.grad_accum));
   add("tensor-model-parallel-size", words(r.tensor));
   add("pipeline-model-parallel-size", words(r.pipeline));
@@ -293,7 +299,7 @@ Result<int64_t> megatron_parameters(const MegatronSetting& setting) {
   model::MegatronStage whole = setting.stage;
   whole.rank = {};
   whole.rank.chunk_layers = {whole.model.layers};
-  whole.micro_batch = whole.sequence = 1;  // parameters do not depend on them
+  whole.micro_batch = whole.sequence = whole.decoder_sequence = 1;  // they need none
   HEADROOM_ASSIGN(const model::Graph graph, model::build_megatron_stage(whole));
   return model::parameter_count(graph, false);
 }

@@ -72,6 +72,28 @@ TEST(MegatronQuestion, LatentAttentionIsRead) {
   EXPECT_TRUE(!wide || !answer(*wide));
 }
 
+TEST(MegatronQuestion, AnEncoderAndADecoderAreRead) {
+  const auto arguments = engines::read_megatron_arguments(
+      "python pretrain_t5.py --encoder-num-layers 4 --decoder-num-layers 2 --hidden-size 512 "
+      "--num-attention-heads 8 --encoder-seq-length 512 --decoder-seq-length 128 "
+      "--max-position-embeddings 512 --vocab-size 1000 --vocab-extra-ids 100 --bf16",
+      "run.sh");
+  ASSERT_TRUE(arguments) << arguments.error().to_string();
+  FitQuestion asked;
+  asked.device = "h100-sxm-80gb";
+  asked.search = false;
+  const auto q = megatron_question(asked, *arguments, "run.sh", {});
+  ASSERT_TRUE(q) << q.error().to_string();
+  const auto answered = answer(*q);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  // Tables, 12 hh + 13 h a layer, 4 hh + 6 h more with cross attention, a norm behind each stack;
+  // the head's bias.
+  const int64_t h = 512;
+  const int64_t vocabulary = 1152;
+  EXPECT_EQ(answered->parameter_count, vocabulary * h + 512 * h + 6 * (12 * h * h + 13 * h) +
+                                           2 * (4 * h * h + 6 * h) + 4 * h + vocabulary);
+}
+
 TEST(MegatronQuestion, ChunksNeedMicroBatchesInGroupsOfStages) {
   const auto q = question(
       "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
