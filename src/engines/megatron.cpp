@@ -182,7 +182,7 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "num-dataset-builder-threads",
     "num-workers",
     "override-opt",
-    "overlap-param-gather",
+    "overlap-param-gather-",
     "profile",
     "rampup-batch-size",
     "rdzv-",
@@ -416,6 +416,7 @@ Result<void> read_division(Arguments& in, MegatronArguments& a) {
   a.distributed_optimizer = in.is_on("use-distributed-optimizer");
   HEADROOM_TRY(in.take("num-distributed-optimizer-instances", a.optimizer_instances));
   a.overlap_grad_reduce = in.is_on("overlap-grad-reduce");
+  a.overlap_param_gather = in.is_on("overlap-param-gather");
   a.gradients_in_half = in.is_on("grad-reduce-in-bf16");
   a.fused_accumulation = !in.is_on("no-gradient-accumulation-fusion");
   a.mask_from_loader = !in.is_on("no-create-attention-mask-in-dataloader");

@@ -75,6 +75,7 @@ struct MegatronArguments {
   bool distributed_optimizer = false;
   int64_t optimizer_instances = 1;
   bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
   bool gradients_in_half = false;     // --grad-reduce-in-bf16
   bool gradients_in_float32 = false;  // --accumulate-allreduce-grads-in-fp32
   bool fused_accumulation = true;

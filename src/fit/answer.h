@@ -180,6 +180,7 @@ struct StepTime {
   double compute_seconds = 0;        // kernels alone
   double communication_seconds = 0;  // collectives alone
   double exposed_seconds = 0;        // of those, what the kernels stand still for
+  double pipeline_seconds = 0;       // that stages of a pipeline wait for each other
   int64_t kernels = 0;
   Provenance provenance = Provenance::extrapolated;
   std::string basis;  // of the law that takes longest
@@ -203,6 +204,8 @@ struct StageFigures {
   Bytes peak_allocated;
   Interval device_used;
   Verdict verdict = Verdict::no;
+  std::optional<StepTime> time;    // of a step, but for waiting for others; nothing: not known
+  double micro_batch_seconds = 0;  // of it, for each micro-batch
 };
 
 struct FitAnswer {

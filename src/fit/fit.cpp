@@ -11,6 +11,7 @@
 #include "fit/idle_settings.h"
 #include "fit/megatron_question.h"
 #include "fit/network.h"
+#include "fit/pipeline_time.h"
 #include "fit/prediction.h"
 #include "fit/remedies.h"
 #include "fit/scenario.h"
@@ -137,11 +138,9 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
 // error.
 Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
                       const StepTimer& timer, FitAnswer& answer) {
-  if (scenario.question.megatron) {
-    answer.notes.emplace_back(
-        "no step time: what tensor and context parallel ranks send, and a pipeline's waiting, are "
-        "not timed yet");
-    return {};
+  if (!answer.stages.empty()) {
+    answer.time = pipeline_time(answer.stages, scenario.question.megatron->stage.rank.chunks());
+    if (answer.time) return {};
   }
   HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
   const std::string& measured_on = timer.measured_device();
@@ -210,7 +209,8 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_ASSIGN(FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
   FitAnswer answer;
   if (question.megatron && question.megatron->stage.rank.pipeline > 1) {
-    HEADROOM_ASSIGN(answer.stages, stages_of(question));
+    HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
+    HEADROOM_ASSIGN(answer.stages, stages_of(question, timer));
     question.megatron->look_at(fullest_stage(answer.stages));
   }
   const Begun begun = begin(question);

@@ -183,6 +183,7 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
   data.distributed_optimizer = from.distributed_optimizer;
   data.instances = from.optimizer_instances;
   data.overlap_grad_reduce = from.overlap_grad_reduce;
+  data.overlap_param_gather = from.overlap_param_gather;
   // validate_args: float32 beside bf16 unless it is told not to; beside fp16 where it is told to.
   if (from.type == "bf16" && from.gradients_in_half) data.gradients = op::DType::bf16;
   if (from.type == "fp16" && !from.gradients_in_float32) data.gradients = op::DType::f16;
@@ -207,7 +208,7 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
   return question;
 }
 
-Result<std::vector<StageFigures>> stages_of(const FitQuestion& question) {
+Result<std::vector<StageFigures>> stages_of(const FitQuestion& question, const StepTimer& timer) {
   const int64_t count = question.megatron->stage.rank.pipeline;
   std::vector<Result<StageFigures>> made(static_cast<size_t>(count), StageFigures());
   for_each_in_parallel(made.size(), 0, [&](size_t i) {
@@ -215,7 +216,8 @@ Result<std::vector<StageFigures>> stages_of(const FitQuestion& question) {
     asked.megatron->look_at(static_cast<int64_t>(i));
     made[i] = [&]() -> Result<StageFigures> {
       HEADROOM_ASSIGN(const Scenario scenario, resolve(asked));
-      HEADROOM_ASSIGN(const Prediction prediction, predict(scenario));
+      HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
+      const Prediction& prediction = detail.prediction;
       StageFigures figures;
       figures.stage = static_cast<int64_t>(i);
       figures.layers = asked.megatron->stage.rank.layers();
@@ -225,6 +227,10 @@ Result<std::vector<StageFigures>> stages_of(const FitQuestion& question) {
       figures.peak_allocated = prediction.peak_allocated;
       figures.device_used = prediction.device_used;
       figures.verdict = prediction.verdict;
+      if (auto timed = timer.timed(scenario, detail.trace)) {
+        figures.time = std::move(timed->time);
+        figures.micro_batch_seconds = timed->micro_batch_seconds;
+      }
       return figures;
     }();
   });

@@ -234,6 +234,7 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
     HEADROOM_ASSIGN(data.instances, row.number("dist_opt_instances"));
   }
   data.overlap_grad_reduce = row.is_true("overlap_grad_reduce");
+  data.overlap_param_gather = row.is_true("overlap_param_gather");
   data.gradients = row.is_true("grad_reduce_in_fp32") || row["weights_dtype"] == "fp32"
                        ? op::DType::f32
                    : row["weights_dtype"] == "fp16" ? op::DType::f16

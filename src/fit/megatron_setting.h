@@ -19,6 +19,9 @@ struct MegatronSetting {
   std::vector<std::vector<int64_t>> layers_by_stage;  // and chunk; of a row's rank nothing is said
   bool operator==(const MegatronSetting&) const = default;
 
+  // That are computed side by side.
+  [[nodiscard]] int64_t batches() const { return data.data_ranks / stage.rank.context; }
+
   // REQUIRES: a stage of layers_by_stage.
   void look_at(int64_t index) {
     stage.rank.stage = index;

@@ -53,6 +53,19 @@ Result<timing::Cluster> cluster_of(const FitQuestion& question, int64_t devices)
   return cluster;
 }
 
+timing::Division division_of(const FitQuestion& question) {
+  if (!question.megatron) {
+    return {.ranks = question.ranks,
+            .replicas = question.replicas,
+            .tensor_ranks = question.tensor_ranks};
+  }
+  // Megatron-LM's order of ranks: tensor, context, data, and stages apart the furthest.
+  const MegatronSetting& setting = *question.megatron;
+  return {.ranks = setting.data.data_ranks,
+          .tensor_ranks = setting.stage.rank.tensor,
+          .stages_apart = question.ranks / setting.stage.rank.pipeline};
+}
+
 Result<FitQuestion> with_accumulation(FitQuestion question, int64_t devices) {
   if (!question.global_batch) return question;
   if (question.given.contains("grad-accum")) {

@@ -19,11 +19,7 @@ Result<BytesPerSecond> network_rate(std::string_view link);
 Result<timing::Cluster> cluster_of(const FitQuestion& question, int64_t devices);
 
 // Who takes part in its collectives.
-[[nodiscard]] inline timing::Division division_of(const FitQuestion& question) {
-  return {.ranks = question.ranks,
-          .replicas = question.replicas,
-          .tensor_ranks = question.tensor_ranks};
-}
+[[nodiscard]] timing::Division division_of(const FitQuestion& question);
 
 // The question with --global-batch made --grad-accum, for so many devices. An Error where it does
 // not come out even, or where both were given.

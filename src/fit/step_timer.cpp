@@ -1,5 +1,7 @@
 #include "fit/step_timer.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "fit/network.h"
@@ -24,7 +26,30 @@ op::DType computed_type(const FitQuestion& question) {
   return dtype_of(question.dtype);
 }
 
+// As one rank of Megatron-LM's sees them: its part of a sequence, and of the heads.
+timing::StepShape megatron_shape(const Scenario& scenario) {
+  const model::MegatronStage& stage = scenario.question.megatron->stage;
+  timing::StepShape shape;
+  shape.type = computed_type(scenario.question);
+  shape.sequence = stage.sequence / stage.rank.context;
+  shape.tokens = stage.micro_batch * shape.sequence;
+  shape.heads = stage.model.heads / stage.rank.tensor;
+  shape.kv_heads = stage.model.kv_heads / stage.rank.tensor;
+  return shape;
+}
+
+// Of a step, on all devices; nothing where a sequence is no tokens.
+std::optional<double> tokens_of(const Scenario& scenario) {
+  const FitQuestion& question = scenario.question;
+  if (!reads_seq(scenario)) return std::nullopt;
+  const int64_t batches =
+      question.megatron ? question.megatron->batches() : data_ranks_of(question);
+  return static_cast<double>(question.batch) * static_cast<double>(question.seq) *
+         static_cast<double>(question.grad_accum) * static_cast<double>(batches);
+}
+
 Result<timing::StepShape> shape_of(const Scenario& scenario) {
+  if (scenario.question.megatron) return megatron_shape(scenario);
   const FitQuestion& question = scenario.question;
   timing::StepShape shape;
   shape.type = computed_type(question);
@@ -71,12 +96,24 @@ int64_t not_simulated(const Scenario& scenario) {
   return scenario.question.grad_accum - scenario.train.accumulation;
 }
 
-// A step of fewer micro-batches by one: the difference is what one between makes.
+// Interleaved pipelines run micro-batches in groups of their stages.
+int64_t micro_batches_of_a_group(const Scenario& scenario) {
+  const step::Pipeline& pipeline = scenario.train.pipeline;
+  return pipeline.chunks > 1 ? pipeline.stages : 1;
+}
+
+// A step of a group of micro-batches less: the difference is what those between make.
 Result<step::StepTrace> shorter_step(const Scenario& scenario) {
   HEADROOM_ASSIGN(const auto shared, scenario.steps->of(scenario));
   step::TrainOptions train = scenario.train;
-  --train.accumulation;
+  train.accumulation -= micro_batches_of_a_group(scenario);
   return step::trace_training(*shared->graph, train);
+}
+
+// Groups of micro-batches that were not simulated.
+double missing_groups(const Scenario& scenario) {
+  return static_cast<double>(not_simulated(scenario)) /
+         static_cast<double>(micro_batches_of_a_group(scenario));
 }
 
 }  // namespace
@@ -85,41 +122,58 @@ Result<double> over_all_micro_batches(
     const Scenario& scenario, const step::StepTrace& trace,
     const std::function<Result<double>(const step::StepTrace&)>& figure) {
   HEADROOM_ASSIGN(const double simulated, figure(trace));
-  const auto missing = static_cast<double>(not_simulated(scenario));
-  if (missing <= 0) return simulated;
+  if (not_simulated(scenario) <= 0) return simulated;
   HEADROOM_ASSIGN(const step::StepTrace shorter, shorter_step(scenario));
   HEADROOM_ASSIGN(const double less, figure(shorter));
-  return simulated + missing * (simulated - less);
+  return simulated + missing_groups(scenario) * (simulated - less);
 }
 
-Result<StepTime> StepTimer::time_of(const Scenario& scenario, const step::StepTrace& trace) const {
+Result<timing::StepTime> StepTimer::priced(const Scenario& scenario,
+                                           const step::StepTrace& trace) const {
   const FitQuestion& question = scenario.question;
+  constexpr int64_t kMostInAMachine = 8;
+  if (question.megatron && question.nodes == 1 && devices_of(question) > kMostInAMachine) {
+    return Error{ErrorCode::unavailable,
+                 "how " + std::to_string(devices_of(question)) +
+                     " GPUs are spread over machines is not said (--nodes, --link)",
+                 {},
+                 {}};
+  }
   HEADROOM_ASSIGN(const timing::StepShape shape, shape_of(scenario));
   HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(question, devices_of(question)));
-  const timing::StepTimeQuestion asked{*scenario.device, shape, cluster, division_of(question)};
-  HEADROOM_ASSIGN(timing::StepTime whole, timing::time_of(trace, asked, model_));
-  if (const auto missing = static_cast<double>(not_simulated(scenario)); missing > 0) {
+  return timing::time_of(trace, {*scenario.device, shape, cluster, division_of(question)}, model_);
+}
+
+Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTrace& trace) const {
+  HEADROOM_ASSIGN(timing::StepTime whole, priced(scenario, trace));
+  TimedStep timed;
+  const int64_t group = micro_batches_of_a_group(scenario);
+  timed.micro_batch_seconds =
+      whole.seconds / static_cast<double>(std::max<int64_t>(scenario.train.accumulation, 1));
+  const bool is_staged = scenario.train.pipeline.stages > 1;
+  if ((is_staged || not_simulated(scenario) > 0) && scenario.train.accumulation > group) {
     HEADROOM_ASSIGN(const step::StepTrace shorter, shorter_step(scenario));
-    HEADROOM_ASSIGN(const timing::StepTime less, timing::time_of(shorter, asked, model_));
+    HEADROOM_ASSIGN(const timing::StepTime less, priced(scenario, shorter));
+    timed.micro_batch_seconds = (whole.seconds - less.seconds) / static_cast<double>(group);
     const timing::StepTime simulated = whole;
-    add(missing, simulated, whole);
-    add(-missing, less, whole);
+    add(missing_groups(scenario), simulated, whole);
+    add(-missing_groups(scenario), less, whole);
   }
-  StepTime time;
+  StepTime& time = timed.time;
   time.step_seconds = {whole.seconds_low, whole.seconds, whole.seconds_high};
-  if (reads_seq(scenario)) {
-    const double tokens = static_cast<double>(shape.tokens) *
-                          static_cast<double>(question.grad_accum) *
-                          static_cast<double>(data_ranks_of(question));
-    time.tokens_per_second = tokens / whole.seconds;
-  }
+  if (const auto tokens = tokens_of(scenario)) time.tokens_per_second = *tokens / whole.seconds;
   time.compute_seconds = whole.compute_seconds;
   time.communication_seconds = whole.communication_seconds;
   time.exposed_seconds = whole.exposed_seconds;
   time.kernels = whole.launches;
   time.provenance = whole.provenance;
   time.basis = whole.basis;
-  return time;
+  return timed;
+}
+
+Result<StepTime> StepTimer::time_of(const Scenario& scenario, const step::StepTrace& trace) const {
+  HEADROOM_ASSIGN(TimedStep step, timed(scenario, trace));
+  return std::move(step.time);
 }
 
 }  // namespace headroom::fit

@@ -11,9 +11,15 @@
 #include "fit/answer.h"
 #include "fit/scenario.h"
 #include "step/trace.h"
+#include "timing/step_time.h"
 #include "timing/timing_model.h"
 
 namespace headroom::fit {
+
+struct TimedStep {
+  StepTime time;
+  double micro_batch_seconds = 0;
+};
 
 class StepTimer {
  public:
@@ -28,8 +34,12 @@ class StepTimer {
   // device: whoever asks about memory can do without.
   [[nodiscard]] Result<StepTime> time_of(const Scenario& scenario,
                                          const step::StepTrace& trace) const;
+  // With what each micro-batch adds to that; of a pipeline's stage without its waiting for others.
+  [[nodiscard]] Result<TimedStep> timed(const Scenario& scenario,
+                                        const step::StepTrace& trace) const;
 
  private:
+  Result<timing::StepTime> priced(const Scenario& scenario, const step::StepTrace& trace) const;
   explicit StepTimer(timing::TimingModel model) : model_(std::move(model)) {}
 
   timing::TimingModel model_;

@@ -119,6 +119,10 @@ class Eager {
   void collective(OpKind kind, int64_t bytes_in, int64_t bytes_out) {
     if (!muted_) sink_.on_collective({kind, 0, bytes_in, bytes_out});
   }
+  // To one neighbour on a ring, while the other one's comes; nothing waits for it.
+  void send(int64_t bytes) {
+    if (!muted_) sink_.on_collective({OpKind::send_receive, 0, bytes, bytes});
+  }
   // While muted, operators hang their nodes and save their tensors, but take no memory and launch
   // nothing: an operator that is interrupted after it saved its inputs.
   void set_muted(bool muted) { muted_ = muted; }

@@ -149,6 +149,7 @@ enum class OpGroup : uint8_t {
   X(all_gather, communication)       \
   X(reduce_scatter, communication)   \
   X(all_reduce, communication)       \
+  X(send_receive, communication)     \
   X(parallel_input, none)            \
   X(parallel_weight, none)           \
   X(parallel_bias, none)             \

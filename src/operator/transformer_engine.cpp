@@ -299,7 +299,10 @@ void ring_backward(Eager& e, Node& n, int64_t ranks, const Dims& key_sizes, Grad
   Tensor buffers[2];
   for (Tensor& buffer : buffers) buffer = e.empty({2, both.elements()}, both.dtype());
   const Tensor key = e.alias(both, key_sizes, contiguous_strides(key_sizes));
-  for (int64_t i = 0; i < ranks; ++i) ring_gradients(e, query, key, key);
+  for (int64_t i = 0; i < ranks; ++i) {
+    e.send(2 * both.bytes());  // keys and values, and their gradients so far
+    ring_gradients(e, query, key, key);
+  }
   result[0] = query_grad;
   // The second half of the buffer that was received last.
   const Tensor& last = buffers[ranks % 2];
@@ -318,7 +321,7 @@ Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const
   for (int64_t i = 0; i < ranks; ++i) {
     if (i + 1 < ranks) {
       buffers.push_back(e.empty(both.sizes(), both.dtype()));
-      e.kernel(OpKind::all_gather, 0, both.bytes(), both.bytes());
+      e.send(both.bytes());
     }
     steps.push_back(ring_step(e, query, key));
   }

@@ -40,6 +40,9 @@ std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
     row("step time", seconds_words(answer.time->step_seconds.expected),
         "predicted, " + seconds_interval_words(answer.time->step_seconds) + " (90 % interval)");
     const std::string pace = pace_words(*answer.time);
+    if (answer.time->pipeline_seconds > 0) {
+      row("of it", seconds_words(answer.time->pipeline_seconds), "that stages wait for each other");
+    }
     if (!pace.empty()) row("throughput", pace, answer.device.count > 1 ? "of all GPUs" : "");
   }
   if (answer.largest_batch) {

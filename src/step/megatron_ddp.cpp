@@ -31,6 +31,9 @@ struct Placed {
 struct Bucket {
   int64_t begin = 0;
   int64_t end = 0;
+  int64_t matrices = 0;  // whose gradients it waits for
+  int64_t missing = 0;   // of them, in this backward pass
+  bool is_begun = false;
 };
 
 // Parameters that the same ranks hold: one block of gradients, and with the distributed optimizer
@@ -75,6 +78,7 @@ class MegatronDdp final : public ParallelMethod {
       }
     }
     whole.clear();
+    index_matrices();
     for (Blocks& blocks : blocks_) make_blocks(blocks);
     return make_masters();
   }
@@ -86,6 +90,13 @@ class MegatronDdp final : public ParallelMethod {
     if (micro_batch.is_first) {
       copied_gradients_.clear();
       waiting_ = 0;
+      for (Blocks& blocks : blocks_) {
+        for (Bucket& bucket : blocks.buckets) {
+          bucket.missing = bucket.matrices;
+          bucket.is_begun = false;
+        }
+      }
+      if (options_.overlap_param_gather) gather_parameters();
     }
     ++waiting_;
     has_last_ = micro_batch.is_last;
@@ -98,18 +109,28 @@ class MegatronDdp final : public ParallelMethod {
     leaf->grad = Tensor();
   }
 
+  // Of the step's last backward pass: what the node before this one made is there.
+  void before_backward(op::Node& node) override {
+    if (!options_.overlap_grad_reduce || !has_last_ || waiting_ != 1) return;
+    for (const BucketPlace& at : ready_) {
+      reduce(blocks_[at.blocks], blocks_[at.blocks].buckets[at.bucket]);
+    }
+    ready_.clear();
+    for (const op::Tensor& saved : node.saved) {
+      const auto at = buckets_by_matrix_.find(saved.get());
+      if (at == buckets_by_matrix_.end()) continue;
+      Bucket& bucket = blocks_[at->second.blocks].buckets[at->second.bucket];
+      if (--bucket.missing == 0) ready_.push_back(at->second);
+    }
+  }
+
   void end_backward() override {
     // Of a pipeline several wait for their backward pass when the last has run forward.
     --waiting_;
     if (!has_last_ || waiting_ > 0) return;
-    const bool shares = options_.distributed_optimizer;
-    const auto kind = shares ? op::OpKind::reduce_scatter : op::OpKind::all_reduce;
-    for (const Blocks& blocks : blocks_) {
-      if (blocks.ranks <= 1) continue;
-      for (const Bucket& bucket : blocks.buckets) {
-        const int64_t bytes = (bucket.end - bucket.begin) * op::element_size(options_.gradients);
-        (void)recorder_.begin_collective(kind, bytes, shares ? bytes / blocks.ranks : bytes);
-      }
+    ready_.clear();
+    for (Blocks& blocks : blocks_) {
+      for (Bucket& bucket : blocks.buckets) reduce(blocks, bucket);
     }
     recorder_.await_all();
   }
@@ -124,6 +145,13 @@ class MegatronDdp final : public ParallelMethod {
       eager_.kernel(op::OpKind::copy, 0, master.tensor.bytes(), master.tensor.bytes() / 2);
       master.tensor->grad = Tensor();
     }
+    if (options_.overlap_param_gather) return;  // beside the next step's forward passes
+    gather_parameters();
+    recorder_.await_all();
+  }
+
+ private:
+  void gather_parameters() {
     if (!options_.distributed_optimizer) return;
     for (const Blocks& blocks : blocks_) {
       if (blocks.ranks <= 1) continue;
@@ -131,10 +159,31 @@ class MegatronDdp final : public ParallelMethod {
                                        blocks.parameters.bytes() / blocks.ranks,
                                        blocks.parameters.bytes());
     }
-    recorder_.await_all();
   }
 
- private:
+  void reduce(const Blocks& blocks, Bucket& bucket) {
+    if (blocks.ranks <= 1 || std::exchange(bucket.is_begun, true)) return;
+    const bool shares = options_.distributed_optimizer;
+    const int64_t bytes = (bucket.end - bucket.begin) * op::element_size(options_.gradients);
+    (void)recorder_.begin_collective(shares ? op::OpKind::reduce_scatter : op::OpKind::all_reduce,
+                                     bytes, shares ? bytes / blocks.ranks : bytes);
+  }
+
+  // Where matrices' gradients go; vectors' come with them.
+  void index_matrices() {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      Blocks& blocks = blocks_[i];
+      for (const Placed& placed : blocks.placed) {
+        if (!placed.parameter.decays || placed.parameter.is_embedding) continue;
+        const auto bucket = std::ranges::find_if(
+            blocks.buckets, [&](const Bucket& of) { return placed.begin < of.end; });
+        ++bucket->matrices;
+        buckets_by_matrix_[placed.parameter.tensor.get()] = {
+            i, static_cast<size_t>(bucket - blocks.buckets.begin())};
+      }
+    }
+  }
+
   // main_grad.float(): a view where gradients are float32, else a copy until zero_grad().
   [[nodiscard]] bool copies_gradients() const { return options_.gradients != DType::f32; }
 
@@ -252,8 +301,14 @@ class MegatronDdp final : public ParallelMethod {
   std::vector<Blocks> blocks_;
   std::vector<Master> masters_;
   std::vector<Tensor> copied_gradients_;
-  int64_t waiting_ = 0;   // micro-batches that have run forward alone
-  bool has_last_ = true;  // of a step's micro-batches, forward
+  struct BucketPlace {
+    size_t blocks = 0;
+    size_t bucket = 0;
+  };
+  std::unordered_map<const op::TensorImpl*, BucketPlace> buckets_by_matrix_;
+  std::vector<BucketPlace> ready_;  // when the node that runs now is done
+  int64_t waiting_ = 0;             // micro-batches that have run forward alone
+  bool has_last_ = true;            // of a step's micro-batches, forward
 };
 
 }  // namespace

@@ -13,7 +13,9 @@
 //      bucket.
 //      Experts have blocks of their own, as other ranks hold them, and so has each chunk of a
 //      stage; only the first chunk's are cut into buckets.
-//   4. Masters' gradients are views of a float32 block, copies of another that stay until the next
+//   4. With overlap_grad_reduce a bucket's reduction begins in the step's last backward pass, once
+//      the products behind its matrices' gradients are done; the rest at that pass' end.
+//   5. Masters' gradients are views of a float32 block, copies of another that stay until the next
 //      step begins; an optimizer takes nothing beside its states. Shares of
 //      gradients and parameters are reduced and gathered in place.
 // Source: megatron/core/distributed/{distributed_data_parallel,param_and_grad_buffer}.py,

@@ -54,11 +54,12 @@ struct ZeroOptions {
 
 // Megatron-LM's DistributedDataParallel and its optimizers.
 struct MegatronOptions {
-  int64_t data_ranks = 1;  // that hold the same parameters: data times context parallel
+  int64_t data_ranks = 1;    // that hold the same parameters: data times context parallel
   int64_t expert_ranks = 1;  // that hold the same experts
   bool distributed_optimizer = false;
   int64_t instances = 1;  // of the distributed optimizer, each over its part of the ranks
-  bool overlap_grad_reduce = false;      // gradients are reduced bucket by bucket
+  bool overlap_grad_reduce = false;      // gradients are reduced bucket by bucket, beside backward
+  bool overlap_param_gather = false;     // parameters are gathered beside the next step's forward
   op::DType gradients = op::DType::f32;  // of the block that they are added up in
   bool shares_embedding = false;         // with another stage
   bool operator==(const MegatronOptions&) const = default;

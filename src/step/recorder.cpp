@@ -78,8 +78,15 @@ uint32_t Recorder::begin_collective(op::OpKind kind, int64_t bytes_in, int64_t b
 }
 
 void Recorder::on_collective(const op::KernelWork& work) {
-  write(work, Peers::tensor);
-  await(collectives_++);
+  const bool is_sent = work.kind == op::OpKind::send_receive;
+  write(work, is_sent ? Peers::context : Peers::tensor);
+  const uint32_t collective = collectives_++;
+  if (!is_sent) await(collective);
+}
+
+uint32_t Recorder::send_to_stage(int64_t bytes) {
+  write({op::OpKind::send_receive, 0, bytes, bytes}, Peers::pipeline);
+  return collectives_++;
 }
 
 void Recorder::on_saved(uint32_t buffer) {

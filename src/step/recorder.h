@@ -51,6 +51,8 @@ class Recorder : public op::Sink {
   void begin_phase(Phase phase, int iteration);
   // A collective begins beside what is computed; gives its number, for await().
   uint32_t begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out);
+  // To a neighbouring stage of a pipeline; gives its number, as above.
+  uint32_t send_to_stage(int64_t bytes);
   // What is launched next waits for that collective, and for those before it.
   void await(uint32_t collective) { awaited_ = std::max(awaited_, collective + 1); }
   void await_all() { awaited_ = collectives_; }

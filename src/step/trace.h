@@ -15,9 +15,10 @@ namespace headroom::step {
 enum class Phase : uint8_t { construct, input, forward, loss, backward, clip, optimizer, release };
 [[nodiscard]] std::string_view name_of(Phase phase);
 
-// Who takes part in a collective: the ranks that share what is trained, or those that share each
-// product (tensor parallelism).
-enum class Peers : uint8_t { none, data, tensor };
+// Who takes part in a collective: the ranks that share what is trained, those that share each
+// product (tensor parallelism), a neighbour that shares the sequence, a stage of a pipeline.
+enum class Peers : uint8_t { none, data, tensor, context, pipeline };
+inline constexpr size_t kPeers = 5;
 
 // One kernel launch, or a collective: of that, what this rank puts in is read, and what it gets is
 // written. Collectives among the same peers run one after the other beside the stream that

@@ -434,6 +434,7 @@ class TrainingRun {
   void send_outputs(const GraphChunk& chunk) {
     for (const model::ValueId id : chunk.outputs) {
       sent_sizes_ = frame_[id].sizes();
+      send_to_stage(frame_[id].bytes());
       auto storage = eager_.empty({1}, frame_[id].dtype())->storage;
       std::swap(frame_[id]->storage, storage);
       if (options_.pipeline.receives_ahead()) sent_.push_back(std::move(storage));
@@ -477,8 +478,16 @@ class TrainingRun {
   void hold_sent_gradients(const Frame& frame, const GraphChunk& chunk) {
     sent_gradients_.clear();
     for (const model::GraphInput& input : chunk.inputs) {
-      if (input.requires_grad) sent_gradients_.push_back(frame[input.value]->grad);
+      if (!input.requires_grad) continue;
+      sent_gradients_.push_back(frame[input.value]->grad);
+      send_to_stage(frame[input.value].bytes());
     }
+  }
+
+  // What is computed next waits for it, but where stages receive ahead.
+  void send_to_stage(int64_t bytes) {
+    const uint32_t sent = recorder_.send_to_stage(bytes);
+    if (!options_.pipeline.receives_ahead()) recorder_.await(sent);
   }
 
   // What came from the stage before, and its gradient, stays where the module was told of it

@@ -77,8 +77,16 @@ struct Members {
   int64_t apart = 1;
 };
 
+// What is gathered or scattered tells by its sizes among how many.
+int64_t tensor_members(const OperatorCall& call, const Division& division) {
+  const auto [part, whole] = std::minmax(call.bytes_read, call.bytes_written);
+  return part > 0 && whole > part ? whole / part : division.tensor_ranks;
+}
+
 Members members_of(const OperatorCall& call, const Division& division) {
-  if (call.peers == step::Peers::tensor) return {division.tensor_ranks, 1};
+  if (call.peers == step::Peers::tensor) return {tensor_members(call, division), 1};
+  if (call.peers == step::Peers::context) return {2, division.tensor_ranks};
+  if (call.peers == step::Peers::pipeline) return {2, division.stages_apart};
   const bool is_among_replicas = call.kind == op::OpKind::all_reduce && division.replicas > 1;
   if (!is_among_replicas) return {division.ranks, division.tensor_ranks};
   return {division.replicas, division.tensor_ranks * division.ranks};
@@ -96,6 +104,7 @@ double bytes_of_message(const OperatorCall& call) {
 // Around a ring: each device passes on all but its own part, once to reduce or to gather, twice to
 // do both.
 double sent_of(const OperatorCall& call, int64_t members) {
+  if (call.kind == op::OpKind::send_receive) return bytes_of_message(call);
   const auto n = static_cast<double>(members);
   const double passes = call.kind == op::OpKind::all_reduce ? 2 : 1;
   return passes * (n - 1) / n * bytes_of_message(call);
@@ -173,7 +182,8 @@ class Pricer {
       HEADROOM_ASSIGN(const PredictedTime outside, model_.predict(made, network_path(group)));
       if (outside.seconds > price.time.seconds) price.time = outside;
     }
-    if (call.kind == op::OpKind::all_reduce) return price;
+    // One way, as two ranks that reduce a message exchange as much as it is.
+    if (call.kind == op::OpKind::all_reduce || call.kind == op::OpKind::send_receive) return price;
     price.time.seconds /= 2;
     price.time.seconds_low /= 2;
     price.time.seconds_high /= 2;
@@ -241,10 +251,10 @@ struct Pace {
 // One stream that computes, and one for each kind of peers that it sends to.
 Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace) {
   Run all;
-  double now = 0;                 // on the stream that computes
-  std::array<double, 3> links{};  // until when the others are taken, by peers
-  double buffers = 0;             // since when the next gather of parameters has one
-  std::vector<double> ends;       // of collectives
+  double now = 0;                            // on the stream that computes
+  std::array<double, step::kPeers> links{};  // until when the others are taken, by peers
+  double buffers = 0;                        // since when the next gather of parameters has one
+  std::vector<double> ends;                  // of collectives
   for (size_t i = 0; i < calls.size(); ++i) {
     const OperatorCall& call = calls[i];
     if (call.awaits > 0 && call.awaits <= ends.size()) {
@@ -258,7 +268,7 @@ Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, co
       continue;
     }
     const bool is_ahead = call.kind == op::OpKind::all_gather && call.phase != Phase::optimizer &&
-                          call.peers != step::Peers::tensor;
+                          call.peers == step::Peers::data;
     double& link = links[static_cast<size_t>(call.peers)];
     link = std::max(link, is_ahead ? buffers : now) + pace.collectives * seconds[i];
     all.communication += pace.collectives * seconds[i];

@@ -41,6 +41,7 @@ struct Division {
   int64_t ranks = 1;         // gather and reduce-scatter; reduce too where there are no replicas
   int64_t replicas = 1;      // reduce what is left
   int64_t tensor_ranks = 1;  // that each product is divided among, neighbours
+  int64_t stages_apart = 1;  // devices from a stage of a pipeline to the next
 };
 
 struct StepTime {
