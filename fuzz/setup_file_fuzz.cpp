@@ -22,7 +22,8 @@ void read_megatron(std::string_view text) {
   }
   constexpr int64_t kMostLayers = 64;  // a graph of more takes its time
   const auto question = headroom::fit::megatron_question({}, *arguments, "fuzz", std::nullopt);
-  if (!question || question->megatron->stage.rank.stage_layers > kMostLayers) return;
+  if (!question || question->megatron->stage.rank.layers() > kMostLayers) return;
+  if (question->megatron->stage.model.decoder_layers > kMostLayers) return;
   headroom::model::MegatronStage stage = question->megatron->stage;
   stage.micro_batch = question->batch;
   stage.sequence = question->seq;

@@ -185,6 +185,36 @@ std::string note_on_plan(const Prediction& p) {
          " % above what lives at one moment; weights and states lie apart, beneath the rest";
 }
 
+// What is assumed, set in vain, or to be known of the figures.
+Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, const Prediction& p,
+                       FitAnswer& answer) {
+  if (scenario.task != model::Task::causal_lm) {
+    answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
+  }
+  if (!scenario.assumes.empty()) answer.notes.emplace_back(scenario.assumes);
+  if (scenario.planned) answer.notes.push_back(note_on_plan(p));
+  HEADROOM_TRY(add_tensor_notes(scenario, answer));
+  add_division_notes(question, answer);
+  if (question.method == Method::qlora) {
+    HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+    std::string note = note_on_unquantized_experts(scenario, *step->graph);
+    if (!note.empty()) answer.notes.push_back(std::move(note));
+  }
+  if (!question.lora_targets.empty()) {
+    HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+    std::string note = note_on_adapted_experts(scenario, *step->graph);
+    if (!note.empty()) answer.warnings.push_back(std::move(note));
+  }
+  for (std::string& sentence : idle_settings(question)) answer.notes.push_back(std::move(sentence));
+  for (std::string& sentence : correction_notes(scenario)) {
+    answer.warnings.push_back(std::move(sentence));
+  }
+  answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
+  if (!scenario.beyond_positions.empty()) answer.warnings.push_back(scenario.beyond_positions);
+  if (scenario.traced) add_trace_notes(scenario, answer);
+  return {};
+}
+
 // What an answer begins with; `detail` is nothing where there is no scenario.
 struct Begun {
   std::optional<Result<Scenario>> scenario;
@@ -213,7 +243,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_ASSIGN(FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
   FitAnswer answer;
   if (question.megatron && question.megatron->stage.rank.pipeline > 1) {
-    HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make());
+    HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
     HEADROOM_ASSIGN(answer.stages, stages_of(question, timer));
     question.megatron->look_at(fullest_stage(answer.stages));
   }
@@ -240,30 +270,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   answer.room = room_within(scenario, p.device_used);
   answer.memory = figures_of(scenario, detail);
   answer.assumptions = scenario.assumptions;
-  if (scenario.task != model::Task::causal_lm) {
-    answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
-  }
-  if (!scenario.assumes.empty()) answer.notes.emplace_back(scenario.assumes);
-  if (scenario.planned) answer.notes.push_back(note_on_plan(p));
-  HEADROOM_TRY(add_tensor_notes(scenario, answer));
-  add_division_notes(question, answer);
-  if (question.method == Method::qlora) {
-    HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
-    std::string note = note_on_unquantized_experts(scenario, *step->graph);
-    if (!note.empty()) answer.notes.push_back(std::move(note));
-  }
-  if (!question.lora_targets.empty()) {
-    HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
-    std::string note = note_on_adapted_experts(scenario, *step->graph);
-    if (!note.empty()) answer.warnings.push_back(std::move(note));
-  }
-  for (std::string& sentence : idle_settings(question)) answer.notes.push_back(std::move(sentence));
-  for (std::string& sentence : correction_notes(scenario)) {
-    answer.warnings.push_back(std::move(sentence));
-  }
-  answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
-  if (!scenario.beyond_positions.empty()) answer.warnings.push_back(scenario.beyond_positions);
-  if (scenario.traced) add_trace_notes(scenario, answer);
+  HEADROOM_TRY(add_notes(question, scenario, p, answer));
   if (p.cache_flushes > 0) {
     answer.warnings.push_back("the allocator has to empty its cache " +
                               std::to_string(p.cache_flushes) +

@@ -268,7 +268,7 @@ Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, co
       continue;
     }
     const bool is_ahead = call.kind == op::OpKind::all_gather && call.phase != Phase::optimizer &&
-                          call.peers == step::Peers::data;
+                          call.peers != step::Peers::tensor;
     double& link = links[static_cast<size_t>(call.peers)];
     link = std::max(link, is_ahead ? buffers : now) + pace.collectives * seconds[i];
     all.communication += pace.collectives * seconds[i];

@@ -1,0 +1,1 @@
+python pretrain_t5.py --encoder-num-layers 2 --decoder-num-layers 3 --hidden-size 64 --num-attention-heads 4 --encoder-seq-length 128 --decoder-seq-length 64 --max-position-embeddings 128 --vocab-size 100 --vocab-extra-ids 10 --bf16 --tensor-model-parallel-size 2 --sequence-parallel
