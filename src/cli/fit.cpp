@@ -101,9 +101,10 @@ Result<std::optional<engines::MegatronArguments>> megatron_arguments(const Words
 }
 
 // Flags that are about transformers, or not there yet.
-constexpr std::array kOfMegatron{"from",  "device", "gpus",       "batch",     "seq",
-                                 "vocab", "dtype",  "grad-accum", "allocator", "checkpointing",
-                                 "torch", "events", "placements", "search",    "timeline"};
+constexpr std::array kOfMegatron{
+    "from",          "nodes", "link",   "calibration", "device",     "gpus",
+    "batch",         "seq",   "vocab",  "dtype",       "grad-accum", "allocator",
+    "checkpointing", "torch", "events", "placements",  "search",     "timeline"};
 
 Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console& console,
                                               const engines::MegatronArguments& arguments) {
