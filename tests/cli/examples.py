@@ -19,6 +19,7 @@ from pathlib import Path
 WELCOME = (0, 1, 4)
 TRAIN = Path(__file__).resolve().parents[2] / "docs" / "examples" / "traced" / "train.py"
 DATA = Path(__file__).resolve().parent.parent / "data"
+GOLDEN = DATA.parent / "golden"
 # The files that examples speak of.
 FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
          "earlier.pickle": (DATA / "snapshot_ring.pickle").read_bytes(),
@@ -42,9 +43,12 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
                       b"512,9100,45.8\n",
          "ds_config.json": b'{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, '
                            b'"gradient_accumulation_steps": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
-         "pretrain_gpt.sh": (DATA.parent / "golden" / "fit_megatron" / "pretrain_gpt.sh").read_bytes(),
+         "pretrain_gpt.sh": (GOLDEN / "fit_megatron" / "pretrain_gpt.sh").read_bytes(),
+         "decode.json.gz": gzip.compress((GOLDEN / "ops_capture" / "run.json").read_bytes()),
+         "capture.json.gz": gzip.compress((GOLDEN / "ops_capture" / "capture.json").read_bytes()),
+         "model.onnx": (GOLDEN / "ops_model_onnx" / "block.onnx").read_bytes(),
          "step.plan": b""}
-RESULTS = DATA.parent / "golden" / "batch_points_results" / "results"  # the folder that examples speak of
+RESULTS = GOLDEN / "batch_points_results" / "results"  # the folder that examples speak of
 # The commands that `headroom run` is shown with; what they would do is not looked at here.
 COMMANDS = ("python", "torchrun")
 
