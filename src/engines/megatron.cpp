@@ -216,16 +216,20 @@ bool is_harmless(std::string_view name) {
                              [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
-// A script that starts something else has other models, or does not train.
-Result<void> check_program(const Arguments& in) {
+constexpr std::string_view kOfDecoders = "pretrain_gpt.py";
+constexpr std::string_view kOfEncodersAndDecoders = "pretrain_t5.py";
+
+// The program that a script starts, where it says one. What starts something else has other models,
+// or does not train.
+Result<std::string> program_of(const Arguments& in) {
   std::string other;
   for (const std::string& word : in.script().words()) {
     if (!word.ends_with(".py")) continue;
     const std::string name = word.substr(word.rfind('/') + 1);
-    if (name == "pretrain_gpt.py" || name == "pretrain_t5.py") return {};
+    if (name == kOfDecoders || name == kOfEncodersAndDecoders) return name;
     other = name;
   }
-  if (other.empty()) return {};
+  if (other.empty()) return other;
   return Error{ErrorCode::bad_input,
                "starts " + other.substr(0, 60) + ", whose steps are not modelled", in.file(),
                "pretrain_gpt.py's and pretrain_t5.py's are"};
@@ -396,6 +400,12 @@ Result<void> read_stages(Arguments& in, MegatronArguments& a) {
   HEADROOM_ASSIGN(a.chunks, in.number("num-virtual-stages-per-pipeline-rank"));
   HEADROOM_ASSIGN(a.first_layers, in.number("decoder-first-pipeline-num-layers", 0));
   HEADROOM_ASSIGN(a.last_layers, in.number("decoder-last-pipeline-num-layers", 0));
+  if (a.chunk_layers && a.chunks) {
+    return Error{ErrorCode::bad_input,
+                 "has --num-layers-per-virtual-pipeline-stage and "
+                 "--num-virtual-stages-per-pipeline-rank",
+                 in.file(), "one of them says it"};
+  }
   a.embedding_is_layer = in.is_on("account-for-embedding-in-pipeline-split");
   a.loss_is_layer = in.is_on("account-for-loss-in-pipeline-split");
   HEADROOM_ASSIGN(const auto layout, in.words("pipeline-model-parallel-layout"));
@@ -440,9 +450,16 @@ Result<MegatronArguments> read_megatron_arguments(std::string_view content,
   HEADROOM_ASSIGN(ShellWords script, ShellWords::read(content, file));
   Arguments in(std::move(script), file);
   MegatronArguments arguments;
-  HEADROOM_TRY(check_program(in));
+  HEADROOM_ASSIGN(const std::string program, program_of(in));
   HEADROOM_TRY(check_modelled(in));
   HEADROOM_TRY(read_model(in, arguments));
+  const std::string_view fits = arguments.decoder_layers > 0 ? kOfEncodersAndDecoders : kOfDecoders;
+  if (!program.empty() && program != fits) {
+    return Error{ErrorCode::bad_input,
+                 "starts " + program + " with " + (arguments.decoder_layers > 0 ? "" : "no ") +
+                     "--decoder-num-layers",
+                 file, "an encoder and a decoder are pretrain_t5.py's, with layers of each"};
+  }
   HEADROOM_TRY(read_division(in, arguments));
   for (const std::string& name : in.script().arguments()) {
     if (in.was_asked(name)) continue;

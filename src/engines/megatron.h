@@ -3,7 +3,7 @@
 //
 // Nothing is run: names that a script gives to numbers (TP=2, ${TP}, ${TP:-2}) are put in, and a
 // value that needs more than that is an Error that names it. So is an argument that changes memory
-// in a way that is not modelled, and a script of another program than pretrain_gpt.py and
+// in a way that is not modelled, and a script of another program than pretrain_gpt.py or
 // pretrain_t5.py. Others are listed: those that are known not to matter, and those that nobody
 // looked at.
 //

@@ -122,6 +122,12 @@ TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
   EXPECT_EQ(message_of("python pretrain_bert.py " + model),
             "starts pretrain_bert.py, whose steps are not modelled");
   EXPECT_EQ(message_of("python pretrain_gpt.py " + model), "");
+  EXPECT_EQ(message_of("python pretrain_t5.py " + model),
+            "starts pretrain_t5.py with no --decoder-num-layers");
+  EXPECT_EQ(message_of(model + "--num-layers-per-virtual-pipeline-stage 1 "
+                               "--num-virtual-stages-per-pipeline-rank 2"),
+            "has --num-layers-per-virtual-pipeline-stage and "
+            "--num-virtual-stages-per-pipeline-rank");
   EXPECT_EQ(message_of(model + "--optimizer sgd"), "--optimizer sgd is not modelled");
   EXPECT_EQ(message_of(model + "--squared-relu"), "--squared-relu is not modelled");
   EXPECT_EQ(message_of(model + "--tensor-model-parallel-size $A A=$B B=$A").substr(0, 28),

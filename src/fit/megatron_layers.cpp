@@ -10,7 +10,9 @@ namespace {
 using Stages = std::vector<std::vector<int64_t>>;
 
 constexpr int64_t kMostStages = 1024;
-constexpr int64_t kMostLayers = 4096;
+constexpr int64_t kMostLayers = 1024;
+// Each stage is run on its own, with as many micro-batches as stages, through all of its chunks.
+constexpr int64_t kMostPasses = 65'536;
 
 Error undivided(const std::string& what, const std::string& file) {
   return Error{ErrorCode::bad_input, what, file, ""};
@@ -70,7 +72,9 @@ Result<int64_t> chunks_of(const engines::MegatronArguments& from, int64_t stage_
 
 }  // namespace
 
-Result<Stages> layers_by_stage(const engines::MegatronArguments& from, const std::string& file) {
+namespace {
+
+Result<Stages> divided_layers(const engines::MegatronArguments& from, const std::string& file) {
   if (from.stages > kMostStages || from.layers > kMostLayers) {
     return undivided("more than " + std::to_string(kMostStages) + " stages or " +
                          std::to_string(kMostLayers) + " layers",
@@ -92,6 +96,17 @@ Result<Stages> layers_by_stage(const engines::MegatronArguments& from, const std
   if (from.loss_is_layer) --by_stage.back().back();
   if (by_stage.front().front() >= 0 && by_stage.back().back() >= 0) return by_stage;
   return undivided("the first or the last chunk would have less than no layer", file);
+}
+
+}  // namespace
+
+Result<Stages> layers_by_stage(const engines::MegatronArguments& from, const std::string& file) {
+  HEADROOM_ASSIGN(Stages stages, divided_layers(from, file));
+  const auto count = static_cast<int64_t>(stages.size());
+  if (count * count * static_cast<int64_t>(stages.front().size()) <= kMostPasses) return stages;
+  return undivided(std::to_string(count) + " stages of " + std::to_string(stages.front().size()) +
+                       " chunks are more than can be gone through",
+                   file);
 }
 
 }  // namespace headroom::fit

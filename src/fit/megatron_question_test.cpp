@@ -86,12 +86,55 @@ TEST(MegatronQuestion, AnEncoderAndADecoderAreRead) {
   ASSERT_TRUE(q) << q.error().to_string();
   const auto answered = answer(*q);
   ASSERT_TRUE(answered) << answered.error().to_string();
+  FitQuestion recomputed = *q;
+  recomputed.checkpointing.kind = CheckpointingKind::full;
+  EXPECT_TRUE(answer(recomputed));
   // Tables, 12 hh + 13 h a layer, 4 hh + 6 h more with cross attention, a norm behind each stack;
   // the head's bias.
   const int64_t h = 512;
   const int64_t vocabulary = 1152;
   EXPECT_EQ(answered->parameter_count, vocabulary * h + 512 * h + 6 * (12 * h * h + 13 * h) +
                                            2 * (4 * h * h + 6 * h) + 4 * h + vocabulary);
+}
+
+TEST(MegatronQuestion, AStageOrAChunkMayHoldNoLayer) {
+  for (const char* more :
+       {"--pipeline-model-parallel-size 3 --pipeline-model-parallel-layout 'Ett||ttttttL'",
+        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ett||tt|ttttL' "
+        "--global-batch-size 4",
+        "--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout 'E||tttttttt|L'",
+        "--pipeline-model-parallel-size 3 --decoder-first-pipeline-num-layers 8"}) {
+    const auto q = question(more);
+    ASSERT_TRUE(q) << q.error().to_string();
+    const auto answered = answer(*q);
+    ASSERT_TRUE(answered) << answered.error().to_string();
+    EXPECT_GT(answered->stages[1].peak_allocated.count, 0) << more;
+  }
+}
+
+TEST(MegatronQuestion, StagesBeyondCountAreRefusedBeforeTheyAreRun) {
+  const auto many = question(
+      "--num-layers 1024 --pipeline-model-parallel-size 1024 --decoder-first-pipeline-num-layers "
+      "1024 --num-virtual-stages-per-pipeline-rank 1024");
+  EXPECT_FALSE(many);
+  EXPECT_FALSE(question("--num-layers 512 --pipeline-model-parallel-size 512"));
+}
+
+// What stages wait for each other does not depend on how many micro-batches there are.
+TEST(MegatronQuestion, WaitingOfAPipelineIsOfOneMicroBatchPerStage) {
+  const auto time = [](const char* batch) {
+    const auto q = question("--pipeline-model-parallel-size 4 --nodes 1 --global-batch-size " +
+                            std::string(batch));
+    const auto answered = answer(*q);
+    EXPECT_TRUE(answered && answered->time);
+    return *answered->time;
+  };
+  const StepTime one = time("1");
+  const StepTime two = time("2");
+  const StepTime eight = time("8");
+  EXPECT_LT(one.step_seconds.expected, two.step_seconds.expected);
+  EXPECT_LT(two.step_seconds.expected, eight.step_seconds.expected);
+  EXPECT_NEAR(one.pipeline_seconds, eight.pipeline_seconds, 0.1 * eight.pipeline_seconds);
 }
 
 TEST(MegatronQuestion, ChunksNeedMicroBatchesInGroupsOfStages) {

@@ -241,6 +241,9 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
                                                     : op::DType::bf16;
   data.shares_embedding = setting.stage.model.tied && r.pipeline > 1;
   HEADROOM_ASSIGN(setting.micro_batches, row.number("num_micro_batches"));
+  if (r.chunks() > 1 && setting.micro_batches % r.pipeline != 0) {
+    return unsupported("interleaved micro-batches that are no multiple of the stages");
+  }
   HEADROOM_TRY(read_experts(row, setting));
   if (data.data_ranks % data.instances != 0) {
     return unsupported("instances of the optimizer that do not divide the data parallel ranks");

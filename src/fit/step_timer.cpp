@@ -1,6 +1,7 @@
 #include "fit/step_timer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -44,7 +45,8 @@ std::optional<double> tokens_of(const Scenario& scenario) {
   if (!reads_seq(scenario)) return std::nullopt;
   const int64_t batches =
       question.megatron ? question.megatron->batches() : data_ranks_of(question);
-  return static_cast<double>(question.batch) * static_cast<double>(question.seq) *
+  const int64_t decoded = question.megatron ? question.megatron->stage.decoder_sequence : 0;
+  return static_cast<double>(question.batch) * static_cast<double>(question.seq + decoded) *
          static_cast<double>(question.grad_accum) * static_cast<double>(batches);
 }
 
@@ -102,11 +104,11 @@ int64_t micro_batches_of_a_group(const Scenario& scenario) {
   return pipeline.chunks > 1 ? pipeline.stages : 1;
 }
 
-// A step of a group of micro-batches less: the difference is what those between make.
-Result<step::StepTrace> shorter_step(const Scenario& scenario) {
+// A step of so many groups of micro-batches more, or less: the difference is what those make.
+Result<step::StepTrace> other_step(const Scenario& scenario, int64_t groups) {
   HEADROOM_ASSIGN(const auto shared, scenario.steps->of(scenario));
   step::TrainOptions train = scenario.train;
-  train.accumulation -= micro_batches_of_a_group(scenario);
+  train.accumulation += groups * micro_batches_of_a_group(scenario);
   return step::trace_training(*shared->graph, train);
 }
 
@@ -123,7 +125,7 @@ Result<double> over_all_micro_batches(
     const std::function<Result<double>(const step::StepTrace&)>& figure) {
   HEADROOM_ASSIGN(const double simulated, figure(trace));
   if (not_simulated(scenario) <= 0) return simulated;
-  HEADROOM_ASSIGN(const step::StepTrace shorter, shorter_step(scenario));
+  HEADROOM_ASSIGN(const step::StepTrace shorter, other_step(scenario, -1));
   HEADROOM_ASSIGN(const double less, figure(shorter));
   return simulated + missing_groups(scenario) * (simulated - less);
 }
@@ -135,7 +137,7 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario,
   if (question.megatron && question.nodes == 1 && devices_of(question) > kMostInAMachine) {
     return Error{ErrorCode::unavailable,
                  "how " + std::to_string(devices_of(question)) +
-                     " GPUs are spread over machines is not said (--nodes, --link)",
+                     " GPUs are joined is not said (--nodes N --link ib-400g, say)",
                  {},
                  {}};
   }
@@ -144,17 +146,25 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario,
   return timing::time_of(trace, {*scenario.device, shape, cluster, division_of(question)}, model_);
 }
 
+Result<double> StepTimer::group_seconds(const Scenario& scenario,
+                                        const timing::StepTime& whole) const {
+  // A group less where there are several, else one more.
+  const bool has_several = scenario.train.accumulation > micro_batches_of_a_group(scenario);
+  HEADROOM_ASSIGN(const step::StepTrace other, other_step(scenario, has_several ? -1 : 1));
+  HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, other));
+  return std::abs(whole.seconds - time.seconds);
+}
+
 Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTrace& trace) const {
   HEADROOM_ASSIGN(timing::StepTime whole, priced(scenario, trace));
   TimedStep timed;
-  const int64_t group = micro_batches_of_a_group(scenario);
-  timed.micro_batch_seconds =
-      whole.seconds / static_cast<double>(std::max<int64_t>(scenario.train.accumulation, 1));
-  const bool is_staged = scenario.train.pipeline.stages > 1;
-  if ((is_staged || not_simulated(scenario) > 0) && scenario.train.accumulation > group) {
-    HEADROOM_ASSIGN(const step::StepTrace shorter, shorter_step(scenario));
+  if (scenario.train.pipeline.stages > 1) {
+    HEADROOM_ASSIGN(const double seconds, group_seconds(scenario, whole));
+    timed.micro_batch_seconds = seconds / static_cast<double>(micro_batches_of_a_group(scenario));
+  }
+  if (not_simulated(scenario) > 0) {
+    HEADROOM_ASSIGN(const step::StepTrace shorter, other_step(scenario, -1));
     HEADROOM_ASSIGN(const timing::StepTime less, priced(scenario, shorter));
-    timed.micro_batch_seconds = (whole.seconds - less.seconds) / static_cast<double>(group);
     const timing::StepTime simulated = whole;
     add(missing_groups(scenario), simulated, whole);
     add(-missing_groups(scenario), less, whole);

@@ -170,6 +170,8 @@ class Chunk {
     context.angles = angles;
     context.gathered = shared.gathered;
     for (const MegatronLayer& layer : layers_) x = layer(g, std::move(x), context);
+    // TransformerBlock: what passes through no layer is copied, for its gradient to be its own.
+    if (!is_last_ && !is_first_ && layers_.empty()) x = g.clone(std::move(x));
     if (!is_last_) return x;
     x = g.apply(OpKind::te_norm, {std::move(x), norm_weight_, norm_bias_});
     Var logits = megatron_logits(g, sizes_, x, head_, Var(), shared.gathered);

@@ -136,7 +136,7 @@ MegatronLayer::MegatronLayer(GraphBuilder& g, const MegatronSizes& sizes, const 
 }
 
 Var MegatronLayer::operator()(GraphBuilder& g, Var input, const MegatronContext& context) const {
-  RegionScope region(g, RegionKind::layer, name_, {&input, &context.angles});
+  RegionScope region(g, RegionKind::layer, name_, {&input, &context.angles, &context.encoded});
   Var x;
   {
     RegionScope inner(g, RegionKind::attention, name_ + ".self_attention", {&input});

@@ -210,9 +210,10 @@ class TrainingRun {
         run_forward(step, {begun == 0, begun + 1 == forwards}, chunk);
         ++begun;
         if (options_.pipeline.holds_micro_batches()) frames.push_back(taken_frame(chunk));
-      } else if (frames.empty()) {
+      } else if (!options_.pipeline.holds_micro_batches()) {
         if (!run_backward(step, frame_, chunk)) return false;
       } else {
+        HEADROOM_CHECK(!frames.empty(), "backward before forward: groups of stages are not whole");
         if (!run_backward(step, frames.front(), chunk)) return false;
         frames.pop_front();
       }

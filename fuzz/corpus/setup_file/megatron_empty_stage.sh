@@ -1,0 +1,1 @@
+pretrain_gpt.py --num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128 --bf16 --vocab-size 100 --pipeline-model-parallel-size 3 --pipeline-model-parallel-layout "Ett||ttttttL"
