@@ -43,7 +43,7 @@ std::vector<Variation> variations_of(const BatchQuestion& question, const Worklo
   }
   if (weights > 0.5) {
     DecodeVariant& four = add("weights in int4", false);
-    four.weight_element_bytes = 0.5;
+    four.weight_element_bytes = timing::kInt4Bytes;
     four.product_rate.reset();  // unpacked before they are multiplied
   }
   if (!own.attention_share && question.device->vendor != device::Vendor::cpu) {

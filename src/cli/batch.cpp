@@ -111,7 +111,9 @@ Result<std::optional<double>> element_bytes(const Words& words, const std::strin
   if (!words.has(flag)) return std::optional<double>();
   const std::string name = words.value(flag);
   if (name == "fp8" || name == "int8") return std::optional(1.0);
-  if (name == "int4" || (name == "fp4" && flag == "quantize")) return std::optional(0.5);
+  const bool is_of_weights = flag == "quantize";
+  if (name == "int4") return std::optional(is_of_weights ? timing::kInt4Bytes : 0.5);
+  if (name == "fp4" && is_of_weights) return std::optional(0.5);
   return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that it takes",
                "--" + flag,
                flag == "quantize" ? "fp8, int8, fp4 or int4; without it that of --dtype"

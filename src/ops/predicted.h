@@ -23,20 +23,17 @@ enum class Quantize : uint8_t { none, int8, fp8, w4a16 };
 std::optional<Quantize> parse_quantize(std::string_view name);
 std::string_view name_of(Quantize quantize);
 
-// Of a weight of four bits, with a scale of two bytes for 128 of them (GPTQ).
-inline constexpr double kInt4Bytes = 0.5 + 2.0 / 128;
-
 struct PredictedQuestion {
   std::string model;  // for people
   device::Device device;
   int64_t batch = 1;
-  int64_t seq = 512;                    // tokens in the cache of each sequence
+  int64_t seq = 512;  // tokens in the cache of each sequence, the new one among them
   op::DType weights = op::DType::bf16;  // and of the cache
   Quantize quantize = Quantize::none;   // of linear layers but the head, by an engine's kernels
 };
 
 struct PredictedPart {
-  std::string name;  // "gemm", "attention", "non_gemm", "host"
+  std::string name;  // "gemm", "attention", "non_gemm", "quantize", "host"
   std::string title;
   double ms_low = 0, ms = 0, ms_high = 0;
   double pct = 0;  // of the parts together
@@ -50,7 +47,7 @@ struct PredictedRun {
   std::string model;
   std::string device;
   std::string phase = "decode";
-  int64_t batch = 0;
+  int64_t batch = 0;  // 0: not known, since a graph's sizes are fixed
   int64_t seq = 0;
   bool fits = true;  // a decode step's weights and cache; others `headroom fit` knows
   double step_ms_low = 0, step_ms = 0, step_ms_high = 0;
@@ -66,7 +63,7 @@ struct PredictedRun {
   std::vector<std::string> notes;    // what was taken for granted
 };
 
-// REQUIRES: 1 <= batch <= timing::kMostBatch, 1 <= seq <= timing::kMostContext.
+// REQUIRES: 1 <= batch <= timing::kMostBatch, 2 <= seq <= timing::kMostContext.
 Result<PredictedRun> predict_decode(const text::JsonView& config, const PredictedQuestion& question,
                                     const timing::TimingModel& model);
 

@@ -83,8 +83,48 @@ TEST(Predicted, QuantizedWeightsAreReadFaster) {
   EXPECT_LT(part(predicted(1, 1024, Quantize::w4a16), "gemm").ms,
             part(predicted(1, 1024, Quantize::fp8), "gemm").ms);
   EXPECT_GT(part(predicted(1, 1024, Quantize::fp8), "quantize").ms, 0);
+  EXPECT_EQ(part(predicted(1, 1024, Quantize::fp8), "gemm").provenance, "extrapolated");
+  EXPECT_EQ(part(plain, "gemm").provenance, "interpolated");
   const double large = part(predicted(512, 1024), "gemm").ms;
   EXPECT_GT(part(predicted(512, 1024, Quantize::w4a16), "gemm").ms, 0.9 * large);
+}
+
+// What fits, products and the roofline are the predictor's, as `batch` has them: of a mixture of
+// experts all weights lie in memory, though a batch of one wakes two of eight.
+TEST(Predicted, QuantizedExpertsFitIfAllOfThemDo) {
+  constexpr std::string_view kMixtral =
+      R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
+  "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+  "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+  "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+  "num_local_experts": 8, "num_experts_per_tok": 2, "tie_word_embeddings": false})";
+  const text::Json json = *text::parse_json(kMixtral, "config.json");
+  PredictedQuestion question;
+  question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-80gb");
+  question.seq = 1024;
+  const timing::TimingModel model = timing::TimingModel::built_in();
+  const text::JsonView config(json, "config.json");
+  const auto plain = predict_decode(config, question, model);
+  ASSERT_TRUE(plain) << plain.error().to_string();
+  EXPECT_FALSE(plain->fits);  // 93 GB
+  question.quantize = Quantize::int8;
+  const auto quantized = predict_decode(config, question, model);
+  ASSERT_TRUE(quantized);
+  EXPECT_TRUE(quantized->fits);  // 47 GB
+}
+
+// A device without the arithmetic unpacks within the product, and says so.
+TEST(Predicted, WithoutTheArithmeticWeightsAreUnpacked) {
+  const text::Json json = *text::parse_json(kConfig, "config.json");
+  PredictedQuestion question;
+  question.device = *device::DeviceCatalogue::built_in().find("a100-sxm-80gb");
+  question.quantize = Quantize::fp8;
+  const timing::TimingModel model = timing::TimingModel::built_in();
+  const auto run = predict_decode(text::JsonView(json, "config.json"), question, model);
+  ASSERT_TRUE(run) << run.error().to_string();
+  ASSERT_EQ(run->notes.size(), 2U);
+  EXPECT_NE(run->notes[0].find("no fp8 arithmetic"), std::string::npos);
+  EXPECT_LT(run->step_ms, *run->unchanged_ms);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ Call gemm_call(const GemmShape& shape, device::Rate rate, double element_bytes) 
   const double batch = static_cast<double>(shape.batch);
   const OperatorClass kind =
       rate == device::Rate::fp32 ? OperatorClass::gemm_fp32 : OperatorClass::gemm;
-  return {kind, rate, 2 * batch * m * n * k, element_bytes * batch * (m * k + k * n + m * n),
-          shape};
+  return {kind,  rate, 2 * batch * m * n * k, element_bytes * batch * (m * k + k * n + m * n),
+          false, shape};
 }
 
 Call attention_call(const AttentionShape& shape, device::Rate rate, double element_bytes) {
@@ -55,8 +55,12 @@ Call attention_call(const AttentionShape& shape, device::Rate rate, double eleme
   const double pairs = queries * (context - queries) + queries * (queries + 1) / 2;
   const OperatorClass kind =
       shape.queries == 1 ? OperatorClass::attention_decode : OperatorClass::attention_prefill;
-  return {kind, rate, 4 * batch * heads * pairs,
-          element_bytes * batch * (2 * queries * heads + 2 * context * kv_heads), shape};
+  return {kind,
+          rate,
+          4 * batch * heads * pairs,
+          element_bytes * batch * (2 * queries * heads + 2 * context * kv_heads),
+          false,
+          shape};
 }
 
 Call all_reduce_call(OperatorClass kind, const CollectiveShape& shape) {
@@ -65,12 +69,12 @@ Call all_reduce_call(OperatorClass kind, const CollectiveShape& shape) {
   HEADROOM_CHECK(shape.group >= 2 && shape.message > 0, "nothing to reduce");
   const double group = static_cast<double>(shape.group);
   const double sent = 2 * (group - 1) / group * static_cast<double>(shape.message);
-  return {kind, device::Rate::bf16, 0, sent, shape};
+  return {kind, device::Rate::bf16, 0, sent, false, shape};
 }
 
 Call rows_call(OperatorClass kind, const RowsShape& shape, double bytes) {
   HEADROOM_CHECK(shape.rows > 0 && shape.width > 0 && bytes > 0, "empty operator");
-  return {kind, device::Rate::fp32, 0, bytes, shape};
+  return {kind, device::Rate::fp32, 0, bytes, false, shape};
 }
 
 }  // namespace headroom::timing

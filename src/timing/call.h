@@ -69,6 +69,9 @@ struct Call {
   device::Rate rate = device::Rate::bf16;  // of the arithmetic; of no account where flops is 0
   double flops = 0;
   double bytes = 0;  // of collectives: what each device sends
+  // An operator without a law, timed by that of one like it (a convolution as a product): as far
+  // from the law's tables as a device that it never saw.
+  bool is_stand_in = false;
   std::variant<GemmShape, AttentionShape, RowsShape, CollectiveShape> shape;
 };
 

@@ -336,14 +336,34 @@ GemmShape shared_product(GemmShape product, const Shapes& shapes, const Sizes& s
   return product;
 }
 
+// Of what goes into a product with quantized activations.
+double input_element_bytes(device::Rate rate) { return rate == device::Rate::fp4 ? 0.5 : 1; }
+
 Call product_call(const GemmShape& product, bool is_last, const Sizes& sizes) {
   Call call = gemm_call(product, sizes.rate, sizes.element_bytes);
-  if (sizes.variant.weight_element_bytes && !is_last) {
-    call.bytes += (*sizes.variant.weight_element_bytes - sizes.element_bytes) *
-                  static_cast<double>(product.n) * static_cast<double>(product.k);
-    call.rate = sizes.variant.product_rate.value_or(call.rate);
-  }
+  const DecodeVariant& variant = sizes.variant;
+  if (!variant.weight_element_bytes || is_last) return call;
+  call.bytes += (*variant.weight_element_bytes - sizes.element_bytes) *
+                static_cast<double>(product.n) * static_cast<double>(product.k);
+  call.is_stand_in = !variant.product_rate;  // no table has a kernel that unpacks weights
+  if (!variant.product_rate) return call;
+  call.rate = *variant.product_rate;
+  call.bytes +=
+      (input_element_bytes(call.rate) - sizes.element_bytes) * elements(product.m, product.k);
   return call;
+}
+
+// Before a product with quantized activations, as engines have it: what comes out is scaled within
+// the product.
+void add_product(const GemmShape& product, bool is_last, const Sizes& sizes, DecodeWork& work) {
+  work.matmul.push_back({product_call(product, is_last, sizes)});
+  const DecodeVariant& variant = sizes.variant;
+  if (!variant.weight_element_bytes || !variant.product_rate || is_last) return;
+  const double bytes = sizes.element_bytes + input_element_bytes(*variant.product_rate);
+  Call before = rows_call(OperatorClass::elementwise, {product.m, product.k},
+                          bytes * elements(product.m, product.k));
+  before.is_stand_in = true;
+  work.quantize.push_back({before});
 }
 
 // Behind attention and behind the second half of each layer.
@@ -362,12 +382,11 @@ DecodeWork work_of(const Shapes& shapes, const Sizes& sizes, bool is_eager) {
     const bool is_last = i + 1 == shapes.products.size();
     GemmShape product = shared_product(shapes.products[i], shapes, sizes);
     product.m = sizes.batch;
-    work.matmul.push_back({product_call(product, is_last, sizes)});
+    add_product(product, is_last, sizes, work);
   }
   for (ExpertProduct product : shapes.experts) {
     product.n = sizes.shared(product.n);
-    const GemmShape grouped = grouped_shape(product, sizes.batch);
-    work.matmul.push_back({product_call(grouped, false, sizes)});
+    add_product(grouped_shape(product, sizes.batch), false, sizes, work);
   }
   work.other = is_eager ? eager_calls(shapes, sizes) : other_calls(shapes, sizes);
   work.collectives = reductions(shapes, sizes);
@@ -603,6 +622,9 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   HEADROOM_TRY(matmul.add(work.matmul));
   Sum other(*model_, *device_);
   HEADROOM_TRY(other.add(work.other));
+  HEADROOM_TRY(other.add(work.quantize));
+  Sum quantize(*model_, *device_);
+  HEADROOM_TRY(quantize.add(work.quantize));
   const double rows = static_cast<double>(batch);
   const double spread = std::exp(engine_->half_width_log);
   const double sampling =
@@ -616,6 +638,7 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   result.attention = attention.kernels();
   result.matmul = matmul.kernels();
   result.other = other.kernels();
+  result.quantize = quantize.kernels();
   result.collectives = collectives.kernels();
   if (const auto& share = options_.variant.attention_share) {
     const auto seconds = [&](size_t i) {

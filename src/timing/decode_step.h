@@ -55,6 +55,7 @@ struct DecodeStep {
   KernelTime attention;
   KernelTime matmul;
   KernelTime other;
+  KernelTime quantize;     // of `other`, what brings inputs into the type of their product
   KernelTime collectives;  // nothing where there is one device
   TimeInterval host;
   TimeInterval step;
@@ -79,18 +80,23 @@ struct DecodeWork {
   std::vector<CountedCall> attention;
   std::vector<CountedCall> matmul;
   std::vector<CountedCall> other;
+  std::vector<CountedCall> quantize;     // of product_rate
   std::vector<CountedCall> collectives;  // of tensor parallelism
   Bytes kv_cache;
   int64_t vocabulary = 0;  // logits of a sequence
   int64_t operators = 0;   // of eager mode, views too
 };
 
+// Of a weight of four bits, with a scale of two bytes for 128 of them (GPTQ).
+inline constexpr double kInt4Bytes = 0.5 + 2.0 / 128;
+
 // What is otherwise than the model's configuration and its type say. Nothing: as they say.
 struct DecodeVariant {
   std::optional<double> cache_element_bytes = std::nullopt;
   // Of products' weights, but for the last one's.
   std::optional<double> weight_element_bytes = std::nullopt;
-  // Of products with those weights, where the device has it: quantized activations, too.
+  // Of products with those weights, where the device has it: a kernel before each brings what it
+  // takes into that type. Without it weights are unpacked within the product.
   std::optional<device::Rate> product_rate = std::nullopt;
   // Of a step the host's share, in place of the engine's law; 0: it works beside the GPU.
   std::optional<double> host_share = std::nullopt;
@@ -134,6 +140,7 @@ class DecodePredictor {
   [[nodiscard]] Result<DecodeStep> step(int64_t batch) const;
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
+  // Without a product_rate where the device has none.
   [[nodiscard]] const DecodeVariant& variant() const { return options_.variant; }
   // As the model's configuration has them.
   [[nodiscard]] int64_t heads() const;

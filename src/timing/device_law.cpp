@@ -223,6 +223,10 @@ Law plain_law(const device::Device& device, const std::vector<MeasuredPoint>& po
   law.kind = points.front().call.kind;
   law.device = device.name;
   law.devices = {device.name};
+  for (const MeasuredPoint& point : points) {
+    if (point.call.flops <= 0 || std::ranges::count(law.rates, point.call.rate) > 0) continue;
+    law.rates.push_back(point.call.rate);
+  }
   law.start_seconds = start_of(points, sample.features);
   for (size_t i = 0; i < points.size(); ++i) {
     sample.residuals.push_back(std::log(points[i].seconds / law.seconds(sample.features[i])));

@@ -56,6 +56,13 @@ double roof_seconds(const Roofline& roofline) {
   return high * std::pow(1 + std::pow(low / high, 4), 0.25);
 }
 
+bool Law::knows(device::Rate rate) const {
+  using device::Rate;
+  const auto alike = [](Rate one) { return one == Rate::fp16 ? Rate::bf16 : one; };
+  return rates.empty() || std::any_of(rates.begin(), rates.end(),
+                                      [&](Rate one) { return alike(one) == alike(rate); });
+}
+
 double Law::seconds(const Features& features) const {
   double log_ratio = intercept;
   for (const Table& table : tables) log_ratio += table.at(features);

@@ -54,6 +54,7 @@ struct Law {
   std::string device;                // of the catalogue; empty: for any device
   std::vector<std::string> devices;  // it was fitted on
   std::vector<std::string> sources;  // whose tables
+  std::vector<device::Rate> rates;   // of the arithmetic in those tables; none: any
   double start_seconds = 0;
   double intercept = 0;
   std::vector<Table> tables;
@@ -64,6 +65,8 @@ struct Law {
 
   [[nodiscard]] double seconds(const Features& features) const;
   [[nodiscard]] bool holds_boundary(const Features& features) const;
+  // Whether its tables have arithmetic of that rate. The two half precisions are as one.
+  [[nodiscard]] bool knows(device::Rate rate) const;
   [[nodiscard]] const HeldOutError& error(const Features& features) const {
     return features.large ? large : small;
   }

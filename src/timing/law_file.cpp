@@ -133,6 +133,20 @@ Result<Correction> read_correction(const JsonView& view, OperatorClass kind) {
   return correction;
 }
 
+Result<std::vector<device::Rate>> read_rates(const JsonView& view) {
+  std::vector<device::Rate> rates;
+  HEADROOM_ASSIGN(const auto items, view.optional_array("rates", device::kRates.size()));
+  for (const JsonView& item : items.value_or(std::vector<JsonView>{})) {
+    HEADROOM_ASSIGN(const std::string name, item.to_string());
+    const auto* const found = std::ranges::find(device::kRateNames, name);
+    if (found == device::kRateNames.end()) {
+      return item.error(shown(name) + " is not a rate of arithmetic");
+    }
+    rates.push_back(static_cast<device::Rate>(found - device::kRateNames.begin()));
+  }
+  return rates;
+}
+
 Result<Law> read_law(const JsonView& view) {
   Law law;
   HEADROOM_ASSIGN(const std::string name, view.get_string("class"));
@@ -143,6 +157,7 @@ Result<Law> read_law(const JsonView& view) {
   law.device = device.value_or("");
   HEADROOM_ASSIGN(law.devices, read_names(view, "devices"));
   HEADROOM_ASSIGN(law.sources, read_names(view, "sources"));
+  HEADROOM_ASSIGN(law.rates, read_rates(view));
   HEADROOM_ASSIGN(law.start_seconds, view.get_double("start_seconds", 0, kMostStartSeconds));
   HEADROOM_ASSIGN(law.intercept, view.get_double("intercept", -kMostLogRatio, kMostLogRatio));
   HEADROOM_ASSIGN(const JsonView errors, view.get_object("errors"));
@@ -264,6 +279,11 @@ Json law_json(const Law& law) {
       .set("errors",
            Json::object().set("large", error_json(law.large)).set("small", error_json(law.small)))
       .set("tables", text::json_array(law.tables, table_json));
+  if (!law.rates.empty()) {
+    json.set("rates", text::json_array(law.rates, [](device::Rate rate) {
+               return Json(device::name_of(rate));
+             }));
+  }
   if (law.can_correct) json.set("correction", correction_json(law.correction));
   return json;
 }

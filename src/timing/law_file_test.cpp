@@ -41,6 +41,20 @@ TEST(LawFile, ReadsALaw) {
   EXPECT_EQ(file->sources[0].second, "my bench");
 }
 
+TEST(LawFile, KnowsTheArithmeticOfItsTables) {
+  const auto file = read(file_with(kTable, R"(, "rates": ["bf16", "fp8"])"));
+  ASSERT_TRUE(file) << file.error().to_string();
+  const auto again = read(law_file_json(*file).dump());
+  ASSERT_TRUE(again);
+  for (const Law& law : {file->laws[0], again->laws[0]}) {
+    EXPECT_TRUE(law.knows(device::Rate::fp16));  // as bf16
+    EXPECT_TRUE(law.knows(device::Rate::fp8));
+    EXPECT_FALSE(law.knows(device::Rate::int8));
+  }
+  EXPECT_TRUE(read(file_with(kTable))->laws[0].knows(device::Rate::int8));  // nothing is said
+  EXPECT_FALSE(read(file_with(kTable, R"(, "rates": ["bf17"])")));
+}
+
 TEST(LawFile, ReadsWhatAStepAdds) {
   const auto file = read(R"({"schema": "headroom.timing/1", "laws": [], "steps": [
       {"name": "eager-training", "source": "runs", "devices": ["t4-16gb"], "ratio": 1.5,

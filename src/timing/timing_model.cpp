@@ -146,6 +146,17 @@ std::string TimingModel::basis_of(const Law& law, const Features& features) cons
   return words;
 }
 
+std::string TimingModel::beyond(const Call& call, const Law& law, const Corrected* corrected) {
+  const bool has_points =
+      corrected != nullptr && std::ranges::count(corrected->rates, call.rate) > 0;
+  std::string words;
+  if (call.flops > 0 && !law.knows(call.rate) && !has_points) {
+    words += "; its tables have no " + std::string(device::name_of(call.rate));
+  }
+  if (call.is_stand_in) words += "; of another operator, for want of a law of its own";
+  return words;
+}
+
 Result<PredictedTime> TimingModel::predict(const Call& call, const device::Device& device) const {
   const Corrected* corrected = correction_for(call.kind, device.name);
   const std::optional<Standing> known = standing(call.kind, device.name);
@@ -162,7 +173,7 @@ Result<PredictedTime> TimingModel::predict(const Call& call, const device::Devic
   time.roofline_seconds =
       std::max(features.roofline.compute_seconds, features.roofline.traffic_seconds);
   time.basis = basis_of(*law, features);
-  const double half_width = (features.large ? known->large : known->small).half_width_log;
+  double half_width = (features.large ? known->large : known->small).half_width_log;
   if (corrected != nullptr) {
     const Correction& correction = law->correction;
     time.seconds *=
@@ -173,6 +184,14 @@ Result<PredictedTime> TimingModel::predict(const Call& call, const device::Devic
         "; corrected by " + std::to_string(corrected->weights.size()) + " points of " + device.name;
   } else if (!law->device.empty() && !law->holds_boundary(features)) {
     time.provenance = Provenance::interpolated;
+  }
+  if (const std::string why = beyond(call, *law, corrected); !why.empty()) {
+    time.provenance = Provenance::extrapolated;
+    time.basis += why;
+    const Law* const general = general_law(call.kind);
+    if (general != nullptr) {
+      half_width = std::max(half_width, general->error(features).half_width_log);
+    }
   }
   time.seconds_low = time.seconds * std::exp(-half_width);
   time.seconds_high = time.seconds * std::exp(half_width);
@@ -206,6 +225,7 @@ Result<void> TimingModel::correct(const device::Device& device,
     }
     residuals[kind].push_back(residual);
     added[kind].coordinates.push_back(coordinates_of(law->correction, features));
+    if (point.call.flops > 0) added[kind].rates.push_back(point.call.rate);
   }
   for (size_t i = 0; i < kOperatorClasses; ++i) {
     if (residuals[i].empty()) continue;

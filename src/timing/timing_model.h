@@ -55,8 +55,9 @@ class TimingModel {
   void merge(LawFile added);
 
   // interpolated: by a law of this device, within its tables. calibrated: by the general law and
-  // the points given to correct(). extrapolated: anything else. An Error where the class has no
-  // law, or the device lacks a figure that the law needs.
+  // the points given to correct(). extrapolated: anything else, arithmetic that the tables lack and
+  // stand-ins (call.h) among it, whose interval is at least the general law's. An Error where the
+  // class has no law, or the device lacks a figure that the law needs.
   [[nodiscard]] Result<PredictedTime> predict(const Call& call, const device::Device& device) const;
 
   // From now on calls of `device` (by name) are predicted by these points, up to kMostPoints a
@@ -85,6 +86,7 @@ class TimingModel {
     std::string device;
     std::vector<std::vector<double>> coordinates;
     std::vector<double> weights;
+    std::vector<device::Rate> rates;  // of the points
   };
   [[nodiscard]] const Law* general_law(OperatorClass kind) const;
   [[nodiscard]] const Law* own_law(OperatorClass kind, std::string_view device) const;
@@ -92,6 +94,9 @@ class TimingModel {
   [[nodiscard]] const Law* correctable_law(OperatorClass kind, std::string_view device) const;
   [[nodiscard]] const Corrected* correction_for(OperatorClass kind, std::string_view device) const;
   [[nodiscard]] std::string basis_of(const Law& law, const Features& features) const;
+  // Nothing for calls as the law's tables or the points have them; else why it is none of those.
+  [[nodiscard]] static std::string beyond(const Call& call, const Law& law,
+                                          const Corrected* corrected);
 
   std::vector<Law> laws_;
   std::vector<Engine> engines_;

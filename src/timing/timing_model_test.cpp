@@ -57,6 +57,27 @@ TEST(TimingModel, AnUnseenDeviceIsExtrapolatedWithAWiderInterval) {
   EXPECT_LT(unseen.seconds, known.seconds);  // 2.3 times the rate
 }
 
+// The H100's table of products is of bf16: what it says of others is as sure as of a device that no
+// table has.
+TEST(TimingModel, WhatTheTablesLackIsExtrapolatedWithTheGeneralLawsWidth) {
+  const Device& h100 = device_named("h100-sxm-80gb");
+  const PredictedTime known = *model().predict(large_product(), h100);
+  Call stand_in = large_product();
+  stand_in.is_stand_in = true;
+  Call half = large_product();
+  half.rate = Rate::fp16;
+  EXPECT_EQ(model().predict(half, h100)->provenance, Provenance::interpolated);
+  const double general = model().law_for(OperatorClass::gemm, "")->large.half_width_log;
+  for (const Call& call : {stand_in, gemm_call({.m = 1024, .n = 32768, .k = 8192}, Rate::fp8, 1),
+                           gemm_call({.m = 1024, .n = 32768, .k = 8192}, Rate::int8, 1)}) {
+    const PredictedTime time = *model().predict(call, h100);
+    EXPECT_EQ(time.provenance, Provenance::extrapolated) << time.basis;
+    EXPECT_NEAR(std::log(time.seconds_high / time.seconds), general, 1e-9);
+    EXPECT_GT(time.seconds_high / time.seconds, known.seconds_high / known.seconds);
+    EXPECT_NE(time.basis.find("; "), std::string::npos);
+  }
+}
+
 TEST(TimingModel, LargeMessagesAreBoundByTheLink) {
   const Device& h100 = device_named("h100-sxm-80gb");
   const auto time = [&](int64_t message, OperatorClass kind) {

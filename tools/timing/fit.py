@@ -75,6 +75,13 @@ def correction_json(data, residuals, names):
     }
 
 
+def rates_json(samples):
+    """The arithmetic that the law has seen, so that it is not believed of any other; nothing where
+    the operators only move memory."""
+    rates = sorted({s.rate for s in samples if s.flops})
+    return {"rates": rates} if rates else {}
+
+
 def general_law(cls, samples, devices):
     """The law for devices never seen: fitted on all, its errors from leaving each out."""
     data = law.problem(cls.kind, classes.samples_of(cls, samples), devices, classes.ROWS_MOST)
@@ -85,6 +92,7 @@ def general_law(cls, samples, devices):
         "class": cls.name,
         "devices": sorted(set(data.device.tolist())),
         "sources": sorted(set(data.source.tolist())),
+        **rates_json(classes.samples_of(cls, samples)),
         **law_json(fitted, data, residuals, True),
     }
     corrected = evaluate.with_points(data, residuals, cls.correction)
@@ -112,6 +120,7 @@ def device_laws(cls, samples, devices, general):
             "class": cls.name,
             "device": device,
             "sources": [source],
+            **rates_json(part),
             **law_json(fitted, data, residuals, False),
         }
         if not is_worse(found, general):
