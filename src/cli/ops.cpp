@@ -4,21 +4,14 @@
 
 #include "base/version.h"
 #include "cli/deliver.h"
-#include "cli/machine.h"
+#include "cli/ops_model.h"
 #include "cli/verb.h"
-#include "device/catalogue.h"
-#include "model/builtin.h"
 #include "model/onnx_file.h"
 #include "ops/comparison.h"
-#include "ops/onnx_step.h"
-#include "ops/predicted.h"
-#include "ops/predicted_step.h"
 #include "ops/ranks.h"
-#include "ops/step_source.h"
 #include "report/ops_comparison.h"
 #include "report/ops_html.h"
 #include "report/ops_json.h"
-#include "report/ops_predicted.h"
 #include "report/ops_ranks.h"
 #include "report/ops_text.h"
 
@@ -94,145 +87,10 @@ Result<int> run_several(const Words& words, const Console& console) {
   return deliver_ranks(ops::answer_ranks(words.operands, rules), words, console);
 }
 
-Result<op::DType> dtype_of(const Words& words) {
-  const std::string name = words.value("dtype");
-  const std::optional<op::DType> dtype = op::parse_dtype(name);
-  if (dtype == op::DType::bf16 || dtype == op::DType::f16 || dtype == op::DType::f32) return *dtype;
-  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
-               "", "bfloat16, float16 or float32"};
-}
-
-Result<ops::PredictedRun> predict_decode(const Words& words, const ops::StepSetting& setting,
-                                         ops::Quantize quantize, const device::Device& device,
-                                         const timing::TimingModel& laws) {
-  ops::PredictedQuestion question;
-  question.quantize = quantize;
-  question.device = device;
-  question.batch = setting.batch.value_or(question.batch);
-  question.seq = setting.seq.value_or(question.seq);
-  question.weights = setting.dtype.value_or(question.weights);
-  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.value("model")));
-  question.model = model.name;
-  return ops::predict_decode(model.view(), question, laws);
-}
-
-Result<ops::Quantize> quantize_of(const Words& words) {
-  if (!words.has("quantize")) return ops::Quantize::none;
-  const std::string name = words.value("quantize");
-  if (const std::optional<ops::Quantize> quantize = ops::parse_quantize(name)) return *quantize;
-  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is no way to quantize", "--quantize",
-               "int8, fp8 or w4a16"};
-}
-
-// What the prediction of a decode step leaves out.
-Result<void> check_decode(const Words& words) {
-  if (words.has("fuse")) {
-    return Error{ErrorCode::unavailable,
-                 "a decode step is predicted as an engine makes it, which fuses already", "--fuse",
-                 "leave it out, or --phase prefill"};
-  }
-  return {};
-}
-
-// One run of the file's graph, as a prefill is one of a model's.
-Result<ops::PredictedRun> predict_onnx(const Words& words, const ops::StepSetting& setting,
-                                       ops::StepQuestion question,
-                                       const timing::TimingModel& laws) {
-  const std::string name = words.value("model");
-  if (question.phase != "prefill") {
-    return Error{ErrorCode::unavailable, "an ONNX file holds one forward run, no " + question.phase,
-                 name, "leave --phase out"};
-  }
-  if (setting.dtype) {
-    return Error{ErrorCode::usage, "an ONNX file has types of its own", "--dtype", "leave it out"};
-  }
-  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(""));
-  HEADROOM_ASSIGN(ops::OnnxStep step, ops::step_of_onnx(name, setting, rules));
-  question.model = name;
-  question.phase = "run";
-  question.batch = step.batch;
-  question.shape = step.shape;
-  question.notes = std::move(step.notes);
-  return ops::predict_step(step.calls, question, laws);
-}
-
-Result<ops::PredictedRun> predict_step(const Words& words, const std::string& phase,
-                                       const ops::StepSetting& setting, ops::Quantize quantize,
-                                       const device::Device& device,
-                                       const timing::TimingModel& laws) {
-  ops::StepQuestion question;
-  question.device = device;
-  question.phase = phase;
-  question.fuse = words.has("fuse");
-  question.quantize = quantize;
-  if (setting.is_training && question.quantize != ops::Quantize::none &&
-      question.quantize != ops::Quantize::fp8) {
-    return Error{ErrorCode::usage, "is not how a model is trained", "--quantize",
-                 "fp8, or --phase prefill"};
-  }
-  const std::string name = words.value("model");
-  if (model::is_onnx_name(name)) return predict_onnx(words, setting, std::move(question), laws);
-  ops::StepSource source;
-  if (model::is_python_function(name)) {
-    question.model = name;
-    HEADROOM_ASSIGN(source, ops::step_of_module(name, setting));
-  } else {
-    HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(name));
-    question.model = model.name;
-    HEADROOM_ASSIGN(source, ops::step_of_config(model.view(), setting));
-  }
-  question.batch = source.batch;
-  question.shape = source.shape;
-  return ops::predict_step(ops::calls_of(source.trace), question, laws);
-}
-
-// A step of a model that nobody has run.
-Result<int> run_predicted(const Words& words, const Console& console) {
-  if (!words.operands.empty()) {
-    return Error{ErrorCode::usage, "--model predicts a step without a trace", "",
-                 "leave the trace or --model out"};
-  }
-  const std::string usual = model::is_onnx_name(words.value("model")) ? "prefill" : "decode";
-  const std::string phase = words.has("phase") ? words.value("phase") : usual;
-  const bool is_decode = phase == "decode" && !model::is_onnx_name(words.value("model"));
-  if (phase != "decode" && phase != "prefill" && phase != "train") {
-    return Error{ErrorCode::usage, "'" + phase.substr(0, 80) + "' is not a phase", "--phase",
-                 "decode, prefill or train"};
-  }
-  HEADROOM_ASSIGN(const ops::Quantize quantize, quantize_of(words));
-  if (is_decode) HEADROOM_TRY(check_decode(words));
-  ops::StepSetting setting;
-  setting.is_training = phase == "train";
-  if (words.has("batch")) {
-    HEADROOM_ASSIGN(setting.batch,
-                    number_of<int64_t>(words.value("batch"), "batch", 1, timing::kMostBatch));
-  }
-  if (words.has("seq")) {
-    HEADROOM_ASSIGN(setting.seq,
-                    number_of<int64_t>(words.value("seq"), "seq", 1, timing::kMostContext));
-  }
-  if (words.has("dtype")) {
-    HEADROOM_ASSIGN(setting.dtype, dtype_of(words));
-  }
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
-  HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(machines.device_for(words)));
-  const timing::TimingModel& laws = machines.timing;
-  HEADROOM_ASSIGN(const ops::PredictedRun run,
-                  is_decode ? predict_decode(words, setting, quantize, device, laws)
-                            : predict_step(words, phase, setting, quantize, device, laws));
-  Forms forms;
-  forms.text = [&](const text::Terminal& terminal) {
-    return report::ops_predicted_text(run, terminal);
-  };
-  forms.json = [&] { return report::ops_predicted_json(run); };
-  HEADROOM_TRY(deliver(forms, words, console));
-  return run.fits ? kExitYes : kExitNotPlainYes;
-}
-
 // Flags that ask for what the others do not answer.
 Result<void> check_together(const Words& words) {
   for (const char* const flag :
-       {"phase", "batch", "seq", "dtype", "quantize", "fuse", "calibration"}) {
+       {"phase", "batch", "seq", "dim", "dtype", "quantize", "fuse", "calibration"}) {
     if (words.has(flag) && !words.has("model")) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " goes with --model", "", ""};
     }
@@ -247,21 +105,7 @@ Result<void> check_together(const Words& words) {
   return {};
 }
 
-Result<int> run_ops(const Words& words, const Console& console) {
-  HEADROOM_TRY(check_together(words));
-  if (words.has("model")) return run_predicted(words, console);
-  if (words.operands.empty()) {
-    return Error{
-        ErrorCode::usage, "which trace?", "",
-        "a file of torch.profiler's export_chrome_trace(), .json or .json.gz, a profile of ONNX "
-        "Runtime, an export of Nsight Systems (.sqlite), or rocprofv3's JSON or rocpd"};
-  }
-  if (model::is_onnx_name(words.operands.front())) {
-    return Error{
-        ErrorCode::usage, "is a model, no trace", words.operands.front(),
-        "headroom ops --model FILE.onnx --device NAME, or ONNX Runtime's profile of a run"};
-  }
-  if (words.operands.size() > 1) return run_several(words, console);
+Result<int> run_one(const Words& words, const Console& console) {
   if (words.has("ranks")) {
     return Error{ErrorCode::usage, "--ranks takes the traces of several ranks", "",
                  "headroom ops rank*.json.gz"};
@@ -294,15 +138,25 @@ Result<int> run_ops(const Words& words, const Console& console) {
   return answer.trace.is_partial ? exit_code_of(ErrorCode::partial) : kExitYes;
 }
 
-}  // namespace
+Result<int> run_ops(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_together(words));
+  if (words.has("model")) return run_ops_model(words, console);
+  if (words.operands.empty()) {
+    return Error{
+        ErrorCode::usage, "which trace?", "",
+        "a file of torch.profiler's export_chrome_trace(), .json or .json.gz, a profile of ONNX "
+        "Runtime, an export of Nsight Systems (.sqlite), or rocprofv3's JSON or rocpd"};
+  }
+  if (model::is_onnx_name(words.operands.front())) {
+    return Error{
+        ErrorCode::usage, "is a model, no trace", words.operands.front(),
+        "headroom ops --model FILE.onnx --device NAME, or ONNX Runtime's profile of a run"};
+  }
+  return words.operands.size() > 1 ? run_several(words, console) : run_one(words, console);
+}
 
-Verb ops_verb() {
-  Verb verb;
-  verb.name = "ops";
-  verb.summary = "where the time of a recorded run goes";
-  verb.operands = "TRACE...";
-  verb.most_operands = 100'000;
-  verb.examples = {
+std::vector<Example> examples() {
+  return {
       {"headroom ops trace.json.gz", "a file of torch.profiler's export_chrome_trace()"},
       {"headroom ops trace.json.gz --json -o ops.json", "all operators and kernels, as JSON"},
       {"headroom ops trace.json.gz --html ops.html",
@@ -327,12 +181,15 @@ Verb ops_verb() {
       {"headroom ops trace.json.gz --rules mine.json",
        "with groups for operators of your own (data/operator_rules.json is an example)"},
   };
-  verb.flags = {
+}
+
+std::vector<Flag> trace_flags() {
+  return {
       {"rules", "FILE", "rules that sort operators into groups, before the built-in ones"},
       {"device", "NAME", "whose limits operators are held against; else the trace's own device"},
       {"faster", "GROUP=TIMES,..",
        "add to the horizon what the run would take with groups so many times faster: "
-       "gemm=4,attention=2 (non_gemm: all but products and communication)"},
+       "gemm=4,attention=2 (non_gemm: all but GEMM, attention, communication, unclassified)"},
       {"other-device", "NAME", "add to the horizon what the run would take there, by roofline"},
       {"execution-trace", "FILE",
        "of PyTorch's ExecutionTraceObserver, of the same run: shapes that the trace lacks"},
@@ -341,26 +198,25 @@ Verb ops_verb() {
        "kernels"},
       {"counters", "FILE", "of ncu --csv: what the trace's kernels reached, as hardware counts it"},
       {"max-slowdown", "PERCENT",
-       "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"},
-      {"model", "MODEL", "no trace: predict a step of this model on --device"},
-      {"phase", "PHASE",
-       "of --model: decode (without it), prefill or train; of an ONNX file one run of its graph"},
-      {"batch", "N", "of --model: sequences; 1"},
-      {"seq", "TOKENS", "of --model: of each sequence, in decode those in its cache; 512"},
-      {"dtype", "TYPE", "of --model: weights and cache: bfloat16 (without it), float16 or float32"},
-      {"quantize", "TYPE",
-       "of --model: linear layers in int8, fp8 or w4a16, with the work that it adds, in decode as "
-       "engines have it; in training fp8"},
-      {"fuse", "", "of --model's prefill or training: elementwise chains and quantizing fused"},
-      {kCalibrationFlag.name, kCalibrationFlag.value,
-       "of --model: what `headroom bench device` measured: its device, and times by it"},
-      {"ranks", "", "two traces are ranks of one run, though they do not say so"},
-      kJsonFlag,
-      kHtmlFlag,
-      kOutputFlag,
-      kQuietFlag,
-      kNoColorFlag,
-      kHelpFlag};
+       "of two traces: exit code 1 where the second is slower by more, beyond what steps differ"}};
+}
+
+}  // namespace
+
+Verb ops_verb() {
+  Verb verb;
+  verb.name = "ops";
+  verb.summary = "where the time of a recorded run goes";
+  verb.operands = "TRACE...";
+  verb.most_operands = 100'000;
+  verb.examples = examples();
+  verb.flags = trace_flags();
+  for (const Flag& flag : ops_model_flags()) verb.flags.push_back(flag);
+  for (const Flag& flag :
+       {Flag{"ranks", "", "two traces are ranks of one run, though they do not say so"}, kJsonFlag,
+        kHtmlFlag, kOutputFlag, kQuietFlag, kNoColorFlag, kHelpFlag}) {
+    verb.flags.push_back(flag);
+  }
   verb.run = run_ops;
   return verb;
 }

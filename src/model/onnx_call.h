@@ -5,6 +5,7 @@
 // run_onnx() turns into an Error that names the operator.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,8 @@ struct OnnxValue {
   Sizes sizes;
   op::DType dtype = op::DType::f32;
   bool is_there = false;
-  bool is_weight = false;
+  bool is_weight = false;     // or made of weights and constants alone
+  bool is_half_byte = false;  // two elements in a byte
   bool has_values = false;
   std::vector<double> values;
 
@@ -32,6 +34,16 @@ struct OnnxValue {
 // Whose values are kept: they are few.
 inline constexpr int64_t kMostKnownValues = 4096;
 
+// What computing values may cost in one graph, so that no file keeps the machine busy for long.
+class OnnxBudget {
+ public:
+  // Throws where so many operations are not left.
+  void spend(int64_t operations);
+
+ private:
+  int64_t left_ = 100'000'000;  // a second at most; the graphs of models need some thousands
+};
+
 // Throws where no machine holds it.
 void check_sizes(const Sizes& sizes);
 // The sizes that all of them broadcast to.
@@ -42,12 +54,13 @@ void check_sizes(const Sizes& sizes);
 class OnnxCall {
  public:
   OnnxCall(const OnnxNode& node, int64_t opset, std::vector<const OnnxValue*> inputs,
-           std::vector<OnnxValue> outputs, std::vector<OnnxWork>& work)
+           std::vector<OnnxValue> outputs, std::vector<OnnxWork>& work, OnnxBudget& budget)
       : node_(node),
         opset_(opset),
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)),
-        work_(work) {}
+        work_(work),
+        budget_(budget) {}
 
   [[nodiscard]] const OnnxNode& node() const { return node_; }
   [[nodiscard]] int64_t opset() const { return opset_; }
@@ -71,6 +84,12 @@ class OnnxCall {
   [[nodiscard]] std::optional<Sizes> integers(std::string_view name, size_t i) const;
   [[nodiscard]] std::optional<std::vector<double>> numbers(std::string_view name, size_t i) const;
 
+  [[nodiscard]] double bytes_read() const;  // of all inputs
+  [[nodiscard]] double bytes_written() const;
+
+  // As integers(), which must be there.
+  [[nodiscard]] Sizes sizes_asked(std::string_view name, size_t i) const;
+
   // Output `i`, where somebody wants it, has these sizes and this type.
   void make(size_t i, Sizes sizes, op::DType dtype);
   void set_values(size_t i, std::vector<double> values);
@@ -80,8 +99,13 @@ class OnnxCall {
   // Goes over all that is there, or over so many bytes.
   void launch(double flops);
   void launch_moving(double read, double written);
-  // Products of m x k by k x n, the operands of `type`.
+  // Products of m x k by k x n, the operands of `type`, over all that is there, or over so many
+  // bytes.
   void launch_product(const OnnxWork& sizes);
+  void launch_product(const OnnxWork& sizes, double read, double written);
+
+  // To be called before values are computed.
+  void spend(int64_t operations) const { budget_.spend(operations); }
 
  private:
   const OnnxNode& node_;
@@ -89,13 +113,23 @@ class OnnxCall {
   std::vector<const OnnxValue*> inputs_;
   std::vector<OnnxValue> outputs_;
   std::vector<OnnxWork>& work_;
+  OnnxBudget& budget_;
 };
 
 using OnnxOperator = void (*)(OnnxCall& call);
-// Null where it is not known.
-[[nodiscard]] OnnxOperator find_onnx_product(std::string_view operation);  // onnx_products.cpp
-[[nodiscard]] OnnxOperator find_onnx_elementwise(
-    std::string_view operation);                                          // onnx_elementwise.cpp
-[[nodiscard]] OnnxOperator find_onnx_layout(std::string_view operation);  // onnx_layout.cpp
+struct NamedOnnxOperator {
+  std::string_view name;
+  OnnxOperator run;
+};
+[[nodiscard]] OnnxOperator find_named(std::span<const NamedOnnxOperator> operators,
+                                      std::string_view operation);
+
+// Null where it is not known; the file is named as the function: onnx_products.cpp ...
+[[nodiscard]] OnnxOperator find_onnx_product(std::string_view operation);
+[[nodiscard]] OnnxOperator find_onnx_convolution(std::string_view operation);
+[[nodiscard]] OnnxOperator find_onnx_attention(std::string_view operation);
+[[nodiscard]] OnnxOperator find_onnx_elementwise(std::string_view operation);
+[[nodiscard]] OnnxOperator find_onnx_layout(std::string_view operation);
+[[nodiscard]] OnnxOperator find_onnx_view(std::string_view operation);
 
 }  // namespace headroom::model

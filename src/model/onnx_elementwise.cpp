@@ -121,6 +121,16 @@ int64_t place_in(const OnnxValue& value, const Sizes& result, int64_t at) {
   return place;
 }
 
+double element_of(const OnnxValue& value, const Sizes& result, size_t at) {
+  return value.values[static_cast<size_t>(place_in(value, result, static_cast<int64_t>(at)))];
+}
+
+// Each element of the result, found in each operand.
+void spend_on(const OnnxCall& call) {
+  const auto steps = static_cast<int64_t>((call.out(0).rank() + 1) * call.input_count());
+  call.spend(call.out(0).elements() * steps);
+}
+
 bool is_small(const OnnxCall& call) {
   return call.output_count() > 0 && call.out(0).is_there &&
          call.out(0).elements() <= kMostKnownValues;
@@ -131,22 +141,18 @@ double rounded(double value, DType dtype) {
 }
 
 void fold(OnnxCall& call, Fold fold_two) {
+  if (call.input_count() > 2) return;
   for (size_t i = 0; i < call.input_count(); ++i) {
     if (call.has(i) && !call.in(i).has_values) return;
   }
   if (fold_two == nullptr || !is_small(call)) return;
   const OnnxValue& made = call.out(0);
+  spend_on(call);
   std::vector<double> values(static_cast<size_t>(made.elements()));
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto at = static_cast<int64_t>(i);
-    double value = call.in(0).values[static_cast<size_t>(place_in(call.in(0), made.sizes, at))];
-    if (call.input_count() == 1) value = fold_two(value, 0);
-    for (size_t other = 1; other < call.input_count(); ++other) {
-      const OnnxValue& operand = call.in(other);
-      value =
-          fold_two(value, operand.values[static_cast<size_t>(place_in(operand, made.sizes, at))]);
-    }
-    values[i] = rounded(value, call.in(0).dtype);
+    const double first = element_of(call.in(0), made.sizes, i);
+    const double second = call.has(1) ? element_of(call.in(1), made.sizes, i) : 0;
+    values[i] = rounded(fold_two(first, second), call.in(0).dtype);
   }
   call.set_values(0, std::move(values));
 }
@@ -186,14 +192,12 @@ void run_where(OnnxCall& call) {
   const bool are_known =
       call.in(0).has_values && call.in(1).has_values && call.in(2).has_values && is_small(call);
   if (are_known) {
-    const OnnxValue& made = call.out(0);
-    std::vector<double> values(static_cast<size_t>(made.elements()));
+    spend_on(call);
+    const Sizes& made = call.out(0).sizes;
+    std::vector<double> values(static_cast<size_t>(call.out(0).elements()));
     for (size_t i = 0; i < values.size(); ++i) {
-      const auto value = [&](size_t input) {
-        const auto place = place_in(call.in(input), made.sizes, static_cast<int64_t>(i));
-        return call.in(input).values[static_cast<size_t>(place)];
-      };
-      values[i] = value(0) != 0 ? value(1) : value(2);
+      const size_t chosen = element_of(call.in(0), made, i) != 0 ? 1 : 2;
+      values[i] = element_of(call.in(chosen), made, i);
     }
     call.set_values(0, std::move(values));
   }
@@ -284,6 +288,7 @@ void run_reduce(OnnxCall& call) {
   const bool is_simple =
       name == "ReduceProd" || name == "ReduceSum" || name == "ReduceMax" || name == "ReduceMin";
   if (is_whole && is_simple && input.has_values && !input.values.empty()) {
+    call.spend(input.elements());
     call.set_values(0, {reduced(name, input.values)});
   }
   if (call.output_count() > 0 && !call.out(0).has_values) {
@@ -298,30 +303,26 @@ void run_arg_reduce(OnnxCall& call) {
   call.launch(static_cast<double>(input.elements()));
 }
 
-struct Named {
-  std::string_view name;
-  OnnxOperator run;
+constexpr NamedOnnxOperator kOthers[] = {
+    {"Where", run_where},
+    {"Cast", run_cast},
+    {"CastLike", run_cast},
+    {"QuantizeLinear", run_quantize},
+    {"DequantizeLinear", run_dequantize},
+    {"DynamicQuantizeLinear", run_dynamic_quantize},
+    {"LayerNormalization", run_layer_norm},
+    {"SimplifiedLayerNormalization", run_layer_norm},
+    {"RMSNormalization", run_layer_norm},
+    {"SkipLayerNormalization", run_skip_norm},
+    {"SkipSimplifiedLayerNormalization", run_skip_norm},
+    {"ArgMax", run_arg_reduce},
+    {"ArgMin", run_arg_reduce},
 };
-constexpr std::array kOthers{Named{"Where", run_where},
-                             Named{"Cast", run_cast},
-                             Named{"CastLike", run_cast},
-                             Named{"QuantizeLinear", run_quantize},
-                             Named{"DequantizeLinear", run_dequantize},
-                             Named{"DynamicQuantizeLinear", run_dynamic_quantize},
-                             Named{"LayerNormalization", run_layer_norm},
-                             Named{"SimplifiedLayerNormalization", run_layer_norm},
-                             Named{"RMSNormalization", run_layer_norm},
-                             Named{"SkipLayerNormalization", run_skip_norm},
-                             Named{"SkipSimplifiedLayerNormalization", run_skip_norm},
-                             Named{"ArgMax", run_arg_reduce},
-                             Named{"ArgMin", run_arg_reduce}};
 
 }  // namespace
 
 OnnxOperator find_onnx_elementwise(std::string_view operation) {
-  for (const Named& one : kOthers) {
-    if (one.name == operation) return one.run;
-  }
+  if (const OnnxOperator other = find_named(kOthers, operation)) return other;
   const auto is_it = [&](const Elementwise& one) { return one.name == operation; };
   if (std::any_of(kBinary.begin(), kBinary.end(), is_it)) return run_from<kBinary, run_binary>;
   if (std::any_of(kUnary.begin(), kUnary.end(), is_it)) return run_from<kUnary, run_unary>;

@@ -15,9 +15,10 @@ using op::DType;
 using Kind = WireField::Kind;
 
 constexpr Bytes kMostBytes{int64_t{2} * kGiB};  // as much as a message of protocol buffers holds
-constexpr size_t kMostItems = 2'000'000;        // of each list of the graph
-constexpr size_t kMostOperands = 100'000;       // of one node
-constexpr size_t kMostValues = 4096;            // of a tensor whose values are kept
+// In memory, of all items that the file has together, whose bytes in it may be a hundred times
+// fewer.
+constexpr int64_t kMostKept = int64_t{512} * kMiB;
+constexpr size_t kMostValues = 4096;  // of a tensor whose values are kept
 constexpr size_t kMostRank = 64;
 constexpr size_t kMostName = 4096;
 
@@ -32,7 +33,11 @@ constexpr std::array kTypes{
     NamedType{7, DType::i64},  NamedType{9, DType::boolean}, NamedType{10, DType::f16},
     NamedType{11, DType::f64}, NamedType{12, DType::i32},    NamedType{13, DType::i64},
     NamedType{14, DType::c64}, NamedType{16, DType::bf16},   NamedType{17, DType::f8},
-    NamedType{18, DType::f8},  NamedType{19, DType::f8},     NamedType{20, DType::f8}};
+    NamedType{18, DType::f8},  NamedType{19, DType::f8},     NamedType{20, DType::f8},
+    NamedType{21, DType::u8},  NamedType{22, DType::i8},     NamedType{23, DType::f8}};
+
+// UINT4, INT4 and FLOAT4E2M1: two elements in a byte.
+bool is_half_byte(int64_t number) { return number >= 21 && number <= 23; }
 
 std::string text_of(const WireField& field) {
   return std::string(field.bytes.substr(0, kMostName));
@@ -102,12 +107,19 @@ class Parser {
     return {};
   }
 
+  // Before an item of so many bytes is kept.
+  Result<void> account(const WireField& field, size_t bytes) {
+    kept_ += static_cast<int64_t>(bytes);
+    if (kept_ > kMostKept) return error(field, "a graph that large is not believed");
+    return {};
+  }
+
   // One integer, or a packed list of them.
-  Result<void> add_integers(const WireField& field, size_t most, std::vector<int64_t>& list) const {
+  Result<void> add_integers(const WireField& field, size_t most, std::vector<int64_t>& list) {
     if (field.kind == Kind::integer) {
       if (list.size() == most) return error(field, "a list of that many numbers is not believed");
       list.push_back(static_cast<int64_t>(field.value));
-      return {};
+      return account(field, sizeof(int64_t));
     }
     if (field.kind != Kind::bytes) return error(field, "expected integers");
     WireMessage packed(field.bytes, field.at);
@@ -117,21 +129,21 @@ class Parser {
       list.push_back(static_cast<int64_t>(value));
     }
     if (packed.failed()) return broken(packed.place());
-    return {};
+    return account(field, list.size() * sizeof(int64_t));
   }
 
   // Floats or doubles: one, or packed.
-  Result<void> add_numbers(const WireField& field, DType dtype, std::vector<double>& list) const {
+  Result<void> add_numbers(const WireField& field, DType dtype, std::vector<double>& list) {
     const size_t size = dtype == DType::f64 ? 8 : 4;
     if (field.kind == Kind::fixed32 || field.kind == Kind::fixed64) {
       if (list.size() < kMostValues) list.push_back(number_of(field.value, dtype));
-      return {};
+      return account(field, sizeof(double));
     }
     if (field.kind != Kind::bytes) return error(field, "expected numbers");
     for (size_t at = 0; at + size <= field.bytes.size() && list.size() < kMostValues; at += size) {
       list.push_back(raw_number(field.bytes.substr(at, size), dtype));
     }
-    return {};
+    return account(field, list.size() * sizeof(double));
   }
 
   static double raw_number(std::string_view bytes, DType dtype) {
@@ -155,9 +167,9 @@ class Parser {
   }
 
   template <typename T>
-  Result<void> append(const WireField& field, std::vector<T>& list, Result<T> item) const {
+  Result<void> append(const WireField& field, std::vector<T>& list, Result<T> item) {
     if (!item) return item.error();
-    if (list.size() == kMostItems) return error(field, "a graph that large is not believed");
+    HEADROOM_TRY(account(field, sizeof(T)));
     list.push_back(std::move(*item));
     return {};
   }
@@ -181,13 +193,13 @@ class Parser {
     });
   }
 
-  Result<OnnxNode> read_node(const WireField& outer) const {
+  Result<OnnxNode> read_node(const WireField& outer) {
     OnnxNode node;
     HEADROOM_TRY(each(outer, [&](const WireField& field) -> Result<void> {
       if (field.kind != Kind::bytes) return {};
       if (field.number == 1 || field.number == 2) {
         std::vector<std::string>& names = field.number == 1 ? node.inputs : node.outputs;
-        if (names.size() == kMostOperands) return error(field, "an operator of that many values");
+        if (const auto kept = account(field, sizeof(std::string)); !kept) return kept;
         names.push_back(text_of(field));
       }
       if (field.number == 3) node.name = text_of(field);
@@ -200,7 +212,7 @@ class Parser {
     return node;
   }
 
-  Result<void> read_attribute(const WireField& outer, OnnxNode& node) const {
+  Result<void> read_attribute(const WireField& outer, OnnxNode& node) {
     OnnxAttribute attribute;
     HEADROOM_TRY(each(outer, [&](const WireField& field) -> Result<void> {
       switch (field.number) {
@@ -233,11 +245,12 @@ class Parser {
       }
     }));
     if (node.attributes.size() == kMostValues) return error(outer, "that many attributes");
+    HEADROOM_TRY(account(outer, sizeof(OnnxAttribute)));
     node.attributes.push_back(std::move(attribute));
     return {};
   }
 
-  Result<OnnxTensor> read_tensor(const WireField& outer) const {
+  Result<OnnxTensor> read_tensor(const WireField& outer) {
     OnnxTensor tensor;
     std::string_view raw;
     std::vector<double> numbers;
@@ -248,6 +261,7 @@ class Parser {
           return add_integers(field, kMostRank, tensor.sizes);
         case 2:
           tensor.dtype = onnx_dtype(static_cast<int64_t>(field.value));
+          tensor.is_half_byte = is_half_byte(static_cast<int64_t>(field.value));
           return {};
         case 4:
           return add_numbers(field, DType::f32, numbers);
@@ -290,6 +304,7 @@ class Parser {
   static void keep_values(std::string_view raw, std::vector<double> numbers, size_t count,
                           OnnxTensor& tensor) {
     if (!tensor.dtype || count > kMostValues || !has_numbers(*tensor.dtype)) return;
+    if (tensor.is_half_byte) return;
     const auto size = static_cast<size_t>(op::element_size(*tensor.dtype));
     if (!raw.empty() && raw.size() == count * size) {
       numbers.clear();
@@ -302,7 +317,7 @@ class Parser {
     tensor.values = std::move(numbers);
   }
 
-  Result<OnnxDeclared> read_declared(const WireField& outer) const {
+  Result<OnnxDeclared> read_declared(const WireField& outer) {
     OnnxDeclared declared;
     HEADROOM_TRY(each(outer, [&](const WireField& field) -> Result<void> {
       if (field.kind != Kind::bytes) return {};
@@ -316,7 +331,7 @@ class Parser {
     return declared;
   }
 
-  Result<void> read_tensor_type(const WireField& outer, OnnxDeclared& declared) const {
+  Result<void> read_tensor_type(const WireField& outer, OnnxDeclared& declared) {
     return each(outer, [&](const WireField& field) -> Result<void> {
       if (field.number == 1) declared.dtype = onnx_dtype(static_cast<int64_t>(field.value));
       if (field.number != 2 || field.kind != Kind::bytes) return {};
@@ -324,6 +339,7 @@ class Parser {
       return each(field, [&](const WireField& item) -> Result<void> {
         if (item.number != 1 || item.kind != Kind::bytes) return {};
         if (declared.dimensions.size() == kMostRank) return error(item, "that many dimensions");
+        HEADROOM_TRY(account(item, sizeof(OnnxDimension)));
         OnnxDimension dimension;
         HEADROOM_TRY(each(item, [&](const WireField& size) -> Result<void> {
           if (size.number == 1) dimension.size = static_cast<int64_t>(size.value);
@@ -337,6 +353,7 @@ class Parser {
   }
 
   OnnxModel model_;
+  int64_t kept_ = 0;
 };
 
 }  // namespace

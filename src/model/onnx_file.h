@@ -3,8 +3,9 @@
 //
 // Weights are passed over, whether they are in the file or beside it (external data), so a file
 // without them will do. Field numbers are those of onnx.proto (onnx/onnx, IR version 3 to 13).
-// The file is hostile input: every length is held against what is left, every count is bounded, and
-// names are taken as bytes. Blocking; the whole file is in memory while it is read; any thread.
+// The file is hostile input: every length is held against what is left, what all items take in
+// memory together is bounded, and names are taken as bytes. Blocking; the whole file is in memory
+// while it is read; any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@ struct OnnxTensor {
   std::string name;
   std::optional<op::DType> dtype;
   std::vector<int64_t> sizes;
+  bool is_half_byte = false;   // two elements in a byte
   bool has_values = false;     // they are few, and in the file
   std::vector<double> values;  // as many as the sizes say
 };

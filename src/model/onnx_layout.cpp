@@ -1,7 +1,6 @@
-// Operators of ONNX that move memory or only look at it in another shape; and those that say sizes,
-// which are computed (onnx_run.h). Definitions: docs/Operators.md of onnx/onnx.
+// Operators of ONNX that move memory, or choose from it. Definitions: docs/Operators.md of
+// onnx/onnx.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "model/onnx_call.h"
@@ -23,87 +22,6 @@ void move(OnnxCall& call) {
 // The same, but for numbers of the graph.
 void move_unknown(OnnxCall& call) {
   if (call.output_count() > 0 && !call.out(0).has_values) move(call);
-}
-
-Sizes sizes_asked(const OnnxCall& call, std::string_view attribute, size_t input) {
-  const auto asked = call.integers(attribute, input);
-  require(asked.has_value(), "its sizes are missing");
-  return *asked;
-}
-
-void run_reshape(OnnxCall& call) {
-  const OnnxValue& input = call.in(0);
-  Sizes sizes = sizes_asked(call, "shape", 1);
-  require(sizes.size() <= 64, "a tensor of that many dimensions");
-  const bool allows_zero = call.integer("allowzero", 0) != 0;
-  std::optional<size_t> open;
-  Sizes others;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0 && !allows_zero) {
-      require(i < input.rank(), "a size of the input that is not there");
-      sizes[i] = input.sizes[i];
-    }
-    if (sizes[i] == -1) {
-      require(!open, "two open sizes");
-      open = i;
-    } else {
-      others.push_back(sizes[i]);
-    }
-  }
-  check_sizes(others);
-  if (open) {
-    int64_t product = 1;
-    for (const int64_t size : others) product *= size;
-    require(product > 0 && input.elements() % product == 0, "another number of elements");
-    sizes[*open] = input.elements() / product;
-  }
-  call.make_view(std::move(sizes));
-}
-
-void run_flatten(OnnxCall& call) {
-  const Sizes& input = call.in(0).sizes;
-  const int64_t axis = call.integer("axis", 1);
-  const size_t at =
-      axis == static_cast<int64_t>(input.size()) ? input.size() : axis_of(axis, input.size());
-  Sizes sizes{1, 1};
-  for (size_t i = 0; i < input.size(); ++i) sizes[i < at ? 0 : 1] *= input[i];
-  call.make_view(std::move(sizes));
-}
-
-void run_squeeze(OnnxCall& call) {
-  const Sizes& input = call.in(0).sizes;
-  const auto axes = call.integers("axes", 1);
-  std::vector<bool> goes(input.size());
-  for (size_t i = 0; i < input.size(); ++i) goes[i] = !axes && input[i] == 1;
-  for (const int64_t axis : axes.value_or(Sizes())) goes[axis_of(axis, input.size())] = true;
-  Sizes sizes;
-  for (size_t i = 0; i < input.size(); ++i) {
-    if (!goes[i]) sizes.push_back(input[i]);
-  }
-  call.make_view(std::move(sizes));
-}
-
-void run_unsqueeze(OnnxCall& call) {
-  const Sizes& input = call.in(0).sizes;
-  const Sizes axes = sizes_asked(call, "axes", 1);
-  const size_t rank = input.size() + axes.size();
-  require(rank <= 64, "a tensor of that many dimensions");
-  Sizes sizes(rank, 0);
-  for (const int64_t axis : axes) {
-    int64_t& size = sizes[axis_of(axis, rank)];
-    require(size == 0, "a dimension named twice");
-    size = 1;
-  }
-  size_t next = 0;
-  for (int64_t& size : sizes) {
-    if (size == 0) size = input[next++];
-  }
-  call.make_view(std::move(sizes));
-}
-
-void run_identity(OnnxCall& call) {
-  call.make_view(call.in(0).sizes);
-  call.make(1, call.in(0).sizes, DType::boolean);  // Dropout's mask
 }
 
 void run_transpose(OnnxCall& call) {
@@ -193,8 +111,8 @@ Cut cut_of(int64_t start, int64_t end, int64_t step, int64_t size) {
 
 void run_slice(OnnxCall& call) {
   const OnnxValue& input = call.in(0);
-  const Sizes starts = sizes_asked(call, "starts", 1);
-  const Sizes ends = sizes_asked(call, "ends", 2);
+  const Sizes starts = call.sizes_asked("starts", 1);
+  const Sizes ends = call.sizes_asked("ends", 2);
   const auto axes = call.integers("axes", 3);
   const auto steps = call.integers("steps", 4);
   require(starts.size() == ends.size() && starts.size() <= 64 &&
@@ -268,7 +186,7 @@ void run_scatter(OnnxCall& call) {
 
 void run_expand(OnnxCall& call) {
   const OnnxValue& input = call.in(0);
-  Sizes sizes = broadcast(input.sizes, sizes_asked(call, "shape", 1));
+  Sizes sizes = broadcast(input.sizes, call.sizes_asked("shape", 1));
   if (sizes == input.sizes) return call.make_view(std::move(sizes));
   call.make(0, std::move(sizes), input.dtype);
   if (call.output_count() == 0 || !call.out(0).is_there) return;
@@ -281,7 +199,7 @@ void run_expand(OnnxCall& call) {
 
 void run_tile(OnnxCall& call) {
   Sizes sizes = call.in(0).sizes;
-  const Sizes repeats = sizes_asked(call, "repeats", 1);
+  const Sizes repeats = call.sizes_asked("repeats", 1);
   require(repeats.size() == sizes.size(), "repeats of other dimensions");
   for (size_t i = 0; i < sizes.size(); ++i) {
     check_sizes({sizes[i], repeats[i]});
@@ -293,7 +211,7 @@ void run_tile(OnnxCall& call) {
 
 void run_pad(OnnxCall& call) {
   Sizes sizes = call.in(0).sizes;
-  const Sizes pads = sizes_asked(call, call.has_attribute("paddings") ? "paddings" : "pads", 1);
+  const Sizes pads = call.sizes_asked(call.has_attribute("paddings") ? "paddings" : "pads", 1);
   Sizes axes = call.integers("", 3).value_or(Sizes());
   if (axes.empty()) {
     for (size_t i = 0; i < sizes.size(); ++i) axes.push_back(static_cast<int64_t>(i));
@@ -308,81 +226,6 @@ void run_pad(OnnxCall& call) {
   }
   call.make(0, std::move(sizes), call.in(0).dtype);
   move(call);
-}
-
-void run_shape(OnnxCall& call) {
-  const Sizes& input = call.in(0).sizes;
-  const auto rank = static_cast<int64_t>(input.size());
-  const auto place = [&](int64_t at) {
-    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
-  };
-  const int64_t start = place(std::clamp(call.integer("start", 0), -kLargest, kLargest));
-  const int64_t end = place(std::clamp(call.integer("end", rank), -kLargest, kLargest));
-  std::vector<double> values;
-  for (int64_t i = start; i < end; ++i) {
-    values.push_back(static_cast<double>(input[static_cast<size_t>(i)]));
-  }
-  call.make(0, {static_cast<int64_t>(values.size())}, DType::i64);
-  call.set_values(0, std::move(values));
-}
-
-void run_size(OnnxCall& call) {
-  call.make(0, {}, DType::i64);
-  call.set_values(0, {static_cast<double>(call.in(0).elements())});
-}
-
-void run_range(OnnxCall& call) {
-  const auto start = call.numbers("", 0);
-  const auto limit = call.numbers("", 1);
-  const auto delta = call.numbers("", 2);
-  require(start && limit && delta && start->size() == 1 && limit->size() == 1 &&
-              delta->size() == 1 && (*delta)[0] != 0,
-          "a range without bounds");
-  const double count = std::max(std::ceil(((*limit)[0] - (*start)[0]) / (*delta)[0]), 0.0);
-  require(count <= static_cast<double>(kLargest), "a range too long");
-  call.make(0, {static_cast<int64_t>(count)}, call.in(0).dtype);
-  if (count <= static_cast<double>(kMostKnownValues)) {
-    std::vector<double> values(static_cast<size_t>(count));
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = (*start)[0] + static_cast<double>(i) * (*delta)[0];
-    }
-    call.set_values(0, std::move(values));
-  }
-}
-
-void run_constant_of_shape(OnnxCall& call) {
-  const OnnxAttribute* const given = call.find("value");
-  const bool has_value = given != nullptr && given->tensor.has_value();
-  const DType dtype = has_value ? given->tensor->dtype.value_or(DType::f32) : DType::f32;
-  const double value =
-      has_value && given->tensor->values.size() == 1 ? given->tensor->values[0] : 0;
-  call.make(0, sizes_asked(call, "", 0), dtype);
-  if (call.output_count() == 0 || !call.out(0).is_there) return;
-  const int64_t count = call.out(0).elements();
-  if (count <= kMostKnownValues) {
-    return call.set_values(0, std::vector<double>(static_cast<size_t>(count), value));
-  }
-  call.launch_moving(0, call.out(0).bytes());
-}
-
-void run_constant(OnnxCall& call) {
-  for (const OnnxAttribute& attribute : call.node().attributes) {
-    if (attribute.name == "value" && attribute.tensor) {
-      call.make(0, attribute.tensor->sizes, attribute.tensor->dtype.value_or(DType::u8));
-      if (attribute.tensor->has_values) call.set_values(0, attribute.tensor->values);
-    } else if (attribute.name == "value_int" || attribute.name == "value_float") {
-      const bool is_integer = attribute.name == "value_int";
-      call.make(0, {}, is_integer ? DType::i64 : DType::f32);
-      call.set_values(0, {is_integer ? static_cast<double>(attribute.integer) : attribute.number});
-    } else if (attribute.name == "value_ints") {
-      call.make(0, {static_cast<int64_t>(attribute.integers.size())}, DType::i64);
-      call.set_values(0, {attribute.integers.begin(), attribute.integers.end()});
-    } else if (attribute.name == "value_floats") {
-      call.make(0, {static_cast<int64_t>(attribute.numbers.size())}, DType::f32);
-      call.set_values(0, attribute.numbers);
-    }
-  }
-  require(call.output_count() == 0 || call.out(0).is_there, "a constant of a kind not known here");
 }
 
 // Images [batch, channels, height, width].
@@ -413,7 +256,7 @@ void run_resize(OnnxCall& call) {
   const bool is_old = call.node().operation == "Upsample" || call.opset() < 11;
   Sizes sizes = input.sizes;
   if (!is_old && call.has(3) && call.in(3).elements() > 0) {
-    sizes = sizes_asked(call, "", 3);
+    sizes = call.sizes_asked("", 3);
   } else {
     const auto scales = call.numbers("scales", is_old ? 1 : 2);
     require(scales && scales->size() == sizes.size(), "no sizes and no scales");
@@ -430,7 +273,7 @@ void run_resize(OnnxCall& call) {
 
 void run_top_k(OnnxCall& call) {
   Sizes sizes = call.in(0).sizes;
-  const Sizes k = call.has_attribute("k") ? Sizes{call.integer("k", 0)} : sizes_asked(call, "", 1);
+  const Sizes k = call.has_attribute("k") ? Sizes{call.integer("k", 0)} : call.sizes_asked("", 1);
   require(k.size() == 1, "how many is not said");
   sizes[axis_of(call.integer("axis", -1), sizes.size())] = k[0];
   call.make(0, sizes, call.in(0).dtype);
@@ -440,7 +283,7 @@ void run_top_k(OnnxCall& call) {
 
 void run_one_hot(OnnxCall& call) {
   Sizes sizes = call.in(0).sizes;
-  const Sizes depth = sizes_asked(call, "", 1);
+  const Sizes depth = call.sizes_asked("", 1);
   require(depth.size() == 1, "how many classes is not said");
   const size_t axis = axis_of(call.integer("axis", -1), sizes.size() + 1);
   sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(axis), depth[0]);
@@ -452,51 +295,35 @@ void run_by_data(OnnxCall& /*call*/) {
   throw op::Impossible{"how much it makes depends on data", "nothing but a run can say"};
 }
 
-struct Named {
-  std::string_view name;
-  OnnxOperator run;
+constexpr NamedOnnxOperator kOperators[] = {
+    {"Transpose", run_transpose},
+    {"Concat", run_concat},
+    {"Split", run_split},
+    {"Slice", run_slice},
+    {"Gather", run_gather},
+    {"GatherElements", run_gather_elements},
+    {"GatherND", run_gather_nd},
+    {"ScatterND", run_scatter},
+    {"ScatterElements", run_scatter},
+    {"Expand", run_expand},
+    {"Tile", run_tile},
+    {"Pad", run_pad},
+    {"DepthToSpace", run_blocks},
+    {"SpaceToDepth", run_blocks},
+    {"Resize", run_resize},
+    {"Upsample", run_resize},
+    {"TopK", run_top_k},
+    {"OneHot", run_one_hot},
+    {"NonZero", run_by_data},
+    {"NonMaxSuppression", run_by_data},
+    {"Unique", run_by_data},
+    {"Compress", run_by_data},
 };
-constexpr std::array kOperators{Named{"Reshape", run_reshape},
-                                Named{"Flatten", run_flatten},
-                                Named{"Squeeze", run_squeeze},
-                                Named{"Unsqueeze", run_unsqueeze},
-                                Named{"Identity", run_identity},
-                                Named{"Dropout", run_identity},
-                                Named{"Transpose", run_transpose},
-                                Named{"Concat", run_concat},
-                                Named{"Split", run_split},
-                                Named{"Slice", run_slice},
-                                Named{"Gather", run_gather},
-                                Named{"GatherElements", run_gather_elements},
-                                Named{"GatherND", run_gather_nd},
-                                Named{"ScatterND", run_scatter},
-                                Named{"ScatterElements", run_scatter},
-                                Named{"Expand", run_expand},
-                                Named{"Tile", run_tile},
-                                Named{"Pad", run_pad},
-                                Named{"Shape", run_shape},
-                                Named{"Size", run_size},
-                                Named{"Range", run_range},
-                                Named{"ConstantOfShape", run_constant_of_shape},
-                                Named{"Constant", run_constant},
-                                Named{"DepthToSpace", run_blocks},
-                                Named{"SpaceToDepth", run_blocks},
-                                Named{"Resize", run_resize},
-                                Named{"Upsample", run_resize},
-                                Named{"TopK", run_top_k},
-                                Named{"OneHot", run_one_hot},
-                                Named{"NonZero", run_by_data},
-                                Named{"NonMaxSuppression", run_by_data},
-                                Named{"Unique", run_by_data},
-                                Named{"Compress", run_by_data}};
 
 }  // namespace
 
 OnnxOperator find_onnx_layout(std::string_view operation) {
-  for (const Named& one : kOperators) {
-    if (one.name == operation) return one.run;
-  }
-  return nullptr;
+  return find_named(kOperators, operation);
 }
 
 }  // namespace headroom::model

@@ -51,9 +51,9 @@ TEST(Onnx, CountsAProduct) {
   EXPECT_EQ(product.bytes_written, 4.0 * 32 * 4);
   EXPECT_EQ(made->work[1].operation, "Relu");
   EXPECT_EQ(made->work[1].bytes_read, 4.0 * 32 * 4);
-  EXPECT_TRUE(made->has_batch);
-  EXPECT_TRUE(made->has_sequence);
-  EXPECT_EQ(made->open.size(), 2U);
+  ASSERT_EQ(made->open.size(), 2U);
+  EXPECT_EQ(made->open[0].role, OnnxOpenSize::Role::batch);
+  EXPECT_EQ(made->open[1].role, OnnxOpenSize::Role::sequence);
 }
 
 // x of [batch, seq, 12] as [batch, seq, 3, 4] by the sizes that Shape says.
@@ -86,7 +86,46 @@ TEST(Onnx, ProductsOfTwoResultsAreManySmallOnes) {
   EXPECT_EQ(made->work[0].k, 4);
   EXPECT_FALSE(made->work[0].has_weight);
   EXPECT_EQ(made->work[0].flops, 2.0 * 6 * 16 * 16 * 4);
-  EXPECT_FALSE(made->has_batch);
+  EXPECT_TRUE(made->open.empty());
+}
+
+TEST(Onnx, OneNameHasOneSize) {
+  // By the names: N is always first, L is second of the first input.
+  const auto made = run(input("positions", kInteger, {"L"}) + input("ids", kInteger, {"N", "L"}) +
+                        node("Add", {"ids", "positions"}, {"y"}));
+  ASSERT_TRUE(made) << made.error().to_string();
+  EXPECT_EQ(made->work[0].bytes_written, 8.0 * 2 * 16);
+  // Sums of names: what was there before is none.
+  const auto past =
+      run(input("x", kFloat, {"batch", "sequence"}) +
+          input("mask", kFloat, {"batch", "past_sequence + sequence"}) +
+          input("cache", kFloat, {"batch", "past_sequence"}) + node("Mul", {"x", "mask"}, {"y"}));
+  ASSERT_TRUE(past) << past.error().to_string();
+  EXPECT_EQ(past->work[0].bytes_read, 4.0 * 2 * (2 * 16));
+  OnnxSetting setting{2, 16};
+  setting.dimensions["past_sequence"] = 0;
+  setting.dimensions["sequence"] = 5;
+  const auto given = run(input("x", kFloat, {"batch", "sequence"}) +
+                             input("mask", kFloat, {"batch", "past_sequence + sequence"}) +
+                             node("Mul", {"x", "mask"}, {"y"}),
+                         setting);
+  ASSERT_TRUE(given) << given.error().to_string();
+  EXPECT_EQ(given->work[0].bytes_written, 4.0 * 2 * 5);
+}
+
+TEST(Onnx, SizesThatNobodySaysAreAskedFor) {
+  const std::string image =
+      input("x", kFloat, {"batch", "3", "height", "width"}) + node("Relu", {"x"}, {"y"});
+  const auto refused = run(image);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::usage);
+  EXPECT_EQ(refused.error().hint, "--dim height=N");
+  OnnxSetting setting{2, 16};
+  setting.dimensions = {{"height", 32}, {"width", 64}};
+  const auto made = run(image, setting);
+  ASSERT_TRUE(made) << made.error().to_string();
+  EXPECT_EQ(made->work[0].bytes_read, 4.0 * 2 * 3 * 32 * 64);
+  EXPECT_EQ(made->open[1].size, 32);
 }
 
 TEST(Onnx, Convolution) {
@@ -126,6 +165,97 @@ TEST(Onnx, WhatIsMadeOfWeightsAloneIsMadeOnce) {
   EXPECT_TRUE(made->work[0].has_weight);
 }
 
+// The mask of a model with open sizes is made anew in each run: of sizes, but no number of the
+// graph.
+TEST(Onnx, WhatFollowsFromSizesIsWorkUnlessItIsKnown) {
+  const auto made =
+      run(input("x", kFloat, {"batch", "seq"}) + node("Shape", {"x"}, {"shape"}) +
+          weight("one", kInteger, {}, {1}) + weight("zero", kInteger, {}, {0}) +
+          node("Gather", {"shape", "one"}, {"s"}) + node("Range", {"zero", "s", "one"}, {"row"}) +
+          weight("axis", kInteger, {1}, {1}) + node("Unsqueeze", {"row", "axis"}, {"column"}) +
+          node("Expand", {"column", "big"}, {"wide"}) + weight("big", kInteger, {2}, {16, 4096}) +
+          node("LessOrEqual", {"wide", "zero"}, {"mask"}));
+  ASSERT_TRUE(made) << made.error().to_string();
+  ASSERT_EQ(made->work.size(), 2U);
+  EXPECT_EQ(made->work[0].operation, "Expand");
+  EXPECT_EQ(made->work[0].bytes_written, 8.0 * 16 * 4096);
+  EXPECT_EQ(made->work[1].operation, "LessOrEqual");
+}
+
+// 12 heads of 64: what comes of the projection is read by attention, the weight is not.
+TEST(Onnx, ProjectedAttentionReadsItsWeightsOnce) {
+  const auto made = run(input("x", kFloat, {"1", "128", "768"}) + weight("w", kFloat, {768, 2304}) +
+                        weight("b", kFloat, {2304}) +
+                        node("Attention", {"x", "w", "b"}, {"y"},
+                             number("num_heads", 12) + bytes(7, std::string("com.microsoft"))));
+  ASSERT_TRUE(made) << made.error().to_string();
+  ASSERT_EQ(made->work.size(), 2U);
+  const double rows = 4.0 * 128 * 768;
+  EXPECT_EQ(made->work[0].bytes_read, rows + 4.0 * (768 * 2304 + 2304));
+  EXPECT_EQ(made->work[0].bytes_written, 3 * rows);
+  EXPECT_EQ(made->work[1].bytes_read, 3 * rows);
+  EXPECT_EQ(made->work[1].bytes_written, rows);
+  EXPECT_EQ(made->work[1].flops, 4.0 * 12 * 128 * 128 * 64);
+}
+
+TEST(Onnx, KeysOfAnEarlierRunAreLookedAt) {
+  const std::string new_ones =
+      input("q", kFloat, {"1", "4", "64"}) + input("k", kFloat, {"1", "4", "64"}) +
+      input("v", kFloat, {"1", "4", "64"}) + input("pk", kFloat, {"1", "8", "100", "8"}) +
+      input("pv", kFloat, {"1", "8", "100", "8"});
+  const std::string eight = number("num_heads", 8);
+  const auto many =
+      run(new_ones + node("MultiHeadAttention", {"q", "k", "v", "", "", "", "pk", "pv"},
+                          {"y", "nk", "nv"}, eight));
+  ASSERT_TRUE(many) << many.error().to_string();
+  EXPECT_EQ(many->work[0].k, 104);
+  EXPECT_EQ(many->work[0].bytes_written, 4.0 * (4 * 64 + 2 * 104 * 64));
+  const auto own =
+      run(new_ones + node("Attention", {"q", "k", "v", "", "pk", "pv"}, {"y", "nk", "nv"},
+                          number("q_num_heads", 8) + number("kv_num_heads", 8)));
+  ASSERT_TRUE(own) << own.error().to_string();
+  EXPECT_EQ(own->work[0].k, 104);
+  EXPECT_EQ(own->work[0].bytes_written, 4.0 * (4 * 64 + 2 * 104 * 64));
+}
+
+// Letters of both operands and the result are the batch, as in attention's scores.
+TEST(Onnx, EinsumIsAProductOfItsLetters) {
+  const auto of = [](const char* equation, const char* k_of) {
+    return run(input("a", kFloat, {"2", "16", "3", "4"}) +
+               input("b", kFloat, {"2", "5", "3", k_of}) +
+               node("Einsum", {"a", "b"}, {"y"}, word("equation", equation)));
+  };
+  const auto made = of("bqhd,bkhd->bhqk", "4");
+  ASSERT_TRUE(made) << made.error().to_string();
+  ASSERT_EQ(made->work.size(), 1U);
+  EXPECT_EQ(made->work[0].count, 6);
+  EXPECT_EQ(made->work[0].m, 16);
+  EXPECT_EQ(made->work[0].n, 5);
+  EXPECT_EQ(made->work[0].k, 4);
+  EXPECT_EQ(made->work[0].flops, 2.0 * 6 * 16 * 5 * 4);
+  // Results that no machine holds, though nobody takes them.
+  EXPECT_FALSE(run(input("x", kFloat, {"1125899906842624"}) +
+                   input("y", kFloat, {"1125899906842624"}) +
+                   node("Einsum", {"x", "y"}, {}, word("equation", "a,b->ab"))));
+}
+
+// Quantized within, and weights of half a byte.
+TEST(Onnx, TypesThatProductsAreComputedIn) {
+  const auto dynamic =
+      run(input("x", kFloat, {"2", "8"}) + weight("w", kByte, {8, 4}) + weight("s", kFloat, {4}) +
+          node("DynamicQuantizeMatMul", {"x", "w", "s"}, {"y"}));
+  ASSERT_TRUE(dynamic) << dynamic.error().to_string();
+  EXPECT_EQ(dynamic->work[0].type, op::DType::i8);
+  EXPECT_EQ(dynamic->work[0].bytes_written, 4.0 * 2 * 4);
+  constexpr int kInt4 = 22;
+  const auto packed =
+      run(input("x", kFloat, {"2", "8"}) + weight("w", kInt4, {8, 4}) + weight("s", kFloat, {4}) +
+          node("DequantizeLinear", {"w", "s"}, {"d"}) + node("MatMul", {"x", "d"}, {"y"}));
+  ASSERT_TRUE(packed) << packed.error().to_string();
+  EXPECT_EQ(packed->work[0].bytes_read, 8 * 4 / 2 + 4.0 * 4);
+  EXPECT_EQ(packed->work[0].bytes_written, 4.0 * 8 * 4);
+}
+
 TEST(Onnx, AnUnknownOperatorIsNamedAndTakenAsDeclared) {
   const std::string graph =
       input("x", kFloat, {"2", "8"}) + node("MyScan", {"x"}, {"y"}) + node("Relu", {"y"}, {"z"});
@@ -147,6 +277,27 @@ TEST(Onnx, Impossible) {
   EXPECT_FALSE(run(input("x", kFloat, {"2", "8"}) + node("Relu", {"y"}, {"z"})));
   EXPECT_FALSE(run(input("x", kFloat, {"1125899906842624", "1125899906842624"}) +
                    node("Relu", {"x"}, {"y"})));
+}
+
+// A few bytes a node that each compute thousands of numbers, and items that are larger in memory
+// than in the file: both are refused in time.
+TEST(Onnx, WhatAFileMayCostIsBounded) {
+  std::vector<int64_t> sizes(60, 1);
+  sizes.back() = 4096;
+  std::string graph = weight("ones", kInteger, sizes, std::vector<int64_t>(4096, 1));
+  for (int i = 0; i < 1000; ++i) graph += node("Add", {"ones", "ones"}, {"y"});
+  const auto computed = run(graph);
+  ASSERT_FALSE(computed);
+  EXPECT_NE(computed.error().message.find("computes that many numbers"), std::string::npos);
+
+  std::string attributes;
+  for (int i = 0; i < 4000; ++i) attributes += bytes(5, "");
+  const std::string one = node("Relu", {"x"}, {"y"}, attributes);
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += one;
+  const auto read = parse_onnx(onnx_file(many), "many.onnx");
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("not believed"), std::string::npos);
 }
 
 TEST(Onnx, EveryCutIsAnErrorWithAPlaceOrReads) {

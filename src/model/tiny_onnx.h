@@ -59,6 +59,9 @@ inline std::string attribute(const std::string& name, const std::vector<int64_t>
 inline std::string number(const std::string& name, int64_t value) {
   return bytes(5, bytes(1, name) + integer(3, static_cast<uint64_t>(value)));
 }
+inline std::string word(const std::string& name, const std::string& value) {
+  return bytes(5, bytes(1, name) + bytes(4, value));
+}
 
 inline std::string node(const std::string& operation, const std::vector<std::string>& inputs,
                         const std::vector<std::string>& outputs, const std::string& more = "") {

@@ -97,5 +97,100 @@ TEST(Capture, WithoutNamesTheNumberOfKernelsMustAgree) {
   EXPECT_EQ(join_capture(two, capture(false)).joined, 2);
 }
 
+// A capture of `operators`, each a launch of a kernel of the same number of the run, with shapes.
+TinyTrace& captured(TinyTrace& trace, int64_t at, const std::vector<std::string>& operators,
+                    const std::string& call = "cudaLaunchKernel") {
+  trace.add(Kind::call, "cudaStreamBeginCapture", at, at + 1);
+  int64_t time = at + 2;
+  for (const std::string& name : operators) {
+    trace.add(Kind::host_operator, name, time, time + 4);
+    trace.add(Kind::call, call, time + 1, time + 2);
+    time += 5;
+  }
+  return trace.add(Kind::call, "cudaStreamEndCapture", time, time + 1);
+}
+
+formats::Trace two_kernels() {
+  return TinyTrace()
+      .add(Kind::call, "cudaGraphLaunch", 1, 9, 500)
+      .add(Kind::kernel, "first", 10, 30, 500, "7")
+      .add(Kind::kernel, "second", 30, 50, 500, "7")
+      .build();
+}
+
+// A warm-up that ran, and captures of other graphs, are passed over.
+TEST(Capture, EachGraphTakesTheCaptureThatItMatches) {
+  TinyTrace trace;
+  trace.launched("warm::up", 0, 10, "first", 5, 9).launched("warm::up", 20, 30, "second", 25, 29);
+  captured(trace, 1000, {"three::a", "three::b", "three::c"});
+  captured(trace, 2000, {"two::a", "two::b"});
+  formats::Trace run = two_kernels();
+  const CaptureJoin joined = join_capture(run, trace.build());
+  EXPECT_EQ(joined.captured, 5);
+  EXPECT_EQ(joined.joined, 2);
+  EXPECT_FALSE(joined.has_unsure_shapes);
+  ASSERT_EQ(run.captured.size(), 2U);
+  EXPECT_EQ(run.name_of(run.events[run.captured[0].operation]), "two::a");
+}
+
+TEST(Capture, KindsMustAgreeWhereThereAreNoNames) {
+  TinyTrace trace;
+  captured(trace, 1000, {"copy::a", "copy::b"}, "cudaMemcpyAsync");
+  formats::Trace run = two_kernels();
+  EXPECT_EQ(join_capture(run, trace.build()).joined, 0);
+}
+
+// Captures of several batches look alike: operators are known where they are the same, shapes not.
+TEST(Capture, SeveralCapturesOfTheSameKernels) {
+  const auto of = [](const char* first_shapes, const char* second_shapes, const char* other) {
+    TinyTrace trace;
+    captured(trace, 1000, {"my::op", "my::end"});
+    captured(trace, 2000, {"my::op", other});
+    formats::Trace made = trace.build();
+    bool is_first = true;
+    for (formats::TraceEvent& event : made.events) {
+      if (made.name_of(event) != "my::op") continue;
+      event.detail = made.names.intern(is_first ? first_shapes : second_shapes);
+      is_first = false;
+    }
+    return made;
+  };
+  formats::Trace run = two_kernels();
+  const CaptureJoin joined = join_capture(run, of("[[1,8]]", "[[2,8]]", "my::end"));
+  EXPECT_EQ(joined.joined, 2);
+  EXPECT_TRUE(joined.has_unsure_shapes);
+  EXPECT_EQ(run.events[run.captured[0].operation].detail, formats::kNone);
+  formats::Trace same = two_kernels();
+  EXPECT_FALSE(join_capture(same, of("[[1,8]]", "[[1,8]]", "my::end")).has_unsure_shapes);
+  EXPECT_NE(same.events[same.captured[0].operation].detail, formats::kNone);
+  formats::Trace others = two_kernels();
+  EXPECT_EQ(join_capture(others, of("[[1,8]]", "[[1,8]]", "your::end")).joined, 0);
+}
+
+// One name that two models share makes no capture of it.
+TEST(Capture, MostKernelsMustMatch) {
+  formats::Trace run = TinyTrace()
+                           .add(Kind::call, "hipGraphLaunch", 1, 9, 500)
+                           .add(Kind::kernel, "foo", 10, 20, 500, "7")
+                           .add(Kind::kernel, "one", 20, 30, 500, "7")
+                           .add(Kind::kernel, "two", 30, 40, 500, "7")
+                           .add(Kind::kernel, "three", 40, 50, 500, "7")
+                           .build();
+  EXPECT_EQ(join_capture(run, capture(true)).joined, 0);
+}
+
+// The ends of what a time may be.
+TEST(Capture, TimesFarApart) {
+  formats::Trace run = two_kernels();
+  for (formats::TraceEvent& event : run.events) event.start_ns -= formats::kMaxTraceNs;
+  formats::Trace far = capture(false);
+  far.events.front().start_ns = -formats::kMaxTraceNs;
+  far.events.front().duration_ns = 2 * formats::kMaxTraceNs;
+  EXPECT_EQ(join_capture(run, far).joined, 2);
+  for (const formats::TraceEvent& event : run.events) {
+    EXPECT_GE(event.start_ns, -formats::kMaxTraceNs);
+  }
+}
+
 }  // namespace
 }  // namespace headroom::ops

@@ -227,7 +227,7 @@ std::optional<FasterGroup> parse_faster(std::string_view word) {
   const auto [end, fault] =
       std::from_chars(times.data(), times.data() + times.size(), group.factor);
   if (fault != std::errc() || end != times.data() + times.size()) return std::nullopt;
-  if (!(group.factor > 0) || group.factor > kMostTimes) return std::nullopt;
+  if (!(group.factor >= 1) || group.factor > kMostTimes) return std::nullopt;
   return group;
 }
 
@@ -243,8 +243,10 @@ Result<std::vector<FasterGroup>> faster_groups(std::string_view words, const Ope
     words.remove_prefix(std::min(words.size(), word.size() + 1));
     auto group = parse_faster(word);
     if (!group || groups.size() == kMostGroups) {
-      return Error{ErrorCode::usage, "'" + std::string(word.substr(0, 80)) + "' is not GROUP=TIMES",
-                   "--faster", "gemm=4, or gemm=4,attention=2"};
+      return Error{
+          ErrorCode::usage,
+          "'" + std::string(word.substr(0, 80)) + "' is not GROUP=TIMES, with 1 to 1000000 times",
+          "--faster", "gemm=4, or gemm=4,attention=2"};
     }
     const auto& all = rules.groups();
     const auto found = std::find_if(

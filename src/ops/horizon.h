@@ -18,7 +18,7 @@ ReplayError replay_error(const Recording& recording);
 
 // Groups of operators that somebody makes faster by a factor.
 struct FasterGroup {
-  std::string name;   // "gemm", or "non_gemm" for all that is neither a product nor communication
+  std::string name;   // "gemm", or "non_gemm": all but GEMM, attention, communication, unclassified
   std::string title;  // "GEMM"
   double factor = 2;
 };

@@ -14,6 +14,8 @@ using model::OnnxWorkKind;
 using op::DType;
 using op::OpGroup;
 
+constexpr size_t kMostNames = 400;  // characters of an error's hint
+
 Rate rate_of_type(DType type) {
   switch (type) {
     case DType::i8:
@@ -28,6 +30,10 @@ Rate rate_of_type(DType type) {
     default:
       return Rate::fp32;
   }
+}
+
+bool is_convolution(const OnnxWork& work) {
+  return work.operation.find("Conv") != std::string_view::npos;
 }
 
 // What the step model has of it; it has no pooling and the like.
@@ -53,27 +59,42 @@ std::string_view name_of_group(const OperatorRules& rules, std::string_view oper
   return "unclassified";
 }
 
-timing::Call call_of(const OnnxWork& work, OpGroup group) {
-  const auto element = static_cast<double>(op::element_size(work.type));
+// The law is of causal sequences, whose last tokens ask: attention to all keys, or to fewer than
+// there are queries, only resembles that.
+timing::Call attention_of(const OnnxWork& work) {
+  const timing::AttentionShape shape{.batch = work.count,
+                                     .heads = work.heads,
+                                     .kv_heads = work.kv_heads,
+                                     .head_dim = work.n,
+                                     .queries = work.m,
+                                     .context = work.k};
   timing::Call call;
-  if (work.kind == OnnxWorkKind::product) {
-    const auto whole = [](int64_t size) { return std::max<int64_t>(size, 1); };
-    call = timing::gemm_call({whole(work.count), whole(work.m), whole(work.n), whole(work.k)},
-                             rate_of_type(work.type), element);
-  } else if (work.kind == OnnxWorkKind::attention) {
-    call = timing::attention_call({.batch = work.count,
-                                   .heads = work.heads,
-                                   .kv_heads = std::min(work.kv_heads, work.heads),
-                                   .head_dim = work.n,
-                                   .queries = work.m,
-                                   .context = work.k},
-                                  rate_of_type(work.type), element);
-  } else {
+  call.kind = work.m == 1 ? timing::OperatorClass::attention_decode
+                          : timing::OperatorClass::attention_prefill;
+  call.rate = rate_of_type(work.type);
+  call.is_stand_in = work.m > 1 && !(work.is_causal && work.k >= work.m);
+  call.shape = shape;
+  return call;
+}
+
+// A convolution is as many products as it has groups, by a law of products.
+timing::Call product_of(const OnnxWork& work) {
+  const auto whole = [](int64_t size) { return std::max<int64_t>(size, 1); };
+  timing::Call call =
+      timing::gemm_call({whole(work.count), whole(work.m), whole(work.n), whole(work.k)},
+                        rate_of_type(work.type), static_cast<double>(op::element_size(work.type)));
+  call.is_stand_in = is_convolution(work);
+  return call;
+}
+
+timing::Call call_of(const OnnxWork& work, OpGroup group) {
+  if (work.kind == OnnxWorkKind::rows) {
     timing::StepShape shape;
     shape.type = work.type;
     shape.tokens = work.m;
     return timing::rows_call_of(group, work.bytes_read, work.bytes_written, shape);
   }
+  timing::Call call = work.kind == OnnxWorkKind::product ? product_of(work) : attention_of(work);
   call.flops = work.flops;
   call.bytes = work.bytes_read + work.bytes_written;
   return call;
@@ -81,7 +102,7 @@ timing::Call call_of(const OnnxWork& work, OpGroup group) {
 
 bool is_linear(const OnnxWork& work) {
   return work.kind == OnnxWorkKind::product && work.has_weight && op::is_floating(work.type) &&
-         work.operation.find("Conv") == std::string_view::npos;
+         !is_convolution(work);
 }
 
 StepCall step_call_of(const OnnxWork& work, std::string_view group_name) {
@@ -111,15 +132,71 @@ DType type_of(const std::vector<OnnxWork>& work) {
   return most;
 }
 
+using Role = model::OnnxOpenSize::Role;
+
+// The first that has that role.
+std::optional<int64_t> size_of(const model::OnnxRun& run, Role role) {
+  const auto found = std::ranges::find(run.open, role, &model::OnnxOpenSize::role);
+  return found == run.open.end() ? std::nullopt : std::optional(found->size);
+}
+
+// Sizes that were given and that the file has no place for.
 Result<void> check_open(const model::OnnxRun& run, const StepSetting& setting,
                         const std::string& path) {
   const auto refused = [&](const char* flag, const char* what) {
-    return Error{ErrorCode::usage, std::string("leaves no ") + what + " open: its sizes are fixed",
-                 path, std::string("leave ") + flag + " out, or export it with dynamic dimensions"};
+    return Error{ErrorCode::usage, std::string("leaves no ") + what + " open", path,
+                 std::string("leave ") + flag + " out, or export it with dynamic dimensions"};
   };
-  if (setting.batch && !run.has_batch) return refused("--batch", "batch");
-  if (setting.seq && !run.has_sequence) return refused("--seq", "sequence");
+  if (setting.batch && !size_of(run, Role::batch)) return refused("--batch", "batch");
+  if (setting.seq && !size_of(run, Role::sequence)) return refused("--seq", "sequence");
+  for (const auto& [name, size] : setting.dimensions) {
+    if (std::ranges::count(run.open, name, &model::OnnxOpenSize::name) > 0) continue;
+    std::string names;
+    for (const model::OnnxOpenSize& open : run.open) {
+      if (names.size() < kMostNames) names += (names.empty() ? "" : ", ") + open.name.substr(0, 80);
+    }
+    return Error{ErrorCode::usage, "leaves no '" + name.substr(0, 80) + "' open", path,
+                 names.empty() ? "leave --dim out: all sizes are fixed" : "open are: " + names};
+  }
   return {};
+}
+
+// The first dozen, and how many more.
+void add_some(const std::vector<std::string>& all, std::vector<std::string>& notes) {
+  constexpr size_t kMost = 12;
+  notes.insert(notes.end(), all.begin(),
+               all.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, all.size())));
+  if (all.size() > kMost) notes.push_back("and " + std::to_string(all.size() - kMost) + " more");
+}
+
+std::vector<std::string> notes_of(const model::OnnxRun& run, int64_t collectives) {
+  std::vector<std::string> open;
+  for (const model::OnnxOpenSize& one : run.open) {
+    open.push_back(one.name.substr(0, 80) + " taken as " + std::to_string(one.size));
+  }
+  std::vector<std::string> unknown;
+  for (const std::string& name : run.unknown) {
+    unknown.push_back("operator " + name.substr(0, 80) +
+                      " is not known: of its work only what it reads and writes is counted");
+  }
+  std::vector<std::string> notes;
+  add_some(open, notes);
+  add_some(unknown, notes);
+  if (collectives > 0) {
+    notes.push_back(std::to_string(collectives) +
+                    " operators that send to other devices are not in the time");
+  }
+  notes.emplace_back(
+      "no run of an ONNX file was held against a measured time: the intervals are of kernels one "
+      "by one, as other programs run them");
+  return notes;
+}
+
+// Of the launches with weights the last: what a model says in the end.
+void mark_head(std::vector<StepCall>& calls) {
+  const auto last = std::find_if(calls.rbegin(), calls.rend(),
+                                 [](const StepCall& call) { return call.is_linear; });
+  if (last != calls.rend()) last->is_head = true;
 }
 
 }  // namespace
@@ -127,27 +204,35 @@ Result<void> check_open(const model::OnnxRun& run, const StepSetting& setting,
 Result<OnnxStep> step_of_onnx(const std::string& path, const StepSetting& setting,
                               const OperatorRules& rules) {
   HEADROOM_ASSIGN(const model::OnnxModel model, model::read_onnx(path));
+  return step_of_onnx(model, setting, rules);
+}
+
+Result<OnnxStep> step_of_onnx(const model::OnnxModel& model, const StepSetting& setting,
+                              const OperatorRules& rules) {
   model::OnnxSetting sizes;
   sizes.batch = setting.batch.value_or(sizes.batch);
   sizes.sequence = setting.seq.value_or(sizes.sequence);
+  sizes.dimensions = setting.dimensions;
   HEADROOM_ASSIGN(const model::OnnxRun run, model::run_onnx(model, sizes));
-  HEADROOM_TRY(check_open(run, setting, path));
+  HEADROOM_TRY(check_open(run, setting, model.file));
   OnnxStep step;
-  step.batch = run.has_batch ? sizes.batch : 1;
-  step.shape.sequence = run.has_sequence ? sizes.sequence : 0;
+  step.batch = size_of(run, Role::batch).value_or(0);
+  step.shape.sequence = size_of(run, Role::sequence).value_or(0);
   step.shape.type = type_of(run.work);
   std::map<std::string_view, std::string_view> groups;
+  int64_t collectives = 0;
   for (const OnnxWork& work : run.work) {
     if (work.bytes_read + work.bytes_written <= 0) continue;
     const auto [group, is_new] = groups.try_emplace(work.operation);
     if (is_new) group->second = name_of_group(rules, work.operation);
-    step.calls.push_back(step_call_of(work, group->second));
+    if (group->second == op::name_of(OpGroup::communication)) {
+      ++collectives;
+    } else {
+      step.calls.push_back(step_call_of(work, group->second));
+    }
   }
-  step.notes = run.open;
-  for (const std::string& name : run.unknown) {
-    step.notes.push_back("operator " + name.substr(0, 80) +
-                         " is not known: of its work only what it reads and writes is counted");
-  }
+  mark_head(step.calls);
+  step.notes = notes_of(run, collectives);
   return step;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/onnx_file.h"
 #include "ops/predicted_step.h"
 #include "ops/rules.h"
 #include "ops/step_source.h"
@@ -17,13 +18,15 @@ namespace headroom::ops {
 struct OnnxStep {
   std::vector<StepCall> calls;
   StepShape shape;
-  int64_t batch = 1;
-  std::vector<std::string> notes;  // what open dimensions were taken as, operators not known
+  int64_t batch = 0;               // 0: the file leaves none open, so that nobody knows it
+  std::vector<std::string> notes;  // what open dimensions were taken as, what is not known
 };
 
-// Errors: a file that is none, sizes that depend on data, a batch for a model that leaves none
+// Errors: a file that is none, sizes that depend on data, a size for what the file does not leave
 // open.
 Result<OnnxStep> step_of_onnx(const std::string& path, const StepSetting& setting,
+                              const OperatorRules& rules);
+Result<OnnxStep> step_of_onnx(const model::OnnxModel& model, const StepSetting& setting,
                               const OperatorRules& rules);
 
 }  // namespace headroom::ops

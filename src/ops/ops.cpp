@@ -384,9 +384,10 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
     answer.notes = asked.notes;
     find_bound_by_replay(answer);
   } else {
-    answer.notes.emplace_back(
-        "no launches were recorded, so that what a change would give cannot be replayed; record "
-        "the host's calls beside the kernels");
+    answer.notes.push_back(
+        "no launches were recorded, so that what a change would give cannot be replayed" +
+        std::string(faster.empty() ? "" : ", nor what --faster asks for") +
+        "; record the host's calls beside the kernels");
   }
   add_notes(trace, links, kernels, answer);
   return answer;
@@ -409,7 +410,7 @@ Result<void> add_capture(const std::string& file, Trace& trace, std::vector<std:
   }
   if (joined.joined == 0) {
     return Error{ErrorCode::bad_input,
-                 "is not the capture of a graph of this trace: it launches " +
+                 "is not the capture of a graph of this trace: it captures " +
                      std::to_string(joined.captured) + " kernels, the graphs have " +
                      std::to_string(joined.graph_kernels) +
                      (joined.has_names ? ", of other names" : ""),
@@ -418,6 +419,11 @@ Result<void> add_capture(const std::string& file, Trace& trace, std::vector<std:
   notes.push_back("the capture names the operators of " + std::to_string(joined.joined) + " of " +
                   std::to_string(joined.graph_kernels) + " kernels in graphs, " +
                   (joined.has_names ? "by name and order" : "by their order alone"));
+  if (joined.has_unsure_shapes) {
+    notes.emplace_back(
+        "several captures have these kernels, with operators of other shapes: which of them ran is "
+        "not known, so that shapes are left out");
+  }
   return {};
 }
 

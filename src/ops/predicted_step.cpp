@@ -19,16 +19,17 @@ constexpr double kAccumulatorBytes = 4;  // int8 products add up in int32
 
 struct Group {
   std::string_view name;
-  const char* title;
+  std::string_view title;
+  bool has_law = false;  // of kernels that do what its operators do
 };
-constexpr Group kGroups[] = {{"gemm", "GEMM"},
-                             {"attention", "attention"},
-                             {"normalization", "normalization"},
-                             {"activation", "activation"},
-                             {"elementwise", "elementwise arithmetic"},
-                             {"memory", "memory and layout"},
-                             {"softmax", "softmax and logit"},
-                             {"embedding", "embedding"},
+constexpr Group kGroups[] = {{"gemm", "GEMM", true},
+                             {"attention", "attention", true},
+                             {"normalization", "normalization", true},
+                             {"activation", "activation", true},
+                             {"elementwise", "elementwise arithmetic", true},
+                             {"memory", "memory and layout", true},
+                             {"softmax", "softmax and logit", true},
+                             {"embedding", "embedding", true},
                              {"pooling", "pooling"},
                              {"interpolation", "interpolation"},
                              {"roi", "RoI selection"},
@@ -39,8 +40,12 @@ constexpr Group kGroups[] = {{"gemm", "GEMM"},
                              {"other", "other known operators"},
                              {"unclassified", "unclassified"}};
 
-double element_size(const StepQuestion& question) {
-  return static_cast<double>(op::element_size(question.shape.type));
+// One of another name is its own title, so that no time is lost.
+Group group_named(std::string_view name) {
+  for (const Group& group : kGroups) {
+    if (group.name == name) return group;
+  }
+  return {name, name};
 }
 
 // A launch and what quantization puts beside it.
@@ -64,24 +69,34 @@ Call product_of(const StepCall& call, const StepShape& shape, Rate rate) {
   return product;
 }
 
+// Of what a product computes in.
+double element_of(const StepCall& call, const StepQuestion& question) {
+  if (call.element_bytes > 0) return call.element_bytes;
+  return static_cast<double>(op::element_size(question.shape.type));
+}
+
+Rate rate_of(const StepCall& call, const StepQuestion& question) {
+  return call.call ? call.call->rate : timing::rate_of(question.shape.type);
+}
+
 // The product with operands of one byte, or weights of half a byte; around it what turns one form
 // into the other, unless that is fused.
 void add_quantized(const StepCall& call, const StepQuestion& question, std::vector<Made>& made) {
-  const double element = element_size(question);
+  const double element = element_of(call, question);
   const timing::GemmShape sizes = sizes_of(call, question.shape);
   const auto products = static_cast<double>(sizes.batch);
   const double rows = products * static_cast<double>(sizes.m) * static_cast<double>(sizes.k);
   const double weights = products * static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
   const double results = call.bytes_written / element;
   const auto beside = [&](double read, double written) {
-    if (question.fuse) return;
+    if (question.fuse || read + written <= 0) return;
     made.push_back({op::name_of(OpGroup::quantize),
                     timing::rows_call_of(OpGroup::quantize, read, written, question.shape)});
   };
   if (question.quantize == Quantize::w4a16) {
-    Call product = product_of(call, question.shape, timing::rate_of(question.shape.type));
-    if (question.fuse) product.bytes -= weights * (element - kInt4Bytes);
-    beside(weights * kInt4Bytes, weights * element);
+    Call product = product_of(call, question.shape, rate_of(call, question));
+    if (question.fuse) product.bytes -= weights * (element - timing::kInt4Bytes);
+    beside(weights * timing::kInt4Bytes, weights * element);
     made.push_back({op::name_of(OpGroup::gemm), product});
     return;
   }
@@ -118,7 +133,9 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
       made.push_back(
           {group_of(call), call.call ? *call.call : timing::call_of(call, question.shape)});
     }
+    if (call.is_backward) made.back().call.is_stand_in = true;
   }
+  for (Made& one : made) one.call.is_stand_in |= !group_named(one.group).has_law;
   return made;
 }
 
@@ -215,6 +232,31 @@ std::vector<StepCall> fused(const std::vector<StepCall>& calls, bool keeps_outpu
   return made;
 }
 
+namespace {
+
+// Of the products with weights, how many were quantized; an Error where that is none.
+Result<void> note_quantized(const std::vector<StepCall>& calls, const StepQuestion& question,
+                            PredictedRun& run) {
+  if (question.quantize == Quantize::none) return {};
+  const auto count = [&](auto is_it) { return std::ranges::count_if(calls, is_it); };
+  const auto products =
+      count([](const StepCall& call) { return call.group == OpGroup::gemm && call.flops > 0; });
+  const auto quantized =
+      count([&](const StepCall& call) { return is_quantized(call, question) && call.flops > 0; });
+  if (quantized == 0) {
+    return Error{ErrorCode::usage,
+                 "changes nothing here: of " + std::to_string(products) +
+                     " products none is a linear layer with weights of a floating type, but the "
+                     "head, which stays as it is",
+                 "--quantize", "leave it out"};
+  }
+  run.notes.push_back(std::to_string(quantized) + " of " + std::to_string(products) +
+                      " products are linear layers, which are quantized; the head stays as it is");
+  return {};
+}
+
+}  // namespace
+
 Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const StepQuestion& question,
                                   const timing::TimingModel& model) {
   const bool is_training = question.phase == "train";
@@ -233,16 +275,14 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
   run.quantize = name_of(question.quantize);
   run.fuse = question.fuse;
   run.notes = question.notes;
+  HEADROOM_TRY(note_quantized(calls, question, run));
   run.launches = step.launches;
   run.roofline_ms = step.roofline_seconds * 1e3;
   Provenance weakest = Provenance::interpolated;
   double below = 0;
   double above = 0;
-  for (const Group& group : kGroups) {
-    const auto found = step.groups.find(group.name);
-    if (found == step.groups.end()) continue;
-    const TimeSum& sum = found->second;
-    run.parts.push_back(part_of(group, sum, step.seconds));
+  for (const auto& [name, sum] : step.groups) {
+    run.parts.push_back(part_of(group_named(name), sum, step.seconds));
     weakest = std::max(weakest, sum.provenance);
     below += (sum.middle - sum.low) * (sum.middle - sum.low);
     above += (sum.high - sum.middle) * (sum.high - sum.middle);

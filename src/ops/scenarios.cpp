@@ -61,11 +61,12 @@ class Builder {
     const auto found = pieces_.find(recording_.events[kernel]);
     return found == pieces_.end() ? nullptr : found->second;
   }
-  // Of the operator that launched it; nothing in graphs and where it cannot be counted.
+  // Of the operator that launched it, of a graph when that was captured; nothing where it is not
+  // known or cannot be counted.
   const OperatorWork* work_of(size_t kernel) {
     const Work* piece = piece_of(kernel);
-    if (piece == nullptr || piece->operation == kNone || piece->is_in_graph) return nullptr;
-    const auto& work = counts_.of(piece->operation);
+    if (piece == nullptr || piece->own_operation() == kNone) return nullptr;
+    const auto& work = counts_.of(piece->own_operation());
     return work ? &*work : nullptr;
   }
   [[nodiscard]] double kernel_ms(size_t kernel) const {

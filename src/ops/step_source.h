@@ -2,6 +2,7 @@
 // it, as `fit` does. Pure for a configuration; a traced module runs Python (model/tracer.h).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,7 @@ struct StepSetting {
   std::optional<int64_t> batch;  // what is nothing is 1, or as a traced function makes it
   std::optional<int64_t> seq;    // or 512
   std::optional<op::DType> dtype;
+  std::map<std::string, int64_t> dimensions = {};  // of an ONNX file, by name
 };
 
 struct StepSource {

@@ -44,8 +44,8 @@ std::string engine_line(const ops::PredictedRun& run) {
 
 // What the device does, and from when on it is not the device that matters.
 std::string setting_lines(const ops::PredictedRun& run) {
-  std::string lines =
-      text::printable(run.model) + " on " + run.device + ", batch " + std::to_string(run.batch);
+  std::string lines = text::printable(run.model) + " on " + run.device;
+  if (run.batch > 0) lines += ", batch " + std::to_string(run.batch);
   if (run.seq > 0) lines += ", " + std::to_string(run.seq) + " tokens each";
   if (run.quantize != "none") lines += ", linear layers in " + run.quantize;
   if (run.fuse) lines += ", elementwise chains fused";
@@ -119,8 +119,8 @@ Json ops_predicted_json(const ops::PredictedRun& run) {
       .set("phase", run.phase)
       .set("quantize", run.quantize)
       .set("fuse", run.fuse)
-      .set("batch", run.batch)
-      .set("seq", run.seq)
+      .set("batch", run.batch > 0 ? Json(run.batch) : Json(nullptr))
+      .set("seq", run.seq > 0 ? Json(run.seq) : Json(nullptr))
       .set("fits", run.engine.empty() ? Json(nullptr) : Json(run.fits))
       .set("engine", run.engine.empty() ? Json(nullptr) : Json(run.engine))
       .set("launches", run.engine.empty() ? Json(run.launches) : Json(nullptr))

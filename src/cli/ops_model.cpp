@@ -1,0 +1,213 @@
+#include "cli/ops_model.h"
+
+#include "cli/deliver.h"
+#include "cli/machine.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
+#include "model/onnx_file.h"
+#include "ops/onnx_step.h"
+#include "ops/predicted.h"
+#include "ops/predicted_step.h"
+#include "ops/step_source.h"
+#include "report/ops_predicted.h"
+
+namespace headroom::cli {
+namespace {
+
+Result<op::DType> dtype_of(const Words& words) {
+  const std::string name = words.value("dtype");
+  const std::optional<op::DType> dtype = op::parse_dtype(name);
+  if (dtype == op::DType::bf16 || dtype == op::DType::f16 || dtype == op::DType::f32) return *dtype;
+  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
+               "", "bfloat16, float16 or float32"};
+}
+
+Result<ops::PredictedRun> predict_decode(const Words& words, const ops::StepSetting& setting,
+                                         ops::Quantize quantize, const device::Device& device,
+                                         const timing::TimingModel& laws) {
+  ops::PredictedQuestion question;
+  question.quantize = quantize;
+  question.device = device;
+  question.batch = setting.batch.value_or(question.batch);
+  question.seq = setting.seq.value_or(question.seq);
+  question.weights = setting.dtype.value_or(question.weights);
+  HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.value("model")));
+  question.model = model.name;
+  return ops::predict_decode(model.view(), question, laws);
+}
+
+Result<ops::Quantize> quantize_of(const Words& words) {
+  if (!words.has("quantize")) return ops::Quantize::none;
+  const std::string name = words.value("quantize");
+  if (const std::optional<ops::Quantize> quantize = ops::parse_quantize(name)) return *quantize;
+  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is no way to quantize", "--quantize",
+               "int8, fp8 or w4a16"};
+}
+
+// "height=224,width=224", and again.
+Result<void> add_dimensions(const Words& words, ops::StepSetting& setting) {
+  constexpr int64_t kMostSize = int64_t{1} << 40;
+  for (const auto& [flag, value] : words.flags) {
+    if (flag != "dim") continue;
+    for (size_t at = 0; at <= value.size();) {
+      const size_t comma = std::min(value.find(',', at), value.size());
+      const std::string word = value.substr(at, comma - at);
+      at = comma + 1;
+      const size_t equals = word.rfind('=');
+      if (equals == std::string::npos || equals == 0) {
+        return Error{ErrorCode::usage, "'" + word.substr(0, 80) + "' is not NAME=N", "--dim",
+                     "height=224, or height=224,width=224"};
+      }
+      HEADROOM_ASSIGN(setting.dimensions[word.substr(0, equals)],
+                      number_of<int64_t>(word.substr(equals + 1), "dim", 0, kMostSize));
+    }
+  }
+  return {};
+}
+
+// What the prediction of a decode step leaves out.
+Result<void> check_decode(const Words& words) {
+  if (words.has("fuse")) {
+    return Error{ErrorCode::unavailable,
+                 "a decode step is predicted as an engine makes it, which fuses already", "--fuse",
+                 "leave it out, or --phase prefill"};
+  }
+  return {};
+}
+
+// One run of the file's graph, as a prefill is one of a model's.
+Result<ops::PredictedRun> predict_onnx(const Words& words, const ops::StepSetting& setting,
+                                       ops::StepQuestion question,
+                                       const timing::TimingModel& laws) {
+  const std::string name = words.value("model");
+  if (question.phase != "prefill") {
+    return Error{ErrorCode::unavailable, "an ONNX file holds one forward run, no " + question.phase,
+                 name, "leave --phase out"};
+  }
+  if (setting.dtype) {
+    return Error{ErrorCode::usage, "an ONNX file has types of its own", "--dtype", "leave it out"};
+  }
+  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(""));
+  HEADROOM_ASSIGN(ops::OnnxStep step, ops::step_of_onnx(name, setting, rules));
+  question.model = name;
+  question.phase = "run";
+  question.batch = step.batch;
+  question.shape = step.shape;
+  question.notes = std::move(step.notes);
+  return ops::predict_step(step.calls, question, laws);
+}
+
+Result<ops::PredictedRun> predict_step(const Words& words, const std::string& phase,
+                                       const ops::StepSetting& setting, ops::Quantize quantize,
+                                       const device::Device& device,
+                                       const timing::TimingModel& laws) {
+  ops::StepQuestion question;
+  question.device = device;
+  question.phase = phase;
+  question.fuse = words.has("fuse");
+  question.quantize = quantize;
+  if (setting.is_training && question.quantize != ops::Quantize::none &&
+      question.quantize != ops::Quantize::fp8) {
+    return Error{ErrorCode::usage, "is not how a model is trained", "--quantize",
+                 "fp8, or --phase prefill"};
+  }
+  const std::string name = words.value("model");
+  if (model::is_onnx_name(name)) return predict_onnx(words, setting, std::move(question), laws);
+  ops::StepSource source;
+  if (model::is_python_function(name)) {
+    question.model = name;
+    HEADROOM_ASSIGN(source, ops::step_of_module(name, setting));
+  } else {
+    HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(name));
+    question.model = model.name;
+    HEADROOM_ASSIGN(source, ops::step_of_config(model.view(), setting));
+  }
+  question.batch = source.batch;
+  question.shape = source.shape;
+  return ops::predict_step(ops::calls_of(source.trace), question, laws);
+}
+
+Result<ops::StepSetting> setting_of(const Words& words, const std::string& phase) {
+  ops::StepSetting setting;
+  setting.is_training = phase == "train";
+  if (words.has("batch")) {
+    HEADROOM_ASSIGN(setting.batch,
+                    number_of<int64_t>(words.value("batch"), "batch", 1, timing::kMostBatch));
+  }
+  if (words.has("seq")) {
+    // The token that a decode step makes is one of them.
+    const int64_t least = phase == "decode" ? 2 : 1;
+    HEADROOM_ASSIGN(setting.seq,
+                    number_of<int64_t>(words.value("seq"), "seq", least, timing::kMostContext));
+  }
+  if (words.has("dtype")) {
+    HEADROOM_ASSIGN(setting.dtype, dtype_of(words));
+  }
+  HEADROOM_TRY(add_dimensions(words, setting));
+  return setting;
+}
+
+Result<std::string> phase_of(const Words& words, bool is_onnx) {
+  if (!words.has("phase")) return std::string(is_onnx ? "prefill" : "decode");
+  const std::string phase = words.value("phase");
+  if (phase == "decode" || phase == "prefill" || phase == "train") return phase;
+  return Error{ErrorCode::usage, "'" + phase.substr(0, 80) + "' is not a phase", "--phase",
+               "decode, prefill or train"};
+}
+
+Result<int> deliver_predicted(const ops::PredictedRun& run, const Words& words,
+                              const Console& console) {
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::ops_predicted_text(run, terminal);
+  };
+  forms.json = [&] { return report::ops_predicted_json(run); };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return run.fits ? kExitYes : kExitNotPlainYes;
+}
+
+}  // namespace
+
+Result<int> run_ops_model(const Words& words, const Console& console) {
+  if (!words.operands.empty()) {
+    return Error{ErrorCode::usage, "--model predicts a step without a trace", "",
+                 "leave the trace or --model out"};
+  }
+  const bool is_onnx = model::is_onnx_name(words.value("model"));
+  if (words.has("dim") && !is_onnx) {
+    return Error{ErrorCode::usage, "--dim is for an ONNX file, which names its dimensions", "",
+                 "--batch and --seq"};
+  }
+  HEADROOM_ASSIGN(const std::string phase, phase_of(words, is_onnx));
+  const bool is_decode = phase == "decode" && !is_onnx;
+  HEADROOM_ASSIGN(const ops::Quantize quantize, quantize_of(words));
+  if (is_decode) HEADROOM_TRY(check_decode(words));
+  HEADROOM_ASSIGN(const ops::StepSetting setting, setting_of(words, phase));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
+  HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(machines.device_for(words)));
+  const timing::TimingModel& laws = machines.timing;
+  HEADROOM_ASSIGN(const ops::PredictedRun run,
+                  is_decode ? predict_decode(words, setting, quantize, device, laws)
+                            : predict_step(words, phase, setting, quantize, device, laws));
+  return deliver_predicted(run, words, console);
+}
+
+std::vector<Flag> ops_model_flags() {
+  return {
+      {"model", "MODEL", "no trace: predict a step of this model on --device"},
+      {"phase", "PHASE",
+       "of --model: decode (without it), prefill or train; of an ONNX file one run of its graph"},
+      {"batch", "N", "of --model: sequences; 1"},
+      {"seq", "TOKENS", "of --model: of each sequence, in decode those in its cache; 512"},
+      {"dim", "NAME=N,..",
+       "of --model FILE.onnx: sizes of dimensions that it leaves open, by their names"},
+      {"dtype", "TYPE", "of --model: weights and cache: bfloat16 (without it), float16 or float32"},
+      {"quantize", "TYPE",
+       "of --model: linear layers in int8, fp8 or w4a16, with the work that it adds, in decode as "
+       "engines have it; in training fp8"},
+      {"fuse", "", "of --model's prefill or training: elementwise chains and quantizing fused"},
+      {kCalibrationFlag.name, kCalibrationFlag.value,
+       "of --model: what `headroom bench device` measured: its device, and times by it"}};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,130 @@
+#include "model/onnx_dimensions.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/units.h"
+#include "operator/impossible.h"
+
+namespace headroom::model {
+namespace {
+
+using op::Impossible;
+
+constexpr size_t kShownName = 80;
+constexpr size_t kMostParts = 8;  // of a sum
+constexpr int64_t kMostSize = int64_t{1} << 50;
+
+std::string lower(std::string_view name) {
+  std::string made(name);
+  for (char& c : made) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return made;
+}
+
+bool says(const std::string& name, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(
+      words, [&](std::string_view word) { return name.find(word) != std::string::npos; });
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
+}
+
+std::optional<int64_t> number_in(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_all = error == std::errc() && end == text.data() + text.size();
+  return is_all && number >= 0 && number <= kMostSize ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+OpenDimensions::OpenDimensions(const OnnxModel& model, const OnnxSetting& setting)
+    : setting_(setting) {
+  for (const OnnxDeclared& input : model.inputs) {
+    for (size_t i = 0; i < input.dimensions.size(); ++i) {
+      if (input.dimensions[i].name.empty()) continue;
+      Places& places = places_[input.dimensions[i].name];
+      const bool is_second = i == 1 && input.dimensions.size() <= 3;
+      places.is_ever_second |= is_second;
+      places.is_ever_later |= i > 0 && !is_second;
+    }
+  }
+}
+
+OpenDimensions::Role OpenDimensions::role_of(const std::string& name, std::optional<size_t> place,
+                                             size_t rank) const {
+  const std::string word = lower(name);
+  if (says(word, {"past"})) return Role::past;
+  if (says(word, {"batch"})) return Role::batch;
+  if (says(word, {"seq", "len", "token"})) return Role::sequence;
+  Places places;
+  if (place) places = {*place == 1 && rank <= 3, *place > 0 && (*place > 1 || rank > 3)};
+  if (const auto found = places_.find(name); !name.empty() && found != places_.end()) {
+    places = found->second;
+  }
+  if (places.is_ever_second) return Role::sequence;
+  return places.is_ever_later || (!place && !places_.contains(name)) ? Role::other : Role::batch;
+}
+
+OnnxOpenSize OpenDimensions::keep(OnnxOpenSize open) {
+  if (known_.try_emplace(open.name, open).second) taken_.push_back(open);
+  return open;
+}
+
+// Its parts are taken first, so that they are told first.
+std::optional<OnnxOpenSize> OpenDimensions::sum_of(const std::string& name) {
+  if (name.find('+') == std::string::npos) return std::nullopt;
+  OnnxOpenSize sum{name, 0, Role::sum};
+  std::string_view rest = name;
+  for (size_t parts = 0; parts < kMostParts; ++parts) {
+    const size_t plus = rest.find('+');
+    const std::string_view part = trimmed(rest.substr(0, plus));
+    if (part.empty()) return std::nullopt;
+    const auto number = number_in(part);
+    const auto total =
+        checked_add(sum.size, number ? *number : of_name(std::string(part), std::nullopt, 0).size);
+    if (!total) return std::nullopt;
+    sum.size = *total;
+    if (plus == std::string_view::npos) return sum;
+    rest.remove_prefix(plus + 1);
+  }
+  return std::nullopt;
+}
+
+OnnxOpenSize OpenDimensions::of_name(const std::string& name, std::optional<size_t> place,
+                                     size_t rank) {
+  if (const auto known = known_.find(name); known != known_.end()) return known->second;
+  if (const auto given = setting_.dimensions.find(name); given != setting_.dimensions.end()) {
+    return keep({name, given->second, Role::given});
+  }
+  if (const auto sum = sum_of(name)) return keep(*sum);
+  OnnxOpenSize open{name, 0, role_of(name, place, rank)};
+  if (open.role == Role::batch) open.size = setting_.batch;
+  if (open.role == Role::sequence) open.size = setting_.sequence;
+  if (open.role == Role::other) {
+    const std::string shown = name.substr(0, kShownName);
+    throw Impossible{"how large its open dimension '" + shown + "' is nobody says",
+                     "--dim " + shown + "=N"};
+  }
+  return keep(open);
+}
+
+int64_t OpenDimensions::size_of(const OnnxDimension& dimension, size_t place, size_t rank,
+                                const std::string& of) {
+  if (dimension.size && *dimension.size > 0) return *dimension.size;
+  if (dimension.size && *dimension.size == 0 && dimension.name.empty()) return 0;
+  if (!dimension.name.empty()) return of_name(dimension.name, place, rank).size;
+  // Without a name: by that of what it is a dimension of, as --dim takes it.
+  const std::string name = of.substr(0, kShownName) + "." + std::to_string(place);
+  if (const auto known = known_.find(name); known != known_.end()) return known->second.size;
+  if (setting_.dimensions.contains(name)) return of_name(name, place, rank).size;
+  OnnxOpenSize open{name, 0, role_of("", place, rank)};
+  if (open.role == Role::other) return of_name(name, place, rank).size;  // throws
+  open.size = open.role == Role::batch ? setting_.batch : setting_.sequence;
+  return keep(open).size;
+}
+
+}  // namespace headroom::model
