@@ -192,11 +192,16 @@ std::vector<std::string> notes_of(const model::OnnxRun& run, int64_t collectives
   return notes;
 }
 
-// Of the launches with weights the last: what a model says in the end.
+// What a model says in the end: a linear layer with no more than its bias behind it.
 void mark_head(std::vector<StepCall>& calls) {
-  const auto last = std::find_if(calls.rbegin(), calls.rend(),
-                                 [](const StepCall& call) { return call.is_linear; });
-  if (last != calls.rend()) last->is_head = true;
+  for (size_t behind = 0; behind < 2 && behind < calls.size(); ++behind) {
+    StepCall& call = calls[calls.size() - 1 - behind];
+    if (call.is_linear) {
+      call.is_head = true;
+      return;
+    }
+    if (call.group != OpGroup::elementwise) return;
+  }
 }
 
 }  // namespace

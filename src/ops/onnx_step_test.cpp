@@ -53,7 +53,8 @@ TEST_F(OnnxStepTest, SortsAndCounts) {
   ASSERT_EQ(step.calls.size(), 5U);
   EXPECT_EQ(step.calls[0].group, op::OpGroup::gemm);
   EXPECT_TRUE(step.calls[0].is_linear);
-  EXPECT_TRUE(step.calls[0].is_head);  // the last product with a weight
+  EXPECT_FALSE(step.calls[0].is_head);  // there is more behind it than a bias
+  EXPECT_TRUE(step_of(layer_with_head(), {}).calls.back().is_head);
   EXPECT_EQ(step.calls[0].flops, 2.0 * 4 * 128 * 512 * 2048);
   EXPECT_EQ(step.calls[1].group, op::OpGroup::elementwise);
   EXPECT_EQ(step.calls[2].group, op::OpGroup::activation);

@@ -243,6 +243,7 @@ Result<void> note_quantized(const std::vector<StepCall>& calls, const StepQuesti
       count([](const StepCall& call) { return call.group == OpGroup::gemm && call.flops > 0; });
   const auto quantized =
       count([&](const StepCall& call) { return is_quantized(call, question) && call.flops > 0; });
+  const bool has_head = count([](const StepCall& call) { return call.is_head; }) > 0;
   if (quantized == 0) {
     return Error{ErrorCode::usage,
                  "changes nothing here: of " + std::to_string(products) +
@@ -251,7 +252,8 @@ Result<void> note_quantized(const std::vector<StepCall>& calls, const StepQuesti
                  "--quantize", "leave it out"};
   }
   run.notes.push_back(std::to_string(quantized) + " of " + std::to_string(products) +
-                      " products are linear layers, which are quantized; the head stays as it is");
+                      " products are linear layers, which are quantized" +
+                      (has_head ? "; the head stays as it is" : ""));
   return {};
 }
 
