@@ -44,23 +44,20 @@ Result<ops::Quantize> quantize_of(const Words& words) {
                "int8, fp8 or w4a16"};
 }
 
-// "height=224,width=224", and again.
+// "height=224,width=224".
 Result<void> add_dimensions(const Words& words, ops::StepSetting& setting) {
   constexpr int64_t kMostSize = int64_t{1} << 40;
-  for (const auto& [flag, value] : words.flags) {
-    if (flag != "dim") continue;
-    for (size_t at = 0; at <= value.size();) {
-      const size_t comma = std::min(value.find(',', at), value.size());
-      const std::string word = value.substr(at, comma - at);
-      at = comma + 1;
-      const size_t equals = word.rfind('=');
-      if (equals == std::string::npos || equals == 0) {
-        return Error{ErrorCode::usage, "'" + word.substr(0, 80) + "' is not NAME=N", "--dim",
-                     "height=224, or height=224,width=224"};
-      }
-      HEADROOM_ASSIGN(setting.dimensions[word.substr(0, equals)],
-                      number_of<int64_t>(word.substr(equals + 1), "dim", 0, kMostSize));
+  std::string rest = words.value("dim");
+  while (!rest.empty()) {
+    const std::string word = rest.substr(0, rest.find(','));
+    rest.erase(0, word.size() + 1);
+    const size_t equals = word.rfind('=');
+    if (equals == std::string::npos || equals == 0) {
+      return Error{ErrorCode::usage, "'" + word.substr(0, 80) + "' is not NAME=N", "--dim",
+                   "height=224, or height=224,width=224"};
     }
+    HEADROOM_ASSIGN(setting.dimensions[word.substr(0, equals)],
+                    number_of<int64_t>(word.substr(equals + 1), "dim", 0, kMostSize));
   }
   return {};
 }

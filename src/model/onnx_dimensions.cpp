@@ -106,7 +106,7 @@ OnnxOpenSize OpenDimensions::of_name(const std::string& name, std::optional<size
   if (open.role == Role::sequence) open.size = setting_.sequence;
   if (open.role == Role::other) {
     const std::string shown = name.substr(0, kShownName);
-    throw Impossible{"how large its open dimension '" + shown + "' is nobody says",
+    throw Impossible{"leaves its dimension '" + shown + "' open, and nothing says how large it is",
                      "--dim " + shown + "=N"};
   }
   return keep(open);

@@ -172,6 +172,7 @@ void add_some(const std::vector<std::string>& all, std::vector<std::string>& not
 std::vector<std::string> notes_of(const model::OnnxRun& run, int64_t collectives) {
   std::vector<std::string> open;
   for (const model::OnnxOpenSize& one : run.open) {
+    if (one.role == Role::given) continue;
     open.push_back(one.name.substr(0, 80) + " taken as " + std::to_string(one.size));
   }
   std::vector<std::string> unknown;

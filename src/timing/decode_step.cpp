@@ -64,8 +64,10 @@ class Sum {
     kernels_.bytes += count * call.bytes;
     add_time(time.seconds_low * count, time.seconds * count, time.seconds_high * count);
     roofline_seconds_ += count * time.roofline_seconds;
+    if (time.provenance > kernels_.provenance)
+      longest_ = 0;  // why the whole is no better than that
     kernels_.provenance = std::max(kernels_.provenance, time.provenance);
-    if (time.seconds * count > longest_) {
+    if (time.provenance == kernels_.provenance && time.seconds * count > longest_) {
       longest_ = time.seconds * count;
       kernels_.basis = time.basis;
     }

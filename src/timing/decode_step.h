@@ -41,7 +41,7 @@ struct KernelTime {
   double flops = 0;
   double bytes = 0;
   Provenance provenance = Provenance::calibrated;  // the weakest of its kernels
-  std::string basis;                               // of the kernel that takes longest
+  std::string basis;  // of the kernel that takes longest, of those with that provenance
   [[nodiscard]] double arithmetic_intensity() const { return bytes > 0 ? flops / bytes : 0; }
   [[nodiscard]] double bytes_per_second() const {
     return time.seconds > 0 ? bytes / time.seconds : 0;

@@ -53,7 +53,7 @@ Result<void> read_heads(const text::JsonView& config, StepShape& shape);
 struct TimeSum {
   double low = 0, middle = 0, high = 0;
   Provenance provenance = Provenance::interpolated;
-  std::string basis;  // of the longest
+  std::string basis;  // of the longest of those with that provenance
   double longest = 0;
 
   void add(const PredictedTime& time, int64_t times = 1);

@@ -105,6 +105,14 @@ def images():
                 node("GlobalAveragePool", ["m"], ["g"]), node("Flatten", ["g"], ["y"], axis=1))
 
 
+def any_image():
+    """Of a height and a width that the file leaves open."""
+    return file(declared(11, "pixels", FLOAT, ["batch", 3, "height", "width"]),
+                weight("w", FLOAT, [64, 3, 7, 7]),
+                node("Conv", ["pixels", "w"], ["c"], strides=[2, 2], pads=[3, 3, 3, 3]),
+                node("Relu", ["c"], ["y"]))
+
+
 def sizes():
     """Shapes that are computed."""
     return file(declared(11, "x", FLOAT, ["batch", "seq", 12]), weight("one", INT64, [1], [1]),
@@ -123,6 +131,7 @@ def sizes():
 def main():
     folder = Path(sys.argv[1])
     for name, made in (("block", block()), ("quantized", quantized()), ("images", images()),
+                       ("any_image", any_image()),
                        ("sizes", sizes())):
         (folder / f"{name}.onnx").write_bytes(made)
 
