@@ -10,9 +10,11 @@
 #include "ops/comparison.h"
 #include "ops/ranks.h"
 #include "report/ops_comparison.h"
+#include "report/ops_comparison_html.h"
 #include "report/ops_html.h"
 #include "report/ops_json.h"
 #include "report/ops_ranks.h"
+#include "report/ops_ranks_html.h"
 #include "report/ops_text.h"
 
 namespace headroom::cli {
@@ -31,6 +33,11 @@ Result<int> deliver_comparison(const ops::OpsComparison& comparison, const Words
     return report::ops_comparison_text(comparison, terminal);
   };
   forms.json = [&] { return report::ops_comparison_json(comparison); };
+  forms.page = [&] {
+    return report::Page{"Time of " + comparison.before.file + " and " + comparison.after.file,
+                        "ops", std::string(version()), command_line("ops", words),
+                        report::ops_comparison_sections(comparison)};
+  };
   HEADROOM_TRY(deliver(forms, words, console));
   const bool is_partial = comparison.before.is_partial || comparison.after.is_partial;
   if (is_partial) return exit_code_of(ErrorCode::partial);
@@ -46,6 +53,11 @@ Result<int> deliver_ranks(const Result<ops::RanksAnswer>& answered, const Words&
     return report::ops_ranks_text(answer, terminal);
   };
   forms.json = [&] { return report::ops_ranks_json(answer); };
+  forms.page = [&] {
+    return report::Page{"Time of " + std::to_string(answer.ranks.size()) + " ranks", "ops",
+                        std::string(version()), command_line("ops", words),
+                        report::ops_ranks_sections(answer)};
+  };
   HEADROOM_TRY(deliver(forms, words, console));
   const bool is_partial = std::any_of(answer.ranks.begin(), answer.ranks.end(),
                                       [](const ops::RankTimes& rank) { return rank.is_partial; });
@@ -71,12 +83,13 @@ Result<int> run_two(const ops::OperatorRules& rules, const Words& words, const C
 
 Result<int> run_several(const Words& words, const Console& console) {
   for (const char* const flag :
-       {"html", "device", "faster", "other-device", "execution-trace", "capture", "counters"}) {
+       {"device", "faster", "other-device", "execution-trace", "capture", "counters"}) {
     if (words.has(flag)) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " is about one trace", "",
                    "leave it out, or give one trace"};
     }
   }
+  HEADROOM_TRY(check_places(words));
   HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(words.value("rules")));
   const size_t count = words.operands.size();
   if (count == 2 && !words.has("ranks")) return run_two(rules, words, console);
@@ -95,7 +108,7 @@ Result<void> check_together(const Words& words) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " goes with --model", "", ""};
     }
   }
-  for (const char* const flag : {"html", "max-slowdown", "ranks", "faster", "other-device", "rules",
+  for (const char* const flag : {"max-slowdown", "ranks", "faster", "other-device", "rules",
                                  "execution-trace", "capture", "counters"}) {
     if (words.has(flag) && words.has("model")) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " is about traces", "",

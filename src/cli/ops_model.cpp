@@ -1,5 +1,6 @@
 #include "cli/ops_model.h"
 
+#include "base/version.h"
 #include "cli/deliver.h"
 #include "cli/machine.h"
 #include "device/catalogue.h"
@@ -10,6 +11,7 @@
 #include "ops/predicted_step.h"
 #include "ops/step_source.h"
 #include "report/ops_predicted.h"
+#include "report/ops_predicted_html.h"
 
 namespace headroom::cli {
 namespace {
@@ -159,6 +161,10 @@ Result<int> deliver_predicted(const ops::PredictedRun& run, const Words& words,
     return report::ops_predicted_text(run, terminal);
   };
   forms.json = [&] { return report::ops_predicted_json(run); };
+  forms.page = [&] {
+    return report::Page{"Time of " + run.model, "ops", std::string(version()),
+                        command_line("ops", words), report::ops_predicted_sections(run)};
+  };
   HEADROOM_TRY(deliver(forms, words, console));
   return run.fits ? kExitYes : kExitNotPlainYes;
 }
@@ -180,6 +186,7 @@ Result<int> run_ops_model(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(const ops::Quantize quantize, quantize_of(words));
   if (is_decode) HEADROOM_TRY(check_decode(words));
   HEADROOM_ASSIGN(const ops::StepSetting setting, setting_of(words, phase));
+  HEADROOM_TRY(check_places(words));
   HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
   HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(machines.device_for(words)));
   const timing::TimingModel& laws = machines.timing;

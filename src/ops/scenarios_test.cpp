@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/capture.h"
 #include "ops/tiny_trace.h"
 
 namespace headroom::ops {
@@ -176,6 +177,39 @@ TEST(Scenarios, AnotherDeviceByRoofline) {
   const device::Device unknown;
   EXPECT_EQ(find(scenarios(made.recording, made.run, rules(), &here, &unknown).all, "device_"),
             nullptr);
+}
+
+// A graph of two products: on twice the arithmetic they take half, once their capture says that
+// they are products.
+TEST(Scenarios, KernelsOfGraphsHaveTheWorkOfTheirCapture) {
+  using Kind = formats::TraceEventKind;
+  formats::Trace run = TinyTrace()
+                           .step(1, 0, 2000)
+                           .add(Kind::call, "cudaGraphLaunch", 10, 20, 500)
+                           .add(Kind::kernel, "first", 30, 245, 500, "7")
+                           .add(Kind::kernel, "second", 246, 461, 500, "7")
+                           .add(Kind::call, "cudaDeviceSynchronize", 21, 470, 900)
+                           .build();
+  formats::Trace capture = TinyTrace()
+                               .add(Kind::host_operator, "aten::mm", 0, 10)
+                               .add(Kind::call, "cudaLaunchKernel", 1, 2)
+                               .add(Kind::host_operator, "aten::mm", 20, 30)
+                               .add(Kind::call, "cudaLaunchKernel", 21, 22)
+                               .build();
+  for (formats::TraceEvent& event : capture.events) {
+    if (event.kind != Kind::host_operator) continue;
+    event.detail = capture.names.intern(R"([[1024,1024],[1024,1024]] ["float","float"])");
+  }
+  const device::Device here = tiny_device("here", 1e12, 1e13);
+  const device::Device there = tiny_device("there", 1e12, 2e13);
+  const auto factor = [&](formats::Trace trace) {
+    const Prepared made = recorded(std::move(trace));
+    const Scenarios found = scenarios(made.recording, made.run, rules(), &here, &there);
+    return found.all.empty() ? 0 : found.all.back().made.kernel_factors.back();
+  };
+  EXPECT_DOUBLE_EQ(factor(run), 1);  // of unknown work: by the bandwidth
+  ASSERT_EQ(join_capture(run, capture).joined, 2);
+  EXPECT_DOUBLE_EQ(factor(std::move(run)), 0.5);
 }
 
 }  // namespace

@@ -68,7 +68,9 @@ std::string each_words(const ops::OperatorChange& change) {
   return formatted("%.1f", before * 1e3) + " us each became " + formatted("%.1f us", after * 1e3);
 }
 
-std::string reason_words(const ops::OperatorChange& change) {
+}  // namespace
+
+std::string change_reason_words(const ops::OperatorChange& change) {
   const std::string calls =
       count_words_of(change.before_count) + " calls became " + count_words_of(change.after_count);
   switch (change.reason) {
@@ -104,6 +106,8 @@ std::string reason_words(const ops::OperatorChange& change) {
   return "";
 }
 
+namespace {
+
 std::string verdict_words(const ops::OpsComparison& comparison) {
   const std::string limit =
       comparison.max_slowdown_pct ? formatted("%.3g %%", *comparison.max_slowdown_pct) : "";
@@ -120,7 +124,9 @@ std::string verdict_words(const ops::OpsComparison& comparison) {
   return "";
 }
 
-std::string first_line(const ops::OpsComparison& comparison) {
+}  // namespace
+
+std::string comparison_words(const ops::OpsComparison& comparison) {
   const double slower = comparison.slowdown_pct;
   constexpr double kSame = 0.05;
   std::string line = "The step of the second run takes ";
@@ -134,15 +140,17 @@ std::string first_line(const ops::OpsComparison& comparison) {
   return line + verdict_words(comparison);
 }
 
-std::string spread_line(const ops::OpsComparison& comparison) {
+std::string spread_words(const ops::OpsComparison& comparison) {
   if (!comparison.slowdown_low_pct) {
-    return "one step each: how much steps differ by themselves is not known\n";
+    return "one step each: how much steps differ by themselves is not known";
   }
   return "between " + formatted("%+.1f", *comparison.slowdown_low_pct) + " and " +
          formatted("%+.1f %%", *comparison.slowdown_high_pct) + " at 90 %, by " +
          std::to_string(comparison.before.steps) + " and " +
-         std::to_string(comparison.after.steps) + " steps\n";
+         std::to_string(comparison.after.steps) + " steps";
 }
+
+namespace {
 
 std::string run_line(const char* which, const ops::ComparedRun& run, const Terminal& terminal) {
   std::string line = std::string(which) + ": " + text::printable(run.file);
@@ -180,7 +188,7 @@ std::string changes_table(const ops::OpsComparison& comparison, const Terminal& 
                milliseconds(change.before_ms),
                milliseconds(change.after_ms),
                {change_figure(change.change_ms()), style},
-               {text::printable(reason_words(change)), Style::dim}});
+               {text::printable(change_reason_words(change)), Style::dim}});
   }
   if (rest > 0) {
     table.row({"and " + std::to_string(rest) + " more",
@@ -270,8 +278,8 @@ Json figure(const std::optional<double>& value) { return value ? Json(*value) : 
 
 std::string ops_comparison_text(const ops::OpsComparison& comparison, const Terminal& terminal) {
   const Style style = comparison.verdict == ops::Slowdown::beyond_limit ? Style::bad : Style::bold;
-  std::string lines = text::paint(first_line(comparison), style, terminal.colour) + "\n";
-  lines += spread_line(comparison);
+  std::string lines = text::paint(comparison_words(comparison), style, terminal.colour) + "\n";
+  lines += spread_words(comparison) + "\n";
   lines += run_line("first", comparison.before, terminal);
   lines += run_line("second", comparison.after, terminal);
   lines += "\n" + changes_table(comparison, terminal);

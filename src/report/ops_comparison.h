@@ -17,4 +17,9 @@ namespace headroom::report {
                                               const text::Terminal& terminal);
 [[nodiscard]] text::Json ops_comparison_json(const ops::OpsComparison& comparison);
 
+// What its text and its page share: the first line, how sure that is, why one row changed.
+[[nodiscard]] std::string comparison_words(const ops::OpsComparison& comparison);
+[[nodiscard]] std::string spread_words(const ops::OpsComparison& comparison);
+[[nodiscard]] std::string change_reason_words(const ops::OperatorChange& change);
+
 }  // namespace headroom::report

@@ -5,6 +5,7 @@
 
 #include "report/columns.h"
 #include "report/fit_words.h"
+#include "report/ops_bars.h"
 #include "report/ops_words.h"
 #include "report/roofline_chart.h"
 #include "text/json_array.h"
@@ -107,17 +108,12 @@ void accounting_bar(Html& html, std::string_view name, std::string_view what,
                     const ops::Accounting& accounting) {
   html.raw("<h3>").text(name).raw(" <small class=\"soft\">");
   html.text(milliseconds(accounting.total_ms) + ", " + std::string(what)).raw("</small></h3>");
-  html.raw("<div class=\"stackbar\"><div class=\"track\">");
+  std::vector<StackPart> parts;
   for (const ops::GroupShare& group : accounting.groups) {
-    if (group.ms <= 0) continue;
-    html.raw(group.name == "idle" ? Literal("<div class=\"part hatched\" style=\"width:")
-                                  : Literal("<div class=\"part\" style=\"width:"));
-    html.percent(group.pct).raw(";background-color:var(--").text(group_colour(group.name));
-    html.raw(")\" title=\"");
-    html.text(group.title + ": " + milliseconds(group.ms) + ", " + percent_words(group.pct));
-    html.raw("\"></div>");
+    parts.push_back({group.name, group.title, group.ms, ", " + percent_words(group.pct)});
   }
-  html.raw("</div></div>\n");
+  add_stack(html, parts, accounting.total_ms);
+  html.raw("\n");
 }
 
 Section accounts_section(const ops::OpsAnswer& answer) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "report/ops_comparison_html.h"
+#include "report/ops_predicted_html.h"
+#include "report/ops_ranks_html.h"
 #include "report/roofline_chart.h"
 #include "report/sample_ops.h"
 
@@ -29,6 +32,32 @@ TEST(OpsHtml, HasItsCards) {
   EXPECT_EQ(count(page, "<circle class=\"dot\""), 2U);  // mm and add
   EXPECT_EQ(count(page, "headroomMap = {"), 1U);
   EXPECT_EQ(count(page, "class AddressMap"), 0U);
+}
+
+// Of two traces, of several ranks, and of a step that nobody ran.
+TEST(OpsHtml, OtherAnswersHaveTheirCards) {
+  const auto page = [](std::vector<Section> sections) {
+    return render_page({"t", "ops", "0", "", std::move(sections)});
+  };
+  const std::string compared = page(ops_comparison_sections(sample_comparison("run")));
+  EXPECT_EQ(count(compared, "id=\"changes\""), 1U);
+  EXPECT_EQ(count(compared, "id=\"groups\""), 1U);
+  EXPECT_GE(count(compared, "class=\"lane tone-no\""), 1U);
+  const std::string ranks = page(ops_ranks_sections(sample_ranks("run")));
+  EXPECT_EQ(count(ranks, "id=\"waiting\""), 1U);
+  EXPECT_EQ(count(ranks, "class=\"lane tone-no\""), 1U);   // the straggler
+  EXPECT_EQ(count(ranks, "class=\"lane tone-yes\""), 2U);  // the others
+  EXPECT_EQ(count(ranks, "class=\"stackbar\""), 3U);
+  const std::string predicted = page(ops_predicted_sections(sample_predicted("run")));
+  EXPECT_EQ(count(predicted, "id=\"parts\""), 1U);
+  EXPECT_EQ(count(predicted, "class=\"whisker\""), 2U);
+  EXPECT_EQ(count(predicted, "does not fit"), 1U);
+  const char* const hostile = "<script>window.hit=1</script>\"'>";
+  for (const std::string& one : {page(ops_comparison_sections(sample_comparison(hostile))),
+                                 page(ops_ranks_sections(sample_ranks(hostile))),
+                                 page(ops_predicted_sections(sample_predicted(hostile)))}) {
+    EXPECT_EQ(one.find("<script>window.hit"), std::string::npos);
+  }
 }
 
 TEST(OpsHtml, HostileNamesStayNames) {

@@ -58,14 +58,20 @@ std::string setting_lines(const ops::PredictedRun& run) {
 
 }  // namespace
 
-std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& terminal) {
+std::string predicted_words(const ops::PredictedRun& run) {
   const ops::PredictedPart& most = run.parts.front();
-  const std::string first = "Predicted: " + step_words(run) + " takes " +
-                            milliseconds(run.step_ms) + " (" +
-                            between(run.step_ms_low, run.step_ms_high) + "), most of it " +
-                            most.title + ", " + percent_words(most.pct);
-  std::string lines = text::paint(first, Style::bold, terminal.colour) + "\n";
-  lines += run.engine.empty() ? setting_lines(run) : engine_line(run);
+  return "Predicted: " + step_words(run) + " takes " + milliseconds(run.step_ms) + " (" +
+         between(run.step_ms_low, run.step_ms_high) + "), most of it " + most.title + ", " +
+         percent_words(most.pct);
+}
+
+std::string predicted_setting_words(const ops::PredictedRun& run) {
+  return run.engine.empty() ? setting_lines(run) : engine_line(run);
+}
+
+std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& terminal) {
+  std::string lines = text::paint(predicted_words(run), Style::bold, terminal.colour) + "\n";
+  lines += predicted_setting_words(run);
   if (!run.fits) {
     lines +=
         text::paint("this does not fit into the device's memory", Style::warning, terminal.colour) +

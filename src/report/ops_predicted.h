@@ -14,4 +14,8 @@ namespace headroom::report {
                                              const text::Terminal& terminal);
 [[nodiscard]] text::Json ops_predicted_json(const ops::PredictedRun& run);
 
+// What its text and its page share: the first line, and what it is about (several lines).
+[[nodiscard]] std::string predicted_words(const ops::PredictedRun& run);
+[[nodiscard]] std::string predicted_setting_words(const ops::PredictedRun& run);
+
 }  // namespace headroom::report

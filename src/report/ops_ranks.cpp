@@ -47,7 +47,9 @@ std::string reason_words(const ops::RanksAnswer& answer, size_t straggler) {
          milliseconds(more_idle) + " more a step than with the others";
 }
 
-std::string first_line(const ops::RanksAnswer& answer) {
+}  // namespace
+
+std::string ranks_words(const ops::RanksAnswer& answer) {
   if (!answer.straggler) return "No rank waits for another";
   const ops::RankTimes& slow = answer.ranks[*answer.straggler];
   const auto others = static_cast<double>(answer.ranks.size() - 1);
@@ -56,6 +58,8 @@ std::string first_line(const ops::RanksAnswer& answer) {
          percent_words(answer.straggler_pct) + " of all waiting)" +
          reason_words(answer, *answer.straggler);
 }
+
+namespace {
 
 std::string ranks_table(const ops::RanksAnswer& answer, const Terminal& terminal) {
   Table table({{"rank", Align::right, false},
@@ -112,7 +116,7 @@ std::string collectives_table(const ops::RanksAnswer& answer, const Terminal& te
 }  // namespace
 
 std::string ops_ranks_text(const ops::RanksAnswer& answer, const Terminal& terminal) {
-  std::string lines = text::paint(first_line(answer), Style::bold, terminal.colour) + "\n\n";
+  std::string lines = text::paint(ranks_words(answer), Style::bold, terminal.colour) + "\n\n";
   lines += ranks_table(answer, terminal);
   lines += "\n" + collectives_table(answer, terminal);
   lines += "\n" + percent_words(answer.matched_pct) +

@@ -16,4 +16,7 @@ namespace headroom::report {
                                          const text::Terminal& terminal);
 [[nodiscard]] text::Json ops_ranks_json(const ops::RanksAnswer& answer);
 
+// The first line of both its text and its page.
+[[nodiscard]] std::string ranks_words(const ops::RanksAnswer& answer);
+
 }  // namespace headroom::report

@@ -73,11 +73,19 @@ class Writer {
 
 }  // namespace
 
-SampleOps sample_ops(const char* words, int operators) {
-  const ops::OperatorRules rules = *ops::OperatorRules::load("");
+namespace {
+
+ops::RecordedRun run_of(const char* words, int operators, const ops::OperatorRules& rules) {
   Writer writer(words);
   const int64_t end = writer.write(operators);
-  const ops::RecordedRun run = *ops::run_of(writer.take(end), rules);
+  return *ops::run_of(writer.take(end), rules);
+}
+
+}  // namespace
+
+SampleOps sample_ops(const char* words, int operators) {
+  const ops::OperatorRules rules = *ops::OperatorRules::load("");
+  const ops::RecordedRun run = run_of(words, operators, rules);
   device::Device device;
   device.name = words;
   device.bandwidth = {BytesPerSecond{1e12}, Provenance::datasheet, words};
@@ -86,6 +94,56 @@ SampleOps sample_ops(const char* words, int operators) {
   SampleOps sample{ops::answer(run, rules, &device), ops::timeline_of(run)};
   sample.answer.notes.emplace_back(words);
   return sample;
+}
+
+ops::OpsComparison sample_comparison(const char* words) {
+  const ops::OperatorRules rules = *ops::OperatorRules::load("");
+  ops::OpsComparison comparison =
+      ops::compare(run_of(words, 300, rules), run_of(words, 360, rules), rules, 5.0);
+  comparison.notes.emplace_back(words);
+  return comparison;
+}
+
+ops::RanksAnswer sample_ranks(const char* words) {
+  ops::RanksAnswer answer;
+  for (int i = 0; i < 3; ++i) {
+    ops::RankTimes rank;
+    rank.file = rank.device = words;
+    rank.rank = i;
+    rank.steps = 2;
+    rank.step_ms = 50;
+    rank.kernel_ms = 20 + 5 * i;
+    rank.communication_ms = 20 - 5 * i;
+    rank.transfer_ms = 5;
+    rank.waiting_ms = rank.exposed_ms = 15 - 5 * i;
+    rank.idle_ms = 10;
+    rank.collectives = 4;
+    rank.last_count = i == 2 ? 4 : 0;
+    rank.caused_ms = i == 2 ? 30 : 0;
+    answer.ranks.push_back(rank);
+  }
+  answer.collectives.push_back({words, 4, 3, 10, 5, 2});
+  answer.straggler = 2;
+  answer.straggler_pct = answer.matched_pct = 100;
+  answer.notes.emplace_back(words);
+  return answer;
+}
+
+ops::PredictedRun sample_predicted(const char* words) {
+  ops::PredictedRun run;
+  run.model = run.device = run.engine = words;
+  run.batch = 8;
+  run.seq = 1024;
+  run.fits = false;
+  run.step_ms_low = 8;
+  run.step_ms = 10;
+  run.step_ms_high = 13;
+  run.roofline_ms = 6;
+  run.unchanged_ms = 12;
+  run.parts = {{"gemm", "GEMM", 5, 7, 10, 70, 1.4, 1.5, 1.6, "extrapolated", words},
+               {"host", "host and sampling", 2, 3, 4, 30, 1.1, 1.2, 1.3, "extrapolated", words}};
+  run.notes.emplace_back(words);
+  return run;
 }
 
 }  // namespace headroom::report

@@ -2,6 +2,9 @@
 #pragma once
 
 #include "ops/answer.h"
+#include "ops/comparison.h"
+#include "ops/predicted.h"
+#include "ops/ranks.h"
 #include "ops/timeline.h"
 
 namespace headroom::report {
@@ -13,5 +16,11 @@ struct SampleOps {
 
 // A run of `operators` operators; `words` stand wherever something comes from outside.
 [[nodiscard]] SampleOps sample_ops(const char* words, int operators);
+
+// Two runs of which the second has more operators, three ranks of which the last keeps the others
+// waiting, and a step that nobody ran.
+[[nodiscard]] ops::OpsComparison sample_comparison(const char* words);
+[[nodiscard]] ops::RanksAnswer sample_ranks(const char* words);
+[[nodiscard]] ops::PredictedRun sample_predicted(const char* words);
 
 }  // namespace headroom::report

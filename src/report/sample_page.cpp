@@ -1,10 +1,14 @@
-// Prints a page of a sample answer, for tests/browser: sample_page fit|pack|ops [WORDS] puts WORDS
-// wherever something from outside stands. A tool of the tests, not of the product.
+// Prints a page of a sample answer, for tests/browser: sample_page KIND [WORDS] puts WORDS wherever
+// something from outside stands; fit, pack, ops, compare, ranks and predicted are kinds. A tool of
+// the tests, not of the product.
 #include <cstdio>
 #include <string_view>
 
 #include "report/fit_html.h"
+#include "report/ops_comparison_html.h"
 #include "report/ops_html.h"
+#include "report/ops_predicted_html.h"
+#include "report/ops_ranks_html.h"
 #include "report/pack_html.h"
 #include "report/sample_answer.h"
 #include "report/sample_ops.h"
@@ -32,7 +36,20 @@ report::Page ops_page(const char* words) {
 }
 
 report::Page page_of(std::string_view what, const char* words) {
-  return what == "pack" ? pack_page(words) : what == "ops" ? ops_page(words) : fit_page(words);
+  const char* const said = words != nullptr ? words : "run";
+  const auto page = [&](std::vector<report::Section> sections) {
+    return report::Page{said, "ops", "0.0.0", said, std::move(sections)};
+  };
+  if (what == "pack") return pack_page(words);
+  if (what == "ops") return ops_page(words);
+  if (what == "compare") {
+    return page(report::ops_comparison_sections(report::sample_comparison(said)));
+  }
+  if (what == "ranks") return page(report::ops_ranks_sections(report::sample_ranks(said)));
+  if (what == "predicted") {
+    return page(report::ops_predicted_sections(report::sample_predicted(said)));
+  }
+  return fit_page(words);
 }
 
 }  // namespace
