@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "model/onnx_run.h"
 
@@ -169,7 +170,9 @@ void add_some(const std::vector<std::string>& all, std::vector<std::string>& not
   if (all.size() > kMost) notes.push_back("and " + std::to_string(all.size() - kMost) + " more");
 }
 
-std::vector<std::string> notes_of(const model::OnnxRun& run, int64_t collectives) {
+// `sent`: operators that are collectives.
+std::vector<std::string> notes_of(const model::OnnxRun& run,
+                                  const std::set<std::string_view>& sent) {
   std::vector<std::string> open;
   for (const model::OnnxOpenSize& one : run.open) {
     if (one.role == Role::given) continue;
@@ -177,15 +180,16 @@ std::vector<std::string> notes_of(const model::OnnxRun& run, int64_t collectives
   }
   std::vector<std::string> unknown;
   for (const std::string& name : run.unknown) {
+    if (sent.contains(name)) continue;
     unknown.push_back("operator " + name.substr(0, 80) +
                       " is not known: of its work only what it reads and writes is counted");
   }
   std::vector<std::string> notes;
   add_some(open, notes);
   add_some(unknown, notes);
-  if (collectives > 0) {
-    notes.push_back(std::to_string(collectives) +
-                    " operators that send to other devices are not in the time");
+  for (const std::string_view name : sent) {
+    notes.push_back("operator " + std::string(name.substr(0, 80)) +
+                    " sends to other devices, which is not in the time");
   }
   notes.emplace_back(
       "no run of an ONNX file was held against a measured time: the intervals are of kernels one "
@@ -226,19 +230,19 @@ Result<OnnxStep> step_of_onnx(const model::OnnxModel& model, const StepSetting& 
   step.shape.sequence = size_of(run, Role::sequence).value_or(0);
   step.shape.type = type_of(run.work);
   std::map<std::string_view, std::string_view> groups;
-  int64_t collectives = 0;
+  std::set<std::string_view> sent;
   for (const OnnxWork& work : run.work) {
     if (work.bytes_read + work.bytes_written <= 0) continue;
     const auto [group, is_new] = groups.try_emplace(work.operation);
     if (is_new) group->second = name_of_group(rules, work.operation);
     if (group->second == op::name_of(OpGroup::communication)) {
-      ++collectives;
+      sent.insert(work.operation);
     } else {
       step.calls.push_back(step_call_of(work, group->second));
     }
   }
   mark_head(step.calls);
-  step.notes = notes_of(run, collectives);
+  step.notes = notes_of(run, sent);
   return step;
 }
 

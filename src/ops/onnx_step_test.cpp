@@ -143,7 +143,7 @@ TEST_F(OnnxStepTest, EmptyProductsAndCollectives) {
   EXPECT_TRUE(sent.calls.empty());
   EXPECT_FALSE(predict_step(sent.calls, question_of(sent), laws));
   const auto note = std::ranges::find_if(sent.notes, [](const std::string& one) {
-    return one.find("send to other devices") != std::string::npos;
+    return one.find("sends to other devices") != std::string::npos;
   });
   EXPECT_NE(note, sent.notes.end());
 }

@@ -51,6 +51,8 @@ def node(operation, inputs, outputs, **attributes):
         inner = message(1, name)
         if isinstance(value, int):
             inner += integer(3, value) + integer(20, 2)
+        elif isinstance(value, str):
+            inner += message(4, value) + integer(20, 3)
         else:
             inner += b"".join(integer(8, one) for one in value) + integer(20, 7)
         made += message(5, inner)
@@ -113,6 +115,21 @@ def any_image():
                 node("Relu", ["c"], ["y"]))
 
 
+def attention():
+    """Of fewer keys than queries, over a cache, by an equation; a product that quantizes within."""
+    return file(declared(11, "q", FLOAT, ["batch", 64, 32]), declared(11, "k", FLOAT, ["batch", 5, 32]),
+                declared(11, "past", FLOAT, ["batch", 4, "past", 8]), weight("w", INT8, [32, 32]),
+                weight("s", FLOAT, [1]), weight("one", FLOAT, [32, 96]),
+                node("MultiHeadAttention", ["q", "k", "k"], ["a"], num_heads=4),
+                node("GroupQueryAttention", ["q", "k", "k", "past", "past"], ["g", "nk", "nv"],
+                     num_heads=4, kv_num_heads=4),
+                node("Attention", ["q", "k", "k"], ["o"], q_num_heads=4, kv_num_heads=4),
+                node("Einsum", ["a", "k"], ["e"], equation="bqd,bkd->bqk"),
+                node("DynamicQuantizeMatMul", ["g", "w", "s"], ["d"]),
+                node("MatMul", ["d", "one"], ["y"]), node("AllReduce", ["y"], ["r"]),
+                declared(12, "r", FLOAT, ["batch", 64, 96]))
+
+
 def sizes():
     """Shapes that are computed."""
     return file(declared(11, "x", FLOAT, ["batch", "seq", 12]), weight("one", INT64, [1], [1]),
@@ -131,7 +148,7 @@ def sizes():
 def main():
     folder = Path(sys.argv[1])
     for name, made in (("block", block()), ("quantized", quantized()), ("images", images()),
-                       ("any_image", any_image()),
+                       ("any_image", any_image()), ("attention", attention()),
                        ("sizes", sizes())):
         (folder / f"{name}.onnx").write_bytes(made)
 
