@@ -122,6 +122,24 @@ def make_model(config, options, device):
 
 
 @contextlib.contextmanager
+def drawn_without_looking():
+    """torch.nn.init.trunc_normal_ draws again until no value lies too far out, which fake tensors
+    cannot tell (torch 2.13 spares those on "meta" alone). While entered it leaves them as they are."""
+    torch = import_torch()
+    from torch._subclasses.fake_tensor import FakeTensor
+    original = torch.nn.init._no_grad_trunc_normal_
+
+    def draw(tensor, *arguments, **named):
+        return tensor if isinstance(tensor, FakeTensor) else original(tensor, *arguments, **named)
+
+    torch.nn.init._no_grad_trunc_normal_ = draw
+    try:
+        yield
+    finally:
+        torch.nn.init._no_grad_trunc_normal_ = original
+
+
+@contextlib.contextmanager
 def module_apply_for_fakes():
     """Module._apply (behind .to, .cuda, .half) swaps tensors in place, which fake ones cannot.
     While entered it makes new parameters instead, in its own order (children, own parameters,
