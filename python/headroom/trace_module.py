@@ -395,10 +395,11 @@ def trace(build, source="", train=True, settings=None):
         stack.enter_context(force_sdpa(settings.sdpa))
         stack.enter_context(memory_oracle.as_on_a_gpu())
         stack.enter_context(memory_oracle.module_apply_for_fakes())
-        stack.enter_context(memory_oracle.drawn_without_looking())
         stack.enter_context(torch.set_grad_enabled(train))
         keywords = keywords_of(build, settings)
-        step = _Step(build(**keywords), settings, train)
+        with memory_oracle.made_without_data():
+            made = build(**keywords)
+        step = _Step(made, settings, train)
         stack.enter_context(memory_oracle.as_on_a_gpu())  # again, for what build() has imported
         paths = ModulePaths(step.module)
         builder, answers = GraphBuilder(paths), DataAnswers()
