@@ -122,6 +122,60 @@ def make_model(config, options, device):
 
 
 @contextlib.contextmanager
+def made_without_data():
+    """Lets modules be made of fake tensors where their making looks at values. trunc_normal_ draws
+    again until none lies too far out (torch 2.13 spares tensors on "meta" alone): it leaves fakes
+    as they are. Rates of stochastic depth are torch.linspace(...), one by one as numbers: what
+    linspace makes of numbers on the CPU stays real, and so does what is made of it alone."""
+    torch = import_torch()
+    from torch._subclasses.fake_tensor import FakeTensor
+    draw = torch.nn.init._no_grad_trunc_normal_
+
+    def draw_none(tensor, *arguments, **named):
+        return tensor if isinstance(tensor, FakeTensor) else draw(tensor, *arguments, **named)
+
+    torch.nn.init._no_grad_trunc_normal_ = draw_none
+    try:
+        with _real_linspace():
+            yield
+    finally:
+        torch.nn.init._no_grad_trunc_normal_ = draw
+
+
+def _real_linspace():
+    torch = import_torch()
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._pytree import tree_leaves
+    from torch.utils.weak import WeakIdKeyDictionary
+
+    def tensors_in(tree):
+        return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+    class RealLinspace(TorchFunctionMode):
+        real = WeakIdKeyDictionary()
+
+        def _stays_real(self, func, tensors, named):
+            if func is torch.linspace and not tensors:
+                device = named.get("device") or torch.get_default_device()
+                return torch.device(device).type == "cpu"
+            moves = func in (torch.Tensor.to, torch.Tensor.cuda)
+            return bool(tensors) and not moves and all(one in self.real for one in tensors)
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            named = kwargs or {}
+            if not self._stays_real(func, tensors_in((args, named)), named):
+                return func(*args, **named)
+            with unset_fake_temporarily():
+                made = func(*args, **named)
+            for tensor in tensors_in(made):
+                self.real[tensor] = True
+            return made
+
+    return RealLinspace()
+
+
+@contextlib.contextmanager
 def module_apply_for_fakes():
     """Module._apply (behind .to, .cuda, .half) swaps tensors in place, which fake ones cannot.
     While entered it makes new parameters instead, in its own order (children, own parameters,

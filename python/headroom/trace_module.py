@@ -365,6 +365,8 @@ class _Step:
         self.loss_fn = made[2] if len(made) == 3 else None
         self.args, self.kwargs = _to_device(_named_inputs(made[1]), "cuda:0", dtype)
         self.autocast, self.train = settings.autocast, train
+        if not train:
+            self.module.eval()
 
     def inputs(self, builder):
         torch = memory_oracle.import_torch()
@@ -395,7 +397,9 @@ def trace(build, source="", train=True, settings=None):
         stack.enter_context(memory_oracle.module_apply_for_fakes())
         stack.enter_context(torch.set_grad_enabled(train))
         keywords = keywords_of(build, settings)
-        step = _Step(build(**keywords), settings, train)
+        with memory_oracle.made_without_data():
+            made = build(**keywords)
+        step = _Step(made, settings, train)
         stack.enter_context(memory_oracle.as_on_a_gpu())  # again, for what build() has imported
         paths = ModulePaths(step.module)
         builder, answers = GraphBuilder(paths), DataAnswers()
@@ -417,7 +421,7 @@ def trace(build, source="", train=True, settings=None):
         _attach_backward(builder, base, recipes)
         _renumber(builder)
         graph = {"schema": SCHEMA, "source": source, "versions": memory_oracle.versions(),
-                 "keywords": keywords,
+                 "keywords": keywords, "forward_only": not train,
                  "modules": [{"name": name, "class": type(part).__name__}
                              for name, part in step.module.named_modules()],
                  "parameters": parameters, "buffers": buffers, "inputs": inputs}
@@ -486,7 +490,8 @@ def main(argv=None):
                                      description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("target", help="FILE.py:FUNCTION")
     parser.add_argument("--out", default="-")
-    parser.add_argument("--forward-only", action="store_true", help="no loss, no gradients")
+    parser.add_argument("--forward-only", action="store_true",
+                        help="as in inference: eval(), no loss, no gradients")
     parser.add_argument("--batch", type=int, help="for a function that takes `batch`")
     parser.add_argument("--seq", type=int, help="for a function that takes `seq`")
     types = ("bfloat16", "float16", "float32")

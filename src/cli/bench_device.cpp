@@ -14,7 +14,7 @@ namespace headroom::cli {
 
 namespace {
 
-constexpr double kQuickSeconds = 35;
+constexpr double kQuickSeconds = 30;
 constexpr double kLeastSeconds = 1;
 constexpr double kMostSeconds = 3600;
 constexpr int64_t kMostSeed = 1'000'000'000;

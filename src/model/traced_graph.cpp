@@ -33,7 +33,8 @@ class Reader {
     HEADROOM_TRY(read_buffers_and_inputs());
     HEADROOM_TRY(read_modules());
     HEADROOM_TRY(read_operators());
-    HEADROOM_TRY(read_loss());
+    HEADROOM_ASSIGN(const auto forward_only, json_.optional_bool("forward_only"));
+    HEADROOM_TRY(forward_only.value_or(false) ? read_outputs() : read_loss());
     return finish();
   }
 
@@ -176,16 +177,9 @@ class Reader {
     if (is_unknown && unknown_.insert(recording.name).second) {
       result_.unknown_operators.push_back(recording.name);
     }
-    const auto input = [&](size_t i) -> const Dims& {
-      return values_[operation.inputs[i]].tensor.sizes;
-    };
-    const size_t count = operation.inputs.size();
-    if (known.product && count > known.first_factor + 1 && !recording.outputs.empty()) {
-      const Dims& factor = input(known.first_factor);
-      const double depth = factor.empty() ? 1 : static_cast<double>(factor.back());
-      recording.flops =
-          2 * depth * static_cast<double>(op::product(recording.outputs[0].tensor.sizes));
-      recording.through_lt = known.first_factor == 1 && input(0).size() == 1;
+    if (!known.factor.empty() && !operation.inputs.empty()) {
+      const bool adds_a_row = values_[operation.inputs[0]].tensor.sizes.size() == 1;
+      recording.through_lt = known.factor != "self" && adds_a_row;
       note_head(operation);
     }
     if (known.kind == OpKind::embedding) set_role(operation, ParameterRole::embedding);
@@ -230,6 +224,19 @@ class Reader {
     }
     result_.graph.loss = id;
     result_.graph.outputs.push_back(id);
+    return {};
+  }
+
+  // Of a forward pass alone: what is there at its end and was made in it.
+  Result<void> read_outputs() {
+    HEADROOM_ASSIGN(const auto outputs, json_.get_array("outputs", kTraceListMax));
+    for (const JsonView& view : outputs) {
+      HEADROOM_ASSIGN(const ValueId id, values_.to_id(view));
+      const TracedValue& output = values_[id];
+      if (output.on_device && output.alive && !output.permanent) {
+        result_.graph.outputs.push_back(id);
+      }
+    }
     return {};
   }
 

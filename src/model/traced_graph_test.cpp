@@ -44,6 +44,15 @@ TEST(TracedGraph, ReadsWhatTheTracerWrote) {
   EXPECT_NE(graph.loss, kNoValue);
 }
 
+// A forward pass alone: its outputs are whatever it made, and there is no loss.
+TEST(TracedGraph, OfAForwardPass) {
+  const auto traced =
+      read(replaced(small_trace(), "\"keywords\"", "\"forward_only\": true, \"keywords\""));
+  ASSERT_TRUE(traced) << traced.error().to_string();
+  EXPECT_EQ(traced->graph.loss, kNoValue);
+  EXPECT_EQ(traced->graph.outputs, std::vector<ValueId>{11});
+}
+
 constexpr const char* kLoss = "\"outputs\": [11], \"data_answers\"";
 constexpr const char* kGradient = "{\"gradient\": 0,";
 

@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "model/traced_work.h"
 #include "operator/eager.h"
 
 namespace headroom::model {
@@ -34,6 +35,11 @@ Result<TracedOperation> OperationReader::read(const JsonView& view) {
   for (const auto& [name, value] : args.json().members()) HEADROOM_TRY(collect(view, value, 0));
   HEADROOM_TRY(read_outputs(view));
   if (view.has("node")) HEADROOM_TRY(read_node(view));
+  Recording& recording = current_.recording;
+  if (!recording.outputs.empty()) {
+    recording.flops =
+        work_of(recording.name, args.json(), values_, recording.outputs[0].tensor.sizes);
+  }
   return std::move(current_);
 }
 

@@ -97,8 +97,9 @@ KnownOperator known_operator(std::string_view name) {
   const std::string_view word = stem(name);
   KnownOperator known;
   known.kind = kind_of(word);
-  known.product = word == "mm" || word == "bmm" || word == "addmm" || word == "baddbmm";
-  known.first_factor = word == "addmm" || word == "baddbmm" ? 1 : 0;
+  if (word == "mm" || word == "bmm") known.factor = "self";
+  if (word == "addmm") known.factor = "mat1";
+  if (word == "baddbmm") known.factor = "batch1";
   known.starts_loss = word == "_log_softmax" || word == "nll_loss_forward";
   return known;
 }

@@ -1,7 +1,6 @@
 // The names of PyTorch's operators in a trace, as kinds of ours.
 #pragma once
 
-#include <cstddef>
 #include <string_view>
 
 #include "operator/kind.h"
@@ -10,8 +9,7 @@ namespace headroom::model {
 
 struct KnownOperator {
   op::OpKind kind = op::OpKind::opaque;
-  bool product = false;  // a matrix product, whose first factor is argument `first_factor`
-  size_t first_factor = 0;
+  std::string_view factor;  // of a matrix product: the argument that is its first factor
   bool starts_loss = false;
 };
 

@@ -32,6 +32,7 @@ std::vector<std::string> tracer_arguments(const TraceRequest& request,
   if (request.sequence) add("--seq", std::to_string(*request.sequence));
   if (request.dtype) add("--dtype", dtype_word(*request.dtype));
   if (request.autocast) add("--autocast", dtype_word(*request.autocast));
+  if (request.forward_only) arguments.emplace_back("--forward-only");
   return arguments;
 }
 

@@ -21,6 +21,7 @@ struct TraceRequest {
   std::optional<op::DType> dtype;     // of the module's and the inputs' floating-point tensors
   std::optional<op::DType> autocast;  // of the operators, under torch.autocast
   std::string attention = "auto";  // which kernel SDPA chooses: auto, math, flash, efficient, cudnn
+  bool forward_only = false;       // as in inference: no loss, no gradients, nothing dropped out
 
   bool operator==(const TraceRequest&) const = default;
 };

@@ -1,5 +1,7 @@
 #include "ops/step_source.h"
 
+#include <algorithm>
+
 #include "model/tracer.h"
 #include "step/inference.h"
 #include "step/train_step.h"
@@ -51,15 +53,12 @@ Result<StepSource> step_of_module(const std::string& target, const StepSetting& 
   request.batch = setting.batch;
   request.sequence = setting.seq;
   request.dtype = setting.dtype.value_or(op::DType::bf16);
+  request.forward_only = !setting.is_training;
   HEADROOM_ASSIGN(const model::TracedGraph traced, model::trace_function(request));
-  if (setting.is_training && traced.graph.loss == model::kNoValue) {
-    return Error{ErrorCode::usage, "returns no loss, so that nothing can be trained", target,
-                 "return one as the function's third value, or ask for --phase prefill"};
-  }
   StepSource source;
   source.batch = traced.batch.value_or(kBatch);
-  source.shape.sequence = traced.sequence.value_or(setting.seq.value_or(1));
-  const auto tokens = checked_multiply(source.batch, source.shape.sequence);
+  source.shape.sequence = traced.sequence.value_or(0);
+  const auto tokens = checked_multiply(source.batch, std::max<int64_t>(source.shape.sequence, 1));
   source.shape.tokens = tokens.value_or(1);
   source.shape.type = setting.dtype.value_or(source.shape.type);
   HEADROOM_ASSIGN(source.trace, trace_of(traced.graph, setting));

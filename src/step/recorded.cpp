@@ -1,5 +1,6 @@
 #include "step/recorded.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "step/recorded_scratch.h"
@@ -79,6 +80,18 @@ Tensor make_gradient(Eager& e, const RecordedGradient& gradient, std::span<const
 
 bool is_product(op::OpKind kind) { return op::group_of(kind) == op::OpGroup::gemm; }
 
+// Reads of each input no more than it writes: the rows that indices name.
+bool picks(op::OpKind kind) {
+  return kind == op::OpKind::embedding || kind == op::OpKind::index_select ||
+         kind == op::OpKind::index || kind == op::OpKind::gather;
+}
+
+// What the operator writes of an output; an input that it hands on has been written in place.
+int64_t written_by(const RecordedOutput& output, const Tensor& made) {
+  if (output.kind == RecordedOutput::Kind::fresh) return output.bytes;
+  return output.kind == RecordedOutput::Kind::same_as_input && made ? made.bytes() : 0;
+}
+
 std::vector<Tensor> hold(Eager& e, std::span<const int64_t> sizes) {
   std::vector<Tensor> blocks;
   for (const int64_t bytes : sizes) blocks.push_back(e.scratch(bytes));
@@ -140,12 +153,15 @@ void run_recorded(Eager& e, const model::Operation& operation, std::span<const T
   int64_t written = 0;
   for (const RecordedOutput& output : recording.outputs) {
     outputs.push_back(make_output(e, output, inputs, outputs));
-    if (output.kind == RecordedOutput::Kind::fresh) written += output.bytes;
+    written += written_by(output, outputs.back());
   }
   if (is_product(operation.kind)) e.use_blas(recording.through_lt);
   if (written > 0) {
     int64_t read = 0;
-    for (const Tensor& input : inputs) read += input ? input.bytes() : 0;
+    for (const Tensor& input : inputs) {
+      const int64_t bytes = input ? input.bytes() : 0;
+      read += picks(operation.kind) ? std::min(bytes, written) : bytes;
+    }
     e.kernel(operation.kind, recording.flops, read, written);
   }
   if (recording.differentiable) hang_node(e, operation, inputs, outputs);

@@ -23,7 +23,7 @@ def answer(binary, calibration, model, results):
 def main():
     binary, calibration, *named = sys.argv[1:]
     rows = []
-    print("model                        batches  clock  undisturbed  in interval  roofline")
+    print("model                        batches    clock    undisturbed  in interval  roofline")
     for name in named:
         model, results = name.split("=")
         found = answer(binary, calibration, model, results)
@@ -42,7 +42,7 @@ def main():
 def show(name, rows):
     clock, alone, _, roofline = (100 * statistics.median(column) for column in zip(*rows))
     inside = sum(row[2] for row in rows)
-    print(f"{name:<28} {len(rows):>7}  {clock:>3.0f} %  {alone:>9.0f} %  {inside:>5} of {len(rows):<3}  {roofline:>5.0f} %")
+    print(f"{name:<28} {len(rows):>7}  {clock:>5.1f} %  {alone:>11.1f} %  {inside:>5} of {len(rows):<3}  {roofline:>5.0f} %")
 
 
 if __name__ == "__main__":
