@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
+#include <set>
 
 namespace headroom::bench {
 namespace {
@@ -15,7 +17,6 @@ constexpr std::string_view kTime = "gpu__time_duration.sum";
 constexpr std::string_view kDram = "dram__bytes.sum";
 constexpr std::string_view kDramRead = "dram__bytes_read.sum";
 constexpr std::string_view kDramWritten = "dram__bytes_write.sum";
-constexpr std::string_view kTensorFlops = "ops_path_tensor_src_";  // one a type, operations
 
 // What a metric adds to.
 enum class Figure : uint8_t { none, seconds, dram, dram_part, dram_pct, thread, tensor, stall };
@@ -40,6 +41,24 @@ std::optional<double> flops_of_instruction(std::string_view name) {
   return std::nullopt;
 }
 
+// "sm__ops_path_tensor_src_bf16_dst_fp32.sum": operations of one pair of types. Not its parts
+// ("..._sparsity_off"), and not what sums up several types ("src_fp16_bf16_tf32_dst_fp32").
+bool is_of_one_tensor_path(std::string_view name) {
+  constexpr std::string_view kSource = "__ops_path_tensor_src_";
+  constexpr std::string_view kTarget = "_dst_";
+  constexpr std::string_view kEnd = ".sum";
+  const size_t at = name.find(kSource);
+  if (at == std::string_view::npos || !name.ends_with(kEnd)) return false;
+  const std::string_view types =
+      name.substr(at + kSource.size(), name.size() - at - kSource.size() - kEnd.size());
+  const size_t target = types.find(kTarget);
+  if (target == std::string_view::npos) return false;
+  const auto is_type = [](std::string_view word) {
+    return !word.empty() && word.find('_') == std::string_view::npos;
+  };
+  return is_type(types.substr(0, target)) && is_type(types.substr(target + kTarget.size()));
+}
+
 // "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": "long_scoreboard".
 std::string stall_reason(std::string_view name) {
   constexpr std::string_view kStalled = "issue_stalled_";
@@ -57,9 +76,7 @@ Meaning meaning_of(const NcuMetric& metric) {
   if (name == kDram) return {Figure::dram};
   if (name == kDramRead || name == kDramWritten) return {Figure::dram_part};
   if (name.starts_with("dram__throughput.") && metric.unit == "%") return {Figure::dram_pct};
-  if (name.find(kTensorFlops) != std::string_view::npos && name.ends_with(".sum")) {
-    return {Figure::tensor};
-  }
+  if (is_of_one_tensor_path(name)) return {Figure::tensor};
   if (const auto factor = flops_of_instruction(name)) return {Figure::thread, *factor};
   if (std::string reason = stall_reason(name); !reason.empty()) {
     return {Figure::stall, 1, std::move(reason)};
@@ -67,9 +84,21 @@ Meaning meaning_of(const NcuMetric& metric) {
   return {};
 }
 
+// A part of a multiprocessor ("smsp__") counts what the whole one ("sm__") does: where a file has
+// both, the parts add nothing.
 std::vector<Meaning> meanings_of(const NcuProfile& profile) {
+  constexpr std::string_view kWhole = "sm__";
+  constexpr std::string_view kPart = "smsp__";
+  std::set<std::string_view> wholes;
+  for (const std::string_view name : profile.metrics | std::views::transform(&NcuMetric::name)) {
+    if (name.starts_with(kWhole)) wholes.insert(name.substr(kWhole.size()));
+  }
   std::vector<Meaning> meanings;
-  for (const NcuMetric& metric : profile.metrics) meanings.push_back(meaning_of(metric));
+  for (const NcuMetric& metric : profile.metrics) {
+    const std::string_view name = metric.name;
+    const bool is_double = name.starts_with(kPart) && wholes.contains(name.substr(kPart.size()));
+    meanings.push_back(is_double ? Meaning{} : meaning_of(metric));
+  }
   return meanings;
 }
 
@@ -173,7 +202,8 @@ std::vector<std::string> missing_metrics(const std::vector<Meaning>& meanings) {
   want(has(meanings, Figure::dram_pct), "dram__throughput.avg.pct_of_peak_sustained_elapsed");
   want(has(meanings, Figure::thread),
        "regex:sm__sass_thread_inst_executed_op_[fh](add|mul|fma)_pred_on.sum");
-  want(has(meanings, Figure::tensor), "regex:sm__ops_path_tensor_src_.*\\.sum$");
+  want(has(meanings, Figure::tensor),
+       "regex:sm__ops_path_tensor_src_[a-z0-9]+_dst_[a-z0-9]+\\.sum$");
   want(has(meanings, Figure::stall),
        "regex:smsp__average_warps_issue_stalled_.*_per_issue_active.ratio");
   return missing;

@@ -57,6 +57,28 @@ TEST(DecodeCounters, WhatTheFileLacksIsNamed) {
   EXPECT_EQ(counters->missing.front(), "gpu__time_duration.sum");
 }
 
+// What ncu's own regular expressions bring along: parts, sums of several types, and the four parts
+// of each multiprocessor beside it.
+TEST(DecodeCounters, NothingIsCountedTwice) {
+  const auto profile = formats::parse_ncu_csv(
+      "\"ID\",\"Kernel Name\",\"sm__ops_path_tensor_src_bf16_dst_fp32.sum\","
+      "\"sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_off.sum\","
+      "\"sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_on.sum\","
+      "\"sm__ops_path_tensor_src_fp16_bf16_tf32_dst_fp32.sum\","
+      "\"sm__ops_path_tensor_src_fp16_dst_fp16.sum\","
+      "\"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum\","
+      "\"sm__sass_thread_inst_executed_op_ffma_pred_on.sum\","
+      "\"smsp__sass_thread_inst_executed_op_fadd_pred_on.sum\"\n"
+      "\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"inst\",\"inst\",\"inst\"\n"
+      "\"0\",\"gemm\",\"1000\",\"900\",\"100\",\"1000\",\"7\",\"20\",\"20\",\"3\"\n",
+      "ncu.csv");
+  ASSERT_TRUE(profile) << profile.error().to_string();
+  const auto counters = decode_counters(*profile, 1, "ncu.csv", class_of);
+  ASSERT_TRUE(counters) << counters.error().to_string();
+  EXPECT_DOUBLE_EQ(*counters->classes[1].tensor_flops, 1007);
+  EXPECT_DOUBLE_EQ(*counters->classes[1].thread_flops, 2 * 20 + 3);
+}
+
 TEST(DecodeCounters, NothingToCountIsAnError) {
   const auto none = formats::parse_ncu_csv(
       "\"ID\",\"Kernel Name\",\"launch__grid_size\"\n\"\",\"\",\"\"\n\"0\",\"gemm\",\"100\"\n",

@@ -15,6 +15,7 @@
 #include "fit/step_timer.h"
 #include "step/operator_bench.h"
 #include "text/gzip.h"
+#include "timing/calibration.h"
 
 namespace headroom::fit {
 
@@ -81,7 +82,12 @@ Result<void> predict_step(const Scenario& scenario, bool wants_time, const StepT
   }
   HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
   asked.prediction = detail.prediction;
-  asked.time = timer.time_of(scenario, detail.trace);
+  // Its stages wait for each other, and the row holds one stage's layers alone.
+  if (scenario.train.pipeline.stages > 1) {
+    asked.time = Error{ErrorCode::bad_input, "the row is of one rank of a pipeline", "", ""};
+  } else {
+    asked.time = timer.time_of(scenario, detail.trace);
+  }
   return {};
 }
 
@@ -93,7 +99,7 @@ Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
   HEADROOM_ASSIGN(const device::FoundDevice found,
                   catalogue.find_for_measurement(asked.question.device));
   asked.question.device = found.device.name;
-  HEADROOM_ASSIGN(const Scenario scenario, resolve(asked.question));
+  HEADROOM_ASSIGN(const Scenario scenario, resolve(asked.question, found.device));
   HEADROOM_TRY(predict_step(scenario, step_seconds(table, row).has_value(), timer, asked));
   const auto stated = trainable_count(table, row);
   if (stated && *stated != asked.prediction.trainable_count) {
@@ -175,7 +181,7 @@ AgainstSummary summarize(std::string source, std::string metric,
       worst = error;
       summary.worst_id = row->id;
     }
-    if (row->predicted_seconds) {
+    if (row->predicted_seconds && row->predicted_seconds->has_ends) {
       ++with_interval;
       covered += row->predicted_seconds->low <= *row->measured_seconds &&
                  *row->measured_seconds <= row->predicted_seconds->high;
@@ -286,10 +292,12 @@ Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
                    question.file, "the columns are those of docs/formats/measurements.md"};
     }
   }
-  HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(auto catalogue, device::DeviceCatalogue::load());
   Calibration calibration;
   if (!question.calibration.empty()) {
-    HEADROOM_ASSIGN(calibration, load_calibration(question.calibration));
+    HEADROOM_ASSIGN(calibration, load_correction(question.calibration));
+    HEADROOM_ASSIGN(const auto measured, timing::find_calibration(question.calibration));
+    if (measured) HEADROOM_TRY(timing::add_device(*measured, catalogue));
   }
   AgainstAnswer answer;
   answer.file = question.file;

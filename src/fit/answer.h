@@ -170,6 +170,7 @@ struct SecondsInterval {
   double low = 0;
   double expected = 0;
   double high = 0;
+  bool has_ends = true;  // false: nothing tells how sure it is, and low and high are of no meaning
 };
 
 // What a step of the optimizer takes, all its micro-batches included: of the devices alone

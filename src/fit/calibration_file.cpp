@@ -1,5 +1,6 @@
 #include "fit/calibration_file.h"
 #include "text/json_array.h"
+#include "timing/calibration.h"
 
 #include <set>
 
@@ -182,6 +183,17 @@ Result<Calibration> load_calibration(const std::string& path) {
   HEADROOM_ASSIGN(Calibration calibration, read_calibration(JsonView(json, path)));
   calibration.name = path;
   return calibration;
+}
+
+Result<Calibration> load_correction(const std::string& path) {
+  HEADROOM_ASSIGN(Calibration calibration, load_calibration(path));
+  if (!calibration.laws.empty()) return calibration;
+  HEADROOM_ASSIGN(const auto times, timing::find_calibration(path));
+  if (times) return calibration;
+  return Error{ErrorCode::bad_input, "corrects nothing: no law of memory, no times of operators",
+               path,
+               "`headroom fit --against FILE.csv --save-calibration` and `headroom bench device` "
+               "write such files"};
 }
 
 }  // namespace headroom::fit

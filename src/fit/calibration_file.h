@@ -20,5 +20,8 @@ namespace headroom::fit {
 // Bounds: a ratio in [1/8, 8], an offset within 2^50, 64 laws and 100,000 points.
 Result<Calibration> read_calibration(const text::JsonView& root);
 Result<Calibration> load_calibration(const std::string& path);
+// The same for who asks for a correction: a file with neither laws of memory nor times of operators
+// (timing/calibration.h) is an Error.
+Result<Calibration> load_correction(const std::string& path);
 
 }  // namespace headroom::fit

@@ -1,6 +1,7 @@
 #include "fit/correction.h"
 
 #include <algorithm>
+#include <set>
 
 #include "fit/device_used.h"
 
@@ -30,6 +31,20 @@ void spread(ComponentBytes& breakdown, Bytes change) {
     *largest -= taken;
     breakdown[Component::other] += taken;
   }
+}
+
+// Of laws none of which is put to a figure.
+std::string why_it_is_silent(const Calibration& calibration) {
+  std::set<std::string> devices;
+  for (const CalibrationLaw& law : calibration.laws) {
+    if (law.kind != LawKind::none) devices.insert(law.devices.begin(), law.devices.end());
+  }
+  if (devices.empty()) return calibration.laws.front().basis;
+  std::string words = "it was measured on ";
+  for (const std::string& device : devices) {
+    words += (device == *devices.begin() ? "" : ", ") + device;
+  }
+  return words;
 }
 
 }  // namespace
@@ -65,7 +80,8 @@ Provenance provenance_of(const Scenario& scenario, Metric metric) {
   return metric == Metric::device_used ? scenario.device->context.provenance : Provenance::counted;
 }
 
-std::vector<std::string> correction_notes(const Scenario& scenario) {
+std::vector<std::string> calibration_warnings(const Scenario& scenario,
+                                              std::string_view measured_device) {
   std::vector<std::string> notes;
   for (const Metric metric : kMetrics) {
     const CalibrationLaw* law = law_of(scenario, metric);
@@ -76,7 +92,11 @@ std::vector<std::string> correction_notes(const Scenario& scenario) {
       notes.empty() && scenario.calibration && !scenario.calibration->laws.empty();
   if (is_silent) {
     notes.push_back(scenario.calibration->name + " corrects nothing on " + scenario.device->name +
-                    ": " + scenario.calibration->laws.front().basis);
+                    ": " + why_it_is_silent(*scenario.calibration));
+  }
+  if (!measured_device.empty() && measured_device != scenario.device->name) {
+    notes.push_back("the calibration is of " + std::string(measured_device) +
+                    ": the step's time does not follow from it");
   }
   return notes;
 }

@@ -23,7 +23,10 @@ void correct(Prediction& p, const Scenario& scenario);
 // Where the scenario's figure of this metric comes from.
 [[nodiscard]] Provenance provenance_of(const Scenario& scenario, Metric metric);
 
-// One sentence a law that was put to the figures, for people.
-[[nodiscard]] std::vector<std::string> correction_notes(const Scenario& scenario);
+// What the scenario's calibration did to the figures, for people: a sentence a law that was put to
+// them, and what it does not say of this device. `measured_device` is the one whose operators it
+// has the times of; empty: of none.
+[[nodiscard]] std::vector<std::string> calibration_warnings(const Scenario& scenario,
+                                                            std::string_view measured_device);
 
 }  // namespace headroom::fit

@@ -52,5 +52,19 @@ TEST(Correction, NoOffsetTakesAllOfASmallModel) {
   EXPECT_GE(after.device_used.low, after.peak_allocated);
 }
 
+// Where its laws were learned is said, not how.
+TEST(Correction, OfAnotherDeviceItSaysWhichOnesItKnows) {
+  CalibrationLaw law = offset_of(Metric::device_used, Bytes(kGiB));
+  law.devices = {"h100-sxm-80gb"};
+  const auto lines = calibration_warnings(scenario_of(law), "");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("corrects nothing on a100-sxm-80gb: it was measured on h100-sxm-80gb"),
+            std::string::npos)
+      << lines[0];
+  const auto both = calibration_warnings(scenario_of(law), "h100-sxm-80gb");
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_NE(both[1].find("calibration is of h100-sxm-80gb"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace headroom::fit

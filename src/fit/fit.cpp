@@ -139,11 +139,6 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
 Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
                       const StepTimer& timer, FitAnswer& answer) {
   HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
-  const std::string& measured_on = timer.measured_device();
-  if (!measured_on.empty() && measured_on != scenario.device->name) {
-    answer.warnings.push_back("the calibration is of " + measured_on +
-                              ": the step's time does not follow from it");
-  }
   auto time = timer.time_of(scenario, trace);
   if (!time) {
     answer.notes.push_back("no step time: " + time.error().message);
@@ -157,9 +152,9 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   }
   if (!megatron || !answer.time) return {};
   answer.notes.emplace_back(
-      "the five steps of Megatron-LM that were at hand took 1.2 to 3.7 times what is predicted: "
-      "step "
-      "times rank settings, they do not say yet what one takes");
+      "the five steps of Megatron-LM that were at hand took 1.2 to 3.6 times what is predicted "
+      "(docs/measurements/2026-11-22-megatron-time), too few to tell an interval by: step times "
+      "rank settings, they do not say yet what one takes");
   return {};
 }
 
@@ -175,10 +170,6 @@ Result<void> add_megatron(const FitQuestion& question, FitAnswer& answer) {
   answer.notes.emplace_back(
       "what the device shows is as measured on one GPU, and a communicator more; Megatron-LM's "
       "own counters were at hand, nvidia-smi's were not");
-  answer.notes.emplace_back(
-      "the five steps of Megatron-LM that were at hand took 1.2 to 3.7 times what is predicted: "
-      "step "
-      "times rank settings, they do not say yet what one takes");
   return {};
 }
 
@@ -193,7 +184,7 @@ std::string note_on_plan(const Prediction& p) {
 
 // What is assumed, set in vain, or to be known of the figures.
 Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, const Prediction& p,
-                       FitAnswer& answer) {
+                       std::string_view measured_device, FitAnswer& answer) {
   if (scenario.task != model::Task::causal_lm) {
     answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
   }
@@ -212,7 +203,7 @@ Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, co
     if (!note.empty()) answer.warnings.push_back(std::move(note));
   }
   for (std::string& sentence : idle_settings(question)) answer.notes.push_back(std::move(sentence));
-  for (std::string& sentence : correction_notes(scenario)) {
+  for (std::string& sentence : calibration_warnings(scenario, measured_device)) {
     answer.warnings.push_back(std::move(sentence));
   }
   answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
@@ -221,47 +212,64 @@ Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, co
   return {};
 }
 
-// What an answer begins with; `detail` is nothing where there is no scenario.
+// What an answer begins with.
 struct Begun {
+  Scenario scenario;
+  DetailedPrediction detail;
+  StepTimer timer;
+  std::vector<StageFigures> stages;  // of a pipeline, whose fullest one the scenario is
+};
+
+Result<DetailedPrediction> predict_for(const Scenario& scenario) {
+  return predict_in_detail(scenario, scenario.question.timeline ? kTimelinePoints : 0);
+}
+
+// The laws are read while the step is made.
+Result<Begun> begin_one(const FitQuestion& question) {
   std::optional<Result<Scenario>> scenario;
   std::optional<Result<DetailedPrediction>> detail;
   std::optional<Result<StepTimer>> timer;
-};
-
-// The laws are read while the step is made.
-Begun begin(const FitQuestion& question) {
-  Begun begun;
   for_each_in_parallel(2, 0, [&](size_t i) {
     if (i == 1) {
-      begun.timer = StepTimer::make(question.calibration);
+      timer = StepTimer::make(question.calibration);
       return;
     }
-    begun.scenario = resolve(question);
-    if (!*begun.scenario) return;
-    begun.detail = predict_in_detail(**begun.scenario, question.timeline ? kTimelinePoints : 0);
+    scenario = resolve(question);
+    if (*scenario) detail = predict_for(**scenario);
   });
-  return begun;
+  if (!*scenario) return scenario->error();
+  if (!*detail) return detail->error();
+  if (!*timer) return timer->error();
+  return Begun{std::move(**scenario), std::move(**detail), std::move(**timer), {}};
+}
+
+Result<Begun> begin_pipeline(FitQuestion question) {
+  HEADROOM_ASSIGN(StepTimer timer, StepTimer::make(question.calibration));
+  HEADROOM_ASSIGN(const Scenario any, resolve(question));
+  HEADROOM_ASSIGN(std::vector<StageFigures> stages, stages_of(any, timer));
+  question.megatron->look_at(fullest_stage(stages));
+  HEADROOM_ASSIGN(Scenario scenario, vary(any, question));
+  HEADROOM_ASSIGN(DetailedPrediction detail, predict_for(scenario));
+  return Begun{std::move(scenario), std::move(detail), std::move(timer), std::move(stages)};
+}
+
+Result<Begun> begin(const FitQuestion& question) {
+  const bool is_pipeline = question.megatron && question.megatron->stage.rank.pipeline > 1;
+  return is_pipeline ? begin_pipeline(question) : begin_one(question);
 }
 
 }  // namespace
 
 Result<FitAnswer> answer(const FitQuestion& asked) {
-  HEADROOM_ASSIGN(FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
-  FitAnswer answer;
-  if (question.megatron && question.megatron->stage.rank.pipeline > 1) {
-    HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
-    HEADROOM_ASSIGN(answer.stages, stages_of(question, timer));
-    question.megatron->look_at(fullest_stage(answer.stages));
-  }
-  const Begun begun = begin(question);
-  if (!*begun.scenario) return begun.scenario->error();
-  if (!*begun.detail) return begun.detail->error();
-  if (!*begun.timer) return begun.timer->error();
-  const Scenario& scenario = **begun.scenario;
-  const DetailedPrediction& detail = **begun.detail;
-  const StepTimer& timer = **begun.timer;
+  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
+  HEADROOM_ASSIGN(const Begun begun, begin(question));
+  const Scenario& scenario = begun.scenario;
+  const DetailedPrediction& detail = begun.detail;
+  const StepTimer& timer = begun.timer;
   const Prediction& p = detail.prediction;
 
+  FitAnswer answer;
+  answer.stages = begun.stages;
   answer.model = scenario.model->name;
   answer.parameter_count = p.parameter_count;
   answer.trainable_count = p.trainable_count;
@@ -276,7 +284,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   answer.room = room_within(scenario, p.device_used);
   answer.memory = figures_of(scenario, detail);
   answer.assumptions = scenario.assumptions;
-  HEADROOM_TRY(add_notes(question, scenario, p, answer));
+  HEADROOM_TRY(add_notes(question, scenario, p, timer.measured_device(), answer));
   if (p.cache_flushes > 0) {
     answer.warnings.push_back("the allocator has to empty its cache " +
                               std::to_string(p.cache_flushes) +

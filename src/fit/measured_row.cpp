@@ -380,15 +380,15 @@ std::optional<double> step_seconds(const text::CsvTable& table, size_t index) {
 }
 
 Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
-  if (is_megatron_row(table, index)) return megatron_question_of(table, index);
   const Row row(table, index);
+  // A table is data, whoever sent it: it never makes us run somebody's Python.
+  if (model::is_python_function(model_of(row)))
+    return unsupported("a table of measurements runs no code");
+  if (is_megatron_row(table, index)) return megatron_question_of(table, index);
   FitQuestion q;
   q.search = false;
   HEADROOM_TRY(check_scope(row));
   q.model = model_of(row);
-  // A table is data, whoever sent it: it never makes us run somebody's Python.
-  if (model::is_python_function(q.model))
-    return unsupported("a table of measurements runs no code");
   q.device = row.raw("gpu");
   for (const auto read : {read_framework, read_method, read_types, read_optimizer, read_shape,
                           read_checkpointing, read_attention}) {

@@ -11,8 +11,9 @@ using Stages = std::vector<std::vector<int64_t>>;
 
 constexpr int64_t kMostStages = 1024;
 constexpr int64_t kMostLayers = 1024;
-// Each stage is run on its own, with as many micro-batches as stages, through all of its chunks.
-constexpr int64_t kMostPasses = 65'536;
+// Of all stages: each is run on its own, with about as many micro-batches as stages, each of which
+// passes through all of its chunks and their layers.
+constexpr int64_t kMostRuns = 32'768;
 
 Error undivided(const std::string& what, const std::string& file) {
   return Error{ErrorCode::bad_input, what, file, ""};
@@ -100,13 +101,24 @@ Result<Stages> divided_layers(const engines::MegatronArguments& from, const std:
 
 }  // namespace
 
+Result<void> check_passes(int64_t stages, int64_t chunks, int64_t layers) {
+  const bool is_small = stages <= kMostStages && chunks <= kMostLayers && layers <= kMostLayers;
+  if (is_small && stages * stages * (chunks + layers) <= kMostRuns) return {};
+  return undivided(std::to_string(stages) + " stages of " + std::to_string(chunks) +
+                       " chunks and " + std::to_string(layers) +
+                       " layers are more than can be gone through",
+                   "");
+}
+
 Result<Stages> layers_by_stage(const engines::MegatronArguments& from, const std::string& file) {
   HEADROOM_ASSIGN(Stages stages, divided_layers(from, file));
-  const auto count = static_cast<int64_t>(stages.size());
-  if (count * count * static_cast<int64_t>(stages.front().size()) <= kMostPasses) return stages;
-  return undivided(std::to_string(count) + " stages of " + std::to_string(stages.front().size()) +
-                       " chunks are more than can be gone through",
-                   file);
+  int64_t most = 0;
+  for (const std::vector<int64_t>& chunks : stages) {
+    most = std::max(most, std::accumulate(chunks.begin(), chunks.end(), int64_t{0}));
+  }
+  const auto bounded = check_passes(from.stages, static_cast<int64_t>(stages[0].size()), most);
+  if (!bounded) return undivided(bounded.error().message, file);
+  return stages;
 }
 
 }  // namespace headroom::fit

@@ -17,4 +17,8 @@ namespace headroom::fit {
 Result<std::vector<std::vector<int64_t>>> layers_by_stage(const engines::MegatronArguments& from,
                                                           const std::string& file);
 
+// That a pipeline can be gone through in some seconds, and its passes held: `layers` of the
+// stage that has most, on all its chunks. Of any numbers; the Error says how many are too many.
+Result<void> check_passes(int64_t stages, int64_t chunks, int64_t layers);
+
 }  // namespace headroom::fit

@@ -74,5 +74,21 @@ TEST(MegatronLayers, WhatDoesNotDivideIsAnError) {
   EXPECT_FALSE(layers_by_stage(arguments(int64_t{1} << 31, 1), "f"));
 }
 
+TEST(MegatronLayers, PassesAreBoundedByStagesChunksAndLayers) {
+  EXPECT_TRUE(check_passes(1, 1, 1024));
+  EXPECT_TRUE(check_passes(64, 2, 2));
+  EXPECT_TRUE(check_passes(16, 8, 8));
+  EXPECT_TRUE(check_passes(128, 1, 1));
+  constexpr int64_t kMuch = int64_t{1} << 62;
+  EXPECT_FALSE(check_passes(4096, 1, 1));
+  EXPECT_FALSE(check_passes(4, kMuch, 1));
+  EXPECT_FALSE(check_passes(4, 1, kMuch));
+  EXPECT_FALSE(check_passes(kMuch, kMuch, kMuch));
+  auto wide = arguments(1024, 16);  // all of the layers in one of many chunks
+  wide.layout.assign(16 * 256, 0);
+  wide.layout.back() = 1024;
+  EXPECT_NE(layers_by_stage(wide, "f").error().message.find("gone through"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace headroom::fit

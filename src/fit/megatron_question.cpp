@@ -208,30 +208,40 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
   return question;
 }
 
-Result<std::vector<StageFigures>> stages_of(const FitQuestion& question, const StepTimer& timer) {
-  const int64_t count = question.megatron->stage.rank.pipeline;
+namespace {
+
+Result<StageFigures> figures_of(const Scenario& scenario, const StepTimer& timer) {
+  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
+  const Prediction& prediction = detail.prediction;
+  const model::MegatronRank& rank = scenario.question.megatron->stage.rank;
+  const step::Pipeline& pipeline = scenario.train.pipeline;
+  StageFigures figures;
+  figures.stage = rank.stage;
+  figures.layers = rank.layers();
+  figures.in_flight =
+      static_cast<double>(step::most_in_flight(pipeline, scenario.question.grad_accum)) /
+      static_cast<double>(pipeline.chunks);
+  figures.peak_allocated = prediction.peak_allocated;
+  figures.device_used = prediction.device_used;
+  figures.verdict = prediction.verdict;
+  if (auto timed = timer.timed(scenario, detail.trace)) {
+    figures.time = std::move(timed->time);
+    figures.micro_batch_seconds = timed->micro_batch_seconds;
+  }
+  return figures;
+}
+
+}  // namespace
+
+Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer) {
+  const int64_t count = any.question.megatron->stage.rank.pipeline;
   std::vector<Result<StageFigures>> made(static_cast<size_t>(count), StageFigures());
   for_each_in_parallel(made.size(), 0, [&](size_t i) {
-    FitQuestion asked = question;
+    FitQuestion asked = any.question;
     asked.megatron->look_at(static_cast<int64_t>(i));
     made[i] = [&]() -> Result<StageFigures> {
-      HEADROOM_ASSIGN(const Scenario scenario, resolve(asked));
-      HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
-      const Prediction& prediction = detail.prediction;
-      StageFigures figures;
-      figures.stage = static_cast<int64_t>(i);
-      figures.layers = asked.megatron->stage.rank.layers();
-      const step::Pipeline pipeline = pipeline_of(asked.megatron->stage.rank);
-      figures.in_flight = static_cast<double>(step::most_in_flight(pipeline, question.grad_accum)) /
-                          static_cast<double>(pipeline.chunks);
-      figures.peak_allocated = prediction.peak_allocated;
-      figures.device_used = prediction.device_used;
-      figures.verdict = prediction.verdict;
-      if (auto timed = timer.timed(scenario, detail.trace)) {
-        figures.time = std::move(timed->time);
-        figures.micro_batch_seconds = timed->micro_batch_seconds;
-      }
-      return figures;
+      HEADROOM_ASSIGN(const Scenario scenario, vary(any, asked));
+      return figures_of(scenario, timer);
     }();
   });
   std::vector<StageFigures> stages;

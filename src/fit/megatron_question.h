@@ -11,6 +11,7 @@
 #include "engines/megatron.h"
 #include "fit/answer.h"
 #include "fit/question.h"
+#include "fit/scenario.h"
 #include "fit/step_timer.h"
 
 namespace headroom::fit {
@@ -20,8 +21,9 @@ namespace headroom::fit {
 Result<FitQuestion> megatron_question(FitQuestion question, const engines::MegatronArguments& from,
                                       const std::string& file, std::optional<int64_t> gpus);
 
-// Each stage of the pipeline, as predicted. REQUIRES: question.megatron.
-Result<std::vector<StageFigures>> stages_of(const FitQuestion& question, const StepTimer& timer);
+// Each stage of the pipeline, as predicted; `any` is of one of them. REQUIRES:
+// any.question.megatron.
+Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer);
 
 // The stage that shows most of its device. REQUIRES: stages are there.
 [[nodiscard]] int64_t fullest_stage(const std::vector<StageFigures>& stages);

@@ -137,6 +137,29 @@ TEST(MegatronQuestion, WaitingOfAPipelineIsOfOneMicroBatchPerStage) {
   EXPECT_NEAR(one.pipeline_seconds, eight.pipeline_seconds, 0.1 * eight.pipeline_seconds);
 }
 
+// Of the file it is named after, which may be called anything: nothing of it is run.
+TEST(MegatronQuestion, AFileIsNoPythonFunction) {
+  const auto arguments = engines::read_megatron_arguments(script(""), "gpt.py:build");
+  FitQuestion asked;
+  asked.device = "h100-sxm-80gb";
+  const auto q = megatron_question(asked, *arguments, "gpt.py:build", {});
+  ASSERT_TRUE(q) << q.error().to_string();
+  const auto scenario = resolve(*q);
+  ASSERT_TRUE(scenario) << scenario.error().to_string();
+  EXPECT_EQ(scenario->traced, nullptr);
+}
+
+TEST(MegatronQuestion, ItsStepTimeHasNoInterval) {
+  const auto answered = answer(*question(""));
+  ASSERT_TRUE(answered && answered->time);
+  EXPECT_FALSE(answered->time->step_seconds.has_ends);
+  int64_t notes = 0;
+  for (const std::string& note : answered->notes) {
+    notes += note.find("steps of Megatron-LM") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(notes, 1);
+}
+
 TEST(MegatronQuestion, ChunksNeedMicroBatchesInGroupsOfStages) {
   const auto q = question(
       "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "fit/measured_row.h"
+#include "fit/megatron_layers.h"
+#include "fit/methods.h"
 #include "text/parse_number.h"
 
 namespace headroom::fit {
@@ -221,6 +223,7 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
     HEADROOM_ASSIGN(layers, row.number("last_stage_layers"));
   }
   HEADROOM_ASSIGN(const int64_t chunks, row.number("vpp"));
+  HEADROOM_TRY(check_passes(r.pipeline, chunks, layers));
   if (layers % chunks != 0) return unsupported("chunks of different sizes");
   r.chunk_layers.assign(static_cast<size_t>(chunks), layers / chunks);
   r.stage = r.pipeline - 1;
@@ -255,6 +258,24 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
     setting.blas_workspace_bytes = int64_t{4096} * 8 * 1024;
   }
   return {};
+}
+
+// Each rank is one of tensor, context and data parallel ranks, and of a stage's.
+Result<void> check_world(int64_t world, const MegatronSetting& setting) {
+  const model::MegatronRank& rank = setting.stage.rank;
+  const auto stage = checked_multiply(rank.tensor, setting.data.data_ranks);
+  const auto all = stage ? checked_multiply(*stage, rank.pipeline) : std::nullopt;
+  if (!all || *all != world || world > kMostGpus) {
+    return unsupported("'world_size' is not tp x pp x cp x dp, or beyond " +
+                       std::to_string(kMostGpus));
+  }
+  if (setting.stage.model.experts == 0) return {};
+  int64_t experts = rank.pipeline;
+  for (const int64_t ranks : {rank.expert, rank.expert_tensor, setting.data.expert_ranks}) {
+    experts = checked_multiply(experts, ranks).value_or(0);
+  }
+  if (experts == world) return {};
+  return unsupported("'world_size' is not ep x etp x expert_dp x pp");
 }
 
 Result<void> read_recomputation(const MegatronRow& row, FitQuestion& q) {
@@ -300,6 +321,7 @@ Result<FitQuestion> megatron_question_of(const text::CsvTable& table, size_t ind
   q.seq = setting.stage.sequence;
   q.grad_accum = setting.micro_batches;
   HEADROOM_ASSIGN(q.ranks, row.number("world_size"));
+  HEADROOM_TRY(check_world(q.ranks, setting));
   HEADROOM_TRY(read_recomputation(row, q));
   HEADROOM_TRY(q.set("dtype", row["weights_dtype"]));
   HEADROOM_TRY(q.set("torch", torch_of(row["container"])));

@@ -257,7 +257,8 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
   for (Candidate& candidate : candidates) answer.rows.push_back(std::move(candidate.row));
   mark_frontier(answer.rows);
   explain(answer);
-  answer.warnings = scenario.warnings;
+  answer.warnings = calibration_warnings(scenario, timer.measured_device());
+  answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
   answer.assumptions = scenario.assumptions;
   return answer;
 }

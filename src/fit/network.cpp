@@ -61,8 +61,8 @@ timing::Division division_of(const FitQuestion& question) {
   }
   // Megatron-LM's order of ranks: tensor, context, data, and stages apart the furthest.
   const MegatronSetting& setting = *question.megatron;
-  return {.ranks = setting.data.data_ranks,
-          .tensor_ranks = setting.stage.rank.tensor,
+  return {.tensor_ranks = setting.stage.rank.tensor,
+          .context_ranks = setting.stage.rank.context,
           .stages_apart = question.ranks / setting.stage.rank.pipeline};
 }
 

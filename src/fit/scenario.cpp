@@ -82,23 +82,16 @@ Result<std::shared_ptr<const device::Device>> load_device(const FitQuestion& que
   return std::shared_ptr<const device::Device>(std::make_shared<device::Device>(std::move(device)));
 }
 
-Result<void> check_has_times(const std::string& file) {
-  HEADROOM_ASSIGN(const auto measured, timing::find_calibration(file));
-  if (measured) return {};
-  return Error{ErrorCode::bad_input, "corrects nothing: no law of memory, no times of operators",
-               file,
-               "`headroom fit --against FILE.csv --save-calibration` and `headroom bench device` "
-               "write such files"};
-}
-
-// Both tables are read whole, side by side.
+// Both tables are read whole, side by side; a device that is there already is not looked for.
 Result<void> load_model_and_device(Scenario& s) {
   using Model = std::shared_ptr<const model::ResolvedModel>;
   using Device = std::shared_ptr<const device::Device>;
   std::optional<Result<Model>> model;
   std::optional<Result<Device>> device;
   if (s.question.megatron) {
-    HEADROOM_ASSIGN(s.device, load_device(s.question));
+    if (!s.device) {
+      HEADROOM_ASSIGN(s.device, load_device(s.question));
+    }
     auto named = std::make_shared<model::ResolvedModel>();
     named->name = s.question.model;
     s.model = std::move(named);
@@ -107,7 +100,7 @@ Result<void> load_model_and_device(Scenario& s) {
   const bool is_traced = model::is_python_function(s.question.model);
   for_each_in_parallel(is_traced ? 1 : 2, 0, [&](size_t i) {
     if (i == 0) {
-      device = load_device(s.question);
+      device = s.device ? Result<Device>(s.device) : load_device(s.question);
     } else {
       model = load_model(s.question);
     }
@@ -303,21 +296,38 @@ Result<std::string> model_type_of(const Scenario& scenario) {
   return model_type.value_or("");
 }
 
-Result<Scenario> resolve(const FitQuestion& question) {
-  Scenario scenario;
-  scenario.question = question;
+namespace {
+
+Result<Scenario> resolved(Scenario scenario) {
+  const FitQuestion& question = scenario.question;
   scenario.steps = std::make_shared<SharedSteps>();
   HEADROOM_TRY(load_model_and_device(scenario));
   if (!question.calibration.empty()) {
-    HEADROOM_ASSIGN(Calibration calibration, load_calibration(question.calibration));
-    if (calibration.laws.empty()) HEADROOM_TRY(check_has_times(question.calibration));
+    HEADROOM_ASSIGN(Calibration calibration, load_correction(question.calibration));
     scenario.calibration = std::make_shared<Calibration>(std::move(calibration));
   }
-  if (model::is_python_function(question.model)) HEADROOM_TRY(trace_model(scenario));
+  // The name of a run of Megatron-LM's is a name alone, whatever it looks like.
+  const bool is_traced = !question.megatron && model::is_python_function(question.model);
+  if (is_traced) HEADROOM_TRY(trace_model(scenario));
   if (!question.assume.empty()) {
     scenario.assumptions.push_back("the architecture is taken to be like " + question.assume);
   }
   return complete(std::move(scenario));
+}
+
+}  // namespace
+
+Result<Scenario> resolve(const FitQuestion& question) {
+  Scenario scenario;
+  scenario.question = question;
+  return resolved(std::move(scenario));
+}
+
+Result<Scenario> resolve(const FitQuestion& question, device::Device device) {
+  Scenario scenario;
+  scenario.question = question;
+  scenario.device = std::make_shared<const device::Device>(std::move(device));
+  return resolved(std::move(scenario));
 }
 
 Result<Scenario> vary(const Scenario& scenario, const FitQuestion& question) {

@@ -70,6 +70,8 @@ struct Scenario {
 [[nodiscard]] bool reads_seq(const Scenario& scenario);
 
 Result<Scenario> resolve(const FitQuestion& question);
+// On a device that was found already, whatever the question names.
+Result<Scenario> resolve(const FitQuestion& question, device::Device device);
 
 // Micro-batches that a step is simulated with at the most: the first, the last and two between. The
 // others do what those between did, and the allocator has what they need by then.

@@ -24,6 +24,22 @@ MegatronAttention picked_attention(int compute_capability, const MegatronSetting
   return cannot ? MegatronAttention::flash : MegatronAttention::fused;
 }
 
+// Where the ranks are that share what: tensor, context and data parallel ones in this order, and
+// stages the furthest apart; experts' ranks among those of a stage (RankGenerator in
+// megatron/core/parallel_state.py).
+step::MegatronOptions placed(const MegatronSetting& setting, int64_t world) {
+  const model::MegatronRank& rank = setting.stage.rank;
+  step::MegatronOptions data = setting.data;
+  data.data_apart = static_cast<int32_t>(rank.tensor);
+  data.expert_apart = static_cast<int32_t>(rank.expert * rank.expert_tensor);
+  const bool is_at_an_end = rank.is_first() || rank.is_last();
+  if (data.shares_embedding && is_at_an_end) {
+    const int64_t stage = world / rank.pipeline;
+    data.embedding_group = {2, static_cast<int32_t>((rank.pipeline - 1) * stage)};
+  }
+  return data;
+}
+
 }  // namespace
 
 int64_t te_workspace_bytes(int compute_capability) {
@@ -63,7 +79,7 @@ void set_megatron(Scenario& s) {
     train.checkpointing = step::CheckpointPolicy::core_attention;
   }
   train.fold_layers = false;
-  train.parallel = setting.data;
+  train.parallel = placed(setting, s.question.ranks);
   // FusedAdam: one kernel over all masters, whose step counts are the host's.
   train.optimizer.kind = step::OptimizerKind::adam;
   train.optimizer.implementation = step::OptimizerImplementation::fused;

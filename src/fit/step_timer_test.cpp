@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "device/catalogue.h"
 #include "fit/fit.h"
+#include "fit/methods.h"
 #include "timing/calibration.h"
 
 namespace headroom::fit {
@@ -91,6 +92,14 @@ TEST(StepTimer, OfAnotherDeviceItIsSaidAndChangesNothing) {
   EXPECT_DOUBLE_EQ(with->time->step_seconds.expected, without->time->step_seconds.expected);
   ASSERT_FALSE(with->warnings.empty());
   EXPECT_NE(with->warnings.front().find("calibration is of a100-sxm-80gb"), std::string::npos);
+}
+
+TEST(StepTimer, AmongGpusItIsSaidAsWell) {
+  const Kept kept(slower_products(3));
+  const auto chosen = choose_method(gpt2_on("h100-sxm-80gb", kept.path()), 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  ASSERT_FALSE(chosen->warnings.empty());
+  EXPECT_NE(chosen->warnings.front().find("calibration is of a100-sxm-80gb"), std::string::npos);
 }
 
 TEST(StepTimer, AFileThatHoldsNeitherIsRefused) {

@@ -1,5 +1,8 @@
 #include "model/megatron_attention.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace headroom::model {
 
 Var CoreAttention::operator()(GraphBuilder& g, const MegatronStage& stage, std::vector<Var> parts,
@@ -30,7 +33,9 @@ Var CoreAttention::fused(GraphBuilder& g, const std::vector<Var>& parts) const {
   const bool is_one = !lie_apart && kv_heads == heads;
   const Var key = is_one ? parts[1] : g.contiguous(parts[1]);
   const Var value = is_one ? parts[2] : g.contiguous(parts[2]);
-  return g.apply(OpKind::te_fused_attention, {parts[0], key, value});
+  Attributes attributes;
+  attributes.flag = !is_padded;  // causal
+  return g.apply(OpKind::te_fused_attention, {parts[0], key, value}, std::move(attributes));
 }
 
 // UnfusedDotProductAttention: the scores lie in a block that is made before.
@@ -77,18 +82,23 @@ Var CoreAttention::flash(GraphBuilder& g, const MegatronStage& stage,
                          const std::vector<Var>& parts) const {
   std::vector<Var> rows;
   for (const Var& part : parts) rows.push_back(g.contiguous(g.transpose(part, 0, 1)));
-  // The package wants values as wide as keys.
-  if (value_size != key_size) rows[2] = g.pad(rows[2], {0, key_size - value_size});
+  // The package wants values as wide as keys: the narrower are padded (_pad_qkv_head_dim).
+  const int64_t width = std::max(key_size, value_size);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t own = i == 2 ? value_size : key_size;
+    if (own != width) rows[i] = g.pad(rows[i], {0, width - own});
+  }
   Var context;
   if (stage.rank.context > 1) {
     Attributes attributes;
     attributes.ints = {stage.rank.context};
     context = g.apply(OpKind::te_ring_attention, rows, std::move(attributes));
   } else {
-    context = g.flash_attention(rows[0], rows[1], rows[2], true, stage.model.attention_dropout);
+    context =
+        g.flash_attention(rows[0], rows[1], rows[2], !is_padded, stage.model.attention_dropout);
   }
   rows.clear();
-  if (value_size != key_size) context = g.contiguous(g.slice(context, 3, 0, value_size));
+  if (value_size != width) context = g.contiguous(g.slice(context, 3, 0, value_size));
   context = g.view(context, {stage.micro_batch, queries, heads * value_size});
   return g.contiguous(g.transpose(context, 0, 1));
 }

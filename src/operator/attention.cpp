@@ -274,14 +274,22 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
   const double pairs = static_cast<double>(query.size(1)) * static_cast<double>(key.size(1));
   const double flops = 4.0 * static_cast<double>(query.size(0) * query.size(2) * query.size(3)) *
                        pairs / (options.causal ? 2 : 1);
-  e.kernel(OpKind::flash_attention, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes(),
-           out.dtype());
+  KernelWork work{.kind = OpKind::flash_attention,
+                  .flops = flops,
+                  .bytes_read = query.bytes() + key.bytes() + value.bytes(),
+                  .bytes_written = out.bytes(),
+                  .element_bytes = static_cast<uint8_t>(element_size(out.dtype())),
+                  .rows = query.size(1),
+                  .keys = key.size(1)};
+  e.kernel(work);
   Tensor random_state = e.empty({2}, DType::i64);  // kept whether there is dropout or not
   if (Node* node = e.history("FlashAttnFuncBackward", {&query, &key, &value}, {&out})) {
     for (const Tensor& tensor : {query, key, value, out, logsumexp, random_state}) {
       node->save(tensor);
     }
-    node->apply = [flops](Eager& eager, Node& n, Grads& g, Grads& result) {
+    work.flops *= 2.5;
+    work.bytes_read = work.bytes_written = 3 * out.bytes();
+    node->apply = [work](Eager& eager, Node& n, Grads&, Grads& result) {
       for (size_t i = 0; i < 3; ++i) {
         result[i] = eager.empty(n.saved[i].sizes(), n.saved[i].dtype());
       }
@@ -289,8 +297,7 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
       const Tensor& k = n.saved[1];
       const AttentionSizes sizes{q.size(0), q.size(2), k.size(2), q.size(1), k.size(1), q.size(3)};
       const ScratchBlocks blocks = flash_backward_blocks(eager, sizes, q.dtype());
-      eager.kernel(OpKind::flash_attention, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes(),
-                   q.dtype());
+      eager.kernel(work);
     };
     e.finish(*node);
   }

@@ -109,6 +109,9 @@ class Eager {
   void kernel(OpKind kind, double flops, int64_t bytes_read, int64_t bytes_written) {
     if (!muted_) sink_.on_kernel({kind, flops, bytes_read, bytes_written});
   }
+  void kernel(const KernelWork& work) {
+    if (!muted_) sink_.on_kernel(work);
+  }
   // Of a matrix product or attention, whose units depend on the type.
   void kernel(OpKind kind, double flops, int64_t bytes_read, int64_t bytes_written, DType type) {
     if (muted_) return;
@@ -119,9 +122,12 @@ class Eager {
   void collective(OpKind kind, int64_t bytes_in, int64_t bytes_out) {
     if (!muted_) sink_.on_collective({kind, 0, bytes_in, bytes_out});
   }
-  // To one neighbour on a ring, while the other one's comes; nothing waits for it.
+  // To one neighbour on a ring, while the other one's comes; what needs that waits for it.
   void send(int64_t bytes) {
     if (!muted_) sink_.on_collective({OpKind::send_receive, 0, bytes, bytes});
+  }
+  void await_sent() {
+    if (!muted_) sink_.on_await_sent();
   }
   // While muted, operators hang their nodes and save their tensors, but take no memory and launch
   // nothing: an operator that is interrupted after it saved its inputs.

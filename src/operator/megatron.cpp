@@ -24,8 +24,8 @@ Tensor bias_dropout_add(Eager& e, const Tensor& x, const Tensor& bias, const Ten
   Tensor mask;
   if (drops) mask = e.empty(x.sizes(), DType::boolean);
   Tensor out = e.empty(x.sizes(), type);
-  e.kernel(OpKind::dropout, 3 * elements_of(x), x.bytes() + residual.bytes(),
-           out.bytes() + (drops ? mask.bytes() : 0));
+  row_kernel(e, OpKind::dropout, x, 3, x.bytes() + residual.bytes(),
+             out.bytes() + (drops ? mask.bytes() : 0));
   Node* node = e.history("CompiledFunctionBackward", {&x, &bias, &residual}, {&out});
   if (node == nullptr) return out;
   if (drops) node->save(mask);
@@ -33,8 +33,7 @@ Tensor bias_dropout_add(Eager& e, const Tensor& x, const Tensor& bias, const Ten
     Tensor grad = g[0];
     if (drops) {
       grad = eager.empty(g[0].sizes(), type);
-      eager.kernel(OpKind::dropout, elements_of(grad), g[0].bytes() + n.saved[0].bytes(),
-                   grad.bytes());
+      row_kernel(eager, OpKind::dropout, grad, 1, g[0].bytes() + n.saved[0].bytes(), grad.bytes());
     }
     if (n.needs(0)) result[0] = grad;
     if (n.needs(1)) result[1] = column_sums(eager, grad);
@@ -46,14 +45,14 @@ Tensor bias_dropout_add(Eager& e, const Tensor& x, const Tensor& bias, const Ten
 
 Tensor bias_gelu(Eager& e, const Tensor& x, const Tensor& bias) {
   Tensor out = e.empty(x.sizes(), x.dtype());
-  e.kernel(OpKind::gelu, 10 * elements_of(x), x.bytes(), out.bytes());
+  row_kernel(e, OpKind::gelu, x, 10, x.bytes(), out.bytes());
   Node* node = e.history("GeLUFunctionBackward", {&x, &bias}, {&out});
   if (node == nullptr) return out;
   node->save(x);
   node->save(bias);
   node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
     const Tensor grad = eager.empty(n.saved[0].sizes(), n.saved[0].dtype());
-    eager.kernel(OpKind::gelu, 15 * elements_of(grad), 2 * grad.bytes(), grad.bytes());
+    row_kernel(eager, OpKind::gelu, grad, 15, 2 * grad.bytes(), grad.bytes());
     result[0] = grad;
     if (n.needs(1)) result[1] = column_sums(eager, grad);
     (void)g;
@@ -66,14 +65,14 @@ Tensor bias_swiglu(Eager& e, const Tensor& x, const Tensor& bias) {
   Dims sizes = x.sizes();
   sizes.back() /= 2;
   Tensor out = e.empty(sizes, x.dtype());
-  e.kernel(OpKind::silu, 6 * elements_of(out), x.bytes(), out.bytes());
+  row_kernel(e, OpKind::silu, out, 6, x.bytes(), out.bytes());
   Node* node = e.history("SwiGLUFunctionBackward", {&x, &bias}, {&out});
   if (node == nullptr) return out;
   node->save(x);
   node->save_if(static_cast<bool>(bias), bias);
   node->apply = [](Eager& eager, Node& n, Grads&, Grads& result) {
     const Tensor grad = eager.empty(n.saved[0].sizes(), n.saved[0].dtype());
-    eager.kernel(OpKind::silu, 6 * elements_of(grad), 2 * grad.bytes(), grad.bytes());
+    row_kernel(eager, OpKind::silu, grad, 6, 2 * grad.bytes(), grad.bytes());
     result[0] = grad;
     if (n.needs(1)) result[1] = column_sums(eager, grad);
   };

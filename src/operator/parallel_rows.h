@@ -2,6 +2,8 @@
 // of a tensor parallel group hold together. Internal to those operators.
 #pragma once
 
+#include <algorithm>
+
 #include "operator/functional.h"
 
 namespace headroom::op {
@@ -15,6 +17,17 @@ namespace headroom::op {
   GradMode no_grad(e, false);
   const int64_t width = tensor.size(-1);
   return view(e, tensor, {width > 0 ? tensor.elements() / width : 0, width});
+}
+
+// A kernel that goes along the last dimension of `rows`: so many operations an element.
+inline void row_kernel(Eager& e, OpKind kind, const Tensor& rows, double flops, int64_t read,
+                       int64_t written) {
+  const int64_t width = std::max<int64_t>(rows.size(-1), 1);
+  e.kernel({.kind = kind,
+            .flops = flops * elements_of(rows),
+            .bytes_read = read,
+            .bytes_written = written,
+            .rows = rows.elements() / width});
 }
 
 // The ranks' rows, put together in a new block.

@@ -16,6 +16,10 @@ struct KernelWork {
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
   uint8_t element_bytes = 0;  // of the type that is computed in, where it decides the units; or 0
+  // Where the operator says them, else 0: the rows of what a product or a kernel that goes row by
+  // row makes; of attention a sequence's queries, and its keys.
+  int64_t rows = 0;
+  int64_t keys = 0;
 };
 
 // The name of a block that was never asked for: see Eager::set_muted.
@@ -33,6 +37,8 @@ class Sink {
   // A collective among a tensor-parallel group's ranks: what this rank puts in is read, what it
   // gets is written. What is launched next waits for it.
   virtual void on_collective(const KernelWork& work) { on_kernel(work); }
+  // What is launched next waits for what was sent last to a neighbour on a ring.
+  virtual void on_await_sent() {}
   // The block is kept for backward. May be called more than once for the same block.
   virtual void on_saved(uint32_t buffer) = 0;
   // What follows belongs to this part of the model, until the next call.

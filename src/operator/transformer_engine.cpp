@@ -22,8 +22,12 @@ Tensor reduced(Eager& e, const Tensor& sum, const ParallelLinear& module) {
 // rows [n, k] by a matrix of n columns: [n, m].
 Tensor product(Eager& e, const Tensor& rows, int64_t columns, const Tensor& matrix) {
   Tensor out = e.empty({rows.size(0), columns}, rows.dtype());
-  e.kernel(OpKind::mm, 2 * elements_of(rows) * static_cast<double>(columns),
-           rows.bytes() + matrix.bytes(), out.bytes(), out.dtype());
+  e.kernel({.kind = OpKind::mm,
+            .flops = 2 * elements_of(rows) * static_cast<double>(columns),
+            .bytes_read = rows.bytes() + matrix.bytes(),
+            .bytes_written = out.bytes(),
+            .element_bytes = static_cast<uint8_t>(element_size(out.dtype())),
+            .rows = rows.size(0)});
   return out;
 }
 
@@ -46,7 +50,7 @@ Normed normalize(Eager& e, const Tensor& rows, bool has_mean) {
   normed.out = e.empty(rows.sizes(), rows.dtype());
   if (has_mean) normed.mean = e.empty({rows.size(0)}, DType::f32);
   normed.rstd = e.empty({rows.size(0)}, DType::f32);
-  e.kernel(OpKind::layer_norm, kNormFlops * elements_of(rows), rows.bytes(), rows.bytes());
+  row_kernel(e, OpKind::layer_norm, rows, kNormFlops, rows.bytes(), rows.bytes());
   return normed;
 }
 
@@ -56,7 +60,7 @@ void normalize_backward(Eager& e, const Tensor& rows, const Tensor& weight, bool
   result[0] = e.empty(rows.sizes(), rows.dtype());
   result[1] = e.empty(weight.sizes(), weight.dtype());
   if (has_bias) result[2] = e.empty(weight.sizes(), weight.dtype());
-  e.kernel(OpKind::layer_norm, 2 * kNormFlops * elements_of(rows), 2 * rows.bytes(), rows.bytes());
+  row_kernel(e, OpKind::layer_norm, rows, 2 * kNormFlops, 2 * rows.bytes(), rows.bytes());
 }
 
 Dims with_last(const Tensor& like, int64_t first, int64_t last) {
@@ -262,6 +266,17 @@ double attention_flops(const Tensor& query, const Tensor& key) {
   return 2.0 * elements_of(query) * static_cast<double>(key.size(1));
 }
 
+void ring_kernel(Eager& e, const Tensor& query, const Tensor& key, double passes, int64_t read,
+                 int64_t written) {
+  e.kernel({.kind = OpKind::flash_attention,
+            .flops = passes * attention_flops(query, key),
+            .bytes_read = read,
+            .bytes_written = written,
+            .element_bytes = static_cast<uint8_t>(element_size(query.dtype())),
+            .rows = query.size(1),
+            .keys = key.size(1)});
+}
+
 // One step's results on the ring: the output and the logarithms of the softmax's sums.
 struct RingStep {
   Tensor out, lse;
@@ -271,8 +286,7 @@ RingStep ring_step(Eager& e, const Tensor& query, const Tensor& key) {
   RingStep step;
   step.out = e.empty(query.sizes(), query.dtype());
   step.lse = e.empty({query.size(0), query.size(2), query.size(1)}, DType::f32);
-  e.kernel(OpKind::flash_attention, attention_flops(query, key), 3 * query.bytes(), query.bytes(),
-           query.dtype());
+  ring_kernel(e, query, key, 1, 3 * query.bytes(), query.bytes());
   return step;
 }
 
@@ -280,8 +294,7 @@ RingStep ring_step(Eager& e, const Tensor& query, const Tensor& key) {
 void ring_step_backward(Eager& e, const Tensor& query, const Tensor& key) {
   const Tensor accumulated = e.empty(query.sizes(), DType::f32);
   const Tensor sums = e.empty({query.size(0), query.size(2), query.size(1)}, DType::f32);
-  e.kernel(OpKind::flash_attention, 2.5 * attention_flops(query, key), 5 * query.bytes(),
-           3 * query.bytes(), query.dtype());
+  ring_kernel(e, query, key, 2.5, 5 * query.bytes(), 3 * query.bytes());
 }
 
 // The gradients of one step, as flash_attn makes them, let go when they have been added.
@@ -300,8 +313,12 @@ void ring_backward(Eager& e, Node& n, int64_t ranks, const Dims& key_sizes, Grad
   for (Tensor& buffer : buffers) buffer = e.empty({2, both.elements()}, both.dtype());
   const Tensor key = e.alias(both, key_sizes, contiguous_strides(key_sizes));
   for (int64_t i = 0; i < ranks; ++i) {
-    e.send(2 * both.bytes());  // keys and values, and their gradients so far
+    // Keys and values to be used next, but behind the last step; their gradients so far, but before
+    // the first.
+    const bool is_end = i == 0 || i + 1 == ranks;
+    e.send(is_end ? both.bytes() : 2 * both.bytes());
     ring_gradients(e, query, key, key);
+    e.await_sent();  // what this step's gradients are added to
   }
   result[0] = query_grad;
   // The second half of the buffer that was received last.
@@ -319,6 +336,7 @@ Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const
   std::vector<Tensor> buffers{both};
   std::vector<RingStep> steps;
   for (int64_t i = 0; i < ranks; ++i) {
+    if (i > 0) e.await_sent();
     if (i + 1 < ranks) {
       buffers.push_back(e.empty(both.sizes(), both.dtype()));
       e.send(both.bytes());
@@ -341,6 +359,49 @@ Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const
 
 namespace {
 
+// The kernels of attention over queries [s, b, heads, d] whose values may be of another width.
+// Forward multiplies queries by keys and scores by values; backward does the first again, and makes
+// of the scores' gradients those of queries and keys, and of both of them that of values.
+class FusedAttention {
+ public:
+  FusedAttention(const Tensor& query, const Tensor& key, const Tensor& value, bool causal)
+      : inputs_(query.bytes() + key.bytes() + value.bytes()),
+        element_bytes_(static_cast<uint8_t>(element_size(query.dtype()))),
+        queries_(query.size(0)),
+        keys_(key.size(0)) {
+    const double scores = static_cast<double>(queries_) * static_cast<double>(keys_) *
+                          static_cast<double>(query.size(1)) * static_cast<double>(query.size(2)) /
+                          (causal ? 2 : 1);
+    by_keys_ = 2 * scores * static_cast<double>(key.size(3));
+    by_values_ = 2 * scores * static_cast<double>(value.size(3));
+  }
+
+  void forward(Eager& e, const Tensor& out) {
+    out_ = out.bytes();
+    kernel(e, by_keys_ + by_values_, inputs_, out_);
+  }
+  void backward(Eager& e) const {
+    kernel(e, 3 * by_keys_ + 2 * by_values_, inputs_ + 2 * out_, inputs_);
+  }
+
+ private:
+  void kernel(Eager& e, double flops, int64_t read, int64_t written) const {
+    e.kernel({.kind = OpKind::flash_attention,
+              .flops = flops,
+              .bytes_read = read,
+              .bytes_written = written,
+              .element_bytes = element_bytes_,
+              .rows = queries_,
+              .keys = keys_});
+  }
+
+  int64_t inputs_;
+  int64_t out_ = 0;
+  uint8_t element_bytes_;
+  int64_t queries_, keys_;
+  double by_keys_, by_values_;
+};
+
 void fused_attention_gradients(Eager& e, const Node& n, Grads& result) {
   const auto& storage = n.saved[0]->storage;
   const bool is_one_block =
@@ -360,21 +421,19 @@ void fused_attention_gradients(Eager& e, const Node& n, Grads& result) {
 
 }  // namespace
 
-Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value) {
+Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                          bool causal) {
   Tensor out =
       e.empty({query.size(0), query.size(1), query.size(2) * value.size(3)}, query.dtype());
   const Tensor lse = e.empty({query.size(1), query.size(2), query.size(0), 1}, DType::f32);
-  const double flops =
-      2.0 * elements_of(query) * static_cast<double>(key.size(0));  // causal: half of four
-  e.kernel(OpKind::flash_attention, flops, query.bytes() + 2 * key.bytes(), out.bytes(),
-           query.dtype());
+  FusedAttention one(query, key, value, causal);
+  one.forward(e, out);
   Node* node = e.history("FusedAttnFuncBackward", {&query, &key, &value}, {&out});
   if (node == nullptr) return out;
   for (const Tensor& tensor : {query, key, value, out, lse}) node->save(tensor);
-  node->apply = [flops](Eager& eager, Node& n, Grads&, Grads& result) {
+  node->apply = [one](Eager& eager, Node& n, Grads&, Grads& result) {
     fused_attention_gradients(eager, n, result);
-    const Tensor& q = n.saved[0];
-    eager.kernel(OpKind::flash_attention, 2.5 * flops, 6 * q.bytes(), 3 * q.bytes(), q.dtype());
+    one.backward(eager);
   };
   e.finish(*node);
   return out;

@@ -55,14 +55,15 @@ Tensor te_rotary(Eager& e, const Tensor& x, const Tensor& angles);
 // Scale, causal mask and softmax over [batch * heads, s, s]; backward writes over the gradient.
 Tensor te_causal_softmax(Eager& e, const Tensor& scores);
 
-// Ring attention by the flash-attn package over `ranks` ranks that hold a part of the sequence each
-// (cp_comm_type p2p), causal, on the last of them; query [b, s, heads, d], contiguous; key and
-// value may have fewer heads.
+// Ring attention by the flash-attn package over `ranks` ranks, two or more, that hold a part of the
+// sequence each (cp_comm_type p2p), causal, on the last of them; query [b, s, heads, d],
+// contiguous; key and value may have fewer heads.
 Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                          int64_t ranks);
 
-// cuDNN's attention; query [s, b, heads, d]; gives [s, b, heads * d]. Where all three are views of
-// one block, backward's gradients lie in one block as well.
-Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value);
+// cuDNN's attention; query [s, b, heads, d]; gives [s, b, heads * the value's d]. Where all three
+// are views of one block, backward's gradients lie in one block as well.
+Tensor te_fused_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                          bool causal);
 
 }  // namespace headroom::op

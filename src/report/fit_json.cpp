@@ -1,7 +1,8 @@
 #include "report/fit_json.h"
-#include "text/json_array.h"
 
 #include <utility>
+
+#include "text/json_array.h"
 
 namespace headroom::report {
 
@@ -117,13 +118,17 @@ Json maybe(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+Json end_json(const fit::SecondsInterval& seconds, double end) {
+  return seconds.has_ends ? Json(end) : Json(nullptr);
+}
+
 }  // namespace
 
 Json seconds_json(const fit::SecondsInterval& seconds) {
   return Json::object()
-      .set("low", seconds.low)
+      .set("low", end_json(seconds, seconds.low))
       .set("expected", seconds.expected)
-      .set("high", seconds.high);
+      .set("high", end_json(seconds, seconds.high));
 }
 
 Json emitted_json(const fit::Emitted& emitted) {
@@ -138,8 +143,8 @@ Json time_json(const fit::StepTime& time) {
   const bool has_tokens = time.tokens_per_second > 0;
   return Json::object()
       .set("step_seconds", time.step_seconds.expected)
-      .set("step_seconds_low", time.step_seconds.low)
-      .set("step_seconds_high", time.step_seconds.high)
+      .set("step_seconds_low", end_json(time.step_seconds, time.step_seconds.low))
+      .set("step_seconds_high", end_json(time.step_seconds, time.step_seconds.high))
       .set("tokens_per_second", has_tokens ? Json(time.tokens_per_second) : Json(nullptr))
       .set("compute_seconds", time.compute_seconds)
       .set("communication_seconds", time.communication_seconds)

@@ -67,7 +67,7 @@ Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const
     case OpKind::te_ring_attention:
       return op::te_ring_attention(e, in[0], in[1], in[2], a.ints[0]);
     case OpKind::te_fused_attention:
-      return op::te_fused_attention(e, in[0], in[1], in[2]);
+      return op::te_fused_attention(e, in[0], in[1], in[2], a.flag);
     case OpKind::bias_dropout_add:
       return op::bias_dropout_add(e, in[0], in[1], in[2], a.number);
     case OpKind::bias_gelu:

@@ -99,7 +99,8 @@ bool LayerUnfolder::is_same_module(uint32_t a, uint32_t b) const {
 
 bool LayerUnfolder::are_alike(const OperatorCall& a, const OperatorCall& b) const {
   return a.kind == b.kind && a.phase == b.phase && a.element_bytes == b.element_bytes &&
-         a.awaits == b.awaits && a.flops == b.flops && a.bytes_read == b.bytes_read &&
+         a.awaits == b.awaits && a.peers == b.peers && a.rows == b.rows && a.keys == b.keys &&
+         a.group == b.group && a.flops == b.flops && a.bytes_read == b.bytes_read &&
          a.bytes_written == b.bytes_written && is_same_module(a.module, b.module);
 }
 

@@ -40,6 +40,7 @@ struct Bucket {
 // one of parameters.
 struct Blocks {
   int64_t ranks = 1;  // that hold them
+  int32_t apart = 1;
   bool has_buckets = false;
   std::vector<Placed> placed;
   std::vector<Bucket> buckets;
@@ -73,10 +74,12 @@ class MegatronDdp final : public ParallelMethod {
         if (mine.empty()) continue;
         Blocks& blocks = blocks_.emplace_back();
         blocks.ranks = of_experts ? options_.expert_ranks : options_.data_ranks;
+        blocks.apart = of_experts ? options_.expert_apart : options_.data_apart;
         blocks.has_buckets = options_.overlap_grad_reduce && chunk == 0;
         place(std::move(mine), blocks);
       }
     }
+    shared_elements_ = elements_of_shared_embedding(whole);
     whole.clear();
     index_matrices();
     for (Blocks& blocks : blocks_) make_blocks(blocks);
@@ -133,6 +136,7 @@ class MegatronDdp final : public ParallelMethod {
       for (Bucket& bucket : blocks.buckets) reduce(blocks, bucket);
     }
     recorder_.await_all();
+    reduce_embedding();
   }
 
   [[nodiscard]] bool clips_gradients() const override { return true; }
@@ -157,7 +161,7 @@ class MegatronDdp final : public ParallelMethod {
       if (blocks.ranks <= 1) continue;
       (void)recorder_.begin_collective(op::OpKind::all_gather,
                                        blocks.parameters.bytes() / blocks.ranks,
-                                       blocks.parameters.bytes());
+                                       blocks.parameters.bytes(), group_of(blocks));
     }
   }
 
@@ -166,7 +170,32 @@ class MegatronDdp final : public ParallelMethod {
     const bool shares = options_.distributed_optimizer;
     const int64_t bytes = (bucket.end - bucket.begin) * op::element_size(options_.gradients);
     (void)recorder_.begin_collective(shares ? op::OpKind::reduce_scatter : op::OpKind::all_reduce,
-                                     bytes, shares ? bytes / blocks.ranks : bytes);
+                                     bytes, shares ? bytes / blocks.ranks : bytes,
+                                     group_of(blocks));
+  }
+
+  static RankGroup group_of(const Blocks& blocks) {
+    return {static_cast<int32_t>(blocks.ranks), blocks.apart};
+  }
+
+  // Where first and last stage hold one table between them, which is the first parameter of the one
+  // and the last matrix of the other (_allreduce_word_embedding_grads in
+  // megatron/core/distributed/finalize_model_grads.py).
+  [[nodiscard]] int64_t elements_of_shared_embedding(
+      const std::vector<OptimizedParameter>& whole) const {
+    if (options_.embedding_group.count == 0) return 0;
+    const auto table = std::ranges::find_if(whole, [](const OptimizedParameter& parameter) {
+      return parameter.is_embedding || parameter.is_lm_head;
+    });
+    return table == whole.end() ? 0 : table->tensor.elements();
+  }
+
+  void reduce_embedding() {
+    if (shared_elements_ == 0) return;
+    const int64_t bytes = shared_elements_ * op::element_size(options_.gradients);
+    (void)recorder_.begin_collective(op::OpKind::all_reduce, bytes, bytes,
+                                     options_.embedding_group);
+    recorder_.await_all();
   }
 
   // Where matrices' gradients go; vectors' come with them.
@@ -301,6 +330,7 @@ class MegatronDdp final : public ParallelMethod {
   std::vector<Blocks> blocks_;
   std::vector<Master> masters_;
   std::vector<Tensor> copied_gradients_;
+  int64_t shared_elements_ = 0;  // of the embedding that another stage holds as well
   struct BucketPlace {
     size_t blocks = 0;
     size_t bucket = 0;

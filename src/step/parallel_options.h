@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "operator/dtype.h"
+#include "step/rank_group.h"
 
 namespace headroom::step {
 
@@ -56,6 +57,10 @@ struct ZeroOptions {
 struct MegatronOptions {
   int64_t data_ranks = 1;    // that hold the same parameters: data times context parallel
   int64_t expert_ranks = 1;  // that hold the same experts
+  // Devices from one of them to the next.
+  int32_t data_apart = 1;
+  int32_t expert_apart = 1;
+  RankGroup embedding_group = {};  // first and last stage where they share a tied embedding
   bool distributed_optimizer = false;
   int64_t instances = 1;  // of the distributed optimizer, each over its part of the ranks
   bool overlap_grad_reduce = false;      // gradients are reduced bucket by bucket, beside backward

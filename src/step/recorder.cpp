@@ -1,6 +1,7 @@
 #include "step/recorder.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headroom::step {
 
@@ -56,24 +57,35 @@ void Recorder::on_free(uint32_t buffer) {
   trace_.memory.free(buffer, next_call());
 }
 
-void Recorder::write(const op::KernelWork& work, Peers peers) {
+uint16_t Recorder::take_awaited() {
+  const uint32_t awaited = std::exchange(awaited_, 0);
+  if (std::exchange(awaits_all_, false)) return kAwaitsAll;
+  if (awaited == 0) return 0;
+  // One that is further back than can be said: then for the furthest that can.
+  return static_cast<uint16_t>(std::min<uint32_t>(collectives_ + 1 - awaited, kAwaitsAll - 1));
+}
+
+void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group) {
   ++calls_;
-  const uint32_t ago = awaited_ > 0 ? collectives_ + 1 - awaited_ : 0;
-  awaited_ = 0;
+  const uint16_t awaits = take_awaited();
   if (!keeps_calls_) return;
   trace_.calls.push_back({.kind = work.kind,
                           .phase = phase_,
                           .element_bytes = work.element_bytes,
                           .peers = peers,
-                          .awaits = static_cast<uint8_t>(std::min<uint32_t>(ago, UINT8_MAX)),
+                          .awaits = awaits,
                           .module = module_,
                           .flops = work.flops,
                           .bytes_read = work.bytes_read,
-                          .bytes_written = work.bytes_written});
+                          .bytes_written = work.bytes_written,
+                          .rows = work.rows,
+                          .keys = work.keys,
+                          .group = group});
 }
 
-uint32_t Recorder::begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out) {
-  write({kind, 0, bytes_in, bytes_out}, Peers::data);
+uint32_t Recorder::begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out,
+                                    RankGroup group) {
+  write({kind, 0, bytes_in, bytes_out}, Peers::data, group);
   return collectives_++;
 }
 
@@ -81,7 +93,11 @@ void Recorder::on_collective(const op::KernelWork& work) {
   const bool is_sent = work.kind == op::OpKind::send_receive;
   write(work, is_sent ? Peers::context : Peers::tensor);
   const uint32_t collective = collectives_++;
-  if (!is_sent) await(collective);
+  if (is_sent) {
+    sent_ = collective;
+  } else {
+    await(collective);
+  }
 }
 
 uint32_t Recorder::send_to_stage(int64_t bytes) {

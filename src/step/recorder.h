@@ -45,17 +45,21 @@ class Recorder : public op::Sink {
   uint32_t on_workspace(int64_t bytes) override;
   void on_kernel(const op::KernelWork& work) override { write(work, Peers::none); }
   void on_collective(const op::KernelWork& work) override;
+  void on_await_sent() override { await(sent_); }
   void on_saved(uint32_t buffer) override;
   void on_module(uint32_t module) override;
 
   void begin_phase(Phase phase, int iteration);
-  // A collective begins beside what is computed; gives its number, for await().
-  uint32_t begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out);
+  // A collective begins beside what is computed; gives its number, for await(). A group is said
+  // where it is not that of all who share what is trained.
+  uint32_t begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out,
+                            RankGroup group = {});
   // To a neighbouring stage of a pipeline; gives its number, as above.
   uint32_t send_to_stage(int64_t bytes);
-  // What is launched next waits for that collective, and for those before it.
+  // What is launched next waits for that collective, and for those before it among its peers; or
+  // for all that have begun.
   void await(uint32_t collective) { awaited_ = std::max(awaited_, collective + 1); }
-  void await_all() { awaited_ = collectives_; }
+  void await_all() { awaits_all_ = collectives_ > 0; }
   // torch.cuda.empty_cache().
   void empty_cache() { trace_.memory.empty_cache(); }
   [[nodiscard]] int64_t live_bytes() const { return live_bytes_; }
@@ -104,7 +108,8 @@ class Recorder : public op::Sink {
  private:
   static constexpr int64_t kLiveBytesMax = int64_t{1} << 60;
 
-  void write(const op::KernelWork& work, Peers peers);
+  void write(const op::KernelWork& work, Peers peers, RankGroup group = {});
+  [[nodiscard]] uint16_t take_awaited();
   [[nodiscard]] uint32_t next_call() const { return calls_; }
   void take(int64_t bytes) {
     live_bytes_ += bytes;
@@ -128,7 +133,9 @@ class Recorder : public op::Sink {
   uint32_t module_ = 0;
   uint32_t stream_ = 0;
   uint32_t collectives_ = 0;  // begun until now
-  uint32_t awaited_ = 0;      // how many of them the next launch waits for; 0: for none
+  uint32_t sent_ = 0;         // the latest of them that went around a ring
+  uint32_t awaited_ = 0;      // the number behind the one that the next launch waits for; 0: none
+  bool awaits_all_ = false;
 };
 
 // For a run that Impossible ended.

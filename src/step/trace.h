@@ -9,6 +9,7 @@
 
 #include "memory/events.h"
 #include "operator/kind.h"
+#include "step/rank_group.h"
 
 namespace headroom::step {
 
@@ -20,6 +21,9 @@ enum class Phase : uint8_t { construct, input, forward, loss, backward, clip, op
 enum class Peers : uint8_t { none, data, tensor, context, pipeline };
 inline constexpr size_t kPeers = 5;
 
+// Instead of a number: all collectives that have begun.
+inline constexpr uint16_t kAwaitsAll = UINT16_MAX;
+
 // One kernel launch, or a collective: of that, what this rank puts in is read, and what it gets is
 // written. Collectives among the same peers run one after the other beside the stream that
 // computes.
@@ -29,12 +33,16 @@ struct OperatorCall {
   uint8_t element_bytes = 0;  // as KernelWork has it
   Peers peers = Peers::none;  // of a collective
   // Before this call the stream that computes waits for the collective that was begun so many
-  // collectives ago, 1 for the latest one, and with it for those before; 0: it waits for none.
-  uint8_t awaits = 0;
+  // collectives ago, 1 for the latest one, and so for those before it among the same peers; 0: it
+  // waits for none.
+  uint16_t awaits = 0;
   uint32_t module = 0;  // index into StepTrace::modules
   double flops = 0;
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
+  int64_t rows = 0;  // and keys: as KernelWork has them
+  int64_t keys = 0;
+  RankGroup group{};  // of a collective whose peers alone do not say it
 };
 
 // Where a phase begins. Iteration 0 is construction, 1 the first step, 2 the steady state.

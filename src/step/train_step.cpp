@@ -4,7 +4,9 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "step/clip.h"
@@ -15,6 +17,7 @@
 #include "step/parallel_method.h"
 #include "step/recorder.h"
 #include "step/repeat.h"
+#include "step/stage_traffic.h"
 
 namespace headroom::step {
 
@@ -27,6 +30,9 @@ using model::RegionKind;
 using op::Tensor;
 
 namespace {
+
+// Of one run of a chunk, while others run.
+using HeldValues = std::vector<std::pair<model::ValueId, Tensor>>;
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
@@ -95,6 +101,7 @@ class TrainingRun {
         checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind,
                       options.checkpoint_keeps),
         frame_(graph.value_count),
+        traffic_(eager_, recorder_, options.pipeline, options.weights),
         chunks_(model::chunks_of(graph)),
         checkpointed_(checkpointed_regions(graph, options)) {
     trace_.modules.emplace_back();
@@ -201,80 +208,52 @@ class TrainingRun {
   bool run_passes(int step) {
     const std::vector<PipelinePass> passes = passes_of(options_.pipeline, options_.accumulation);
     const auto forwards = std::ranges::count_if(passes, &PipelinePass::is_forward);
+    const bool holds = options_.pipeline.holds_micro_batches();
     int64_t begun = 0;
-    std::vector<std::deque<Frame>> waiting(chunks_.size());  // forward alone, the oldest first
+    std::vector<std::deque<HeldValues>> waiting(chunks_.size());  // forward alone, the oldest first
     for (size_t i = 0; i < passes.size(); ++i) {
-      const GraphChunk& chunk = chunk_of(passes[i]);
-      std::deque<Frame>& frames = waiting[static_cast<size_t>(passes[i].chunk)];
+      const GraphChunk& chunk = chunks_[static_cast<size_t>(passes[i].chunk)];
+      std::deque<HeldValues>& held = waiting[static_cast<size_t>(passes[i].chunk)];
       if (passes[i].is_forward) {
         run_forward(step, {begun == 0, begun + 1 == forwards}, chunk);
         ++begun;
-        if (options_.pipeline.holds_micro_batches()) frames.push_back(taken_frame(chunk));
-      } else if (!options_.pipeline.holds_micro_batches()) {
-        if (!run_backward(step, frame_, chunk)) return false;
+        if (holds) held.push_back(take_values(chunk));
+      } else if (!holds) {
+        if (!run_backward(step, chunk, false)) return false;
       } else {
-        HEADROOM_CHECK(!frames.empty(), "backward before forward: groups of stages are not whole");
-        if (!run_backward(step, frames.front(), chunk)) return false;
-        frames.pop_front();
+        HEADROOM_CHECK(!held.empty(), "backward before forward: groups of stages are not whole");
+        if (!run_held_backward(step, chunk, held.front())) return false;
+        held.pop_front();
       }
-      if (options_.pipeline.receives_ahead()) receive_ahead(step, passes, i);
+      if (options_.pipeline.receives_ahead()) traffic_.receive_ahead(step, passes, i, chunks_);
     }
-    sent_gradients_.clear();
+    traffic_.end_step();
     return true;
   }
 
-  [[nodiscard]] const GraphChunk& chunk_of(const PipelinePass& pass) const {
-    return chunks_[static_cast<size_t>(pass.chunk)];
-  }
-
-  // What the next passes forward and backward need comes while this stage still runs: after a pass
-  // forward the next one's input, after the warm-up and each pass backward the next one's gradient.
-  // What a pass forward sent is there until the next, but in the warm-up and at the step's end.
-  void receive_ahead(int step, const std::vector<PipelinePass>& passes, size_t done) {
-    recorder_.begin_phase(Phase::input, step);
-    recorder_.set_category(Category::input);
-    const auto warmup = static_cast<size_t>(warmup_passes(options_.pipeline));
-    const bool was_forward = passes[done].is_forward;
-    const bool is_steady = done >= warmup && done + 1 < passes.size() &&
-                           passes[done].is_forward != passes[done + 1].is_forward;
-    if (was_forward) {
-      if (const GraphChunk* chunk = next_of(passes, done, true)) receive_inputs(*chunk);
-    }
-    if (!is_steady) sent_.clear();
-    if (was_forward && done + 1 != warmup) return;
-    const GraphChunk* chunk = next_of(passes, done, false);
-    if (chunk == nullptr || ends_in_loss(*chunk)) return;
-    received_gradient_ = op::full(eager_, sent_sizes_, options_.weights);
-  }
-
-  // Null where no such pass comes any more.
-  [[nodiscard]] const GraphChunk* next_of(const std::vector<PipelinePass>& passes, size_t done,
-                                          bool is_forward) const {
-    const auto next = std::ranges::find(passes.begin() + static_cast<ptrdiff_t>(done) + 1,
-                                        passes.end(), is_forward, &PipelinePass::is_forward);
-    return next == passes.end() ? nullptr : &chunk_of(*next);
-  }
-
-  void receive_inputs(const GraphChunk& chunk) {
-    for (const model::GraphInput& input : chunk.inputs) {
-      if (!input.requires_grad) continue;
-      received_inputs_.push_back(eager_.empty(input.shape, input.dtype.value_or(options_.weights)));
-    }
-  }
-
   // What a micro-batch made, for its backward pass; the next one finds parameters and buffers
-  // alone.
-  Frame taken_frame(const GraphChunk& chunk) {
-    Frame taken = frame_;
-    for (const GraphChunk& other : chunks_) {
-      if (&other == &chunk) continue;
-      for (const model::GraphInput& input : other.inputs) taken[input.value] = Tensor();
+  // alone, and what came from the stage before (drop_inputs).
+  HeldValues take_values(const GraphChunk& chunk) {
+    HeldValues held;
+    for (const model::GraphInput& input : chunk.inputs) {
+      held.emplace_back(input.value, frame_[input.value]);
+      if (!input.requires_grad) frame_[input.value] = Tensor();
     }
-    drop_inputs(frame_, chunk);
-    for (const model::ValueId id : chunk.outputs) frame_[id] = Tensor();
-    if (chunk.logits != model::kNoValue) frame_[chunk.logits] = Tensor();
-    if (chunk.loss != model::kNoValue) frame_[chunk.loss] = Tensor();
-    return taken;
+    const auto take = [&](model::ValueId id) {
+      if (id != model::kNoValue) held.emplace_back(id, std::exchange(frame_[id], Tensor()));
+    };
+    for (const model::ValueId id : chunk.outputs) take(id);
+    take(chunk.logits);
+    take(chunk.loss);
+    return held;
+  }
+
+  // With what was held in its place, and then what was there before.
+  bool run_held_backward(int step, const GraphChunk& chunk, HeldValues& held) {
+    for (auto& [id, value] : held) std::swap(frame_[id], value);
+    const bool is_done = run_backward(step, chunk, true);
+    for (auto& [id, value] : std::views::reverse(held)) std::swap(frame_[id], value);
+    return is_done;
   }
 
   void divide(std::unique_ptr<ParallelMethod> method) {
@@ -409,16 +388,7 @@ class TrainingRun {
   void run_forward(int step, const MicroBatch& micro_batch, const GraphChunk& chunk) {
     recorder_.begin_phase(Phase::input, step);
     recorder_.set_category(Category::input);
-    sent_.clear();
-    size_t received = 0;
-    for (const model::GraphInput& input : chunk.inputs) {
-      const bool is_there = input.requires_grad && received < received_inputs_.size();
-      frame_[input.value] = is_there
-                                ? std::move(received_inputs_[received++])
-                                : eager_.empty(input.shape, input.dtype.value_or(options_.weights));
-      frame_[input.value]->requires_grad = input.requires_grad;
-    }
-    received_inputs_.clear();
+    traffic_.put_inputs(chunk, frame_);
     recorder_.begin_phase(Phase::forward, step);
     eager_.set_module(0);
     if (parallel_) parallel_->begin_forward(micro_batch, frame_);
@@ -427,75 +397,42 @@ class TrainingRun {
     if (ends_in_loss(chunk)) {
       if (!options_.keep_outputs) drop_outputs_but_loss(chunk);
     } else {
-      send_outputs(chunk);
+      traffic_.send_outputs(chunk, frame_);
     }
   }
 
-  // What stays of them is their history (deallocate_output_tensor).
-  void send_outputs(const GraphChunk& chunk) {
-    for (const model::ValueId id : chunk.outputs) {
-      sent_sizes_ = frame_[id].sizes();
-      send_to_stage(frame_[id].bytes());
-      auto storage = eager_.empty({1}, frame_[id].dtype())->storage;
-      std::swap(frame_[id]->storage, storage);
-      if (options_.pipeline.receives_ahead()) sent_.push_back(std::move(storage));
-    }
-  }
-
-  // A chunk that is not a model's last ends in what it sends on.
-  [[nodiscard]] static bool ends_in_loss(const GraphChunk& chunk) {
-    return chunk.loss != model::kNoValue;
-  }
-
-  // False where no gradient reaches the loss.
-  bool run_backward(int step, Frame& frame, const GraphChunk& chunk) {
+  // False where no gradient reaches the loss. Of what was `held`, nothing stays.
+  bool run_backward(int step, const GraphChunk& chunk, bool held) {
     const bool has_loss = ends_in_loss(chunk);
     recorder_.begin_phase(Phase::backward, step);
     recorder_.set_category(has_loss ? Category::loss : Category::input);
-    Tensor root = frame[has_loss ? chunk.loss : chunk.outputs.front()];
+    Tensor root = frame_[has_loss ? chunk.loss : chunk.outputs.front()];
     if (has_loss && options_.accumulation > 1) {
       root = op::div_scalar(eager_, root, static_cast<double>(options_.accumulation));
     }
     // torch.autograd.backward holds the seed until it returns.
-    const Tensor seed = !has_loss && received_gradient_
-                            ? std::exchange(received_gradient_, Tensor())
-                            : op::full(eager_, root.sizes(), root.dtype());
+    const Tensor received = has_loss ? Tensor() : traffic_.take_gradient();
+    const Tensor seed = received ? received : op::full(eager_, root.sizes(), root.dtype());
     if (!root.requires_grad()) return false;
     engine_.run(root, seed);
     if (parallel_) parallel_->end_backward();
     eager_.set_module(0);
     // The graph goes, with all that custom functions and checkpoints hung on it.
     if (!has_loss) {
-      for (const model::ValueId id : chunk.outputs) frame[id] = Tensor();
+      for (const model::ValueId id : chunk.outputs) frame_[id] = Tensor();
     } else if (!options_.hold_loss) {
-      frame[chunk.loss] = op::detach(eager_, frame[chunk.loss]);
+      frame_[chunk.loss] = op::detach(eager_, frame_[chunk.loss]);
     }
-    hold_sent_gradients(frame, chunk);
-    drop_inputs(frame, chunk);
+    traffic_.send_gradients(chunk, frame_);
+    drop_inputs(chunk, held);
     return true;
-  }
-
-  // The loop over micro-batches names what it sent back until the next one is ready.
-  void hold_sent_gradients(const Frame& frame, const GraphChunk& chunk) {
-    sent_gradients_.clear();
-    for (const model::GraphInput& input : chunk.inputs) {
-      if (!input.requires_grad) continue;
-      sent_gradients_.push_back(frame[input.value]->grad);
-      send_to_stage(frame[input.value].bytes());
-    }
-  }
-
-  // What is computed next waits for it, but where stages receive ahead.
-  void send_to_stage(int64_t bytes) {
-    const uint32_t sent = recorder_.send_to_stage(bytes);
-    if (!options_.pipeline.receives_ahead()) recorder_.await(sent);
   }
 
   // What came from the stage before, and its gradient, stays where the module was told of it
   // (set_input_tensor) until the next one comes.
-  void drop_inputs(Frame& frame, const GraphChunk& chunk) {
+  void drop_inputs(const GraphChunk& chunk, bool held) {
     for (const model::GraphInput& input : chunk.inputs) {
-      if (!input.requires_grad || &frame != &frame_) frame[input.value] = Tensor();
+      if (!input.requires_grad || held) frame_[input.value] = Tensor();
     }
   }
 
@@ -521,6 +458,7 @@ class TrainingRun {
   Engine engine_;
   Checkpointer checkpointer_;
   Frame frame_;
+  StageTraffic traffic_;
   const std::vector<GraphChunk> chunks_;
   std::vector<bool> checkpointed_;
   std::optional<LayerUnfolder> unfolder_;  // nothing where all layers are run
@@ -529,13 +467,6 @@ class TrainingRun {
   std::unique_ptr<Optimizer> optimizer_;  // null where stepping is done in backward
   std::optional<OptimizerInBackward> in_backward_;
   op::TensorImpl* lm_head_ = nullptr;
-  // Of a stage of a pipeline: to the stage before; to the one behind, while it may still be read;
-  // and what comes from both before it is used.
-  std::vector<Tensor> sent_gradients_;
-  std::vector<op::Ref<op::Storage>> sent_;
-  op::Dims sent_sizes_;
-  std::vector<Tensor> received_inputs_;
-  Tensor received_gradient_;
   std::unique_ptr<ParallelMethod> parallel_;  // null: all is on one device
 };
 

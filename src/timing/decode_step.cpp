@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "model/load.h"
@@ -137,12 +138,20 @@ struct EagerKernel {
   auto operator<=>(const EagerKernel&) const = default;
 };
 
+// A product with a weight. Of tensor parallel devices each has a part of its outputs, or else of
+// what it multiplies: then what they give are parts of a sum.
+struct Product {
+  GemmShape shape;
+  bool is_behind_attention = false;
+};
+
 struct Shapes {
-  std::vector<GemmShape> products;
+  std::vector<Product> products;
   std::vector<ExpertProduct> experts;  // two a layer: gate and up in one, and down
   int64_t layers = 0;                  // with attention
   int64_t heads = 0;
-  int64_t inner = 0;  // the widest input of a product: of the layer's second half
+  int64_t hidden = 0;  // what a layer passes on: as wide as the heads together, or not
+  int64_t inner = 0;   // the widest input of a product: of the layer's second half
   std::map<EagerKernel, int64_t> eager;  // and how often
   int64_t operators = 0;
 };
@@ -224,6 +233,7 @@ Result<Shapes> shapes_of(const model::Graph& graph, Sizes sizes) {
   HEADROOM_ASSIGN(const step::StepTrace trace, step::trace_inference(graph, inference));
   const std::vector<const model::Parameter*> weights = expert_weights(graph);
   Shapes shapes;
+  bool is_behind_attention = false;
   for (const step::OperatorCall& call : trace.calls) {
     if (call.phase != step::Phase::forward) continue;
     ++shapes.operators;
@@ -233,6 +243,7 @@ Result<Shapes> shapes_of(const model::Graph& graph, Sizes sizes) {
                            (static_cast<double>(sizes.batch) * sizes.element_bytes);
       shapes.heads = std::max<int64_t>(1, std::llround(width) / sizes.head_dim);
       ++shapes.layers;
+      is_behind_attention = true;
     } else if (call.kind == op::OpKind::grouped_mm) {
       if (shapes.experts.size() == weights.size()) return unknown_experts();
       HEADROOM_ASSIGN(const ExpertProduct product,
@@ -241,14 +252,15 @@ Result<Shapes> shapes_of(const model::Graph& graph, Sizes sizes) {
     } else if (group == op::OpGroup::gemm) {
       if (const auto product = product_of(call, sizes)) {
         shapes.inner = std::max(shapes.inner, product->k);
-        shapes.products.push_back(*product);
+        if (is_behind_attention) shapes.hidden = product->n;
+        shapes.products.push_back({*product, std::exchange(is_behind_attention, false)});
       }
     } else if (const auto kernel = eager_kernel(call, sizes, sizes.element_bytes, element_bytes)) {
       ++shapes.eager[*kernel];
     }
   }
   if (shapes.experts.size() != weights.size()) return unknown_experts();
-  if (shapes.layers == 0 || shapes.products.empty()) {
+  if (shapes.layers == 0 || shapes.hidden == 0) {
     return Error{ErrorCode::unavailable,
                  "decode steps of this model are not predicted yet: no fused attention operator",
                  {},
@@ -284,11 +296,11 @@ std::vector<CountedCall> other_calls(const Shapes& shapes, const Sizes& sizes) {
     const double bytes = passes * elements(sizes.batch, width) * sizes.element_bytes;
     return rows_call(kind, {sizes.batch, width}, bytes);
   };
-  const int64_t hidden = shapes.heads * sizes.head_dim;
+  const int64_t query_width = sizes.shared(shapes.heads) * sizes.head_dim;
   const auto kv_width = static_cast<int64_t>(sizes.cache_elements());
   std::vector<CountedCall> calls;
-  calls.push_back({row_call(OperatorClass::rms_norm, hidden, 2), 2 * shapes.layers + 1});
-  calls.push_back({row_call(OperatorClass::rope, sizes.shared(hidden), 4), shapes.layers});
+  calls.push_back({row_call(OperatorClass::rms_norm, shapes.hidden, 2), 2 * shapes.layers + 1});
+  calls.push_back({row_call(OperatorClass::rope, query_width, 4), shapes.layers});
   calls.push_back({row_call(OperatorClass::elementwise, kv_width, 2), shapes.layers});
   const auto expert_layers = static_cast<int64_t>(shapes.experts.size() / 2);
   if (shapes.layers > expert_layers) {
@@ -296,7 +308,7 @@ std::vector<CountedCall> other_calls(const Shapes& shapes, const Sizes& sizes) {
                      shapes.layers - expert_layers});
   }
   add_routing(shapes, sizes, calls);
-  calls.push_back({row_call(OperatorClass::embedding, hidden, 2)});
+  calls.push_back({row_call(OperatorClass::embedding, shapes.hidden, 2)});
   return calls;
 }
 
@@ -330,12 +342,13 @@ Call attention_of(const Shapes& shapes, const Sizes& sizes) {
 }
 
 // On one of the tensor parallel devices: a product of what all of them have is divided by its
-// outputs, another by its inputs.
-GemmShape shared_product(GemmShape product, const Shapes& shapes, const Sizes& sizes) {
-  const bool is_of_all = product.k == shapes.heads * sizes.head_dim;
-  int64_t& divided = is_of_all ? product.n : product.k;
+// outputs, one of what each has a part of (heads, the inner width) by its inputs.
+GemmShape shared_product(const Product& product, const Shapes& shapes, const Sizes& sizes) {
+  GemmShape shape = product.shape;
+  const bool is_of_all = !product.is_behind_attention && shape.k == shapes.hidden;
+  int64_t& divided = is_of_all ? shape.n : shape.k;
   divided = sizes.shared(divided);
-  return product;
+  return shape;
 }
 
 // Of what goes into a product with quantized activations.
@@ -371,7 +384,7 @@ void add_product(const GemmShape& product, bool is_last, const Sizes& sizes, Dec
 // Behind attention and behind the second half of each layer.
 std::vector<CountedCall> reductions(const Shapes& shapes, const Sizes& sizes) {
   if (sizes.variant.tensor_parallel < 2) return {};
-  const double message = elements(sizes.batch, shapes.heads * sizes.head_dim) * sizes.element_bytes;
+  const double message = elements(sizes.batch, shapes.hidden) * sizes.element_bytes;
   const CollectiveShape one{.group = sizes.variant.tensor_parallel,
                             .message = static_cast<int64_t>(message)};
   return {{all_reduce_call(OperatorClass::all_reduce_graph, one), 2 * shapes.layers}};
@@ -393,7 +406,7 @@ DecodeWork work_of(const Shapes& shapes, const Sizes& sizes, bool is_eager) {
   work.other = is_eager ? eager_calls(shapes, sizes) : other_calls(shapes, sizes);
   work.collectives = reductions(shapes, sizes);
   work.operators = shapes.operators;
-  work.vocabulary = shapes.products.back().n;
+  work.vocabulary = shapes.products.back().shape.n;
   return work;
 }
 
@@ -483,7 +496,7 @@ int64_t devices_of(const DecodeOptions& options) {
 int64_t saved_weight_bytes(const Shapes& shapes, const Sizes& sizes) {
   double count = 0;
   for (size_t i = 0; i + 1 < shapes.products.size(); ++i) {
-    count += elements(shapes.products[i].n, shapes.products[i].k);
+    count += elements(shapes.products[i].shape.n, shapes.products[i].shape.k);
   }
   for (const ExpertProduct& product : shapes.experts) {
     count += static_cast<double>(product.experts) * elements(product.n, product.k);

@@ -32,18 +32,23 @@ Call attention_call_of(const OperatorWork& work, const StepShape& shape) {
   // Where nothing says how long a sequence is: a query and a key cost four operations an element.
   const double paired =
       std::min(work.flops * element / (4 * std::max(work.bytes_written, 1.0)), kMostSequence);
-  const int64_t sequence =
-      std::max<int64_t>(shape.sequence > 0 ? shape.sequence : whole(paired), 2);
-  const int64_t tokens = shape.sequence > 0 ? shape.tokens : shape.tokens * sequence;
-  const int64_t width = whole(work.bytes_written / (element * static_cast<double>(tokens)));
+  const int64_t usual = std::max<int64_t>(shape.sequence > 0 ? shape.sequence : whole(paired), 2);
+  const int64_t sequences =
+      shape.sequence > 0 ? std::max<int64_t>(shape.tokens / usual, 1) : shape.tokens;
+  const int64_t queries = work.rows > 0 ? work.rows : usual;
+  const int64_t keys = work.keys > 0 ? work.keys : usual;
+  const double tokens = work.rows > 0 || shape.sequence <= 0
+                            ? static_cast<double>(sequences) * static_cast<double>(queries)
+                            : static_cast<double>(shape.tokens);
+  const int64_t width = whole(work.bytes_written / (element * tokens));
   const int64_t heads =
       std::clamp<int64_t>(shape.heads > 0 ? shape.heads : width / kUsualHead, 1, width);
-  const AttentionShape sizes{.batch = std::max<int64_t>(tokens / sequence, 1),
+  const AttentionShape sizes{.batch = sequences,
                              .heads = heads,
                              .kv_heads = std::clamp<int64_t>(shape.kv_heads, 1, heads),
                              .head_dim = std::max<int64_t>(width / heads, 1),
-                             .queries = sequence,
-                             .context = sequence};
+                             .queries = queries,
+                             .context = keys};
   Call made = attention_call(sizes, rate_of(work, shape), element);
   made.flops = work.flops;
   made.bytes = work.bytes_read + work.bytes_written;
@@ -95,6 +100,9 @@ GemmShape product_shape(const OperatorWork& work, const StepShape& shape) {
   const double element = element_size(work, shape);
   const double results = std::max(work.bytes_written / element, 1.0);
   const double k = std::max(work.flops / (2 * results), 1.0);
+  if (work.rows > 0) {
+    return {.m = work.rows, .n = whole(results / static_cast<double>(work.rows)), .k = whole(k)};
+  }
   const double sum = work.bytes_read / element / k;
   const double root = std::sqrt(std::max(sum * sum / 4 - results, 0.0));
   double m = sum / 2 + root;
@@ -111,10 +119,11 @@ Call product_call(const OperatorWork& work, const StepShape& shape, Rate rate) {
   return made;
 }
 
-Call rows_call_of(OpGroup group, double read, double written, const StepShape& shape) {
+Call rows_call_of(OpGroup group, double read, double written, const StepShape& shape,
+                  int64_t said) {
   const double elements =
       std::max(read, written) / static_cast<double>(op::element_size(shape.type));
-  const int64_t rows = std::min(shape.tokens, whole(elements));
+  const int64_t rows = std::min(said > 0 ? said : shape.tokens, whole(elements));
   const RowsShape sizes{rows, whole(elements / static_cast<double>(rows))};
   return rows_call(class_of(group), sizes, read + written);
 }
@@ -125,7 +134,7 @@ Call call_of(const OperatorWork& work, const StepShape& shape) {
     return product_call(work, shape, rate_of(work, shape));
   }
   if (work.group == OpGroup::attention && computes) return attention_call_of(work, shape);
-  return rows_call_of(work.group, work.bytes_read, work.bytes_written, shape);
+  return rows_call_of(work.group, work.bytes_read, work.bytes_written, shape, work.rows);
 }
 
 void TimeSum::add(const PredictedTime& time, int64_t times) {

@@ -30,6 +30,8 @@ struct OperatorWork {
   double bytes_read = 0;
   double bytes_written = 0;
   uint8_t element_bytes = 0;  // of what a product computes in; 0: as the step's type
+  int64_t rows = 0;           // and keys: as op::KernelWork has them
+  int64_t keys = 0;
 };
 
 // The heads of attention, where a model's configuration says them.
@@ -38,14 +40,14 @@ Result<void> read_heads(const text::JsonView& config, StepShape& shape);
 // bf16, fp16 or fp32, where that is what the type is computed in.
 [[nodiscard]] device::Rate rate_of(op::DType type);
 
-// A product's sizes from its work: k = flops / (2 m n), and m + n is what else was read. Of the two
-// the rows of the step's tokens are m, where one of them is that.
+// A product's sizes from its work: k = flops / (2 m n), and m + n is what else was read. Where it
+// does not say its rows, m is the one of the two that is the step's tokens, or nearer to them.
 [[nodiscard]] GemmShape product_shape(const OperatorWork& work, const StepShape& shape);
 [[nodiscard]] Call product_call(const OperatorWork& work, const StepShape& shape,
                                 device::Rate rate);
-// `read` and `written` bytes, row by row.
+// `read` and `written` bytes, row by row: so many rows, or 0: the step's tokens.
 [[nodiscard]] Call rows_call_of(op::OpGroup group, double read, double written,
-                                const StepShape& shape);
+                                const StepShape& shape, int64_t rows = 0);
 // Any operator but collectives. REQUIRES: it moves at least a byte.
 [[nodiscard]] Call call_of(const OperatorWork& work, const StepShape& shape);
 

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/check.h"
+
 namespace headroom::timing {
 
 namespace {
@@ -40,6 +42,9 @@ struct Alike {
   double flops = 0;
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
+  int64_t rows = 0;
+  int64_t keys = 0;
+  step::RankGroup group{};
   bool operator==(const Alike&) const = default;
 };
 
@@ -49,8 +54,9 @@ struct AlikeHash {
     std::memcpy(&flops, &alike.flops, sizeof flops);
     uint64_t hash = static_cast<uint64_t>(alike.kind) << 16 |
                     static_cast<uint64_t>(alike.peers) << 8 | alike.element_bytes;
-    for (const uint64_t part : {flops, static_cast<uint64_t>(alike.bytes_read),
-                                static_cast<uint64_t>(alike.bytes_written)}) {
+    for (const uint64_t part :
+         {flops, static_cast<uint64_t>(alike.bytes_read),
+          static_cast<uint64_t>(alike.bytes_written), static_cast<uint64_t>(alike.rows)}) {
       hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
       hash ^= hash >> 29;
     }
@@ -66,6 +72,7 @@ struct Group {
 
 // Its members, each `apart` devices from the next.
 Group group_in(const Cluster& cluster, int64_t members, int64_t apart) {
+  HEADROOM_CHECK(members >= 1 && apart >= 1, "ranks of a group");
   const int64_t node = std::max<int64_t>(1, cluster.devices_per_node);
   const int64_t per_node = std::clamp<int64_t>(node / apart, 1, members);
   return {members, per_node, std::max<int64_t>(1, node / per_node)};
@@ -84,8 +91,9 @@ int64_t tensor_members(const OperatorCall& call, const Division& division) {
 }
 
 Members members_of(const OperatorCall& call, const Division& division) {
+  if (call.group.count > 0) return {call.group.count, call.group.apart};
   if (call.peers == step::Peers::tensor) return {tensor_members(call, division), 1};
-  if (call.peers == step::Peers::context) return {2, division.tensor_ranks};
+  if (call.peers == step::Peers::context) return {division.context_ranks, division.tensor_ranks};
   if (call.peers == step::Peers::pipeline) return {2, division.stages_apart};
   const bool is_among_replicas = call.kind == op::OpKind::all_reduce && division.replicas > 1;
   if (!is_among_replicas) return {division.ranks, division.tensor_ranks};
@@ -121,7 +129,8 @@ class Pricer {
     seconds.reserve(calls.size());
     for (const OperatorCall& call : calls) {
       const Alike alike{call.kind,  call.element_bytes, call.peers,
-                        call.flops, call.bytes_read,    call.bytes_written};
+                        call.flops, call.bytes_read,    call.bytes_written,
+                        call.rows,  call.keys,          call.group};
       const auto [at, is_new] = known_.try_emplace(alike, prices_.size());
       if (is_new) {
         HEADROOM_ASSIGN(const Price price, price_of(call));
@@ -155,11 +164,16 @@ class Pricer {
   };
 
   Result<Price> price_of(const OperatorCall& call) {
+    if (call.kind == op::OpKind::send_receive) return price_of_sending(call);
     if (is_collective(call)) return price_of_collective(call);
     Price price;
-    const OperatorWork work{op::group_of(call.kind), call.flops,
+    const OperatorWork work{op::group_of(call.kind),
+                            call.flops,
                             static_cast<double>(call.bytes_read),
-                            static_cast<double>(call.bytes_written), call.element_bytes};
+                            static_cast<double>(call.bytes_written),
+                            call.element_bytes,
+                            call.rows,
+                            call.keys};
     if (work.bytes_read + work.bytes_written <= 0) return price;  // a view
     const Call made = call_of(work, question_.shape);
     price.law = static_cast<size_t>(made.kind);
@@ -182,11 +196,31 @@ class Pricer {
       HEADROOM_ASSIGN(const PredictedTime outside, model_.predict(made, network_path(group)));
       if (outside.seconds > price.time.seconds) price.time = outside;
     }
-    // One way, as two ranks that reduce a message exchange as much as it is.
-    if (call.kind == op::OpKind::all_reduce || call.kind == op::OpKind::send_receive) return price;
+    if (call.kind == op::OpKind::all_reduce) return price;
     price.time.seconds /= 2;
     price.time.seconds_low /= 2;
     price.time.seconds_high /= 2;
+    return price;
+  }
+
+  // To a neighbour, by a device's own way out of the node where the ring leaves that: all pass on
+  // at a time, and wait for the one that is furthest. As two ranks that reduce a message exchange
+  // as much as it is.
+  Result<Price> price_of_sending(const OperatorCall& call) {
+    Price price;
+    price.is_sent = true;
+    price.law = static_cast<size_t>(OperatorClass::all_reduce);
+    const Group ring = group_of(call, question_);
+    const double message = bytes_of_message(call);
+    if (ring.members < 2 || message <= 0) return price;
+    const Call made = all_reduce_call(OperatorClass::all_reduce,
+                                      {.group = 2, .message = static_cast<int64_t>(message)});
+    device::Device path = own_path(ring);
+    if (ring.members > ring.per_node && question_.cluster.network.value > 0) {
+      path.link.value = question_.cluster.network;
+      path.name += " over a network";
+    }
+    HEADROOM_ASSIGN(price.time, model_.predict(made, path));
     return price;
   }
 
@@ -257,8 +291,10 @@ Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, co
   std::vector<double> ends;                  // of collectives
   for (size_t i = 0; i < calls.size(); ++i) {
     const OperatorCall& call = calls[i];
-    if (call.awaits > 0 && call.awaits <= ends.size()) {
-      const double end = ends[ends.size() - call.awaits];
+    const bool awaits_all = call.awaits == step::kAwaitsAll;
+    if (awaits_all || (call.awaits > 0 && call.awaits <= ends.size())) {
+      const double end =
+          awaits_all ? *std::ranges::max_element(links) : ends[ends.size() - call.awaits];
       all.exposed += std::max(0.0, end - now);
       now = buffers = std::max(now, end);
     }

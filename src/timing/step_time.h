@@ -1,12 +1,13 @@
 // StepTime: what a training step takes on one of the devices that it is divided among, from the
 // step's own operators and collectives, priced by the laws (timing_model.h).
 //
-// The device has one stream that computes and one that sends. Launches follow one another on the
-// first; collectives, in the order in which they begin, on the second, each after what it reads is
-// computed. Where the engine waits for one (OperatorCall::awaits) the first stream does too; what
-// it stands still is exposed. A gather of parameters in forward or backward reads nothing that the
-// pass computes: it begins as soon as the gather before it was taken out of its buffer, so that one
-// unit's gather runs beside the computing of the unit before.
+// The device has one stream that computes, and for each kind of peers one that sends. Launches
+// follow one another on the first; collectives among the same peers, in the order in which they
+// begin, on theirs, each after what it reads is computed. Where the engine waits for one
+// (OperatorCall::awaits) the first stream does too; what it stands still is exposed. A gather of
+// parameters in forward or backward reads nothing that the pass computes: it begins as soon as the
+// gather before it was taken out of its buffer, so that one unit's gather runs beside the computing
+// of the unit before.
 //
 // Within a step kernels take longer than alone (InStep): what that comes to was learned from runs
 // of one kind of device, so on others the interval is wide. Backward kernels, and gathers and
@@ -37,11 +38,13 @@ struct Cluster {
   BytesPerSecond network;  // of one device's share of a node's links to others; 0: one node
 };
 
+// Of collectives that do not say their group themselves (OperatorCall::group).
 struct Division {
-  int64_t ranks = 1;         // gather and reduce-scatter; reduce too where there are no replicas
-  int64_t replicas = 1;      // reduce what is left
-  int64_t tensor_ranks = 1;  // that each product is divided among, neighbours
-  int64_t stages_apart = 1;  // devices from a stage of a pipeline to the next
+  int64_t ranks = 1;          // gather and reduce-scatter; reduce too where there are no replicas
+  int64_t replicas = 1;       // reduce what is left
+  int64_t tensor_ranks = 1;   // that each product is divided among, neighbours
+  int64_t context_ranks = 1;  // that share a sequence, in a ring
+  int64_t stages_apart = 1;   // devices from a stage of a pipeline to the next
 };
 
 struct StepTime {

@@ -15,7 +15,7 @@ using step::Phase;
 
 constexpr int64_t kBlock = 256 * kMiB;
 
-OperatorCall addition(Phase phase, int64_t bytes, uint8_t awaits = 0) {
+OperatorCall addition(Phase phase, int64_t bytes, uint16_t awaits = 0) {
   return {.kind = OpKind::add,
           .phase = phase,
           .awaits = awaits,
@@ -24,7 +24,7 @@ OperatorCall addition(Phase phase, int64_t bytes, uint8_t awaits = 0) {
 }
 
 OperatorCall collective(OpKind kind, Phase phase, int64_t bytes_in, int64_t bytes_out,
-                        uint8_t awaits = 0) {
+                        uint16_t awaits = 0) {
   return {.kind = kind,
           .phase = phase,
           .awaits = awaits,
@@ -125,7 +125,7 @@ TEST_F(StepTimeTest, ANetworkIsSlowerAndSharedByGroups) {
   EXPECT_GT(replicas, 2 * slow);
 }
 
-OperatorCall of_tensor_group(int64_t bytes, uint8_t awaits = 0) {
+OperatorCall of_tensor_group(int64_t bytes, uint16_t awaits = 0) {
   OperatorCall call = collective(OpKind::all_reduce, Phase::backward, bytes, bytes, awaits);
   call.peers = step::Peers::tensor;
   return call;
@@ -152,6 +152,64 @@ TEST_F(StepTimeTest, CollectivesAmongOtherPeersRunBesideEachOther) {
   const double one = time_of({data}, division, cluster).seconds;
   EXPECT_NEAR(time_of({data, of_tensor_group(kBlock)}, division, cluster).seconds, one, 1e-9);
   EXPECT_NEAR(time_of({data, data}, division, cluster).seconds, 2 * one, 1e-9);
+}
+
+OperatorCall sent_around(int64_t bytes, uint16_t awaits = 0) {
+  OperatorCall call = collective(OpKind::send_receive, Phase::forward, bytes, bytes, awaits);
+  call.peers = step::Peers::context;
+  return call;
+}
+
+// Two neighbours are within a machine; the ring of eight that they are of is not.
+TEST_F(StepTimeTest, ARingIsAsSlowAsItsSlowestLink) {
+  const Cluster cluster{8, BytesPerSecond{5e9}};
+  const Division within{.tensor_ranks = 1, .context_ranks = 8};
+  const Division beyond{.tensor_ranks = 2, .context_ranks = 8};
+  const double fast = time_of({sent_around(kBlock)}, within, cluster).seconds;
+  const double slow = time_of({sent_around(kBlock)}, beyond, cluster).seconds;
+  EXPECT_LT(fast, 0.2 * slow);
+  EXPECT_GE(slow, kBlock / 5e9);  // through the card of one device
+  EXPECT_LT(slow, 2.0 * kBlock / 5e9);
+}
+
+TEST_F(StepTimeTest, WhatWasSentIsWaitedForWhereItIsUsed) {
+  const Division division{.context_ranks = 8};
+  const double send = time_of({sent_around(kBlock)}, division).seconds;
+  const double add = seconds_of_addition(kBlock / 4);
+  ASSERT_GT(send, add);
+  const StepTime time = time_of({sent_around(kBlock), addition(Phase::forward, kBlock / 4),
+                                 addition(Phase::forward, kBlock / 4, 1)},
+                                division);
+  EXPECT_NEAR(time.seconds, send + add, 1e-9);
+}
+
+// What a collective says of its group goes before what the division says of its peers.
+TEST_F(StepTimeTest, ACallMaySayItsGroup) {
+  const Cluster cluster{8, BytesPerSecond{5e9}};
+  OperatorCall experts = collective(OpKind::all_reduce, Phase::backward, kBlock, kBlock);
+  experts.peers = step::Peers::data;
+  experts.group = {2, 8};
+  const double apart = time_of({experts}, {.ranks = 16}, cluster).seconds;
+  experts.group = {2, 1};
+  const double beside = time_of({experts}, {.ranks = 16}, cluster).seconds;
+  EXPECT_GT(apart, 5 * beside);
+  EXPECT_DOUBLE_EQ(sent_bytes(trace_of({experts}), {.ranks = 16}), kBlock);
+}
+
+// Those among other peers, too, whichever began last.
+TEST_F(StepTimeTest, WhoWaitsForAllWaitsForTheLongest) {
+  const Division division{.ranks = 8, .tensor_ranks = 2};
+  OperatorCall data = collective(OpKind::all_reduce, Phase::backward, kBlock, kBlock);
+  data.peers = step::Peers::data;
+  const double reduce = time_of({data}, division).seconds;
+  const double add = seconds_of_addition(kBlock);
+  const auto step = [&](uint16_t awaits) {
+    return time_of({data, of_tensor_group(kBlock / 64), addition(Phase::optimizer, kBlock, awaits)},
+                   division)
+        .seconds;
+  };
+  EXPECT_NEAR(step(step::kAwaitsAll), reduce + add, 1e-9);
+  EXPECT_LT(step(1), reduce + add);
 }
 
 TEST_F(StepTimeTest, WithoutALinkDevicesSendOverPcie) {

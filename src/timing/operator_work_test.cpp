@@ -1,0 +1,49 @@
+// Operators that say their rows, queries and keys, and those that leave them to the step.
+#include "timing/operator_work.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::timing {
+namespace {
+
+using op::OpGroup;
+
+// Of an encoder, beside whose tokens a decoder has a quarter as many.
+constexpr StepShape kStep{.tokens = 2048, .sequence = 512, .heads = 16, .kv_heads = 16};
+
+TEST(OperatorWork, AProductHasTheRowsItSays) {
+  // 512 x 3072 by 1024: nearer to the step's tokens is its width.
+  OperatorWork work{OpGroup::gemm, 2.0 * 512 * 3072 * 1024, 2.0 * (512 * 1024 + 3072 * 1024),
+                    2.0 * 512 * 3072, 2};
+  EXPECT_EQ(product_shape(work, kStep).m, 3072);
+  work.rows = 512;
+  const GemmShape said = product_shape(work, kStep);
+  EXPECT_EQ(said.m, 512);
+  EXPECT_EQ(said.n, 3072);
+  EXPECT_EQ(said.k, 1024);
+}
+
+TEST(OperatorWork, AttentionHasItsOwnQueriesAndKeys) {
+  constexpr double kBytes = 2.0 * 4 * 128 * 16 * 64;
+  OperatorWork work{OpGroup::attention, 4.0 * 4 * 16 * 64 * 128 * 512, 3 * kBytes, kBytes, 2};
+  work.rows = 128;
+  work.keys = 512;
+  const auto shape = std::get<AttentionShape>(call_of(work, kStep).shape);
+  EXPECT_EQ(shape.batch, 4);
+  EXPECT_EQ(shape.heads, 16);
+  EXPECT_EQ(shape.head_dim, 64);
+  EXPECT_EQ(shape.queries, 128);
+  EXPECT_EQ(shape.context, 512);
+}
+
+TEST(OperatorWork, RowsAreAsWideAsTheyAre) {
+  OperatorWork work{OpGroup::normalization, 0, 2.0 * 512 * 4096, 2.0 * 512 * 4096};
+  EXPECT_EQ(std::get<RowsShape>(call_of(work, kStep).shape).width, 1024);
+  work.rows = 512;
+  const auto said = std::get<RowsShape>(call_of(work, kStep).shape);
+  EXPECT_EQ(said.rows, 512);
+  EXPECT_EQ(said.width, 4096);
+}
+
+}  // namespace
+}  // namespace headroom::timing
