@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "batch/curve.h"
+#include "batch/predicted.h"
 #include "batch/question.h"
 #include "serving/open_load.h"
 
@@ -91,11 +92,9 @@ struct OpenLoadBasis {
   std::string prompt_source;
 };
 
-// From a curve; with a predictor (else null) the contexts and prompts as predicted.
+// From a curve; with a prediction (else null) the contexts and prompts as predicted.
 Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workload& workload,
-                                      const ServingCurve& curve,
-                                      const timing::DecodePredictor* predictor,
-                                      std::optional<double> cache_tokens);
+                                      const ServingCurve& curve, const Predicted* predicted);
 
 // The question's requests, or as many that are drawn by its means.
 [[nodiscard]] std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question);

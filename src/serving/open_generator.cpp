@@ -138,6 +138,17 @@ bool is_too_slow(const MeasuredLoad& load) {
          load.lag.mean_seconds > kMostLagShare * itl || load.lag.busy_share > kMostBusyShare;
 }
 
+void count_failures(const OpenLoadRun& run, MeasuredLoad& load) {
+  for (const SentRequest& sent : run.requests) {
+    load.sent += sent.is_sent ? 1 : 0;
+    if (sent.record.failure == Failure::none) continue;
+    ++load.failed;
+    ++load.failures[static_cast<size_t>(sent.record.failure)];
+  }
+  load.first_failure = run.first_failure;
+  load.lag = run.lag;
+}
+
 }  // namespace
 
 OpenLoadRun run_open_load(HttpStreams& streams, const Server& server, const OpenLoadPlan& plan) {
@@ -155,11 +166,6 @@ Result<MeasuredLoad> summarise(const OpenLoadRun& run, const OpenLoadGoal& goal)
     const SentRequest& sent = run.requests[i];
     const RequestRecord& record = sent.record;
     outcomes.push_back(outcome_of(sent, goal.late_gap_seconds()));
-    load.sent += sent.is_sent ? 1 : 0;
-    if (record.failure != Failure::none) {
-      ++load.failed;
-      ++load.failures[static_cast<size_t>(record.failure)];
-    }
     if (i < run.from || i >= run.to) continue;
     if (sent.is_sent) lags.push_back(std::max(0.0, record.began - sent.scheduled));
     if (!record.is_finished) continue;
@@ -180,12 +186,29 @@ Result<MeasuredLoad> summarise(const OpenLoadRun& run, const OpenLoadGoal& goal)
   }
   load.input_tokens_mean /= answered;
   load.output_tokens_mean /= answered;
-  load.first_failure = run.first_failure;
-  load.lag = run.lag;
+  count_failures(run, load);
   load.send_lag = spread_of(std::move(lags));
   load.summary = summarise_open(outcomes, run.from, run.to, run.window_end, gaps, goal);
   load.is_void = is_too_slow(load);
   return load;
+}
+
+MeasuredLoad unanswered(const OpenLoadRun& run) {
+  MeasuredLoad load;
+  count_failures(run, load);
+  load.summary.requests = static_cast<int64_t>(run.to - run.from);
+  load.summary.unanswered = load.summary.requests;
+  load.summary.window_seconds = run.window_end - run.requests[run.from].scheduled;
+  load.summary.attained = 0;
+  load.summary.is_saturated = true;
+  load.summary.is_kept = false;
+  return load;
+}
+
+bool is_unreachable(const OpenLoadRun& run) {
+  return std::ranges::all_of(run.requests, [](const SentRequest& sent) {
+    return !sent.is_sent || sent.record.failure == Failure::connect;
+  });
 }
 
 }  // namespace headroom::serving

@@ -66,4 +66,10 @@ struct MeasuredLoad {
 // An Error where no wanted request was answered.
 Result<MeasuredLoad> summarise(const OpenLoadRun& run, const OpenLoadGoal& goal);
 
+// Of a run of which no wanted request was answered: what went wrong, and no latencies.
+[[nodiscard]] MeasuredLoad unanswered(const OpenLoadRun& run);
+
+// No request of it found a server that takes connections.
+[[nodiscard]] bool is_unreachable(const OpenLoadRun& run);
+
 }  // namespace headroom::serving
