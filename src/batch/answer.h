@@ -58,6 +58,7 @@ struct LiveRecord {
   std::string url;
   std::string api;           // completions or chat
   std::string served_model;  // as the server names it
+  double prefix_hit = 0;     // that was asked for: share of each prompt that begins alike in all
   std::vector<LiveMeasurement> measurements;
   bool is_sure = false;
   bool is_stopped = false;

@@ -198,11 +198,26 @@ void fill_cache(const Predicted* predicted, BatchAnswer& answer) {
   answer.kv.freed = Bytes(std::max<int64_t>(0, cache.count - answer.kv.needed->count));
 }
 
+// What stands in no figure of an engine that speculates.
+void note_speculation(BatchAnswer& answer) {
+  std::string note =
+      "speculation is in the figures of requests as they come alone, not in those of a closed "
+      "loop; "
+      "the command does not turn it on";
+  if (!answer.question.points.empty()) {
+    note +=
+        "; measured steps do not tell attention apart, so that a verified token costs as much as "
+        "a sequence more, at most";
+  }
+  answer.notes.push_back(std::move(note));
+}
+
 // Where requests come by themselves; B_opt and its targets are known.
 Result<void> fill_open_load(const ServingCurve& curve, const Predicted* predicted,
                             BatchAnswer& answer) {
   const BatchQuestion& question = answer.question;
   if (!question.open_load.is_asked()) return {};
+  if (question.open_load.speculation.is_used()) note_speculation(answer);
   HEADROOM_ASSIGN(OpenLoadBasis basis,
                   open_load_basis(question, answer.workload, curve, predicted));
   if (predicted != nullptr && question.points.empty() && question.variant.pipeline_parallel > 1) {

@@ -79,11 +79,14 @@ std::string script_of(const Started& start) {
   lines.pop_back();
   script +=
       "set -e\n"
-      "trap 'kill $(jobs -p) 2>/dev/null; echo quit | nvidia-cuda-mps-control' EXIT\n"
+      "pids=\n"
+      "trap 'kill $pids $! 2>/dev/null || :; echo quit | nvidia-cuda-mps-control' EXIT\n"
       "trap 'exit 130' INT\n"
       "trap 'exit 143' TERM\n";
   script += lines.front() + "\n";
-  for (size_t i = 1; i < lines.size(); ++i) script += lines[i] + "\nkill -0 $!\n";
+  for (size_t i = 1; i < lines.size(); ++i) {
+    script += lines[i] + "\npids=\"$pids $!\"\nkill -0 $!\n";
+  }
   return script + "wait\n";
 }
 

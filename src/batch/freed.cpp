@@ -75,7 +75,7 @@ Result<std::vector<SmallerDevice>> smaller_devices(const FreedQuestion& freed,
   for (const device::Device& device : freed.question->other_devices) {
     const bool is_smaller = device.usable_memory.known() &&
                             device.usable_memory.value < own.usable_memory.value &&
-                            device.vendor == own.vendor;
+                            device.vendor == own.vendor && device.name != own.name;
     if (is_smaller) candidates.push_back(&device);
   }
   std::ranges::stable_sort(

@@ -132,6 +132,7 @@ class RateMeter {
   Result<serving::MeasuredLoad> measure(double rate) {
     HEADROOM_ASSIGN(serving::OpenLoadPlan plan,
                     plan_of(*question_, lengths_, rate, live_->window_seconds));
+    plan.prefix_share = live_->prefix_hit;
     serving::MeasuredLoad load;
     for (int attempt = 0; attempt < 2; ++attempt) {
       const serving::OpenLoadRun run = serving::run_open_load(*streams_, *server_, plan);
@@ -168,6 +169,10 @@ Result<LoadRecord> measure_open_load(
     const std::function<void(const serving::MeasuredLoad&)>& on_measured) {
   HEADROOM_TRY(check_workload(question));
   HEADROOM_TRY(check_open_load(question.open_load));
+  if (live.prefix_hit > 0 && !question.open_load.times.hashes.empty()) {
+    return Error{ErrorCode::usage, "the trace says itself which prompts begin alike",
+                 "--prefix-hit", "it without --prefix-hit"};
+  }
   const serving::Clock::time_point began = serving::Clock::now();
   HEADROOM_ASSIGN(const auto streams, serving::HttpStreams::make());
   HEADROOM_ASSIGN(const serving::Server server,
@@ -175,6 +180,7 @@ Result<LoadRecord> measure_open_load(
   LoadRecord record{.url = live.endpoint.base,
                     .api = std::string(name_of(server.api)),
                     .served_model = server.model,
+                    .prefix_hit = live.prefix_hit,
                     .targets = question.open_load.targets,
                     .loads = {},
                     .seconds = 0};

@@ -32,6 +32,7 @@ struct LoadRecord {
   std::string url;
   std::string api;  // completions or chat
   std::string served_model;
+  double prefix_hit = 0;  // that was asked for: share of each prompt that begins alike in all
   std::vector<serving::LatencyTarget> targets;
   std::vector<serving::MeasuredLoad> loads;  // by rate
   std::optional<RateSearch> search = {};     // where the highest rate was searched

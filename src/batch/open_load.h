@@ -44,6 +44,7 @@ struct OpenLoadRow {
   double in_batch_mean = 0;
   double kv_most_share = 0;
   double preemptions_per_request = 0;
+  double tokens_per_step = 1;  // of a sequence that decodes
   double prompt_hit_share = 0;
   int64_t refused = 0;  // longer than the cache, of one drawing
   bool is_saturated = false;
@@ -89,6 +90,7 @@ struct OpenLoadBasis {
   std::vector<formats::RequestLengths> lengths;  // drawn from
   int64_t chosen = 1;                            // B_opt of the closed loop, or the largest
   std::optional<int64_t> kv_blocks;
+  double context_mean = 1;  // tokens that one in flight holds
   std::string prompt_source;
 };
 

@@ -151,6 +151,7 @@ Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workl
     basis.prompt_source = "predicted";
   }
   const auto context = static_cast<double>(mean_context(workload));
+  basis.context_mean = context;
   std::vector<std::vector<DecodeKnot>> steps;
   if (question.points.empty()) {
     HEADROOM_ASSIGN(steps, predicted_steps(predicted->curve(), basis.limits, context));

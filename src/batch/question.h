@@ -29,7 +29,8 @@ struct OpenLoadQuestion {
   std::optional<double> prefill_tokens_per_second;  // else predicted
   // Of one run that the figures are held against; nothing: of very many requests.
   std::optional<double> window_seconds;
-  formats::RequestTimes times;  // of the question's requests, where they were recorded
+  formats::RequestTimes times;            // of the question's requests, where they were recorded
+  serving::Speculation speculation = {};  // of the simulated engine
   uint64_t seed = 0;
   [[nodiscard]] bool is_recorded() const { return !times.arrived_seconds.empty(); }
   [[nodiscard]] bool is_asked() const { return !rates.empty() || !targets.empty() || is_search; }

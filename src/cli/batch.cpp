@@ -30,9 +30,17 @@ struct Asked {
   Machines machines;
   batch::BatchQuestion question;
   std::optional<model::ResolvedModel> model;
-  std::optional<text::JsonView> config;  // its
   std::optional<model::ResolvedModel> second;
-  std::optional<batch::Companion> companion;  // the second
+};
+
+// What the models of a question say: views of them, which must stay where they are.
+struct Views {
+  explicit Views(const Asked& asked) {
+    if (asked.model) config = asked.model->view();
+    if (asked.second) companion = batch::Companion{asked.second->name, asked.second->view()};
+  }
+  std::optional<text::JsonView> config;
+  std::optional<batch::Companion> companion;
   [[nodiscard]] const text::JsonView* config_or_null() const { return config ? &*config : nullptr; }
   [[nodiscard]] const batch::Companion* companion_or_null() const {
     return companion ? &*companion : nullptr;
@@ -42,22 +50,21 @@ struct Asked {
 Result<Asked> asked(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(Machines machines, load_machines(words, console));
   HEADROOM_ASSIGN(batch::BatchQuestion question, batch_question(words, machines));
-  Asked all{std::move(machines), std::move(question), {}, {}, {}, {}};
+  Asked all{std::move(machines), std::move(question), {}, {}};
   if (!words.operands.empty()) {
     HEADROOM_ASSIGN(all.model, model::resolve_model(words.operands.front()));
     all.question.model = all.model->name;
-    all.config = all.model->view();
   }
   if (words.has("colocate")) {
     HEADROOM_ASSIGN(all.second, model::resolve_model(words.value("colocate")));
-    all.companion = batch::Companion{all.second->name, all.second->view()};
   }
   return all;
 }
 
 // What was measured at rates; and beside it what is predicted for them, where points or a model on
 // a device say so.
-Result<Outcome> outcome_at_rates(Asked asked, const Words& words, const Console& console) {
+Result<Outcome> outcome_at_rates(Asked& asked, const Views& views, const Words& words,
+                                 const Console& console) {
   HEADROOM_ASSIGN(batch::LoadRecord record, measure_rates(words, console, asked.question));
   if (asked.question.open_load.is_search) {
     for (const auto& load : record.loads) {
@@ -69,7 +76,7 @@ Result<Outcome> outcome_at_rates(Asked asked, const Words& words, const Console&
   outcome.error = record.error;
   if (!asked.question.points.empty() || (asked.model && asked.question.device)) {
     HEADROOM_ASSIGN(outcome.answer,
-                    batch::answer(asked.question, asked.config_or_null(), asked.machines.timing));
+                    batch::answer(asked.question, views.config_or_null(), asked.machines.timing));
   }
   outcome.answer.measured_load = std::move(record);
   return outcome;
@@ -78,15 +85,16 @@ Result<Outcome> outcome_at_rates(Asked asked, const Words& words, const Console&
 Result<Outcome> answer_of(const Words& words, const Console& console) {
   HEADROOM_TRY(check_places(words, {"save-points"}));
   HEADROOM_ASSIGN(Asked all, asked(words, console));
+  const Views views(all);
   std::optional<LiveOutcome> live;
   if (words.has("url")) {
-    HEADROOM_TRY(batch::check_before_measuring(all.question, all.config_or_null(),
-                                               all.machines.timing, all.companion_or_null()));
-    if (words.has("rate")) return outcome_at_rates(std::move(all), words, console);
+    HEADROOM_TRY(batch::check_before_measuring(all.question, views.config_or_null(),
+                                               all.machines.timing, views.companion_or_null()));
+    if (words.has("rate")) return outcome_at_rates(all, views, words, console);
     HEADROOM_ASSIGN(live, measure_server(words, console, all.question));
   }
-  auto answered = batch::answer(all.question, all.config_or_null(), all.machines.timing,
-                                all.companion_or_null());
+  auto answered = batch::answer(all.question, views.config_or_null(), all.machines.timing,
+                                views.companion_or_null());
   if (!answered && live && live->error) return *std::move(live->error);
   if (!answered) return std::move(answered).error();
   Outcome outcome{*std::move(answered), std::nullopt};
@@ -101,7 +109,8 @@ Result<Outcome> answer_of(const Words& words, const Console& console) {
 
 Result<int> run_watch(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(const Asked all, asked(words, console));
-  return watch_server(words, console, all.question, all.config_or_null(), all.machines.timing);
+  const Views views(all);
+  return watch_server(words, console, all.question, views.config_or_null(), all.machines.timing);
 }
 
 // Whether a part of what was asked is missing.
@@ -204,6 +213,10 @@ Verb batch_verb() {
       {"batches", "N,N...",
        "with --url: measure just these, or all: every usual limit; without it those that the "
        "decision needs"},
+      {"prefix-hit", "SHARE",
+       "with --url: of each prompt begins as all others do, for a cache of prefixes to find; what "
+       "it "
+       "found is read back; 0: no two begin alike"},
       {"window", "SECONDS",
        "with --url: the longest that one batch is watched, or with --rate how long; 30. With "
        "--rate "
@@ -242,6 +255,10 @@ Verb batch_verb() {
        "target holds for its own percentile"},
       {"max-num-batched-tokens", "N", "with --rate: of an iteration of the engine; 2048"},
       {"no-chunked-prefill", "", "with --rate: prompts are read whole, and hold up the others"},
+      {"speculate", "K@SHARE[@COST]",
+       "with --rate or percentiles: the simulated engine verifies K drafted tokens a step, each "
+       "accepted with this share if those before it were; drafting one takes COST of a decode step "
+       "(0): 4@0.7"},
       {"prefill-rate", "N",
        "with --rate: prompt tokens a second that the server reads when it does nothing else; else "
        "predicted (MODEL and --device), or within the measured steps"},

@@ -19,15 +19,16 @@ constexpr std::string_view kUrl = "--url http://localhost:8000";
 constexpr std::string_view kOfCurve = "MODEL and --device, --points, or --url without --rate";
 
 constexpr Rule kRules[] = {
-    {"url served-model save-points batches window time-limit seed html output rate emit price "
+    {"url served-model save-points batches prefix-hit window time-limit seed html output rate emit "
+     "price "
      "engine colocate most-replicas",
      "watch", "", "watch", "--watch has no use for it",
      "--watch reads the metrics of a server at work, and says what it finds line by line; --url "
      "measures one"},
     {"every for metrics-file on-change", "", "watch", "", "it is for watching a server",
      "--watch http://localhost:8000"},
-    {"served-model save-points batches time-limit", "", "url", "", "it is for measuring a server",
-     kUrl},
+    {"served-model save-points batches prefix-hit time-limit", "", "url", "",
+     "it is for measuring a server", kUrl},
     {"most-batch", "", "url watch", "", "it is for measuring a server", kUrl},
     {"window", "", "url rate", "", "it is for measuring a server", kUrl},
     {"save-points most-batch batches", "url rate", "", "rate", "it is for measuring a closed loop",

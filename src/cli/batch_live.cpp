@@ -55,6 +55,10 @@ Result<batch::LiveQuestion> live_question(const Words& words) {
     HEADROOM_ASSIGN(live.batches, batches_of(words.value("batches"), live.most_batch));
     live.most_batch = live.batches.back();
   }
+  if (words.has("prefix-hit")) {
+    HEADROOM_ASSIGN(live.prefix_hit,
+                    number_of<double>(words.value("prefix-hit"), "prefix-hit", 0, 0.99));
+  }
   if (words.has("window")) {
     HEADROOM_ASSIGN(live.window_seconds,
                     number_of<double>(words.value("window"), "window", 0.5, 3600));
@@ -163,9 +167,14 @@ Result<LiveOutcome> measure_server(const Words& words, const Console& console,
   for (std::string& note : batch::notes_of(result.measurements)) {
     outcome.notes.push_back(std::move(note));
   }
+  const auto& last = result.measurements.back().summary;
+  if (auto note = batch::prefix_hit_note(live.prefix_hit, last.prefix_hit_share); !note.empty()) {
+    outcome.notes.push_back(std::move(note));
+  }
   outcome.record = {.url = live.endpoint.base,
                     .api = std::string(serving::name_of(meter->server().api)),
                     .served_model = meter->server().model,
+                    .prefix_hit = live.prefix_hit,
                     .measurements = std::move(result.measurements),
                     .is_sure = result.is_sure,
                     .is_stopped = result.is_stopped,

@@ -55,6 +55,24 @@ Result<std::vector<double>> rates_of(std::string_view words, const formats::Requ
   }
 }
 
+// "4@0.7" or "4@0.7@0.05": drafted tokens, how often one is accepted, and what drafting one takes.
+Result<serving::Speculation> speculation_of(std::string_view words) {
+  serving::Speculation speculation;
+  const auto next = [&words]() {
+    const size_t at = std::min(words.find('@'), words.size());
+    const std::string_view word = words.substr(0, at);
+    words.remove_prefix(std::min(at + 1, words.size()));
+    return word;
+  };
+  constexpr auto kMost = serving::Speculation::kMostDrafts;
+  HEADROOM_ASSIGN(speculation.draft_tokens, number_of<int64_t>(next(), "speculate", 1, kMost));
+  HEADROOM_ASSIGN(speculation.acceptance, number_of<double>(next(), "speculate", 0, 1));
+  if (!words.empty()) {
+    HEADROOM_ASSIGN(speculation.draft_share, number_of<double>(words, "speculate", 0, 1));
+  }
+  return speculation;
+}
+
 Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
   open.is_search = words.value("rate") == "search";
   if (open.is_search && !words.has("url")) {
@@ -87,9 +105,12 @@ Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
     }
   }
   open.has_chunked_prefill = !words.has("no-chunked-prefill");
+  if (words.has("speculate")) {
+    HEADROOM_ASSIGN(open.speculation, speculation_of(words.value("speculate")));
+  }
   if (open.is_asked()) return {};
-  for (const std::string_view flag :
-       {"limit", "attain", "prefill-rate", "max-num-batched-tokens", "no-chunked-prefill"}) {
+  for (const std::string_view flag : {"limit", "attain", "prefill-rate", "max-num-batched-tokens",
+                                      "no-chunked-prefill", "speculate"}) {
     if (!words.has(flag) || (flag == "limit" && words.has("watch"))) continue;
     return Error{ErrorCode::usage, "it is for requests that come by themselves",
                  "--" + std::string(flag),

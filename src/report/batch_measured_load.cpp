@@ -109,6 +109,8 @@ std::string basis_words(const batch::LoadRecord& record) {
     words += " At " + rate(one.asked_requests_per_second) +
              " requests/s it was too slow for what it measured: that run is void.";
   }
+  const std::string hits = batch::prefix_hit_note(record.prefix_hit, load.prefix_hit_share);
+  if (!hits.empty()) words += " " + text::printable(hits) + ".";
   if (!load.first_failure.empty()) {
     words += " The first failure: " + text::printable(load.first_failure) + ".";
   }
@@ -157,6 +159,8 @@ Json load_json(const MeasuredLoad& load) {
   return std::move(json)
       .set("at_targets_ms", std::move(targets))
       .set("input_tokens_mean", load.input_tokens_mean)
+      .set("prefix_hit_pct",
+           load.prefix_hit_share ? Json(100 * *load.prefix_hit_share) : Json(nullptr))
       .set("output_tokens_mean", load.output_tokens_mean)
       .set("send_lag", spread_json(load.send_lag))
       .set("lag", Json::object()
@@ -260,6 +264,7 @@ Json measured_load_json(const batch::BatchAnswer& answer) {
       .set("url", record.url)
       .set("api", record.api)
       .set("served_model", record.served_model)
+      .set("prefix_hit_asked_pct", 100 * record.prefix_hit)
       .set("targets", targets_json(record.targets))
       .set("seconds", record.seconds)
       .set("search", search_json(record.search))

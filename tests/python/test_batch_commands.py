@@ -139,10 +139,12 @@ def test_what_is_asked_of_types_reaches_the_command_or_a_note(headroom_binary):
 
 def test_the_file_is_of_the_server_that_the_first_line_names(headroom_binary, tmp_path):
     file = tmp_path / "serve.sh"
-    done = batch(headroom_binary, "--slo", "ttft_p95=500ms", "--emit", f"shell={file}", "--json")
+    # A limit and a rate of its own: the best of them are some hundred simulations.
+    done = batch(headroom_binary, "--slo", "ttft_p95=5s", "--rate", "2", "--limit", "48", "--emit", f"shell={file}", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert file.read_text(encoding="utf-8").splitlines()[-1] == "exec " + told["commands"][0]["command"]
+    assert "--max-num-seqs 48 " in told["commands"][0]["command"] and told["batch_opt"]["value"] != 48
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "llama.cpp"])
