@@ -43,7 +43,9 @@ struct Replicas {
   Interval speedup_vs_max;     // against one server with the largest limit
   // The same with chunked prefill; nothing where it is not predicted.
   std::optional<Interval> speedup_vs_chunked;
-  std::optional<bool> fits;  // nothing where the memory is not known
+  Interval itl_seconds{};            // of each: they wait for each other
+  std::optional<bool> fits;          // nothing where the memory is not known
+  std::optional<bool> meets_target;  // as expected; nothing where there is no target
 };
 
 struct Command {
@@ -56,6 +58,7 @@ struct LiveRecord {
   std::string url;
   std::string api;           // completions or chat
   std::string served_model;  // as the server names it
+  double prefix_hit = 0;     // that was asked for: share of each prompt that begins alike in all
   std::vector<LiveMeasurement> measurements;
   bool is_sure = false;
   bool is_stopped = false;
@@ -79,10 +82,15 @@ struct BatchAnswer {
   std::optional<double> host_gap;
   std::string host_gap_source;
   std::vector<Replicas> replicas;
-  FreedUses freed;                               // predicted: with a model on a device
-  std::vector<WhatIf> what_ifs;                  // the same
+  FreedUses freed;               // predicted: with a model on a device
+  std::vector<WhatIf> what_ifs;  // the same
+  // Measured over predicted at B_opt, where points and a model are there: what is predicted beside
+  // the points is scaled by it.
+  std::optional<Correction> correction;
   std::optional<engines::ServerSetting> server;  // at B_opt
   int replicas_to_start = 1;                     // of it, under MPS
+  std::optional<engines::ServerSetting>
+      open_server;  // that was simulated for requests as they come
   std::vector<Command> commands;
   std::optional<PriceTable> prices;
   std::vector<std::string> notes;

@@ -6,6 +6,7 @@
 
 #include "batch/deploy.h"
 #include "batch/predicted.h"
+#include "batch/replicas.h"
 #include "text/number.h"
 
 namespace headroom::batch {
@@ -15,8 +16,9 @@ Error usage(std::string words, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(words), {}, std::move(hint)};
 }
 
-Result<void> check(const BatchQuestion& question, bool has_model) {
-  if (question.points.empty() && (!has_model || !question.device)) {
+// `is_measured`: points are there, or will be.
+Result<void> check(const BatchQuestion& question, bool has_model, bool is_measured) {
+  if (!is_measured && (!has_model || !question.device)) {
     return usage(
         "of which model on which device?",
         "headroom batch MODEL --device NAME, --points FILE.csv, or --url http://HOST:PORT");
@@ -38,7 +40,7 @@ Result<void> check(const BatchQuestion& question, bool has_model) {
   if (question.most_replicas < 1 || question.most_replicas > kMostReplicas) {
     return usage("--most-replicas takes 1 to 16");
   }
-  return {};
+  return check_engine(question);
 }
 
 // Where (batch, throughput) is farthest above the line between its ends, on the affine law:
@@ -196,18 +198,33 @@ void fill_cache(const Predicted* predicted, BatchAnswer& answer) {
   answer.kv.freed = Bytes(std::max<int64_t>(0, cache.count - answer.kv.needed->count));
 }
 
+// What stands in no figure of an engine that speculates.
+void note_speculation(BatchAnswer& answer) {
+  std::string note =
+      "speculation is in the figures of requests as they come alone, not in those of a closed "
+      "loop; "
+      "the command does not turn it on";
+  if (!answer.question.points.empty()) {
+    note +=
+        "; measured steps do not tell attention apart, so that a verified token costs as much as "
+        "a sequence more, at most";
+  }
+  answer.notes.push_back(std::move(note));
+}
+
 // Where requests come by themselves; B_opt and its targets are known.
 Result<void> fill_open_load(const ServingCurve& curve, const Predicted* predicted,
                             BatchAnswer& answer) {
   const BatchQuestion& question = answer.question;
   if (!question.open_load.is_asked()) return {};
-  std::optional<double> cache_tokens;
-  if (predicted != nullptr && predicted->cache().count > 0)
-    cache_tokens = predicted->cache_tokens();
-  const timing::DecodePredictor* predictor =
-      predicted != nullptr ? &predicted->predictor() : nullptr;
+  if (question.open_load.speculation.is_used()) note_speculation(answer);
   HEADROOM_ASSIGN(OpenLoadBasis basis,
-                  open_load_basis(question, answer.workload, curve, predictor, cache_tokens));
+                  open_load_basis(question, answer.workload, curve, predicted));
+  if (predicted != nullptr && question.points.empty() && question.variant.pipeline_parallel > 1) {
+    answer.notes.emplace_back(
+        "requests as they come are simulated as if a prompt held up all stages of the pipeline "
+        "while it is read: the server could do more");
+  }
   basis.chosen = answer.curve[answer.chosen.value_or(0)].point.batch;
   HEADROOM_ASSIGN(answer.open_load, answer_open_load(question, basis, answer.itl_target_seconds));
   return {};
@@ -221,22 +238,42 @@ Result<void> fill_host_gap(const Predicted* predicted, BatchAnswer& answer) {
     return {};
   }
   if (predicted == nullptr) return {};
-  const timing::DecodePredictor& predictor = predicted->predictor();
   HEADROOM_ASSIGN(const timing::DecodeStep step,
-                  predictor.step(answer.curve[*answer.chosen].point.batch));
+                  predicted->curve().step(answer.curve[*answer.chosen].point.batch));
   answer.host_gap = step.host.seconds / step.parts_seconds();
-  answer.host_gap_source = "predicted, of " + predictor.engine().name;
+  answer.host_gap_source = "predicted, of " + predicted->predictor().engine().name;
   return {};
 }
 
 // What a step's time is made of, up to the largest batch of the curve.
-Result<void> fill_steps(const timing::DecodePredictor& predictor, BatchAnswer& answer) {
-  answer.weights = predictor.weights();
+Result<void> fill_steps(const Predicted& predicted, BatchAnswer& answer) {
+  answer.weights = predicted.predictor().weights();
   const int64_t most = answer.curve[answer.largest].point.batch;
   for (int64_t batch = 1; batch <= std::min(most, timing::kMostBatch); batch *= 2) {
-    HEADROOM_ASSIGN(timing::DecodeStep step, predictor.step(batch));
+    HEADROOM_ASSIGN(timing::DecodeStep step, predicted.curve().step(batch));
     answer.steps.push_back(std::move(step));
   }
+  return {};
+}
+
+// Beside points what is predicted is held against them at B_opt, and scaled by what it misses
+// there.
+Result<void> fill_correction(const Predicted& predicted, BatchAnswer& answer) {
+  if (answer.question.points.empty()) return {};
+  const BatchPoint& measured = answer.curve[*answer.chosen].point;
+  HEADROOM_ASSIGN(const BatchPoint expected, predicted.curve().at(measured.batch));
+  const auto ratio = [](const Interval& a, const Interval& b) { return a.expected / b.expected; };
+  Correction& correction = answer.correction.emplace();
+  correction.throughput =
+      ratio(measured.throughput_tokens_per_second, expected.throughput_tokens_per_second);
+  correction.itl = ratio(measured.itl_seconds, expected.itl_seconds);
+  const auto off = [](double factor) {
+    return text::formatted("%+.0f %%", 100 * (1 / factor - 1));
+  };
+  answer.notes.push_back(
+      "at B_opt the prediction is " + off(correction.throughput) + " off in throughput and " +
+      off(correction.itl) +
+      " in the time between tokens; what is predicted beside the points is scaled by that");
   return {};
 }
 
@@ -246,8 +283,9 @@ Result<void> fill_alternatives(const Predicted& predicted, const text::JsonView&
                                BatchAnswer& answer) {
   const AdvisorOptions options{.itl_target_seconds = answer.itl_target_seconds,
                                .min_efficiency = answer.question.min_efficiency};
-  HEADROOM_ASSIGN(answer.what_ifs,
-                  what_ifs(answer.question, config, answer.workload, predicted, options, model));
+  const Correction correction = answer.correction.value_or(Correction{});
+  HEADROOM_ASSIGN(answer.what_ifs, what_ifs(answer.question, config, answer.workload, predicted,
+                                            options, correction, model));
   if (!answer.kv.needed) return {};
   const FreedQuestion freed{.question = &answer.question,
                             .config = &config,
@@ -255,7 +293,8 @@ Result<void> fill_alternatives(const Predicted& predicted, const text::JsonView&
                             .chosen = answer.curve[*answer.chosen].point,
                             .host_gap = answer.host_gap.value_or(0),
                             .needed = *answer.kv.needed,
-                            .advisor = options};
+                            .advisor = options,
+                            .correction = correction};
   HEADROOM_ASSIGN(answer.freed, uses_of_freed(freed, predicted, companion, model));
   return {};
 }
@@ -285,7 +324,7 @@ Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const tex
     return std::optional(std::move(base));
   }
   if (config == nullptr || !question.device) return std::optional<StepBase>();
-  HEADROOM_TRY(check(question, true));
+  HEADROOM_TRY(check(question, true, false));
   const Workload workload = workload_for(question);
   HEADROOM_ASSIGN(const auto predicted, predicted_of(question, workload, config, model));
   HEADROOM_ASSIGN(StepBase base, base_of_prediction(predicted->curve(), question.model + " on " +
@@ -293,9 +332,21 @@ Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const tex
   return std::optional(std::move(base));
 }
 
+Result<void> check_before_measuring(const BatchQuestion& question, const text::JsonView* config,
+                                    const timing::TimingModel& model, const Companion* companion) {
+  HEADROOM_TRY(check(question, config != nullptr, true));
+  const Workload workload = workload_for(question);
+  HEADROOM_TRY(predicted_of(question, workload, config, model));
+  if (companion == nullptr) return {};
+  HEADROOM_TRY(check_colocation(question));
+  HEADROOM_TRY(predicted_of(question, workload, &companion->config, model));
+  return {};
+}
+
 Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
                            const timing::TimingModel& model, const Companion* companion) {
-  HEADROOM_TRY(check(question, config != nullptr));
+  HEADROOM_TRY(check(question, config != nullptr, !question.points.empty()));
+  if (companion != nullptr) HEADROOM_TRY(check_colocation(question));
   BatchAnswer answer;
   answer.question = question;
   for (const std::string& left_out : question.points_left_out) {
@@ -319,16 +370,17 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     answer.notes.push_back(std::move(note));
     return answer;
   }
-  if (predicted != nullptr) HEADROOM_TRY(fill_steps(predicted->predictor(), answer));
+  if (predicted != nullptr) HEADROOM_TRY(fill_steps(*predicted, answer));
   HEADROOM_TRY(fill_open_load(curve, predicted, answer));
   if (answer.chosen) {
     fill_cache(predicted, answer);
     HEADROOM_TRY(fill_host_gap(predicted, answer));
     HEADROOM_TRY(fill_replicas(predicted, answer));
     if (predicted != nullptr) {
+      HEADROOM_TRY(fill_correction(*predicted, answer));
       HEADROOM_TRY(fill_alternatives(*predicted, *config, model, companion, answer));
     }
-    fill_commands(predicted, answer);
+    HEADROOM_TRY(fill_commands(predicted, config, answer));
     fill_prices(answer);
   }
   if (answer.open_load) add_open_load_command(answer);

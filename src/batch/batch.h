@@ -22,6 +22,11 @@ namespace headroom::batch {
 Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* config,
                            const timing::TimingModel& model, const Companion* companion = nullptr);
 
+// Whether all of the question but its points can be answered, so that nothing is measured in vain.
+Result<void> check_before_measuring(const BatchQuestion& question, const text::JsonView* config,
+                                    const timing::TimingModel& model,
+                                    const Companion* companion = nullptr);
+
 // What watching a server starts from: the question's points, or its model on its device as
 // predicted; nothing where it has neither.
 Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const text::JsonView* config,

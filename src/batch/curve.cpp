@@ -171,9 +171,17 @@ Result<PredictedCurve> PredictedCurve::make(const timing::DecodePredictor& predi
   return curve;
 }
 
+Result<timing::DecodeStep> PredictedCurve::step(int64_t batch) const {
+  const int64_t stages = predictor_->variant().pipeline_parallel;
+  HEADROOM_ASSIGN(timing::DecodeStep step, predictor_->step((batch + stages - 1) / stages));
+  step.batch = batch;
+  step.kv_cache = predictor_->kv_of_one() * batch;
+  return step;
+}
+
 Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
   const int64_t stages = predictor_->variant().pipeline_parallel;
-  HEADROOM_ASSIGN(const timing::DecodeStep step, predictor_->step((batch + stages - 1) / stages));
+  HEADROOM_ASSIGN(const timing::DecodeStep step, this->step(batch));
   const auto running = static_cast<double>(batch);
   const double prefills = running / workload_.output_mean / static_cast<double>(stages);
   const Interval seconds{step.step.low_seconds + prefills * prefill_.low_seconds,

@@ -74,6 +74,9 @@ class PredictedCurve : public ServingCurve {
   // they do not read the weights once more: what the curve itself, which is that of an engine
   // without, would be held against.
   [[nodiscard]] Result<Interval> chunked_throughput(int64_t batch) const;
+  // The decode step that each of so many running sequences gets a token in: of the part of them
+  // that a pipeline's stages have in hand at once. Its batch is theirs all together.
+  [[nodiscard]] Result<timing::DecodeStep> step(int64_t batch) const;
   // The part of a step's time that reading prompts adds.
   [[nodiscard]] Result<Interval> prefill_share(int64_t batch) const;
   [[nodiscard]] Result<BatchPoint> at(int64_t batch) const override;

@@ -1,114 +1,117 @@
 #include "batch/deploy.h"
 
 #include <algorithm>
+#include <string>
 
-#include "batch/replication.h"
-#include "engines/kubernetes.h"
-#include "text/number.h"
+#include "batch/open_load.h"
+#include "batch/replicas.h"
 
 namespace headroom::batch {
 namespace {
 
 using engines::ServerSetting;
+using engines::ServingEngine;
 
-Interval scaled(const Interval& factors, double gain, double base) {
-  // One server's worth is never lost by the model: below 1 only what was measured goes.
-  return {factors.low * gain * base, factors.expected * gain * base, factors.high * gain * base};
+// What all servers of the question have alike.
+ServerSetting setting_of(const BatchQuestion& question) {
+  ServerSetting server;
+  server.engine = question.engine;
+  server.model = question.model.empty() ? "MODEL" : question.model;
+  server.dtype = question.dtype;
+  server.weight_type = question.weight_type;
+  server.cache_type = question.cache_type;
+  server.has_gpu = !question.device || question.device->vendor != device::Vendor::cpu;
+  server.tensor_parallel = question.variant.tensor_parallel;
+  server.pipeline_parallel = question.variant.pipeline_parallel;
+  return server;
 }
 
-bool shares_one_gpu(const BatchAnswer& answer) {
-  const timing::DecodeVariant& variant = answer.question.variant;
-  return variant.tensor_parallel * variant.pipeline_parallel == 1;
-}
-
-// The most replicas that fit under MPS; null where none do or nothing is known.
-const Replicas* best_replicas(const BatchAnswer& answer) {
-  const Replicas* best = nullptr;
-  double most = 1;
-  for (const Replicas& replicas : answer.replicas) {
-    if (replicas.sharing != Sharing::mps || !replicas.fits.value_or(false)) continue;
-    if (replicas.speedup_vs_max.expected > most * 1.01) {
-      most = replicas.speedup_vs_max.expected;
-      best = &replicas;
+void add_notes(const ServerSetting& server, BatchAnswer& answer) {
+  for (std::string& note : notes_of(server)) {
+    if (std::ranges::find(answer.notes, note) == answer.notes.end()) {
+      answer.notes.push_back(std::move(note));
     }
   }
-  return best;
 }
 
-Interval product(const Interval& a, double b) { return {a.low * b, a.expected * b, a.high * b}; }
+// Of the device's memory; whole is known where needed is.
+void set_cache(const Predicted& predicted, ServerSetting& server, const BatchAnswer& answer) {
+  const device::Device& device = *answer.question.device;
+  server.kv_cache = answer.kv.needed;
+  server.kv_tokens = static_cast<int64_t>(static_cast<double>(answer.kv.needed->count) /
+                                          predicted.bytes_of_token());
+  server.needs = memory_of_server(&predicted, answer);
+  server.gpu = device.usable_memory.value;
+  // TensorRT-LLM's share is of what is free once the weights are there.
+  const auto free =
+      static_cast<double>(server.gpu->count - server.needs->count + answer.kv.needed->count);
+  if (free > 0)
+    server.kv_free_share = std::min(1.0, static_cast<double>(server.kv_cache->count) / free);
+}
+
+// vLLM does not start where its cache holds less than one sequence of the model's whole length:
+// then it is told of a length, that of the workload's longest request where the cache holds that.
+Result<void> set_length(const text::JsonView& config, ServerSetting& server, BatchAnswer& answer) {
+  if (server.engine != ServingEngine::vllm || !server.kv_tokens) return {};
+  std::optional<int64_t> whole;
+  for (const char* key : {"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"}) {
+    if (!whole) {
+      HEADROOM_ASSIGN(whole, config.optional_int(key, 0, int64_t{1} << 53));
+    }
+  }
+  constexpr auto kBlock = static_cast<int64_t>(kKvBlock);
+  const int64_t most = *server.kv_tokens / kBlock * kBlock;
+  if (!whole || *whole < 1 || most >= *whole || most < kBlock) return {};
+  int64_t longest = 1;
+  for (const formats::RequestLengths& request : lengths_of(answer.question)) {
+    longest = std::max(longest, request.input_tokens + request.output_tokens);
+  }
+  longest = (longest + kBlock - 1) / kBlock * kBlock;
+  server.max_model_len = std::min({longest, most, *whole});
+  std::string note = "vLLM starts with a cache of " + std::to_string(*server.kv_tokens) +
+                     " tokens only if no request may be as long as the model could have it (" +
+                     std::to_string(*whole) + "): --max-model-len is ";
+  note += longest <= most ? "that of the workload's longest request"
+                          : "what the cache holds, and longer requests are refused";
+  answer.notes.push_back(std::move(note));
+  return {};
+}
 
 }  // namespace
 
-Result<void> fill_replicas(const Predicted* predicted, BatchAnswer& answer) {
-  const auto& own = answer.question.device;
-  if (!shares_one_gpu(answer) || (own && own->vendor == device::Vendor::cpu)) return {};
-  if (!answer.host_gap) {
-    answer.notes.emplace_back(
-        "what replicas would gain depends on how long the GPU waits for the host in each step: "
-        "give "
-        "--host-gap SHARE (1 - kernel time / wall time of a decode step in a profile), or a MODEL "
-        "and "
-        "a --device to have it predicted");
-    return {};
+Result<void> check_engine(const BatchQuestion& question) {
+  const auto& device = question.device;
+  const timing::DecodeVariant& variant = question.variant;
+  const auto refused = [&](std::string words, std::string hint) {
+    return Error{ErrorCode::usage, std::move(words),
+                 "--engine " + std::string(names_of(question.engine).word), std::move(hint)};
+  };
+  if (question.engine == ServingEngine::tensorrt_llm && device &&
+      device->vendor != device::Vendor::nvidia) {
+    return refused("it runs on NVIDIA's GPUs alone", "vllm, sglang or llama.cpp");
   }
-  const double chosen = answer.curve[*answer.chosen].point.throughput_tokens_per_second.expected;
-  const double most = answer.curve[answer.largest].point.throughput_tokens_per_second.expected;
-  // What chunked prefill alone gains at the largest limit, as predicted. Errors of the law are
-  // alike in both.
-  std::optional<double> chunked;
-  if (predicted != nullptr) {
-    const int64_t largest = answer.curve[answer.largest].point.batch;
-    HEADROOM_ASSIGN(const Interval with, predicted->curve().chunked_throughput(largest));
-    HEADROOM_ASSIGN(const BatchPoint without, predicted->curve().at(largest));
-    chunked = with.expected / without.throughput_tokens_per_second.expected;
+  if (question.engine != ServingEngine::llama_cpp) return {};
+  if (variant.tensor_parallel * variant.pipeline_parallel > 1) {
+    return refused("how it divides a model among GPUs is not modelled",
+                   "vllm, sglang or tensorrt-llm; or neither --tp nor --pp");
   }
-  for (int count = 2; count <= answer.question.most_replicas; ++count) {
-    const double gain = replication_speedup(count, *answer.host_gap);
-    std::optional<bool> fits;
-    if (predicted != nullptr && answer.kv.needed && answer.question.device) {
-      const device::Device& device = *answer.question.device;
-      const int64_t one = predicted->predictor().weights().count + answer.kv.needed->count +
-                          device.context.value.expected.count;
-      fits = static_cast<double>(one) * count <=
-             timing::kMemoryShare * static_cast<double>(device.usable_memory.value.count);
-    }
-    for (const Sharing sharing : {Sharing::mps, Sharing::time_slicing}) {
-      // NVIDIA's alone.
-      if (sharing == Sharing::mps && own && own->vendor != device::Vendor::nvidia) continue;
-      const Interval& kept = sharing == Sharing::mps ? kMpsKeeps : kTimeSlicingKeeps;
-      answer.replicas.push_back({.count = count,
-                                 .sharing = sharing,
-                                 .speedup_vs_single = scaled(kept, gain, 1),
-                                 .speedup_vs_max = scaled(kept, gain, chosen / most),
-                                 .speedup_vs_chunked = {},
-                                 .fits = fits});
-      if (chunked) {
-        Replicas& made = answer.replicas.back();
-        made.speedup_vs_chunked = product(made.speedup_vs_max, 1 / *chunked);
-      }
-    }
+  if (!question.open_load.has_chunked_prefill) {
+    return refused("it always reads prompts in pieces", "it without --no-chunked-prefill");
   }
   return {};
 }
 
-void fill_commands(const Predicted* predicted, BatchAnswer& answer) {
-  const BatchQuestion& question = answer.question;
-  ServerSetting& server = answer.server.emplace();
-  server.engine = question.engine;
-  server.model = question.model.empty() ? "MODEL" : question.model;
+Result<void> fill_commands(const Predicted* predicted, const text::JsonView* config,
+                           BatchAnswer& answer) {
+  ServerSetting& server = answer.server.emplace(setting_of(answer.question));
   server.max_num_seqs = *answer.advice.batch;
-  server.tensor_parallel = question.variant.tensor_parallel;
-  server.pipeline_parallel = question.variant.pipeline_parallel;
-  server.kv_cache = answer.kv.needed;
-  if (answer.kv.share && answer.kv.whole) server.kv_free_share = std::min(1.0, *answer.kv.share);
-  if (predicted != nullptr && answer.kv.needed) {
-    server.kv_tokens = static_cast<int64_t>(static_cast<double>(answer.kv.needed->count) /
-                                            predicted->bytes_of_token());
-  }
-  const std::string title(names_of(question.engine).title);
+  if (memory_of_server(predicted, answer)) set_cache(*predicted, server, answer);
+  if (config != nullptr) HEADROOM_TRY(set_length(*config, server, answer));
+  add_notes(server, answer);
+  const std::string title(names_of(server.engine).title);
   answer.commands.push_back({"one server at B_opt (" + title + ")", engines::serve_line(server)});
-  const Replicas* best = best_replicas(answer);
-  if (best == nullptr) return;
+  const Replicas* best = replicas_to_start(answer);
+  if (best == nullptr) return {};
   answer.replicas_to_start = best->count;
   int step = 1;
   for (const std::string& line : engines::replica_lines(server, best->count)) {
@@ -116,18 +119,16 @@ void fill_commands(const Predicted* predicted, BatchAnswer& answer) {
         {std::to_string(best->count) + " replicas under MPS, step " + std::to_string(step++),
          line});
   }
+  return {};
 }
 
 void add_open_load_command(BatchAnswer& answer) {
   const OpenLoadQuestion& question = answer.question.open_load;
-  ServerSetting server;
-  server.engine = answer.question.engine;
-  server.model = answer.question.model.empty() ? "MODEL" : answer.question.model;
+  ServerSetting& server = answer.open_server.emplace(setting_of(answer.question));
   server.max_num_seqs = answer.open_load->limit;
   server.max_num_batched_tokens = question.max_num_batched_tokens;
   server.has_chunked_prefill = question.has_chunked_prefill;
-  server.tensor_parallel = answer.question.variant.tensor_parallel;
-  server.pipeline_parallel = answer.question.variant.pipeline_parallel;
+  add_notes(server, answer);
   const std::string title(names_of(server.engine).title);
   answer.commands.insert(
       answer.commands.begin(),
@@ -142,70 +143,29 @@ void fill_prices(BatchAnswer& answer) {
   PriceTable& table = answer.prices.emplace();
   table.machines = machines_of(price);
   table.busy = price.busy;
-  const auto add = [&](std::string setting, const Interval& of_server) {
-    PriceRow row{std::move(setting), product(of_server, 1 / gpus), {}};
+  const auto add = [&](std::string setting, const Interval& of_server, std::optional<bool> meets) {
+    PriceRow row{std::move(setting), product(of_server, 1 / gpus), {}, meets};
     for (const PricedMachine& machine : table.machines) {
       row.cost_per_million_tokens.push_back(
           cost_of_million(machine.per_hour, price.busy, row.throughput_tokens_per_second));
     }
     table.rows.push_back(std::move(row));
   };
-  const BatchPoint& chosen = answer.curve[*answer.chosen].point;
-  add("B_opt " + std::to_string(chosen.batch), chosen.throughput_tokens_per_second);
-  if (*answer.chosen != answer.largest) {
-    const BatchPoint& most = answer.curve[answer.largest].point;
-    add("batch " + std::to_string(most.batch), most.throughput_tokens_per_second);
-  }
+  const auto add_point = [&](std::string name, const BatchPoint& point) {
+    add(std::move(name) + std::to_string(point.batch), point.throughput_tokens_per_second,
+        meets_target(point.itl_seconds.expected, answer));
+  };
+  add_point("B_opt ", answer.curve[*answer.chosen].point);
+  if (*answer.chosen != answer.largest) add_point("batch ", answer.curve[answer.largest].point);
   for (const Replicas& replicas : answer.replicas) {
     if (replicas.sharing != Sharing::mps || !replicas.fits.value_or(true)) continue;
-    const Interval& rate = chosen.throughput_tokens_per_second;
-    const Interval& gain = replicas.speedup_vs_single;
-    add(std::to_string(replicas.count) + " replicas at B_opt, MPS",
-        {rate.low * gain.low, rate.expected * gain.expected, rate.high * gain.high});
+    add(std::to_string(replicas.count) + " replicas at B_opt, MPS", throughput_of(replicas, answer),
+        replicas.meets_target);
   }
   if (answer.open_load && answer.open_load->highest_rate.low > 0) {
     add("requests as they come, highest rate",
-        product(answer.open_load->highest_rate, answer.workload.output_mean));
+        product(answer.open_load->highest_rate, answer.workload.output_mean), std::nullopt);
   }
-}
-
-Result<EmitRequest> parse_emit(std::string_view words) {
-  const size_t equals = std::min(words.find('='), words.size());
-  EmitRequest request{std::string(words.substr(0, equals)), {}};
-  if (equals < words.size()) request.file = std::string(words.substr(equals + 1));
-  const bool is_known = request.kind == "kubernetes" || request.kind == "shell";
-  if (is_known && !request.file.empty()) return request;
-  return Error{ErrorCode::usage, "'" + std::string(words.substr(0, 80)) + "' is nothing to write",
-               "--emit", "kubernetes=serve.yaml, or shell=serve.sh"};
-}
-
-Result<std::string> emitted(const BatchAnswer& answer, const EmitRequest& request) {
-  if (!answer.server) {
-    return Error{ErrorCode::usage, "no batch meets the target: there is nothing to start", "--emit",
-                 "another --slo"};
-  }
-  const int count = answer.replicas_to_start;
-  const BatchPoint& point = answer.curve[*answer.chosen].point;
-  std::string why = "B_opt " + std::to_string(point.batch);
-  why += text::formatted(": %.0f tokens/s, ", point.throughput_tokens_per_second.expected);
-  why += text::formatted("%.3g ms between tokens, ", point.itl_seconds.expected * 1e3);
-  why += name_of(point.provenance);
-  if (request.kind == "kubernetes") {
-    engines::ServerManifest manifest;
-    manifest.server = *answer.server;
-    manifest.replicas_on_one_gpu = count;
-    const auto& device = answer.question.device;
-    if (device && device->vendor == device::Vendor::amd) manifest.gpu_resource = "amd.com/gpu";
-    manifest.comment = {"Written by headroom batch.", why};
-    return engines::kubernetes_yaml(manifest);
-  }
-  std::string script = "#!/bin/sh\n# Written by headroom batch. " + why + "\n";
-  if (count < 2) return script + "exec " + engines::serve_line(*answer.server) + "\n";
-  auto lines = engines::replica_lines(*answer.server, count);
-  lines.pop_back();
-  script += "set -e\ntrap 'kill $(jobs -p); echo quit | nvidia-cuda-mps-control' EXIT INT TERM\n";
-  for (const std::string& line : lines) script += line + "\n";
-  return script + "wait\n";
 }
 
 }  // namespace headroom::batch

@@ -15,6 +15,18 @@ timing::DecodeOptions options_for(const FreedQuestion& freed, int64_t context) {
       .context = context, .weights = freed.question->weights, .variant = freed.question->variant};
 }
 
+std::optional<bool> in_time(double itl_seconds, const FreedQuestion& freed) {
+  const auto& target = freed.advisor.itl_target_seconds;
+  if (!target) return std::nullopt;
+  return itl_seconds <= *target;
+}
+
+// Prompts and answers so many times as long.
+Workload scaled(const Workload& workload, double factor) {
+  return {workload.input_mean * factor, workload.output_mean * factor,
+          workload.context_mean * factor, workload.context_deviation * factor};
+}
+
 Result<std::optional<LongerContext>> longer_context(const FreedQuestion& freed,
                                                     const Predicted& predicted,
                                                     const timing::TimingModel& model) {
@@ -28,12 +40,15 @@ Result<std::optional<LongerContext>> longer_context(const FreedQuestion& freed,
   if (longer.tokens > static_cast<double>(timing::kMostContext)) {
     return std::optional<LongerContext>();
   }
-  auto made = timing::DecodePredictor::make(*freed.config, *freed.question->device,
-                                            options_for(freed, std::llround(longer.tokens)), model);
+  const Workload workload = scaled(freed.workload, longer.factor);
+  const auto made =
+      Predicted::make(*freed.config, *freed.question->device,
+                      options_for(freed, std::llround(longer.tokens)), workload, model);
   // A model may have no such contexts: a window, or places that end.
   if (!made) return std::optional<LongerContext>();
-  HEADROOM_ASSIGN(const timing::DecodeStep step, made->step(freed.chosen.batch));
-  longer.itl_seconds = {step.step.low_seconds, step.step.seconds, step.step.high_seconds};
+  HEADROOM_ASSIGN(const BatchPoint point, made->curve().at(freed.chosen.batch));
+  longer.itl_seconds = corrected(point, freed.correction).itl_seconds;
+  longer.meets_target = in_time(longer.itl_seconds.expected, freed);
   return std::optional(longer);
 }
 
@@ -60,7 +75,7 @@ Result<std::vector<SmallerDevice>> smaller_devices(const FreedQuestion& freed,
   for (const device::Device& device : freed.question->other_devices) {
     const bool is_smaller = device.usable_memory.known() &&
                             device.usable_memory.value < own.usable_memory.value &&
-                            device.vendor == own.vendor;
+                            device.vendor == own.vendor && device.name != own.name;
     if (is_smaller) candidates.push_back(&device);
   }
   std::ranges::stable_sort(
@@ -71,7 +86,7 @@ Result<std::vector<SmallerDevice>> smaller_devices(const FreedQuestion& freed,
     const auto options = options_for(freed, mean_context(freed.workload));
     const auto predicted = Predicted::make(*freed.config, *device, options, freed.workload, model);
     if (!predicted || predicted->curve().candidates().empty()) continue;
-    const auto best = best_of(*predicted, freed.advisor);
+    const auto best = best_of(*predicted, freed.advisor, freed.correction);
     if (!best || !*best) continue;
     const BatchPoint& point = (*best)->point;
     found.push_back({.name = device->name,
@@ -85,53 +100,104 @@ Result<std::vector<SmallerDevice>> smaller_devices(const FreedQuestion& freed,
   return found;
 }
 
-Interval slowed(const Interval& rate, double slowdown) {
+Interval beside(const Interval& rate, double slowdown) {
   return {rate.low * kMpsKeeps.low / slowdown, rate.expected * kMpsKeeps.expected / slowdown,
           rate.high * kMpsKeeps.high / slowdown};
 }
 
+// What the first one leaves is a device of its own, as far as memory goes.
+device::Device rest_of(const FreedQuestion& freed, const Predicted& predicted) {
+  device::Device rest = *freed.question->device;
+  const double left = static_cast<double>(rest.usable_memory.value.count) -
+                      static_cast<double>(predicted.predictor().weights().count +
+                                          freed.needed.count + rest.context.value.expected.count) /
+                          timing::kMemoryShare;
+  rest.usable_memory.value = Bytes(static_cast<int64_t>(std::max(1.0, left)));
+  return rest;
+}
+
+// Of the second model, beside the first one.
+struct Slowed {
+  BatchPoint point;
+  double slowdown = 1;
+};
+
+Result<Slowed> slowed_point(const FreedQuestion& freed, const PredictedCurve& second,
+                            int64_t batch) {
+  HEADROOM_ASSIGN(const timing::DecodeStep step, second.step(batch));
+  HEADROOM_ASSIGN(const BatchPoint alone, second.at(batch));
+  const double gap = step.host.seconds / step.parts_seconds();
+  Slowed slowed{corrected(alone, freed.correction), 1 + (1 - freed.host_gap) * (1 - gap)};
+  Interval& rate = slowed.point.throughput_tokens_per_second;
+  rate = beside(rate, slowed.slowdown);
+  slowed.point.itl_seconds = product(slowed.point.itl_seconds, slowed.slowdown);
+  return slowed;
+}
+
+// Its own target, where that is a multiple of what it takes alone.
+Result<AdvisorOptions> advisor_of(const FreedQuestion& freed, const PredictedCurve& second) {
+  AdvisorOptions advisor = freed.advisor;
+  const auto& slo = freed.question->slo;
+  if (!slo || slo->seconds) return advisor;
+  HEADROOM_ASSIGN(const BatchPoint reference, second.at(slo->at_batch));
+  advisor.itl_target_seconds =
+      slo->multiple * corrected(reference, freed.correction).itl_seconds.expected;
+  return advisor;
+}
+
 Result<Colocated> colocated(const FreedQuestion& freed, const Predicted& predicted,
                             const Companion& companion, const timing::TimingModel& model) {
-  const device::Device& device = *freed.question->device;
   Colocated both;
   both.model = companion.name;
-  // What is left to it is a device of its own, as far as memory goes.
-  device::Device rest = device;
-  const double left =
-      static_cast<double>(device.usable_memory.value.count) -
-      static_cast<double>(predicted.predictor().weights().count + freed.needed.count +
-                          device.context.value.expected.count) /
-          timing::kMemoryShare;
-  rest.usable_memory.value = Bytes(static_cast<int64_t>(std::max(1.0, left)));
-  const timing::DecodeOptions options{.context = mean_context(freed.workload),
-                                      .weights = freed.question->weights};
+  const device::Device rest = rest_of(freed, predicted);
+  const timing::DecodeOptions options = options_for(freed, mean_context(freed.workload));
   HEADROOM_ASSIGN(const Predicted second,
                   Predicted::make(companion.config, rest, options, freed.workload, model));
   both.weights_bytes = static_cast<double>(second.predictor().weights().count);
   if (second.cache().count == 0 || second.curve().candidates().empty()) return both;
-  AdvisorOptions advisor = freed.advisor;
-  if (freed.question->slo && !freed.question->slo->seconds) {
-    HEADROOM_ASSIGN(const BatchPoint reference, second.curve().at(freed.question->slo->at_batch));
-    advisor.itl_target_seconds = freed.question->slo->multiple * reference.itl_seconds.expected;
+  HEADROOM_ASSIGN(const AdvisorOptions advisor, advisor_of(freed, second.curve()));
+  HEADROOM_ASSIGN(const Slowed one, slowed_point(freed, second.curve(), 1));
+  std::vector<Slowed> all;
+  std::vector<BatchPoint> points;
+  for (const int64_t batch : second.curve().candidates()) {
+    HEADROOM_ASSIGN(const Slowed slowed, slowed_point(freed, second.curve(), batch));
+    all.push_back(slowed);
+    points.push_back(slowed.point);
   }
-  HEADROOM_ASSIGN(const auto best, best_of(second, advisor));
-  if (!best) return both;
+  both.advice = BatchingConfigurationAdvisor(advisor).advise(points, one.point, Bound::memory);
+  if (!both.advice.batch) return both;
+  const Slowed& best = *std::ranges::find(all, *both.advice.batch,
+                                          [](const Slowed& slowed) { return slowed.point.batch; });
   both.fits = true;
-  both.advice = best->advice;
-  both.kv_bytes = kv_tokens_needed(best->point.running, freed.workload) * second.bytes_of_token();
-  HEADROOM_ASSIGN(const timing::DecodeStep step, second.predictor().step(best->point.batch));
-  const double gap = step.host.seconds / step.parts_seconds();
-  both.slowdown = 1 + (1 - freed.host_gap) * (1 - gap);
+  both.kv_bytes = kv_tokens_needed(best.point.running, freed.workload) * second.bytes_of_token();
+  both.slowdown = best.slowdown;
   both.throughput_tokens_per_second =
-      slowed(freed.chosen.throughput_tokens_per_second, both.slowdown);
-  both.throughput_tokens_per_second_second =
-      slowed(best->point.throughput_tokens_per_second, both.slowdown);
+      beside(freed.chosen.throughput_tokens_per_second, both.slowdown);
+  both.throughput_tokens_per_second_second = best.point.throughput_tokens_per_second;
   both.itl_seconds = freed.chosen.itl_seconds.expected * both.slowdown;
-  both.itl_seconds_second = best->point.itl_seconds.expected * both.slowdown;
+  both.itl_seconds_second = best.point.itl_seconds.expected;
+  both.first_meets_target = in_time(both.itl_seconds, freed);
   return both;
 }
 
 }  // namespace
+
+Result<void> check_colocation(const BatchQuestion& question) {
+  const auto refused = [](std::string words, std::string hint) {
+    return Error{ErrorCode::usage, std::move(words), "--colocate", std::move(hint)};
+  };
+  if (!question.device) {
+    return refused("a second model is predicted beside a first", "MODEL and --device, too");
+  }
+  if (question.variant.tensor_parallel * question.variant.pipeline_parallel > 1) {
+    return refused("two models share one GPU, not several", "it without --tp and --pp");
+  }
+  if (question.device->vendor != device::Vendor::nvidia) {
+    return refused("two models share a GPU under MPS, which NVIDIA's have",
+                   "a --device of NVIDIA's");
+  }
+  return {};
+}
 
 Result<FreedUses> uses_of_freed(const FreedQuestion& freed, const Predicted& predicted,
                                 const Companion* companion, const timing::TimingModel& model) {

@@ -21,6 +21,7 @@ struct LongerContext {
   double tokens = 0;  // of a sequence in flight, on average
   double factor = 1;  // of what it is now
   Interval itl_seconds{};
+  std::optional<bool> meets_target;  // as expected; nothing where there is no target
 };
 
 struct PrefixCache {
@@ -40,7 +41,9 @@ struct SmallerDevice {
 
 // A second model's server on the same GPU under MPS: two classes of one customer each in a closed
 // network of the GPU and each one's own host. By mean-value analysis a step of either takes
-// 1 + (1 - gap) (1 - other's gap) times as long: 1 + 0.75 x 0.6 = 1.45.
+// 1 + (1 - gap) (1 - other's gap) times as long: 1 + 0.75 x 0.6 = 1.45. The second one's batch is
+// the largest that meets its target when it is so slowed; whether the first one still meets its own
+// is told.
 struct Colocated {
   std::string model;
   bool fits = false;
@@ -48,6 +51,7 @@ struct Colocated {
   Advice advice;  // of the second one in what is left of the memory
   double kv_bytes = 0;
   double slowdown = 1;                             // of steps, of both
+  std::optional<bool> first_meets_target;          // as expected; nothing where there is no target
   Interval throughput_tokens_per_second{};         // of the first, beside it
   Interval throughput_tokens_per_second_second{};  // of the second
   double itl_seconds = 0;
@@ -74,7 +78,11 @@ struct FreedQuestion {
   double host_gap = 0;
   Bytes needed;  // of the cache, at B_opt
   AdvisorOptions advisor;
+  Correction correction;  // of what is predicted
 };
+
+// Whether a second model can be put beside the question's: one GPU of NVIDIA's.
+Result<void> check_colocation(const BatchQuestion& question);
 
 // `companion` or null.
 Result<FreedUses> uses_of_freed(const FreedQuestion& freed, const Predicted& predicted,

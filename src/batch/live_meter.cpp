@@ -52,6 +52,7 @@ Result<std::unique_ptr<ServerMeter>> ServerMeter::make(
   serving::LoadPlan plan;
   plan.lengths = std::move(lengths);
   plan.seed = question.seed;
+  plan.prefix_share = question.prefix_hit;
   plan.most_seconds = question.window_seconds;
   meter->generator_ =
       std::make_unique<serving::LoadGenerator>(*meter->streams_, meter->server_, std::move(plan));
@@ -77,6 +78,18 @@ Result<LiveMeasurement> ServerMeter::measure(int64_t batch, Care care) {
   }
   measurement.point = point_of(summary);
   return measurement;
+}
+
+std::string prefix_hit_note(double asked, std::optional<double> found) {
+  if (!found && asked > 0) {
+    return "whether the server's cache of prefixes found " + percent(asked) +
+           " of the prompts is not known: vLLM says it in its metrics and with "
+           "--enable-prompt-tokens-details, SGLang with --enable-metrics";
+  }
+  constexpr double kNear = 0.05;
+  if (!found || std::abs(*found - asked) <= kNear) return {};
+  return percent(*found) + " of the prompts' tokens were in the server's cache of prefixes, not " +
+         percent(asked) + ": it may be off, too small, or have blocks longer than what is alike";
 }
 
 std::vector<formats::RequestLengths> answered_lengths(

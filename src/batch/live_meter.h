@@ -22,6 +22,7 @@ struct LiveQuestion {
   int64_t most_batch = 256;
   std::vector<int64_t> batches;  // these alone; empty: those that the decision needs
   double most_seconds = 900;     // of all measurements
+  double prefix_hit = 0;         // share of each prompt that begins alike in all
 };
 
 class ServerMeter : public BatchMeter {
@@ -50,6 +51,9 @@ class ServerMeter : public BatchMeter {
 // What the measurements say that no figure of the answer does: failures, lengths that differ from
 // what was asked for, a server without metrics.
 [[nodiscard]] std::vector<std::string> notes_of(const std::vector<LiveMeasurement>& measurements);
+
+// How far a cache of prefixes is from what was asked for; "" where it is not.
+[[nodiscard]] std::string prefix_hit_note(double asked, std::optional<double> found);
 
 // Of the requests that were answered whole, by the server's usage.
 [[nodiscard]] std::vector<formats::RequestLengths> answered_lengths(

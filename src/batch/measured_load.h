@@ -20,27 +20,34 @@ namespace headroom::batch {
 struct RateSearch {
   static constexpr double kNear = 1.1;  // their ratio, at which it ends
   static constexpr int kMostRuns = 20;
-  std::optional<double> kept;    // nothing: not even the lowest that a window can show
-  std::optional<double> missed;  // nothing: it was stopped before
-  bool is_stopped = false;       // by its time, or the most runs
+  std::optional<double> kept;     // nothing: not even the lowest that a window can show
+  std::optional<double> missed;   // nothing: it was stopped before
+  std::optional<double> is_void;  // at which the generator itself was too slow, which ended it
+  bool is_stopped = false;        // by its time, the most runs, such a run, or an error
 };
+
+enum class RateVerdict : uint8_t { kept, missed, is_void };
 
 struct LoadRecord {
   std::string url;
   std::string api;  // completions or chat
   std::string served_model;
+  double prefix_hit = 0;  // that was asked for: share of each prompt that begins alike in all
   std::vector<serving::LatencyTarget> targets;
   std::vector<serving::MeasuredLoad> loads;  // by rate
   std::optional<RateSearch> search = {};     // where the highest rate was searched
+  std::optional<Error> error = {};           // that ended it, after something was measured
   double seconds = 0;
 };
 
-// By runs at rates: from the lowest of which a window shows enough, upwards. `is_kept` makes a run.
-Result<RateSearch> search_rate(const LiveQuestion& live,
-                               const std::function<Result<bool>(double)>& is_kept);
+// By runs at rates: from the lowest of which a window shows enough, upwards. `run` makes one; an
+// Error of it ends the search, and is put into `error`.
+[[nodiscard]] RateSearch search_rate(const LiveQuestion& live,
+                                     const std::function<Result<RateVerdict>(double)>& run,
+                                     std::optional<Error>& error);
 
 // Of the question's rates, or where it has none the recorded one. `on_measured` is told each. An
-// Error where a rate cannot be measured; what was before is lost but for on_measured.
+// Error where none can be measured.
 Result<LoadRecord> measure_open_load(
     const LiveQuestion& live, const BatchQuestion& question,
     const std::function<void(const serving::MeasuredLoad&)>& on_measured);

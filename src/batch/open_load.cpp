@@ -101,7 +101,16 @@ class Simulations {
       return serving::closed_loop_rate(loads_[0], point.batch, basis_.laws[kExpected],
                                        limits(point.batch));
     }
-    return point.throughput_tokens_per_second.expected / output_mean_;
+    return speculation_gain(point.batch, kExpected) * point.throughput_tokens_per_second.expected /
+           output_mean_;
+  }
+  // Tokens of a step over how much longer it takes, with so many sequences.
+  [[nodiscard]] double speculation_gain(int64_t sequences, size_t end) const {
+    const serving::Speculation& used = question_.speculation;
+    const auto cached = static_cast<int64_t>(static_cast<double>(sequences) * basis_.context_mean);
+    const serving::IterationWork work{sequences, sequences * (1 + used.draft_tokens), cached};
+    return used.tokens_per_step() * basis_.laws[end].decode_seconds(sequences, cached) /
+           serving::decode_seconds(basis_.laws[end], used, work);
   }
   [[nodiscard]] OpenLoadRow row(double rate, int64_t limit) const;
   [[nodiscard]] std::vector<OpenLoad> runs_at(double rate) const;
@@ -114,7 +123,8 @@ class Simulations {
   [[nodiscard]] EngineLimits limits(int64_t limit) const {
     EngineLimits limits{.max_num_seqs = limit,
                         .max_num_batched_tokens = question_.max_num_batched_tokens,
-                        .has_chunked_prefill = question_.has_chunked_prefill};
+                        .has_chunked_prefill = question_.has_chunked_prefill,
+                        .speculation = question_.speculation};
     if (basis_.kv_blocks) limits.kv_blocks = *basis_.kv_blocks;
     return limits;
   }
@@ -197,6 +207,7 @@ OpenLoadRow Simulations::row(double rate, int64_t limit) const {
     row.kv_most_share = std::max(row.kv_most_share, run.kv_most_share);
     row.preemptions_per_request += static_cast<double>(run.preemptions) / expected /
                                    static_cast<double>(drawing.load->arrivals.requests.size());
+    row.tokens_per_step += (run.tokens_per_step - 1) / expected;
     row.prompt_hit_share += run.prompt_hit_share / expected;
     row.refused = summary.unanswered;
     saturated += summary.is_saturated ? 1 : 0;
@@ -225,7 +236,7 @@ double Simulations::highest_rate(const BatchPoint& point, size_t end, size_t dra
                       (end == 0   ? closed.high
                        : end == 1 ? closed.expected
                                   : closed.low) /
-                      output_mean_;
+                      output_mean_ * std::max(1.0, speculation_gain(point.batch, end));
   return serving::highest_rate(loads_[drawing], most, near, basis_.laws[end], limits(point.batch),
                                goal_);
 }
@@ -325,6 +336,14 @@ Result<void> check_open_load(const OpenLoadQuestion& question) {
   }
   if (question.max_num_batched_tokens < 1 || question.max_num_batched_tokens > 100'000'000) {
     return usage("it takes 1 to 100000000 tokens", "--max-num-batched-tokens");
+  }
+  const serving::Speculation& speculation = question.speculation;
+  if (speculation.draft_tokens < 0 ||
+      speculation.draft_tokens > serving::Speculation::kMostDrafts ||
+      !(speculation.acceptance >= 0) || !(speculation.acceptance <= 1) ||
+      !(speculation.draft_share >= 0) || !(speculation.draft_share <= 1)) {
+    return usage("it takes up to 64 drafted tokens, and shares from 0 to 1", "--speculate",
+                 "4@0.7, or 4@0.7@0.05: drafting a token takes 5 % of a decode step");
   }
   const auto& prefill = question.prefill_tokens_per_second;
   if (prefill && (!(*prefill >= 1) || !(*prefill <= 1e12))) {

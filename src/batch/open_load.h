@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "batch/curve.h"
+#include "batch/predicted.h"
 #include "batch/question.h"
 #include "serving/open_load.h"
 
@@ -43,6 +44,7 @@ struct OpenLoadRow {
   double in_batch_mean = 0;
   double kv_most_share = 0;
   double preemptions_per_request = 0;
+  double tokens_per_step = 1;  // of a sequence that decodes
   double prompt_hit_share = 0;
   int64_t refused = 0;  // longer than the cache, of one drawing
   bool is_saturated = false;
@@ -88,14 +90,13 @@ struct OpenLoadBasis {
   std::vector<formats::RequestLengths> lengths;  // drawn from
   int64_t chosen = 1;                            // B_opt of the closed loop, or the largest
   std::optional<int64_t> kv_blocks;
+  double context_mean = 1;  // tokens that one in flight holds
   std::string prompt_source;
 };
 
-// From a curve; with a predictor (else null) the contexts and prompts as predicted.
+// From a curve; with a prediction (else null) the contexts and prompts as predicted.
 Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workload& workload,
-                                      const ServingCurve& curve,
-                                      const timing::DecodePredictor* predictor,
-                                      std::optional<double> cache_tokens);
+                                      const ServingCurve& curve, const Predicted* predicted);
 
 // The question's requests, or as many that are drawn by its means.
 [[nodiscard]] std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question);

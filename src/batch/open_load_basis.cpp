@@ -46,12 +46,12 @@ Prompts given_prompts(double tokens_per_second) {
 }
 
 // Of a prediction: steps by batch, their attention in proportion to what is cached.
-Result<std::vector<std::vector<DecodeKnot>>> predicted_steps(
-    const timing::DecodePredictor& predictor, const std::vector<BatchPoint>& limits,
-    double context) {
+Result<std::vector<std::vector<DecodeKnot>>> predicted_steps(const PredictedCurve& curve,
+                                                             const std::vector<BatchPoint>& limits,
+                                                             double context) {
   std::vector<std::vector<DecodeKnot>> knots(kEnds);
   for (const BatchPoint& point : limits) {
-    HEADROOM_ASSIGN(const timing::DecodeStep step, predictor.step(point.batch));
+    HEADROOM_ASSIGN(const timing::DecodeStep step, curve.step(point.batch));
     const double share = step.attention.time.seconds / step.parts_seconds();
     const auto n = static_cast<double>(point.batch);
     for (size_t end = 0; end < kEnds; ++end) {
@@ -129,9 +129,7 @@ std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question) {
 }
 
 Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workload& workload,
-                                      const ServingCurve& curve,
-                                      const timing::DecodePredictor* predictor,
-                                      std::optional<double> cache_tokens) {
+                                      const ServingCurve& curve, const Predicted* predicted) {
   OpenLoadBasis basis;
   for (const int64_t limit : curve.candidates()) {
     HEADROOM_ASSIGN(BatchPoint point, curve.at(limit));
@@ -148,14 +146,15 @@ Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workl
   if (given) {
     prompts = given_prompts(*given);
     basis.prompt_source = "as given by --prefill-rate";
-  } else if (predictor != nullptr) {
-    HEADROOM_ASSIGN(prompts, predicted_prompts(*predictor, longest));
+  } else if (predicted != nullptr) {
+    HEADROOM_ASSIGN(prompts, predicted_prompts(predicted->predictor(), longest));
     basis.prompt_source = "predicted";
   }
   const auto context = static_cast<double>(mean_context(workload));
+  basis.context_mean = context;
   std::vector<std::vector<DecodeKnot>> steps;
   if (question.points.empty()) {
-    HEADROOM_ASSIGN(steps, predicted_steps(*predictor, basis.limits, context));
+    HEADROOM_ASSIGN(steps, predicted_steps(predicted->curve(), basis.limits, context));
   } else {
     const auto whole = measured_steps(basis.limits, std::vector<double>(kEnds, 0));
     steps = measured_steps(basis.limits, prompt_seconds_of_token(prompts, basis.lengths));
@@ -177,8 +176,12 @@ Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workl
     basis.laws.emplace_back(steps[end], context,
                             prompts.empty() ? std::vector<PromptKnot>() : prompts[end]);
   }
-  const std::optional<double> tokens =
-      question.points.empty() ? cache_tokens : tokens_by_share(basis.limits, workload);
+  std::optional<double> tokens;
+  if (!question.points.empty()) {
+    tokens = tokens_by_share(basis.limits, workload);
+  } else if (predicted->cache().count > 0) {
+    tokens = predicted->cache_tokens();
+  }
   if (tokens) basis.kv_blocks = std::max<int64_t>(1, static_cast<int64_t>(*tokens / kKvBlock));
   return basis;
 }

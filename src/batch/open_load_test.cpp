@@ -125,10 +125,11 @@ TEST(OpenLoad, AClosedLoopOfThePredictedEngineIsTheCurve) {
   const auto device = *device::DeviceCatalogue::built_in().find("h100-sxm-64gb");
   const auto timing = timing::TimingModel::built_in();
   const Workload workload = workload_of(161, 338, 1);
-  const auto predictor = *timing::DecodePredictor::make(
-      config, device, {.context = mean_context(workload), .weights = question.weights}, timing);
-  const auto curve = *PredictedCurve::make(predictor, workload, 200'000);
-  const auto basis = open_load_basis(question, workload, curve, &predictor, 300'000);
+  const auto predicted = *Predicted::make(
+      config, device, {.context = mean_context(workload), .weights = question.weights}, workload,
+      timing);
+  const PredictedCurve& curve = predicted.curve();
+  const auto basis = open_load_basis(question, workload, curve, &predicted);
   ASSERT_TRUE(basis) << basis.error().to_string();
   for (const int64_t batch : {1, 16, 128}) {
     const auto arrivals = serving::poisson_arrivals(basis->lengths, 3000, 1);

@@ -26,19 +26,70 @@ Result<Predicted> Predicted::make(const text::JsonView& config, const device::De
   return made;
 }
 
-Result<std::optional<PredictedBest>> best_of(const Predicted& predicted,
-                                             const AdvisorOptions& options) {
-  HEADROOM_ASSIGN(const BatchPoint one, predicted.curve().at(1));
+namespace {
+
+struct PredictedPoints {
+  BatchPoint one;
   std::vector<BatchPoint> points;
+};
+
+Result<PredictedPoints> points_of(const Predicted& predicted, const Correction& correction) {
+  PredictedPoints all;
+  HEADROOM_ASSIGN(const BatchPoint one, predicted.curve().at(1));
+  all.one = corrected(one, correction);
   for (const int64_t batch : predicted.curve().candidates()) {
-    HEADROOM_ASSIGN(BatchPoint point, predicted.curve().at(batch));
-    points.push_back(point);
+    HEADROOM_ASSIGN(const BatchPoint point, predicted.curve().at(batch));
+    all.points.push_back(corrected(point, correction));
   }
+  return all;
+}
+
+std::optional<PredictedBest> advised(const PredictedPoints& all, const AdvisorOptions& options) {
   PredictedBest best;
-  best.advice = BatchingConfigurationAdvisor(options).advise(points, one, Bound::memory);
-  if (!best.advice.batch) return std::optional<PredictedBest>();
-  best.point = *std::ranges::find(points, *best.advice.batch, &BatchPoint::batch);
-  return std::optional(best);
+  best.advice = BatchingConfigurationAdvisor(options).advise(all.points, all.one, Bound::memory);
+  if (!best.advice.batch) return std::nullopt;
+  best.point = *std::ranges::find(all.points, *best.advice.batch, &BatchPoint::batch);
+  return best;
+}
+
+// A step that is short at this end of the law, and the throughput that it makes.
+BatchPoint at_end(BatchPoint point, size_t end) {
+  Interval& itl = point.itl_seconds;
+  Interval& rate = point.throughput_tokens_per_second;
+  const double seconds = std::array{itl.low, itl.expected, itl.high}[end];
+  const double tokens = std::array{rate.high, rate.expected, rate.low}[end];
+  itl = {seconds, seconds, seconds};
+  rate = {tokens, tokens, tokens};
+  return point;
+}
+
+}  // namespace
+
+BatchPoint corrected(BatchPoint point, const Correction& correction) {
+  point.throughput_tokens_per_second =
+      product(point.throughput_tokens_per_second, correction.throughput);
+  point.itl_seconds = product(point.itl_seconds, correction.itl);
+  return point;
+}
+
+Result<std::optional<PredictedBest>> best_of(const Predicted& predicted,
+                                             const AdvisorOptions& options,
+                                             const Correction& correction) {
+  HEADROOM_ASSIGN(const PredictedPoints all, points_of(predicted, correction));
+  return advised(all, options);
+}
+
+Result<std::array<std::optional<PredictedBest>, 3>> best_at_ends(const Predicted& predicted,
+                                                                 const AdvisorOptions& options,
+                                                                 const Correction& correction) {
+  HEADROOM_ASSIGN(const PredictedPoints all, points_of(predicted, correction));
+  std::array<std::optional<PredictedBest>, 3> best;
+  for (size_t end = 0; end < best.size(); ++end) {
+    PredictedPoints certain{at_end(all.one, end), {}};
+    for (const BatchPoint& point : all.points) certain.points.push_back(at_end(point, end));
+    best[end] = advised(certain, options);
+  }
+  return best;
 }
 
 }  // namespace headroom::batch

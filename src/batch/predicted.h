@@ -5,6 +5,7 @@
 // make, a tenth of one to answer.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,12 +42,25 @@ class Predicted {
   double bytes_of_token_ = 0;
 };
 
+// Measured over predicted.
+struct Correction {
+  double throughput = 1;
+  double itl = 1;
+};
+[[nodiscard]] BatchPoint corrected(BatchPoint point, const Correction& correction);
+
 // The advisor's answer on a predicted curve; nothing where no candidate meets the target.
 struct PredictedBest {
   Advice advice;
   BatchPoint point;
 };
 Result<std::optional<PredictedBest>> best_of(const Predicted& predicted,
-                                             const AdvisorOptions& options);
+                                             const AdvisorOptions& options,
+                                             const Correction& correction);
+
+// The same if the law were at its low, its expected and its high end for certain, in this order.
+Result<std::array<std::optional<PredictedBest>, 3>> best_at_ends(const Predicted& predicted,
+                                                                 const AdvisorOptions& options,
+                                                                 const Correction& correction);
 
 }  // namespace headroom::batch

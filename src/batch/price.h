@@ -49,6 +49,7 @@ struct PriceRow {
   std::string setting;  // "B_opt 96", "batch 512", "2 replicas under MPS"
   Interval throughput_tokens_per_second;
   std::vector<Interval> cost_per_million_tokens;  // by machine
+  std::optional<bool> meets_target = {};          // as expected; nothing where there is none
 };
 
 struct PriceTable {

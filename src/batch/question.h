@@ -29,7 +29,8 @@ struct OpenLoadQuestion {
   std::optional<double> prefill_tokens_per_second;  // else predicted
   // Of one run that the figures are held against; nothing: of very many requests.
   std::optional<double> window_seconds;
-  formats::RequestTimes times;  // of the question's requests, where they were recorded
+  formats::RequestTimes times;            // of the question's requests, where they were recorded
+  serving::Speculation speculation = {};  // of the simulated engine
   uint64_t seed = 0;
   [[nodiscard]] bool is_recorded() const { return !times.arrived_seconds.empty(); }
   [[nodiscard]] bool is_asked() const { return !rates.empty() || !targets.empty() || is_search; }
@@ -49,10 +50,14 @@ struct BatchQuestion {
   double input_tokens = 161;  // the means of ShareGPT's conversations, as arXiv 2503.08311 has them
   double output_tokens = 338;
   double length_variation = 1;
-  std::vector<formats::RequestLengths> requests;                 // takes the place of the three
-  std::string requests_file;                                     // for people
-  op::DType weights = op::DType::bf16;                           // and cache
-  timing::DecodeVariant variant = {};                            // otherwise than the model says
+  std::vector<formats::RequestLengths> requests;  // takes the place of the three
+  std::string requests_file;                      // for people
+  op::DType weights = op::DType::bf16;            // and cache
+  timing::DecodeVariant variant = {};             // otherwise than the model says
+  // As they were asked for, for the commands; empty: they were not.
+  std::string dtype;        // float16, bfloat16 or float32
+  std::string weight_type;  // of the variant's weights: fp8, int8, fp4 or int4
+  std::string cache_type;   // of its cache: fp8, int8 or int4
   engines::ServingEngine engine = engines::ServingEngine::vllm;  // of the commands
   PriceQuestion price;
   std::optional<double> host_gap;  // share of a step in which the GPU waits for the host

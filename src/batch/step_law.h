@@ -32,6 +32,9 @@ struct Interval {
   double expected = 0;
   double high = 0;
 };
+[[nodiscard]] constexpr Interval product(const Interval& a, double b) {
+  return {a.low * b, a.expected * b, a.high * b};
+}
 
 class StepLaw {
  public:

@@ -1,6 +1,7 @@
 #include "batch/what_if.h"
 
 #include <algorithm>
+#include <array>
 
 #include "text/number.h"
 
@@ -64,11 +65,19 @@ std::vector<Variation> variations_of(const BatchQuestion& question, const Worklo
   return all;
 }
 
-Interval ratio(const Interval& a, const Interval& b) {
-  const double low = a.low / b.low;
-  const double expected = a.expected / b.expected;
-  const double high = a.high / b.high;
-  return {std::min({low, expected, high}), expected, std::max({low, expected, high})};
+using Ends = std::array<std::optional<PredictedBest>, 3>;
+
+// From the least to the largest of those at the ends of the law.
+Interval gain_of(const Ends& varied, const Ends& base, double expected) {
+  Interval gain{expected, expected, expected};
+  for (size_t end = 0; end < varied.size(); ++end) {
+    if (!varied[end] || !base[end]) continue;
+    const double ratio = varied[end]->point.throughput_tokens_per_second.expected /
+                         base[end]->point.throughput_tokens_per_second.expected;
+    gain.low = std::min(gain.low, ratio);
+    gain.high = std::max(gain.high, ratio);
+  }
+  return gain;
 }
 
 double needed_bytes(const Predicted& predicted, const Workload& workload, double running) {
@@ -79,17 +88,19 @@ double needed_bytes(const Predicted& predicted, const Workload& workload, double
 
 Result<std::vector<WhatIf>> what_ifs(const BatchQuestion& question, const text::JsonView& config,
                                      const Workload& workload, const Predicted& predicted,
-                                     const AdvisorOptions& options,
+                                     const AdvisorOptions& options, const Correction& correction,
                                      const timing::TimingModel& model) {
   std::vector<WhatIf> all;
-  HEADROOM_ASSIGN(const auto base, best_of(predicted, options));
+  HEADROOM_ASSIGN(const auto base, best_of(predicted, options, correction));
   if (!base) return all;
+  HEADROOM_ASSIGN(const Ends base_ends, best_at_ends(predicted, options, correction));
   for (const Variation& one : variations_of(question, workload, predicted.predictor())) {
     const timing::DecodeOptions decode{
         .context = mean_context(workload), .weights = question.weights, .variant = one.variant};
     HEADROOM_ASSIGN(const Predicted varied,
                     Predicted::make(config, *question.device, decode, workload, model));
-    HEADROOM_ASSIGN(const auto best, best_of(varied, options));
+    HEADROOM_ASSIGN(const auto best, best_of(varied, options, correction));
+    HEADROOM_ASSIGN(const Ends ends, best_at_ends(varied, options, correction));
     WhatIf what;
     what.name = one.name;
     what.is_other_model = one.is_other_model;
@@ -97,8 +108,9 @@ Result<std::vector<WhatIf>> what_ifs(const BatchQuestion& question, const text::
       what.advice = best->advice;
       what.throughput_tokens_per_second = best->point.throughput_tokens_per_second;
       what.itl_seconds = best->point.itl_seconds;
-      what.speedup =
-          ratio(what.throughput_tokens_per_second, base->point.throughput_tokens_per_second);
+      what.speedup = gain_of(ends, base_ends,
+                             what.throughput_tokens_per_second.expected /
+                                 base->point.throughput_tokens_per_second.expected);
       what.kv_needed_bytes = needed_bytes(varied, workload, best->point.running);
       what.kv_freed_bytes =
           std::max(0.0, static_cast<double>(varied.cache().count) - what.kv_needed_bytes);

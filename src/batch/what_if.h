@@ -3,8 +3,10 @@
 //
 // Each variation is predicted like the model itself, with the same targets; its gain is that of
 // throughput at its own B_opt over throughput at the model's. A law that errs, errs in both alike:
-// the gain's interval is what it is at the low, the expected and the high ends of the law. What a
-// variation does to what is answered is not told. Pure; thread-safe; some ten milliseconds each.
+// the gain's range spans what it is at the low, the expected and the high end of the law, with the
+// B_opts of that end; an end at which one of the two has none is left out. It is no 90 % interval.
+// What a variation does to what is answered is not told. Pure; thread-safe; some ten milliseconds
+// each.
 #pragma once
 
 #include <optional>
@@ -23,7 +25,7 @@ struct WhatIf {
   Advice advice;                // without a batch: none meets the target
   Interval throughput_tokens_per_second{};
   Interval itl_seconds{};
-  Interval speedup{};          // of throughput
+  Interval speedup{};          // of throughput: its range
   double kv_needed_bytes = 0;  // on one device
   double kv_freed_bytes = 0;
 };
@@ -31,7 +33,7 @@ struct WhatIf {
 // Of the question's model as `predicted`; empty where no batch meets the target.
 Result<std::vector<WhatIf>> what_ifs(const BatchQuestion& question, const text::JsonView& config,
                                      const Workload& workload, const Predicted& predicted,
-                                     const AdvisorOptions& options,
+                                     const AdvisorOptions& options, const Correction& correction,
                                      const timing::TimingModel& model);
 
 }  // namespace headroom::batch

@@ -1,17 +1,17 @@
 #include "batch/batch.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/file.h"
 #include "base/version.h"
-#include "batch/deploy.h"
+#include "batch/emit.h"
+#include "cli/batch_flags.h"
 #include "cli/batch_live.h"
+#include "cli/batch_question.h"
 #include "cli/batch_watch.h"
 #include "cli/deliver.h"
 #include "cli/machine.h"
 #include "cli/verb.h"
-#include "formats/serving_results.h"
 #include "model/builtin.h"
 #include "report/batch_html.h"
 #include "report/batch_json.h"
@@ -20,240 +20,81 @@
 namespace headroom::cli {
 namespace {
 
-// The number of a flag, or nothing where the flag is not there.
-template <typename T>
-Result<std::optional<T>> number(const Words& words, const std::string& flag) {
-  if (!words.has(flag)) return std::optional<T>();
-  HEADROOM_ASSIGN(const T value, number_of<T>(words.value(flag), flag));
-  return std::optional<T>(value);
-}
-
-Result<void> read_numbers(const Words& words, batch::BatchQuestion& question) {
-  HEADROOM_ASSIGN(const auto efficiency, number<double>(words, "min-efficiency"));
-  question.min_efficiency = efficiency.value_or(question.min_efficiency);
-  HEADROOM_ASSIGN(const auto input, number<double>(words, "input-tokens"));
-  question.input_tokens = input.value_or(question.input_tokens);
-  HEADROOM_ASSIGN(const auto output, number<double>(words, "output-tokens"));
-  question.output_tokens = output.value_or(question.output_tokens);
-  HEADROOM_ASSIGN(const auto variation, number<double>(words, "length-variation"));
-  question.length_variation = variation.value_or(question.length_variation);
-  HEADROOM_ASSIGN(question.host_gap, number<double>(words, "host-gap"));
-  HEADROOM_ASSIGN(const auto replicas, number<int>(words, "most-replicas"));
-  question.most_replicas = replicas.value_or(question.most_replicas);
-  return {};
-}
-
-// "2,4,recorded".
-Result<std::vector<double>> rates_of(std::string_view words, const formats::RequestTimes& times) {
-  std::vector<double> rates;
-  while (true) {
-    const size_t comma = std::min(words.find(','), words.size());
-    const std::string_view word = words.substr(0, comma);
-    if (word == "recorded") {
-      if (times.arrived_seconds.empty()) {
-        return Error{ErrorCode::usage, "no times of requests were given", "--rate recorded",
-                     times.without_times.empty()
-                         ? "--requests FILE, a trace that says when they came"
-                         : times.without_times};
-      }
-      rates.push_back(batch::recorded_rate(times));
-    } else {
-      HEADROOM_ASSIGN(const double rate, number_of<double>(word, "rate"));
-      rates.push_back(rate);
-    }
-    if (comma == words.size()) return rates;
-    words.remove_prefix(comma + 1);
-  }
-}
-
-Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
-  open.is_search = words.value("rate") == "search";
-  if (open.is_search && !words.has("url")) {
-    return Error{ErrorCode::usage, "it is for a running server", "--rate search",
-                 "--url http://localhost:8000; of a simulated one --slo with percentiles tells the "
-                 "highest rate"};
-  }
-  if (words.has("rate") && !open.is_search) {
-    HEADROOM_ASSIGN(open.rates, rates_of(words.value("rate"), open.times));
-  }
-  if (!words.has("watch")) {
-    HEADROOM_ASSIGN(open.limit, number<int64_t>(words, "limit"));
-  }
-  HEADROOM_ASSIGN(open.attain, number<double>(words, "attain"));
-  HEADROOM_ASSIGN(open.prefill_tokens_per_second, number<double>(words, "prefill-rate"));
-  HEADROOM_ASSIGN(const auto tokens, number<int64_t>(words, "max-num-batched-tokens"));
-  open.max_num_batched_tokens = tokens.value_or(open.max_num_batched_tokens);
-  HEADROOM_ASSIGN(const auto seed, number<uint64_t>(words, "seed"));
-  open.seed = seed.value_or(open.seed);
-  if (words.has("rate") && !open.is_recorded()) {
-    HEADROOM_ASSIGN(open.window_seconds, number<double>(words, "window"));
-    constexpr double kUsualWindow = 30;
-    if (words.has("url") && !open.window_seconds) open.window_seconds = kUsualWindow;
-    if (open.window_seconds && !(*open.window_seconds >= 0.5 && *open.window_seconds <= 3600)) {
-      return Error{ErrorCode::usage, "seconds from 0.5 to 3600", "--window", {}};
-    }
-  }
-  open.has_chunked_prefill = !words.has("no-chunked-prefill");
-  if (open.is_asked()) return {};
-  for (const std::string_view flag :
-       {"limit", "attain", "prefill-rate", "max-num-batched-tokens", "no-chunked-prefill"}) {
-    if (!words.has(flag) || (flag == "limit" && words.has("watch"))) continue;
-    return Error{ErrorCode::usage, "it is for requests that come by themselves",
-                 "--" + std::string(flag),
-                 flag == "limit" ? "--rate 4, --slo ttft_p95=500ms, or --watch URL"
-                                 : "--rate 4, or --slo ttft_p95=500ms"};
-  }
-  return {};
-}
-
-// "int8", "fp8" or "int4", as bytes of an element.
-Result<std::optional<double>> element_bytes(const Words& words, const std::string& flag) {
-  if (!words.has(flag)) return std::optional<double>();
-  const std::string name = words.value(flag);
-  if (name == "fp8" || name == "int8") return std::optional(1.0);
-  const bool is_of_weights = flag == "quantize";
-  if (name == "int4") return std::optional(is_of_weights ? timing::kInt4Bytes : 0.5);
-  if (name == "fp4" && is_of_weights) return std::optional(0.5);
-  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that it takes",
-               "--" + flag,
-               flag == "quantize" ? "fp8, int8, fp4 or int4; without it that of --dtype"
-                                  : "fp8, int8 or int4; without it that of --dtype"};
-}
-
-Result<void> read_variant(const Words& words, batch::BatchQuestion& question) {
-  for (const std::string_view flag : {"kv-dtype", "quantize"}) {
-    if (!words.has(flag) || !words.operands.empty()) continue;
-    return Error{ErrorCode::usage, "it is for what is predicted, not for what was measured",
-                 "--" + std::string(flag), "MODEL and --device"};
-  }
-  HEADROOM_ASSIGN(question.variant.cache_element_bytes, element_bytes(words, "kv-dtype"));
-  HEADROOM_ASSIGN(question.variant.weight_element_bytes, element_bytes(words, "quantize"));
-  // Weights of 8 bits and fp4 come with activations that are alike; int4 alone is unpacked to
-  // --dtype.
-  if (words.value("quantize") == "fp8") question.variant.product_rate = device::Rate::fp8;
-  if (words.value("quantize") == "int8") question.variant.product_rate = device::Rate::int8;
-  if (words.value("quantize") == "fp4") question.variant.product_rate = device::Rate::fp4;
-  question.variant.host_share = question.host_gap;
-  HEADROOM_ASSIGN(const auto tensor, number<int64_t>(words, "tp"));
-  question.variant.tensor_parallel = tensor.value_or(1);
-  HEADROOM_ASSIGN(const auto pipeline, number<int64_t>(words, "pp"));
-  question.variant.pipeline_parallel = pipeline.value_or(1);
-  return {};
-}
-
-Result<batch::BatchQuestion> question_of(const Words& words, const Machines& machines) {
-  batch::BatchQuestion question;
-  if (words.has("points")) {
-    question.points_file = words.value("points");
-    HEADROOM_ASSIGN(auto results, formats::read_serving_results(question.points_file));
-    question.points = std::move(results.points);
-    question.points_left_out = std::move(results.left_out);
-    question.points_partial = results.is_partial;
-  }
-  if (words.has("requests")) {
-    question.requests_file = words.value("requests");
-    HEADROOM_ASSIGN(auto trace, formats::read_request_lengths(question.requests_file));
-    question.requests = std::move(trace.requests);
-    question.open_load.times = std::move(trace.times);
-  }
-  const bool is_measured = words.has("points") || words.has("url");
-  if (words.has("device") || (!is_measured && !words.operands.empty())) {
-    HEADROOM_ASSIGN(question.device, machines.catalogue.find(machines.device_for(words)));
-    question.other_devices = machines.catalogue.devices();
-  }
-  if (words.has("slo")) {
-    HEADROOM_ASSIGN(batch::Slo slo, batch::parse_slo(words.value("slo")));
-    question.slo = slo.itl;
-    question.open_load.targets = std::move(slo.latencies);
-  }
-  if (words.has("dtype")) {
-    const std::string name = words.value("dtype");
-    const std::optional<op::DType> dtype = op::parse_dtype(name);
-    if (dtype != op::DType::bf16 && dtype != op::DType::f16 && dtype != op::DType::f32) {
-      return Error{ErrorCode::usage,
-                   "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
-                   {},
-                   "bfloat16, float16 or float32"};
-    }
-    question.weights = *dtype;
-  }
-  if (words.has("engine")) {
-    const std::string name = words.value("engine");
-    const auto engine = engines::parse_serving_engine(name);
-    if (!engine) {
-      return Error{ErrorCode::usage,
-                   "'" + name.substr(0, 80) + "' is no engine whose commands are known", "--engine",
-                   "vllm, sglang, tensorrt-llm or llama.cpp"};
-    }
-    question.engine = *engine;
-  }
-  if (words.has("price")) {
-    HEADROOM_ASSIGN(question.price, batch::parse_price(words.value("price")));
-  }
-  HEADROOM_TRY(read_numbers(words, question));
-  HEADROOM_TRY(read_variant(words, question));
-  HEADROOM_TRY(read_open_load(words, question.open_load));
-  return question;
-}
-
 struct Outcome {
   batch::BatchAnswer answer;
   std::optional<Error> error;  // of a server, after it was measured in part
 };
 
+// The question with its models.
+struct Asked {
+  Machines machines;
+  batch::BatchQuestion question;
+  std::optional<model::ResolvedModel> model;
+  std::optional<model::ResolvedModel> second;
+};
+
+// What the models of a question say: views of them, which must stay where they are.
+struct Views {
+  explicit Views(const Asked& asked) {
+    if (asked.model) config = asked.model->view();
+    if (asked.second) companion = batch::Companion{asked.second->name, asked.second->view()};
+  }
+  std::optional<text::JsonView> config;
+  std::optional<batch::Companion> companion;
+  [[nodiscard]] const text::JsonView* config_or_null() const { return config ? &*config : nullptr; }
+  [[nodiscard]] const batch::Companion* companion_or_null() const {
+    return companion ? &*companion : nullptr;
+  }
+};
+
+Result<Asked> asked(const Words& words, const Console& console) {
+  HEADROOM_ASSIGN(Machines machines, load_machines(words, console));
+  HEADROOM_ASSIGN(batch::BatchQuestion question, batch_question(words, machines));
+  Asked all{std::move(machines), std::move(question), {}, {}};
+  if (!words.operands.empty()) {
+    HEADROOM_ASSIGN(all.model, model::resolve_model(words.operands.front()));
+    all.question.model = all.model->name;
+  }
+  if (words.has("colocate")) {
+    HEADROOM_ASSIGN(all.second, model::resolve_model(words.value("colocate")));
+  }
+  return all;
+}
+
 // What was measured at rates; and beside it what is predicted for them, where points or a model on
 // a device say so.
-Result<Outcome> measured_outcome(batch::LoadRecord record, const batch::BatchQuestion& question,
-                                 const std::optional<model::ResolvedModel>& model,
-                                 const timing::TimingModel& timing) {
+Result<Outcome> outcome_at_rates(Asked& asked, const Views& views, const Words& words,
+                                 const Console& console) {
+  HEADROOM_ASSIGN(batch::LoadRecord record, measure_rates(words, console, asked.question));
+  if (asked.question.open_load.is_search) {
+    for (const auto& load : record.loads) {
+      asked.question.open_load.rates.push_back(load.asked_requests_per_second);
+    }
+  }
   Outcome outcome;
-  outcome.answer.question = question;
-  if (!question.points.empty() || (model && question.device)) {
-    std::optional<text::JsonView> config;
-    if (model) config = model->view();
-    HEADROOM_ASSIGN(outcome.answer, batch::answer(question, config ? &*config : nullptr, timing));
+  outcome.answer.question = asked.question;
+  outcome.error = record.error;
+  if (!asked.question.points.empty() || (asked.model && asked.question.device)) {
+    HEADROOM_ASSIGN(outcome.answer,
+                    batch::answer(asked.question, views.config_or_null(), asked.machines.timing));
   }
   outcome.answer.measured_load = std::move(record);
   return outcome;
 }
 
 Result<Outcome> answer_of(const Words& words, const Console& console) {
-  HEADROOM_TRY(check_live_flags(words));
   HEADROOM_TRY(check_places(words, {"save-points"}));
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
-  HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines));
-  std::optional<model::ResolvedModel> model;
-  if (!words.operands.empty()) {
-    HEADROOM_ASSIGN(model, model::resolve_model(words.operands.front()));
-    question.model = model->name;
-  }
-  if (words.has("url") && words.has("rate")) {
-    HEADROOM_ASSIGN(batch::LoadRecord record, measure_rates(words, console, question));
-    if (question.open_load.is_search) {
-      for (const auto& load : record.loads) {
-        question.open_load.rates.push_back(load.asked_requests_per_second);
-      }
-    }
-    return measured_outcome(std::move(record), question, model, machines.timing);
-  }
+  HEADROOM_ASSIGN(Asked all, asked(words, console));
+  const Views views(all);
   std::optional<LiveOutcome> live;
   if (words.has("url")) {
-    HEADROOM_ASSIGN(live, measure_server(words, console, question));
+    HEADROOM_TRY(batch::check_before_measuring(all.question, views.config_or_null(),
+                                               all.machines.timing, views.companion_or_null()));
+    if (words.has("rate")) return outcome_at_rates(all, views, words, console);
+    HEADROOM_ASSIGN(live, measure_server(words, console, all.question));
   }
-  std::optional<text::JsonView> config;
-  if (model) config = model->view();
-  std::optional<model::ResolvedModel> second;
-  std::optional<batch::Companion> companion;
-  if (words.has("colocate")) {
-    if (!model || !question.device) {
-      return Error{ErrorCode::usage, "a second model is predicted beside a first", "--colocate",
-                   "MODEL and --device, too"};
-    }
-    HEADROOM_ASSIGN(second, model::resolve_model(words.value("colocate")));
-    companion = batch::Companion{second->name, second->view()};
-  }
-  auto answered = batch::answer(question, config ? &*config : nullptr, machines.timing,
-                                companion ? &*companion : nullptr);
+  auto answered = batch::answer(all.question, views.config_or_null(), all.machines.timing,
+                                views.companion_or_null());
   if (!answered && live && live->error) return *std::move(live->error);
   if (!answered) return std::move(answered).error();
   Outcome outcome{*std::move(answered), std::nullopt};
@@ -267,20 +108,34 @@ Result<Outcome> answer_of(const Words& words, const Console& console) {
 }
 
 Result<int> run_watch(const Words& words, const Console& console) {
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
-  HEADROOM_ASSIGN(batch::BatchQuestion question, question_of(words, machines));
-  std::optional<model::ResolvedModel> model;
-  if (!words.operands.empty()) {
-    HEADROOM_ASSIGN(model, model::resolve_model(words.operands.front()));
-    question.model = model->name;
+  HEADROOM_ASSIGN(const Asked all, asked(words, console));
+  const Views views(all);
+  return watch_server(words, console, all.question, views.config_or_null(), all.machines.timing);
+}
+
+// Whether a part of what was asked is missing.
+bool is_partial(const batch::BatchAnswer& answer) {
+  if (answer.live && answer.live->is_stopped) return true;
+  if (answer.question.points_partial) return true;
+  if (!answer.measured_load) return false;
+  const batch::LoadRecord& record = *answer.measured_load;
+  if (record.error || (record.search && record.search->is_stopped)) return true;
+  return std::ranges::any_of(record.loads, &serving::MeasuredLoad::is_void);
+}
+
+Result<void> write_emitted(const batch::BatchAnswer& answer, const batch::EmitRequest& emit,
+                           const Console& console) {
+  if (!report::answers_plainly(answer)) {
+    console.note("--emit: no target is met, so there is nothing to start: " + emit.file +
+                 " is not written");
+    return {};
   }
-  std::optional<text::JsonView> config;
-  if (model) config = model->view();
-  return watch_server(words, console, question, config ? &*config : nullptr, machines.timing);
+  HEADROOM_ASSIGN(const std::string content, batch::emitted(answer, emit));
+  return write_file_atomic(emit.file, content);
 }
 
 Result<int> run_batch(const Words& words, const Console& console) {
-  HEADROOM_TRY(check_watch_flags(words));
+  HEADROOM_TRY(check_batch_flags(words));
   if (words.has("watch")) return run_watch(words, console);
   std::optional<batch::EmitRequest> emit;
   if (words.has("emit")) {
@@ -303,21 +158,9 @@ Result<int> run_batch(const Words& words, const Console& console) {
   };
   HEADROOM_TRY(deliver(forms, words, console));
   // Behind the answer, which a file that cannot be written must not take along.
-  if (emit && !answer.measured_load) {
-    HEADROOM_ASSIGN(const std::string content, batch::emitted(answer, *emit));
-    HEADROOM_TRY(write_file_atomic(emit->file, content));
-  }
+  if (emit) HEADROOM_TRY(write_emitted(answer, *emit, console));
   if (outcome.error) console.complain(*outcome.error);
-  if (answer.live && answer.live->is_stopped) return exit_code_of(ErrorCode::partial);
-  if (answer.question.points_partial) return exit_code_of(ErrorCode::partial);
-  if (answer.measured_load) {
-    const auto& search = answer.measured_load->search;
-    if (search && search->is_stopped) return exit_code_of(ErrorCode::partial);
-    const auto& loads = answer.measured_load->loads;
-    if (std::any_of(loads.begin(), loads.end(), [](const auto& load) { return load.is_void; })) {
-      return exit_code_of(ErrorCode::partial);
-    }
-  }
+  if (is_partial(answer)) return exit_code_of(ErrorCode::partial);
   return report::answers_plainly(answer) ? kExitYes : kExitNotPlainYes;
 }
 
@@ -370,6 +213,10 @@ Verb batch_verb() {
       {"batches", "N,N...",
        "with --url: measure just these, or all: every usual limit; without it those that the "
        "decision needs"},
+      {"prefix-hit", "SHARE",
+       "with --url: of each prompt begins as all others do, for a cache of prefixes to find; what "
+       "it "
+       "found is read back; 0: no two begin alike"},
       {"window", "SECONDS",
        "with --url: the longest that one batch is watched, or with --rate how long; 30. With "
        "--rate "
@@ -408,6 +255,10 @@ Verb batch_verb() {
        "target holds for its own percentile"},
       {"max-num-batched-tokens", "N", "with --rate: of an iteration of the engine; 2048"},
       {"no-chunked-prefill", "", "with --rate: prompts are read whole, and hold up the others"},
+      {"speculate", "K@SHARE[@COST]",
+       "with --rate or percentiles: the simulated engine verifies K drafted tokens a step, each "
+       "accepted with this share if those before it were; drafting one takes COST of a decode step "
+       "(0): 4@0.7"},
       {"prefill-rate", "N",
        "with --rate: prompt tokens a second that the server reads when it does nothing else; else "
        "predicted (MODEL and --device), or within the measured steps"},
@@ -422,14 +273,22 @@ Verb batch_verb() {
        "percentiles when they came, faster or slower, and which prompts begin alike"},
       {"dtype", "TYPE", "of weights and cache: bfloat16 (without it), float16 or float32"},
       {"kv-dtype", "TYPE",
-       "of the cache, predicted: fp8, int8 or int4; without it that of --dtype"},
+       "of the cache, predicted, and for the commands: fp8, int8 or int4; without it that of "
+       "--dtype"},
       {"quantize", "TYPE",
        "weights of 8 or 4 bits, predicted: fp8, int8 or fp4, products in it where the GPU has "
        "that; "
        "int4, products in --dtype"},
-      {"tp", "N", "GPUs of one server that share each layer (tensor parallel), predicted; 1"},
-      {"pp", "N", "GPUs of one server that share the layers (pipeline parallel), predicted; 1"},
-      {"colocate", "MODEL", "a second model in the memory that is set free, under MPS"},
+      {"tp", "N",
+       "GPUs of one server that share each layer (tensor parallel), predicted; 1. Bytes are of "
+       "each "
+       "GPU then"},
+      {"pp", "N",
+       "GPUs of one server that share the layers (pipeline parallel), predicted; 1. Bytes are of "
+       "each GPU then"},
+      {"colocate", "MODEL",
+       "a second model in the memory that is set free, with the same settings, under MPS on one of "
+       "NVIDIA's GPUs"},
       {"host-gap", "SHARE",
        "of a step in which the GPU waits for the host: 0 where the engine schedules beside the "
        "GPU; "
@@ -439,7 +298,9 @@ Verb batch_verb() {
        "what a million output tokens cost: cloud=2.49 (an hour of one GPU), owned=30000 (one GPU "
        "with its share of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},
       {"engine", "NAME", "of the commands: vllm (without it), sglang, tensorrt-llm, llama.cpp"},
-      {"emit", "KIND=FILE", "write what starts the servers: kubernetes=FILE.yaml, shell=FILE.sh"},
+      {"emit", "KIND=FILE",
+       "write what starts the server of the first line: kubernetes=FILE.yaml, shell=FILE.sh; "
+       "nothing where the target is missed"},
       kJsonFlag,
       kHtmlFlag,
       kOutputFlag,

@@ -1,7 +1,6 @@
 #include "cli/batch_live.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/environment.h"
 #include "base/file.h"
@@ -55,6 +54,10 @@ Result<batch::LiveQuestion> live_question(const Words& words) {
   if (words.has("batches")) {
     HEADROOM_ASSIGN(live.batches, batches_of(words.value("batches"), live.most_batch));
     live.most_batch = live.batches.back();
+  }
+  if (words.has("prefix-hit")) {
+    HEADROOM_ASSIGN(live.prefix_hit,
+                    number_of<double>(words.value("prefix-hit"), "prefix-hit", 0, 0.99));
   }
   if (words.has("window")) {
     HEADROOM_ASSIGN(live.window_seconds,
@@ -119,38 +122,8 @@ Result<std::string> api_key() {
                "it goes into an HTTP header as it is"};
 }
 
-Result<void> check_live_flags(const Words& words) {
-  if (words.has("url") && words.has("rate")) {
-    for (const std::string_view flag : {"save-points", "most-batch", "batches"}) {
-      if (!words.has(flag)) continue;
-      return Error{ErrorCode::usage, "it is for measuring a closed loop", "--" + std::string(flag),
-                   "--rate measures at that rate; without it as many are in flight as a batch has"};
-    }
-    return {};
-  }
-  if (words.has("url")) {
-    if (!words.has("points")) return {};
-    return Error{ErrorCode::usage, "--url measures points and --points gives them", "--points",
-                 "one of them; --save-points FILE keeps what --url measures"};
-  }
-  constexpr std::array<std::string_view, 6> kLive = {"served-model", "save-points", "most-batch",
-                                                     "batches",      "window",      "time-limit"};
-  for (const std::string_view flag : kLive) {
-    if (!words.has(flag)) continue;
-    if (flag == "most-batch" && words.has("watch")) continue;
-    if (flag == "window" && words.has("rate")) continue;
-    return Error{ErrorCode::usage, "it is for measuring a server", "--" + std::string(flag),
-                 "--url http://localhost:8000"};
-  }
-  return {};
-}
-
 Result<batch::LoadRecord> measure_rates(const Words& words, const Console& console,
                                         const batch::BatchQuestion& question) {
-  if (question.slo && !question.slo->seconds) {
-    return Error{ErrorCode::usage, "a multiple of a batch is nothing that a rate has", "--slo",
-                 "a time: itl=50ms"};
-  }
   HEADROOM_ASSIGN(const batch::LiveQuestion live, live_question(words));
   return batch::measure_open_load(
       live, question, [&](const serving::MeasuredLoad& load) { console.note(rate_words(load)); });
@@ -194,9 +167,14 @@ Result<LiveOutcome> measure_server(const Words& words, const Console& console,
   for (std::string& note : batch::notes_of(result.measurements)) {
     outcome.notes.push_back(std::move(note));
   }
+  const auto& last = result.measurements.back().summary;
+  if (auto note = batch::prefix_hit_note(live.prefix_hit, last.prefix_hit_share); !note.empty()) {
+    outcome.notes.push_back(std::move(note));
+  }
   outcome.record = {.url = live.endpoint.base,
                     .api = std::string(serving::name_of(meter->server().api)),
                     .served_model = meter->server().model,
+                    .prefix_hit = live.prefix_hit,
                     .measurements = std::move(result.measurements),
                     .is_sure = result.is_sure,
                     .is_stopped = result.is_stopped,

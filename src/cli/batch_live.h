@@ -22,11 +22,8 @@ Result<LiveOutcome> measure_server(const Words& words, const Console& console,
 // Of the variable HEADROOM_API_KEY; empty where it is not there. An Error where it cannot be sent.
 Result<std::string> api_key();
 
-// The flags that mean nothing without --url.
 // A server at the question's rates (--url with --rate).
 Result<batch::LoadRecord> measure_rates(const Words& words, const Console& console,
                                         const batch::BatchQuestion& question);
-
-Result<void> check_live_flags(const Words& words);
 
 }  // namespace headroom::cli

@@ -4,7 +4,6 @@
 #include <ctime>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 
 #include "base/file.h"
@@ -291,29 +290,6 @@ std::string law_words(const std::optional<batch::StepBase>& base) {
 }
 
 }  // namespace
-
-Result<void> check_watch_flags(const Words& words) {
-  if (!words.has("watch")) {
-    constexpr std::array<std::string_view, 4> kOfWatch = {"every", "for", "metrics-file",
-                                                          "on-change"};
-    for (const std::string_view flag : kOfWatch) {
-      if (!words.has(flag)) continue;
-      return Error{ErrorCode::usage, "it is for watching a server", "--" + std::string(flag),
-                   "--watch http://localhost:8000"};
-    }
-    return {};
-  }
-  constexpr std::array<std::string_view, 9> kNotOfWatch = {"url",    "served-model", "save-points",
-                                                           "window", "time-limit",   "seed",
-                                                           "html",   "output",       "rate"};
-  for (const std::string_view flag : kNotOfWatch) {
-    if (!words.has(flag)) continue;
-    return Error{ErrorCode::usage, "--watch has no use for it", "--" + std::string(flag),
-                 "--watch reads the metrics of a server at work, and says what it finds line by "
-                 "line; --url measures one"};
-  }
-  return {};
-}
 
 Result<int> watch_server(const Words& words, const Console& console,
                          const batch::BatchQuestion& question, const text::JsonView* config,

@@ -16,7 +16,4 @@ Result<int> watch_server(const Words& words, const Console& console,
                          const batch::BatchQuestion& question, const text::JsonView* config,
                          const timing::TimingModel& model);
 
-// The flags that mean nothing without --watch, and those that mean nothing with it.
-Result<void> check_watch_flags(const Words& words);
-
 }  // namespace headroom::cli

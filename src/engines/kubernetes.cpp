@@ -36,12 +36,15 @@ std::string arguments_yaml(const std::vector<std::string>& words) {
 
 // The pod: its GPUs, its probes, and shared memory for the ranks of a server of several GPUs.
 std::string pod_yaml(const ServerManifest& manifest) {
-  const ServerSetting& server = manifest.server;
+  ServerSetting server = manifest.server;
+  server.host = "0.0.0.0";  // the probes and the service come from outside of the pod
   const EngineNames& names = names_of(server.engine);
   const std::string port = std::to_string(server.port);
   std::string yaml = "    spec:\n      containers:\n        - name: server\n";
-  if (names.image.empty()) {
-    yaml += "          image: IMAGE  # of " + std::string(names.title) + ", on your registry\n";
+  if (names.image.empty() || !manifest.other_platform.empty()) {
+    yaml += "          image: IMAGE  # of " + std::string(names.title) +
+            (manifest.other_platform.empty() ? "" : " " + manifest.other_platform) +
+            ", on your registry\n";
   } else {
     yaml += "          image: " + std::string(names.image) + "\n";
   }
@@ -54,9 +57,11 @@ std::string pod_yaml(const ServerManifest& manifest) {
     yaml += "            periodSeconds: 5\n";
     if (probe[0] == 's') yaml += "            failureThreshold: 360\n";
   }
-  const int64_t gpus = server.tensor_parallel * server.pipeline_parallel;
-  yaml += "          resources:\n            limits:\n              " + manifest.gpu_resource +
-          ": " + std::to_string(gpus) + "\n";
+  if (!manifest.gpu_resource.empty()) {
+    const int64_t gpus = server.tensor_parallel * server.pipeline_parallel;
+    yaml += "          resources:\n            limits:\n              " + manifest.gpu_resource +
+            ": " + std::to_string(gpus) + "\n";
+  }
   yaml += "          volumeMounts:\n            - name: shm\n              mountPath: /dev/shm\n";
   yaml += "      volumes:\n        - name: shm\n          emptyDir:\n            medium: Memory\n";
   return yaml;

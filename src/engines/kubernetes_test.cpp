@@ -23,6 +23,26 @@ TEST(Kubernetes, OneServer) {
   EXPECT_EQ(yaml.find("sharing"), std::string::npos);
 }
 
+// The probes and the service reach a pod by its address, where most engines do not listen.
+TEST(Kubernetes, EveryEngineListensOnThePodsAddress) {
+  for (const EngineNames& names : kEngines) {
+    ServerManifest manifest = sample();
+    manifest.server.engine = names.engine;
+    const std::string yaml = kubernetes_yaml(manifest);
+    EXPECT_NE(yaml.find("            - \"--host\"\n            - \"0.0.0.0\"\n"), std::string::npos)
+        << names.word;
+  }
+}
+
+TEST(Kubernetes, AnotherPlatformHasNeitherItsImageNorItsGpu) {
+  ServerManifest manifest = sample();
+  manifest.gpu_resource.clear();
+  manifest.other_platform = "for processors";
+  const std::string yaml = kubernetes_yaml(manifest);
+  EXPECT_EQ(yaml.find("limits"), std::string::npos);
+  EXPECT_NE(yaml.find("IMAGE  # of vLLM 0.32 for processors, on your registry"), std::string::npos);
+}
+
 TEST(Kubernetes, SeveralOnOneGpuStartInOrder) {
   ServerManifest manifest = sample();
   manifest.replicas_on_one_gpu = 2;

@@ -33,6 +33,14 @@ class Arguments {
                  file_, "write the number"};
   }
 
+  // All of its words, with a blank between two.
+  Result<std::optional<std::string>> list(std::string_view name) {
+    HEADROOM_ASSIGN(auto first, words(name));
+    const auto more = script_.more_of(name);
+    if (!first || !more) return first;
+    return std::optional(*first + " " + *more);
+  }
+
   Result<std::optional<int64_t>> number(std::string_view name, int64_t least = 1) {
     HEADROOM_ASSIGN(const auto value, words(name));
     if (!value) return std::optional<int64_t>();
@@ -377,7 +385,7 @@ Result<void> read_recomputation(Arguments& in, MegatronArguments& a) {
   int64_t layers = 1;
   HEADROOM_TRY(in.take("recompute-num-layers", layers));
   if (in.is_on("recompute-activations") || granularity == "selective") {
-    HEADROOM_ASSIGN(const auto modules, in.words("recompute-modules"));
+    HEADROOM_ASSIGN(const auto modules, in.list("recompute-modules"));
     a.recomputes_attention = !modules || *modules == "core_attn";
     if (a.recomputes_attention) return {};
     return Error{ErrorCode::bad_input,

@@ -136,6 +136,14 @@ TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
   EXPECT_EQ(message_of(model + "--recompute-granularity selective"), "");
   EXPECT_EQ(message_of(model + "--recompute-granularity selective --recompute-modules mlp"),
             "--recompute-modules mlp is not modelled");
+  // All of its words count, and no word of what comes behind.
+  EXPECT_EQ(
+      message_of(model + "--recompute-granularity selective --recompute-modules core_attn mlp "
+                         "--bf16"),
+      "--recompute-modules core_attn mlp is not modelled");
+  EXPECT_EQ(message_of(model + "--recompute-granularity selective --recompute-modules core_attn\n"
+                               "echo done"),
+            "");
   EXPECT_EQ(message_of(model + "--recompute-granularity full --recompute-method block"),
             "--recompute-granularity full is not modelled");
 }

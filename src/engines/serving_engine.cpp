@@ -1,6 +1,8 @@
 #include "engines/serving_engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "base/check.h"
 #include "engines/shell_words.h"
@@ -24,19 +26,119 @@ class Words {
   void add_above_one(std::string_view flag, int64_t value) {
     if (value > 1) add(flag, value);
   }
+  void add_if_any(std::string_view flag, const std::string& value) {
+    if (!value.empty()) add(flag, value);
+  }
   void add(std::string_view flag) { words_.emplace_back(flag); }
+  // Words with blanks between them.
+  void add_all(std::string_view words) {
+    while (!words.empty()) {
+      const size_t blank = std::min(words.find(' '), words.size());
+      words_.emplace_back(words.substr(0, blank));
+      words.remove_prefix(std::min(blank + 1, words.size()));
+    }
+  }
   [[nodiscard]] std::vector<std::string> take() { return std::move(words_); }
 
  private:
   std::vector<std::string> words_;
 };
 
-// --kv-cache-memory-bytes takes the place of --gpu-memory-utilization, so that servers on one GPU
-// do not count each other's memory.
+// How an engine is told of a type of weights or cache: in words, or not at all, and why.
+struct TypeWords {
+  ServingEngine engine{};
+  std::string_view type;
+  std::string_view words;
+  std::string_view note;
+};
+
+constexpr std::string_view kQuantizedBefore =
+    "need a checkpoint that is quantized already: give its name in place of the model's";
+constexpr std::string_view kNoSuchCache =
+    "is not among its types: the command leaves the cache as "
+    "the weights are, and it then holds fewer tokens";
+
+// vLLM's page of online quantization and vllm/config/cache.py; SGLang's pages of server arguments
+// and of the quantized cache; TensorRT-LLM's tensorrt_llm/commands/serve.py, which takes no types;
+// llama.cpp's tools/server/README.md (a quantized cache of values needs flash attention).
+constexpr TypeWords kWeightTypes[] = {
+    {ServingEngine::vllm, "fp8", "--quantization fp8_per_tensor", {}},
+    {ServingEngine::vllm, "int8", {}, kQuantizedBefore},
+    {ServingEngine::vllm, "fp4", {}, kQuantizedBefore},
+    {ServingEngine::vllm, "int4", {}, kQuantizedBefore},
+    {ServingEngine::sglang, "fp8", "--quantization fp8", {}},
+    {ServingEngine::sglang, "int8", {}, kQuantizedBefore},
+    {ServingEngine::sglang, "fp4", {}, kQuantizedBefore},
+    {ServingEngine::sglang, "int4", {}, kQuantizedBefore},
+    {ServingEngine::tensorrt_llm, "fp8", {}, kQuantizedBefore},
+    {ServingEngine::tensorrt_llm, "int8", {}, kQuantizedBefore},
+    {ServingEngine::tensorrt_llm, "fp4", {}, kQuantizedBefore},
+    {ServingEngine::tensorrt_llm, "int4", {}, kQuantizedBefore},
+    {ServingEngine::llama_cpp, "fp8", {}, "are not among its types; llama-quantize's Q8_0 is near"},
+    {ServingEngine::llama_cpp,
+     "int8",
+     {},
+     "are those of the file: make it with llama-quantize, Q8_0"},
+    {ServingEngine::llama_cpp,
+     "fp4",
+     {},
+     "are those of the file: make it with llama-quantize, MXFP4"},
+    {ServingEngine::llama_cpp,
+     "int4",
+     {},
+     "are those of the file: make it with llama-quantize, Q4_0"},
+};
+constexpr TypeWords kCacheTypes[] = {
+    {ServingEngine::vllm, "fp8", "--kv-cache-dtype fp8", {}},
+    {ServingEngine::vllm, "int8", "--kv-cache-dtype int8_per_token_head", {}},
+    {ServingEngine::vllm, "int4", "--kv-cache-dtype int4_per_token_head", {}},
+    {ServingEngine::sglang, "fp8", "--kv-cache-dtype fp8_e4m3", {}},
+    {ServingEngine::sglang, "int8", {}, kNoSuchCache},
+    {ServingEngine::sglang, "int4", {}, kNoSuchCache},
+    {ServingEngine::tensorrt_llm,
+     "fp8",
+     {},
+     "is said in a file: kv_cache_config: {dtype: fp8}, with --extra_llm_api_options FILE"},
+    {ServingEngine::tensorrt_llm, "int8", {}, kNoSuchCache},
+    {ServingEngine::tensorrt_llm, "int4", {}, kNoSuchCache},
+    {ServingEngine::llama_cpp, "fp8", {}, kNoSuchCache},
+    {ServingEngine::llama_cpp,
+     "int8",
+     "--flash-attn on --cache-type-k q8_0 --cache-type-v q8_0",
+     {}},
+    {ServingEngine::llama_cpp,
+     "int4",
+     "--flash-attn on --cache-type-k q4_0 --cache-type-v q4_0",
+     {}},
+};
+
+// Nothing for a type that is not asked for.
+TypeWords type_words(std::span<const TypeWords> table, const ServerSetting& server,
+                     const std::string& type) {
+  const auto found = std::ranges::find_if(
+      table, [&](const TypeWords& one) { return one.engine == server.engine && one.type == type; });
+  HEADROOM_CHECK(type.empty() || found != table.end(), "a type of weights or cache");
+  return found == table.end() ? TypeWords{} : *found;
+}
+
+void add_types(Words& words, const ServerSetting& server) {
+  words.add_all(type_words(kWeightTypes, server, server.weight_type).words);
+  words.add_all(type_words(kCacheTypes, server, server.cache_type).words);
+}
+
+// --kv-cache-memory-bytes takes the place of what --gpu-memory-utilization would leave to the
+// cache; but no server starts where less than that share of the GPU is free (request_memory in
+// vllm/v1/worker/utils.py), so that those on one GPU have to say what each of them needs.
 std::vector<std::string> vllm_words(const ServerSetting& server) {
   Words words({"vllm", "serve", server.model});
+  words.add_if_any("--dtype", server.dtype);
+  add_types(words, server);
   words.add("--max-num-seqs", server.max_num_seqs);
   if (server.kv_cache) words.add("--kv-cache-memory-bytes", server.kv_cache->count);
+  words.add("--max-model-len", server.max_model_len);
+  if (server.gpu_share) {
+    words.add("--gpu-memory-utilization", text::formatted("%.3f", *server.gpu_share));
+  }
   words.add("--max-num-batched-tokens", server.max_num_batched_tokens);
   if (server.has_chunked_prefill) {
     words.add(*server.has_chunked_prefill ? "--enable-chunked-prefill"
@@ -44,12 +146,15 @@ std::vector<std::string> vllm_words(const ServerSetting& server) {
   }
   words.add_above_one("--tensor-parallel-size", server.tensor_parallel);
   words.add_above_one("--pipeline-parallel-size", server.pipeline_parallel);
+  words.add_if_any("--host", server.host);
   words.add("--port", server.port);
   return words.take();
 }
 
 std::vector<std::string> sglang_words(const ServerSetting& server) {
   Words words({"python3", "-m", "sglang.launch_server", "--model-path", server.model});
+  words.add_if_any("--dtype", server.dtype);
+  add_types(words, server);
   words.add("--max-running-requests", server.max_num_seqs);
   words.add("--max-total-tokens", server.kv_tokens);
   if (server.has_chunked_prefill && !*server.has_chunked_prefill) {
@@ -60,6 +165,7 @@ std::vector<std::string> sglang_words(const ServerSetting& server) {
   words.add_above_one("--tp-size", server.tensor_parallel);
   words.add_above_one("--pp-size", server.pipeline_parallel);
   words.add("--enable-metrics");
+  words.add_if_any("--host", server.host);
   words.add("--port", server.port);
   return words.take();
 }
@@ -74,6 +180,7 @@ std::vector<std::string> tensorrt_llm_words(const ServerSetting& server) {
   }
   words.add_above_one("--tp_size", server.tensor_parallel);
   words.add_above_one("--pp_size", server.pipeline_parallel);
+  words.add_if_any("--host", server.host);
   words.add("--port", server.port);
   return words.take();
 }
@@ -84,16 +191,26 @@ std::vector<std::string> llama_cpp_words(const ServerSetting& server) {
   const std::string name =
       slash == std::string::npos ? server.model : server.model.substr(slash + 1);
   Words words({"llama-server", "--model", name + ".gguf"});
+  add_types(words, server);
   words.add("--parallel", server.max_num_seqs);
   if (server.kv_tokens) {
     words.add("--kv-unified");
     words.add("--ctx-size", *server.kv_tokens);
   }
   words.add("--batch-size", server.max_num_batched_tokens);
-  words.add("--gpu-layers", int64_t{999});
+  if (server.has_gpu) words.add("--gpu-layers", int64_t{999});
   words.add("--metrics");
+  words.add_if_any("--host", server.host);
   words.add("--port", server.port);
   return words.take();
+}
+
+// Of a type that the command does not name.
+void note_type(std::string_view what, std::string_view type, std::string_view note,
+               const ServerSetting& server, std::vector<std::string>& notes) {
+  if (note.empty()) return;
+  notes.push_back(std::string(names_of(server.engine).title) + ": " + std::string(what) + " in " +
+                  std::string(type) + " " + std::string(note));
 }
 
 }  // namespace
@@ -133,14 +250,51 @@ std::string serve_line(const ServerSetting& server) {
   return line;
 }
 
+std::vector<std::string> notes_of(const ServerSetting& server) {
+  std::vector<std::string> notes;
+  note_type("weights", server.weight_type,
+            type_words(kWeightTypes, server, server.weight_type).note, server, notes);
+  note_type("a cache", server.cache_type, type_words(kCacheTypes, server, server.cache_type).note,
+            server, notes);
+  const bool is_tensorrt = server.engine == ServingEngine::tensorrt_llm;
+  const bool has_types = is_tensorrt || server.engine == ServingEngine::llama_cpp;
+  if (has_types && !server.dtype.empty()) {
+    notes.push_back(std::string(names_of(server.engine).title) + " computes in the type that " +
+                    (is_tensorrt
+                         ? "the checkpoint has, or --extra_llm_api_options FILE says (dtype: "
+                         : "the file has (") +
+                    server.dtype + ")");
+  }
+  if (is_tensorrt && server.has_chunked_prefill.value_or(false)) {
+    notes.emplace_back(
+        "TensorRT-LLM 1.0 reads prompts in pieces where --extra_llm_api_options FILE says "
+        "enable_chunked_prefill: true");
+  }
+  return notes;
+}
+
+ServerSetting replica(const ServerSetting& server, int number) {
+  ServerSetting one = server;
+  one.port = server.port + number;
+  if (!server.needs || !server.gpu) return one;
+  const auto needs = static_cast<double>(server.needs->count);
+  // Upwards in the three digits that are written.
+  one.gpu_share = std::ceil(1000 * needs / static_cast<double>(server.gpu->count)) / 1000;
+  if (server.kv_free_share && server.kv_cache) {
+    const auto cache = static_cast<double>(server.kv_cache->count);
+    const double left = cache / *server.kv_free_share - number * needs;
+    if (left > cache) one.kv_free_share = cache / left;
+  }
+  return one;
+}
+
 std::vector<std::string> replica_lines(const ServerSetting& server, int count) {
   HEADROOM_CHECK(count >= 2, "replicas");
   std::vector<std::string> lines{"nvidia-cuda-mps-control -d"};
   for (int i = 0; i < count; ++i) {
-    ServerSetting one = server;
-    one.port = server.port + i;
-    lines.push_back(serve_line(one) + " & until curl -sf localhost:" + std::to_string(one.port) +
-                    "/health; do sleep 1; done");
+    const ServerSetting one = replica(server, i);
+    lines.push_back(serve_line(one) + " & until curl -sf -o /dev/null localhost:" +
+                    std::to_string(one.port) + "/health; do kill -0 $! || break; sleep 1; done");
   }
   lines.emplace_back("echo quit | nvidia-cuda-mps-control  # when done");
   return lines;

@@ -2,8 +2,8 @@
 // that it needs, several of them on one GPU under NVIDIA's MPS, or one on several GPUs.
 //
 // Flags as the engines' documentation has them (kEngines names the versions; vLLM's and SGLang's
-// own parsers take them: tests/python test_batch_commands.py, where these are installed). Words from
-// outside are quoted for a POSIX shell. Pure functions; any thread.
+// own parsers take them: tests/python test_batch_commands.py, where these are installed). Words
+// from outside are quoted for a POSIX shell. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -36,18 +36,28 @@ inline constexpr std::array<EngineNames, 4> kEngines = {{
 [[nodiscard]] const EngineNames& names_of(ServingEngine engine);
 [[nodiscard]] std::optional<ServingEngine> parse_serving_engine(std::string_view word);
 
-// One server. What is nothing is left to the engine.
+// One server. What is nothing, or empty, is left to the engine.
 struct ServerSetting {
   ServingEngine engine = ServingEngine::vllm;
   std::string model;
   int64_t max_num_seqs = 1;
   std::optional<Bytes> kv_cache = std::nullopt;        // of each GPU
   std::optional<int64_t> kv_tokens = std::nullopt;     // the same, in tokens
-  std::optional<double> kv_free_share = std::nullopt;  // the same, of what weights leave
+  std::optional<double> kv_free_share = std::nullopt;  // the same, of what weights leave free
+  // Of each GPU: what the server takes (weights, cache, context), and what there is.
+  std::optional<Bytes> needs = std::nullopt;
+  std::optional<Bytes> gpu = std::nullopt;
+  std::optional<double> gpu_share = std::nullopt;  // of a GPU with others on it, replica() says
+  std::optional<int64_t> max_model_len = std::nullopt;
+  std::string dtype = {};        // float16, bfloat16 or float32
+  std::string weight_type = {};  // fp8, int8, fp4 or int4; empty: as dtype
+  std::string cache_type = {};   // fp8, int8 or int4; the same
+  bool has_gpu = true;
   std::optional<int64_t> max_num_batched_tokens = std::nullopt;
   std::optional<bool> has_chunked_prefill = std::nullopt;
   int64_t tensor_parallel = 1;
   int64_t pipeline_parallel = 1;
+  std::string host = {};  // to listen on
   int port = 8000;
 };
 
@@ -56,9 +66,16 @@ struct ServerSetting {
 // The same as one line for a shell.
 [[nodiscard]] std::string serve_line(const ServerSetting& server);
 
+// What of the setting the command cannot say, or needs another checkpoint for: a sentence each.
+[[nodiscard]] std::vector<std::string> notes_of(const ServerSetting& server);
+
+// Of servers on one GPU the one with this number, from 0: a port of its own, and its share of what
+// those before it leave.
+[[nodiscard]] ServerSetting replica(const ServerSetting& server, int number);
+
 // Starts the MPS daemon and `count` servers on ports from server.port on, each once the one before
-// answers, as servers that start together measure each other's memory (vllm#55827); the last line
-// stops the daemon. REQUIRES: count >= 2.
+// answers, as servers that start together measure each other's memory (vllm#55827), or has died;
+// the last line stops the daemon. REQUIRES: count >= 2.
 [[nodiscard]] std::vector<std::string> replica_lines(const ServerSetting& server, int count);
 
 }  // namespace headroom::engines

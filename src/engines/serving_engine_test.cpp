@@ -45,6 +45,43 @@ TEST(ServingEngine, SeveralGpusAndTheSchedulersLimits) {
             std::string::npos);
 }
 
+// What an engine cannot be told is in its notes.
+TEST(ServingEngine, EveryTypeIsAFlagOrANote) {
+  for (const EngineNames& names : kEngines) {
+    for (const char* type : {"fp8", "int8", "fp4", "int4"}) {
+      const ServerSetting plain = sample(names.engine);
+      ServerSetting server = plain;
+      server.weight_type = type;
+      const bool is_in_words = serve_line(server) != serve_line(plain);
+      EXPECT_NE(is_in_words, !notes_of(server).empty()) << names.word << " weights " << type;
+      if (server.weight_type == "fp4") continue;
+      server = plain;
+      server.cache_type = type;
+      const bool is_said = serve_line(server) != serve_line(plain);
+      EXPECT_NE(is_said, !notes_of(server).empty()) << names.word << " cache " << type;
+    }
+    EXPECT_TRUE(notes_of(sample(names.engine)).empty());
+  }
+}
+
+TEST(ServingEngine, TypesInEachOnesWords) {
+  ServerSetting server = sample(ServingEngine::sglang);
+  server.dtype = "float16";
+  server.weight_type = "fp8";
+  server.cache_type = "fp8";
+  EXPECT_NE(
+      serve_line(server).find("--dtype float16 --quantization fp8 --kv-cache-dtype fp8_e4m3 "),
+      std::string::npos);
+  server.engine = ServingEngine::llama_cpp;
+  server.cache_type = "int8";
+  server.has_gpu = false;
+  const std::string line = serve_line(server);
+  EXPECT_NE(line.find("--flash-attn on --cache-type-k q8_0 --cache-type-v q8_0"),
+            std::string::npos);
+  EXPECT_EQ(line.find("--gpu-layers"), std::string::npos);
+  EXPECT_EQ(notes_of(server).size(), 2U);  // float16 and fp8 are the file's
+}
+
 TEST(ServingEngine, WordsAreThoseOfTheFlag) {
   for (const EngineNames& names : kEngines) {
     EXPECT_EQ(parse_serving_engine(names.word), names.engine);
@@ -57,7 +94,24 @@ TEST(ServingEngine, ReplicasStartOneAfterAnother) {
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_EQ(lines.front(), "nvidia-cuda-mps-control -d");
   EXPECT_NE(lines[1].find("--port 8000 & until curl"), std::string::npos);
+  EXPECT_NE(lines[1].find("kill -0 $! || break"), std::string::npos);
   EXPECT_NE(lines[2].find("--port 8001"), std::string::npos);
+}
+
+// vLLM starts only where its whole share of the GPU is free, and TensorRT-LLM takes its share of
+// what the others left: 10 of 64 GB, then of 48.
+TEST(ServingEngine, AReplicaTakesItsShareOfTheGpu) {
+  ServerSetting server = sample(ServingEngine::vllm);
+  server.needs = Bytes(16'000'000'000);
+  server.gpu = Bytes(70'000'000'000);
+  server.kv_cache = Bytes(10'000'000'000);
+  server.kv_free_share = 10.0 / 64;
+  const ServerSetting second = replica(server, 1);
+  EXPECT_EQ(second.port, 8001);
+  EXPECT_DOUBLE_EQ(*second.gpu_share, 0.229);
+  EXPECT_NE(serve_line(second).find("--gpu-memory-utilization 0.229 "), std::string::npos);
+  EXPECT_NEAR(*second.kv_free_share, 10.0 / 48, 1e-12);
+  EXPECT_EQ(serve_line(server).find("utilization"), std::string::npos);
 }
 
 TEST(ServingEngine, AModelsNameCannotLeaveItsWord) {

@@ -1,6 +1,7 @@
 #include "engines/shell_words.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headroom::engines {
 
@@ -25,10 +26,11 @@ bool ends_word(char c) {
 // A terminal is not to obey what a file says.
 char printable(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c; }
 
-// Cuts a script into words; what ${...} holds stays in one, and so do brackets within a word.
+// Cuts a script into words; what ${...} holds stays in one, and so do brackets within a word. And
+// notes where a list of words ends: with its array, its quotation or its line.
 class Cutter {
  public:
-  explicit Cutter(std::vector<std::string>& words) : words_(words) {}
+  Cutter(std::vector<std::string>& words, std::vector<size_t>& ends) : words_(words), ends_(ends) {}
 
   void take(char c) {
     if (c == '\n') in_comment_ = false;
@@ -38,7 +40,9 @@ class Cutter {
       in_comment_ = true;
     } else if (ends_word(c) || is_bracket_between(c)) {
       end();
+      if (ends_list(c)) ends_.push_back(words_.size());
     } else {
+      is_escaped_ = false;
       if (c == '{' && word_.ends_with('$')) ++braces_;
       word_ += printable(c);
     }
@@ -65,6 +69,25 @@ class Cutter {
     return false;
   }
 
+  // Of what ends a word.
+  bool ends_list(char c) {
+    const bool is_escaped = is_escaped_;
+    is_escaped_ = c == '\\';
+    if (c == '"' || c == '\'') {
+      if (quote_ != 0 && quote_ != c) return false;
+      const bool is_closed = quote_ == c;
+      quote_ = is_closed ? '\0' : c;
+      return is_closed && std::exchange(is_list_quoted_, false);
+    }
+    if (quote_ != 0) {
+      is_list_quoted_ = is_list_quoted_ || c == ' ' || c == '\n';
+      return false;
+    }
+    if (c == '(') ++arrays_;
+    if (c == ')') arrays_ = std::max(0, arrays_ - 1);
+    return c == ')' || c == ';' || (c == '\n' && !is_escaped && arrays_ == 0);
+  }
+
   void take_within(char c) {
     if (c == '}') --braces_;
     if (c == '"' || c == '\'') return;
@@ -72,10 +95,15 @@ class Cutter {
   }
 
   std::vector<std::string>& words_;
+  std::vector<size_t>& ends_;
   std::string word_;
   bool in_comment_ = false;
   int braces_ = 0;
   int brackets_ = 0;
+  int arrays_ = 0;
+  char quote_ = 0;               // that is open
+  bool is_list_quoted_ = false;  // it has a blank in it
+  bool is_escaped_ = false;      // by a backslash just before
 };
 
 void add_once(std::vector<std::string>& values, std::string value) {
@@ -87,7 +115,8 @@ void add_once(std::vector<std::string>& values, std::string value) {
 
 Result<ShellWords> ShellWords::read(std::string_view content, const std::string& file) {
   ShellWords script;
-  Cutter cutter(script.words_);
+  std::vector<size_t> ends;  // so many words before the end of a list
+  Cutter cutter(script.words_, ends);
   for (const char c : content) {
     cutter.take(c);
     if (script.words_.size() > kMostWords) {
@@ -96,7 +125,7 @@ Result<ShellWords> ShellWords::read(std::string_view content, const std::string&
   }
   cutter.end();
   script.take_names();
-  script.take_arguments();
+  script.take_arguments(ends);
   return script;
 }
 
@@ -108,11 +137,17 @@ void ShellWords::take_names() {
   }
 }
 
-void ShellWords::take_arguments() {
+void ShellWords::take_arguments(const std::vector<size_t>& ends) {
   for (size_t i = 0; i < words_.size(); ++i) {
     if (!words_[i].starts_with("--") || words_[i].size() < 3) continue;
     std::string name = words_[i].substr(2);
     std::string value;
+    const auto end = std::ranges::upper_bound(ends, i);
+    const size_t last = end == ends.end() ? words_.size() : *end;
+    std::string more;
+    for (size_t at = i + 2; at < last && !words_[at].starts_with("--"); ++at) {
+      more += (more.empty() ? "" : " ") + words_[at];
+    }
     if (const size_t equals = name.find('='); equals != std::string::npos) {
       value = name.substr(equals + 1);
       name.resize(equals);
@@ -121,6 +156,7 @@ void ShellWords::take_arguments() {
     }
     if (name.ends_with(':')) name.pop_back();  // YAML
     std::ranges::replace(name, '_', '-');
+    more_[name] = std::move(more);
     add_once(arguments_[std::move(name)], std::move(value));
   }
 }
@@ -129,6 +165,12 @@ std::optional<std::string> ShellWords::written(std::string_view argument) const 
   const auto at = arguments_.find(argument);
   if (at == arguments_.end()) return std::nullopt;
   return at->second.back();
+}
+
+std::optional<std::string> ShellWords::more_of(std::string_view argument) const {
+  const auto at = more_.find(argument);
+  if (at == more_.end() || at->second.empty()) return std::nullopt;
+  return at->second;
 }
 
 std::optional<std::string> ShellWords::resolved(const std::string& value) {

@@ -25,6 +25,9 @@ class ShellWords {
 
   // As it is written, "" for a switch; nothing where it is not there.
   [[nodiscard]] std::optional<std::string> written(std::string_view argument) const;
+  // What stands behind its value until the next argument, as it is written; nothing where nothing
+  // does. Of the last one, where it is there twice.
+  [[nodiscard]] std::optional<std::string> more_of(std::string_view argument) const;
   // With names put in; nothing where that is not possible.
   [[nodiscard]] std::optional<std::string> resolved(const std::string& value);
 
@@ -37,13 +40,15 @@ class ShellWords {
   using Values = std::vector<std::string>;  // as they came, each once
 
   void take_names();
-  void take_arguments();
+  // `ends`: so many words are before the end of each list of words.
+  void take_arguments(const std::vector<size_t>& ends);
   std::optional<std::string> resolved(const std::string& value, std::vector<std::string>& within);
 
   std::vector<std::string> words_;
   std::map<std::string, Values, std::less<>> names_;
   std::map<std::string, Values, std::less<>> arguments_;
-  std::vector<std::string> put_in_;  // names
+  std::map<std::string, std::string, std::less<>> more_;  // of arguments, behind their values
+  std::vector<std::string> put_in_;                       // names
 };
 
 // A word as a POSIX shell takes it, quoted where it must be.

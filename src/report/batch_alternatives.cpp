@@ -56,10 +56,14 @@ std::vector<Row> what_if_rows(const std::vector<WhatIf>& what_ifs) {
 }
 
 constexpr const char* kWhatIfWords =
-    "Predicted, each with the same target; the gain is of throughput at B_opt, its interval that "
-    "of "
-    "a law that errs alike in both. *: another model, which has to be trained. What quantization "
-    "costs in quality is not told.";
+    "Predicted, each with the same target; the gain is of throughput at B_opt, its range from the "
+    "low to the high end of a law that errs alike in both, each with its own B_opt: no 90 % "
+    "interval. *: another model, which has to be trained. What quantization costs in quality is "
+    "not told.";
+
+std::string target_words(const std::optional<bool>& meets) {
+  return !meets ? "" : *meets ? ", within the target" : ", which misses the target";
+}
 
 // A use and what it gives.
 std::vector<Row> use_rows(const FreedUses& uses) {
@@ -69,7 +73,8 @@ std::vector<Row> use_rows(const FreedUses& uses) {
                                            formatted("%.1f", longer->factor) +
                                            " times as long: " + ms(longer->itl_seconds.expected) +
                                            " ms between tokens (" + ms(longer->itl_seconds.low) +
-                                           "-" + ms(longer->itl_seconds.high) + ")"});
+                                           "-" + ms(longer->itl_seconds.high) + ")" +
+                                           target_words(longer->meets_target)});
   }
   if (const auto& cache = uses.prefix_cache) {
     rows.push_back(
@@ -91,14 +96,14 @@ std::vector<Row> use_rows(const FreedUses& uses) {
       rows.push_back(
           {name, "does not fit, or meets no target: its weights are " + gib(both->weights_bytes)});
     } else {
-      rows.push_back({name, "B_opt " + opt_words(both->advice) + ", " +
-                                whole(both->throughput_tokens_per_second_second.expected) +
-                                " tokens/s (" +
-                                whole(both->throughput_tokens_per_second_second.low) + "-" +
-                                whole(both->throughput_tokens_per_second_second.high) + ") at " +
-                                ms(both->itl_seconds_second) + " ms; this one then " +
-                                whole(both->throughput_tokens_per_second.expected) +
-                                " tokens/s at " + ms(both->itl_seconds) + " ms"});
+      rows.push_back(
+          {name, "B_opt " + opt_words(both->advice) + ", " +
+                     whole(both->throughput_tokens_per_second_second.expected) + " tokens/s (" +
+                     whole(both->throughput_tokens_per_second_second.low) + "-" +
+                     whole(both->throughput_tokens_per_second_second.high) + ") at " +
+                     ms(both->itl_seconds_second) + " ms; this one then " +
+                     whole(both->throughput_tokens_per_second.expected) + " tokens/s at " +
+                     ms(both->itl_seconds) + " ms" + target_words(both->first_meets_target)});
     }
   }
   return rows;
@@ -114,6 +119,8 @@ Json interval_json(const Interval& interval, double scale = 1) {
       .set("expected", interval.expected * scale)
       .set("high", interval.high * scale);
 }
+
+Json or_null(const std::optional<bool>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json advice_json(const batch::Advice& advice) {
   const auto of = [](const std::optional<int64_t>& batch) {
@@ -142,7 +149,7 @@ std::string alternatives_text(const batch::BatchAnswer& answer, const text::Term
                  {"B_opt", Align::right, false},
                  {"tokens/s", Align::right, false},
                  {"gain", Align::right, false},
-                 {"90 %", Align::right, false},
+                 {"range", Align::right, false},
                  {"ITL ms", Align::right, false},
                  {"KV needed", Align::right, false, 1},
                  {"free", Align::right, false, 2}});
@@ -178,7 +185,8 @@ Json freed_json(const FreedUses& uses) {
     longer = Json::object()
                  .set("context_tokens_mean", uses.longer_context->tokens)
                  .set("factor", uses.longer_context->factor)
-                 .set("itl_ms", interval_json(uses.longer_context->itl_seconds, 1e3));
+                 .set("itl_ms", interval_json(uses.longer_context->itl_seconds, 1e3))
+                 .set("meets_target", or_null(uses.longer_context->meets_target));
   }
   Json prefix = nullptr;
   if (uses.prefix_cache) {
@@ -211,7 +219,8 @@ Json freed_json(const FreedUses& uses) {
           .set("itl_ms", both->itl_seconds_second * 1e3)
           .set("first_throughput_tokens_per_second",
                interval_json(both->throughput_tokens_per_second))
-          .set("first_itl_ms", both->itl_seconds * 1e3);
+          .set("first_itl_ms", both->itl_seconds * 1e3)
+          .set("first_meets_target", or_null(both->first_meets_target));
     }
   }
   return json.set("longer_context", std::move(longer))
@@ -235,7 +244,7 @@ std::vector<Section> alternatives_sections(const batch::BatchAnswer& answer) {
     for (Row& row : rows) row.resize(kColumns);
     Html html;
     html.add(html_table(
-        {"change", "#B_opt", "#tokens/s", "#gain", "#90 %", "#ITL ms", "#KV needed", "#free"},
+        {"change", "#B_opt", "#tokens/s", "#gain", "#range", "#ITL ms", "#KV needed", "#free"},
         rows));
     html.raw("<p>").text(kWhatIfWords).raw("</p>\n");
     sections.push_back({"what-ifs", "What if", html, ""});

@@ -43,7 +43,8 @@ Section answer_section(const BatchAnswer& answer) {
          answer.itl_target_seconds ? "target " + milliseconds(*answer.itl_target_seconds)
                                    : "no target");
     if (answer.kv.share) tile(html, "KV cache", percent(*answer.kv.share), "in use");
-    if (answer.kv.freed) tile(html, "Set free", format_bytes(*answer.kv.freed), "of the cache");
+    if (answer.kv.freed)
+      tile(html, "Set free", format_bytes(*answer.kv.freed), "of the cache" + on_each_gpu(answer));
     html.raw("</dl>\n");
   }
   return {"answer", "", html, answers_plainly(answer) ? "yes" : "no"};
@@ -154,6 +155,8 @@ Section steps_section(const BatchAnswer& answer) {
        [](const timing::DecodeStep& step) { return step.matmul.time.seconds; }},
       {"temporaries", "other kernels",
        [](const timing::DecodeStep& step) { return step.other.time.seconds; }},
+      {"logits", "collectives",
+       [](const timing::DecodeStep& step) { return step.collectives.time.seconds; }},
       {"workspaces", "host gap", [](const timing::DecodeStep& step) { return step.host.seconds; }},
   };
   CurveChart chart;
@@ -161,6 +164,10 @@ Section steps_section(const BatchAnswer& answer) {
   chart.x_label = "sequences in flight";
   chart.y_label = "share of a step, %";
   for (const Part& part : kParts) {
+    // One GPU has no collectives.
+    const bool is_there = std::ranges::any_of(
+        answer.steps, [&](const timing::DecodeStep& step) { return part.seconds(step) > 0; });
+    if (!is_there) continue;
     Curve curve{part.key, part.label, {}};
     for (const timing::DecodeStep& step : answer.steps) {
       const double share = 100 * part.seconds(step) / step.parts_seconds();
@@ -251,9 +258,7 @@ Section replicas_section(const BatchAnswer& answer) {
          times(replicas.speedup_vs_single.expected), times(replicas.speedup_vs_max.expected),
          times(replicas.speedup_vs_max.low) + " to " + times(replicas.speedup_vs_max.high),
          replicas.speedup_vs_chunked ? times(replicas.speedup_vs_chunked->expected) : "",
-         !replicas.fits   ? "memory not known"
-         : *replicas.fits ? "fits"
-                          : "does not fit"});
+         formatted("%.3g ms", replicas.itl_seconds.expected * 1e3), replicas_verdict(replicas)});
   }
   Html html;
   html.raw("<p class=\"lead\">")
@@ -262,7 +267,7 @@ Section replicas_section(const BatchAnswer& answer) {
             "). Extrapolated.");
   html.raw("</p>\n").add(
       html_table({"#replicas", "sharing", "#of one server", "#of the largest batch", "90 %",
-                  "#of it with chunked prefill", "memory"},
+                  "#of it with chunked prefill", "#between tokens", "verdict"},
                  rows));
   return {"replicas", "What replicas would gain", html, ""};
 }
@@ -276,7 +281,8 @@ Section prices_section(const batch::PriceTable& prices) {
   }
   std::vector<std::vector<std::string>> rows;
   for (const batch::PriceRow& row : prices.rows) {
-    std::vector<std::string> cells{row.setting, rate(row.throughput_tokens_per_second.expected)};
+    std::vector<std::string> cells{priced_setting(row),
+                                   rate(row.throughput_tokens_per_second.expected)};
     for (const Interval& cost : row.cost_per_million_tokens) {
       cells.push_back(formatted("%.3g", cost.expected));
       cells.push_back(formatted("%.3g", cost.low) + " to " + formatted("%.3g", cost.high));

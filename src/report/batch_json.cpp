@@ -61,6 +61,14 @@ Json cache_json(const batch::KvCache& kv) {
       .set("provenance", name_of(kv.provenance));
 }
 
+// How far the prediction was off at B_opt, where points say; what is predicted was scaled by it.
+Json prediction_error_json(const std::optional<batch::Correction>& correction) {
+  if (!correction) return nullptr;
+  return Json::object()
+      .set("throughput_pct", 100 * (1 / correction->throughput - 1))
+      .set("itl_pct", 100 * (1 / correction->itl - 1));
+}
+
 Json replicas_json(const std::vector<batch::Replicas>& all) {
   Json list = Json::array();
   for (const batch::Replicas& replicas : all) {
@@ -74,7 +82,9 @@ Json replicas_json(const std::vector<batch::Replicas>& all) {
                        .set("speedup_vs_chunked", replicas.speedup_vs_chunked
                                                       ? interval_json(*replicas.speedup_vs_chunked)
                                                       : Json(nullptr))
+                       .set("itl_ms", interval_json(replicas.itl_seconds, 1e3))
                        .set("fits", or_null(replicas.fits))
+                       .set("meets_target", or_null(replicas.meets_target))
                        .set("provenance", name_of(Provenance::extrapolated)));
   }
   return list;
@@ -107,6 +117,7 @@ Json prices_json(const std::optional<batch::PriceTable>& prices) {
                        .set("setting", row.setting)
                        .set("throughput_tokens_per_second_per_gpu",
                             interval_json(row.throughput_tokens_per_second))
+                       .set("meets_target", or_null(row.meets_target))
                        .set("cost_per_million_output_tokens", std::move(costs)));
   }
   return Json::object()
@@ -152,6 +163,7 @@ Json measurement_json(const batch::LiveMeasurement& measurement) {
       .set("itl_ms", summary.itl_seconds * 1e3)
       .set("itl_error_pct", summary.itl_error * 100)
       .set("tokens_per_chunk", summary.tokens_per_chunk)
+      .set("prefix_hit_pct", pct_or_null(summary.prefix_hit_share))
       .set("ttft", spread_json(summary.ttft))
       .set("first_visible", spread_json(summary.first_visible))
       .set("itl_chunks", spread_json(summary.itl_chunks))
@@ -180,6 +192,7 @@ Json live_json(const std::optional<batch::LiveRecord>& live) {
       .set("url", live->url)
       .set("api", live->api)
       .set("served_model", live->served_model)
+      .set("prefix_hit_asked_pct", 100 * live->prefix_hit)
       .set("is_sure", live->is_sure)
       .set("is_stopped", live->is_stopped)
       .set("seconds", live->seconds)
@@ -224,6 +237,7 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("throughput_tokens_per_second", std::move(throughput))
       .set("itl_ms", std::move(itl))
       .set("kv", cache_json(answer.kv))
+      .set("prediction_error", prediction_error_json(answer.correction))
       .set("half_point_batch", answer.half_point > 0 ? Json(answer.half_point) : Json(nullptr))
       .set("knee_batch", or_null(answer.knee))
       .set("host_gap_pct", pct_or_null(answer.host_gap))

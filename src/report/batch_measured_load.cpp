@@ -45,7 +45,8 @@ using Row = std::vector<std::string>;
 Row measured_row(const MeasuredLoad& load, bool has_targets) {
   const serving::OpenLoadSummary& summary = load.summary;
   const auto ms = [&](LatencyMetric metric, double LatencySpread::*figure) {
-    return latency_words(summary.of(metric).*figure);
+    const LatencySpread& spread = summary.of(metric);
+    return spread.count > 0 ? latency_words(spread.*figure) : std::string();
   };
   return {rate(load.asked_requests_per_second),
           "measured",
@@ -108,6 +109,8 @@ std::string basis_words(const batch::LoadRecord& record) {
     words += " At " + rate(one.asked_requests_per_second) +
              " requests/s it was too slow for what it measured: that run is void.";
   }
+  const std::string hits = batch::prefix_hit_note(record.prefix_hit, load.prefix_hit_share);
+  if (!hits.empty()) words += " " + text::printable(hits) + ".";
   if (!load.first_failure.empty()) {
     words += " The first failure: " + text::printable(load.first_failure) + ".";
   }
@@ -156,6 +159,8 @@ Json load_json(const MeasuredLoad& load) {
   return std::move(json)
       .set("at_targets_ms", std::move(targets))
       .set("input_tokens_mean", load.input_tokens_mean)
+      .set("prefix_hit_pct",
+           load.prefix_hit_share ? Json(100 * *load.prefix_hit_share) : Json(nullptr))
       .set("output_tokens_mean", load.output_tokens_mean)
       .set("send_lag", spread_json(load.send_lag))
       .set("lag", Json::object()
@@ -174,6 +179,7 @@ Json search_json(const std::optional<batch::RateSearch>& search) {
   return Json::object()
       .set("kept_requests_per_second", or_null(search->kept))
       .set("missed_requests_per_second", or_null(search->missed))
+      .set("void_requests_per_second", or_null(search->is_void))
       .set("is_stopped", search->is_stopped);
 }
 
@@ -183,14 +189,21 @@ std::string search_sentence(const batch::LoadRecord& record) {
   const std::string what =
       record.targets.empty() ? "is answered as fast as it comes" : "keeps the targets";
   std::string words;
-  if (!search.kept) {
+  if (!search.kept && !search.missed) {
+    words = "it is not known which rate " + what;
+  } else if (!search.kept) {
     words = "not even " + rate(search.missed.value_or(0)) + " requests/s " + what +
             ", the least that a window of this length shows";
   } else {
     words = "the highest rate that " + what + " is " + rate(*search.kept) + " requests/s";
     words += search.missed ? " (" + rate(*search.missed) + " does not)" : " at least";
   }
-  if (search.is_stopped) words += ", where the search was stopped";
+  if (search.is_void) {
+    words += "; at " + rate(*search.is_void) +
+             " the generator itself was too slow, which ended the search";
+  } else if (search.is_stopped) {
+    words += ", where the search was stopped";
+  }
   return words + ", measured in " + std::to_string(record.loads.size()) + " runs";
 }
 
@@ -251,6 +264,7 @@ Json measured_load_json(const batch::BatchAnswer& answer) {
       .set("url", record.url)
       .set("api", record.api)
       .set("served_model", record.served_model)
+      .set("prefix_hit_asked_pct", 100 * record.prefix_hit)
       .set("targets", targets_json(record.targets))
       .set("seconds", record.seconds)
       .set("search", search_json(record.search))

@@ -160,6 +160,24 @@ std::string trace_words(const batch::BatchAnswer& answer) {
   return words;
 }
 
+std::string speculation_words(const serving::Speculation& speculation) {
+  if (!speculation.is_used()) return {};
+  std::string words = " Each step verifies " + std::to_string(speculation.draft_tokens) +
+                      " drafted tokens of a sequence, accepted with " +
+                      percent(speculation.acceptance) +
+                      " each: " + formatted("%.2f tokens a step", speculation.tokens_per_step());
+  return words + "; those of one step come together, and have no gaps between them.";
+}
+
+Json speculation_json(const serving::Speculation& speculation) {
+  if (!speculation.is_used()) return nullptr;
+  return Json::object()
+      .set("draft_tokens", speculation.draft_tokens)
+      .set("acceptance_pct", 100 * speculation.acceptance)
+      .set("draft_pct_of_step", 100 * speculation.draft_share)
+      .set("tokens_per_step", speculation.tokens_per_step());
+}
+
 std::string basis_words(const batch::BatchAnswer& answer) {
   const OpenLoadAnswer& open = *answer.open_load;
   const batch::OpenLoadQuestion& question = answer.question.open_load;
@@ -174,9 +192,9 @@ std::string basis_words(const batch::BatchAnswer& answer) {
   }
   words += "; prompts " + open.prompt_source + ". The intervals are of the steps' law" +
            (open.arrivals == "recorded" ? "" : ", and of three drawings of the requests") + "." +
-           trace_words(answer) + " With " + std::to_string(open.limit) +
-           " always in flight it would answer " + rate(open.closed_requests_per_second) +
-           " requests/s.";
+           trace_words(answer) + speculation_words(question.speculation) + " With " +
+           std::to_string(open.limit) + " always in flight it would answer " +
+           rate(open.closed_requests_per_second) + " requests/s.";
   return words;
 }
 
@@ -208,6 +226,7 @@ Json row_json(const OpenLoadAnswer& open, const OpenLoadRow& row) {
           .set("in_batch_mean", row.in_batch_mean)
           .set("kv_most_pct", open.knows_cache ? Json(100 * row.kv_most_share) : Json(nullptr))
           .set("preemptions_per_request", row.preemptions_per_request)
+          .set("tokens_per_step", row.tokens_per_step)
           .set("prompt_hit_pct", 100 * row.prompt_hit_share);
   for (const LatencyMetric metric : kMetrics) {
     json.set(serving::name_of(metric), latency_json(row.of(metric)));
@@ -408,6 +427,7 @@ Json open_load_json(const batch::BatchAnswer& answer) {
       .set("refused_requests", open.refused)
       .set("max_num_batched_tokens", question.max_num_batched_tokens)
       .set("chunked_prefill", question.has_chunked_prefill)
+      .set("speculation", speculation_json(question.speculation))
       .set("prompt_source", open.prompt_source)
       .set("knows_cache", open.knows_cache)
       .set("provenance", name_of(open.provenance));

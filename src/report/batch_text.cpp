@@ -133,6 +133,7 @@ std::string replica_table(const batch::BatchAnswer& answer, const Terminal& term
                                          {"of the largest batch", Align::right, false},
                                          {"90 %", Align::right, false}};
   if (is_chunked) columns.push_back({"with chunked prefill", Align::right, false, 1});
+  columns.push_back({"ITL ms", Align::right, false});
   columns.push_back({"", Align::left, false});
   Table table(columns);
   for (const batch::Replicas& replicas : answer.replicas) {
@@ -142,9 +143,8 @@ std::string replica_table(const batch::BatchAnswer& answer, const Terminal& term
         {times(replicas.speedup_vs_max.expected)},
         {range(replicas.speedup_vs_max, times)}};
     if (is_chunked) cells.emplace_back(times(replicas.speedup_vs_chunked->expected));
-    cells.emplace_back(!replicas.fits   ? "memory not known"
-                       : *replicas.fits ? "fits"
-                                        : "does not fit");
+    cells.emplace_back(milliseconds(replicas.itl_seconds.expected));
+    cells.emplace_back(replicas_verdict(replicas));
     table.row(cells);
   }
   return table.render(terminal);
@@ -164,7 +164,7 @@ std::string price_table(const batch::PriceTable& prices, const Terminal& termina
   }
   Table table(columns);
   for (const batch::PriceRow& row : prices.rows) {
-    std::vector<text::TableCell> cells{{row.setting},
+    std::vector<text::TableCell> cells{{priced_setting(row)},
                                        {rate(row.throughput_tokens_per_second.expected)}};
     for (const Interval& cost : row.cost_per_million_tokens) cells.push_back({cost_words(cost)});
     table.row(cells);
@@ -222,11 +222,31 @@ std::string closed_loop_words(const batch::BatchAnswer& answer) {
              " of batch " + std::to_string(most.batch);
   }
   if (answer.kv.share) words += ", with " + percent(*answer.kv.share) + " of the KV cache";
-  if (answer.kv.freed) words += "; " + format_bytes(*answer.kv.freed) + " set free";
+  if (answer.kv.freed) {
+    words += "; " + format_bytes(*answer.kv.freed) + " set free" + on_each_gpu(answer);
+  }
   return words;
 }
 
 }  // namespace
+
+std::string on_each_gpu(const batch::BatchAnswer& answer) {
+  const timing::DecodeVariant& variant = answer.question.variant;
+  const int64_t gpus = variant.tensor_parallel * variant.pipeline_parallel;
+  return gpus > 1 ? " on each of " + std::to_string(gpus) + " GPUs" : "";
+}
+
+std::string priced_setting(const batch::PriceRow& row) {
+  return row.setting + (row.meets_target.value_or(true) ? "" : ", misses the target");
+}
+
+std::string replicas_verdict(const batch::Replicas& replicas) {
+  std::string words = !replicas.fits   ? "memory not known"
+                      : *replicas.fits ? "fits"
+                                       : "does not fit";
+  if (!replicas.meets_target.value_or(true)) words += ", misses the target";
+  return words;
+}
 
 std::string live_sentence(const batch::LiveRecord& live) {
   int64_t requests = 0;
@@ -307,7 +327,8 @@ std::string batch_text(const batch::BatchAnswer& answer, const Terminal& termina
     out += text::paragraph("Replicas fill the " + percent(*answer.host_gap) +
                                " of a step in which the GPU waits for the host (" +
                                answer.host_gap_source +
-                               "), by a closed queueing network; extrapolated.",
+                               "), by a closed queueing network, in which they wait for each "
+                               "other; extrapolated.",
                            0, text::paragraph_columns(terminal.columns)) +
            "\n";
   }

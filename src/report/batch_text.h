@@ -23,4 +23,13 @@ namespace headroom::report {
 // What an hour costs, and what that is of.
 [[nodiscard]] std::string price_sentence(const batch::PriceTable& prices);
 
+// "B_opt 96", "2 replicas at B_opt, MPS, misses the target".
+[[nodiscard]] std::string priced_setting(const batch::PriceRow& row);
+
+// " on each of 4 GPUs"; empty for one.
+[[nodiscard]] std::string on_each_gpu(const batch::BatchAnswer& answer);
+
+// Whether they fit, and miss the target.
+[[nodiscard]] std::string replicas_verdict(const batch::Replicas& replicas);
+
 }  // namespace headroom::report

@@ -34,6 +34,22 @@ bool has_content(JsonCursor& cursor) {
   return false;
 }
 
+// OpenAI's prompt_tokens_details.
+void read_prompt_details(JsonCursor& cursor, CompletionChunk& chunk) {
+  if (cursor.kind() != '{') {
+    cursor.skip();
+    return;
+  }
+  cursor.enter_object();
+  for (std::string_view name; cursor.next_member(name);) {
+    if (name == "cached_tokens") {
+      chunk.cached_tokens = count_of(cursor);
+    } else {
+      cursor.skip();
+    }
+  }
+}
+
 void read_usage(JsonCursor& cursor, CompletionChunk& chunk) {
   if (cursor.kind() != '{') {
     cursor.skip();
@@ -45,6 +61,8 @@ void read_usage(JsonCursor& cursor, CompletionChunk& chunk) {
       chunk.prompt_tokens = count_of(cursor);
     } else if (name == "completion_tokens") {
       chunk.completion_tokens = count_of(cursor);
+    } else if (name == "prompt_tokens_details") {
+      read_prompt_details(cursor, chunk);
     } else {
       cursor.skip();
     }

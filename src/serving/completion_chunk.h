@@ -21,6 +21,7 @@ struct CompletionChunk {
   bool is_finish = false;                               // says why the answer ended
   std::optional<int64_t> prompt_tokens = std::nullopt;  // of usage
   std::optional<int64_t> completion_tokens = std::nullopt;  // of usage
+  std::optional<int64_t> cached_tokens = std::nullopt;      // of it, of the prompt: not read again
   std::optional<std::string> error = std::nullopt;          // the server's words, at most 200 bytes
 };
 

@@ -31,6 +31,13 @@ TEST(CompletionChunk, UsageAndTheEnd) {
       R"({"choices":[],"usage":{"prompt_tokens":161,"total_tokens":499,"completion_tokens":338}})");
   EXPECT_EQ(usage.prompt_tokens, 161);
   EXPECT_EQ(usage.completion_tokens, 338);
+  EXPECT_FALSE(usage.cached_tokens);
+  EXPECT_EQ(
+      read_completion_chunk(
+          R"({"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":8,"a":[]}}})")
+          .cached_tokens,
+      8);
+  EXPECT_FALSE(read_completion_chunk(R"({"usage":{"prompt_tokens_details":null}})").cached_tokens);
   EXPECT_FALSE(read_completion_chunk(R"({"choices":[],"usage":null})").prompt_tokens);
   EXPECT_FALSE(read_completion_chunk(R"({"usage":{"prompt_tokens":-3}})").prompt_tokens);
   EXPECT_FALSE(read_completion_chunk(R"({"usage":{"prompt_tokens":"7"}})").prompt_tokens);

@@ -84,7 +84,9 @@ class Engine {
   bool grow(Sequence& sequence, int64_t tokens);
   void preempt_last();
   void compute();
-  void give_token(size_t request);
+  void give_tokens(size_t request, int64_t tokens);
+  [[nodiscard]] int64_t drafts_of(const Sequence& sequence) const;
+  void decode(size_t request);
   void share_prompt(size_t request);
   void add_gap(double gap);
   void flush_gaps();
@@ -144,8 +146,15 @@ void Engine::schedule() {
   const size_t before = running_.size();
   admit(budget);
   if (running_.size() > before) return;
-  budget = static_cast<int64_t>(running_.size());
+  budget = static_cast<int64_t>(running_.size()) * (1 + limits_.speculation.draft_tokens);
   schedule_running(budget);
+}
+
+// No more than it has still to write.
+int64_t Engine::drafts_of(const Sequence& sequence) const {
+  if (!sequence.decodes()) return 0;
+  return std::clamp<int64_t>(sequence.asked - sequence.written - 1, 0,
+                             limits_.speculation.draft_tokens);
 }
 
 // Preempts from the end, where nobody has been scheduled yet.
@@ -153,7 +162,8 @@ void Engine::schedule_running(int64_t& budget) {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = sequences_[running_[i]];
     sequence.scheduled = 0;
-    const int64_t tokens = std::min(sequence.total - sequence.computed, budget);
+    const int64_t tokens =
+        std::min(sequence.total - sequence.computed + drafts_of(sequence), budget);
     if (tokens == 0) continue;
     while (i < running_.size() && !grow(sequence, sequence.computed + tokens)) preempt_last();
     if (i == running_.size()) return;
@@ -223,24 +233,25 @@ void Engine::preempt_last() {
 
 // One iteration of what is scheduled: its time, and the tokens that are there at its end.
 void Engine::compute() {
-  int64_t sequences = 0;
-  int64_t cached = 0;
+  IterationWork work{0, 0, 0};
   double prompts = 0;
   for (const size_t request : running_) {
     const Sequence& sequence = sequences_[request];
     if (sequence.scheduled == 0) continue;
-    ++sequences;
+    ++work.sequences;
     if (sequence.decodes()) {
-      cached += sequence.total;
+      work.cached += sequence.total;
+      work.rows += sequence.scheduled;
     } else {
+      ++work.rows;
       prompts += law_.prompt_seconds(sequence.computed, sequence.computed + sequence.scheduled);
       run_.prompt_tokens_computed += sequence.scheduled;
     }
   }
-  HEADROOM_CHECK(sequences > 0, "an iteration computes a token");
-  const double seconds = law_.decode_seconds(sequences, cached) + prompts;
+  HEADROOM_CHECK(work.sequences > 0, "an iteration computes a token");
+  const double seconds = decode_seconds(law_, limits_.speculation, work) + prompts;
   run_.most_blocks = std::max(run_.most_blocks, blocks_.in_use());
-  run_.in_batch_seconds += static_cast<double>(sequences) * seconds;
+  run_.in_batch_seconds += static_cast<double>(work.sequences) * seconds;
   ++run_.iterations;
   go_to(now_ + seconds);
   take_arrivals();
@@ -248,26 +259,42 @@ void Engine::compute() {
   for (const size_t request : running_) {
     Sequence& sequence = sequences_[request];
     if (sequence.scheduled == 0) continue;
+    if (sequence.decodes()) {
+      decode(request);
+      continue;
+    }
     sequence.computed += sequence.scheduled;
     if (sequence.written == 0) share_prompt(request);
-    if (sequence.computed == sequence.total) give_token(request);
+    if (sequence.computed == sequence.total) give_tokens(request, 1);
   }
   if (in_system_ == before) return;
   std::erase_if(running_, [&](size_t request) { return run_.requests[request].is_ended; });
 }
 
-void Engine::give_token(size_t request) {
+// The model's own token, and what was drafted before it and accepted.
+void Engine::decode(size_t request) {
+  Sequence& sequence = sequences_[request];
+  const int64_t tokens =
+      1 + limits_.speculation.accepted(request, sequence.written, sequence.scheduled - 1);
+  ++run_.decodes;
+  run_.decoded_tokens += tokens;
+  sequence.computed += tokens;
+  give_tokens(request, tokens);
+}
+
+void Engine::give_tokens(size_t request, int64_t tokens) {
   Sequence& sequence = sequences_[request];
   if (sequence.written == 0) {
     run_.requests[request].first_token = now_;
   } else if (is_wanted(request)) {
     const double gap = now_ - sequence.last_token;
+    ++run_.requests[request].gaps;
     if (gap > options_.late_gap_seconds) ++run_.requests[request].late_gaps;
     add_gap(gap);
   }
   sequence.last_token = now_;
-  ++sequence.written;
-  ++sequence.total;
+  sequence.written += tokens;
+  sequence.total += tokens;
   if (sequence.written < sequence.asked) return;
   RequestOutcome& outcome = run_.requests[request];
   outcome.ended = now_;

@@ -16,6 +16,9 @@
 //   is
 //                       preempted: it gives its blocks back, waits before all others, and what it
 //                       had is read again as a prompt.
+//   speculation         a sequence that decodes is given room for its drafted tokens, too, which
+//                       count in the budget; what was accepted is there at the end of the
+//                       iteration, all at once (speculation.h).
 //   prefixes            prompts whose leading hashes are cached are read from there on
 //                       (kv_blocks.h); the last token of a prompt is always computed.
 //
@@ -28,7 +31,8 @@
 //      first is preempted by nobody.
 //   3. The same input gives the same output.
 //
-// Some 30 ns a token (docs/measurements/2026-11-22-open-load), memory linear in the requests. Thread-safe (it shares nothing).
+// Some 30 ns a token (docs/measurements/2026-11-22-open-load), memory linear in the requests.
+// Thread-safe (it shares nothing).
 #pragma once
 
 #include <cstdint>
@@ -37,6 +41,7 @@
 
 #include "serving/iteration_law.h"
 #include "serving/latency_histogram.h"
+#include "serving/speculation.h"
 
 namespace headroom::serving {
 
@@ -46,6 +51,7 @@ struct EngineLimits {
   bool has_chunked_prefill = true;
   int64_t block_tokens = 16;
   int64_t kv_blocks = int64_t{1} << 40;  // so many that there is no limit
+  Speculation speculation = {};
 };
 
 struct ArrivingRequest {
@@ -78,6 +84,7 @@ struct RequestOutcome {
   double first_token = 0;
   double ended = 0;
   int64_t output_tokens = 0;
+  int64_t gaps = 0;  // between its tokens: those of one iteration come together
   int64_t late_gaps = 0;
   bool is_refused = false;  // longer than the whole cache
   bool is_ended = false;
@@ -91,6 +98,8 @@ struct SimulatedRun {
   double in_batch_seconds = 0;   // sequences in iterations, the same
   int64_t iterations = 0;
   int64_t preemptions = 0;
+  int64_t decodes = 0;         // of one sequence in one iteration
+  int64_t decoded_tokens = 0;  // that they gave
   int64_t prompt_tokens_computed = 0;
   int64_t prompt_tokens_cached = 0;
   int64_t most_blocks = 0;  // of sequences at once

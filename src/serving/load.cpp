@@ -126,9 +126,10 @@ void Slot::start(const RequestLengths& lengths, bool is_initial) {
   record.input_asked = lengths.input_tokens;
   record.output_asked = lengths.output_tokens;
   record.is_initial = is_initial;
-  const int64_t words = loop_->server().prompt_law.words_for(lengths.input_tokens);
   ++loop_->run.sent;
-  stream_.start(std::move(record), prompt_of(words, loop_->plan.seed, loop_->number++));
+  stream_.start(std::move(record),
+                prompt_sharing(loop_->server().prompt_law, lengths.input_tokens,
+                               loop_->plan.prefix_share, loop_->plan.seed, loop_->number++));
 }
 
 void Slot::retry(Clock::time_point at) {
@@ -157,8 +158,9 @@ void MetricsReader::on_end(const HttpEnd& end, Clock::time_point at) {
   is_open_ = false;
   if (end.fault == HttpFault::none && end.status == 200) {
     const ServerMetrics read = parse_metrics(body_);
-    loop_->run.metrics.push_back(
-        {loop_->requests.seconds(at), read.running, read.waiting, read.kv_share, read.preemptions});
+    loop_->run.metrics.push_back({loop_->requests.seconds(at), read.running, read.waiting,
+                                  read.kv_share, read.preemptions, read.prefix_queries,
+                                  read.prefix_hits});
   }
   body_.clear();
 }

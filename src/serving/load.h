@@ -36,11 +36,15 @@ struct MetricsSample {
   std::optional<double> waiting = std::nullopt;
   std::optional<double> kv_share = std::nullopt;
   std::optional<double> preemptions = std::nullopt;
+  // Of prompts, since the server started: looked up in its cache of prefixes, and found.
+  std::optional<double> prefix_queries = std::nullopt;
+  std::optional<double> prefix_hits = std::nullopt;
 };
 
 struct LoadPlan {
   std::vector<formats::RequestLengths> lengths;  // drawn from, uniformly
   uint64_t seed = 0;
+  double prefix_share = 0;    // of each prompt, that begins alike in all
   double start_seconds = 30;  // for all slots' first tokens
   double settle_seconds = 0.3;
   double most_seconds = 30;

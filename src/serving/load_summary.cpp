@@ -122,6 +122,34 @@ void count_request(const RequestRecord& request, LoadSummary& summary) {
   summary.output_asked_mean += static_cast<double>(request.output_asked);
 }
 
+std::optional<double> hits_by_usage(const LoadRun& run, const Window& window) {
+  double cached = 0;
+  double all = 0;
+  for (const RequestRecord& request : run.requests) {
+    const bool counts = request.is_finished && !request.is_initial && window.holds(request.began);
+    if (!counts || !request.prompt_tokens || !request.cached_tokens) continue;
+    cached += static_cast<double>(*request.cached_tokens);
+    all += static_cast<double>(*request.prompt_tokens);
+  }
+  if (!(all > 0)) return std::nullopt;
+  return std::min(1.0, cached / all);
+}
+
+std::optional<double> hits_by_metrics(const LoadRun& run, const Window& window) {
+  const MetricsSample* first = nullptr;
+  const MetricsSample* last = nullptr;
+  for (const MetricsSample& sample : run.metrics) {
+    if (!window.holds(sample.at) || !sample.prefix_queries || !sample.prefix_hits) continue;
+    if (first == nullptr) first = &sample;
+    last = &sample;
+  }
+  if (first == nullptr) return std::nullopt;
+  const double queries = *last->prefix_queries - *first->prefix_queries;
+  const double hits = *last->prefix_hits - *first->prefix_hits;
+  if (!(queries > 0) || !(hits >= 0)) return std::nullopt;
+  return std::min(1.0, hits / queries);
+}
+
 void add_metrics(const LoadRun& run, const Window& window, LoadSummary& summary) {
   const auto mean_of = [&](std::optional<double> MetricsSample::*field) {
     std::optional<double> sum;
@@ -183,6 +211,8 @@ Result<LoadSummary> summarise(const LoadRun& run) {
   summary.input_asked_mean /= whole;
   summary.output_asked_mean /= whole;
   add_metrics(run, window, summary);
+  summary.prefix_hit_share = hits_by_usage(run, window);
+  if (!summary.prefix_hit_share) summary.prefix_hit_share = hits_by_metrics(run, window);
   return summary;
 }
 

@@ -55,8 +55,11 @@ struct LoadSummary {
   std::optional<double> server_running = std::nullopt;  // by its own metrics, mean
   std::optional<double> server_waiting = std::nullopt;
   std::optional<double> kv_share = std::nullopt;  // the most
-  std::vector<formats::RequestLengths> lengths;   // of finished requests that began whole
-  double input_asked_mean = 0;                    // of the same
+  // Of prompt tokens, those that a cache of prefixes had: by usage (requests that began whole in
+  // the window), or where that does not say, by the server's metrics in the window.
+  std::optional<double> prefix_hit_share = std::nullopt;
+  std::vector<formats::RequestLengths> lengths;  // of finished requests that began whole
+  double input_asked_mean = 0;                   // of the same
   double output_asked_mean = 0;
 };
 

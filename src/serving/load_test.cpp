@@ -74,7 +74,8 @@ TEST(Load, MeasuresTheLawOfTheServer) {
   LoadPlan plan = short_plan();
   plan.most_seconds = 3;  // longer than any of its requests
   const auto attempt = [&](std::string& missed) {
-    const auto run = LoadGenerator(*http, *known, plan).measure(8, {.least_seconds = 3, .precision = 0.02});
+    const auto run =
+        LoadGenerator(*http, *known, plan).measure(8, {.least_seconds = 3, .precision = 0.02});
     ASSERT_TRUE(run) << run.error().to_string();
     const auto summary = summarise(*run);
     ASSERT_TRUE(summary) << summary.error().to_string();
@@ -180,7 +181,8 @@ TEST(Load, FailuresAreKeptApart) {
   ASSERT_TRUE(known) << known.error().to_string();
   LoadPlan plan = short_plan();
   plan.most_seconds = 3;
-  const auto run = LoadGenerator(*http, *known, plan).measure(16, {.least_seconds = 2.5, .precision = 0.02});
+  const auto run =
+      LoadGenerator(*http, *known, plan).measure(16, {.least_seconds = 2.5, .precision = 0.02});
   ASSERT_TRUE(run) << run.error().to_string();
   const auto summary = summarise(*run);
   ASSERT_TRUE(summary);
@@ -241,6 +243,34 @@ TEST(Load, NoServerAtAll) {
   const auto known = probe_server(*http, question);
   ASSERT_FALSE(known);
   EXPECT_NE(known.error().message.find("no server answers"), std::string::npos);
+}
+
+// Half of each prompt begins alike, in whole blocks of the server's cache; it is read back from
+// usage, or where that does not tell, from the metrics.
+TEST(Load, AShareOfPromptsIsFoundInTheCacheOfPrefixes) {
+  for (const bool has_usage : {true, false}) {
+    const auto server = TestServer::start({.base_ms = 2,
+                                           .per_sequence_ms = 0,
+                                           .prefill_us = 0,
+                                           .caches_prefixes = true,
+                                           .has_cached_usage = has_usage});
+    const auto connections = streams();
+    const auto known = probed(*connections, *server);
+    ASSERT_TRUE(known);
+    for (const double share : {0.5, 0.0}) {
+      LoadPlan plan = short_plan();
+      plan.lengths = {{.input_tokens = 320, .output_tokens = 8}};
+      plan.prefix_share = share;
+      plan.seed = share > 0 ? 1 : 2;
+      LoadGenerator generator(*connections, *known, plan);
+      const auto run = generator.measure(4, kShort);
+      ASSERT_TRUE(run);
+      const auto summary = summarise(*run);
+      ASSERT_TRUE(summary);
+      ASSERT_TRUE(summary->prefix_hit_share) << has_usage;
+      EXPECT_NEAR(*summary->prefix_hit_share, share, 0.06) << has_usage;
+    }
+  }
 }
 
 }  // namespace

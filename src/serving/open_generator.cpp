@@ -11,9 +11,14 @@ namespace headroom::serving {
 namespace {
 
 // Of the length that is asked for, beginning as its hashes say.
-std::string prompt_of_request(const Server& server, const Arrivals& arrivals, size_t number,
-                              uint64_t seed) {
+std::string prompt_of_request(const Server& server, const OpenLoadPlan& plan, size_t number) {
+  const Arrivals& arrivals = plan.arrivals;
+  const uint64_t seed = plan.seed;
   const PromptLaw& law = server.prompt_law;
+  if (arrivals.first_hash.empty()) {
+    return prompt_sharing(law, arrivals.requests[number].input_tokens, plan.prefix_share, seed,
+                          number);
+  }
   const int64_t words = law.words_for(arrivals.requests[number].input_tokens);
   const auto of_hash =
       static_cast<int64_t>(static_cast<double>(arrivals.hash_tokens) / law.per_word);
@@ -80,8 +85,7 @@ void OpenLoop::send(size_t number) {
   record.input_asked = request.input_tokens;
   record.output_asked = request.output_tokens;
   run_.requests[number].is_sent = true;
-  stream->start(std::move(record),
-                prompt_of_request(*requests_.server, plan_.arrivals, number, plan_.seed));
+  stream->start(std::move(record), prompt_of_request(*requests_.server, plan_, number));
 }
 
 OpenLoadRun OpenLoop::run() {
@@ -138,6 +142,17 @@ bool is_too_slow(const MeasuredLoad& load) {
          load.lag.mean_seconds > kMostLagShare * itl || load.lag.busy_share > kMostBusyShare;
 }
 
+void count_failures(const OpenLoadRun& run, MeasuredLoad& load) {
+  for (const SentRequest& sent : run.requests) {
+    load.sent += sent.is_sent ? 1 : 0;
+    if (sent.record.failure == Failure::none) continue;
+    ++load.failed;
+    ++load.failures[static_cast<size_t>(sent.record.failure)];
+  }
+  load.first_failure = run.first_failure;
+  load.lag = run.lag;
+}
+
 }  // namespace
 
 OpenLoadRun run_open_load(HttpStreams& streams, const Server& server, const OpenLoadPlan& plan) {
@@ -151,19 +166,20 @@ Result<MeasuredLoad> summarise(const OpenLoadRun& run, const OpenLoadGoal& goal)
   std::vector<double> lags;
   LatencyHistogram gaps;
   double answered = 0;
+  double cached = 0;
+  double looked_up = 0;
   for (size_t i = 0; i < run.requests.size(); ++i) {
     const SentRequest& sent = run.requests[i];
     const RequestRecord& record = sent.record;
     outcomes.push_back(outcome_of(sent, goal.late_gap_seconds()));
-    load.sent += sent.is_sent ? 1 : 0;
-    if (record.failure != Failure::none) {
-      ++load.failed;
-      ++load.failures[static_cast<size_t>(record.failure)];
-    }
     if (i < run.from || i >= run.to) continue;
     if (sent.is_sent) lags.push_back(std::max(0.0, record.began - sent.scheduled));
     if (!record.is_finished) continue;
     answered += 1;
+    if (record.cached_tokens && record.prompt_tokens) {
+      cached += static_cast<double>(*record.cached_tokens);
+      looked_up += static_cast<double>(*record.prompt_tokens);
+    }
     load.input_tokens_mean +=
         static_cast<double>(record.prompt_tokens.value_or(record.input_asked));
     load.output_tokens_mean += static_cast<double>(outcomes.back().tokens);
@@ -180,12 +196,30 @@ Result<MeasuredLoad> summarise(const OpenLoadRun& run, const OpenLoadGoal& goal)
   }
   load.input_tokens_mean /= answered;
   load.output_tokens_mean /= answered;
-  load.first_failure = run.first_failure;
-  load.lag = run.lag;
+  if (looked_up > 0) load.prefix_hit_share = std::min(1.0, cached / looked_up);
+  count_failures(run, load);
   load.send_lag = spread_of(std::move(lags));
   load.summary = summarise_open(outcomes, run.from, run.to, run.window_end, gaps, goal);
   load.is_void = is_too_slow(load);
   return load;
+}
+
+MeasuredLoad unanswered(const OpenLoadRun& run) {
+  MeasuredLoad load;
+  count_failures(run, load);
+  load.summary.requests = static_cast<int64_t>(run.to - run.from);
+  load.summary.unanswered = load.summary.requests;
+  load.summary.window_seconds = run.window_end - run.requests[run.from].scheduled;
+  load.summary.attained = 0;
+  load.summary.is_saturated = true;
+  load.summary.is_kept = false;
+  return load;
+}
+
+bool is_unreachable(const OpenLoadRun& run) {
+  return std::ranges::all_of(run.requests, [](const SentRequest& sent) {
+    return !sent.is_sent || sent.record.failure == Failure::connect;
+  });
 }
 
 }  // namespace headroom::serving

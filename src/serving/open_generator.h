@@ -21,7 +21,8 @@ struct OpenLoadPlan {
   Arrivals arrivals;  // in seconds from the beginning
   size_t from = 0;    // the requests that are wanted
   size_t to = 0;
-  uint64_t seed = 0;  // of prompts
+  uint64_t seed = 0;        // of prompts
+  double prefix_share = 0;  // of each prompt without hashes, that begins alike in all
   double drain_seconds = 60;
   double stall_seconds = 60;
 };
@@ -59,11 +60,18 @@ struct MeasuredLoad {
   GeneratorLag lag;
   double input_tokens_mean = 0;  // of the answered, by usage
   double output_tokens_mean = 0;
-  bool is_void = false;  // the generator itself was too slow
+  std::optional<double> prefix_hit_share = std::nullopt;  // of prompt tokens, by usage
+  bool is_void = false;                                   // the generator itself was too slow
   double seconds = 0;
 };
 
 // An Error where no wanted request was answered.
 Result<MeasuredLoad> summarise(const OpenLoadRun& run, const OpenLoadGoal& goal);
+
+// Of a run of which no wanted request was answered: what went wrong, and no latencies.
+[[nodiscard]] MeasuredLoad unanswered(const OpenLoadRun& run);
+
+// No request of it found a server that takes connections.
+[[nodiscard]] bool is_unreachable(const OpenLoadRun& run);
 
 }  // namespace headroom::serving

@@ -79,14 +79,17 @@ Mix mix_of(const Arrivals& arrivals, const IterationLaw& law) {
 // So many in flight answer as many requests as come: n / (O D(n) + n C) = rate. The limit where
 // even that many answer fewer.
 int64_t in_flight_at(double requests_per_second, const Mix& mix, const IterationLaw& law,
-                     int64_t limit) {
+                     const EngineLimits& limits) {
+  const Speculation& speculation = limits.speculation;
   const auto answers = [&](int64_t n) {
     const auto sequences = static_cast<double>(n);
-    const double step = law.decode_seconds(n, static_cast<int64_t>(sequences * mix.context));
-    return sequences / (step * mix.output + sequences * mix.prompt_seconds);
+    const IterationWork work{n, n * (1 + speculation.draft_tokens),
+                             static_cast<int64_t>(sequences * mix.context)};
+    const double of_token = decode_seconds(law, speculation, work) / speculation.tokens_per_step();
+    return sequences / (of_token * mix.output + sequences * mix.prompt_seconds);
   };
   int64_t low = 0;
-  int64_t high = limit;
+  int64_t high = limits.max_num_seqs;
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;
     (answers(middle) < requests_per_second ? low : high) = middle;
@@ -268,7 +271,7 @@ SimulatedLoad simulate_load(const OpenLoad& load, double requests_per_second,
   HEADROOM_CHECK(requests_per_second > 0, "a rate");
   const int64_t at_work =
       load.is_met_at_work
-          ? in_flight_at(requests_per_second, mix_of(load.arrivals, law), law, limits.max_num_seqs)
+          ? in_flight_at(requests_per_second, mix_of(load.arrivals, law), law, limits)
           : 0;
   const Arrivals arrivals = met_at_work(load.arrivals, at_work);
   SimulationOptions options;
@@ -281,7 +284,7 @@ SimulatedLoad simulate_load(const OpenLoad& load, double requests_per_second,
   requests.reserve(run.requests.size());
   for (const RequestOutcome& outcome : run.requests) {
     requests.push_back({outcome.arrived, outcome.first_token, outcome.ended, outcome.output_tokens,
-                        outcome.output_tokens - 1, outcome.late_gaps, outcome.is_ended});
+                        outcome.gaps, outcome.late_gaps, outcome.is_ended});
   }
   // Until the next one comes, or where there is none, as long as one takes to come.
   const auto& all = load.arrivals.requests;
@@ -294,6 +297,10 @@ SimulatedLoad simulate_load(const OpenLoad& load, double requests_per_second,
   result.kv_most_share =
       static_cast<double>(run.most_blocks) / static_cast<double>(limits.kv_blocks);
   result.preemptions = run.preemptions;
+  if (run.decodes > 0) {
+    result.tokens_per_step =
+        static_cast<double>(run.decoded_tokens) / static_cast<double>(run.decodes);
+  }
   const auto prompts = static_cast<double>(run.prompt_tokens_computed + run.prompt_tokens_cached);
   if (prompts > 0) {
     result.prompt_hit_share = static_cast<double>(run.prompt_tokens_cached) / prompts;

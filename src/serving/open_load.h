@@ -44,7 +44,7 @@ struct OpenRequest {
   double first_token = 0;
   double ended = 0;
   int64_t tokens = 0;
-  int64_t gaps = 0;       // between tokens
+  int64_t gaps = 0;       // between tokens that do not come together
   int64_t late_gaps = 0;  // longer than the target of a percentile of ITL
   bool is_answered = false;
 };
@@ -120,6 +120,7 @@ struct SimulatedLoad {
   double in_batch_mean = 0;
   double kv_most_share = 0;
   int64_t preemptions = 0;
+  double tokens_per_step = 1;   // of a sequence that decodes
   double prompt_hit_share = 0;  // of prompt tokens
 };
 

@@ -71,6 +71,18 @@ std::string prompt_of(int64_t words, uint64_t seed, uint64_t request) {
   return prompt;
 }
 
+std::string prompt_sharing(const PromptLaw& law, int64_t tokens, double share, uint64_t seed,
+                           uint64_t request) {
+  const int64_t words = law.words_for(tokens);
+  // What the server puts before each prompt is alike anyway.
+  const double alike = (share * static_cast<double>(tokens) - law.base) / law.per_word;
+  const auto shared =
+      static_cast<int64_t>(std::clamp(std::round(alike), 0.0, static_cast<double>(words - 1)));
+  if (shared == 0) return prompt_of(words, seed, request);
+  // Another seed than any request has: of one text, as long as is needed.
+  return prompt_of(shared, mixed(~seed), 0) + ' ' + prompt_of(words - shared, seed, request);
+}
+
 std::string prompt_of_hashes(std::span<const uint64_t> hashes, int64_t words_of_hash, int64_t words,
                              uint64_t seed, uint64_t request) {
   std::string prompt;

@@ -57,5 +57,23 @@ TEST(Prompt, BeginsAsItsHashesSay) {
   EXPECT_EQ(prompt_of_hashes({}, 20, 30, 1, 5), prompt_of(30, 1, 5));
 }
 
+// Half of 200 tokens, 7 of which are the server's own template and 1.3 a word.
+TEST(Prompt, AShareOfItBeginsAlike) {
+  const PromptLaw law{.base = 7, .per_word = 1.3};
+  const auto words_in = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), ' ') + 1;
+  };
+  const std::string a = prompt_sharing(law, 200, 0.5, 3, 1);
+  const std::string b = prompt_sharing(law, 400, 0.5, 3, 2);
+  EXPECT_EQ(words_in(a), law.words_for(200));
+  const auto alike = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  const auto shared = words_in(a.substr(0, static_cast<size_t>(alike)));
+  EXPECT_NEAR(static_cast<double>(shared), (0.5 * 200 - 7) / 1.3, 2);
+  // Nothing beyond the template, another seed, and a word of its own at least.
+  EXPECT_EQ(prompt_sharing(law, 200, 0, 3, 1), prompt_of(law.words_for(200), 3, 1));
+  EXPECT_NE(a.substr(0, 60), prompt_sharing(law, 200, 0.5, 4, 1).substr(0, 60));
+  EXPECT_NE(prompt_sharing(law, 200, 0.999, 3, 1), prompt_sharing(law, 200, 0.999, 3, 2));
+}
+
 }  // namespace
 }  // namespace headroom::serving

@@ -79,6 +79,7 @@ bool RequestStream::take(std::string_view data, double at) {
   is_done_ = is_done_ || chunk.is_end;
   is_finish_ = is_finish_ || chunk.is_finish;
   if (chunk.prompt_tokens) record_.prompt_tokens = chunk.prompt_tokens;
+  if (chunk.cached_tokens) record_.cached_tokens = chunk.cached_tokens;
   if (chunk.completion_tokens) record_.completion_tokens = chunk.completion_tokens;
   if (!chunk.has_token) return true;
   const auto most = static_cast<size_t>(record_.output_asked) * 4 + 64;

@@ -45,6 +45,7 @@ struct RequestRecord {
   std::vector<double> arrived;  // of each chunk with tokens
   std::optional<int64_t> prompt_tokens = std::nullopt;
   std::optional<int64_t> completion_tokens = std::nullopt;
+  std::optional<int64_t> cached_tokens = std::nullopt;  // of the prompt
 };
 
 // What all streams of a run share. What it points to must outlive them.

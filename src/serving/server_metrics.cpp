@@ -23,7 +23,7 @@ constexpr double kMostCount = 1e15;
 
 // vLLM's names in its metrics documentation (gpu_cache_usage_perc until 0.9); SGLang's with
 // --enable-metrics; llama.cpp's server with --metrics.
-constexpr std::array<Name, 20> kNames = {{
+constexpr std::array<Name, 25> kNames = {{
     {"vllm:num_requests_running", &ServerMetrics::running, Merge::sum, kMostRequests},
     {"vllm:num_requests_waiting", &ServerMetrics::waiting, Merge::sum, kMostRequests},
     {"vllm:kv_cache_usage_perc", &ServerMetrics::kv_share, Merge::most, 1.0},
@@ -44,6 +44,11 @@ constexpr std::array<Name, 20> kNames = {{
     {"sglang:num_requests_total", &ServerMetrics::answered, Merge::sum, kMostCount},
     {"sglang:inter_token_latency_seconds_sum", &ServerMetrics::itl_seconds, Merge::sum, kMostCount},
     {"sglang:inter_token_latency_seconds_count", &ServerMetrics::itl_count, Merge::sum, kMostCount},
+    {"vllm:prefix_cache_queries_total", &ServerMetrics::prefix_queries, Merge::sum, kMostCount},
+    {"vllm:prefix_cache_hits_total", &ServerMetrics::prefix_hits, Merge::sum, kMostCount},
+    {"vllm:gpu_prefix_cache_queries_total", &ServerMetrics::prefix_queries, Merge::sum, kMostCount},
+    {"vllm:gpu_prefix_cache_hits_total", &ServerMetrics::prefix_hits, Merge::sum, kMostCount},
+    {"sglang:cached_tokens_total", &ServerMetrics::prefix_hits, Merge::sum, kMostCount},
 }};
 
 // What vLLM called its histogram of times between tokens until 0.10; later versions write both, so
@@ -126,6 +131,9 @@ ServerMetrics parse_metrics(std::string_view text) {
     metrics.itl_seconds = former.itl_seconds;
     metrics.itl_count = former.itl_count;
   }
+  // SGLang looks every prompt up.
+  if (metrics.prefix_hits && !metrics.prefix_queries)
+    metrics.prefix_queries = metrics.prompt_tokens;
   return metrics;
 }
 

@@ -22,6 +22,9 @@ struct ServerMetrics {
   std::optional<double> prompt_tokens = std::nullopt;  // read
   std::optional<double> output_tokens = std::nullopt;  // written
   std::optional<double> answered = std::nullopt;       // requests
+  // Tokens of prompts that were looked up in the cache of prefixes, and found.
+  std::optional<double> prefix_queries = std::nullopt;
+  std::optional<double> prefix_hits = std::nullopt;
   // Of the times between tokens: vLLM's and SGLang's histogram of them.
   std::optional<double> itl_seconds = std::nullopt;
   std::optional<double> itl_count = std::nullopt;

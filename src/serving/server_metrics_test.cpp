@@ -54,5 +54,16 @@ TEST(ServerMetrics, AbsurdValuesAreNone) {
   EXPECT_FALSE(metrics.running || metrics.waiting || metrics.kv_share || metrics.preemptions);
 }
 
+TEST(ServerMetrics, HitsOfTheCacheOfPrefixes) {
+  const ServerMetrics vllm = parse_metrics(
+      "vllm:prefix_cache_queries_total{a=\"b\"} 400\nvllm:prefix_cache_hits_total 100\n");
+  EXPECT_EQ(vllm.prefix_queries, 400);
+  EXPECT_EQ(vllm.prefix_hits, 100);
+  const ServerMetrics sglang =
+      parse_metrics("sglang:prompt_tokens_total 50\nsglang:cached_tokens_total 10\n");
+  EXPECT_EQ(sglang.prefix_queries, 50);
+  EXPECT_FALSE(parse_metrics("sglang:prompt_tokens_total 50\n").prefix_queries);
+}
+
 }  // namespace
 }  // namespace headroom::serving

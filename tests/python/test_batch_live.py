@@ -115,7 +115,24 @@ def test_a_key_is_sent_and_never_shown(serve, tmp_path):
     assert "sesame" not in done.stdout + done.stderr + page.read_text()
 
 
+def test_a_share_of_the_prompts_is_read_back_from_the_cache(serve):
+    url = serve(base_ms=5, per_sequence_ms=1, prefill_us=0, caches_prefixes=1)
+    words = ("--input-tokens", "320", "--length-variation", "0", "--output-tokens", "20", "--window", "1", "--json")
+    live = json.loads(batch("--url", url, "--batches", "1,4", "--prefix-hit", "0.5", *words).stdout)["live"]
+    assert live["prefix_hit_asked_pct"] == 50
+    assert live["measurements"][-1]["prefix_hit_pct"] == pytest.approx(50, abs=6)
+    at_rate = batch("--url", url, "--rate", "30", "--seed", "5", "--prefix-hit", "0.5", *words)
+    load = json.loads(at_rate.stdout)["measured_load"]
+    assert load["rates"][0]["prefix_hit_pct"] == pytest.approx(50, abs=6)
+    # A cache that is off is said.
+    plain = serve(base_ms=5, per_sequence_ms=1, prefill_us=0)
+    told = json.loads(batch("--url", plain, "--batches", "1,4", "--prefix-hit", "0.5", *words).stdout)
+    assert any("cache of prefixes" in note for note in told["notes"])
+
+
 @pytest.mark.parametrize("words, code, said", [
+    (("--prefix-hit", "0.5"), 2, "--url"),
+    (("--url", "http://localhost", "--prefix-hit", "1.5"), 2, "--prefix-hit"),
     (("--url", "http://127.0.0.1:1"), 4, "no server answers"),
     (("--url", "http://me:secret@localhost"), 2, "HEADROOM_API_KEY"),
     (("--url", "localhost:8000"), 2, "neither http://"),

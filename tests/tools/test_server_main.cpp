@@ -54,7 +54,8 @@ void read_word(std::string_view word, TestServerOptions& o) {
       is("stall_every", o.stall_every) || is("die_after", o.die_after) || is("hangs", o.hangs) ||
       is("redirects", o.redirects) || is("has_usage", o.has_usage) ||
       is("has_metrics", o.has_metrics) || is("has_completions", o.has_completions) ||
-      is("takes_ignore_eos", o.takes_ignore_eos) || is("absurd_metrics", o.absurd_metrics);
+      is("takes_ignore_eos", o.takes_ignore_eos) || is("absurd_metrics", o.absurd_metrics) ||
+      is("caches_prefixes", o.caches_prefixes) || is("has_cached_usage", o.has_cached_usage);
   if (is_known) return;
   std::fprintf(stderr, "no option '%s'\n", std::string(name).c_str());
   std::exit(2);

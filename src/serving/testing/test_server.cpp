@@ -18,6 +18,7 @@
 #include <list>
 #include <map>
 #include <random>
+#include <set>
 #include <string_view>
 #include <thread>
 
@@ -48,6 +49,26 @@ int64_t words_in(std::string_view text) {
   return words;
 }
 
+// Whole blocks of words that the prompt shares with one that was read: with a neighbour of it in
+// order. The prompt itself is read then.
+int64_t cached_of(std::string_view prompt, std::set<std::string>& read) {
+  constexpr int64_t kBlock = 16;
+  const auto words_alike = [&](std::string_view other) {
+    const auto [at, other_at] = std::ranges::mismatch(prompt, other);
+    const auto same = static_cast<size_t>(at - prompt.begin());
+    // A word that only begins alike does not count.
+    const bool is_whole =
+        (at == prompt.end() || *at == ' ') && (other_at == other.end() || *other_at == ' ');
+    return words_in(prompt.substr(0, same)) -
+           (is_whole || same == 0 || prompt[same - 1] == ' ' ? 0 : 1);
+  };
+  const auto [own, is_new] = read.emplace(prompt);
+  int64_t words = is_new ? 0 : words_in(prompt) - 1;
+  if (own != read.begin()) words = std::max(words, words_alike(*std::prev(own)));
+  if (std::next(own) != read.end()) words = std::max(words, words_alike(*std::next(own)));
+  return std::min(words, words_in(prompt) - 1) / kBlock * kBlock;
+}
+
 std::string event(const std::string& data) {
   const std::string line = "data: " + data + "\n\n";
   std::array<char, 24> size{};
@@ -67,6 +88,7 @@ struct Sequence {
   bool wants_usage = false;
   Fault fault = Fault::none;
   int64_t prompt = 0;
+  int64_t cached = 0;  // of it
   int64_t asked = 1;
   int64_t written = 0;
   int64_t unsent = 0;  // tokens that wait for their chunk
@@ -98,6 +120,8 @@ struct TestServer::State {
   double late_seconds = 0;
   // What the metrics count. Times between tokens are by the law's clock.
   int64_t prompt_tokens = 0, output_tokens = 0, answered = 0, itl_count = 0;
+  int64_t cached_tokens = 0;
+  std::set<std::string> prompts;  // that were read, where prefixes are cached
   double itl_seconds = 0;
   double step_seconds = 0;
   std::mt19937_64 random;
@@ -203,7 +227,9 @@ std::string TestServer::State::metrics() const {
          counter("generation_tokens_total", static_cast<double>(output_tokens)) +
          counter("request_success_total", static_cast<double>(answered)) +
          counter("inter_token_latency_seconds_sum", itl_seconds) +
-         counter("inter_token_latency_seconds_count", static_cast<double>(itl_count));
+         counter("inter_token_latency_seconds_count", static_cast<double>(itl_count)) +
+         counter("prefix_cache_queries_total", static_cast<double>(prompt_tokens)) +
+         counter("prefix_cache_hits_total", static_cast<double>(cached_tokens));
 }
 
 void TestServer::State::handle(Connection& connection, std::string_view head,
@@ -257,6 +283,7 @@ void TestServer::State::complete(Connection& connection, const std::string& body
   if (is_chat) prompt = json->find("messages")->items().front().find("content");
   constexpr int64_t kTemplate = 7;
   sequence.prompt = words_in(prompt->as_string()) + (is_chat ? kTemplate : 0);
+  if (options.caches_prefixes) sequence.cached = cached_of(prompt->as_string(), prompts);
   sequence.asked = std::max<int64_t>(1, json->find("max_tokens")->as_int());
   sequence.wants_usage = json->find("stream_options") != nullptr && options.has_usage;
   if (is_hit(options.error_every)) sequence.fault = Fault::error;
@@ -264,7 +291,7 @@ void TestServer::State::complete(Connection& connection, const std::string& body
   if (is_hit(options.malformed_every)) sequence.fault = Fault::malformed;
   if (is_hit(options.stall_every)) sequence.fault = Fault::stall;
   sequence.record = records.size();
-  records.push_back({received, {}, sequence.prompt, 0, false});
+  records.push_back({received, {}, sequence.prompt, sequence.cached, 0, false});
   connection.sequence = sequence;
   connection.is_running = false;
   waiting.push_back(connection.fd);
@@ -295,7 +322,7 @@ void TestServer::State::begin_step(Clock::time_point at) {
     waiting.pop_front();
     running.push_back(connection.fd);
     connection.is_running = true;
-    prefill += connection.sequence->prompt;
+    prefill += connection.sequence->prompt - connection.sequence->cached;
     cached += needed;
   }
   is_stepping = !running.empty();
@@ -326,6 +353,7 @@ void TestServer::State::emit(Connection& connection) {
   ++output_tokens;
   if (sequence.written == 1) {
     prompt_tokens += sequence.prompt;
+    cached_tokens += sequence.cached;
   } else {
     itl_seconds += step_seconds;
     ++itl_count;
@@ -353,7 +381,12 @@ void TestServer::State::emit(Connection& connection) {
     if (sequence.wants_usage) {
       bytes +=
           event("{\"choices\":[],\"usage\":{\"prompt_tokens\":" + std::to_string(sequence.prompt) +
-                ",\"completion_tokens\":" + std::to_string(sequence.written) + "}}");
+                ",\"completion_tokens\":" + std::to_string(sequence.written) +
+                (options.caches_prefixes && options.has_cached_usage
+                     ? ",\"prompt_tokens_details\":{\"cached_tokens\":" +
+                           std::to_string(sequence.cached) + "}"
+                     : "") +
+                "}}");
     }
     bytes += event("[DONE]") + "0\r\n\r\n";
     record.is_whole = true;

@@ -51,12 +51,16 @@ struct TestServerOptions {
   bool has_completions = true;  // else only chats
   bool takes_ignore_eos = true;
   bool absurd_metrics = false;
+  // A cache of prefixes without end, in blocks of 16 words; what it has is not read again.
+  bool caches_prefixes = false;
+  bool has_cached_usage = true;  // usage tells what it had
 };
 
 struct ServedRequest {
   Clock::time_point received;
   std::vector<Clock::time_point> sent;  // of each chunk
   int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
   int64_t tokens = 0;
   bool is_whole = false;
 };

@@ -1,0 +1,152 @@
+// The commands and the files that start what an answer names.
+#include "batch/deploy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "batch/batch.h"
+#include "batch/emit.h"
+#include "batch/replicas.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
+
+namespace headroom::batch {
+namespace {
+
+BatchQuestion question_of(const char* model, const char* device) {
+  BatchQuestion question;
+  question.model = model;
+  question.device = *device::DeviceCatalogue::built_in().find(device);
+  question.slo = ItlTarget{.seconds = std::nullopt, .multiple = 2, .at_batch = 32};
+  return question;
+}
+
+Result<BatchAnswer> ask(const BatchQuestion& question) {
+  const auto resolved = *model::resolve_model(question.model);
+  const text::JsonView config = resolved.view();
+  return answer(question, &config, timing::TimingModel::built_in());
+}
+
+bool notes_say(const BatchAnswer& answer, const char* words) {
+  return std::ranges::any_of(
+      answer.notes, [&](const std::string& note) { return note.find(words) != std::string::npos; });
+}
+
+bool has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+TEST(Deploy, TypesReachTheCommand) {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  question.dtype = "float16";
+  question.weights = op::DType::f16;
+  question.weight_type = "fp8";
+  question.cache_type = "fp8";
+  question.variant.weight_element_bytes = 1;
+  question.variant.cache_element_bytes = 1;
+  const BatchAnswer said = *ask(question);
+  const std::string& line = said.commands.front().line;
+  EXPECT_TRUE(has(line, "--dtype float16 --quantization fp8_per_tensor --kv-cache-dtype fp8 "))
+      << line;
+  // Of an engine without such flags a note says what to do.
+  question.engine = engines::ServingEngine::tensorrt_llm;
+  const BatchAnswer noted = *ask(question);
+  EXPECT_TRUE(notes_say(noted, "weights in fp8 need a checkpoint"));
+  EXPECT_TRUE(notes_say(noted, "kv_cache_config: {dtype: fp8}"));
+}
+
+// vLLM's cache has to hold one sequence of the model's whole length.
+TEST(Deploy, AShortCacheComesWithALength) {
+  BatchQuestion question = question_of("meta-llama/Llama-3.1-8B", "h100-sxm-80gb");
+  question.slo = ItlTarget{.seconds = 11e-3};
+  const BatchAnswer answer = *ask(question);
+  ASSERT_TRUE(answer.server->kv_tokens);
+  ASSERT_LT(*answer.server->kv_tokens, 131072);
+  ASSERT_TRUE(answer.server->max_model_len);
+  EXPECT_LE(*answer.server->max_model_len, *answer.server->kv_tokens);
+  EXPECT_TRUE(has(answer.commands.front().line, "--max-model-len "));
+  EXPECT_TRUE(notes_say(answer, "--max-model-len is"));
+  // OPT's contexts end at 2048, which its cache holds many times.
+  EXPECT_FALSE(ask(question_of("facebook/opt-1.3b", "h100-sxm-64gb"))->server->max_model_len);
+}
+
+TEST(Deploy, ADeviceThatTheEngineDoesNotRunOnIsRefused) {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "mi300x");
+  EXPECT_TRUE(ask(question));
+  question.engine = engines::ServingEngine::tensorrt_llm;
+  EXPECT_EQ(ask(question).error().code, ErrorCode::usage);
+  question.engine = engines::ServingEngine::llama_cpp;
+  question.variant.tensor_parallel = 2;
+  EXPECT_EQ(ask(question).error().where, "--engine llama.cpp");
+}
+
+TEST(Emit, AManifestIsOfTheVendorsResource) {
+  const BatchAnswer amd = *ask(question_of("facebook/opt-1.3b", "mi300x"));
+  const std::string yaml = *emitted(amd, {"kubernetes", "x"});
+  EXPECT_TRUE(has(yaml, "amd.com/gpu: 1"));
+  EXPECT_TRUE(has(yaml, "image: IMAGE  # of vLLM 0.32 for ROCm"));
+  EXPECT_FALSE(has(yaml, "vllm-openai"));
+}
+
+// Half of each step waits for the host, and no target bounds the batch.
+BatchQuestion replicated() {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  question.slo.reset();
+  question.host_gap = 0.5;
+  question.variant.host_share = 0.5;
+  question.min_efficiency = 0.15;
+  question.most_replicas = 2;
+  return question;
+}
+
+TEST(Emit, ReplicasStateTheirOwnFiguresAndNeeds) {
+  const BatchAnswer answer = *ask(replicated());
+  const Replicas* best = replicas_to_start(answer);
+  ASSERT_NE(best, nullptr);
+  ASSERT_EQ(answer.replicas_to_start, 2);
+  const std::string script = *emitted(answer, {"shell", "x"});
+  EXPECT_TRUE(has(script, "2 replicas under MPS")) << script;
+  char itl[32];
+  std::snprintf(itl, sizeof itl, "%.3g ms", best->itl_seconds.expected * 1e3);
+  EXPECT_TRUE(has(script, itl)) << script;
+  EXPECT_TRUE(has(script, "trap 'exit 143' TERM\n"));
+  EXPECT_TRUE(has(script, "kill -0 $!"));
+  const size_t first = script.find("--gpu-memory-utilization ");
+  ASSERT_NE(first, std::string::npos) << script;
+  const double share = std::stod(script.substr(first + 25));
+  EXPECT_LT(2 * share, timing::kMemoryShare + 0.01);
+  const double needs =
+      static_cast<double>(memory_of_server(nullptr, answer).value_or(Bytes(0)).count);
+  EXPECT_EQ(needs, 0);  // of a prediction alone
+}
+
+// Each takes its share of what is left when it starts.
+TEST(Emit, TensorRtLlmsSharesGrow) {
+  BatchQuestion question = replicated();
+  question.engine = engines::ServingEngine::tensorrt_llm;
+  const BatchAnswer answer = *ask(question);
+  const std::string script = *emitted(answer, {"shell", "x"});
+  constexpr const char* kFlag = "--kv_cache_free_gpu_memory_fraction ";
+  const size_t one = script.find(kFlag);
+  const size_t two = script.find(kFlag, one + 1);
+  ASSERT_NE(two, std::string::npos) << script;
+  const size_t length = std::string(kFlag).size();
+  EXPECT_GT(std::stod(script.substr(two + length)), 1.3 * std::stod(script.substr(one + length)));
+  EXPECT_EQ(emitted(answer, {"kubernetes", "x"}).error().code, ErrorCode::usage);
+}
+
+// With percentiles the first line is about requests as they come.
+TEST(Emit, WritesTheServerThatTheFirstLineNames) {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  question.slo.reset();
+  question.open_load.targets = {{serving::LatencyMetric::ttft, 95, 0.5}};
+  const BatchAnswer answer = *ask(question);
+  ASSERT_TRUE(answer.open_load && answer.open_server);
+  const std::string script = *emitted(answer, {"shell", "x"});
+  EXPECT_TRUE(has(script, answer.commands.front().line)) << script;
+  EXPECT_TRUE(has(script, "--max-num-seqs " + std::to_string(answer.open_load->limit) + " "));
+}
+
+}  // namespace
+}  // namespace headroom::batch

@@ -1,0 +1,114 @@
+#include "batch/emit.h"
+
+#include <algorithm>
+
+#include "batch/replicas.h"
+#include "engines/kubernetes.h"
+#include "text/number.h"
+
+namespace headroom::batch {
+namespace {
+
+using engines::ServerSetting;
+
+// What the first line names: requests as they come where they were asked for, else B_opt, and
+// replicas of it where they are worth it.
+struct Started {
+  ServerSetting server;
+  int count = 1;
+  std::string why;
+};
+
+std::string figures(const Interval& rate, const Interval& itl, Provenance provenance) {
+  return text::formatted(": %.0f tokens/s, ", rate.expected) +
+         text::formatted("%.3g ms between tokens, ", itl.expected * 1e3) +
+         std::string(name_of(provenance));
+}
+
+Started started(const BatchAnswer& answer) {
+  if (answer.open_server) {
+    std::string why = "Requests as they come, limit " + std::to_string(answer.open_load->limit);
+    const Interval& rate = answer.open_load->highest_rate;
+    if (rate.expected > 0) {
+      why += text::formatted(": up to %.3g requests/s keep the targets", rate.expected);
+    }
+    return {*answer.open_server, 1, why + ", simulated"};
+  }
+  const BatchPoint& point = answer.curve[*answer.chosen].point;
+  const std::string opt = "B_opt " + std::to_string(point.batch);
+  const Replicas* replicas = replicas_to_start(answer);
+  if (replicas == nullptr) {
+    return {*answer.server, 1,
+            opt + figures(point.throughput_tokens_per_second, point.itl_seconds, point.provenance)};
+  }
+  return {*answer.server, replicas->count,
+          std::to_string(replicas->count) + " replicas under MPS, each at " + opt + ", together" +
+              figures(throughput_of(*replicas, answer), replicas->itl_seconds,
+                      Provenance::extrapolated)};
+}
+
+Result<std::string> manifest_of(const Started& start, const BatchAnswer& answer) {
+  if (start.count > 1 && start.server.engine == engines::ServingEngine::tensorrt_llm) {
+    return Error{
+        ErrorCode::usage,
+        "servers of TensorRT-LLM on one GPU each take another share of what is left of it, "
+        "and the pods of a StatefulSet are alike",
+        "--emit", "shell=FILE.sh; or --most-replicas 1"};
+  }
+  engines::ServerManifest manifest;
+  manifest.server = start.count > 1 ? engines::replica(start.server, 0) : start.server;
+  manifest.replicas_on_one_gpu = start.count;
+  const auto& device = answer.question.device;
+  if (device && device->vendor == device::Vendor::amd) {
+    manifest.gpu_resource = "amd.com/gpu";
+    manifest.other_platform = "for ROCm";
+  }
+  if (device && device->vendor == device::Vendor::cpu) {
+    manifest.gpu_resource.clear();
+    manifest.other_platform = "for processors";
+  }
+  manifest.comment = {"Written by headroom batch.", start.why};
+  return engines::kubernetes_yaml(manifest);
+}
+
+// A server that dies ends the script, and with it the others and the daemon; so does a signal.
+std::string script_of(const Started& start) {
+  std::string script = "#!/bin/sh\n# Written by headroom batch. " + start.why + "\n";
+  if (start.count < 2) return script + "exec " + engines::serve_line(start.server) + "\n";
+  auto lines = engines::replica_lines(start.server, start.count);
+  lines.pop_back();
+  script +=
+      "set -e\n"
+      "pids=\n"
+      "trap 'kill $pids $! 2>/dev/null || :; echo quit | nvidia-cuda-mps-control' EXIT\n"
+      "trap 'exit 130' INT\n"
+      "trap 'exit 143' TERM\n";
+  script += lines.front() + "\n";
+  for (size_t i = 1; i < lines.size(); ++i) {
+    script += lines[i] + "\npids=\"$pids $!\"\nkill -0 $!\n";
+  }
+  return script + "wait\n";
+}
+
+}  // namespace
+
+Result<EmitRequest> parse_emit(std::string_view words) {
+  const size_t equals = std::min(words.find('='), words.size());
+  EmitRequest request{std::string(words.substr(0, equals)), {}};
+  if (equals < words.size()) request.file = std::string(words.substr(equals + 1));
+  const bool is_known = request.kind == "kubernetes" || request.kind == "shell";
+  if (is_known && !request.file.empty()) return request;
+  return Error{ErrorCode::usage, "'" + std::string(words.substr(0, 80)) + "' is nothing to write",
+               "--emit", "kubernetes=serve.yaml, or shell=serve.sh"};
+}
+
+Result<std::string> emitted(const BatchAnswer& answer, const EmitRequest& request) {
+  if (!answer.open_server && !answer.server) {
+    return Error{ErrorCode::usage, "there is nothing to start", "--emit", "another --slo"};
+  }
+  const Started start = started(answer);
+  if (request.kind == "kubernetes") return manifest_of(start, answer);
+  return script_of(start);
+}
+
+}  // namespace headroom::batch
