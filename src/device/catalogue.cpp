@@ -81,8 +81,10 @@ Result<void> merge_file(DeviceCatalogue& catalogue, const std::string& path) {
   return catalogue.merge(content, path);
 }
 
-// The memory of this machine, which is all that is known of "cpu".
+// The memory of this machine, which is all that is known of "cpu"; a calibration has measured that
+// of its own.
 void measure_host(Device& cpu) {
+  if (cpu.memory.provenance == Provenance::measured) return;
   const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
   const int64_t page = ::sysconf(_SC_PAGESIZE);
   const std::optional<int64_t> total = checked_multiply(pages, page);
