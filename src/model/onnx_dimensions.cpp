@@ -46,7 +46,9 @@ OpenDimensions::OpenDimensions(const OnnxModel& model, const OnnxSetting& settin
   for (const OnnxDeclared& input : model.inputs) {
     for (size_t i = 0; i < input.dimensions.size(); ++i) {
       if (input.dimensions[i].name.empty()) continue;
-      Places& places = places_[input.dimensions[i].name];
+      const auto [found, is_new] = places_.try_emplace(input.dimensions[i].name);
+      if (is_new) names_.push_back(input.dimensions[i].name);
+      Places& places = found->second;
       const bool is_second = i == 1 && input.dimensions.size() <= 3;
       places.is_ever_second |= is_second;
       places.is_ever_later |= i > 0 && !is_second;
@@ -105,11 +107,25 @@ OnnxOpenSize OpenDimensions::of_name(const std::string& name, std::optional<size
   if (open.role == Role::batch) open.size = setting_.batch;
   if (open.role == Role::sequence) open.size = setting_.sequence;
   if (open.role == Role::other) {
-    const std::string shown = name.substr(0, kShownName);
-    throw Impossible{"leaves its dimension '" + shown + "' open, and nothing says how large it is",
-                     "--dim " + shown + "=N"};
+    throw Impossible{"leaves its dimension '" + name.substr(0, kShownName) +
+                         "' open, and nothing says how large it is",
+                     "--dim " + to_be_given(name)};
   }
   return keep(open);
+}
+
+// This one, and all others of the inputs that are not known either: "height=N,width=N".
+std::string OpenDimensions::to_be_given(const std::string& name) const {
+  constexpr size_t kMostWords = 200;
+  std::string words = name.substr(0, kShownName) + "=N";
+  for (const std::string_view other : names_) {
+    const std::string one(other);
+    const bool is_asked = one != name && !setting_.dimensions.contains(one) &&
+                          one.find('+') == std::string::npos &&
+                          role_of(one, std::nullopt, 0) == Role::other;
+    if (is_asked && words.size() < kMostWords) words += "," + one.substr(0, kShownName) + "=N";
+  }
+  return words;
 }
 
 int64_t OpenDimensions::size_of(const OnnxDimension& dimension, size_t place, size_t rank,

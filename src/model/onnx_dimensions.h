@@ -41,9 +41,11 @@ class OpenDimensions {
   [[nodiscard]] Role role_of(const std::string& name, std::optional<size_t> place,
                              size_t rank) const;
   OnnxOpenSize keep(OnnxOpenSize open);
+  [[nodiscard]] std::string to_be_given(const std::string& name) const;
 
   const OnnxSetting& setting_;
   std::unordered_map<std::string_view, Places> places_;
+  std::vector<std::string_view> names_;  // of the inputs' dimensions, each once, in order
   std::unordered_map<std::string, OnnxOpenSize> known_;
   std::vector<OnnxOpenSize> taken_;
 };

@@ -119,7 +119,7 @@ TEST(Onnx, SizesThatNobodySaysAreAskedFor) {
   const auto refused = run(image);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::usage);
-  EXPECT_EQ(refused.error().hint, "--dim height=N");
+  EXPECT_EQ(refused.error().hint, "--dim height=N,width=N");
   OnnxSetting setting{2, 16};
   setting.dimensions = {{"height", 32}, {"width", 64}};
   const auto made = run(image, setting);

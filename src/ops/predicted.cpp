@@ -50,20 +50,11 @@ timing::DecodeVariant variant_of(Quantize quantize) {
   return variant;
 }
 
-// A class without those of its kernels that are told apart.
-timing::KernelTime without(timing::KernelTime whole, const timing::KernelTime& part) {
-  whole.time.low_seconds -= part.time.low_seconds;
-  whole.time.seconds -= part.time.seconds;
-  whole.time.high_seconds -= part.time.high_seconds;
-  return whole;
-}
-
 std::vector<PredictedPart> parts_of(const DecodeStep& step) {
-  std::vector<PredictedPart> parts{
-      part_of("gemm", "GEMM", step.matmul, step),
-      part_of("attention", "attention", step.attention, step),
-      part_of("non_gemm", "non-GEMM operators", without(step.other, step.quantize), step),
-      part_of("host", "host and sampling", step.host, step)};
+  std::vector<PredictedPart> parts{part_of("gemm", "GEMM", step.matmul, step),
+                                   part_of("attention", "attention", step.attention, step),
+                                   part_of("non_gemm", "non-GEMM operators", step.other, step),
+                                   part_of("host", "host and sampling", step.host, step)};
   parts.back().provenance = headroom::name_of(step.provenance);
   if (step.quantize.time.seconds > 0) {
     parts.push_back(part_of("quantize", "quantize and dequantize", step.quantize, step));

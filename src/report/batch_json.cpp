@@ -47,6 +47,7 @@ Json step_json(const timing::DecodeStep& step) {
       .set("attention_ms", step.attention.time.seconds * 1e3)
       .set("matmul_ms", step.matmul.time.seconds * 1e3)
       .set("other_ms", step.other.time.seconds * 1e3)
+      .set("quantize_ms", step.quantize.time.seconds * 1e3)
       .set("collectives_ms", step.collectives.time.seconds * 1e3)
       .set("host_gap_ms", step.host.seconds * 1e3)
       .set("provenance", name_of(Provenance::extrapolated));

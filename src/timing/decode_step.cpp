@@ -637,7 +637,6 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   HEADROOM_TRY(matmul.add(work.matmul));
   Sum other(*model_, *device_);
   HEADROOM_TRY(other.add(work.other));
-  HEADROOM_TRY(other.add(work.quantize));
   Sum quantize(*model_, *device_);
   HEADROOM_TRY(quantize.add(work.quantize));
   const double rows = static_cast<double>(batch);
@@ -670,7 +669,7 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
     result.host = {given, given, given};
   }
   result.step = total({&result.attention.time, &result.matmul.time, &result.other.time,
-                       &result.collectives.time, &result.host});
+                       &result.quantize.time, &result.collectives.time, &result.host});
   result.roofline_seconds = attention.roofline_seconds() + matmul.roofline_seconds();
   return result;
 }
@@ -679,18 +678,20 @@ Result<TimeInterval> DecodePredictor::prefill(int64_t tokens) const {
   HEADROOM_CHECK(tokens >= 1 && tokens <= kMostContext, "a prompt of tokens");
   const Shapes& shapes = shapes_->shapes;
   const Sizes& sizes = shapes_->sizes;
-  Sum sum(*model_, *device_);
+  DecodeWork work;
   for (size_t i = 0; i < shapes.products.size(); ++i) {
     GemmShape product = shared_product(shapes.products[i], shapes, sizes);
     const bool is_head = i + 1 == shapes.products.size();  // for the last token alone
     product.m = is_head ? 1 : tokens;
-    HEADROOM_TRY(sum.add(product_call(product, is_head, sizes)));
+    add_product(product, is_head, sizes, work);
   }
   for (ExpertProduct product : shapes.experts) {
     product.n = sizes.shared(product.n);
-    const GemmShape grouped = grouped_shape(product, tokens);
-    HEADROOM_TRY(sum.add(product_call(grouped, false, sizes)));
+    add_product(grouped_shape(product, tokens), false, sizes, work);
   }
+  Sum sum(*model_, *device_);
+  HEADROOM_TRY(sum.add(work.matmul));
+  HEADROOM_TRY(sum.add(work.quantize));
   const int64_t heads = sizes.shared(shapes.heads);
   const AttentionShape one{
       .heads = heads,

@@ -55,7 +55,7 @@ struct DecodeStep {
   KernelTime attention;
   KernelTime matmul;
   KernelTime other;
-  KernelTime quantize;     // of `other`, what brings inputs into the type of their product
+  KernelTime quantize;     // what brings inputs into the type of their product
   KernelTime collectives;  // nothing where there is one device
   TimeInterval host;
   TimeInterval step;
@@ -65,7 +65,7 @@ struct DecodeStep {
   // The classes and the host together, as predicted: what shares are of.
   [[nodiscard]] double parts_seconds() const {
     return attention.time.seconds + matmul.time.seconds + other.time.seconds +
-           collectives.time.seconds + host.seconds;
+           quantize.time.seconds + collectives.time.seconds + host.seconds;
   }
 };
 

@@ -142,9 +142,10 @@ void TimeSum::add(const PredictedTime& time, int64_t times) {
   low += count * time.seconds_low;
   middle += count * time.seconds;
   high += count * time.seconds_high;
-  if (time.provenance > provenance) longest = 0;  // why the whole is no better than that
-  provenance = std::max(provenance, time.provenance);
-  if (time.provenance < provenance || count * time.seconds <= longest) return;
+  const Provenance one = std::max(time.provenance, Provenance::interpolated);
+  if (one > provenance) longest = 0;  // why the whole is no better than that
+  provenance = std::max(provenance, one);
+  if (one < provenance || count * time.seconds <= longest) return;
   longest = count * time.seconds;
   basis = time.basis;
 }
