@@ -106,9 +106,10 @@ TEST(Decode, PointsCorrectTheStepsBetweenThem) {
 }
 
 TEST(Decode, SaysWhatItDoesNotModel) {
-  const auto latent = predict("deepseek-ai/DeepSeek-V3", "h200", 512, {1});
-  ASSERT_FALSE(latent);
-  EXPECT_EQ(latent.error().code, ErrorCode::unavailable);
+  const auto chosen = predict("zai-org/GLM-5", "h200", 512, {1});
+  ASSERT_FALSE(chosen);
+  EXPECT_EQ(chosen.error().code, ErrorCode::unavailable);
+  EXPECT_TRUE(predict("deepseek-ai/DeepSeek-V3", "h200", 512, {1}));
   EXPECT_TRUE(predict("mistralai/Mistral-7B-v0.1", "h200", 4096, {1}));
   const auto beyond = predict("mistralai/Mistral-7B-v0.1", "h200", 4097, {1});
   ASSERT_FALSE(beyond);

@@ -1,69 +1,120 @@
-// Which part of a layer each tensor parallel device has, and what is summed up among them.
+// Decode steps of latent and of linear attention, counted, against what their papers and
+// configurations say.
 #include "timing/decode_step.h"
 
 #include <gtest/gtest.h>
 
-#include "text/json.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
 
 namespace headroom::timing {
 namespace {
 
-// Heads that are wider together (256) than what a layer passes on (96).
-constexpr std::string_view kWideHeads = R"({
-  "model_type": "qwen3", "vocab_size": 1000, "hidden_size": 96, "intermediate_size": 320,
-  "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32,
-  "max_position_embeddings": 1024, "tie_word_embeddings": false})";
+constexpr int64_t kContext = 1000;
 
-DecodeWork work_on(int64_t devices, int64_t batch) {
-  const auto config = *text::parse_json(kWideHeads, "config.json");
-  DecodeOptions options;
-  options.variant.tensor_parallel = devices;
-  auto work = decode_work(text::JsonView(config, "config.json"), options, batch);
-  EXPECT_TRUE(work) << work.error().to_string();
-  return work ? *work : DecodeWork{};
+DecodePredictor predictor(const model::ResolvedModel& model, const DecodeOptions& options) {
+  static const TimingModel timing = TimingModel::built_in();
+  static const device::Device device = *device::DeviceCatalogue::built_in().find("h200");
+  auto made = DecodePredictor::make(model.view(), device, options, timing);
+  if (!made) ADD_FAILURE() << made.error().to_string();
+  return *std::move(made);
 }
 
-GemmShape product(const DecodeWork& work, size_t i) {
-  return std::get<GemmShape>(work.matmul.at(i).call.shape);
+DecodeWork work_of(const char* name, int64_t batch) {
+  const auto model = *model::resolve_model(name);
+  auto work = decode_work(model.view(), {.context = kContext}, batch);
+  if (!work) ADD_FAILURE() << work.error().to_string();
+  return *std::move(work);
 }
 
-// q, k, v, o, gate, up, down: the first three, and gate and up, by their outputs.
-TEST(DecodeStep, ProductsAreDividedWhereHeadsAndInnerWidthAre) {
-  const DecodeWork one = work_on(1, 4);
-  const DecodeWork two = work_on(2, 4);
-  ASSERT_EQ(one.matmul.size(), 3 * 7 + 1U);
-  ASSERT_EQ(two.matmul.size(), one.matmul.size());
-  for (size_t i = 0; i < one.matmul.size(); ++i) {
-    const bool is_of_parts = i < 21 && (i % 7 == 3 || i % 7 == 6);  // o and down
-    const GemmShape whole = product(one, i);
-    const GemmShape half = product(two, i);
-    EXPECT_EQ(half.n, is_of_parts ? whole.n : whole.n / 2) << i;
-    EXPECT_EQ(half.k, is_of_parts ? whole.k / 2 : whole.k) << i;
+double sum(const std::vector<CountedCall>& calls, double Call::*field) {
+  double all = 0;
+  for (const CountedCall& one : calls) all += static_cast<double>(one.times) * (one.call.*field);
+  return all;
+}
+
+// Two FLOPs a weight and token: of DeepSeek-V3 37 billion parameters work on a token (arXiv
+// 2412.19437), its embedding is read and not multiplied; of V2 21 (arXiv 2405.04434).
+TEST(DecodeStep, AbsorbedLatentAttentionMultipliesEachActiveWeightOnce) {
+  EXPECT_NEAR(sum(work_of("deepseek-ai/DeepSeek-V3", 1).matmul, &Call::flops) / 2, 37e9, 0.8e9);
+  EXPECT_NEAR(sum(work_of("deepseek-ai/DeepSeek-V2", 1).matmul, &Call::flops) / 2, 21e9, 0.8e9);
+}
+
+// 512 + 64 numbers of two bytes a token and layer, whatever the heads; all 128 of them read that
+// once: scores of 576 and sums of 512 for each.
+// The new token's comes with the step.
+TEST(DecodeStep, LatentAttentionReadsTheLatent) {
+  constexpr double kLayers = 61;
+  const DecodeWork work = work_of("deepseek-ai/DeepSeek-V3", 4);
+  EXPECT_EQ(work.kv_cache.count, 4 * (kContext - 1) * 61 * 576 * 2);
+  const double cache = 4.0 * kContext * kLayers * 576 * 2;
+  const double queries = 2 * 4.0 * kLayers * 128 * 576 * 2;  // in and out
+  EXPECT_NEAR(sum(work.attention, &Call::bytes), cache + queries, 1);
+  EXPECT_NEAR(sum(work.attention, &Call::flops), 4.0 * kContext * kLayers * 128 * 2 * (576 + 512),
+              1);
+}
+
+// Every GPU needs all latents: only the weights are divided.
+TEST(DecodeStep, TensorParallelGpusEachKeepAllLatents) {
+  const auto model = *model::resolve_model("deepseek-ai/DeepSeek-V2");
+  DecodeOptions options{.context = kContext};
+  const DecodePredictor one = predictor(model, options);
+  options.variant.tensor_parallel = 8;
+  const DecodePredictor eight = predictor(model, options);
+  EXPECT_EQ(one.kv_of_one(), eight.kv_of_one());
+  EXPECT_NEAR(static_cast<double>(one.weights().count) / static_cast<double>(eight.weights().count),
+              8, 0.01);
+  EXPECT_TRUE(one.has_latent_attention());
+}
+
+// Qwen3-Next: of 48 layers every fourth has a cache of two heads of 256; the others a state of 32
+// heads of 128 x 128 in float32, and four inputs of a convolution of 8192 channels.
+TEST(DecodeStep, LinearAttentionHasAStateOfFixedSize) {
+  const auto model = *model::resolve_model("Qwen/Qwen3-Next-80B-A3B-Instruct");
+  const auto cache_at = [&](int64_t context) {
+    return predictor(model, {.context = context}).kv_of_one().count;
+  };
+  constexpr int64_t kStates = 36 * (32 * 128 * 128 * 4 + 8192 * 4 * 2);
+  constexpr int64_t kOfToken = 12 * 2 * 2 * 256 * 2;
+  EXPECT_EQ(cache_at(1000), kStates + 999 * kOfToken);
+  EXPECT_EQ(cache_at(4000), kStates + 3999 * kOfToken);
+  // Read and written in each step, among the other kernels.
+  const double other = sum(work_of("Qwen/Qwen3-Next-80B-A3B-Instruct", 8).other, &Call::bytes);
+  EXPECT_GT(other, 8 * 2.0 * kStates);
+  EXPECT_LT(other, 8 * 2.5 * kStates);
+}
+
+// 3 billion of its parameters work on a token, as its name says, and the head among them.
+TEST(DecodeStep, LinearAttentionMultipliesEachActiveWeightOnce) {
+  const DecodeWork work = work_of("Qwen/Qwen3-Next-80B-A3B-Instruct", 1);
+  EXPECT_NEAR(sum(work.matmul, &Call::flops) / 2, 3.6e9, 0.5e9);
+}
+
+TEST(DecodeStep, PromptsAndStepsOfBothTakeTime) {
+  for (const char* name :
+       {"deepseek-ai/DeepSeek-V2-Lite", "Qwen/Qwen3.5-9B", "Qwen/Qwen3-Next-80B-A3B-Instruct"}) {
+    const auto model = *model::resolve_model(name);
+    const DecodePredictor made = predictor(model, {.context = kContext});
+    const auto few = made.step(1);
+    const auto many = made.step(64);
+    ASSERT_TRUE(few && many) << name;
+    EXPECT_GT(few->step.seconds, 0);
+    EXPECT_GT(many->step.seconds, few->step.seconds) << name;
+    const auto prompt = made.prefill(2000);
+    ASSERT_TRUE(prompt) << name;
+    EXPECT_GT(prompt->seconds, few->matmul.time.seconds) << name;
   }
-  EXPECT_EQ(product(one, 3).k, 256);
-  EXPECT_EQ(product(one, 3).n, 96);
 }
 
-TEST(DecodeStep, WhatIsSummedUpIsAsWideAsTheLayer) {
-  EXPECT_TRUE(work_on(1, 4).collectives.empty());
-  const DecodeWork two = work_on(2, 4);
-  ASSERT_EQ(two.collectives.size(), 1U);
-  EXPECT_EQ(two.collectives[0].times, 2 * 3);
-  const auto shape = std::get<CollectiveShape>(two.collectives[0].call.shape);
-  EXPECT_EQ(shape.group, 2);
-  EXPECT_EQ(shape.message, 4 * 96 * 2);
-}
-
-TEST(DecodeStep, NormsAndTheEmbeddingAreAsWideAsTheLayer) {
-  for (const CountedCall& one : work_on(2, 4).other) {
-    const auto shape = std::get<RowsShape>(one.call.shape);
-    if (one.call.kind == OperatorClass::rms_norm || one.call.kind == OperatorClass::embedding) {
-      EXPECT_EQ(shape.width, 96);
-    }
-    if (one.call.kind == OperatorClass::rope) {
-      EXPECT_EQ(shape.width, 128);
-    }
+TEST(DecodeStep, EagerModeOfThemIsRefused) {
+  for (const char* name : {"deepseek-ai/DeepSeek-V2-Lite", "Qwen/Qwen3.5-9B"}) {
+    const auto model = *model::resolve_model(name);
+    const auto work = decode_work(model.view(), {.context = 100, .is_eager = true}, 1);
+    ASSERT_FALSE(work) << name;
+    EXPECT_EQ(work.error().code, ErrorCode::unavailable);
   }
+  const auto chosen = *model::resolve_model("zai-org/GLM-5");
+  EXPECT_FALSE(decode_work(chosen.view(), {.context = 100}, 1));
 }
 
 }  // namespace

@@ -68,6 +68,16 @@ def test_a_server_that_answers_nothing_is_said(serve):
     assert batch("--url", "http://127.0.0.1:9", "--rate", "4").returncode == 4
 
 
+def test_a_search_keeps_what_it_measured_before_the_server_died(serve):
+    # 40 requests at 20 a second are kept, 80 at 40 too; it dies in the run behind.
+    url = serve(base_ms=2, per_sequence_ms=0, prefill_us=0, die_after=150)
+    done = batch("--url", url, "--rate", "search", "--slo", "ttft_p95=60s", *SMALL)
+    assert done.returncode == 5, (done.returncode, done.stderr)
+    record = json.loads(done.stdout)["measured_load"]
+    assert record["search"]["is_stopped"] and record["rates"]
+    assert all(rate["kept"] == "yes" or rate["failed"] > 0 or rate["is_void"] for rate in record["rates"])
+
+
 @pytest.mark.parametrize("words, place", [
     (("--slo", "itl=2x@32"), "--slo"),
     (("--save-points", "x.csv"), "--save-points"),

@@ -60,7 +60,7 @@ def of_setting(words, setting, rows):
     for row in rows:
         batch = int(row["batch_size"])
         if not curve or batch not in curve:
-            why = reason or "the cache holds no such batch"
+            why = "the cache holds no such batch" if curve else reason or "the model does not fit"
             out.append(row_of(row, status="unsupported", reason=why))
             continue
         at = curve[batch]
