@@ -240,6 +240,14 @@ def test_what_would_have_no_effect_is_refused_before_anything_is_asked(headroom_
     assert done.returncode == 2 and place in done.stderr, (done.returncode, done.stderr)
 
 
+def test_the_page_shows_what_several_gpus_wait_for(headroom_binary, tmp_path):
+    page = tmp_path / "page.html"
+    for words, is_there in ((("--tp", "2"), True), ((), False)):
+        assert batch(headroom_binary, *words, "--html", str(page)).returncode == 0
+        text = page.read_text(encoding="utf-8")
+        assert ("collectives at batch" in text) == ("on each of 2 GPUs" in text) == is_there
+
+
 def test_points_alone_say_nothing_of_types_or_models(headroom_binary, tmp_path):
     points = tmp_path / "sweep.csv"
     points.write_text("batch,throughput_tokens_per_second,itl_ms\n1,250,4\n32,4000,8\n")
