@@ -1,44 +1,24 @@
-// What a million tokens cost: on a machine that is rented by the hour, and on one that was bought.
+// What a million tokens cost: on a machine that is rented by the hour, and on one that was bought
+// (device/price.h):
 //
-//   rented  price of an hour
-//   bought  price / (years x 8766 hours) + watts / 1000 x price of a kWh
-//   a million output tokens  = that / (throughput x 3600 x busy) x 10^6
+//   a million output tokens  = price of an hour / (throughput x 3600 x busy) x 10^6
 //
-// of one GPU with its share of the machine; `busy` is the share of its hours in which it has this
-// load. 2.50 an hour and 5,000 tokens/s are 0.139. Nothing here knows a price: what is given is
-// used, in whatever currency it is. Pure; thread-safe.
+// of one GPU with its share of the machine. 2.50 an hour and 5,000 tokens/s are 0.139. Pure;
+// thread-safe.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/result.h"
 #include "batch/step_law.h"
+#include "device/price.h"
 
 namespace headroom::batch {
 
-struct PriceQuestion {
-  std::optional<double> cloud_per_hour;
-  std::optional<double> owned_price;
-  double years = 4;
-  std::optional<double> watts;
-  std::optional<double> per_kwh;
-  double busy = 1;
-  [[nodiscard]] bool is_asked() const { return cloud_per_hour || owned_price; }
-};
-
-// "cloud=2.49,owned=30000,years=4,watts=1000,kwh=0.15,busy=0.6": one of the first two at least.
-Result<PriceQuestion> parse_price(std::string_view words);
-
-// A machine with a price.
-struct PricedMachine {
-  std::string name;     // "cloud", "owned"
-  double per_hour = 0;  // of one GPU
-  std::string made_of;  // for people: "30000 over 4 years, 1000 W at 0.15 a kWh"
-};
-[[nodiscard]] std::vector<PricedMachine> machines_of(const PriceQuestion& question);
+using device::machines_of;
+using device::parse_price;
+using device::PricedMachine;
+using device::PriceQuestion;
 
 // Of a million output tokens. REQUIRES: the throughput's ends are positive, 0 < busy <= 1.
 [[nodiscard]] Interval cost_of_million(double per_hour, double busy,

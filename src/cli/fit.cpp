@@ -8,15 +8,20 @@
 #include "cli/asking.h"
 #include "cli/deliver.h"
 #include "cli/verb.h"
+#include "device/price.h"
 #include "engines/megatron.h"
 #include "fit/megatron_question.h"
 #include "fit/methods.h"
 #include "fit/network.h"
+#include "fit/run_cost.h"
 #include "fit/setup_file.h"
+#include "fit/smallest.h"
 #include "fit/step_timer.h"
+#include "model/builtin.h"
 #include "report/fit_html.h"
 #include "report/fit_json.h"
 #include "report/fit_methods.h"
+#include "report/fit_smallest.h"
 #include "report/fit_text.h"
 #include "text/gzip.h"
 
@@ -35,7 +40,8 @@ Result<int> run_against(const Words& words, const Console& console) {
   }
   for (const auto& [flag, value] : words.flags) {
     const bool is_of_a_question =
-        flag == "gpus" || flag == "from" || flag == "emit" ||
+        flag == "gpus" || flag == "from" || flag == "emit" || flag == "price" ||
+        flag == "epoch-tokens" || flag == "smallest" ||
         std::ranges::find(fit::question_flags(), flag, &fit::QuestionFlag::name) !=
             fit::question_flags().end();
     if (!is_of_a_question || flag == "calibration") continue;
@@ -133,6 +139,37 @@ Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console&
   return fit::megatron_question(std::move(question), arguments, words.value("from"), gpus);
 }
 
+// What the answer costs by its time; nothing, and a note, where there is none.
+template <typename Answer>
+Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::StepTime>& time,
+                      Answer& answer) {
+  if (!words.has("price")) {
+    if (!words.has("epoch-tokens")) return {};
+    return Error{ErrorCode::usage, "is for what an epoch costs", "--epoch-tokens",
+                 "add --price 2.10/gpu-hour, say"};
+  }
+  HEADROOM_ASSIGN(const device::PriceQuestion price, device::parse_price(words.value("price")));
+  std::optional<int64_t> epoch;
+  if (words.has("epoch-tokens")) {
+    HEADROOM_ASSIGN(epoch, number_of<int64_t>(words.value("epoch-tokens"), "epoch-tokens", 1,
+                                              fit::kMostEpochTokens));
+  }
+  if (!fits) {
+    answer.notes.emplace_back("no cost: what does not fit costs nothing");
+    return {};
+  }
+  if (!time) {
+    answer.notes.emplace_back("no cost: there is no step time to tell it by");
+    return {};
+  }
+  if (epoch && time->tokens_per_second <= 0) {
+    return Error{ErrorCode::usage, "what this model learns from are no tokens", "--epoch-tokens",
+                 "leave it out: a thousand steps are priced"};
+  }
+  answer.cost = fit::run_cost(price, *time, answer.device.count, epoch);
+  return {};
+}
+
 Result<int> run_megatron(const Words& words, const Console& console,
                          const engines::MegatronArguments& arguments) {
   HEADROOM_ASSIGN(fit::FitQuestion question, megatron_question_of(words, console, arguments));
@@ -149,6 +186,7 @@ Result<int> run_megatron(const Words& words, const Console& console,
     answer.warnings.push_back("said twice, the last one counts: " +
                               joined(arguments.contradictions));
   }
+  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time, answer));
   return deliver_answer(answer, words, console);
 }
 
@@ -201,6 +239,8 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
   }
   HEADROOM_ASSIGN(fit::MethodsAnswer answer, fit::choose_method(question, gpus));
   HEADROOM_TRY(emit_choice(question, gpus, words, answer));
+  const bool fits = answer.verdict() != fit::Verdict::no;
+  HEADROOM_TRY(add_cost(words, fits, fits ? answer.rows.front().time : std::nullopt, answer));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::methods_text(answer, terminal);
@@ -213,8 +253,44 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
   return answer.verdict() == fit::Verdict::yes ? kExitYes : kExitNotPlainYes;
 }
 
+// The least hardware that does it: of every known device, or of the one that was named.
+Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
+                         const Console& console) {
+  if (fit::is_divided(question)) {
+    return Error{ErrorCode::usage, "--method says already how the step is divided", "--smallest",
+                 "leave one of them out"};
+  }
+  for (const char* const flag : {"events", "placements", "emit", "price"}) {
+    if (!words.has(flag)) continue;
+    return Error{ErrorCode::usage, "is of one answer, and --smallest looks for it",
+                 std::string("--") + flag, "ask again with the --device and --gpus it names"};
+  }
+  if (model::is_python_function(question.model) && !words.has("device")) {
+    return Error{ErrorCode::usage, "each device would be a run of " + question.model, "--smallest",
+                 "name one: --device a100-sxm-80gb, say"};
+  }
+  int64_t most = fit::kMostOfAMachine;
+  if (words.has("gpus")) {
+    HEADROOM_ASSIGN(most, number_of<int64_t>(words.value("gpus"), "gpus", 1, fit::kMostGpus));
+  }
+  std::optional<std::string> only;
+  if (words.has("device")) only = question.device;
+  HEADROOM_ASSIGN(const fit::SmallestAnswer answer, fit::find_smallest(question, most, only));
+  Forms forms;
+  forms.text = [&](const text::Terminal& terminal) {
+    return report::smallest_text(answer, terminal);
+  };
+  forms.json = [&] { return report::smallest_json(answer); };
+  forms.page = [&] {
+    return page_of("The least for " + answer.model, report::smallest_sections(answer), words);
+  };
+  HEADROOM_TRY(deliver(forms, words, console));
+  return answer.rows.empty() ? kExitNotPlainYes : kExitYes;
+}
+
 Result<int> run_fit(const Words& words, const Console& console) {
   HEADROOM_TRY(check_places(words));
+  if (words.has("price")) HEADROOM_TRY(device::parse_price(words.value("price")));
   if (words.has("against")) return run_against(words, console);
   if (words.has("save-calibration")) {
     return Error{ErrorCode::usage, "a calibration is learned from measurements",
@@ -222,9 +298,14 @@ Result<int> run_fit(const Words& words, const Console& console) {
   }
   HEADROOM_ASSIGN(const auto megatron, megatron_arguments(words));
   if (megatron) return run_megatron(words, console, *megatron);
-  HEADROOM_ASSIGN(fit::FitQuestion question, question_of(words, console));
+  Words asked = words;
+  // Every device is tried; none is to be taken for granted.
+  const bool tries_all = words.has("smallest") && !words.has("device");
+  if (tries_all) asked.flags.emplace_back("device", "auto");
+  HEADROOM_ASSIGN(fit::FitQuestion question, question_of(asked, console));
   HEADROOM_TRY(apply_setup(words, question));
   if (words.has("emit")) HEADROOM_TRY(fit::parse_emit(words.value("emit")));
+  if (words.has("smallest")) return run_smallest(question, words, console);
   if (words.has("gpus")) return run_methods(question, words, console);
   if (words.has("html")) question.timeline = true;
   // What is not shown is not searched.
@@ -236,6 +317,7 @@ Result<int> run_fit(const Words& words, const Console& console) {
                     fit::with_accumulation(question, fit::data_ranks_of(question)));
     HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(settled, request));
   }
+  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time, answer));
   return deliver_answer(answer, words, console);
 }
 
@@ -261,6 +343,11 @@ Verb fit_verb() {
        "will it fit as this file of DeepSpeed's, or of accelerate's, divides it?"},
       {"headroom fit --from pretrain_gpt.sh --device h100-sxm-80gb --gpus 64",
        "a run of Megatron-LM, model and all, stage by stage"},
+      {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --gpus 8 --price "
+       "2.10/gpu-hour,owned=30000",
+       "what a billion tokens cost, rented and owned"},
+      {"headroom fit meta-llama/Llama-2-7b-hf --seq 4096 --smallest",
+       "the least hardware that does it"},
       {"headroom fit train.py:build --device rtx-4090 --batch 8",
        "a module of your own: build() returns it, its inputs and a loss function"},
       {"headroom fit openai-community/gpt2 --batch 16 --json", "one JSON object, for programs"},
@@ -270,9 +357,16 @@ Verb fit_verb() {
   };
   verb.flags = question_and(
       {{"gpus", "N", "every way to divide the step among N GPUs, and the one to begin with"},
+       {"smallest", "",
+        "the least hardware that does it: of every known GPU, or of --device, up to --gpus of it "
+        "in a machine (8)"},
        {"from", "FILE",
         "the setting of accelerate's YAML or DeepSpeed's JSON, flags come before it; or, without a "
         "MODEL, Megatron-LM's arguments"},
+       {"price", "LIST",
+        "what a billion tokens cost: 2.10/gpu-hour (rented), owned=30000 (one GPU with its share "
+        "of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},
+       {"epoch-tokens", "N", "with --price: and what an epoch of so many tokens costs and takes"},
        {"emit", "KIND=FILE", "write the setting, or the one to begin with: accelerate, deepspeed"},
        {"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
        {"save-calibration", "FILE", "with --against: keep the correction that was learned"},

@@ -22,6 +22,8 @@
 
 #include "base/provenance.h"
 #include "base/units.h"
+#include "fit/run_cost.h"
+#include "fit/step_seconds.h"
 
 namespace headroom::fit {
 
@@ -166,27 +168,6 @@ struct Timeline {
   size_t peak = 0;  // index into points; meaningless when there are none
 };
 
-struct SecondsInterval {
-  double low = 0;
-  double expected = 0;
-  double high = 0;
-  bool has_ends = true;  // false: nothing tells how sure it is, and low and high are of no meaning
-};
-
-// What a step of the optimizer takes, all its micro-batches included: of the devices alone
-// (timing/step_time.h).
-struct StepTime {
-  SecondsInterval step_seconds;
-  double tokens_per_second = 0;      // of all devices; 0 where a sequence is no tokens
-  double compute_seconds = 0;        // kernels alone
-  double communication_seconds = 0;  // collectives alone
-  double exposed_seconds = 0;        // of those, what the kernels stand still for
-  double pipeline_seconds = 0;       // that stages of a pipeline wait for each other
-  int64_t kernels = 0;
-  Provenance provenance = Provenance::extrapolated;
-  std::string basis;  // of the law that takes longest
-};
-
 // A file that was written for an engine, and what starts it.
 struct Emitted {
   std::string kind;  // "accelerate"
@@ -226,6 +207,7 @@ struct FitAnswer {
   std::vector<StageFigures> stages;
   Timeline timeline;  // empty when not asked for
   std::optional<Emitted> emitted;
+  std::optional<RunCost> cost;           // where a price was given, and there is a time
   std::vector<std::string> notes;        // what the question means for this model
   std::vector<std::string> warnings;     // what to know before trusting the answer
   std::vector<std::string> assumptions;  // each makes some figure extrapolated

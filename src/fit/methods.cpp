@@ -1,6 +1,7 @@
 #include "fit/methods.h"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -66,6 +67,7 @@ std::vector<std::string> checkpointings_of(const FitQuestion& question) {
 constexpr int64_t kMostTensorRanks = 16;
 
 Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t gpus) {
+  if (gpus == 1) return std::vector<std::string>{""};
   std::vector<std::string> divisions = divisions_among(gpus);
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
   const auto plan = step::tensor_plan(model_type);
@@ -100,7 +102,9 @@ Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t g
     for (const std::string& checkpointing : checkpointings_of(question)) {
       Candidate candidate{question, {}};
       MethodRow& row = candidate.row;
-      row.method = trained == "full" ? division : trained + "," + division;
+      row.method = division.empty()    ? trained
+                   : trained == "full" ? division
+                                       : trained + "," + division;
       row.checkpointing = checkpointing;
       row.flags = "--method " + row.method;
       HEADROOM_TRY(candidate.question.set("method", row.method));
@@ -234,17 +238,40 @@ std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most) {
   return words;
 }
 
+Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
+                                            int64_t gpus) {
+  HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
+  for_each_in_parallel(candidates.size(), 0,
+                       [&](size_t i) { fill(scenario, timer, candidates[i]); });
+  std::ranges::stable_sort(candidates, comes_before);
+  std::vector<MethodRow> rows;
+  for (Candidate& candidate : candidates) rows.push_back(std::move(candidate.row));
+  mark_frontier(rows);
+  return rows;
+}
+
+Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus) {
+  HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
+  // What recomputes most needs least, mostly.
+  std::ranges::stable_sort(candidates, std::greater<>(), [](const Candidate& candidate) {
+    return recomputation_of(candidate.question);
+  });
+  for (const Candidate& candidate : candidates) {
+    const auto varied = vary(scenario, candidate.question);
+    if (!varied) continue;  // is refused, and so fits nowhere
+    const auto prediction = predict(*varied, Figures::where_it_fits);
+    if (prediction && prediction->verdict == Verdict::yes) return true;
+  }
+  return false;
+}
+
 Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
   HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, gpus));
   HEADROOM_TRY(cluster_of(question, gpus));
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
-  HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
-  for_each_in_parallel(candidates.size(), 0,
-                       [&](size_t i) { fill(scenario, timer, candidates[i]); });
-  std::ranges::stable_sort(candidates, comes_before);
-
   MethodsAnswer answer;
+  HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus));
   answer.model = scenario.model->name;
   HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
   answer.parameter_count = model::parameter_count(*step->graph, false);
@@ -254,8 +281,6 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
   answer.batch = question.batch;
   if (reads_seq(scenario)) answer.seq = question.seq;
   answer.grad_accum = question.grad_accum;
-  for (Candidate& candidate : candidates) answer.rows.push_back(std::move(candidate.row));
-  mark_frontier(answer.rows);
   explain(answer);
   answer.warnings = calibration_warnings(scenario, timer.measured_device());
   answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());

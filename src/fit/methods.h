@@ -17,6 +17,8 @@
 #include "base/result.h"
 #include "fit/answer.h"
 #include "fit/question.h"
+#include "fit/scenario.h"
+#include "fit/step_timer.h"
 
 namespace headroom::fit {
 
@@ -53,6 +55,7 @@ struct MethodsAnswer {
   int64_t grad_accum = 1;
   std::vector<MethodRow> rows;     // the one to begin with first, those that cannot be asked last
   std::optional<Emitted> emitted;  // of the first
+  std::optional<RunCost> cost;     // of the first
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
   std::vector<std::string> assumptions;  // each makes figures extrapolated
@@ -67,6 +70,14 @@ struct MethodsAnswer {
 [[nodiscard]] std::vector<std::string> divisions_among(int64_t gpus);
 // With tensor parallelism, in groups of up to `most`: "tp:8", "fsdp2:4,tp:2", "ddp:4,tp:2", ...
 [[nodiscard]] std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most);
+
+// Ways to divide the scenario's step among so many devices, each with the recomputation that was
+// asked for or with every kind of it; the one to begin with first. One device has that alone.
+// REQUIRES: 1 <= gpus <= kMostGpus.
+Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
+                                            int64_t gpus);
+// Whether one of them fits for sure; quicker than ranking them.
+Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus);
 
 // The question's own division must be none. REQUIRES: 2 <= gpus <= kMostGpus. Some hundred
 // milliseconds for a 7B model; both cores.

@@ -6,6 +6,7 @@
 #include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
 #include "report/fit_words.h"
+#include "report/run_cost.h"
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"
@@ -263,15 +264,8 @@ std::string live_sentence(const batch::LiveRecord& live) {
 }
 
 std::string price_sentence(const batch::PriceTable& prices) {
-  std::string words = "An hour of one GPU:";
-  for (size_t i = 0; i < prices.machines.size(); ++i) {
-    const batch::PricedMachine& machine = prices.machines[i];
-    words += (i > 0 ? "; " : " ") + machine.name + formatted(" %.3g", machine.per_hour);
-    if (machine.name != "cloud") words += " (" + machine.made_of + ")";
-  }
-  words +=
-      prices.busy < 1 ? ". Busy " + percent(prices.busy) + " of its hours; " : ". Always busy; ";
-  return words + "in the currency that was given; what reads prompts is in it.";
+  return hour_words(prices.machines, prices.busy) +
+         "; in the currency that was given; what reads prompts is in it.";
 }
 
 std::string batch_sentence(const batch::BatchAnswer& answer) {

@@ -5,6 +5,7 @@
 
 #include "report/charts.h"
 #include "report/fit_words.h"
+#include "report/run_cost.h"
 #include "text/number.h"
 
 namespace headroom::report {
@@ -308,6 +309,7 @@ Section trust_section(const fit::FitAnswer& answer) {
 std::vector<Section> fit_sections(const fit::FitAnswer& answer) {
   std::vector<Section> sections;
   sections.push_back(answer_section(answer));
+  if (answer.cost) sections.push_back(run_cost_section(*answer.cost));
   if (!answer.stages.empty()) sections.push_back(stages_section(answer));
   if (!answer.timeline.points.empty()) sections.push_back(step_section(answer));
   sections.push_back(breakdown_section(answer));

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "report/run_cost.h"
 #include "text/json_array.h"
 
 namespace headroom::report {
@@ -194,6 +195,7 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("settings", std::move(settings))
                   .set("memory", memory_json(answer.memory));
   if (answer.time) json.set("time", time_json(*answer.time));
+  if (answer.cost) json.set("cost", run_cost_json(answer.cost));
   if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
   if (!answer.stages.empty()) json.set("stages", stages_json(answer.stages));
   json.set("largest_batch", largest_json(answer.largest_batch))

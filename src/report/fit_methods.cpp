@@ -7,6 +7,7 @@
 #include "report/curve_chart.h"
 #include "report/fit_json.h"
 #include "report/fit_words.h"
+#include "report/run_cost.h"
 #include "text/json_array.h"
 #include "text/paragraph.h"
 #include "text/table.h"
@@ -191,6 +192,7 @@ std::string methods_text(const MethodsAnswer& answer, const text::Terminal& term
   std::string lines =
       verdict_line(answer.verdict(), sentence(answer), terminal) + "\n" + table.render(terminal);
   lines += text::paint(source_words(answer), Style::dim, terminal.colour) + "\n\n";
+  if (answer.cost) lines += run_cost_text(*answer.cost, terminal) + "\n";
   for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
   return lines;
 }
@@ -210,6 +212,7 @@ Json methods_json(const MethodsAnswer& answer) {
                   .set("notes", text::json_array(answer.notes))
                   .set("warnings", text::json_array(answer.warnings))
                   .set("assumptions", text::json_array(answer.assumptions));
+  if (answer.cost) json.set("cost", run_cost_json(answer.cost));
   if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
   return json;
 }
@@ -242,9 +245,11 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   for (const std::string& remark : remarks(answer)) {
     details.raw("<p class=\"soft\">").text(remark).raw("</p>");
   }
-  return {{"answer", "", head, std::string(fit::name_of(verdict))},
-          {"methods", "Methods", body, ""},
-          {"figures", "Figures", details, ""}};
+  std::vector<Section> sections{{"answer", "", head, std::string(fit::name_of(verdict))},
+                                {"methods", "Methods", body, ""}};
+  if (answer.cost) sections.push_back(run_cost_section(*answer.cost));
+  sections.push_back({"figures", "Figures", details, ""});
+  return sections;
 }
 
 }  // namespace headroom::report

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "report/fit_words.h"
+#include "report/run_cost.h"
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"
@@ -139,6 +140,7 @@ std::string notes(std::string_view kind, const std::vector<std::string>& lines,
 std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
   std::string lines = verdict_line(answer.verdict, answer_sentence(answer), terminal);
   lines += "\n" + figures(answer, terminal);
+  if (answer.cost) lines += "\n" + run_cost_text(*answer.cost, terminal);
   if (!answer.stages.empty()) lines += "\n" + stages(answer, terminal);
   lines += "\n" + breakdown(answer, terminal);
   if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);

@@ -1,0 +1,113 @@
+#include "fit/smallest.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/parallel.h"
+#include "device/catalogue.h"
+#include "fit/network.h"
+#include "fit/scenario.h"
+#include "fit/shared_steps.h"
+#include "fit/step_timer.h"
+#include "model/graph.h"
+
+namespace headroom::fit {
+
+namespace {
+
+// A device with as many as do it, and the question as that many are asked it.
+struct Found {
+  int64_t count = 0;  // 0: none of those that were tried
+  std::optional<Scenario> scenario;
+};
+
+Result<Found> least_of(const FitQuestion& asked, const device::Device& device, int64_t most) {
+  for (int64_t count = 1; count <= most; count *= 2) {
+    const auto question = with_accumulation(asked, count);
+    if (!question) continue;  // the global batch is no multiple of so many
+    FitQuestion named = *question;
+    named.device = device.name;
+    HEADROOM_ASSIGN(Scenario scenario, resolve(named, device));
+    HEADROOM_ASSIGN(const bool fits, fits_some_way(scenario, count));
+    if (fits) return Found{count, std::move(scenario)};
+  }
+  return Found{};
+}
+
+Result<std::vector<device::Device>> devices_of(const FitQuestion& question,
+                                               const std::optional<std::string>& only) {
+  HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
+  if (only) {
+    HEADROOM_ASSIGN(device::Device device, catalogue.find(*only));
+    return std::vector{std::move(device)};
+  }
+  std::vector<device::Device> gpus;
+  for (const device::Device& device : catalogue.devices()) {
+    const bool is_known = device.memory.known() && device.vendor != device::Vendor::cpu;
+    if (is_known) gpus.push_back(device);
+  }
+  if (gpus.empty()) {
+    return Error{ErrorCode::unavailable, "no GPU is known", question.model,
+                 "headroom devices lists them"};
+  }
+  return gpus;
+}
+
+Result<void> describe(const Scenario& scenario, SmallestAnswer& answer) {
+  answer.model = scenario.model->name;
+  HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+  answer.parameter_count = model::parameter_count(*step->graph, false);
+  answer.trainable_count = model::parameter_count(*step->graph, true);
+  answer.batch = scenario.question.batch;
+  if (reads_seq(scenario)) answer.seq = scenario.question.seq;
+  answer.warnings = scenario.warnings;
+  answer.assumptions = scenario.assumptions;
+  return {};
+}
+
+Result<Hardware> hardware_of(const Scenario& scenario, const StepTimer& timer, int64_t count) {
+  Hardware hardware;
+  hardware.device = memory_of_device(scenario);
+  hardware.device.count = count;
+  HEADROOM_ASSIGN(std::vector<MethodRow> rows, rank_methods(scenario, timer, count));
+  hardware.row = std::move(rows.front());
+  return hardware;
+}
+
+}  // namespace
+
+Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
+                                     const std::optional<std::string>& only) {
+  HEADROOM_ASSIGN(const std::vector<device::Device> devices, devices_of(question, only));
+  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
+  std::vector<Result<Found>> found(devices.size(), Found());
+  for_each_in_parallel(devices.size(), 0,
+                       [&](size_t i) { found[i] = least_of(question, devices[i], most); });
+  SmallestAnswer answer;
+  answer.most = most;
+  answer.model = question.model;
+  std::vector<size_t> fitting;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (found[i] && found[i]->count > 0) {
+      fitting.push_back(i);
+    } else {
+      answer.too_small.push_back(devices[i].name);
+    }
+  }
+  // On no device at all: because of what was asked.
+  const bool is_refused = std::ranges::none_of(found, [](const auto& one) { return bool(one); });
+  if (is_refused) return found.front().error();
+  std::ranges::stable_sort(fitting, {}, [&](size_t i) {
+    const int64_t count = found[i]->count;
+    return std::tuple(found[i]->scenario->offered.count * count, count);
+  });
+  for (const size_t i : fitting) {
+    HEADROOM_ASSIGN(Hardware hardware, hardware_of(*found[i]->scenario, timer, found[i]->count));
+    answer.rows.push_back(std::move(hardware));
+  }
+  if (!fitting.empty()) HEADROOM_TRY(describe(*found[fitting.front()]->scenario, answer));
+  return answer;
+}
+
+}  // namespace headroom::fit

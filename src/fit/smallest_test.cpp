@@ -1,0 +1,67 @@
+#include "fit/smallest.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fit/fit.h"
+
+namespace headroom::fit {
+namespace {
+
+FitQuestion asked(const char* model) {
+  FitQuestion question;
+  question.model = model;
+  question.batch = 1;
+  question.seq = 512;
+  return question;
+}
+
+// Whatever is less does not do it, by the answer of fit itself.
+TEST(Smallest, OneLessDoesNotDoIt) {
+  const auto answer = find_smallest(asked("meta-llama/Llama-2-7b-hf"), 8, "a100-sxm-40gb");
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  ASSERT_EQ(answer->rows.size(), 1U);
+  const Hardware& least = answer->rows.front();
+  EXPECT_EQ(least.row.verdict, Verdict::yes);
+  ASSERT_GT(least.device.count, 1);
+  FitQuestion half = asked("meta-llama/Llama-2-7b-hf");
+  half.device = "a100-sxm-40gb";
+  if (least.device.count == 2) {
+    for (const char* recomputed : {"none", "selective", "full"}) {
+      half.search = false;
+      ASSERT_TRUE(half.set("checkpointing", recomputed));
+      const auto alone = headroom::fit::answer(half);
+      ASSERT_TRUE(alone);
+      EXPECT_NE(alone->verdict, Verdict::yes) << recomputed;
+    }
+  } else {
+    const auto fewer = choose_method(half, least.device.count / 2);
+    ASSERT_TRUE(fewer);
+    EXPECT_NE(fewer->verdict(), Verdict::yes);
+  }
+}
+
+TEST(Smallest, TheLeastComesFirst) {
+  const auto answer = find_smallest(asked("openai-community/gpt2"), 2, {});
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  ASSERT_GT(answer->rows.size(), 3U);
+  EXPECT_TRUE(std::ranges::is_sorted(
+      answer->rows, {}, [](const Hardware& hardware) { return hardware.offered().count; }));
+  for (const Hardware& hardware : answer->rows) EXPECT_EQ(hardware.row.verdict, Verdict::yes);
+}
+
+TEST(Smallest, WhatFitsNowhereIsAnAnswer) {
+  const auto answer = find_smallest(asked("meta-llama/Llama-2-70b-hf"), 1, "rtx-4090");
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_TRUE(answer->rows.empty());
+  EXPECT_EQ(answer->too_small.size(), 1U);
+}
+
+TEST(Smallest, WhatCannotBeAskedIsAnError) {
+  EXPECT_FALSE(find_smallest(asked("no/such-model"), 1, "rtx-4090"));
+  EXPECT_FALSE(find_smallest(asked("openai-community/gpt2"), 1, "no-such-device"));
+}
+
+}  // namespace
+}  // namespace headroom::fit

@@ -1,0 +1,32 @@
+// How long a step takes, as answers say it: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/provenance.h"
+
+namespace headroom::fit {
+
+struct SecondsInterval {
+  double low = 0;
+  double expected = 0;
+  double high = 0;
+  bool has_ends = true;  // false: nothing tells how sure it is, and low and high are of no meaning
+};
+
+// What a step of the optimizer takes, all its micro-batches included: of the devices alone
+// (timing/step_time.h).
+struct StepTime {
+  SecondsInterval step_seconds;
+  double tokens_per_second = 0;      // of all devices; 0 where a sequence is no tokens
+  double compute_seconds = 0;        // kernels alone
+  double communication_seconds = 0;  // collectives alone
+  double exposed_seconds = 0;        // of those, what the kernels stand still for
+  double pipeline_seconds = 0;       // that stages of a pipeline wait for each other
+  int64_t kernels = 0;
+  Provenance provenance = Provenance::extrapolated;
+  std::string basis;  // of the law that takes longest
+};
+
+}  // namespace headroom::fit
