@@ -36,6 +36,8 @@ PredictedPart part_of(const char* name, const char* title, const timing::KernelT
   PredictedPart part = part_of(name, title, kernels.time, step);
   part.provenance = headroom::name_of(kernels.provenance);
   part.basis = kernels.basis;
+  part.flops = kernels.flops;
+  part.bytes = kernels.bytes;
   return part;
 }
 

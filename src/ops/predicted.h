@@ -36,7 +36,8 @@ struct PredictedPart {
   std::string name;  // "gemm", "attention", "non_gemm", "quantize", "host"
   std::string title;
   double ms_low = 0, ms = 0, ms_high = 0;
-  double pct = 0;  // of the parts together
+  double pct = 0;               // of the parts together
+  double flops = 0, bytes = 0;  // what its kernels compute and move; of a host neither
   // What the step would gain with this part twice as fast; low and high by its interval.
   double speedup_2x_low = 0, speedup_2x = 0, speedup_2x_high = 0;
   std::string provenance;  // of its kernels, the weakest

@@ -139,7 +139,15 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
   return made;
 }
 
-PredictedPart part_of(const Group& group, const TimeSum& sum, double whole_seconds) {
+// The kernels of one group.
+struct Kernels {
+  TimeSum time;
+  double flops = 0;
+  double bytes = 0;
+};
+
+PredictedPart part_of(const Group& group, const Kernels& kernels, double whole_seconds) {
+  const TimeSum& sum = kernels.time;
   const auto speedup = [](double all, double part) {
     return all > part / 2 ? all / (all - part / 2) : 1;
   };
@@ -147,6 +155,8 @@ PredictedPart part_of(const Group& group, const TimeSum& sum, double whole_secon
   PredictedPart part;
   part.name = group.name;
   part.title = group.title;
+  part.flops = kernels.flops;
+  part.bytes = kernels.bytes;
   part.ms_low = sum.low * 1e3;
   part.ms = sum.middle * 1e3;
   part.ms_high = sum.high * 1e3;
@@ -160,7 +170,7 @@ PredictedPart part_of(const Group& group, const TimeSum& sum, double whole_secon
 }
 
 struct Timed {
-  std::map<std::string_view, TimeSum> groups;
+  std::map<std::string_view, Kernels> groups;
   double seconds = 0;
   double roofline_seconds = 0;
   int64_t launches = 0;
@@ -171,7 +181,10 @@ Result<Timed> timed(const std::vector<Made>& made, const StepQuestion& question,
   Timed all;
   for (const Made& one : made) {
     HEADROOM_ASSIGN(const timing::PredictedTime time, model.predict(one.call, question.device));
-    all.groups[one.group].add(time);
+    Kernels& kernels = all.groups[one.group];
+    kernels.time.add(time);
+    kernels.flops += one.call.flops;
+    kernels.bytes += one.call.bytes;
     all.seconds += time.seconds;
     all.roofline_seconds += time.roofline_seconds;
     ++all.launches;
@@ -283,8 +296,9 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
   Provenance weakest = Provenance::interpolated;
   double below = 0;
   double above = 0;
-  for (const auto& [name, sum] : step.groups) {
-    run.parts.push_back(part_of(group_named(name), sum, step.seconds));
+  for (const auto& [name, kernels] : step.groups) {
+    const TimeSum& sum = kernels.time;
+    run.parts.push_back(part_of(group_named(name), kernels, step.seconds));
     weakest = std::max(weakest, sum.provenance);
     below += (sum.middle - sum.low) * (sum.middle - sum.low);
     above += (sum.high - sum.middle) * (sum.high - sum.middle);

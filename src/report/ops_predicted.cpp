@@ -108,6 +108,8 @@ Json ops_predicted_json(const ops::PredictedRun& run) {
                         .set("ms", part.ms)
                         .set("ms_high", part.ms_high)
                         .set("pct", part.pct)
+                        .set("flops", part.flops)
+                        .set("bytes", part.bytes)
                         .set("speedup_2x_low", part.speedup_2x_low)
                         .set("speedup_2x", part.speedup_2x)
                         .set("speedup_2x_high", part.speedup_2x_high)

@@ -140,8 +140,9 @@ ops::PredictedRun sample_predicted(const char* words) {
   run.step_ms_high = 13;
   run.roofline_ms = 6;
   run.unchanged_ms = 12;
-  run.parts = {{"gemm", "GEMM", 5, 7, 10, 70, 1.4, 1.5, 1.6, "extrapolated", words},
-               {"host", "host and sampling", 2, 3, 4, 30, 1.1, 1.2, 1.3, "extrapolated", words}};
+  run.parts = {
+      {"gemm", "GEMM", 5, 7, 10, 70, 2e12, 3e9, 1.4, 1.5, 1.6, "extrapolated", words},
+      {"host", "host and sampling", 2, 3, 4, 30, 0, 0, 1.1, 1.2, 1.3, "extrapolated", words}};
   run.notes.emplace_back(words);
   return run;
 }
