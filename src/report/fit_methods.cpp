@@ -24,12 +24,11 @@ using text::Json;
 using text::Style;
 
 std::string step_words(const MethodsAnswer& answer) {
-  const std::string length = answer.seq ? " x seq " + with_commas(*answer.seq) : "";
-  return answer.model + " at batch " + with_commas(answer.batch) + length + " a GPU";
+  return report::step_words(answer.model, answer.batch, answer.seq);
 }
 
 std::string devices_words(const MethodsAnswer& answer) {
-  return with_commas(answer.device.count) + " x " + answer.device.name;
+  return report::hardware_words(answer.device.count, answer.device.name);
 }
 
 // Where the columns come from.

@@ -19,13 +19,11 @@ using text::Json;
 using text::Style;
 
 std::string step_words(const SmallestAnswer& answer) {
-  const std::string length = answer.seq ? " x seq " + with_commas(*answer.seq) : "";
-  return answer.model + " at batch " + with_commas(answer.batch) + length + " a GPU";
+  return report::step_words(answer.model, answer.batch, answer.seq);
 }
 
-// "4 x a100-sxm-80gb"
 std::string hardware_words(const Hardware& hardware) {
-  return with_commas(hardware.device.count) + " x " + hardware.device.name;
+  return report::hardware_words(hardware.device.count, hardware.device.name);
 }
 
 std::string time_words(const Hardware& hardware) {

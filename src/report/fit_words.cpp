@@ -21,6 +21,15 @@ std::string_view verdict_word(fit::Verdict verdict) {
   return verdict == fit::Verdict::at_risk ? "at risk" : fit::name_of(verdict);
 }
 
+std::string step_words(const std::string& model, int64_t batch, std::optional<int64_t> seq) {
+  const std::string length = seq ? " x seq " + with_commas(*seq) : "";
+  return model + " at batch " + with_commas(batch) + length + " a GPU";
+}
+
+std::string hardware_words(int64_t count, const std::string& device) {
+  return with_commas(count) + " x " + device;
+}
+
 std::string setting_value(const fit::FitAnswer& answer, std::string_view name) {
   for (const fit::Setting& setting : answer.settings) {
     if (setting.name == name) return setting.value;

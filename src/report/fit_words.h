@@ -33,6 +33,12 @@ namespace headroom::report {
 // "between 60.90 and 61.50 GiB of room (90 % interval)", or what is missing.
 [[nodiscard]] std::string room_sentence(const fit::FitAnswer& answer);
 
+// "gpt2 at batch 4 x seq 1024 a GPU"; without a length where a sequence is no tokens.
+[[nodiscard]] std::string step_words(const std::string& model, int64_t batch,
+                                     std::optional<int64_t> seq);
+// "4 x a100-sxm-80gb".
+[[nodiscard]] std::string hardware_words(int64_t count, const std::string& device);
+
 // The value of a setting, or "" when the answer has none of that name.
 [[nodiscard]] std::string setting_value(const fit::FitAnswer& answer, std::string_view name);
 
