@@ -176,6 +176,19 @@ def _real_linspace():
 
 
 @contextlib.contextmanager
+def attention_in_parts():
+    """nn.MultiheadAttention and nn.TransformerEncoderLayer in eval() are one operator each, which
+    says nothing of the products within. While entered they run the operators of training."""
+    torch = import_torch()
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextlib.contextmanager
 def module_apply_for_fakes():
     """Module._apply (behind .to, .cuda, .half) swaps tensors in place, which fake ones cannot.
     While entered it makes new parameters instead, in its own order (children, own parameters,

@@ -396,6 +396,7 @@ def trace(build, source="", train=True, settings=None):
         stack.enter_context(memory_oracle.as_on_a_gpu())
         stack.enter_context(memory_oracle.module_apply_for_fakes())
         stack.enter_context(torch.set_grad_enabled(train))
+        stack.enter_context(memory_oracle.attention_in_parts())
         keywords = keywords_of(build, settings)
         with memory_oracle.made_without_data():
             made = build(**keywords)

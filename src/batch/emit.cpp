@@ -32,6 +32,9 @@ Started started(const BatchAnswer& answer) {
     if (rate.expected > 0) {
       why += text::formatted(": up to %.3g requests/s keep the targets", rate.expected);
     }
+    if (answer.question.open_load.speculation.is_used()) {
+      why += " with speculation, which this does not turn on";
+    }
     return {*answer.open_server, 1, why + ", simulated"};
   }
   const BatchPoint& point = answer.curve[*answer.chosen].point;

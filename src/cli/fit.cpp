@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "base/version.h"
@@ -151,8 +152,10 @@ Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::St
   HEADROOM_ASSIGN(const device::PriceQuestion price, device::parse_price(words.value("price")));
   std::optional<int64_t> epoch;
   if (words.has("epoch-tokens")) {
-    HEADROOM_ASSIGN(epoch, number_of<int64_t>(words.value("epoch-tokens"), "epoch-tokens", 1,
-                                              fit::kMostEpochTokens));
+    HEADROOM_ASSIGN(const double count,
+                    number_of<double>(words.value("epoch-tokens"), "epoch-tokens", 1,
+                                      static_cast<double>(fit::kMostEpochTokens)));
+    epoch = std::llround(count);
   }
   if (!fits) {
     answer.notes.emplace_back("no cost: what does not fit costs nothing");

@@ -43,6 +43,10 @@ timing::StepShape megatron_shape(const Scenario& scenario) {
 std::optional<double> tokens_of(const Scenario& scenario) {
   const FitQuestion& question = scenario.question;
   if (!reads_seq(scenario)) return std::nullopt;
+  if (scenario.traced) {  // a function that takes neither says not what its inputs are
+    const model::TracedGraph& trace = scenario.traced->trace;
+    if (!trace.batch || !trace.sequence) return std::nullopt;
+  }
   const int64_t batches =
       question.megatron ? question.megatron->batches() : data_ranks_of(question);
   const int64_t decoded = question.megatron ? question.megatron->stage.decoder_sequence : 0;

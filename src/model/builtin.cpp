@@ -199,8 +199,13 @@ Result<ResolvedModel> resolve_model(std::string_view name) {
     return usage("model " + show(name) + " is not a name", "a name, or a path to a config.json");
   }
   if (is_python_function(name)) {
-    return usage(show(name) + " is a Python function, which has no configuration",
-                 "it is traced instead, where a command can do that");
+    return usage(
+        show(name) + " is a Python function, which has no configuration",
+        "it is traced by `headroom fit`, and by `headroom ops --model` with --phase prefill "
+        "or train");
+  }
+  if (name.ends_with(".py")) {
+    return usage(show(name) + " names no function of that file", "FILE.py:FUNCTION");
   }
   if (is_onnx_name(name)) {
     return Error{ErrorCode::unavailable, "an ONNX file holds one forward run, no configuration",

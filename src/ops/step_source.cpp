@@ -56,9 +56,11 @@ Result<StepSource> step_of_module(const std::string& target, const StepSetting& 
   request.forward_only = !setting.is_training;
   HEADROOM_ASSIGN(const model::TracedGraph traced, model::trace_function(request));
   StepSource source;
-  source.batch = traced.batch.value_or(kBatch);
+  // What the function does not take is not known, and 0.
+  source.batch = traced.batch.value_or(0);
   source.shape.sequence = traced.sequence.value_or(0);
-  const auto tokens = checked_multiply(source.batch, std::max<int64_t>(source.shape.sequence, 1));
+  const auto tokens = checked_multiply(std::max<int64_t>(source.batch, 1),
+                                       std::max<int64_t>(source.shape.sequence, 1));
   source.shape.tokens = tokens.value_or(1);
   source.shape.type = setting.dtype.value_or(source.shape.type);
   HEADROOM_ASSIGN(source.trace, trace_of(traced.graph, setting));

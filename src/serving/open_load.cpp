@@ -202,6 +202,9 @@ OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t 
   summary.attained = static_cast<double>(good) / static_cast<double>(summary.requests);
   summary.goodput_requests_per_second = static_cast<double>(good) / summary.window_seconds;
   summary.is_saturated = ended < (1 - kMostBacklog) * came;
+  if (summary.is_saturated) {  // no more can be good than are answered as fast as they come
+    summary.goodput_requests_per_second = summary.attained * summary.throughput_requests_per_second;
+  }
   summary.is_kept = !summary.is_saturated && came > 0;
   for (const LatencyTarget& target : goal.targets) {
     const auto metric = static_cast<size_t>(target.metric);

@@ -86,9 +86,11 @@ bool picks(op::OpKind kind) {
          kind == op::OpKind::index || kind == op::OpKind::gather;
 }
 
-// What the operator writes of an output; an input that it hands on has been written in place.
-int64_t written_by(const RecordedOutput& output, const Tensor& made) {
+// What the operator writes of an output; an input that it hands on has been written in place, but
+// by views, which write nothing.
+int64_t written_by(op::OpKind kind, const RecordedOutput& output, const Tensor& made) {
   if (output.kind == RecordedOutput::Kind::fresh) return output.bytes;
+  if (op::group_of(kind) == op::OpGroup::none) return 0;
   return output.kind == RecordedOutput::Kind::same_as_input && made ? made.bytes() : 0;
 }
 
@@ -153,7 +155,7 @@ void run_recorded(Eager& e, const model::Operation& operation, std::span<const T
   int64_t written = 0;
   for (const RecordedOutput& output : recording.outputs) {
     outputs.push_back(make_output(e, output, inputs, outputs));
-    written += written_by(output, outputs.back());
+    written += written_by(operation.kind, output, outputs.back());
   }
   if (is_product(operation.kind)) e.use_blas(recording.through_lt);
   if (written > 0) {
