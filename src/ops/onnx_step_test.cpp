@@ -1,6 +1,7 @@
 #include "ops/onnx_step.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -40,7 +41,7 @@ class OnnxStepTest : public ::testing::Test {
     return question;
   }
   OnnxStep step_of(const std::string& bytes, const StepSetting& setting) {
-    const std::string path = ::testing::TempDir() + "onnx_step_test.onnx";
+    const std::string path = ::testing::TempDir() + std::to_string(::getpid()) + ".onnx";
     EXPECT_TRUE(write_file_atomic(path, bytes));
     const auto step = step_of_onnx(path, setting, *OperatorRules::load(""));
     EXPECT_TRUE(step) << step.error().to_string();
@@ -183,7 +184,7 @@ TEST_F(OnnxStepTest, ADynamicExport) {
 }
 
 TEST_F(OnnxStepTest, ABatchForFixedSizesIsRefused) {
-  const std::string path = ::testing::TempDir() + "onnx_step_test_fixed.onnx";
+  const std::string path = ::testing::TempDir() + std::to_string(::getpid()) + ".onnx";
   ASSERT_TRUE(write_file_atomic(
       path, onnx_file(input("x", kFloat, {"1", "8"}) + node("Relu", {"x"}, {"y"}))));
   StepSetting setting;
