@@ -57,6 +57,10 @@ Result<std::vector<double>> rates_of(std::string_view words, const formats::Requ
 
 // "4@0.7" or "4@0.7@0.05": drafted tokens, how often one is accepted, and what drafting one takes.
 Result<serving::Speculation> speculation_of(std::string_view words) {
+  if (words.find('@') == std::string_view::npos) {
+    return Error{ErrorCode::usage, "'" + std::string(words.substr(0, 80)) + "' says no acceptance",
+                 "--speculate", "4@0.7: four drafted tokens, each accepted with 70 %"};
+  }
   serving::Speculation speculation;
   const auto next = [&words]() {
     const size_t at = std::min(words.find('@'), words.size());

@@ -85,6 +85,8 @@ void find_bound_by_replay(OpsAnswer& answer) {
   const Candidate* most =
       std::max_element(std::begin(candidates), std::end(candidates),
                        [](const Candidate& a, const Candidate& b) { return a.saved < b.saved; });
+  constexpr double kWorthSaving = 0.01;  // of the time; else the time alone says what bounds it
+  if (most->saved < kWorthSaving) return;
   constexpr double kClearlyMore = 1.25;
   const bool is_clear =
       std::all_of(std::begin(candidates), std::end(candidates), [&](const Candidate& other) {

@@ -42,7 +42,7 @@ std::string sentence(const SmallestAnswer& answer) {
   const Hardware& least = answer.rows.front();
   const std::string time = time_words(least);
   return hardware_words(least) + " is the least that does it: " + step_words(answer) + " fits by " +
-         least.row.flags + " with " + format_bytes(least.row.room.expected) + " of room" +
+         least.row.flags + " with at least " + format_bytes(least.row.room.low) + " of room" +
          (time.empty() ? "" : ", about " + time + " a step");
 }
 
@@ -52,6 +52,13 @@ std::vector<std::string> remarks(const SmallestAnswer& answer) {
     std::string names;
     for (const std::string& name : answer.too_small) names += (names.empty() ? "" : ", ") + name;
     lines.push_back("too small, " + with_commas(answer.most) + " in a machine or fewer: " + names);
+  }
+  const bool lacks_time = std::ranges::any_of(
+      answer.rows, [](const Hardware& hardware) { return !hardware.row.time.has_value(); });
+  if (lacks_time) {
+    lines.emplace_back(
+        "note: no step time where a device's rate for this precision is not known; `headroom fit "
+        "--device NAME` says why");
   }
   for (const std::string& note : answer.notes) lines.push_back("note: " + note);
   for (const std::string& words : answer.assumptions) lines.push_back("assumed: " + words);
