@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/suggest.h"
 #include "model/onnx_file.h"
+#include "text/ascii.h"
 #include "text/utf8.h"
 
 namespace headroom::embedded {
@@ -21,13 +22,6 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxName = 4096;
 constexpr int64_t kMaxParameters = int64_t{1} << 50;
 constexpr Bytes kRevisionLimit{256};
-
-std::string lower(std::string_view word) {
-  std::string result(word);
-  std::ranges::transform(result, result.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
-  return result;
-}
 
 std::string_view short_name(std::string_view id) { return id.substr(id.find('/') + 1); }
 
@@ -75,11 +69,11 @@ Result<std::vector<BuiltinModel>> read_table(std::string_view json) {
 }
 
 Error unknown(std::string_view name, std::span<const BuiltinModel> models) {
-  const std::string wanted = lower(name);
+  const std::string wanted = text::lower(name);
   std::vector<std::string> spellings;
   for (const BuiltinModel& model : models) {
-    spellings.push_back(lower(model.id));
-    spellings.push_back(lower(short_name(model.id)));
+    spellings.push_back(text::lower(model.id));
+    spellings.push_back(text::lower(short_name(model.id)));
   }
   const std::vector<std::string_view> candidates(spellings.begin(), spellings.end());
   const std::string_view nearest = nearest_word(wanted, candidates);
@@ -170,11 +164,11 @@ const std::vector<BuiltinModel>& builtin_models() {
 
 Result<const BuiltinModel*> find_model(std::string_view name,
                                        std::span<const BuiltinModel> models) {
-  const std::string wanted = lower(name.substr(0, kMaxName));
+  const std::string wanted = text::lower(name.substr(0, kMaxName));
   std::vector<const BuiltinModel*> found;
   for (const BuiltinModel& model : models) {
-    if (lower(model.id) == wanted) return &model;
-    if (lower(short_name(model.id)) == wanted) found.push_back(&model);
+    if (text::lower(model.id) == wanted) return &model;
+    if (text::lower(short_name(model.id)) == wanted) found.push_back(&model);
   }
   if (found.size() == 1) return found.front();
   if (found.empty()) return unknown(name, models);

@@ -25,7 +25,7 @@ struct Heads {
 double pairs(const Heads& of) {
   const auto queries = static_cast<double>(of.queries);
   const auto keys = static_cast<double>(of.keys);
-  return of.is_causal && keys >= queries ? queries * (keys - queries / 2) : queries * keys;
+  return of.is_causal && keys >= queries ? queries * (keys - (queries - 1) / 2) : queries * keys;
 }
 
 OnnxWork work_of(const Heads& of, DType type) {

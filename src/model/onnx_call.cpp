@@ -8,7 +8,6 @@
 namespace headroom::model {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 50;
 constexpr size_t kMostRank = 64;
 
 }  // namespace

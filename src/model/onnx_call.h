@@ -31,6 +31,9 @@ struct OnnxValue {
   [[nodiscard]] size_t rank() const { return sizes.size(); }
 };
 
+// Of a tensor that a machine could hold.
+inline constexpr int64_t kMostElements = int64_t{1} << 50;
+
 // Whose values are kept: they are few.
 inline constexpr int64_t kMostKnownValues = 4096;
 

@@ -4,7 +4,9 @@
 #include <charconv>
 
 #include "base/units.h"
+#include "model/onnx_call.h"
 #include "operator/impossible.h"
+#include "text/ascii.h"
 
 namespace headroom::model {
 namespace {
@@ -13,30 +15,17 @@ using op::Impossible;
 
 constexpr size_t kShownName = 80;
 constexpr size_t kMostParts = 8;  // of a sum
-constexpr int64_t kMostSize = int64_t{1} << 50;
-
-std::string lower(std::string_view name) {
-  std::string made(name);
-  for (char& c : made) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return made;
-}
 
 bool says(const std::string& name, std::initializer_list<std::string_view> words) {
   return std::ranges::any_of(
       words, [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
-
 std::optional<int64_t> number_in(std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool is_all = error == std::errc() && end == text.data() + text.size();
-  return is_all && number >= 0 && number <= kMostSize ? std::optional(number) : std::nullopt;
+  return is_all && number >= 0 && number <= kMostElements ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace
@@ -48,22 +37,25 @@ OpenDimensions::OpenDimensions(const OnnxModel& model, const OnnxSetting& settin
       if (input.dimensions[i].name.empty()) continue;
       const auto [found, is_new] = places_.try_emplace(input.dimensions[i].name);
       if (is_new) names_.push_back(input.dimensions[i].name);
-      Places& places = found->second;
-      const bool is_second = i == 1 && input.dimensions.size() <= 3;
-      places.is_ever_second |= is_second;
-      places.is_ever_later |= i > 0 && !is_second;
+      const Places here = places_at(i, input.dimensions.size());
+      found->second.is_ever_second |= here.is_ever_second;
+      found->second.is_ever_later |= here.is_ever_later;
     }
   }
 }
 
+OpenDimensions::Places OpenDimensions::places_at(size_t place, size_t rank) {
+  const bool is_second = place == 1 && rank <= 3;
+  return {is_second, place > 0 && !is_second};
+}
+
 OpenDimensions::Role OpenDimensions::role_of(const std::string& name, std::optional<size_t> place,
                                              size_t rank) const {
-  const std::string word = lower(name);
+  const std::string word = text::lower(name);
   if (says(word, {"past"})) return Role::past;
   if (says(word, {"batch"})) return Role::batch;
   if (says(word, {"seq", "len", "token"})) return Role::sequence;
-  Places places;
-  if (place) places = {*place == 1 && rank <= 3, *place > 0 && (*place > 1 || rank > 3)};
+  Places places = place ? places_at(*place, rank) : Places{};
   if (const auto found = places_.find(name); !name.empty() && found != places_.end()) {
     places = found->second;
   }
@@ -83,7 +75,7 @@ std::optional<OnnxOpenSize> OpenDimensions::sum_of(const std::string& name) {
   std::string_view rest = name;
   for (size_t parts = 0; parts < kMostParts; ++parts) {
     const size_t plus = rest.find('+');
-    const std::string_view part = trimmed(rest.substr(0, plus));
+    const std::string_view part = text::trim(rest.substr(0, plus));
     if (part.empty()) return std::nullopt;
     const auto number = number_in(part);
     const auto total =
@@ -100,7 +92,7 @@ OnnxOpenSize OpenDimensions::of_name(const std::string& name, std::optional<size
                                      size_t rank) {
   if (const auto known = known_.find(name); known != known_.end()) return known->second;
   if (const auto given = setting_.dimensions.find(name); given != setting_.dimensions.end()) {
-    return keep({name, given->second, Role::given});
+    return keep({name, given->second, role_of(name, place, rank), true});
   }
   if (const auto sum = sum_of(name)) return keep(*sum);
   OnnxOpenSize open{name, 0, role_of(name, place, rank)};
@@ -136,7 +128,9 @@ int64_t OpenDimensions::size_of(const OnnxDimension& dimension, size_t place, si
   // Without a name: by that of what it is a dimension of, as --dim takes it.
   const std::string name = of.substr(0, kShownName) + "." + std::to_string(place);
   if (const auto known = known_.find(name); known != known_.end()) return known->second.size;
-  if (setting_.dimensions.contains(name)) return of_name(name, place, rank).size;
+  if (const auto given = setting_.dimensions.find(name); given != setting_.dimensions.end()) {
+    return keep({name, given->second, role_of("", place, rank), true}).size;
+  }
   OnnxOpenSize open{name, 0, role_of("", place, rank)};
   if (open.role == Role::other) return of_name(name, place, rank).size;  // throws
   open.size = open.role == Role::batch ? setting_.batch : setting_.sequence;

@@ -36,6 +36,7 @@ class OpenDimensions {
     bool is_ever_later = false;   // than the first, otherwise
   };
 
+  static Places places_at(size_t place, size_t rank);
   OnnxOpenSize of_name(const std::string& name, std::optional<size_t> place, size_t rank);
   std::optional<OnnxOpenSize> sum_of(const std::string& name);
   [[nodiscard]] Role role_of(const std::string& name, std::optional<size_t> place,

@@ -132,8 +132,7 @@ void spend_on(const OnnxCall& call) {
 }
 
 bool is_small(const OnnxCall& call) {
-  return call.output_count() > 0 && call.out(0).is_there &&
-         call.out(0).elements() <= kMostKnownValues;
+  return call.out(0).is_there && call.out(0).elements() <= kMostKnownValues;
 }
 
 double rounded(double value, DType dtype) {
@@ -159,7 +158,7 @@ void fold(OnnxCall& call, Fold fold_two) {
 
 // Made of few known numbers, it is a number of the graph, not work.
 void finish(OnnxCall& call, double operations_an_element) {
-  if (call.output_count() == 0 || call.out(0).has_values) return;
+  if (call.out(0).has_values) return;
   call.launch(operations_an_element * static_cast<double>(call.out(0).elements()));
 }
 
@@ -283,7 +282,7 @@ void run_reduce(OnnxCall& call) {
     return call.make_view(input.sizes);
   }
   call.make(0, without(input.sizes, axes, call.integer("keepdims", 1) != 0), input.dtype);
-  const bool is_whole = call.output_count() > 0 && call.out(0).elements() == 1;
+  const bool is_whole = call.out(0).elements() == 1;
   const std::string_view name = call.node().operation;
   const bool is_simple =
       name == "ReduceProd" || name == "ReduceSum" || name == "ReduceMax" || name == "ReduceMin";
@@ -291,9 +290,7 @@ void run_reduce(OnnxCall& call) {
     call.spend(input.elements());
     call.set_values(0, {reduced(name, input.values)});
   }
-  if (call.output_count() > 0 && !call.out(0).has_values) {
-    call.launch(static_cast<double>(input.elements()));
-  }
+  if (!call.out(0).has_values) call.launch(static_cast<double>(input.elements()));
 }
 
 void run_arg_reduce(OnnxCall& call) {

@@ -11,17 +11,14 @@ namespace {
 using op::DType;
 using op::require;
 
-constexpr int64_t kLargest = int64_t{1} << 50;
-
 // Moves what it makes: as much is read as written.
 void move(OnnxCall& call) {
-  double made = 0;
-  for (const OnnxValue& output : call.outputs()) made += output.is_there ? output.bytes() : 0;
+  const double made = call.bytes_written();
   call.launch_moving(made, made);
 }
 // The same, but for numbers of the graph.
 void move_unknown(OnnxCall& call) {
-  if (call.output_count() > 0 && !call.out(0).has_values) move(call);
+  if (!call.out(0).has_values) move(call);
 }
 
 void run_transpose(OnnxCall& call) {
@@ -90,7 +87,7 @@ struct Cut {
 };
 
 Cut cut_of(int64_t start, int64_t end, int64_t step, int64_t size) {
-  require(step != 0 && step > -kLargest && step < kLargest, "a slice that does not move");
+  require(step != 0 && step > -kMostElements && step < kMostElements, "a slice that does not move");
   const auto within = [&](int64_t at) {
     if (at < 0) at = at < -size ? -1 : at + size;  // before the first
     return at;
@@ -157,7 +154,7 @@ void run_gather(OnnxCall& call) {
     }
     call.set_values(0, std::move(values));
   }
-  if (call.output_count() == 0 || call.out(0).has_values) return;
+  if (call.out(0).has_values) return;
   const double made = call.out(0).bytes();
   call.launch_moving(made + indices.bytes(), made);
 }
@@ -189,7 +186,6 @@ void run_expand(OnnxCall& call) {
   Sizes sizes = broadcast(input.sizes, call.sizes_asked("shape", 1));
   if (sizes == input.sizes) return call.make_view(std::move(sizes));
   call.make(0, std::move(sizes), input.dtype);
-  if (call.output_count() == 0 || !call.out(0).is_there) return;
   const int64_t count = call.out(0).elements();
   if (input.has_values && input.elements() == 1 && count <= kMostKnownValues) {
     return call.set_values(0, std::vector<double>(static_cast<size_t>(count), input.values[0]));
@@ -219,7 +215,8 @@ void run_pad(OnnxCall& call) {
   require(pads.size() == 2 * axes.size(), "a border of other dimensions");
   for (size_t i = 0; i < axes.size(); ++i) {
     for (const int64_t border : {pads[i], pads[i + axes.size()]}) {
-      require(std::abs(std::clamp(border, -kLargest, kLargest)) < kLargest, "a border too wide");
+      require(std::abs(std::clamp(border, -kMostElements, kMostElements)) < kMostElements,
+              "a border too wide");
       sizes[axis_of(axes[i], sizes.size())] += border;
     }
     check_sizes(sizes);
@@ -262,13 +259,13 @@ void run_resize(OnnxCall& call) {
     require(scales && scales->size() == sizes.size(), "no sizes and no scales");
     for (size_t i = 0; i < sizes.size(); ++i) {
       const double size = std::floor(static_cast<double>(sizes[i]) * (*scales)[i]);
-      require(size >= 0 && size <= static_cast<double>(kLargest), "a scale that cannot be");
+      require(size >= 0 && size <= static_cast<double>(kMostElements), "a scale that cannot be");
       sizes[i] = static_cast<int64_t>(size);
     }
   }
   require(sizes.size() == input.rank(), "sizes of other dimensions");
   call.make(0, std::move(sizes), input.dtype);
-  if (call.output_count() > 0) call.launch_moving(input.bytes(), call.out(0).bytes());
+  call.launch_moving(input.bytes(), call.out(0).bytes());
 }
 
 void run_top_k(OnnxCall& call) {

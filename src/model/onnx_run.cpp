@@ -108,6 +108,7 @@ class Runner {
       }
       inputs.push_back(name.empty() ? nullptr : &found->second);
     }
+    if (node.outputs.empty()) return;  // nobody can use what it makes
     OnnxCall call(node, model_.opset, std::move(inputs),
                   std::vector<OnnxValue>(node.outputs.size()), result_.work, budget_);
     const size_t launches = result_.work.size();

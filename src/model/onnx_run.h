@@ -28,10 +28,11 @@ struct OnnxSetting {
 
 // A dimension that the file leaves open, and what it was taken for.
 struct OnnxOpenSize {
-  enum class Role : uint8_t { given, batch, sequence, past, sum, other };
+  enum class Role : uint8_t { batch, sequence, past, sum, other };
   std::string name;
   int64_t size = 0;
   Role role = Role::other;
+  bool is_given = false;  // by its name, OnnxSetting::dimensions
 };
 
 enum class OnnxWorkKind : uint8_t { rows, product, attention };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "model/onnx_run.h"
 #include "model/tiny_onnx.h"
 
@@ -111,6 +113,11 @@ TEST(Onnx, OneNameHasOneSize) {
                          setting);
   ASSERT_TRUE(given) << given.error().to_string();
   EXPECT_EQ(given->work[0].bytes_written, 4.0 * 2 * 5);
+  // It is a sequence still, of the length that was given.
+  const auto length = std::ranges::find(given->open, std::string("sequence"), &OnnxOpenSize::name);
+  ASSERT_NE(length, given->open.end());
+  EXPECT_EQ(length->role, OnnxOpenSize::Role::sequence);
+  EXPECT_TRUE(length->is_given);
 }
 
 TEST(Onnx, SizesThatNobodySaysAreAskedFor) {
@@ -218,6 +225,21 @@ TEST(Onnx, KeysOfAnEarlierRunAreLookedAt) {
   EXPECT_EQ(own->work[0].bytes_written, 4.0 * (4 * 64 + 2 * 104 * 64));
 }
 
+// The last query sees all keys, and each before it one less.
+TEST(Onnx, CausalAttentionIsOfPairs) {
+  const auto flops = [](const char* tokens, const char* past) {
+    const auto made =
+        run(input("q", kFloat, {"1", tokens, "64"}) + input("k", kFloat, {"1", tokens, "16"}) +
+            input("v", kFloat, {"1", tokens, "16"}) + input("pk", kFloat, {"1", "2", past, "8"}) +
+            input("pv", kFloat, {"1", "2", past, "8"}) +
+            node("GroupQueryAttention", {"q", "k", "v", "pk", "pv"}, {"y", "nk", "nv"},
+                 number("num_heads", 8) + number("kv_num_heads", 2)));
+    return made ? made->work[0].flops : -1;
+  };
+  EXPECT_EQ(flops("1", "100"), 4.0 * 64 * 101);
+  EXPECT_EQ(flops("3", "100"), 4.0 * 64 * (101 + 102 + 103));
+}
+
 // Letters of both operands and the result are the batch, as in attention's scores.
 TEST(Onnx, EinsumIsAProductOfItsLetters) {
   const auto of = [](const char* equation, const char* k_of) {
@@ -236,7 +258,7 @@ TEST(Onnx, EinsumIsAProductOfItsLetters) {
   // Results that no machine holds, though nobody takes them.
   EXPECT_FALSE(run(input("x", kFloat, {"1125899906842624"}) +
                    input("y", kFloat, {"1125899906842624"}) +
-                   node("Einsum", {"x", "y"}, {}, word("equation", "a,b->ab"))));
+                   node("Einsum", {"x", "y"}, {""}, word("equation", "a,b->ab"))));
 }
 
 // Quantized within, and weights of half a byte.

@@ -26,11 +26,7 @@ bool is_true(const Json& args, std::string_view name) {
   return argument != nullptr && argument->kind() == Json::Kind::boolean && argument->as_bool();
 }
 
-double count(const Dims& sizes) {
-  double product = 1;
-  for (const int64_t size : sizes) product *= static_cast<double>(size);
-  return product;
-}
+double count(const Dims& sizes) { return static_cast<double>(op::product(sizes)); }
 
 // Each result is a sum over the factor's last dimension.
 double product_work(const Dims* factor, const Dims& output) {

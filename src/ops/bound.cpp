@@ -27,26 +27,31 @@ double saved_by(const OpsAnswer& answer, std::string_view name) {
 
 }  // namespace
 
+WallShares wall_shares(const Accounting& wall_time) {
+  WallShares shares{.idle = share_of(wall_time, "idle"),
+                    .communication = share_of(wall_time, "communication"),
+                    .gemm = share_of(wall_time, "gemm") + share_of(wall_time, "attention"),
+                    .unclassified = share_of(wall_time, "unclassified")};
+  shares.non_gemm = 100 - shares.idle - shares.communication - shares.gemm - shares.unclassified;
+  return shares;
+}
+
 double unseen_pct(const OpsAnswer& answer) {
   const bool is_known = answer.replay && answer.replay->measured_ms > 0;
   return is_known ? 100 * answer.replay->unseen_ms / answer.replay->measured_ms : 0;
 }
 
 void find_bound(OpsAnswer& answer) {
-  const Accounting& wall = answer.wall_time;
-  if (wall.total_ms <= 0) return;
-  const double idle = share_of(wall, "idle");
-  const double communication = share_of(wall, "communication");
-  const double gemm = share_of(wall, "gemm") + share_of(wall, "attention");
-  const double unclassified = share_of(wall, "unclassified");
+  if (answer.wall_time.total_ms <= 0) return;
+  const WallShares wall = wall_shares(answer.wall_time);
   // Idle for a reason that was not recorded is nobody's.
   const bool is_known = !answer.trace.has_device || answer.idle.unknown_ms < answer.idle.ms / 2;
   const std::pair<Bound, double> shares[] = {
-      {is_known ? Bound::host : Bound::idle, idle},
-      {Bound::communication, communication},
-      {Bound::gemm_attention, gemm},
-      {Bound::unclassified, unclassified},
-      {Bound::non_gemm, 100 - idle - communication - gemm - unclassified},
+      {is_known ? Bound::host : Bound::idle, wall.idle},
+      {Bound::communication, wall.communication},
+      {Bound::gemm_attention, wall.gemm},
+      {Bound::unclassified, wall.unclassified},
+      {Bound::non_gemm, wall.non_gemm},
   };
   const auto* most = std::max_element(std::begin(shares), std::end(shares),
                                       [](auto& a, auto& b) { return a.second < b.second; });
@@ -59,28 +64,24 @@ void find_bound_by_replay(OpsAnswer& answer) {
   constexpr double kTrustedErrorPct = 5;
   if (!answer.replay || std::abs(answer.replay->error_pct) > kTrustedErrorPct) return;
   if (answer.bound == Bound::unclassified) return;  // no change is about that
-  const Accounting& wall = answer.wall_time;
   if (const double unseen = unseen_pct(answer); unseen > kClearShare) {
     answer.bound = Bound::unseen;
     answer.bound_pct = unseen;
     return;
   }
-  const double idle = share_of(wall, "idle");
-  const double communication = share_of(wall, "communication");
-  const double gemm = share_of(wall, "gemm") + share_of(wall, "attention");
-  const double unclassified = share_of(wall, "unclassified");
+  const WallShares wall = wall_shares(answer.wall_time);
   struct Candidate {
     Bound bound;
     double saved;
     double pct;
   };
   const Candidate candidates[] = {
-      {Bound::host, saved_by(answer, "host_2x"), idle},
+      {Bound::host, saved_by(answer, "host_2x"), wall.idle},
       // Hiding takes it away, the others become half: half of it is compared.
-      {Bound::communication, saved_by(answer, "communication_hidden") / 2, communication},
-      {Bound::gemm_attention, saved_by(answer, "gemm_2x") + saved_by(answer, "attention_2x"), gemm},
-      {Bound::non_gemm, saved_by(answer, "non_gemm_2x"),
-       100 - idle - communication - gemm - unclassified},
+      {Bound::communication, saved_by(answer, "communication_hidden") / 2, wall.communication},
+      {Bound::gemm_attention, saved_by(answer, "gemm_2x") + saved_by(answer, "attention_2x"),
+       wall.gemm},
+      {Bound::non_gemm, saved_by(answer, "non_gemm_2x"), wall.non_gemm},
   };
   const Candidate* most =
       std::max_element(std::begin(candidates), std::end(candidates),

@@ -8,6 +8,16 @@
 
 namespace headroom::ops {
 
+// What wall time divides into, in percent.
+struct WallShares {
+  double idle = 0;
+  double communication = 0;
+  double gemm = 0;  // and attention
+  double unclassified = 0;
+  double non_gemm = 0;  // all the others
+};
+[[nodiscard]] WallShares wall_shares(const Accounting& wall_time);
+
 // By the wall time alone. Fills `bound` and `bound_pct`.
 void find_bound(OpsAnswer& answer);
 // By the horizon: a device that is busy most of the time may still wait for its host where it

@@ -69,12 +69,9 @@ timing::Call attention_of(const OnnxWork& work) {
                                      .head_dim = work.n,
                                      .queries = work.m,
                                      .context = work.k};
-  timing::Call call;
-  call.kind = work.m == 1 ? timing::OperatorClass::attention_decode
-                          : timing::OperatorClass::attention_prefill;
-  call.rate = rate_of_type(work.type);
+  timing::Call call = timing::attention_call(shape, rate_of_type(work.type),
+                                             static_cast<double>(op::element_size(work.type)));
   call.is_stand_in = work.m > 1 && !(work.is_causal && work.k >= work.m);
-  call.shape = shape;
   return call;
 }
 
@@ -141,15 +138,26 @@ std::optional<int64_t> size_of(const model::OnnxRun& run, Role role) {
   return found == run.open.end() ? std::nullopt : std::optional(found->size);
 }
 
+// The file has a size of that role that `flag` says, and --dim does not say.
+Result<void> check_has(const model::OnnxRun& run, Role role, const char* flag, const char* what,
+                       const std::string& path) {
+  const auto is_taken = [role](const model::OnnxOpenSize& open) {
+    return open.role == role && !open.is_given;
+  };
+  if (std::ranges::any_of(run.open, is_taken)) return {};
+  if (size_of(run, role)) {
+    return Error{ErrorCode::usage, std::string("--dim says the ") + what + " already", flag,
+                 "leave one of the two out"};
+  }
+  return Error{ErrorCode::usage, std::string("leaves no ") + what + " open", path,
+               std::string("leave ") + flag + " out, or export it with dynamic dimensions"};
+}
+
 // Sizes that were given and that the file has no place for.
 Result<void> check_open(const model::OnnxRun& run, const StepSetting& setting,
                         const std::string& path) {
-  const auto refused = [&](const char* flag, const char* what) {
-    return Error{ErrorCode::usage, std::string("leaves no ") + what + " open", path,
-                 std::string("leave ") + flag + " out, or export it with dynamic dimensions"};
-  };
-  if (setting.batch && !size_of(run, Role::batch)) return refused("--batch", "batch");
-  if (setting.seq && !size_of(run, Role::sequence)) return refused("--seq", "sequence");
+  if (setting.batch) HEADROOM_TRY(check_has(run, Role::batch, "--batch", "batch", path));
+  if (setting.seq) HEADROOM_TRY(check_has(run, Role::sequence, "--seq", "sequence", path));
   for (const auto& [name, size] : setting.dimensions) {
     if (std::ranges::count(run.open, name, &model::OnnxOpenSize::name) > 0) continue;
     std::string names;
@@ -175,7 +183,7 @@ std::vector<std::string> notes_of(const model::OnnxRun& run,
                                   const std::set<std::string_view>& sent) {
   std::vector<std::string> open;
   for (const model::OnnxOpenSize& one : run.open) {
-    if (one.role == Role::given) continue;
+    if (one.is_given) continue;
     open.push_back(one.name.substr(0, 80) + " taken as " + std::to_string(one.size));
   }
   std::vector<std::string> unknown;

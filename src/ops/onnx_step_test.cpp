@@ -120,7 +120,7 @@ TEST_F(OnnxStepTest, AttentionWithFewerKeysThanQueries) {
   const auto run = predict_step(step.calls, question_of(step), timing::TimingModel::built_in());
   ASSERT_TRUE(run) << run.error().to_string();
   EXPECT_EQ(run->parts[0].provenance, "extrapolated");
-  EXPECT_GE(run->step_ms, 0.3 * run->roofline_ms);
+  EXPECT_GE(run->step_ms, run->roofline_ms);
 }
 
 // Nothing goes in, and what sends to other devices has no time here.
@@ -181,6 +181,19 @@ TEST_F(OnnxStepTest, ADynamicExport) {
   const double weights = 16 * 48 + 16 * 16 + 2 * 16 * 64 + 16 * 32;
   EXPECT_EQ(flops, 2 * tokens * weights + 4 * tokens * 128 * 16);
   EXPECT_GE(mask_bytes, 128 * 128 + 3 * 128 * 128);  // causal, and with the padding of each
+}
+
+TEST_F(OnnxStepTest, ASizeGivenByItsNameIsThatOfTheBatch) {
+  const std::string path = std::string(HEADROOM_SOURCE_DIR) + "/tests/data/dynamic.onnx";
+  StepSetting setting;
+  setting.dimensions["batch"] = 4;
+  const auto step = step_of_onnx(path, setting, *OperatorRules::load(""));
+  ASSERT_TRUE(step) << step.error().to_string();
+  EXPECT_EQ(step->batch, 4);
+  setting.batch = 2;
+  const auto twice = step_of_onnx(path, setting, *OperatorRules::load(""));
+  ASSERT_FALSE(twice);
+  EXPECT_EQ(twice.error().message, "--dim says the batch already");
 }
 
 TEST_F(OnnxStepTest, ABatchForFixedSizesIsRefused) {

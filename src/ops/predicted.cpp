@@ -13,34 +13,6 @@ double speedup(double whole, double part) {
   return whole > part / 2 ? whole / (whole - part / 2) : 1;
 }
 
-PredictedPart part_of(const char* name, const char* title, const TimeInterval& time,
-                      const DecodeStep& step) {
-  const double whole = step.parts_seconds();
-  PredictedPart part;
-  part.name = name;
-  part.title = title;
-  part.ms_low = time.low_seconds * 1e3;
-  part.ms = time.seconds * 1e3;
-  part.ms_high = time.high_seconds * 1e3;
-  part.pct = whole > 0 ? 100 * time.seconds / whole : 0;
-  // The other parts as predicted: a part that takes more is also more of the whole.
-  const double rest = whole - time.seconds;
-  part.speedup_2x_low = speedup(rest + time.low_seconds, time.low_seconds);
-  part.speedup_2x = speedup(whole, time.seconds);
-  part.speedup_2x_high = speedup(rest + time.high_seconds, time.high_seconds);
-  return part;
-}
-
-PredictedPart part_of(const char* name, const char* title, const timing::KernelTime& kernels,
-                      const DecodeStep& step) {
-  PredictedPart part = part_of(name, title, kernels.time, step);
-  part.provenance = headroom::name_of(kernels.provenance);
-  part.basis = kernels.basis;
-  part.flops = kernels.flops;
-  part.bytes = kernels.bytes;
-  return part;
-}
-
 // As serving engines have them: int8 and fp8 multiply what a kernel of its own quantized; weights
 // of four bits are unpacked within the product.
 timing::DecodeVariant variant_of(Quantize quantize) {
@@ -53,13 +25,16 @@ timing::DecodeVariant variant_of(Quantize quantize) {
 }
 
 std::vector<PredictedPart> parts_of(const DecodeStep& step) {
-  std::vector<PredictedPart> parts{part_of("gemm", "GEMM", step.matmul, step),
-                                   part_of("attention", "attention", step.attention, step),
-                                   part_of("non_gemm", "non-GEMM operators", step.other, step),
-                                   part_of("host", "host and sampling", step.host, step)};
-  parts.back().provenance = headroom::name_of(step.provenance);
+  const double whole = step.parts_seconds();
+  timing::KernelTime host;
+  host.time = step.host;
+  host.provenance = step.provenance;
+  std::vector<PredictedPart> parts{part_of("gemm", "GEMM", step.matmul, whole),
+                                   part_of("attention", "attention", step.attention, whole),
+                                   part_of("non_gemm", "non-GEMM operators", step.other, whole),
+                                   part_of("host", "host and sampling", host, whole)};
   if (step.quantize.time.seconds > 0) {
-    parts.push_back(part_of("quantize", "quantize and dequantize", step.quantize, step));
+    parts.push_back(part_of("quantize", "quantize and dequantize", step.quantize, whole));
   }
   std::stable_sort(parts.begin(), parts.end(),
                    [](const auto& a, const auto& b) { return a.ms > b.ms; });
@@ -81,6 +56,27 @@ void note_quantized(const timing::DecodePredictor& predictor, const PredictedQue
 }
 
 }  // namespace
+
+PredictedPart part_of(std::string_view name, std::string_view title,
+                      const timing::KernelTime& kernels, double whole_seconds) {
+  const TimeInterval& time = kernels.time;
+  const double rest = whole_seconds - time.seconds;
+  PredictedPart part;
+  part.name = name;
+  part.title = title;
+  part.ms_low = time.low_seconds * 1e3;
+  part.ms = time.seconds * 1e3;
+  part.ms_high = time.high_seconds * 1e3;
+  part.pct = whole_seconds > 0 ? 100 * time.seconds / whole_seconds : 0;
+  part.flops = kernels.flops;
+  part.bytes = kernels.bytes;
+  part.speedup_2x_low = speedup(rest + time.low_seconds, time.low_seconds);
+  part.speedup_2x = speedup(whole_seconds, time.seconds);
+  part.speedup_2x_high = speedup(rest + time.high_seconds, time.high_seconds);
+  part.provenance = headroom::name_of(kernels.provenance);
+  part.basis = kernels.basis;
+  return part;
+}
 
 std::optional<Quantize> parse_quantize(std::string_view name) {
   for (const Quantize one : {Quantize::none, Quantize::int8, Quantize::fp8, Quantize::w4a16}) {

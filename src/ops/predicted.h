@@ -44,6 +44,11 @@ struct PredictedPart {
   std::string basis;
 };
 
+// Of a step of so many seconds, whose other parts stay as predicted: a part that takes more is also
+// more of the whole.
+[[nodiscard]] PredictedPart part_of(std::string_view name, std::string_view title,
+                                    const timing::KernelTime& kernels, double whole_seconds);
+
 struct PredictedRun {
   std::string model;
   std::string device;

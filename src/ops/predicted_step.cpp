@@ -127,13 +127,14 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
   for (const StepCall& call : calls) {
     const double bytes = call.bytes_read + call.bytes_written;
     if (bytes <= 0) continue;
+    const size_t first = made.size();
     if (is_quantized(call, question)) {
       add_quantized(call, question, made);
     } else {
       made.push_back(
           {group_of(call), call.call ? *call.call : timing::call_of(call, question.shape)});
     }
-    if (call.is_backward) made.back().call.is_stand_in = true;
+    for (size_t i = first; i < made.size(); ++i) made[i].call.is_stand_in |= call.is_backward;
   }
   for (Made& one : made) one.call.is_stand_in |= !group_named(one.group).has_law;
   return made;
@@ -146,27 +147,9 @@ struct Kernels {
   double bytes = 0;
 };
 
-PredictedPart part_of(const Group& group, const Kernels& kernels, double whole_seconds) {
+timing::KernelTime together(const Kernels& kernels) {
   const TimeSum& sum = kernels.time;
-  const auto speedup = [](double all, double part) {
-    return all > part / 2 ? all / (all - part / 2) : 1;
-  };
-  const double rest = whole_seconds - sum.middle;
-  PredictedPart part;
-  part.name = group.name;
-  part.title = group.title;
-  part.flops = kernels.flops;
-  part.bytes = kernels.bytes;
-  part.ms_low = sum.low * 1e3;
-  part.ms = sum.middle * 1e3;
-  part.ms_high = sum.high * 1e3;
-  part.pct = 100 * sum.middle / whole_seconds;
-  part.speedup_2x_low = speedup(rest + sum.low, sum.low);
-  part.speedup_2x = speedup(whole_seconds, sum.middle);
-  part.speedup_2x_high = speedup(rest + sum.high, sum.high);
-  part.provenance = headroom::name_of(sum.provenance);
-  part.basis = sum.basis;
-  return part;
+  return {{sum.low, sum.middle, sum.high}, kernels.flops, kernels.bytes, sum.provenance, sum.basis};
 }
 
 struct Timed {
@@ -195,24 +178,12 @@ Result<Timed> timed(const std::vector<Made>& made, const StepQuestion& question,
 }  // namespace
 
 std::vector<StepCall> calls_of(const step::StepTrace& trace) {
-  uint32_t first = 0;
-  int last_iteration = 0;
-  for (const step::PhaseMark& mark : trace.phases) {
-    if (mark.iteration <= last_iteration) continue;
-    last_iteration = mark.iteration;
-    first = mark.first_call;
-  }
   std::vector<StepCall> calls;
-  for (size_t i = first; i < trace.calls.size(); ++i) {
-    const step::OperatorCall& call = trace.calls[i];
+  for (const step::OperatorCall& call : timing::last_step(trace)) {
     if (call.phase == step::Phase::construct) continue;
     const std::string& module = trace.modules[call.module];
     StepCall made;
-    made.group = op::group_of(call.kind);
-    made.flops = call.flops;
-    made.bytes_read = static_cast<double>(call.bytes_read);
-    made.bytes_written = static_cast<double>(call.bytes_written);
-    made.element_bytes = call.element_bytes;
+    static_cast<timing::OperatorWork&>(made) = timing::work_of(call);
     made.is_linear = call.kind == op::OpKind::linear || call.kind == op::OpKind::mm ||
                      call.kind == op::OpKind::addmm || call.kind == op::OpKind::grouped_mm;
     made.is_head = module.ends_with("lm_head") || module.ends_with("embed_out");
@@ -298,7 +269,8 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
   double above = 0;
   for (const auto& [name, kernels] : step.groups) {
     const TimeSum& sum = kernels.time;
-    run.parts.push_back(part_of(group_named(name), kernels, step.seconds));
+    const Group& group = group_named(name);
+    run.parts.push_back(part_of(group.name, group.title, together(kernels), step.seconds));
     weakest = std::max(weakest, sum.provenance);
     below += (sum.middle - sum.low) * (sum.middle - sum.low);
     above += (sum.high - sum.middle) * (sum.high - sum.middle);

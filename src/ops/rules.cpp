@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "text/ascii.h"
 
 namespace headroom::embedded {
 extern const std::string_view kOperatorRulesJson;
@@ -18,14 +19,6 @@ constexpr size_t kLongestPattern = 500;
 constexpr size_t kLongestName = 4096;  // of a name as much is matched
 constexpr int kNotAsked = -2;
 constexpr int kNoMatch = -1;
-
-std::string lower(std::string_view text) {
-  std::string result(text.substr(0, kLongestName));
-  for (char& c : result) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return result;
-}
 
 // Whether `piece` stands at `at`; ? is any character.
 bool stands_at(std::string_view text, size_t at, std::string_view piece) {
@@ -51,7 +44,7 @@ Result<std::vector<std::string>> read_names(const text::JsonView& view) {
     if (!item.json().is_string() || item.json().as_string().size() > kLongestPattern) {
       return item.error("expected a name of at most 500 characters");
     }
-    names.push_back(lower(item.json().as_string()));
+    names.push_back(text::lower(item.json().as_string()));
   }
   return names;
 }
@@ -62,7 +55,7 @@ NamePattern::NamePattern(std::string_view pattern) {
   std::string_view rest = pattern;
   for (;;) {
     const size_t star = rest.find('*');
-    pieces_.push_back(lower(rest.substr(0, star)));
+    pieces_.push_back(text::lower(rest.substr(0, star)));
     if (star == std::string_view::npos) return;
     rest.remove_prefix(star + 1);
   }
@@ -214,7 +207,7 @@ GroupIndex OperatorRules::group(std::string_view name) const {
 std::optional<GroupIndex> OperatorRules::first_match(const std::vector<Rule>& rules,
                                                      std::string_view name,
                                                      std::optional<GroupIndex> own) {
-  const std::string lowered = lower(name);
+  const std::string lowered = text::lower(name.substr(0, kLongestName));
   for (const Rule& rule : rules) {
     if (own && std::find(rule.except.begin(), rule.except.end(), *own) != rule.except.end()) {
       continue;
@@ -244,14 +237,15 @@ std::optional<GroupIndex> OperatorRules::of_kernel(std::string_view name) const 
 }
 
 bool OperatorRules::is_transparent(std::string_view name) const {
-  const std::string lowered = lower(name);
+  const std::string lowered = text::lower(name.substr(0, kLongestName));
   return std::any_of(transparent_.begin(), transparent_.end(),
                      [&](const NamePattern& pattern) { return pattern.matches(lowered); });
 }
 
 size_t OperatorRules::paper_group_of(std::string_view name) const {
   const size_t colons = name.rfind("::");
-  const std::string bare = lower(colons == std::string_view::npos ? name : name.substr(colons + 2));
+  const std::string_view last = colons == std::string_view::npos ? name : name.substr(colons + 2);
+  const std::string bare = text::lower(last.substr(0, kLongestName));
   for (size_t i = 0; i < paper_names_.size(); ++i) {
     const auto& names = paper_names_[i];
     if (std::find(names.begin(), names.end(), bare) != names.end()) return i;

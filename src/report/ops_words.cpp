@@ -9,15 +9,8 @@
 namespace headroom::report {
 namespace {
 
-double share_of(const ops::Accounting& accounting, std::string_view name) {
-  for (const ops::GroupShare& group : accounting.groups) {
-    if (group.name == name) return group.pct;
-  }
-  return 0;
-}
-
 std::string host_words(const ops::OpsAnswer& answer) {
-  const double idle = share_of(answer.wall_time, "idle");
+  const double idle = ops::wall_shares(answer.wall_time).idle;
   if (!answer.trace.has_device) {
     return "What is outside of operators bounds this run: " + percent_words(idle) +
            " of the time no operator runs";
@@ -149,15 +142,10 @@ std::string bound_words(const ops::OpsAnswer& answer) {
       return "What bounds this run is not known: " + share +
              " of the time is in operators that no rule sorts (--rules FILE adds some)";
     case ops::Bound::mixed: {
-      const double gemm =
-          share_of(answer.wall_time, "gemm") + share_of(answer.wall_time, "attention");
-      const double idle = share_of(answer.wall_time, "idle");
-      const double communication = share_of(answer.wall_time, "communication");
-      return "No one thing bounds this run: GEMM and attention " + percent_words(gemm) +
-             ", non-GEMM " +
-             percent_words(100 - gemm - idle - communication -
-                           share_of(answer.wall_time, "unclassified")) +
-             ", communication " + percent_words(communication) + ", idle " + percent_words(idle) +
+      const ops::WallShares wall = ops::wall_shares(answer.wall_time);
+      return "No one thing bounds this run: GEMM and attention " + percent_words(wall.gemm) +
+             ", non-GEMM " + percent_words(wall.non_gemm) + ", communication " +
+             percent_words(wall.communication) + ", idle " + percent_words(wall.idle) +
              limit_words(answer);
     }
     case ops::Bound::nothing:

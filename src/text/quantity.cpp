@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "text/ascii.h"
 #include "text/utf8.h"
 
 namespace headroom::text {
@@ -43,20 +44,6 @@ constexpr std::array<Unit, 12> kFlopUnits{{
     {"top/s", 1e12},
     {"pop/s", 1e15},
 }};
-
-std::string_view trim(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 Error refuse(std::string_view name, std::string_view text, const char* expected) {
   return Error{ErrorCode::usage,

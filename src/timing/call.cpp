@@ -45,14 +45,16 @@ Call gemm_call(const GemmShape& shape, device::Rate rate, double element_bytes) 
 
 Call attention_call(const AttentionShape& shape, device::Rate rate, double element_bytes) {
   HEADROOM_CHECK(shape.batch > 0 && shape.heads > 0 && shape.kv_heads > 0 && shape.head_dim > 0 &&
-                     shape.queries > 0 && shape.context >= shape.queries,
+                     shape.queries > 0 && shape.context > 0,
                  "empty attention");
   const double queries = static_cast<double>(shape.queries);
   const double context = static_cast<double>(shape.context);
   const double heads = static_cast<double>(shape.heads * shape.head_dim);
   const double kv_heads = static_cast<double>(shape.kv_heads * shape.head_dim);
   const double batch = static_cast<double>(shape.batch);
-  const double pairs = queries * (context - queries) + queries * (queries + 1) / 2;
+  const double pairs = context >= queries
+                           ? queries * (context - queries) + queries * (queries + 1) / 2
+                           : queries * context;
   const OperatorClass kind =
       shape.queries == 1 ? OperatorClass::attention_decode : OperatorClass::attention_prefill;
   return {kind,

@@ -42,7 +42,8 @@ struct GemmShape {
   int64_t k = 1;
 };
 
-// The last `queries` tokens of each of `batch` sequences of `context` tokens, causal.
+// The last `queries` tokens of each of `batch` sequences of `context` tokens, causal. More queries
+// than context, as cross-attention may have, all see the whole of it.
 struct AttentionShape {
   int64_t batch = 1;
   int64_t heads = 1;

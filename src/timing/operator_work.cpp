@@ -83,6 +83,27 @@ Result<int64_t> heads_of(const text::JsonView& config,
 
 }  // namespace
 
+OperatorWork work_of(const step::OperatorCall& call) {
+  return {op::group_of(call.kind),
+          call.flops,
+          static_cast<double>(call.bytes_read),
+          static_cast<double>(call.bytes_written),
+          call.element_bytes,
+          call.rows,
+          call.keys};
+}
+
+std::span<const step::OperatorCall> last_step(const step::StepTrace& trace) {
+  size_t first = 0;
+  int last_iteration = 0;
+  for (const step::PhaseMark& mark : trace.phases) {
+    if (mark.iteration <= last_iteration) continue;
+    last_iteration = mark.iteration;
+    first = mark.first_call;
+  }
+  return std::span(trace.calls).subspan(std::min(first, trace.calls.size()));
+}
+
 Result<void> read_heads(const text::JsonView& config, StepShape& shape) {
   HEADROOM_ASSIGN(shape.heads,
                   heads_of(config, {"num_attention_heads", "n_head", "n_heads", "num_heads"}));

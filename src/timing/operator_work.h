@@ -6,9 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 
 #include "operator/dtype.h"
 #include "operator/kind.h"
+#include "step/trace.h"
 #include "text/json.h"
 #include "timing/call.h"
 #include "timing/timing_model.h"
@@ -33,6 +36,12 @@ struct OperatorWork {
   int64_t rows = 0;           // and keys: as op::KernelWork has them
   int64_t keys = 0;
 };
+
+// As the step model counted it.
+[[nodiscard]] OperatorWork work_of(const step::OperatorCall& call);
+// The operators of the last step: a trace has the first one, which makes the optimizer's states,
+// and a steady one.
+[[nodiscard]] std::span<const step::OperatorCall> last_step(const step::StepTrace& trace);
 
 // The heads of attention, where a model's configuration says them.
 Result<void> read_heads(const text::JsonView& config, StepShape& shape);

@@ -36,6 +36,20 @@ TEST(OperatorWork, AttentionHasItsOwnQueriesAndKeys) {
   EXPECT_EQ(shape.context, 512);
 }
 
+// A decoder that is longer than its encoder: each of its tokens sees all that was encoded.
+TEST(OperatorWork, CrossAttentionMayHaveMoreQueriesThanKeys) {
+  constexpr double kRows = 2.0 * 4 * 16 * 64;
+  OperatorWork work{OpGroup::attention, 4.0 * 4 * 16 * 64 * 512 * 128, kRows * (512 + 2 * 128),
+                    kRows * 512, 2};
+  work.rows = 512;
+  work.keys = 128;
+  const Call call = call_of(work, kStep);
+  EXPECT_EQ(std::get<AttentionShape>(call.shape).queries, 512);
+  EXPECT_EQ(std::get<AttentionShape>(call.shape).context, 128);
+  EXPECT_EQ(attention_call(std::get<AttentionShape>(call.shape), device::Rate::bf16, 2).flops,
+            work.flops);
+}
+
 TEST(OperatorWork, RowsAreAsWideAsTheyAre) {
   OperatorWork work{OpGroup::normalization, 0, 2.0 * 512 * 4096, 2.0 * 512 * 4096};
   EXPECT_EQ(std::get<RowsShape>(call_of(work, kStep).shape).width, 1024);

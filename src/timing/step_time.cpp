@@ -21,19 +21,6 @@ bool is_collective(const OperatorCall& call) {
   return op::group_of(call.kind) == op::OpGroup::communication;
 }
 
-// Of the last step: a trace has the first one, which makes the optimizer's states, and a steady
-// one.
-std::span<const OperatorCall> last_step(const step::StepTrace& trace) {
-  size_t first = 0;
-  int last_iteration = 0;
-  for (const step::PhaseMark& mark : trace.phases) {
-    if (mark.iteration <= last_iteration) continue;
-    last_iteration = mark.iteration;
-    first = mark.first_call;
-  }
-  return std::span(trace.calls).subspan(std::min(first, trace.calls.size()));
-}
-
 // What decides what a launch takes.
 struct Alike {
   op::OpKind kind{};
@@ -167,13 +154,7 @@ class Pricer {
     if (call.kind == op::OpKind::send_receive) return price_of_sending(call);
     if (is_collective(call)) return price_of_collective(call);
     Price price;
-    const OperatorWork work{op::group_of(call.kind),
-                            call.flops,
-                            static_cast<double>(call.bytes_read),
-                            static_cast<double>(call.bytes_written),
-                            call.element_bytes,
-                            call.rows,
-                            call.keys};
+    const OperatorWork work = work_of(call);
     if (work.bytes_read + work.bytes_written <= 0) return price;  // a view
     const Call made = call_of(work, question_.shape);
     price.law = static_cast<size_t>(made.kind);

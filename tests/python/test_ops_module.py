@@ -8,8 +8,6 @@ import sys
 
 import pytest
 
-from test_cli_traced import binary
-
 SOURCE = """
 import torch
 import transformers
@@ -62,8 +60,13 @@ def source(tmp_path_factory):
     return path
 
 
-def predicted(target, *flags):
-    done = subprocess.run([binary(), "ops", "--model", target, "--phase", "prefill", "--device", "a100-sxm-80gb", "--json",
+@pytest.fixture(scope="module")
+def predicted(headroom_binary):
+    return lambda target, *flags: predict(headroom_binary, target, *flags)
+
+
+def predict(binary, target, *flags):
+    done = subprocess.run([binary, "ops", "--model", target, "--phase", "prefill", "--device", "a100-sxm-80gb", "--json",
                            "--dtype", "float32", *flags], capture_output=True, text=True, timeout=300, check=False,
                           stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
@@ -87,7 +90,7 @@ print(json.dumps(counter.get_total_flops()))
 
 
 @pytest.mark.parametrize("name", ["vit", "bert", "convolutions", "attends_elsewhere", "encoder"])
-def test_the_work_is_what_pytorch_counts(source, name):
+def test_the_work_is_what_pytorch_counts(source, predicted, name):
     if name in ("vit", "bert") and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")
     counted = subprocess.run([sys.executable, "-c", COUNTER, str(source), name], capture_output=True, text=True, timeout=300,
@@ -97,7 +100,7 @@ def test_the_work_is_what_pytorch_counts(source, name):
     assert work == int(counted.stdout)
 
 
-def test_nothing_is_dropped_out_and_an_unknown_size_is_none(source):
+def test_nothing_is_dropped_out_and_an_unknown_size_is_none(source, predicted):
     answer = predicted(f"{source}:convolutions")
     assert answer["seq"] is None and answer["batch"] == 2
     assert predicted(f"{source}:fixed")["batch"] is None
@@ -105,6 +108,6 @@ def test_nothing_is_dropped_out_and_an_unknown_size_is_none(source):
     assert answer["launches"] == 6
 
 
-def test_an_embedding_reads_the_rows_that_it_picks(source):
+def test_an_embedding_reads_the_rows_that_it_picks(source, predicted):
     parts = {part["name"]: part for part in predicted(f"{source}:bert")["parts"]}
     assert parts["embedding"]["bytes"] < 4 * 2 * 48 * 64 * 4 * 2 + 4096
