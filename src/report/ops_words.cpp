@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "ops/bound.h"
 #include "text/number.h"
 
 namespace headroom::report {
