@@ -135,6 +135,21 @@ TEST(Program, RecordedWaitsBetweenStreams) {
   EXPECT_EQ(recording->program.kernels[1].waits_for, 0U);
 }
 
+// A first kernel that comes late shows a device that was busy, unless the host had just waited for
+// all of it.
+TEST(Program, NothingIsLeftOnADeviceThatWasWaitedFor) {
+  const auto backlog_ns = [](const char* wait) {
+    TinyTrace tiny;
+    tiny.step(1, 0, 2000);
+    tiny.add(Kind::call, wait, 10, 20, 100'000);
+    tiny.launched("aten::mm", 100, 120, "sgemm", 700, 900);
+    const auto recording = record_of(tiny.build());
+    return recording ? recording->program.backlog_ns[0] : -1;
+  };
+  EXPECT_EQ(backlog_ns("cudaDeviceSynchronize"), 0);
+  EXPECT_EQ(backlog_ns("cudaEventSynchronize"), 700'000);
+}
+
 TEST(Program, NothingToReplay) {
   EXPECT_FALSE(record_of(TinyTrace().add(Kind::host_operator, "aten::mm", 0, 10).build()));
   EXPECT_FALSE(record_of(TinyTrace().add(Kind::kernel, "sgemm", 0, 10, 5, "7").build()));
