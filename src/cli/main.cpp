@@ -69,7 +69,8 @@ Result<int> run(const std::vector<std::string>& arguments, const Console& consol
   }
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (first == "help") {
-    HEADROOM_ASSIGN(const Words words, read_words({}, 1, rest));
+    constexpr size_t kVerbAndMore = 8;  // "help bench decode" is in the help of bench
+    HEADROOM_ASSIGN(const Words words, read_words({}, kVerbAndMore, rest));
     return run_help(words, console);
   }
   for (const Verb& verb : verbs()) {
