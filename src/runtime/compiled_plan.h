@@ -84,6 +84,7 @@ struct CompiledPlan {
   AddressTable place_of;    // from offset + kPlaceShift to its number
   uint32_t longest = 0;     // slots of the longest sequence
   uint32_t main_track = 0;  // the one with it
+  bool is_of_file = false;  // not of this run
 };
 
 // The hash of sizes in a row.

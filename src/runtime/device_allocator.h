@@ -98,8 +98,9 @@ struct PlanFigures {
   int64_t replan_after = 8;             // passes
   int64_t predicted_planned_bytes = 0;  // of the last candidate
   int64_t predicted_best_fit_bytes = 0;
-  bool is_from_file = false;
-  std::string refused;  // why a plan is not served
+  bool is_from_file = false;     // the plan that served last
+  bool began_from_file = false;  // and the first
+  std::string refused;           // why a plan is not served
   std::string last_switch;
 };
 
@@ -289,7 +290,6 @@ class DeviceAllocator {
   std::vector<CudaStream*> streams_;         // in the order of their first use
   std::unique_ptr<PlannedArena> candidate_;  // follows, and serves once it is switched to
   std::unique_ptr<PlannedArena> dropped_;    // freed at the next boundary, without the lock
-  bool is_of_file_ = false;                  // the candidate, not of this run
   bool is_switch_due_ = false;               // somebody should come to the boundary,
   bool is_log_due_ = false;                  // and begin a log where there is no candidate
   uint32_t followed_ = 0;                    // requests

@@ -47,6 +47,7 @@ void DeviceAllocator::read(headroom_statistics& out) {
   out.reserved_bytes = shown(s.reserved_bytes);
   out.reserved_bytes.peak = std::max(s.reserved_bytes.peak, plan_figures_.reserved_floor);
   out.active_bytes = active(s.allocated_bytes, s.pending_bytes, s.active_peak_bytes);
+  out.active_bytes.peak = std::max(out.active_bytes.peak, out.allocated_bytes.peak);
   out.requested_bytes = shown(s.requested_bytes);
   out.inactive_split = {general_->free_blocks(),
                         std::max(general_->free_blocks(), s.free_peak_blocks), 0, 0};
@@ -129,6 +130,7 @@ std::string DeviceAllocator::report_json() {
   add("unknown_frees", s.unknown_frees);
   json += ", \"plan\": {\"serves\": " + std::string(planned_ != nullptr ? "true" : "false");
   json += ", \"from_file\": " + std::string(f.is_from_file ? "true" : "false");
+  json += ", \"began_from_file\": " + std::string(f.began_from_file ? "true" : "false");
   say("refused", f.refused);
   say("planner", planner);
   add("switches", f.switches);

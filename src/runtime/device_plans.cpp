@@ -57,10 +57,10 @@ void DeviceAllocator::load_plan() {
                             std::to_string(kAlignment) + " B";
     return;
   }
+  CompiledPlan compiled = compile_plan(*plan);
+  compiled.is_of_file = true;
   candidate_ =
-      std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(compile_plan(*plan)));
-  is_of_file_ = true;
-  plan_figures_.is_from_file = true;
+      std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(std::move(compiled)));
 }
 
 // REQUIRES: no lock, or the driver lock.
@@ -149,14 +149,15 @@ bool DeviceAllocator::follow_candidate(const Request& request) {
   ++followed_;
   // In the first iteration what stays is asked for, too, and would lie in slots of the plan for
   // ever: one of a file waits until a pass was whole.
-  if (is_of_file_ ? followed.ends_pass : followed.begins_pass) {
+  const bool is_of_file = candidate_->plan().is_of_file;
+  if (is_of_file ? followed.ends_pass : followed.begins_pass) {
     is_switch_due_ = true;
     return true;
   }
-  const uint32_t most = is_of_file_ ? kMostFollowedOfFile : kMostFollowed;
+  const uint32_t most = is_of_file ? kMostFollowedOfFile : kMostFollowed;
   if (followed_ > kLeastFollowed && followed_ / most > candidate_->plan().longest) {
     plan_figures_.refused =
-        is_of_file_ ? "the plan is of other work" : "what was planned did not come again";
+        is_of_file ? "the plan is of other work" : "what was planned did not come again";
     dropped_ = std::move(candidate_);
     followed_ = 0;
     is_switch_due_ = is_log_due_ = true;
@@ -196,7 +197,6 @@ void DeviceAllocator::accept_candidate() {
   for (uint32_t track = 0; track < made->streams.size(); ++track) {
     candidate_->set_stream(track, streams_[made->streams[track]]);
   }
-  is_of_file_ = false;
   followed_ = 0;
   plan_figures_.is_marked = made->marks > 0;
   plan_figures_.plan_iterations = static_cast<int64_t>(made->iterations);
@@ -266,15 +266,20 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t 
                                     int64_t began_ns) {
   const std::lock_guard lock(lock_);
   PlanFigures& f = plan_figures_;
-  if (f.switches++ == 0) {
+  const bool is_first = f.switches++ == 0;
+  if (is_first) {
     f.reserved_before = f.reserved_floor = statistics_.reserved_bytes.peak;
     f.allocated_before = f.allocated_floor = statistics_.allocated_bytes.peak;
+    f.began_from_file = next->plan().is_of_file;
   }
   note_reserved();
-  statistics_.reserved_bytes.reset_peak();
-  statistics_.allocated_bytes.reset_peak();
-  if (f.switches == 1) f.reserved_peak = statistics_.reserved_bytes.current();
+  if (is_first) {
+    statistics_.reserved_bytes.reset_peak();
+    statistics_.allocated_bytes.reset_peak();
+    f.reserved_peak = statistics_.reserved_bytes.current();
+  }
   planned_ = std::move(next);
+  f.is_from_file = planned_->plan().is_of_file;
   serves_ = true;
   f.plan_bytes = planned_->plan().bytes;
   f.refused.clear();
@@ -297,7 +302,8 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t 
 // REQUIRES: the lock.
 void DeviceAllocator::judge_mark() {
   PlanFigures& f = plan_figures_;
-  if (planned_ == nullptr || f.is_marked || f.poor_marks == kPoorMarks) return;
+  if (planned_ == nullptr || candidate_ != nullptr) return;  // which still finds its place
+  if (f.is_marked || f.poor_marks == kPoorMarks) return;
   const int64_t planned = statistics_.planned_requests;
   const int64_t all = planned + statistics_.reused_requests + statistics_.fallback_requests;
   // Where every parameter has an optimizer, many marks are one iteration's.

@@ -461,6 +461,8 @@ TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
     configure_default();
     std::vector<void*> weights;
     IN_CHILD(run_until_planned(weights));
+    headroom_free(headroom_malloc(64 * kMiB, 0, nullptr), 0, 0, nullptr);
+    const int64_t highest = statistics().allocated_bytes.peak;
     std::vector<void*> old;
     for (int i = 0; i < 10; ++i) old.push_back(headroom_malloc(50'000 + i * 512, 0, nullptr));
     const auto iterate = [] {
@@ -490,6 +492,11 @@ TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     IN_CHILD(report().find(two) != std::string::npos);
+    // Nobody has reset the peaks: those of the first plan's time are the run's.
+    IN_CHILD(statistics().allocated_bytes.peak == highest);
+    IN_CHILD(statistics().active_bytes.peak >= highest);
+    IN_CHILD(report().find("\"peak_allocated_bytes\": " + std::to_string(highest)) !=
+             std::string::npos);
     for (int i = 0; i < 3; ++i) iterate();
     const headroom_statistics before = statistics();
     for (int i = 0; i < 3; ++i) iterate();

@@ -106,17 +106,17 @@ def figures_of_library(torch, library, iterations, plan_is_kept):
                                             statistics.reserved_bytes.peak),
             # Of whole iterations only: a plan from a file comes before there were any.
             "reserved_before_bytes": plan.get("peak_reserved_before_bytes") or None
-            if plan.get("switches") and not plan.get("from_file") else None,
+            if plan.get("switches") and not plan.get("began_from_file") else None,
             "reserved_after_bytes": plan.get("peak_reserved_since_bytes") or None
             if plan.get("switches") else None,
             "outside_bytes": max(info[1] - info[0] - statistics.reserved_bytes.current, 0)
             if info else None,
-            "requests": served if statistics.is_planned else 0,
+            "requests": served,
             "planned": statistics.planned_requests, "reused": statistics.reused_requests,
             "fallen_back": statistics.fallback_requests, "iterations": iterations,
             "plan_source": ("kept" if plan_is_kept else "file") if plan.get("from_file") else
-            "made" if statistics.is_planned else "",
-            "plan_reason": "" if statistics.is_planned else plan.get("planner", "")})
+            "made" if plan.get("switches") else "",
+            "plan_reason": "" if served else plan.get("planner", "")})
     return entries
 
 
