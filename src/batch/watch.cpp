@@ -193,6 +193,13 @@ Watcher::Present Watcher::present_of(size_t slices) const {
   return present;
 }
 
+std::optional<double> Watcher::target_of(const Present& present) const {
+  const auto& slo = options_.slo;
+  if (!slo || slo->seconds) return slo ? slo->seconds : std::nullopt;
+  return slo->multiple * itl_at(static_cast<double>(slo->at_batch), present).expected;
+}
+
+// The figures of the minute, or of what is left of it since a change. May be told twice.
 void Watcher::describe_present(WatchReport& report) const {
   const size_t slices = std::min(kWindow, history_.size());
   const Present present = present_of(slices);
@@ -201,6 +208,10 @@ void Watcher::describe_present(WatchReport& report) const {
   double seconds = 0, tokens = 0;
   double kv = 0, kv_slices = 0;
   double prompts = 0, outputs = 0, answered = 0;
+  report.preemptions.reset();
+  report.kv_share.reset();
+  report.prompt_tokens_mean.reset();
+  report.output_tokens_mean.reset();
   for (size_t i = history_.size() - slices; i < history_.size(); ++i) {
     const TrafficSlice& slice = history_[i].slice;
     seconds += slice.seconds;
@@ -361,6 +372,7 @@ void Watcher::change_to(const Present& present, size_t slices, WatchReport& repo
   restart_at(report.advice.batch.value_or(0), slices);
   describe_present(report);
   const Present now = present_of(slices);
+  report.itl_target_seconds = target_of(now);
   report.at_opt.reset();
   report.at_limit.reset();
   if (*limit_ > 0) report.at_opt = figures_at(*limit_, now, report);
@@ -434,11 +446,7 @@ WatchReport Watcher::report_of(const TrafficSlice& slice) {
   report.advice = advise(present);
   if (report.advice.batch) report.at_opt = figures_at(*report.advice.batch, present, report);
   if (limit_ && *limit_ > 0) report.at_limit = figures_at(*limit_, present, report);
-  if (const auto& slo = options_.slo) {
-    report.itl_target_seconds =
-        slo->seconds ? *slo->seconds
-                     : slo->multiple * itl_at(static_cast<double>(slo->at_batch), present).expected;
-  }
+  report.itl_target_seconds = target_of(present);
   if (history_.size() < kFirst && !is_begun_) return report;
   if (!is_begun_) {
     begin(present, report);

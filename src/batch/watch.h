@@ -141,6 +141,7 @@ class Watcher {
                                         const WatchReport& report) const;
   [[nodiscard]] Present present_of(size_t slices) const;
   void describe_present(WatchReport& report) const;
+  [[nodiscard]] std::optional<double> target_of(const Present& present) const;
   void learn_noise();
   [[nodiscard]] std::optional<double> edge(Way way) const;
   void gather(const Seen& seen);

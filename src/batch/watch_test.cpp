@@ -369,6 +369,32 @@ TEST(Watch, ALimitThatIsWrongFromTheBeginning) {
   check(*report.at_limit, 4 * best);
 }
 
+// What is said of a change counts each slice once, though the report was begun before it.
+TEST(Watch, AChangeTellsOfItsSlicesOnce) {
+  SimulatedServer server(7);
+  WatchOptions options = in_time(30e-3);
+  options.limit = 4 * best_by_truth(server, options);
+  server.run_until(60);
+  Watcher watcher(options, measured_base(server, 7));
+  MetricsSample before{server.now, server.metrics};
+  double slices = 0;
+  while (server.now < 120) {
+    server.run_until(before.seconds + kEvery);
+    const MetricsSample after{server.now, server.metrics};
+    SliceReading reading = slice_between(before, after);
+    before = after;
+    if (reading.fault != SliceFault::none) continue;
+    reading.slice.preemptions = 1;
+    ++slices;
+    const WatchReport report = watcher.observe(reading.slice);
+    if (report.event == WatchEvent::none) continue;
+    EXPECT_EQ(report.event, WatchEvent::change);
+    EXPECT_EQ(report.preemptions, slices);
+    return;
+  }
+  FAIL() << "nothing was said";
+}
+
 TEST(Watch, AMultipleAsTargetAndTheEfficiency) {
   SimulatedServer server(8);
   WatchOptions options;

@@ -206,6 +206,17 @@ Result<double> host_of(const ProbedStep& step, const device::Device& device,
   return std::max(0.0, step.seconds - kernels) / static_cast<double>(work.operators);
 }
 
+// How far off each model's host time is from what the others have: the median; 0 of one alone.
+double left_out_error_log(const std::vector<double>& hosts) {
+  std::vector<double> off;
+  for (size_t left_out = 0; hosts.size() > 1 && left_out < hosts.size(); ++left_out) {
+    std::vector<double> others = hosts;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(left_out));
+    off.push_back(std::abs(std::log(hosts[left_out] / median(std::move(others)))));
+  }
+  return off.empty() ? 0 : median(std::move(off));
+}
+
 // PyTorch itself as the engine of this machine. Nothing where no step was measured, or an operator
 // of one has no law.
 Result<std::optional<timing::Engine>> engine_of(const Probe& probe,
@@ -231,8 +242,8 @@ Result<std::optional<timing::Engine>> engine_of(const Probe& probe,
   for (const double host : hosts) {
     const double off = std::abs(std::log(host / engine.host_seconds_per_operator));
     engine.half_width_log = std::max(engine.half_width_log, std::min(off, kMostHostHalfWidth));
-    engine.median_error_pct = std::max(engine.median_error_pct, 100 * std::expm1(off));
   }
+  engine.median_error_pct = 100 * std::expm1(left_out_error_log(hosts));
   return std::optional(engine);
 }
 

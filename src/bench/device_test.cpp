@@ -154,6 +154,8 @@ TEST(BenchDevice, SmallModelsSayWhatTheHostTakesAnOperator) {
   // Some hundred operators: nearly all of the step is the host's.
   EXPECT_GT(engine.host_seconds_per_operator, 0.05 / 500);
   EXPECT_LT(engine.host_seconds_per_operator, 0.07 / 50);
+  // Each of the two by the other alone.
+  EXPECT_NEAR(engine.median_error_pct, 40, 2);
   const auto read =
       timing::read_calibration(JsonView(timing::calibration_json(answer->calibration), "test"));
   ASSERT_TRUE(read) << read.error().to_string();

@@ -123,13 +123,19 @@ std::string count_work(const JsonView& config, const MeasuredDecodeQuestion& que
     if (!work) return work.error().message;
     count(work->attention, step.attention);
     count(work->matmul, step.matmul);
+  }
+  return {};
+}
+
+// Of the counted work, at the answer's peaks: whenever those are known better.
+void set_rooflines(DecodeAnswer& answer) {
+  for (DecodeStep& step : answer.steps) {
     step.roofline_seconds = 0;
     for (const KernelTime* kernels : {&step.attention, &step.matmul}) {
       step.roofline_seconds += std::max(kernels->flops / answer.peak_flops_per_second,
                                         kernels->bytes / answer.peak_bytes_per_second);
     }
   }
-  return {};
 }
 
 // In which order they came: of the latest depth, by batch.
@@ -242,6 +248,7 @@ Result<void> add_predicted(const JsonView& config, const device::Device& device,
   answer.peak_flops_per_second =
       std::max(answer.peak_flops_per_second, predicted.peak_flops_per_second);
   answer.peaks = "measured, here or in the calibration";
+  set_rooflines(answer);
   std::vector<double> errors;
   std::vector<double> undisturbed;
   for (size_t i = 0; i < answer.steps.size(); ++i) {
@@ -294,6 +301,7 @@ Result<DecodeAnswer> answer_decode(const JsonView& config, const MeasuredDecodeQ
     answer.peak_flops_per_second =
         std::max(answer.peak_flops_per_second, step.matmul.flops / step.matmul.time.seconds);
   }
+  set_rooflines(answer);
   answer.measured->not_run = not_run(records, question, answer.steps);
   const bool is_clear = std::ranges::all_of(answer.measured->runs, [](const DecodeRun& run) {
     return run.waited_share <= kMostWaitedShare;

@@ -125,6 +125,14 @@ TEST(MeasuredDecode, PredictedStepsStandBesideMeasuredOnes) {
   const double first = answer->predicted[0].step.seconds;
   EXPECT_NEAR(*answer->median_error_undisturbed_pct, 100 * (1 - first / 0.04), 1e-9);
   EXPECT_GT(answer->peak_bytes_per_second, 4e12);  // the device's, which the run did not reach
+  for (const timing::DecodeStep& step : answer->steps) {
+    double floor = 0;
+    for (const timing::KernelTime* kernels : {&step.attention, &step.matmul}) {
+      floor += std::max(kernels->flops / answer->peak_flops_per_second,
+                        kernels->bytes / answer->peak_bytes_per_second);
+    }
+    EXPECT_DOUBLE_EQ(step.roofline_seconds, floor);  // at those peaks
+  }
 }
 
 TEST(MeasuredDecode, BatchesThatDidNotRunSayWhy) {

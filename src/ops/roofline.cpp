@@ -35,12 +35,16 @@ class Rows {
     if (rows_.empty()) return std::nullopt;
     OperatorRoofline roofline;
     roofline.device = device_.name;
+    roofline.provenance = device_.bandwidth.provenance;
     roofline.source = device_.bandwidth.source;
     roofline.bytes_per_second = device_.bandwidth.value.value;
     for (const Rate rate : device::kRates) {
       if (!device_.rate(rate).known()) continue;
       roofline.flops_per_second.emplace_back(std::string(device::name_of(rate)),
                                              device_.rate(rate).value.value);
+      if (device_.rate(rate).provenance == Provenance::extrapolated) {
+        roofline.provenance = Provenance::extrapolated;
+      }
     }
     for (const auto& [key, time] : rows_) add_row(key, time, roofline);
     std::stable_sort(roofline.rows.begin(), roofline.rows.end(),

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/provenance.h"
 #include "device/device.h"
 #include "ops/run.h"
 
@@ -39,7 +40,8 @@ struct RooflineRow {
 
 struct OperatorRoofline {
   std::string device;
-  std::string source;  // of its limits
+  Provenance provenance = Provenance::datasheet;  // of its limits: extrapolated where one is
+  std::string source;                             // of the bandwidth
   double bytes_per_second = 0;
   std::vector<std::pair<std::string, double>> flops_per_second;  // by rate
   double covered_pct = 0;  // of the kernel time: operators whose work could be counted

@@ -69,6 +69,14 @@ TEST(Roofline, TimeAboveTheFloor) {
   EXPECT_NEAR(found->kernel_ms, 0.11, 1e-12);
 }
 
+TEST(Roofline, LimitsThatTheUserGaveAreNoDatasheets) {
+  device::Device device = tiny_device();
+  const RecordedRun run = run_with(R"(["float","float"])");
+  EXPECT_EQ(roofline(run, rules(), device)->provenance, Provenance::datasheet);
+  device.dense_rates[static_cast<size_t>(device::Rate::fp32)].provenance = Provenance::extrapolated;
+  EXPECT_EQ(roofline(run, rules(), device)->provenance, Provenance::extrapolated);
+}
+
 TEST(Roofline, TheRateIsThatOfTheType) {
   const auto found = roofline(run_with(R"(["float","float"])"), rules(), tiny_device());
   ASSERT_TRUE(found);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ops/operator_work.h"
 #include "ops/roofline.h"
@@ -165,7 +166,7 @@ void Builder::add_int8(const Device& device, std::vector<Scenario>& scenarios) {
   }
   apart.made.call_added_ns.assign(program().calls.size(), 0.0);
   const double host_ns = launch_ns();
-  bool is_any = false;
+  std::unordered_set<uint32_t> quantized_apart;  // operators: one may launch several kernels
   for (size_t at = 0; at < program().calls.size(); ++at) {
     const ReplayCall& call = program().calls[at];
     if (call.kind != CallKind::launch || call.kernel_count != 1) continue;
@@ -180,18 +181,19 @@ void Builder::add_int8(const Device& device, std::vector<Scenario>& scenarios) {
     const double before = floor_of(*work, rate_of_kernel(*work, kernel), device);
     const double after = floor_of(quantized, Rate::int8, device);
     if (before <= 0 || after <= 0) continue;
-    is_any = true;
     const double factor = std::min(after / before, 1.0);
+    within.made.kernel_factors[kernel] = apart.made.kernel_factors[kernel] = factor;
+    within.saved_ms += kernel_ms(kernel) * (1 - factor);
+    apart.saved_ms += kernel_ms(kernel) * (1 - factor);
+    if (!quantized_apart.insert(piece_of(kernel)->own_operation()).second) continue;
     const double quantize = work->first_elements * (element + 1);
     const double dequantize = work->written_bytes / element * (4 + element);
     const double added_ms = (quantize + dequantize) / (kElementwiseShare * bandwidth) * 1e3;
-    within.made.kernel_factors[kernel] = factor;
-    apart.made.kernel_factors[kernel] = factor + added_ms / kernel_ms(kernel);
+    apart.made.kernel_factors[kernel] += added_ms / kernel_ms(kernel);
     apart.made.call_added_ns[at] = 2 * host_ns;
-    within.saved_ms += kernel_ms(kernel) * (1 - factor);
-    apart.saved_ms += kernel_ms(kernel) * (1 - factor) - added_ms;
+    apart.saved_ms -= added_ms;
   }
-  if (!is_any) return;
+  if (quantized_apart.empty()) return;
   scenarios.push_back(std::move(apart));
   scenarios.push_back(std::move(within));
 }

@@ -143,6 +143,31 @@ TEST(Scenarios, LinearLayersInInt8) {
   EXPECT_LT(total_ns(made, apart->made), total_ns(made, {}));
 }
 
+// A product in two kernels, the second of which adds up what the first left: its input is quantized
+// once, and its result dequantized once.
+TEST(Scenarios, AProductOfTwoKernelsIsQuantizedOnce) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 2000)
+      .add(formats::TraceEventKind::host_operator, "aten::mm", 10, 40)
+      .add(formats::TraceEventKind::call, "cudaLaunchKernel", 12, 16, 1)
+      .add(formats::TraceEventKind::call, "cudaLaunchKernel", 22, 26, 2)
+      .add(formats::TraceEventKind::kernel, "sgemm", 50, 265, 1, "7")
+      .add(formats::TraceEventKind::kernel, "splitKreduce", 266, 366, 2, "7");
+  formats::Trace trace = tiny.build();
+  for (formats::TraceEvent& event : trace.events) {
+    if (event.kind != formats::TraceEventKind::host_operator) continue;
+    event.detail = trace.names.intern(R"([[1024,1024],[1024,1024]] ["float","float"])");
+  }
+  const Prepared made = recorded(std::move(trace));
+  const device::Device device = tiny_device("here", 1e12, 1e13);
+  const auto all = scenarios(made.recording, made.run, rules(), &device, nullptr).all;
+  const Scenario* apart = find(all, "gemm_int8");
+  ASSERT_NE(apart, nullptr);
+  EXPECT_GT(apart->made.kernel_factors[0], 0.25);
+  EXPECT_NEAR(apart->made.kernel_factors[1], 0.25, 1e-9);
+  EXPECT_EQ(apart->made.call_added_ns[1], 0);
+}
+
 TEST(Scenarios, AnotherDeviceByRoofline) {
   const Prepared made = prepared();
   const device::Device here = tiny_device("here", 1e12, 1e13);

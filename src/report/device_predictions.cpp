@@ -110,9 +110,12 @@ std::string rest_words(const Device& device, const TimingModel& model) {
                        model.engines().end();
   for (const timing::Engine& engine : model.engines()) {
     if (engine.device != (has_own ? device.name : "")) continue;
-    words += "Host time in decode steps, as " + text::printable(engine.name) + " has it: " +
-             formatted("median error %.1f %%, the 90 %% interval adds ", engine.median_error_pct) +
-             formatted("%.0f %%.\n", 100 * std::expm1(engine.half_width_log));
+    words +=
+        "Host time in decode steps, as " + text::printable(engine.name) + " has it: " +
+        (engine.median_error_pct > 0
+             ? formatted("median error %.1f %%, the 90 %% interval adds ", engine.median_error_pct)
+             : std::string("of one model; the 90 % interval, chosen, adds ")) +
+        formatted("%.0f %%.\n", 100 * std::expm1(engine.half_width_log));
   }
   return words;
 }

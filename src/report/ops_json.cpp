@@ -110,7 +110,7 @@ Json roofline_json(const std::optional<ops::OperatorRoofline>& roofline) {
   for (const auto& [rate, flops] : roofline->flops_per_second) rates.set(rate, flops);
   return Json::object()
       .set("device", roofline->device)
-      .set("provenance", "datasheet")
+      .set("provenance", name_of(roofline->provenance))
       .set("source", roofline->source)
       .set("bytes_per_second", roofline->bytes_per_second)
       .set("flops_per_second", std::move(rates))

@@ -172,8 +172,9 @@ std::string roofline(const ops::OpsAnswer& answer, const Terminal& terminal) {
                formatted("%.0f %%", row.achieved_pct),
                row.is_compute_bound ? row.rate + " FLOP/s" : std::string("bandwidth")});
   }
-  return "\n" + table.render(terminal) + "at " + roofline.device + "'s limits (datasheet) these " +
-         "operators, " + percent_words(roofline.covered_pct) + " of the kernel time, need " +
+  return "\n" + table.render(terminal) + "at " + roofline.device + "'s limits (" +
+         std::string(name_of(roofline.provenance)) + ") these operators, " +
+         percent_words(roofline.covered_pct) + " of the kernel time, need " +
          milliseconds(roofline.floor_ms) + " a step of the " + milliseconds(roofline.kernel_ms) +
          " that they take\n";
 }

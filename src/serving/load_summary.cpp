@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "serving/latency_histogram.h"
 #include "serving/load_tally.h"
 
 namespace headroom::serving {
@@ -13,14 +14,9 @@ Spread spread_of(std::vector<double> values) {
   if (values.empty()) return spread;
   std::sort(values.begin(), values.end());
   for (const double value : values) spread.mean += value / static_cast<double>(values.size());
-  // The smallest value that so many are not above.
-  const auto at = [&](double share) {
-    const auto rank = static_cast<size_t>(share * static_cast<double>(values.size()));
-    return values[std::min(rank, values.size() - 1)];
-  };
-  spread.p50 = at(0.5);
-  spread.p90 = at(0.9);
-  spread.p99 = at(0.99);
+  spread.p50 = nearest_rank(values, 0.5);
+  spread.p90 = nearest_rank(values, 0.9);
+  spread.p99 = nearest_rank(values, 0.99);
   return spread;
 }
 

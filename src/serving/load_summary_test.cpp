@@ -32,6 +32,24 @@ TEST(LoadSummary, MeansOfTheWindow) {
   EXPECT_EQ(summary->ttft.count, 0);  // those that began halfway tell none
 }
 
+// Of four values the second is the median: half of them are not above it.
+TEST(LoadSummary, PercentilesAreTheNearestRank) {
+  LoadRun run = two_streams();
+  for (const double first : {0.1, 0.2, 0.3, 0.4}) {
+    RequestRecord request;
+    request.began = 2;
+    request.is_finished = true;
+    request.output_asked = 1;
+    request.arrived = {request.began + first};
+    run.requests.push_back(request);
+  }
+  const auto summary = summarise(run);
+  ASSERT_TRUE(summary);
+  ASSERT_EQ(summary->ttft.count, 4);
+  EXPECT_NEAR(summary->ttft.p50, 0.2, 1e-9);
+  EXPECT_NEAR(summary->ttft.p99, 0.4, 1e-9);
+}
+
 TEST(LoadSummary, SeveralTokensAChunkAreCountedByUsage) {
   LoadRun run = two_streams();
   for (RequestRecord& request : run.requests) {

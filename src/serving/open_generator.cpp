@@ -137,9 +137,10 @@ OpenRequest outcome_of(const SentRequest& sent, double late_gap_seconds) {
 // The generator is too slow where what it was late is so much of what it measures.
 bool is_too_slow(const MeasuredLoad& load) {
   const double first_token = load.summary.of(LatencyMetric::ttft).p50;
-  const double itl = load.summary.of(LatencyMetric::itl).mean;
+  const double itl = load.summary.of(LatencyMetric::itl).mean;  // 0: answers of one piece
   return load.send_lag.mean > kMostLagShare * first_token ||
-         load.lag.mean_seconds > kMostLagShare * itl || load.lag.busy_share > kMostBusyShare;
+         (itl > 0 && load.lag.mean_seconds > kMostLagShare * itl) ||
+         load.lag.busy_share > kMostBusyShare;
 }
 
 void count_failures(const OpenLoadRun& run, MeasuredLoad& load) {

@@ -57,6 +57,17 @@ TEST(OpenGenerator, ARunOfALateGeneratorIsVoid) {
   EXPECT_TRUE(summarise(run, {})->is_void);
 }
 
+// Answers that come whole have no time between tokens to be late in.
+TEST(OpenGenerator, AnswersOfOnePieceMakeNoRunVoid) {
+  OpenLoadRun run = three_requests();
+  for (SentRequest& sent : run.requests) sent.record.arrived.resize(1);
+  run.lag.mean_seconds = 1e-6;
+  const auto load = summarise(run, {});
+  ASSERT_TRUE(load) << load.error().to_string();
+  EXPECT_EQ(load->summary.of(LatencyMetric::itl).count, 0);
+  EXPECT_FALSE(load->is_void);
+}
+
 TEST(OpenGenerator, FailuresAreCountedAndInNoFigure) {
   OpenLoadRun run = three_requests();
   run.requests[1].record.is_finished = false;

@@ -43,12 +43,13 @@ Call attention_call_of(const OperatorWork& work, const StepShape& shape) {
   const int64_t width = whole(work.bytes_written / (element * tokens));
   const int64_t heads =
       std::clamp<int64_t>(shape.heads > 0 ? shape.heads : width / kUsualHead, 1, width);
-  const AttentionShape sizes{.batch = sequences,
-                             .heads = heads,
-                             .kv_heads = std::clamp<int64_t>(shape.kv_heads, 1, heads),
-                             .head_dim = std::max<int64_t>(width / heads, 1),
-                             .queries = queries,
-                             .context = keys};
+  const AttentionShape sizes{
+      .batch = sequences,
+      .heads = heads,
+      .kv_heads = shape.kv_heads > 0 ? std::min(shape.kv_heads, heads) : heads,
+      .head_dim = std::max<int64_t>(width / heads, 1),
+      .queries = queries,
+      .context = keys};
   Call made = attention_call(sizes, rate_of(work, shape), element);
   made.flops = work.flops;
   made.bytes = work.bytes_read + work.bytes_written;

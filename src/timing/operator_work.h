@@ -20,10 +20,10 @@ namespace headroom::timing {
 
 // What the step model does not keep with its operators.
 struct StepShape {
-  int64_t tokens = 1;    // of all sequences together
-  int64_t sequence = 1;  // of one; 0: not known, and `tokens` are sequences
-  int64_t heads = 0;     // of attention; 0: not known
-  int64_t kv_heads = 0;
+  int64_t tokens = 1;                // of all sequences together
+  int64_t sequence = 1;              // of one; 0: not known, and `tokens` are sequences
+  int64_t heads = 0;                 // of attention; 0: not known
+  int64_t kv_heads = 0;              // 0: as many
   op::DType type = op::DType::bf16;  // that products are computed in, where they do not say
 };
 

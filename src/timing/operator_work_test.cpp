@@ -36,6 +36,16 @@ TEST(OperatorWork, AttentionHasItsOwnQueriesAndKeys) {
   EXPECT_EQ(shape.context, 512);
 }
 
+TEST(OperatorWork, HeadsOfKeysAreAsManyWhereNobodySays) {
+  OperatorWork work{OpGroup::attention, 4.0 * 4 * 16 * 64 * 512 * 512 / 2, 6e6, 2.0 * 2048 * 1024,
+                    2};
+  StepShape shape = kStep;
+  shape.kv_heads = 0;
+  EXPECT_EQ(std::get<AttentionShape>(call_of(work, shape).shape).kv_heads, 16);
+  shape.kv_heads = 4;
+  EXPECT_EQ(std::get<AttentionShape>(call_of(work, shape).shape).kv_heads, 4);
+}
+
 // A decoder that is longer than its encoder: each of its tokens sees all that was encoded.
 TEST(OperatorWork, CrossAttentionMayHaveMoreQueriesThanKeys) {
   constexpr double kRows = 2.0 * 4 * 16 * 64;
