@@ -71,6 +71,19 @@ TEST(Deploy, AShortCacheComesWithALength) {
   EXPECT_FALSE(ask(question_of("facebook/opt-1.3b", "h100-sxm-64gb"))->server->max_model_len);
 }
 
+// As published, a model of text and images: the language model's sizes are one level down.
+TEST(Deploy, ALengthIsFoundInANestedConfiguration) {
+  const BatchQuestion question = question_of("Qwen/Qwen3.5-27B", "h100-sxm-80gb");
+  const auto resolved = *model::resolve_model(question.model);
+  const text::Json nested =
+      text::Json::object().set("model_type", "qwen3_5").set("text_config", resolved.config);
+  const text::JsonView config(nested, "config.json");
+  const BatchAnswer flat = *ask(question);
+  ASSERT_TRUE(flat.server->max_model_len);
+  EXPECT_EQ(answer(question, &config, timing::TimingModel::built_in())->server->max_model_len,
+            flat.server->max_model_len);
+}
+
 TEST(Deploy, ADeviceThatTheEngineDoesNotRunOnIsRefused) {
   BatchQuestion question = question_of("facebook/opt-1.3b", "mi300x");
   EXPECT_TRUE(ask(question));
