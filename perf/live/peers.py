@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Our load generator beside vLLM's and GuideLLM's own, as they are installed: tokens by second, and by second of processor.
+"""Our load generator beside vLLM's and GuideLLM's own: tokens by second, and by second of processor.
 
     peers.py --build build/release --vllm PYTHON --guidellm PYTHON [--streams 64 256] [--jsonl FILE]
+    peers.py --table FILE
 
 PYTHON is the interpreter of the environment that has the peer. One that is not there is skipped, loudly.
 
@@ -9,8 +10,8 @@ Each client keeps so many streams open against a test server of its own, and is 
 in the middle of its run: tokens by the server's own counter, processor time by the kernel's account of the
 client's threads, of all its processes. What a client does before and behind (imports, prompts, percentiles) is
 not counted. Three servers: `ceiling` answers as fast as it can, which may be its limit and not the client's;
-`behind` does, too, but writes 68 events (16 KB) at a time: what a client that is behind finds in the kernel, so that none is
-limited by the server; `paced` takes 20 ms a step, so that each token comes alone, as a model's do.
+`behind` does, too, but writes 68 events (16 KB) at a time: what a client that is behind finds in the kernel, so
+that none is limited by the server; `paced` takes 20 ms a step, so that each token comes alone, as a model's do.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def vllm(words, url, streams):
 
 
 def guidellm(words, url, streams):
-    # Its server of the name has no /health.
+    # The test server has no /health.
     return [words.guidellm, "-m", "guidellm", "run", "--backend",
             f"kind=openai_http,target={url},model=test,validate_backend=false,request_format=/v1/completions",
             "--profile", f"kind=concurrent,streams={streams}", "--constraint", "kind=max_duration,seconds=600",
@@ -159,21 +160,24 @@ def measure(words, name, law, streams):
 
 
 def table(rows):
-    kinds = dict.fromkeys((row["server"], row["streams"]) for row in rows)
-    for law, streams in kinds:
+    """Markdown, of the medians; a ratio is the peer's to ours, so that more is better for us in both."""
+    print("| server | streams | client | tokens/s | ours, times | us of processor a token | ours, times less | "
+          "cores of client, server |\n|---|---|---|---|---|---|---|---|")
+    for law, streams in dict.fromkeys((row["server"], row["streams"]) for row in rows):
         def middle(name, key, law=law, streams=streams):
             return statistics.median(row[key] for row in rows
                                      if (row["client"], row["server"], row["streams"]) == (name, law, streams))
         for name in dict.fromkeys(row["client"] for row in rows):
             rate, cost = middle(name, "tokens_per_second"), middle(name, "processor_us_per_token")
-            print(f"{law:8} {streams:4} {name:9} {rate:10,.0f} tokens/s ({middle('headroom', 'tokens_per_second') / rate:5.1f}x)"
-                  f" {cost:8.2f} us of processor a token ({cost / middle('headroom', 'processor_us_per_token'):5.1f}x)"
-                  f"  client {middle(name, 'client_cores'):.2f} cores, server {middle(name, 'server_cores'):.2f}")
+            more = middle("headroom", "tokens_per_second") / rate
+            print(f"| {law} | {streams} | {name} | {rate:,.0f} | {more:.1f} | "
+                  f"{cost:.2f} | {cost / middle('headroom', 'processor_us_per_token'):.1f} | "
+                  f"{middle(name, 'client_cores'):.2f}, {middle(name, 'server_cores'):.2f} |")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", required=True)
+    parser.add_argument("--build", default="build/release")
     parser.add_argument("--vllm")
     parser.add_argument("--guidellm")
     parser.add_argument("--streams", type=int, nargs="+", default=[64, 256])
@@ -183,7 +187,11 @@ def main():
     parser.add_argument("--requests", type=int, default=8000, help="of vLLM's, whose number is fixed before")
     parser.add_argument("--clients", nargs="+", default=list(CLIENTS), choices=list(CLIENTS))
     parser.add_argument("--jsonl")
+    parser.add_argument("--table", help="of a file that --jsonl wrote; nothing is measured")
     words = parser.parse_args()
+    if words.table:
+        table([json.loads(line) for line in Path(words.table).read_text().splitlines()])
+        return
     names = ["headroom"]
     for name in (name for name in words.clients if name != "headroom"):
         version = version_of(getattr(words, name), name)
