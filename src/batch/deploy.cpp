@@ -7,6 +7,7 @@
 #include "batch/open_load.h"
 #include "batch/replicas.h"
 #include "model/positions.h"
+#include "text/number.h"
 
 namespace headroom::batch {
 namespace {
@@ -158,6 +159,14 @@ void fill_prices(BatchAnswer& answer) {
     if (replicas.sharing != Sharing::mps || !replicas.fits.value_or(true)) continue;
     add(std::to_string(replicas.count) + " replicas at B_opt, MPS", throughput_of(replicas, answer),
         replicas.meets_target);
+  }
+  // At the rates that were asked for: a server that is not full costs as much an hour.
+  const bool has_rates = answer.open_load && !answer.question.open_load.rates.empty();
+  for (const OpenLoadRow& row : has_rates ? answer.open_load->rows : std::vector<OpenLoadRow>()) {
+    if (!(row.throughput_tokens_per_second.low > 0)) continue;
+    add(text::formatted("%.4g requests/s", row.requests_per_second),
+        row.throughput_tokens_per_second,
+        row.at_targets.empty() ? std::nullopt : std::optional(row.kept == Kept::yes));
   }
   if (answer.open_load && answer.open_load->highest_rate.low > 0) {
     add("requests as they come, highest rate",

@@ -84,6 +84,24 @@ TEST(Deploy, ALengthIsFoundInANestedConfiguration) {
             flat.server->max_model_len);
 }
 
+// Half of what it can do at half the rate: each token costs twice as much.
+TEST(Deploy, ARateThatIsAskedForHasItsPrice) {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  question.price = *parse_price("cloud=2");
+  question.open_load.rates = {2, 4};
+  const BatchAnswer answer = *ask(question);
+  const auto cost = [&](const char* setting) {
+    const auto& rows = answer.prices->rows;
+    const auto at = std::ranges::find(rows, setting, &PriceRow::setting);
+    EXPECT_NE(at, rows.end()) << setting;
+    return at == rows.end() ? 0 : at->cost_per_million_tokens.front().expected;
+  };
+  const double of_two = cost("2 requests/s");
+  EXPECT_NEAR(of_two / cost("4 requests/s"), 2, 0.1);
+  // 338 tokens a request, the mean of ShareGPT.
+  EXPECT_NEAR(of_two, 2e6 / (2 * 338 * 3600.0), 0.1 * of_two);
+}
+
 TEST(Deploy, ADeviceThatTheEngineDoesNotRunOnIsRefused) {
   BatchQuestion question = question_of("facebook/opt-1.3b", "mi300x");
   EXPECT_TRUE(ask(question));
