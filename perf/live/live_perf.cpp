@@ -1,12 +1,12 @@
 // What the load generator is worth: its stamps beside the server's own, and how much it can take.
 //
 //   headroom_live_perf truth STREAMS [SECONDS]          a server of this program, steps of ~40 ms
-//   headroom_live_perf ceiling URL STREAMS SECONDS      a server elsewhere, as fast as it can
+//   headroom_live_perf ceiling URL STREAMS SECONDS [INPUT OUTPUT]   a server elsewhere, so long
 //
 // One JSON object. `truth` puts the server's record of what it received and handed to the kernel
 // through the same definitions (serving/load_summary.h) and the same window as the client's.
-// `ceiling` counts chunks by second of this process's processor time: perf/live/python_client.py
-// does the same.
+// `ceiling` counts chunks by second of this process's processor time, as python_client.py does;
+// peers.py holds it against other load generators.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -121,12 +121,13 @@ Json truth(int64_t streams, double seconds) {
       .set("server_most_late_ms", server->most_late_seconds() * 1e3);
 }
 
-Json ceiling(const std::string& url, int64_t streams, double seconds) {
+Json ceiling(const std::string& url, int64_t streams, const serving::LoadPlan& plan) {
+  const double seconds = plan.most_seconds;
   const auto http = need(serving::HttpStreams::make());
   serving::ServerQuestion question;
   question.endpoint = need(serving::parse_endpoint(url));
   const serving::Server known = need(serving::probe_server(*http, question));
-  serving::LoadGenerator generator(*http, known, plan_for(seconds));
+  serving::LoadGenerator generator(*http, known, plan);
   const double before = processor_seconds();
   const LoadRun run = need(generator.measure(streams, {.least_seconds = seconds, .precision = 0}));
   const double processor = processor_seconds() - before;
@@ -151,6 +152,8 @@ double number(const char* word) {
   return *value;
 }
 
+int64_t whole(const char* word) { return static_cast<int64_t>(number(word)); }
+
 }  // namespace
 }  // namespace headroom
 
@@ -159,12 +162,14 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() >= 2 && words[0] == "truth") {
     const double seconds = words.size() > 2 ? number(argv[3]) : 10;
-    std::puts(truth(static_cast<int64_t>(number(argv[2])), seconds).dump().c_str());
-  } else if (words.size() == 4 && words[0] == "ceiling") {
-    std::puts(
-        ceiling(words[1], static_cast<int64_t>(number(argv[3])), number(argv[4])).dump().c_str());
+    std::puts(truth(whole(argv[2]), seconds).dump().c_str());
+  } else if ((words.size() == 4 || words.size() == 6) && words[0] == "ceiling") {
+    serving::LoadPlan plan = plan_for(number(argv[4]));
+    if (words.size() == 6) plan.lengths = {{whole(argv[5]), whole(argv[6])}};
+    std::puts(ceiling(words[1], whole(argv[3]), plan).dump().c_str());
   } else {
-    give_up("headroom_live_perf truth STREAMS [SECONDS] | ceiling URL STREAMS SECONDS");
+    give_up(
+        "headroom_live_perf truth STREAMS [SECONDS] | ceiling URL STREAMS SECONDS [INPUT OUTPUT]");
   }
   return 0;
 }

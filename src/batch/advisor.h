@@ -27,6 +27,13 @@ struct AdvisorOptions {
   double level_pct = 90;
 };
 
+// Nothing where there is no target.
+[[nodiscard]] constexpr std::optional<bool> meets(double itl_seconds,
+                                                  const std::optional<double>& target) {
+  if (!target) return std::nullopt;
+  return itl_seconds <= *target;
+}
+
 struct Advice {
   std::optional<int64_t> batch;  // nothing: no candidate meets the target
   std::optional<int64_t> low;    // nothing: at the bad ends of the intervals none does

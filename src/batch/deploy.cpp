@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include "batch/advisor.h"
 #include "batch/open_load.h"
 #include "batch/replicas.h"
+#include "model/positions.h"
+#include "text/number.h"
 
 namespace headroom::batch {
 namespace {
@@ -53,15 +56,10 @@ void set_cache(const Predicted& predicted, ServerSetting& server, const BatchAns
 // then it is told of a length, that of the workload's longest request where the cache holds that.
 Result<void> set_length(const text::JsonView& config, ServerSetting& server, BatchAnswer& answer) {
   if (server.engine != ServingEngine::vllm || !server.kv_tokens) return {};
-  std::optional<int64_t> whole;
-  for (const char* key : {"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"}) {
-    if (!whole) {
-      HEADROOM_ASSIGN(whole, config.optional_int(key, 0, int64_t{1} << 53));
-    }
-  }
+  HEADROOM_ASSIGN(const std::optional<int64_t> whole, model::positions_of(config));
   constexpr auto kBlock = static_cast<int64_t>(kKvBlock);
   const int64_t most = *server.kv_tokens / kBlock * kBlock;
-  if (!whole || *whole < 1 || most >= *whole || most < kBlock) return {};
+  if (!whole || most >= *whole || most < kBlock) return {};
   int64_t longest = 1;
   for (const formats::RequestLengths& request : lengths_of(answer.question)) {
     longest = std::max(longest, request.input_tokens + request.output_tokens);
@@ -153,7 +151,7 @@ void fill_prices(BatchAnswer& answer) {
   };
   const auto add_point = [&](std::string name, const BatchPoint& point) {
     add(std::move(name) + std::to_string(point.batch), point.throughput_tokens_per_second,
-        meets_target(point.itl_seconds.expected, answer));
+        meets(point.itl_seconds.expected, answer.itl_target_seconds));
   };
   add_point("B_opt ", answer.curve[*answer.chosen].point);
   if (*answer.chosen != answer.largest) add_point("batch ", answer.curve[answer.largest].point);
@@ -161,6 +159,14 @@ void fill_prices(BatchAnswer& answer) {
     if (replicas.sharing != Sharing::mps || !replicas.fits.value_or(true)) continue;
     add(std::to_string(replicas.count) + " replicas at B_opt, MPS", throughput_of(replicas, answer),
         replicas.meets_target);
+  }
+  // At the rates that were asked for: a server that is not full costs as much an hour.
+  const bool has_rates = answer.open_load && !answer.question.open_load.rates.empty();
+  for (const OpenLoadRow& row : has_rates ? answer.open_load->rows : std::vector<OpenLoadRow>()) {
+    if (!(row.throughput_tokens_per_second.low > 0)) continue;
+    add(text::formatted("%.4g requests/s", row.requests_per_second),
+        row.throughput_tokens_per_second,
+        row.at_targets.empty() ? std::nullopt : std::optional(row.kept == Kept::yes));
   }
   if (answer.open_load && answer.open_load->highest_rate.low > 0) {
     add("requests as they come, highest rate",

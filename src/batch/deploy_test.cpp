@@ -71,6 +71,37 @@ TEST(Deploy, AShortCacheComesWithALength) {
   EXPECT_FALSE(ask(question_of("facebook/opt-1.3b", "h100-sxm-64gb"))->server->max_model_len);
 }
 
+// As published, a model of text and images: the language model's sizes are one level down.
+TEST(Deploy, ALengthIsFoundInANestedConfiguration) {
+  const BatchQuestion question = question_of("Qwen/Qwen3.5-27B", "h100-sxm-80gb");
+  const auto resolved = *model::resolve_model(question.model);
+  const text::Json nested =
+      text::Json::object().set("model_type", "qwen3_5").set("text_config", resolved.config);
+  const text::JsonView config(nested, "config.json");
+  const BatchAnswer flat = *ask(question);
+  ASSERT_TRUE(flat.server->max_model_len);
+  EXPECT_EQ(answer(question, &config, timing::TimingModel::built_in())->server->max_model_len,
+            flat.server->max_model_len);
+}
+
+// Half of what it can do at half the rate: each token costs twice as much.
+TEST(Deploy, ARateThatIsAskedForHasItsPrice) {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  question.price = *parse_price("cloud=2");
+  question.open_load.rates = {2, 4};
+  const BatchAnswer answer = *ask(question);
+  const auto cost = [&](const char* setting) {
+    const auto& rows = answer.prices->rows;
+    const auto at = std::ranges::find(rows, setting, &PriceRow::setting);
+    EXPECT_NE(at, rows.end()) << setting;
+    return at == rows.end() ? 0 : at->cost_per_million_tokens.front().expected;
+  };
+  const double of_two = cost("2 requests/s");
+  EXPECT_NEAR(of_two / cost("4 requests/s"), 2, 0.1);
+  // 338 tokens a request, the mean of ShareGPT.
+  EXPECT_NEAR(of_two, 2e6 / (2 * 338 * 3600.0), 0.1 * of_two);
+}
+
 TEST(Deploy, ADeviceThatTheEngineDoesNotRunOnIsRefused) {
   BatchQuestion question = question_of("facebook/opt-1.3b", "mi300x");
   EXPECT_TRUE(ask(question));

@@ -106,9 +106,7 @@ Result<EmitRequest> parse_emit(std::string_view words) {
 }
 
 Result<std::string> emitted(const BatchAnswer& answer, const EmitRequest& request) {
-  if (!answer.open_server && !answer.server) {
-    return Error{ErrorCode::usage, "there is nothing to start", "--emit", "another --slo"};
-  }
+  HEADROOM_CHECK(answer.open_server || answer.server, "a target that is met has a server");
   const Started start = started(answer);
   if (request.kind == "kubernetes") return manifest_of(start, answer);
   return script_of(start);

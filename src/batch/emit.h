@@ -19,8 +19,8 @@ struct EmitRequest {
 };
 Result<EmitRequest> parse_emit(std::string_view words);
 
-// What goes into the file. An Error where the answer has nothing to start, or its kind cannot say
-// it. REQUIRES: the answer meets its target.
+// What goes into the file. An Error where its kind cannot say it. REQUIRES: the answer meets its
+// target.
 Result<std::string> emitted(const BatchAnswer& answer, const EmitRequest& request);
 
 }  // namespace headroom::batch

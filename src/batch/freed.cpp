@@ -15,12 +15,6 @@ timing::DecodeOptions options_for(const FreedQuestion& freed, int64_t context) {
       .context = context, .weights = freed.question->weights, .variant = freed.question->variant};
 }
 
-std::optional<bool> in_time(double itl_seconds, const FreedQuestion& freed) {
-  const auto& target = freed.advisor.itl_target_seconds;
-  if (!target) return std::nullopt;
-  return itl_seconds <= *target;
-}
-
 // Prompts and answers so many times as long.
 Workload scaled(const Workload& workload, double factor) {
   return {workload.input_mean * factor, workload.output_mean * factor,
@@ -48,7 +42,7 @@ Result<std::optional<LongerContext>> longer_context(const FreedQuestion& freed,
   if (!made) return std::optional<LongerContext>();
   HEADROOM_ASSIGN(const BatchPoint point, made->curve().at(freed.chosen.batch));
   longer.itl_seconds = corrected(point, freed.correction).itl_seconds;
-  longer.meets_target = in_time(longer.itl_seconds.expected, freed);
+  longer.meets_target = meets(longer.itl_seconds.expected, freed.advisor.itl_target_seconds);
   return std::optional(longer);
 }
 
@@ -101,8 +95,7 @@ Result<std::vector<SmallerDevice>> smaller_devices(const FreedQuestion& freed,
 }
 
 Interval beside(const Interval& rate, double slowdown) {
-  return {rate.low * kMpsKeeps.low / slowdown, rate.expected * kMpsKeeps.expected / slowdown,
-          rate.high * kMpsKeeps.high / slowdown};
+  return product(product(rate, kMpsKeeps), 1 / slowdown);
 }
 
 // What the first one leaves is a device of its own, as far as memory goes.
@@ -176,7 +169,7 @@ Result<Colocated> colocated(const FreedQuestion& freed, const Predicted& predict
   both.throughput_tokens_per_second_second = best.point.throughput_tokens_per_second;
   both.itl_seconds = freed.chosen.itl_seconds.expected * both.slowdown;
   both.itl_seconds_second = best.point.itl_seconds.expected;
-  both.first_meets_target = in_time(both.itl_seconds, freed);
+  both.first_meets_target = meets(both.itl_seconds, freed.advisor.itl_target_seconds);
   return both;
 }
 

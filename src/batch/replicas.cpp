@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "batch/advisor.h"
 #include "batch/replication.h"
 
 namespace headroom::batch {
@@ -54,16 +55,11 @@ Replicas replicas_of(int count, Sharing sharing, const BatchAnswer& answer) {
   made.speedup_vs_max = product(gain, share);
   made.itl_seconds = {itl.low * count / gain.high, itl.expected * count / gain.expected,
                       itl.high * count / gain.low};
-  made.meets_target = meets_target(made.itl_seconds.expected, answer);
+  made.meets_target = meets(made.itl_seconds.expected, answer.itl_target_seconds);
   return made;
 }
 
 }  // namespace
-
-std::optional<bool> meets_target(double itl_seconds, const BatchAnswer& answer) {
-  if (!answer.itl_target_seconds) return std::nullopt;
-  return itl_seconds <= *answer.itl_target_seconds;
-}
 
 std::optional<Bytes> memory_of_server(const Predicted* predicted, const BatchAnswer& answer) {
   const auto& device = answer.question.device;
@@ -74,16 +70,14 @@ std::optional<Bytes> memory_of_server(const Predicted* predicted, const BatchAns
 }
 
 Interval throughput_of(const Replicas& replicas, const BatchAnswer& answer) {
-  const Interval& rate = chosen_of(answer).throughput_tokens_per_second;
-  const Interval& gain = replicas.speedup_vs_single;
-  return {rate.low * gain.low, rate.expected * gain.expected, rate.high * gain.high};
+  return product(chosen_of(answer).throughput_tokens_per_second, replicas.speedup_vs_single);
 }
 
 const Replicas* replicas_to_start(const BatchAnswer& answer) {
   constexpr double kWorthIt = 1.01;
   double most = 0;
   for (const CurveRow& row : answer.curve) {
-    if (!meets_target(row.point.itl_seconds.expected, answer).value_or(true)) continue;
+    if (!meets(row.point.itl_seconds.expected, answer.itl_target_seconds).value_or(true)) continue;
     most = std::max(most, row.point.throughput_tokens_per_second.expected);
   }
   const Replicas* best = nullptr;

@@ -30,7 +30,4 @@ Result<void> fill_replicas(const Predicted* predicted, BatchAnswer& answer);
 // Output tokens a second of all of them.
 [[nodiscard]] Interval throughput_of(const Replicas& replicas, const BatchAnswer& answer);
 
-// As expected; nothing where there is no target.
-[[nodiscard]] std::optional<bool> meets_target(double itl_seconds, const BatchAnswer& answer);
-
 }  // namespace headroom::batch

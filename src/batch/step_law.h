@@ -35,6 +35,10 @@ struct Interval {
 [[nodiscard]] constexpr Interval product(const Interval& a, double b) {
   return {a.low * b, a.expected * b, a.high * b};
 }
+// Of what goes one way: low with low, high with high.
+[[nodiscard]] constexpr Interval product(const Interval& a, const Interval& b) {
+  return {a.low * b.low, a.expected * b.expected, a.high * b.high};
+}
 
 class StepLaw {
  public:

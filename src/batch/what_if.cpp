@@ -56,7 +56,8 @@ std::vector<Variation> variations_of(const BatchQuestion& question, const Worklo
     add("GQA, " + heads + (groups == 1 ? " key-value head" : " key-value heads"), true).kv_heads =
         groups;
   }
-  if (!own.latent && !predictor.has_latent_attention() && 2 * predictor.kv_heads() * predictor.head_dim() > kLatent) {
+  if (!own.latent && !predictor.has_latent_attention() &&
+      2 * predictor.kv_heads() * predictor.head_dim() > kLatent) {
     add("MLA, a latent of " + std::to_string(kLatent), true).latent = kLatent;
   }
   if (!own.window && workload.context_mean > static_cast<double>(kWindow)) {

@@ -164,15 +164,8 @@ Result<int> run_batch(const Words& words, const Console& console) {
   return report::answers_plainly(answer) ? kExitYes : kExitNotPlainYes;
 }
 
-}  // namespace
-
-Verb batch_verb() {
-  Verb verb;
-  verb.name = "batch";
-  verb.summary = "the batch that meets a latency target and pays, and what the rest could hold";
-  verb.operands = "[MODEL]";
-  verb.most_operands = 1;
-  verb.examples = {
+std::vector<Example> examples() {
+  return {
       {"headroom batch facebook/opt-1.3b --device h100-sxm-64gb --dtype float16 --slo itl=2x@32",
        "without a server: the memory-gap paper's question"},
       {"headroom batch meta-llama/Llama-2-7b-hf --device a100-sxm-80gb --slo itl=50ms --json",
@@ -198,7 +191,10 @@ Verb batch_verb() {
        "--on-change './notify.sh batch'",
        "a server at work: says when its --max-num-seqs should change, and what that pays"},
   };
-  verb.flags = {
+}
+
+std::vector<Flag> measuring_flags() {
+  return {
       {"device", "NAME", "a GPU that `headroom devices` lists; without it that of this machine"},
       kCalibrationFlag,
       {"points", "FILE",
@@ -215,19 +211,21 @@ Verb batch_verb() {
        "decision needs"},
       {"prefix-hit", "SHARE",
        "with --url: of each prompt begins as all others do, for a cache of prefixes to find; what "
-       "it "
-       "found is read back; 0: no two begin alike"},
+       "it found is read back; 0: no two begin alike"},
       {"window", "SECONDS",
        "with --url: the longest that one batch is watched, or with --rate how long; 30. With "
-       "--rate "
-       "alone: intervals are those of one run of that length"},
+       "--rate alone: intervals are those of one run of that length"},
       {"time-limit", "SECONDS", "with --url: of all measurements; 900"},
       {"seed", "N", "of prompts, lengths and arrivals; 0"},
+  };
+}
+
+std::vector<Flag> watching_flags() {
+  return {
       {"watch", "URL",
        "read the metrics of the server there until interrupted, and say when its batch limit "
        "should change; --points or MODEL and --device give the law of its steps, else it is "
-       "learned. "
-       "--json: one object a reading. It ends with 1 where a change was said"},
+       "learned. --json: one object a reading. It ends with 1 where a change was said"},
       {"limit", "N",
        "with --watch: the batch limit it runs with; the first B_opt counts as that. With --rate: "
        "the limit of the server; else the best"},
@@ -239,6 +237,11 @@ Verb batch_verb() {
       {"on-change", "CMD",
        "with --watch: run at a change, without a shell, 60 s at most; HEADROOM_BATCH and "
        "HEADROOM_BATCH_BEFORE say what it is"},
+  };
+}
+
+std::vector<Flag> open_load_flags() {
+  return {
       {"slo", "TARGETS",
        "itl=50ms, or itl=2x@32: the mean time between tokens, of that at a batch. With commas, for "
        "requests as they come: ttft_p95=500ms,itl_p99=50ms,tpot=40ms,e2e_p90=20s; without a "
@@ -246,10 +249,7 @@ Verb batch_verb() {
       {"rate", "R[,R...]",
        "requests a second that come by themselves (a Poisson process): percentiles of their "
        "latencies, simulated, or with --url measured; or recorded: as in --requests; or search, "
-       "with "
-       "--url: the highest that keeps --slo. Without it a "
-       "sweep, where --slo has "
-       "percentiles"},
+       "with --url: the highest that keeps --slo. Without it a sweep, where --slo has percentiles"},
       {"attain", "SHARE",
        "the highest rate is that at which so many requests meet all targets; without it each "
        "target holds for its own percentile"},
@@ -262,6 +262,11 @@ Verb batch_verb() {
       {"prefill-rate", "N",
        "with --rate: prompt tokens a second that the server reads when it does nothing else; else "
        "predicted (MODEL and --device), or within the measured steps"},
+  };
+}
+
+std::vector<Flag> model_flags() {
+  return {
       {"min-efficiency", "SHARE", "throughput per sequence, of that of one alone; 0.1"},
       {"input-tokens", "N", "of a request; 161, the mean of ShareGPT"},
       {"output-tokens", "N", "of a request; 338, the mean of ShareGPT"},
@@ -269,30 +274,31 @@ Verb batch_verb() {
        "how far lengths vary about these means: 0 all alike, 1 much; 1"},
       {"requests", "FILE",
        "real requests: Azure, BurstGPT, Vidur CSV, Mooncake JSONL. Their lengths; and with --rate "
-       "or "
-       "percentiles when they came, faster or slower, and which prompts begin alike"},
+       "or percentiles when they came, faster or slower, and which prompts begin alike"},
       {"dtype", "TYPE", "of weights and cache: bfloat16 (without it), float16 or float32"},
       {"kv-dtype", "TYPE",
        "of the cache, predicted, and for the commands: fp8, int8 or int4; without it that of "
        "--dtype"},
       {"quantize", "TYPE",
        "weights of 8 or 4 bits, predicted: fp8, int8 or fp4, products in it where the GPU has "
-       "that; "
-       "int4, products in --dtype"},
+       "that; int4, products in --dtype"},
       {"tp", "N",
        "GPUs of one server that share each layer (tensor parallel), predicted; 1. Bytes are of "
-       "each "
-       "GPU then"},
+       "each GPU then"},
       {"pp", "N",
        "GPUs of one server that share the layers (pipeline parallel), predicted; 1. Bytes are of "
        "each GPU then"},
       {"colocate", "MODEL",
        "a second model in the memory that is set free, with the same settings, under MPS on one of "
        "NVIDIA's GPUs"},
+  };
+}
+
+std::vector<Flag> command_flags() {
+  return {
       {"host-gap", "SHARE",
        "of a step in which the GPU waits for the host: 0 where the engine schedules beside the "
-       "GPU; "
-       "else predicted, of vLLM 0.6.3"},
+       "GPU; else predicted, of vLLM 0.6.3"},
       {"most-replicas", "N", "on one GPU, 1 to 16; 4"},
       {"price", "LIST",
        "what a million output tokens cost: cloud=2.49 (an hour of one GPU), owned=30000 (one GPU "
@@ -301,12 +307,24 @@ Verb batch_verb() {
       {"emit", "KIND=FILE",
        "write what starts the server of the first line: kubernetes=FILE.yaml, shell=FILE.sh; "
        "nothing where the target is missed"},
-      kJsonFlag,
-      kHtmlFlag,
-      kOutputFlag,
-      kQuietFlag,
-      kNoColorFlag,
-      kHelpFlag};
+  };
+}
+
+}  // namespace
+
+Verb batch_verb() {
+  Verb verb;
+  verb.name = "batch";
+  verb.summary = "the batch that meets a latency target and pays, and what the rest could hold";
+  verb.operands = "[MODEL]";
+  verb.most_operands = 1;
+  verb.examples = examples();
+  for (const auto& flags :
+       {measuring_flags(), watching_flags(), open_load_flags(), model_flags(), command_flags()}) {
+    verb.flags.insert(verb.flags.end(), flags.begin(), flags.end());
+  }
+  verb.flags.insert(verb.flags.end(),
+                    {kJsonFlag, kHtmlFlag, kOutputFlag, kQuietFlag, kNoColorFlag, kHelpFlag});
   verb.run = run_batch;
   return verb;
 }

@@ -156,6 +156,14 @@ Result<void> read_variant(const Words& words, batch::BatchQuestion& question) {
   return {};
 }
 
+Result<engines::ServingEngine> engine_of(const Words& words) {
+  const std::string name = words.value("engine");
+  if (const auto engine = engines::parse_serving_engine(name)) return *engine;
+  return Error{ErrorCode::usage,
+               "'" + name.substr(0, 80) + "' is no engine whose commands are known", "--engine",
+               "vllm, sglang, tensorrt-llm or llama.cpp"};
+}
+
 }  // namespace
 
 Result<batch::BatchQuestion> batch_question(const Words& words, const Machines& machines) {
@@ -184,26 +192,11 @@ Result<batch::BatchQuestion> batch_question(const Words& words, const Machines& 
     question.open_load.targets = std::move(slo.latencies);
   }
   if (words.has("dtype")) {
-    const std::string name = words.value("dtype");
-    const std::optional<op::DType> dtype = op::parse_dtype(name);
-    if (dtype != op::DType::bf16 && dtype != op::DType::f16 && dtype != op::DType::f32) {
-      return Error{ErrorCode::usage,
-                   "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
-                   {},
-                   "bfloat16, float16 or float32"};
-    }
-    question.weights = *dtype;
-    question.dtype = op::dtype_name(*dtype);
+    HEADROOM_ASSIGN(question.weights, dtype_of(words, question.weights));
+    question.dtype = op::dtype_name(question.weights);
   }
   if (words.has("engine")) {
-    const std::string name = words.value("engine");
-    const auto engine = engines::parse_serving_engine(name);
-    if (!engine) {
-      return Error{ErrorCode::usage,
-                   "'" + name.substr(0, 80) + "' is no engine whose commands are known", "--engine",
-                   "vllm, sglang, tensorrt-llm or llama.cpp"};
-    }
-    question.engine = *engine;
+    HEADROOM_ASSIGN(question.engine, engine_of(words));
   }
   if (words.has("price")) {
     HEADROOM_ASSIGN(question.price, batch::parse_price(words.value("price")));

@@ -63,18 +63,6 @@ Result<std::vector<bench::MeasuredStep>> points_of(const std::string& path) {
   }
 }
 
-// The type of weights and cache; `otherwise` without the flag.
-Result<op::DType> dtype_of(const Words& words, op::DType otherwise) {
-  if (!words.has("dtype")) return otherwise;
-  const std::string name = words.value("dtype");
-  const std::optional<op::DType> dtype = op::parse_dtype(name);
-  if (dtype != op::DType::bf16 && dtype != op::DType::f16 && dtype != op::DType::f32) {
-    return usage("'" + name.substr(0, 80) + "' is not a type that --dtype takes",
-                 "bfloat16, float16 or float32");
-  }
-  return *dtype;
-}
-
 Result<int64_t> context_of(const Words& words, int64_t otherwise) {
   if (!words.has("context")) return otherwise;
   return number_of<int64_t>(words.value("context"), "context", 1);

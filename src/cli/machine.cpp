@@ -27,4 +27,15 @@ std::string Machines::device_for(const Words& words) const {
   return calibration ? calibration->device : "auto";
 }
 
+Result<op::DType> dtype_of(const Words& words, op::DType otherwise) {
+  if (!words.has("dtype")) return otherwise;
+  const std::string name = words.value("dtype");
+  const std::optional<op::DType> dtype = op::parse_dtype(name);
+  if (dtype == op::DType::bf16 || dtype == op::DType::f16 || dtype == op::DType::f32) return *dtype;
+  return Error{ErrorCode::usage,
+               "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
+               {},
+               "bfloat16, float16 or float32"};
+}
+
 }  // namespace headroom::cli

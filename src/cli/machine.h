@@ -10,6 +10,7 @@
 #include "cli/console.h"
 #include "cli/flags.h"
 #include "device/catalogue.h"
+#include "operator/dtype.h"
 #include "timing/calibration.h"
 #include "timing/timing_model.h"
 
@@ -29,5 +30,8 @@ struct Machines {
 // An Error about one of the user's files. Says so where the calibration is of another device than
 // --device names.
 Result<Machines> load_machines(const Words& words, const Console& console);
+
+// --dtype: the type of weights, and of a cache; `otherwise` without the flag.
+Result<op::DType> dtype_of(const Words& words, op::DType otherwise);
 
 }  // namespace headroom::cli

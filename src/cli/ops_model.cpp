@@ -16,14 +16,6 @@
 namespace headroom::cli {
 namespace {
 
-Result<op::DType> dtype_of(const Words& words) {
-  const std::string name = words.value("dtype");
-  const std::optional<op::DType> dtype = op::parse_dtype(name);
-  if (dtype == op::DType::bf16 || dtype == op::DType::f16 || dtype == op::DType::f32) return *dtype;
-  return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that --dtype takes",
-               "", "bfloat16, float16 or float32"};
-}
-
 Result<ops::PredictedRun> predict_decode(const Words& words, const ops::StepSetting& setting,
                                          ops::Quantize quantize, const device::Device& device,
                                          const timing::TimingModel& laws) {
@@ -140,7 +132,7 @@ Result<ops::StepSetting> setting_of(const Words& words, const std::string& phase
                     number_of<int64_t>(words.value("seq"), "seq", least, timing::kMostContext));
   }
   if (words.has("dtype")) {
-    HEADROOM_ASSIGN(setting.dtype, dtype_of(words));
+    HEADROOM_ASSIGN(setting.dtype, dtype_of(words, op::DType::bf16));
   }
   HEADROOM_TRY(add_dimensions(words, setting));
   return setting;

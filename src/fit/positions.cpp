@@ -1,12 +1,8 @@
 #include "fit/positions.h"
 
+#include "model/positions.h"
+
 namespace headroom::fit {
-
-namespace {
-
-constexpr int64_t kPositionsMax = int64_t{1} << 30;
-
-}  // namespace
 
 Result<std::optional<int64_t>> positions_of(const Scenario& scenario) {
   if (scenario.traced || scenario.task == model::Task::seq2seq_lm) return std::optional<int64_t>();
@@ -14,12 +10,7 @@ Result<std::optional<int64_t>> positions_of(const Scenario& scenario) {
     const int64_t positions = megatron->stage.model.positions;
     return positions > 0 ? std::optional(positions) : std::nullopt;
   }
-  const text::JsonView config = scenario.model->view();
-  for (const char* key : {"n_positions", "max_position_embeddings", "n_ctx"}) {
-    HEADROOM_ASSIGN(const auto positions, config.optional_int(key, 1, kPositionsMax));
-    if (positions) return positions;
-  }
-  return std::optional<int64_t>();
+  return model::positions_of(scenario.model->view());
 }
 
 Result<std::string> beyond_positions(const Scenario& scenario) {

@@ -155,6 +155,8 @@ Section steps_section(const BatchAnswer& answer) {
        [](const timing::DecodeStep& step) { return step.matmul.time.seconds; }},
       {"temporaries", "other kernels",
        [](const timing::DecodeStep& step) { return step.other.time.seconds; }},
+      {"loss", "quantizing inputs",
+       [](const timing::DecodeStep& step) { return step.quantize.time.seconds; }},
       {"logits", "collectives",
        [](const timing::DecodeStep& step) { return step.collectives.time.seconds; }},
       {"workspaces", "host gap", [](const timing::DecodeStep& step) { return step.host.seconds; }},
@@ -164,7 +166,7 @@ Section steps_section(const BatchAnswer& answer) {
   chart.x_label = "sequences in flight";
   chart.y_label = "share of a step, %";
   for (const Part& part : kParts) {
-    // One GPU has no collectives.
+    // One GPU has no collectives, and 16-bit inputs are not quantized.
     const bool is_there = std::ranges::any_of(
         answer.steps, [&](const timing::DecodeStep& step) { return part.seconds(step) > 0; });
     if (!is_there) continue;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+
 #include "report/batch_html.h"
 
 namespace headroom::report {
@@ -43,6 +46,29 @@ TEST(BatchText, WithoutAPlainAnswerItSaysWhatThereIs) {
             "points.csv: no batch meets the target; batch 1 has 10.0 ms between tokens");
   answer.curve.clear();
   EXPECT_EQ(batch_sentence(answer), "points.csv: the model does not fit");
+}
+
+TEST(BatchHtml, TheSharesOfAStepAreAllOfIt) {
+  batch::BatchAnswer answer = sample();
+  timing::DecodeStep step;
+  step.batch = 96;
+  double seconds = 1e-3;
+  for (timing::KernelTime* part :
+       {&step.attention, &step.matmul, &step.other, &step.quantize, &step.collectives}) {
+    part->time.seconds = seconds;
+    seconds *= 2;
+  }
+  step.host.seconds = seconds;
+  answer.steps = {step};
+  std::string page;
+  for (const Section& section : batch_sections(answer)) page += section.body.markup();
+  EXPECT_NE(page.find("quantizing inputs at batch 96: 12.7 %"), std::string::npos);
+  double sum = 0;
+  const std::string_view words = " at batch 96: ";
+  for (size_t at = page.find(words); at != std::string::npos; at = page.find(words, at + 1)) {
+    sum += std::strtod(page.c_str() + at + words.size(), nullptr);
+  }
+  EXPECT_NEAR(sum, 100, 0.5);
 }
 
 TEST(BatchHtml, ASectionForWhatIsKnown) {

@@ -37,6 +37,17 @@ std::optional<double> value_of(const OpenRequest& request, LatencyMetric metric)
   return (request.ended - request.first_token) / static_cast<double>(between);
 }
 
+// Tokens that it had written in [begin, end): the first at its time, the others evenly until its
+// end.
+double tokens_within(const OpenRequest& request, double begin, double end) {
+  const auto tokens = static_cast<double>(request.tokens);
+  const bool has_first = request.first_token >= begin && request.first_token < end;
+  const double lasted = request.ended - request.first_token;
+  if (!(lasted > 0)) return has_first ? tokens : 0;
+  const double within = std::min(request.ended, end) - std::max(request.first_token, begin);
+  return (has_first ? 1 : 0) + (tokens - 1) * std::max(0.0, within) / lasted;
+}
+
 bool is_met(const OpenRequest& request, const LatencyTarget& target) {
   if (target.metric == LatencyMetric::itl && target.percentile > 0) {
     const double rest = 1 - target.percentile / 100;
@@ -170,6 +181,7 @@ OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t 
   summary.window_seconds = std::max(window_end - begin, 1e-9);
   std::array<std::vector<double>, kLatencyMetrics> values;
   int64_t good = 0;
+  double asked = 0;  // tokens, of those that were answered
   for (size_t i = from; i < to; ++i) {
     const OpenRequest& request = requests[i];
     good += meets_all(request, goal) ? 1 : 0;
@@ -177,6 +189,7 @@ OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t 
       ++summary.unanswered;
       continue;
     }
+    asked += static_cast<double>(request.tokens);
     for (const LatencyMetric metric :
          {LatencyMetric::ttft, LatencyMetric::tpot, LatencyMetric::e2e}) {
       const auto value = value_of(request, metric);
@@ -188,16 +201,18 @@ OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t 
     const bool is_itl = static_cast<LatencyMetric>(i) == LatencyMetric::itl;
     summary.spread[i] = is_itl ? spread_of_gaps(gaps) : spread_of(values[i]);
   }
+  // Parts of requests count: far above what a server can do the window is shorter than one.
   double ended = 0;
   double tokens = 0;
   for (const OpenRequest& request : requests) {
-    if (!request.is_answered || request.ended < begin || request.ended >= window_end) continue;
-    ended += 1;
-    tokens += static_cast<double>(request.tokens);
+    if (!request.is_answered) continue;
+    tokens += tokens_within(request, begin, window_end);
+    if (request.ended >= begin && request.ended < window_end) ended += 1;
   }
   const auto came = static_cast<double>(summary.requests - summary.unanswered);
   summary.requests_per_second = static_cast<double>(summary.requests) / summary.window_seconds;
-  summary.throughput_requests_per_second = ended / summary.window_seconds;
+  summary.throughput_requests_per_second =
+      asked > 0 ? tokens * came / asked / summary.window_seconds : 0;
   summary.throughput_tokens_per_second = tokens / summary.window_seconds;
   summary.attained = static_cast<double>(good) / static_cast<double>(summary.requests);
   summary.goodput_requests_per_second = static_cast<double>(good) / summary.window_seconds;

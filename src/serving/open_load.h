@@ -69,9 +69,9 @@ struct OpenLoadSummary {
   int64_t requests = 0;
   int64_t unanswered = 0;  // of them
   double window_seconds = 0;
-  double requests_per_second = 0;  // that came
-  double throughput_requests_per_second = 0;
-  double throughput_tokens_per_second = 0;
+  double requests_per_second = 0;             // that came
+  double throughput_requests_per_second = 0;  // as many as these tokens are, of those that came
+  double throughput_tokens_per_second = 0;  // written; of a request that the window cuts, its part
   LatencySpread spread[kLatencyMetrics];
   std::vector<double> at_targets;  // what each target bounds
   double attained = 1;             // share of the requests that meets all targets

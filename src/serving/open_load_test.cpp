@@ -154,6 +154,23 @@ TEST(OpenLoad, ClosedLoopsAnswerWhatTheLawSays) {
   EXPECT_NEAR(closed_loop_rate(load, 50, law, {.max_num_seqs = 50}), 50, 1.5);
 }
 
+TEST(OpenLoad, BeyondItsCapacityAServerWritesWhatItCanHoweverMuchComes) {
+  const OpenLoad load{.arrivals = poisson_arrivals({{1, 50}, {1, 150}}, 2000, 3),
+                      .natural_rate = 1,
+                      .from = 200,
+                      .to = 1800};
+  const IterationLaw law({{1, 0.0051, 0}, {1000, 0.105, 0}}, 1);
+  // 50 in flight write 5000 tokens a second, of 50 requests; at the last rate all come within 0.3
+  // s.
+  for (const double rate : {100.0, 500.0, 5000.0}) {
+    const OpenLoadSummary summary =
+        simulate_load(load, rate, law, {.max_num_seqs = 50}, {}).summary;
+    EXPECT_TRUE(summary.is_saturated);
+    EXPECT_NEAR(summary.throughput_tokens_per_second, 5000, 250) << rate;
+    EXPECT_NEAR(summary.throughput_requests_per_second, 50, 8) << rate;
+  }
+}
+
 TEST(OpenLoad, RecordedArrivalsBeginAgainWithOtherPrompts) {
   formats::RequestTimes times;
   times.arrived_seconds = {0, 1, 4};

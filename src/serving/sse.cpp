@@ -1,18 +1,20 @@
 #include "serving/sse.h"
 
+#include "text/json_bytes.h"
+
 namespace headroom::serving {
 
 bool SseParser::take_line(std::string_view& bytes, std::string_view& line) {
   if (is_too_long_) return false;
   if (skips_newline_ && bytes.front() == '\n') bytes.remove_prefix(1);
   skips_newline_ = false;
-  const size_t end = bytes.find_first_of("\r\n");
+  const size_t end = text::find_line_end(bytes.data(), 0, bytes.size());
   const std::string_view part = bytes.substr(0, end);
   if (held_.size() + part.size() + data_.size() > kMostBytes) {
     is_too_long_ = true;
     return false;
   }
-  if (end == std::string_view::npos) {
+  if (end == bytes.size()) {
     held_ += part;
     bytes = {};
     return false;

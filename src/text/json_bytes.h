@@ -52,4 +52,11 @@ inline size_t find_quote(const char* text, size_t at, size_t end) {
   });
 }
 
+// The end of a line, of a stream that JSON comes in.
+inline size_t find_line_end(const char* text, size_t at, size_t end) {
+  return find_marked(text, at, end, [](ByteBlock block) {
+    return (block == static_cast<uint8_t>('\n')) | (block == static_cast<uint8_t>('\r'));
+  });
+}
+
 }  // namespace headroom::text

@@ -21,6 +21,7 @@ TEST(JsonBytes, FindWhatALoopFinds) {
         for (size_t at : {size_t{0}, place, place + 1}) {
           EXPECT_EQ(find_structure(text.data(), at, size), loop(text, at, "\"{}[]"));
           EXPECT_EQ(find_quote(text.data(), at, size), loop(text, at, "\"\\"));
+          EXPECT_EQ(find_line_end(text.data(), at, size), loop(text, at, "\r\n"));
         }
       }
     }

@@ -25,10 +25,6 @@ GemmShape grouped_shape(const ExpertProduct& product, int64_t batch) {
                    .k = product.k};
 }
 
-double elements(int64_t rows, int64_t width) {
-  return static_cast<double>(rows) * static_cast<double>(width);
-}
-
 // Around the experts: the router's softmax, the activation between the two products, and the sum of
 // what the chosen experts made.
 void add_routing(const DecodeOperators& shapes, const DecodeSizes& sizes,
@@ -91,8 +87,7 @@ std::vector<CountedCall> eager_calls(const DecodeOperators& shapes, const Decode
 // A sequence's queries read the cache, by as many heads as the device has.
 Call attention_of(const DecodeOperators& shapes, const DecodeSizes& sizes) {
   const int64_t heads = sizes.shared(shapes.heads);
-  const int64_t kv_heads =
-      std::min(heads, sizes.shared(sizes.variant.kv_heads.value_or(sizes.kv_heads)));
+  const int64_t kv_heads = sizes.kv_heads_here(heads);
   const AttentionShape one{.batch = sizes.batch,
                            .heads = heads,
                            .kv_heads = kv_heads,
@@ -200,12 +195,11 @@ std::vector<CountedCall> prefill_calls(const DecodeOperators& shapes, const Deco
   std::vector<CountedCall> calls = std::move(work.matmul);
   calls.insert(calls.end(), work.quantize.begin(), work.quantize.end());
   const int64_t heads = sizes.shared(shapes.heads);
-  AttentionShape one{
-      .heads = heads,
-      .kv_heads = std::min(heads, sizes.shared(sizes.variant.kv_heads.value_or(sizes.kv_heads))),
-      .head_dim = sizes.head_dim,
-      .queries = tokens,
-      .context = tokens};
+  AttentionShape one{.heads = heads,
+                     .kv_heads = sizes.kv_heads_here(heads),
+                     .head_dim = sizes.head_dim,
+                     .queries = tokens,
+                     .context = tokens};
   if (sizes.latent) {
     // Keys and values as the heads see them, whose sizes differ.
     one.kv_heads = heads;

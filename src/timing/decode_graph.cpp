@@ -10,8 +10,6 @@
 namespace headroom::timing {
 namespace {
 
-double weights_of(int64_t n, int64_t k) { return static_cast<double>(n) * static_cast<double>(k); }
-
 Result<model::Graph> graph_behind(const text::JsonView& config, int64_t past, int64_t batch) {
   HEADROOM_ASSIGN(const model::Family* family, model::find_family(config));
   if (family->task != model::Task::causal_lm) {
@@ -58,10 +56,10 @@ int64_t devices_of(const DecodeOptions& options) {
 int64_t saved_weight_bytes(const DecodeOperators& shapes, const DecodeSizes& sizes) {
   double count = 0;
   for (size_t i = 0; i + 1 < shapes.products.size(); ++i) {
-    count += weights_of(shapes.products[i].shape.n, shapes.products[i].shape.k);
+    count += elements(shapes.products[i].shape.n, shapes.products[i].shape.k);
   }
   for (const ExpertProduct& product : shapes.experts) {
-    count += static_cast<double>(product.experts) * weights_of(product.n, product.k);
+    count += static_cast<double>(product.experts) * elements(product.n, product.k);
   }
   return std::llround(count * (sizes.element_bytes - *sizes.variant.weight_element_bytes));
 }
@@ -80,11 +78,11 @@ Bytes cache_bytes(const model::Graph& graph, const DecodeOptions& options,
         bytes * static_cast<double>(sizes.shared(state.width)) / static_cast<double>(state.width);
   }
   const auto whole = static_cast<double>(step::kv_cache_bytes(graph, options.weights)) - states;
-  const double elements = sizes.cache_elements() / sizes.model_cache_elements();
+  const double of_cache = sizes.cache_elements() / sizes.model_cache_elements();
   const double of_element = sizes.cache_element_bytes() / sizes.element_bytes;
   const double kept =
       static_cast<double>(sizes.kept_context()) / static_cast<double>(sizes.context);
-  return Bytes(std::llround((whole * elements * of_element * kept + states_here) /
+  return Bytes(std::llround((whole * of_cache * of_element * kept + states_here) /
                             static_cast<double>(options.variant.pipeline_parallel)));
 }
 

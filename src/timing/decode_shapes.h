@@ -61,10 +61,18 @@ struct DecodeSizes {
   [[nodiscard]] int64_t shared(int64_t count) const {
     return std::max<int64_t>(1, (count + variant.tensor_parallel - 1) / variant.tensor_parallel);
   }
+  // Of attention, beside as many heads as the device has of it.
+  [[nodiscard]] int64_t kv_heads_here(int64_t heads_here) const {
+    return std::min(heads_here, shared(variant.kv_heads.value_or(kv_heads)));
+  }
   [[nodiscard]] int64_t kept_context() const {
     return std::min(context, variant.window.value_or(context));
   }
 };
+
+[[nodiscard]] constexpr double elements(int64_t rows, int64_t width) {
+  return static_cast<double>(rows) * static_cast<double>(width);
+}
 
 // A product with a weight. Of tensor parallel devices each has a part of its outputs, or else of
 // what it multiplies: then what they give are parts of a sum.
@@ -120,7 +128,7 @@ struct DecodeShapes {
 Result<DecodeSizes> sizes_of(const model::Graph& graph, const text::JsonView& config,
                              const DecodeOptions& options, int64_t batch);
 
-// The operators of the graph that products_graph() makes.
+// The operators of decode_graph()'s graph, or of graph_without_past()'s where attention is latent.
 Result<DecodeOperators> operators_of(const model::Graph& graph, DecodeSizes sizes);
 
 }  // namespace headroom::timing

@@ -7,13 +7,13 @@
 #include "timing/decode_calls.h"
 #include "timing/decode_graph.h"
 #include "timing/decode_shapes.h"
+#include "timing/operator_work.h"
 
 namespace headroom::timing {
 
 namespace {
 
-// A class of kernels while it is being summed. Errors of one law go one way, so that the ends of
-// intervals add up within a class.
+// A class of kernels while it is being summed.
 class Sum {
  public:
   explicit Sum(const TimingModel& model, const device::Device& device)
@@ -35,32 +35,34 @@ class Sum {
       time.provenance = std::max(time.provenance, Provenance::extrapolated);
     }
     const auto count = static_cast<double>(one.times);
-    kernels_.flops += count * one.call.flops;
-    kernels_.bytes += count * one.call.bytes;
-    add_time(time.seconds_low * count, time.seconds * count, time.seconds_high * count);
+    flops_ += count * one.call.flops;
+    bytes_ += count * one.call.bytes;
+    time_.add(time, one.times);
     roofline_seconds_ += count * time.roofline_seconds;
-    if (time.provenance > kernels_.provenance)
-      longest_ = 0;  // why the whole is no better than that
-    kernels_.provenance = std::max(kernels_.provenance, time.provenance);
-    if (time.provenance == kernels_.provenance && time.seconds * count > longest_) {
-      longest_ = time.seconds * count;
-      kernels_.basis = time.basis;
-    }
     return {};
   }
   void add_time(double low, double middle, double high) {
-    kernels_.time.low_seconds += low;
-    kernels_.time.seconds += middle;
-    kernels_.time.high_seconds += high;
+    time_.low += low;
+    time_.middle += middle;
+    time_.high += high;
   }
-  [[nodiscard]] const KernelTime& kernels() const { return kernels_; }
+  [[nodiscard]] KernelTime kernels() const {
+    KernelTime made;
+    made.time = {.low_seconds = time_.low, .seconds = time_.middle, .high_seconds = time_.high};
+    made.flops = flops_;
+    made.bytes = bytes_;
+    made.provenance = time_.provenance;
+    made.basis = time_.basis;
+    return made;
+  }
   [[nodiscard]] double roofline_seconds() const { return roofline_seconds_; }
 
  private:
   const TimingModel& model_;
   const device::Device& device_;
-  KernelTime kernels_;
-  double longest_ = 0;
+  TimeSum time_{.floor = Provenance::calibrated};
+  double flops_ = 0;
+  double bytes_ = 0;
   double roofline_seconds_ = 0;
 };
 

@@ -164,7 +164,7 @@ void TimeSum::add(const PredictedTime& time, int64_t times) {
   low += count * time.seconds_low;
   middle += count * time.seconds;
   high += count * time.seconds_high;
-  const Provenance one = std::max(time.provenance, Provenance::interpolated);
+  const Provenance one = std::max(time.provenance, floor);
   if (one > provenance) longest = 0;  // why the whole is no better than that
   provenance = std::max(provenance, one);
   if (one < provenance || count * time.seconds <= longest) return;

@@ -62,9 +62,10 @@ Result<void> read_heads(const text::JsonView& config, StepShape& shape);
 
 // What launches take together. Errors of one law go one way, so its ends add up.
 struct TimeSum {
+  Provenance floor = Provenance::interpolated;  // a sum is no better known than that
   double low = 0, middle = 0, high = 0;
-  Provenance provenance = Provenance::interpolated;
-  std::string basis;  // of the longest of those with that provenance
+  Provenance provenance = floor;
+  std::string basis = {};  // of the longest of those with that provenance
   double longest = 0;
 
   void add(const PredictedTime& time, int64_t times = 1);

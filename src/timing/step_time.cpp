@@ -55,6 +55,7 @@ struct Group {
   int64_t members = 1;
   int64_t per_node = 1;  // of them
   int64_t beside = 1;    // groups that send out of a node at a time
+  [[nodiscard]] bool is_beyond_node() const { return members > per_node; }
 };
 
 // Its members, each `apart` devices from the next.
@@ -173,8 +174,12 @@ class Pricer {
         all_reduce_call(OperatorClass::all_reduce,
                         {.group = group.members, .message = static_cast<int64_t>(message)});
     HEADROOM_ASSIGN(price.time, model_.predict(made, own_path(group)));
-    if (group.members > group.per_node && question_.cluster.network.value > 0) {
-      HEADROOM_ASSIGN(const PredictedTime outside, model_.predict(made, network_path(group)));
+    if (goes_over_network(group)) {
+      // What the node's network gives, which its groups share.
+      const auto node = static_cast<double>(question_.cluster.devices_per_node);
+      const BytesPerSecond rate{question_.cluster.network.value * node /
+                                static_cast<double>(group.beside)};
+      HEADROOM_ASSIGN(const PredictedTime outside, model_.predict(made, network_path(group, rate)));
       if (outside.seconds > price.time.seconds) price.time = outside;
     }
     if (call.kind == op::OpKind::all_reduce) return price;
@@ -196,11 +201,8 @@ class Pricer {
     if (ring.members < 2 || message <= 0) return price;
     const Call made = all_reduce_call(OperatorClass::all_reduce,
                                       {.group = 2, .message = static_cast<int64_t>(message)});
-    device::Device path = own_path(ring);
-    if (ring.members > ring.per_node && question_.cluster.network.value > 0) {
-      path.link.value = question_.cluster.network;
-      path.name += " over a network";
-    }
+    const device::Device path =
+        goes_over_network(ring) ? network_path(ring, question_.cluster.network) : own_path(ring);
     HEADROOM_ASSIGN(price.time, model_.predict(made, path));
     return price;
   }
@@ -216,12 +218,14 @@ class Pricer {
     return path;
   }
 
-  // With what it has of its node's network, which groups share. A device of another name is asked
-  // the general law.
-  [[nodiscard]] device::Device network_path(const Group& group) const {
+  [[nodiscard]] bool goes_over_network(const Group& group) const {
+    return group.is_beyond_node() && question_.cluster.network.value > 0;
+  }
+
+  // With what one has of a network as its link. A device of another name is asked the general law.
+  [[nodiscard]] device::Device network_path(const Group& group, BytesPerSecond of_one) const {
     device::Device path = own_path(group);
-    const auto node = static_cast<double>(question_.cluster.devices_per_node);
-    path.link.value = {question_.cluster.network.value * node / static_cast<double>(group.beside)};
+    path.link.value = of_one;
     path.name += " over a network";
     return path;
   }

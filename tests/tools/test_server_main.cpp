@@ -48,7 +48,8 @@ void read_word(std::string_view word, TestServerOptions& o) {
       is("port", o.port) || is("base_ms", o.base_ms) || is("per_sequence_ms", o.per_sequence_ms) ||
       is("bend_ms", o.bend_ms) || is("kv_us", o.kv_us) || is("prefill_us", o.prefill_us) ||
       is("noise", o.noise) || is("max_running", o.max_running) || is("kv_tokens", o.kv_tokens) ||
-      is("tokens_per_chunk", o.tokens_per_chunk) || is("seed", o.seed) || is("good", o.good) ||
+      is("tokens_per_chunk", o.tokens_per_chunk) || is("has_all_fields", o.has_all_fields) ||
+      is("chunks_per_write", o.chunks_per_write) || is("seed", o.seed) || is("good", o.good) ||
       is("refuse_every", o.refuse_every) || is("error_every", o.error_every) ||
       is("cut_every", o.cut_every) || is("malformed_every", o.malformed_every) ||
       is("stall_every", o.stall_every) || is("die_after", o.die_after) || is("hangs", o.hangs) ||

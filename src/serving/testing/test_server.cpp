@@ -94,10 +94,26 @@ struct Sequence {
   int64_t unsent = 0;  // tokens that wait for their chunk
 };
 
+// The event of the tokens that wait for it, of a chat or not, with all fields or as short as can
+// be.
+std::string token_event(const Sequence& sequence, bool is_last, bool has_all_fields) {
+  std::string words;
+  for (int64_t i = 0; i < sequence.unsent; ++i) words += " word";
+  const std::string text =
+      sequence.is_chat ? R"("delta":{"content":")" + words + "\"}" : "\"text\":\"" + words + "\"";
+  const std::string finish = R"("finish_reason":)" + std::string(is_last ? "\"length\"" : "null");
+  if (!has_all_fields) return event(R"({"choices":[{"index":0,)" + text + "," + finish + "}]}");
+  const std::string kind = sequence.is_chat ? "chat.completion.chunk" : "text_completion";
+  return event(R"({"id":"cmpl-0123456789abcdef0123456789abcdef","object":")" + kind +
+               R"(","created":1700000000,"model":"test","choices":[{"index":0,)" + text +
+               R"(,"logprobs":null,)" + finish + R"(,"stop_reason":null}],"usage":null})");
+}
+
 struct Connection {
   int fd = -1;
   std::string in;
   std::string out;
+  bool is_held_up = false;  // waits for room to send
   bool is_closing = false;
   bool is_running = false;
   std::optional<Sequence> sequence;
@@ -185,7 +201,9 @@ void TestServer::State::flush(Connection& connection) {
     if (sent <= 0) break;
     connection.out.erase(0, static_cast<size_t>(sent));
   }
-  watch(connection.fd, connection.out.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD);
+  if (connection.is_held_up != connection.out.empty()) return;
+  connection.is_held_up = !connection.out.empty();
+  watch(connection.fd, connection.is_held_up ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
 }
 
 void TestServer::State::read(Connection& connection) {
@@ -370,13 +388,8 @@ void TestServer::State::emit(Connection& connection) {
     return;
   }
   if (sequence.unsent < options.tokens_per_chunk && !is_last) return;
-  std::string words;
-  for (; sequence.unsent > 0; --sequence.unsent) words += " word";
-  const std::string finish = is_last ? "\"length\"" : "null";
-  std::string bytes = sequence.is_chat ? event(R"({"choices":[{"index":0,"delta":{"content":")" +
-                                               words + "\"},\"finish_reason\":" + finish + "}]}")
-                                       : event(R"({"choices":[{"index":0,"text":")" + words +
-                                               "\",\"finish_reason\":" + finish + "}]}");
+  std::string bytes = token_event(sequence, is_last, options.has_all_fields);
+  sequence.unsent = 0;
   if (is_last) {
     if (sequence.wants_usage) {
       bytes +=
@@ -394,8 +407,10 @@ void TestServer::State::emit(Connection& connection) {
   }
   record.tokens = sequence.written;
   record.sent.push_back(Clock::now());
+  const auto chunks = static_cast<int64_t>(record.sent.size());
   if (is_last) connection.sequence.reset();
-  say(connection, bytes);
+  connection.out += bytes;
+  if (is_last || chunks % options.chunks_per_write == 0) flush(connection);
 }
 
 void TestServer::State::end_step() {

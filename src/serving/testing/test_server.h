@@ -34,6 +34,9 @@ struct TestServerOptions {
   int64_t max_running = 256;
   int64_t kv_tokens = 1'000'000;
   int64_t tokens_per_chunk = 1;
+  // Chunks that are written together, as a reader that is behind finds them in the kernel.
+  int64_t chunks_per_write = 1;
+  bool has_all_fields = false;  // a chunk says what vLLM's do beside its text: some 220 bytes
   uint64_t seed = 0;
   std::string api_key = {};  // empty: anyone
   // Every so many-th request, beginning behind the first `good`; 0: none.

@@ -1,0 +1,17 @@
+// How many positions a model was made for, as its configuration says.
+//
+// Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "text/json.h"
+
+namespace headroom::model {
+
+// Of the language model, where the configuration is of a model of text and images. Nothing where it
+// states none.
+Result<std::optional<int64_t>> positions_of(const text::JsonView& config);
+
+}  // namespace headroom::model
