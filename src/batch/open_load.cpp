@@ -389,6 +389,10 @@ Result<OpenLoadAnswer> answer_open_load(const BatchQuestion& question, const Ope
   std::sort(rates.begin(), rates.end());
   for (const double rate : rates) answer.rows.push_back(simulations.row(rate, answer.limit));
   answer.refused = answer.rows.front().refused;
+  if (question.open_load.window_seconds && !question.open_load.is_recorded()) {
+    answer.window_seconds = question.open_load.window_seconds;
+    answer.runs = kRuns;
+  }
   answer.closed_requests_per_second = simulations.closed_rate(point);
   return answer;
 }

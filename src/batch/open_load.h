@@ -75,8 +75,10 @@ struct OpenLoadAnswer {
   std::optional<int64_t> limit_high;
   std::string arrivals;                                // poisson or recorded
   std::optional<double> recorded_requests_per_second;  // the trace's own, where no rate was asked
-  int64_t requests = 0;                                // simulated a rate
-  int64_t refused = 0;                                 // of them, longer than the cache
+  int64_t requests = 0;                                // simulated a rate, in each drawing
+  std::optional<double> window_seconds;                // of each run that the rows are of instead
+  int64_t runs = 0;                                    // so many
+  int64_t refused = 0;  // of a drawing, or of a run at the lowest rate: longer than the cache
   bool knows_cache = false;
   std::string prompt_source;  // where the time of prompts is from
   Provenance provenance = Provenance::extrapolated;

@@ -93,6 +93,12 @@ void measure_host(Device& cpu) {
   cpu.usable_memory = cpu.memory;
 }
 
+// A processor's memory is that of this machine.
+Device as_it_is_here(Device device) {
+  if (device.vendor == Vendor::cpu) measure_host(device);
+  return device;
+}
+
 }  // namespace
 
 DeviceCatalogue DeviceCatalogue::built_in() {
@@ -170,17 +176,13 @@ Result<Device> DeviceCatalogue::resolve(std::string_view name, const Detector& d
   if (name == "auto") return find_auto(detector);
   const auto exact = std::find_if(devices_.begin(), devices_.end(),
                                   [&](const Device& device) { return device.name == name; });
-  if (exact != devices_.end()) {
-    Device device = *exact;
-    if (device.vendor == Vendor::cpu) measure_host(device);
-    return device;
-  }
+  if (exact != devices_.end()) return as_it_is_here(*exact);
   const std::vector<const Device*> found = matches(devices_, name_words(name));
   if (found.empty()) return unknown(name);
   if (found.size() > 1) {
     return usage("device " + show(name) + " is ambiguous", "it may be " + join(found));
   }
-  return *found.front();
+  return as_it_is_here(*found.front());
 }
 
 Result<Device> DeviceCatalogue::find(std::string_view spec, const Detector& detector) const {
@@ -196,7 +198,7 @@ Result<Device> DeviceCatalogue::find(std::string_view spec, const Detector& dete
 Result<FoundDevice> DeviceCatalogue::find_for_measurement(std::string_view text) const {
   const std::vector<const Device*> found = matches(devices_, measurement_words(text));
   if (found.empty()) return unknown(text);
-  FoundDevice result{*found.front(), {}};
+  FoundDevice result{as_it_is_here(*found.front()), {}};
   if (found.size() > 1) {
     result.assumption = show(text) + " may be " + join(found) + "; taken for the first of them";
   }

@@ -197,6 +197,7 @@ TEST(Catalogue, CpuKnowsTheMemoryOfThisMachine) {
   EXPECT_GT(cpu.memory.value.count, 100 * kMiB);
   EXPECT_EQ(cpu.memory.provenance, Provenance::measured);
   EXPECT_FALSE(cpu.bandwidth.known());
+  EXPECT_EQ(catalogue().find("CPU")->memory.value, cpu.memory.value);
 }
 
 TEST(Catalogue, LoadsTheUsersFiles) {

@@ -25,16 +25,18 @@ Result<std::optional<int64_t>> count_of(const JsonView& view, std::string_view k
 
 Result<void> read_halves(const JsonView& root, TrainingSetup& setup) {
   setup.weights = Half::none;
+  bool is_left_open = false;  // to the Trainer, unless the other is on
   for (const auto& [key, half] : {std::pair{"bf16", Half::bf16}, std::pair{"fp16", Half::fp16}}) {
     HEADROOM_ASSIGN(const auto part, root.optional_object(key));
     if (!part) continue;
     if (!is_said(*part, "enabled")) {
-      setup.weights.reset();
+      is_left_open = true;
       continue;
     }
     HEADROOM_ASSIGN(const bool is_on, part->get_bool("enabled"));
     if (is_on) setup.weights = half;
   }
+  if (is_left_open && setup.weights == Half::none) setup.weights.reset();
   return {};
 }
 

@@ -122,6 +122,13 @@ TEST(DeepSpeed, AutoIsNothing) {
   EXPECT_FALSE(read->overlap_comm || read->clip || read->weights || read->batch);
 }
 
+TEST(DeepSpeed, ATypeThatIsOnIsTheTypeThoughTheOtherIsLeftOpen) {
+  const auto read = from_deepspeed(
+      R"({"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}, "fp16": {"enabled": "auto"}})");
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->weights, Half::bf16);
+}
+
 TEST(DeepSpeed, WhatIsNotModelledIsNamed) {
   for (const char* words :
        {R"({})", R"([])", R"({"zero_optimization": {}})", R"({"zero_optimization": {"stage": 3}})",

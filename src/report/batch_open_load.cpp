@@ -178,20 +178,37 @@ Json speculation_json(const serving::Speculation& speculation) {
       .set("tokens_per_step", speculation.tokens_per_step());
 }
 
+// How much was simulated at each rate.
+std::string extent_words(const OpenLoadAnswer& open) {
+  if (!open.window_seconds) return with_commas(open.requests) + " requests a rate";
+  return with_commas(open.runs) + " runs of " + formatted("%g s", *open.window_seconds) +
+         " a rate, each with requests of its own";
+}
+
+std::string interval_words(const OpenLoadAnswer& open) {
+  if (open.window_seconds) {
+    return "The intervals hold 90 % of these runs, of which some are at either end of the steps' "
+           "law.";
+  }
+  return std::string("The intervals are of the steps' law") +
+         (open.arrivals == "recorded" ? "" : ", and of three drawings of the requests") + ".";
+}
+
 std::string basis_words(const batch::BatchAnswer& answer) {
   const OpenLoadAnswer& open = *answer.open_load;
   const batch::OpenLoadQuestion& question = answer.question.open_load;
-  std::string words = "Simulated, iteration by iteration: " + with_commas(open.requests) +
-                      " requests a rate, " + arrival_words(answer) + ", at most " +
+  std::string words = "Simulated, iteration by iteration: " + extent_words(open) + ", " +
+                      arrival_words(answer) + ", at most " +
                       std::to_string(open.limit) + " at once and " +
                       std::to_string(question.max_num_batched_tokens) + " tokens an iteration, ";
   words += question.has_chunked_prefill ? "long prompts in chunks" : "prompts whole";
   words += open.knows_cache ? "" : ", no limit of the cache (not known)";
   if (open.refused > 0) {
-    words += "; " + std::to_string(open.refused) + " are longer than the cache, and refused";
+    words += "; " + std::to_string(open.refused) +
+             (open.window_seconds ? " of a run at the lowest rate" : "") +
+             " are longer than the cache, and refused";
   }
-  words += "; prompts " + open.prompt_source + ". The intervals are of the steps' law" +
-           (open.arrivals == "recorded" ? "" : ", and of three drawings of the requests") + "." +
+  words += "; prompts " + open.prompt_source + ". " + interval_words(open) +
            trace_words(answer) + speculation_words(question.speculation) + " With " +
            std::to_string(open.limit) + " always in flight it would answer " +
            rate(open.closed_requests_per_second) + " requests/s.";
@@ -423,7 +440,9 @@ Json open_load_json(const batch::BatchAnswer& answer) {
       .set("recorded_requests_per_second", open.recorded_requests_per_second
                                                ? Json(*open.recorded_requests_per_second)
                                                : Json(nullptr))
-      .set("simulated_requests", open.requests)
+      .set("simulated_requests", open.window_seconds ? Json(nullptr) : Json(open.requests))
+      .set("runs", open.window_seconds ? Json(open.runs) : Json(nullptr))
+      .set("window_seconds", open.window_seconds ? Json(*open.window_seconds) : Json(nullptr))
       .set("refused_requests", open.refused)
       .set("max_num_batched_tokens", question.max_num_batched_tokens)
       .set("chunked_prefill", question.has_chunked_prefill)
