@@ -6,16 +6,15 @@
 
 #include "base/file.h"
 #include "base/version.h"
-#include "device/catalogue.h"
 #include "fit/calibration_file.h"
 #include "fit/fit.h"
 #include "fit/measured_row.h"
 #include "fit/megatron_row.h"
 #include "fit/prediction.h"
+#include "fit/scenario.h"
 #include "fit/step_timer.h"
 #include "step/operator_bench.h"
 #include "text/gzip.h"
-#include "timing/calibration.h"
 
 namespace headroom::fit {
 
@@ -292,13 +291,11 @@ Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
                    question.file, "the columns are those of docs/formats/measurements.md"};
     }
   }
-  HEADROOM_ASSIGN(auto catalogue, device::DeviceCatalogue::load());
   Calibration calibration;
   if (!question.calibration.empty()) {
     HEADROOM_ASSIGN(calibration, load_correction(question.calibration));
-    HEADROOM_ASSIGN(const auto measured, timing::find_calibration(question.calibration));
-    if (measured) HEADROOM_TRY(timing::add_device(*measured, catalogue));
   }
+  HEADROOM_ASSIGN(const auto catalogue, catalogue_with(question.calibration));
   AgainstAnswer answer;
   answer.file = question.file;
   answer.calibration = calibration.name;
