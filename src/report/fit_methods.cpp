@@ -211,7 +211,7 @@ Json methods_json(const MethodsAnswer& answer) {
                   .set("notes", text::json_array(answer.notes))
                   .set("warnings", text::json_array(answer.warnings))
                   .set("assumptions", text::json_array(answer.assumptions));
-  if (answer.cost) json.set("cost", run_cost_json(answer.cost));
+  if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
   if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
   return json;
 }
