@@ -143,7 +143,7 @@ Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console&
 // What the answer costs by its time; nothing, and a note, where there is none.
 template <typename Answer>
 Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::StepTime>& time,
-                      Answer& answer) {
+                      double oom_probability, Answer& answer) {
   if (!words.has("price")) return {};
   HEADROOM_ASSIGN(const device::PriceQuestion price, device::parse_price(words.value("price")));
   std::optional<int64_t> epoch;
@@ -166,6 +166,7 @@ Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::St
                  "leave it out: a thousand steps are priced"};
   }
   answer.cost = fit::run_cost(price, *time, answer.device.count, epoch);
+  answer.cost->oom_probability = oom_probability;
   return {};
 }
 
@@ -185,7 +186,8 @@ Result<int> run_megatron(const Words& words, const Console& console,
     answer.warnings.push_back("said twice, the last one counts: " +
                               joined(arguments.contradictions));
   }
-  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time, answer));
+  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time,
+                        answer.oom_probability, answer));
   return deliver_answer(answer, words, console);
 }
 
@@ -239,7 +241,8 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
   HEADROOM_ASSIGN(fit::MethodsAnswer answer, fit::choose_method(question, gpus));
   HEADROOM_TRY(emit_choice(question, gpus, words, answer));
   const bool fits = answer.verdict() != fit::Verdict::no;
-  HEADROOM_TRY(add_cost(words, fits, fits ? answer.rows.front().time : std::nullopt, answer));
+  HEADROOM_TRY(add_cost(words, fits, fits ? answer.rows.front().time : std::nullopt,
+                        fits ? answer.rows.front().oom_probability : 0, answer));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::methods_text(answer, terminal);
@@ -331,7 +334,8 @@ Result<int> run_fit(const Words& words, const Console& console) {
                     fit::with_accumulation(question, fit::data_ranks_of(question)));
     HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(settled, request));
   }
-  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time, answer));
+  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time,
+                        answer.oom_probability, answer));
   return deliver_answer(answer, words, console);
 }
 

@@ -75,12 +75,9 @@ Result<AskedRow> predict_operator(const text::CsvTable& table, size_t row) {
 // The prediction, and the step's time where the row has one to hold it against.
 Result<void> predict_step(const Scenario& scenario, bool wants_time, const StepTimer& timer,
                           AskedRow& asked) {
-  if (!wants_time) {
-    HEADROOM_ASSIGN(asked.prediction, predict(scenario));
-    return {};
-  }
   HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
   asked.prediction = detail.prediction;
+  if (!wants_time) return {};
   // Its stages wait for each other, and the row holds one stage's layers alone.
   if (scenario.train.pipeline.stages > 1) {
     asked.time = Error{ErrorCode::bad_input, "the row is of one rank of a pipeline", "", ""};
@@ -125,6 +122,7 @@ void fill_prediction(AgainstRow& row, const AskedRow& asked, Metric metric,
   if (metric == Metric::device_used) {
     row.interval = asked.prediction.device_used;
     row.peak_reserved = asked.prediction.peak_reserved;
+    row.oom_probability = asked.prediction.oom_probability;
     row.fused_loss = asked.fused_loss;
     row.ranks = asked.question.ranks;
     row.provenance = Provenance::extrapolated;

@@ -185,6 +185,7 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   row.peak_reserved = prediction->peak_reserved;
   row.device_used = prediction->device_used;
   row.room = room_within(*scenario, row.device_used);
+  row.oom_probability = prediction->oom_probability;
   row.sent = sent_in(*scenario, detail->trace);
   if (const auto time = timer.time_of(*scenario, detail->trace)) row.time = *time;
   if (row.verdict != Verdict::yes) row.why = why_it_does_not_fit(row, *detail);

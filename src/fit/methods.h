@@ -34,6 +34,7 @@ struct MethodRow {
   Bytes peak_reserved;
   Interval device_used;
   Interval room;
+  double oom_probability = 0;            // of a step on one of the devices (oom_probability.h)
   std::optional<Largest> largest_batch;  // a device; nothing for traced models
   Bytes sent;                            // by one device a step, around rings
   std::optional<StepTime> time;          // nothing where the device lacks a figure

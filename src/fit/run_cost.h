@@ -33,6 +33,7 @@ struct RunCost {
   bool counts_tokens = true;  // false: a sequence is no tokens
   std::optional<int64_t> epoch_tokens;
   std::optional<SecondsInterval> epoch_seconds;
+  double oom_probability = 0;  // of the step, on either machine
   std::vector<MachineCost> machines;
 };
 

@@ -188,6 +188,8 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("schema", "headroom.fit/1")
                   .set("fits", fit::name_of(answer.verdict))
                   .set("room_bytes", interval_json(answer.room))
+                  .set("oom_probability", answer.oom_probability)
+                  .set("oom_probability_basis", kOomBasis)
                   .set("model", answer.model)
                   .set("parameters", answer.parameter_count)
                   .set("trainable_parameters", answer.trainable_count)
@@ -230,6 +232,7 @@ Json against_json(const fit::AgainstAnswer& answer) {
     if (row.interval) json.set("interval_bytes", interval_json(*row.interval));
     if (row.peak_reserved) {
       json.set("peak_reserved_bytes", *row.peak_reserved)
+          .set("oom_probability", maybe(row.oom_probability))
           .set("fused_loss", row.fused_loss)
           .set("ranks", row.ranks);
     }

@@ -51,7 +51,7 @@ std::string source_words(const fit::RunCost& run) {
   for (const fit::MachineCost& cost : run.machines) machines.push_back(cost.machine);
   return hour_words(machines, run.busy) + "; of " + with_commas(run.devices) +
          (run.devices == 1 ? " GPU" : " GPUs") + ", in the currency that was given." +
-         epoch_words(run);
+         epoch_words(run) + " OOM: the probability of out of memory, the same on either machine.";
 }
 
 std::vector<std::string> headings_of(const fit::RunCost& run) {
@@ -59,6 +59,7 @@ std::vector<std::string> headings_of(const fit::RunCost& run) {
   std::vector<std::string> headings{has_ends ? "costs, 90 %" : "costs",
                                     run.counts_tokens ? "a billion tokens" : "a thousand steps"};
   if (run.epoch_tokens) headings.emplace_back("an epoch");
+  headings.emplace_back("OOM");
   return headings;
 }
 
@@ -66,6 +67,7 @@ std::vector<std::string> cells_of(const fit::RunCost& run, const fit::MachineCos
   std::vector<std::string> cells{cost.machine.name,
                                  cost_words(run.counts_tokens ? cost.of_tokens : cost.of_steps)};
   if (cost.epoch) cells.push_back(cost_words(*cost.epoch));
+  cells.push_back(oom_words(run.oom_probability));
   return cells;
 }
 
@@ -108,6 +110,7 @@ Json run_cost_json(const fit::RunCost& run) {
             .set("cost_per_billion_tokens",
                  run.counts_tokens ? estimate_json(cost.of_tokens) : Json(nullptr))
             .set("cost_per_thousand_steps", estimate_json(cost.of_steps))
+            .set("oom_probability", run.oom_probability)
             .set("cost_per_epoch", cost.epoch ? estimate_json(*cost.epoch) : Json(nullptr)));
   }
   return Json::object()
