@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "report/fit_words.h"
 #include "report/run_cost.h"
 #include "text/json_array.h"
 
