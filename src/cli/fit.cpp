@@ -119,7 +119,7 @@ Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console&
     const bool is_asked =
         std::ranges::find(fit::question_flags(), flag, &fit::QuestionFlag::name) !=
             fit::question_flags().end() ||
-        flag == "emit";
+        flag == "emit" || flag == "smallest";
     if (!is_asked || std::ranges::find(kOfMegatron, flag) != kOfMegatron.end()) continue;
     return Error{ErrorCode::usage, "does not go with Megatron-LM's arguments", "--" + flag,
                  "leave it out"};
@@ -143,12 +143,8 @@ Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console&
 // What the answer costs by its time; nothing, and a note, where there is none.
 template <typename Answer>
 Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::StepTime>& time,
-                      Answer& answer) {
-  if (!words.has("price")) {
-    if (!words.has("epoch-tokens")) return {};
-    return Error{ErrorCode::usage, "is for what an epoch costs", "--epoch-tokens",
-                 "add --price 2.10/gpu-hour, say"};
-  }
+                      double oom_probability, Answer& answer) {
+  if (!words.has("price")) return {};
   HEADROOM_ASSIGN(const device::PriceQuestion price, device::parse_price(words.value("price")));
   std::optional<int64_t> epoch;
   if (words.has("epoch-tokens")) {
@@ -170,6 +166,7 @@ Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::St
                  "leave it out: a thousand steps are priced"};
   }
   answer.cost = fit::run_cost(price, *time, answer.device.count, epoch);
+  answer.cost->oom_probability = oom_probability;
   return {};
 }
 
@@ -189,7 +186,8 @@ Result<int> run_megatron(const Words& words, const Console& console,
     answer.warnings.push_back("said twice, the last one counts: " +
                               joined(arguments.contradictions));
   }
-  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time, answer));
+  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time,
+                        answer.oom_probability, answer));
   return deliver_answer(answer, words, console);
 }
 
@@ -243,7 +241,8 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
   HEADROOM_ASSIGN(fit::MethodsAnswer answer, fit::choose_method(question, gpus));
   HEADROOM_TRY(emit_choice(question, gpus, words, answer));
   const bool fits = answer.verdict() != fit::Verdict::no;
-  HEADROOM_TRY(add_cost(words, fits, fits ? answer.rows.front().time : std::nullopt, answer));
+  HEADROOM_TRY(add_cost(words, fits, fits ? answer.rows.front().time : std::nullopt,
+                        fits ? answer.rows.front().oom_probability : 0, answer));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::methods_text(answer, terminal);
@@ -268,6 +267,11 @@ Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
     return Error{ErrorCode::usage, "is of one answer, and --smallest looks for it",
                  std::string("--") + flag, "ask again with the --device and --gpus it names"};
   }
+  if (question.nodes > 1 || !question.link.empty()) {
+    return Error{ErrorCode::usage, "--smallest looks within one machine",
+                 question.nodes > 1 ? "--nodes" : "--link",
+                 "leave it out; --gpus N without --smallest divides among machines"};
+  }
   if (model::is_python_function(question.model) && !words.has("device")) {
     return Error{ErrorCode::usage, "each device would be a run of " + question.model, "--smallest",
                  "name one: --device a100-sxm-80gb, say"};
@@ -291,14 +295,24 @@ Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
   return answer.rows.empty() ? kExitNotPlainYes : kExitYes;
 }
 
-Result<int> run_fit(const Words& words, const Console& console) {
-  HEADROOM_TRY(check_places(words));
-  if (words.has("price")) HEADROOM_TRY(device::parse_price(words.value("price")));
-  if (words.has("against")) return run_against(words, console);
+// Flags that say nothing without another.
+Result<void> check_companions(const Words& words) {
   if (words.has("save-calibration")) {
     return Error{ErrorCode::usage, "a calibration is learned from measurements",
                  "--save-calibration", "name them: --against FILE.csv"};
   }
+  if (words.has("epoch-tokens") && !words.has("price")) {
+    return Error{ErrorCode::usage, "is for what an epoch costs", "--epoch-tokens",
+                 "add --price 2.10/gpu-hour, say"};
+  }
+  return {};
+}
+
+Result<int> run_fit(const Words& words, const Console& console) {
+  HEADROOM_TRY(check_places(words));
+  if (words.has("price")) HEADROOM_TRY(device::parse_price(words.value("price")));
+  if (words.has("against")) return run_against(words, console);
+  HEADROOM_TRY(check_companions(words));
   HEADROOM_ASSIGN(const auto megatron, megatron_arguments(words));
   if (megatron) return run_megatron(words, console, *megatron);
   Words asked = words;
@@ -320,7 +334,8 @@ Result<int> run_fit(const Words& words, const Console& console) {
                     fit::with_accumulation(question, fit::data_ranks_of(question)));
     HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(settled, request));
   }
-  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time, answer));
+  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time,
+                        answer.oom_probability, answer));
   return deliver_answer(answer, words, console);
 }
 

@@ -6,16 +6,15 @@
 
 #include "base/file.h"
 #include "base/version.h"
-#include "device/catalogue.h"
 #include "fit/calibration_file.h"
 #include "fit/fit.h"
 #include "fit/measured_row.h"
 #include "fit/megatron_row.h"
 #include "fit/prediction.h"
+#include "fit/scenario.h"
 #include "fit/step_timer.h"
 #include "step/operator_bench.h"
 #include "text/gzip.h"
-#include "timing/calibration.h"
 
 namespace headroom::fit {
 
@@ -76,12 +75,9 @@ Result<AskedRow> predict_operator(const text::CsvTable& table, size_t row) {
 // The prediction, and the step's time where the row has one to hold it against.
 Result<void> predict_step(const Scenario& scenario, bool wants_time, const StepTimer& timer,
                           AskedRow& asked) {
-  if (!wants_time) {
-    HEADROOM_ASSIGN(asked.prediction, predict(scenario));
-    return {};
-  }
   HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
   asked.prediction = detail.prediction;
+  if (!wants_time) return {};
   // Its stages wait for each other, and the row holds one stage's layers alone.
   if (scenario.train.pipeline.stages > 1) {
     asked.time = Error{ErrorCode::bad_input, "the row is of one rank of a pipeline", "", ""};
@@ -126,6 +122,7 @@ void fill_prediction(AgainstRow& row, const AskedRow& asked, Metric metric,
   if (metric == Metric::device_used) {
     row.interval = asked.prediction.device_used;
     row.peak_reserved = asked.prediction.peak_reserved;
+    row.oom_probability = asked.prediction.oom_probability;
     row.fused_loss = asked.fused_loss;
     row.ranks = asked.question.ranks;
     row.provenance = Provenance::extrapolated;
@@ -292,13 +289,11 @@ Result<AgainstAnswer> answer_against(const AgainstQuestion& question) {
                    question.file, "the columns are those of docs/formats/measurements.md"};
     }
   }
-  HEADROOM_ASSIGN(auto catalogue, device::DeviceCatalogue::load());
   Calibration calibration;
   if (!question.calibration.empty()) {
     HEADROOM_ASSIGN(calibration, load_correction(question.calibration));
-    HEADROOM_ASSIGN(const auto measured, timing::find_calibration(question.calibration));
-    if (measured) HEADROOM_TRY(timing::add_device(*measured, catalogue));
   }
+  HEADROOM_ASSIGN(const auto catalogue, catalogue_with(question.calibration));
   AgainstAnswer answer;
   answer.file = question.file;
   answer.calibration = calibration.name;

@@ -198,6 +198,7 @@ struct FitAnswer {
   std::vector<Setting> settings;
   Verdict verdict = Verdict::no;
   Interval room;
+  double oom_probability = 0;  // of a step on one of the devices (oom_probability.h)
   MemoryFigures memory;
   std::optional<StepTime> time;  // nothing where the device lacks a figure; a note says so
   std::optional<Largest> largest_batch;
@@ -228,11 +229,12 @@ struct AgainstRow {
   std::optional<Bytes> measured;
   std::optional<Bytes> predicted;
   std::optional<Interval> interval;  // where the metric has one
-  std::optional<Bytes>
-      peak_reserved;                // beside device_used: what the allocator was replayed to hold
-  int64_t ranks = 1;                // among how many the step was divided
-  bool fused_loss = false;          // and whether the loss was fused over whole logits
-  std::optional<double> error_pct;  // (predicted - measured) / measured * 100
+  // Beside device_used: what the allocator was replayed to hold, and whether it would have.
+  std::optional<Bytes> peak_reserved;
+  std::optional<double> oom_probability;
+  int64_t ranks = 1;                            // among how many the step was divided
+  bool fused_loss = false;                      // and whether the loss was fused over whole logits
+  std::optional<double> error_pct;              // (predicted - measured) / measured * 100
   Provenance provenance = Provenance::counted;  // of the prediction
 };
 struct AgainstSummary {

@@ -282,6 +282,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   }
   answer.verdict = p.verdict;
   answer.room = room_within(scenario, p.device_used);
+  answer.oom_probability = p.oom_probability;
   answer.memory = figures_of(scenario, detail);
   answer.assumptions = scenario.assumptions;
   HEADROOM_TRY(add_notes(question, scenario, p, timer.measured_device(), answer));

@@ -185,6 +185,7 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   row.peak_reserved = prediction->peak_reserved;
   row.device_used = prediction->device_used;
   row.room = room_within(*scenario, row.device_used);
+  row.oom_probability = prediction->oom_probability;
   row.sent = sent_in(*scenario, detail->trace);
   if (const auto time = timer.time_of(*scenario, detail->trace)) row.time = *time;
   if (row.verdict != Verdict::yes) row.why = why_it_does_not_fit(row, *detail);
@@ -238,6 +239,19 @@ std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most) {
   return words;
 }
 
+Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& answer) {
+  answer.model = scenario.model->name;
+  HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+  answer.parameter_count = model::parameter_count(*step->graph, false);
+  answer.trainable_count = model::parameter_count(*step->graph, true);
+  answer.batch = scenario.question.batch;
+  if (reads_seq(scenario)) answer.seq = scenario.question.seq;
+  answer.warnings = calibration_warnings(scenario, timer.measured_device());
+  answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
+  answer.assumptions = scenario.assumptions;
+  return {};
+}
+
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
                                             int64_t gpus) {
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
@@ -272,19 +286,11 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
   MethodsAnswer answer;
   HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus));
-  answer.model = scenario.model->name;
-  HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
-  answer.parameter_count = model::parameter_count(*step->graph, false);
-  answer.trainable_count = model::parameter_count(*step->graph, true);
+  HEADROOM_TRY(describe(scenario, timer, answer));
   answer.device = memory_of_device(scenario);
   answer.device.count = gpus;
-  answer.batch = question.batch;
-  if (reads_seq(scenario)) answer.seq = question.seq;
   answer.grad_accum = question.grad_accum;
   explain(answer);
-  answer.warnings = calibration_warnings(scenario, timer.measured_device());
-  answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
-  answer.assumptions = scenario.assumptions;
   return answer;
 }
 

@@ -34,6 +34,7 @@ struct MethodRow {
   Bytes peak_reserved;
   Interval device_used;
   Interval room;
+  double oom_probability = 0;            // of a step on one of the devices (oom_probability.h)
   std::optional<Largest> largest_batch;  // a device; nothing for traced models
   Bytes sent;                            // by one device a step, around rings
   std::optional<StepTime> time;          // nothing where the device lacks a figure
@@ -45,26 +46,33 @@ struct MethodRow {
   Provenance device_used_provenance = Provenance::datasheet;
 };
 
-struct MethodsAnswer {
+// What an answer about several settings is about.
+struct Asked {
   std::string model;
   int64_t parameter_count = 0;
   int64_t trainable_count = 0;
-  DeviceMemory device;
   int64_t batch = 1;           // a device and micro-batch
   std::optional<int64_t> seq;  // nothing where the model's config says how long an input is
+  std::vector<std::string> notes;
+  std::vector<std::string> warnings;
+  std::vector<std::string> assumptions;  // each makes figures extrapolated
+};
+
+struct MethodsAnswer : Asked {
+  DeviceMemory device;
   int64_t grad_accum = 1;
   std::vector<MethodRow> rows;     // the one to begin with first, those that cannot be asked last
   std::optional<Emitted> emitted;  // of the first
   std::optional<RunCost> cost;     // of the first
-  std::vector<std::string> notes;
-  std::vector<std::string> warnings;
-  std::vector<std::string> assumptions;  // each makes figures extrapolated
 
   // Of the one to begin with; no where none can be asked.
   [[nodiscard]] Verdict verdict() const {
     return rows.empty() || !rows.front().reason.empty() ? Verdict::no : rows.front().verdict;
   }
 };
+
+// Adds what the scenario says of itself; `timer` is the one that its times come from.
+Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& answer);
 
 // The words of --method for each way to divide among `gpus`: "ddp:8", "fsdp2:4,replicate:2", ...
 [[nodiscard]] std::vector<std::string> divisions_among(int64_t gpus);

@@ -7,6 +7,7 @@
 #include "fit/correction.h"
 #include "fit/device_used.h"
 #include "fit/growth.h"
+#include "fit/oom_probability.h"
 #include "fit/shared_steps.h"
 #include "memory/planned_replay.h"
 
@@ -47,6 +48,36 @@ bool fits_at_worst(const Scenario& s, const memory::MemoryTrace& trace,
   if (limit < peak_allocated) return false;
   if (Bytes(replay.peak_reserved.bytes) <= limit) return true;
   return !replay_within(s, trace, limit, 0).out_of_memory;
+}
+
+// The smallest limit within which the step runs, as far as it decides whether it does on the
+// device: by bisection between needs that leave no doubt. An allocator that never held more than a
+// limit does not meet it.
+Bytes least_limit(const Scenario& s, const memory::MemoryTrace& trace,
+                  const memory::ReplayResult& replay, UndecidedNeeds between) {
+  constexpr Bytes kNearEnough{8 * kMiB};
+  const auto runs = [&](Bytes limit) {
+    if (limit < Bytes(replay.peak_allocated.bytes)) return false;
+    return limit >= Bytes(replay.peak_reserved.bytes) ||
+           !replay_within(s, trace, limit, 0).out_of_memory;
+  };
+  if (runs(between.low)) return between.low;
+  if (!runs(between.high)) return between.high;
+  while (between.high - between.low > kNearEnough) {
+    const Bytes middle = between.low + Bytes((between.high - between.low).count / 2);
+    (runs(middle) ? between.high : between.low) = middle;
+  }
+  return between.high;
+}
+
+// `p` is corrected already: what a calibration adds to the peak is needed, too.
+double chance_of_running_out(const Scenario& s, const DetailedPrediction& detail) {
+  const Interval outside = outside_allocator(*s.device, communicators_of(s.question));
+  const Bytes added = detail.prediction.peak_allocated - Bytes(detail.replay.peak_allocated.bytes);
+  const UndecidedNeeds needs = undecided_needs(outside, s.offered);
+  const Bytes least =
+      least_limit(s, detail.trace.memory, detail.replay, {needs.low - added, needs.high - added});
+  return oom_probability(least + added, outside, s.offered);
 }
 
 void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
@@ -128,7 +159,10 @@ Result<DetailedPrediction> predict_with(const Scenario& s, const Wanted& wanted)
 }  // namespace
 
 Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points) {
-  return predict_with(scenario, {.timeline_points = timeline_points});
+  HEADROOM_ASSIGN(DetailedPrediction detail,
+                  predict_with(scenario, {.timeline_points = timeline_points}));
+  detail.prediction.oom_probability = chance_of_running_out(scenario, detail);
+  return detail;
 }
 
 Result<Prediction> predict(const Scenario& scenario, Figures figures) {

@@ -8,16 +8,6 @@ namespace {
 
 constexpr double kSecondsOfHour = 3600;
 
-// So many steps of that time.
-SecondsInterval taken(const SecondsInterval& step, double steps) {
-  return {steps * step.low, steps * step.expected, steps * step.high, step.has_ends};
-}
-
-Cost cost_of(const SecondsInterval& seconds, double per_second) {
-  return {per_second * seconds.low, per_second * seconds.expected, per_second * seconds.high,
-          seconds.has_ends};
-}
-
 }  // namespace
 
 RunCost run_cost(const device::PriceQuestion& price, const StepTime& time, int64_t devices,
@@ -31,18 +21,17 @@ RunCost run_cost(const device::PriceQuestion& price, const StepTime& time, int64
   HEADROOM_CHECK(!epoch_tokens || run.counts_tokens, "an epoch of tokens");
   if (epoch_tokens) {
     run.epoch_tokens = epoch_tokens;
-    run.epoch_seconds =
-        taken(time.step_seconds, static_cast<double>(*epoch_tokens) / tokens_of_step);
+    run.epoch_seconds = static_cast<double>(*epoch_tokens) / tokens_of_step * time.step_seconds;
   }
   for (device::PricedMachine& machine : machines_of(price)) {
     const double per_second =
         machine.per_hour * static_cast<double>(devices) / (kSecondsOfHour * price.busy);
     MachineCost cost;
     if (run.counts_tokens) {
-      cost.of_tokens = cost_of(taken(time.step_seconds, 1e9 / tokens_of_step), per_second);
+      cost.of_tokens = per_second * 1e9 / tokens_of_step * time.step_seconds;
     }
-    cost.of_steps = cost_of(taken(time.step_seconds, 1e3), per_second);
-    if (run.epoch_seconds) cost.epoch = cost_of(*run.epoch_seconds, per_second);
+    cost.of_steps = per_second * 1e3 * time.step_seconds;
+    if (run.epoch_seconds) cost.epoch = per_second * *run.epoch_seconds;
     cost.machine = std::move(machine);
     run.machines.push_back(std::move(cost));
   }

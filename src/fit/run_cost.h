@@ -18,12 +18,7 @@
 namespace headroom::fit {
 
 // `seconds` on `devices`, priced on each machine: low, expected and high as the seconds have them.
-struct Cost {
-  double low = 0;
-  double expected = 0;
-  double high = 0;
-  bool has_ends = true;  // as SecondsInterval has it
-};
+using Cost = Estimate;
 
 struct MachineCost {
   device::PricedMachine machine;
@@ -38,6 +33,7 @@ struct RunCost {
   bool counts_tokens = true;  // false: a sequence is no tokens
   std::optional<int64_t> epoch_tokens;
   std::optional<SecondsInterval> epoch_seconds;
+  double oom_probability = 0;  // of the step, on either machine
   std::vector<MachineCost> machines;
 };
 

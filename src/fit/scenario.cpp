@@ -6,7 +6,6 @@
 
 #include "base/parallel.h"
 #include "device/blas_workspace.h"
-#include "device/catalogue.h"
 #include "fit/calibration_file.h"
 #include "fit/config_types.h"
 #include "fit/device_used.h"
@@ -71,13 +70,8 @@ Result<std::shared_ptr<const model::ResolvedModel>> load_model(const FitQuestion
       std::make_shared<model::ResolvedModel>(std::move(found)));
 }
 
-// One that only a calibration knows, too.
 Result<std::shared_ptr<const device::Device>> load_device(const FitQuestion& question) {
-  HEADROOM_ASSIGN(auto catalogue, device::DeviceCatalogue::load());
-  if (!question.calibration.empty()) {
-    HEADROOM_ASSIGN(const auto measured, timing::find_calibration(question.calibration));
-    if (measured) HEADROOM_TRY(timing::add_device(*measured, catalogue));
-  }
+  HEADROOM_ASSIGN(const auto catalogue, catalogue_with(question.calibration));
   HEADROOM_ASSIGN(device::Device device, catalogue.find(question.device));
   return std::shared_ptr<const device::Device>(std::make_shared<device::Device>(std::move(device)));
 }
@@ -316,6 +310,14 @@ Result<Scenario> resolved(Scenario scenario) {
 }
 
 }  // namespace
+
+Result<device::DeviceCatalogue> catalogue_with(const std::string& calibration) {
+  HEADROOM_ASSIGN(auto catalogue, device::DeviceCatalogue::load());
+  if (calibration.empty()) return catalogue;
+  HEADROOM_ASSIGN(const auto measured, timing::find_calibration(calibration));
+  if (measured) HEADROOM_TRY(timing::add_device(*measured, catalogue));
+  return catalogue;
+}
 
 Result<Scenario> resolve(const FitQuestion& question) {
   Scenario scenario;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/catalogue.h"
 #include "device/device.h"
 #include "fit/calibration.h"
 #include "fit/device_used.h"
@@ -68,6 +69,9 @@ struct Scenario {
 [[nodiscard]] Interval room_within(const Scenario& scenario, const Interval& device_used);
 // Whether the question's sequence length decides anything: an image's config says how long it is.
 [[nodiscard]] bool reads_seq(const Scenario& scenario);
+
+// The devices that are known, with the one that only a calibration knows; its file is empty: none.
+Result<device::DeviceCatalogue> catalogue_with(const std::string& calibration);
 
 Result<Scenario> resolve(const FitQuestion& question);
 // On a device that was found already, whatever the question names.

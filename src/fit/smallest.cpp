@@ -1,16 +1,14 @@
 #include "fit/smallest.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
 #include "base/parallel.h"
-#include "device/catalogue.h"
 #include "fit/network.h"
 #include "fit/scenario.h"
-#include "fit/shared_steps.h"
 #include "fit/step_timer.h"
-#include "model/graph.h"
 
 namespace headroom::fit {
 
@@ -22,22 +20,29 @@ struct Found {
   std::optional<Scenario> scenario;
 };
 
+// Where no number of devices can be asked about (the global batch is a multiple of none), why.
 Result<Found> least_of(const FitQuestion& asked, const device::Device& device, int64_t most) {
+  std::optional<Error> refused;
+  bool is_tried = false;
   for (int64_t count = 1; count <= most; count *= 2) {
-    const auto question = with_accumulation(asked, count);
-    if (!question) continue;  // the global batch is no multiple of so many
-    FitQuestion named = *question;
-    named.device = device.name;
-    HEADROOM_ASSIGN(Scenario scenario, resolve(named, device));
+    auto question = with_accumulation(asked, count);
+    if (!question) {
+      if (!refused) refused = question.error();
+      continue;
+    }
+    is_tried = true;
+    question->device = device.name;
+    HEADROOM_ASSIGN(Scenario scenario, resolve(*question, device));
     HEADROOM_ASSIGN(const bool fits, fits_some_way(scenario, count));
     if (fits) return Found{count, std::move(scenario)};
   }
+  if (refused && !is_tried) return *refused;
   return Found{};
 }
 
 Result<std::vector<device::Device>> devices_of(const FitQuestion& question,
                                                const std::optional<std::string>& only) {
-  HEADROOM_ASSIGN(const auto catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(const auto catalogue, catalogue_with(question.calibration));
   if (only) {
     HEADROOM_ASSIGN(device::Device device, catalogue.find(*only));
     return std::vector{std::move(device)};
@@ -52,18 +57,6 @@ Result<std::vector<device::Device>> devices_of(const FitQuestion& question,
                  "headroom devices lists them"};
   }
   return gpus;
-}
-
-Result<void> describe(const Scenario& scenario, SmallestAnswer& answer) {
-  answer.model = scenario.model->name;
-  HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
-  answer.parameter_count = model::parameter_count(*step->graph, false);
-  answer.trainable_count = model::parameter_count(*step->graph, true);
-  answer.batch = scenario.question.batch;
-  if (reads_seq(scenario)) answer.seq = scenario.question.seq;
-  answer.warnings = scenario.warnings;
-  answer.assumptions = scenario.assumptions;
-  return {};
 }
 
 Result<Hardware> hardware_of(const Scenario& scenario, const StepTimer& timer, int64_t count) {
@@ -88,8 +81,12 @@ Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
   answer.most = most;
   answer.model = question.model;
   std::vector<size_t> fitting;
+  std::map<std::string, std::string> refused;  // by reason, the devices
   for (size_t i = 0; i < devices.size(); ++i) {
-    if (found[i] && found[i]->count > 0) {
+    if (!found[i]) {
+      std::string& names = refused[found[i].error().message];
+      names += (names.empty() ? "" : ", ") + devices[i].name;
+    } else if (found[i]->count > 0) {
       fitting.push_back(i);
     } else {
       answer.too_small.push_back(devices[i].name);
@@ -98,6 +95,7 @@ Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
   // On no device at all: because of what was asked.
   const bool is_refused = std::ranges::none_of(found, [](const auto& one) { return bool(one); });
   if (is_refused) return found.front().error();
+  for (const auto& [reason, names] : refused) answer.notes.push_back(names + ": " + reason);
   std::ranges::stable_sort(fitting, {}, [&](size_t i) {
     const int64_t count = found[i]->count;
     return std::tuple(found[i]->scenario->offered.count * count, count);
@@ -106,7 +104,7 @@ Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
     HEADROOM_ASSIGN(Hardware hardware, hardware_of(*found[i]->scenario, timer, found[i]->count));
     answer.rows.push_back(std::move(hardware));
   }
-  if (!fitting.empty()) HEADROOM_TRY(describe(*found[fitting.front()]->scenario, answer));
+  if (!fitting.empty()) HEADROOM_TRY(describe(*found[fitting.front()]->scenario, timer, answer));
   return answer;
 }
 

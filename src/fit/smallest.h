@@ -25,19 +25,11 @@ struct Hardware {
   [[nodiscard]] Bytes offered() const { return Bytes(device.offered.count * device.count); }
 };
 
-struct SmallestAnswer {
-  std::string model;
-  int64_t parameter_count = 0;
-  int64_t trainable_count = 0;
-  int64_t batch = 1;  // a device and micro-batch
-  std::optional<int64_t> seq;
+// What is asked is of the least.
+struct SmallestAnswer : Asked {
   int64_t most = 1;                    // of a device that were tried
   std::vector<Hardware> rows;          // the least first
   std::vector<std::string> too_small;  // devices of which so many do not do it
-  std::vector<std::string> notes;
-  // Of the least.
-  std::vector<std::string> warnings;
-  std::vector<std::string> assumptions;
 };
 
 // Whatever device the question names, unless that is `only`. The Error is about the question

@@ -63,5 +63,30 @@ TEST(Smallest, WhatCannotBeAskedIsAnError) {
   EXPECT_FALSE(find_smallest(asked("openai-community/gpt2"), 1, "no-such-device"));
 }
 
+TEST(Smallest, AGlobalBatchThatNoNumberOfDevicesDividesIsAnError) {
+  FitQuestion question = asked("openai-community/gpt2");
+  ASSERT_TRUE(question.set("batch", "2"));
+  ASSERT_TRUE(question.set("global-batch", "3"));
+  const auto answer = find_smallest(question, 8, "rtx-4090");
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().where, "--global-batch");
+  // Of one alone it is a multiple.
+  ASSERT_TRUE(question.set("global-batch", "2"));
+  EXPECT_TRUE(find_smallest(question, 8, "rtx-4090"));
+}
+
+// Too small is what was tried; what cannot be asked of a device is said.
+TEST(Smallest, ADeviceThatRefusesIsNotTooSmall) {
+  FitQuestion question = asked("openai-community/gpt2");
+  ASSERT_TRUE(question.set("dtype", "fp16"));
+  ASSERT_TRUE(question.set("attention", "flash2"));
+  const auto answer = find_smallest(question, 1, {});
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_EQ(std::ranges::count(answer->too_small, "v100-sxm2-16gb"), 0);
+  ASSERT_EQ(answer->notes.size(), 1U);
+  EXPECT_NE(answer->notes.front().find("v100-sxm2-16gb"), std::string::npos);
+  EXPECT_NE(answer->notes.front().find("FlashAttention-2"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace headroom::fit

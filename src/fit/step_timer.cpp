@@ -116,6 +116,11 @@ Result<step::StepTrace> other_step(const Scenario& scenario, int64_t groups) {
   return step::trace_training(*shared->graph, train);
 }
 
+// A group less where there are several, else one more.
+int64_t to_other_step(const Scenario& scenario) {
+  return scenario.train.accumulation > micro_batches_of_a_group(scenario) ? -1 : 1;
+}
+
 // Groups of micro-batches that were not simulated.
 double missing_groups(const Scenario& scenario) {
   return static_cast<double>(not_simulated(scenario)) /
@@ -129,9 +134,10 @@ Result<double> over_all_micro_batches(
     const std::function<Result<double>(const step::StepTrace&)>& figure) {
   HEADROOM_ASSIGN(const double simulated, figure(trace));
   if (not_simulated(scenario) <= 0) return simulated;
-  HEADROOM_ASSIGN(const step::StepTrace shorter, other_step(scenario, -1));
-  HEADROOM_ASSIGN(const double less, figure(shorter));
-  return simulated + missing_groups(scenario) * (simulated - less);
+  const int64_t more = to_other_step(scenario);
+  HEADROOM_ASSIGN(const step::StepTrace trace_of_other, other_step(scenario, more));
+  HEADROOM_ASSIGN(const double other, figure(trace_of_other));
+  return simulated + missing_groups(scenario) * static_cast<double>(more) * (other - simulated);
 }
 
 Result<timing::StepTime> StepTimer::priced(const Scenario& scenario,
@@ -150,28 +156,22 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario,
   return timing::time_of(trace, {*scenario.device, shape, cluster, division_of(question)}, model_);
 }
 
-Result<double> StepTimer::group_seconds(const Scenario& scenario,
-                                        const timing::StepTime& whole) const {
-  // A group less where there are several, else one more.
-  const bool has_several = scenario.train.accumulation > micro_batches_of_a_group(scenario);
-  HEADROOM_ASSIGN(const step::StepTrace other, other_step(scenario, has_several ? -1 : 1));
-  HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, other));
-  return std::abs(whole.seconds - time.seconds);
-}
-
 Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTrace& trace) const {
   HEADROOM_ASSIGN(timing::StepTime whole, priced(scenario, trace));
   TimedStep timed;
-  if (scenario.train.pipeline.stages > 1) {
-    HEADROOM_ASSIGN(const double seconds, group_seconds(scenario, whole));
-    timed.micro_batch_seconds = seconds / static_cast<double>(micro_batches_of_a_group(scenario));
-  }
-  if (not_simulated(scenario) > 0) {
-    HEADROOM_ASSIGN(const step::StepTrace shorter, other_step(scenario, -1));
-    HEADROOM_ASSIGN(const timing::StepTime less, priced(scenario, shorter));
-    const timing::StepTime simulated = whole;
-    add(missing_groups(scenario), simulated, whole);
-    add(-missing_groups(scenario), less, whole);
+  const int64_t group = micro_batches_of_a_group(scenario);
+  const bool is_longer = not_simulated(scenario) > 0;
+  if (is_longer || scenario.train.pipeline.stages > 1) {
+    const int64_t more = to_other_step(scenario);
+    HEADROOM_ASSIGN(const step::StepTrace other, other_step(scenario, more));
+    HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, other));
+    timed.micro_batch_seconds = std::abs(whole.seconds - time.seconds) / static_cast<double>(group);
+    if (is_longer) {
+      const double groups = -static_cast<double>(more) * missing_groups(scenario);
+      const timing::StepTime simulated = whole;
+      add(groups, simulated, whole);
+      add(-groups, time, whole);
+    }
   }
   StepTime& time = timed.time;
   time.step_seconds = {whole.seconds_low, whole.seconds, whole.seconds_high};

@@ -39,8 +39,6 @@ class StepTimer {
                                         const step::StepTrace& trace) const;
 
  private:
-  // What a group of micro-batches adds to a step that takes `whole`.
-  Result<double> group_seconds(const Scenario& scenario, const timing::StepTime& whole) const;
   Result<timing::StepTime> priced(const Scenario& scenario, const step::StepTrace& trace) const;
   explicit StepTimer(timing::TimingModel model) : model_(std::move(model)) {}
 

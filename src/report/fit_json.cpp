@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "report/fit_words.h"
 #include "report/run_cost.h"
 #include "text/json_array.h"
 
@@ -119,17 +120,17 @@ Json maybe(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json end_json(const fit::SecondsInterval& seconds, double end) {
-  return seconds.has_ends ? Json(end) : Json(nullptr);
+Json end_json(const fit::Estimate& estimate, double end) {
+  return estimate.has_ends ? Json(end) : Json(nullptr);
 }
 
 }  // namespace
 
-Json seconds_json(const fit::SecondsInterval& seconds) {
+Json estimate_json(const fit::Estimate& estimate) {
   return Json::object()
-      .set("low", end_json(seconds, seconds.low))
-      .set("expected", seconds.expected)
-      .set("high", end_json(seconds, seconds.high));
+      .set("low", end_json(estimate, estimate.low))
+      .set("expected", estimate.expected)
+      .set("high", end_json(estimate, estimate.high));
 }
 
 Json emitted_json(const fit::Emitted& emitted) {
@@ -188,6 +189,8 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("schema", "headroom.fit/1")
                   .set("fits", fit::name_of(answer.verdict))
                   .set("room_bytes", interval_json(answer.room))
+                  .set("oom_probability", answer.oom_probability)
+                  .set("oom_probability_basis", kOomBasis)
                   .set("model", answer.model)
                   .set("parameters", answer.parameter_count)
                   .set("trainable_parameters", answer.trainable_count)
@@ -195,7 +198,7 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("settings", std::move(settings))
                   .set("memory", memory_json(answer.memory));
   if (answer.time) json.set("time", time_json(*answer.time));
-  if (answer.cost) json.set("cost", run_cost_json(answer.cost));
+  if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
   if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
   if (!answer.stages.empty()) json.set("stages", stages_json(answer.stages));
   json.set("largest_batch", largest_json(answer.largest_batch))
@@ -224,12 +227,13 @@ Json against_json(const fit::AgainstAnswer& answer) {
     if (row.measured_seconds) {
       json.set("measured_seconds", *row.measured_seconds)
           .set("predicted_seconds",
-               row.predicted_seconds ? seconds_json(*row.predicted_seconds) : Json(nullptr));
+               row.predicted_seconds ? estimate_json(*row.predicted_seconds) : Json(nullptr));
     }
     if (row.supported) json.set("provenance", name_of(row.provenance));
     if (row.interval) json.set("interval_bytes", interval_json(*row.interval));
     if (row.peak_reserved) {
       json.set("peak_reserved_bytes", *row.peak_reserved)
+          .set("oom_probability", maybe(row.oom_probability))
           .set("fused_loss", row.fused_loss)
           .set("ranks", row.ranks);
     }

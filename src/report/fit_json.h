@@ -15,7 +15,7 @@ namespace headroom::report {
 // Parts that other answers of `fit` have too. Low, expected and high; the unit stands in the key
 // that holds this.
 [[nodiscard]] text::Json interval_json(const fit::Interval& interval);
-[[nodiscard]] text::Json seconds_json(const fit::SecondsInterval& seconds);
+[[nodiscard]] text::Json estimate_json(const fit::Estimate& estimate);
 [[nodiscard]] text::Json time_json(const fit::StepTime& time);
 [[nodiscard]] text::Json emitted_json(const fit::Emitted& emitted);
 [[nodiscard]] text::Json largest_json(const std::optional<fit::Largest>& largest);

@@ -112,6 +112,9 @@ std::vector<std::string> remarks(const MethodsAnswer& answer) {
   if (answer.emitted) {
     for (std::string& line : emitted_words(*answer.emitted)) lines.push_back(std::move(line));
   }
+  if (!asked(answer).empty()) {
+    lines.push_back("OOM: the probability of out of memory " + std::string(kOomBasis));
+  }
   for (const std::string& note : answer.notes) lines.push_back("note: " + note);
   for (const std::string& words : answer.assumptions) lines.push_back("assumed: " + words);
   for (const std::string& words : answer.warnings) lines.push_back("warning: " + words);
@@ -154,6 +157,7 @@ Json row_json(const MethodRow& row) {
       .set("flags", row.flags)
       .set("fits", fit::name_of(row.verdict))
       .set("room_bytes", interval_json(row.room))
+      .set("oom_probability", row.oom_probability)
       .set("peak_allocated_bytes", row.peak_allocated)
       .set("peak_reserved_bytes", row.peak_reserved)
       .set("device_used_bytes", interval_json(row.device_used))
@@ -177,6 +181,7 @@ std::string methods_text(const MethodsAnswer& answer, const text::Terminal& term
                      {"step", Align::right, false},
                      {"device used", Align::right, false},
                      {"at most", Align::right, false, 2},
+                     {"OOM", Align::right, false, 4},
                      {"largest batch", Align::right, false, 1},
                      {"sent a step", Align::right, false, 3}});
   for (const MethodRow* row : asked(answer)) {
@@ -185,6 +190,7 @@ std::string methods_text(const MethodsAnswer& answer, const text::Terminal& term
                time_words(*row),
                format_bytes(row->device_used.expected),
                format_bytes(row->device_used.high),
+               oom_words(row->oom_probability),
                batch_words(*row),
                format_bytes(row->sent)});
   }
@@ -207,11 +213,12 @@ Json methods_json(const MethodsAnswer& answer) {
                   .set("batch", answer.batch)
                   .set("seq", answer.seq ? Json(*answer.seq) : Json(nullptr))
                   .set("grad_accum", answer.grad_accum)
+                  .set("oom_probability_basis", kOomBasis)
                   .set("methods", text::json_array(answer.rows, row_json))
                   .set("notes", text::json_array(answer.notes))
                   .set("warnings", text::json_array(answer.warnings))
                   .set("assumptions", text::json_array(answer.assumptions));
-  if (answer.cost) json.set("cost", run_cost_json(answer.cost));
+  if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
   if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
   return json;
 }
@@ -230,7 +237,8 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
     rows.push_back({row->flags, std::string(verdict_word(row->verdict)), time_words(*row),
                     row->time ? pace_words(*row->time) : "", row->why,
                     format_bytes(row->peak_allocated), format_bytes(row->peak_reserved),
-                    interval_words(row->device_used), batch_words(*row), format_bytes(row->sent)});
+                    interval_words(row->device_used), oom_words(row->oom_probability),
+                    batch_words(*row), format_bytes(row->sent)});
   }
   Html body;
   body.raw("<p class=\"lead\">Each bar is the memory of one GPU under one method, the thin line ");
@@ -238,9 +246,10 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   body.add(limit_bars(bars, {answer.device.name + " offers", answer.device.offered}));
   body.add(frontier_of(answer));
   Html details;
-  details.add(html_table({"method", "fits", "#step", "#throughput", "why not", "#peak allocated",
-                          "#peak reserved", "#device used", "#largest batch", "#sent a step"},
-                         rows));
+  details.add(
+      html_table({"method", "fits", "#step", "#throughput", "why not", "#peak allocated",
+                  "#peak reserved", "#device used", "#OOM", "#largest batch", "#sent a step"},
+                 rows));
   for (const std::string& remark : remarks(answer)) {
     details.raw("<p class=\"soft\">").text(remark).raw("</p>");
   }

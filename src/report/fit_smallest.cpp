@@ -67,9 +67,13 @@ std::vector<std::string> remarks(const SmallestAnswer& answer) {
 }
 
 std::vector<std::string> cells_of(const Hardware& hardware) {
-  return {hardware_words(hardware), format_bytes(hardware.offered()),
-          hardware.row.flags,       format_bytes(hardware.row.room.low),
-          time_words(hardware),     hardware.row.time ? pace_words(*hardware.row.time) : ""};
+  return {hardware_words(hardware),
+          format_bytes(hardware.offered()),
+          hardware.row.flags,
+          format_bytes(hardware.row.room.low),
+          oom_words(hardware.row.oom_probability),
+          time_words(hardware),
+          hardware.row.time ? pace_words(*hardware.row.time) : ""};
 }
 
 Json row_json(const Hardware& hardware) {
@@ -82,6 +86,7 @@ Json row_json(const Hardware& hardware) {
       .set("flags", row.flags)
       .set("device_used_bytes", interval_json(row.device_used))
       .set("room_bytes", interval_json(row.room))
+      .set("oom_probability", row.oom_probability)
       .set("time", row.time ? time_json(*row.time) : Json(nullptr));
 }
 
@@ -94,6 +99,7 @@ std::string smallest_text(const SmallestAnswer& answer, const text::Terminal& te
                      {"offers", Align::right, false},
                      {"the fastest way that fits", Align::left, true},
                      {"room", Align::right, false},
+                     {"OOM", Align::right, false, 2},
                      {"step", Align::right, false},
                      {"throughput", Align::right, false, 1}});
   for (const Hardware& hardware : answer.rows) {
@@ -103,9 +109,11 @@ std::string smallest_text(const SmallestAnswer& answer, const text::Terminal& te
   }
   if (!answer.rows.empty()) {
     lines += table.render(terminal);
-    lines += text::paint("room: at the least, a GPU (90 % interval); steps as predicted",
-                         Style::dim, terminal.colour) +
-             "\n\n";
+    lines +=
+        text::paint("room: at the least, a GPU (90 % interval); steps as predicted", Style::dim,
+                    terminal.colour) +
+        "\n\n" +
+        wrapped("OOM: the probability of out of memory " + std::string(kOomBasis), terminal, 2);
   }
   for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
   return lines;
@@ -121,6 +129,7 @@ Json smallest_json(const SmallestAnswer& answer) {
       .set("batch", answer.batch)
       .set("seq", answer.seq ? Json(*answer.seq) : Json(nullptr))
       .set("most_gpus", answer.most)
+      .set("oom_probability_basis", kOomBasis)
       .set("hardware", text::json_array(answer.rows, row_json))
       .set("too_small", text::json_array(answer.too_small))
       .set("notes", text::json_array(answer.notes))
@@ -136,8 +145,13 @@ std::vector<Section> smallest_sections(const SmallestAnswer& answer) {
   for (const Hardware& hardware : answer.rows) rows.push_back(cells_of(hardware));
   Html body;
   body.add(html_table({"hardware", "#offers", "the fastest way that fits", "#room at the least",
-                       "#step", "#throughput"},
+                       "#OOM", "#step", "#throughput"},
                       rows));
+  if (!rows.empty()) {
+    body.raw("<p class=\"soft\">OOM: the probability of out of memory ")
+        .text(kOomBasis)
+        .raw("</p>");
+  }
   for (const std::string& remark : remarks(answer)) {
     body.raw("<p class=\"soft\">").text(remark).raw("</p>");
   }

@@ -34,6 +34,9 @@ std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
       std::string(name_of(memory.device_used_provenance)));
   row("  at least", format_bytes(memory.device_used.low), "90 % interval");
   row("  at most", format_bytes(memory.device_used.high), "");
+  if (answer.verdict == fit::Verdict::at_risk) {
+    row("out of memory", oom_words(answer.oom_probability), "probable, " + std::string(kOomBasis));
+  }
   row("device offers", format_bytes(answer.device.offered),
       std::string(name_of(answer.device.provenance)));
   row("between steps", format_bytes(memory.steady_allocated), "allocated");

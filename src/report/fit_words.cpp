@@ -192,6 +192,13 @@ std::string seconds_interval_words(const fit::SecondsInterval& seconds) {
   return in_unit(seconds.low, unit) + " to " + in_unit(seconds.high, unit) + unit.name;
 }
 
+std::string oom_words(double probability) {
+  constexpr double kResolved = 0.01;
+  if (probability < kResolved) return "< 1 %";
+  if (probability > 1 - kResolved) return "> 99 %";
+  return text::formatted("%.0f %%", 100 * probability);
+}
+
 std::string pace_words(const fit::StepTime& time) {
   if (time.tokens_per_second <= 0) return "";
   if (time.tokens_per_second < 100) return formatted("%.3g tokens/s", time.tokens_per_second);

@@ -55,6 +55,13 @@ namespace headroom::report {
 // "wrote accelerate.yaml; run: accelerate launch ...", and what is left to a script.
 [[nodiscard]] std::vector<std::string> emitted_words(const fit::Emitted& emitted);
 
+// "27 %" of out of memory; "< 1 %" and "> 99 %" where what was measured tells no more.
+[[nodiscard]] std::string oom_words(double probability);
+// What that follows from.
+inline constexpr std::string_view kOomBasis =
+    "of a step on one GPU, from the interval of the context and from 331 measured peaks beside the "
+    "predicted (docs/measurements/2026-11-22-fit-oom)";
+
 // "forward, model.layers.31.mlp, aten::mm": the levels that there are.
 [[nodiscard]] std::string place_words(const fit::PeakPlace& place);
 

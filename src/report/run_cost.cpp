@@ -23,14 +23,7 @@ std::string cost_words(const fit::Cost& cost) {
   return words + " (" + formatted("%.3g", cost.low) + "-" + formatted("%.3g", cost.high) + ")";
 }
 
-Json cost_json(const fit::Cost& cost) {
-  return Json::object()
-      .set("low", cost.has_ends ? Json(cost.low) : Json(nullptr))
-      .set("expected", cost.expected)
-      .set("high", cost.has_ends ? Json(cost.high) : Json(nullptr));
-}
-
-// "1,000,000,000 tokens" of an epoch take about so long.
+// " An epoch takes about 3.2 days."
 std::string epoch_words(const fit::RunCost& run) {
   if (!run.epoch_seconds) return "";
   constexpr double kDay = 86'400;
@@ -58,7 +51,7 @@ std::string source_words(const fit::RunCost& run) {
   for (const fit::MachineCost& cost : run.machines) machines.push_back(cost.machine);
   return hour_words(machines, run.busy) + "; of " + with_commas(run.devices) +
          (run.devices == 1 ? " GPU" : " GPUs") + ", in the currency that was given." +
-         epoch_words(run);
+         epoch_words(run) + " OOM: the probability of out of memory, the same on either machine.";
 }
 
 std::vector<std::string> headings_of(const fit::RunCost& run) {
@@ -66,6 +59,7 @@ std::vector<std::string> headings_of(const fit::RunCost& run) {
   std::vector<std::string> headings{has_ends ? "costs, 90 %" : "costs",
                                     run.counts_tokens ? "a billion tokens" : "a thousand steps"};
   if (run.epoch_tokens) headings.emplace_back("an epoch");
+  headings.emplace_back("OOM");
   return headings;
 }
 
@@ -73,6 +67,7 @@ std::vector<std::string> cells_of(const fit::RunCost& run, const fit::MachineCos
   std::vector<std::string> cells{cost.machine.name,
                                  cost_words(run.counts_tokens ? cost.of_tokens : cost.of_steps)};
   if (cost.epoch) cells.push_back(cost_words(*cost.epoch));
+  cells.push_back(oom_words(run.oom_probability));
   return cells;
 }
 
@@ -104,25 +99,25 @@ Section run_cost_section(const fit::RunCost& run) {
   return {"cost", "What it costs", html, ""};
 }
 
-Json run_cost_json(const std::optional<fit::RunCost>& run) {
-  if (!run) return nullptr;
+Json run_cost_json(const fit::RunCost& run) {
   Json machines = Json::array();
-  for (const fit::MachineCost& cost : run->machines) {
+  for (const fit::MachineCost& cost : run.machines) {
     machines.push_back(
         Json::object()
             .set("name", cost.machine.name)
             .set("price_per_hour", cost.machine.per_hour)
             .set("made_of", cost.machine.made_of)
             .set("cost_per_billion_tokens",
-                 run->counts_tokens ? cost_json(cost.of_tokens) : Json(nullptr))
-            .set("cost_per_thousand_steps", cost_json(cost.of_steps))
-            .set("cost_per_epoch", cost.epoch ? cost_json(*cost.epoch) : Json(nullptr)));
+                 run.counts_tokens ? estimate_json(cost.of_tokens) : Json(nullptr))
+            .set("cost_per_thousand_steps", estimate_json(cost.of_steps))
+            .set("oom_probability", run.oom_probability)
+            .set("cost_per_epoch", cost.epoch ? estimate_json(*cost.epoch) : Json(nullptr)));
   }
   return Json::object()
-      .set("gpus", run->devices)
-      .set("busy_pct", 100 * run->busy)
-      .set("epoch_tokens", run->epoch_tokens ? Json(*run->epoch_tokens) : Json(nullptr))
-      .set("epoch_seconds", run->epoch_seconds ? seconds_json(*run->epoch_seconds) : Json(nullptr))
+      .set("gpus", run.devices)
+      .set("busy_pct", 100 * run.busy)
+      .set("epoch_tokens", run.epoch_tokens ? Json(*run.epoch_tokens) : Json(nullptr))
+      .set("epoch_seconds", run.epoch_seconds ? estimate_json(*run.epoch_seconds) : Json(nullptr))
       .set("machines", std::move(machines));
 }
 

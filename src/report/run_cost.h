@@ -2,7 +2,6 @@
 // say it.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 
@@ -20,7 +19,6 @@ namespace headroom::report {
 // A line a machine, and where its prices come from.
 [[nodiscard]] std::string run_cost_text(const fit::RunCost& run, const text::Terminal& terminal);
 [[nodiscard]] Section run_cost_section(const fit::RunCost& run);
-// null where there is none.
-[[nodiscard]] text::Json run_cost_json(const std::optional<fit::RunCost>& run);
+[[nodiscard]] text::Json run_cost_json(const fit::RunCost& run);
 
 }  // namespace headroom::report
