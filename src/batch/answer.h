@@ -79,6 +79,9 @@ struct BatchAnswer {
   KvCache kv;
   std::optional<Bytes> weights;           // nothing where the model is not known
   std::vector<timing::DecodeStep> steps;  // predicted, by powers of two; empty without a model
+  // Whose host and sampling are in predicted steps: the law's name, and where it is from.
+  std::string engine_law;
+  std::string engine_law_source;
   std::optional<double> host_gap;
   std::string host_gap_source;
   std::vector<Replicas> replicas;

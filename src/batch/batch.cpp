@@ -91,8 +91,12 @@ std::string parallel_that_fits(BatchQuestion question, const Workload& workload,
   return {};
 }
 
-Result<MeasuredCurve> measured_curve(const BatchQuestion& question) {
-  auto measured = MeasuredCurve::make(question.points);
+Result<MeasuredCurve> measured_curve(const BatchQuestion& question, const Predicted* predicted) {
+  StepForm form;
+  if (predicted) {
+    HEADROOM_ASSIGN(form, StepForm::of(predicted->curve(), question.points));
+  }
+  auto measured = MeasuredCurve::make(question.points, form);
   if (measured) return measured;
   Error error = measured.error();
   error.where = question.points_file;
@@ -242,12 +246,18 @@ Result<void> fill_host_gap(const Predicted* predicted, BatchAnswer& answer) {
                   predicted->curve().step(answer.curve[*answer.chosen].point.batch));
   answer.host_gap = step.host.seconds / step.parts_seconds();
   answer.host_gap_source = "predicted, of " + predicted->predictor().engine().name;
+  if (*answer.host_gap > 0) return {};
+  answer.notes.emplace_back(
+      "of today's engines no host time was seen beside the kernels, so that replicas gain nothing "
+      "here; where a profile shows some, --host-gap takes its share");
   return {};
 }
 
 // What a step's time is made of, up to the largest batch of the curve.
 Result<void> fill_steps(const Predicted& predicted, BatchAnswer& answer) {
   answer.weights = predicted.predictor().weights();
+  answer.engine_law = predicted.predictor().engine().name;
+  answer.engine_law_source = predicted.predictor().engine().source;
   const int64_t most = answer.curve[answer.largest].point.batch;
   for (int64_t batch = 1; batch <= std::min(most, timing::kMostBatch); batch *= 2) {
     HEADROOM_ASSIGN(timing::DecodeStep step, predicted.curve().step(batch));
@@ -357,7 +367,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
   const Predicted* predicted = made ? &*made : nullptr;
   std::optional<MeasuredCurve> measured;
   if (!question.points.empty()) {
-    HEADROOM_ASSIGN(measured, measured_curve(question));
+    HEADROOM_ASSIGN(measured, measured_curve(question, predicted));
   }
   const ServingCurve& curve =
       measured ? static_cast<const ServingCurve&>(*measured) : predicted->curve();

@@ -88,20 +88,59 @@ Interval rate_of(double running, const Interval& seconds) {
 
 }  // namespace
 
-Result<MeasuredCurve> MeasuredCurve::make(const std::vector<ServingPoint>& points) {
+Result<StepForm> StepForm::of(const PredictedCurve& curve,
+                              const std::vector<ServingPoint>& points) {
+  StepForm form;
+  double most = 1;
+  for (const ServingPoint& point : points) most = std::max(most, running_of(point));
+  std::vector<std::pair<double, double>> steps;
+  for (const int64_t batch : usual_limits(1, timing::kMostBatch)) {
+    if (batch > 1 && static_cast<double>(steps.back().first) > 2 * most) break;
+    HEADROOM_ASSIGN(const BatchPoint point, curve.at(batch));
+    const double seconds = point.itl_seconds.expected;
+    if (!steps.empty() && !(seconds > steps.back().second)) return form;
+    steps.emplace_back(static_cast<double>(batch), seconds);
+  }
+  if (!(most > 1)) return form;
+  const double first = steps.front().second;
+  const double last = interpolated(steps, most);
+  for (const auto& [running, seconds] : steps) {
+    form.knots_.emplace_back(running, 1 + (most - 1) * (seconds - first) / (last - first));
+  }
+  return form;
+}
+
+double StepForm::counted(double running) const {
+  if (knots_.size() < 2 || running <= 1) return running;
+  const auto& [last, counted] = knots_.back();
+  if (running < last) return interpolated(knots_, running);
+  const auto& [before, less] = knots_[knots_.size() - 2];
+  return counted + (running - last) * (counted - less) / (last - before);
+}
+
+bool StepForm::is_straight() const {
+  constexpr double kOnTheLine = 0.1;  // of the last one's
+  return std::ranges::all_of(knots_, [&](const auto& knot) {
+    return std::abs(knot.second - knot.first) <= kOnTheLine * knots_.back().first;
+  });
+}
+
+Result<MeasuredCurve> MeasuredCurve::make(const std::vector<ServingPoint>& points,
+                                          const StepForm& form) {
   std::vector<ServingPoint> by_batch = merged(points);
   std::vector<LawPoint> rates;
   std::vector<LawPoint> itls;
   for (const ServingPoint& point : by_batch) {
     const double running = running_of(point);
-    rates.push_back({running, running / point.throughput_tokens_per_second,
+    rates.push_back({form.counted(running), running / point.throughput_tokens_per_second,
                      point.throughput_error.value_or(0)});
-    itls.push_back({running, point.itl_seconds, point.itl_error.value_or(0)});
+    itls.push_back({form.counted(running), point.itl_seconds, point.itl_error.value_or(0)});
   }
   HEADROOM_ASSIGN(StepLaw rate, StepLaw::fit(rates));
   HEADROOM_ASSIGN(StepLaw itl, StepLaw::fit(itls));
   MeasuredCurve curve(std::move(rate), std::move(itl));
   curve.points_ = std::move(by_batch);
+  curve.form_ = form;
   return curve;
 }
 
@@ -141,8 +180,9 @@ Result<BatchPoint> MeasuredCurve::at(int64_t batch) const {
     return point;
   }
   point.running = running_at(batch);
-  point.throughput_tokens_per_second = rate_of(point.running, rate_.seconds(point.running));
-  point.itl_seconds = itl_.seconds(point.running);
+  const double counted = form_.counted(point.running);
+  point.throughput_tokens_per_second = rate_of(point.running, rate_.seconds(counted));
+  point.itl_seconds = itl_.seconds(counted);
   point.kv_share = kv_share_at(point.running);
   const bool is_inside = batch > points_.front().batch && batch < points_.back().batch;
   point.provenance = is_inside ? Provenance::interpolated : Provenance::extrapolated;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/provenance.h"
@@ -39,17 +40,40 @@ class ServingCurve {
   [[nodiscard]] virtual Result<double> half_point() const = 0;
 };
 
+class PredictedCurve;
+
+// Sequences as the line of a step law counts them: as many as make predicted steps grow evenly, so
+// that a curve through two measured points is bent between them as the prediction is (a mixture's
+// batch first wakes experts). None: as they are.
+class StepForm {
+ public:
+  StepForm() = default;
+  // 1 and the most of the points are counted as they are; far beyond it the last slope holds. None
+  // where predicted steps do not grow. An Error where the device lacks a figure.
+  static Result<StepForm> of(const PredictedCurve& curve,
+                             const std::vector<formats::ServingPoint>& points);
+  [[nodiscard]] double counted(double running) const;
+  // Whether it is near a line through both ends.
+  [[nodiscard]] bool is_straight() const;
+
+ private:
+  std::vector<std::pair<double, double>> knots_;  // running, as counted; ascending
+};
+
 // Points of one server. A limit that was measured keeps its figures (the mean of several); another
 // has the law's. Candidates are the measured limits and, where two neighbours are more than a
 // factor of two apart, the usual ones between them: nobody measured those more finely, so the law
 // may say.
 class MeasuredCurve : public ServingCurve {
  public:
-  // An Error where the points make no law.
-  static Result<MeasuredCurve> make(const std::vector<formats::ServingPoint>& points);
+  // An Error where the points make no law. `form`: of the prediction, where there is one.
+  static Result<MeasuredCurve> make(const std::vector<formats::ServingPoint>& points,
+                                    const StepForm& form = {});
   [[nodiscard]] Result<BatchPoint> at(int64_t batch) const override;
   [[nodiscard]] std::vector<int64_t> candidates() const override;
-  [[nodiscard]] Result<double> half_point() const override { return rate_.half_point(); }
+  [[nodiscard]] Result<double> half_point() const override {
+    return form_.is_straight() ? rate_.half_point() : 0.0;
+  }
 
  private:
   MeasuredCurve(StepLaw rate, StepLaw itl) : rate_(std::move(rate)), itl_(std::move(itl)) {}
@@ -59,6 +83,7 @@ class MeasuredCurve : public ServingCurve {
   std::vector<formats::ServingPoint> points_;  // by batch, one each
   StepLaw rate_;  // of the seconds in which every running sequence gets a token, prefills included
   StepLaw itl_;
+  StepForm form_;
 };
 
 // A decode step at the mean context of what is in flight, and the prefills that come between: each

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "batch/predicted.h"
+#include "device/catalogue.h"
+#include "model/builtin.h"
+
 namespace headroom::batch {
 namespace {
 
@@ -37,6 +41,34 @@ TEST(MeasuredCurve, CandidatesFillOnlyWhereNobodyMeasuredFinely) {
   const auto curve = *MeasuredCurve::make({measured(1, 1), measured(64, 64), measured(100, 100)});
   EXPECT_EQ(curve.candidates(),
             (std::vector<int64_t>{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100}));
+}
+
+// A mixture's batch wakes experts first, so that its steps are on no line: of a server that is a
+// third slower than predicted both ends tell the middle.
+TEST(MeasuredCurve, IsBentAsThePredictionIs) {
+  const auto resolved = *model::resolve_model("Qwen/Qwen3-30B-A3B");
+  const auto device = *device::DeviceCatalogue::built_in().find("h200");
+  const auto timing = timing::TimingModel::built_in();
+  const Workload workload = workload_of(1024, 1024, 0);
+  const auto predicted = *Predicted::make(resolved.view(), device,
+                                          {.context = mean_context(workload)}, workload, timing);
+  const auto at = [&](int64_t batch) {
+    const double seconds = 4.0 / 3 * predicted.curve().at(batch)->itl_seconds.expected;
+    return formats::ServingPoint{
+        .batch = batch,
+        .throughput_tokens_per_second = static_cast<double>(batch) / seconds,
+        .itl_seconds = seconds};
+  };
+  const auto form = *StepForm::of(predicted.curve(), {at(1), at(256)});
+  EXPECT_FALSE(form.is_straight());
+  EXPECT_NEAR(form.counted(256), 256, 1e-6);
+  EXPECT_TRUE(StepForm().is_straight());
+  const auto bent = *MeasuredCurve::make({at(1), at(256)}, form);
+  const auto line = *MeasuredCurve::make({at(1), at(256)});
+  const double middle = at(16).itl_seconds;
+  EXPECT_NEAR(bent.at(16)->itl_seconds.expected, middle, 0.02 * middle);
+  EXPECT_LT(line.at(16)->itl_seconds.expected, 0.8 * middle);
+  EXPECT_EQ(*bent.half_point(), 0);
 }
 
 TEST(MeasuredCurve, SeveralRunsOfOneLimitAreTheirMean) {

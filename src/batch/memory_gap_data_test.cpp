@@ -181,6 +181,7 @@ BatchQuestion question_of(const std::string& model) {
   question.input_tokens = 110.6;  // of its requests, on average; how they vary was not published
   question.output_tokens = 292.3;
   question.slo = ItlTarget{.multiple = 2, .at_batch = 32};
+  question.variant.engine = "vllm-0.6.3";  // the paper's
   return question;
 }
 
@@ -198,9 +199,11 @@ TEST(MemoryGapServing, WithoutAMeasurement) {
     const text::JsonView config = resolved.view();
     const BatchQuestion question = question_of(name);
     const timing::TimingModel model = timing::TimingModel::built_in();
-    const auto predictor = *timing::DecodePredictor::make(
-        config, *question.device, {.context = mean_context(kRequests), .weights = question.weights},
-        model);
+    const auto predictor = *timing::DecodePredictor::make(config, *question.device,
+                                                          {.context = mean_context(kRequests),
+                                                           .weights = question.weights,
+                                                           .variant = question.variant},
+                                                          model);
     const PredictedCurve curve = *PredictedCurve::make(predictor, kRequests, 0);
     std::vector<double> rates;
     std::vector<double> itls;
@@ -252,9 +255,11 @@ TEST(MemoryGapServing, ReplicasUnderMps) {
   const text::JsonView config = resolved.view();
   const BatchQuestion question = question_of("facebook/opt-1.3b");
   const timing::TimingModel model = timing::TimingModel::built_in();
-  const auto predictor = *timing::DecodePredictor::make(
-      config, *question.device, {.context = mean_context(kRequests), .weights = question.weights},
-      model);
+  const auto predictor = *timing::DecodePredictor::make(config, *question.device,
+                                                        {.context = mean_context(kRequests),
+                                                         .weights = question.weights,
+                                                         .variant = question.variant},
+                                                        model);
   const std::string text = *read_file((folder() / "replication.csv").string(), Bytes(kMiB));
   text::CsvReader reader = *text::CsvReader::open(text, "replication");
   std::map<int64_t, double> alone;

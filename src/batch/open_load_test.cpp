@@ -116,7 +116,8 @@ TEST(OpenLoad, WhatIsOutOfRangeIsSaid) {
   EXPECT_TRUE(refuses([](OpenLoadQuestion& open) { open.prefill_tokens_per_second = 0; }));
 }
 
-// The closed loop, simulated, is the curve that the advisor chooses on.
+// The closed loop, simulated, is the curve that the advisor chooses on, with prompts read in pieces
+// beside what decodes.
 TEST(OpenLoad, AClosedLoopOfThePredictedEngineIsTheCurve) {
   BatchQuestion question;
   question.weights = op::DType::f16;
@@ -140,8 +141,7 @@ TEST(OpenLoad, AClosedLoopOfThePredictedEngineIsTheCurve) {
       for (const auto& request : run.requests) {
         if (request.is_ended) tokens += static_cast<double>(request.output_tokens);
       }
-      const BatchPoint point = *curve.at(batch);
-      const Interval& rate = point.throughput_tokens_per_second;
+      const Interval rate = *curve.chunked_throughput(batch);
       const double expected = end == 0 ? rate.high : end == 1 ? rate.expected : rate.low;
       EXPECT_NEAR(tokens / run.seconds, expected, 0.05 * expected) << batch << " " << end;
     }

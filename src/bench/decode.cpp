@@ -126,7 +126,9 @@ Result<void> check_context_and_batches(int64_t context, const std::vector<int64_
 Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQuestion& question,
                                     const timing::TimingModel& model) {
   HEADROOM_TRY(check(question));
-  const timing::DecodeOptions options{.context = question.context, .weights = question.weights};
+  const timing::DecodeOptions options{.context = question.context,
+                                      .weights = question.weights,
+                                      .variant = {.engine = question.engine_law}};
   HEADROOM_ASSIGN(const timing::DecodePredictor predictor,
                   timing::DecodePredictor::make(config, question.device, options, model));
   DecodeAnswer answer;

@@ -38,6 +38,7 @@ struct DecodeQuestion {
   int64_t context = 512;         // tokens in the cache of each sequence, the new one among them
   std::vector<int64_t> batches;  // empty: powers of two, and the most that fits
   op::DType weights = op::DType::bf16;
+  std::string engine_law;  // whose host and sampling, by name; "": today's engines'
   // Of this model on this device, two at least or none: steps are corrected by the line from
   // predicted to measured times, and shares stay as predicted. Their batches are answered too.
   std::vector<MeasuredStep> points;

@@ -80,6 +80,7 @@ double error_between_ends_pct(const std::string& config_name, const std::string&
   question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-64gb");
   question.context = 161 + 338 / 2;
   question.weights = op::DType::f16;
+  question.engine_law = "vllm-0.6.3";  // the paper's
   for (const MeasuredStep& step : curve) question.batches.push_back(step.batch);
   question.points = {curve.front(), curve.back()};
   const auto answer = *predict_decode(resolved.view(), question, timing::TimingModel::built_in());
@@ -184,6 +185,7 @@ TEST(MemoryGapPaper, StepsAndSharesOfModelsThatNothingWasFittedOn) {
     question.context = 161 + 338 / 2;
     question.batches = {key.second};
     question.weights = op::DType::f16;
+    question.engine_law = "vllm-0.6.3";  // the paper's
     const auto answer = predict_decode(resolved->view(), question, timing::TimingModel::built_in());
     ASSERT_TRUE(answer) << answer.error().to_string();
     const DecodeStep& step = answer->steps[0];

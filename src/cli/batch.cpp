@@ -298,12 +298,14 @@ std::vector<Flag> command_flags() {
   return {
       {"host-gap", "SHARE",
        "of a step in which the GPU waits for the host: 0 where the engine schedules beside the "
-       "GPU; else predicted, of vLLM 0.6.3"},
+       "GPU; else predicted, as in today's engines, or as in --engine's version"},
       {"most-replicas", "N", "on one GPU, 1 to 16; 4"},
       {"price", "LIST",
        "what a million output tokens cost: cloud=2.49 (an hour of one GPU), owned=30000 (one GPU "
        "with its share of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},
-      {"engine", "NAME", "of the commands: vllm (without it), sglang, tensorrt-llm, llama.cpp"},
+      {"engine", "NAME",
+       "of the commands: vllm (without it), sglang, tensorrt-llm, llama.cpp; vllm@0.6: predicted "
+       "with the host and the sampling of such servers, before 0.8"},
       {"emit", "KIND=FILE",
        "write what starts the server of the first line: kubernetes=FILE.yaml, shell=FILE.sh; "
        "nothing where the target is missed"},

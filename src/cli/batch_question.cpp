@@ -156,14 +156,6 @@ Result<void> read_variant(const Words& words, batch::BatchQuestion& question) {
   return {};
 }
 
-Result<engines::ServingEngine> engine_of(const Words& words) {
-  const std::string name = words.value("engine");
-  if (const auto engine = engines::parse_serving_engine(name)) return *engine;
-  return Error{ErrorCode::usage,
-               "'" + name.substr(0, 80) + "' is no engine whose commands are known", "--engine",
-               "vllm, sglang, tensorrt-llm or llama.cpp"};
-}
-
 }  // namespace
 
 Result<batch::BatchQuestion> batch_question(const Words& words, const Machines& machines) {
@@ -196,7 +188,9 @@ Result<batch::BatchQuestion> batch_question(const Words& words, const Machines& 
     question.dtype = op::dtype_name(question.weights);
   }
   if (words.has("engine")) {
-    HEADROOM_ASSIGN(question.engine, engine_of(words));
+    HEADROOM_ASSIGN(const AskedEngine asked, read_engine(words.value("engine"), machines.timing));
+    question.engine = asked.engine;
+    question.variant.engine = asked.law;
   }
   if (words.has("price")) {
     HEADROOM_ASSIGN(question.price, batch::parse_price(words.value("price")));

@@ -155,6 +155,10 @@ Result<bench::DecodeQuestion> predicted_question(const Words& words, const Machi
     HEADROOM_ASSIGN(question.points, points_of(words.value("points")));
   }
   HEADROOM_ASSIGN(question.weights, dtype_of(words, question.weights));
+  if (words.has("engine")) {
+    HEADROOM_ASSIGN(const AskedEngine asked, read_engine(words.value("engine"), machines.timing));
+    question.engine_law = asked.law;
+  }
   return question;
 }
 
@@ -175,7 +179,7 @@ Result<int> predict(const model::ResolvedModel& model, const Words& words, const
 
 Result<bench::MeasuredDecodeQuestion> measured_question(const std::string& model,
                                                         const Words& words, bool is_cpu) {
-  for (const char* flag : {"device", "points"}) {
+  for (const char* flag : {"device", "points", "engine"}) {
     if (words.has(flag)) {
       return usage("--" + std::string(flag) + " is for --predict",
                    "without --predict this machine is measured, and --on says which device of it");

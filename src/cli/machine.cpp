@@ -1,5 +1,8 @@
 #include "cli/machine.h"
 
+#include <algorithm>
+
+#include "engines/serving_engine.h"
 #include "timing/calibration.h"
 
 namespace headroom::cli {
@@ -20,6 +23,36 @@ Result<Machines> load_machines(const Words& words, const Console& console) {
                  " do not follow from it");
   }
   return machines;
+}
+
+namespace {
+
+bool is_version(std::string_view words) {
+  constexpr size_t kMost = 32;
+  return !words.empty() && words.size() <= kMost && words.front() >= '0' && words.front() <= '9' &&
+         words.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz.") == std::string_view::npos;
+}
+
+}  // namespace
+
+Result<AskedEngine> read_engine(const std::string& words, const timing::TimingModel& model) {
+  const size_t at = std::min(words.find('@'), words.size());
+  const std::string word = words.substr(0, at);
+  const auto engine = engines::parse_serving_engine(word);
+  if (!engine) {
+    return Error{ErrorCode::usage,
+                 "'" + word.substr(0, 80) + "' is no engine whose commands are known", "--engine",
+                 "vllm, sglang, tensorrt-llm or llama.cpp"};
+  }
+  if (at == words.size()) return AskedEngine{*engine, {}};
+  const std::string version = words.substr(at + 1);
+  if (!is_version(version)) {
+    return Error{ErrorCode::usage, "'" + version.substr(0, 80) + "' is no version of " + word,
+                 "--engine", "vllm@0.6; without it as today's engines are"};
+  }
+  const timing::Engine* law = model.engine_of(word, version);
+  const bool is_former = law != nullptr && law->is_former();
+  return AskedEngine{*engine, is_former ? law->name : std::string()};
 }
 
 std::string Machines::device_for(const Words& words) const {

@@ -10,6 +10,7 @@
 #include "cli/console.h"
 #include "cli/flags.h"
 #include "device/catalogue.h"
+#include "engines/serving_engine.h"
 #include "operator/dtype.h"
 #include "timing/calibration.h"
 #include "timing/timing_model.h"
@@ -26,6 +27,14 @@ struct Machines {
   // The machine of the calibration, where --device names none; else "auto".
   [[nodiscard]] std::string device_for(const Words& words) const;
 };
+
+// "vllm", or with the version whose host and sampling are to be predicted: "vllm@0.6".
+struct AskedEngine {
+  engines::ServingEngine engine{};
+  std::string law;  // of that version's host, by name; "": of today's engines
+};
+// A usage Error about words that are neither.
+Result<AskedEngine> read_engine(const std::string& words, const timing::TimingModel& model);
 
 // An Error about one of the user's files. Says so where the calibration is of another device than
 // --device names.

@@ -41,7 +41,10 @@ TEST(Predicted, PartsSumAndHaveIntervals) {
   ASSERT_EQ(run.parts.size(), 4U);
   double pct = 0;
   for (const PredictedPart& one : run.parts) {
-    EXPECT_GT(one.ms, 0) << one.name;
+    if (one.name != "host") {  // of which today's engines show none
+      EXPECT_GT(one.ms, 0) << one.name;
+    }
+    EXPECT_GE(one.ms, 0) << one.name;
     EXPECT_LE(one.ms_low, one.ms) << one.name;
     EXPECT_GE(one.ms_high, one.ms) << one.name;
     EXPECT_GE(one.speedup_2x, 1) << one.name;

@@ -179,7 +179,8 @@ std::string price_table(const batch::PriceTable& prices, const Terminal& termina
 std::string basis(const batch::BatchAnswer& answer) {
   if (!answer.question.points.empty()) {
     return std::to_string(answer.question.points.size()) +
-           " measured points; between them the step law t = a + b n through them.";
+           " measured points; between them the step law t = a + b n through them" +
+           (answer.engine_law.empty() ? "." : ", bent as the predicted steps are.");
   }
   const batch::Workload& workload = answer.workload;
   const std::string lengths = formatted("%.0f", workload.input_mean) + " tokens in and " +
@@ -190,8 +191,9 @@ std::string basis(const batch::BatchAnswer& answer) {
           : ", varying by " + percent(answer.question.length_variation) + " of that";
   return "Predicted without a measurement of this device: requests of " + lengths + spread +
          ", so " + formatted("%.0f", workload.context_mean) +
-         " tokens of context a sequence in flight; --points corrects it. The steps' parts: "
-         "headroom bench decode --predict.";
+         " tokens of context a sequence in flight; --points corrects it. Host and sampling as in " +
+         text::printable(answer.engine_law) +
+         ". The steps' parts: headroom bench decode --predict.";
 }
 
 std::string marks(const batch::BatchAnswer& answer) {

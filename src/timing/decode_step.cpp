@@ -83,14 +83,16 @@ TimeInterval total(std::initializer_list<const TimeInterval*> parts) {
   return whole;
 }
 
-// The device's own, else the first that runs on any.
-const Engine* engine_on(const TimingModel& model, std::string_view device) {
-  const auto of = [&](std::string_view name) {
-    return std::ranges::find(model.engines(), name, &Engine::device);
-  };
-  if (const auto own = of(device); own != model.engines().end()) return &*own;
-  if (const auto any = of(""); any != model.engines().end()) return &*any;
-  return nullptr;
+// As wide as steps of servers were off, where they ran; elsewhere at least that.
+TimeInterval as_on_servers(TimeInterval time, const Engine& engine, std::string_view device,
+                           bool has_experts) {
+  const auto& width = engine.step_half_width;
+  if (!width) return time;
+  const double spread = std::exp(has_experts ? width->experts_log : width->dense_log);
+  const TimeInterval judged{time.seconds / spread, time.seconds, time.seconds * spread};
+  if (std::ranges::find(width->devices, device) != width->devices.end()) return judged;
+  return {std::min(time.low_seconds, judged.low_seconds), time.seconds,
+          std::max(time.high_seconds, judged.high_seconds)};
 }
 
 // PyTorch makes keys and values of all latents anew in each step, and its linear attention is some
@@ -123,14 +125,15 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
                      options.variant.tensor_parallel <= kMostParallel &&
                      options.variant.pipeline_parallel <= kMostParallel,
                  "devices of a server");
-  if (engine_on(model, device.name) == nullptr) {
+  const Engine* engine = model.engine_on(device.name, options.variant.engine);
+  if (engine == nullptr) {
     return Error{ErrorCode::unavailable, "no serving engine is known", {}, {}};
   }
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, 1));
   HEADROOM_ASSIGN(DecodeSizes sizes, sizes_of(graph, config, options, 1));
   HEADROOM_TRY(refuse_beyond_window(config, options));
   DecodePredictor made(config, device, options, model);
-  made.engine_ = engine_on(model, device.name);
+  made.engine_ = engine;
   auto& product_rate = made.options_.variant.product_rate;
   if (product_rate && !device.rate(*product_rate).known()) product_rate.reset();
   made.options_.is_eager = made.engine_->is_eager;
@@ -174,6 +177,20 @@ Result<DecodeWork> DecodePredictor::work(int64_t batch) const {
   return work;
 }
 
+TimeInterval DecodePredictor::host_of(int64_t batch, int64_t operators, double kernels) const {
+  if (const auto& share = options_.variant.host_share) {
+    const double given = kernels * *share / (1 - *share);
+    return {given, given, given};
+  }
+  const double host = engine_->host_base_seconds +
+                      engine_->host_seconds_per_sequence * static_cast<double>(batch) +
+                      engine_->host_seconds_per_operator * static_cast<double>(operators);
+  const double spread = std::exp(engine_->half_width_log);
+  // What no step that it was learned from could tell.
+  const double unseen = engine_->least_step_seconds - kernels;
+  return {host / spread, host, std::max(host * spread, unseen)};
+}
+
 Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   HEADROOM_ASSIGN(const DecodeWork work, this->work(batch));
   Sum attention(*model_, *device_);
@@ -207,16 +224,13 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
     };
     result.attention.time = {seconds(2), seconds(1), seconds(0)};
   }
-  const double host = engine_->host_base_seconds + engine_->host_seconds_per_sequence * rows +
-                      engine_->host_seconds_per_operator * static_cast<double>(work.operators);
-  result.host = {host / spread, host, host * spread};
-  if (const auto& share = options_.variant.host_share) {
-    const double kernels = result.parts_seconds() - result.host.seconds;
-    const double given = kernels * *share / (1 - *share);
-    result.host = {given, given, given};
-  }
+  const double kernels = result.parts_seconds();
+  result.host = host_of(batch, work.operators, kernels);
   result.step = total({&result.attention.time, &result.matmul.time, &result.other.time,
                        &result.quantize.time, &result.collectives.time, &result.host});
+  result.step =
+      as_on_servers(result.step, *engine_, device_->name, !shapes_->shapes.experts.empty());
+  result.step.high_seconds = std::max(result.step.high_seconds, kernels + result.host.high_seconds);
   result.roofline_seconds = attention.roofline_seconds() + matmul.roofline_seconds();
   return result;
 }
@@ -225,7 +239,8 @@ Result<TimeInterval> DecodePredictor::prefill(int64_t tokens) const {
   HEADROOM_CHECK(tokens >= 1 && tokens <= kMostContext, "a prompt of tokens");
   Sum sum(*model_, *device_);
   HEADROOM_TRY(sum.add(prefill_calls(shapes_->shapes, shapes_->sizes, tokens)));
-  return sum.kernels().time;
+  return as_on_servers(sum.kernels().time, *engine_, device_->name,
+                       !shapes_->shapes.experts.empty());
 }
 
 int64_t DecodePredictor::heads() const { return shapes_->shapes.heads; }

@@ -110,6 +110,8 @@ struct DecodeVariant {
   // Of products with those weights, where the device has it: a kernel before each brings what it
   // takes into that type. Without it weights are unpacked within the product.
   std::optional<device::Rate> product_rate = std::nullopt;
+  // Whose host and sampling, by its name among the timing laws; empty: today's engines'.
+  std::string engine = {};
   // Of a step the host's share, in place of the engine's law; 0: it works beside the GPU.
   std::optional<double> host_share = std::nullopt;
   std::optional<int64_t> kv_heads = std::nullopt;
@@ -172,6 +174,8 @@ class DecodePredictor {
 
  private:
   [[nodiscard]] Result<DecodeWork> work(int64_t batch) const;
+  // Beside kernels that take so long.
+  [[nodiscard]] TimeInterval host_of(int64_t batch, int64_t operators, double kernels) const;
   DecodePredictor(const text::JsonView& config, const device::Device& device,
                   const DecodeOptions& options, const TimingModel& model)
       : config_(config), device_(&device), options_(options), model_(&model) {}

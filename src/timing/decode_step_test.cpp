@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "device/catalogue.h"
 #include "model/builtin.h"
 
@@ -104,6 +106,44 @@ TEST(DecodeStep, PromptsAndStepsOfBothTakeTime) {
     ASSERT_TRUE(prompt) << name;
     EXPECT_GT(prompt->seconds, few->matmul.time.seconds) << name;
   }
+}
+
+DecodeStep step_of(const char* name, const std::string& engine, int64_t batch) {
+  const auto model = *model::resolve_model(name);
+  return *predictor(model, {.context = kContext, .variant = {.engine = engine}}).step(batch);
+}
+
+// Host and sampling are an engine's; kernels are not.
+TEST(DecodeStep, AFormerEngineTakesLonger) {
+  const DecodeStep today = step_of("Qwen/Qwen3-8B", "", 128);
+  const DecodeStep former = step_of("Qwen/Qwen3-8B", "vllm-0.6.3", 128);
+  EXPECT_EQ(today.matmul.time.seconds, former.matmul.time.seconds);
+  EXPECT_EQ(today.attention.time.seconds, former.attention.time.seconds);
+  EXPECT_NEAR(former.host.seconds, 0.0010092 + 128 * 3.1946e-05, 1e-9);
+  EXPECT_LT(today.host.seconds, former.host.seconds / 4);
+  // 152,000 logits of each sequence, of which vLLM 0.6.3 made nearly 5 ms.
+  EXPECT_NEAR(former.other.time.seconds - today.other.time.seconds, 2.471e-10 * 128 * 151936, 1e-4);
+}
+
+// As far as steps of servers were off, where nothing of them was known: of mixtures more.
+TEST(DecodeStep, StepsOfTodaysEnginesAreAsUncertainAsServersWere) {
+  const StepHalfWidth width = *TimingModel::built_in().engine_on("")->step_half_width;
+  EXPECT_GT(width.experts_log, width.dense_log);
+  for (const auto& [name, half] : {std::pair{"Qwen/Qwen3-32B", width.dense_log},
+                                   std::pair{"Qwen/Qwen3-30B-A3B", width.experts_log}}) {
+    const TimeInterval step = step_of(name, "", 64).step;
+    EXPECT_GE(step.high_seconds, step.seconds * std::exp(half) * (1 - 1e-9)) << name;
+    EXPECT_LE(step.low_seconds, step.seconds * std::exp(-half) * (1 + 1e-9)) << name;
+  }
+}
+
+// No step of the servers was as short: a host that takes longer than such kernels was not seen.
+TEST(DecodeStep, ShortStepsMayWaitForTheHost) {
+  const DecodeStep step = step_of("facebook/opt-125m", "", 1);
+  const double least = TimingModel::built_in().engine_on("")->least_step_seconds;
+  EXPECT_GT(least, 1e-3);
+  EXPECT_LT(step.step.seconds, least / 2);
+  EXPECT_GE(step.step.high_seconds, least);
 }
 
 TEST(DecodeStep, EagerModeOfThemIsRefused) {

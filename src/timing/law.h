@@ -10,6 +10,7 @@
 // Plain values; thread-safe; a prediction is some hundred nanoseconds.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,10 +73,20 @@ struct Law {
   }
 };
 
+// 90 % of steps that were measured on servers, of models that were left out, are within
+// t * exp(+-): host, kernels, and all that neither tells. Of mixtures of experts, and of the rest.
+struct StepHalfWidth {
+  double dense_log = 0;
+  double experts_log = 0;
+  std::vector<std::string> devices;  // on which they were measured
+};
+
 // What an engine adds to its kernels, by sequences in the batch and by operators: the host's time
 // between kernels, and sampling from the logits.
 struct Engine {
-  std::string name;  // "vllm-0.6.3"
+  std::string name;    // "vllm-0.6.3"
+  std::string serves;  // the word of the engine, whose versions before `before` it is of; else ""
+  std::string before;
   std::string source;
   std::string device;     // of the catalogue, on which it runs the models; empty: on any
   bool is_eager = false;  // PyTorch's eager mode: each operator a kernel, none fused
@@ -85,6 +96,14 @@ struct Engine {
   double sampling_seconds_per_logit = 0;
   double half_width_log = 0;  // of the host's time, on models that were left out
   double median_error_pct = 0;
+  // Where whole steps judge it, the errors above are theirs.
+  std::optional<StepHalfWidth> step_half_width = std::nullopt;
+  // The shortest of the steps that it was learned from: a host at work beside the GPU for less is
+  // seen in none of them.
+  double least_step_seconds = 0;
+
+  // Whether it is of an older generation, which has to be asked for.
+  [[nodiscard]] bool is_former() const { return !before.empty(); }
 };
 
 // What kernels take within a step, as a multiple of what the laws, learned of kernels that ran

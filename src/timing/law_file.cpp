@@ -191,6 +191,27 @@ Result<InStep> read_step(const JsonView& view) {
   return step;
 }
 
+// Whose versions an engine's law is of, and how whole steps judge it.
+Result<void> read_generation(const JsonView& view, Engine& engine) {
+  HEADROOM_ASSIGN(const auto serves, view.optional_string("serves"));
+  HEADROOM_ASSIGN(const auto before, view.optional_string("before"));
+  if (serves.has_value() != before.has_value()) {
+    return view.error_at("before", "'serves' and 'before' stand together",
+                         "\"serves\": \"vllm\", \"before\": \"0.8\"");
+  }
+  engine.serves = serves.value_or("");
+  engine.before = before.value_or("");
+  HEADROOM_ASSIGN(const auto least, view.optional_double("least_step_seconds", 0, 1));
+  engine.least_step_seconds = least.value_or(0);
+  HEADROOM_ASSIGN(const auto widths, view.optional_object("step_half_width_log"));
+  if (!widths) return {};
+  StepHalfWidth& width = engine.step_half_width.emplace();
+  HEADROOM_ASSIGN(width.dense_log, widths->get_double("dense", 0, kMostHalfWidth));
+  HEADROOM_ASSIGN(width.experts_log, widths->get_double("experts", 0, kMostHalfWidth));
+  HEADROOM_ASSIGN(width.devices, read_names(*widths, "devices"));
+  return {};
+}
+
 Result<Engine> read_engine(const JsonView& view) {
   Engine engine;
   HEADROOM_ASSIGN(engine.name, view.get_string("name"));
@@ -210,6 +231,7 @@ Result<Engine> read_engine(const JsonView& view) {
   engine.host_seconds_per_operator = by_operator.value_or(0);
   HEADROOM_ASSIGN(engine.half_width_log, view.get_double("half_width_log", 0, kMostHalfWidth));
   HEADROOM_ASSIGN(engine.median_error_pct, view.get_double("median_error_pct", 0, 1e9));
+  HEADROOM_TRY(read_generation(view, engine));
   return engine;
 }
 
@@ -260,6 +282,14 @@ Json step_json(const InStep& step) {
 Json engine_json(const Engine& engine) {
   Json json = Json::object().set("name", engine.name).set("source", engine.source);
   if (!engine.device.empty()) json.set("device", engine.device);
+  if (engine.is_former()) json.set("serves", engine.serves).set("before", engine.before);
+  if (const auto& width = engine.step_half_width) {
+    json.set("step_half_width_log", Json::object()
+                                        .set("dense", width->dense_log)
+                                        .set("experts", width->experts_log)
+                                        .set("devices", text::json_array(width->devices)));
+  }
+  if (engine.least_step_seconds > 0) json.set("least_step_seconds", engine.least_step_seconds);
   return json.set("eager", engine.is_eager)
       .set("host_seconds_per_operator", engine.host_seconds_per_operator)
       .set("host_base_seconds", engine.host_base_seconds)

@@ -71,6 +71,31 @@ TEST(LawFile, ReadsWhatAStepAdds) {
        "half_width_log_elsewhere": 0, "median_error_pct": 0}]})"));
 }
 
+TEST(LawFile, ReadsWhichEnginesAreFormer) {
+  const std::string costs =
+      R"("host_base_seconds": 1e-3, "host_seconds_per_sequence": 0,
+         "sampling_seconds_per_logit": 0, "half_width_log": 0, "median_error_pct": 9)";
+  const auto with = [&](const std::string& more) {
+    return read(
+        R"({"schema": "headroom.timing/1", "laws": [], "engines": [{"name": "x", "source": "", )" +
+        costs + more + "}]}");
+  };
+  const auto file = with(R"(, "serves": "vllm", "before": "0.8", "least_step_seconds": 0.004,
+      "step_half_width_log": {"dense": 0.1, "experts": 0.2, "devices": ["t4-16gb"]})");
+  ASSERT_TRUE(file) << file.error().to_string();
+  const auto again = read(law_file_json(*file).dump());
+  ASSERT_TRUE(again);
+  for (const Engine& engine : {file->engines[0], again->engines[0]}) {
+    EXPECT_TRUE(engine.is_former());
+    EXPECT_EQ(engine.serves + " " + engine.before, "vllm 0.8");
+    EXPECT_EQ(engine.least_step_seconds, 0.004);
+    EXPECT_EQ(engine.step_half_width->experts_log, 0.2);
+    EXPECT_EQ(engine.step_half_width->devices, std::vector<std::string>{"t4-16gb"});
+  }
+  EXPECT_FALSE(with("")->engines[0].is_former());
+  EXPECT_EQ(with(R"(, "serves": "vllm")").error().where, "t.json#/engines/0/before");
+}
+
 // A bad file, and what its error must name.
 struct BadFile {
   std::string text;

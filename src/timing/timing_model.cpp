@@ -1,6 +1,7 @@
 #include "timing/timing_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +31,27 @@ std::string joined(const std::vector<std::string>& names) {
   std::string words;
   for (const std::string& name : names) words += (words.empty() ? "" : ", ") + name;
   return words;
+}
+
+// Versions, number by number; words in them ("0.6.3.post1") end them.
+bool is_before(std::string_view version, std::string_view other) {
+  const auto next = [](std::string_view& words) {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), number);
+    if (error != std::errc{}) {
+      words = {};
+      return int64_t{0};
+    }
+    words.remove_prefix(static_cast<size_t>(end - words.data()));
+    if (words.starts_with('.')) words.remove_prefix(1);
+    return number;
+  };
+  while (!version.empty() || !other.empty()) {
+    const int64_t a = next(version);
+    const int64_t b = next(other);
+    if (a != b) return a < b;
+  }
+  return false;
 }
 
 }  // namespace
@@ -76,6 +98,25 @@ void TimingModel::merge(LawFile added) {
     std::erase_if(sources_, [&](const auto& known) { return known.first == source.first; });
     sources_.push_back(std::move(source));
   }
+}
+
+const Engine* TimingModel::engine_on(std::string_view device, std::string_view name) const {
+  const auto found = [&](auto&& is_it) {
+    const auto one = std::ranges::find_if(engines_, is_it);
+    return one == engines_.end() ? nullptr : &*one;
+  };
+  const auto* own = found([&](const Engine& engine) { return engine.device == device; });
+  if (own != nullptr && !device.empty()) return own;
+  return found([&](const Engine& engine) {
+    return engine.device.empty() && (name.empty() ? !engine.is_former() : engine.name == name);
+  });
+}
+
+const Engine* TimingModel::engine_of(std::string_view word, std::string_view version) const {
+  const auto former = std::ranges::find_if(engines_, [&](const Engine& engine) {
+    return engine.is_former() && engine.serves == word && is_before(version, engine.before);
+  });
+  return former == engines_.end() ? engine_on({}) : &*former;
 }
 
 const InStep* TimingModel::in_step(std::string_view name) const {

@@ -72,6 +72,12 @@ class TimingModel {
   [[nodiscard]] const std::vector<Law>& laws() const { return laws_; }
   // By name; a later file's engine of the same name replaces an earlier one.
   [[nodiscard]] const std::vector<Engine>& engines() const { return engines_; }
+  // Whose host a step on `device` has: the device's own, else the one of that name, else ("") that
+  // of today's engines. Nothing where there is none.
+  [[nodiscard]] const Engine* engine_on(std::string_view device, std::string_view name = {}) const;
+  // Of a version ("0.6.3") of an engine ("vllm"): the former one's, if it is that old; else
+  // today's. Nothing where there is none.
+  [[nodiscard]] const Engine* engine_of(std::string_view word, std::string_view version) const;
   // What training's steps add to their kernels; null where no file says it.
   [[nodiscard]] const InStep* in_step(std::string_view name) const;
   // Nothing where the class has no law. The law is this model's.

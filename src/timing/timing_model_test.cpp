@@ -100,6 +100,24 @@ TEST(TimingModel, KnowsWhatAnEngineAdds) {
   EXPECT_GT(engine.half_width_log, 0);
 }
 
+// V1 has been vLLM's default since 0.8: what is older works as 0.6.3 did.
+TEST(TimingModel, TodaysEngineIsTheDefaultAndAFormerOneIsAskedFor) {
+  const Engine* today = model().engine_on("h100-sxm-80gb");
+  ASSERT_NE(today, nullptr);
+  EXPECT_FALSE(today->is_former());
+  EXPECT_TRUE(today->step_half_width);
+  for (const char* former : {"0.6", "0.6.3.post1", "0.7.9", "0"}) {
+    ASSERT_NE(model().engine_of("vllm", former), nullptr) << former;
+    EXPECT_EQ(model().engine_of("vllm", former)->name, "vllm-0.6.3") << former;
+  }
+  for (const char* newer : {"0.8", "0.8.0", "0.10", "0.32", "1"}) {
+    EXPECT_EQ(model().engine_of("vllm", newer), today) << newer;
+  }
+  EXPECT_EQ(model().engine_of("sglang", "0.3"), today);
+  EXPECT_EQ(model().engine_on("h100-sxm-80gb", "vllm-0.6.3"), model().engine_of("vllm", "0.6"));
+  EXPECT_EQ(model().engine_on("h100-sxm-80gb", "nobody's"), nullptr);
+}
+
 TEST(TimingModel, EveryKnownGpuIsAnswered) {
   const auto catalogue = device::DeviceCatalogue::built_in();
   for (const Device& device : catalogue.devices()) {

@@ -136,9 +136,9 @@ def is_worse(own, general):
     return False
 
 
-def kept_steps(path):
-    """step.py learns them from predictions, which need the laws: those that are there stay."""
-    return json.loads(path.read_text()).get("steps", []) if path.exists() else []
+def kept(path, member):
+    """What is learned from predictions, which need the laws: what is there stays."""
+    return json.loads(path.read_text()).get(member, []) if path.exists() else []
 
 
 def main():
@@ -153,13 +153,15 @@ def main():
         general = general_law(cls, samples, devices)
         laws += [general, *device_laws(cls, samples, devices, general)]
     about = "Fitted by tools/timing/fit.py; docs/formats/timing.md explains every member."
-    engines = [engine.fit(pathlib.Path(os.environ["HEADROOM_DATA"]))]
+    own = engine.fit(pathlib.Path(os.environ["HEADROOM_DATA"]))
+    # tools/batch/host_law.py writes the others, tools/timing/step.py the steps.
+    engines = [own] + [other for other in kept(arguments.output, "engines") if other["name"] != own["name"]]
     document = {
         "schema": "headroom.timing/1",
         "about": about,
         "sources": SOURCES,
         "engines": engines,
-        "steps": kept_steps(arguments.output),
+        "steps": kept(arguments.output, "steps"),
         "laws": laws,
     }
     arguments.output.write_text(dump(document))
