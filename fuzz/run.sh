@@ -32,7 +32,7 @@ run_target() {
   local target=$1 found=build/fuzz/corpus/$1 findings=build/fuzz/findings/$1 log=build/fuzz/$1.log
   local fuzzer spent=0 now status
   mkdir -p "$found" "$findings"
-  "build/fuzz/fuzz/headroom_fuzz_$target" -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 \
+  "build/fuzz/fuzz/headroom_fuzz_$target" -timeout=900 -report_slow_units=900 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$findings/" "$found" "fuzz/corpus/$target" >"$log" 2>&1 &
   fuzzer=$!
   while now=$(processor_seconds "$fuzzer") && ((now < seconds)); do
