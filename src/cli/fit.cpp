@@ -203,12 +203,22 @@ Result<void> apply_setup(const Words& words, fit::FitQuestion& question) {
   return {};
 }
 
+// The question of one setting as it was answered: the model's own configuration may say the type.
+Result<fit::FitQuestion> as_answered(const fit::FitQuestion& question, int64_t ranks,
+                                     const std::string& dtype) {
+  HEADROOM_ASSIGN(fit::FitQuestion answered, fit::with_accumulation(question, ranks));
+  fit::FitQuestion typed;  // so that nobody is said to have given it
+  if (!dtype.empty()) HEADROOM_TRY(typed.set("dtype", dtype));
+  answered.dtype = typed.dtype;
+  return answered;
+}
+
 // The setting of the first row that a file can say, as a file for an engine.
 Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus, const Words& words,
                          fit::MethodsAnswer& answer) {
   if (!words.has("emit")) return {};
   HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
-  HEADROOM_ASSIGN(fit::FitQuestion chosen, fit::with_accumulation(question, gpus));
+  HEADROOM_ASSIGN(fit::FitQuestion chosen, as_answered(question, gpus, answer.dtype));
   for (const fit::MethodRow& row : answer.rows) {
     if (!row.reason.empty()) return {};
     HEADROOM_TRY(chosen.set("method", row.method));
@@ -330,9 +340,10 @@ Result<int> run_fit(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
   if (words.has("emit")) {
     HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
-    HEADROOM_ASSIGN(const fit::FitQuestion settled,
-                    fit::with_accumulation(question, fit::data_ranks_of(question)));
-    HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(settled, request));
+    HEADROOM_ASSIGN(const fit::FitQuestion answered,
+                    as_answered(question, fit::data_ranks_of(question),
+                                fit::setting_of(answer.settings, "dtype")));
+    HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(answered, request));
   }
   HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time,
                         answer.oom_probability, answer));

@@ -246,6 +246,7 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
   answer.trainable_count = model::parameter_count(*step->graph, true);
   answer.batch = scenario.question.batch;
   if (reads_seq(scenario)) answer.seq = scenario.question.seq;
+  answer.dtype = setting_of(settings_of(scenario.question), "dtype");
   answer.warnings = calibration_warnings(scenario, timer.measured_device());
   answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
   answer.assumptions = scenario.assumptions;

@@ -53,6 +53,7 @@ struct Asked {
   int64_t trainable_count = 0;
   int64_t batch = 1;           // a device and micro-batch
   std::optional<int64_t> seq;  // nothing where the model's config says how long an input is
+  std::string dtype;           // of the weights as answered, in the flag's words
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
   std::vector<std::string> assumptions;  // each makes figures extrapolated

@@ -457,6 +457,11 @@ std::string default_of(std::string_view flag) {
   return {};
 }
 
+std::string setting_of(const std::vector<Setting>& settings, std::string_view name) {
+  const auto found = std::ranges::find(settings, name, &Setting::name);
+  return found == settings.end() ? std::string() : found->value;
+}
+
 std::vector<Setting> settings_of(const FitQuestion& q) {
   std::vector<Setting> settings;
   const auto add = [&](std::string_view name, std::string value) {

@@ -186,6 +186,9 @@ struct QuestionFlag {
 // for LoRA is left out of other methods. fit::answer() corrects origins and adds what it derives.
 [[nodiscard]] std::vector<Setting> settings_of(const FitQuestion& question);
 
+// The value of one of them; empty where there is none of that name.
+[[nodiscard]] std::string setting_of(const std::vector<Setting>& settings, std::string_view name);
+
 // A question of `fit --against`.
 struct AgainstQuestion {
   std::string file;

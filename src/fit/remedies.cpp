@@ -152,6 +152,8 @@ std::string flags_of(const Scenario& scenario, const char* change) {
 
 std::optional<Attempt> with_flags(const Scenario& scenario, const std::string& flags) {
   FitQuestion question = scenario.question;
+  // What followed from the method may not follow from the one that the flags name.
+  if (!question.given.contains("dtype")) question.dtype = FitQuestion().dtype;
   if (!apply_flags(question, flags)) return std::nullopt;
   return attempt(scenario, question);
 }
