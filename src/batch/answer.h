@@ -82,7 +82,7 @@ struct BatchAnswer {
   // Whose host and sampling are in predicted steps: the law's name, and where it is from.
   std::string engine_law;
   std::string engine_law_source;
-  std::optional<double> host_gap;
+  std::optional<Interval> host_gap;  // of a step at B_opt, the share in which the GPU waits
   std::string host_gap_source;
   std::vector<Replicas> replicas;
   FreedUses freed;               // predicted: with a model on a device

@@ -235,21 +235,33 @@ Result<void> fill_open_load(const ServingCurve& curve, const Predicted* predicte
 }
 
 // The share of a step in which the GPU waits: given, or as predicted for B_opt.
+// The host's time as it is predicted; where a law has none of it, as much may be the host's as the
+// step may be longer than its kernels.
+Interval host_gap_of(const timing::DecodeStep& step) {
+  const double kernels = step.parts_seconds() - step.host.seconds;
+  const auto share = [&](double host) { return host / (kernels + host); };
+  const double hidden = step.host.seconds > 0 ? 0 : std::max(step.step.high_seconds - kernels, 0.0);
+  return {share(step.host.low_seconds), share(step.host.seconds),
+          share(std::max(step.host.high_seconds, hidden))};
+}
+
 Result<void> fill_host_gap(const Predicted* predicted, BatchAnswer& answer) {
   if (answer.question.host_gap) {
-    answer.host_gap = answer.question.host_gap;
+    const double gap = *answer.question.host_gap;
+    answer.host_gap = Interval{gap, gap, gap};
     answer.host_gap_source = "given";
     return {};
   }
   if (predicted == nullptr) return {};
   HEADROOM_ASSIGN(const timing::DecodeStep step,
                   predicted->curve().step(answer.curve[*answer.chosen].point.batch));
-  answer.host_gap = step.host.seconds / step.parts_seconds();
+  answer.host_gap = host_gap_of(step);
   answer.host_gap_source = "predicted, of " + predicted->predictor().engine().name;
-  if (*answer.host_gap > 0) return {};
+  if (answer.host_gap->expected > 0) return {};
   answer.notes.emplace_back(
-      "of today's engines no host time was seen beside the kernels, so that replicas gain nothing "
-      "here; where a profile shows some, --host-gap takes its share");
+      "of today's engines no host time was seen beside the kernels, so that replicas are expected "
+      "to gain nothing here; what steps were off by may hide some: where a profile shows it, "
+      "--host-gap takes its share");
   return {};
 }
 
@@ -301,7 +313,7 @@ Result<void> fill_alternatives(const Predicted& predicted, const text::JsonView&
                             .config = &config,
                             .workload = answer.workload,
                             .chosen = answer.curve[*answer.chosen].point,
-                            .host_gap = answer.host_gap.value_or(0),
+                            .host_gap = answer.host_gap ? answer.host_gap->expected : 0,
                             .needed = *answer.kv.needed,
                             .advisor = options,
                             .correction = correction};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "batch/replication.h"
 #include "device/catalogue.h"
 #include "model/builtin.h"
 
@@ -93,6 +94,23 @@ TEST(Batch, PredictedForAModelOnADevice) {
   EXPECT_FALSE(result->replicas.empty());
   EXPECT_TRUE(result->replicas[0].fits.value_or(false));
   EXPECT_FALSE(result->commands.empty());
+}
+
+// A law that saw no host beside the kernels does not know that there is none: what steps may be
+// longer than their kernels may be the host's.
+TEST(Batch, AHostThatWasNotSeenMayBeThereAllTheSame) {
+  BatchQuestion question;
+  question.model = "facebook/opt-1.3b";
+  question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-64gb");
+  question.slo = ItlTarget{.seconds = std::nullopt, .multiple = 2, .at_batch = 32};
+  const auto result = ask(question, question.model);
+  ASSERT_TRUE(result && result->host_gap);
+  EXPECT_EQ(result->host_gap->expected, 0);
+  EXPECT_GT(result->host_gap->high, 0.1);
+  const Replicas& two = result->replicas.front();
+  EXPECT_EQ(two.speedup_vs_single.expected, 1);
+  EXPECT_NEAR(two.speedup_vs_single.high,
+              kMpsKeeps.high * replication_speedup(2, result->host_gap->high), 1e-12);
 }
 
 TEST(Batch, AModelThatDoesNotFitHasNoCurve) {

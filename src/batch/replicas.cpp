@@ -46,7 +46,10 @@ Replicas replicas_of(int count, Sharing sharing, const BatchAnswer& answer) {
   const double share = chosen.throughput_tokens_per_second.expected / most;
   // One server's worth is never lost by the model: below 1 only what was measured goes.
   const Interval& kept = sharing == Sharing::mps ? kMpsKeeps : kTimeSlicingKeeps;
-  const Interval gain = product(kept, replication_speedup(count, *answer.host_gap));
+  const auto network = [&](double gap) { return replication_speedup(count, gap); };
+  const Interval& gap = *answer.host_gap;
+  const Interval gain =
+      product(kept, Interval{network(gap.low), network(gap.expected), network(gap.high)});
   const Interval& itl = chosen.itl_seconds;
   Replicas made;
   made.count = count;

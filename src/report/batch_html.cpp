@@ -264,7 +264,7 @@ Section replicas_section(const BatchAnswer& answer) {
   }
   Html html;
   html.raw("<p class=\"lead\">")
-      .text("Servers at B_opt on one GPU fill the " + percent(*answer.host_gap) +
+      .text("Servers at B_opt on one GPU fill the " + percent(answer.host_gap->expected) +
             " of a step in which it waits for the host (" + answer.host_gap_source +
             "). Extrapolated.");
   html.raw("</p>\n").add(

@@ -242,9 +242,11 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("half_point_batch", answer.half_point > 0 ? Json(answer.half_point) : Json(nullptr))
       .set("knee_batch", or_null(answer.knee))
       .set("engine_law", answer.engine_law.empty() ? Json(nullptr) : Json(answer.engine_law))
-      .set("engine_law_source", answer.engine_law.empty() ? Json(nullptr)
-                                                          : Json(answer.engine_law_source))
-      .set("host_gap_pct", pct_or_null(answer.host_gap))
+      .set("engine_law_source",
+           answer.engine_law.empty() ? Json(nullptr) : Json(answer.engine_law_source))
+      .set("host_gap_pct", answer.host_gap ? Json(100 * answer.host_gap->expected) : Json(nullptr))
+      .set("host_gap_interval_pct",
+           answer.host_gap ? interval_json(*answer.host_gap, 100) : Json(nullptr))
       .set("host_gap_source", answer.host_gap_source)
       .set("curve", std::move(rows))
       .set("steps", std::move(steps))

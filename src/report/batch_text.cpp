@@ -320,7 +320,7 @@ std::string batch_text(const batch::BatchAnswer& answer, const Terminal& termina
   }
   if (!answer.replicas.empty()) {
     out += "\n" + replica_table(answer, terminal);
-    out += text::paragraph("Replicas fill the " + percent(*answer.host_gap) +
+    out += text::paragraph("Replicas fill the " + percent(answer.host_gap->expected) +
                                " of a step in which the GPU waits for the host (" +
                                answer.host_gap_source +
                                "), by a closed queueing network, in which they wait for each "

@@ -75,7 +75,7 @@ TEST(BatchHtml, ASectionForWhatIsKnown) {
   EXPECT_EQ(batch_sections(sample()).size(), 3U);
   batch::BatchAnswer answer = sample();
   answer.question.points_file = "<script>";
-  answer.host_gap = 0.3;
+  answer.host_gap = batch::Interval{0.3, 0.3, 0.3};
   answer.replicas.push_back({});
   answer.notes = {"<b>"};
   const auto sections = batch_sections(answer);
