@@ -4,6 +4,7 @@
 
 #include "report/curve_chart.h"
 #include "report/fit_words.h"
+#include "text/ascii.h"
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"
@@ -198,9 +199,9 @@ std::string basis_words(const batch::BatchAnswer& answer) {
   const OpenLoadAnswer& open = *answer.open_load;
   const batch::OpenLoadQuestion& question = answer.question.open_load;
   std::string words = "Simulated, iteration by iteration: " + extent_words(open) + ", " +
-                      arrival_words(answer) + ", at most " +
-                      std::to_string(open.limit) + " at once and " +
-                      std::to_string(question.max_num_batched_tokens) + " tokens an iteration, ";
+                      arrival_words(answer) + ", at most " + std::to_string(open.limit) +
+                      " at once and " + std::to_string(question.max_num_batched_tokens) +
+                      " tokens an iteration, ";
   words += question.has_chunked_prefill ? "long prompts in chunks" : "prompts whole";
   words += open.knows_cache ? "" : ", no limit of the cache (not known)";
   if (open.refused > 0) {
@@ -208,10 +209,10 @@ std::string basis_words(const batch::BatchAnswer& answer) {
              (open.window_seconds ? " of a run at the lowest rate" : "") +
              " are longer than the cache, and refused";
   }
-  words += "; prompts " + open.prompt_source + ". " + interval_words(open) +
-           trace_words(answer) + speculation_words(question.speculation) + " With " +
-           std::to_string(open.limit) + " always in flight it would answer " +
-           rate(open.closed_requests_per_second) + " requests/s.";
+  words += "; prompts " + open.prompt_source + ". " + interval_words(open) + trace_words(answer) +
+           speculation_words(question.speculation) + " With " + std::to_string(open.limit) +
+           " always in flight it would answer " + rate(open.closed_requests_per_second) +
+           " requests/s.";
   return words;
 }
 
@@ -359,9 +360,7 @@ std::string latency_words(double seconds) {
 }
 
 std::string spoken(const LatencyTarget& target) {
-  std::string name(serving::name_of(target.metric));
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return static_cast<char>(c - 'a' + 'A'); });
+  const std::string name = text::upper(serving::name_of(target.metric));
   return name + (target.percentile > 0 ? formatted(" p%.6g", target.percentile) : " mean");
 }
 

@@ -95,6 +95,29 @@ std::string interval_words(const HeldOutError& error) {
   return formatted("+%.0f %%", 100 * std::expm1(error.half_width_log));
 }
 
+// Whole steps judge an engine where its host could not be told from them.
+std::string engine_words(const timing::Engine& engine) {
+  const std::string name = text::printable(engine.name);
+  const auto adds = [](double half_width_log) {
+    return formatted("%.0f %%", 100 * std::expm1(half_width_log));
+  };
+  if (const auto& step = engine.step_half_width) {
+    return "Decode steps, as " + name + " has them: " +
+           formatted("median error %.1f %% of models left out, the 90 %% interval adds ",
+                     engine.median_error_pct) +
+           adds(step->dense_log) + " (mixtures of experts " + adds(step->experts_log) +
+           ") on its servers' devices.\n";
+  }
+  if (engine.median_error_pct <= 0) {
+    return "Host time in decode steps, as " + name +
+           " has it: of one model; the 90 % interval, chosen, adds " + adds(engine.half_width_log) +
+           ".\n";
+  }
+  return "Host time in decode steps, as " + name + " has it: " +
+         formatted("median error %.1f %%, the 90 %% interval adds ", engine.median_error_pct) +
+         adds(engine.half_width_log) + ".\n";
+}
+
 std::string rest_words(const Device& device, const TimingModel& model) {
   std::string words;
   const timing::InStep* step = model.in_step("eager-training");
@@ -110,12 +133,7 @@ std::string rest_words(const Device& device, const TimingModel& model) {
                        model.engines().end();
   for (const timing::Engine& engine : model.engines()) {
     if (engine.device != (has_own ? device.name : "")) continue;
-    words +=
-        "Host time in decode steps, as " + text::printable(engine.name) + " has it: " +
-        (engine.median_error_pct > 0
-             ? formatted("median error %.1f %%, the 90 %% interval adds ", engine.median_error_pct)
-             : std::string("of one model; the 90 % interval, chosen, adds ")) +
-        formatted("%.0f %%.\n", 100 * std::expm1(engine.half_width_log));
+    words += engine_words(engine);
   }
   return words;
 }

@@ -30,6 +30,14 @@ std::string time_words(const Hardware& hardware) {
   return hardware.row.time ? seconds_words(hardware.row.time->step_seconds.expected) : "";
 }
 
+// A step whose allocator may fill the device with its cache, which it gives back where it must, has
+// no room that could be told.
+bool may_fill_it(const Hardware& hardware) { return hardware.row.room.low <= fit::kLeastSegment; }
+
+std::string room_words(const Hardware& hardware) {
+  return may_fill_it(hardware) ? "cache" : format_bytes(hardware.row.room.low);
+}
+
 std::string sentence(const SmallestAnswer& answer) {
   if (answer.rows.empty()) {
     const std::string most = with_commas(answer.most);
@@ -42,7 +50,9 @@ std::string sentence(const SmallestAnswer& answer) {
   const Hardware& least = answer.rows.front();
   const std::string time = time_words(least);
   return hardware_words(least) + " is the least that does it: " + step_words(answer) + " fits by " +
-         least.row.flags + " with at least " + format_bytes(least.row.room.low) + " of room" +
+         least.row.flags +
+         (may_fill_it(least) ? ", once its cache gives memory back"
+                             : " with at least " + room_words(least) + " of room") +
          (time.empty() ? "" : ", about " + time + " a step");
 }
 
@@ -70,7 +80,7 @@ std::vector<std::string> cells_of(const Hardware& hardware) {
   return {hardware_words(hardware),
           format_bytes(hardware.offered()),
           hardware.row.flags,
-          format_bytes(hardware.row.room.low),
+          room_words(hardware),
           oom_words(hardware.row.oom_probability),
           time_words(hardware),
           hardware.row.time ? pace_words(*hardware.row.time) : ""};
@@ -110,8 +120,10 @@ std::string smallest_text(const SmallestAnswer& answer, const text::Terminal& te
   if (!answer.rows.empty()) {
     lines += table.render(terminal);
     lines +=
-        text::paint("room: at the least, a GPU (90 % interval); steps as predicted", Style::dim,
-                    terminal.colour) +
+        text::paint(
+            "room: at the least, a GPU (90 % interval); cache: the allocator's may fill the "
+            "device, and is given back; steps as predicted",
+            Style::dim, terminal.colour) +
         "\n\n" +
         wrapped("OOM: the probability of out of memory " + std::string(kOomBasis), terminal, 2);
   }

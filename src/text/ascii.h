@@ -9,6 +9,7 @@
 namespace headroom::text {
 
 [[nodiscard]] std::string lower(std::string_view text);
+[[nodiscard]] std::string upper(std::string_view text);
 // Without the blanks at both ends; tabs and line ends are none.
 [[nodiscard]] std::string_view trim(std::string_view text);
 

@@ -9,6 +9,7 @@ TEST(Ascii, LowersLettersAndNothingElse) {
   EXPECT_EQ(lower("GPT-2 XL_9"), "gpt-2 xl_9");
   EXPECT_EQ(lower("\xC3\x84"), "\xC3\x84");
   EXPECT_EQ(lower(""), "");
+  EXPECT_EQ(upper("e2e"), "E2E");
 }
 
 TEST(Ascii, TrimsBlanksAtTheEnds) {
