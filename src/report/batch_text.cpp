@@ -193,7 +193,8 @@ std::string basis(const batch::BatchAnswer& answer) {
          ", so " + formatted("%.0f", workload.context_mean) +
          " tokens of context a sequence in flight; --points corrects it. Host and sampling as in " +
          text::printable(answer.engine_law) +
-         ". The steps' parts: headroom bench decode --predict.";
+         ". Time between tokens has the prompts' reading in it; of the steps alone: headroom bench "
+         "decode --predict.";
 }
 
 std::string marks(const batch::BatchAnswer& answer) {
