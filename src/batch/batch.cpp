@@ -375,8 +375,12 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     answer.notes.push_back("left out: " + left_out);
   }
   answer.workload = workload_for(question);
-  HEADROOM_ASSIGN(const auto made, predicted_of(question, answer.workload, config, model));
+  // One server: what is simulated reads prompts as that of the curve does.
+  bool& is_chunked = answer.question.open_load.has_chunked_prefill;
+  answer.question.variant.has_chunked_prefill = is_chunked;
+  HEADROOM_ASSIGN(const auto made, predicted_of(answer.question, answer.workload, config, model));
   const Predicted* predicted = made ? &*made : nullptr;
+  if (predicted != nullptr) is_chunked = predicted->curve().has_chunked_prefill();
   std::optional<MeasuredCurve> measured;
   if (!question.points.empty()) {
     HEADROOM_ASSIGN(measured, measured_curve(question, predicted));

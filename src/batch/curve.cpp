@@ -201,14 +201,48 @@ std::vector<int64_t> MeasuredCurve::candidates() const {
   return limits;
 }
 
+namespace {
+
+// Prompt tokens of an iteration without chunked prefill: vLLM's max_num_batched_tokens.
+constexpr double kWholePromptTokens = 2048;
+
+// Iterations that so many read whose number is Poisson's with this mean, so many in each.
+double mean_readings(double mean, double of_one) {
+  constexpr double kDeviations = 8;
+  const double spread = kDeviations * std::sqrt(mean) + kDeviations;
+  double readings = 0;
+  for (double n = std::max(1.0, std::floor(mean - spread)); n <= mean + spread; ++n) {
+    const double share = std::exp(n * std::log(mean) - mean - std::lgamma(n + 1));
+    readings += share * std::ceil(n / of_one);
+  }
+  return readings;
+}
+
+Interval plus(const Interval& a, double times, const Interval& b) {
+  return {a.low + times * b.low, a.expected + times * b.expected, a.high + times * b.high};
+}
+
+}  // namespace
+
 Result<PredictedCurve> PredictedCurve::make(const timing::DecodePredictor& predictor,
                                             const Workload& workload, double cache_tokens) {
   PredictedCurve curve(predictor, workload, cache_tokens);
   const int64_t prompt =
       std::clamp<int64_t>(std::llround(workload.input_mean), 1, timing::kMostContext);
-  HEADROOM_ASSIGN(curve.prefill_, predictor.prefill(prompt));
-  HEADROOM_ASSIGN(curve.weights_, predictor.prefill(1));
+  HEADROOM_ASSIGN(const timing::TimeInterval whole, predictor.prefill(prompt));
+  HEADROOM_ASSIGN(const timing::TimeInterval weights, predictor.prefill(1));
+  const auto beyond = [](double all, double read) { return std::max(0.0, all - read); };
+  curve.prompt_ = {beyond(whole.low_seconds, weights.low_seconds),
+                   beyond(whole.seconds, weights.seconds),
+                   beyond(whole.high_seconds, weights.high_seconds)};
+  HEADROOM_ASSIGN(const timing::DecodeStep one, predictor.step(1));
+  const double other = 1 - one.attention.time.seconds / one.parts_seconds();
+  curve.reading_ = product({one.step.low_seconds, one.step.seconds, one.step.high_seconds}, other);
   return curve;
+}
+
+bool PredictedCurve::has_chunked_prefill() const {
+  return predictor_->variant().has_chunked_prefill && !predictor_->engine().reads_prompts_whole;
 }
 
 Result<timing::DecodeStep> PredictedCurve::step(int64_t batch) const {
@@ -219,14 +253,24 @@ Result<timing::DecodeStep> PredictedCurve::step(int64_t batch) const {
   return step;
 }
 
-Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
-  const int64_t stages = predictor_->variant().pipeline_parallel;
+Interval PredictedCurve::prompt_seconds(int64_t batch, bool is_chunked) const {
+  const double prompts = static_cast<double>(batch) / workload_.output_mean /
+                         static_cast<double>(predictor_->variant().pipeline_parallel);
+  const Interval beside = product(prompt_, prompts);
+  if (is_chunked) return beside;
+  const double of_one = std::max(1.0, kWholePromptTokens / std::max(1.0, workload_.input_mean));
+  return plus(beside, mean_readings(prompts, of_one), reading_);
+}
+
+Result<Interval> PredictedCurve::token_seconds(int64_t batch, bool is_chunked) const {
   HEADROOM_ASSIGN(const timing::DecodeStep step, this->step(batch));
+  const Interval decode{step.step.low_seconds, step.step.seconds, step.step.high_seconds};
+  return plus(decode, 1, prompt_seconds(batch, is_chunked));
+}
+
+Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
+  HEADROOM_ASSIGN(const Interval seconds, token_seconds(batch, has_chunked_prefill()));
   const auto running = static_cast<double>(batch);
-  const double prefills = running / workload_.output_mean / static_cast<double>(stages);
-  const Interval seconds{step.step.low_seconds + prefills * prefill_.low_seconds,
-                         step.step.seconds + prefills * prefill_.seconds,
-                         step.step.high_seconds + prefills * prefill_.high_seconds};
   BatchPoint point{.batch = batch, .running = running};
   point.throughput_tokens_per_second = rate_of(running, seconds);
   point.itl_seconds = seconds;
@@ -236,23 +280,14 @@ Result<BatchPoint> PredictedCurve::at(int64_t batch) const {
 }
 
 Result<Interval> PredictedCurve::chunked_throughput(int64_t batch) const {
-  HEADROOM_ASSIGN(const BatchPoint point, at(batch));
-  const double prefills = point.running / workload_.output_mean /
-                          static_cast<double>(predictor_->variant().pipeline_parallel);
-  const Interval& itl = point.itl_seconds;
-  return rate_of(point.running, {itl.low - prefills * weights_.low_seconds,
-                                 itl.expected - prefills * weights_.seconds,
-                                 itl.high - prefills * weights_.high_seconds});
+  HEADROOM_ASSIGN(const Interval seconds, token_seconds(batch, true));
+  return rate_of(static_cast<double>(batch), seconds);
 }
 
 Result<Interval> PredictedCurve::prefill_share(int64_t batch) const {
-  HEADROOM_ASSIGN(const BatchPoint point, at(batch));
-  const double prefills = static_cast<double>(batch) / workload_.output_mean /
-                          static_cast<double>(predictor_->variant().pipeline_parallel);
-  const Interval& itl = point.itl_seconds;
-  return Interval{prefills * prefill_.low_seconds / itl.low,
-                  prefills * prefill_.seconds / itl.expected,
-                  prefills * prefill_.high_seconds / itl.high};
+  HEADROOM_ASSIGN(const Interval all, token_seconds(batch, has_chunked_prefill()));
+  const Interval prompts = prompt_seconds(batch, has_chunked_prefill());
+  return Interval{prompts.low / all.low, prompts.expected / all.expected, prompts.high / all.high};
 }
 
 std::vector<int64_t> PredictedCurve::candidates() const {

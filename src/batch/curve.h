@@ -86,8 +86,12 @@ class MeasuredCurve : public ServingCurve {
   StepForm form_;
 };
 
-// A decode step at the mean context of what is in flight, and the prefills that come between: each
-// sequence is read once for every answer that it writes. What is running is the limit. Stages of a
+// A decode step at the mean context of what is in flight, and the prompts: each sequence is read
+// once for every answer that it writes. In pieces beside what decodes they take what they take
+// beyond reading the weights, which the step has already; read whole they have iterations of their
+// own, as many prompts in one as have come meanwhile, and each reads the weights once more. This is
+// the closed loop of the simulated engine (serving/engine_simulator.h), in means. What is running
+// is the limit. Stages of a
 // pipeline each have another part of what is running in hand: a token takes one step of such a part
 // through all of them (what they hand on to each other is not counted).
 class PredictedCurve : public ServingCurve {
@@ -95,9 +99,9 @@ class PredictedCurve : public ServingCurve {
   // `predictor` must outlive it. `cache_tokens`: what the whole key-value cache holds.
   static Result<PredictedCurve> make(const timing::DecodePredictor& predictor,
                                      const Workload& workload, double cache_tokens);
-  // Tokens a second where prompts are read in pieces beside decoding (chunked prefill), so that
-  // they do not read the weights once more: what the curve itself, which is that of an engine
-  // without, would be held against.
+  // Whether prompts are read in pieces beside decoding (chunked prefill).
+  [[nodiscard]] bool has_chunked_prefill() const;
+  // Tokens a second where they are: what the curve of an engine without is held against.
   [[nodiscard]] Result<Interval> chunked_throughput(int64_t batch) const;
   // The decode step that each of so many running sequences gets a token in: of the part of them
   // that a pipeline's stages have in hand at once. Its batch is theirs all together.
@@ -112,11 +116,15 @@ class PredictedCurve : public ServingCurve {
   PredictedCurve(const timing::DecodePredictor& predictor, const Workload& workload,
                  double cache_tokens)
       : predictor_(&predictor), workload_(workload), cache_tokens_(cache_tokens) {}
+  // Between two tokens of each of so many.
+  [[nodiscard]] Result<Interval> token_seconds(int64_t batch, bool is_chunked) const;
+  // Of it, what prompts take.
+  [[nodiscard]] Interval prompt_seconds(int64_t batch, bool is_chunked) const;
   const timing::DecodePredictor* predictor_;
   Workload workload_;
   double cache_tokens_;
-  timing::TimeInterval prefill_;  // of the mean prompt
-  timing::TimeInterval weights_;  // of a prompt of one token: what reads the weights
+  Interval prompt_;   // seconds of the mean prompt beyond reading the weights
+  Interval reading_;  // of an iteration with prompts alone, but for these
 };
 
 // The limits that people try, from `least` to `most`: powers of two, and the middle between two.

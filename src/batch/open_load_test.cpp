@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "batch/batch.h"
 #include "batch/live_meter.h"
 #include "device/catalogue.h"
@@ -116,34 +118,157 @@ TEST(OpenLoad, WhatIsOutOfRangeIsSaid) {
   EXPECT_TRUE(refuses([](OpenLoadQuestion& open) { open.prefill_tokens_per_second = 0; }));
 }
 
-// The closed loop, simulated, is the curve that the advisor chooses on, with prompts read in pieces
-// beside what decodes.
-TEST(OpenLoad, AClosedLoopOfThePredictedEngineIsTheCurve) {
+// What the first line says of the highest rate is what its own row says, and no more than a server
+// answers that is never empty.
+void expect_one_answer(const OpenLoadAnswer& open) {
+  const double highest = open.highest_rate.expected;
+  ASSERT_GT(highest, 0);
+  EXPECT_LE(highest, open.closed_requests_per_second);
+  EXPECT_LE(open.highest_rate.low, highest);
+  EXPECT_GE(open.highest_rate.high, highest);
+  int found = 0;
+  for (const OpenLoadRow& row : open.rows) {
+    if (row.requests_per_second > open.closed_requests_per_second) {
+      EXPECT_TRUE(row.is_saturated) << row.requests_per_second;
+      EXPECT_FALSE(row.is_kept_as_expected);
+      EXPECT_NE(row.kept, Kept::yes);
+    }
+    if (row.requests_per_second != highest) continue;
+    ++found;
+    EXPECT_TRUE(row.is_kept_as_expected);
+    EXPECT_FALSE(row.is_saturated);
+    for (size_t i = 0; i < open.targets.size(); ++i) {
+      EXPECT_LE(row.at_targets[i].expected, open.targets[i].seconds) << i;
+    }
+  }
+  EXPECT_EQ(found, 1);
+  for (const OpenLoadLimit& limit : open.by_limit) {
+    EXPECT_LE(limit.highest_rate.value_or(0), limit.closed_requests_per_second) << limit.limit;
+    if (limit.limit == open.limit) {
+      EXPECT_EQ(limit.highest_rate, highest);
+    }
+  }
+}
+
+TEST(OpenLoad, TheHighestRatesOwnRowIsKeptAndNoMoreThanIsAnswered) {
+  const std::vector<std::vector<serving::LatencyTarget>> goals = {
+      {{LatencyMetric::ttft, 95, 0.2}},
+      {{LatencyMetric::ttft, 95, 5}},
+      {{LatencyMetric::itl, 99, 12e-3}, {LatencyMetric::ttft, 95, 0.5}},
+      {{LatencyMetric::e2e, 50, 2}}};
+  for (const auto& targets : goals) {
+    for (const int64_t limit : {0, 24}) {
+      BatchQuestion question = of_points();
+      question.open_load.targets = targets;
+      if (limit > 0) question.open_load.limit = limit;
+      const auto result = ask(question);
+      ASSERT_TRUE(result) << result.error().to_string();
+      expect_one_answer(*result->open_load);
+    }
+  }
+}
+
+// Where throughput falls with the batch, a queue that has come once stays: what the limit always in
+// flight is answered is all that is served for long.
+TEST(OpenLoad, NoRateIsKeptThatAFullServerDoesNotAnswer) {
   BatchQuestion question;
-  question.weights = op::DType::f16;
-  const auto resolved = *model::resolve_model("facebook/opt-1.3b");
-  const text::JsonView config = resolved.view();
-  const auto device = *device::DeviceCatalogue::built_in().find("h100-sxm-64gb");
+  for (const auto& [batch, rate] : std::vector<std::pair<int64_t, double>>{
+           {1, 300}, {8, 2000}, {32, 5000}, {64, 4500}, {128, 4000}}) {
+    question.points.push_back({.batch = batch,
+                               .throughput_tokens_per_second = rate,
+                               .itl_seconds = static_cast<double>(batch) / rate,
+                               .running_mean = std::nullopt,
+                               .kv_share = std::nullopt});
+  }
+  question.open_load.targets = {{LatencyMetric::ttft, 95, 0.5}};
+  question.open_load.limit = 128;
+  const auto result = ask(question);
+  ASSERT_TRUE(result) << result.error().to_string();
+  expect_one_answer(*result->open_load);
+}
+
+TEST(OpenLoad, TheHighestRateMovesWithTheTarget) {
+  double before = 0;
+  for (const double seconds : {9e-3, 10e-3, 12e-3, 20e-3}) {
+    BatchQuestion question = of_points();
+    question.open_load.limit = 128;
+    question.open_load.targets = {{LatencyMetric::itl, 99, seconds}};
+    const auto result = ask(question);
+    ASSERT_TRUE(result) << result.error().to_string();
+    expect_one_answer(*result->open_load);
+    EXPECT_GT(result->open_load->highest_rate.expected, 1.05 * before) << seconds;
+    before = result->open_load->highest_rate.expected;
+  }
+}
+
+struct Setting {
+  const char* model;
+  const char* device;
+  const char* engine;
+  double input;
+  double output;
+  double variation;
+  int64_t tensor_parallel;
+  bool is_chunked;
+};
+
+// Tokens a second of the simulated engine with so many always in flight, at an end of the law.
+double closed_loop(const OpenLoadBasis& basis, size_t end, int64_t batch, bool is_chunked) {
+  serving::OpenLoad load{.arrivals = serving::poisson_arrivals(basis.lengths, 4000, 1),
+                         .natural_rate = 1,
+                         .from = 900,
+                         .to = 3600,
+                         .is_met_at_work = true};
+  double output = 0;
+  for (const auto& request : basis.lengths) {
+    output +=
+        static_cast<double>(request.output_tokens) / static_cast<double>(basis.lengths.size());
+  }
+  return output *
+         serving::closed_loop_rate(load, batch, basis.laws[end],
+                                   {.max_num_seqs = batch, .has_chunked_prefill = is_chunked});
+}
+
+// The closed loop of the simulated engine is the curve that the advisor chooses on: one server.
+TEST(OpenLoad, AClosedLoopOfThePredictedEngineIsTheCurve) {
+  const Setting settings[] = {
+      {"facebook/opt-1.3b", "h100-sxm-64gb", "", 161, 338, 1, 1, true},
+      {"facebook/opt-1.3b", "h100-sxm-64gb", "vllm-0.6.3", 161, 338, 1, 1, true},
+      {"meta-llama/Llama-3.1-8B", "h100-sxm-80gb", "", 161, 338, 1, 1, true},
+      {"meta-llama/Llama-3.1-8B", "h100-sxm-80gb", "", 161, 338, 0, 1, true},
+      {"meta-llama/Llama-3.1-8B", "h100-sxm-80gb", "", 161, 338, 1, 1, false},
+      {"meta-llama/Llama-3.1-8B", "h100-sxm-80gb", "", 2000, 300, 1, 1, true},
+      {"Qwen/Qwen2.5-32B", "h100-sxm-80gb", "", 161, 338, 1, 2, true},
+  };
   const auto timing = timing::TimingModel::built_in();
-  const Workload workload = workload_of(161, 338, 1);
-  const auto predicted = *Predicted::make(
-      config, device, {.context = mean_context(workload), .weights = question.weights}, workload,
-      timing);
-  const PredictedCurve& curve = predicted.curve();
-  const auto basis = open_load_basis(question, workload, curve, &predicted);
-  ASSERT_TRUE(basis) << basis.error().to_string();
-  for (const int64_t batch : {1, 16, 128}) {
-    const auto arrivals = serving::poisson_arrivals(basis->lengths, 3000, 1);
-    for (size_t end = 0; end < 3; ++end) {
-      const auto run = serving::simulate(arrivals, basis->laws[end], {.max_num_seqs = batch},
-                                         {.closed_loop = batch, .from = 500, .to = 2500});
-      double tokens = 0;
-      for (const auto& request : run.requests) {
-        if (request.is_ended) tokens += static_cast<double>(request.output_tokens);
+  for (const Setting& setting : settings) {
+    BatchQuestion question;
+    question.variant.engine = setting.engine;
+    question.variant.tensor_parallel = setting.tensor_parallel;
+    question.variant.has_chunked_prefill = setting.is_chunked;
+    question.input_tokens = setting.input;
+    question.output_tokens = setting.output;
+    question.length_variation = setting.variation;
+    const auto resolved = *model::resolve_model(setting.model);
+    const auto device = *device::DeviceCatalogue::built_in().find(setting.device);
+    const Workload workload = workload_of(setting.input, setting.output, setting.variation);
+    const auto predicted = *Predicted::make(
+        resolved.view(), device, {.context = mean_context(workload), .variant = question.variant},
+        workload, timing);
+    const PredictedCurve& curve = predicted.curve();
+    EXPECT_EQ(curve.has_chunked_prefill(), setting.is_chunked && !*setting.engine);
+    const auto basis = open_load_basis(question, workload, curve, &predicted);
+    ASSERT_TRUE(basis) << basis.error().to_string();
+    for (const int64_t batch : {1, 16, 128, 512}) {
+      const BatchPoint point = *curve.at(batch);
+      const Interval& rate = point.throughput_tokens_per_second;
+      for (size_t end = 0; end < 3; ++end) {
+        const double expected = std::array{rate.high, rate.expected, rate.low}[end];
+        EXPECT_NEAR(closed_loop(*basis, end, batch, curve.has_chunked_prefill()), expected,
+                    0.05 * expected)
+            << setting.model << " " << setting.engine << " " << setting.input << " " << batch << " "
+            << end << " " << setting.is_chunked;
       }
-      const Interval rate = *curve.chunked_throughput(batch);
-      const double expected = end == 0 ? rate.high : end == 1 ? rate.expected : rate.low;
-      EXPECT_NEAR(tokens / run.seconds, expected, 0.05 * expected) << batch << " " << end;
     }
   }
 }

@@ -23,10 +23,11 @@ bool shares_one_gpu(const BatchAnswer& answer) {
 }
 
 // What chunked prefill alone gains at the largest limit, by the prediction: errors of the law are
-// alike in both. Nothing where the largest limit was measured: whether it had chunked prefill is
-// not known.
+// alike in both. Nothing where it has that already, or where the largest limit was measured:
+// whether it had is not known.
 Result<std::optional<double>> chunked_gain(const Predicted* predicted, const BatchAnswer& answer) {
   if (predicted == nullptr || !answer.question.points.empty()) return std::optional<double>();
+  if (predicted->curve().has_chunked_prefill()) return std::optional<double>();
   const int64_t largest = answer.curve[answer.largest].point.batch;
   HEADROOM_ASSIGN(const Interval with, predicted->curve().chunked_throughput(largest));
   HEADROOM_ASSIGN(const BatchPoint without, predicted->curve().at(largest));

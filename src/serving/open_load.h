@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -133,10 +134,13 @@ struct SimulatedLoad {
 [[nodiscard]] double closed_loop_rate(const OpenLoad& load, int64_t in_flight,
                                       const IterationLaw& law, const EngineLimits& limits);
 
-// The highest rate at which the load keeps its targets, to 0.5 %, up to `most`; 0 where not even
-// `most` / 1000 does. By bisection: with the same requests in the same order latencies grow with
-// the rate, but for what the scheduler makes of it. `near`: about what it will be, to begin there;
-// 0: not known.
+// The highest rate that `keeps` the targets, to 0.5 %, up to `most`, and one of which it was said;
+// 0 where not even `most` / 1000 does. By bisection: with the same requests in the same order
+// latencies grow with the rate, but for what the scheduler makes of it. `near`: about what it will
+// be, to begin there; 0: not known.
+[[nodiscard]] double highest_rate(double most, double near,
+                                  const std::function<bool(double)>& keeps);
+// Of one load.
 [[nodiscard]] double highest_rate(const OpenLoad& load, double most, double near,
                                   const IterationLaw& law, const EngineLimits& limits,
                                   const OpenLoadGoal& goal);

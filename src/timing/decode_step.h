@@ -112,6 +112,8 @@ struct DecodeVariant {
   std::optional<device::Rate> product_rate = std::nullopt;
   // Whose host and sampling, by its name among the timing laws; empty: today's engines'.
   std::string engine = {};
+  // Whether prompts are read in pieces beside what decodes, where the engine does so.
+  bool has_chunked_prefill = true;
   // Of a step the host's share, in place of the engine's law; 0: it works beside the GPU.
   std::optional<double> host_share = std::nullopt;
   std::optional<int64_t> kv_heads = std::nullopt;

@@ -90,6 +90,8 @@ struct Engine {
   std::string source;
   std::string device;     // of the catalogue, on which it runs the models; empty: on any
   bool is_eager = false;  // PyTorch's eager mode: each operator a kernel, none fused
+  // Prompts have iterations of their own, in which nobody decodes, unless it is told otherwise.
+  bool reads_prompts_whole = false;
   double host_seconds_per_operator = 0;
   double host_base_seconds = 0;
   double host_seconds_per_sequence = 0;

@@ -226,6 +226,8 @@ Result<Engine> read_engine(const JsonView& view) {
   engine.device = device.value_or("");
   HEADROOM_ASSIGN(const auto is_eager, view.optional_bool("eager"));
   engine.is_eager = is_eager.value_or(false);
+  HEADROOM_ASSIGN(const auto is_whole, view.optional_bool("prompts_whole"));
+  engine.reads_prompts_whole = is_whole.value_or(false);
   HEADROOM_ASSIGN(const auto by_operator,
                   view.optional_double("host_seconds_per_operator", 0, kMostStartSeconds));
   engine.host_seconds_per_operator = by_operator.value_or(0);
@@ -282,6 +284,7 @@ Json step_json(const InStep& step) {
 Json engine_json(const Engine& engine) {
   Json json = Json::object().set("name", engine.name).set("source", engine.source);
   if (!engine.device.empty()) json.set("device", engine.device);
+  if (engine.reads_prompts_whole) json.set("prompts_whole", true);
   if (engine.is_former()) json.set("serves", engine.serves).set("before", engine.before);
   if (const auto& width = engine.step_half_width) {
     json.set("step_half_width_log", Json::object()

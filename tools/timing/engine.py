@@ -52,6 +52,7 @@ def fit(data):
         # Its V1 engine, the default since 0.8, works otherwise: serving-2026 (tools/batch/host_law.py).
         "serves": "vllm",
         "before": "0.8",
+        "prompts_whole": True,
         "host_base_seconds": round(float(base), 7),
         "host_seconds_per_sequence": round(float(per_sequence), 9),
         "sampling_seconds_per_logit": float(f"{sampling / VOCABULARY[FITTED_ON]:.3e}"),
