@@ -25,13 +25,20 @@ struct EngineNames {
   std::string_view title;  // with the version whose flags these are
   // A public image of it; empty: the user's own, as its maker's is on a registry of his.
   std::string_view image;
+  // Of sequences at once, where it is built for no more.
+  std::optional<int64_t> most_sequences = std::nullopt;
 };
+
+// LLAMA_MAX_SEQ of src/llama-cparams.h: with more its server does not start. 64 until September
+// 2025 (ggml-org/llama.cpp#15916).
+inline constexpr int64_t kMostLlamaCppSequences = 256;
 
 inline constexpr std::array<EngineNames, 4> kEngines = {{
     {ServingEngine::vllm, "vllm", "vLLM 0.32", "vllm/vllm-openai:v0.32.0"},
     {ServingEngine::sglang, "sglang", "SGLang 0.5.23", "lmsysorg/sglang:v0.5.23"},
     {ServingEngine::tensorrt_llm, "tensorrt-llm", "TensorRT-LLM 1.0", ""},
-    {ServingEngine::llama_cpp, "llama.cpp", "llama.cpp's server of October 2026", ""},
+    {ServingEngine::llama_cpp, "llama.cpp", "llama.cpp's server of October 2026", "",
+     kMostLlamaCppSequences},
 }};
 [[nodiscard]] const EngineNames& names_of(ServingEngine engine);
 [[nodiscard]] std::optional<ServingEngine> parse_serving_engine(std::string_view word);

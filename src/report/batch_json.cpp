@@ -59,7 +59,7 @@ Json cache_json(const batch::KvCache& kv) {
       .set("needed_bytes", or_null(kv.needed))
       .set("freed_bytes", or_null(kv.freed))
       .set("whole_bytes", or_null(kv.whole))
-      .set("provenance", name_of(kv.provenance));
+      .set("provenance", kv.share ? Json(name_of(kv.provenance)) : Json(nullptr));
 }
 
 // How far the prediction was off at B_opt, where points say; what is predicted was scaled by it.
