@@ -258,6 +258,10 @@ Result<void> fill_open_load(const ServingCurve& curve, const Predicted* predicte
         "requests as they come are simulated as if a prompt held up all stages of the pipeline "
         "while it is read: the server could do more");
   }
+  const auto& most = names_of(question.engine).most_sequences;
+  if (most && basis.limits.front().batch <= *most) {
+    std::erase_if(basis.limits, [&](const BatchPoint& point) { return point.batch > *most; });
+  }
   basis.chosen = answer.curve[answer.chosen.value_or(0)].point.batch;
   HEADROOM_ASSIGN(answer.open_load, answer_open_load(question, basis, answer.itl_target_seconds));
   return {};
@@ -416,7 +420,10 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     note_no_room(question, *predicted, *config, model, answer);
     return answer;
   }
-  if (predicted != nullptr) HEADROOM_TRY(fill_steps(*predicted, answer));
+  if (predicted != nullptr) {
+    HEADROOM_TRY(fill_steps(*predicted, answer));
+    if (question.points.empty()) note_engine_law(*predicted, answer);
+  }
   HEADROOM_TRY(fill_open_load(curve, predicted, answer));
   if (answer.chosen) {
     fill_cache(predicted, answer);
@@ -429,7 +436,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     HEADROOM_TRY(fill_commands(predicted, config, answer));
     fill_prices(answer);
   }
-  if (answer.open_load) add_open_load_command(answer);
+  if (answer.open_load) add_open_load_command(predicted, answer);
   return answer;
 }
 

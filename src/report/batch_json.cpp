@@ -256,6 +256,8 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("tensor_parallel", question.variant.tensor_parallel)
       .set("pipeline_parallel", question.variant.pipeline_parallel)
       .set("engine", names_of(question.engine).word)
+      .set("engine_version",
+           question.engine_version.empty() ? Json(nullptr) : Json(question.engine_version))
       .set("commands", commands_json(answer.commands))
       .set("prices", prices_json(answer.prices))
       .set("live", live_json(answer.live))
