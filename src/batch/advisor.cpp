@@ -10,10 +10,14 @@ std::string_view name_of(Bound bound) {
       return "latency";
     case Bound::efficiency:
       return "efficiency";
+    case Bound::throughput:
+      return "throughput";
     case Bound::memory:
       return "memory";
     case Bound::measured:
       return "measured";
+    case Bound::engine:
+      return "engine";
   }
   return "unknown";
 }
@@ -27,28 +31,61 @@ Interval BatchingConfigurationAdvisor::efficiency(const BatchPoint& point, const
           rate.high / (batch * single.low)};
 }
 
+namespace {
+
+// The largest so far of those that may be chosen and give more than every smaller one of them.
+class Choice {
+ public:
+  bool take(const BatchPoint& point) {
+    const double rate = point.throughput_tokens_per_second.expected;
+    if (rate < most_) return false;
+    most_ = rate;
+    batch_ = point.batch;
+    return true;
+  }
+  [[nodiscard]] const std::optional<int64_t>& batch() const { return batch_; }
+
+ private:
+  double most_ = 0;
+  std::optional<int64_t> batch_;
+};
+
+}  // namespace
+
 Advice BatchingConfigurationAdvisor::advise(const std::vector<BatchPoint>& curve,
                                             const BatchPoint& one, Bound last_bound) const {
-  Advice advice;
-  advice.bound = last_bound;
   const auto in_time = [&](double seconds) {
     return !options_.itl_target_seconds || seconds <= *options_.itl_target_seconds;
   };
-  bool is_bounded = false;  // by what the first candidate beyond the chosen one misses
+  const auto may = [&](double pays, double itl_seconds) {
+    return pays > options_.min_efficiency && in_time(itl_seconds);
+  };
+  Choice expected;
+  Choice at_worst;
+  Choice at_best;
+  std::optional<Bound> beyond;  // what the first candidate beyond the chosen one misses
   for (const BatchPoint& point : curve) {
+    if (options_.most_batch && point.batch > *options_.most_batch) {
+      beyond = beyond.value_or(Bound::engine);
+      break;
+    }
     const Interval pays = efficiency(point, one);
     const Interval& itl = point.itl_seconds;
-    if (pays.expected > options_.min_efficiency && in_time(itl.expected)) {
-      advice.batch = point.batch;
-      advice.bound = last_bound;
-      is_bounded = false;
-    } else if (!is_bounded) {
-      is_bounded = true;
-      advice.bound = in_time(itl.expected) ? Bound::efficiency : Bound::latency;
+    const bool is_candidate = may(pays.expected, itl.expected);
+    if (is_candidate && expected.take(point)) {
+      beyond.reset();
+    } else if (!beyond) {
+      beyond = is_candidate            ? Bound::throughput
+               : in_time(itl.expected) ? Bound::efficiency
+                                       : Bound::latency;
     }
-    if (pays.low > options_.min_efficiency && in_time(itl.high)) advice.low = point.batch;
-    if (pays.high > options_.min_efficiency && in_time(itl.low)) advice.high = point.batch;
+    if (may(pays.low, itl.high)) at_worst.take(point);
+    if (may(pays.high, itl.low)) at_best.take(point);
   }
+  Advice advice{expected.batch(), at_worst.batch(), at_best.batch(), beyond.value_or(last_bound)};
+  // A batch that may be chosen at one end alone can outdo others there; the interval holds B_opt.
+  if (advice.batch && advice.low) advice.low = std::min(*advice.low, *advice.batch);
+  if (advice.batch && advice.high) advice.high = std::max(*advice.high, *advice.batch);
   return advice;
 }
 

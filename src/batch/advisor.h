@@ -3,9 +3,11 @@
 //
 //   B_opt = max { B : E(B) > min_efficiency and ITL(B) <= target },  E(B) = T(B) / (B T(1))
 //
-// as the paper's own scripts compute it. Its interval holds the batches that would be chosen if
-// every figure were at the bad, and at the good, end of its own. Linear in the candidates;
-// thread-safe.
+// as the paper's own scripts compute it, less those batches than which a smaller one of them gives
+// more: throughput may fall with the batch, and then the larger one only waits longer. (In the
+// paper's sweeps it does not fall before the target does.) Its interval holds the batches that
+// would be chosen if every figure were at the bad, and at the good, end of its own; which of two
+// gives more is told by what is expected. Linear in the candidates; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +20,14 @@
 namespace headroom::batch {
 
 // What keeps the batch from being larger.
-enum class Bound : uint8_t { latency, efficiency, memory, measured };
+enum class Bound : uint8_t { latency, efficiency, throughput, memory, measured, engine };
 [[nodiscard]] std::string_view name_of(Bound bound);
 
 struct AdvisorOptions {
   std::optional<double> itl_target_seconds = std::nullopt;
   double min_efficiency = 0.1;
   double level_pct = 90;
+  std::optional<int64_t> most_batch = std::nullopt;  // that the engine takes
 };
 
 // Nothing where there is no target.

@@ -52,6 +52,40 @@ TEST(Advisor, UncertainFiguresGiveAnInterval) {
   EXPECT_EQ(advice.high, 128);  // 16.8 ms / 1.3 = 12.9
 }
 
+// Beyond 32 throughput falls: whoever waits longer would have less.
+TEST(Advisor, ALargerOneThatGivesLessIsNotChosen) {
+  const auto point = [](int64_t batch, double rate, double itl) {
+    return BatchPoint{.batch = batch,
+                      .running = static_cast<double>(batch),
+                      .throughput_tokens_per_second = {0.9 * rate, rate, 1.1 * rate},
+                      .itl_seconds = {0.9 * itl, itl, 1.1 * itl}};
+  };
+  const std::vector<BatchPoint> falls{point(1, 300, 3.3e-3), point(32, 5000, 6.4e-3),
+                                      point(64, 4500, 14.2e-3), point(128, 4000, 32e-3)};
+  const AdvisorOptions options{.itl_target_seconds = 50e-3, .min_efficiency = 0.01};
+  const Advice advice =
+      BatchingConfigurationAdvisor(options).advise(falls, falls.front(), Bound::measured);
+  EXPECT_EQ(advice.batch, 32);
+  EXPECT_EQ(advice.low, 32);
+  EXPECT_EQ(advice.high, 32);
+  EXPECT_EQ(advice.bound, Bound::throughput);
+  // One that recovers is chosen again.
+  std::vector<BatchPoint> recovers = falls;
+  recovers.push_back(point(256, 5001, 45e-3));
+  const Advice later =
+      BatchingConfigurationAdvisor(options).advise(recovers, falls.front(), Bound::measured);
+  EXPECT_EQ(later.batch, 256);
+  EXPECT_EQ(later.bound, Bound::measured);
+}
+
+TEST(Advisor, TheEngineMayTakeNoMore) {
+  const Advice advice = BatchingConfigurationAdvisor({.min_efficiency = 0.01, .most_batch = 100})
+                            .advise(curve(), at(1), Bound::memory);
+  EXPECT_EQ(advice.batch, 96);
+  EXPECT_EQ(advice.high, 96);
+  EXPECT_EQ(advice.bound, Bound::engine);
+}
+
 TEST(Advisor, ATargetThatNoneMeets) {
   const Advice advice = BatchingConfigurationAdvisor({.itl_target_seconds = 1e-3})
                             .advise(curve(), at(1), Bound::memory);

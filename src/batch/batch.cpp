@@ -7,6 +7,7 @@
 #include "batch/deploy.h"
 #include "batch/predicted.h"
 #include "batch/replicas.h"
+#include "model/positions.h"
 #include "text/number.h"
 
 namespace headroom::batch {
@@ -57,12 +58,26 @@ Workload workload_for(const BatchQuestion& question) {
   return workload_of(question.input_tokens, question.output_tokens, question.length_variation);
 }
 
+// The mean request has to have its place.
+Result<void> check_positions(const Workload& workload, const text::JsonView& config) {
+  HEADROOM_ASSIGN(const auto positions, model::served_positions_of(config));
+  const double tokens = std::max(workload.input_mean + workload.output_mean, workload.context_mean);
+  if (!positions || tokens <= static_cast<double>(*positions)) return {};
+  const std::string most = std::to_string(*positions);
+  return usage(text::formatted("requests of %.0f tokens", workload.input_mean) +
+                   text::formatted(" in and %.0f out on average: ", workload.output_mean) +
+                   text::formatted("a sequence of %.0f, and the model has ", tokens) + most +
+                   " positions",
+               "take requests whose tokens come to " + most + " or less");
+}
+
 // Where there is a model and a device.
 Result<std::optional<Predicted>> predicted_of(const BatchQuestion& question,
                                               const Workload& workload,
                                               const text::JsonView* config,
                                               const timing::TimingModel& model) {
   if (config == nullptr || !question.device) return std::optional<Predicted>();
+  HEADROOM_TRY(check_positions(workload, *config));
   const timing::DecodeOptions options{
       .context = mean_context(workload), .weights = question.weights, .variant = question.variant};
   HEADROOM_ASSIGN(Predicted made,
@@ -91,6 +106,24 @@ std::string parallel_that_fits(BatchQuestion question, const Workload& workload,
   return {};
 }
 
+// What is missing beside the weights for one sequence alone, and what would have it.
+void note_no_room(const BatchQuestion& question, const Predicted& predicted,
+                  const text::JsonView& config, const timing::TimingModel& model,
+                  BatchAnswer& answer) {
+  const double tokens = kv_tokens_needed(1, answer.workload);
+  const double sequence = tokens * predicted.bytes_of_token();
+  const auto weights = static_cast<double>(predicted.predictor().weights().count);
+  const double room =
+      timing::kMemoryShare * static_cast<double>(question.device->usable_memory.value.count);
+  const auto gib = [](double bytes) { return format_bytes(Bytes(std::llround(bytes))); };
+  answer.weights = predicted.predictor().weights();
+  answer.notes.push_back("the weights (" + gib(weights) + ") and one sequence of" +
+                         text::formatted(" %.0f tokens (", tokens) + gib(sequence) +
+                         ") do not fit on this device, of which engines take " + gib(room) + ": " +
+                         gib(weights + sequence - room) + " are missing" +
+                         parallel_that_fits(question, answer.workload, config, model));
+}
+
 Result<MeasuredCurve> measured_curve(const BatchQuestion& question, const Predicted* predicted) {
   StepForm form;
   if (predicted) {
@@ -101,23 +134,6 @@ Result<MeasuredCurve> measured_curve(const BatchQuestion& question, const Predic
   Error error = measured.error();
   error.where = question.points_file;
   return error;
-}
-
-// The rule takes the largest batch that pays; where throughput falls, a smaller one has more.
-void note_falling_throughput(BatchAnswer& answer) {
-  if (!answer.chosen) return;
-  constexpr double kMore = 1.02;
-  const auto rate = [&](size_t i) {
-    return answer.curve[i].point.throughput_tokens_per_second.expected;
-  };
-  size_t best = 0;
-  for (size_t i = 0; i < *answer.chosen; ++i) {
-    if (rate(i) > rate(best)) best = i;
-  }
-  if (rate(best) <= kMore * rate(*answer.chosen)) return;
-  answer.notes.push_back("throughput falls with the batch: batch " +
-                         std::to_string(answer.curve[best].point.batch) +
-                         " gives more than B_opt does");
 }
 
 // By Little's law throughput times the time between tokens is what decodes at once, a little less
@@ -148,6 +164,12 @@ void note_doubtful_points(BatchAnswer& answer) {
   }
 }
 
+AdvisorOptions advisor_options(const BatchAnswer& answer) {
+  return {.itl_target_seconds = answer.itl_target_seconds,
+          .min_efficiency = answer.question.min_efficiency,
+          .most_batch = names_of(answer.question.engine).most_sequences};
+}
+
 Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
   HEADROOM_ASSIGN(const BatchPoint one, curve.at(1));
   std::vector<BatchPoint> points;
@@ -156,7 +178,10 @@ Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
     points.push_back(point);
     answer.curve.push_back({point, BatchingConfigurationAdvisor::efficiency(point, one)});
   }
-  if (points.empty()) return {};
+  if (points.empty()) {
+    answer.advice.bound = Bound::memory;
+    return {};
+  }
   answer.largest = points.size() - 1;
   if (const auto& slo = answer.question.slo) {
     answer.itl_target_seconds = slo->seconds;
@@ -170,14 +195,12 @@ Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
       }
     }
   }
-  const BatchingConfigurationAdvisor advisor({.itl_target_seconds = answer.itl_target_seconds,
-                                              .min_efficiency = answer.question.min_efficiency});
+  const BatchingConfigurationAdvisor advisor(advisor_options(answer));
   const bool is_measured = !answer.question.points.empty();
   answer.advice = advisor.advise(points, one, is_measured ? Bound::measured : Bound::memory);
   for (size_t i = 0; i < points.size(); ++i) {
     if (answer.advice.batch == points[i].batch) answer.chosen = i;
   }
-  note_falling_throughput(answer);
   note_doubtful_points(answer);
   HEADROOM_ASSIGN(answer.half_point, curve.half_point());
   answer.knee = knee_of(answer.half_point, points.back().batch);
@@ -198,7 +221,13 @@ void fill_cache(const Predicted* predicted, BatchAnswer& answer) {
     answer.kv.share = needed / static_cast<double>(cache.count);
     answer.kv.provenance = Provenance::extrapolated;
   }
-  answer.kv.needed = Bytes(static_cast<int64_t>(needed));
+  if (needed > static_cast<double>(cache.count)) {
+    answer.notes.emplace_back(
+        "B_opt, which was measured, would need more than the whole cache that is predicted beside "
+        "the weights: its server has other requests, or lets some wait; the whole is asked for");
+    answer.kv.share = 1;
+  }
+  answer.kv.needed = Bytes(std::min(cache.count, static_cast<int64_t>(needed)));
   answer.kv.freed = Bytes(std::max<int64_t>(0, cache.count - answer.kv.needed->count));
 }
 
@@ -228,6 +257,10 @@ Result<void> fill_open_load(const ServingCurve& curve, const Predicted* predicte
     answer.notes.emplace_back(
         "requests as they come are simulated as if a prompt held up all stages of the pipeline "
         "while it is read: the server could do more");
+  }
+  const auto& most = names_of(question.engine).most_sequences;
+  if (most && basis.limits.front().batch <= *most) {
+    std::erase_if(basis.limits, [&](const BatchPoint& point) { return point.batch > *most; });
   }
   basis.chosen = answer.curve[answer.chosen.value_or(0)].point.batch;
   HEADROOM_ASSIGN(answer.open_load, answer_open_load(question, basis, answer.itl_target_seconds));
@@ -303,8 +336,7 @@ Result<void> fill_correction(const Predicted& predicted, BatchAnswer& answer) {
 Result<void> fill_alternatives(const Predicted& predicted, const text::JsonView& config,
                                const timing::TimingModel& model, const Companion* companion,
                                BatchAnswer& answer) {
-  const AdvisorOptions options{.itl_target_seconds = answer.itl_target_seconds,
-                               .min_efficiency = answer.question.min_efficiency};
+  const AdvisorOptions options = advisor_options(answer);
   const Correction correction = answer.correction.value_or(Correction{});
   HEADROOM_ASSIGN(answer.what_ifs, what_ifs(answer.question, config, answer.workload, predicted,
                                             options, correction, model));
@@ -389,14 +421,13 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
       measured ? static_cast<const ServingCurve&>(*measured) : predicted->curve();
   HEADROOM_TRY(fill_curve(curve, answer));
   if (answer.curve.empty()) {
-    std::string note = "the weights and one sequence do not fit on this device";
-    if (config != nullptr && question.device) {
-      note += parallel_that_fits(question, answer.workload, *config, model);
-    }
-    answer.notes.push_back(std::move(note));
+    note_no_room(question, *predicted, *config, model, answer);
     return answer;
   }
-  if (predicted != nullptr) HEADROOM_TRY(fill_steps(*predicted, answer));
+  if (predicted != nullptr) {
+    HEADROOM_TRY(fill_steps(*predicted, answer));
+    if (question.points.empty()) note_engine_law(*predicted, answer);
+  }
   HEADROOM_TRY(fill_open_load(curve, predicted, answer));
   if (answer.chosen) {
     fill_cache(predicted, answer);
@@ -409,7 +440,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     HEADROOM_TRY(fill_commands(predicted, config, answer));
     fill_prices(answer);
   }
-  if (answer.open_load) add_open_load_command(answer);
+  if (answer.open_load) add_open_load_command(predicted, answer);
   return answer;
 }
 

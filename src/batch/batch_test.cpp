@@ -121,6 +121,52 @@ TEST(Batch, AModelThatDoesNotFitHasNoCurve) {
   ASSERT_TRUE(result) << result.error().to_string();
   EXPECT_TRUE(result->curve.empty());
   EXPECT_FALSE(result->advice.batch);
+  EXPECT_EQ(result->advice.bound, Bound::memory);
+  ASSERT_FALSE(result->notes.empty());
+  EXPECT_NE(result->notes.back().find("GiB are missing"), std::string::npos);
+}
+
+BatchQuestion llama_on_h100() {
+  BatchQuestion question;
+  question.model = "meta-llama/Llama-3.1-8B";
+  question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-80gb");
+  return question;
+}
+
+// 131,072 positions; a sequence of as many does not fit beside others, nor is it ever more than
+// all.
+TEST(Batch, RequestsAreNoLongerThanTheModelAndTheCache) {
+  BatchQuestion question = llama_on_h100();
+  question.input_tokens = 200000;
+  const auto longer = ask(question, question.model);
+  ASSERT_FALSE(longer);
+  EXPECT_NE(longer.error().to_string().find("131072 positions"), std::string::npos);
+  // Beside the weights this card has room for some 40,000 tokens: less than what a spread of
+  // lengths about this mean comes to.
+  question.device = *device::DeviceCatalogue::built_in().find("l4");
+  question.input_tokens = 30000;
+  const auto result = ask(question, question.model);
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_TRUE(result->curve.empty());
+  EXPECT_EQ(result->advice.bound, Bound::memory);
+  question.input_tokens = 10000;
+  question.length_variation = 0;
+  const auto fits = ask(question, question.model);
+  ASSERT_TRUE(fits && fits->kv.share);
+  EXPECT_LE(*fits->kv.share, 1);
+}
+
+// What was measured ran; the cache that is asked for is no larger than there is.
+TEST(Batch, NoMoreThanTheWholeCacheIsAskedFor) {
+  BatchQuestion question = llama_on_h100();
+  question.device = *device::DeviceCatalogue::built_in().find("l4");
+  question.points = sweep();
+  for (auto& point : question.points) point.kv_share.reset();
+  question.input_tokens = 2000;
+  const auto result = ask(question, question.model);
+  ASSERT_TRUE(result && result->kv.needed) << result.error().to_string();
+  EXPECT_EQ(*result->kv.needed, *result->kv.whole);
+  EXPECT_EQ(*result->kv.share, 1);
 }
 
 TEST(Batch, WhatIsMissingIsSaid) {

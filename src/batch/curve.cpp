@@ -294,7 +294,7 @@ std::vector<int64_t> PredictedCurve::candidates() const {
   const int64_t most = std::min<int64_t>(predictor_->largest_batch(), 4096);
   std::vector<int64_t> limits = usual_limits(1, most);
   std::erase_if(limits, [&](int64_t limit) {
-    return cache_tokens_ > 0 && limit > 1 &&
+    return cache_tokens_ > 0 &&
            kv_tokens_needed(static_cast<double>(limit), workload_) > cache_tokens_;
   });
   return limits;

@@ -19,6 +19,7 @@ using engines::ServingEngine;
 ServerSetting setting_of(const BatchQuestion& question) {
   ServerSetting server;
   server.engine = question.engine;
+  server.version = question.engine_version;
   server.model = question.model.empty() ? "MODEL" : question.model;
   server.dtype = question.dtype;
   server.weight_type = question.weight_type;
@@ -88,6 +89,11 @@ Result<void> check_engine(const BatchQuestion& question) {
       device->vendor != device::Vendor::nvidia) {
     return refused("it runs on NVIDIA's GPUs alone", "vllm, sglang or llama.cpp");
   }
+  const auto& most = names_of(question.engine).most_sequences;
+  if (most && question.open_load.limit.value_or(1) > *most) {
+    return refused("it takes no more than " + std::to_string(*most) + " sequences at once",
+                   "--limit " + std::to_string(*most) + " or less");
+  }
   if (question.engine != ServingEngine::llama_cpp) return {};
   if (variant.tensor_parallel * variant.pipeline_parallel > 1) {
     return refused("how it divides a model among GPUs is not modelled",
@@ -106,7 +112,7 @@ Result<void> fill_commands(const Predicted* predicted, const text::JsonView* con
   if (memory_of_server(predicted, answer)) set_cache(*predicted, server, answer);
   if (config != nullptr) HEADROOM_TRY(set_length(*config, server, answer));
   add_notes(server, answer);
-  const std::string title(names_of(server.engine).title);
+  const std::string title = title_of(server);
   answer.commands.push_back({"one server at B_opt (" + title + ")", engines::serve_line(server)});
   const Replicas* best = replicas_to_start(answer);
   if (best == nullptr) return {};
@@ -120,14 +126,26 @@ Result<void> fill_commands(const Predicted* predicted, const text::JsonView* con
   return {};
 }
 
-void add_open_load_command(BatchAnswer& answer) {
+void note_engine_law(const Predicted& predicted, BatchAnswer& answer) {
+  const timing::Engine& law = predicted.predictor().engine();
+  if (answer.question.engine != ServingEngine::llama_cpp || !law.device.empty()) return;
+  answer.notes.push_back("speeds are by the law " + law.name +
+                         ", which is of other engines: nothing of llama.cpp's server was in it");
+}
+
+void add_open_load_command(const Predicted* predicted, BatchAnswer& answer) {
   const OpenLoadQuestion& question = answer.question.open_load;
   ServerSetting& server = answer.open_server.emplace(setting_of(answer.question));
   server.max_num_seqs = answer.open_load->limit;
   server.max_num_batched_tokens = question.max_num_batched_tokens;
   server.has_chunked_prefill = question.has_chunked_prefill;
+  // Others take what the weights leave; llama.cpp's is told, or has one model's context for all.
+  if (server.engine == ServingEngine::llama_cpp && predicted != nullptr &&
+      predicted->cache().count > 0) {
+    server.kv_tokens = static_cast<int64_t>(predicted->cache_tokens());
+  }
   add_notes(server, answer);
-  const std::string title(names_of(server.engine).title);
+  const std::string title = title_of(server);
   answer.commands.insert(
       answer.commands.begin(),
       Command{"one server for requests as they come (" + title + ")", engines::serve_line(server)});

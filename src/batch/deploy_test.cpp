@@ -112,6 +112,38 @@ TEST(Deploy, ADeviceThatTheEngineDoesNotRunOnIsRefused) {
   EXPECT_EQ(ask(question).error().where, "--engine llama.cpp");
 }
 
+// Its server is built for 256 sequences, and is told of its cache.
+TEST(Deploy, LlamaCppIsGivenNoMoreThanItTakes) {
+  BatchQuestion question = question_of("meta-llama/Llama-3.1-8B", "h100-sxm-80gb");
+  question.slo.reset();
+  ASSERT_GT(*ask(question)->advice.batch, 256);
+  question.engine = engines::ServingEngine::llama_cpp;
+  const BatchAnswer closed = *ask(question);
+  EXPECT_EQ(closed.advice.batch, 256);
+  EXPECT_EQ(closed.advice.bound, Bound::engine);
+  EXPECT_TRUE(notes_say(closed, "nothing of llama.cpp's server"));
+  for (const WhatIf& what : closed.what_ifs) EXPECT_LE(what.advice.batch.value_or(1), 256);
+  question.open_load.rates = {2};
+  question.open_load.limit = 256;
+  const BatchAnswer open = *ask(question);
+  EXPECT_TRUE(has(open.commands.front().line, "--parallel 256 --kv-unified --ctx-size "));
+  question.open_load.limit = 257;
+  EXPECT_EQ(ask(question).error().where, "--engine llama.cpp");
+}
+
+// Its figures, its flags, and a script that starts no other.
+TEST(Emit, AFormerEngineIsTheOneThatIsStarted) {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  question.variant.engine = "vllm-0.6.3";
+  question.engine_version = "0.6.3";
+  const BatchAnswer answer = *ask(question);
+  EXPECT_TRUE(has(answer.commands.front().title, "vLLM 0.6.3"));
+  EXPECT_TRUE(has(answer.commands.front().line, "--num-gpu-blocks-override "));
+  EXPECT_TRUE(notes_say(answer, "pip install vllm==0.6.3"));
+  EXPECT_TRUE(has(*emitted(answer, {"shell", "x"}), "m.version(\"vllm\")"));
+  EXPECT_TRUE(has(*emitted(answer, {"kubernetes", "x"}), "image: vllm/vllm-openai:v0.6.3\n"));
+}
+
 TEST(Emit, AManifestIsOfTheVendorsResource) {
   const BatchAnswer amd = *ask(question_of("facebook/opt-1.3b", "mi300x"));
   const std::string yaml = *emitted(amd, {"kubernetes", "x"});

@@ -74,9 +74,20 @@ Result<std::string> manifest_of(const Started& start, const BatchAnswer& answer)
   return engines::kubernetes_yaml(manifest);
 }
 
+// Ends the script where another version is installed: its flags, and its speed, would be others.
+std::string version_check(const ServerSetting& server) {
+  if (server.version.empty()) return {};
+  return "python3 -c 'import importlib.metadata as m, sys; "
+         "sys.exit(m.version(\"vllm\").split(\"+\")[0] "
+         "!= \"" +
+         server.version + "\")' || {\n  echo '" + title_of(server) +
+         " is needed: pip install vllm==" + server.version + "' >&2\n  exit 1\n}\n";
+}
+
 // A server that dies ends the script, and with it the others and the daemon; so does a signal.
 std::string script_of(const Started& start) {
   std::string script = "#!/bin/sh\n# Written by headroom batch. " + start.why + "\n";
+  script += version_check(start.server);
   if (start.count < 2) return script + "exec " + engines::serve_line(start.server) + "\n";
   auto lines = engines::replica_lines(start.server, start.count);
   lines.pop_back();

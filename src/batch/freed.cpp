@@ -43,6 +43,7 @@ Result<std::optional<LongerContext>> longer_context(const FreedQuestion& freed,
   HEADROOM_ASSIGN(const BatchPoint point, made->curve().at(freed.chosen.batch));
   longer.itl_seconds = corrected(point, freed.correction).itl_seconds;
   longer.meets_target = meets(longer.itl_seconds.expected, freed.advisor.itl_target_seconds);
+  if (!longer.meets_target.value_or(true)) return std::optional<LongerContext>();
   return std::optional(longer);
 }
 

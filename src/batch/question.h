@@ -59,6 +59,7 @@ struct BatchQuestion {
   std::string weight_type;  // of the variant's weights: fp8, int8, fp4 or int4
   std::string cache_type;   // of its cache: fp8, int8 or int4
   engines::ServingEngine engine = engines::ServingEngine::vllm;  // of the commands
+  std::string engine_version;                                    // of a former one; empty: today's
   PriceQuestion price;
   std::optional<double> host_gap;  // share of a step in which the GPU waits for the host
   int most_replicas = 4;

@@ -36,13 +36,16 @@ std::vector<Variation> variations_of(const BatchQuestion& question, const Worklo
   const double cache = own.cache_element_bytes.value_or(element);
   if (cache > 1) add("cache in fp8", false).cache_element_bytes = 1;
   if (cache > 0.5) add("cache in int4", false).cache_element_bytes = 0.5;
+  // One step away from what is asked: int4 is unpacked before it is multiplied, so that fp8, which
+  // is not, may be faster; of 8 bits all are alike here, and of fp4 is less than all.
   const double weights = own.weight_element_bytes.value_or(element);
-  if (weights > 1) {
+  const bool is_unpacked = own.weight_element_bytes && !own.product_rate;
+  if (weights > 1 || is_unpacked) {
     DecodeVariant& eight = add("weights in fp8", false);
     eight.weight_element_bytes = 1;
     eight.product_rate = device::Rate::fp8;
   }
-  if (weights > 0.5) {
+  if (weights > timing::kInt4Bytes) {
     DecodeVariant& four = add("weights in int4", false);
     four.weight_element_bytes = timing::kInt4Bytes;
     four.product_rate.reset();  // unpacked before they are multiplied

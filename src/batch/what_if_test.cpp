@@ -71,6 +71,21 @@ TEST(WhatIf, ThoseThatChangeNothingAreNotThere) {
   }
 }
 
+TEST(WhatIf, WeightsAreOtherThanThoseThatAreAskedFor) {
+  BatchQuestion question = question_of("meta-llama/Meta-Llama-3-8B", "h100-sxm-80gb");
+  const auto has = [&](const std::string& name) {
+    return std::ranges::any_of(ask(question).what_ifs,
+                               [&](const WhatIf& what) { return what.name == name; });
+  };
+  question.variant.weight_element_bytes = timing::kInt4Bytes;
+  EXPECT_FALSE(has("weights in int4"));
+  EXPECT_TRUE(has("weights in fp8"));
+  question.variant.weight_element_bytes = 1;
+  question.variant.product_rate = device::Rate::int8;
+  EXPECT_TRUE(has("weights in int4"));
+  EXPECT_FALSE(has("weights in fp8"));
+}
+
 TEST(Freed, SmallerCardsMeetTheSameTargetWithLessMemory) {
   const BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
   const BatchAnswer answer = ask(question);

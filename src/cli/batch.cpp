@@ -305,7 +305,7 @@ std::vector<Flag> command_flags() {
        "with its share of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},
       {"engine", "NAME",
        "of the commands: vllm (without it), sglang, tensorrt-llm, llama.cpp; vllm@0.6: predicted "
-       "with the host and the sampling of such servers, before 0.8"},
+       "with the host and the sampling of such servers, from 0.6 to before 0.8, and starts one"},
       {"emit", "KIND=FILE",
        "write what starts the server of the first line: kubernetes=FILE.yaml, shell=FILE.sh; "
        "nothing where the target is missed"},

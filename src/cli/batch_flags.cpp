@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "batch/target.h"
+
 namespace headroom::cli {
 namespace {
 
@@ -43,6 +45,9 @@ constexpr Rule kRules[] = {
      "one of them; --batches all goes up to --most-batch"},
     {"kv-dtype quantize", "", "prediction", "",
      "it is for what is predicted, not for what was measured", "MODEL and --device"},
+    {"input-tokens output-tokens length-variation requests", "", "prediction url open-load", "",
+     "points were measured with requests of their own: it is for what is predicted or simulated",
+     "MODEL and --device, --rate 4, or --slo with percentiles"},
     {"colocate", "", "prediction", "", "a second model is predicted beside a first",
      "MODEL and --device, too"},
     {"emit price engine", "", "curve", "", "it is of the server at B_opt, which is not asked for",
@@ -70,6 +75,11 @@ class Said {
     if (name == "curve") {
       return has("prediction") || words_.has("points") ||
              (words_.has("url") && !words_.has("rate")) || !is_measured;
+    }
+    if (name == "open-load") {
+      if (words_.has("rate")) return true;
+      const auto slo = batch::parse_slo(words_.value("slo"));
+      return slo && !slo->latencies.empty();
     }
     if (name == "search") return words_.value("rate") == "search";
     if (name == "listed-batches") return words_.has("batches") && words_.value("batches") != "all";

@@ -190,6 +190,7 @@ Result<batch::BatchQuestion> batch_question(const Words& words, const Machines& 
   if (words.has("engine")) {
     HEADROOM_ASSIGN(const AskedEngine asked, read_engine(words.value("engine"), machines.timing));
     question.engine = asked.engine;
+    question.engine_version = asked.version;
     question.variant.engine = asked.law;
   }
   if (words.has("price")) {

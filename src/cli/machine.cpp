@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engines/serving_engine.h"
+#include "text/parse_number.h"
 #include "timing/calibration.h"
 
 namespace headroom::cli {
@@ -33,6 +34,54 @@ bool is_version(std::string_view words) {
          words.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz.") == std::string_view::npos;
 }
 
+// "0.6.3", of the law "vllm-0.6.3"; "" where its name says none.
+std::string version_of(const timing::Engine& law) {
+  return law.name.starts_with(law.serves + "-") ? law.name.substr(law.serves.size() + 1) : "";
+}
+
+// Of two versions' first two numbers.
+bool is_older(std::string_view version, std::string_view other) {
+  for (int place = 0; place < 2; ++place) {
+    const auto next = [](std::string_view& words) {
+      const size_t dot = std::min(words.find('.'), words.size());
+      const auto number = text::parse_number<int64_t>(words.substr(0, dot)).value_or(0);
+      words.remove_prefix(std::min(dot + 1, words.size()));
+      return number;
+    };
+    const int64_t a = next(version);
+    const int64_t b = next(other);
+    if (a != b) return a < b;
+  }
+  return false;
+}
+
+// Of former engines, for a hint: "vllm@0.6.3, as others before 0.8".
+std::string former_words(const timing::TimingModel& model) {
+  std::string words;
+  for (const timing::Engine& engine : model.engines()) {
+    if (!engine.is_former()) continue;
+    words += engine.serves + "@" + version_of(engine) + " and newer ones before " + engine.before +
+             ", or ";
+  }
+  return words;
+}
+
+// The law of a former version; null where none is known. It is of no version before its own.
+const timing::Engine* former_law(const std::string& word, const std::string& version,
+                                 const timing::TimingModel& model) {
+  const timing::Engine* law = is_version(version) ? model.engine_of(word, version) : nullptr;
+  const bool is_known = law != nullptr && law->is_former() && !is_older(version, version_of(*law));
+  return is_known ? law : nullptr;
+}
+
+// To be installed: "0.6" is the version that the law is of, "0.7" is 0.7.0.
+std::string whole_version(std::string version, const timing::Engine& law) {
+  const std::string of_law = version_of(law);
+  if (of_law.starts_with(version + ".")) return of_law;
+  while (std::ranges::count(version, '.') < 2) version += ".0";
+  return version;
+}
+
 }  // namespace
 
 Result<AskedEngine> read_engine(const std::string& words, const timing::TimingModel& model) {
@@ -44,15 +93,16 @@ Result<AskedEngine> read_engine(const std::string& words, const timing::TimingMo
                  "'" + word.substr(0, 80) + "' is no engine whose commands are known", "--engine",
                  "vllm, sglang, tensorrt-llm or llama.cpp"};
   }
-  if (at == words.size()) return AskedEngine{*engine, {}};
+  if (at == words.size()) return AskedEngine{*engine, {}, {}};
   const std::string version = words.substr(at + 1);
-  if (!is_version(version)) {
-    return Error{ErrorCode::usage, "'" + version.substr(0, 80) + "' is no version of " + word,
-                 "--engine", "vllm@0.6; without it as today's engines are"};
+  const timing::Engine* law = former_law(word, version, model);
+  if (law == nullptr) {
+    return Error{ErrorCode::usage,
+                 "nothing is known of '" + version.substr(0, 80) + "', a version of " + word,
+                 "--engine",
+                 former_words(model) + "no version: " + std::string(names_of(*engine).title)};
   }
-  const timing::Engine* law = model.engine_of(word, version);
-  const bool is_former = law != nullptr && law->is_former();
-  return AskedEngine{*engine, is_former ? law->name : std::string()};
+  return AskedEngine{*engine, law->name, whole_version(version, *law)};
 }
 
 std::string Machines::device_for(const Words& words) const {

@@ -31,7 +31,8 @@ struct Machines {
 // "vllm", or with the version whose host and sampling are to be predicted: "vllm@0.6".
 struct AskedEngine {
   engines::ServingEngine engine{};
-  std::string law;  // of that version's host, by name; "": of today's engines
+  std::string law;      // of that version's host, by name; "": of today's engines
+  std::string version;  // to be started, whole: "0.6.3"; "": today's
 };
 // A usage Error about words that are neither.
 Result<AskedEngine> read_engine(const std::string& words, const timing::TimingModel& model);

@@ -38,15 +38,15 @@ std::string arguments_yaml(const std::vector<std::string>& words) {
 std::string pod_yaml(const ServerManifest& manifest) {
   ServerSetting server = manifest.server;
   server.host = "0.0.0.0";  // the probes and the service come from outside of the pod
-  const EngineNames& names = names_of(server.engine);
+  const std::string image = image_of(server);
   const std::string port = std::to_string(server.port);
   std::string yaml = "    spec:\n      containers:\n        - name: server\n";
-  if (names.image.empty() || !manifest.other_platform.empty()) {
-    yaml += "          image: IMAGE  # of " + std::string(names.title) +
+  if (image.empty() || !manifest.other_platform.empty()) {
+    yaml += "          image: IMAGE  # of " + title_of(server) +
             (manifest.other_platform.empty() ? "" : " " + manifest.other_platform) +
             ", on your registry\n";
   } else {
-    yaml += "          image: " + std::string(names.image) + "\n";
+    yaml += "          image: " + image + "\n";
   }
   yaml += arguments_yaml(serve_words(server));
   yaml += "          ports:\n            - containerPort: " + port + "\n";

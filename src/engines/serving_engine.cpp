@@ -50,6 +50,7 @@ struct TypeWords {
   std::string_view type;
   std::string_view words;
   std::string_view note;
+  bool is_former = false;  // of a version of its own
 };
 
 constexpr std::string_view kQuantizedBefore =
@@ -66,6 +67,10 @@ constexpr TypeWords kWeightTypes[] = {
     {ServingEngine::vllm, "int8", {}, kQuantizedBefore},
     {ServingEngine::vllm, "fp4", {}, kQuantizedBefore},
     {ServingEngine::vllm, "int4", {}, kQuantizedBefore},
+    {ServingEngine::vllm, "fp8", "--quantization fp8", {}, true},
+    {ServingEngine::vllm, "int8", {}, kQuantizedBefore, true},
+    {ServingEngine::vllm, "fp4", {}, "are not among its types", true},
+    {ServingEngine::vllm, "int4", {}, kQuantizedBefore, true},
     {ServingEngine::sglang, "fp8", "--quantization fp8", {}},
     {ServingEngine::sglang, "int8", {}, kQuantizedBefore},
     {ServingEngine::sglang, "fp4", {}, kQuantizedBefore},
@@ -92,6 +97,9 @@ constexpr TypeWords kCacheTypes[] = {
     {ServingEngine::vllm, "fp8", "--kv-cache-dtype fp8", {}},
     {ServingEngine::vllm, "int8", "--kv-cache-dtype int8_per_token_head", {}},
     {ServingEngine::vllm, "int4", "--kv-cache-dtype int4_per_token_head", {}},
+    {ServingEngine::vllm, "fp8", "--kv-cache-dtype fp8", {}, true},
+    {ServingEngine::vllm, "int8", {}, kNoSuchCache, true},
+    {ServingEngine::vllm, "int4", {}, kNoSuchCache, true},
     {ServingEngine::sglang, "fp8", "--kv-cache-dtype fp8_e4m3", {}},
     {ServingEngine::sglang, "int8", {}, kNoSuchCache},
     {ServingEngine::sglang, "int4", {}, kNoSuchCache},
@@ -115,8 +123,10 @@ constexpr TypeWords kCacheTypes[] = {
 // Nothing for a type that is not asked for.
 TypeWords type_words(std::span<const TypeWords> table, const ServerSetting& server,
                      const std::string& type) {
-  const auto found = std::ranges::find_if(
-      table, [&](const TypeWords& one) { return one.engine == server.engine && one.type == type; });
+  const auto found = std::ranges::find_if(table, [&](const TypeWords& one) {
+    return one.engine == server.engine && one.type == type &&
+           one.is_former == !server.version.empty();
+  });
   HEADROOM_CHECK(type.empty() || found != table.end(), "a type of weights or cache");
   return found == table.end() ? TypeWords{} : *found;
 }
@@ -134,13 +144,22 @@ std::vector<std::string> vllm_words(const ServerSetting& server) {
   words.add_if_any("--dtype", server.dtype);
   add_types(words, server);
   words.add("--max-num-seqs", server.max_num_seqs);
-  if (server.kv_cache) words.add("--kv-cache-memory-bytes", server.kv_cache->count);
+  const bool is_former = !server.version.empty();
+  if (is_former && server.kv_tokens) {
+    constexpr int64_t kBlock = 16;  // tokens, as without --block-size
+    words.add("--num-gpu-blocks-override", std::max<int64_t>(1, *server.kv_tokens / kBlock));
+  } else if (server.kv_cache && !is_former) {
+    words.add("--kv-cache-memory-bytes", server.kv_cache->count);
+  }
   words.add("--max-model-len", server.max_model_len);
   if (server.gpu_share) {
     words.add("--gpu-memory-utilization", text::formatted("%.3f", *server.gpu_share));
   }
   words.add("--max-num-batched-tokens", server.max_num_batched_tokens);
-  if (server.has_chunked_prefill) {
+  if (server.has_chunked_prefill && is_former) {
+    words.add(*server.has_chunked_prefill ? "--enable-chunked-prefill=True"
+                                          : "--enable-chunked-prefill=False");
+  } else if (server.has_chunked_prefill) {
     words.add(*server.has_chunked_prefill ? "--enable-chunked-prefill"
                                           : "--no-enable-chunked-prefill");
   }
@@ -209,8 +228,8 @@ std::vector<std::string> llama_cpp_words(const ServerSetting& server) {
 void note_type(std::string_view what, std::string_view type, std::string_view note,
                const ServerSetting& server, std::vector<std::string>& notes) {
   if (note.empty()) return;
-  notes.push_back(std::string(names_of(server.engine).title) + ": " + std::string(what) + " in " +
-                  std::string(type) + " " + std::string(note));
+  notes.push_back(title_of(server) + ": " + std::string(what) + " in " + std::string(type) + " " +
+                  std::string(note));
 }
 
 }  // namespace
@@ -225,6 +244,18 @@ std::optional<ServingEngine> parse_serving_engine(std::string_view word) {
   const auto found = std::ranges::find(kEngines, word, &EngineNames::word);
   if (found == kEngines.end()) return std::nullopt;
   return found->engine;
+}
+
+std::string title_of(const ServerSetting& server) {
+  const std::string_view title = names_of(server.engine).title;
+  if (server.version.empty()) return std::string(title);
+  return std::string(title.substr(0, title.find(' '))) + " " + server.version;
+}
+
+std::string image_of(const ServerSetting& server) {
+  const std::string_view image = names_of(server.engine).image;
+  if (server.version.empty() || image.empty()) return std::string(image);
+  return std::string(image.substr(0, image.find(':'))) + ":v" + server.version;
 }
 
 std::vector<std::string> serve_words(const ServerSetting& server) {
@@ -252,6 +283,10 @@ std::string serve_line(const ServerSetting& server) {
 
 std::vector<std::string> notes_of(const ServerSetting& server) {
   std::vector<std::string> notes;
+  if (!server.version.empty()) {
+    notes.push_back("its commands are those of " + title_of(server) +
+                    ": pip install vllm==" + server.version + ", or the image " + image_of(server));
+  }
   note_type("weights", server.weight_type,
             type_words(kWeightTypes, server, server.weight_type).note, server, notes);
   note_type("a cache", server.cache_type, type_words(kCacheTypes, server, server.cache_type).note,
@@ -259,11 +294,16 @@ std::vector<std::string> notes_of(const ServerSetting& server) {
   const bool is_tensorrt = server.engine == ServingEngine::tensorrt_llm;
   const bool has_types = is_tensorrt || server.engine == ServingEngine::llama_cpp;
   if (has_types && !server.dtype.empty()) {
-    notes.push_back(std::string(names_of(server.engine).title) + " computes in the type that " +
+    notes.push_back(title_of(server) + " computes in the type that " +
                     (is_tensorrt
                          ? "the checkpoint has, or --extra_llm_api_options FILE says (dtype: "
                          : "the file has (") +
                     server.dtype + ")");
+  }
+  if (server.engine == ServingEngine::llama_cpp && !server.kv_tokens) {
+    notes.emplace_back(
+        "llama.cpp's server shares one model's context among all sequences unless it is told of a "
+        "cache: add --kv-unified --ctx-size TOKENS, as many as its memory holds");
   }
   if (is_tensorrt && server.has_chunked_prefill.value_or(false)) {
     notes.emplace_back(

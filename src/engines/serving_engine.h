@@ -2,8 +2,9 @@
 // that it needs, several of them on one GPU under NVIDIA's MPS, or one on several GPUs.
 //
 // Flags as the engines' documentation has them (kEngines names the versions; vLLM's and SGLang's
-// own parsers take them: tests/python test_batch_commands.py, where these are installed). Words
-// from outside are quoted for a POSIX shell. Pure functions; any thread.
+// own parsers take them: tests/python test_batch_commands.py, where these are installed), and for
+// vLLM before 0.8 as its vllm/engine/arg_utils.py had them. Words from outside are quoted for a
+// POSIX shell. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -25,13 +26,20 @@ struct EngineNames {
   std::string_view title;  // with the version whose flags these are
   // A public image of it; empty: the user's own, as its maker's is on a registry of his.
   std::string_view image;
+  // Of sequences at once, where it is built for no more.
+  std::optional<int64_t> most_sequences = std::nullopt;
 };
+
+// LLAMA_MAX_SEQ of src/llama-cparams.h: with more its server does not start. 64 until September
+// 2025 (ggml-org/llama.cpp#15916).
+inline constexpr int64_t kMostLlamaCppSequences = 256;
 
 inline constexpr std::array<EngineNames, 4> kEngines = {{
     {ServingEngine::vllm, "vllm", "vLLM 0.32", "vllm/vllm-openai:v0.32.0"},
     {ServingEngine::sglang, "sglang", "SGLang 0.5.23", "lmsysorg/sglang:v0.5.23"},
     {ServingEngine::tensorrt_llm, "tensorrt-llm", "TensorRT-LLM 1.0", ""},
-    {ServingEngine::llama_cpp, "llama.cpp", "llama.cpp's server of October 2026", ""},
+    {ServingEngine::llama_cpp, "llama.cpp", "llama.cpp's server of October 2026", "",
+     kMostLlamaCppSequences},
 }};
 [[nodiscard]] const EngineNames& names_of(ServingEngine engine);
 [[nodiscard]] std::optional<ServingEngine> parse_serving_engine(std::string_view word);
@@ -39,6 +47,8 @@ inline constexpr std::array<EngineNames, 4> kEngines = {{
 // One server. What is nothing, or empty, is left to the engine.
 struct ServerSetting {
   ServingEngine engine = ServingEngine::vllm;
+  // "0.6.3": vLLM's before 0.8, whose flags are others; empty: that of kEngines.
+  std::string version = {};
   std::string model;
   int64_t max_num_seqs = 1;
   std::optional<Bytes> kv_cache = std::nullopt;        // of each GPU
@@ -60,6 +70,10 @@ struct ServerSetting {
   std::string host = {};  // to listen on
   int port = 8000;
 };
+
+// "vLLM 0.6.3", and its image, which may be empty.
+[[nodiscard]] std::string title_of(const ServerSetting& server);
+[[nodiscard]] std::string image_of(const ServerSetting& server);
 
 // The program and its arguments, unquoted.
 [[nodiscard]] std::vector<std::string> serve_words(const ServerSetting& server);

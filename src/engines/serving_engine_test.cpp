@@ -82,6 +82,23 @@ TEST(ServingEngine, TypesInEachOnesWords) {
   EXPECT_EQ(notes_of(server).size(), 2U);  // float16 and fp8 are the file's
 }
 
+// vLLM before 0.8 counts its cache in blocks of 16 tokens, and has other types.
+TEST(ServingEngine, AFormerVersionHasItsOwnFlags) {
+  ServerSetting server = sample(ServingEngine::vllm);
+  server.version = "0.6.3";
+  server.weight_type = "fp8";
+  server.has_chunked_prefill = false;
+  EXPECT_EQ(serve_line(server),
+            "vllm serve facebook/opt-1.3b --quantization fp8 --max-num-seqs 96 "
+            "--num-gpu-blocks-override 2812 --enable-chunked-prefill=False --port 8000");
+  EXPECT_EQ(title_of(server), "vLLM 0.6.3");
+  EXPECT_EQ(image_of(server), "vllm/vllm-openai:v0.6.3");
+  ASSERT_EQ(notes_of(server).size(), 1U);
+  EXPECT_NE(notes_of(server).front().find("vllm==0.6.3"), std::string::npos);
+  server.cache_type = "int8";
+  EXPECT_EQ(notes_of(server).size(), 2U);
+}
+
 TEST(ServingEngine, WordsAreThoseOfTheFlag) {
   for (const EngineNames& names : kEngines) {
     EXPECT_EQ(parse_serving_engine(names.word), names.engine);

@@ -23,21 +23,21 @@ struct Found {
 // Where no number of devices can be asked about (the global batch is a multiple of none), why.
 Result<Found> least_of(const FitQuestion& asked, const device::Device& device, int64_t most) {
   std::optional<Error> refused;
-  bool is_tried = false;
+  Found last;
   for (int64_t count = 1; count <= most; count *= 2) {
     auto question = with_accumulation(asked, count);
     if (!question) {
       if (!refused) refused = question.error();
       continue;
     }
-    is_tried = true;
     question->device = device.name;
     HEADROOM_ASSIGN(Scenario scenario, resolve(*question, device));
     HEADROOM_ASSIGN(const bool fits, fits_some_way(scenario, count));
-    if (fits) return Found{count, std::move(scenario)};
+    last = {fits ? count : 0, std::move(scenario)};
+    if (fits) return last;
   }
-  if (refused && !is_tried) return *refused;
-  return Found{};
+  if (refused && !last.scenario) return *refused;
+  return last;
 }
 
 Result<std::vector<device::Device>> devices_of(const FitQuestion& question,
@@ -104,7 +104,10 @@ Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
     HEADROOM_ASSIGN(Hardware hardware, hardware_of(*found[i]->scenario, timer, found[i]->count));
     answer.rows.push_back(std::move(hardware));
   }
-  if (!fitting.empty()) HEADROOM_TRY(describe(*found[fitting.front()]->scenario, timer, answer));
+  // Where it fits nowhere it is the same step all the same.
+  const auto tried = std::ranges::find_if(found, [](const auto& one) { return bool(one); });
+  const Result<Found>& shown = fitting.empty() ? *tried : found[fitting.front()];
+  HEADROOM_TRY(describe(*shown->scenario, timer, answer));
   return answer;
 }
 

@@ -56,6 +56,8 @@ TEST(Smallest, WhatFitsNowhereIsAnAnswer) {
   ASSERT_TRUE(answer) << answer.error().to_string();
   EXPECT_TRUE(answer->rows.empty());
   EXPECT_EQ(answer->too_small.size(), 1U);
+  EXPECT_GT(answer->parameter_count, 68'000'000'000);  // it is the same step all the same
+  EXPECT_EQ(answer->seq, 512);
 }
 
 TEST(Smallest, WhatCannotBeAskedIsAnError) {

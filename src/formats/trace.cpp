@@ -2,6 +2,11 @@
 
 namespace headroom::formats {
 
+// The keys are views of texts of one's own.
+Names::Names(const Names& other) {
+  for (const std::string& text : other.texts_) intern(text);
+}
+
 uint32_t Names::intern(std::string_view text) {
   const auto found = ids_.find(text);
   if (found != ids_.end()) return found->second;

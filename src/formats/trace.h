@@ -29,6 +29,13 @@ inline constexpr int64_t kMaxTraceNs = int64_t{4'000'000'000} * 1'000'000'000;  
 // Texts once each, by number. Not synchronised.
 class Names {
  public:
+  Names() = default;
+  Names(const Names& other);
+  Names& operator=(const Names& other) { return *this = Names(other); }
+  Names(Names&&) = default;
+  Names& operator=(Names&&) = default;
+  ~Names() = default;
+
   uint32_t intern(std::string_view text);
   [[nodiscard]] std::string_view at(uint32_t id) const { return texts_[id]; }
   [[nodiscard]] uint32_t find(std::string_view text) const;  // kNone where it is not there

@@ -15,4 +15,22 @@ Result<std::optional<int64_t>> positions_of(const text::JsonView& config) {
   return std::optional<int64_t>();
 }
 
+Result<std::optional<int64_t>> served_positions_of(const text::JsonView& config) {
+  constexpr double kMostFactor = 1e6;
+  HEADROOM_ASSIGN(auto positions, positions_of(config));
+  if (!positions) return positions;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    HEADROOM_ASSIGN(const auto rope, config.optional_object(key));
+    if (!rope) continue;
+    HEADROOM_ASSIGN(const auto factor, rope->optional_double("factor", 0, kMostFactor));
+    constexpr int64_t kMost = int64_t{1} << 53;
+    HEADROOM_ASSIGN(const auto before,
+                    rope->optional_int("original_max_position_embeddings", 0, kMost));
+    if (before || !factor || *factor <= 1) continue;
+    positions = static_cast<int64_t>(static_cast<double>(*positions) * *factor);
+    break;
+  }
+  return positions;
+}
+
 }  // namespace headroom::model

@@ -14,4 +14,8 @@ namespace headroom::model {
 // states none.
 Result<std::optional<int64_t>> positions_of(const text::JsonView& config);
 
+// The same with what its rotary embedding is stretched by ("rope_scaling"), where the configuration
+// counts positions without it: the most that an engine serves.
+Result<std::optional<int64_t>> served_positions_of(const text::JsonView& config);
+
 }  // namespace headroom::model

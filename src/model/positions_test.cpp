@@ -31,5 +31,22 @@ TEST(Positions, ThatNoModelHasAreRefused) {
   EXPECT_FALSE(positions_in(R"({"n_positions": 4611686018427387904})"));
 }
 
+// Engines serve what rotary positions are stretched to, where the count is of those before.
+TEST(Positions, ServedAreThoseAfterScaling) {
+  const auto served_in = [](const char* words) {
+    const auto config = text::parse_json(words, "config.json");
+    return *served_positions_of(text::JsonView(*config, "config.json"));
+  };
+  EXPECT_EQ(served_in(R"({"max_position_embeddings": 4096})"), 4096);
+  EXPECT_EQ(served_in(R"({"max_position_embeddings": 4096, "rope_scaling": null})"), 4096);
+  EXPECT_EQ(served_in(R"({"max_position_embeddings": 4096,
+                          "rope_scaling": {"type": "linear", "factor": 4}})"),
+            16384);
+  EXPECT_EQ(served_in(R"({"max_position_embeddings": 131072, "rope_scaling": {"factor": 8,
+                          "original_max_position_embeddings": 8192}})"),
+            131072);
+  EXPECT_FALSE(served_in("{}"));
+}
+
 }  // namespace
 }  // namespace headroom::model

@@ -55,11 +55,22 @@ std::vector<Row> what_if_rows(const std::vector<WhatIf>& what_ifs) {
   return rows;
 }
 
-constexpr const char* kWhatIfWords =
-    "Predicted, each with the same target; the gain is of throughput at B_opt, its range from the "
-    "low to the high end of a law that errs alike in both, each with its own B_opt: no 90 % "
-    "interval. *: another model, which has to be trained. What quantization costs in quality is "
-    "not told.";
+// Percentiles are of requests as they come; what is here is in a closed loop.
+std::string target_clause(const batch::BatchAnswer& answer) {
+  const bool has_percentiles = !answer.question.open_load.targets.empty();
+  return has_percentiles && !answer.itl_target_seconds
+             ? "in a closed loop, in which percentiles are no target"
+             : "with the same target";
+}
+
+std::string what_if_words(const batch::BatchAnswer& answer) {
+  return "Predicted, each " + target_clause(answer) +
+         "; the gain is of throughput at B_opt, its range from the "
+         "low to the high end of a law that errs alike in both, each with its own B_opt: no 90 % "
+         "interval. *: another model, which has to be trained. What quantization costs in quality "
+         "is "
+         "not told.";
+}
 
 std::string target_words(const std::optional<bool>& meets) {
   return !meets ? "" : *meets ? ", within the target" : ", which misses the target";
@@ -109,9 +120,11 @@ std::vector<Row> use_rows(const FreedUses& uses) {
   return rows;
 }
 
-constexpr const char* kUseWords =
-    "Predicted; smaller cards with the same target. Two models at once take the GPU in turns under "
-    "MPS, by a closed queueing network; each step is longer than alone.";
+std::string use_words(const batch::BatchAnswer& answer) {
+  return "Predicted; smaller cards " + target_clause(answer) +
+         ". Two models at once take the GPU in turns under "
+         "MPS, by a closed queueing network; each step is longer than alone.";
+}
 
 Json interval_json(const Interval& interval, double scale = 1) {
   return Json::object()
@@ -142,7 +155,7 @@ std::string alternatives_text(const batch::BatchAnswer& answer, const text::Term
   if (!uses.empty()) {
     Table table({{"what is set free could be", Align::left, false}, {"", Align::left, true}});
     for (const Row& row : uses) table.row({row.begin(), row.end()});
-    out += "\n" + table.render(terminal) + text::paragraph(kUseWords, 0, columns) + "\n";
+    out += "\n" + table.render(terminal) + text::paragraph(use_words(answer), 0, columns) + "\n";
   }
   if (!answer.what_ifs.empty()) {
     Table table({{"what if", Align::left, false},
@@ -154,7 +167,8 @@ std::string alternatives_text(const batch::BatchAnswer& answer, const text::Term
                  {"KV needed", Align::right, false, 1},
                  {"free", Align::right, false, 2}});
     for (const Row& row : what_if_rows(answer.what_ifs)) table.row({row.begin(), row.end()});
-    out += "\n" + table.render(terminal) + text::paragraph(kWhatIfWords, 0, columns) + "\n";
+    out +=
+        "\n" + table.render(terminal) + text::paragraph(what_if_words(answer), 0, columns) + "\n";
   }
   return out;
 }
@@ -235,7 +249,7 @@ std::vector<Section> alternatives_sections(const batch::BatchAnswer& answer) {
   if (const auto uses = use_rows(answer.freed); !uses.empty()) {
     Html html;
     html.add(html_table({"use", "what it gives"}, uses));
-    html.raw("<p>").text(kUseWords).raw("</p>\n");
+    html.raw("<p>").text(use_words(answer)).raw("</p>\n");
     sections.push_back({"freed", "What the memory could be instead", html, ""});
   }
   if (!answer.what_ifs.empty()) {
@@ -246,7 +260,7 @@ std::vector<Section> alternatives_sections(const batch::BatchAnswer& answer) {
     html.add(html_table(
         {"change", "#B_opt", "#tokens/s", "#gain", "#range", "#ITL ms", "#KV needed", "#free"},
         rows));
-    html.raw("<p>").text(kWhatIfWords).raw("</p>\n");
+    html.raw("<p>").text(what_if_words(answer)).raw("</p>\n");
     sections.push_back({"what-ifs", "What if", html, ""});
   }
   return sections;

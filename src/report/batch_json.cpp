@@ -59,7 +59,7 @@ Json cache_json(const batch::KvCache& kv) {
       .set("needed_bytes", or_null(kv.needed))
       .set("freed_bytes", or_null(kv.freed))
       .set("whole_bytes", or_null(kv.whole))
-      .set("provenance", name_of(kv.provenance));
+      .set("provenance", kv.share ? Json(name_of(kv.provenance)) : Json(nullptr));
 }
 
 // How far the prediction was off at B_opt, where points say; what is predicted was scaled by it.
@@ -256,6 +256,8 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("tensor_parallel", question.variant.tensor_parallel)
       .set("pipeline_parallel", question.variant.pipeline_parallel)
       .set("engine", names_of(question.engine).word)
+      .set("engine_version",
+           question.engine_version.empty() ? Json(nullptr) : Json(question.engine_version))
       .set("commands", commands_json(answer.commands))
       .set("prices", prices_json(answer.prices))
       .set("live", live_json(answer.live))

@@ -86,6 +86,12 @@ std::string rate_words(const batch::BatchAnswer& answer, const OpenLoadRow& row)
   return words;
 }
 
+// Of the targets that there are; where more come than are answered none is kept.
+batch::Kept kept_of(const OpenLoadAnswer& open, const OpenLoadRow& row) {
+  if (row.is_saturated) return batch::Kept::no;
+  return open.targets.empty() ? batch::Kept::yes : row.kept;
+}
+
 std::string rates_table(const OpenLoadAnswer& open, const Terminal& terminal) {
   Table table({{"requests/s", Align::right},
                {"in batch", Align::right, false, 2},
@@ -104,10 +110,11 @@ std::string rates_table(const OpenLoadAnswer& open, const Terminal& terminal) {
     const auto ms = [&](LatencyMetric metric, Interval LatencyIntervals::*figure) {
       return latency_words((row.of(metric).*figure).expected);
     };
-    std::string verdict = row.is_saturated               ? "too many"
-                          : row.kept == batch::Kept::yes ? (open.targets.empty() ? "" : "kept")
-                          : row.kept == batch::Kept::no  ? "missed"
-                                                         : "at risk";
+    const batch::Kept kept = kept_of(open, row);
+    std::string verdict = row.is_saturated           ? "too many"
+                          : kept == batch::Kept::yes ? (open.targets.empty() ? "" : "kept")
+                          : kept == batch::Kept::no  ? "missed"
+                                                     : "at risk";
     table.row({rate(row.requests_per_second), formatted("%.1f", row.in_batch_mean),
                with_commas(static_cast<int64_t>(row.throughput_tokens_per_second.expected + 0.5)),
                ms(LatencyMetric::ttft, &LatencyIntervals::p50),
@@ -237,7 +244,7 @@ Json row_json(const OpenLoadAnswer& open, const OpenLoadRow& row) {
       Json::object()
           .set("requests_per_second", row.requests_per_second)
           .set("is_saturated", row.is_saturated)
-          .set("kept", name_of(row.kept))
+          .set("kept", name_of(kept_of(open, row)))
           .set("attained_pct", interval_json(row.attained, 100))
           .set("goodput_requests_per_second", interval_json(row.goodput_requests_per_second))
           .set("throughput_tokens_per_second", interval_json(row.throughput_tokens_per_second))
@@ -480,7 +487,7 @@ Section open_load_section(const batch::BatchAnswer& answer) {
                     range(row.of(LatencyMetric::itl).p99, latency_words),
                     range(row.of(LatencyMetric::e2e).p95, latency_words),
                     range(row.goodput_requests_per_second, rate), percent(row.attained.expected),
-                    row.is_saturated ? "too many" : std::string(name_of(row.kept))});
+                    row.is_saturated ? "too many" : std::string(name_of(kept_of(open, row)))});
   }
   html.raw("<details><summary>As a table</summary>");
   html.add(html_table({"#requests/s", "#in batch", "#TTFT p95 ms", "#ITL p99 ms", "#E2E p95 ms",

@@ -58,6 +58,10 @@ std::string bound_words(const batch::BatchAnswer& answer) {
     case batch::Bound::efficiency:
       return "with a larger one a sequence has less than " +
              percent(answer.question.min_efficiency) + " of the throughput that it has alone";
+    case batch::Bound::throughput:
+      return "a larger one gives fewer tokens a second";
+    case batch::Bound::engine:
+      return std::string(names_of(answer.question.engine).title) + " takes no more at once";
     case batch::Bound::memory:
       return "the key-value cache holds no more";
     case batch::Bound::measured:

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "report/batch_html.h"
+#include "report/batch_open_load.h"
 
 namespace headroom::report {
 namespace {
@@ -119,6 +120,21 @@ TEST(BatchText, RatesThatAreAskedAboutComeFirst) {
   EXPECT_FALSE(answers_plainly(answer));
   answer.open_load->highest_rate = {};
   EXPECT_NE(batch_sentence(answer).find("no rate keeps TTFT p95 <= 100 ms"), std::string::npos);
+}
+
+// A rate at which more come than are answered keeps nothing, and without a target nothing is
+// missed.
+TEST(BatchJson, ARateIsKeptAsTheTextSaysIt) {
+  batch::BatchAnswer answer = with_rates();
+  const auto kept = [&] {
+    return open_load_json(answer).find("rates")->items().back().find("kept")->as_string();
+  };
+  EXPECT_EQ(kept(), "at_risk");
+  answer.open_load->rows.back().is_saturated = true;
+  EXPECT_EQ(kept(), "no");
+  answer.open_load->rows.back().is_saturated = false;
+  answer.open_load->targets.clear();
+  EXPECT_EQ(kept(), "yes");
 }
 
 TEST(BatchHtml, MeasuredRatesHaveASectionAndTheWordsOfTheServerStayText) {

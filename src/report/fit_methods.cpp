@@ -231,9 +231,11 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   std::vector<LimitBar> bars;
   std::vector<std::vector<std::string>> rows;
   for (const MethodRow* row : asked(answer)) {
-    bars.push_back({row->flags, "", std::string(fit::name_of(row->verdict)), row->device_used.low,
+    const bool is_first = row == asked(answer).front();
+    bars.push_back({row->flags, is_first ? "the one to begin with" : "",
+                    std::string(fit::name_of(row->verdict)), row->device_used.low,
                     row->device_used.expected, row->device_used.high,
-                    format_bytes(row->device_used.expected), "", row == asked(answer).front()});
+                    format_bytes(row->device_used.expected), ""});
     rows.push_back({row->flags, std::string(verdict_word(row->verdict)), time_words(*row),
                     row->time ? pace_words(*row->time) : "", row->why,
                     format_bytes(row->peak_allocated), format_bytes(row->peak_reserved),

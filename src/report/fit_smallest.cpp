@@ -30,6 +30,10 @@ std::string time_words(const Hardware& hardware) {
   return hardware.row.time ? seconds_words(hardware.row.time->step_seconds.expected) : "";
 }
 
+constexpr const char* kRoomWords =
+    "room: at the least, a GPU (90 % interval); cache: the allocator's may fill the device, and is "
+    "given back; steps as predicted";
+
 // A step whose allocator may fill the device with its cache, which it gives back where it must, has
 // no room that could be told.
 bool may_fill_it(const Hardware& hardware) { return hardware.row.room.low <= fit::kLeastSegment; }
@@ -120,11 +124,7 @@ std::string smallest_text(const SmallestAnswer& answer, const text::Terminal& te
   if (!answer.rows.empty()) {
     lines += table.render(terminal);
     lines +=
-        text::paint(
-            "room: at the least, a GPU (90 % interval); cache: the allocator's may fill the "
-            "device, and is given back; steps as predicted",
-            Style::dim, terminal.colour) +
-        "\n\n" +
+        text::paint(kRoomWords, Style::dim, terminal.colour) + "\n\n" +
         wrapped("OOM: the probability of out of memory " + std::string(kOomBasis), terminal, 2);
   }
   for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
@@ -156,10 +156,11 @@ std::vector<Section> smallest_sections(const SmallestAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   for (const Hardware& hardware : answer.rows) rows.push_back(cells_of(hardware));
   Html body;
-  body.add(html_table({"hardware", "#offers", "the fastest way that fits", "#room at the least",
-                       "#OOM", "#step", "#throughput"},
-                      rows));
+  body.add(html_table(
+      {"hardware", "#offers", "the fastest way that fits", "#room", "#OOM", "#step", "#throughput"},
+      rows));
   if (!rows.empty()) {
+    body.raw("<p class=\"soft\">").text(kRoomWords).raw("</p>");
     body.raw("<p class=\"soft\">OOM: the probability of out of memory ")
         .text(kOomBasis)
         .raw("</p>");

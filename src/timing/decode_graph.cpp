@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/load.h"
+#include "model/positions.h"
 #include "step/inference.h"
 
 namespace headroom::timing {
@@ -92,6 +93,17 @@ int64_t largest_batch_of(const device::Device& device, Bytes weights, int64_t kv
                         static_cast<double>(weights.count);
   if (budget < static_cast<double>(kv_of_one)) return 0;
   return std::min(kMostBatch, static_cast<int64_t>(budget / static_cast<double>(kv_of_one)));
+}
+
+Result<void> refuse_beyond_positions(const text::JsonView& config, const DecodeOptions& options) {
+  HEADROOM_ASSIGN(const auto positions, model::served_positions_of(config));
+  if (!positions || options.context <= *positions) return {};
+  const std::string most = std::to_string(*positions);
+  return Error{ErrorCode::usage,
+               "a sequence of " + std::to_string(options.context) + " tokens, and the model has " +
+                   most + " positions",
+               {},
+               "take " + most + " tokens or less"};
 }
 
 Result<void> refuse_beyond_window(const text::JsonView& config, const DecodeOptions& options) {

@@ -32,6 +32,9 @@ Result<model::Graph> graph_without_past(const text::JsonView& config, int64_t ba
 [[nodiscard]] int64_t largest_batch_of(const device::Device& device, Bytes weights,
                                        int64_t kv_of_one);
 
+// Of a sequence longer than the model has positions for, as its configuration says and scales them:
+// no engine takes one.
+Result<void> refuse_beyond_positions(const text::JsonView& config, const DecodeOptions& options);
 // At the length that is asked for: to be said last, since its hint is to lead somewhere.
 Result<void> refuse_beyond_window(const text::JsonView& config, const DecodeOptions& options);
 

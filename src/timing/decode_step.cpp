@@ -129,6 +129,7 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
   if (engine == nullptr) {
     return Error{ErrorCode::unavailable, "no serving engine is known", {}, {}};
   }
+  HEADROOM_TRY(refuse_beyond_positions(config, options));
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, 1));
   HEADROOM_ASSIGN(DecodeSizes sizes, sizes_of(graph, config, options, 1));
   HEADROOM_TRY(refuse_beyond_window(config, options));
@@ -155,6 +156,7 @@ Result<DecodeWork> decode_work(const text::JsonView& config, const DecodeOptions
                                int64_t batch) {
   HEADROOM_CHECK(batch >= 1 && batch <= kMostBatch, "a batch of sequences");
   HEADROOM_CHECK(options.context >= 2 && options.context <= kMostContext, "a context of tokens");
+  HEADROOM_TRY(refuse_beyond_positions(config, options));
   HEADROOM_ASSIGN(const model::Graph graph, decode_graph(config, options, batch));
   HEADROOM_ASSIGN(const DecodeSizes sizes, sizes_of(graph, config, options, batch));
   HEADROOM_TRY(refuse_beyond_window(config, options));

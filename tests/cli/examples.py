@@ -58,7 +58,7 @@ def run(binary, words, folder):
     # These take minutes; tests/python/test_bench_device.py, test_bench_nongemm.py and test_bench_decode.py measure.
     if words[:2] in (["bench", "device"], ["bench", "nongemm"], ["bench", "decode"]):
         environment["HEADROOM_PYTHON"] = "no-python-here"
-    return subprocess.run([binary, *words], cwd=folder, capture_output=True, text=True, timeout=60,
+    return subprocess.run([binary, *words], cwd=folder, capture_output=True, text=True, timeout=300,
                           stdin=subprocess.DEVNULL, check=False, env=environment)
 
 
