@@ -27,7 +27,8 @@ processor_seconds() {
 }
 
 # By the processor's clock, not the wall's: beside other work a minute of wall time is less. libFuzzer
-# knows only the wall's, so it is told to end: it says so with 72, a finding with another code.
+# knows only the wall's, so it is told to end behind the input that it is at. One that it is still at
+# after another minute of a processor is a hang, and kept.
 run_target() {
   local target=$1 found=build/fuzz/corpus/$1 findings=build/fuzz/findings/$1 log=build/fuzz/$1.log
   local fuzzer spent=0 now status
@@ -39,10 +40,12 @@ run_target() {
     spent=$now
     sleep 1
   done
-  kill -TERM "$fuzzer" 2>/dev/null && spent=$seconds
+  kill -USR1 "$fuzzer" 2>/dev/null && spent=$seconds
+  while now=$(processor_seconds "$fuzzer") && ((now < seconds + 60)); do sleep 1; done
+  kill -ABRT "$fuzzer" 2>/dev/null
   wait "$fuzzer"
   status=$?
-  if ((status == 0 || status == 72)); then
+  if ((status == 0)); then
     echo "fuzz: $target, $spent s of a processor: $(grep -oE 'number_of_executed_units: *[0-9]+' \
       "$log" | grep -oE '[0-9]+') inputs"
   else

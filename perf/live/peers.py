@@ -9,9 +9,9 @@ PYTHON is the interpreter of the environment that has the peer. One that is not 
 Each client keeps so many streams open against a test server of its own, and is watched from outside for --seconds
 in the middle of its run: tokens by the server's own counter, processor time by the kernel's account of the
 client's threads, of all its processes. What a client does before and behind (imports, prompts, percentiles) is
-not counted. Three servers: `ceiling` answers as fast as it can, which may be its limit and not the client's;
+not counted. Servers: `ceiling` answers as fast as it can, which may be its limit and not the client's;
 `behind` does, too, but writes 68 events (16 KB) at a time: what a client that is behind finds in the kernel, so
-that none is limited by the server; `paced` takes 20 ms a step, so that each token comes alone, as a model's do.
+that none is limited by the server (`behind_20`: 20 of them); `paced` takes 20 ms a step, so that each token comes alone, as a model's do.
 """
 
 import argparse
@@ -29,7 +29,8 @@ from pathlib import Path
 
 INPUT, OUTPUT = 60, 340
 FAST = ("base_ms=0.05", "per_sequence_ms=0")
-SERVERS = {"behind": (*FAST, "chunks_per_write=68"), "ceiling": FAST, "paced": ("base_ms=20", "per_sequence_ms=0")}
+SERVERS = {"behind": (*FAST, "chunks_per_write=68"), "behind_20": (*FAST, "chunks_per_write=20"), "ceiling": FAST,
+           "paced": ("base_ms=20", "per_sequence_ms=0")}
 ALWAYS = ("prefill_us=0", "max_running=4096", "has_all_fields=1")
 VLLM_MAIN = ("import argparse; from vllm.benchmarks.serve import add_cli_args, main; "
              "p = argparse.ArgumentParser(); add_cli_args(p); main(p.parse_args())")
@@ -181,7 +182,7 @@ def main():
     parser.add_argument("--vllm")
     parser.add_argument("--guidellm")
     parser.add_argument("--streams", type=int, nargs="+", default=[64, 256])
-    parser.add_argument("--servers", nargs="+", default=list(SERVERS), choices=list(SERVERS))
+    parser.add_argument("--servers", nargs="+", default=["behind", "ceiling", "paced"], choices=list(SERVERS))
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--requests", type=int, default=8000, help="of vLLM's, whose number is fixed before")

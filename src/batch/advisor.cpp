@@ -33,7 +33,7 @@ Interval BatchingConfigurationAdvisor::efficiency(const BatchPoint& point, const
 
 namespace {
 
-// The largest so far of those that may be chosen and give more than every smaller one of them.
+// The largest so far of those that may be chosen and than which no smaller one of them gives more.
 class Choice {
  public:
   bool take(const BatchPoint& point) {
@@ -55,7 +55,7 @@ class Choice {
 Advice BatchingConfigurationAdvisor::advise(const std::vector<BatchPoint>& curve,
                                             const BatchPoint& one, Bound last_bound) const {
   const auto in_time = [&](double seconds) {
-    return !options_.itl_target_seconds || seconds <= *options_.itl_target_seconds;
+    return meets(seconds, options_.itl_target_seconds).value_or(true);
   };
   const auto may = [&](double pays, double itl_seconds) {
     return pays > options_.min_efficiency && in_time(itl_seconds);

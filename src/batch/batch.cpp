@@ -267,7 +267,6 @@ Result<void> fill_open_load(const ServingCurve& curve, const Predicted* predicte
   return {};
 }
 
-// The share of a step in which the GPU waits: given, or as predicted for B_opt.
 // The host's time as it is predicted; where a law has none of it, as much may be the host's as the
 // step may be longer than its kernels.
 Interval host_gap_of(const timing::DecodeStep& step) {
@@ -278,6 +277,7 @@ Interval host_gap_of(const timing::DecodeStep& step) {
           share(std::max(step.host.high_seconds, hidden))};
 }
 
+// The share of a step in which the GPU waits: given, or as predicted for B_opt.
 Result<void> fill_host_gap(const Predicted* predicted, BatchAnswer& answer) {
   if (answer.question.host_gap) {
     const double gap = *answer.question.host_gap;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engines/serving_engine.h"
-#include "text/parse_number.h"
 #include "timing/calibration.h"
 
 namespace headroom::cli {
@@ -39,23 +38,7 @@ std::string version_of(const timing::Engine& law) {
   return law.name.starts_with(law.serves + "-") ? law.name.substr(law.serves.size() + 1) : "";
 }
 
-// Of two versions' first two numbers.
-bool is_older(std::string_view version, std::string_view other) {
-  for (int place = 0; place < 2; ++place) {
-    const auto next = [](std::string_view& words) {
-      const size_t dot = std::min(words.find('.'), words.size());
-      const auto number = text::parse_number<int64_t>(words.substr(0, dot)).value_or(0);
-      words.remove_prefix(std::min(dot + 1, words.size()));
-      return number;
-    };
-    const int64_t a = next(version);
-    const int64_t b = next(other);
-    if (a != b) return a < b;
-  }
-  return false;
-}
-
-// Of former engines, for a hint: "vllm@0.6.3, as others before 0.8".
+// Of former engines, for a hint: "vllm@0.6.3 and newer ones before 0.8, or ".
 std::string former_words(const timing::TimingModel& model) {
   std::string words;
   for (const timing::Engine& engine : model.engines()) {
@@ -66,11 +49,13 @@ std::string former_words(const timing::TimingModel& model) {
   return words;
 }
 
-// The law of a former version; null where none is known. It is of no version before its own.
+// The law of a former version; null where none is known. It is of no version before its own,
+// by the first two numbers: 0.6 is of "0.6.3".
 const timing::Engine* former_law(const std::string& word, const std::string& version,
                                  const timing::TimingModel& model) {
   const timing::Engine* law = is_version(version) ? model.engine_of(word, version) : nullptr;
-  const bool is_known = law != nullptr && law->is_former() && !is_older(version, version_of(*law));
+  const bool is_known =
+      law != nullptr && law->is_former() && !timing::is_before(version, version_of(*law), 2);
   return is_known ? law : nullptr;
 }
 

@@ -1,22 +1,16 @@
 #include "fit/measured_row.h"
 
-#include <algorithm>
 #include <cctype>
 #include <cmath>
 
 #include "fit/megatron_row.h"
 #include "model/builtin.h"
+#include "text/ascii.h"
 #include "text/parse_number.h"
 
 namespace headroom::fit {
 
 namespace {
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 bool has(const std::string& text, std::string_view word) {
   return text.find(word) != std::string::npos;
@@ -62,7 +56,9 @@ class Row {
   [[nodiscard]] const std::string& raw(std::string_view column) const {
     return table_.at(row_, column);
   }
-  [[nodiscard]] std::string operator[](std::string_view column) const { return lower(raw(column)); }
+  [[nodiscard]] std::string operator[](std::string_view column) const {
+    return text::lower(raw(column));
+  }
 
  private:
   const text::CsvTable& table_;

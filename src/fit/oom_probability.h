@@ -5,8 +5,7 @@
 // on, so it is the smallest limit within which the replay runs through. Two things are not sure,
 // and both are those that device_used's interval is made of:
 //   - what is outside of the allocator (device_used.h): its low, expected and high are taken as
-//   what
-//     5, 50 and 95 % of runs stay below, with straight lines between and beyond;
+//     what 5, 50 and 95 % of runs stay below, with straight lines between and beyond;
 //   - by how much a run needs more than was predicted, or less: as measured peaks did of which
 //     nothing was fitted, in the shares in which they did.
 // docs/measurements/2026-11-22-fit-oom holds the outcome against runs that did run out.

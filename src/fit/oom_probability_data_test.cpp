@@ -103,6 +103,9 @@ TEST(OomProbabilityData, WhatIsCalledProbableIsAsOftenTrue) {
     EXPECT_GE(mean, low - 0.05) << "up to " << said.up_to;
     EXPECT_LE(mean, high + 0.05) << "up to " << said.up_to;
   }
+  // As docs/measurements/2026-11-22-fit-oom says.
+  EXPECT_EQ(outcomes.said().front().ran_out, 0);
+  EXPECT_EQ(outcomes.said().back().ran, 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ops/contains.h"
 #include "ops/links.h"
 
 namespace headroom::ops {
@@ -20,10 +21,6 @@ using formats::TraceEventKind;
 constexpr size_t kWindow = 64;
 // Comparisons of kernels with launches, a second or two: graphs beyond that stay without operators.
 constexpr int64_t kMostComparisons = 1'000'000'000;
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // Calls that put a kernel, a copy or a fill into the graph.
 bool is_captured_launch(std::string_view name) {

@@ -11,6 +11,7 @@
 #include "model/onnx_run.h"
 #include "ops/onnx_step.h"
 #include "ops/operator_work.h"
+#include "text/ascii.h"
 
 namespace headroom::ops {
 namespace {
@@ -28,12 +29,6 @@ struct Counted {
   double input_elements = 0;
 };
 
-std::string lower(std::string_view name) {
-  std::string made;
-  for (const char c : name) made += static_cast<char>(std::tolower(c));
-  return made;
-}
-
 // Of one run of the profile; an operator's inputs as the profiler writes them.
 std::map<std::string, Counted> recorded(const std::filesystem::path& profile, double runs) {
   const auto trace = formats::read_trace(profile.string());
@@ -41,7 +36,7 @@ std::map<std::string, Counted> recorded(const std::filesystem::path& profile, do
   std::map<std::string, Counted> all;
   for (const formats::TraceEvent& event : trace->events) {
     if (event.kind != formats::TraceEventKind::host_operator) continue;
-    Counted& counted = all[lower(trace->name_of(event))];
+    Counted& counted = all[text::lower(trace->name_of(event))];
     ++counted.nodes;
     if (event.detail == formats::kNone) continue;
     const auto inputs = parse_inputs(trace->names.at(event.detail));
@@ -72,7 +67,7 @@ TEST_P(OnnxProfiles, SameNodesOfTheSameSizes) {
   auto theirs = recorded(folder() / profile, kRuns);
   std::map<std::string, Counted> ours;
   for (const model::OnnxWork& work : run->work) {
-    Counted& counted = ours["onnx::" + lower(work.operation)];
+    Counted& counted = ours["onnx::" + text::lower(work.operation)];
     ++counted.nodes;
     const bool is_product = work.kind == model::OnnxWorkKind::product;
     if (!is_product) continue;

@@ -8,9 +8,9 @@
 
 #include <cstdint>
 #include <map>
-#include <string_view>
 #include <vector>
 
+#include "ops/contains.h"
 #include "ops/program.h"
 
 namespace headroom::ops {
@@ -33,10 +33,6 @@ struct ProgramDraft {
   }
   [[nodiscard]] int64_t end_of(uint32_t call) const { return event(calls[call].event).end_ns(); }
 };
-
-[[nodiscard]] inline bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // Calls, kernels and streams; the program's are as many, and know what they launch. Nothing to be
 // replayed where no kernel is found. To be called first.

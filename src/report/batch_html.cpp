@@ -19,13 +19,15 @@ using batch::BatchPoint;
 using batch::Interval;
 using text::formatted;
 
-std::string rate(double tokens_per_second) {
-  return with_commas(static_cast<int64_t>(tokens_per_second + 0.5));
-}
+std::string pace(double tokens_per_second) { return rate_words(tokens_per_second) + " tokens/s"; }
 
 std::string milliseconds(double seconds) { return formatted("%.2f ms", seconds * 1e3); }
 
 std::string percent(double share) { return formatted("%.0f %%", 100 * share); }
+
+std::string range(const Interval& interval, std::string (*words)(double)) {
+  return words(interval.low) + " to " + words(interval.high);
+}
 
 Section answer_section(const BatchAnswer& answer) {
   Html html;
@@ -33,15 +35,18 @@ Section answer_section(const BatchAnswer& answer) {
   html.raw("</p>\n");
   if (answer.chosen) {
     const BatchPoint& point = answer.curve[*answer.chosen].point;
+    if (answer.open_load || answer.measured_load) {
+      html.raw("<p class=\"lead\">In a closed loop, as many always in flight as the limit:</p>\n");
+    }
     html.raw("<dl class=\"tiles\">");
     const std::string low = answer.advice.low ? std::to_string(*answer.advice.low) : "none";
     const std::string high = answer.advice.high ? std::to_string(*answer.advice.high) : "none";
     tile(html, "B_opt", std::to_string(point.batch), low + " to " + high + " (90 %)");
-    tile(html, "Throughput", rate(point.throughput_tokens_per_second.expected),
+    tile(html, "Throughput", rate_words(point.throughput_tokens_per_second.expected),
          "output tokens a second");
     tile(html, "Between tokens", milliseconds(point.itl_seconds.expected),
          answer.itl_target_seconds ? "target " + milliseconds(*answer.itl_target_seconds)
-                                   : "no target");
+                                   : "on average");
     if (answer.kv.share) tile(html, "KV cache", percent(*answer.kv.share), "in use");
     if (answer.kv.freed)
       tile(html, "Set free", format_bytes(*answer.kv.freed), "of the cache" + on_each_gpu(answer));
@@ -52,7 +57,7 @@ Section answer_section(const BatchAnswer& answer) {
 
 // One figure of the curve, with what pointing at it says.
 Curve curve_of(const BatchAnswer& answer, const std::string& key, const std::string& label,
-               Interval BatchPoint::*figure, double scale, const std::string& unit) {
+               Interval BatchPoint::*figure, double scale, std::string (*words)(double)) {
   Curve curve{key, label, {}};
   for (const batch::CurveRow& row : answer.curve) {
     const Interval& at = row.point.*figure;
@@ -63,12 +68,9 @@ Curve curve_of(const BatchAnswer& answer, const std::string& key, const std::str
     point.low = measured ? point.y : at.low * scale;
     point.high = measured ? point.y : at.high * scale;
     point.measured = measured;
-    point.words = "batch " + std::to_string(row.point.batch) + ": " + formatted("%.4g", point.y) +
-                  " " + unit + ", " + std::string(name_of(row.point.provenance));
-    if (!measured) {
-      point.words +=
-          " (" + formatted("%.4g", point.low) + " to " + formatted("%.4g", point.high) + ")";
-    }
+    point.words = "batch " + std::to_string(row.point.batch) + ": " + words(at.expected) + ", " +
+                  std::string(name_of(row.point.provenance));
+    if (!measured) point.words += " (" + range(at, words) + ")";
     curve.points.push_back(std::move(point));
   }
   return curve;
@@ -80,20 +82,40 @@ std::optional<CurveMark> opt_mark(const BatchAnswer& answer) {
   return CurveMark{static_cast<double>(batch), "B_opt " + std::to_string(batch)};
 }
 
+Html curve_table(const BatchAnswer& answer) {
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < answer.curve.size(); ++i) {
+    const BatchPoint& point = answer.curve[i].point;
+    const bool measured = point.provenance == Provenance::measured;
+    rows.push_back(
+        {std::to_string(point.batch), formatted("%.0f", point.running),
+         rate_words(point.throughput_tokens_per_second.expected),
+         measured ? "" : range(point.throughput_tokens_per_second, rate_words),
+         milliseconds(point.itl_seconds.expected),
+         measured ? "" : range(point.itl_seconds, milliseconds),
+         formatted("%.2f", answer.curve[i].efficiency.expected),
+         point.kv_share ? percent(*point.kv_share) : "",
+         (answer.chosen == i ? "B_opt, " : "") + std::string(name_of(point.provenance))});
+  }
+  return html_table({"#batch", "#in flight", "#tokens/s", "#90 %", "#between tokens", "#90 %",
+                     "#efficiency", "#KV cache", "from"},
+                    rows);
+}
+
 Section curve_section(const BatchAnswer& answer) {
   CurveChart throughput;
   throughput.description = "Output tokens a second by the limit of the batch.";
   throughput.x_label = "batch limit";
   throughput.y_label = "output tokens a second";
   throughput.curves.push_back(curve_of(answer, "parameters", "throughput",
-                                       &BatchPoint::throughput_tokens_per_second, 1, "tokens/s"));
+                                       &BatchPoint::throughput_tokens_per_second, 1, pace));
   throughput.upright = opt_mark(answer);
   CurveChart latency;
   latency.description = "Mean time between tokens by the limit of the batch.";
   latency.x_label = "batch limit";
   latency.y_label = "ms between tokens";
   latency.curves.push_back(
-      curve_of(answer, "logits", "between tokens", &BatchPoint::itl_seconds, 1e3, "ms"));
+      curve_of(answer, "logits", "between tokens", &BatchPoint::itl_seconds, 1e3, milliseconds));
   latency.upright = opt_mark(answer);
   if (answer.itl_target_seconds) {
     latency.level = CurveMark{*answer.itl_target_seconds * 1e3,
@@ -104,20 +126,8 @@ Section curve_section(const BatchAnswer& answer) {
       "<p class=\"lead\">Full points were measured, hollow ones are the law's or predicted; the ");
   html.raw("band is the 90 % interval. Point at one to read it.</p>\n");
   html.add(curve_chart(throughput)).add(curve_chart(latency));
-  std::vector<std::vector<std::string>> rows;
-  for (const batch::CurveRow& row : answer.curve) {
-    const BatchPoint& point = row.point;
-    rows.push_back(
-        {std::to_string(point.batch), formatted("%.0f", point.running),
-         rate(point.throughput_tokens_per_second.expected),
-         milliseconds(point.itl_seconds.expected), formatted("%.2f", row.efficiency.expected),
-         point.kv_share ? percent(*point.kv_share) : "", std::string(name_of(point.provenance))});
-  }
-  html.raw("<details><summary>As a table</summary>");
-  html.add(html_table(
-      {"#batch", "#in flight", "#tokens/s", "#between tokens", "#efficiency", "#KV cache", "from"},
-      rows));
-  html.raw("</details>\n");
+  html.raw("<p class=\"soft\">").text(curve_words(answer)).raw("</p>\n");
+  html.raw("<details><summary>As a table</summary>").add(curve_table(answer)).raw("</details>\n");
   return {"curve", "Throughput and latency", html, ""};
 }
 
@@ -127,12 +137,12 @@ Section live_section(const batch::LiveRecord& live) {
   for (const batch::LiveMeasurement& measurement : live.measurements) {
     const serving::LoadSummary& summary = measurement.summary;
     const bool has_ttft = summary.ttft.count > 0;
-    rows.push_back({std::to_string(summary.concurrency), std::to_string(summary.requests),
-                    std::to_string(summary.failed), formatted("%.1f", summary.window_seconds),
-                    rate(summary.throughput_tokens_per_second), milliseconds(summary.itl_seconds),
-                    has_ttft ? milliseconds(summary.ttft.p50) : "",
-                    has_ttft ? milliseconds(summary.ttft.p99) : "",
-                    milliseconds(summary.lag.mean_seconds)});
+    rows.push_back(
+        {std::to_string(summary.concurrency), std::to_string(summary.requests),
+         std::to_string(summary.failed), formatted("%.1f", summary.window_seconds),
+         rate_words(summary.throughput_tokens_per_second), milliseconds(summary.itl_seconds),
+         has_ttft ? milliseconds(summary.ttft.p50) : "",
+         has_ttft ? milliseconds(summary.ttft.p99) : "", milliseconds(summary.lag.mean_seconds)});
   }
   Html html;
   html.raw("<p class=\"lead\">").text(live_sentence(live)).raw("</p>\n");
@@ -189,7 +199,11 @@ Section steps_section(const BatchAnswer& answer) {
   Html html;
   html.raw(
       "<p class=\"lead\">Predicted. Attention reads the cache, which grows with the batch, and ");
-  html.raw("comes to rule the step; the GPU waits in the host gap, which replicas fill.</p>\n");
+  html.raw("comes to rule the step");
+  const bool waits = std::ranges::any_of(
+      answer.steps, [](const timing::DecodeStep& step) { return step.host.seconds > 0; });
+  if (waits) html.raw("; the GPU waits in the host gap, which replicas fill");
+  html.raw(".</p>\n");
   html.add(curve_chart(chart));
   return {"steps", "Where the step goes", html, ""};
 }
@@ -211,7 +225,7 @@ Section frontier_section(const BatchAnswer& answer) {
     at.low = at.high = at.y;
     at.measured = point.provenance == Provenance::measured;
     at.words = "batch " + std::to_string(point.batch) + ": " + formatted("%.3g", at.x) +
-               " tokens/s a user, " + formatted("%.4g", at.y) + " a GPU, " +
+               " tokens/s a user, " + rate_words(at.y) + " a GPU, " +
                std::string(name_of(point.provenance));
     curve.points.push_back(std::move(at));
   }
@@ -254,23 +268,21 @@ Section memory_section(const BatchAnswer& answer) {
 Section replicas_section(const BatchAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   const auto times = [](double factor) { return formatted("%.2f x", factor); };
-  for (const batch::Replicas& replicas : answer.replicas) {
+  for (const batch::Replicas* replicas : replicas_shown(answer)) {
     rows.push_back(
-        {std::to_string(replicas.count), std::string(name_of(replicas.sharing)),
-         times(replicas.speedup_vs_single.expected), times(replicas.speedup_vs_max.expected),
-         times(replicas.speedup_vs_max.low) + " to " + times(replicas.speedup_vs_max.high),
-         replicas.speedup_vs_chunked ? times(replicas.speedup_vs_chunked->expected) : "",
-         formatted("%.3g ms", replicas.itl_seconds.expected * 1e3), replicas_verdict(replicas)});
+        {std::to_string(replicas->count), std::string(name_of(replicas->sharing)),
+         times(replicas->speedup_vs_single.expected), times(replicas->speedup_vs_max.expected),
+         times(replicas->speedup_vs_max.low) + " to " + times(replicas->speedup_vs_max.high),
+         replicas->speedup_vs_chunked ? times(replicas->speedup_vs_chunked->expected) : "",
+         formatted("%.3g ms", replicas->itl_seconds.expected * 1e3), replicas_verdict(*replicas)});
   }
   Html html;
-  html.raw("<p class=\"lead\">")
-      .text("Servers at B_opt on one GPU fill the " + percent(answer.host_gap->expected) +
-            " of a step in which it waits for the host (" + answer.host_gap_source +
-            "). Extrapolated.");
-  html.raw("</p>\n").add(
-      html_table({"#replicas", "sharing", "#of one server", "#of the largest batch", "90 %",
-                  "#of it with chunked prefill", "#between tokens", "verdict"},
-                 rows));
+  html.raw("<p class=\"lead\">").text(replicas_words(answer)).raw("</p>\n");
+  if (!rows.empty()) {
+    html.add(html_table({"#replicas", "sharing", "#of one server", "#of the largest batch", "90 %",
+                         "#of it with chunked prefill", "#between tokens", "verdict"},
+                        rows));
+  }
   return {"replicas", "What replicas would gain", html, ""};
 }
 
@@ -284,7 +296,7 @@ Section prices_section(const batch::PriceTable& prices) {
   std::vector<std::vector<std::string>> rows;
   for (const batch::PriceRow& row : prices.rows) {
     std::vector<std::string> cells{priced_setting(row),
-                                   rate(row.throughput_tokens_per_second.expected)};
+                                   rate_words(row.throughput_tokens_per_second.expected)};
     for (const Interval& cost : row.cost_per_million_tokens) {
       cells.push_back(formatted("%.3g", cost.expected));
       cells.push_back(formatted("%.3g", cost.low) + " to " + formatted("%.3g", cost.high));

@@ -29,11 +29,6 @@ std::string milliseconds(double seconds) {
 
 std::string percent(double share) { return formatted("%.0f %%", 100 * share); }
 
-std::string rate(double tokens_per_second) {
-  return tokens_per_second < 100 ? formatted("%.1f", tokens_per_second)
-                                 : with_commas(static_cast<int64_t>(tokens_per_second + 0.5));
-}
-
 std::string range(const Interval& interval, std::string (*words)(double)) {
   return words(interval.low) + "-" + words(interval.high);
 }
@@ -96,8 +91,8 @@ std::string curve_table(const batch::BatchAnswer& answer, const Terminal& termin
     table.row(
         {{std::to_string(point.batch), style},
          {formatted("%.0f", point.running), style},
-         {rate(point.throughput_tokens_per_second.expected), style},
-         {is_measured ? "" : range(point.throughput_tokens_per_second, rate), style},
+         {rate_words(point.throughput_tokens_per_second.expected), style},
+         {is_measured ? "" : range(point.throughput_tokens_per_second, rate_words), style},
          {milliseconds(point.itl_seconds.expected), style},
          {is_measured ? "" : range(point.itl_seconds, milliseconds), style},
          {formatted("%.2f", answer.curve[i].efficiency.expected), style},
@@ -123,7 +118,7 @@ std::string live_table(const batch::LiveRecord& live, const Terminal& terminal) 
     const bool has_ttft = summary.ttft.count > 0;
     table.row({std::to_string(summary.concurrency), std::to_string(summary.requests),
                std::to_string(summary.failed), formatted("%.1f", summary.window_seconds),
-               rate(summary.throughput_tokens_per_second), milliseconds(summary.itl_seconds),
+               rate_words(summary.throughput_tokens_per_second), milliseconds(summary.itl_seconds),
                has_ttft ? milliseconds(summary.ttft.p50) : "",
                has_ttft ? milliseconds(summary.ttft.p99) : "",
                milliseconds(summary.lag.mean_seconds)});
@@ -132,6 +127,8 @@ std::string live_table(const batch::LiveRecord& live, const Terminal& terminal) 
 }
 
 std::string replica_table(const batch::BatchAnswer& answer, const Terminal& terminal) {
+  const auto shown = replicas_shown(answer);
+  if (shown.empty()) return {};
   const bool is_chunked = answer.replicas.front().speedup_vs_chunked.has_value();
   std::vector<text::TableColumn> columns{{"replicas at B_opt", Align::left, false},
                                          {"of one", Align::right, false},
@@ -141,15 +138,15 @@ std::string replica_table(const batch::BatchAnswer& answer, const Terminal& term
   columns.push_back({"ITL ms", Align::right, false});
   columns.push_back({"", Align::left, false});
   Table table(columns);
-  for (const batch::Replicas& replicas : answer.replicas) {
+  for (const batch::Replicas* replicas : shown) {
     std::vector<text::TableCell> cells{
-        {std::to_string(replicas.count) + ", " + std::string(name_of(replicas.sharing))},
-        {times(replicas.speedup_vs_single.expected)},
-        {times(replicas.speedup_vs_max.expected)},
-        {range(replicas.speedup_vs_max, times)}};
-    if (is_chunked) cells.emplace_back(times(replicas.speedup_vs_chunked->expected));
-    cells.emplace_back(milliseconds(replicas.itl_seconds.expected));
-    cells.emplace_back(replicas_verdict(replicas));
+        {std::to_string(replicas->count) + ", " + std::string(name_of(replicas->sharing))},
+        {times(replicas->speedup_vs_single.expected)},
+        {times(replicas->speedup_vs_max.expected)},
+        {range(replicas->speedup_vs_max, times)}};
+    if (is_chunked) cells.emplace_back(times(replicas->speedup_vs_chunked->expected));
+    cells.emplace_back(milliseconds(replicas->itl_seconds.expected));
+    cells.emplace_back(replicas_verdict(*replicas));
     table.row(cells);
   }
   return table.render(terminal);
@@ -170,7 +167,7 @@ std::string price_table(const batch::PriceTable& prices, const Terminal& termina
   Table table(columns);
   for (const batch::PriceRow& row : prices.rows) {
     std::vector<text::TableCell> cells{{priced_setting(row)},
-                                       {rate(row.throughput_tokens_per_second.expected)}};
+                                       {rate_words(row.throughput_tokens_per_second.expected)}};
     for (const Interval& cost : row.cost_per_million_tokens) cells.push_back({cost_words(cost)});
     table.row(cells);
   }
@@ -221,7 +218,7 @@ std::string closed_loop_words(const batch::BatchAnswer& answer) {
   const batch::BatchPoint& point = answer.curve[*answer.chosen].point;
   const batch::BatchPoint& most = answer.curve[answer.largest].point;
   std::string words = "B_opt " + opt_words(answer.advice) + ": " +
-                      rate(point.throughput_tokens_per_second.expected) + " tokens/s, " +
+                      rate_words(point.throughput_tokens_per_second.expected) + " tokens/s, " +
                       milliseconds(point.itl_seconds.expected) + " ms between tokens";
   if (*answer.chosen != answer.largest) {
     words += ", " +
@@ -253,6 +250,39 @@ std::string replicas_verdict(const batch::Replicas& replicas) {
                       : *replicas.fits ? "fits"
                                        : "does not fit";
   if (!replicas.meets_target.value_or(true)) words += ", misses the target";
+  return words;
+}
+
+std::vector<const batch::Replicas*> replicas_shown(const batch::BatchAnswer& answer) {
+  std::vector<const batch::Replicas*> shown;
+  for (const batch::Replicas& replicas : answer.replicas) {
+    if (replicas.speedup_vs_single.high > 1) shown.push_back(&replicas);
+  }
+  return shown;
+}
+
+std::string replicas_words(const batch::BatchAnswer& answer) {
+  const Interval& gap = *answer.host_gap;
+  std::string words =
+      gap.expected > 0
+          ? "Replicas fill the " + percent(gap.expected) + " of a step in which the GPU waits"
+          : "Replicas would fill the time in which the GPU waits: none, and at most " +
+                percent(gap.high) + " of a step,";
+  words += " for the host (" + answer.host_gap_source +
+           "), by a closed queueing network, in which they wait for each other; extrapolated.";
+  std::string left_out;
+  for (const batch::Replicas& replicas : answer.replicas) {
+    if (replicas.speedup_vs_single.high > 1) continue;
+    left_out += (left_out.empty() ? "" : ", ") + std::to_string(replicas.count) + " by " +
+                std::string(name_of(replicas.sharing));
+  }
+  if (!left_out.empty()) words += " Less than one server, even at best: " + left_out + ".";
+  return words;
+}
+
+std::string curve_words(const batch::BatchAnswer& answer) {
+  std::string words = basis(answer);
+  if (answer.chosen) words += " Why not more: " + bound_words(answer) + ". " + marks(answer);
   return words;
 }
 
@@ -313,9 +343,8 @@ std::string batch_text(const batch::BatchAnswer& answer, const Terminal& termina
   }
   if (!answer.curve.empty()) {
     out += "\n" + curve_table(answer, terminal) + "\n";
-    std::string words = basis(answer);
-    if (answer.chosen) words += " Why not more: " + bound_words(answer) + ". " + marks(answer);
-    out += text::paragraph(words, 0, text::paragraph_columns(terminal.columns)) + "\n";
+    out +=
+        text::paragraph(curve_words(answer), 0, text::paragraph_columns(terminal.columns)) + "\n";
   }
   if (answer.live) {
     out += "\n" + live_table(*answer.live, terminal);
@@ -325,12 +354,7 @@ std::string batch_text(const batch::BatchAnswer& answer, const Terminal& termina
   }
   if (!answer.replicas.empty()) {
     out += "\n" + replica_table(answer, terminal);
-    out += text::paragraph("Replicas fill the " + percent(answer.host_gap->expected) +
-                               " of a step in which the GPU waits for the host (" +
-                               answer.host_gap_source +
-                               "), by a closed queueing network, in which they wait for each "
-                               "other; extrapolated.",
-                           0, text::paragraph_columns(terminal.columns)) +
+    out += text::paragraph(replicas_words(answer), 0, text::paragraph_columns(terminal.columns)) +
            "\n";
   }
   out += alternatives_text(answer, terminal);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "batch/answer.h"
 #include "text/terminal.h"
@@ -19,6 +20,13 @@ namespace headroom::report {
 
 // How the points were measured, where a server was driven.
 [[nodiscard]] std::string live_sentence(const batch::LiveRecord& live);
+
+// What the curve is of, why B_opt is no larger, and which batches stand out.
+[[nodiscard]] std::string curve_words(const batch::BatchAnswer& answer);
+
+// Those that may give more than one server, and what they fill. REQUIRES of the words: a host gap.
+[[nodiscard]] std::vector<const batch::Replicas*> replicas_shown(const batch::BatchAnswer& answer);
+[[nodiscard]] std::string replicas_words(const batch::BatchAnswer& answer);
 
 // What an hour costs, and what that is of.
 [[nodiscard]] std::string price_sentence(const batch::PriceTable& prices);

@@ -87,6 +87,23 @@ TEST(BatchHtml, ASectionForWhatIsKnown) {
   }
 }
 
+TEST(BatchText, ReplicasThatCanOnlyLoseAreNamedAndNoMore) {
+  batch::BatchAnswer answer = sample();
+  answer.host_gap = batch::Interval{0, 0, 0.2};
+  answer.host_gap_source = "predicted";
+  answer.replicas.resize(2);
+  answer.replicas.front().speedup_vs_single = {0.9, 1, 1.3};
+  answer.replicas.back().count = 4;
+  answer.replicas.back().sharing = batch::Sharing::time_slicing;
+  answer.replicas.back().speedup_vs_single = {0.7, 0.8, 0.9};
+  const std::string words = batch_text(answer, {});
+  EXPECT_NE(words.find("\n2, mps "), std::string::npos) << words;
+  EXPECT_EQ(words.find("\n4, time-slicing"), std::string::npos);
+  EXPECT_NE(words.find("at most 20 % of a step"), std::string::npos);
+  EXPECT_NE(words.find("Less than one server, even at best: 4 by time-slicing."),
+            std::string::npos);
+}
+
 // The sample with a rate that is kept and one that is not, by a target of 100 ms.
 batch::BatchAnswer with_rates() {
   batch::BatchAnswer answer = sample();

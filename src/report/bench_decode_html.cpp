@@ -5,6 +5,7 @@
 
 #include "report/bench_text.h"
 #include "report/curve_chart.h"
+#include "report/fit_words.h"
 #include "report/ops_words.h"
 #include "report/roofline_chart.h"
 #include "text/number.h"
@@ -34,8 +35,8 @@ Section answer_section(const DecodeAnswer& answer) {
   html.raw("<dl class=\"tiles\">");
   const std::string at = "at batch " + std::to_string(last->batch);
   tile(html, "Step", milliseconds(last->step.seconds * 1e3), at);
-  tile(html, "Tokens a second",
-       formatted("%.4g", static_cast<double>(last->batch) / last->step.seconds), at);
+  tile(html, "Tokens a second", rate_words(static_cast<double>(last->batch) / last->step.seconds),
+       at);
   tile(html, "Attention", percent(last->attention.time.seconds, last->parts_seconds()),
        "of the step, " + at);
   if (last->attention.bytes > 0) {
@@ -77,7 +78,7 @@ void step_lane(Html& html, const DecodeStep& step) {
   }
   html.raw("</div></div></div><div class=\"figure\">");
   html.text(milliseconds(step.step.seconds * 1e3)).raw("<small>");
-  html.text(formatted("%.4g tokens/s", static_cast<double>(step.batch) / step.step.seconds));
+  html.text(rate_words(static_cast<double>(step.batch) / step.step.seconds) + " tokens/s");
   html.raw("</small></div></div>\n");
 }
 

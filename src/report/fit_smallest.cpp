@@ -62,6 +62,9 @@ std::string sentence(const SmallestAnswer& answer) {
 
 std::vector<std::string> remarks(const SmallestAnswer& answer) {
   std::vector<std::string> lines;
+  if (!answer.rows.empty()) {
+    lines.push_back("OOM: the probability of out of memory " + std::string(kOomBasis));
+  }
   if (!answer.too_small.empty()) {
     std::string names;
     for (const std::string& name : answer.too_small) names += (names.empty() ? "" : ", ") + name;
@@ -123,9 +126,7 @@ std::string smallest_text(const SmallestAnswer& answer, const text::Terminal& te
   }
   if (!answer.rows.empty()) {
     lines += table.render(terminal);
-    lines +=
-        text::paint(kRoomWords, Style::dim, terminal.colour) + "\n\n" +
-        wrapped("OOM: the probability of out of memory " + std::string(kOomBasis), terminal, 2);
+    lines += text::paint(kRoomWords, Style::dim, terminal.colour) + "\n\n";
   }
   for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
   return lines;
@@ -159,12 +160,7 @@ std::vector<Section> smallest_sections(const SmallestAnswer& answer) {
   body.add(html_table(
       {"hardware", "#offers", "the fastest way that fits", "#room", "#OOM", "#step", "#throughput"},
       rows));
-  if (!rows.empty()) {
-    body.raw("<p class=\"soft\">").text(kRoomWords).raw("</p>");
-    body.raw("<p class=\"soft\">OOM: the probability of out of memory ")
-        .text(kOomBasis)
-        .raw("</p>");
-  }
+  if (!rows.empty()) body.raw("<p class=\"soft\">").text(kRoomWords).raw("</p>");
   for (const std::string& remark : remarks(answer)) {
     body.raw("<p class=\"soft\">").text(remark).raw("</p>");
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fit/oom_probability.h"
+#include "fit/question.h"
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/utf8.h"
@@ -28,13 +30,6 @@ std::string step_words(const std::string& model, int64_t batch, std::optional<in
 
 std::string hardware_words(int64_t count, const std::string& device) {
   return with_commas(count) + " x " + device;
-}
-
-std::string setting_value(const fit::FitAnswer& answer, std::string_view name) {
-  for (const fit::Setting& setting : answer.settings) {
-    if (setting.name == name) return setting.value;
-  }
-  return {};
 }
 
 namespace {
@@ -73,8 +68,8 @@ std::string verdict_line(fit::Verdict verdict, const std::string& sentence,
 
 std::string answer_sentence(const fit::FitAnswer& answer) {
   std::string subject = answer.model;
-  const std::string batch = setting_value(answer, "batch");
-  const std::string seq = setting_value(answer, "seq");
+  const std::string batch = fit::setting_of(answer.settings, "batch");
+  const std::string seq = fit::setting_of(answer.settings, "seq");
   if (!batch.empty()) subject += " at batch " + batch;
   if (!seq.empty()) subject += (batch.empty() ? " at seq " : " x seq ") + seq;
   const std::string room = format_bytes(magnitude(answer.room.expected));
@@ -142,6 +137,11 @@ std::string with_commas(int64_t count) {
   return digits;
 }
 
+std::string rate_words(double per_second) {
+  return per_second < 100 ? text::formatted("%.1f", per_second)
+                          : with_commas(std::llround(per_second));
+}
+
 std::string count_words(int64_t count) {
   const auto value = static_cast<double>(count);
   if (count >= 1'000'000'000'000) return formatted("%.2f T", value / 1e12);
@@ -191,6 +191,8 @@ std::string seconds_interval_words(const fit::SecondsInterval& seconds) {
   const TimeUnit unit = unit_of(seconds.expected);
   return in_unit(seconds.low, unit) + " to " + in_unit(seconds.high, unit) + unit.name;
 }
+
+static_assert(fit::kPeaksMeasured == 331, "kOomBasis says how many");
 
 std::string oom_words(double probability) {
   constexpr double kResolved = 0.01;

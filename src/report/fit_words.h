@@ -39,9 +39,6 @@ namespace headroom::report {
 // "4 x a100-sxm-80gb".
 [[nodiscard]] std::string hardware_words(int64_t count, const std::string& device);
 
-// The value of a setting, or "" when the answer has none of that name.
-[[nodiscard]] std::string setting_value(const fit::FitAnswer& answer, std::string_view name);
-
 // "61.20 to 62.40 GiB".
 [[nodiscard]] std::string interval_words(const fit::Interval& interval);
 
@@ -73,6 +70,8 @@ inline constexpr std::string_view kOomBasis =
 
 // "7,241,732,096".
 [[nodiscard]] std::string with_commas(int64_t count);
+// "12,345" of a second; "18.3" below a hundred.
+[[nodiscard]] std::string rate_words(double per_second);
 
 // "7.24 B", "124 M": a count of parameters.
 [[nodiscard]] std::string count_words(int64_t count);

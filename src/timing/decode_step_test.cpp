@@ -119,10 +119,14 @@ TEST(DecodeStep, AFormerEngineTakesLonger) {
   const DecodeStep former = step_of("Qwen/Qwen3-8B", "vllm-0.6.3", 128);
   EXPECT_EQ(today.matmul.time.seconds, former.matmul.time.seconds);
   EXPECT_EQ(today.attention.time.seconds, former.attention.time.seconds);
-  EXPECT_NEAR(former.host.seconds, 0.0010092 + 128 * 3.1946e-05, 1e-9);
+  const TimingModel model = TimingModel::built_in();
+  const Engine& law = *model.engine_of("vllm", "0.6");
+  EXPECT_NEAR(former.host.seconds, law.host_base_seconds + 128 * law.host_seconds_per_sequence,
+              1e-9);
   EXPECT_LT(today.host.seconds, former.host.seconds / 4);
   // 152,000 logits of each sequence, of which vLLM 0.6.3 made nearly 5 ms.
-  EXPECT_NEAR(former.other.time.seconds - today.other.time.seconds, 2.471e-10 * 128 * 151936, 1e-4);
+  EXPECT_NEAR(former.other.time.seconds - today.other.time.seconds,
+              law.sampling_seconds_per_logit * 128 * 151936, 1e-4);
 }
 
 // As far as steps of servers were off, where nothing of them was known: of mixtures more.

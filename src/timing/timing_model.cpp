@@ -33,8 +33,9 @@ std::string joined(const std::vector<std::string>& names) {
   return words;
 }
 
-// Versions, number by number; words in them ("0.6.3.post1") end them.
-bool is_before(std::string_view version, std::string_view other) {
+}  // namespace
+
+bool is_before(std::string_view version, std::string_view other, int numbers) {
   const auto next = [](std::string_view& words) {
     int64_t number = 0;
     const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), number);
@@ -46,15 +47,13 @@ bool is_before(std::string_view version, std::string_view other) {
     if (words.starts_with('.')) words.remove_prefix(1);
     return number;
   };
-  while (!version.empty() || !other.empty()) {
+  while (numbers-- > 0 && (!version.empty() || !other.empty())) {
     const int64_t a = next(version);
     const int64_t b = next(other);
     if (a != b) return a < b;
   }
   return false;
 }
-
-}  // namespace
 
 TimingModel TimingModel::built_in() {
   TimingModel model;

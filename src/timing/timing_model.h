@@ -23,6 +23,10 @@
 
 namespace headroom::timing {
 
+// Versions of an engine by their first numbers ("0.6.3" before "0.8"); words ("0.6.3.post1") end
+// them. Pure.
+[[nodiscard]] bool is_before(std::string_view version, std::string_view other, int numbers = 32);
+
 // 90 % interval.
 struct PredictedTime {
   double seconds = 0;

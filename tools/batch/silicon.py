@@ -99,7 +99,8 @@ def of_setting(words, setting, rows):
             for batch in ends:
                 points.write(f"{batch},{batch / known[batch] * 1e3},{known[batch]}\n")
             points.flush()
-            from_ends, _ = ask(words.binary, [*flags(setting, words.more), "--points", points.name],
+            prior = ["--min-efficiency", "0"] if words.line else flags(setting, words.more)
+            from_ends, _ = ask(words.binary, [*prior, "--points", points.name],
                                environment(words, setting["model_path"]))
         for row in out:
             batch = int(row["batch"])
@@ -127,6 +128,8 @@ def main():
     parser.add_argument("--former", dest="more", action="store_const", const=["--engine", "vllm@0.6"], default=[],
                         help="with the host and the sampling of vLLM 0.6.3")
     parser.add_argument("--held-out", type=pathlib.Path, help="a folder that host_law.py wrote")
+    parser.add_argument("--line", action="store_true",
+                        help="both ends measured: a line, not bent as predicted steps are")
     parser.add_argument("--as-written", action="store_true", help="the rows as they are in the file")
     parser.add_argument("file")
     words = parser.parse_args()
