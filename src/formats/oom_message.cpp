@@ -6,6 +6,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "text/ascii.h"
+
 namespace headroom::formats {
 namespace {
 
@@ -24,14 +26,16 @@ struct Flat {
   std::vector<int64_t> line_starts;  // positions in `text` where a line of the input began
 };
 
+constexpr std::string_view kBar = "\xE2\x94\x82";  // U+2502, both sides of rich's tracebacks
+
 // How much of a line's beginning is a prefix of a log or a quotation.
 size_t prefix_of(std::string_view line) {
   size_t at = 0;
   while (at < line.size()) {
     if (line[at] == ' ' || line[at] == '\t' || line[at] == '>' || line[at] == '|') {
       ++at;
-    } else if (line.substr(at).starts_with("\xE2\x94\x82")) {  // U+2502, of rich's tracebacks
-      at += 3;
+    } else if (line.substr(at).starts_with(kBar)) {
+      at += kBar.size();
     } else if (line.substr(at).starts_with("[rank") || line.substr(at).starts_with("[default")) {
       const size_t end = line.substr(at, 40).find("]:");
       if (end == std::string_view::npos) break;
@@ -43,9 +47,17 @@ size_t prefix_of(std::string_view line) {
   return at;
 }
 
+// The right side of a box.
+void drop_right_side(std::string_view& line) {
+  while (!line.empty() && is_space(line.back())) line.remove_suffix(1);
+  if (line.ends_with(kBar)) line.remove_suffix(kBar.size());
+  if (line.ends_with(" |")) line.remove_suffix(1);
+}
+
 void append_line(std::string_view line, Flat& flat) {
   flat.line_starts.push_back(static_cast<int64_t>(flat.text.size()));
   line.remove_prefix(prefix_of(line));
+  drop_right_side(line);
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '\x1b' && i + 1 < line.size() && line[i + 1] == '[') {
       while (i + 1 < line.size() && !(line[i] >= '@' && line[i] <= '~' && line[i] != '[')) ++i;
@@ -258,12 +270,11 @@ constexpr std::string_view kAsync = "would exceed allowed memory. (out of memory
 constexpr std::string_view kBuffer = "invalid buffer size: ";  // MPS: one beyond what Metal allows
 
 // The word before `at`, in capitals as it is a name.
-std::string word_before(std::string_view text, size_t at) {
-  const size_t end = at > 0 && text[at - 1] == ' ' ? at - 1 : at;
+std::string word_before(std::string_view flat, size_t at) {
+  const size_t end = at > 0 && flat[at - 1] == ' ' ? at - 1 : at;
   size_t begin = end;
-  while (begin > 0 && end - begin < 16 && text[begin - 1] >= 'a' && text[begin - 1] <= 'z') --begin;
-  std::string word(text.substr(begin, end - begin));
-  for (char& c : word) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  while (begin > 0 && end - begin < 16 && flat[begin - 1] >= 'a' && flat[begin - 1] <= 'z') --begin;
+  const std::string word = text::upper(flat.substr(begin, end - begin));
   return word.empty() ? "CUDA" : word;
 }
 

@@ -29,8 +29,16 @@ std::vector<int64_t> running_sums(std::vector<int64_t> changes) {
   return changes;
 }
 
-int64_t moment_of_interest(const MemoryOverTime& over_time, const Recording& recording) {
-  if (!recording.failures.empty()) return recording.failures.front().moment;
+// The last, where the run came to hold no more than then.
+const RecordedFailure* failure_of_interest(const MemoryOverTime& over_time,
+                                           const Recording& recording) {
+  if (recording.failures.empty()) return nullptr;
+  const RecordedFailure& last = recording.failures.back();
+  const auto then = over_time.allocated.begin() + last.moment;
+  return *std::max_element(then, over_time.allocated.end()) > *then ? nullptr : &last;
+}
+
+int64_t peak_moment(const MemoryOverTime& over_time, const Recording& recording) {
   if (!recording.has_history) return recording.end - 1;
   const int64_t most = *std::max_element(over_time.reserved.begin(), over_time.reserved.end());
   int64_t best = 0;
@@ -82,11 +90,13 @@ class LossFinder {
   LossFinder(const std::vector<PlannedRequest>& requests, const Recording& recording)
       : requests_(requests), recording_(recording) {}
 
-  LossAtPeak find(int64_t moment) {
-    loss_.moment = moment;
-    loss_.is_end_state = !recording_.has_history && recording_.failures.empty();
+  // At the failure; without one at the moment.
+  LossAtPeak find(const RecordedFailure* failure, int64_t moment) {
+    if (failure != nullptr) loss_.failure = *failure;
+    loss_.moment = failure != nullptr ? failure->moment : moment;
+    loss_.is_end_state = !recording_.has_history && failure == nullptr;
     name_moment();
-    segments_ = segments_at(recording_, moment);
+    segments_ = segments_at(recording_, loss_.moment);
     collect_blocks();
     for (const StrandedSegment& segment : segments_) loss_.reserved += segment.size;
     size_t at = 0;
@@ -98,7 +108,6 @@ class LossFinder {
  private:
   void name_moment() {
     const int64_t entry = loss_.moment - 1;
-    if (!recording_.failures.empty()) loss_.failure = recording_.failures.front();
     if (entry < 0) return;
     const auto index = static_cast<size_t>(entry);
     if (index < recording_.entry_us.size()) {
@@ -122,12 +131,29 @@ class LossFinder {
               [](const LiveBlock& a, const LiveBlock& b) { return a.address < b.address; });
   }
 
+  // Behind a block of a large segment so little is left of it only where it was not split off: the
+  // block has it, though the request did not ask for it (should_split of PyTorch's allocator).
+  static int64_t least_gap_of(const StrandedSegment& segment) {
+    const bool splits_all = segment.is_expandable || segment.size.count <= memory::kSmallBuffer;
+    return splits_all ? 0 : memory::kSmallSize + 1;
+  }
+
+  static void take_gap(int64_t gap, int64_t least, StrandedSegment& segment, int64_t& padding) {
+    if (gap < least && segment.blocks > 0) {
+      padding += gap;
+    } else {
+      segment.largest_gap = std::max(segment.largest_gap, Bytes(gap));
+    }
+  }
+
   // The blocks from `at` on that lie in the segment; returns the first behind it.
   size_t fill(StrandedSegment& segment, size_t at) {
     const int64_t end = segment.address + segment.size.count;
     std::map<uint32_t, Holder> holders;
     int64_t used_to = segment.address;
     int64_t used = 0;
+    const int64_t least_gap = least_gap_of(segment);
+    int64_t padding = 0;
     for (; at < blocks_.size() && blocks_[at].address < end; ++at) {
       const LiveBlock& block = blocks_[at];
       // Beyond both ends of the segment, or over the block before it: not to be believed.
@@ -135,7 +161,7 @@ class LossFinder {
         ++loss_.homeless_blocks;
         continue;
       }
-      segment.largest_gap = std::max(segment.largest_gap, Bytes(block.address - used_to));
+      take_gap(block.address - used_to, least_gap, segment, padding);
       used_to = block.address + block.size;
       used += block.size;
       ++segment.blocks;
@@ -144,7 +170,8 @@ class LossFinder {
       ++holder.blocks;
       holder.bytes += Bytes(block.size);
     }
-    segment.largest_gap = std::max(segment.largest_gap, Bytes(end - used_to));
+    take_gap(end - used_to, least_gap, segment, padding);
+    used += padding;
     segment.stranded = segment.size - Bytes(used);
     loss_.allocated += Bytes(used);
     (segment.blocks == 0 ? loss_.cached : loss_.stranded) += segment.stranded;
@@ -213,7 +240,8 @@ std::optional<LossAtPeak> loss_at_peak(const std::vector<PlannedRequest>& reques
                                        const Recording& recording) {
   if (recording.held.empty()) return std::nullopt;
   const MemoryOverTime over_time = memory_over_time(requests, recording);
-  return LossFinder(requests, recording).find(moment_of_interest(over_time, recording));
+  return LossFinder(requests, recording)
+      .find(failure_of_interest(over_time, recording), peak_moment(over_time, recording));
 }
 
 }  // namespace headroom::pack

@@ -1,9 +1,10 @@
 // What was lost at the peak of a recorded run: how much of what the allocator held was of no use,
 // in which segments it lay, and whose blocks kept those segments from being given back.
 //
-// The moment looked at is that of the first out-of-memory, where there is one; else, of the time in
-// which most was held, the moment with the most allocated: what is unused even then is lost for
-// good. A snapshot without history has one moment only, that in which it was taken. Pure; O(n log
+// The moment looked at is that of the last out-of-memory, where nothing later holds more in blocks:
+// one that was caught, as in a search for a batch size, is not what the run was about. Else, of the
+// time in which most was held, the moment with the most allocated: what is unused even then is lost
+// for good. A snapshot without history has one moment only, that in which it was taken. Pure; O(n log
 // n) in blocks and segments.
 #pragma once
 
@@ -50,7 +51,7 @@ struct LossAtPeak {
   int64_t moment = 0;
   bool is_end_state = false;      // no history was recorded, so this is no peak
   std::optional<double> seconds;  // since the recording began
-  std::optional<RecordedFailure> failure;
+  std::optional<RecordedFailure> failure;  // where the moment is one
   uint32_t site = 0;  // of the entry before the moment
   Bytes reserved;
   Bytes allocated;  // in blocks

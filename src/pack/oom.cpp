@@ -56,7 +56,10 @@ struct Account {
   Bytes tensors;
   Bytes private_pools;
   Bytes unallocated;
-  std::optional<Bytes> outside;  // nothing: the message does not list this process
+  // The message ends before it says what is unallocated: then what this process has beside its
+  // tensors cannot be told apart.
+  bool lacks_unallocated = false;
+  std::optional<Bytes> outside;  // nothing: the message does not list this process, or lacks that
   std::vector<OomProcess> others;
   Bytes others_sum;
   Bytes not_listed;  // of the device, held by nobody who is named
@@ -74,7 +77,7 @@ void find_this_process(const OomMessage& message, Bytes reserved, Account& accou
     if (process.used > account.total) {
       ++unknown;
     } else if (!process.pid) {
-      account.outside = at_least_zero(process.used - reserved);
+      if (!account.lacks_unallocated) account.outside = at_least_zero(process.used - reserved);
     } else {
       account.others.push_back(process);
     }
@@ -84,7 +87,7 @@ void find_this_process(const OomMessage& message, Bytes reserved, Account& accou
                     " of the processes are listed with more memory than the device has, which is "
                     "how the driver says that it does not know; they are left out");
   }
-  if (!account.outside) {
+  if (!account.outside && !account.lacks_unallocated) {
     const Bytes tolerance = rounding_of(reserved) + rounding_of(reserved);
     auto best = account.others.end();
     for (auto at = account.others.begin(); at != account.others.end(); ++at) {
@@ -116,6 +119,7 @@ std::optional<Account> account_of(const OomMessage& message,
   account.private_pools = std::min(message.private_pools.value_or(Bytes(0)), *message.allocated);
   account.tensors = *message.allocated - account.private_pools;
   account.unallocated = message.unallocated.value_or(Bytes(0));
+  account.lacks_unallocated = message.is_cut && !message.unallocated;
   const Bytes reserved = *message.allocated + account.unallocated;
   find_this_process(message, reserved, account, notes);
   const Bytes named = reserved + account.outside.value_or(Bytes(0)) + account.others_sum;
@@ -147,10 +151,11 @@ std::vector<OomHolder> holders_of(const Account& account) {
     const std::string name = "process " + std::to_string(*other.pid);
     add(name, "another process", other.used);
   }
-  add("not_listed",
-      account.outside ? "held by nobody whom the message names"
-                      : "context, libraries and other processes: not told apart",
-      account.not_listed);
+  const char* const rest =
+      account.lacks_unallocated ? "PyTorch's free memory, context, libraries: not told apart"
+      : account.outside         ? "held by nobody whom the message names"
+                                : "context, libraries and other processes: not told apart";
+  add("not_listed", rest, account.not_listed);
   std::stable_sort(holders.begin(), holders.end(),
                    [](const OomHolder& a, const OomHolder& b) { return a.bytes > b.bytes; });
   add("free", "free", account.free);
@@ -198,6 +203,25 @@ BackendWords words_of(const std::string& backend) {
   return {"the device's monitor", "the communication library"};
 }
 
+std::vector<std::string> fragmentation_advice(const std::string& backend, const std::string& held) {
+  const std::string gain = ": up to " + held + " can come back";
+  const std::string fewer_sizes = "fewer different sizes (padded batches and lengths)";
+  if (backend != "CUDA" && backend != "HIP") return {fewer_sizes + gain};
+  std::vector<std::string> advice{"set PYTORCH_" + backend +
+                                  "_ALLOC_CONF=expandable_segments:True" + gain};
+  if (backend == "HIP") {
+    advice.front() += "; where this build cannot, it warns, and what helps is " + fewer_sizes;
+  }
+  advice.emplace_back(
+      "record a snapshot (torch.cuda.memory._record_memory_history) and run headroom pack "
+      "snapshot.pickle: it says which call sites pin the segments, compares the settings on your "
+      "own run, and makes a plan");
+  return advice;
+}
+
+constexpr const char* kPasteWhole =
+    "paste the message whole, up to 'reserved by PyTorch but unallocated'";
+
 // What each culprit is answered with. `missing` is what the request lacked, at least.
 std::vector<std::string> advice_for(const OomCase& one, const Account& account, Bytes missing) {
   const std::string held = words(one.culprit_bytes.value_or(Bytes(0)));
@@ -218,15 +242,7 @@ std::vector<std::string> advice_for(const OomCase& one, const Account& account, 
           "per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF; " +
           words(account.free) + " of the device is free"};
     case OomCulprit::fragmentation:
-      if (!is_cuda) {
-        return {"fewer different sizes (padded batches and lengths) leave fewer holes: up to " +
-                held + " can come back"};
-      }
-      return {
-          "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: up to " + held + " can come back",
-          "record a snapshot (torch.cuda.memory._record_memory_history) and run headroom pack "
-          "snapshot.pickle: it says which call sites pin the segments, compares the settings "
-          "on your own run, and makes a plan"};
+      return fragmentation_advice(one.message.backend, held);
     case OomCulprit::private_pools:
       return {
           "let captures share a pool (torch.cuda.graph_pool_handle), capture fewer shapes, or "
@@ -268,6 +284,8 @@ std::vector<std::string> advice_for(const OomCase& one, const Account& account, 
                       "pieces that are too small") +
               (is_cuda ? ", which PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can do with"
                        : "")};
+    case OomCulprit::not_told:
+      return {kPasteWhole};
     default:
       break;
   }
@@ -317,6 +335,10 @@ std::string verdict_of(const OomCase& one, const Account& account, bool is_alone
       return "none of these figures: " + words(account.free) + of_device +
              " was free when the message was written, and " + words(*one.message.tried) +
              " was asked for";
+    case OomCulprit::not_told:
+      return "the message ends before the figure that decides, what PyTorch reserved and has no "
+             "tensor in: " +
+             words(account.not_listed) + of_device + " is that, a context, or somebody else's";
     default:
       return "the model itself: its tensors hold " + words(account.tensors) + of_device + " (" +
              percent_words(account.tensors, account.total) + ")";
@@ -359,6 +381,9 @@ void judge(OomCase& one, const Account& account) {
   } else if (one.short_by->high.count <= 0) {
     one.culprit = OomCulprit::was_free;
     one.culprit_bytes = account.free;
+  } else if (account.lacks_unallocated) {
+    one.culprit = OomCulprit::not_told;
+    one.culprit_bytes = account.not_listed;
   } else {
     const std::vector<Waste> wastes = wastes_of(account);
     const Bytes all = std::accumulate(wastes.begin(), wastes.end(), Bytes(0),
@@ -432,8 +457,7 @@ void judge_without_figures(OomCase& one) {
   one.verdict = one.holders.empty() ? "an out-of-memory message without its figures"
                                     : "how much was asked for cannot be read";
   const bool is_mps = one.message.source == OomSource::mps;
-  one.advice = {std::string("paste the message whole, up to '") +
-                (is_mps ? "on private pool'" : "reserved by PyTorch but unallocated'")};
+  one.advice = {is_mps ? "paste the message whole, up to 'on private pool'" : kPasteWhole};
 }
 
 }  // namespace
