@@ -2,6 +2,8 @@
 #include "pack/exports.h"
 
 #include <cmath>
+#include <filesystem>
+#include <map>
 
 #include "base/file.h"
 #include "base/version.h"
@@ -43,6 +45,10 @@ Result<pack::PackQuestion> question_of(const Words& words) {
       return Error{ErrorCode::usage, "--alignment takes 1 to 2^40 bytes", "", ""};
     }
     question.alignment = alignment.count;
+  }
+  if (words.has("gpu")) {
+    HEADROOM_ASSIGN(const int64_t gpu, number_of<int64_t>(words.value("gpu"), "gpu", 0, 1 << 16));
+    question.gpu = gpu;
   }
   if (words.has("capacity")) {
     HEADROOM_ASSIGN(const Bytes capacity, bytes(words.value("capacity"), "capacity"));
@@ -150,6 +156,25 @@ Result<void> write_exports(const Words& words, const pack::PackAnswer& answer,
   return {};
 }
 
+// Written over each other, or over what is read, they would be lost.
+Result<void> check_files_apart(const Words& words) {
+  std::map<std::string, std::string> taken;
+  const auto real = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::weakly_canonical(path, ignored).string();
+  };
+  for (const std::string& file : words.operands) taken.emplace(real(file), "what is read");
+  if (words.has("baseline")) taken.emplace(real(words.value("baseline")), "what is read");
+  for (const char* const flag : {"placements", "plan", "csv", "chrome", "html", "output"}) {
+    if (!words.has(flag) || words.value(flag) == "-") continue;
+    const auto [at, is_new] = taken.emplace(real(words.value(flag)), "--" + std::string(flag));
+    if (is_new) continue;
+    return Error{ErrorCode::usage, "would be written over " + at->second, words.value(flag),
+                 "give --" + std::string(flag) + " a file of its own"};
+  }
+  return {};
+}
+
 // One of the files was asked for instead of the answer.
 bool is_stdout_taken(const Words& words) {
   for (const char* const flag : {"placements", "plan", "csv", "chrome"}) {
@@ -161,6 +186,7 @@ bool is_stdout_taken(const Words& words) {
 Result<int> run_pack(const Words& words, const Console& console) {
   HEADROOM_TRY(check_places(words, {"placements", "plan", "csv", "chrome"}));
   HEADROOM_TRY(check_together(words));
+  HEADROOM_TRY(check_files_apart(words));
   if (words.has("oom")) return run_oom(words, console);
   if (words.has("baseline")) return run_comparison(words, console);
   if (words.operands.size() > 1) return run_ranks(words, console);
@@ -219,6 +245,7 @@ Verb pack_verb() {
        "FILE is a text with an out-of-memory message of PyTorch: says who holds the "
        "memory and what to do"},
       {"baseline", "FILE", "hold the recording against this earlier one: what grew, and where"},
+      {"gpu", "N", "of a recording with several GPUs; without it the one that reserved most"},
       {"alignment", "BYTES", "sizes and offsets are multiples of this: 512 for recordings, else 1"},
       {"capacity", "BYTES", "a plan of this size is good enough; exit code 1 where there is none"},
       {"budget", "SECONDS", "search that long; without it by effort, the same plan every time"},

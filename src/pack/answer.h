@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "memory/allocator_settings.h"
 #include "memory/packing/problem.h"
 #include "pack/loss.h"
 #include "pack/recording.h"
@@ -71,6 +72,8 @@ struct PackAnswer {
   std::vector<PlannedRequest> requests;
   Bytes lower_bound;  // the most that lives at one moment, sizes rounded up to the alignment
   PlanFigures plan;
+  std::optional<memory::AllocatorSettings>
+      settings;  // that it was recorded under, where it says so
   std::optional<RecordedFigures> recorded;
   std::optional<Recording> recording;          // where the file is one
   std::optional<LossAtPeak> loss;              // the same, where it says what was held

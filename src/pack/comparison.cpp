@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace headroom::pack {
 namespace {
@@ -47,26 +46,31 @@ std::string without_line(const std::string& words) {
   return words.substr(0, colon + 3) + words.substr(space);
 }
 
-// Sites of which only the line differs become one, where they are in one of the two alone.
+// Of those that the other side lacks, by their words without the line.
+std::multimap<std::string, std::string> unmatched_sites(const LiveBySite& side,
+                                                        const LiveBySite& other) {
+  std::multimap<std::string, std::string> sites;
+  for (const auto& [site, live] : side) {
+    if (!other.contains(site)) sites.emplace(without_line(site), site);
+  }
+  return sites;
+}
+
+// Sites of which only the line differs become one, where each is in one of the two alone and both
+// have such: what is new in a function that was there keeps its line.
 void join_moved_lines(LiveBySite& before, LiveBySite& after) {
-  std::set<std::string> unmatched;
-  for (const auto& [site, live] : before) {
-    if (!after.contains(site)) unmatched.insert(site);
-  }
-  for (const auto& [site, live] : after) {
-    if (!before.contains(site)) unmatched.insert(site);
-  }
-  for (LiveBySite* const side : {&before, &after}) {
-    for (const std::string& site : unmatched) {
-      const auto at = side->find(site);
-      const std::string joined = without_line(site);
-      if (at == side->end() || joined == site) continue;
-      Live& sum = (*side)[joined];
-      sum.bytes += at->second.bytes;
-      sum.blocks += at->second.blocks;
-      side->erase(at);
+  const auto old_sites = unmatched_sites(before, after);
+  const auto new_sites = unmatched_sites(after, before);
+  const auto join = [](LiveBySite& side, const auto& own, const auto& others) {
+    for (const auto& [joined, site] : own) {
+      if (joined == site || !others.contains(joined)) continue;
+      const Live moved = side.extract(site).mapped();
+      side[joined].bytes += moved.bytes;
+      side[joined].blocks += moved.blocks;
     }
-  }
+  };
+  join(before, old_sites, new_sites);
+  join(after, new_sites, old_sites);
 }
 
 std::vector<SiteGrowth> growth_of(const LiveBySite& before, const LiveBySite& after) {
@@ -93,6 +97,12 @@ std::vector<SiteGrowth> growth_of(const LiveBySite& before, const LiveBySite& af
   return list;
 }
 
+ComparedMoment moment_of(const PackAnswer& answer) {
+  const uint32_t site = answer.loss->site;
+  return {site == 0 ? std::string() : answer.recording->sites.site(site).words(),
+          answer.loss->is_end_state};
+}
+
 Error no_recording(const std::string& file) {
   return Error{ErrorCode::bad_input, "this does not say what was held from the driver", file,
                "two recordings are compared: torch.cuda.memory._dump_snapshot()"};
@@ -107,6 +117,8 @@ Result<Comparison> compare(PackAnswer after, const PackAnswer& before) {
   Comparison comparison;
   comparison.file = after.file;
   comparison.baseline = before.file;
+  comparison.before = moment_of(before);
+  comparison.after = moment_of(after);
   comparison.reserved = {before.loss->reserved, after.loss->reserved};
   comparison.allocated = {before.loss->allocated, after.loss->allocated};
   comparison.lost = {before.loss->lost(), after.loss->lost()};

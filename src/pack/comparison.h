@@ -2,8 +2,9 @@
 //
 // Held against each other at their peaks (loss.h): what was reserved, allocated and lost, and the
 // bytes that lived by call site. Call sites are matched by file, line and function, and where a
-// line has moved by file and function. Without call stacks blocks are told apart by their size.
-// Pure but for reading the files.
+// line has moved (it is in one of them alone, and so is another of its function in the other) by
+// file and function. Without call stacks blocks are told apart by their size. Pure but for reading
+// the files.
 #pragma once
 
 #include <string>
@@ -19,6 +20,12 @@ struct BeforeAfter {
   [[nodiscard]] Bytes growth() const { return after - before; }
 };
 
+// The moment of a recording that is looked at.
+struct ComparedMoment {
+  std::string site;  // of the entry before it, "" where it has none
+  bool is_end_state = false;
+};
+
 struct SiteGrowth {
   std::string site;
   BeforeAfter bytes;
@@ -29,6 +36,8 @@ struct SiteGrowth {
 struct Comparison {
   std::string file;
   std::string baseline;
+  ComparedMoment before;
+  ComparedMoment after;
   BeforeAfter reserved;
   BeforeAfter allocated;
   BeforeAfter lost;

@@ -50,8 +50,8 @@ TEST(Comparison, WhatGrewComesFirst) {
   EXPECT_EQ(comparison->sites[0].site, "net/model.py:2 g");
   EXPECT_EQ(comparison->sites[0].bytes.growth(), Bytes(4096));
   EXPECT_EQ(comparison->sites[0].blocks_after, 2U);
-  EXPECT_EQ(comparison->sites[1].site, "net/model.py k");
-  EXPECT_EQ(comparison->sites[2].site, "net/model.py h");
+  EXPECT_EQ(comparison->sites[1].site, "net/model.py:9 k");
+  EXPECT_EQ(comparison->sites[2].site, "net/model.py:3 h");
   EXPECT_EQ(comparison->sites[2].bytes.growth(), Bytes(-512));
 }
 
@@ -63,6 +63,16 @@ TEST(Comparison, MovedLinesAreMatched) {
   ASSERT_TRUE(comparison);
   EXPECT_FALSE(comparison->grew());
   EXPECT_TRUE(comparison->sites.empty());
+}
+
+// What is new in a function that was there before.
+TEST(Comparison, ANewLineKeepsIt) {
+  const auto before = recording_of_blocks("a", {{"f", 1, 512}, {"f", 2, 512}});
+  auto after = recording_of_blocks("b", {{"f", 1, 512}, {"f", 2, 512}, {"f", 3, 4096}});
+  const auto comparison = compare(std::move(after), before);
+  ASSERT_TRUE(comparison);
+  ASSERT_EQ(comparison->sites.size(), 1U);
+  EXPECT_EQ(comparison->sites[0].site, "net/model.py:3 f");
 }
 
 TEST(Comparison, WithoutStacksBySize) {

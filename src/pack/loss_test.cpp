@@ -61,6 +61,39 @@ TEST(LossAtPeak, AFailureIsTheMomentThatCounts) {
   EXPECT_EQ(loss->failure->tried, Bytes(50));
 }
 
+// As in a search for a batch size: the run is about what it held later.
+TEST(LossAtPeak, AFailureThatWasCaughtIsNotTheMoment) {
+  Case made = make(6, {{0, 10'000, 0, 6, 0, false}}, {{0, 2, 0, 1'000}, {3, 5, 1'000, 8'000}});
+  made.recording.failures.push_back({1, Bytes(50), Bytes(7), 0});
+  const auto loss = loss_at_peak(made.requests, made.recording);
+  ASSERT_TRUE(loss);
+  EXPECT_FALSE(loss->failure);
+  EXPECT_EQ(loss->allocated, Bytes(8'000));
+  // The last one ends it.
+  made.recording.failures.push_back({4, Bytes(90), Bytes(7), 0});
+  const auto ended = loss_at_peak(made.requests, made.recording);
+  ASSERT_TRUE(ended && ended->failure);
+  EXPECT_EQ(ended->moment, 4);
+  EXPECT_EQ(ended->failure->tried, Bytes(90));
+}
+
+// PyTorch splits a block of a large segment only where more than 1 MiB is left.
+TEST(LossAtPeak, ARestThatWasNotSplitOffIsTheBlocks) {
+  const int64_t size = 40 * kMiB;
+  const std::vector<Block> blocks{{0, 2, 0, 20 * kMiB}, {0, 2, 21 * kMiB, 17 * kMiB}};
+  const auto loss = [&](bool is_expandable) {
+    const Case made = make(2, {{0, size, 0, 2, 0, is_expandable}}, blocks);
+    return *loss_at_peak(made.requests, made.recording);
+  };
+  EXPECT_EQ(loss(false).allocated, Bytes(38 * kMiB));
+  EXPECT_EQ(loss(false).stranded, Bytes(2 * kMiB));
+  EXPECT_EQ(loss(false).segments.front().largest_gap, Bytes(2 * kMiB));
+  EXPECT_EQ(loss(false).requested, Bytes(37 * kMiB - 200));
+  // An expandable one is split whatever is left.
+  EXPECT_EQ(loss(true).allocated, Bytes(37 * kMiB));
+  EXPECT_EQ(loss(true).stranded, Bytes(3 * kMiB));
+}
+
 // Nothing was recorded but the end: what was released on the way to it no longer lives.
 TEST(LossAtPeak, WithoutHistoryThereIsOnlyTheEnd) {
   Case made = make(3, {{0, 10'000, 0, 3, 0, false}}, {{0, 1, 0, 4'000}, {0, 3, 4'000, 512}});

@@ -20,6 +20,19 @@ std::string message(const std::string& tried, const std::string& free, const std
          "Of the allocated memory " + allocated + " is allocated by PyTorch, " + rest;
 }
 
+// Wrapped at blanks, within a box.
+std::string boxed(const std::string& words, const std::string& bar, size_t width) {
+  std::string lines;
+  size_t at = 0;
+  while (at < words.size()) {
+    size_t end = std::min(at + width, words.size());
+    if (end < words.size()) end = std::max(words.rfind(' ', end), at + 1);
+    lines += bar + " " + words.substr(at, end - at) + " " + bar + "\n";
+    at = end;
+  }
+  return lines;
+}
+
 const std::string kThis = "Including non-PyTorch memory, this process has ";
 
 const OomHolder* holder(const OomCase& one, const std::string& name) {
@@ -246,6 +259,37 @@ TEST(Oom, CudaMallocAsyncNamesItsFiguresLineByLine) {
   EXPECT_FALSE(one.message.allowed);
   EXPECT_FALSE(one.message.is_cut);
   EXPECT_EQ(one.short_by->expected, gib(1));
+}
+
+// As rich and Lightning draw it: a bar on both sides, the words wrapped anywhere.
+TEST(Oom, ABoxAroundItIsNoPartOfIt) {
+  const std::string whole =
+      message("4.00 GiB", "1.00 GiB", kThis + "78.25 GiB memory in use. ", "60.00 GiB",
+              "and 17.50 GiB is reserved by PyTorch but unallocated.");
+  for (const char* const bar : {"\xE2\x94\x82", "|"}) {
+    for (const size_t width : {23U, 40U, 61U}) {
+      const OomCase one = only(boxed(whole, bar, width));
+      EXPECT_EQ(one.culprit, OomCulprit::fragmentation) << bar << width;
+      EXPECT_FALSE(one.message.is_cut) << bar << width;
+      EXPECT_EQ(one.culprit_bytes, gib(17.5)) << bar << width;
+    }
+  }
+}
+
+// Whether what the process holds beside its tensors is PyTorch's or not is in what is missing.
+TEST(Oom, ACutMessageBlamesNobody) {
+  const std::string whole =
+      message("4.00 GiB", "1.00 GiB", kThis + "78.25 GiB memory in use. ", "60.00 GiB",
+              "and 17.50 GiB is reserved by PyTorch but unallocated.");
+  const OomCase one = only(whole.substr(0, whole.find("and 17.50")));
+  EXPECT_TRUE(one.message.is_cut);
+  EXPECT_EQ(one.culprit, OomCulprit::not_told);
+  EXPECT_EQ(holder(one, "outside"), nullptr);
+  EXPECT_EQ(holder(one, "not_listed")->bytes, gib(18.25));
+  EXPECT_NE(one.verdict.find("ends before the figure"), std::string::npos);
+  // What is true whatever is missing is said.
+  const std::string large = message("100.00 GiB", "1.00 GiB", "", "60.00 GiB", "");
+  EXPECT_EQ(only(large).culprit, OomCulprit::request);
 }
 
 TEST(Oom, AdviceIsOfTheMakersOwnTools) {

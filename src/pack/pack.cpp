@@ -141,6 +141,11 @@ Result<PackAnswer> answer(const PackQuestion& question) {
 Result<PackAnswer> answer_requests(const PackQuestion& question, PackAnswer answer) {
   HEADROOM_TRY(plan(question, answer));
   compare_allocators(answer);
+  // What was there at one moment says nothing of what settings would have reserved on the way.
+  const bool is_known = !answer.recording || answer.recording->has_history;
+  if (!is_known) {
+    std::erase_if(answer.allocators, [](const auto& each) { return each.name != "planned"; });
+  }
   if (answer.recording) {
     answer.understanding = understand(answer, answer.marks, question.seed);
   }

@@ -17,6 +17,7 @@ namespace headroom::pack {
 
 struct PackQuestion {
   std::string file;                        // "-" is standard input
+  std::optional<int64_t> gpu{};            // of a recording of several; else what reserved most
   std::optional<int64_t> alignment{};      // 512 for recordings, as PyTorch's; 1 for instances
   std::optional<Bytes> capacity{};         // a plan of this size is good enough
   std::optional<double> budget_seconds{};  // search as long as that; else by effort, repeatable

@@ -43,6 +43,16 @@ TEST(Pack, TheProtocolDoesNotMatter) {
   EXPECT_EQ(placements_of(*one), placements_of(*two));
 }
 
+// What PyTorch itself counted at most, to the byte, where its peak is the moment that is looked at.
+TEST(Pack, BlocksAtThePeakAreWhatPyTorchCounts) {
+  for (const char* const name :
+       {"snapshot_whole.pickle", "snapshot_ring.pickle", "snapshot_torch20.pickle"}) {
+    const auto result = answer({.file = data(name)});
+    ASSERT_TRUE(result && result->recorded && result->loss) << name;
+    EXPECT_EQ(result->loss->allocated, result->recorded->max_memory_allocated) << name;
+  }
+}
+
 // One numerator for the recorded run, every setting and the plan: what lives at one moment.
 TEST(Pack, EfficienciesCanBeCompared) {
   for (const char* const name : {"snapshot_whole.pickle", "snapshot_ring.pickle",

@@ -27,7 +27,9 @@ RankFigures figures_of(const PackAnswer& answer) {
     if (each.peak_reserved < figures.reserved) figures.best = each;
     break;
   }
+  figures.is_simulated = !answer.loss;
   if (answer.loss) {
+    figures.is_end_state = answer.loss->is_end_state;
     figures.reserved = answer.loss->reserved;
     figures.lost = answer.loss->lost();
     figures.is_out_of_memory = answer.loss->failure.has_value();

@@ -20,6 +20,8 @@ struct RankFigures {
       reserved;  // at the peak, or where memory ran out; what PyTorch would reserve, of an instance
   Bytes lost;
   bool is_out_of_memory = false;
+  bool is_simulated = false;  // the file does not say what was held: under the default settings
+  bool is_end_state = false;  // as a snapshot was taken, without a history: no peak
   bool is_partial = false;  // part of the file could not be read
   Bytes plan;
   std::optional<AllocatorFigures> best;  // the setting that reserves least, where one saves

@@ -23,6 +23,14 @@ int64_t reserved_by(const memory::Snapshot& device) {
 
 std::string count_of(size_t count, const char* what) { return std::to_string(count) + " " + what; }
 
+Bytes bytes_at_start(const memory::RecordedRequests& recorded) {
+  int64_t sum = 0;
+  for (const memory::RecordedRequest& request : recorded.requests) {
+    if (request.lower == 0) sum = checked_add(sum, request.size).value_or(sum);
+  }
+  return Bytes(sum);
+}
+
 void note_what_was_assumed(const memory::RecordedRequests& recorded, const memory::Snapshot& device,
                            PackAnswer& answer) {
   if (recorded.at_start == recorded.requests.size()) {
@@ -31,9 +39,10 @@ void note_what_was_assumed(const memory::RecordedRequests& recorded, const memor
         "all along: this says nothing of a run; record with "
         "torch.cuda.memory._record_memory_history()");
   } else if (recorded.at_start > 0) {
-    answer.notes.push_back(count_of(recorded.at_start,
-                                    "blocks were there before the recording began"
-                                    " and are taken to be allocated first"));
+    answer.notes.push_back(count_of(recorded.at_start, "blocks (") +
+                           format_bytes(bytes_at_start(recorded)) +
+                           ") were there before the recording began and are taken to be allocated "
+                           "first");
   }
   if (recorded.contradictions > 0) {
     answer.notes.push_back(
@@ -57,6 +66,24 @@ void note_what_was_assumed(const memory::RecordedRequests& recorded, const memor
       [](const auto& segment) { return segment.pool_first != 0 || segment.pool_second != 0; });
   if (has_private_pools) {
     answer.notes.emplace_back("private pools (CUDA graphs) are planned like the rest");
+  }
+}
+
+// Which of several times that memory ran out is shown, or that none is.
+void note_failures(PackAnswer& answer) {
+  const auto& failures = answer.recording->failures;
+  if (failures.empty() || !answer.loss) return;
+  const std::string times =
+      "memory ran out " +
+      (failures.size() == 1 ? std::string("once") : count_of(failures.size(), "times"));
+  if (!answer.loss->failure) {
+    const RecordedFailure& last = failures.back();
+    answer.notes.push_back(times + (failures.size() > 1 ? ", last" : "") + " at entry " +
+                           std::to_string(last.moment) + ", where " + format_bytes(last.tried) +
+                           " was asked for; the run went on and came to hold more: its peak is "
+                           "shown");
+  } else if (failures.size() > 1) {
+    answer.notes.push_back(times + ", and the last is shown");
   }
 }
 
@@ -137,19 +164,36 @@ void add_unnamed(const RecordedFile::Counted& counted, const memory::Snapshot& d
                          "allocator's own count says: planned as one block");
 }
 
-Result<PackAnswer> from_recorded(const RecordedFile& source, const std::string& file) {
+// The one that was asked for, or the one that reserved most.
+Result<std::vector<memory::Snapshot>::const_iterator> device_of(
+    const formats::TorchSnapshot& snapshot, const std::optional<int64_t>& wanted,
+    const std::string& file) {
+  const auto& devices = snapshot.devices;
+  if (!wanted) {
+    return std::max_element(devices.begin(), devices.end(), [](const auto& a, const auto& b) {
+      return std::pair(reserved_by(a), a.trace.size()) < std::pair(reserved_by(b), b.trace.size());
+    });
+  }
+  const auto found = std::ranges::find(devices, *wanted, &memory::Snapshot::device);
+  if (found != devices.end()) return found;
+  std::string known;
+  for (const memory::Snapshot& device : devices) {
+    known += (known.empty() ? "" : ", ") + std::to_string(device.device);
+  }
+  return Error{ErrorCode::usage, "has no GPU " + std::to_string(*wanted), file, "it has " + known};
+}
+
+Result<PackAnswer> from_recorded(const RecordedFile& source, const std::optional<int64_t>& wanted,
+                                 const std::string& file) {
   const formats::TorchSnapshot& snapshot = source.snapshot;
   if (snapshot.devices.empty()) {
     return Error{ErrorCode::bad_input, "the " + source.kind + " holds no segments and no history",
                  file, "record with torch.cuda.memory._record_memory_history() on a GPU"};
   }
-  const auto device = std::max_element(snapshot.devices.begin(), snapshot.devices.end(),
-                                       [](const auto& a, const auto& b) {
-                                         return std::pair(reserved_by(a), a.trace.size()) <
-                                                std::pair(reserved_by(b), b.trace.size());
-                                       });
+  HEADROOM_ASSIGN(const auto device, device_of(snapshot, wanted, file));
   PackAnswer answer;
   answer.kind = source.kind;
+  answer.settings = snapshot.settings;
   answer.is_partial = source.is_partial;
   answer.device = device->device;
   answer.alignment = memory::kMinBlockSize;
@@ -165,9 +209,12 @@ Result<PackAnswer> from_recorded(const RecordedFile& source, const std::string& 
   answer.recording = recording_of(snapshot, *device, recorded.requests);
   answer.loss = loss_at_peak(answer.requests, *answer.recording);
   note_what_was_assumed(recorded, *device, answer);
+  note_failures(answer);
   if (snapshot.devices.size() > 1) {
-    answer.notes.push_back("of " + count_of(snapshot.devices.size(), "devices, number ") +
-                           std::to_string(device->device) + ", which reserved most, is shown");
+    answer.notes.push_back(
+        "of " + count_of(snapshot.devices.size(), "devices, number ") +
+        std::to_string(device->device) +
+        (wanted ? ", is shown" : ", which reserved most, is shown: --gpu N shows another"));
   }
   for (const std::string& note : snapshot.notes) answer.notes.push_back(note);
   return answer;
@@ -192,9 +239,10 @@ PackAnswer from_instance(formats::PackingInstance instance) {
 Result<PackAnswer> from_csv(Result<formats::PackingInstance> instance) {
   if (instance) return from_instance(std::move(*instance));
   Error error = std::move(instance).error();
-  if (error.message.starts_with("has no column")) {
+  const bool is_csv = error.where.find(".csv") != std::string::npos;
+  if (!is_csv || error.message.starts_with("has no column")) {
     error.message =
-        "is no snapshot, no profiler trace and no recording, and as CSV it " + error.message;
+        "is no snapshot, no profiler trace and no recording, and as CSV: " + error.message;
     for (const char* const word : {"OutOfMemory", "out of memo", "Traceback"}) {
       if (error.hint.find(word) == std::string::npos) continue;
       error.hint = "headroom pack --oom FILE explains an out-of-memory message";
@@ -203,24 +251,24 @@ Result<PackAnswer> from_csv(Result<formats::PackingInstance> instance) {
   return error;
 }
 
-Result<PackAnswer> read_pipe() {
+Result<PackAnswer> read_pipe(const std::optional<int64_t>& gpu) {
   HEADROOM_ASSIGN(const std::string text, read_file("-", kMostFromPipe));
   HEADROOM_ASSIGN(const auto recorded, parse_recorded_file(text, "-"));
-  if (recorded) return from_recorded(*recorded, "-");
+  if (recorded) return from_recorded(*recorded, gpu, "-");
   return from_csv(formats::parse_packing_csv(text, "-"));
 }
 
-Result<PackAnswer> read_named(const std::string& file) {
-  if (file == "-") return read_pipe();
+Result<PackAnswer> read_named(const std::string& file, const std::optional<int64_t>& gpu) {
+  if (file == "-") return read_pipe(gpu);
   HEADROOM_ASSIGN(const auto recorded, read_recorded_file(file));
-  if (recorded) return from_recorded(*recorded, file);
+  if (recorded) return from_recorded(*recorded, gpu, file);
   return from_csv(formats::read_packing_csv(file));
 }
 
 }  // namespace
 
 Result<PackAnswer> read_requests(const PackQuestion& question) {
-  HEADROOM_ASSIGN(PackAnswer answer, read_named(question.file));
+  HEADROOM_ASSIGN(PackAnswer answer, read_named(question.file, question.gpu));
   answer.file = question.file;
   answer.capacity = question.capacity;
   if (question.alignment) answer.alignment = *question.alignment;

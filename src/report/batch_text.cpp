@@ -266,8 +266,8 @@ std::string replicas_words(const batch::BatchAnswer& answer) {
   std::string words =
       gap.expected > 0
           ? "Replicas fill the " + percent(gap.expected) + " of a step in which the GPU waits"
-          : "Replicas would fill the time in which the GPU waits: none, and at most " +
-                percent(gap.high) + " of a step,";
+          : "Replicas would fill a step's wait: none was seen, up to " + percent(gap.high) +
+                " of a step may be one";
   words += " for the host (" + answer.host_gap_source +
            "), by a closed queueing network, in which they wait for each other; extrapolated.";
   std::string left_out;

@@ -99,9 +99,8 @@ TEST(BatchText, ReplicasThatCanOnlyLoseAreNamedAndNoMore) {
   const std::string words = batch_text(answer, {});
   EXPECT_NE(words.find("\n2, mps "), std::string::npos) << words;
   EXPECT_EQ(words.find("\n4, time-slicing"), std::string::npos);
-  EXPECT_NE(words.find("at most 20 % of a step"), std::string::npos);
-  EXPECT_NE(words.find("Less than one server, even at best: 4 by time-slicing."),
-            std::string::npos);
+  EXPECT_NE(replicas_words(answer).find("up to 20 % of a step may be"), std::string::npos);
+  EXPECT_NE(replicas_words(answer).find("even at best: 4 by time-slicing."), std::string::npos);
 }
 
 // The sample with a rate that is kept and one that is not, by a target of 100 ms.

@@ -43,7 +43,7 @@ std::string iterations_text(const pack::Understanding& found, const Terminal& te
   row("static requests", count(found.count(Recurrence::fixed)), lifespans(Recurrence::fixed));
   row("dynamic requests", count(found.count(Recurrence::dynamic)), lifespans(Recurrence::dynamic));
   row("recorded once", count(found.count(Recurrence::once)), lifespans(Recurrence::once));
-  if (found.held_out) {
+  if (found.held_out && found.held_out->requests > 0) {
     const memory::PlanScore& score = *found.held_out;
     row("held-out plan", percent(score.efficiency()),
         "used, in " + count(score.iterations) + " iterations it was not made from; requests " +

@@ -16,6 +16,11 @@ using text::Terminal;
 
 constexpr size_t kMostRows = 6;  // the rest is in --json and --html
 
+std::string more_words(size_t rows) {
+  if (rows <= kMostRows) return "";
+  return with_commas(static_cast<int64_t>(rows - kMostRows)) + " more: --json, --html\n";
+}
+
 std::string share_of(Bytes part, Bytes whole) { return share_words(part, whole); }
 
 std::string peak_table(const pack::PackAnswer& answer, const Terminal& terminal) {
@@ -36,7 +41,8 @@ std::string peak_table(const pack::PackAnswer& answer, const Terminal& terminal)
   }
   row("reserved", loss.reserved, text::printable(moment_words(answer)));
   row("allocated", loss.allocated,
-      "in blocks; " + format_bytes(loss.allocated - loss.requested) + " of it by rounding");
+      "in blocks; " + format_bytes(loss.allocated - loss.requested) +
+          " of it by rounding and rests too small to split off");
   row("stranded", loss.stranded, "free inside segments that a block keeps");
   row("cached", loss.cached, "in segments without a block: torch.cuda.empty_cache() frees it");
   return table.render(terminal);
@@ -49,18 +55,17 @@ std::string segments_table(const pack::PackAnswer& answer, const Terminal& termi
                {"stranded", Align::right, false},
                {"in one piece", Align::right, false},
                {"held by", Align::left, true}});
-  size_t shown = 0;
+  size_t found = 0;
   for (const pack::StrandedSegment& segment : loss.segments) {
-    if (segment.blocks == 0) continue;
-    if (shown++ == kMostRows) break;
+    if (segment.blocks == 0 || found++ >= kMostRows) continue;
     table.row({hex_words(segment.address) + (segment.is_expandable ? " +" : ""),
                format_bytes(segment.size),
                {format_bytes(segment.stranded), Style::bold},
                format_bytes(segment.largest_gap),
                text::printable(holder_words(segment, answer.recording->sites, 2))});
   }
-  if (shown == 0) return "";
-  return "\nThe segments that strand most:\n" + table.render(terminal);
+  if (found == 0) return "";
+  return "\nThe segments that strand most:\n" + table.render(terminal) + more_words(found);
 }
 
 std::string sites_table(const pack::PackAnswer& answer, const Terminal& terminal) {
@@ -83,7 +88,7 @@ std::string sites_table(const pack::PackAnswer& answer, const Terminal& terminal
                format_bytes(site.stranded_alone)});
   }
   return "\nWho holds them (a segment with several holders counts for each):\n" +
-         table.render(terminal);
+         table.render(terminal) + more_words(loss.sites.size());
 }
 
 }  // namespace

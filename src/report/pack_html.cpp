@@ -111,23 +111,27 @@ Section settings_section(const pack::PackAnswer& answer) {
   html.raw(".</p>\n");
   html.add(limit_bars(bars, {"lives at one moment", answer.lower_bound}));
   const std::string command = setting_command(answer);
-  if (!command.empty()) {
-    html.raw("<p class=\"sub\"><code>").text(command).raw("</code> ");
-    html.text(setting_gain(answer)).raw(".</p>\n");
+  const std::string gain = setting_gain(answer);
+  if (!gain.empty()) {
+    html.raw("<p class=\"sub\"><code>").text(command).raw("</code> ").text(gain).raw(".</p>\n");
   }
   return {"settings", "Settings", html, ""};
 }
 
 Section notes_section(const pack::PackAnswer& answer) {
+  std::vector<std::vector<std::string>> rows;
+  if (answer.loss && answer.recording) {
+    rows.push_back({"reserved, allocated, stranded", answer.recording->is_simulated
+                                                         ? "counted: PyTorch's allocator, simulated"
+                                                         : "measured: the recording"});
+  }
+  if (!answer.recording || answer.recording->has_history) {
+    rows.push_back({"under other settings, arena", "counted: the requests, replayed"});
+  }
+  rows.push_back(
+      {"plan", "counted: " + answer.plan.method + ", and checked by code that it does not share"});
   Html html;
-  html.add(html_table(
-      {"figure", "from"},
-      {{"reserved, allocated, stranded", answer.recording && answer.recording->is_simulated
-                                             ? "counted: PyTorch's allocator, simulated"
-                                             : "measured: the recording"},
-       {"under other settings, arena", "counted: the recorded requests, replayed"},
-       {"plan",
-        "counted: " + answer.plan.method + ", and checked by code that it does not share"}}));
+  html.add(html_table({"figure", "from"}, rows));
   if (!answer.notes.empty()) {
     html.raw("<h3>Notes</h3><ul class=\"notes\">");
     for (const std::string& note : answer.notes) html.raw("<li>").text(note).raw("</li>");

@@ -70,9 +70,11 @@ class Settings {
       lines += text::paint(used_words(answer_), Style::dim, terminal.colour) + "\n";
     }
     const std::string command = setting_command(answer_);
-    if (command.empty()) return lines;
-    return lines + "\n" + text::paint(command, Style::accent, terminal.colour) + "\n  " +
-           setting_gain(answer_) + "\n";
+    const std::string gain = setting_gain(answer_);
+    if (gain.empty()) return lines;
+    if (command.empty()) return lines + "\n" + gain + "\n";
+    return lines + "\n" + text::paint(command, Style::accent, terminal.colour) + "\n  " + gain +
+           "\n";
   }
 
  private:
@@ -103,7 +105,7 @@ std::string allocators(const pack::PackAnswer& answer, const Terminal& terminal)
     table.row({"recorded",
                format_bytes(answer.recorded->peak_reserved),
                percent(answer.recorded->efficiency),
-               {"", Style::dim}});
+               {recorded_setting(answer), Style::dim}});
   }
   return table.render(terminal) + settings.words(terminal);
 }

@@ -27,6 +27,12 @@ BestSetting best_setting(const pack::PackAnswer& answer) {
   return {&*best, of_default->peak_reserved - best->peak_reserved};
 }
 
+bool is_recorded_under(const pack::PackAnswer& answer, const pack::AllocatorFigures& figures) {
+  if (!answer.settings || figures.limit) return false;
+  const auto settings = memory::parse_allocator_config(figures.setting);
+  return settings && *settings == *answer.settings;
+}
+
 }  // namespace
 
 std::string gap_words(double percent) {
@@ -100,14 +106,25 @@ std::string setting_words(const pack::AllocatorFigures& figures) {
 
 std::string setting_command(const pack::PackAnswer& answer) {
   const BestSetting found = best_setting(answer);
-  if (found.best == nullptr) return "";
+  if (found.best == nullptr || is_recorded_under(answer, *found.best)) return "";
   return "export PYTORCH_CUDA_ALLOC_CONF=" + found.best->setting;
+}
+
+std::string recorded_setting(const pack::PackAnswer& answer) {
+  if (!answer.settings || *answer.settings == memory::AllocatorSettings{}) return "";
+  for (const pack::AllocatorFigures& figures : answer.allocators) {
+    if (is_recorded_under(answer, figures)) return figures.setting;
+  }
+  return "under settings of its own";
 }
 
 std::string setting_gain(const pack::PackAnswer& answer) {
   const BestSetting found = best_setting(answer);
   if (found.best == nullptr) return "";
   std::string words = "reserves " + format_bytes(found.saved) + " less than the default settings";
+  if (is_recorded_under(answer, *found.best)) {
+    return found.best->setting + " " + words + ", and is set already";
+  }
   if (found.best->limit) {
     words += "; garbage collection needs a limit, here " + format_bytes(*found.best->limit) +
              " by torch.cuda.set_per_process_memory_fraction";

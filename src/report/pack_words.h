@@ -35,8 +35,11 @@ namespace headroom::report {
 [[nodiscard]] std::string setting_words(const pack::AllocatorFigures& figures);
 
 // The best setting that saves something, to be copied, and what it saves; "" where none does.
+// Nothing to be copied where it was set already.
 [[nodiscard]] std::string setting_command(const pack::PackAnswer& answer);
 [[nodiscard]] std::string setting_gain(const pack::PackAnswer& answer);
+// What was set when it was recorded; "" for the defaults, and where it is not known.
+[[nodiscard]] std::string recorded_setting(const pack::PackAnswer& answer);
 
 // "0x7fdd1c000000".
 [[nodiscard]] std::string hex_words(int64_t address);

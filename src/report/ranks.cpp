@@ -6,6 +6,7 @@
 #include "report/pack_html.h"
 #include "report/pack_words.h"
 #include "text/number.h"
+#include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -29,14 +30,27 @@ std::string worst_sentence(const pack::RanksAnswer& answer) {
     words += text::formatted("%.1f %%", worst.lost_pct()) + " of " + format_bytes(worst.reserved) +
              " (" + format_bytes(worst.lost) + ")";
   }
-  words += ", the most of " + count_words_of(answer.ranks.size() - answer.failed()) + " recordings";
+  const size_t read = answer.ranks.size() - answer.failed();
+  if (read > 1) words += ", the most of " + count_words_of(read) + " recordings";
   if (answer.failed() > 0) words += "; " + count_words_of(answer.failed()) + " could not be read";
   return worst.file + words;
 }
 
-std::vector<std::string> rank_row(const pack::RankFigures& rank) {
-  if (rank.error) return {rank.file, "", "", "", "", "", rank.error->to_string()};
-  return {rank.file,
+// The folders that all names begin with, which need not be said in each row.
+size_t common_folders(const pack::RanksAnswer& answer) {
+  std::string_view common = answer.ranks.front().file;
+  for (const pack::RankFigures& rank : answer.ranks) {
+    const auto end = std::ranges::mismatch(common, rank.file).in1;
+    common = common.substr(0, static_cast<size_t>(end - common.begin()));
+  }
+  const size_t slash = common.rfind('/');
+  return slash == std::string_view::npos || answer.ranks.size() == 1 ? 0 : slash + 1;
+}
+
+std::vector<std::string> rank_row(const pack::RankFigures& rank, size_t folders) {
+  const std::string file = rank.file.substr(folders);
+  if (rank.error) return {file, "", "", "", "", "", rank.error->to_string()};
+  return {file,
           format_bytes(rank.reserved),
           format_bytes(rank.lost),
           text::formatted("%.1f %%", rank.lost_pct()),
@@ -44,6 +58,8 @@ std::vector<std::string> rank_row(const pack::RankFigures& rank) {
           rank.best ? format_bytes(rank.best->peak_reserved) : "",
           std::string(rank.is_partial ? "read in part " : "") +
               (rank.is_out_of_memory ? "out of memory " : "") +
+              (rank.is_simulated ? "simulated " : "") +
+              (rank.is_end_state ? "as the snapshot was taken " : "") +
               (rank.best ? setting_words(*rank.best) : "")};
 }
 
@@ -59,9 +75,10 @@ std::string ranks_text(const pack::RanksAnswer& answer, const Terminal& terminal
                {"plan", Align::right, false},
                {"best setting", Align::right, false},
                {"PYTORCH_CUDA_ALLOC_CONF", Align::left, true}});
+  const size_t folders = common_folders(answer);
   for (const pack::RankFigures& rank : answer.ranks) {
     std::vector<text::TableCell> cells;
-    for (std::string& cell : rank_row(rank)) cells.emplace_back(text::printable(cell));
+    for (std::string& cell : rank_row(rank, folders)) cells.emplace_back(text::printable(cell));
     cells.back().style = rank.error ? Style::bad : Style::dim;
     table.row(std::move(cells));
   }
@@ -79,6 +96,8 @@ Json ranks_json(const pack::RanksAnswer& answer) {
     ranks.push_back(one.set("status", rank.is_partial ? "partial" : "ok")
                         .set("requests", rank.requests)
                         .set("is_out_of_memory", rank.is_out_of_memory)
+                        .set("is_simulated", rank.is_simulated)
+                        .set("is_end_state", rank.is_end_state)
                         .set("reserved_bytes", rank.reserved)
                         .set("lost_bytes", rank.lost)
                         .set("lost_pct", rank.lost_pct())
@@ -96,7 +115,8 @@ Json ranks_json(const pack::RanksAnswer& answer) {
 
 std::vector<Section> ranks_sections(const pack::RanksAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
-  for (const pack::RankFigures& rank : answer.ranks) rows.push_back(rank_row(rank));
+  const size_t folders = common_folders(answer);
+  for (const pack::RankFigures& rank : answer.ranks) rows.push_back(rank_row(rank, folders));
   Html html;
   html.raw("<h1>Ranks</h1><p class=\"line\">").text(worst_sentence(answer)).raw("</p>\n");
   html.add(html_table(
@@ -135,6 +155,18 @@ std::string comparison_sentence(const pack::Comparison& comparison) {
   }
   if (comparison.is_partial) words += "; not all of both files could be read";
   return words;
+}
+
+std::string moment_head(const pack::Comparison& comparison) {
+  const bool is_end_state = comparison.before.is_end_state && comparison.after.is_end_state;
+  return is_end_state ? "as taken" : "at the peak";
+}
+
+// Blocks of the forward pass are no growth where the other peak is in the optimizer.
+std::string moments_sentence(const pack::Comparison& comparison) {
+  if (comparison.before.site == comparison.after.site) return "";
+  return "Two moments are compared: before at " + comparison.before.site + ", after at " +
+         comparison.after.site + "; what differs may be of the phase.";
 }
 
 struct FigureRow {
@@ -184,7 +216,7 @@ std::string comparison_text(const pack::Comparison& comparison, const Terminal& 
   std::string lines = text::paint(text::printable(comparison_sentence(comparison)),
                                   comparison.grew() ? Style::bad : Style::good, terminal.colour) +
                       "\n\n";
-  Table figures({{"at the peak", Align::left, false},
+  Table figures({{moment_head(comparison), Align::left, false},
                  {"before", Align::right, false},
                  {"after", Align::right, false},
                  {"", Align::right, false}});
@@ -195,6 +227,12 @@ std::string comparison_text(const pack::Comparison& comparison, const Terminal& 
                  {growth_words(row.bytes.growth()), Style::bold}});
   }
   lines += figures.render(terminal);
+  const std::string moments = moments_sentence(comparison);
+  if (!moments.empty()) {
+    lines +=
+        text::paragraph(text::printable(moments), 0, text::paragraph_columns(terminal.columns)) +
+        "\n";
+  }
   if (comparison.sites.empty()) return lines + "\nThe same blocks live at both peaks.\n";
   Table sites({{comparison.is_by_size ? "size" : "call site", Align::left, true},
                {"before", Align::right, false},
@@ -249,7 +287,8 @@ std::vector<Section> comparison_sections(const pack::Comparison& comparison) {
   Html html;
   html.raw("<h1>Two recordings</h1><p class=\"line\">").text(comparison_sentence(comparison));
   html.raw("</p>\n");
-  html.add(html_table({"at the peak", "#before", "#after", "#change"}, figures));
+  html.add(html_table({moment_head(comparison), "#before", "#after", "#change"}, figures));
+  html.raw("<p class=\"soft\">").text(moments_sentence(comparison)).raw("</p>\n");
   html.raw("<h3>What lives at the peak, where it changed</h3>\n");
   html.add(html_table(
       {comparison.is_by_size ? "size" : "call site", "#before", "#after", "#change", "#blocks"},

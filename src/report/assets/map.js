@@ -149,11 +149,12 @@
       };
       if (this.data.has_recording) note("cached_unused", "reserved, in no block", true);
       if (this.data.merged_count > 0) note("merged", "merged", false);
-      if (this.iterations.length > 0) {
-        this.legend.append(make("li", {}, "beneath: allocated, and a line for what is held; "
-          + (this.iterations.length === 1 ? "an iteration begins at the thin line"
-            : commas(this.iterations.length) + " iterations begin at the thin lines")));
-      }
+      const begins = this.iterations.length === 0 ? ""
+        : this.iterations.length === 1 ? "; an iteration begins at the thin line"
+          : "; " + commas(this.iterations.length) + " iterations begin at the thin lines";
+      this.legend.append(make("li", {}, "beneath: allocated"
+        + (this.data.has_recording ? ", and a line for what is held" : "")
+        + ", by entries of the recording" + begins));
     }
 
     layout() {
