@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/child.h"
 #include "base/environment.h"
 
 namespace headroom {
@@ -25,26 +24,6 @@ constexpr size_t kSpoken = 16'384;
 
 Error unavailable(const std::string& program, std::string what) {
   return {ErrorCode::unavailable, std::move(what), program, {}};
-}
-
-// Starts the program in a process group of its own, its stderr on `speech`.
-int spawn(const ProcessOptions& options, int speech, pid_t& child) {
-  std::vector<std::string> arguments = options.arguments;
-  std::vector<std::string> environment = environment_with(options.environment);
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, speech, 2);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  const int failure = posix_spawnp(&child, arguments[0].c_str(), &actions, &attributes,
-                                   pointers_to(arguments).data(), pointers_to(environment).data());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  return failure;
 }
 
 // Hands on the lines of what comes piece by piece. A line longer than kSpoken is handed on in
@@ -94,13 +73,12 @@ bool listen(int speech, Clock::time_point deadline, Lines& lines, std::string& s
 }
 
 // Waits until the deadline for a child that has closed its stderr; false when it is still there.
-bool wait_for(pid_t child, Clock::time_point deadline, int& status) {
-  while (true) {
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child || (ended < 0 && errno != EINTR)) return true;
+bool wait_for(Child& child, Clock::time_point deadline, int& status) {
+  while (!child.has_ended(status)) {
     if (Clock::now() >= deadline) return false;
     usleep(2000);
   }
+  return true;
 }
 
 }  // namespace
@@ -110,8 +88,9 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
   const std::string& program = options.arguments[0];
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return unavailable(program, std::strerror(errno));
-  pid_t child = 0;
-  const int failure = spawn(options, ends[1], child);
+  Child child;
+  const int failure =
+      child.start(options.arguments, environment_with(options.environment), ends[1]);
   close(ends[1]);
   if (failure != 0) {
     close(ends[0]);
@@ -125,9 +104,7 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
       listen(ends[0], deadline, lines, result.spoken) && wait_for(child, deadline, status);
   close(ends[0]);
   if (!ended) {
-    kill(-child, SIGKILL);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
+    child.kill();
     return unavailable(program,
                        "was stopped after " + std::to_string(options.timeout.count()) + " seconds");
   }

@@ -2,8 +2,8 @@
 //
 // For helpers that are programs of their own (the Python tracer). No shell: arguments go over as
 // they are. What the program writes to stderr is kept, its last `kSpoken` bytes; stdin is empty,
-// stdout goes nowhere. When its time is up it is killed with all that it started. Blocking;
-// thread-safe.
+// stdout goes nowhere. When its time is up it is killed with all that it started, and it does not
+// outlive us (child.h). Blocking; thread-safe.
 #pragma once
 
 #include <chrono>

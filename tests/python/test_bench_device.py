@@ -5,8 +5,10 @@ Nothing here judges how fast this machine is or how well a law does on it: CI's 
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -311,3 +313,39 @@ def test_a_busy_machine_ends_in_time(monkeypatch):
     points = device_probe.take_points(device_probe.Machine(torch, "cpu"), arguments)
     assert 100 <= len(points) <= 130
     assert len({point["class"] for point in points}) == len(device_probe.CLASSES)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_leaves_nobody_behind(headroom_binary, tmp_path, ending):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho $$ > "$STUB_FILE"\nexec sleep 600\n', encoding="utf-8")
+    python.chmod(0o755)
+    written = tmp_path / "pid"
+    run = subprocess.Popen([headroom_binary, "bench", "device", "--quick"], cwd=tmp_path, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                           env={**os.environ, "HEADROOM_PYTHON": str(python), "STUB_FILE": str(written)})
+    wait_for(lambda: written.exists() and written.read_text(encoding="utf-8").endswith("\n"))
+    helper = int(written.read_text(encoding="utf-8"))
+    run.send_signal(ending)
+    spoken = run.communicate(timeout=30)[1]
+    if ending == signal.SIGKILL:
+        assert run.returncode == -ending
+    else:
+        assert run.returncode == 128 + ending
+        assert "interrupted, no file was written" in spoken
+    wait_for(lambda: is_over(helper))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pid", "python"]
+
+
+def wait_for(is_so, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_over(process):
+    try:
+        return ") Z " in Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return True
