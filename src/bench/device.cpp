@@ -109,15 +109,55 @@ bool is_collective(const MeasuredPoint& point) {
   return std::holds_alternative<timing::CollectiveShape>(point.call.shape);
 }
 
-// The device's figures as a headroom.devices/1 file. Bandwidth is that of traffic beyond the cache.
-Result<Json> device_file(const Probe& probe, const std::string& name) {
-  const double cache = 2 * static_cast<double>(probe.machine.cache.count);
-  double bandwidth = best_bytes(points_of(probe, [&](const MeasuredPoint& point) {
-    return point.call.flops == 0 && point.call.bytes >= cache && !is_collective(point);
-  }));
+// Of one kind of traffic, from blocks of several sizes.
+struct Traffic {
+  double bytes = 0;  // of the block, or of an operator's operands: what a cache would have to hold
+  double bytes_per_second = 0;
+};
+
+// By kind: copies, reads, and operators that compute nothing. A table that an embedding reads may
+// lie in the cache, whatever it makes of it; a link is no memory.
+std::vector<std::vector<Traffic>> traffic_of(const Probe& probe) {
+  std::vector<std::vector<Traffic>> kinds(2 + timing::kOperatorClasses);
   for (const timing::MemoryPoint& point : probe.memory) {
-    if (static_cast<double>(point.size.count) < cache) continue;
-    bandwidth = std::max({bandwidth, point.copy_bytes_per_second, point.read_bytes_per_second});
+    const auto size = static_cast<double>(point.size.count);
+    kinds[0].push_back({size, point.copy_bytes_per_second});
+    kinds[1].push_back({size, point.read_bytes_per_second});
+  }
+  for (const MeasuredPoint& point : probe.points) {
+    const bool is_of_memory = point.call.flops == 0 && !is_collective(point) &&
+                              point.call.kind != OperatorClass::embedding;
+    if (!is_of_memory) continue;
+    kinds[2 + static_cast<size_t>(point.call.kind)].push_back(
+        {point.call.bytes, point.call.bytes / point.seconds});
+  }
+  return kinds;
+}
+
+// What memory beyond the caches gives: of the kind of traffic that gets most of it, the median over
+// the sizes, of an even number the lower one, so that no single size decides that others
+// contradict. A block of a few caches is partly served by them: several are asked for, or where
+// memory did not allow that, the largest there are. 0 where none is beyond two.
+double bandwidth_of(const Probe& probe) {
+  constexpr double kFewCaches = 2;
+  constexpr double kSeveralCaches = 4;
+  const auto cache = static_cast<double>(probe.machine.cache.count);
+  const auto kinds = traffic_of(probe);
+  double largest = 0;
+  for (const auto& kind : kinds) {
+    for (const Traffic& one : kind) largest = std::max(largest, one.bytes);
+  }
+  const double least = std::max(kFewCaches * cache, std::min(kSeveralCaches * cache, largest));
+  double bandwidth = 0;
+  for (const auto& kind : kinds) {
+    std::vector<double> rates;
+    for (const Traffic& one : kind) {
+      if (one.bytes >= least) rates.push_back(one.bytes_per_second);
+    }
+    if (rates.empty()) continue;
+    const auto middle = rates.begin() + static_cast<std::ptrdiff_t>((rates.size() - 1) / 2);
+    std::nth_element(rates.begin(), middle, rates.end());
+    bandwidth = std::max(bandwidth, *middle);
   }
   const double link = best_bytes(points_of(probe, is_collective));
   Json rates = Json::object();
@@ -130,6 +170,12 @@ Result<Json> device_file(const Probe& probe, const std::string& name) {
   }
   if (bandwidth < device::kMinBandwidth || bandwidth > device::kMaxBandwidth || rates.size() == 0) {
     return Error{ErrorCode::bad_input,
+  return bandwidth;
+}
+
+// The device's figures as a headroom.devices/1 file.
+Result<Json> device_file(const Probe& probe, const std::string& name) {
+  const double bandwidth = bandwidth_of(probe);
                  "no point of traffic beyond the cache, or none that computes",
                  {},
                  "give it time, --seconds 60, and let the machine do nothing else meanwhile"};

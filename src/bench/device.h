@@ -2,8 +2,9 @@
 //
 // probe_device() runs the Python runner (python/headroom/device_probe.py), which times PyTorch's
 // own kernels, since those are what users run; calibrate() makes figures and laws of its points,
-// and is pure. The rates are the best that any point reached: what this machine does, which need
-// not be what its maker promises.
+// and is pure. The rates of arithmetic are the best that any point reached, bandwidth is what
+// blocks well beyond the cache get in the median: what this machine does, which need not be what
+// its maker promises.
 #pragma once
 
 #include <functional>

@@ -68,7 +68,7 @@ Result<DeviceAnswer> calibrated(const Json& json) {
   return calibrate(*probe, device::DeviceCatalogue::built_in());
 }
 
-TEST(BenchDevice, FiguresAreTheBestThatWasReached) {
+TEST(BenchDevice, FiguresAreWhatWasReached) {
   const auto answer = calibrated(probe_json("cpu", "A processor"));
   ASSERT_TRUE(answer) << answer.error().to_string();
   EXPECT_EQ(answer->device.name, "cpu");
@@ -79,6 +79,50 @@ TEST(BenchDevice, FiguresAreTheBestThatWasReached) {
   EXPECT_LE(rate.value.value, 1e11);
   ASSERT_EQ(answer->classes.size(), 2u);
   EXPECT_EQ(answer->calibration.points.size(), 32u);
+}
+
+Json block(int64_t mebibytes, double copied, double read) {
+  return Json::object()
+      .set("bytes", mebibytes << 20)
+      .set("copy_bytes_per_second", copied)
+      .set("read_bytes_per_second", read);
+}
+
+double bandwidth_by(Json blocks, int64_t cache) {
+  Json probe = probe_json("cpu", "A processor");
+  probe.set("machine", machine("cpu", "A processor").set("cache_bytes", cache));
+  const auto answer = calibrated(probe.set("bandwidth", std::move(blocks)));
+  if (!answer) ADD_FAILURE() << answer.error().to_string();
+  return answer ? answer->device.bandwidth.value.value : 0;
+}
+
+// What a cache of 32 MiB still serves of a copy of twice as much (measured so) is no memory.
+TEST(BenchDevice, BandwidthIsOfBlocksThatNoCacheHolds) {
+  constexpr int64_t kCache = 32 << 20;
+  Json blocks = Json::array();
+  blocks.push_back(block(16, 310e9, 290e9)).push_back(block(64, 305.7e9, 90e9));
+  blocks.push_back(block(256, 47.5e9, 41.7e9));
+  EXPECT_DOUBLE_EQ(bandwidth_by(std::move(blocks), kCache), 47.5e9);
+}
+
+TEST(BenchDevice, NoSingleSizeMakesTheBandwidth) {
+  constexpr int64_t kCache = 32 << 20;
+  for (const size_t wrong : {0, 1, 2}) {
+    Json blocks = Json::array();
+    for (size_t i = 0; i < 3; ++i) {
+      blocks.push_back(block(int64_t{128} << i, i == wrong ? 400e9 : 45e9, 41e9));
+    }
+    EXPECT_DOUBLE_EQ(bandwidth_by(std::move(blocks), kCache), 45e9) << wrong;
+  }
+  Json two = Json::array();
+  two.push_back(block(256, 400e9, 41e9)).push_back(block(512, 45e9, 40e9));
+  EXPECT_DOUBLE_EQ(bandwidth_by(std::move(two), kCache), 45e9);
+}
+
+TEST(BenchDevice, WhereMemoryIsShortTheLargestBlockBeyondTwoCachesCounts) {
+  Json blocks = Json::array();
+  blocks.push_back(block(64, 60e9, 50e9)).push_back(block(96, 44e9, 40e9));
+  EXPECT_DOUBLE_EQ(bandwidth_by(std::move(blocks), 32 << 20), 44e9);
 }
 
 TEST(BenchDevice, ItsCalibrationPredictsAMachineThatKnowsNothingElse) {
