@@ -229,8 +229,10 @@ Result<ClassSummary> summarise(OperatorClass kind, const std::vector<MeasuredPoi
   std::vector<double> uncertainties;
   for (const MeasuredPoint& point : points) uncertainties.push_back(100 * point.uncertainty);
   summary.median_uncertainty_pct = median(std::move(uncertainties));
-  summary.spread_pct = 100 * std::expm1(timing::spread_log(points));
-  HEADROOM_ASSIGN(summary.law, timing::fit_device_law(device, points));
+  if (const auto spread = timing::spread_log(points)) {
+    summary.spread_pct = 100 * std::expm1(*spread);
+  }
+  summary.law = std::move(law);
   HEADROOM_ASSIGN(summary.roofline_error_pct, timing::roofline_error_pct(device, points));
   return summary;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,8 @@ struct ClassSummary {
   double best_bytes_per_second = 0;
   double best_flops_per_second = 0;  // 0 where the class computes nothing that is counted
   double median_uncertainty_pct = 0;
-  double spread_pct = 0;  // 90 % of another run's points differ by no more (spread_log)
+  // 90 % of another run's points differ by no more (spread_log); nothing where one round says it.
+  std::optional<double> spread_pct = std::nullopt;
   timing::Law law;
   double roofline_error_pct = 0;  // of the plain roofline, on the same points
 };
@@ -74,8 +76,10 @@ struct DeviceAnswer {
 struct ClassAgreement {
   timing::OperatorClass kind{};
   int64_t points = 0;
-  int64_t within = 0;           // the spread that the two runs state together
-  double stated_pct = 0;        // that spread
+  int64_t within = 0;  // the spread that the two runs state together
+  // That spread; nothing where one of them does not know its own: then none of the points is
+  // judged.
+  std::optional<double> stated_pct = std::nullopt;
   double differ_90_pct = 0;     // what 90 % of the points differ by at most
   double median_ratio_pct = 0;  // of the later run's times, beyond the earlier one's
 };
@@ -97,9 +101,10 @@ struct Agreement {
   UnseenShapes unseen;  // of all classes
   std::vector<ClassUnseen> unseen_by_class;
 };
+  int64_t judged = 0;  // of them, by a spread that is known
 // Whether as many points are within the spread as a level of 90 % lets expect of so few: 85 % at
-// least. Without a point in both there is nothing that could disagree.
-[[nodiscard]] bool agrees(const Agreement& agreement);
+// least. Nothing where no point is judged.
+[[nodiscard]] std::optional<bool> agrees(const Agreement& agreement);
 // An Error where the machines differ, or the later run has no point that the earlier one measured
 // or predicts.
 Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Calibration& later,

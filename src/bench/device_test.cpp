@@ -232,13 +232,26 @@ TEST(BenchDevice, RunsAgreeWithinTheSpreadThatTheirRoundsTell) {
   ASSERT_TRUE(same) << same.error().to_string();
   EXPECT_EQ(same->points, 32);
   EXPECT_EQ(same->within, 32);
-  EXPECT_TRUE(agrees(*same));
-  EXPECT_NEAR(same->classes[0].stated_pct, 100 * std::expm1(0.1 / std::sqrt(2.0)), 1e-6);
+  EXPECT_EQ(agrees(*same), true);
+  EXPECT_NEAR(*same->classes[0].stated_pct, 100 * std::expm1(0.1 / std::sqrt(2.0)), 1e-6);
   EXPECT_NEAR(same->classes[0].median_ratio_pct, 5, 1e-6);
   const auto other = compared(run_of(1, 0.1), run_of(1.2, 0.1));
   ASSERT_TRUE(other);
   EXPECT_EQ(other->within, 0);
-  EXPECT_FALSE(agrees(*other));
+  EXPECT_EQ(agrees(*other), false);
+}
+
+// A round says nothing of what another one would have said.
+TEST(BenchDevice, OneRoundKnowsNoSpread) {
+  const auto once = calibrated(probe_json("cpu", "A processor"));
+  ASSERT_TRUE(once);
+  for (const ClassSummary& one : once->classes) EXPECT_FALSE(one.spread_pct);
+  const auto unlike = compared(run_of(1, 0.1), run_of(1.5, 0));
+  ASSERT_TRUE(unlike) << unlike.error().to_string();
+  EXPECT_EQ(unlike->points, 32);
+  EXPECT_EQ(unlike->judged, 0);
+  EXPECT_FALSE(unlike->classes[0].stated_pct);
+  EXPECT_FALSE(agrees(*unlike).has_value());
 }
 
 // Shapes of a later run that the earlier one does not hold, as they take and twice that.
@@ -254,7 +267,7 @@ TEST(BenchDevice, ShapesThatTheEarlierRunDidNotMeasureJudgeItsLaws) {
   const auto judged = compared(earlier, later);
   ASSERT_TRUE(judged) << judged.error().to_string();
   EXPECT_EQ(judged->points, 0);
-  EXPECT_TRUE(agrees(*judged));
+  EXPECT_FALSE(agrees(*judged).has_value());
   EXPECT_EQ(judged->unseen.points, static_cast<int64_t>(later.points.size()));
   EXPECT_LT(judged->unseen.median_error_pct, 10);
   EXPECT_GE(10 * judged->unseen.in_interval, 8 * judged->unseen.points);
