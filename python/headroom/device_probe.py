@@ -12,7 +12,7 @@ the process has already (kept_memory.py).
 Decode steps of models that are nearly all host are measured before, between and after the rounds, reductions among
 processes at the end.
 
-Prints `headroom: progress DONE OF WHAT` on stderr. Exit codes: 0, 2 (usage), 4 (no PyTorch, no such
+Prints `headroom: machine {...}` on stderr before anything is measured, and `headroom: progress DONE OF WHAT`. Exit codes: 0, 2 (usage), 4 (no PyTorch, no such
 device), 5 (interrupted, or the device failed: nothing is written).
 """
 
@@ -535,6 +535,7 @@ def main():
         return EXIT_UNAVAILABLE
     arguments.dtype = arguments.dtype or ("bf16" if machine.is_cuda else "fp32")
     identity = {**machine.identity(), "clock_hertz": clock_hertz(machine)}  # with the load before ours
+    say(f"machine {json.dumps(identity)}")
     try:
         with torch.inference_mode():
             # What a GPU's host does between launches is hidden behind its kernels.

@@ -107,7 +107,10 @@ int Child::start(std::vector<std::string> arguments, std::vector<std::string> en
   close(report[1]);
   if (child > 0) failure = read_report(report[0]);
   close(report[0]);
-  if (failure != 0) kill();
+  if (failure != 0) {
+    int status = 0;
+    kill(status);
+  }
   return failure;
 }
 
@@ -130,11 +133,15 @@ bool Child::wait(int options, int& status) {
 
 bool Child::has_ended(int& status) { return pid_ == 0 || wait(WNOHANG, status); }
 
-void Child::kill() {
+void Child::kill(int& status) {
   if (pid_ == 0) return;
   ::kill(-pid_, SIGKILL);
-  int status = 0;
   wait(0, status);
+}
+
+Child::~Child() {
+  int status = 0;
+  kill(status);
 }
 
 void kill_children() noexcept {

@@ -20,13 +20,13 @@ class Child {
   int start(std::vector<std::string> arguments, std::vector<std::string> environment, int speech);
   // Whether it has ended, and with which status of waitpid(); to be asked until it is true.
   bool has_ended(int& status);
-  // It and all that it started; waits for it.
-  void kill();
+  // It and all that it started; waits for it, and says with which status it ended.
+  void kill(int& status);
 
   Child() = default;
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  ~Child() { kill(); }
+  ~Child();
 
  private:
   bool wait(int options, int& status);

@@ -30,9 +30,10 @@ Error unavailable(const std::string& program, std::string what) {
 // parts.
 class Lines {
  public:
-  explicit Lines(const std::function<void(std::string_view)>& on_line) : on_line_(on_line) {}
-  void add(std::string_view piece) {
-    if (!on_line_) return;
+  explicit Lines(const std::function<bool(std::string_view)>& on_line) : on_line_(on_line) {}
+  // False from where nobody wants to hear more.
+  bool add(std::string_view piece) {
+    if (!on_line_) return true;
     for (size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
       rest_.append(piece.substr(0, end));
       flush();
@@ -40,35 +41,40 @@ class Lines {
     }
     rest_.append(piece);
     if (rest_.size() > kSpoken) flush();
+    return goes_on_;
   }
 
  private:
   void flush() {
-    on_line_(rest_);
+    goes_on_ = goes_on_ && on_line_(rest_);
     rest_.clear();
   }
-  const std::function<void(std::string_view)>& on_line_;
+  const std::function<bool(std::string_view)>& on_line_;
+  bool goes_on_ = true;
   std::string rest_;
 };
 
-// Reads what the child says until it ends its stderr; false when the time is up first.
-bool listen(int speech, Clock::time_point deadline, Lines& lines, std::string& spoken) {
+enum class Heard { all, enough, too_long };
+
+// Reads what the child says until it ends its stderr, is told to end, or its time is up.
+Heard listen(int speech, Clock::time_point deadline, Lines& lines, std::string& spoken) {
   std::array<char, 4096> buffer{};
   while (true) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
+    if (left <= 0) return Heard::too_long;
     pollfd watched{speech, POLLIN, 0};
     const int ready = poll(&watched, 1, static_cast<int>(std::min<long long>(left, 60'000)));
-    if (ready < 0 && errno != EINTR) return true;
+    if (ready < 0 && errno != EINTR) return Heard::all;
     if (ready <= 0) continue;
     const ssize_t count = read(speech, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return true;
+    if (count <= 0) return Heard::all;
     const std::string_view piece(buffer.data(), static_cast<size_t>(count));
-    lines.add(piece);
+    const bool goes_on = lines.add(piece);
     spoken.append(piece);
     if (spoken.size() > 2 * kSpoken) spoken.erase(0, spoken.size() - kSpoken);
+    if (!goes_on) return Heard::enough;
   }
 }
 
@@ -100,11 +106,12 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
   ProcessResult result;
   int status = 0;
   Lines lines(options.on_line);
-  const bool ended =
-      listen(ends[0], deadline, lines, result.spoken) && wait_for(child, deadline, status);
+  const Heard heard = listen(ends[0], deadline, lines, result.spoken);
+  if (heard == Heard::enough) child.kill(status);
+  const bool ended = heard != Heard::too_long && wait_for(child, deadline, status);
   close(ends[0]);
   if (!ended) {
-    child.kill();
+    child.kill(status);
     return unavailable(program,
                        "was stopped after " + std::to_string(options.timeout.count()) + " seconds");
   }
@@ -123,6 +130,21 @@ Result<TemporaryFile> TemporaryFile::make() {
   }
   unlink(path.c_str());
   return TemporaryFile(descriptor);
+}
+
+Result<void> TemporaryFile::write(std::string_view content) const {
+  while (!content.empty()) {
+    const ssize_t count = ::write(descriptor_, content.data(), content.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return Error{ErrorCode::unavailable,
+                   std::string("a temporary file cannot be written: ") + std::strerror(errno),
+                   {},
+                   "set TMPDIR"};
+    }
+    content.remove_prefix(static_cast<size_t>(count));
+  }
+  return {};
 }
 
 std::string TemporaryFile::path() const {

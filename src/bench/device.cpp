@@ -28,6 +28,7 @@ constexpr text::JsonLimits kProbeLimits{.bytes = Bytes(64 * kMiB), .values = 2'0
 constexpr std::chrono::seconds kStartTime{180};  // Python's imports, and what every point overruns
 constexpr int kNotHere = 4;                      // EXIT_UNAVAILABLE of device_probe.py
 constexpr std::string_view kProgress = "headroom: progress ";
+constexpr std::string_view kMachine = "headroom: machine ";
 constexpr size_t kMostName = 60;
 constexpr size_t kMostSteps = 64;
 // Of the host's time an operator, as a logarithm: chosen, since two models say little of a spread.
@@ -47,6 +48,14 @@ void report_progress(const DeviceQuestion& question, std::string_view line) {
   question.on_progress(done, of);
 }
 
+Result<void> report_machine(const DeviceQuestion& question, std::string_view line) {
+  if (!question.on_machine || !line.starts_with(kMachine)) return {};
+  const std::string place = "what the runner said";
+  HEADROOM_ASSIGN(const Json json, text::parse_json(line.substr(kMachine.size()), place));
+  HEADROOM_ASSIGN(const timing::Machine machine, timing::read_machine(JsonView(json, place)));
+  return question.on_machine(machine);
+}
+
 Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
   Error error{ErrorCode::unavailable, {}, question.on, {}};
   const auto words = last_words(done.spoken);
@@ -54,7 +63,9 @@ Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
   const bool is_its_own = done.spoken.find("headroom: ") != std::string::npos;
   error.message = words.empty() ? "measuring ended with exit code " + std::to_string(done.exit_code)
                                 : std::string(is_its_own ? words.front() : words.back());
-  if (error.message.starts_with("progress ")) {
+  if (error.message.starts_with("machine ")) {
+    error.message = "measuring was stopped before its first point";
+  } else if (error.message.starts_with("progress ")) {
     error.message = "measuring was stopped after " + error.message.substr(9);
   }
   if (done.exit_code == kNotHere) {
@@ -159,6 +170,12 @@ double bandwidth_of(const Probe& probe) {
     std::nth_element(rates.begin(), middle, rates.end());
     bandwidth = std::max(bandwidth, *middle);
   }
+  return bandwidth;
+}
+
+// The device's figures as a headroom.devices/1 file.
+Result<Json> device_file(const Probe& probe, const std::string& name) {
+  const double bandwidth = bandwidth_of(probe);
   const double link = best_bytes(points_of(probe, is_collective));
   Json rates = Json::object();
   for (const device::Rate rate : device::kRates) {
@@ -170,12 +187,6 @@ double bandwidth_of(const Probe& probe) {
   }
   if (bandwidth < device::kMinBandwidth || bandwidth > device::kMaxBandwidth || rates.size() == 0) {
     return Error{ErrorCode::bad_input,
-  return bandwidth;
-}
-
-// The device's figures as a headroom.devices/1 file.
-Result<Json> device_file(const Probe& probe, const std::string& name) {
-  const double bandwidth = bandwidth_of(probe);
                  "no point of traffic beyond the cache, or none that computes",
                  {},
                  "give it time, --seconds 60, and let the machine do nothing else meanwhile"};
@@ -219,10 +230,10 @@ Result<void> name_device(const Probe& probe, const device::DeviceCatalogue& cata
   return {};
 }
 
-Result<ClassSummary> summarise(OperatorClass kind, const std::vector<MeasuredPoint>& points,
+Result<ClassSummary> summarise(timing::Law law, const std::vector<MeasuredPoint>& points,
                                const device::Device& device) {
   ClassSummary summary;
-  summary.kind = kind;
+  summary.kind = law.kind;
   summary.points = static_cast<int64_t>(points.size());
   summary.best_bytes_per_second = best_bytes(points);
   summary.best_flops_per_second = best_flops(points);
@@ -343,8 +354,14 @@ Result<Probe> probe_device(const DeviceQuestion& question) {
   HEADROOM_ASSIGN(ProcessOptions process, python_module("device_probe", std::move(arguments)));
   process.timeout =
       kStartTime + std::chrono::seconds(static_cast<int64_t>(std::ceil(3 * question.seconds)));
-  process.on_line = [&](std::string_view line) { report_progress(question, line); };
+  Result<void> wanted;
+  process.on_line = [&](std::string_view line) {
+    report_progress(question, line);
+    wanted = report_machine(question, line);
+    return wanted.has_value();
+  };
   HEADROOM_ASSIGN(const ProcessResult done, run_process(process));
+  if (!wanted) return std::move(wanted).error();
   if (done.exit_code != 0) return probe_error(question, done);
   HEADROOM_ASSIGN(const Json json, text::read_json_file(file.path(), kProbeLimits));
   return read_probe(JsonView(json, "what was measured on " + question.on));
@@ -370,6 +387,7 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
     HEADROOM_TRY(with_ours.merge(JsonView(calibration.devices, "what was measured")));
   }
   HEADROOM_ASSIGN(answer.device, with_ours.find(calibration.device));
+  int64_t disturbed = 0;
   for (size_t i = 0; i < timing::kOperatorClasses; ++i) {
     const auto kind = static_cast<OperatorClass>(i);
     const auto all =
@@ -381,16 +399,18 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
       continue;
     }
     HEADROOM_ASSIGN(const auto points, timing::undisturbed(answer.device, all));
-    answer.disturbed += static_cast<int64_t>(all.size() - points.size());
+    disturbed += static_cast<int64_t>(all.size() - points.size());
     if (points.size() < timing::kLeastPointsOfALaw) {
       answer.left_out.push_back(kind);
       continue;
     }
-    HEADROOM_ASSIGN(ClassSummary summary, summarise(kind, points, answer.device));
-    calibration.laws.laws.push_back(summary.law);
+    HEADROOM_ASSIGN(timing::Law law, timing::fit_device_law(answer.device, points));
+    calibration.laws.laws.push_back(law);
     calibration.points.insert(calibration.points.end(), points.begin(), points.end());
+    HEADROOM_ASSIGN(ClassSummary summary, summarise(std::move(law), points, answer.device));
     answer.classes.push_back(std::move(summary));
   }
+  answer.disturbed = disturbed;
   if (answer.classes.empty()) {
     return Error{ErrorCode::bad_input,
                  "too few points of every class of operators",
@@ -399,6 +419,20 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
   }
   HEADROOM_ASSIGN(const auto engine, engine_of(probe, calibration, catalogue));
   if (engine) calibration.laws.engines.push_back(*engine);
+  return answer;
+}
+
+Result<DeviceAnswer> describe(timing::Calibration kept, device::DeviceCatalogue catalogue) {
+  DeviceAnswer answer;
+  HEADROOM_ASSIGN(answer.device, timing::add_device(kept, catalogue));
+  for (const timing::Law& law : kept.laws.laws) {
+    std::vector<MeasuredPoint> points;
+    std::ranges::copy_if(kept.points, std::back_inserter(points),
+                         [&](const MeasuredPoint& point) { return point.call.kind == law.kind; });
+    HEADROOM_ASSIGN(ClassSummary summary, summarise(law, points, answer.device));
+    answer.classes.push_back(std::move(summary));
+  }
+  answer.calibration = std::move(kept);
   return answer;
 }
 

@@ -26,8 +26,10 @@ struct DeviceQuestion {
   std::string dtype;       // fp32, bf16 or fp16, of what is no product; empty: as the runner thinks
   int64_t seed = 1;        // of the shapes
   int64_t threads = 0;     // of the CPU; 0: as many as PyTorch takes
-  // How many points are measured, of how many. Called from this thread.
+  // How many points are measured, of how many. Called from this thread, as the next one.
   std::function<void(int64_t done, int64_t of)> on_progress;
+  // Before anything is measured; an Error ends the run.
+  std::function<Result<void>(const timing::Machine&)> on_machine;
 };
 
 // A decode step of a model so small that most of it is the host's.
@@ -65,8 +67,10 @@ struct DeviceAnswer {
   timing::Calibration calibration;
   device::Device device;
   std::vector<ClassSummary> classes;
-  int64_t disturbed = 0;                        // points that other work made useless
-  std::vector<timing::OperatorClass> left_out;  // too few points for a law
+  // Points that other work made useless, and classes of too few points for a law. A calibration
+  // does not hold them.
+  std::optional<int64_t> disturbed = std::nullopt;
+  std::vector<timing::OperatorClass> left_out;
 };
 
 // On shapes that took no part, large ones where there are enough: the median over the classes.
@@ -97,11 +101,11 @@ struct ClassUnseen {
 struct Agreement {
   std::vector<ClassAgreement> classes;
   int64_t points = 0;
+  int64_t judged = 0;  // of them, by a spread that is known
   int64_t within = 0;
   UnseenShapes unseen;  // of all classes
   std::vector<ClassUnseen> unseen_by_class;
 };
-  int64_t judged = 0;  // of them, by a spread that is known
 // Whether as many points are within the spread as a level of 90 % lets expect of so few: 85 % at
 // least. Nothing where no point is judged.
 [[nodiscard]] std::optional<bool> agrees(const Agreement& agreement);
@@ -114,6 +118,9 @@ Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Ca
 // then nothing is kept.
 Result<Probe> probe_device(const DeviceQuestion& question);
 Result<Probe> read_probe(const text::JsonView& root);
+
+// What an earlier run kept: its laws and points as they are, nothing is fitted again.
+Result<DeviceAnswer> describe(timing::Calibration kept, device::DeviceCatalogue catalogue);
 
 // An Error where there are too few points, or none of a product or of memory traffic.
 Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue& catalogue);

@@ -140,6 +140,24 @@ TEST(BenchDevice, ItsCalibrationPredictsAMachineThatKnowsNothingElse) {
   EXPECT_NEAR(time->seconds, 2e-6 + call.flops / 1e11, 0.1 * time->seconds);
 }
 
+// Another fit of the points that were kept would leave out others, and state better laws.
+TEST(BenchDevice, WhatWasKeptIsShownAsItIs) {
+  const auto measured = calibrated(probe_json("cpu", "A processor"));
+  ASSERT_TRUE(measured);
+  timing::Calibration kept = measured->calibration;
+  kept.laws.laws[0].large.median_error_pct = 77;
+  kept.points[1].seconds *= 1000;  // disturbed() would leave it out
+  const auto shown = describe(kept, device::DeviceCatalogue::built_in());
+  ASSERT_TRUE(shown) << shown.error().to_string();
+  ASSERT_EQ(shown->classes.size(), measured->classes.size());
+  EXPECT_EQ(shown->classes[0].law.large.median_error_pct, 77);
+  EXPECT_EQ(shown->calibration.points.size(), kept.points.size());
+  int64_t points = 0;
+  for (const ClassSummary& one : shown->classes) points += one.points;
+  EXPECT_EQ(points, static_cast<int64_t>(kept.points.size()));
+  EXPECT_FALSE(shown->disturbed);
+}
+
 TEST(BenchDevice, AClassOfTooFewPointsIsNamed) {
   const auto answer = calibrated(probe_json("cpu", "A processor", 5));
   ASSERT_TRUE(answer) << answer.error().to_string();

@@ -227,9 +227,9 @@ std::string device_bench_text(const DeviceAnswer& answer, const std::string& fil
     words += "The machine was busy (load " + formatted("%.1f", machine.load) +
              "): times hold what other work took.\n";
   }
-  if (answer.disturbed > 0) {
+  if (answer.disturbed.value_or(0) > 0) {
     words +=
-        std::to_string(answer.disturbed) + " points were disturbed beyond use and are left out.\n";
+        std::to_string(*answer.disturbed) + " points were disturbed beyond use and are left out.\n";
   }
   for (const timing::OperatorClass kind : answer.left_out) {
     words += "No law for " + std::string(name_of(kind)) + ": too few points.\n";
@@ -258,7 +258,7 @@ Json device_bench_json(const DeviceAnswer& answer, const std::string& file,
       .set("points", static_cast<int64_t>(answer.calibration.points.size()))
       .set("agreement", agreement != nullptr ? agreement_json(*agreement) : Json(nullptr))
       .set("median_class_error_pct", bench::median_class_error_pct(answer))
-      .set("disturbed_points", answer.disturbed)
+      .set("disturbed_points", answer.disturbed ? Json(*answer.disturbed) : Json(nullptr))
       .set("classes", text::json_array(answer.classes, class_json))
       .set("classes_without_law", text::json_array(answer.left_out, [](timing::OperatorClass kind) {
              return Json(name_of(kind));

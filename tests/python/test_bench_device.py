@@ -322,6 +322,55 @@ def test_a_busy_machine_ends_in_time(monkeypatch):
     assert len({point["class"] for point in points}) == len(device_probe.CLASSES)
 
 
+MACHINE = {"product": "This one", "kind": "cpu", "memory_bytes": 1 << 34, "cache_bytes": 1 << 25, "units": 2,
+           "torch": "2.13.0", "python": "3.11", "system": "Linux", "load": 0.1}
+
+
+def stand_in_that_sleeps(folder):
+    """A Python that says which machine it is on, and measures for ever."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\necho 'headroom: machine {json.dumps(MACHINE)}' >&2\nexec sleep 600\n", encoding="utf-8")
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize("question", [["bench", "device"], ["bench", "decode", "openai-community/gpt2"]],
+                         ids=lambda words: words[1])
+def test_a_foreign_calibration_is_refused_before_anything_is_measured(measured, headroom_binary, tmp_path, question):
+    folder, answer = measured
+    python = stand_in_that_sleeps(tmp_path)
+    kept = folder / answer["calibration_file"]
+    done = headroom(headroom_binary, *question, "--calibration", kept, cwd=tmp_path, timeout=60, python=python)
+    assert done.returncode == 3, done.stderr
+    assert f"{kept}: the calibration is of another machine" in done.stderr and "This one, 2 threads" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["python"]
+
+
+def test_what_was_measured_before_is_answered_beside_a_foreign_calibration(measured, headroom_binary):
+    folder, answer = measured
+    foreign = json.loads((folder / answer["calibration_file"]).read_text())
+    foreign["machine"]["product"] = "Another one"
+    (folder / "foreign.json").write_text(json.dumps(foreign))
+    done = headroom(headroom_binary, "bench", "device", "--results", answer["calibration_file"], "--calibration",
+                    "foreign.json", "--json", cwd=folder)
+    assert done.returncode == 5 and "foreign.json: the calibration is of another machine" in done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["agreement"] is None and shown["classes"] == answer["classes"] and shown["points"] == answer["points"]
+    for question in (["devices"], ["bench", "decode", "openai-community/gpt2", "--predict", "--batches", "1"],
+                     ["fit", "openai-community/gpt2", "--batch", "1", "--seq", "64", "--search", "false"]):
+        done = headroom(headroom_binary, *question, "--calibration", "foreign.json", cwd=folder)
+        assert "the calibration is of another machine, Another one" in done.stderr, done.stderr
+
+
+def test_a_wrong_figure_is_named_with_its_file(measured, headroom_binary):
+    folder, answer = measured
+    wrong = json.loads((folder / answer["calibration_file"]).read_text())
+    wrong["devices"]["devices"][0]["memory_bytes"]["value"] = -1
+    (folder / "wrong.json").write_text(json.dumps(wrong))
+    done = headroom(headroom_binary, "devices", "--calibration", "wrong.json", cwd=folder)
+    assert done.returncode == 3 and "wrong.json#/devices/devices/0/memory_bytes" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_leaves_nobody_behind(headroom_binary, tmp_path, ending):
     python = tmp_path / "python"
