@@ -137,6 +137,10 @@ def test_a_prediction_uses_it(measured, headroom_binary):
     steps = json.loads(done.stdout)["steps"]
     assert [step["batch"] for step in steps] == [1, 4]
     assert all(step["matmul"]["provenance"] == "calibrated" for step in steps)
+    # So short a run measures no model, and so no host: GPU servers' is taken, and that is said.
+    assert json.loads(done.stdout)["host_measured"] is False
+    shown = headroom(headroom_binary, *question[:-1], "--calibration", answer["calibration_file"], cwd=folder)
+    assert "the host was not measured on this machine" in shown.stdout
 
 
 def test_two_runs_are_held_against_each_other(measured, headroom_binary):
