@@ -12,7 +12,7 @@ the process has already (kept_memory.py).
 Decode steps of models that are nearly all host are measured before, between and after the rounds, reductions among
 processes at the end.
 
-Prints `headroom: progress DONE OF WHAT` on stderr. Exit codes: 0, 2 (usage), 4 (no PyTorch, no such
+Prints `headroom: machine {...}` on stderr before anything is measured, and `headroom: progress DONE OF WHAT`. Exit codes: 0, 2 (usage), 4 (no PyTorch, no such
 device), 5 (interrupted, or the device failed: nothing is written).
 """
 
@@ -53,6 +53,7 @@ SHORT_SECONDS = 20       # a run below it is a look: one round, as many points o
 MORE_POINTS = 2          # times as many of the products and of decode attention, which most of a step is
 LEAST_OVERRUN_SECONDS = 60
 MEMORY_BYTES = [1 << exponent for exponent in range(16, 29, 2)]  # 64 KiB to 256 MiB
+BEYOND_CACHES = (4, 8, 16)  # and blocks of so many caches, of which next to nothing is left in one
 LATENCY_CALLS = 200
 ROUNDS = 2               # a point is measured at so many times of the run: what is between them drifts
 
@@ -357,14 +358,15 @@ def peak_rates(machine, dtype):
 
 
 def take_memory(machine):
-    """Bandwidth by size, of one block again and again: what a cache holds comes from it."""
+    """Bandwidth by size, of one block again and again: what a cache holds comes from it. Of the median sample: the best
+    one of many is a clock that erred, or what the machine does not do again."""
     torch, found = machine.torch, []
-    for size in MEMORY_BYTES:
+    for size in sorted({*MEMORY_BYTES, *(times * machine.cache_bytes // 4 * 4 for times in BEYOND_CACHES)} - {0}):
         if size > machine.free_bytes() // 8:
             break
         source = torch.ones(size // 4, dtype=torch.float32, device=machine.device)
         target = torch.empty_like(source)
-        copying, reading = (min(take_samples(machine, call, 0.1)[0])
+        copying, reading = (statistics.median(take_samples(machine, call, 0.1)[0])
                             for call in (lambda _: target.copy_(source), lambda _: source.sum()))
         found.append({"bytes": size, "copy_bytes_per_second": 2 * size / copying, "read_bytes_per_second": size / reading})
     return found
@@ -533,6 +535,7 @@ def main():
         return EXIT_UNAVAILABLE
     arguments.dtype = arguments.dtype or ("bf16" if machine.is_cuda else "fp32")
     identity = {**machine.identity(), "clock_hertz": clock_hertz(machine)}  # with the load before ours
+    say(f"machine {json.dumps(identity)}")
     try:
         with torch.inference_mode():
             # What a GPU's host does between launches is hidden behind its kernels.

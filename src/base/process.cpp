@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/child.h"
 #include "base/environment.h"
 
 namespace headroom {
@@ -27,33 +26,14 @@ Error unavailable(const std::string& program, std::string what) {
   return {ErrorCode::unavailable, std::move(what), program, {}};
 }
 
-// Starts the program in a process group of its own, its stderr on `speech`.
-int spawn(const ProcessOptions& options, int speech, pid_t& child) {
-  std::vector<std::string> arguments = options.arguments;
-  std::vector<std::string> environment = environment_with(options.environment);
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, speech, 2);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  const int failure = posix_spawnp(&child, arguments[0].c_str(), &actions, &attributes,
-                                   pointers_to(arguments).data(), pointers_to(environment).data());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  return failure;
-}
-
 // Hands on the lines of what comes piece by piece. A line longer than kSpoken is handed on in
 // parts.
 class Lines {
  public:
-  explicit Lines(const std::function<void(std::string_view)>& on_line) : on_line_(on_line) {}
-  void add(std::string_view piece) {
-    if (!on_line_) return;
+  explicit Lines(const std::function<bool(std::string_view)>& on_line) : on_line_(on_line) {}
+  // False from where nobody wants to hear more.
+  bool add(std::string_view piece) {
+    if (!on_line_) return true;
     for (size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
       rest_.append(piece.substr(0, end));
       flush();
@@ -61,46 +41,50 @@ class Lines {
     }
     rest_.append(piece);
     if (rest_.size() > kSpoken) flush();
+    return goes_on_;
   }
 
  private:
   void flush() {
-    on_line_(rest_);
+    goes_on_ = goes_on_ && on_line_(rest_);
     rest_.clear();
   }
-  const std::function<void(std::string_view)>& on_line_;
+  const std::function<bool(std::string_view)>& on_line_;
+  bool goes_on_ = true;
   std::string rest_;
 };
 
-// Reads what the child says until it ends its stderr; false when the time is up first.
-bool listen(int speech, Clock::time_point deadline, Lines& lines, std::string& spoken) {
+enum class Heard { all, enough, too_long };
+
+// Reads what the child says until it ends its stderr, is told to end, or its time is up.
+Heard listen(int speech, Clock::time_point deadline, Lines& lines, std::string& spoken) {
   std::array<char, 4096> buffer{};
   while (true) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
+    if (left <= 0) return Heard::too_long;
     pollfd watched{speech, POLLIN, 0};
     const int ready = poll(&watched, 1, static_cast<int>(std::min<long long>(left, 60'000)));
-    if (ready < 0 && errno != EINTR) return true;
+    if (ready < 0 && errno != EINTR) return Heard::all;
     if (ready <= 0) continue;
     const ssize_t count = read(speech, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return true;
+    if (count <= 0) return Heard::all;
     const std::string_view piece(buffer.data(), static_cast<size_t>(count));
-    lines.add(piece);
+    const bool goes_on = lines.add(piece);
     spoken.append(piece);
     if (spoken.size() > 2 * kSpoken) spoken.erase(0, spoken.size() - kSpoken);
+    if (!goes_on) return Heard::enough;
   }
 }
 
 // Waits until the deadline for a child that has closed its stderr; false when it is still there.
-bool wait_for(pid_t child, Clock::time_point deadline, int& status) {
-  while (true) {
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child || (ended < 0 && errno != EINTR)) return true;
+bool wait_for(Child& child, Clock::time_point deadline, int& status) {
+  while (!child.has_ended(status)) {
     if (Clock::now() >= deadline) return false;
     usleep(2000);
   }
+  return true;
 }
 
 }  // namespace
@@ -110,8 +94,9 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
   const std::string& program = options.arguments[0];
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return unavailable(program, std::strerror(errno));
-  pid_t child = 0;
-  const int failure = spawn(options, ends[1], child);
+  Child child;
+  const int failure =
+      child.start(options.arguments, environment_with(options.environment), ends[1]);
   close(ends[1]);
   if (failure != 0) {
     close(ends[0]);
@@ -121,13 +106,12 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
   ProcessResult result;
   int status = 0;
   Lines lines(options.on_line);
-  const bool ended =
-      listen(ends[0], deadline, lines, result.spoken) && wait_for(child, deadline, status);
+  const Heard heard = listen(ends[0], deadline, lines, result.spoken);
+  if (heard == Heard::enough) child.kill(status);
+  const bool ended = heard != Heard::too_long && wait_for(child, deadline, status);
   close(ends[0]);
   if (!ended) {
-    kill(-child, SIGKILL);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
+    child.kill(status);
     return unavailable(program,
                        "was stopped after " + std::to_string(options.timeout.count()) + " seconds");
   }
@@ -146,6 +130,21 @@ Result<TemporaryFile> TemporaryFile::make() {
   }
   unlink(path.c_str());
   return TemporaryFile(descriptor);
+}
+
+Result<void> TemporaryFile::write(std::string_view content) const {
+  while (!content.empty()) {
+    const ssize_t count = ::write(descriptor_, content.data(), content.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return Error{ErrorCode::unavailable,
+                   std::string("a temporary file cannot be written: ") + std::strerror(errno),
+                   {},
+                   "set TMPDIR"};
+    }
+    content.remove_prefix(static_cast<size_t>(count));
+  }
+  return {};
 }
 
 std::string TemporaryFile::path() const {

@@ -2,8 +2,8 @@
 //
 // For helpers that are programs of their own (the Python tracer). No shell: arguments go over as
 // they are. What the program writes to stderr is kept, its last `kSpoken` bytes; stdin is empty,
-// stdout goes nowhere. When its time is up it is killed with all that it started. Blocking;
-// thread-safe.
+// stdout goes nowhere. When its time is up it is killed with all that it started, and it does not
+// outlive us (child.h). Blocking; thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,8 +22,9 @@ struct ProcessOptions {
       arguments{};  // [0] is the program, looked up in PATH where it has no '/'
   std::vector<std::pair<std::string, std::string>> environment{};  // added to ours
   std::chrono::seconds timeout{300};
-  // Called with each line of stderr as it comes, without its end; for progress.
-  std::function<void(std::string_view)> on_line{};
+  // Called with each line of stderr as it comes, without its end; for progress. Where it says false
+  // the program is killed with all that it started, as if it had ended so by itself.
+  std::function<bool(std::string_view)> on_line{};
 };
 
 struct ProcessResult {
@@ -34,8 +35,8 @@ struct ProcessResult {
 // Errors: unavailable, where the program cannot be started or its time is up.
 Result<ProcessResult> run_process(const ProcessOptions& options);
 
-// A file for a helper to write to. It has no name in any folder, only a path under /proc for as
-// long as this object lives: nothing is left behind, however the process ends.
+// A file for a helper to write to, or to read from. It has no name in any folder, only a path under
+// /proc for as long as this object lives: nothing is left behind, however the process ends.
 class TemporaryFile {
  public:
   static Result<TemporaryFile> make();
@@ -43,6 +44,8 @@ class TemporaryFile {
       : descriptor_(std::exchange(other.descriptor_, -1)) {}
   TemporaryFile& operator=(TemporaryFile&&) = delete;
   ~TemporaryFile();
+  // Appends.
+  Result<void> write(std::string_view content) const;
   // To be opened by name, by us and by our children.
   [[nodiscard]] std::string path() const;
 

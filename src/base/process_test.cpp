@@ -46,6 +46,20 @@ TEST(Process, StopsWhatTakesTooLong) {
   EXPECT_FALSE(silent.has_value());
 }
 
+TEST(Process, EndsWhatNobodyWantsToHearMoreOf) {
+  std::string heard;
+  const auto result =
+      run_process({.arguments = {"/bin/sh", "-c", "echo a >&2; echo b >&2; sleep 30"},
+                   .timeout = std::chrono::seconds(20),
+                   .on_line = [&](std::string_view line) {
+                     heard += line;
+                     return line != "a";
+                   }});
+  ASSERT_TRUE(result.has_value()) << result.error().to_string();
+  EXPECT_EQ(heard, "a");
+  EXPECT_EQ(result->exit_code, 137);
+}
+
 TEST(Process, NamesAProgramThatIsNotThere) {
   const auto result = run_process({.arguments = {"/nowhere/program"}});
   ASSERT_FALSE(result.has_value());
@@ -66,6 +80,16 @@ TEST(TemporaryFile, TakesWhatAChildWritesAndLeavesNothing) {
   ASSERT_TRUE(text.has_value());
   EXPECT_EQ(*text, "written\n");
   unsetenv("TMPDIR");
+}
+
+TEST(TemporaryFile, GivesAChildWhatItHolds) {
+  const auto file = TemporaryFile::make();
+  ASSERT_TRUE(file.has_value());
+  ASSERT_TRUE(file->write("said\n"));
+  const auto done =
+      run_process({.arguments = {"/bin/sh", "-c", "cat \"$1\" >&2", "sh", file->path()}});
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(done->spoken, "said\n");
 }
 
 }  // namespace

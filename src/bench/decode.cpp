@@ -139,6 +139,9 @@ Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQu
   answer.dtype = std::string(op::dtype_name(question.weights));
   answer.engine = predictor.engine().name;
   answer.engine_source = predictor.engine().source;
+  answer.least_judged_seconds = predictor.engine().least_step_seconds;
+  answer.is_host_of_gpus =
+      question.device.vendor == device::Vendor::cpu && predictor.engine().device.empty();
   answer.weights = predictor.weights();
   answer.largest_batch = predictor.largest_batch();
   answer.peaks = std::string(name_of(question.device.bandwidth.provenance));

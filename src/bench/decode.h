@@ -88,6 +88,8 @@ struct DecodeAnswer {
   std::string dtype;
   std::string engine;  // whose host and sampling
   std::string engine_source;
+  double least_judged_seconds = 0;  // no step below it judged that engine; 0: that is not known
+  bool is_host_of_gpus = false;     // of a processor whose host nobody measured
   Bytes weights;
   int64_t largest_batch = 0;  // by memory; 0: not even one; measured: the largest that ran
   std::string peaks;          // where the two peaks are from

@@ -28,6 +28,7 @@ constexpr text::JsonLimits kProbeLimits{.bytes = Bytes(64 * kMiB), .values = 2'0
 constexpr std::chrono::seconds kStartTime{180};  // Python's imports, and what every point overruns
 constexpr int kNotHere = 4;                      // EXIT_UNAVAILABLE of device_probe.py
 constexpr std::string_view kProgress = "headroom: progress ";
+constexpr std::string_view kMachine = "headroom: machine ";
 constexpr size_t kMostName = 60;
 constexpr size_t kMostSteps = 64;
 // Of the host's time an operator, as a logarithm: chosen, since two models say little of a spread.
@@ -47,6 +48,14 @@ void report_progress(const DeviceQuestion& question, std::string_view line) {
   question.on_progress(done, of);
 }
 
+Result<void> report_machine(const DeviceQuestion& question, std::string_view line) {
+  if (!question.on_machine || !line.starts_with(kMachine)) return {};
+  const std::string place = "what the runner said";
+  HEADROOM_ASSIGN(const Json json, text::parse_json(line.substr(kMachine.size()), place));
+  HEADROOM_ASSIGN(const timing::Machine machine, timing::read_machine(JsonView(json, place)));
+  return question.on_machine(machine);
+}
+
 Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
   Error error{ErrorCode::unavailable, {}, question.on, {}};
   const auto words = last_words(done.spoken);
@@ -54,7 +63,9 @@ Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
   const bool is_its_own = done.spoken.find("headroom: ") != std::string::npos;
   error.message = words.empty() ? "measuring ended with exit code " + std::to_string(done.exit_code)
                                 : std::string(is_its_own ? words.front() : words.back());
-  if (error.message.starts_with("progress ")) {
+  if (error.message.starts_with("machine ")) {
+    error.message = "measuring was stopped before its first point";
+  } else if (error.message.starts_with("progress ")) {
     error.message = "measuring was stopped after " + error.message.substr(9);
   }
   if (done.exit_code == kNotHere) {
@@ -109,16 +120,62 @@ bool is_collective(const MeasuredPoint& point) {
   return std::holds_alternative<timing::CollectiveShape>(point.call.shape);
 }
 
-// The device's figures as a headroom.devices/1 file. Bandwidth is that of traffic beyond the cache.
-Result<Json> device_file(const Probe& probe, const std::string& name) {
-  const double cache = 2 * static_cast<double>(probe.machine.cache.count);
-  double bandwidth = best_bytes(points_of(probe, [&](const MeasuredPoint& point) {
-    return point.call.flops == 0 && point.call.bytes >= cache && !is_collective(point);
-  }));
+// Of one kind of traffic, from blocks of several sizes.
+struct Traffic {
+  double bytes = 0;  // of the block, or of an operator's operands: what a cache would have to hold
+  double bytes_per_second = 0;
+};
+
+// By kind: copies, reads, and operators that compute nothing. A table that an embedding reads may
+// lie in the cache, whatever it makes of it; a link is no memory.
+std::vector<std::vector<Traffic>> traffic_of(const Probe& probe) {
+  std::vector<std::vector<Traffic>> kinds(2 + timing::kOperatorClasses);
   for (const timing::MemoryPoint& point : probe.memory) {
-    if (static_cast<double>(point.size.count) < cache) continue;
-    bandwidth = std::max({bandwidth, point.copy_bytes_per_second, point.read_bytes_per_second});
+    const auto size = static_cast<double>(point.size.count);
+    kinds[0].push_back({size, point.copy_bytes_per_second});
+    kinds[1].push_back({size, point.read_bytes_per_second});
   }
+  for (const MeasuredPoint& point : probe.points) {
+    const bool is_of_memory = point.call.flops == 0 && !is_collective(point) &&
+                              point.call.kind != OperatorClass::embedding;
+    if (!is_of_memory) continue;
+    kinds[2 + static_cast<size_t>(point.call.kind)].push_back(
+        {point.call.bytes, point.call.bytes / point.seconds});
+  }
+  return kinds;
+}
+
+// What memory beyond the caches gives: of the kind of traffic that gets most of it, the median over
+// the sizes, of an even number the lower one, so that no single size decides that others
+// contradict. A block of a few caches is partly served by them: several are asked for, or where
+// memory did not allow that, the largest there are. 0 where none is beyond two.
+double bandwidth_of(const Probe& probe) {
+  constexpr double kFewCaches = 2;
+  constexpr double kSeveralCaches = 4;
+  const auto cache = static_cast<double>(probe.machine.cache.count);
+  const auto kinds = traffic_of(probe);
+  double largest = 0;
+  for (const auto& kind : kinds) {
+    for (const Traffic& one : kind) largest = std::max(largest, one.bytes);
+  }
+  const double least = std::max(kFewCaches * cache, std::min(kSeveralCaches * cache, largest));
+  double bandwidth = 0;
+  for (const auto& kind : kinds) {
+    std::vector<double> rates;
+    for (const Traffic& one : kind) {
+      if (one.bytes >= least) rates.push_back(one.bytes_per_second);
+    }
+    if (rates.empty()) continue;
+    const auto middle = rates.begin() + static_cast<std::ptrdiff_t>((rates.size() - 1) / 2);
+    std::nth_element(rates.begin(), middle, rates.end());
+    bandwidth = std::max(bandwidth, *middle);
+  }
+  return bandwidth;
+}
+
+// The device's figures as a headroom.devices/1 file.
+Result<Json> device_file(const Probe& probe, const std::string& name) {
+  const double bandwidth = bandwidth_of(probe);
   const double link = best_bytes(points_of(probe, is_collective));
   Json rates = Json::object();
   for (const device::Rate rate : device::kRates) {
@@ -173,18 +230,20 @@ Result<void> name_device(const Probe& probe, const device::DeviceCatalogue& cata
   return {};
 }
 
-Result<ClassSummary> summarise(OperatorClass kind, const std::vector<MeasuredPoint>& points,
+Result<ClassSummary> summarise(timing::Law law, const std::vector<MeasuredPoint>& points,
                                const device::Device& device) {
   ClassSummary summary;
-  summary.kind = kind;
+  summary.kind = law.kind;
   summary.points = static_cast<int64_t>(points.size());
   summary.best_bytes_per_second = best_bytes(points);
   summary.best_flops_per_second = best_flops(points);
   std::vector<double> uncertainties;
   for (const MeasuredPoint& point : points) uncertainties.push_back(100 * point.uncertainty);
   summary.median_uncertainty_pct = median(std::move(uncertainties));
-  summary.spread_pct = 100 * std::expm1(timing::spread_log(points));
-  HEADROOM_ASSIGN(summary.law, timing::fit_device_law(device, points));
+  if (const auto spread = timing::spread_log(points)) {
+    summary.spread_pct = 100 * std::expm1(*spread);
+  }
+  summary.law = std::move(law);
   HEADROOM_ASSIGN(summary.roofline_error_pct, timing::roofline_error_pct(device, points));
   return summary;
 }
@@ -295,8 +354,14 @@ Result<Probe> probe_device(const DeviceQuestion& question) {
   HEADROOM_ASSIGN(ProcessOptions process, python_module("device_probe", std::move(arguments)));
   process.timeout =
       kStartTime + std::chrono::seconds(static_cast<int64_t>(std::ceil(3 * question.seconds)));
-  process.on_line = [&](std::string_view line) { report_progress(question, line); };
+  Result<void> wanted;
+  process.on_line = [&](std::string_view line) {
+    report_progress(question, line);
+    wanted = report_machine(question, line);
+    return wanted.has_value();
+  };
   HEADROOM_ASSIGN(const ProcessResult done, run_process(process));
+  if (!wanted) return std::move(wanted).error();
   if (done.exit_code != 0) return probe_error(question, done);
   HEADROOM_ASSIGN(const Json json, text::read_json_file(file.path(), kProbeLimits));
   return read_probe(JsonView(json, "what was measured on " + question.on));
@@ -322,6 +387,7 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
     HEADROOM_TRY(with_ours.merge(JsonView(calibration.devices, "what was measured")));
   }
   HEADROOM_ASSIGN(answer.device, with_ours.find(calibration.device));
+  int64_t disturbed = 0;
   for (size_t i = 0; i < timing::kOperatorClasses; ++i) {
     const auto kind = static_cast<OperatorClass>(i);
     const auto all =
@@ -333,16 +399,18 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
       continue;
     }
     HEADROOM_ASSIGN(const auto points, timing::undisturbed(answer.device, all));
-    answer.disturbed += static_cast<int64_t>(all.size() - points.size());
+    disturbed += static_cast<int64_t>(all.size() - points.size());
     if (points.size() < timing::kLeastPointsOfALaw) {
       answer.left_out.push_back(kind);
       continue;
     }
-    HEADROOM_ASSIGN(ClassSummary summary, summarise(kind, points, answer.device));
-    calibration.laws.laws.push_back(summary.law);
+    HEADROOM_ASSIGN(timing::Law law, timing::fit_device_law(answer.device, points));
+    calibration.laws.laws.push_back(law);
     calibration.points.insert(calibration.points.end(), points.begin(), points.end());
+    HEADROOM_ASSIGN(ClassSummary summary, summarise(std::move(law), points, answer.device));
     answer.classes.push_back(std::move(summary));
   }
+  answer.disturbed = disturbed;
   if (answer.classes.empty()) {
     return Error{ErrorCode::bad_input,
                  "too few points of every class of operators",
@@ -351,6 +419,20 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
   }
   HEADROOM_ASSIGN(const auto engine, engine_of(probe, calibration, catalogue));
   if (engine) calibration.laws.engines.push_back(*engine);
+  return answer;
+}
+
+Result<DeviceAnswer> describe(timing::Calibration kept, device::DeviceCatalogue catalogue) {
+  DeviceAnswer answer;
+  HEADROOM_ASSIGN(answer.device, timing::add_device(kept, catalogue));
+  for (const timing::Law& law : kept.laws.laws) {
+    std::vector<MeasuredPoint> points;
+    std::ranges::copy_if(kept.points, std::back_inserter(points),
+                         [&](const MeasuredPoint& point) { return point.call.kind == law.kind; });
+    HEADROOM_ASSIGN(ClassSummary summary, summarise(law, points, answer.device));
+    answer.classes.push_back(std::move(summary));
+  }
+  answer.calibration = std::move(kept);
   return answer;
 }
 

@@ -2,11 +2,13 @@
 //
 // probe_device() runs the Python runner (python/headroom/device_probe.py), which times PyTorch's
 // own kernels, since those are what users run; calibrate() makes figures and laws of its points,
-// and is pure. The rates are the best that any point reached: what this machine does, which need
-// not be what its maker promises.
+// and is pure. The rates of arithmetic are the best that any point reached, bandwidth is what
+// blocks well beyond the cache get in the median: what this machine does, which need not be what
+// its maker promises.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +26,10 @@ struct DeviceQuestion {
   std::string dtype;       // fp32, bf16 or fp16, of what is no product; empty: as the runner thinks
   int64_t seed = 1;        // of the shapes
   int64_t threads = 0;     // of the CPU; 0: as many as PyTorch takes
-  // How many points are measured, of how many. Called from this thread.
+  // How many points are measured, of how many. Called from this thread, as the next one.
   std::function<void(int64_t done, int64_t of)> on_progress;
+  // Before anything is measured; an Error ends the run.
+  std::function<Result<void>(const timing::Machine&)> on_machine;
 };
 
 // A decode step of a model so small that most of it is the host's.
@@ -53,7 +57,8 @@ struct ClassSummary {
   double best_bytes_per_second = 0;
   double best_flops_per_second = 0;  // 0 where the class computes nothing that is counted
   double median_uncertainty_pct = 0;
-  double spread_pct = 0;  // 90 % of another run's points differ by no more (spread_log)
+  // 90 % of another run's points differ by no more (spread_log); nothing where one round says it.
+  std::optional<double> spread_pct = std::nullopt;
   timing::Law law;
   double roofline_error_pct = 0;  // of the plain roofline, on the same points
 };
@@ -62,8 +67,10 @@ struct DeviceAnswer {
   timing::Calibration calibration;
   device::Device device;
   std::vector<ClassSummary> classes;
-  int64_t disturbed = 0;                        // points that other work made useless
-  std::vector<timing::OperatorClass> left_out;  // too few points for a law
+  // Points that other work made useless, and classes of too few points for a law. A calibration
+  // does not hold them.
+  std::optional<int64_t> disturbed = std::nullopt;
+  std::vector<timing::OperatorClass> left_out;
 };
 
 // On shapes that took no part, large ones where there are enough: the median over the classes.
@@ -73,8 +80,10 @@ struct DeviceAnswer {
 struct ClassAgreement {
   timing::OperatorClass kind{};
   int64_t points = 0;
-  int64_t within = 0;           // the spread that the two runs state together
-  double stated_pct = 0;        // that spread
+  int64_t within = 0;  // the spread that the two runs state together
+  // That spread; nothing where one of them does not know its own: then none of the points is
+  // judged.
+  std::optional<double> stated_pct = std::nullopt;
   double differ_90_pct = 0;     // what 90 % of the points differ by at most
   double median_ratio_pct = 0;  // of the later run's times, beyond the earlier one's
 };
@@ -92,13 +101,14 @@ struct ClassUnseen {
 struct Agreement {
   std::vector<ClassAgreement> classes;
   int64_t points = 0;
+  int64_t judged = 0;  // of them, by a spread that is known
   int64_t within = 0;
   UnseenShapes unseen;  // of all classes
   std::vector<ClassUnseen> unseen_by_class;
 };
 // Whether as many points are within the spread as a level of 90 % lets expect of so few: 85 % at
-// least. Without a point in both there is nothing that could disagree.
-[[nodiscard]] bool agrees(const Agreement& agreement);
+// least. Nothing where no point is judged.
+[[nodiscard]] std::optional<bool> agrees(const Agreement& agreement);
 // An Error where the machines differ, or the later run has no point that the earlier one measured
 // or predicts.
 Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Calibration& later,
@@ -108,6 +118,9 @@ Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Ca
 // then nothing is kept.
 Result<Probe> probe_device(const DeviceQuestion& question);
 Result<Probe> read_probe(const text::JsonView& root);
+
+// What an earlier run kept: its laws and points as they are, nothing is fitted again.
+Result<DeviceAnswer> describe(timing::Calibration kept, device::DeviceCatalogue catalogue);
 
 // An Error where there are too few points, or none of a product or of memory traffic.
 Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue& catalogue);

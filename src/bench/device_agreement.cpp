@@ -44,9 +44,10 @@ ClassAgreement agreement_of(OperatorClass kind, const std::vector<MeasuredPoint>
   ClassAgreement found;
   found.kind = kind;
   // Each run's own spread is of two runs like it; of these two it is between them.
-  const double stated =
-      std::hypot(timing::spread_log(earlier), timing::spread_log(later)) / std::sqrt(2.0);
-  found.stated_pct = 100 * std::expm1(stated);
+  const auto a = timing::spread_log(earlier);
+  const auto b = timing::spread_log(later);
+  const double stated = a && b ? std::hypot(*a, *b) / std::sqrt(2.0) : 0;
+  if (a && b) found.stated_pct = 100 * std::expm1(stated);
   std::vector<double> ratios;
   std::vector<double> sizes;
   for (const MeasuredPoint& point : later) {
@@ -55,7 +56,7 @@ ClassAgreement agreement_of(OperatorClass kind, const std::vector<MeasuredPoint>
     ratios.push_back(std::log(point.seconds / same->second));
     sizes.push_back(std::abs(ratios.back()));
     ++found.points;
-    if (sizes.back() <= stated) ++found.within;
+    if (found.stated_pct && sizes.back() <= stated) ++found.within;
   }
   if (found.points == 0) return found;
   found.differ_90_pct = 100 * std::expm1(at_level(sizes));
@@ -119,23 +120,16 @@ class Unseen {
 
 }  // namespace
 
-bool agrees(const Agreement& agreement) {
+std::optional<bool> agrees(const Agreement& agreement) {
   constexpr double kLeastShare = 0.85;
+  if (agreement.judged == 0) return std::nullopt;
   return static_cast<double>(agreement.within) >=
-         kLeastShare * static_cast<double>(agreement.points);
+         kLeastShare * static_cast<double>(agreement.judged);
 }
 
 Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Calibration& later,
                             const device::DeviceCatalogue& catalogue) {
-  const timing::Machine& a = earlier.machine;
-  const timing::Machine& b = later.machine;
-  if (a.product != b.product || a.kind != b.kind || a.units != b.units) {
-    return Error{ErrorCode::usage,
-                 "the earlier run was on another machine, or with another number of threads: " +
-                     a.product + ", " + std::to_string(a.units),
-                 {},
-                 {}};
-  }
+  HEADROOM_TRY(timing::check_same_machine(earlier.machine, later.machine, {}));
   Agreement all;
   for (size_t i = 0; i < timing::kOperatorClasses; ++i) {
     const auto kind = static_cast<OperatorClass>(i);
@@ -143,6 +137,7 @@ Result<Agreement> agreement(const timing::Calibration& earlier, const timing::Ca
         agreement_of(kind, points_of(earlier, kind), points_of(later, kind));
     if (found.points == 0) continue;
     all.points += found.points;
+    if (found.stated_pct) all.judged += found.points;
     all.within += found.within;
     all.classes.push_back(found);
   }

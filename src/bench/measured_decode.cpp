@@ -169,10 +169,27 @@ std::vector<DecodeNotRun> not_run(const NongemmRecords& records,
 
 }  // namespace
 
+namespace {
+
+// What families call their number of layers.
+constexpr std::array<std::string_view, 4> kLayerNames{"num_hidden_layers", "n_layer", "num_layers",
+                                                      "n_layers"};
+
+}  // namespace
+
+std::optional<int64_t> layers_of(const Json& config) {
+  constexpr int64_t kMost = 1'000'000;
+  const JsonView view(config, "a configuration");
+  for (const std::string_view name : kLayerNames) {
+    if (!view.has(name)) continue;
+    const auto layers = view.get_int(name, 1, kMost);
+    return layers ? std::optional(*layers) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
 std::optional<Json> with_layers(const Json& config, int64_t layers) {
-  constexpr std::array<std::string_view, 4> kNames{"num_hidden_layers", "n_layer", "num_layers",
-                                                   "n_layers"};
-  for (const std::string_view name : kNames) {
+  for (const std::string_view name : kLayerNames) {
     if (config.find(name) == nullptr) continue;
     Json fewer = config;
     fewer.set(name, layers);

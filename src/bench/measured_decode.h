@@ -44,6 +44,8 @@ Result<void> add_predicted(const text::JsonView& config, const device::Device& d
                            const timing::TimingModel& model, const std::string& from,
                            DecodeAnswer& answer);
 
+// Nothing where the configuration does not say it.
+[[nodiscard]] std::optional<int64_t> layers_of(const text::Json& config);
 // The configuration with fewer layers, all other things alike; nothing where it does not say how
 // many there are.
 [[nodiscard]] std::optional<text::Json> with_layers(const text::Json& config, int64_t layers);

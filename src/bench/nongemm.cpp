@@ -49,10 +49,11 @@ class Listener {
     for (const NongemmSetting& setting : run.settings) by_id_.emplace(setting.id(), setting);
   }
 
-  void hear(std::string_view line) {
-    if (!failure_.has_value()) return;
+  // False where what comes is of no use any more.
+  bool hear(std::string_view line) {
     if (line.starts_with(kMachine)) failure_ = take_machine(line.substr(kMachine.size()));
     if (line.starts_with(kMeasured)) failure_ = take_record(line.substr(kMeasured.size()));
+    return failure_.has_value();
   }
 
   // What the runner left when it died, each with the reason.
@@ -129,14 +130,14 @@ Error not_here(const NongemmRun& run, const ProcessResult& done) {
 }  // namespace
 
 Result<void> measure_nongemm(const NongemmRun& run) {
-  const std::string spec = run.folder + "/spec.json";
-  HEADROOM_TRY(write_file_atomic(spec, spec_of(run).dump(2) + "\n"));
-  HEADROOM_ASSIGN(ProcessOptions process, python_module("nongemm_probe", {"--spec", spec}));
+  HEADROOM_ASSIGN(const TemporaryFile spec, TemporaryFile::make());
+  HEADROOM_TRY(spec.write(spec_of(run).dump(2) + "\n"));
+  HEADROOM_ASSIGN(ProcessOptions process, python_module("nongemm_probe", {"--spec", spec.path()}));
   const auto runs =
       std::chrono::seconds(static_cast<int64_t>(std::ceil(kRunsOfItsSeconds * run.seconds)));
   process.timeout = kStartTime + static_cast<int>(run.settings.size()) * (kSettingTime + runs);
   Listener listener(run);
-  process.on_line = [&](std::string_view line) { listener.hear(line); };
+  process.on_line = [&](std::string_view line) { return listener.hear(line); };
   const auto done = run_process(process);
   if (!listener.failure()) return listener.failure().error();
   if (!done && !listener.has_begun()) return done.error();   // there is no Python

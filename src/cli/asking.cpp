@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/machine.h"
 #include "device/detect.h"
 #include "timing/calibration.h"
 
@@ -57,9 +58,10 @@ Result<fit::FitQuestion> question_of(const Words& words, const Console& console)
     return Error{ErrorCode::usage, "standard output has the answer", std::string("--") + file,
                  "name a file"};
   }
-  if (question.device.empty() && !question.calibration.empty()) {
+  if (!question.calibration.empty()) {
     HEADROOM_ASSIGN(const auto measured, timing::find_calibration(question.calibration));
-    if (measured) question.device = measured->device;
+    if (measured) note_other_machine(*measured, console);
+    if (measured && question.device.empty()) question.device = measured->device;
   }
   if (question.device.empty()) {
     question.device = device::detect_gpus() ? "auto" : kStatedDevice;

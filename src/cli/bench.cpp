@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <array>
+
 #include "bench/decode.h"
 #include "cli/bench_decode.h"
 #include "cli/bench_device.h"
+#include "cli/bench_flags.h"
 #include "cli/bench_nongemm.h"
 #include "cli/machine.h"
 #include "cli/verb.h"
@@ -16,6 +20,7 @@ Error usage(std::string message, std::string hint = {}) {
 
 Result<std::vector<int64_t>> batches_of(std::string_view words) {
   std::vector<int64_t> batches;
+  if (words.empty()) return usage("--batches names no batch", "numbers, as in --batches 1,8,64");
   while (!words.empty() && batches.size() <= bench::kMostBatches) {
     const size_t comma = std::min(words.find(','), words.size());
     HEADROOM_ASSIGN(const int64_t batch, number_of<int64_t>(words.substr(0, comma), "batches", 1));
@@ -29,9 +34,9 @@ namespace {
 
 Result<int> run_bench(const Words& words, const Console& console) {
   const std::string what = words.operands.empty() ? "" : words.operands.front();
-  if (words.has("html") && what == "device") {
-    return usage("--html is for bench nongemm, merge and decode", "--json, or leave it out");
-  }
+  constexpr std::array<std::string_view, 4> kKnown{"device", "decode", "nongemm", "merge"};
+  const bool is_known = std::ranges::find(kKnown, what) != kKnown.end();
+  if (is_known) HEADROOM_TRY(check_bench_flags(words));
   if (what == "device") return run_bench_device(words, console);
   if (what == "decode") return run_bench_decode(words, console);
   if (what == "nongemm") return run_bench_nongemm(words, console);
@@ -97,8 +102,9 @@ Verb bench_verb() {
        "bench decode: by laws fitted to published measurements (docs/formats/timing.md)"},
       {"device", "NAME",
        "with --predict: a GPU that `headroom devices` lists; that of this machine"},
-      {"context", "TOKENS", "in the cache of each sequence; 512"},
-      {"batches", "N,N,...", "items of a batch, sequences that decode together; powers of two"},
+      {"context", "TOKENS", "bench decode: in the cache of each sequence; 512"},
+      {"batches", "N,N,...", "bench nongemm: items of a batch; bench decode: sequences that decode together; powers of "
+       "two"},
       {"points", "FILE.csv",
        "with --predict: measured steps that correct the rest: batch,itl_ms; two at least"},
       {"counters", "N=FILE.csv,...",

@@ -140,11 +140,6 @@ Result<void> hand_over(const bench::DecodeAnswer& answer, const std::string& fol
 // ---- predicted ----
 
 Result<bench::DecodeQuestion> predicted_question(const Words& words, const Machines& machines) {
-  for (const char* flag : {"on", "keep", "results", "layers", "threads", "seconds", "quick"}) {
-    if (words.has(flag)) {
-      return usage("--" + std::string(flag) + " is for measuring, and --predict measures nothing");
-    }
-  }
   bench::DecodeQuestion question;
   HEADROOM_ASSIGN(question.device, machines.catalogue.find(machines.device_for(words)));
   HEADROOM_ASSIGN(question.context, context_of(words, question.context));
@@ -177,16 +172,19 @@ Result<int> predict(const model::ResolvedModel& model, const Words& words, const
 
 // ---- measured ----
 
-Result<bench::MeasuredDecodeQuestion> measured_question(const std::string& model,
+// A usage Error where the configuration says that it has fewer.
+Result<void> check_layers(const model::ResolvedModel& model, int64_t layers) {
+  const auto all = bench::layers_of(model.view().json());
+  if (!all || layers <= *all) return {};
+  return usage(
+      model.name + " has " + std::to_string(*all) + " layers, not " + std::to_string(layers),
+      "--layers takes some of them");
+}
+
+Result<bench::MeasuredDecodeQuestion> measured_question(const model::ResolvedModel& model,
                                                         const Words& words, bool is_cpu) {
-  for (const char* flag : {"device", "points", "engine"}) {
-    if (words.has(flag)) {
-      return usage("--" + std::string(flag) + " is for --predict",
-                   "without --predict this machine is measured, and --on says which device of it");
-    }
-  }
   bench::MeasuredDecodeQuestion question;
-  question.model = model;
+  question.model = model.name;
   HEADROOM_ASSIGN(question.context, context_of(words, question.context));
   if (words.has("batches")) {
     HEADROOM_ASSIGN(question.batches, batches_of(words.value("batches")));
@@ -198,6 +196,7 @@ Result<bench::MeasuredDecodeQuestion> measured_question(const std::string& model
   if (words.has("layers")) {
     HEADROOM_ASSIGN(question.layers,
                     number_of<int64_t>(words.value("layers"), "layers", 1, kMostLayers));
+    HEADROOM_TRY(check_layers(model, *question.layers));
   }
   return question;
 }
@@ -218,7 +217,8 @@ Result<bench::NongemmRun> run_of(const Words& words, const std::string& on) {
 // Measures what the store does not have.
 Result<void> measure(const model::ResolvedModel& model, const Words& words,
                      const bench::MeasuredDecodeQuestion& question, const std::string& on,
-                     const Console& console, BenchStore& store) {
+                     const std::optional<timing::Calibration>& calibration, const Console& console,
+                     BenchStore& store) {
   HEADROOM_ASSIGN(bench::NongemmRun run, run_of(words, on));
   HEADROOM_TRY(store.open());
   const std::vector<bench::NongemmSetting> settings = bench::decode_settings(question);
@@ -229,7 +229,13 @@ Result<void> measure(const model::ResolvedModel& model, const Words& words,
   run.layers = question.layers;
   run.folder = store.folder();
   run.read_profile = read_bench_profile;
-  run.on_machine = [&](const timing::Machine& machine) { return store.set_machine(machine); };
+  run.on_machine = [&](const timing::Machine& machine) -> Result<void> {
+    if (calibration) {
+      HEADROOM_TRY(timing::check_same_machine(calibration->machine, machine,
+                                              words.value(kCalibrationFlag.name)));
+    }
+    return store.set_machine(machine);
+  };
   run.on_record = [&](const NongemmRecord& record) {
     bar.update(++done);
     return store.add(record);
@@ -276,16 +282,10 @@ int exit_code(const bench::DecodeAnswer& answer, const Words& words) {
 Result<void> predict_beside(const model::ResolvedModel& model, const Machines& machines,
                             const Words& words, bench::DecodeAnswer& answer) {
   const timing::Calibration& calibration = *machines.calibration;
-  const timing::Machine& measured = answer.measured->machine;
-  if (calibration.machine.product != measured.product ||
-      calibration.machine.kind != measured.kind || calibration.machine.units != measured.units) {
-    return usage("the calibration is of another machine, or another number of threads: " +
-                     calibration.machine.product + ", " + std::to_string(calibration.machine.units),
-                 "`headroom bench device` measures this one");
-  }
+  const std::string file = words.value(kCalibrationFlag.name);
+  HEADROOM_TRY(timing::check_same_machine(calibration.machine, answer.measured->machine, file));
   HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(calibration.device));
-  return bench::add_predicted(model.view(), device, machines.timing,
-                              words.value(kCalibrationFlag.name), answer);
+  return bench::add_predicted(model.view(), device, machines.timing, file, answer);
 }
 
 Result<int> measured(const model::ResolvedModel& model, const Words& words,
@@ -296,36 +296,37 @@ Result<int> measured(const model::ResolvedModel& model, const Words& words,
     HEADROOM_ASSIGN(on, device_of_torch(words.value("on")));
   }
   HEADROOM_ASSIGN(bench::MeasuredDecodeQuestion question,
-                  measured_question(model.name, words, on == "cpu"));
+                  measured_question(model, words, on == "cpu"));
   // Before anything is measured: a bad file of the user's is better said now.
   HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
   HEADROOM_ASSIGN(auto counters, counters_of(words));
   NongemmRecords records;
   std::string folder;
   if (words.has("results")) {
-    if (words.has("keep") || words.has("on")) {
-      return usage("--results shows what was measured before", "without --keep and --on");
-    }
     HEADROOM_ASSIGN(records, read_bench_records(words.value("results")));
     HEADROOM_TRY(adopt_setting(records, words, question));
   } else {
     BenchStore store(words.has("keep") ? words.value("keep") : std::string(kFolder));
-    HEADROOM_TRY(measure(model, words, question, on, console, store));
+    HEADROOM_TRY(measure(model, words, question, on, machines.calibration, console, store));
     records = store.records();
     folder = store.folder();
   }
   HEADROOM_ASSIGN(bench::DecodeAnswer answer,
                   bench::answer_decode(model.view(), question, records));
   answer.counters = std::move(counters);
-  if (machines.calibration) HEADROOM_TRY(predict_beside(model, machines, words, answer));
+  // The measured steps are an answer, whatever the calibration has to say of them.
+  const Result<void> beside =
+      machines.calibration ? predict_beside(model, machines, words, answer) : Result<void>();
+  if (!beside) console.complain(beside.error());
   HEADROOM_TRY(hand_over(answer, folder, words, console));
-  return exit_code(answer, words);
+  return beside ? exit_code(answer, words) : exit_code_of(ErrorCode::partial);
 }
 
 }  // namespace
 
 Result<int> run_bench_decode(const Words& words, const Console& console) {
-  if (words.operands.size() != 2) return usage("of which model?", "`headroom models` lists some");
+  if (words.operands.size() < 2) return usage("of which model?", "`headroom models` lists some");
+  if (words.operands.size() > 2) return one_word_too_many(words.operands[2]);
   if (model::is_python_function(words.operands[1])) {
     return usage("decode steps are of a configuration, not of a module",
                  "a name that `headroom models` lists, or a config.json");

@@ -69,8 +69,14 @@ std::function<void(int64_t, int64_t)> progress_on(const Console& console,
 }
 
 Result<bench::DeviceAnswer> measured(const Words& words, const device::DeviceCatalogue& catalogue,
+                                     const std::optional<timing::Calibration>& earlier,
                                      const Console& console) {
   HEADROOM_ASSIGN(bench::DeviceQuestion question, question_of(words));
+  if (earlier) {
+    question.on_machine = [&](const timing::Machine& machine) {
+      return timing::check_same_machine(earlier->machine, machine, words.value("calibration"));
+    };
+  }
   std::optional<text::Progress> bar;
   question.on_progress = progress_on(console, bar);
   auto probe = bench::probe_device(question);
@@ -81,18 +87,8 @@ Result<bench::DeviceAnswer> measured(const Words& words, const device::DeviceCat
 
 // What an earlier run kept.
 Result<bench::DeviceAnswer> shown(const Words& words, const device::DeviceCatalogue& catalogue) {
-  for (const char* flag :
-       {"save-calibration", "on", "seconds", "quick", "threads", "dtype", "seed"}) {
-    if (!words.has(flag)) continue;
-    return Error{ErrorCode::usage,
-                 "--results shows what was measured before",
-                 {},
-                 "without --" + std::string(flag)};
-  }
   HEADROOM_ASSIGN(timing::Calibration kept, timing::load_calibration(words.value("results")));
-  return bench::calibrate(
-      {std::move(kept.machine), std::move(kept.points), {}, std::move(kept.memory), kept.latency},
-      catalogue);
+  return bench::describe(std::move(kept), catalogue);
 }
 
 }  // namespace
@@ -121,15 +117,25 @@ Result<int> run_bench_device(const Words& words, const Console& console) {
   if (words.has("results")) {
     HEADROOM_ASSIGN(answer, shown(words, catalogue));
   } else {
-    HEADROOM_ASSIGN(answer, measured(words, catalogue, console));
+    HEADROOM_ASSIGN(answer, measured(words, catalogue, earlier, console));
     file = words.has("save-calibration") ? words.value("save-calibration")
                                          : answer.calibration.device + ".calibration.json";
     HEADROOM_TRY(
         write_file_atomic(file, timing::calibration_json(answer.calibration).dump(2) + "\n"));
   }
   std::optional<bench::Agreement> agreement;
+  bool is_partial = false;
   if (earlier) {
-    HEADROOM_ASSIGN(agreement, bench::agreement(*earlier, answer.calibration, catalogue));
+    // What was measured, or asked for, is answered whatever there is to compare.
+    auto compared = bench::agreement(*earlier, answer.calibration, catalogue);
+    is_partial = !compared;
+    if (compared) {
+      agreement = *std::move(compared);
+    } else {
+      Error error = std::move(compared).error();
+      error.where = words.value("calibration");
+      console.complain(error);
+    }
   }
   const bench::Agreement* const beside = agreement ? &*agreement : nullptr;
   Forms forms;
@@ -138,7 +144,8 @@ Result<int> run_bench_device(const Words& words, const Console& console) {
   };
   forms.json = [&] { return report::device_bench_json(answer, file, beside); };
   HEADROOM_TRY(deliver(forms, words, console));
-  return beside == nullptr || bench::agrees(*beside) ? kExitYes : kExitNotPlainYes;
+  if (is_partial) return exit_code_of(ErrorCode::partial);
+  return beside == nullptr || bench::agrees(*beside).value_or(true) ? kExitYes : kExitNotPlainYes;
 }
 
 }  // namespace headroom::cli

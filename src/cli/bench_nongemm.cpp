@@ -236,9 +236,8 @@ Result<int> run_bench_nongemm(const Words& words, const Console& console) {
   std::string folder;
   if (words.has("results")) {
     const std::string file = words.value("results");
-    if (words.operands.size() > 1 || words.has("models") || words.has("keep")) {
-      return usage("--results shows what was measured before, all of it",
-                   "without MODEL, --models and --keep");
+    if (words.operands.size() > 1) {
+      return usage("--results shows what was measured before, all of it", "without MODEL");
     }
     HEADROOM_ASSIGN(records, read_bench_records(file));
   } else {

@@ -39,11 +39,15 @@ Result<bench::ProfiledRun> read_bench_profile(const std::string& file) {
 }
 
 Result<void> BenchStore::open() {
+  namespace fs = std::filesystem;
   std::error_code failure;
-  std::filesystem::create_directories(folder_, failure);
-  if (failure) return usage("'" + folder_ + "' cannot be made: " + failure.message());
-  HEADROOM_TRY(check_writable(file()));
-  if (!std::filesystem::exists(file(), failure)) return {};
+  // Whatever the first that is there has room for, the folder or one above it.
+  fs::path place = fs::absolute(fs::path(folder_) / "results.jsonl", failure);
+  while (place.has_relative_path() && !fs::exists(place.parent_path(), failure)) {
+    place = place.parent_path();
+  }
+  HEADROOM_TRY(check_writable(place.string()));
+  if (!fs::exists(file(), failure)) return {};
   HEADROOM_ASSIGN(records_, read_bench_records(file()));
   return {};
 }
@@ -73,6 +77,9 @@ Result<void> BenchStore::set_machine(const timing::Machine& machine) {
                      before.product + ", " + before.torch,
                  file(), "--keep another folder"};
   }
+  std::error_code failure;
+  std::filesystem::create_directories(folder_, failure);
+  if (failure) return usage("'" + folder_ + "' cannot be made: " + failure.message());
   records_.machine = machine;
   return write();
 }

@@ -22,8 +22,7 @@ class BenchStore {
  public:
   explicit BenchStore(std::string folder) : folder_(std::move(folder)) {}
 
-  // Makes the folder where it is missing. An Error where it cannot be written to, or holds no
-  // records of ours.
+  // Makes nothing yet. An Error where it cannot be written to, or holds no records of ours.
   Result<void> open();
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
@@ -34,7 +33,8 @@ class BenchStore {
   [[nodiscard]] bool has(const bench::NongemmSetting& setting,
                          std::optional<int64_t> layers = {}) const;
 
-  // A usage Error where the records are another machine's: those of two do not mix.
+  // Makes the folder where it is missing: something is about to be measured. A usage Error where
+  // the records are another machine's: those of two do not mix.
   Result<void> set_machine(const timing::Machine& machine);
   Result<void> add(const bench::NongemmRecord& record);
 

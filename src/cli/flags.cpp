@@ -45,6 +45,10 @@ Error not_a_number(std::string_view word, std::string_view flag, std::optional<N
                std::move(hint));
 }
 
+Error one_word_too_many(std::string_view word) {
+  return usage("one word too many: '" + std::string(word.substr(0, 80)) + "'");
+}
+
 bool Words::has(std::string_view name) const {
   return std::any_of(flags.begin(), flags.end(),
                      [&](const auto& flag) { return flag.first == name; });
@@ -90,7 +94,7 @@ Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
     words.operands.push_back(word);
   }
   if (words.operands.size() > most_operands) {
-    return usage("one word too many: '" + words.operands[most_operands].substr(0, 80) + "'");
+    return one_word_too_many(words.operands[most_operands]);
   }
   return words;
 }

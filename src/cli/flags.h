@@ -24,6 +24,8 @@ struct NumberRange {
 [[nodiscard]] Error not_a_number(std::string_view word, std::string_view flag,
                                  std::optional<NumberRange> range = std::nullopt);
 
+[[nodiscard]] Error one_word_too_many(std::string_view word);
+
 struct Flag {
   std::string_view name;   // without dashes
   std::string_view value;  // what stands behind it, "FILE"; empty for a switch

@@ -1,11 +1,37 @@
 #include "cli/machine.h"
 
 #include <algorithm>
+#include <fstream>
 
 #include "engines/serving_engine.h"
 #include "timing/calibration.h"
 
 namespace headroom::cli {
+
+namespace {
+
+// As device_probe.py reads it; "" where the system does not say.
+std::string processor_here() {
+  constexpr std::string_view kKey = "model name";
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':');
+    if (!line.starts_with(kKey) || colon == std::string::npos) continue;
+    const size_t begin = std::min(line.find_first_not_of(" \t", colon + 1), line.size());
+    return line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
+  }
+  return {};
+}
+
+}  // namespace
+
+void note_other_machine(const timing::Calibration& calibration, const Console& console) {
+  const timing::Machine& measured = calibration.machine;
+  const std::string here = processor_here();
+  if (measured.kind != "cpu" || here.empty() || here == measured.product) return;
+  console.note("the calibration is of another machine, " + measured.product +
+               ": what follows is of that one");
+}
 
 Result<Machines> load_machines(const Words& words, const Console& console) {
   Machines machines;
@@ -15,6 +41,7 @@ Result<Machines> load_machines(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(machines.calibration,
                   timing::load_calibration(words.value(kCalibrationFlag.name)));
   HEADROOM_TRY(timing::adopt(*machines.calibration, machines.catalogue, machines.timing));
+  note_other_machine(*machines.calibration, console);
   if (!words.has("device")) return machines;
   const auto asked = machines.catalogue.find(words.value("device"));
   const std::string& measured = machines.calibration->device;

@@ -41,6 +41,10 @@ Result<AskedEngine> read_engine(const std::string& words, const timing::TimingMo
 // --device names.
 Result<Machines> load_machines(const Words& words, const Console& console);
 
+// Says so where a processor was calibrated that this machine does not have: what follows is of that
+// one. A GPU's may be asked about anywhere.
+void note_other_machine(const timing::Calibration& calibration, const Console& console);
+
 // --dtype: the type of weights, and of a cache; `otherwise` without the flag.
 Result<op::DType> dtype_of(const Words& words, op::DType otherwise);
 

@@ -7,8 +7,11 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/child.h"
+#include "base/file.h"
 #include "base/heap.h"
 #include "base/version.h"
 #include "cli/verb.h"
@@ -16,8 +19,16 @@
 namespace headroom::cli {
 namespace {
 
-// A file that was being written is a temporary one beside its target, so nothing is left half done.
-extern "C" void end_interrupted(int signal) { _exit(128 + signal); }
+// A file that was being written is a temporary one beside its target, so nothing is left half done,
+// and no helper goes on without us.
+extern "C" void end_interrupted(int signal) {
+  kill_children();
+  // The line is a progress bar's, or the terminal's ^C.
+  const std::string_view words = has_written() ? "\nheadroom: interrupted\n"
+                                               : "\nheadroom: interrupted, no file was written\n";
+  [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, words.data(), words.size());
+  _exit(128 + signal);
+}
 
 Console console_for(bool no_color, bool quiet) {
   const auto choice = no_color ? text::ColourChoice::never : text::ColourChoice::automatic;

@@ -36,6 +36,15 @@ std::string best_words(const ClassSummary& summary) {
              : formatted("%.1f GB/s", summary.best_bytes_per_second * 1e-9);
 }
 
+// "-" where one round alone was measured.
+std::string spread_words(const std::optional<double>& spread_pct) {
+  return spread_pct ? formatted("%.0f %%", *spread_pct) : "-";
+}
+
+Json spread_json(const std::optional<double>& spread_pct) {
+  return spread_pct ? Json(*spread_pct) : Json(nullptr);
+}
+
 std::string interval_words(const HeldOutError& error) {
   return formatted("+%.0f %%", 100 * std::expm1(error.half_width_log));
 }
@@ -66,13 +75,12 @@ std::string classes_table(const DeviceAnswer& answer, const Terminal& terminal) 
                {"90 %", Align::right, false},
                {"roofline", Align::right, false}});
   for (const ClassSummary& summary : answer.classes) {
-    table.row({std::string(name_of(summary.kind)), std::to_string(summary.points),
-               best_words(summary), formatted("%.0f %%", summary.spread_pct),
-               formatted("%.1f %%", summary.law.large.median_error_pct),
-               interval_words(summary.law.large),
-               formatted("%.1f %%", summary.law.small.median_error_pct),
-               interval_words(summary.law.small),
-               formatted("%.0f %%", summary.roofline_error_pct)});
+    table.row(
+        {std::string(name_of(summary.kind)), std::to_string(summary.points), best_words(summary),
+         spread_words(summary.spread_pct), formatted("%.1f %%", summary.law.large.median_error_pct),
+         interval_words(summary.law.large),
+         formatted("%.1f %%", summary.law.small.median_error_pct),
+         interval_words(summary.law.small), formatted("%.0f %%", summary.roofline_error_pct)});
   }
   return table.render(terminal);
 }
@@ -109,10 +117,16 @@ std::string unseen_line(const bench::UnseenShapes& unseen) {
 
 std::string agreement_line(const Agreement& agreement) {
   if (agreement.points == 0) return unseen_line(agreement.unseen);
+  const auto agrees = bench::agrees(agreement);
+  if (!agrees) {
+    return "Whether the two runs agree is not known: one of them measured each shape once, and so "
+           "knows no spread (a run of more --seconds measures twice).\n" +
+           unseen_line(agreement.unseen);
+  }
   const double share =
-      100 * static_cast<double>(agreement.within) / static_cast<double>(agreement.points);
-  return "The two runs " + std::string(bench::agrees(agreement) ? "agree" : "do not agree") + ": " +
-         formatted("%.0f %%", share) + " of " + std::to_string(agreement.points) +
+      100 * static_cast<double>(agreement.within) / static_cast<double>(agreement.judged);
+  return "The two runs " + std::string(*agrees ? "agree" : "do not agree") + ": " +
+         formatted("%.0f %%", share) + " of " + std::to_string(agreement.judged) +
          " points are within the stated spread, where 90 % should be.\n" +
          unseen_line(agreement.unseen);
 }
@@ -128,7 +142,7 @@ std::string agreement_table(const Agreement& agreement, const Terminal& terminal
   for (const ClassAgreement& one : agreement.classes) {
     const double share = 100 * static_cast<double>(one.within) / static_cast<double>(one.points);
     table.row({std::string(name_of(one.kind)), std::to_string(one.points),
-               formatted("%.0f %%", one.stated_pct), formatted("%.0f %%", share),
+               spread_words(one.stated_pct), one.stated_pct ? formatted("%.0f %%", share) : "-",
                formatted("%.0f %%", one.differ_90_pct),
                formatted("%+.0f %%", one.median_ratio_pct)});
   }
@@ -144,9 +158,11 @@ Json unseen_json(const bench::UnseenShapes& unseen) {
 }
 
 Json agreement_json(const Agreement& agreement) {
+  const auto agrees = bench::agrees(agreement);
   return Json::object()
-      .set("agrees", bench::agrees(agreement))
+      .set("agrees", agrees ? Json(*agrees) : Json(nullptr))
       .set("points", agreement.points)
+      .set("judged", agreement.judged)
       .set("within", agreement.within)
       .set("level_pct", 90)
       .set("unseen", unseen_json(agreement.unseen))
@@ -160,7 +176,7 @@ Json agreement_json(const Agreement& agreement) {
                  .set("class", name_of(one.kind))
                  .set("points", one.points)
                  .set("within", one.within)
-                 .set("stated_pct", one.stated_pct)
+                 .set("stated_pct", spread_json(one.stated_pct))
                  .set("differ_90_pct", one.differ_90_pct)
                  .set("median_ratio_pct", one.median_ratio_pct);
            }));
@@ -179,7 +195,7 @@ Json class_json(const ClassSummary& summary) {
       .set("best_bytes_per_second", summary.best_bytes_per_second)
       .set("best_flops_per_second", summary.best_flops_per_second)
       .set("median_uncertainty_pct", summary.median_uncertainty_pct)
-      .set("spread_pct", summary.spread_pct)
+      .set("spread_pct", spread_json(summary.spread_pct))
       .set("start_us", summary.law.start_seconds * 1e6)
       .set("held_out_large", error_json(summary.law.large))
       .set("held_out_small", error_json(summary.law.small))
@@ -211,9 +227,9 @@ std::string device_bench_text(const DeviceAnswer& answer, const std::string& fil
     words += "The machine was busy (load " + formatted("%.1f", machine.load) +
              "): times hold what other work took.\n";
   }
-  if (answer.disturbed > 0) {
+  if (answer.disturbed.value_or(0) > 0) {
     words +=
-        std::to_string(answer.disturbed) + " points were disturbed beyond use and are left out.\n";
+        std::to_string(*answer.disturbed) + " points were disturbed beyond use and are left out.\n";
   }
   for (const timing::OperatorClass kind : answer.left_out) {
     words += "No law for " + std::string(name_of(kind)) + ": too few points.\n";
@@ -242,7 +258,7 @@ Json device_bench_json(const DeviceAnswer& answer, const std::string& file,
       .set("points", static_cast<int64_t>(answer.calibration.points.size()))
       .set("agreement", agreement != nullptr ? agreement_json(*agreement) : Json(nullptr))
       .set("median_class_error_pct", bench::median_class_error_pct(answer))
-      .set("disturbed_points", answer.disturbed)
+      .set("disturbed_points", answer.disturbed ? Json(*answer.disturbed) : Json(nullptr))
       .set("classes", text::json_array(answer.classes, class_json))
       .set("classes_without_law", text::json_array(answer.left_out, [](timing::OperatorClass kind) {
              return Json(name_of(kind));

@@ -160,6 +160,10 @@ Json decode_json(const bench::DecodeAnswer& answer, const std::string& folder) {
       .set("context", answer.context)
       .set("dtype", answer.dtype)
       .set("engine", Json::object().set("name", answer.engine).set("source", answer.engine_source))
+      .set("least_judged_step_ms", answer.least_judged_seconds > 0
+                                       ? Json(answer.least_judged_seconds * 1e3)
+                                       : Json(nullptr))
+      .set("host_measured", !answer.is_host_of_gpus)
       .set("weights_bytes", answer.weights)
       .set("largest_batch", answer.largest_batch)
       .set("peak_bytes_per_second", answer.peak_bytes_per_second)

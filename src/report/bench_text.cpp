@@ -322,6 +322,24 @@ std::string decode_sentence(const DecodeAnswer& answer) {
   return line;
 }
 
+// What the host adds to steps that no server's were as short as, and on machines that are none.
+void add_host_doubts(const DecodeAnswer& answer, std::vector<std::string>& lines) {
+  const bool is_short = std::ranges::any_of(answer.steps, [&](const DecodeStep& step) {
+    return step.provenance != Provenance::calibrated &&
+           step.step.seconds < answer.least_judged_seconds;
+  });
+  if (is_short) {
+    lines.push_back("no server's step below " + milliseconds(answer.least_judged_seconds) +
+                    " ms was judged: of shorter ones the host's share is not known, and the upper "
+                    "end of the interval allows for it");
+  }
+  if (answer.is_host_of_gpus) {
+    lines.push_back(
+        "the host was not measured on this machine: its time is that of servers with "
+        "GPUs (`headroom bench device --seconds 60` measures it)");
+  }
+}
+
 std::vector<std::string> decode_sources(const DecodeAnswer& answer) {
   if (answer.measured) return measured_sources(answer);
   std::vector<std::string> lines;
@@ -332,6 +350,7 @@ std::vector<std::string> decode_sources(const DecodeAnswer& answer) {
                     last->matmul.basis);
   }
   lines.push_back("host and sampling: " + answer.engine + ", " + answer.engine_source);
+  add_host_doubts(answer, lines);
   return lines;
 }
 

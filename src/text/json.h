@@ -121,6 +121,11 @@ class JsonView {
  public:
   JsonView(const Json& value, std::string file) : value_(&value), place_(std::move(file) + "#") {}
 
+  // A value that was copied out of a file, at the place that it had there.
+  [[nodiscard]] static JsonView at(const Json& value, std::string place) {
+    return {At{}, value, std::move(place)};
+  }
+
   [[nodiscard]] const Json& json() const { return *value_; }
   [[nodiscard]] const std::string& place() const { return place_; }
   // An Error at this place, or at its member `key`.

@@ -29,6 +29,23 @@ Result<std::string> read_text(const JsonView& view, std::string_view key) {
 
 }  // namespace
 
+bool is_same_machine(const Machine& a, const Machine& b) {
+  return a.product == b.product && a.kind == b.kind && a.units == b.units;
+}
+
+Result<void> check_same_machine(const Machine& calibrated, const Machine& machine,
+                                const std::string& file) {
+  if (is_same_machine(calibrated, machine)) return {};
+  const auto words = [](const Machine& one) {
+    const std::string unit = one.kind == "cpu" ? " thread" : " multiprocessor";
+    return one.product + ", " + std::to_string(one.units) + unit + (one.units == 1 ? "" : "s");
+  };
+  return Error{ErrorCode::bad_input,
+               "the calibration is of another machine, or another number of threads: " +
+                   words(calibrated) + "; this is " + words(machine),
+               file, "`headroom bench device` measures this one"};
+}
+
 Json machine_json(const Machine& machine) {
   Json json = Json::object()
                   .set("product", machine.product)
@@ -132,7 +149,10 @@ Result<Calibration> read_calibration(const JsonView& root) {
   HEADROOM_ASSIGN(calibration.machine, read_machine(machine));
   HEADROOM_ASSIGN(calibration.device, read_text(root, "device"));
   HEADROOM_ASSIGN(const auto devices, root.optional_object("devices"));
-  if (devices) calibration.devices = devices->json();
+  if (devices) {
+    calibration.devices = devices->json();
+    calibration.devices_place = devices->place();
+  }
   HEADROOM_ASSIGN(const JsonView laws, root.get_object("timing"));
   HEADROOM_ASSIGN(calibration.laws, read_law_file(laws));
   for (const Law& law : calibration.laws.laws) {
@@ -167,7 +187,7 @@ Result<std::optional<Calibration>> find_calibration(const std::string& path) {
 Result<device::Device> add_device(const Calibration& calibration,
                                   device::DeviceCatalogue& catalogue) {
   if (!calibration.devices.is_null()) {
-    HEADROOM_TRY(catalogue.merge(JsonView(calibration.devices, "calibration")));
+    HEADROOM_TRY(catalogue.merge(JsonView::at(calibration.devices, calibration.devices_place)));
   }
   return catalogue.find(calibration.device);
 }

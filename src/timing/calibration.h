@@ -37,6 +37,12 @@ struct Machine {
   double clock_hertz = 0;  // when measuring began; 0: not told
 };
 
+// As far as times are concerned: threads are part of it, the version of PyTorch is not.
+[[nodiscard]] bool is_same_machine(const Machine& a, const Machine& b);
+// An Error that names what the calibration of `file` is of, where that is not `machine`.
+Result<void> check_same_machine(const Machine& calibrated, const Machine& machine,
+                                const std::string& file);
+
 // Memory that is copied or read again and again: what lies within a cache comes from it.
 struct MemoryPoint {
   Bytes size;
@@ -53,7 +59,8 @@ struct Latency {
 struct Calibration {
   Machine machine;
   std::string device;
-  text::Json devices;  // null: the catalogue knows it
+  text::Json devices;                                // null: the catalogue knows it
+  std::string devices_place = "what was measured#";  // of them, for errors
   LawFile laws;
   std::vector<MeasuredPoint> points;
   std::vector<MemoryPoint> memory;  // by size

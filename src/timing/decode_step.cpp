@@ -83,16 +83,12 @@ TimeInterval total(std::initializer_list<const TimeInterval*> parts) {
   return whole;
 }
 
-// As wide as steps of servers were off, where they ran; elsewhere at least that.
-TimeInterval as_on_servers(TimeInterval time, const Engine& engine, std::string_view device,
-                           bool has_experts) {
-  const auto& width = engine.step_half_width;
-  if (!width) return time;
-  const double spread = std::exp(has_experts ? width->experts_log : width->dense_log);
-  const TimeInterval judged{time.seconds / spread, time.seconds, time.seconds * spread};
-  if (std::ranges::find(width->devices, device) != width->devices.end()) return judged;
-  return {std::min(time.low_seconds, judged.low_seconds), time.seconds,
-          std::max(time.high_seconds, judged.high_seconds)};
+// The type of products' weights, as timing laws name it. What is unpacked has no product of its own
+// type: four bits are four bits, whoever made them.
+device::Rate weight_type(const DecodeVariant& variant, device::Rate unquantized) {
+  if (!variant.weight_element_bytes) return unquantized;
+  if (variant.product_rate) return *variant.product_rate;
+  return *variant.weight_element_bytes < 1 ? device::Rate::fp4 : device::Rate::int8;
 }
 
 // PyTorch makes keys and values of all latents anew in each step, and its linear attention is some
@@ -230,8 +226,7 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   result.host = host_of(batch, work.operators, kernels);
   result.step = total({&result.attention.time, &result.matmul.time, &result.other.time,
                        &result.quantize.time, &result.collectives.time, &result.host});
-  result.step =
-      as_on_servers(result.step, *engine_, device_->name, !shapes_->shapes.experts.empty());
+  result.step = as_on_servers(result.step);
   result.step.high_seconds = std::max(result.step.high_seconds, kernels + result.host.high_seconds);
   result.roofline_seconds = attention.roofline_seconds() + matmul.roofline_seconds();
   return result;
@@ -241,8 +236,18 @@ Result<TimeInterval> DecodePredictor::prefill(int64_t tokens) const {
   HEADROOM_CHECK(tokens >= 1 && tokens <= kMostContext, "a prompt of tokens");
   Sum sum(*model_, *device_);
   HEADROOM_TRY(sum.add(prefill_calls(shapes_->shapes, shapes_->sizes, tokens)));
-  return as_on_servers(sum.kernels().time, *engine_, device_->name,
-                       !shapes_->shapes.experts.empty());
+  return as_on_servers(sum.kernels().time);
+}
+
+TimeInterval DecodePredictor::as_on_servers(TimeInterval time) const {
+  const auto& width = engine_->step_half_width;
+  if (!width) return time;
+  const bool has_experts = !shapes_->shapes.experts.empty();
+  const double spread = std::exp(has_experts ? width->experts_log : width->dense_log);
+  const TimeInterval judged{time.seconds / spread, time.seconds, time.seconds * spread};
+  if (width->judges(device_->name, weight_type(options_.variant, rate_))) return judged;
+  return {std::min(time.low_seconds, judged.low_seconds), time.seconds,
+          std::max(time.high_seconds, judged.high_seconds)};
 }
 
 int64_t DecodePredictor::heads() const { return shapes_->shapes.heads; }

@@ -178,6 +178,8 @@ class DecodePredictor {
   [[nodiscard]] Result<DecodeWork> work(int64_t batch) const;
   // Beside kernels that take so long.
   [[nodiscard]] TimeInterval host_of(int64_t batch, int64_t operators, double kernels) const;
+  // As wide as steps of servers were off, where such were among them; elsewhere at least that.
+  [[nodiscard]] TimeInterval as_on_servers(TimeInterval time) const;
   DecodePredictor(const text::JsonView& config, const device::Device& device,
                   const DecodeOptions& options, const TimingModel& model)
       : config_(config), device_(&device), options_(options), model_(&model) {}

@@ -127,7 +127,7 @@ TEST(DecodeStep, AFormerEngineTakesLonger) {
   EXPECT_LT(today.host.seconds, former.host.seconds / 4);
   // 152,000 logits of each sequence, of which vLLM 0.6.3 made nearly 5 ms.
   const double a_logit = law.sampling_seconds_per_logit - now.sampling_seconds_per_logit;
-  EXPECT_NEAR(former.other.time.seconds - today.other.time.seconds, a_logit * 128 * 151936, 1e-4);
+  EXPECT_NEAR(former.other.time.seconds - today.other.time.seconds, a_logit * 128 * 151936, 1e-9);
 }
 
 // As far as steps of servers were off, where nothing of them was known: of mixtures more.
@@ -140,6 +140,28 @@ TEST(DecodeStep, StepsOfTodaysEnginesAreAsUncertainAsServersWere) {
     EXPECT_GE(step.high_seconds, step.seconds * std::exp(half) * (1 - 1e-9)) << name;
     EXPECT_LE(step.low_seconds, step.seconds * std::exp(-half) * (1 + 1e-9)) << name;
   }
+}
+
+// They served in bf16, fp8 and fp4, where the laws of the parts may be wider than what the steps
+// were off by; of a type that none of them had they say nothing that narrows.
+TEST(DecodeStep, ServersNarrowOnlyWhatTheyServed) {
+  const auto model = *model::resolve_model("Qwen/Qwen3-8B");
+  const double dense = TimingModel::built_in().engine_on("")->step_half_width->dense_log;
+  const auto half_width = [&](op::DType weights, const DecodeVariant& variant) {
+    const auto made =
+        predictor(model, {.context = kContext, .weights = weights, .variant = variant});
+    const TimeInterval step = made.step(64)->step;
+    return std::log(step.seconds / step.low_seconds);
+  };
+  const DecodeVariant fp8{.weight_element_bytes = 1, .product_rate = device::Rate::fp8};
+  const DecodeVariant int8{.weight_element_bytes = 1, .product_rate = device::Rate::int8};
+  const DecodeVariant four{.weight_element_bytes = kInt4Bytes};
+  EXPECT_NEAR(half_width(op::DType::bf16, {}), dense, 1e-9);
+  EXPECT_NEAR(half_width(op::DType::f16, {}), dense, 1e-9);
+  EXPECT_NEAR(half_width(op::DType::bf16, fp8), dense, 1e-9);
+  EXPECT_NEAR(half_width(op::DType::bf16, four), dense, 1e-9);
+  EXPECT_GT(half_width(op::DType::f32, {}), dense * 1.2);
+  EXPECT_GE(half_width(op::DType::bf16, int8), dense - 1e-9);
 }
 
 // No step of the servers was as short: a host that takes longer than such kernels was not seen.

@@ -278,12 +278,13 @@ Result<Law> fit_device_law(const device::Device& device, const std::vector<Measu
 
 // Two rounds differ by sqrt(2) of what one is off; means of two rounds of two runs by as much as
 // one round is off.
-double spread_log(const std::vector<MeasuredPoint>& points) {
+std::optional<double> spread_log(const std::vector<MeasuredPoint>& points) {
   std::vector<double> drifts;
   for (const MeasuredPoint& point : points) {
     if (point.drift_log > 0) drifts.push_back(point.drift_log);
   }
-  return drifts.empty() ? 0 : held_at_level(std::move(drifts)) / std::numbers::sqrt2;
+  if (drifts.empty()) return std::nullopt;
+  return held_at_level(std::move(drifts)) / std::numbers::sqrt2;
 }
 
 Result<double> roofline_error_pct(const device::Device& device,

@@ -8,6 +8,7 @@
 // either (five folds). O(n^3) for n points of a class, some hundred times: 100 ms for 128.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -31,9 +32,9 @@ Result<std::vector<MeasuredPoint>> undisturbed(const device::Device& device,
 
 // By how much 90 % of such points differ at most, as a logarithm, from those of another run on the
 // same machine: found from what two rounds of one run differ by, since a run's point is the mean of
-// its rounds. 0 where points have one round. What the machine does in an hour and not in minutes it
-// cannot know.
-[[nodiscard]] double spread_log(const std::vector<MeasuredPoint>& points);
+// its rounds. Nothing where all points have one round. What the machine does in an hour and not in
+// minutes it cannot know.
+[[nodiscard]] std::optional<double> spread_log(const std::vector<MeasuredPoint>& points);
 
 // Median of |roofline / measured - 1| over the points, in percent: what a law is held against.
 Result<double> roofline_error_pct(const device::Device& device,

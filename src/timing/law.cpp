@@ -56,11 +56,22 @@ double roof_seconds(const Roofline& roofline) {
   return high * std::pow(1 + std::pow(low / high, 4), 0.25);
 }
 
-bool Law::knows(device::Rate rate) const {
+namespace {
+
+// The two half precisions are as one; an empty list holds any.
+bool has_rate(const std::vector<device::Rate>& rates, device::Rate rate) {
   using device::Rate;
   const auto alike = [](Rate one) { return one == Rate::fp16 ? Rate::bf16 : one; };
   return rates.empty() || std::any_of(rates.begin(), rates.end(),
                                       [&](Rate one) { return alike(one) == alike(rate); });
+}
+
+}  // namespace
+
+bool Law::knows(device::Rate rate) const { return has_rate(rates, rate); }
+
+bool StepHalfWidth::judges(std::string_view device, device::Rate type) const {
+  return std::ranges::find(devices, device) != devices.end() && has_rate(weights, type);
 }
 
 double Law::seconds(const Features& features) const {

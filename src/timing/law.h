@@ -78,7 +78,11 @@ struct Law {
 struct StepHalfWidth {
   double dense_log = 0;
   double experts_log = 0;
-  std::vector<std::string> devices;  // on which they were measured
+  std::vector<std::string> devices;   // on which they were measured
+  std::vector<device::Rate> weights;  // whose types they had; none: any
+
+  // Whether steps like these were among them. The two half precisions are as one.
+  [[nodiscard]] bool judges(std::string_view device, device::Rate type) const;
 };
 
 // What an engine adds to its kernels, by sequences in the batch and by operators: the host's time

@@ -133,9 +133,9 @@ Result<Correction> read_correction(const JsonView& view, OperatorClass kind) {
   return correction;
 }
 
-Result<std::vector<device::Rate>> read_rates(const JsonView& view) {
+Result<std::vector<device::Rate>> read_rates(const JsonView& view, std::string_view key) {
   std::vector<device::Rate> rates;
-  HEADROOM_ASSIGN(const auto items, view.optional_array("rates", device::kRates.size()));
+  HEADROOM_ASSIGN(const auto items, view.optional_array(key, device::kRates.size()));
   for (const JsonView& item : items.value_or(std::vector<JsonView>{})) {
     HEADROOM_ASSIGN(const std::string name, item.to_string());
     const auto* const found = std::ranges::find(device::kRateNames, name);
@@ -157,7 +157,7 @@ Result<Law> read_law(const JsonView& view) {
   law.device = device.value_or("");
   HEADROOM_ASSIGN(law.devices, read_names(view, "devices"));
   HEADROOM_ASSIGN(law.sources, read_names(view, "sources"));
-  HEADROOM_ASSIGN(law.rates, read_rates(view));
+  HEADROOM_ASSIGN(law.rates, read_rates(view, "rates"));
   HEADROOM_ASSIGN(law.start_seconds, view.get_double("start_seconds", 0, kMostStartSeconds));
   HEADROOM_ASSIGN(law.intercept, view.get_double("intercept", -kMostLogRatio, kMostLogRatio));
   HEADROOM_ASSIGN(const JsonView errors, view.get_object("errors"));
@@ -209,6 +209,7 @@ Result<void> read_generation(const JsonView& view, Engine& engine) {
   HEADROOM_ASSIGN(width.dense_log, widths->get_double("dense", 0, kMostHalfWidth));
   HEADROOM_ASSIGN(width.experts_log, widths->get_double("experts", 0, kMostHalfWidth));
   HEADROOM_ASSIGN(width.devices, read_names(*widths, "devices"));
+  HEADROOM_ASSIGN(width.weights, read_rates(*widths, "weights"));
   return {};
 }
 
@@ -281,16 +282,22 @@ Json step_json(const InStep& step) {
       .set("median_error_pct", step.median_error_pct);
 }
 
+Json rates_json(const std::vector<device::Rate>& rates) {
+  return text::json_array(rates, [](device::Rate rate) { return Json(device::name_of(rate)); });
+}
+
 Json engine_json(const Engine& engine) {
   Json json = Json::object().set("name", engine.name).set("source", engine.source);
   if (!engine.device.empty()) json.set("device", engine.device);
   if (engine.reads_prompts_whole) json.set("prompts_whole", true);
   if (engine.is_former()) json.set("serves", engine.serves).set("before", engine.before);
   if (const auto& width = engine.step_half_width) {
-    json.set("step_half_width_log", Json::object()
-                                        .set("dense", width->dense_log)
-                                        .set("experts", width->experts_log)
-                                        .set("devices", text::json_array(width->devices)));
+    Json judged = Json::object()
+                      .set("dense", width->dense_log)
+                      .set("experts", width->experts_log)
+                      .set("devices", text::json_array(width->devices));
+    if (!width->weights.empty()) judged.set("weights", rates_json(width->weights));
+    json.set("step_half_width_log", std::move(judged));
   }
   if (engine.least_step_seconds > 0) json.set("least_step_seconds", engine.least_step_seconds);
   return json.set("eager", engine.is_eager)
@@ -313,9 +320,7 @@ Json law_json(const Law& law) {
            Json::object().set("large", error_json(law.large)).set("small", error_json(law.small)))
       .set("tables", text::json_array(law.tables, table_json));
   if (!law.rates.empty()) {
-    json.set("rates", text::json_array(law.rates, [](device::Rate rate) {
-               return Json(device::name_of(rate));
-             }));
+    json.set("rates", rates_json(law.rates));
   }
   if (law.can_correct) json.set("correction", correction_json(law.correction));
   return json;

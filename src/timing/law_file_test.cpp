@@ -81,7 +81,8 @@ TEST(LawFile, ReadsWhichEnginesAreFormer) {
         costs + more + "}]}");
   };
   const auto file = with(R"(, "serves": "vllm", "before": "0.8", "least_step_seconds": 0.004,
-      "step_half_width_log": {"dense": 0.1, "experts": 0.2, "devices": ["t4-16gb"]})");
+      "step_half_width_log": {"dense": 0.1, "experts": 0.2, "devices": ["t4-16gb"],
+      "weights": ["fp8"]})");
   ASSERT_TRUE(file) << file.error().to_string();
   const auto again = read(law_file_json(*file).dump());
   ASSERT_TRUE(again);
@@ -91,6 +92,9 @@ TEST(LawFile, ReadsWhichEnginesAreFormer) {
     EXPECT_EQ(engine.least_step_seconds, 0.004);
     EXPECT_EQ(engine.step_half_width->experts_log, 0.2);
     EXPECT_EQ(engine.step_half_width->devices, std::vector<std::string>{"t4-16gb"});
+    EXPECT_TRUE(engine.step_half_width->judges("t4-16gb", device::Rate::fp8));
+    EXPECT_FALSE(engine.step_half_width->judges("t4-16gb", device::Rate::bf16));
+    EXPECT_FALSE(engine.step_half_width->judges("a10-24gb", device::Rate::fp8));
   }
   EXPECT_FALSE(with("")->engines[0].is_former());
   EXPECT_EQ(with(R"(, "serves": "vllm")").error().where, "t.json#/engines/0/before");

@@ -196,6 +196,22 @@ def test_what_cannot_be_asked(headroom_binary, tmp_path, words):
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.json"]
 
 
+def test_more_layers_than_there_are_are_refused_before_python_starts(headroom_binary, tmp_path):
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    done = headroom(headroom_binary, "tiny.json", "--layers", "5", cwd=tmp_path, python="/nowhere/python")
+    assert done.returncode == 2 and "has 4 layers, not 5" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.json"]
+
+
+def test_a_device_that_is_not_there_leaves_nothing(headroom_binary, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    done = headroom(headroom_binary, "tiny.json", "--on", "cuda:0", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.json"]
+
+
 def test_a_python_that_says_nothing_leaves_nothing(headroom_binary, tmp_path):
     done = headroom(headroom_binary, "openai-community/gpt2", cwd=tmp_path, python="/bin/false")
     assert done.returncode == 4, done.stderr

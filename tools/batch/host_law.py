@@ -40,12 +40,12 @@ SOURCE = ("AIConfigurator's silicon_sample.csv (commit 095f58a51), Apache-2.0: f
           " 2025 and 2026 (TensorRT-LLM 1.0 to 1.2, vLLM, SGLang 0.5); errors of steps on models left out")
 
 
-def engine(coefficients, median=0.0, widths=None, least=0.0, rows=0, devices=()):
+def engine(coefficients, median=0.0, widths=None, least=0.0, rows=0, devices=(), weights=()):
     law = {"name": NAME, **{name: float(f"{value:.4g}") for name, value in zip(COEFFICIENTS, coefficients)},
            "half_width_log": 0, "median_error_pct": round(float(median), 2)}
     if widths:
         law["step_half_width_log"] = {**{kind: round(float(width), 4) for kind, width in widths.items()},
-                                      "devices": sorted(set(devices))}
+                                      "devices": sorted(set(devices)), "weights": sorted(set(weights))}
         law["least_step_seconds"] = round(float(least), 6)
     return {**law, "source": SOURCE.format(rows=rows)}
 
@@ -94,8 +94,8 @@ class Rows:
                     model = row["model_path"]
                     found.append((silicon.FAMILY.get(model, model), float(row["silicon_tpot_ms"]) / 1e3, curve[batch] / 1e3,
                                   batch, batch * logits[model], silicon.is_dense(row),
-                                  silicon.DEVICES[row["system"]]))
-        self.model, self.measured, self.kernels, batch, of_logits, self.dense, self.device = map(
+                                  silicon.DEVICES[row["system"]], row["precision"] or "bf16"))
+        self.model, self.measured, self.kernels, batch, of_logits, self.dense, self.device, self.weights = map(
             np.array, zip(*found))
         self.added = np.stack([np.ones(len(batch)), batch, of_logits], axis=1)
         self.models = sorted(set(self.model.tolist()))
@@ -193,7 +193,8 @@ def main():
         # Not its own errors: those of the others, each of which was left out itself.
         others = widths_of(rows, errors, ~mine)
         folds[model] = engine(laws[model], np.median(error_of(errors[~mine])), others,
-                              rows.measured[~mine].min(), int((~mine).sum()), rows.device[~mine].tolist())
+                              rows.measured[~mine].min(), int((~mine).sum()), rows.device[~mine].tolist(),
+                              rows.weights[~mine].tolist())
         half = np.where(rows.dense, others["dense"], others["experts"])
         inside[mine] = (np.abs(errors) <= half)[mine]
     print(f"{'left out':36} {'rows':>5} {'0.6.3 %':>8} {'new %':>8} {'p90 %':>8} {'median':>8} {'inside %':>8}")
@@ -205,7 +206,7 @@ def main():
         show(kind, errors[of_it], former[of_it], inside[of_it])
     everything = np.ones(len(errors), bool)
     law = engine(fit(rows, everything), np.median(error_of(errors)), widths_of(rows, errors, everything),
-                 rows.measured.min(), len(errors), rows.device.tolist())
+                 rows.measured.min(), len(errors), rows.device.tolist(), rows.weights.tolist())
     print(json.dumps(law))
     if words.held_out:
         words.held_out.mkdir(parents=True, exist_ok=True)
