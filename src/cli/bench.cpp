@@ -103,7 +103,8 @@ Verb bench_verb() {
       {"device", "NAME",
        "with --predict: a GPU that `headroom devices` lists; that of this machine"},
       {"context", "TOKENS", "bench decode: in the cache of each sequence; 512"},
-      {"batches", "N,N,...", "bench nongemm: items of a batch; bench decode: sequences that decode together; powers of "
+      {"batches", "N,N,...",
+       "bench nongemm: items of a batch; bench decode: sequences that decode together; powers of "
        "two"},
       {"points", "FILE.csv",
        "with --predict: measured steps that correct the rest: batch,itl_ms; two at least"},

@@ -4,8 +4,8 @@
 // The moment looked at is that of the last out-of-memory, where nothing later holds more in blocks:
 // one that was caught, as in a search for a batch size, is not what the run was about. Else, of the
 // time in which most was held, the moment with the most allocated: what is unused even then is lost
-// for good. A snapshot without history has one moment only, that in which it was taken. Pure; O(n log
-// n) in blocks and segments.
+// for good. A snapshot without history has one moment only, that in which it was taken. Pure; O(n
+// log n) in blocks and segments.
 #pragma once
 
 #include <cstdint>
@@ -49,10 +49,10 @@ struct PinningSite {
 
 struct LossAtPeak {
   int64_t moment = 0;
-  bool is_end_state = false;      // no history was recorded, so this is no peak
-  std::optional<double> seconds;  // since the recording began
+  bool is_end_state = false;               // no history was recorded, so this is no peak
+  std::optional<double> seconds;           // since the recording began
   std::optional<RecordedFailure> failure;  // where the moment is one
-  uint32_t site = 0;  // of the entry before the moment
+  uint32_t site = 0;                       // of the entry before the moment
   Bytes reserved;
   Bytes allocated;  // in blocks
   Bytes requested;  // of that, what was asked for
