@@ -7,13 +7,12 @@ namespace headroom::bench {
 
 namespace {
 
+// Powers of two to what the memory holds, and that.
 std::vector<int64_t> usual_batches(int64_t largest) {
+  const int64_t most = std::clamp<int64_t>(largest, 1, timing::kMostBatch);
   std::vector<int64_t> batches;
-  for (int64_t batch = 1; batch <= std::max<int64_t>(1, std::min<int64_t>(largest, 1024));
-       batch *= 2) {
-    batches.push_back(batch);
-  }
-  if (largest > batches.back() && largest <= 2048) batches.push_back(largest);
+  for (int64_t batch = 1; batch <= most; batch *= 2) batches.push_back(batch);
+  if (most > batches.back()) batches.push_back(most);
   return batches;
 }
 

@@ -5,6 +5,7 @@
 
 #include "report/bench_text.h"
 #include "report/curve_chart.h"
+#include "report/decode_intervals.h"
 #include "report/fit_words.h"
 #include "report/ops_words.h"
 #include "report/roofline_chart.h"
@@ -34,15 +35,28 @@ Section answer_section(const DecodeAnswer& answer) {
   if (last == nullptr) return {"answer", "", html, "no"};
   html.raw("<dl class=\"tiles\">");
   const std::string at = "at batch " + std::to_string(last->batch);
-  tile(html, "Step", milliseconds(last->step.seconds * 1e3), at);
+  // Below each predicted figure its interval.
+  const auto beneath = [&](const std::string& range, const std::string& words) {
+    return answer.measured ? words : range + " (90 %), predicted, " + words;
+  };
+  const auto between = [](const Spread& spread, double scale, const std::string& unit) {
+    return formatted("%.3g", scale * spread.low) + " to " + formatted("%.3g", scale * spread.high) +
+           unit;
+  };
+  tile(html, "Step", milliseconds(last->step.seconds * 1e3),
+       beneath(between({last->step.low_seconds, last->step.high_seconds}, 1e3, " ms"), at));
+  const Spread tokens = rate_spread(static_cast<double>(last->batch), last->step);
   tile(html, "Tokens a second", rate_words(static_cast<double>(last->batch) / last->step.seconds),
-       at);
-  tile(html, "Attention", percent(last->attention.time.seconds, last->parts_seconds()),
-       "of the step, " + at);
+       beneath(rate_words(tokens.low) + " to " + rate_words(tokens.high), at));
+  tile(
+      html, "Attention", percent(last->attention.time.seconds, last->parts_seconds()),
+      beneath(between(share_spread(*last, last->attention.time), 100, " %"), "of the step, " + at));
   if (last->attention.bytes > 0) {
+    const Spread reached = rate_spread(last->attention.bytes, last->attention.time);
     tile(html, "Attention reaches",
          percent(last->attention.bytes_per_second(), answer.peak_bytes_per_second),
-         "of " + gigabytes(answer.peak_bytes_per_second) + ", " + at);
+         beneath(between(reached, 100 / answer.peak_bytes_per_second, " %"),
+                 "of " + gigabytes(answer.peak_bytes_per_second) + ", " + at));
     tile(html, "Compute idle", percent_words(100 * (1 - decode_compute_share(*last, answer))), at);
   }
   html.raw("</dl>\n");

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "report/decode_intervals.h"
 #include "text/json_array.h"
 
 namespace headroom::report {
@@ -28,16 +29,29 @@ Json class_interval_json(const bench::TimeInterval& time, Provenance provenance)
 
 double share_pct(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
+Json spread_json(const Spread& spread, double scale = 1) {
+  return Json::object().set("low", scale * spread.low).set("high", scale * spread.high);
+}
+
+// Of what was measured once nobody knows it.
+Json predicted_spread(const Spread& spread, Provenance provenance, double scale = 1) {
+  return provenance == Provenance::measured ? Json(nullptr) : spread_json(spread, scale);
+}
+
 Json kernels_json(const bench::KernelTime& kernels, const bench::DecodeStep& step,
                   const bench::DecodeAnswer& answer) {
   const double seconds = kernels.time.seconds;
   return Json::object()
       .set("time_ms", class_interval_json(kernels.time, kernels.provenance))
       .set("share_pct", share_pct(seconds, step.parts_seconds()))
+      .set("share_interval_pct",
+           predicted_spread(share_spread(step, kernels.time), kernels.provenance, 100))
       .set("flops", kernels.flops)
       .set("bytes", kernels.bytes)
       .set("arithmetic_intensity", kernels.arithmetic_intensity())
       .set("bytes_per_second", kernels.bytes_per_second())
+      .set("bytes_per_second_interval",
+           predicted_spread(rate_spread(kernels.bytes, kernels.time), kernels.provenance))
       .set("bandwidth_pct", share_pct(kernels.bytes_per_second(), answer.peak_bytes_per_second))
       .set("compute_pct",
            share_pct(seconds > 0 ? kernels.flops / seconds : 0, answer.peak_flops_per_second))
@@ -55,15 +69,21 @@ Json step_json(const bench::DecodeStep& step, const bench::DecodeAnswer& answer)
       .set("step_ms", interval_json(step.step))
       .set("provenance", name_of(step.provenance))
       .set("tokens_per_second", static_cast<double>(step.batch) / step.step.seconds)
+      .set("tokens_per_second_interval",
+           predicted_spread(rate_spread(static_cast<double>(step.batch), step.step),
+                            step.provenance))
       .set("roofline_ms", step.roofline_seconds * 1e3)
       .set("attention", kernels_json(step.attention, step, answer))
       .set("matmul", kernels_json(step.matmul, step, answer))
       .set("other", kernels_json(step.other, step, answer))
-      .set("host_gap", Json::object()
-                           .set("time_ms", class_interval_json(step.host, host_provenance))
-                           .set("share_pct", share_pct(step.host.seconds, step.parts_seconds()))
-                           .set("provenance", name_of(host_provenance))
-                           .set("basis", answer.engine));
+      .set("host_gap",
+           Json::object()
+               .set("time_ms", class_interval_json(step.host, host_provenance))
+               .set("share_pct", share_pct(step.host.seconds, step.parts_seconds()))
+               .set("share_interval_pct",
+                    predicted_spread(share_spread(step, step.host), host_provenance, 100))
+               .set("provenance", name_of(host_provenance))
+               .set("basis", answer.engine));
 }
 
 template <typename T>

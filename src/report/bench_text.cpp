@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "report/decode_intervals.h"
 #include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"
@@ -75,6 +76,35 @@ std::string steps_table(const DecodeAnswer& answer, const Terminal& terminal) {
                {step.fits ? "" : "does not fit", Style::bad}});
   }
   return table.render(terminal);
+}
+
+// How sure each figure of the table above it is.
+std::string intervals_table(const DecodeAnswer& answer, const Terminal& terminal) {
+  Table table({{"90 % of", Align::right, false},
+               {"tokens/s", Align::right, false},
+               {"attention", Align::right, false},
+               {"matmul", Align::right, false},
+               {"other", Align::right, false},
+               {"host", Align::right, false},
+               {"GB/s", Align::right, false},
+               {"DRAM", Align::right, false}});
+  const auto range = [](const Spread& spread, double scale, const char* unit) {
+    return formatted("%.0f", scale * spread.low) + "-" + formatted("%.0f", scale * spread.high) +
+           unit;
+  };
+  for (const DecodeStep& step : answer.steps) {
+    const auto share = [&](const bench::TimeInterval& part) {
+      return range(share_spread(step, part), 100, " %");
+    };
+    const bool is_counted = step.attention.bytes > 0;
+    const Spread bytes = rate_spread(step.attention.bytes, step.attention.time);
+    table.row({"batch " + std::to_string(step.batch),
+               range(rate_spread(static_cast<double>(step.batch), step.step), 1, ""),
+               share(step.attention.time), share(step.matmul.time), share(step.other.time),
+               share(step.host), is_counted ? range(bytes, 1e-9, "") : "-",
+               is_counted ? range(bytes, 100 / answer.peak_bytes_per_second, " %") : "-"});
+  }
+  return "\n" + table.render(terminal);
 }
 
 // What a calibration said of the same steps.
@@ -356,8 +386,10 @@ std::vector<std::string> decode_sources(const DecodeAnswer& answer) {
 
 std::string decode_text(const DecodeAnswer& answer, const std::string& folder,
                         const Terminal& terminal) {
-  std::string words = decode_sentence(answer) + "\n\n" + steps_table(answer, terminal) +
-                      predicted_table(answer, terminal) + counters_words(answer, terminal);
+  std::string words =
+      decode_sentence(answer) + "\n\n" + steps_table(answer, terminal) +
+      (answer.measured || answer.steps.empty() ? "" : intervals_table(answer, terminal)) +
+      predicted_table(answer, terminal) + counters_words(answer, terminal);
   words +=
       "\nFLOP/B, GB/s and DRAM are of the attention kernels: work a byte, counted traffic by time, "
       "its share of the peak.\n";
