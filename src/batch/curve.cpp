@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "serving/engine_simulator.h"
+
 namespace headroom::batch {
 // The limits that people try: powers of two, and the middle between two of them.
 std::vector<int64_t> usual_limits(int64_t least, int64_t most) {
@@ -203,8 +205,8 @@ std::vector<int64_t> MeasuredCurve::candidates() const {
 
 namespace {
 
-// Prompt tokens of an iteration without chunked prefill: vLLM's max_num_batched_tokens.
-constexpr double kWholePromptTokens = 2048;
+// Prompt tokens of an iteration without chunked prefill: what the simulated engine takes.
+const auto kWholePromptTokens = static_cast<double>(serving::EngineLimits{}.max_num_batched_tokens);
 
 // Iterations that so many read whose number is Poisson's with this mean, so many in each.
 double mean_readings(double mean, double of_one) {

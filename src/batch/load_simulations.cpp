@@ -235,11 +235,8 @@ OpenLoadRow LoadSimulations::row(double rate, int64_t limit,
 
 double LoadSimulations::highest_of(int64_t limit, size_t end, size_t drawing, double closed,
                                    double near) const {
-  const auto keeps = [&](double rate) {
-    return serving::simulate_load(loads_[drawing], rate, basis_.laws[end], limits(limit), goal_)
-        .summary.is_kept;
-  };
-  return serving::highest_rate(closed, near, keeps);
+  return serving::highest_rate(loads_[drawing], closed, near, basis_.laws[end], limits(limit),
+                               goal_);
 }
 
 double LoadSimulations::highest_expected(int64_t limit, double closed, double near) const {

@@ -76,7 +76,7 @@ Result<void> write_beside(const Words& words, std::string_view flag, const std::
 
 // What stands on the command line is a file with the message, not a recording.
 Result<int> run_oom(const Words& words, const Console& console) {
-  for (const char* flag : {"csv", "chrome", "plan", "placements", "baseline", "capacity"}) {
+  for (const char* flag : {"csv", "chrome", "plan", "placements", "baseline", "capacity", "gpu"}) {
     if (!words.has(flag)) continue;
     return Error{ErrorCode::usage, "a message has no requests to be planned or written",
                  std::string("--") + flag, "give a recording without --oom"};

@@ -119,6 +119,10 @@ Result<Comparison> compare(PackAnswer after, const PackAnswer& before) {
   comparison.baseline = before.file;
   comparison.before = moment_of(before);
   comparison.after = moment_of(after);
+  const std::string& old_site = comparison.before.site;
+  const std::string& new_site = comparison.after.site;
+  comparison.has_two_moments =
+      !old_site.empty() && !new_site.empty() && without_line(old_site) != without_line(new_site);
   comparison.reserved = {before.loss->reserved, after.loss->reserved};
   comparison.allocated = {before.loss->allocated, after.loss->allocated};
   comparison.lost = {before.loss->lost(), after.loss->lost()};

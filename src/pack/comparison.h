@@ -38,6 +38,7 @@ struct Comparison {
   std::string baseline;
   ComparedMoment before;
   ComparedMoment after;
+  bool has_two_moments = false;  // their call sites are known, and of different functions
   BeforeAfter reserved;
   BeforeAfter allocated;
   BeforeAfter lost;

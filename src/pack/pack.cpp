@@ -110,7 +110,9 @@ double share_of(Bytes part, Bytes whole) {
 }
 
 void compare_allocators(PackAnswer& answer) {
-  answer.allocators = replay_under_settings(answer.requests);
+  // What was there at one moment says nothing of what settings would have reserved on the way.
+  const bool is_known = !answer.recording || answer.recording->has_history;
+  if (is_known) answer.allocators = replay_under_settings(answer.requests);
   // Of all streams together: their own peaks, which lower_bound adds up, may be apart in time.
   const Bytes needed(memory::packing_lower_bound(all_streams(answer)));
   AllocatorFigures planned;
@@ -141,11 +143,6 @@ Result<PackAnswer> answer(const PackQuestion& question) {
 Result<PackAnswer> answer_requests(const PackQuestion& question, PackAnswer answer) {
   HEADROOM_TRY(plan(question, answer));
   compare_allocators(answer);
-  // What was there at one moment says nothing of what settings would have reserved on the way.
-  const bool is_known = !answer.recording || answer.recording->has_history;
-  if (!is_known) {
-    std::erase_if(answer.allocators, [](const auto& each) { return each.name != "planned"; });
-  }
   if (answer.recording) {
     answer.understanding = understand(answer, answer.marks, question.seed);
   }

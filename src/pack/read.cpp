@@ -214,7 +214,7 @@ Result<PackAnswer> from_recorded(const RecordedFile& source, const std::optional
     answer.notes.push_back(
         "of " + count_of(snapshot.devices.size(), "devices, number ") +
         std::to_string(device->device) +
-        (wanted ? ", is shown" : ", which reserved most, is shown: --gpu N shows another"));
+        (wanted ? " is shown" : ", which reserved most, is shown: --gpu N shows another"));
   }
   for (const std::string& note : snapshot.notes) answer.notes.push_back(note);
   return answer;
@@ -251,18 +251,27 @@ Result<PackAnswer> from_csv(Result<formats::PackingInstance> instance) {
   return error;
 }
 
+// An instance has no GPUs to choose from.
+Result<PackAnswer> from_csv(Result<formats::PackingInstance> instance,
+                            const std::optional<int64_t>& gpu, const std::string& file) {
+  if (instance && gpu) {
+    return Error{ErrorCode::usage, "--gpu is for recordings; this is a CSV instance", file, ""};
+  }
+  return from_csv(std::move(instance));
+}
+
 Result<PackAnswer> read_pipe(const std::optional<int64_t>& gpu) {
   HEADROOM_ASSIGN(const std::string text, read_file("-", kMostFromPipe));
   HEADROOM_ASSIGN(const auto recorded, parse_recorded_file(text, "-"));
   if (recorded) return from_recorded(*recorded, gpu, "-");
-  return from_csv(formats::parse_packing_csv(text, "-"));
+  return from_csv(formats::parse_packing_csv(text, "-"), gpu, "-");
 }
 
 Result<PackAnswer> read_named(const std::string& file, const std::optional<int64_t>& gpu) {
   if (file == "-") return read_pipe(gpu);
   HEADROOM_ASSIGN(const auto recorded, read_recorded_file(file));
   if (recorded) return from_recorded(*recorded, gpu, file);
-  return from_csv(formats::read_packing_csv(file));
+  return from_csv(formats::read_packing_csv(file), gpu, file);
 }
 
 }  // namespace

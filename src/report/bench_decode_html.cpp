@@ -27,6 +27,9 @@ std::string gigabytes(double bytes_per_second) {
   return bytes_per_second > 0 ? formatted("%.1f GB/s", bytes_per_second * 1e-9) : "-";
 }
 
+// Of a step: no more digits than it is known to.
+std::string step_words(double seconds) { return formatted("%.3g ms", seconds * 1e3); }
+
 Section answer_section(const DecodeAnswer& answer) {
   Html html;
   html.raw("<h1>Decode steps <span class=\"chip\">").text(answer.model);
@@ -43,7 +46,7 @@ Section answer_section(const DecodeAnswer& answer) {
     return formatted("%.3g", scale * spread.low) + " to " + formatted("%.3g", scale * spread.high) +
            unit;
   };
-  tile(html, "Step", milliseconds(last->step.seconds * 1e3),
+  tile(html, "Step", step_words(last->step.seconds),
        beneath(between({last->step.low_seconds, last->step.high_seconds}, 1e3, " ms"), at));
   const Spread tokens = rate_spread(static_cast<double>(last->batch), last->step);
   tile(html, "Tokens a second", rate_words(static_cast<double>(last->batch) / last->step.seconds),
@@ -57,7 +60,10 @@ Section answer_section(const DecodeAnswer& answer) {
          percent(last->attention.bytes_per_second(), answer.peak_bytes_per_second),
          beneath(between(reached, 100 / answer.peak_bytes_per_second, " %"),
                  "of " + gigabytes(answer.peak_bytes_per_second) + ", " + at));
-    tile(html, "Compute idle", percent_words(100 * (1 - decode_compute_share(*last, answer))), at);
+    const Spread busy =
+        rate_spread(decode_compute_share(*last, answer) * last->step.seconds, last->step);
+    tile(html, "Compute idle", percent_words(100 * (1 - decode_compute_share(*last, answer))),
+         beneath(between({1 - busy.high, 1 - busy.low}, 100, " %"), at));
   }
   html.raw("</dl>\n");
   const bool is_partial = answer.measured && !answer.measured->not_run.empty();
@@ -86,12 +92,12 @@ void step_lane(Html& html, const DecodeStep& step) {
     html.raw("<div class=\"part\" style=\"width:");
     html.percent(100 * part.seconds / step.parts_seconds()).raw(";background-color:var(--");
     html.text(group_colour(part.group)).raw(")\" title=\"");
-    html.text(std::string(part.name) + ": " + milliseconds(part.seconds * 1e3) + ", " +
+    html.text(std::string(part.name) + ": " + step_words(part.seconds) + ", " +
               percent(part.seconds, step.parts_seconds()));
     html.raw("\"></div>");
   }
   html.raw("</div></div></div><div class=\"figure\">");
-  html.text(milliseconds(step.step.seconds * 1e3)).raw("<small>");
+  html.text(step_words(step.step.seconds)).raw("<small>");
   html.text(rate_words(static_cast<double>(step.batch) / step.step.seconds) + " tokens/s");
   html.raw("</small></div></div>\n");
 }
@@ -145,7 +151,7 @@ Section roofline_section(const DecodeAnswer& answer) {
   html.add(roofline_chart(chart));
   html.raw("<p class=\"sub\">Peaks: ").text(answer.peaks + ", ");
   html.text(gigabytes(answer.peak_bytes_per_second) + " and " +
-            formatted("%.4g GFLOP/s.", answer.peak_flops_per_second * 1e-9));
+            formatted("%.4g TFLOP/s.", answer.peak_flops_per_second * 1e-12));
   html.raw("</p>\n");
   return {"roofline", "Roofline", html, ""};
 }

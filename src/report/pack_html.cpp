@@ -113,7 +113,9 @@ Section settings_section(const pack::PackAnswer& answer) {
   const std::string command = setting_command(answer);
   const std::string gain = setting_gain(answer);
   if (!gain.empty()) {
-    html.raw("<p class=\"sub\"><code>").text(command).raw("</code> ").text(gain).raw(".</p>\n");
+    html.raw("<p class=\"sub\">");
+    if (!command.empty()) html.raw("<code>").text(command).raw("</code> ");
+    html.text(gain).raw(".</p>\n");
   }
   return {"settings", "Settings", html, ""};
 }

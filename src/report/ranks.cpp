@@ -164,7 +164,7 @@ std::string moment_head(const pack::Comparison& comparison) {
 
 // Blocks of the forward pass are no growth where the other peak is in the optimizer.
 std::string moments_sentence(const pack::Comparison& comparison) {
-  if (comparison.before.site == comparison.after.site) return "";
+  if (!comparison.has_two_moments) return "";
   return "Two moments are compared: before at " + comparison.before.site + ", after at " +
          comparison.after.site + "; what differs may be of the phase.";
 }
@@ -288,7 +288,8 @@ std::vector<Section> comparison_sections(const pack::Comparison& comparison) {
   html.raw("<h1>Two recordings</h1><p class=\"line\">").text(comparison_sentence(comparison));
   html.raw("</p>\n");
   html.add(html_table({moment_head(comparison), "#before", "#after", "#change"}, figures));
-  html.raw("<p class=\"soft\">").text(moments_sentence(comparison)).raw("</p>\n");
+  const std::string moments = moments_sentence(comparison);
+  if (!moments.empty()) html.raw("<p class=\"soft\">").text(moments).raw("</p>\n");
   html.raw("<h3>What lives at the peak, where it changed</h3>\n");
   html.add(html_table(
       {comparison.is_by_size ? "size" : "call site", "#before", "#after", "#change", "#blocks"},
