@@ -140,7 +140,6 @@ Result<std::string> read_file(const std::string& path, Bytes limit) {
 }
 
 bool has_written() noexcept { return is_written; }
-void tell_written() noexcept { is_written = true; }
 
 Result<void> check_writable(const std::string& path) {
   if (path.empty() || path.find('\0') != std::string::npos) {
@@ -164,7 +163,7 @@ Result<void> write_file_atomic(const std::string& path, std::string_view content
   if (path.empty() || path.find('\0') != std::string::npos) {
     return file_error(path, "is not a file name");
   }
-  tell_written();
+  is_written = true;
   struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) return file_error(path, "is a directory, expected a file");

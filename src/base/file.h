@@ -24,10 +24,8 @@ Result<std::string> read_file(const std::string& path, Bytes limit);
 // a pipe (/dev/stdout, /dev/null) is written in place.
 Result<void> write_file_atomic(const std::string& path, std::string_view content);
 
-// Whether this process has begun to write a file here, or told of one that it made in another way.
-// May be asked in a signal handler.
+// Whether this process has begun to write a file here. May be asked in a signal handler.
 [[nodiscard]] bool has_written() noexcept;
-void tell_written() noexcept;
 
 // Whether write_file_atomic() would find a place to write to, as far as permissions tell: to be
 // asked before long work whose answer goes there. Changes nothing.

@@ -59,10 +59,17 @@ Result<void> report_machine(const DeviceQuestion& question, std::string_view lin
 Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
   Error error{ErrorCode::unavailable, {}, question.on, {}};
   const auto words = last_words(done.spoken);
-  // The runner's own last sentence, or the end of Python's traceback.
-  const bool is_its_own = done.spoken.find("headroom: ") != std::string::npos;
-  error.message = words.empty() ? "measuring ended with exit code " + std::to_string(done.exit_code)
-                                : std::string(is_its_own ? words.front() : words.back());
+  // Python's own exit code, of an exception that nobody took: the end of its traceback. Else the
+  // runner's own last sentence.
+  constexpr int kTraceback = 1;
+  const std::string_view spoken =
+      std::string_view(done.spoken).substr(0, done.spoken.find_last_not_of('\n') + 1);
+  const std::string_view end = spoken.substr(spoken.rfind('\n') + 1);
+  if (words.empty() || end.empty()) {
+    error.message = "measuring ended with exit code " + std::to_string(done.exit_code);
+  } else {
+    error.message = std::string(done.exit_code == kTraceback ? end : words.front());
+  }
   if (error.message.starts_with("machine ")) {
     error.message = "measuring was stopped before its first point";
   } else if (error.message.starts_with("progress ")) {

@@ -124,11 +124,9 @@ Result<int> run_bench_device(const Words& words, const Console& console) {
         write_file_atomic(file, timing::calibration_json(answer.calibration).dump(2) + "\n"));
   }
   std::optional<bench::Agreement> agreement;
-  bool is_partial = false;
   if (earlier) {
     // What was measured, or asked for, is answered whatever there is to compare.
     auto compared = bench::agreement(*earlier, answer.calibration, catalogue);
-    is_partial = !compared;
     if (compared) {
       agreement = *std::move(compared);
     } else {
@@ -144,7 +142,7 @@ Result<int> run_bench_device(const Words& words, const Console& console) {
   };
   forms.json = [&] { return report::device_bench_json(answer, file, beside); };
   HEADROOM_TRY(deliver(forms, words, console));
-  if (is_partial) return exit_code_of(ErrorCode::partial);
+  if (earlier && !agreement) return exit_code_of(ErrorCode::partial);
   return beside == nullptr || bench::agrees(*beside).value_or(true) ? kExitYes : kExitNotPlainYes;
 }
 

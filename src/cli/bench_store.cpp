@@ -67,10 +67,7 @@ bool BenchStore::has(const bench::NongemmSetting& setting, std::optional<int64_t
 Result<void> BenchStore::set_machine(const timing::Machine& machine) {
   if (records_.machine) {
     const timing::Machine& before = *records_.machine;
-    if (before.product == machine.product && before.kind == machine.kind &&
-        before.units == machine.units && before.torch == machine.torch) {
-      return {};
-    }
+    if (timing::is_same_machine(before, machine) && before.torch == machine.torch) return {};
     return Error{ErrorCode::usage,
                  "was measured on another machine, or with another PyTorch or another number of "
                  "threads: " +

@@ -30,7 +30,7 @@ void note_other_machine(const timing::Calibration& calibration, const Console& c
   const std::string here = processor_here();
   if (measured.kind != "cpu" || here.empty() || here == measured.product) return;
   console.note("the calibration is of another machine, " + measured.product +
-               ": what follows is of that one");
+               ": what is predicted with it is of that one");
 }
 
 Result<Machines> load_machines(const Words& words, const Console& console) {

@@ -159,14 +159,16 @@ Result<void> write_exports(const Words& words, const pack::PackAnswer& answer,
 // Written over each other, or over what is read, they would be lost.
 Result<void> check_files_apart(const Words& words) {
   std::map<std::string, std::string> taken;
-  const auto real = [](const std::string& path) {
-    std::error_code ignored;
-    return std::filesystem::weakly_canonical(path, ignored).string();
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const auto real = [&](const std::string& path) {
+    return fs::weakly_canonical(fs::absolute(path, ignored), ignored).string();
   };
   for (const std::string& file : words.operands) taken.emplace(real(file), "what is read");
   if (words.has("baseline")) taken.emplace(real(words.value("baseline")), "what is read");
   for (const char* const flag : {"placements", "plan", "csv", "chrome", "html", "output"}) {
     if (!words.has(flag) || words.value(flag) == "-") continue;
+    if (fs::is_other(fs::status(words.value(flag), ignored))) continue;  // a device or a pipe
     const auto [at, is_new] = taken.emplace(real(words.value(flag)), "--" + std::string(flag));
     if (is_new) continue;
     return Error{ErrorCode::usage, "would be written over " + at->second, words.value(flag),

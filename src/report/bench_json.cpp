@@ -183,7 +183,7 @@ Json decode_json(const bench::DecodeAnswer& answer, const std::string& folder) {
       .set("least_judged_step_ms", answer.least_judged_seconds > 0
                                        ? Json(answer.least_judged_seconds * 1e3)
                                        : Json(nullptr))
-      .set("host_measured", !answer.is_host_of_gpus)
+      .set("host_of_gpu_servers", answer.is_host_of_gpus)
       .set("weights_bytes", answer.weights)
       .set("largest_batch", answer.largest_batch)
       .set("peak_bytes_per_second", answer.peak_bytes_per_second)

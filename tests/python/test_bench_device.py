@@ -138,7 +138,7 @@ def test_a_prediction_uses_it(measured, headroom_binary):
     assert [step["batch"] for step in steps] == [1, 4]
     assert all(step["matmul"]["provenance"] == "calibrated" for step in steps)
     # So short a run measures no model, and so no host: GPU servers' is taken, and that is said.
-    assert json.loads(done.stdout)["host_measured"] is False
+    assert json.loads(done.stdout)["host_of_gpu_servers"] is True
     shown = headroom(headroom_binary, *question[:-1], "--calibration", answer["calibration_file"], cwd=folder)
     assert "the host was not measured on this machine" in shown.stdout
 
@@ -373,6 +373,18 @@ def test_a_wrong_figure_is_named_with_its_file(measured, headroom_binary):
     (folder / "wrong.json").write_text(json.dumps(wrong))
     done = headroom(headroom_binary, "devices", "--calibration", "wrong.json", cwd=folder)
     assert done.returncode == 3 and "wrong.json#/devices/devices/0/memory_bytes" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("ending, reason", [
+    ("echo \"TypeError: 'x'\" >&2; exit 1", "TypeError: 'x'"),  # an exception that nobody took
+    ("echo 'headroom: the device is gone' >&2; echo 'a warning' >&2; exit 3", "the device is gone"),
+])
+def test_a_measurement_that_fails_says_why(headroom_binary, tmp_path, ending, reason):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho 'headroom: machine {json.dumps(MACHINE)}' >&2\n{ending}\n", encoding="utf-8")
+    python.chmod(0o755)
+    done = headroom(headroom_binary, "bench", "device", "--quick", cwd=tmp_path, python=python)
+    assert done.returncode != 0 and f"cpu: {reason}\n" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
