@@ -87,6 +87,8 @@ struct BatchAnswer {
   std::vector<Replicas> replicas;
   FreedUses freed;               // predicted: with a model on a device
   std::vector<WhatIf> what_ifs;  // the same
+  // What both are held against where percentiles are the target: this server as predicted.
+  std::optional<LoadBest> load_baseline;
   // Measured over predicted at B_opt, where points and a model are there: what is predicted beside
   // the points is scaled by it.
   std::optional<Correction> correction;

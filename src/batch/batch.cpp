@@ -258,10 +258,6 @@ Result<void> fill_open_load(const ServingCurve& curve, const Predicted* predicte
         "requests as they come are simulated as if a prompt held up all stages of the pipeline "
         "while it is read: the server could do more");
   }
-  const auto& most = names_of(question.engine).most_sequences;
-  if (most && basis.limits.front().batch <= *most) {
-    std::erase_if(basis.limits, [&](const BatchPoint& point) { return point.batch > *most; });
-  }
   basis.chosen = answer.curve[answer.chosen.value_or(0)].point.batch;
   HEADROOM_ASSIGN(answer.open_load, answer_open_load(question, basis, answer.itl_target_seconds));
   return {};
@@ -336,19 +332,24 @@ Result<void> fill_correction(const Predicted& predicted, BatchAnswer& answer) {
 Result<void> fill_alternatives(const Predicted& predicted, const text::JsonView& config,
                                const timing::TimingModel& model, const Companion* companion,
                                BatchAnswer& answer) {
-  const AdvisorOptions options = advisor_options(answer);
-  const Correction correction = answer.correction.value_or(Correction{});
-  HEADROOM_ASSIGN(answer.what_ifs, what_ifs(answer.question, config, answer.workload, predicted,
-                                            options, correction, model));
+  Baseline base{.question = &answer.question,
+                .config = &config,
+                .workload = answer.workload,
+                .advisor = advisor_options(answer),
+                .correction = answer.correction.value_or(Correction{})};
+  if (answer.open_load && !answer.question.open_load.targets.empty()) {
+    const serving::OpenLoadGoal goal{answer.open_load->targets, answer.question.open_load.attain};
+    HEADROOM_ASSIGN(const LoadBest best,
+                    load_of(answer.question, answer.workload, predicted, base.correction, goal));
+    base.load = LoadBaseline{goal, best};
+    answer.load_baseline = best;
+  }
+  HEADROOM_ASSIGN(answer.what_ifs, what_ifs(base, predicted, model));
   if (!answer.kv.needed) return {};
-  const FreedQuestion freed{.question = &answer.question,
-                            .config = &config,
-                            .workload = answer.workload,
+  const FreedQuestion freed{.base = base,
                             .chosen = answer.curve[*answer.chosen].point,
                             .host_gap = answer.host_gap ? answer.host_gap->expected : 0,
-                            .needed = *answer.kv.needed,
-                            .advisor = options,
-                            .correction = correction};
+                            .needed = *answer.kv.needed};
   HEADROOM_ASSIGN(answer.freed, uses_of_freed(freed, predicted, companion, model));
   return {};
 }

@@ -2,7 +2,7 @@
 // model beside the first, a smaller card.
 //
 // Predictions for a model on a device whose B_opt is known. Pure; thread-safe; some ten
-// milliseconds for each card and model.
+// milliseconds for each card and model, with percentiles a third of a second on each core.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@
 
 #include "base/result.h"
 #include "base/units.h"
-#include "batch/predicted.h"
-#include "batch/question.h"
+#include "batch/baseline.h"
 
 namespace headroom::batch {
 
 // With the whole cache at B_opt.
 struct LongerContext {
-  double tokens = 0;  // of a sequence in flight, on average
-  double factor = 1;  // of what it is now
-  Interval itl_seconds{};
+  double tokens = 0;                 // of a sequence in flight, on average
+  double factor = 1;                 // of what it is now
+  Interval itl_seconds{};            // nothing where percentiles are the target
   std::optional<bool> meets_target;  // as expected; nothing where there is no target
+  std::optional<LoadBest> load;      // where percentiles are
 };
 
 struct PrefixCache {
@@ -33,10 +33,13 @@ struct PrefixCache {
 struct SmallerDevice {
   std::string name;
   Bytes memory;
-  Advice advice;
+  Advice advice{};
   Interval throughput_tokens_per_second{};
   Interval itl_seconds{};
-  double share = 0;  // of the throughput at B_opt, as expected
+  std::optional<LoadBest> load =
+      std::nullopt;  // where percentiles are the target: instead of these three
+  // Of the throughput at B_opt, or of the highest rate; nothing where that is 0.
+  std::optional<double> share = std::nullopt;
 };
 
 // A second model's server on the same GPU under MPS: two classes of one customer each in a closed
@@ -71,14 +74,10 @@ struct Companion {
 };
 
 struct FreedQuestion {
-  const BatchQuestion* question = nullptr;
-  const text::JsonView* config = nullptr;
-  Workload workload;
+  Baseline base;
   BatchPoint chosen;  // B_opt's
   double host_gap = 0;
   Bytes needed;  // of the cache, at B_opt
-  AdvisorOptions advisor;
-  Correction correction;  // of what is predicted
 };
 
 // Whether a second model can be put beside the question's: one GPU of NVIDIA's.

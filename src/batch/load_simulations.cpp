@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/parallel.h"
+
 namespace headroom::batch {
 namespace {
 
@@ -13,13 +15,10 @@ using serving::OpenLoad;
 using serving::OpenLoadGoal;
 using serving::SimulatedLoad;
 
-constexpr size_t kDrawings = 3;            // of Poisson arrivals, for a row
-constexpr double kTail = 0.05;             // of these runs, beyond each end of an interval
-constexpr double kTokensOfADrawing = 1e6;  // that a simulation of one drawing writes, about
+constexpr double kTail = 0.05;  // of these runs, beyond each end of an interval
 constexpr double kLeastRequests = 400;
 constexpr double kMostRequests = 3000;
-constexpr double kMostRecordedTokens = 2e6;  // the same, of a recorded trace: there is one alone
-constexpr double kMostRecorded = 6000;
+constexpr double kRecordedTimes = 2;  // as much of a recorded trace: there is one alone
 
 // What was simulated of one figure: its mean under the expected law, and how far it goes.
 class Span {
@@ -95,7 +94,7 @@ LatencyIntervals intervals_of(const std::array<Span, 5>& spans, double tail) {
 }  // namespace
 
 LoadSimulations::LoadSimulations(const BatchQuestion& question, const OpenLoadBasis& basis,
-                                 OpenLoadGoal goal)
+                                 OpenLoadGoal goal, const SimulatedExtent& extent)
     : question_(question.open_load), basis_(basis), goal_(std::move(goal)) {
   double output = 0;
   for (const auto& request : basis.lengths) {
@@ -104,10 +103,10 @@ LoadSimulations::LoadSimulations(const BatchQuestion& question, const OpenLoadBa
   }
   output_mean_ = output;
   const bool is_recorded = question_.is_recorded();
+  const double times = is_recorded ? kRecordedTimes : 1;
   const auto wanted = static_cast<size_t>(
-      std::clamp((is_recorded ? kMostRecordedTokens : kTokensOfADrawing) / output, kLeastRequests,
-                 is_recorded ? kMostRecorded : kMostRequests));
-  for (size_t drawing = 0; drawing < (is_recorded ? 1 : kDrawings); ++drawing) {
+      std::clamp(times * extent.tokens / output, kLeastRequests, times * kMostRequests));
+  for (size_t drawing = 0; drawing < (is_recorded ? 1 : extent.drawings); ++drawing) {
     // A third before, until as many wait as will; and some behind.
     const size_t from = wanted / 3;
     const size_t to = from + wanted;
@@ -165,7 +164,7 @@ std::vector<OpenLoad> LoadSimulations::runs_at(double rate) const {
                   .to = window / 3 + window,
                   .is_met_at_work = true};
     load.arrivals = serving::poisson_arrivals(basis_.lengths, load.to + window / 10 + 1,
-                                              question_.seed + kDrawings + run);
+                                              question_.seed + kOfAnswer.drawings + run);
     runs.push_back(std::move(load));
   }
   return runs;
@@ -226,17 +225,24 @@ OpenLoadRow LoadSimulations::row(double rate, int64_t limit,
   row.throughput_tokens_per_second = throughput.interval(tail);
   row.goodput_requests_per_second = goodput.interval(tail);
   row.attained = attained.interval(tail);
-  const double share = kept / static_cast<double>(drawings.size());
-  row.kept = share >= 1 - tail ? Kept::yes : share <= tail ? Kept::no : Kept::at_risk;
   row.is_saturated = together.is_saturated() || (!is_of_runs && rate > closed[kExpectedEnd]);
+  const double share = kept / static_cast<double>(drawings.size());
+  row.kept = row.is_saturated || share <= tail            ? Kept::no
+             : goal_.targets.empty() || share >= 1 - tail ? Kept::yes
+                                                          : Kept::at_risk;
   row.is_kept_as_expected = !row.is_saturated && together.is_kept(goal_);
   return row;
 }
 
+bool LoadSimulations::keeps(int64_t limit, size_t end, size_t drawing, double rate) const {
+  return serving::simulate_load(loads_[drawing], rate, basis_.laws[end], limits(limit), goal_)
+      .summary.is_kept;
+}
+
 double LoadSimulations::highest_of(int64_t limit, size_t end, size_t drawing, double closed,
                                    double near) const {
-  return serving::highest_rate(loads_[drawing], closed, near, basis_.laws[end], limits(limit),
-                               goal_);
+  return serving::highest_rate(closed, near,
+                               [&](double rate) { return keeps(limit, end, drawing, rate); });
 }
 
 double LoadSimulations::highest_expected(int64_t limit, double closed, double near) const {
@@ -254,15 +260,15 @@ double LoadSimulations::highest_expected(int64_t limit, double closed, double ne
 
 Interval LoadSimulations::highest_interval(int64_t limit, const std::array<double, 3>& closed,
                                            double expected) const {
+  constexpr std::array<size_t, 2> kEnds{0, 2};
+  std::vector<double> rates(kEnds.size() * loads_.size());
+  for_each_in_parallel(rates.size(), 0, [&](size_t i) {
+    const size_t end = kEnds[i / loads_.size()];
+    rates[i] = highest_of(limit, end, i % loads_.size(), closed[end], expected);
+  });
   Span span;
   span.add(expected, true);
-  double near = expected;
-  for (const size_t end : {size_t{0}, size_t{2}}) {
-    for (size_t drawing = 0; drawing < loads_.size(); ++drawing) {
-      near = highest_of(limit, end, drawing, closed[end], near);
-      span.add(near, false);
-    }
-  }
+  for (const double rate : rates) span.add(rate, false);
   return span.interval();
 }
 

@@ -1,5 +1,5 @@
-// The simulations that an answer about open load is made of: three drawings of the requests (of a
-// recorded trace one), at the low, the expected and the high end of what iterations take.
+// The simulations that an answer about open load is made of: drawings of the requests, at the low,
+// the expected and the high end of what iterations take.
 //
 // Expected is what the drawings show together, under the expected law: the means of their figures,
 // held against the targets. So a rate's row and the highest rate say the same. Thread-safe once
@@ -16,11 +16,20 @@ namespace headroom::batch {
 inline constexpr size_t kExpectedEnd = 1;     // of the three ends
 inline constexpr size_t kSimulatedRuns = 30;  // where a row is held against one run
 
+// How much is simulated of a rate.
+struct SimulatedExtent {
+  size_t drawings = 3;  // of Poisson arrivals; of a recorded trace there is one alone
+  double tokens = 1e6;  // that one of them writes, about
+};
+inline constexpr SimulatedExtent kOfAnswer{};
+// To hold many servers against each other.
+inline constexpr SimulatedExtent kOfComparison{.drawings = 1, .tokens = 3e5};
+
 class LoadSimulations {
  public:
   // `question` and `basis` must outlive it.
   LoadSimulations(const BatchQuestion& question, const OpenLoadBasis& basis,
-                  serving::OpenLoadGoal goal);
+                  serving::OpenLoadGoal goal, const SimulatedExtent& extent = kOfAnswer);
 
   [[nodiscard]] const std::vector<serving::OpenLoad>& loads() const { return loads_; }
   // Requests a second with as many always in flight as the limit: simulated, or where there are too
@@ -33,6 +42,8 @@ class LoadSimulations {
   // The highest rate that keeps the targets, at most the closed one. `near`: about what it will be;
   // 0: not known. As expected, of all drawings together.
   [[nodiscard]] double highest_expected(int64_t limit, double closed, double near) const;
+  // Whether one drawing keeps the targets, at one end of the law.
+  [[nodiscard]] bool keeps(int64_t limit, size_t end, size_t drawing, double rate) const;
   // Of one drawing, at one end of the law.
   [[nodiscard]] double highest_of(int64_t limit, size_t end, size_t drawing, double closed,
                                   double near) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/parallel.h"
 #include "batch/load_simulations.h"
 
 namespace headroom::batch {
@@ -14,21 +15,21 @@ Error usage(std::string words, std::string flag, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(words), std::move(flag), std::move(hint)};
 }
 
-// The smallest limit whose highest rate is nearly that of the best, at one end of the law, and what
-// each limit could do. Larger ones first: what a limit can do in a closed loop bounds its rate, and
-// where that is less than another's already, nothing is simulated.
-int64_t best_limit(const LoadSimulations& simulations, const OpenLoadBasis& basis, size_t end,
+// The smallest limit whose highest rate is nearly that of the best, and what each limit could do.
+// Larger ones first: what a limit can do in a closed loop bounds its rate, and where that is less
+// than another's already, nothing is simulated.
+int64_t best_limit(const LoadSimulations& simulations, const OpenLoadBasis& basis,
                    std::vector<OpenLoadLimit>& limits) {
   double best = 0;
   double near = 0;
   limits.clear();
   for (auto point = basis.limits.rbegin(); point != basis.limits.rend(); ++point) {
-    OpenLoadLimit limit{.limit = point->batch,
-                        .closed_requests_per_second = simulations.closed_rate(*point, end)};
+    OpenLoadLimit limit{
+        .limit = point->batch,
+        .closed_requests_per_second = simulations.closed_rate(*point, kExpectedEnd)};
     const double closed = limit.closed_requests_per_second;
     if (closed >= kAsGood * best) {
-      near = end == kExpectedEnd ? simulations.highest_expected(point->batch, closed, near)
-                                 : simulations.highest_of(point->batch, end, 0, closed, near);
+      near = simulations.highest_expected(point->batch, closed, near);
       limit.highest_rate = near;
       best = std::max(best, near);
     }
@@ -39,6 +40,27 @@ int64_t best_limit(const LoadSimulations& simulations, const OpenLoadBasis& basi
     if (limit.highest_rate && best > 0 && *limit.highest_rate >= kAsGood * best) return limit.limit;
   }
   return basis.chosen;
+}
+
+// The same of one drawing, at one end of the law, without what each limit could do: one that does
+// not keep the targets at nearly the best rate so far is left after that simulation.
+LoadBest best_of_drawing(const LoadSimulations& simulations, const OpenLoadBasis& basis,
+                         size_t end) {
+  std::vector<std::pair<int64_t, double>> rates;
+  double best = 0;
+  for (auto point = basis.limits.rbegin(); point != basis.limits.rend(); ++point) {
+    const double closed = simulations.closed_rate(*point, end);
+    if (closed < kAsGood * best) continue;
+    if (best > 0 && !simulations.keeps(point->batch, end, 0, kAsGood * best)) continue;
+    const double highest = simulations.highest_of(point->batch, end, 0, closed, best);
+    rates.emplace_back(point->batch, highest);
+    best = std::max(best, highest);
+  }
+  LoadBest found{.limit = basis.chosen};
+  for (const auto& [limit, rate] : rates) {
+    if (best > 0 && rate >= kAsGood * best) found = {limit, {rate, rate, rate}};
+  }
+  return found;
 }
 
 const BatchPoint& point_at(const OpenLoadBasis& basis, int64_t limit, BatchPoint& made) {
@@ -138,12 +160,14 @@ Result<OpenLoadAnswer> answer_open_load(const BatchQuestion& question, const Ope
   answer.requests = static_cast<int64_t>(simulations.loads()[0].to - simulations.loads()[0].from);
   answer.limit = question.open_load.limit.value_or(basis.chosen);
   if (!question.open_load.limit && !answer.targets.empty()) {
-    std::vector<OpenLoadLimit> unused;
-    const int64_t low = best_limit(simulations, basis, 0, unused);
-    const int64_t high = best_limit(simulations, basis, 2, unused);
-    answer.limit = best_limit(simulations, basis, kExpectedEnd, answer.by_limit);
-    answer.limit_low = std::min({low, high, answer.limit});
-    answer.limit_high = std::max({low, high, answer.limit});
+    std::array<int64_t, 3> best{};
+    for_each_in_parallel(best.size(), 0, [&](size_t end) {
+      best[end] = end == kExpectedEnd ? best_limit(simulations, basis, answer.by_limit)
+                                      : best_of_drawing(simulations, basis, end).limit;
+    });
+    answer.limit = best[kExpectedEnd];
+    answer.limit_low = *std::ranges::min_element(best);
+    answer.limit_high = *std::ranges::max_element(best);
   }
   BatchPoint made;
   const BatchPoint& point = point_at(basis, answer.limit, made);
@@ -162,14 +186,39 @@ Result<OpenLoadAnswer> answer_open_load(const BatchQuestion& question, const Ope
     }
   }
   std::sort(rates.begin(), rates.end());
-  for (const double rate : rates)
-    answer.rows.push_back(simulations.row(rate, answer.limit, closed));
+  answer.rows.resize(rates.size());
+  for_each_in_parallel(rates.size(), 0, [&](size_t i) {
+    answer.rows[i] = simulations.row(rates[i], answer.limit, closed);
+  });
   answer.refused = answer.rows.front().refused;
   if (question.open_load.window_seconds && !question.open_load.is_recorded()) {
     answer.window_seconds = question.open_load.window_seconds;
     answer.runs = kSimulatedRuns;
   }
   return answer;
+}
+
+LoadBest best_of_load(const BatchQuestion& question, const OpenLoadBasis& basis,
+                      const serving::OpenLoadGoal& goal) {
+  const LoadSimulations simulations(question, basis, goal, kOfComparison);
+  LoadBest best;
+  const auto& given = question.open_load.limit;
+  if (given) {
+    best.limit = *given;
+  } else {
+    best = best_of_drawing(simulations, basis, kExpectedEnd);
+  }
+  BatchPoint made;
+  const BatchPoint& point = point_at(basis, best.limit, made);
+  const auto highest = [&](size_t end) {
+    return simulations.highest_of(best.limit, end, 0, simulations.closed_rate(point, end),
+                                  best.highest_rate.expected);
+  };
+  if (given) best.highest_rate.expected = highest(kExpectedEnd);
+  const double ends[] = {highest(0), best.highest_rate.expected, highest(2)};
+  best.highest_rate.low = *std::ranges::min_element(ends);
+  best.highest_rate.high = *std::ranges::max_element(ends);
+  return best;
 }
 
 }  // namespace headroom::batch

@@ -30,7 +30,9 @@ struct LatencyIntervals {
   Interval p99;
 };
 
-enum class Kept : uint8_t { no, at_risk, yes };  // at risk: at one end of the law, not at the other
+// Of the targets that there are: without any, yes. At risk: at one end of the law, not at the
+// other. Where more come than are answered, no.
+enum class Kept : uint8_t { no, at_risk, yes };
 [[nodiscard]] std::string_view name_of(Kept kept);
 
 // A rate at one limit.
@@ -96,7 +98,13 @@ struct OpenLoadBasis {
   std::string prompt_source;
 };
 
-// From a curve; with a prediction (else null) the contexts and prompts as predicted.
+// From the prediction alone, scaled by what it was off.
+Result<OpenLoadBasis> basis_of_prediction(const BatchQuestion& question, const Workload& workload,
+                                          const Predicted& predicted,
+                                          const Correction& correction = {});
+
+// From the question's points, on their curve, with prompts as predicted where there is a prediction
+// (else null); without points from the prediction.
 Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workload& workload,
                                       const ServingCurve& curve, const Predicted* predicted);
 
@@ -111,5 +119,17 @@ Result<void> check_open_load(const OpenLoadQuestion& question);
 
 Result<OpenLoadAnswer> answer_open_load(const BatchQuestion& question, const OpenLoadBasis& basis,
                                         std::optional<double> itl_target_seconds);
+
+// A server's best limit, or the one of the question, and the highest rate that keeps the targets
+// there: as expected, and with steps at either end of their law.
+struct LoadBest {
+  int64_t limit = 1;
+  Interval highest_rate{};  // requests a second; 0: none keeps them
+};
+
+// To hold devices, settings and lengths against each other under the same requests: one drawing
+// alone, a third as long as the answer's. A third of a second.
+LoadBest best_of_load(const BatchQuestion& question, const OpenLoadBasis& basis,
+                      const serving::OpenLoadGoal& goal);
 
 }  // namespace headroom::batch

@@ -3,6 +3,7 @@
 
 #include "batch/live_meter.h"
 #include "batch/open_load.h"
+#include "engines/serving_engine.h"
 #include "text/number.h"
 
 namespace headroom::batch {
@@ -120,6 +121,85 @@ std::optional<double> tokens_by_share(const std::vector<BatchPoint>& limits,
   return tokens;
 }
 
+// What both kinds of curve have: limits, and the requests.
+Result<OpenLoadBasis> basis_of_curve(const BatchQuestion& question, const Workload& workload,
+                                     const ServingCurve& curve) {
+  OpenLoadBasis basis;
+  for (const int64_t limit : curve.candidates()) {
+    HEADROOM_ASSIGN(BatchPoint point, curve.at(limit));
+    basis.limits.push_back(point);
+  }
+  HEADROOM_CHECK(!basis.limits.empty(), "a curve with candidates");
+  basis.lengths = lengths_of(question);
+  basis.context_mean = static_cast<double>(mean_context(workload));
+  return basis;
+}
+
+// As they are given or, with a prediction, predicted; none: nothing is known of them.
+Result<Prompts> prompts_of(const BatchQuestion& question, const Predicted* predicted,
+                           OpenLoadBasis& basis) {
+  const auto& given = question.open_load.prefill_tokens_per_second;
+  if (given) {
+    basis.prompt_source = "as given by --prefill-rate";
+    return given_prompts(*given);
+  }
+  if (predicted == nullptr) return Prompts();
+  basis.prompt_source = "predicted";
+  int64_t longest = 1;
+  for (const formats::RequestLengths& request : basis.lengths) {
+    longest = std::max(longest, request.input_tokens);
+  }
+  return predicted_prompts(predicted->predictor(), longest);
+}
+
+void fill_laws(const std::vector<std::vector<DecodeKnot>>& steps, const Prompts& prompts,
+               OpenLoadBasis& basis) {
+  for (size_t end = 0; end < kEnds; ++end) {
+    basis.laws.emplace_back(steps[end], basis.context_mean,
+                            prompts.empty() ? std::vector<PromptKnot>() : prompts[end]);
+  }
+}
+
+// Laws are of all limits, the choice is among those that the engine takes.
+void leave_takable_limits(engines::ServingEngine engine, OpenLoadBasis& basis) {
+  const auto& most = names_of(engine).most_sequences;
+  if (most && basis.limits.front().batch <= *most) {
+    std::erase_if(basis.limits, [&](const BatchPoint& point) { return point.batch > *most; });
+  }
+  basis.chosen = basis.limits.back().batch;
+}
+
+void fill_cache_blocks(double tokens, OpenLoadBasis& basis) {
+  basis.kv_blocks = std::max<int64_t>(1, static_cast<int64_t>(tokens / kKvBlock));
+}
+
+// Of a server that was measured. `predicted` or null: for its prompts.
+Result<OpenLoadBasis> basis_of_points(const BatchQuestion& question, const Workload& workload,
+                                      const ServingCurve& curve, const Predicted* predicted) {
+  HEADROOM_ASSIGN(OpenLoadBasis basis, basis_of_curve(question, workload, curve));
+  HEADROOM_ASSIGN(Prompts prompts, prompts_of(question, predicted, basis));
+  const auto whole = measured_steps(basis.limits, std::vector<double>(kEnds, 0));
+  auto steps = measured_steps(basis.limits, prompt_seconds_of_token(prompts, basis.lengths));
+  constexpr double kLeastShare = 0.2;
+  if (!is_positive(steps, kLeastShare, whole)) {
+    if (question.open_load.prefill_tokens_per_second) {
+      return Error{ErrorCode::usage,
+                   "prompts at this rate would take nearly all of the time that was measured",
+                   "--prefill-rate",
+                   "prompt tokens that the server reads in a second, when it does nothing else"};
+    }
+    steps = whole;
+    prompts.clear();
+  }
+  if (prompts.empty()) basis.prompt_source = "within the steps, as measured";
+  fill_laws(steps, prompts, basis);
+  if (const auto tokens = tokens_by_share(basis.limits, workload)) {
+    fill_cache_blocks(*tokens, basis);
+  }
+  leave_takable_limits(question.engine, basis);
+  return basis;
+}
+
 }  // namespace
 
 std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question) {
@@ -128,62 +208,25 @@ std::vector<formats::RequestLengths> lengths_of(const BatchQuestion& question) {
                        question.open_load.seed);
 }
 
+Result<OpenLoadBasis> basis_of_prediction(const BatchQuestion& question, const Workload& workload,
+                                          const Predicted& predicted,
+                                          const Correction& correction) {
+  HEADROOM_ASSIGN(OpenLoadBasis basis, basis_of_curve(question, workload, predicted.curve()));
+  HEADROOM_ASSIGN(const Prompts prompts, prompts_of(question, &predicted, basis));
+  HEADROOM_ASSIGN(const auto steps,
+                  predicted_steps(predicted.curve(), basis.limits, basis.context_mean));
+  fill_laws(steps, prompts, basis);
+  for (serving::IterationLaw& law : basis.laws) law = law.scaled(correction.itl);
+  for (BatchPoint& point : basis.limits) point = corrected(point, correction);
+  if (predicted.cache().count > 0) fill_cache_blocks(predicted.cache_tokens(), basis);
+  leave_takable_limits(question.engine, basis);
+  return basis;
+}
+
 Result<OpenLoadBasis> open_load_basis(const BatchQuestion& question, const Workload& workload,
                                       const ServingCurve& curve, const Predicted* predicted) {
-  OpenLoadBasis basis;
-  for (const int64_t limit : curve.candidates()) {
-    HEADROOM_ASSIGN(BatchPoint point, curve.at(limit));
-    basis.limits.push_back(point);
-  }
-  HEADROOM_CHECK(!basis.limits.empty(), "a curve with candidates");
-  basis.lengths = lengths_of(question);
-  int64_t longest = 1;
-  for (const formats::RequestLengths& request : basis.lengths) {
-    longest = std::max(longest, request.input_tokens);
-  }
-  const auto& given = question.open_load.prefill_tokens_per_second;
-  Prompts prompts;
-  if (given) {
-    prompts = given_prompts(*given);
-    basis.prompt_source = "as given by --prefill-rate";
-  } else if (predicted != nullptr) {
-    HEADROOM_ASSIGN(prompts, predicted_prompts(predicted->predictor(), longest));
-    basis.prompt_source = "predicted";
-  }
-  const auto context = static_cast<double>(mean_context(workload));
-  basis.context_mean = context;
-  std::vector<std::vector<DecodeKnot>> steps;
-  if (question.points.empty()) {
-    HEADROOM_ASSIGN(steps, predicted_steps(predicted->curve(), basis.limits, context));
-  } else {
-    const auto whole = measured_steps(basis.limits, std::vector<double>(kEnds, 0));
-    steps = measured_steps(basis.limits, prompt_seconds_of_token(prompts, basis.lengths));
-    constexpr double kLeastShare = 0.2;
-    if (!is_positive(steps, kLeastShare, whole)) {
-      if (given) {
-        return Error{ErrorCode::usage,
-                     "prompts at this rate would take nearly all of the time that was measured",
-                     "--prefill-rate",
-                     "prompt tokens that the server reads in a second, when it does nothing else"};
-      }
-      steps = whole;
-      prompts.clear();
-      basis.prompt_source.clear();
-    }
-    if (prompts.empty()) basis.prompt_source = "within the steps, as measured";
-  }
-  for (size_t end = 0; end < kEnds; ++end) {
-    basis.laws.emplace_back(steps[end], context,
-                            prompts.empty() ? std::vector<PromptKnot>() : prompts[end]);
-  }
-  std::optional<double> tokens;
-  if (!question.points.empty()) {
-    tokens = tokens_by_share(basis.limits, workload);
-  } else if (predicted->cache().count > 0) {
-    tokens = predicted->cache_tokens();
-  }
-  if (tokens) basis.kv_blocks = std::max<int64_t>(1, static_cast<int64_t>(*tokens / kKvBlock));
-  return basis;
+  return question.points.empty() ? basis_of_prediction(question, workload, *predicted)
+                                 : basis_of_points(question, workload, curve, predicted);
 }
 
 }  // namespace headroom::batch

@@ -118,6 +118,18 @@ TEST(OpenLoad, WhatIsOutOfRangeIsSaid) {
   EXPECT_TRUE(refuses([](OpenLoadQuestion& open) { open.prefill_tokens_per_second = 0; }));
 }
 
+// A rate at which more come than are answered keeps nothing, and without a target nothing is
+// missed.
+TEST(OpenLoad, WithoutATargetARateIsKeptIfItIsAnswered) {
+  BatchQuestion question = of_points();
+  question.open_load.rates = {1, 1000};
+  const auto rows = ask(question)->open_load->rows;
+  EXPECT_EQ(rows.front().kept, Kept::yes);
+  EXPECT_FALSE(rows.front().is_saturated);
+  EXPECT_EQ(rows.back().kept, Kept::no);
+  EXPECT_TRUE(rows.back().is_saturated);
+}
+
 // What the first line says of the highest rate is what its own row says, and no more than a server
 // answers that is never empty.
 void expect_one_answer(const OpenLoadAnswer& open) {
@@ -131,7 +143,7 @@ void expect_one_answer(const OpenLoadAnswer& open) {
     if (row.requests_per_second > open.closed_requests_per_second) {
       EXPECT_TRUE(row.is_saturated) << row.requests_per_second;
       EXPECT_FALSE(row.is_kept_as_expected);
-      EXPECT_NE(row.kept, Kept::yes);
+      EXPECT_EQ(row.kept, Kept::no);
     }
     if (row.requests_per_second != highest) continue;
     ++found;

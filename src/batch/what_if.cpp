@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/parallel.h"
 #include "text/number.h"
 
 namespace headroom::batch {
@@ -84,43 +85,65 @@ Interval gain_of(const Ends& varied, const Ends& base, double expected) {
   return gain;
 }
 
-double needed_bytes(const Predicted& predicted, const Workload& workload, double running) {
-  return kv_tokens_needed(running, workload) * predicted.bytes_of_token();
+void set_needed(const Predicted& varied, const Workload& workload, double running, WhatIf& what) {
+  const auto cache = static_cast<double>(varied.cache().count);
+  what.kv_needed_bytes = kv_tokens_needed(running, workload) * varied.bytes_of_token();
+  if (cache > 0) what.kv_needed_bytes = std::min(what.kv_needed_bytes, cache);
+  what.kv_freed_bytes = std::max(0.0, cache - what.kv_needed_bytes);
+}
+
+Result<void> fill_closed(const Baseline& base, const Predicted& varied, const PredictedBest& own,
+                         const Ends& own_ends, WhatIf& what) {
+  HEADROOM_ASSIGN(const auto best, best_of(varied, base.advisor, base.correction));
+  HEADROOM_ASSIGN(const Ends ends, best_at_ends(varied, base.advisor, base.correction));
+  if (!best) return {};
+  what.advice = best->advice;
+  what.throughput_tokens_per_second = best->point.throughput_tokens_per_second;
+  what.itl_seconds = best->point.itl_seconds;
+  what.speedup = gain_of(
+      ends, own_ends,
+      what.throughput_tokens_per_second.expected / own.point.throughput_tokens_per_second.expected);
+  set_needed(varied, base.workload, best->point.running, what);
+  return {};
+}
+
+Result<void> fill_load(const Baseline& base, const Predicted& varied, WhatIf& what) {
+  HEADROOM_ASSIGN(what.load,
+                  load_of(*base.question, base.workload, varied, base.correction, base.load->goal));
+  what.speedup = gain_over(base.load->best, *what.load);
+  set_needed(varied, base.workload, static_cast<double>(what.load->limit), what);
+  return {};
 }
 
 }  // namespace
 
-Result<std::vector<WhatIf>> what_ifs(const BatchQuestion& question, const text::JsonView& config,
-                                     const Workload& workload, const Predicted& predicted,
-                                     const AdvisorOptions& options, const Correction& correction,
+Result<std::vector<WhatIf>> what_ifs(const Baseline& base, const Predicted& predicted,
                                      const timing::TimingModel& model) {
-  std::vector<WhatIf> all;
-  HEADROOM_ASSIGN(const auto base, best_of(predicted, options, correction));
-  if (!base) return all;
-  HEADROOM_ASSIGN(const Ends base_ends, best_at_ends(predicted, options, correction));
-  for (const Variation& one : variations_of(question, workload, predicted.predictor())) {
-    const timing::DecodeOptions decode{
-        .context = mean_context(workload), .weights = question.weights, .variant = one.variant};
-    HEADROOM_ASSIGN(const Predicted varied,
-                    Predicted::make(config, *question.device, decode, workload, model));
-    HEADROOM_ASSIGN(const auto best, best_of(varied, options, correction));
-    HEADROOM_ASSIGN(const Ends ends, best_at_ends(varied, options, correction));
-    WhatIf what;
-    what.name = one.name;
-    what.is_other_model = one.is_other_model;
-    if (best) {
-      what.advice = best->advice;
-      what.throughput_tokens_per_second = best->point.throughput_tokens_per_second;
-      what.itl_seconds = best->point.itl_seconds;
-      what.speedup = gain_of(ends, base_ends,
-                             what.throughput_tokens_per_second.expected /
-                                 base->point.throughput_tokens_per_second.expected);
-      what.kv_needed_bytes = needed_bytes(varied, workload, best->point.running);
-      what.kv_freed_bytes =
-          std::max(0.0, static_cast<double>(varied.cache().count) - what.kv_needed_bytes);
+  const BatchQuestion& question = *base.question;
+  HEADROOM_ASSIGN(const auto own, best_of(predicted, base.advisor, base.correction));
+  if (!own) return std::vector<WhatIf>();
+  HEADROOM_ASSIGN(const Ends own_ends, best_at_ends(predicted, base.advisor, base.correction));
+  const auto variations = variations_of(question, base.workload, predicted.predictor());
+  std::vector<WhatIf> all(variations.size());
+  std::vector<Result<void>> done(variations.size());
+  for_each_in_parallel(variations.size(), 0, [&](size_t i) {
+    const Variation& one = variations[i];
+    all[i].name = one.name;
+    all[i].is_other_model = one.is_other_model;
+    const timing::DecodeOptions decode{.context = mean_context(base.workload),
+                                       .weights = question.weights,
+                                       .variant = one.variant};
+    const auto varied =
+        Predicted::make(*base.config, *question.device, decode, base.workload, model);
+    if (!varied) {
+      done[i] = varied.error();
+    } else if (base.load && !varied->curve().candidates().empty()) {
+      done[i] = fill_load(base, *varied, all[i]);
+    } else if (!base.load) {
+      done[i] = fill_closed(base, *varied, *own, own_ends, all[i]);
     }
-    all.push_back(std::move(what));
-  }
+  });
+  for (const Result<void>& one : done) HEADROOM_TRY(one);
   return all;
 }
 

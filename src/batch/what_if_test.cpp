@@ -66,8 +66,9 @@ TEST(WhatIf, ThoseThatChangeNothingAreNotThere) {
   for (const WhatIf& what : llama.what_ifs) {
     EXPECT_FALSE(what.name.starts_with("GQA, 8")) << what.name;
     EXPECT_FALSE(what.name.starts_with("a window")) << what.name;
-    EXPECT_LE(what.speedup.low, what.speedup.expected);
-    EXPECT_GE(what.speedup.high, what.speedup.expected);
+    ASSERT_TRUE(what.speedup) << what.name;
+    EXPECT_LE(what.speedup->low, what.speedup->expected);
+    EXPECT_GE(what.speedup->high, what.speedup->expected);
   }
 }
 
@@ -97,6 +98,48 @@ TEST(Freed, SmallerCardsMeetTheSameTargetWithLessMemory) {
   }
   ASSERT_TRUE(answer.freed.prefix_cache);
   EXPECT_GT(answer.freed.prefix_cache->speedup_at_most.expected, 1);
+}
+
+// Percentiles: what a card or a setting keeps is what the question about it answers, but for the
+// requests that are drawn; a card that keeps them at no rate is not there.
+TEST(Freed, PercentilesAreTheTargetOfWhatElseThereIs) {
+  BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  question.slo.reset();
+  question.output_tokens = 16;  // and one limit: which is soon simulated
+  question.open_load.limit = 64;
+  question.open_load.targets = {{serving::LatencyMetric::ttft, 95, 0.5},
+                                {serving::LatencyMetric::itl, 99, 0.03}};
+  const BatchAnswer answer = ask(question);
+  const double own = answer.open_load->highest_rate.expected;
+  ASSERT_TRUE(answer.load_baseline);
+  EXPECT_NEAR(answer.load_baseline->highest_rate.expected / own, 1, 0.1);
+  ASSERT_FALSE(answer.freed.smaller_devices.empty());
+  for (const SmallerDevice& device : answer.freed.smaller_devices) {
+    ASSERT_TRUE(device.load) << device.name;
+    EXPECT_GT(device.load->highest_rate.expected, 0) << device.name;
+    EXPECT_LT(*device.share, 1) << device.name;
+  }
+  const SmallerDevice& first = answer.freed.smaller_devices.front();
+  BatchQuestion of_card = question;
+  of_card.device = *device::DeviceCatalogue::built_in().find(first.name);
+  constexpr double kDrawing = 0.1;  // one of few requests is so far from many
+  EXPECT_NEAR(first.load->highest_rate.expected / ask(of_card).open_load->highest_rate.expected, 1,
+              kDrawing);
+  const WhatIf& small_cache = named(answer, "cache in fp8");
+  ASSERT_TRUE(small_cache.load && small_cache.speedup);
+  EXPECT_NEAR(small_cache.speedup->expected,
+              small_cache.load->highest_rate.expected / answer.load_baseline->highest_rate.expected,
+              1e-9);
+  BatchQuestion flagged = question;
+  flagged.variant.cache_element_bytes = 1;
+  EXPECT_NEAR(
+      small_cache.load->highest_rate.expected / ask(flagged).open_load->highest_rate.expected, 1,
+      kDrawing);
+  // A target that none keeps: no card, and no gain over nothing.
+  question.open_load.targets = {{serving::LatencyMetric::itl, 99, 0.0005}};
+  const BatchAnswer none = ask(question);
+  EXPECT_TRUE(none.freed.smaller_devices.empty());
+  for (const WhatIf& what : none.what_ifs) EXPECT_FALSE(what.speedup) << what.name;
 }
 
 TEST(Freed, ASecondModelTakesTurnsWithTheFirst) {

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/python.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 namespace headroom::bench {
 namespace {

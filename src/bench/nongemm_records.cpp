@@ -3,7 +3,7 @@
 #include <array>
 
 #include "bench/nongemm.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 namespace headroom::bench {
 namespace {

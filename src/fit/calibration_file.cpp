@@ -1,5 +1,5 @@
 #include "fit/calibration_file.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "timing/calibration.h"
 
 #include <set>

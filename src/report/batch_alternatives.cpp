@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "report/batch_open_load.h"
 #include "report/fit_words.h"
+#include "text/json_parts.h"
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"
@@ -17,6 +19,7 @@ using batch::WhatIf;
 using text::Align;
 using text::formatted;
 using text::Json;
+using text::or_null;
 using text::Table;
 
 std::string whole(double value) { return with_commas(std::llround(value)); }
@@ -40,36 +43,67 @@ std::string opt_words(const batch::Advice& advice) {
 
 using Row = std::vector<std::string>;
 
+std::string rates(const Interval& rate) {
+  return per_second(rate.expected) + " requests/s (" + per_second(rate.low) + "-" +
+         per_second(rate.high) + ")";
+}
+
+// Of a closed loop, or where percentiles are the target, of requests as they come.
+struct WhatIfColumn {
+  const char* closed;
+  const char* load;
+  int spare = 0;
+};
+constexpr WhatIfColumn kWhatIfColumns[] = {
+    {"B_opt", "limit"}, {"tokens/s", "requests/s"},    {"gain", "gain"},   {"range", "range"},
+    {"ITL ms", "90 %"}, {"KV needed", "KV needed", 1}, {"free", "free", 2}};
+
+Row what_if_row(const WhatIf& what) {
+  Row row{what.name + (what.is_other_model ? " *" : "")};
+  const auto add = [&](std::string opt, std::string rate, std::string beside) {
+    row.insert(row.end(),
+               {std::move(opt), std::move(rate), what.speedup ? times(what.speedup->expected) : "",
+                what.speedup ? span(*what.speedup) : "", std::move(beside),
+                gib(what.kv_needed_bytes), gib(what.kv_freed_bytes)});
+  };
+  if (what.load && what.load->highest_rate.expected > 0) {
+    const Interval& rate = what.load->highest_rate;
+    add(std::to_string(what.load->limit), per_second(rate.expected),
+        per_second(rate.low) + "-" + per_second(rate.high));
+  } else if (what.advice.batch) {
+    add(opt_words(what.advice), whole(what.throughput_tokens_per_second.expected),
+        ms(what.itl_seconds.expected));
+  } else {
+    row.emplace_back("none");
+  }
+  return row;
+}
+
 std::vector<Row> what_if_rows(const std::vector<WhatIf>& what_ifs) {
   std::vector<Row> rows;
-  for (const WhatIf& what : what_ifs) {
-    const std::string name = what.name + (what.is_other_model ? " *" : "");
-    if (!what.advice.batch) {
-      rows.push_back({name, "none"});
-      continue;
-    }
-    rows.push_back({name, opt_words(what.advice), whole(what.throughput_tokens_per_second.expected),
-                    times(what.speedup.expected), span(what.speedup), ms(what.itl_seconds.expected),
-                    gib(what.kv_needed_bytes), gib(what.kv_freed_bytes)});
-  }
+  for (const WhatIf& what : what_ifs) rows.push_back(what_if_row(what));
   return rows;
 }
 
-// Percentiles are of requests as they come; what is here is in a closed loop.
-std::string target_clause(const batch::BatchAnswer& answer) {
-  const bool has_percentiles = !answer.question.open_load.targets.empty();
-  return has_percentiles && !answer.itl_target_seconds
-             ? "in a closed loop, in which percentiles are no target"
-             : "with the same target";
+// What is said of percentiles is of one drawing of requests, and not quite what the tables say.
+std::string baseline_words(const batch::BatchAnswer& answer) {
+  return std::string("by the highest rate that keeps the targets, ") +
+         (answer.question.open_load.limit ? "all at the same limit and"
+                                          : "each at its own best limit, all") +
+         " with the same requests, fewer than above (this one: " +
+         per_second(answer.load_baseline->highest_rate.expected) + " requests/s)";
 }
 
 std::string what_if_words(const batch::BatchAnswer& answer) {
-  return "Predicted, each " + target_clause(answer) +
-         "; the gain is of throughput at B_opt, its range from the "
-         "low to the high end of a law that errs alike in both, each with its own B_opt: no 90 % "
-         "interval. *: another model, which has to be trained. What quantization costs in quality "
-         "is "
-         "not told.";
+  const std::string ends =
+      "its range from the low to the high end of a law that errs alike in both";
+  const std::string own = answer.load_baseline
+                              ? baseline_words(answer) + "; the gain is of that rate, " + ends
+                              : "each with the same target; the gain is of throughput at B_opt, " +
+                                    ends + ", each with its own B_opt";
+  return "Predicted, " + own +
+         ": no 90 % interval. *: another model, which has to be trained. What quantization costs "
+         "in quality is not told.";
 }
 
 std::string target_words(const std::optional<bool>& meets) {
@@ -80,12 +114,14 @@ std::string target_words(const std::optional<bool>& meets) {
 std::vector<Row> use_rows(const FreedUses& uses) {
   std::vector<Row> rows;
   if (const auto& longer = uses.longer_context) {
+    const std::string then =
+        longer->load ? "up to " + rates(longer->load->highest_rate)
+                     : ms(longer->itl_seconds.expected) + " ms between tokens (" +
+                           ms(longer->itl_seconds.low) + "-" + ms(longer->itl_seconds.high) + ")" +
+                           target_words(longer->meets_target);
     rows.push_back({"longer contexts", whole(longer->tokens) + " tokens a sequence, " +
                                            formatted("%.1f", longer->factor) +
-                                           " times as long: " + ms(longer->itl_seconds.expected) +
-                                           " ms between tokens (" + ms(longer->itl_seconds.low) +
-                                           "-" + ms(longer->itl_seconds.high) + ")" +
-                                           target_words(longer->meets_target)});
+                                           " times as long: " + then});
   }
   if (const auto& cache = uses.prefix_cache) {
     rows.push_back(
@@ -96,10 +132,14 @@ std::vector<Row> use_rows(const FreedUses& uses) {
   }
   for (const batch::SmallerDevice& device : uses.smaller_devices) {
     const Interval& rate = device.throughput_tokens_per_second;
-    rows.push_back({device.name, "B_opt " + opt_words(device.advice) + ", " + whole(rate.expected) +
-                                     " tokens/s (" + whole(rate.low) + "-" + whole(rate.high) +
-                                     "), " + formatted("%.0f %%", 100 * device.share) +
-                                     " of this card's"});
+    const std::string does = device.load ? "limit " + std::to_string(device.load->limit) +
+                                               ", up to " + rates(device.load->highest_rate)
+                                         : "B_opt " + opt_words(device.advice) + ", " +
+                                               whole(rate.expected) + " tokens/s (" +
+                                               whole(rate.low) + "-" + whole(rate.high) + ")";
+    const std::string share =
+        device.share ? formatted(", %.2g %%", 100 * *device.share) + " of this card's" : "";
+    rows.push_back({device.name, does + share});
   }
   if (const auto& both = uses.colocated) {
     const std::string name = "beside it " + text::printable(both->model);
@@ -121,9 +161,14 @@ std::vector<Row> use_rows(const FreedUses& uses) {
 }
 
 std::string use_words(const batch::BatchAnswer& answer) {
-  return "Predicted; smaller cards " + target_clause(answer) +
-         ". Two models at once take the GPU in turns under "
-         "MPS, by a closed queueing network; each step is longer than alone.";
+  std::string words = "Predicted; ";
+  words += answer.load_baseline ? "other lengths and smaller cards " + baseline_words(answer)
+                                : "smaller cards with the same target";
+  if (!answer.freed.colocated) return words + ".";
+  return words +
+         ". Two models at once take the GPU in turns under MPS, by a closed queueing network" +
+         (answer.load_baseline ? ", in which percentiles are no target" : "") +
+         "; each step is longer than alone.";
 }
 
 Json interval_json(const Interval& interval, double scale = 1) {
@@ -133,17 +178,19 @@ Json interval_json(const Interval& interval, double scale = 1) {
       .set("high", interval.high * scale);
 }
 
-Json or_null(const std::optional<bool>& value) { return value ? Json(*value) : Json(nullptr); }
-
 Json advice_json(const batch::Advice& advice) {
-  const auto of = [](const std::optional<int64_t>& batch) {
-    return batch ? Json(*batch) : Json(nullptr);
-  };
   return Json::object()
-      .set("value", of(advice.batch))
-      .set("low", of(advice.low))
-      .set("high", of(advice.high))
+      .set("value", or_null(advice.batch))
+      .set("low", or_null(advice.low))
+      .set("high", or_null(advice.high))
       .set("level_pct", 90);
+}
+
+Json load_json(const std::optional<batch::LoadBest>& load) {
+  if (!load) return nullptr;
+  return Json::object()
+      .set("limit", load->limit)
+      .set("highest_requests_per_second", interval_json(load->highest_rate));
 }
 
 }  // namespace
@@ -158,14 +205,12 @@ std::string alternatives_text(const batch::BatchAnswer& answer, const text::Term
     out += "\n" + table.render(terminal) + text::paragraph(use_words(answer), 0, columns) + "\n";
   }
   if (!answer.what_ifs.empty()) {
-    Table table({{"what if", Align::left, false},
-                 {"B_opt", Align::right, false},
-                 {"tokens/s", Align::right, false},
-                 {"gain", Align::right, false},
-                 {"range", Align::right, false},
-                 {"ITL ms", Align::right, false},
-                 {"KV needed", Align::right, false, 1},
-                 {"free", Align::right, false, 2}});
+    std::vector<text::TableColumn> headed{{"what if", Align::left}};
+    for (const WhatIfColumn& column : kWhatIfColumns) {
+      headed.push_back(
+          {answer.load_baseline ? column.load : column.closed, Align::right, false, column.spare});
+    }
+    Table table(std::move(headed));
     for (const Row& row : what_if_rows(answer.what_ifs)) table.row({row.begin(), row.end()});
     out +=
         "\n" + table.render(terminal) + text::paragraph(what_if_words(answer), 0, columns) + "\n";
@@ -179,12 +224,15 @@ Json what_ifs_json(const std::vector<WhatIf>& what_ifs) {
     Json one = Json::object()
                    .set("name", what.name)
                    .set("is_other_model", what.is_other_model)
-                   .set("batch_opt", advice_json(what.advice));
+                   .set("batch_opt", advice_json(what.advice))
+                   .set("open_load", load_json(what.load))
+                   .set("speedup", what.speedup ? interval_json(*what.speedup) : Json(nullptr));
     if (what.advice.batch) {
       one.set("throughput_tokens_per_second", interval_json(what.throughput_tokens_per_second))
-          .set("speedup", interval_json(what.speedup))
-          .set("itl_ms", interval_json(what.itl_seconds, 1e3))
-          .set("kv_needed_bytes", std::llround(what.kv_needed_bytes))
+          .set("itl_ms", interval_json(what.itl_seconds, 1e3));
+    }
+    if (what.advice.batch || what.load) {
+      one.set("kv_needed_bytes", std::llround(what.kv_needed_bytes))
           .set("kv_freed_bytes", std::llround(what.kv_freed_bytes));
     }
     list.push_back(std::move(one).set("provenance", name_of(Provenance::extrapolated)));
@@ -199,8 +247,11 @@ Json freed_json(const FreedUses& uses) {
     longer = Json::object()
                  .set("context_tokens_mean", uses.longer_context->tokens)
                  .set("factor", uses.longer_context->factor)
-                 .set("itl_ms", interval_json(uses.longer_context->itl_seconds, 1e3))
-                 .set("meets_target", or_null(uses.longer_context->meets_target));
+                 .set("itl_ms", uses.longer_context->load
+                                    ? Json(nullptr)
+                                    : interval_json(uses.longer_context->itl_seconds, 1e3))
+                 .set("meets_target", or_null(uses.longer_context->meets_target))
+                 .set("open_load", load_json(uses.longer_context->load));
   }
   Json prefix = nullptr;
   if (uses.prefix_cache) {
@@ -211,14 +262,17 @@ Json freed_json(const FreedUses& uses) {
   }
   Json devices = Json::array();
   for (const batch::SmallerDevice& device : uses.smaller_devices) {
-    devices.push_back(
-        Json::object()
-            .set("device", device.name)
-            .set("usable_memory_bytes", device.memory.count)
-            .set("batch_opt", advice_json(device.advice))
-            .set("throughput_tokens_per_second", interval_json(device.throughput_tokens_per_second))
-            .set("throughput_pct_of_this", 100 * device.share)
-            .set("itl_ms", interval_json(device.itl_seconds, 1e3)));
+    Json one = Json::object()
+                   .set("device", device.name)
+                   .set("usable_memory_bytes", device.memory.count)
+                   .set("batch_opt", advice_json(device.advice))
+                   .set("open_load", load_json(device.load))
+                   .set("pct_of_this", or_null(device.share, 100));
+    if (!device.load) {
+      one.set("throughput_tokens_per_second", interval_json(device.throughput_tokens_per_second))
+          .set("itl_ms", interval_json(device.itl_seconds, 1e3));
+    }
+    devices.push_back(std::move(one));
   }
   Json colocated = nullptr;
   if (const auto& both = uses.colocated) {
@@ -254,12 +308,13 @@ std::vector<Section> alternatives_sections(const batch::BatchAnswer& answer) {
   }
   if (!answer.what_ifs.empty()) {
     auto rows = what_if_rows(answer.what_ifs);
-    constexpr size_t kColumns = 8;
-    for (Row& row : rows) row.resize(kColumns);
+    std::vector<std::string> headed{"change"};
+    for (const WhatIfColumn& column : kWhatIfColumns) {
+      headed.push_back(std::string("#") + (answer.load_baseline ? column.load : column.closed));
+    }
+    for (Row& row : rows) row.resize(headed.size());
     Html html;
-    html.add(html_table(
-        {"change", "#B_opt", "#tokens/s", "#gain", "#range", "#ITL ms", "#KV needed", "#free"},
-        rows));
+    html.add(html_table(headed, rows));
     html.raw("<p>").text(what_if_words(answer)).raw("</p>\n");
     sections.push_back({"what-ifs", "What if", html, ""});
   }

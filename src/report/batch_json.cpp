@@ -3,11 +3,12 @@
 #include "report/batch_alternatives.h"
 #include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 namespace headroom::report {
 
 using text::Json;
+using text::or_null;
 
 namespace {
 
@@ -18,17 +19,6 @@ Json interval_json(const batch::Interval& interval, double scale = 1) {
       .set("high", interval.high * scale);
 }
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  if (!value) return nullptr;
-  return Json(*value);
-}
-
-Json pct_or_null(const std::optional<double>& share) {
-  if (!share) return nullptr;
-  return Json(100 * *share);
-}
-
 Json row_json(const batch::CurveRow& row) {
   const batch::BatchPoint& point = row.point;
   return Json::object()
@@ -37,7 +27,7 @@ Json row_json(const batch::CurveRow& row) {
       .set("throughput_tokens_per_second", interval_json(point.throughput_tokens_per_second))
       .set("itl_ms", interval_json(point.itl_seconds, 1e3))
       .set("efficiency", interval_json(row.efficiency))
-      .set("kv_pct", pct_or_null(point.kv_share))
+      .set("kv_pct", or_null(point.kv_share, 100))
       .set("provenance", name_of(point.provenance));
 }
 
@@ -55,7 +45,7 @@ Json step_json(const timing::DecodeStep& step) {
 
 Json cache_json(const batch::KvCache& kv) {
   return Json::object()
-      .set("needed_pct", pct_or_null(kv.share))
+      .set("needed_pct", or_null(kv.share, 100))
       .set("needed_bytes", or_null(kv.needed))
       .set("freed_bytes", or_null(kv.freed))
       .set("whole_bytes", or_null(kv.whole))
@@ -164,7 +154,7 @@ Json measurement_json(const batch::LiveMeasurement& measurement) {
       .set("itl_ms", summary.itl_seconds * 1e3)
       .set("itl_error_pct", summary.itl_error * 100)
       .set("tokens_per_chunk", summary.tokens_per_chunk)
-      .set("prefix_hit_pct", pct_or_null(summary.prefix_hit_share))
+      .set("prefix_hit_pct", or_null(summary.prefix_hit_share, 100))
       .set("ttft", spread_json(summary.ttft))
       .set("first_visible", spread_json(summary.first_visible))
       .set("itl_chunks", spread_json(summary.itl_chunks))
@@ -178,7 +168,7 @@ Json measurement_json(const batch::LiveMeasurement& measurement) {
       .set("server", Json::object()
                          .set("running_mean", or_null(summary.server_running))
                          .set("waiting_mean", or_null(summary.server_waiting))
-                         .set("kv_most_pct", pct_or_null(summary.kv_share)));
+                         .set("kv_most_pct", or_null(summary.kv_share, 100)));
 }
 
 Json live_json(const std::optional<batch::LiveRecord>& live) {

@@ -22,7 +22,6 @@ using text::Json;
 using text::Table;
 
 std::string percent(double share) { return formatted("%.1f %%", 100 * share); }
-std::string rate(double per_second) { return formatted("%.3g", per_second); }
 
 // What was predicted for a rate that was measured, or null.
 const OpenLoadRow* predicted(const batch::BatchAnswer& answer, const MeasuredLoad& load) {
@@ -48,7 +47,7 @@ Row measured_row(const MeasuredLoad& load, bool has_targets) {
     const LatencySpread& spread = summary.of(metric);
     return spread.count > 0 ? latency_words(spread.*figure) : std::string();
   };
-  return {rate(load.asked_requests_per_second),
+  return {per_second(load.asked_requests_per_second),
           "measured",
           std::to_string(summary.requests),
           std::to_string(summary.unanswered),
@@ -58,7 +57,7 @@ Row measured_row(const MeasuredLoad& load, bool has_targets) {
           ms(LatencyMetric::itl, &LatencySpread::p50),
           ms(LatencyMetric::itl, &LatencySpread::p99),
           ms(LatencyMetric::e2e, &LatencySpread::p95),
-          rate(summary.goodput_requests_per_second),
+          per_second(summary.goodput_requests_per_second),
           percent(summary.attained),
           latency_words(load.send_lag.mean),
           verdict(load, has_targets)};
@@ -79,7 +78,7 @@ Row predicted_row(const OpenLoadRow& row) {
           ms(LatencyMetric::itl, &LatencyIntervals::p50),
           ms(LatencyMetric::itl, &LatencyIntervals::p99),
           ms(LatencyMetric::e2e, &LatencyIntervals::p95),
-          rate(row.goodput_requests_per_second.expected),
+          per_second(row.goodput_requests_per_second.expected),
           percent(row.attained.expected),
           "",
           row.is_saturated ? "too many" : ""};
@@ -106,7 +105,7 @@ std::string basis_words(const batch::LoadRecord& record) {
       "says, which is in them.";
   for (const MeasuredLoad& one : record.loads) {
     if (!one.is_void) continue;
-    words += " At " + rate(one.asked_requests_per_second) +
+    words += " At " + per_second(one.asked_requests_per_second) +
              " requests/s it was too slow for what it measured: that run is void.";
   }
   const std::string hits = batch::prefix_hit_note(record.prefix_hit, load.prefix_hit_share);
@@ -192,14 +191,14 @@ std::string search_sentence(const batch::LoadRecord& record) {
   if (!search.kept && !search.missed) {
     words = "it is not known which rate " + what;
   } else if (!search.kept) {
-    words = "not even " + rate(search.missed.value_or(0)) + " requests/s " + what +
+    words = "not even " + per_second(search.missed.value_or(0)) + " requests/s " + what +
             ", the least that a window of this length shows";
   } else {
-    words = "the highest rate that " + what + " is " + rate(*search.kept) + " requests/s";
-    words += search.missed ? " (" + rate(*search.missed) + " does not)" : " at least";
+    words = "the highest rate that " + what + " is " + per_second(*search.kept) + " requests/s";
+    words += search.missed ? " (" + per_second(*search.missed) + " does not)" : " at least";
   }
   if (search.is_void) {
-    words += "; at " + rate(*search.is_void) +
+    words += "; at " + per_second(*search.is_void) +
              " the generator itself was too slow, which ended the search";
   } else if (search.is_stopped) {
     words += ", where the search was stopped";
@@ -214,7 +213,7 @@ std::string measured_load_sentence(const batch::BatchAnswer& answer) {
   if (record.search) return search_sentence(record);
   const MeasuredLoad& load = record.loads.back();
   const serving::OpenLoadSummary& summary = load.summary;
-  std::string words = "at " + rate(load.asked_requests_per_second) + " requests/s ";
+  std::string words = "at " + per_second(load.asked_requests_per_second) + " requests/s ";
   if (load.is_void) return words + "the generator was too slow: nothing is known";
   if (summary.is_saturated) words += "more come than are answered: ";
   if (record.targets.empty()) {
@@ -228,7 +227,7 @@ std::string measured_load_sentence(const batch::BatchAnswer& answer) {
   }
   if (!record.targets.empty()) {
     words += std::string(summary.is_kept ? ": kept" : ": missed") + "; goodput " +
-             rate(summary.goodput_requests_per_second) + " requests/s, " +
+             per_second(summary.goodput_requests_per_second) + " requests/s, " +
              percent(summary.attained) + " of them";
   }
   return words + ", measured";

@@ -1,6 +1,7 @@
 #include "report/batch_open_load.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "report/curve_chart.h"
 #include "report/fit_words.h"
@@ -29,8 +30,6 @@ using text::Terminal;
 
 constexpr LatencyMetric kMetrics[] = {LatencyMetric::ttft, LatencyMetric::itl, LatencyMetric::tpot,
                                       LatencyMetric::e2e};
-
-std::string rate(double per_second) { return formatted("%.3g", per_second); }
 
 std::string percent(double share) { return formatted("%.1f %%", 100 * share); }
 
@@ -69,7 +68,7 @@ std::string limit_words(const OpenLoadAnswer& open) {
 
 std::string rate_words(const batch::BatchAnswer& answer, const OpenLoadRow& row) {
   const OpenLoadAnswer& open = *answer.open_load;
-  std::string words = "at " + rate(row.requests_per_second) + " requests/s ";
+  std::string words = "at " + per_second(row.requests_per_second) + " requests/s ";
   if (row.is_saturated) return words + "more come than are answered";
   if (open.targets.empty()) {
     words += "TTFT p95 " + range(row.of(LatencyMetric::ttft).p95, latency_words) + " ms, ITL p99 ";
@@ -84,12 +83,6 @@ std::string rate_words(const batch::BatchAnswer& answer, const OpenLoadRow& row)
            : row.is_kept_as_expected     ? ": kept, at risk"
                                          : ": missed, perhaps";
   return words;
-}
-
-// Of the targets that there are; where more come than are answered none is kept.
-batch::Kept kept_of(const OpenLoadAnswer& open, const OpenLoadRow& row) {
-  if (row.is_saturated) return batch::Kept::no;
-  return open.targets.empty() ? batch::Kept::yes : row.kept;
 }
 
 std::string rates_table(const OpenLoadAnswer& open, const Terminal& terminal) {
@@ -110,12 +103,11 @@ std::string rates_table(const OpenLoadAnswer& open, const Terminal& terminal) {
     const auto ms = [&](LatencyMetric metric, Interval LatencyIntervals::*figure) {
       return latency_words((row.of(metric).*figure).expected);
     };
-    const batch::Kept kept = kept_of(open, row);
-    std::string verdict = row.is_saturated           ? "too many"
-                          : kept == batch::Kept::yes ? (open.targets.empty() ? "" : "kept")
-                          : kept == batch::Kept::no  ? "missed"
-                                                     : "at risk";
-    table.row({rate(row.requests_per_second), formatted("%.1f", row.in_batch_mean),
+    std::string verdict = row.is_saturated               ? "too many"
+                          : row.kept == batch::Kept::yes ? (open.targets.empty() ? "" : "kept")
+                          : row.kept == batch::Kept::no  ? "missed"
+                                                         : "at risk";
+    table.row({per_second(row.requests_per_second), formatted("%.1f", row.in_batch_mean),
                with_commas(static_cast<int64_t>(row.throughput_tokens_per_second.expected + 0.5)),
                ms(LatencyMetric::ttft, &LatencyIntervals::p50),
                ms(LatencyMetric::ttft, &LatencyIntervals::p95),
@@ -124,7 +116,7 @@ std::string rates_table(const OpenLoadAnswer& open, const Terminal& terminal) {
                ms(LatencyMetric::itl, &LatencyIntervals::p99),
                ms(LatencyMetric::tpot, &LatencyIntervals::p95),
                ms(LatencyMetric::e2e, &LatencyIntervals::p95),
-               rate(row.goodput_requests_per_second.expected), percent(row.attained.expected),
+               per_second(row.goodput_requests_per_second.expected), percent(row.attained.expected),
                verdict});
   }
   return table.render(terminal);
@@ -139,8 +131,8 @@ std::string limits_table(const OpenLoadAnswer& open, const Terminal& terminal) {
     if (!limit.highest_rate) continue;
     const Style style = limit.limit == open.limit ? Style::bold : Style::plain;
     table.row({{std::to_string(limit.limit), style},
-               {rate(*limit.highest_rate) + " requests/s", style},
-               {rate(limit.closed_requests_per_second) + " requests/s", style},
+               {per_second(*limit.highest_rate) + " requests/s", style},
+               {per_second(limit.closed_requests_per_second) + " requests/s", style},
                {limit.limit == open.limit ? "the smallest with the best" : "", style}});
   }
   return table.render(terminal);
@@ -218,7 +210,7 @@ std::string basis_words(const batch::BatchAnswer& answer) {
   }
   words += "; prompts " + open.prompt_source + ". " + interval_words(open) + trace_words(answer) +
            speculation_words(question.speculation) + " With " + std::to_string(open.limit) +
-           " always in flight it would answer " + rate(open.closed_requests_per_second) +
+           " always in flight it would answer " + per_second(open.closed_requests_per_second) +
            " requests/s.";
   return words;
 }
@@ -244,7 +236,7 @@ Json row_json(const OpenLoadAnswer& open, const OpenLoadRow& row) {
       Json::object()
           .set("requests_per_second", row.requests_per_second)
           .set("is_saturated", row.is_saturated)
-          .set("kept", name_of(kept_of(open, row)))
+          .set("kept", name_of(row.kept))
           .set("attained_pct", interval_json(row.attained, 100))
           .set("goodput_requests_per_second", interval_json(row.goodput_requests_per_second))
           .set("throughput_tokens_per_second", interval_json(row.throughput_tokens_per_second))
@@ -268,8 +260,8 @@ CurvePoint point_of(const OpenLoadRow& row, const Interval& at, double scale,
   point.y = at.expected * scale;
   point.low = std::min(at.low * scale, point.y);
   point.high = std::max(at.high * scale, point.y);
-  point.words = rate(point.x) + " requests/s: " + words + " " + formatted("%.4g", point.y) + " (" +
-                formatted("%.4g", point.low) + " to " + formatted("%.4g", point.high) +
+  point.words = per_second(point.x) + " requests/s: " + words + " " + formatted("%.4g", point.y) +
+                " (" + formatted("%.4g", point.low) + " to " + formatted("%.4g", point.high) +
                 "), predicted";
   return point;
 }
@@ -292,7 +284,8 @@ Curve measured_curve(const ChartLine& line, const std::optional<batch::LoadRecor
     point.x = load.asked_requests_per_second;
     point.y = point.low = point.high = load.summary.of(line.metric).*line.measured * 1e3;
     point.measured = true;
-    point.words = rate(point.x) + " requests/s: " + curve.label + formatted(", %.4g ms", point.y);
+    point.words =
+        per_second(point.x) + " requests/s: " + curve.label + formatted(", %.4g ms", point.y);
     curve.points.push_back(std::move(point));
   }
   return curve;
@@ -325,8 +318,8 @@ Html latency_chart(const OpenLoadAnswer& open, const std::optional<batch::LoadRe
     }
   }
   if (!open.targets.empty() && open.highest_rate.expected > 0) {
-    chart.upright =
-        CurveMark{open.highest_rate.expected, "keeps up to " + rate(open.highest_rate.expected)};
+    chart.upright = CurveMark{open.highest_rate.expected,
+                              "keeps up to " + per_second(open.highest_rate.expected)};
   }
   return curve_chart(chart);
 }
@@ -347,7 +340,7 @@ Html limit_chart(const OpenLoadAnswer& open) {
                        .measured = false,
                        .words = {}};
       point.words = "limit " + std::to_string(limit.limit) + ", " + curve.label + ": " +
-                    rate(value) + " requests/s, predicted";
+                    per_second(value) + " requests/s, predicted";
       curve.points.push_back(std::move(point));
     };
     add(closed, limit.closed_requests_per_second);
@@ -359,6 +352,10 @@ Html limit_chart(const OpenLoadAnswer& open) {
 }
 
 }  // namespace
+
+std::string per_second(double rate) {
+  return rate < 999.5 ? formatted("%.3g", rate) : with_commas(std::llround(rate));
+}
 
 std::string latency_words(double seconds) {
   const double ms = seconds * 1e3;
@@ -398,7 +395,7 @@ std::string open_load_sentence(const batch::BatchAnswer& answer) {
     }
   }
   if (!(open.highest_rate.expected > 0)) return words + "no rate keeps " + target_words(open);
-  words += "up to " + range(open.highest_rate, rate) + " requests/s ";
+  words += "up to " + range(open.highest_rate, per_second) + " requests/s ";
   return words + goal_words(answer);
 }
 
@@ -482,12 +479,13 @@ Section open_load_section(const batch::BatchAnswer& answer) {
   if (open.by_limit.size() > 1) html.add(limit_chart(open));
   std::vector<std::vector<std::string>> rows;
   for (const OpenLoadRow& row : open.rows) {
-    rows.push_back({rate(row.requests_per_second), formatted("%.1f", row.in_batch_mean),
+    rows.push_back({per_second(row.requests_per_second), formatted("%.1f", row.in_batch_mean),
                     range(row.of(LatencyMetric::ttft).p95, latency_words),
                     range(row.of(LatencyMetric::itl).p99, latency_words),
                     range(row.of(LatencyMetric::e2e).p95, latency_words),
-                    range(row.goodput_requests_per_second, rate), percent(row.attained.expected),
-                    row.is_saturated ? "too many" : std::string(name_of(kept_of(open, row)))});
+                    range(row.goodput_requests_per_second, per_second),
+                    percent(row.attained.expected),
+                    row.is_saturated ? "too many" : std::string(name_of(row.kept))});
   }
   html.raw("<details><summary>As a table</summary>");
   html.add(html_table({"#requests/s", "#in batch", "#TTFT p95 ms", "#ITL p99 ms", "#E2E p95 ms",

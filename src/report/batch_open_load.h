@@ -22,6 +22,8 @@ namespace headroom::report {
 
 // "TTFT p95": a target's name as people say it.
 [[nodiscard]] std::string spoken(const serving::LatencyTarget& target);
+// Requests a second, without the unit.
+[[nodiscard]] std::string per_second(double rate);
 // Milliseconds, without the unit.
 [[nodiscard]] std::string latency_words(double seconds);
 [[nodiscard]] text::Json targets_json(const std::vector<serving::LatencyTarget>& targets);

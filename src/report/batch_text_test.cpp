@@ -138,21 +138,6 @@ TEST(BatchText, RatesThatAreAskedAboutComeFirst) {
   EXPECT_NE(batch_sentence(answer).find("no rate keeps TTFT p95 <= 100 ms"), std::string::npos);
 }
 
-// A rate at which more come than are answered keeps nothing, and without a target nothing is
-// missed.
-TEST(BatchJson, ARateIsKeptAsTheTextSaysIt) {
-  batch::BatchAnswer answer = with_rates();
-  const auto kept = [&] {
-    return open_load_json(answer).find("rates")->items().back().find("kept")->as_string();
-  };
-  EXPECT_EQ(kept(), "at_risk");
-  answer.open_load->rows.back().is_saturated = true;
-  EXPECT_EQ(kept(), "no");
-  answer.open_load->rows.back().is_saturated = false;
-  answer.open_load->targets.clear();
-  EXPECT_EQ(kept(), "yes");
-}
-
 TEST(BatchHtml, MeasuredRatesHaveASectionAndTheWordsOfTheServerStayText) {
   batch::BatchAnswer answer = with_rates();
   batch::LoadRecord record;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "text/json_parts.h"
 #include "text/number.h"
 
 namespace headroom::report {
@@ -12,6 +13,7 @@ using batch::WatchFigures;
 using batch::WatchReport;
 using text::formatted;
 using text::Json;
+using text::or_null;
 
 std::string milliseconds(double seconds) { return formatted("%.3g ms", seconds * 1e3); }
 std::string rate(double tokens) { return formatted("%.0f tokens/s", tokens); }
@@ -65,16 +67,6 @@ std::string cache_words(const WatchReport& report) {
                    100 * *report.at_opt->kv_share);
 }
 
-Json number_or_null(const std::optional<double>& value, double scale = 1) {
-  if (!value) return nullptr;
-  return Json(scale * *value);
-}
-
-Json limit_or_null(const std::optional<int64_t>& limit) {
-  if (!limit) return nullptr;
-  return Json(*limit);
-}
-
 Json interval_json(const Interval& interval, double scale = 1) {
   return Json::object()
       .set("low", interval.low * scale)
@@ -85,10 +77,10 @@ Json interval_json(const Interval& interval, double scale = 1) {
 Json figures_json(const std::optional<int64_t>& limit, const std::optional<WatchFigures>& figures) {
   if (!figures) return nullptr;
   return Json::object()
-      .set("batch", limit_or_null(limit))
+      .set("batch", or_null(limit))
       .set("throughput_tokens_per_second", interval_json(figures->throughput_tokens_per_second))
       .set("itl_ms", interval_json(figures->itl_seconds, 1e3))
-      .set("kv_pct", number_or_null(figures->kv_share, 100));
+      .set("kv_pct", or_null(figures->kv_share, 100));
 }
 
 Json present_json(const WatchReport& report) {
@@ -97,11 +89,11 @@ Json present_json(const WatchReport& report) {
       .set("engines", report.engines)
       .set("itl_ms", report.itl_seconds * 1e3)
       .set("throughput_tokens_per_second", report.throughput_tokens_per_second)
-      .set("waiting", number_or_null(report.waiting))
-      .set("kv_pct", number_or_null(report.kv_share, 100))
-      .set("preemptions", number_or_null(report.preemptions))
-      .set("input_tokens_mean", number_or_null(report.prompt_tokens_mean))
-      .set("output_tokens_mean", number_or_null(report.output_tokens_mean));
+      .set("waiting", or_null(report.waiting))
+      .set("kv_pct", or_null(report.kv_share, 100))
+      .set("preemptions", or_null(report.preemptions))
+      .set("input_tokens_mean", or_null(report.prompt_tokens_mean))
+      .set("output_tokens_mean", or_null(report.output_tokens_mean));
 }
 
 // A value of a label: what Prometheus' text wants escaped, and nothing that would end the line.
@@ -153,14 +145,14 @@ Json watch_json(const WatchReport& report, const WatchContext& context) {
   if (!report.is_known) return std::move(json).set("batch_opt", nullptr);
   return std::move(json)
       .set("batch_opt", Json::object()
-                            .set("value", limit_or_null(report.advice.batch))
-                            .set("low", limit_or_null(report.advice.low))
-                            .set("high", limit_or_null(report.advice.high))
+                            .set("value", or_null(report.advice.batch))
+                            .set("low", or_null(report.advice.low))
+                            .set("high", or_null(report.advice.high))
                             .set("level_pct", 90.0))
       .set("bound", batch::name_of(report.advice.bound))
-      .set("itl_target_ms", number_or_null(report.itl_target_seconds, 1e3))
-      .set("limit", limit_or_null(report.limit))
-      .set("limit_after", limit_or_null(report.limit_after))
+      .set("itl_target_ms", or_null(report.itl_target_seconds, 1e3))
+      .set("limit", or_null(report.limit))
+      .set("limit_after", or_null(report.limit_after))
       .set("at_batch_opt", figures_json(report.advice.batch, report.at_opt))
       .set("at_limit", figures_json(report.limit, report.at_limit))
       .set("evidence_down", report.evidence_down)

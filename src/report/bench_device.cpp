@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"

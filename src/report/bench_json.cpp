@@ -3,11 +3,12 @@
 #include <optional>
 
 #include "report/decode_intervals.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 namespace headroom::report {
 
 using text::Json;
+using text::or_null;
 
 namespace {
 
@@ -84,11 +85,6 @@ Json step_json(const bench::DecodeStep& step, const bench::DecodeAnswer& answer)
                     predicted_spread(share_spread(step, step.host), host_provenance, 100))
                .set("provenance", name_of(host_provenance))
                .set("basis", answer.engine));
-}
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 Json run_json(const bench::DecodeRun& run) {

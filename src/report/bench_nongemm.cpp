@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"
@@ -20,6 +20,7 @@ using bench::NongemmSetting;
 using text::Align;
 using text::formatted;
 using text::Json;
+using text::or_null;
 using text::Table;
 using text::TableCell;
 using text::Terminal;
@@ -155,11 +156,6 @@ std::string refused_words(const NongemmAnswer& answer) {
              text::printable(line.first->reason) + "\n";
   }
   return words;
-}
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 Json effects_json(const NongemmEffects& effects) {

@@ -4,7 +4,7 @@
 
 #include "report/bench_nongemm.h"
 #include "report/bench_nongemm_html.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/number.h"
 #include "text/table.h"
 #include "text/utf8.h"

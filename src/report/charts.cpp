@@ -1,5 +1,5 @@
 #include "report/charts.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 #include <algorithm>
 #include <cstdint>

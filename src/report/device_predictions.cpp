@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"

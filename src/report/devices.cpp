@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"

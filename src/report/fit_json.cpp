@@ -4,7 +4,7 @@
 
 #include "report/fit_words.h"
 #include "report/run_cost.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 namespace headroom::report {
 

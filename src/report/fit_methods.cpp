@@ -8,7 +8,7 @@
 #include "report/fit_json.h"
 #include "report/fit_words.h"
 #include "report/run_cost.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"

@@ -5,7 +5,7 @@
 #include "report/charts.h"
 #include "report/fit_json.h"
 #include "report/fit_words.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/paragraph.h"
 #include "text/table.h"
 

@@ -1,5 +1,5 @@
 #include "report/oom_json.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 namespace headroom::report {
 namespace {

@@ -8,7 +8,7 @@
 #include "report/ops_bars.h"
 #include "report/ops_words.h"
 #include "report/roofline_chart.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/number.h"
 
 namespace headroom::report {

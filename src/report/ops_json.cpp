@@ -1,7 +1,7 @@
 #include "report/ops_json.h"
 
 #include "report/ops_words.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 namespace headroom::report {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "report/fit_words.h"
 #include "report/ops_words.h"
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/table.h"
 #include "text/utf8.h"
 

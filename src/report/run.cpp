@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/json_array.h"
+#include "text/json_parts.h"
 #include "text/number.h"
 #include "text/utf8.h"
 
@@ -13,6 +13,7 @@ using run::DeviceFigures;
 using run::Outcome;
 using run::ProcessReport;
 using text::Json;
+using text::or_null;
 using text::Style;
 using text::Terminal;
 
@@ -122,20 +123,16 @@ std::string_view outcome_word(Outcome outcome) {
   return "nothing";
 }
 
-Json bytes_or_null(const std::optional<Bytes>& bytes) {
-  return bytes ? Json(*bytes) : Json(nullptr);
-}
-
 Json device_json(const DeviceFigures& device) {
   return Json::object()
       .set("device", device.device)
       .set("name", device.name)
-      .set("memory_bytes", bytes_or_null(device.memory))
-      .set("peak_allocated_bytes", bytes_or_null(device.peak_allocated))
-      .set("peak_reserved_bytes", bytes_or_null(device.peak_reserved))
-      .set("reserved_before_bytes", bytes_or_null(device.reserved_before))
-      .set("reserved_after_bytes", bytes_or_null(device.reserved_after))
-      .set("outside_bytes", bytes_or_null(device.outside))
+      .set("memory_bytes", or_null(device.memory))
+      .set("peak_allocated_bytes", or_null(device.peak_allocated))
+      .set("peak_reserved_bytes", or_null(device.peak_reserved))
+      .set("reserved_before_bytes", or_null(device.reserved_before))
+      .set("reserved_after_bytes", or_null(device.reserved_after))
+      .set("outside_bytes", or_null(device.outside))
       .set("requests", device.requests)
       .set("planned", device.planned)
       .set("reused", device.reused)

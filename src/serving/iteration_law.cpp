@@ -81,4 +81,14 @@ double IterationLaw::prompt_seconds(int64_t from, int64_t to) const {
   return whole_prompt(to) - whole_prompt(from);
 }
 
+IterationLaw IterationLaw::scaled(double factor) const {
+  IterationLaw law = *this;
+  for (DecodeKnot& knot : law.decode_) {
+    knot.seconds *= factor;
+    knot.seconds_per_cached_token *= factor;
+  }
+  for (PromptKnot& knot : law.prompts_) knot.seconds *= factor;
+  return law;
+}
+
 }  // namespace headroom::serving

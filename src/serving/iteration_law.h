@@ -44,6 +44,8 @@ class IterationLaw {
   [[nodiscard]] double decode_seconds(int64_t sequences, int64_t cached_tokens) const;
   // What the tokens [from, to) of a prompt add to an iteration.
   [[nodiscard]] double prompt_seconds(int64_t from, int64_t to) const;
+  // Everything takes so many times as long. REQUIRES: factor > 0.
+  [[nodiscard]] IterationLaw scaled(double factor) const;
 
  private:
   [[nodiscard]] double whole_prompt(int64_t tokens) const;

@@ -13,6 +13,7 @@ double Speculation::tokens_per_step() const {
 }
 
 int64_t Speculation::accepted(size_t request, int64_t written, int64_t drafts) const {
+  if (drafts <= 0) return 0;
   uint64_t bits = mixed(mixed(static_cast<uint64_t>(request)) ^ static_cast<uint64_t>(written));
   for (int64_t i = 0; i < drafts; ++i) {
     const double uniform = static_cast<double>(bits >> 11) * 0x1.0p-53;

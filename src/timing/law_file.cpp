@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/json_array.h"
+#include "text/json_parts.h"
 
 namespace headroom::timing {
 

@@ -1,7 +1,9 @@
-// Arrays of an answer in JSON, from ranges of whatever they are about.
+// Parts of an answer in JSON: arrays from ranges of whatever they are about, and what may be
+// absent.
 #pragma once
 
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "text/json.h"
@@ -21,6 +23,15 @@ Json json_array(const Range& values, const Item& item) {
   items.reserve(std::size(values));
   for (const auto& value : values) items.push_back(item(value));
   return Json::array(std::move(items));
+}
+
+// null where there is no value.
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+inline Json or_null(const std::optional<double>& value, double scale) {
+  return value ? Json(*value * scale) : Json(nullptr);
 }
 
 }  // namespace headroom::text
