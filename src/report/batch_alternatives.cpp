@@ -186,13 +186,6 @@ Json advice_json(const batch::Advice& advice) {
       .set("level_pct", 90);
 }
 
-Json load_json(const std::optional<batch::LoadBest>& load) {
-  if (!load) return nullptr;
-  return Json::object()
-      .set("limit", load->limit)
-      .set("highest_requests_per_second", interval_json(load->highest_rate));
-}
-
 }  // namespace
 
 std::string alternatives_text(const batch::BatchAnswer& answer, const text::Terminal& terminal) {
@@ -216,6 +209,13 @@ std::string alternatives_text(const batch::BatchAnswer& answer, const text::Term
         "\n" + table.render(terminal) + text::paragraph(what_if_words(answer), 0, columns) + "\n";
   }
   return out;
+}
+
+Json load_json(const std::optional<batch::LoadBest>& load) {
+  if (!load) return nullptr;
+  return Json::object()
+      .set("limit", load->limit)
+      .set("highest_requests_per_second", interval_json(load->highest_rate));
 }
 
 Json what_ifs_json(const std::vector<WhatIf>& what_ifs) {

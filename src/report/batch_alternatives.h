@@ -15,6 +15,8 @@ namespace headroom::report {
 // Empty where nothing was predicted.
 [[nodiscard]] std::string alternatives_text(const batch::BatchAnswer& answer,
                                             const text::Terminal& terminal);
+// null where percentiles are no target.
+[[nodiscard]] text::Json load_json(const std::optional<batch::LoadBest>& load);
 [[nodiscard]] text::Json what_ifs_json(const std::vector<batch::WhatIf>& what_ifs);
 [[nodiscard]] text::Json freed_json(const batch::FreedUses& uses);
 [[nodiscard]] std::vector<Section> alternatives_sections(const batch::BatchAnswer& answer);

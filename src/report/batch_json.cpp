@@ -243,6 +243,7 @@ Json batch_json(const batch::BatchAnswer& answer) {
       .set("replicas", replicas_json(answer.replicas))
       .set("freed", freed_json(answer.freed))
       .set("what_ifs", what_ifs_json(answer.what_ifs))
+      .set("open_load_baseline", load_json(answer.load_baseline))
       .set("tensor_parallel", question.variant.tensor_parallel)
       .set("pipeline_parallel", question.variant.pipeline_parallel)
       .set("engine", names_of(question.engine).word)
