@@ -67,8 +67,6 @@ Result<int> run_against(const Words& words, const Console& console) {
   return kExitYes;
 }
 
-constexpr Bytes kSetupMax{kMiB};
-
 Result<int> deliver_answer(const fit::FitAnswer& answer, const Words& words,
                            const Console& console) {
   Forms forms;
@@ -87,23 +85,24 @@ std::string joined(const std::vector<std::string>& words) {
   return line;
 }
 
+// Nothing without --from.
+Result<std::optional<std::string>> setup_content(const Words& words) {
+  if (!words.has("from")) return std::optional<std::string>();
+  HEADROOM_ASSIGN(std::string content, text::read_input(words.value("from"), fit::kMostSetup));
+  return std::optional(std::move(content));
+}
+
 // A file of Megatron-LM's arguments says the model, too; nothing where --from names no such file.
-Result<std::optional<engines::MegatronArguments>> megatron_arguments(const Words& words) {
-  if (!words.has("from")) return std::optional<engines::MegatronArguments>();
-  const std::string file = words.value("from");
-  HEADROOM_ASSIGN(const std::string content, text::read_input(file, kSetupMax));
-  const bool is_megatron = engines::has_megatron_arguments(content);
-  if (is_megatron && !words.operands.empty()) {
+Result<std::optional<engines::MegatronArguments>> megatron_arguments(
+    const Words& words, const std::optional<std::string>& content) {
+  if (!content || !engines::has_megatron_arguments(*content)) {
+    return std::optional<engines::MegatronArguments>();
+  }
+  if (!words.operands.empty()) {
     return Error{ErrorCode::usage, "Megatron-LM's arguments say the model, too", words.operands[0],
                  "leave it out"};
   }
-  if (!is_megatron && words.operands.empty()) {
-    return Error{ErrorCode::usage, "says no model", "--from " + file,
-                 "name one before it; a file of Megatron-LM's arguments has --num-layers and "
-                 "--hidden-size"};
-  }
-  if (!is_megatron) return std::optional<engines::MegatronArguments>();
-  HEADROOM_ASSIGN(auto arguments, engines::read_megatron_arguments(content, file));
+  HEADROOM_ASSIGN(auto arguments, engines::read_megatron_arguments(*content, words.value("from")));
   return std::optional(std::move(arguments));
 }
 
@@ -191,13 +190,29 @@ Result<int> run_megatron(const Words& words, const Console& console,
   return deliver_answer(answer, words, console);
 }
 
-// What a file says of the setting, under the flags that were given.
-Result<void> apply_setup(const Words& words, fit::FitQuestion& question) {
-  if (!words.has("from")) return {};
+// What a file says of the setting; the model, too, if nobody else does.
+Result<fit::SetupFlags> read_setup(const std::optional<std::string>& content, Words& words) {
+  if (!content) return fit::SetupFlags();
   const std::string file = words.value("from");
-  HEADROOM_ASSIGN(const std::string content, text::read_input(file, kSetupMax));
-  HEADROOM_ASSIGN(const auto flags, fit::flags_of_setup(content, file, words.value("method")));
-  for (const auto& [name, value] : flags) {
+  fit::BesideSetup beside{.method = words.value("method"), .gpus = std::nullopt, .read = {}};
+  if (words.has("gpus")) {
+    HEADROOM_ASSIGN(beside.gpus,
+                    number_of<int64_t>(words.value("gpus"), "gpus", 1, fit::kMostGpus));
+  }
+  HEADROOM_ASSIGN(fit::SetupFlags setup, fit::flags_of_setup(*content, file, beside));
+  if (words.operands.empty() && setup.model.empty()) {
+    return Error{ErrorCode::usage, "says no model", "--from " + file,
+                 "name one before it; a file of Megatron-LM's arguments has --num-layers and "
+                 "--hidden-size, one of the Trainer's may have model_name_or_path"};
+  }
+  if (words.operands.empty()) words.operands.push_back(setup.model);
+  return setup;
+}
+
+// Under the flags that were given.
+Result<void> apply_setup(const Words& words, const fit::SetupFlags& setup,
+                         fit::FitQuestion& question) {
+  for (const auto& [name, value] : setup.flags) {
     if (name == "method" || !words.has(name)) HEADROOM_TRY(question.set(name, value));
   }
   return {};
@@ -305,6 +320,16 @@ Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
   return answer.rows.empty() ? kExitNotPlainYes : kExitYes;
 }
 
+// As many GPUs as a file says the step is divided among.
+Result<void> check_as_many(const Words& words, int64_t devices) {
+  HEADROOM_ASSIGN(const int64_t gpus,
+                  number_of<int64_t>(words.value("gpus"), "gpus", 1, fit::kMostGpus));
+  if (gpus == devices) return {};
+  return Error{ErrorCode::usage, "the file divides the step among " + std::to_string(devices),
+               "--gpus " + words.value("gpus"),
+               "leave --gpus out, or --from, to see every way among so many"};
+}
+
 // Flags that say nothing without another.
 Result<void> check_companions(const Words& words) {
   if (words.has("save-calibration")) {
@@ -323,17 +348,26 @@ Result<int> run_fit(const Words& words, const Console& console) {
   if (words.has("price")) HEADROOM_TRY(device::parse_price(words.value("price")));
   if (words.has("against")) return run_against(words, console);
   HEADROOM_TRY(check_companions(words));
-  HEADROOM_ASSIGN(const auto megatron, megatron_arguments(words));
+  HEADROOM_ASSIGN(const auto content, setup_content(words));
+  HEADROOM_ASSIGN(const auto megatron, megatron_arguments(words, content));
   if (megatron) return run_megatron(words, console, *megatron);
   Words asked = words;
+  HEADROOM_ASSIGN(const fit::SetupFlags setup, read_setup(content, asked));
+  for (const std::string& note : setup.notes) console.note(note);
   // Every device is tried; none is to be taken for granted.
   const bool tries_all = words.has("smallest") && !words.has("device");
   if (tries_all) asked.flags.emplace_back("device", "auto");
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(asked, console));
-  HEADROOM_TRY(apply_setup(words, question));
+  HEADROOM_TRY(apply_setup(words, setup, question));
   if (words.has("emit")) HEADROOM_TRY(fit::parse_emit(words.value("emit")));
   if (words.has("smallest")) return run_smallest(question, words, console);
-  if (words.has("gpus")) return run_methods(question, words, console);
+  // Beside a file that says how the step is divided, --gpus has said among how many.
+  const bool is_said = content && !words.has("method") && fit::is_divided(question);
+  if (words.has("gpus") && is_said) {
+    HEADROOM_TRY(check_as_many(words, fit::devices_of(question)));
+  } else if (words.has("gpus")) {
+    return run_methods(question, words, console);
+  }
   if (words.has("html")) question.timeline = true;
   // What is not shown is not searched.
   if (!words.has("html") && !words.has("json")) question.remedy_batches = report::kMostRemedies;
@@ -370,6 +404,8 @@ Verb fit_verb() {
        "and accelerate.yaml with the choice, ready to launch"},
       {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --from ds_config.json",
        "will it fit as this file of DeepSpeed's, or of accelerate's, divides it?"},
+      {"headroom fit --from sft.yaml --device a100-sxm-80gb",
+       "will this fine-tuning fit, by its Trainer's arguments"},
       {"headroom fit --from pretrain_gpt.sh --device h100-sxm-80gb --gpus 64",
        "a run of Megatron-LM, model and all, stage by stage"},
       {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --gpus 8 --price "
@@ -390,8 +426,9 @@ Verb fit_verb() {
         "the least hardware that does it: of every known GPU, or of --device, up to --gpus of it "
         "in a machine (8)"},
        {"from", "FILE",
-        "the setting of accelerate's YAML or DeepSpeed's JSON, flags come before it; or, without a "
-        "MODEL, Megatron-LM's arguments"},
+        "the setting of accelerate's YAML, DeepSpeed's JSON, or the Trainer's arguments (JSON, "
+        "YAML "
+        "or a script), flags come before it; or, without a MODEL, Megatron-LM's arguments"},
        {"price", "LIST",
         "what a billion tokens cost: 2.10/gpu-hour (rented), owned=30000 (one GPU with its share "
         "of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},

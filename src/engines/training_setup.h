@@ -1,5 +1,5 @@
 // TrainingSetup: how a training is divided and run, as far as launchers and engines say it in
-// files: accelerate's YAML, DeepSpeed's JSON, the arguments of HF's Trainer.
+// files: accelerate's YAML, DeepSpeed's JSON, the arguments of transformers' Trainer.
 //
 // Plain values. What is nothing the file does not say.
 #pragma once
@@ -16,6 +16,9 @@ enum class Sharing : uint8_t { none, ddp, fsdp1, fsdp2, zero1, zero2 };
 // Of the arithmetic: of autocast where weights are float32, or of the weights themselves.
 enum class Half : uint8_t { none, bf16, fp16 };
 
+// What of the model is trained.
+enum class Tuning : uint8_t { full, lora, qlora };
+
 inline constexpr int64_t kMostDevices = 65'536;
 
 struct TrainingSetup {
@@ -26,14 +29,25 @@ struct TrainingSetup {
   std::optional<Half> mixed_precision;  // autocast
   std::optional<Half> weights;          // DeepSpeed keeps them in half precision
   bool is_accelerated = false;          // accelerate runs the loop
+  bool is_trainer = false;              // and transformers' Trainer is around it
   std::optional<bool> checkpoints;
+  std::optional<int64_t> checkpoints_every;  // so many layers one
   std::optional<int64_t> batch;
   std::optional<int64_t> grad_accum;
   std::optional<double> clip;
   std::optional<int64_t> reduce_bucket_size;  // elements
   std::optional<bool> overlap_comm;
-  std::optional<std::string> optimizer;  // HF's name
-  std::vector<std::string> notes;        // what the file has and nobody looked at
+  std::optional<int64_t> bucket_cap_mb;  // DistributedDataParallel's
+  std::optional<bool> finds_unused;      // its look for unused parameters
+  std::optional<std::string> optimizer;  // by transformers' name
+  std::optional<std::string> model;
+  std::optional<int64_t> sequence;
+  std::optional<std::string> attention;  // by transformers' name
+  std::optional<Tuning> tuning;
+  std::optional<int64_t> lora_rank;
+  std::vector<std::string> lora_targets;  // empty: not said
+  std::optional<bool> has_liger;
+  std::vector<std::string> notes;  // what was taken otherwise than the file says
 };
 
 }  // namespace headroom::engines

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <charconv>
+#include <filesystem>
 
 #include "base/file.h"
 #include "engines/accelerate.h"
 #include "engines/deepspeed.h"
+#include "engines/trainer.h"
 #include "text/block_yaml.h"
 #include "text/gzip.h"
 
@@ -16,6 +18,7 @@ namespace {
 using engines::Half;
 using engines::Sharing;
 using engines::TrainingSetup;
+using engines::Tuning;
 
 struct SharingWord {
   Sharing sharing;
@@ -39,28 +42,64 @@ std::string number_words(double number) {
   return code == std::errc() ? std::string(digits.data(), end) : std::string();
 }
 
-Result<TrainingSetup> read_setup(std::string_view content, const std::string& file) {
+// JSON, YAML, or a script of the Trainer's.
+Result<text::Json> parse_setup(std::string_view content, const std::string& file) {
   const size_t first = content.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos || content[first] != '{') {
-    HEADROOM_ASSIGN(const text::Json root, text::parse_block_yaml(content, file));
-    return engines::read_accelerate(text::JsonView(root, file));
+  if (first != std::string_view::npos && content[first] == '{') {
+    return text::parse_json(content, file);
   }
-  HEADROOM_ASSIGN(const text::Json root, text::parse_json(content, file));
+  if (engines::is_trainer_script(content)) return engines::trainer_arguments_of(content, file);
+  return text::parse_block_yaml(content, file);
+}
+
+// Beside the file that names it.
+Result<text::Json> read_named(const std::string& name, const std::string& file,
+                              const BesideSetup& beside) {
+  const std::filesystem::path path = std::filesystem::path(file).parent_path() / name;
+  std::error_code ignored;
+  if (!beside.read && !std::filesystem::is_regular_file(path, ignored)) {
+    return Error{ErrorCode::bad_input, "names " + name.substr(0, 200) + ", which is no file here",
+                 file, "paths are taken from where the setting lies"};
+  }
+  HEADROOM_ASSIGN(const std::string content,
+                  beside.read ? beside.read(path.string()) : read_file(path.string(), kMostSetup));
+  return parse_setup(content, path.string());
+}
+
+Result<TrainingSetup> read_setup(std::string_view content, const std::string& file,
+                                 const BesideSetup& beside) {
+  HEADROOM_ASSIGN(const text::Json root, parse_setup(content, file));
   const text::JsonView view(root, file);
-  if (view.has("distributed_type")) return engines::read_accelerate(view);
-  return engines::read_deepspeed(view);
+  if (view.has("zero_optimization")) return engines::read_deepspeed(view);
+  if (!engines::has_trainer_arguments(root)) return engines::read_accelerate(view);
+  return engines::read_trainer(
+      view, [&](const std::string& name) { return read_named(name, file, beside); });
+}
+
+// The Trainer divides a batch among what it finds, as DistributedDataParallel does.
+void take_gpus(const BesideSetup& beside, TrainingSetup& setup) {
+  if (beside.gpus && setup.ranks < 2) setup.ranks = *beside.gpus;
+  if (setup.is_trainer && !setup.sharing && setup.ranks > 1) setup.sharing = Sharing::ddp;
+}
+
+std::string_view word_of(Tuning tuning) {
+  return tuning == Tuning::full ? "full" : tuning == Tuning::lora ? "lora" : "qlora";
 }
 
 // "lora,fsdp2:8,replicate:2"
 Result<std::string> method_words(const TrainingSetup& setup, const std::string& file,
                                  std::string_view method) {
-  std::string words(method);
+  std::string words(method.empty() && setup.tuning ? word_of(*setup.tuning) : method);
   for (const SharingWord& entry : kSharings) {
     if (entry.sharing != setup.sharing || entry.word.empty()) continue;
     if (setup.ranks < 2) {
       return Error{ErrorCode::bad_input, "says no number of GPUs", file,
-                   "train_batch_size, train_micro_batch_size_per_gpu and "
-                   "gradient_accumulation_steps together do; or leave --from out"};
+                   setup.is_trainer
+                       ? "--gpus N beside it does, or torchrun --nproc_per_node N in a "
+                         "script"
+                       : "--gpus N beside it does; or train_batch_size, "
+                         "train_micro_batch_size_per_gpu and "
+                         "gradient_accumulation_steps together"};
     }
     words +=
         (words.empty() ? "" : ",") + std::string(entry.word) + ":" + std::to_string(setup.ranks);
@@ -123,13 +162,85 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
   }
 }
 
+struct TransformersName {
+  std::string_view name;
+  std::string_view word;
+};
+constexpr std::array kOptimizers{TransformersName{"adamw_torch", "adamw"},
+                                 TransformersName{"adamw_torch_fused", "adamw-fused"},
+                                 TransformersName{"adafactor", "hf-adafactor"},
+                                 TransformersName{"sgd", "sgd"},
+                                 TransformersName{"lion_32bit", "lion"},
+                                 TransformersName{"adamw_bnb_8bit", "adamw-8bit"},
+                                 TransformersName{"adamw_8bit", "adamw-8bit"},
+                                 TransformersName{"paged_adamw_8bit", "paged-adamw-8bit"}};
+constexpr std::array kAttentions{TransformersName{"eager", "eager"},
+                                 TransformersName{"sdpa", "sdpa"},
+                                 TransformersName{"flash_attention_2", "flash2"}};
+
+// By the name of transformers; an Error with those that are known.
+template <size_t N>
+Result<std::string> word_for(const std::array<TransformersName, N>& known, const std::string& name,
+                             const std::string& file, std::string_view key) {
+  std::string names;
+  for (const TransformersName& entry : known) {
+    if (entry.name == name) return std::string(entry.word);
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return Error{ErrorCode::bad_input, "'" + name.substr(0, 40) + "' is not modelled",
+               file + "#/" + std::string(key), names};
+}
+
+std::string checkpointing_words(const TrainingSetup& setup) {
+  if (!*setup.checkpoints) return "none";
+  const int64_t every = setup.checkpoints_every.value_or(1);
+  return every > 1 ? "every-" + std::to_string(every) : "full";
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string words;
+  for (const std::string& name : names) words += (words.empty() ? "" : ",") + name;
+  return words;
+}
+
+// What a Trainer's arguments say beside what launchers and engines do.
+Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& file,
+                               std::vector<FlagWords>& flags) {
+  if (setup.optimizer) {
+    HEADROOM_ASSIGN(std::string word, word_for(kOptimizers, *setup.optimizer, file, "optim"));
+    flags.emplace_back("optimizer", std::move(word));
+  }
+  if (setup.attention) {
+    HEADROOM_ASSIGN(std::string word,
+                    word_for(kAttentions, *setup.attention, file, "attn_implementation"));
+    flags.emplace_back("attention", std::move(word));
+  }
+  if (setup.sequence) flags.emplace_back("seq", std::to_string(*setup.sequence));
+  if (setup.lora_rank) flags.emplace_back("lora-rank", std::to_string(*setup.lora_rank));
+  if (!setup.lora_targets.empty()) {
+    flags.emplace_back("lora-targets", joined(setup.lora_targets));
+  }
+  if (setup.tuning == Tuning::qlora) flags.emplace_back("kbit-preparation", "norms");  // TRL's
+  if (setup.has_liger.value_or(false)) flags.emplace_back("kernels", "liger");
+  if (setup.sharing != Sharing::ddp) return {};
+  if (setup.bucket_cap_mb) {
+    flags.emplace_back("bucket-cap-mb", std::to_string(*setup.bucket_cap_mb));
+  }
+  if (setup.finds_unused) {
+    flags.emplace_back("find-unused-parameters", *setup.finds_unused ? "true" : "false");
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<std::vector<FlagWords>> flags_of_setup(std::string_view content, const std::string& file,
-                                              std::string_view method) {
-  HEADROOM_ASSIGN(const TrainingSetup setup, read_setup(content, file));
-  std::vector<FlagWords> flags;
-  HEADROOM_ASSIGN(std::string words, method_words(setup, file, method));
+Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& file,
+                                  const BesideSetup& beside) {
+  HEADROOM_ASSIGN(TrainingSetup setup, read_setup(content, file, beside));
+  take_gpus(beside, setup);
+  SetupFlags read{{}, setup.model.value_or(""), setup.notes};
+  std::vector<FlagWords>& flags = read.flags;
+  HEADROOM_ASSIGN(std::string words, method_words(setup, file, beside.method));
   if (!words.empty()) flags.emplace_back("method", std::move(words));
   if (setup.nodes > 1) flags.emplace_back("nodes", std::to_string(setup.nodes));
   if (setup.mixed_precision) {
@@ -141,7 +252,7 @@ Result<std::vector<FlagWords>> flags_of_setup(std::string_view content, const st
   if (setup.weights) {
     flags.emplace_back("dtype", *setup.weights == Half::none ? "fp32" : word_of(*setup.weights));
   }
-  if (setup.checkpoints) flags.emplace_back("checkpointing", *setup.checkpoints ? "full" : "none");
+  if (setup.checkpoints) flags.emplace_back("checkpointing", checkpointing_words(setup));
   if (setup.batch) flags.emplace_back("batch", std::to_string(*setup.batch));
   if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));
   if (setup.clip) flags.emplace_back("clip", number_words(*setup.clip));
@@ -150,7 +261,8 @@ Result<std::vector<FlagWords>> flags_of_setup(std::string_view content, const st
   }
   if (setup.overlap_comm)
     flags.emplace_back("overlap-comm", *setup.overlap_comm ? "true" : "false");
-  return flags;
+  HEADROOM_TRY(add_trainer_flags(setup, file, flags));
+  return read;
 }
 
 Result<EmitRequest> parse_emit(std::string_view words) {

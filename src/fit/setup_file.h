@@ -1,17 +1,20 @@
-// `--from FILE`: a setting as people have it, accelerate's YAML or DeepSpeed's JSON, as flags of
-// `fit`; and `--emit KIND=FILE`: a question's setting written as such a file, with the command that
-// starts it.
+// `--from FILE`: a setting as people have it (accelerate's YAML, DeepSpeed's JSON, the arguments of
+// transformers' Trainer) as flags of `fit`; and `--emit KIND=FILE`: a question's setting written as
+// a file of accelerate's or DeepSpeed's, with the command that starts it.
 //
-// What a file does not say (the model, its batch, the optimizer) stays with the question's flags.
-// Each emitted file, read back, gives the same setting.
+// What a file does not say stays with the question's flags. Each emitted file, read back, gives the
+// same setting.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 #include "fit/answer.h"
 #include "fit/question.h"
 
@@ -20,10 +23,25 @@ namespace headroom::fit {
 // A flag without its dashes, and its words.
 using FlagWords = std::pair<std::string, std::string>;
 
-// `method` is the word of --method that was given beside the file, "" for none: "lora" and a file
-// of FSDP come to "lora,fsdp2:8". At most 1 MiB. `content` is the file's, `file` its name.
-Result<std::vector<FlagWords>> flags_of_setup(std::string_view content, const std::string& file,
-                                              std::string_view method);
+inline constexpr Bytes kMostSetup{kMiB};
+
+struct SetupFlags {
+  std::vector<FlagWords> flags;
+  std::string model;  // empty: the file says none
+  std::vector<std::string> notes;
+};
+
+// What was said beside the file.
+struct BesideSetup {
+  std::string method;           // of --method: "lora" and a file of FSDP come to "lora,fsdp2:8"
+  std::optional<int64_t> gpus;  // where the file does not say how many
+  // What a file of a name has that the setting names; nothing: it is read.
+  std::function<Result<std::string>(const std::string& path)> read;
+};
+
+// `content` is the file's, `file` its name; files that it names are read, relative to it.
+Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& file,
+                                  const BesideSetup& beside = {});
 
 // "accelerate", "accelerate=fsdp.yaml", "deepspeed", ...
 struct EmitRequest {

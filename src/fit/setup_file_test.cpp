@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/check.h"
 #include "base/file.h"
 
 namespace headroom::fit {
@@ -25,10 +26,10 @@ class SetupFile : public testing::Test {
     const auto emitted = emit_setup(question, {kind, file});
     EXPECT_TRUE(emitted) << emitted.error().to_string();
     const auto content = read_file(file, Bytes(kMiB));
-    const auto flags = flags_of_setup(*content, file, "");
+    const auto flags = flags_of_setup(*content, file);
     EXPECT_TRUE(flags) << flags.error().to_string() << *content;
     FitQuestion read;
-    for (const auto& [name, words] : *flags) EXPECT_TRUE(read.set(name, words)) << name;
+    for (const auto& [name, words] : flags->flags) EXPECT_TRUE(read.set(name, words)) << name;
     return read;
   }
 
@@ -89,15 +90,56 @@ TEST_F(SetupFile, ZeroReadsBackFromBoth) {
 TEST_F(SetupFile, AFileAndWhatIsTrainedComeTogether) {
   const auto flags =
       flags_of_setup("distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n",
-                     "a.yaml", "lora");
+                     "a.yaml", {.method = "lora", .gpus = std::nullopt, .read = {}});
   ASSERT_TRUE(flags) << flags.error().to_string();
-  EXPECT_EQ(flags->front(), (FlagWords{"method", "lora,fsdp2:8"}));
+  EXPECT_EQ(flags->flags.front(), (FlagWords{"method", "lora,fsdp2:8"}));
 }
 
 TEST_F(SetupFile, WithoutANumberOfGpusThereIsNoAnswer) {
-  const auto flags = flags_of_setup(R"({"zero_optimization": {"stage": 2}})", "ds.json", "");
+  const std::string zero = R"({"zero_optimization": {"stage": 2}})";
+  const auto flags = flags_of_setup(zero, "ds.json");
   ASSERT_FALSE(flags);
   EXPECT_NE(flags.error().message.find("GPUs"), std::string::npos);
+  const auto beside = flags_of_setup(zero, "ds.json", {.method = "", .gpus = 8, .read = {}});
+  EXPECT_EQ(beside->flags.front(), (FlagWords{"method", "zero2:8"}));
+}
+
+// Each flag is one that the question takes.
+TEST_F(SetupFile, TheTrainersArgumentsAreAQuestion) {
+  HEADROOM_CHECK(write_file_atomic(folder_ / "ds.json", R"({"zero_optimization": {"stage": 2},
+      "bf16": {"enabled": "auto"}})"),
+                 "a folder of our own");
+  const auto setup = flags_of_setup(
+      "model_name_or_path: a/b\noutput_dir: o\nper_device_train_batch_size: 4\nbf16: true\n"
+      "optim: paged_adamw_8bit\nattn_implementation: sdpa\nuse_peft: true\nload_in_4bit: true\n"
+      "lora_r: 8\nlora_target_modules: [q_proj, v_proj]\ngradient_checkpointing: true\n"
+      "gradient_checkpointing_kwargs:\n  every_n_layers: 2\nuse_liger_kernel: true\n"
+      "max_length: 512\n",
+      folder_ / "sft.yaml");
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->model, "a/b");
+  FitQuestion question;
+  for (const auto& [name, words] : setup->flags) EXPECT_TRUE(question.set(name, words)) << name;
+  EXPECT_EQ(question.method, Method::qlora);
+  EXPECT_EQ(question.optimizer, Optimizer::paged_adamw_8bit);
+  EXPECT_EQ(question.attention, Attention::sdpa);
+  EXPECT_EQ(question.kernels, Kernels::liger);
+  EXPECT_EQ(question.kbit_preparation, KbitPreparation::norms);
+  EXPECT_EQ(question.checkpointing.every, 2);
+  EXPECT_EQ(question.seq, 512);
+  EXPECT_EQ(question.lora_targets.size(), 2);
+  EXPECT_TRUE(question.accelerate);
+  // Of several GPUs, without a word of how: DistributedDataParallel.
+  const std::string plain = "output_dir: o\n";
+  EXPECT_EQ(flags_of_setup(plain, "t.yaml", {.method = "", .gpus = 4, .read = {}})->flags.front(),
+            (FlagWords{"method", "ddp:4"}));
+  // A file that it names is read from where it lies.
+  const auto zero = flags_of_setup(plain + "deepspeed: ds.json\n", folder_ / "sft.yaml",
+                                   {.method = "", .gpus = 8, .read = {}});
+  ASSERT_TRUE(zero) << zero.error().to_string();
+  EXPECT_EQ(zero->flags.front(), (FlagWords{"method", "zero2:8"}));
+  EXPECT_FALSE(flags_of_setup(plain + "deepspeed: none.json\n", folder_ / "sft.yaml"));
+  EXPECT_FALSE(flags_of_setup(plain + "optim: galore_adamw\n", "t.yaml"));
 }
 
 TEST_F(SetupFile, WhatCannotBeWrittenIsRefused) {

@@ -74,8 +74,7 @@ class Reader {
     Json object = Json::object();
     while (line_ && line_->indent == indent) {
       const std::string_view words = line_->words;
-      if (words.starts_with("- ") || words == "-")
-        return error("is a list, which is not read here");
+      if (is_item(words)) return error("is an item of no list");
       const size_t colon = words.find(':');
       const bool is_member = colon != std::string_view::npos && colon > 0 &&
                              (colon + 1 == words.size() || words[colon + 1] == ' ');
@@ -92,6 +91,12 @@ class Reader {
         continue;
       }
       HEADROOM_TRY(next());
+      // A list may stand as far left as its name.
+      if (line_ && line_->indent >= indent && is_item(line_->words)) {
+        HEADROOM_ASSIGN(Json items, list(line_->indent));
+        object.set(name, std::move(items));
+        continue;
+      }
       if (!line_ || line_->indent <= indent) {
         object.set(name, nullptr);
         continue;
@@ -100,6 +105,44 @@ class Reader {
       object.set(name, std::move(inner));
     }
     return object;
+  }
+
+  static bool is_item(std::string_view words) { return words.starts_with("- ") || words == "-"; }
+
+  Result<Json> list(size_t indent) {
+    Json::Array items;
+    while (line_ && line_->indent == indent && is_item(line_->words)) {
+      const std::string_view words = line_->words;
+      const size_t begin = std::min(words.find_first_not_of(' ', 1), words.size());
+      const std::string_view item = words.substr(begin);
+      const bool is_mapping = item.find(": ") != std::string_view::npos || item.ends_with(':');
+      if (item.empty() || is_item(item) || is_mapping) {
+        return error("is an item that is no single word or number");
+      }
+      HEADROOM_ASSIGN(Json made, scalar(item));
+      items.push_back(std::move(made));
+      HEADROOM_TRY(next());
+    }
+    return Json::array(std::move(items));
+  }
+
+  // "[q_proj, 'v_proj']"; a comma within quotation marks is not read here.
+  [[nodiscard]] Result<Json> flow_list(std::string_view words) const {
+    Json::Array items;
+    std::string_view inner = words.substr(1, words.size() - 2);
+    while (!inner.empty()) {
+      const size_t end = std::min(inner.find(','), inner.size());
+      std::string_view item = inner.substr(0, end);
+      const size_t first = std::min(item.find_first_not_of(' '), item.size());
+      item = item.substr(first, item.find_last_not_of(' ') + 1 - first);
+      if (item.empty() || item.find_first_of("[]{}") != std::string_view::npos) {
+        return error("has a list of what is no single word or number");
+      }
+      HEADROOM_ASSIGN(Json made, scalar(item));
+      items.push_back(std::move(made));
+      inner.remove_prefix(std::min(end + 1, inner.size()));
+    }
+    return Json::array(std::move(items));
   }
 
   [[nodiscard]] Result<Json> scalar(std::string_view words) const {
@@ -113,6 +156,7 @@ class Reader {
     }
     if (words == "{}") return Json::object();
     if (words == "[]") return Json::array();
+    if (words.front() == '[' && words.back() == ']') return flow_list(words);
     if (std::string_view("[{&*!|>%@`,?").find(words.front()) != std::string_view::npos) {
       return error("begins with what is more YAML than is read here");
     }

@@ -17,14 +17,26 @@ TEST(BlockYaml, MappingsOfMappings) {
   EXPECT_EQ(parse_block_yaml("", "x.yaml")->dump(), "{}");
 }
 
+TEST(BlockYaml, ListsOfScalars) {
+  EXPECT_EQ(
+      parse_block_yaml("a: [x, 'y', 3, true]\nb:\n- x\n- 1.5\nc:\n  - null\nd: []\n", "x.yaml")
+          ->dump(),
+      R"({"a":["x","y",3,true],"b":["x",1.5],"c":[null],"d":[]})");
+  // As far left as its name is its own.
+  EXPECT_EQ(parse_block_yaml("a:\n  b:\n  - x\n  c: 1\n", "x.yaml")->dump(),
+            R"({"a":{"b":["x"],"c":1}})");
+}
+
 TEST(BlockYaml, WhatIsMoreNamesItsLine) {
   struct Case {
     const char* words;
     const char* place;
   };
   for (const Case& c :
-       {Case{"a: 1\n- b\n", "x.yaml:2"}, Case{"a: [1, 2]\n", "x.yaml:1"},
-        Case{"a: &b 1\n", "x.yaml:1"}, Case{"a: |\n  b\n", "x.yaml:1"}, Case{"a\n", "x.yaml:1"},
+       {Case{"a: 1\n- b\n", "x.yaml:2"}, Case{"a: [1, [2]]\n", "x.yaml:1"},
+        Case{"a: [1,, 2]\n", "x.yaml:1"}, Case{"a:\n- b: 1\n", "x.yaml:2"},
+        Case{"a:\n- - b\n", "x.yaml:2"}, Case{"a:\n-\n", "x.yaml:2"}, Case{"a: &b 1\n", "x.yaml:1"},
+        Case{"a: |\n  b\n", "x.yaml:1"}, Case{"a\n", "x.yaml:1"},
         Case{"a: 1\n  b: 2\n", "x.yaml:2"}, Case{"a:\n  b: 1\n c: 2\n", "x.yaml:3"},
         Case{"a: 'b\n", "x.yaml:1"}, Case{"a: \"b\\n\"\n", "x.yaml:1"},
         Case{"\tb: 1\n", "x.yaml:1"}, Case{": 1\n", "x.yaml:1"}, Case{"a:b\n", "x.yaml:1"}}) {

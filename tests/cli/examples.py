@@ -43,6 +43,7 @@ FILES = {"snapshot.pickle": (DATA / "snapshot_whole.pickle").read_bytes(),
                       b"512,9100,45.8\n",
          "ds_config.json": b'{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, '
                            b'"gradient_accumulation_steps": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+         "sft.yaml": (GOLDEN / "fit_from_trainer" / "sft.yaml").read_bytes(),
          "pretrain_gpt.sh": (GOLDEN / "fit_megatron" / "pretrain_gpt.sh").read_bytes(),
          "decode.json.gz": gzip.compress((GOLDEN / "ops_capture" / "run.json").read_bytes()),
          "capture.json.gz": gzip.compress((GOLDEN / "ops_capture" / "capture.json").read_bytes()),

@@ -1,0 +1,379 @@
+#include "engines/trainer.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "engines/deepspeed.h"
+#include "engines/shell_words.h"
+#include "text/parse_number.h"
+
+namespace headroom::engines {
+
+namespace {
+
+using text::Json;
+using text::JsonView;
+
+constexpr int64_t kMostCount = 1'000'000'000;
+constexpr size_t kMostNames = 1000;
+
+// Names that a file of the Trainer has and one of a launcher has not.
+constexpr std::array<std::string_view, 4> kItsOwn{"per_device_train_batch_size", "output_dir",
+                                                  "num_train_epochs", "logging_steps"};
+
+// Values as a file has them, and as words of a command: "8", "True".
+class Values {
+ public:
+  explicit Values(const JsonView& view) : view_(view) {}
+
+  // The member, if it says something.
+  [[nodiscard]] const Json* find(std::string_view key) const {
+    const Json* value = view_.json().find(key);
+    const bool is_said = value != nullptr && !value->is_null() && !(*value == Json("None"));
+    return is_said ? value : nullptr;
+  }
+
+  [[nodiscard]] Result<std::optional<bool>> truth(std::string_view key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::optional<bool>();
+    if (!value->is_string()) return view_.optional_bool(key);
+    for (const auto& [word, is_so] :
+         {std::pair{"true", true}, {"True", true}, {"false", false}, {"False", false}}) {
+      if (value->as_string() == word) return std::optional(is_so);
+    }
+    return view_.error_at(key, "is neither true nor false");
+  }
+
+  [[nodiscard]] Result<std::optional<double>> number(std::string_view key, double most) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::optional<double>();
+    if (!value->is_string()) return view_.optional_double(key, 0, most);
+    const auto parsed = text::parse_number<double>(value->as_string());
+    if (!parsed || !(*parsed >= 0) || !(*parsed <= most)) return no_number(key);
+    return parsed;
+  }
+
+  [[nodiscard]] Result<std::optional<int64_t>> count(std::string_view key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::optional<int64_t>();
+    if (!value->is_string()) return view_.optional_int(key, 1, kMostCount);
+    const auto parsed = text::parse_number<int64_t>(value->as_string());
+    if (!parsed || *parsed < 1 || *parsed > kMostCount) return no_number(key);
+    return parsed;
+  }
+
+  [[nodiscard]] Result<std::optional<std::string>> words(std::string_view key) const {
+    if (find(key) == nullptr) return std::optional<std::string>();
+    return view_.optional_string(key);
+  }
+
+  // A list, or one word.
+  [[nodiscard]] Result<std::vector<std::string>> names(std::string_view key) const {
+    std::vector<std::string> names;
+    const Json* value = find(key);
+    if (value == nullptr) return names;
+    if (value->is_string()) return std::vector<std::string>{value->as_string()};
+    HEADROOM_ASSIGN(const auto items, view_.get_array(key, kMostNames));
+    for (const JsonView& item : items) {
+      HEADROOM_ASSIGN(std::string name, item.to_string());
+      names.push_back(std::move(name));
+    }
+    return names;
+  }
+
+  [[nodiscard]] const JsonView& view() const { return view_; }
+
+ private:
+  [[nodiscard]] Error no_number(std::string_view key) const {
+    return view_.error_at(key, "is no number that it takes",
+                          view_.json().find(key)->as_string().empty()
+                              ? "a script that works it out is not run: write the number"
+                              : "");
+  }
+  JsonView view_;
+};
+
+Error not_modelled(const Values& in, std::string_view key, std::string hint = {}) {
+  return in.view().error_at(key, "is not modelled", std::move(hint));
+}
+
+// What changes memory, and nobody has modelled.
+Result<void> check_modelled(const Values& in) {
+  for (const char* key : {"torch_compile", "activation_offloading", "load_in_8bit"}) {
+    HEADROOM_ASSIGN(const auto is_on, in.truth(key));
+    if (is_on.value_or(false)) return not_modelled(in, key, "false");
+  }
+  HEADROOM_ASSIGN(const auto smoothing, in.number("label_smoothing_factor", 1));
+  if (smoothing.value_or(0) > 0) return not_modelled(in, "label_smoothing_factor", "0");
+  for (const char* key : {"parallelism_config", "optim_target_modules"}) {
+    if (in.find(key) != nullptr) return not_modelled(in, key);
+  }
+  if (in.find("finetuning_type") != nullptr) {
+    return not_modelled(in, "finetuning_type",
+                        "LLaMA-Factory's own arguments are not read; leave it out, and say "
+                        "--method lora --lora-rank N");
+  }
+  return {};
+}
+
+Result<void> read_checkpointing(const Values& in, TrainingSetup& setup) {
+  for (const std::string key : {"gradient_checkpointing", "activation_checkpointing"}) {
+    HEADROOM_ASSIGN(const auto is_on, in.truth(key));
+    if (is_on) setup.checkpoints = is_on;
+    const std::string more = key + "_kwargs";
+    const Json* value = in.find(more);
+    if (value == nullptr || value->is_string()) continue;  // of a command: JSON, seldom
+    HEADROOM_ASSIGN(const JsonView view, in.view().get_object(more));
+    HEADROOM_ASSIGN(const auto offloads, view.optional_bool("offload"));
+    if (offloads.value_or(false)) return view.error_at("offload", "is not modelled", "false");
+    HEADROOM_ASSIGN(setup.checkpoints_every, view.optional_int("every_n_layers", 1, kMostCount));
+  }
+  return {};
+}
+
+Result<std::optional<Half>> half_of(const Values& in) {
+  HEADROOM_ASSIGN(const auto bf16, in.truth("bf16"));
+  HEADROOM_ASSIGN(const auto fp16, in.truth("fp16"));
+  if (bf16.value_or(false) && fp16.value_or(false)) {
+    return in.view().error_at("fp16", "is on beside bf16", "one of them");
+  }
+  if (!bf16 && !fp16) return std::optional<Half>();
+  return std::optional(bf16.value_or(false)   ? Half::bf16
+                       : fp16.value_or(false) ? Half::fp16
+                                              : Half::none);
+}
+
+Result<void> read_types(const Values& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(setup.mixed_precision, half_of(in));
+  const bool is_half = setup.mixed_precision && setup.mixed_precision != Half::none;
+  if (is_half && in.find("deepspeed") == nullptr && !in.view().has("dtype") &&
+      !in.view().has("torch_dtype")) {
+    setup.notes.emplace_back(
+        "weights are taken in float32 under mixed precision; where the script loads them as they "
+        "are kept (from_pretrained since transformers 5): --dtype bf16");
+  }
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    HEADROOM_ASSIGN(const auto type, in.words(key));
+    if (!type || *type == "auto") continue;
+    constexpr std::array<std::pair<std::string_view, Half>, 3> kTypes{
+        {{"bfloat16", Half::bf16}, {"float16", Half::fp16}, {"float32", Half::none}}};
+    const auto known = std::ranges::find(kTypes, *type, &std::pair<std::string_view, Half>::first);
+    if (known == kTypes.end()) return not_modelled(in, key, "auto, bfloat16, float16 or float32");
+    setup.weights = known->second;
+  }
+  return {};
+}
+
+// The model and its adapters, as TRL's scripts are told of them.
+Result<void> read_model(const Values& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(setup.model, in.words("model_name_or_path"));
+  HEADROOM_ASSIGN(setup.attention, in.words("attn_implementation"));
+  for (const char* key : {"max_length", "max_seq_length", "model_max_length", "block_size"}) {
+    HEADROOM_ASSIGN(const auto length, in.count(key));
+    if (length) setup.sequence = length;
+  }
+  HEADROOM_ASSIGN(const auto has_adapters, in.truth("use_peft"));
+  HEADROOM_ASSIGN(const auto is_quantized, in.truth("load_in_4bit"));
+  if (has_adapters) {
+    setup.tuning = !*has_adapters                 ? Tuning::full
+                   : is_quantized.value_or(false) ? Tuning::qlora
+                                                  : Tuning::lora;
+  } else if (is_quantized.value_or(false)) {
+    return not_modelled(in, "load_in_4bit", "with use_peft: what is in 4 bits is not trained");
+  }
+  HEADROOM_ASSIGN(setup.lora_rank, in.count("lora_r"));
+  HEADROOM_ASSIGN(setup.lora_targets, in.names("lora_target_modules"));
+  HEADROOM_ASSIGN(setup.has_liger, in.truth("use_liger_kernel"));
+  return {};
+}
+
+// A member of fsdp_config, with or without its former prefix.
+std::string fsdp_key(const JsonView& config, const std::string& key) {
+  return config.has("fsdp_" + key) ? "fsdp_" + key : key;
+}
+
+Result<void> read_fsdp_config(const Json& config, const std::string& place, TrainingSetup& setup) {
+  const JsonView view = JsonView::at(config, place);
+  const Values in(view);
+  HEADROOM_ASSIGN(const auto version, in.count(fsdp_key(view, "version")));
+  if (version.value_or(2) > 2) return view.error_at(fsdp_key(view, "version"), "is not known", "2");
+  setup.sharing = version.value_or(2) == 2 ? Sharing::fsdp2 : Sharing::fsdp1;
+  for (const char* key : {"cpu_offload", "offload_params", "xla"}) {
+    HEADROOM_ASSIGN(const auto is_on, in.truth(fsdp_key(view, key)));
+    if (is_on.value_or(false)) return not_modelled(in, fsdp_key(view, key), "false");
+  }
+  const std::string reshards = fsdp_key(view, "reshard_after_forward");
+  if (const Json* value = in.find(reshards); value != nullptr) {
+    const bool is_whole = *value == Json(true) || *value == Json("full_shard") ||
+                          *value == Json("FULL_SHARD") || *value == Json("true");
+    if (!is_whole) return not_modelled(in, reshards, "true");
+  }
+  HEADROOM_ASSIGN(const auto checkpoints, in.truth(fsdp_key(view, "activation_checkpointing")));
+  if (checkpoints) setup.checkpoints = checkpoints;
+  return {};
+}
+
+// "full_shard auto_wrap", as it was said before fsdp_config said it.
+Result<void> check_fsdp_words(const Values& in) {
+  HEADROOM_ASSIGN(const auto words, in.names("fsdp"));
+  for (const std::string& item : words) {
+    size_t begin = 0;
+    while (begin < item.size()) {
+      const size_t end = std::min(item.find(' ', begin), item.size());
+      const std::string_view word = std::string_view(item).substr(begin, end - begin);
+      begin = end + 1;
+      const bool is_known = word.empty() || word == "full_shard" || word == "auto_wrap" ||
+                            word == "true" || word == "True";
+      if (!is_known) return not_modelled(in, "fsdp", "full_shard auto_wrap");
+    }
+  }
+  return {};
+}
+
+// What is here, or in the file that is named here.
+Result<Json> here_or_named(const Json& value, const ReadNamed& read_named) {
+  if (value.is_string()) return read_named(value.as_string());
+  return value;
+}
+
+Result<void> read_fsdp(const Values& in, const ReadNamed& read_named, TrainingSetup& setup) {
+  const Json* value = in.find("fsdp");
+  const bool is_off = value == nullptr || *value == Json(false) || *value == Json("") ||
+                      *value == Json("false") || *value == Json("False");
+  if (is_off) return {};
+  if (!(*value == Json(true))) HEADROOM_TRY(check_fsdp_words(in));
+  setup.sharing = Sharing::fsdp2;
+  const Json* config = in.find("fsdp_config");
+  if (config == nullptr) return {};
+  HEADROOM_ASSIGN(const Json read, here_or_named(*config, read_named));
+  return read_fsdp_config(read, in.view().place() + "/fsdp_config", setup);
+}
+
+// What its file leaves to the Trainer ("auto") has the Trainer's own.
+Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
+                               TrainingSetup& setup) {
+  const Json* value = in.find("deepspeed");
+  if (value == nullptr) return {};
+  HEADROOM_ASSIGN(const Json read, here_or_named(*value, read_named));
+  const JsonView view = JsonView::at(read, in.view().place() + "/deepspeed");
+  HEADROOM_ASSIGN(const TrainingSetup zero, read_deepspeed(view));
+  setup.sharing = zero.sharing;
+  setup.ranks = std::max(setup.ranks, zero.ranks);
+  setup.weights = zero.weights ? zero.weights : setup.mixed_precision.value_or(Half::none);
+  setup.mixed_precision.reset();
+  if (zero.batch) setup.batch = zero.batch;
+  if (zero.grad_accum) setup.grad_accum = zero.grad_accum;
+  if (zero.clip) setup.clip = zero.clip;
+  setup.overlap_comm = zero.overlap_comm;
+  setup.reduce_bucket_size = zero.reduce_bucket_size;
+  HEADROOM_ASSIGN(const auto stage, view.optional_object("zero_optimization"));
+  const Json* bucket = stage ? stage->json().find("reduce_bucket_size") : nullptr;
+  if (bucket != nullptr && *bucket == Json("auto")) {
+    setup.notes.emplace_back(
+        "reduce_bucket_size is auto, the square of the hidden size: DeepSpeed's default is taken; "
+        "--reduce-bucket-size N says it");
+  }
+  return {};
+}
+
+// Of a command: processes of a machine times machines.
+Result<void> read_launcher(const Values& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const auto nodes_named, in.count("nnodes"));
+  const int64_t nodes = std::min(nodes_named.value_or(1), kMostDevices);
+  for (const char* key : {"nproc_per_node", "num_gpus"}) {
+    HEADROOM_ASSIGN(const auto each, in.count(key));
+    if (!each) continue;
+    setup.nodes = nodes;
+    setup.ranks = std::min(*each, kMostDevices) * nodes;
+  }
+  HEADROOM_ASSIGN(const auto all, in.count("num_processes"));  // accelerate launch
+  if (all) setup.ranks = *all;
+  if (setup.ranks > kMostDevices) {
+    return in.view().error("more processes than are known to train one model");
+  }
+  return {};
+}
+
+Result<void> read_step(const Values& in, TrainingSetup& setup) {
+  constexpr int64_t kBatch = 8;
+  constexpr double kNorm = 1;
+  HEADROOM_ASSIGN(const auto batch, in.count("per_device_train_batch_size"));
+  setup.batch = batch.value_or(kBatch);
+  HEADROOM_ASSIGN(setup.grad_accum, in.count("gradient_accumulation_steps"));
+  HEADROOM_ASSIGN(const auto norm, in.number("max_grad_norm", 1e30));
+  setup.clip = norm.value_or(kNorm);
+  if (*setup.clip == 0) setup.clip.reset();
+  HEADROOM_ASSIGN(const auto optimizer, in.words("optim"));
+  setup.optimizer = optimizer.value_or("adamw_torch_fused");
+  return {};
+}
+
+Result<void> read_ddp(const Values& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(setup.bucket_cap_mb, in.count("ddp_bucket_cap_mb"));
+  HEADROOM_ASSIGN(const auto looks, in.truth("ddp_find_unused_parameters"));
+  setup.finds_unused = looks.value_or(!setup.checkpoints.value_or(false));
+  return {};
+}
+
+// "q_proj v_proj"
+Json list_of(std::string_view words) {
+  Json::Array items;
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    if (end > 0) items.emplace_back(words.substr(0, end));
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return Json::array(std::move(items));
+}
+
+}  // namespace
+
+bool has_trainer_arguments(const Json& root) {
+  return root.is_object() && std::ranges::any_of(kItsOwn, [&](std::string_view name) {
+           return root.find(name) != nullptr;
+         });
+}
+
+bool is_trainer_script(std::string_view content) {
+  return std::ranges::any_of(kItsOwn, [&](std::string_view name) {
+    return content.find("--" + std::string(name)) != std::string_view::npos;
+  });
+}
+
+Result<Json> trainer_arguments_of(std::string_view script, const std::string& file) {
+  HEADROOM_ASSIGN(ShellWords words, ShellWords::read(script, file));
+  Json root = Json::object();
+  for (const std::string& argument : words.arguments()) {
+    std::string name = argument;
+    std::ranges::replace(name, '-', '_');
+    const std::string written = words.written(argument).value_or("");
+    if (written.empty()) {
+      root.set(name, true);
+    } else if (name == "lora_target_modules") {
+      root.set(name, list_of(written + " " + words.more_of(argument).value_or("")));
+    } else {
+      root.set(name, words.resolved(written).value_or(""));
+    }
+  }
+  return root;
+}
+
+Result<TrainingSetup> read_trainer(const JsonView& root, const ReadNamed& read_named) {
+  const Values in(root);
+  TrainingSetup setup;
+  setup.is_accelerated = true;
+  setup.is_trainer = true;
+  HEADROOM_TRY(check_modelled(in));
+  HEADROOM_TRY(read_step(in, setup));
+  HEADROOM_TRY(read_types(in, setup));
+  HEADROOM_TRY(read_checkpointing(in, setup));
+  HEADROOM_TRY(read_model(in, setup));
+  HEADROOM_TRY(read_launcher(in, setup));
+  HEADROOM_TRY(read_fsdp(in, read_named, setup));
+  HEADROOM_TRY(read_deepspeed_of(in, read_named, setup));
+  HEADROOM_TRY(read_ddp(in, setup));
+  return setup;
+}
+
+}  // namespace headroom::engines
