@@ -441,7 +441,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     HEADROOM_TRY(fill_commands(predicted, config, answer));
     fill_prices(answer);
   }
-  if (answer.open_load) add_open_load_command(predicted, answer);
+  if (answer.open_load) HEADROOM_TRY(add_open_load_command(predicted, config, answer));
   return answer;
 }
 

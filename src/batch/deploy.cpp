@@ -55,11 +55,12 @@ void set_cache(const Predicted& predicted, ServerSetting& server, const BatchAns
 
 // vLLM does not start where its cache holds less than one sequence of the model's whole length:
 // then it is told of a length, that of the workload's longest request where the cache holds that.
-Result<void> set_length(const text::JsonView& config, ServerSetting& server, BatchAnswer& answer) {
-  if (server.engine != ServingEngine::vllm || !server.kv_tokens) return {};
+Result<void> set_length(const text::JsonView& config, int64_t cache_tokens, ServerSetting& server,
+                        BatchAnswer& answer) {
+  if (server.engine != ServingEngine::vllm) return {};
   HEADROOM_ASSIGN(const std::optional<int64_t> whole, model::positions_of(config));
   constexpr auto kBlock = static_cast<int64_t>(kKvBlock);
-  const int64_t most = *server.kv_tokens / kBlock * kBlock;
+  const int64_t most = cache_tokens / kBlock * kBlock;
   if (!whole || most >= *whole || most < kBlock) return {};
   int64_t longest = 1;
   for (const formats::RequestLengths& request : lengths_of(answer.question)) {
@@ -67,7 +68,7 @@ Result<void> set_length(const text::JsonView& config, ServerSetting& server, Bat
   }
   longest = (longest + kBlock - 1) / kBlock * kBlock;
   server.max_model_len = std::min({longest, most, *whole});
-  std::string note = "vLLM starts with a cache of " + std::to_string(*server.kv_tokens) +
+  std::string note = "vLLM starts with a cache of " + std::to_string(cache_tokens) +
                      " tokens only if no request may be as long as the model could have it (" +
                      std::to_string(*whole) + "): --max-model-len is ";
   note += longest <= most ? "that of the workload's longest request"
@@ -110,7 +111,9 @@ Result<void> fill_commands(const Predicted* predicted, const text::JsonView* con
   ServerSetting& server = answer.server.emplace(setting_of(answer.question));
   server.max_num_seqs = *answer.advice.batch;
   if (memory_of_server(predicted, answer)) set_cache(*predicted, server, answer);
-  if (config != nullptr) HEADROOM_TRY(set_length(*config, server, answer));
+  if (config != nullptr && server.kv_tokens) {
+    HEADROOM_TRY(set_length(*config, *server.kv_tokens, server, answer));
+  }
   add_notes(server, answer);
   const std::string title = title_of(server);
   answer.commands.push_back({"one server at B_opt (" + title + ")", engines::serve_line(server)});
@@ -133,22 +136,28 @@ void note_engine_law(const Predicted& predicted, BatchAnswer& answer) {
                          ", which is of other engines: nothing of llama.cpp's server was in it");
 }
 
-void add_open_load_command(const Predicted* predicted, BatchAnswer& answer) {
+Result<void> add_open_load_command(const Predicted* predicted, const text::JsonView* config,
+                                   BatchAnswer& answer) {
+  const OpenLoadAnswer& open = *answer.open_load;
+  // None keeps the targets: there is nothing to start.
+  if (!open.targets.empty() && !(open.highest_rate.expected > 0)) return {};
   const OpenLoadQuestion& question = answer.question.open_load;
   ServerSetting& server = answer.open_server.emplace(setting_of(answer.question));
-  server.max_num_seqs = answer.open_load->limit;
+  server.max_num_seqs = open.limit;
   server.max_num_batched_tokens = question.max_num_batched_tokens;
   server.has_chunked_prefill = question.has_chunked_prefill;
   // Others take what the weights leave; llama.cpp's is told, or has one model's context for all.
-  if (server.engine == ServingEngine::llama_cpp && predicted != nullptr &&
-      predicted->cache().count > 0) {
-    server.kv_tokens = static_cast<int64_t>(predicted->cache_tokens());
+  if (predicted != nullptr && predicted->cache().count > 0) {
+    const auto tokens = static_cast<int64_t>(predicted->cache_tokens());
+    if (server.engine == ServingEngine::llama_cpp) server.kv_tokens = tokens;
+    if (config != nullptr) HEADROOM_TRY(set_length(*config, tokens, server, answer));
   }
   add_notes(server, answer);
   const std::string title = title_of(server);
   answer.commands.insert(
       answer.commands.begin(),
       Command{"one server for requests as they come (" + title + ")", engines::serve_line(server)});
+  return {};
 }
 
 void fill_prices(BatchAnswer& answer) {

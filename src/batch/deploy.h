@@ -18,9 +18,10 @@ Result<void> check_engine(const BatchQuestion& question);
 Result<void> fill_commands(const Predicted* predicted, const text::JsonView* config,
                            BatchAnswer& answer);
 
-// In front of the others: the server that was simulated. `predicted` or null. REQUIRES:
-// answer.open_load.
-void add_open_load_command(const Predicted* predicted, BatchAnswer& answer);
+// In front of the others: the server that was simulated, if it keeps the targets at some rate.
+// `predicted` and `config` or null. REQUIRES: answer.open_load.
+Result<void> add_open_load_command(const Predicted* predicted, const text::JsonView* config,
+                                   BatchAnswer& answer);
 
 // Where the speeds that are predicted for the question's engine are another's.
 void note_engine_law(const Predicted& predicted, BatchAnswer& answer);

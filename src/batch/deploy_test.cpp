@@ -211,5 +211,23 @@ TEST(Emit, WritesTheServerThatTheFirstLineNames) {
   EXPECT_TRUE(has(script, "--max-num-seqs " + std::to_string(answer.open_load->limit) + " "));
 }
 
+// A cache of all that the weights leave may be less than one sequence, too.
+TEST(Deploy, TheServerOfRequestsAsTheyComeStartsOnASmallCard) {
+  BatchQuestion question = question_of("meta-llama/Llama-3.1-8B", "a10-24gb");
+  question.slo.reset();
+  question.output_tokens = 16;
+  question.open_load.limit = 24;
+  question.open_load.targets = {{serving::LatencyMetric::ttft, 95, 0.5}};
+  const BatchAnswer answer = *ask(question);
+  ASSERT_TRUE(answer.open_server);
+  ASSERT_TRUE(answer.open_server->max_model_len);
+  EXPECT_TRUE(has(answer.commands.front().line, "--max-model-len "));
+  // Where no rate keeps the targets there is nothing to start.
+  question.open_load.targets.front().seconds = 1e-4;
+  const BatchAnswer none = *ask(question);
+  EXPECT_FALSE(none.open_server);
+  EXPECT_EQ(none.commands.size(), answer.commands.size() - 1);
+}
+
 }  // namespace
 }  // namespace headroom::batch

@@ -95,7 +95,10 @@ LatencyIntervals intervals_of(const std::array<Span, 5>& spans, double tail) {
 
 LoadSimulations::LoadSimulations(const BatchQuestion& question, const OpenLoadBasis& basis,
                                  OpenLoadGoal goal, const SimulatedExtent& extent)
-    : question_(question.open_load), basis_(basis), goal_(std::move(goal)) {
+    : question_(question.open_load),
+      basis_(basis),
+      goal_(std::move(goal)),
+      judges_backlog_(extent.judges_backlog) {
   double output = 0;
   for (const auto& request : basis.lengths) {
     output +=
@@ -235,8 +238,9 @@ OpenLoadRow LoadSimulations::row(double rate, int64_t limit,
 }
 
 bool LoadSimulations::keeps(int64_t limit, size_t end, size_t drawing, double rate) const {
-  return serving::simulate_load(loads_[drawing], rate, basis_.laws[end], limits(limit), goal_)
-      .summary.is_kept;
+  const auto summary =
+      serving::simulate_load(loads_[drawing], rate, basis_.laws[end], limits(limit), goal_).summary;
+  return judges_backlog_ ? summary.is_kept : summary.meets_targets;
 }
 
 double LoadSimulations::highest_of(int64_t limit, size_t end, size_t drawing, double closed,

@@ -142,6 +142,31 @@ TEST(Freed, PercentilesAreTheTargetOfWhatElseThereIs) {
   for (const WhatIf& what : none.what_ifs) EXPECT_FALSE(what.speedup) << what.name;
 }
 
+// Answers so long that few of them are a drawing: by chance more come than end in its window, at
+// rates far below what a server answers.
+TEST(Freed, FewLongRequestsAreNotTakenForTooMany) {
+  BatchQuestion question = question_of("meta-llama/Meta-Llama-3-8B", "h100-sxm-80gb");
+  question.input_tokens = 316;
+  question.output_tokens = 665;
+  const timing::TimingModel timing_model = timing::TimingModel::built_in();
+  const auto resolved = *model::resolve_model(question.model);
+  const text::JsonView config = resolved.view();
+  const Workload workload =
+      workload_of(question.input_tokens, question.output_tokens, question.length_variation);
+  const auto predicted = *Predicted::make(
+      config, *question.device, {.context = mean_context(workload), .weights = question.weights},
+      workload, timing_model);
+  // A target that each request has far below what a full server answers.
+  const serving::OpenLoadGoal loose{{{serving::LatencyMetric::ttft, 95, 5}}, std::nullopt};
+  const auto best = *load_of(question, workload, predicted, {}, loose);
+  double most = 0;
+  for (const int64_t batch : predicted.curve().candidates()) {
+    most = std::max(most, predicted.curve().at(batch)->throughput_tokens_per_second.expected /
+                              question.output_tokens);
+  }
+  EXPECT_GT(best.highest_rate.expected, 0.75 * most);
+}
+
 TEST(Freed, ASecondModelTakesTurnsWithTheFirst) {
   BatchQuestion question = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
   question.variant.engine = "vllm-0.6.3";  // in whose host's time the other one works

@@ -130,10 +130,12 @@ std::string limits_table(const OpenLoadAnswer& open, const Terminal& terminal) {
   for (const OpenLoadLimit& limit : open.by_limit) {
     if (!limit.highest_rate) continue;
     const Style style = limit.limit == open.limit ? Style::bold : Style::plain;
-    table.row({{std::to_string(limit.limit), style},
-               {per_second(*limit.highest_rate) + " requests/s", style},
-               {per_second(limit.closed_requests_per_second) + " requests/s", style},
-               {limit.limit == open.limit ? "the smallest with the best" : "", style}});
+    table.row(
+        {{std::to_string(limit.limit), style},
+         {per_second(*limit.highest_rate) + " requests/s", style},
+         {per_second(limit.closed_requests_per_second) + " requests/s", style},
+         {limit.limit == open.limit && *limit.highest_rate > 0 ? "the smallest with the best" : "",
+          style}});
   }
   return table.render(terminal);
 }

@@ -220,7 +220,7 @@ OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t 
   if (summary.is_saturated) {  // no more can be good than are answered as fast as they come
     summary.goodput_requests_per_second = summary.attained * summary.throughput_requests_per_second;
   }
-  summary.is_kept = !summary.is_saturated && came > 0;
+  summary.meets_targets = came > 0;
   for (const LatencyTarget& target : goal.targets) {
     const auto metric = static_cast<size_t>(target.metric);
     const LatencySpread& spread = summary.spread[metric];
@@ -229,9 +229,10 @@ OpenLoadSummary summarise_open(const std::vector<OpenRequest>& requests, size_t 
     summary.at_targets.push_back(target.percentile <= 0 ? spread.mean
                                  : is_itl               ? gaps.quantile(share)
                                                         : nearest_rank(values[metric], share));
-    if (!goal.attain && summary.at_targets.back() > target.seconds) summary.is_kept = false;
+    if (!goal.attain && summary.at_targets.back() > target.seconds) summary.meets_targets = false;
   }
-  if (goal.attain && summary.attained < *goal.attain) summary.is_kept = false;
+  if (goal.attain && summary.attained < *goal.attain) summary.meets_targets = false;
+  summary.is_kept = summary.meets_targets && !summary.is_saturated;
   return summary;
 }
 

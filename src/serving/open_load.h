@@ -78,6 +78,7 @@ struct OpenLoadSummary {
   double attained = 1;             // share of the requests that meets all targets
   double goodput_requests_per_second = 0;
   bool is_saturated = false;  // fewer ended than came: latencies grow with the time that is watched
+  bool meets_targets = true;  // so far as this window shows
   bool is_kept = true;        // the targets, by a load that is not saturated
   [[nodiscard]] const LatencySpread& of(LatencyMetric metric) const {
     return spread[static_cast<size_t>(metric)];
