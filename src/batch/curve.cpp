@@ -208,20 +208,34 @@ namespace {
 // Prompt tokens of an iteration without chunked prefill: what the simulated engine takes.
 const auto kWholePromptTokens = static_cast<double>(serving::EngineLimits{}.max_num_batched_tokens);
 
-// Iterations that so many read whose number is Poisson's with this mean, so many in each.
-double mean_readings(double mean, double of_one) {
-  constexpr double kDeviations = 8;
-  const double spread = kDeviations * std::sqrt(mean) + kDeviations;
-  double readings = 0;
-  for (double n = std::max(1.0, std::floor(mean - spread)); n <= mean + spread; ++n) {
-    const double share = std::exp(n * std::log(mean) - mean - std::lgamma(n + 1));
-    readings += share * std::ceil(n / of_one);
-  }
-  return readings;
+Interval plus(const Interval& a, const Interval& b) {
+  return {a.low + b.low, a.expected + b.expected, a.high + b.high};
 }
 
-Interval plus(const Interval& a, double times, const Interval& b) {
-  return {a.low + times * b.low, a.expected + times * b.expected, a.high + times * b.high};
+// Beyond it lines go on: of the rows of many prompts at once, and of the longest prompt.
+constexpr int64_t kMostRows = 32768;
+
+std::array<double, 3> ends_of(const timing::TimeInterval& time) {
+  return {time.low_seconds, time.seconds, time.high_seconds};
+}
+
+Result<std::array<serving::PrefillLaw, 3>> prefill_laws_of(
+    const timing::DecodePredictor& predictor) {
+  std::array<std::vector<serving::RowKnot>, 3> rows;
+  std::array<std::vector<serving::PromptKnot>, 3> attention;
+  for (const int64_t count : usual_limits(1, kMostRows)) {
+    HEADROOM_ASSIGN(const timing::TimeInterval of_rows, predictor.rows(count));
+    HEADROOM_ASSIGN(const timing::TimeInterval of_prompt, predictor.prompt_attention(count));
+    for (size_t end = 0; end < rows.size(); ++end) {
+      rows[end].push_back({static_cast<double>(count), ends_of(of_rows)[end]});
+      attention[end].push_back({static_cast<double>(count), ends_of(of_prompt)[end]});
+    }
+  }
+  std::array<serving::PrefillLaw, 3> laws;
+  for (size_t end = 0; end < laws.size(); ++end) {
+    laws[end] = serving::PrefillLaw(std::move(rows[end]), std::move(attention[end]));
+  }
+  return laws;
 }
 
 }  // namespace
@@ -229,14 +243,7 @@ Interval plus(const Interval& a, double times, const Interval& b) {
 Result<PredictedCurve> PredictedCurve::make(const timing::DecodePredictor& predictor,
                                             const Workload& workload, double cache_tokens) {
   PredictedCurve curve(predictor, workload, cache_tokens);
-  const int64_t prompt =
-      std::clamp<int64_t>(std::llround(workload.input_mean), 1, timing::kMostContext);
-  HEADROOM_ASSIGN(const timing::TimeInterval whole, predictor.prefill(prompt));
-  HEADROOM_ASSIGN(const timing::TimeInterval weights, predictor.prefill(1));
-  const auto beyond = [](double all, double read) { return std::max(0.0, all - read); };
-  curve.prompt_ = {beyond(whole.low_seconds, weights.low_seconds),
-                   beyond(whole.seconds, weights.seconds),
-                   beyond(whole.high_seconds, weights.high_seconds)};
+  HEADROOM_ASSIGN(curve.prompts_, prefill_laws_of(predictor));
   HEADROOM_ASSIGN(const timing::DecodeStep one, predictor.step(1));
   const double other = 1 - one.attention.time.seconds / one.parts_seconds();
   curve.reading_ = product({one.step.low_seconds, one.step.seconds, one.step.high_seconds}, other);
@@ -256,18 +263,25 @@ Result<timing::DecodeStep> PredictedCurve::step(int64_t batch) const {
 }
 
 Interval PredictedCurve::prompt_seconds(int64_t batch, bool is_chunked) const {
-  const double prompts = static_cast<double>(batch) / workload_.output_mean /
-                         static_cast<double>(predictor_->variant().pipeline_parallel);
-  const Interval beside = product(prompt_, prompts);
-  if (is_chunked) return beside;
-  const double of_one = std::max(1.0, kWholePromptTokens / std::max(1.0, workload_.input_mean));
-  return plus(beside, mean_readings(prompts, of_one), reading_);
+  const int64_t stages = predictor_->variant().pipeline_parallel;
+  const double prompt = std::max(1.0, workload_.input_mean);
+  const serving::PromptsMet met{
+      static_cast<double>(batch) / workload_.output_mean / static_cast<double>(stages), prompt,
+      (batch + stages - 1) / stages};
+  if (is_chunked) {
+    return {mean_seconds_in_pieces(prompts_[0], met), mean_seconds_in_pieces(prompts_[1], met),
+            mean_seconds_in_pieces(prompts_[2], met)};
+  }
+  const auto most = static_cast<int64_t>(std::max(1.0, kWholePromptTokens / prompt));
+  return {mean_seconds_whole(prompts_[0], met, most, reading_.low),
+          mean_seconds_whole(prompts_[1], met, most, reading_.expected),
+          mean_seconds_whole(prompts_[2], met, most, reading_.high)};
 }
 
 Result<Interval> PredictedCurve::token_seconds(int64_t batch, bool is_chunked) const {
   HEADROOM_ASSIGN(const timing::DecodeStep step, this->step(batch));
   const Interval decode{step.step.low_seconds, step.step.seconds, step.step.high_seconds};
-  return plus(decode, 1, prompt_seconds(batch, is_chunked));
+  return plus(decode, prompt_seconds(batch, is_chunked));
 }
 
 Result<BatchPoint> PredictedCurve::at(int64_t batch) const {

@@ -4,6 +4,7 @@
 // A curve is made once and asked batch by batch. Thread-safe once made.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "batch/step_law.h"
 #include "batch/workload.h"
 #include "formats/serving_points.h"
+#include "serving/prefill_law.h"
 #include "timing/decode_step.h"
 
 namespace headroom::batch {
@@ -87,13 +89,12 @@ class MeasuredCurve : public ServingCurve {
 };
 
 // A decode step at the mean context of what is in flight, and the prompts: each sequence is read
-// once for every answer that it writes. In pieces beside what decodes they take what they take
-// beyond reading the weights, which the step has already; read whole they have iterations of their
-// own, as many prompts in one as have come meanwhile, and each reads the weights once more. This is
-// the closed loop of the simulated engine (serving/engine_simulator.h), in means. What is running
-// is the limit. Stages of a
-// pipeline each have another part of what is running in hand: a token takes one step of such a part
-// through all of them (what they hand on to each other is not counted).
+// once for every answer that it writes. In pieces beside what decodes they add rows to its step
+// (serving/prefill_law.h); read whole they have iterations of their own, as many prompts in one as
+// have come meanwhile, and each reads the weights once more. This is the closed loop of the
+// simulated engine (serving/engine_simulator.h), in means. What is running is the limit. Stages of
+// a pipeline each have another part of what is running in hand: a token takes one step of such a
+// part through all of them (what they hand on to each other is not counted).
 class PredictedCurve : public ServingCurve {
  public:
   // `predictor` must outlive it. `cache_tokens`: what the whole key-value cache holds.
@@ -108,6 +109,8 @@ class PredictedCurve : public ServingCurve {
   [[nodiscard]] Result<timing::DecodeStep> step(int64_t batch) const;
   // The part of a step's time that reading prompts adds.
   [[nodiscard]] Result<Interval> prefill_share(int64_t batch) const;
+  // What prompts take at the low, the expected and the high end of the laws.
+  [[nodiscard]] const std::array<serving::PrefillLaw, 3>& prefill_laws() const { return prompts_; }
   [[nodiscard]] Result<BatchPoint> at(int64_t batch) const override;
   [[nodiscard]] std::vector<int64_t> candidates() const override;
   [[nodiscard]] Result<double> half_point() const override;
@@ -123,7 +126,7 @@ class PredictedCurve : public ServingCurve {
   const timing::DecodePredictor* predictor_;
   Workload workload_;
   double cache_tokens_;
-  Interval prompt_;   // seconds of the mean prompt beyond reading the weights
+  std::array<serving::PrefillLaw, 3> prompts_;
   Interval reading_;  // of an iteration with prompts alone, but for these
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "batch/live_meter.h"
@@ -11,7 +12,7 @@ namespace {
 
 using serving::DecodeKnot;
 using serving::IterationLaw;
-using serving::PromptKnot;
+using serving::PrefillLaw;
 using timing::TimeInterval;
 
 constexpr size_t kEnds = 3;  // low, expected, high
@@ -24,26 +25,12 @@ double end_of(const TimeInterval& interval, size_t end) {
   return end_of(Interval{interval.low_seconds, interval.seconds, interval.high_seconds}, end);
 }
 
-// The time of prompts at each end, beyond reading the weights. Empty: nothing is known of it.
-using Prompts = std::vector<std::vector<PromptKnot>>;
+using Prompts = std::array<PrefillLaw, kEnds>;  // not known: nothing is
 
-Result<Prompts> predicted_prompts(const timing::DecodePredictor& predictor, int64_t longest) {
-  Prompts prompts(kEnds);
-  HEADROOM_ASSIGN(const TimeInterval one, predictor.prefill(1));
-  constexpr int64_t kFirst = 16;
-  for (const int64_t tokens : usual_limits(kFirst, 2 * std::max(longest, kFirst))) {
-    HEADROOM_ASSIGN(const TimeInterval whole,
-                    predictor.prefill(std::min(tokens, timing::kMostContext)));
-    for (size_t end = 0; end < kEnds; ++end) {
-      prompts[end].push_back({static_cast<double>(tokens), end_of(whole, end) - end_of(one, end)});
-    }
-  }
-  return prompts;
-}
-
-// So many requests' prompts in a second of nothing else, as the user has measured it.
+// So many prompts' tokens in a second of nothing else, as the user has measured it.
 Prompts given_prompts(double tokens_per_second) {
-  return Prompts(kEnds, {PromptKnot{1, 1 / tokens_per_second}});
+  const PrefillLaw law({{1, 1 / tokens_per_second}}, {});
+  return {law, law, law};
 }
 
 // Of a prediction: steps by batch, their attention in proportion to what is cached.
@@ -66,7 +53,8 @@ Result<std::vector<std::vector<DecodeKnot>>> predicted_steps(const PredictedCurv
 // Of measured points: the time in which each sequence in flight gets a token. What prompts took is
 // in it, and taken out again where it is known.
 std::vector<std::vector<DecodeKnot>> measured_steps(const std::vector<BatchPoint>& limits,
-                                                    const std::vector<double>& prompt_seconds) {
+                                                    const Prompts& prompts,
+                                                    const Workload& workload) {
   std::vector<std::vector<DecodeKnot>> knots(kEnds);
   for (const BatchPoint& point : limits) {
     const Interval& rate = point.throughput_tokens_per_second;
@@ -76,8 +64,10 @@ std::vector<std::vector<DecodeKnot>> measured_steps(const std::vector<BatchPoint
       const bool is_more =
           knots[end].empty() || point.running > 1.001 * knots[end].back().sequences;
       if (!is_more) continue;
-      const double left = end_of(of_token, end) - prompt_seconds[end];
-      knots[end].push_back({point.running, point.running * left, 0});
+      const serving::PromptsMet met{point.running / workload.output_mean, workload.input_mean,
+                                    std::max<int64_t>(1, std::llround(point.running))};
+      const double whole = point.running * end_of(of_token, end);
+      knots[end].push_back({point.running, whole - mean_seconds_in_pieces(prompts[end], met), 0});
     }
   }
   return knots;
@@ -91,23 +81,6 @@ bool is_positive(const std::vector<std::vector<DecodeKnot>>& knots, double least
     }
   }
   return true;
-}
-
-// What the prompt of a request takes, over the tokens that it writes.
-std::vector<double> prompt_seconds_of_token(const Prompts& prompts,
-                                            const std::vector<formats::RequestLengths>& lengths) {
-  std::vector<double> of_token(kEnds, 0);
-  for (size_t end = 0; end < prompts.size(); ++end) {
-    const IterationLaw law({{1, 1, 0}}, 1, prompts[end]);
-    double seconds = 0;
-    double tokens = 0;
-    for (const formats::RequestLengths& request : lengths) {
-      seconds += law.prompt_seconds(0, request.input_tokens);
-      tokens += static_cast<double>(request.output_tokens);
-    }
-    of_token[end] = seconds / tokens;
-  }
-  return of_token;
 }
 
 // Tokens that a measured server's cache holds, by the share that was in use.
@@ -135,28 +108,23 @@ Result<OpenLoadBasis> basis_of_curve(const BatchQuestion& question, const Worklo
   return basis;
 }
 
-// As they are given or, with a prediction, predicted; none: nothing is known of them.
-Result<Prompts> prompts_of(const BatchQuestion& question, const Predicted* predicted,
-                           OpenLoadBasis& basis) {
+// As they are given or, with a prediction, predicted; else nothing is known of them.
+Prompts prompts_of(const BatchQuestion& question, const Predicted* predicted,
+                   OpenLoadBasis& basis) {
   const auto& given = question.open_load.prefill_tokens_per_second;
   if (given) {
     basis.prompt_source = "as given by --prefill-rate";
     return given_prompts(*given);
   }
-  if (predicted == nullptr) return Prompts();
+  if (predicted == nullptr) return {};
   basis.prompt_source = "predicted";
-  int64_t longest = 1;
-  for (const formats::RequestLengths& request : basis.lengths) {
-    longest = std::max(longest, request.input_tokens);
-  }
-  return predicted_prompts(predicted->predictor(), longest);
+  return predicted->curve().prefill_laws();
 }
 
 void fill_laws(const std::vector<std::vector<DecodeKnot>>& steps, const Prompts& prompts,
                OpenLoadBasis& basis) {
   for (size_t end = 0; end < kEnds; ++end) {
-    basis.laws.emplace_back(steps[end], basis.context_mean,
-                            prompts.empty() ? std::vector<PromptKnot>() : prompts[end]);
+    basis.laws.emplace_back(steps[end], basis.context_mean, prompts[end]);
   }
 }
 
@@ -177,9 +145,9 @@ void fill_cache_blocks(double tokens, OpenLoadBasis& basis) {
 Result<OpenLoadBasis> basis_of_points(const BatchQuestion& question, const Workload& workload,
                                       const ServingCurve& curve, const Predicted* predicted) {
   HEADROOM_ASSIGN(OpenLoadBasis basis, basis_of_curve(question, workload, curve));
-  HEADROOM_ASSIGN(Prompts prompts, prompts_of(question, predicted, basis));
-  const auto whole = measured_steps(basis.limits, std::vector<double>(kEnds, 0));
-  auto steps = measured_steps(basis.limits, prompt_seconds_of_token(prompts, basis.lengths));
+  Prompts prompts = prompts_of(question, predicted, basis);
+  const auto whole = measured_steps(basis.limits, {}, workload);
+  auto steps = measured_steps(basis.limits, prompts, workload);
   constexpr double kLeastShare = 0.2;
   if (!is_positive(steps, kLeastShare, whole)) {
     if (question.open_load.prefill_tokens_per_second) {
@@ -189,9 +157,9 @@ Result<OpenLoadBasis> basis_of_points(const BatchQuestion& question, const Workl
                    "prompt tokens that the server reads in a second, when it does nothing else"};
     }
     steps = whole;
-    prompts.clear();
+    prompts = {};
   }
-  if (prompts.empty()) basis.prompt_source = "within the steps, as measured";
+  if (!prompts[0].is_known()) basis.prompt_source = "within the steps, as measured";
   fill_laws(steps, prompts, basis);
   if (const auto tokens = tokens_by_share(basis.limits, workload)) {
     fill_cache_blocks(*tokens, basis);
@@ -212,7 +180,7 @@ Result<OpenLoadBasis> basis_of_prediction(const BatchQuestion& question, const W
                                           const Predicted& predicted,
                                           const Correction& correction) {
   HEADROOM_ASSIGN(OpenLoadBasis basis, basis_of_curve(question, workload, predicted.curve()));
-  HEADROOM_ASSIGN(const Prompts prompts, prompts_of(question, &predicted, basis));
+  const Prompts prompts = prompts_of(question, &predicted, basis);
   HEADROOM_ASSIGN(const auto steps,
                   predicted_steps(predicted.curve(), basis.limits, basis.context_mean));
   fill_laws(steps, prompts, basis);

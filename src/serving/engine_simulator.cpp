@@ -234,7 +234,8 @@ void Engine::preempt_last() {
 // One iteration of what is scheduled: its time, and the tokens that are there at its end.
 void Engine::compute() {
   IterationWork work{0, 0, 0};
-  double prompts = 0;
+  double attention = 0;  // of prompts
+  int64_t more = 0;      // rows of theirs
   for (const size_t request : running_) {
     const Sequence& sequence = sequences_[request];
     if (sequence.scheduled == 0) continue;
@@ -244,12 +245,16 @@ void Engine::compute() {
       work.rows += sequence.scheduled;
     } else {
       ++work.rows;
-      prompts += law_.prompt_seconds(sequence.computed, sequence.computed + sequence.scheduled);
+      more += sequence.scheduled - 1;
+      attention += law_.prompts().attention_seconds(
+          static_cast<double>(sequence.computed),
+          static_cast<double>(sequence.computed + sequence.scheduled));
       run_.prompt_tokens_computed += sequence.scheduled;
     }
   }
   HEADROOM_CHECK(work.sequences > 0, "an iteration computes a token");
-  const double seconds = decode_seconds(law_, limits_.speculation, work) + prompts;
+  const double prompts = law_.prompts().rows_seconds(work.rows, static_cast<double>(more));
+  const double seconds = decode_seconds(law_, limits_.speculation, work) + prompts + attention;
   run_.most_blocks = std::max(run_.most_blocks, blocks_.in_use());
   run_.in_batch_seconds += static_cast<double>(work.sequences) * seconds;
   ++run_.iterations;

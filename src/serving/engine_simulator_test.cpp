@@ -17,7 +17,7 @@ constexpr size_t kMany = 60'000;
 // t(n) = base + slope n, whatever the contexts are.
 IterationLaw line(double base, double slope, std::vector<PromptKnot> prompts = {}) {
   return IterationLaw({{1, base + slope, 0}, {1000, base + 1000 * slope, 0}}, 1,
-                      std::move(prompts));
+                      PrefillLaw({{1, 0}}, std::move(prompts)));
 }
 
 struct Means {
@@ -282,13 +282,10 @@ TEST(Simulator, FirstComeFirstServed) {
 }
 
 TEST(IterationLaw, CachedTokensBesideTheMeanCountWhatTheyTake) {
-  const IterationLaw law({{1, 0.010, 1e-6}, {3, 0.020, 1e-6}}, 100, {{10, 0.001}, {20, 0.004}});
+  const IterationLaw law({{1, 0.010, 1e-6}, {3, 0.020, 1e-6}}, 100);
   EXPECT_NEAR(law.decode_seconds(2, 200), 0.015, 1e-12);
   EXPECT_NEAR(law.decode_seconds(2, 1200), 0.016, 1e-12);
   EXPECT_NEAR(law.decode_seconds(5, 500), 0.030, 1e-12);
-  EXPECT_NEAR(law.prompt_seconds(0, 5), 0.0005, 1e-12);
-  EXPECT_NEAR(law.prompt_seconds(5, 15), 0.002, 1e-12);
-  EXPECT_NEAR(law.prompt_seconds(0, 30), 0.007, 1e-12);
 }
 
 }  // namespace

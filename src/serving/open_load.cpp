@@ -68,27 +68,27 @@ double uniform(std::mt19937_64& random) { return static_cast<double>(random() >>
 
 // What the requests of a load are like, as those that are in an engine together feel it.
 struct Mix {
-  double output = 0;          // tokens of a request
-  double prompt_seconds = 0;  // of a request
-  double context = 0;         // tokens that one in flight holds
+  double output = 0;   // tokens of a request
+  double prompt = 0;   // the same
+  double context = 0;  // tokens that one in flight holds
 };
 
-Mix mix_of(const Arrivals& arrivals, const IterationLaw& law) {
+Mix mix_of(const Arrivals& arrivals) {
   Mix mix;
   const auto count = static_cast<double>(arrivals.requests.size());
   for (const ArrivingRequest& request : arrivals.requests) {
     const auto in = static_cast<double>(request.input_tokens);
     const auto out = static_cast<double>(request.output_tokens);
     mix.output += out / count;
-    mix.prompt_seconds += law.prompt_seconds(0, request.input_tokens) / count;
+    mix.prompt += in / count;
     mix.context += out * (in + out / 2) / count;
   }
   mix.context /= mix.output;
   return mix;
 }
 
-// So many in flight answer as many requests as come: n / (O D(n) + n C) = rate. The limit where
-// even that many answer fewer.
+// So many in flight answer as many requests as come: n / (O (D(n) + prompts)) = rate. The limit
+// where even that many answer fewer.
 int64_t in_flight_at(double requests_per_second, const Mix& mix, const IterationLaw& law,
                      const EngineLimits& limits) {
   const Speculation& speculation = limits.speculation;
@@ -96,8 +96,11 @@ int64_t in_flight_at(double requests_per_second, const Mix& mix, const Iteration
     const auto sequences = static_cast<double>(n);
     const IterationWork work{n, n * (1 + speculation.draft_tokens),
                              static_cast<int64_t>(sequences * mix.context)};
-    const double of_token = decode_seconds(law, speculation, work) / speculation.tokens_per_step();
-    return sequences / (of_token * mix.output + sequences * mix.prompt_seconds);
+    const double tokens = speculation.tokens_per_step();
+    const PromptsMet met{sequences * tokens / mix.output, mix.prompt, work.rows};
+    const double seconds =
+        decode_seconds(law, speculation, work) + mean_seconds_in_pieces(law.prompts(), met);
+    return sequences * tokens / (seconds * mix.output);
   };
   int64_t low = 0;
   int64_t high = limits.max_num_seqs;
@@ -289,9 +292,8 @@ SimulatedLoad simulate_load(const OpenLoad& load, double requests_per_second,
                             const OpenLoadGoal& goal) {
   HEADROOM_CHECK(requests_per_second > 0, "a rate");
   const int64_t at_work =
-      load.is_met_at_work
-          ? in_flight_at(requests_per_second, mix_of(load.arrivals, law), law, limits)
-          : 0;
+      load.is_met_at_work ? in_flight_at(requests_per_second, mix_of(load.arrivals), law, limits)
+                          : 0;
   const Arrivals arrivals = met_at_work(load.arrivals, at_work);
   SimulationOptions options;
   options.stretch = load.natural_rate / requests_per_second;

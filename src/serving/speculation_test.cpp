@@ -17,7 +17,7 @@ Arrivals many(int64_t output_tokens) {
 }
 
 // 4 ms, and 0.1 ms for each row; prompts cost nothing.
-IterationLaw law() { return IterationLaw({{1, 4.1e-3, 0}, {1000, 104e-3, 0}}, 1, {{1, 0}}); }
+IterationLaw law() { return IterationLaw({{1, 4.1e-3, 0}, {1000, 104e-3, 0}}, 1); }
 
 EngineLimits limits(const Speculation& speculation) {
   return {.max_num_seqs = 64, .max_num_batched_tokens = 8192, .speculation = speculation};

@@ -188,12 +188,24 @@ DecodeWork work_of(const DecodeOperators& shapes, const DecodeSizes& sizes, bool
   return work;
 }
 
-std::vector<CountedCall> prefill_calls(const DecodeOperators& shapes, const DecodeSizes& sizes,
-                                       int64_t tokens) {
+std::vector<CountedCall> row_calls(const DecodeOperators& shapes, const DecodeSizes& sizes,
+                                   int64_t rows, bool is_eager) {
+  DecodeSizes many = sizes;
+  many.batch = rows;
   DecodeWork work;
-  add_products(shapes, sizes, tokens, 1, work);  // logits of the last token alone
+  add_products(shapes, many, rows, 1, work);  // logits of the last token alone
   std::vector<CountedCall> calls = std::move(work.matmul);
-  calls.insert(calls.end(), work.quantize.begin(), work.quantize.end());
+  const auto add = [&](std::vector<CountedCall> more) {
+    calls.insert(calls.end(), more.begin(), more.end());
+  };
+  add(std::move(work.quantize));
+  add(is_eager ? eager_calls(shapes, many) : other_calls(shapes, many));
+  add(reductions(shapes, many));
+  return calls;
+}
+
+CountedCall prompt_attention_call(const DecodeOperators& shapes, const DecodeSizes& sizes,
+                                  int64_t tokens) {
   const int64_t heads = sizes.shared(shapes.heads);
   AttentionShape one{.heads = heads,
                      .kv_heads = sizes.kv_heads_here(heads),
@@ -205,11 +217,7 @@ std::vector<CountedCall> prefill_calls(const DecodeOperators& shapes, const Deco
     one.kv_heads = heads;
     one.head_dim = (sizes.latent->nope + sizes.latent->rope + sizes.latent->value + 1) / 2;
   }
-  calls.push_back({attention_call(one, sizes.rate, sizes.element_bytes), shapes.layers});
-  DecodeSizes many = sizes;
-  many.batch = tokens;
-  for (CountedCall& call : reductions(shapes, many)) calls.push_back(std::move(call));
-  return calls;
+  return {attention_call(one, sizes.rate, sizes.element_bytes), shapes.layers};
 }
 
 }  // namespace headroom::timing

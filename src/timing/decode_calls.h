@@ -14,8 +14,13 @@ namespace headroom::timing {
 [[nodiscard]] DecodeWork work_of(const DecodeOperators& shapes, const DecodeSizes& sizes,
                                  bool is_eager);
 
-// A prompt of so many tokens, alone.
-[[nodiscard]] std::vector<CountedCall> prefill_calls(const DecodeOperators& shapes,
-                                                     const DecodeSizes& sizes, int64_t tokens);
+// What all layers do with so many rows, but attention; the head's product is of one.
+[[nodiscard]] std::vector<CountedCall> row_calls(const DecodeOperators& shapes,
+                                                 const DecodeSizes& sizes, int64_t rows,
+                                                 bool is_eager);
+
+// The attention of a prompt of so many tokens, alone.
+[[nodiscard]] CountedCall prompt_attention_call(const DecodeOperators& shapes,
+                                                const DecodeSizes& sizes, int64_t tokens);
 
 }  // namespace headroom::timing

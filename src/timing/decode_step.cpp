@@ -232,10 +232,17 @@ Result<DecodeStep> DecodePredictor::step(int64_t batch) const {
   return result;
 }
 
-Result<TimeInterval> DecodePredictor::prefill(int64_t tokens) const {
+Result<TimeInterval> DecodePredictor::rows(int64_t rows) const {
+  HEADROOM_CHECK(rows >= 1 && rows <= kMostContext, "rows of a step");
+  Sum sum(*model_, *device_);
+  HEADROOM_TRY(sum.add(row_calls(shapes_->shapes, shapes_->sizes, rows, options_.is_eager)));
+  return as_on_servers(sum.kernels().time);
+}
+
+Result<TimeInterval> DecodePredictor::prompt_attention(int64_t tokens) const {
   HEADROOM_CHECK(tokens >= 1 && tokens <= kMostContext, "a prompt of tokens");
   Sum sum(*model_, *device_);
-  HEADROOM_TRY(sum.add(prefill_calls(shapes_->shapes, shapes_->sizes, tokens)));
+  HEADROOM_TRY(sum.add(prompt_attention_call(shapes_->shapes, shapes_->sizes, tokens)));
   return as_on_servers(sum.kernels().time);
 }
 

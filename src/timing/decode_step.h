@@ -166,9 +166,13 @@ class DecodePredictor {
   // On one device: of tensor and pipeline parallel ones their share.
   [[nodiscard]] Bytes weights() const { return weights_; }
   [[nodiscard]] Bytes kv_of_one() const { return kv_of_one_; }  // one sequence of `context` tokens
-  // A prompt of `tokens`, alone: its products and attention, without host. An Error as of step().
-  // REQUIRES: 1 <= tokens <= kMostContext.
-  [[nodiscard]] Result<TimeInterval> prefill(int64_t tokens) const;
+  // What all layers take of so many rows, whether they decode or are of prompts: without attention,
+  // host and sampling, with the head's product for one of them. An Error as of step(). REQUIRES:
+  // 1 <= rows <= kMostContext.
+  [[nodiscard]] Result<TimeInterval> rows(int64_t rows) const;
+  // The attention of a prompt of `tokens`, alone. An Error as of step(). REQUIRES: 1 <= tokens <=
+  // kMostContext.
+  [[nodiscard]] Result<TimeInterval> prompt_attention(int64_t tokens) const;
   // Sequences whose cache fits beside the weights; 0: not even one.
   [[nodiscard]] int64_t largest_batch() const { return largest_batch_; }
   [[nodiscard]] double peak_bytes_per_second() const;
