@@ -205,8 +205,8 @@ std::vector<int64_t> MeasuredCurve::candidates() const {
 
 namespace {
 
-// Prompt tokens of an iteration without chunked prefill: what the simulated engine takes.
-const auto kWholePromptTokens = static_cast<double>(serving::EngineLimits{}.max_num_batched_tokens);
+// Tokens of an iteration: what the simulated engine takes.
+const int64_t kIterationTokens = serving::EngineLimits{}.max_num_batched_tokens;
 
 Interval plus(const Interval& a, const Interval& b) {
   return {a.low + b.low, a.expected + b.expected, a.high + b.high};
@@ -269,10 +269,12 @@ Interval PredictedCurve::prompt_seconds(int64_t batch, bool is_chunked) const {
       static_cast<double>(batch) / workload_.output_mean / static_cast<double>(stages), prompt,
       (batch + stages - 1) / stages};
   if (is_chunked) {
-    return {mean_seconds_in_pieces(prompts_[0], met), mean_seconds_in_pieces(prompts_[1], met),
-            mean_seconds_in_pieces(prompts_[2], met)};
+    return {mean_seconds_in_pieces(prompts_[0], met, kIterationTokens),
+            mean_seconds_in_pieces(prompts_[1], met, kIterationTokens),
+            mean_seconds_in_pieces(prompts_[2], met, kIterationTokens)};
   }
-  const auto most = static_cast<int64_t>(std::max(1.0, kWholePromptTokens / prompt));
+  const auto most =
+      static_cast<int64_t>(std::max(1.0, static_cast<double>(kIterationTokens) / prompt));
   return {mean_seconds_whole(prompts_[0], met, most, reading_.low),
           mean_seconds_whole(prompts_[1], met, most, reading_.expected),
           mean_seconds_whole(prompts_[2], met, most, reading_.high)};

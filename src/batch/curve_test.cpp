@@ -80,5 +80,57 @@ TEST(MeasuredCurve, SeveralRunsOfOneLimitAreTheirMean) {
   EXPECT_DOUBLE_EQ(*curve.at(64)->kv_share, 0.1);
 }
 
+// A model on one device, and what it points to.
+struct Asked {
+  Asked(const char* model, const char* name, const Workload& workload)
+      : resolved(*model::resolve_model(model)),
+        device(*device::DeviceCatalogue::built_in().find(name)),
+        predicted(*Predicted::make(resolved.view(), device, {.context = mean_context(workload)},
+                                   workload, timing)) {}
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+  [[nodiscard]] const PredictedCurve& curve() const { return predicted.curve(); }
+
+  model::ResolvedModel resolved;
+  device::Device device;
+  timing::TimingModel timing = timing::TimingModel::built_in();
+  Predicted predicted;
+};
+
+// Short answers: nearly all that is computed are prompts, and no card computes faster than it can.
+TEST(PredictedCurve, PromptsTakeTheirArithmetic) {
+  constexpr double kParametersOfProducts = 7.5e9;  // of Llama-3.1-8B, without embedding
+  for (const double output : {2.0, 20.0, 338.0}) {
+    const Workload workload = workload_of(161, output, 0);
+    const Asked made("meta-llama/Llama-3.1-8B", "h100-sxm-80gb", workload);
+    const double peak = made.predicted.predictor().peak_flops_per_second();
+    for (const int64_t batch : {1, 16, 256, 512}) {
+      const double requests = made.curve().at(batch)->throughput_tokens_per_second.high / output;
+      EXPECT_LT(requests * (161 + output) * 2 * kParametersOfProducts, peak)
+          << output << " " << batch;
+    }
+  }
+}
+
+// Memory that is faster, beside the same tensor cores, makes no step longer.
+TEST(PredictedCurve, FasterMemoryIsNotSlower) {
+  const Workload workload = workload_of(161, 338, 1);
+  const Asked slower("meta-llama/Llama-3.1-8B", "h100-sxm-80gb", workload);
+  const Asked faster("meta-llama/Llama-3.1-8B", "h200-sxm-141gb", workload);
+  for (const int64_t batch : {1, 16, 64, 128, 256}) {
+    EXPECT_LT(faster.curve().at(batch)->itl_seconds.expected,
+              slower.curve().at(batch)->itl_seconds.expected)
+        << batch;
+  }
+}
+
+// The experts that a large batch has awake are not read again for the prompts beside it.
+TEST(PredictedCurve, PromptsBesideAMixturesBatchFindItsExpertsAwake) {
+  const Workload workload = workload_of(161, 338, 1);
+  const Asked made("Qwen/Qwen3-30B-A3B", "h100-sxm-80gb", workload);
+  const double step = made.curve().step(256)->step.seconds;
+  EXPECT_LT(made.curve().at(256)->itl_seconds.expected, 1.15 * step);
+}
+
 }  // namespace
 }  // namespace headroom::batch

@@ -54,7 +54,7 @@ Result<std::vector<std::vector<DecodeKnot>>> predicted_steps(const PredictedCurv
 // in it, and taken out again where it is known.
 std::vector<std::vector<DecodeKnot>> measured_steps(const std::vector<BatchPoint>& limits,
                                                     const Prompts& prompts,
-                                                    const Workload& workload) {
+                                                    const Workload& workload, int64_t most_tokens) {
   std::vector<std::vector<DecodeKnot>> knots(kEnds);
   for (const BatchPoint& point : limits) {
     const Interval& rate = point.throughput_tokens_per_second;
@@ -67,7 +67,8 @@ std::vector<std::vector<DecodeKnot>> measured_steps(const std::vector<BatchPoint
       const serving::PromptsMet met{point.running / workload.output_mean, workload.input_mean,
                                     std::max<int64_t>(1, std::llround(point.running))};
       const double whole = point.running * end_of(of_token, end);
-      knots[end].push_back({point.running, whole - mean_seconds_in_pieces(prompts[end], met), 0});
+      knots[end].push_back(
+          {point.running, whole - mean_seconds_in_pieces(prompts[end], met, most_tokens), 0});
     }
   }
   return knots;
@@ -146,8 +147,9 @@ Result<OpenLoadBasis> basis_of_points(const BatchQuestion& question, const Workl
                                       const ServingCurve& curve, const Predicted* predicted) {
   HEADROOM_ASSIGN(OpenLoadBasis basis, basis_of_curve(question, workload, curve));
   Prompts prompts = prompts_of(question, predicted, basis);
-  const auto whole = measured_steps(basis.limits, {}, workload);
-  auto steps = measured_steps(basis.limits, prompts, workload);
+  const int64_t most = question.open_load.max_num_batched_tokens;
+  const auto whole = measured_steps(basis.limits, {}, workload, most);
+  auto steps = measured_steps(basis.limits, prompts, workload, most);
   constexpr double kLeastShare = 0.2;
   if (!is_positive(steps, kLeastShare, whole)) {
     if (question.open_load.prefill_tokens_per_second) {

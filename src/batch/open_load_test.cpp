@@ -276,8 +276,13 @@ TEST(OpenLoad, AClosedLoopOfThePredictedEngineIsTheCurve) {
       const Interval& rate = point.throughput_tokens_per_second;
       for (size_t end = 0; end < 3; ++end) {
         const double expected = std::array{rate.high, rate.expected, rate.low}[end];
+        // More in flight than the budget of an iteration has prompts for: who waits to be read does
+        // not decode, which the curve does not know.
+        const double budget = static_cast<double>(serving::EngineLimits{}.max_num_batched_tokens);
+        const bool is_within = static_cast<double>(batch) * (setting.input + setting.output) <=
+                               budget * setting.output;
         EXPECT_NEAR(closed_loop(*basis, end, batch, curve.has_chunked_prefill()), expected,
-                    0.05 * expected)
+                    (is_within ? 0.05 : 0.1) * expected)
             << setting.model << " " << setting.engine << " " << setting.input << " " << batch << " "
             << end << " " << setting.is_chunked;
       }

@@ -99,7 +99,8 @@ int64_t in_flight_at(double requests_per_second, const Mix& mix, const Iteration
     const double tokens = speculation.tokens_per_step();
     const PromptsMet met{sequences * tokens / mix.output, mix.prompt, work.rows};
     const double seconds =
-        decode_seconds(law, speculation, work) + mean_seconds_in_pieces(law.prompts(), met);
+        decode_seconds(law, speculation, work) +
+        mean_seconds_in_pieces(law.prompts(), met, limits.max_num_batched_tokens);
     return sequences * tokens / (seconds * mix.output);
   };
   int64_t low = 0;

@@ -70,9 +70,12 @@ PrefillLaw PrefillLaw::scaled(double factor) const {
   return law;
 }
 
-double mean_seconds_in_pieces(const PrefillLaw& law, const PromptsMet& met) {
+double mean_seconds_in_pieces(const PrefillLaw& law, const PromptsMet& met, int64_t most_tokens) {
+  const auto most = static_cast<double>(std::max<int64_t>(1, most_tokens - met.rows));
   const double rows = mean_over_poisson(met.mean, [&](double prompts) {
-    return law.rows_seconds(met.rows, prompts * std::max(0.0, met.tokens - 1));
+    const double more = prompts * std::max(0.0, met.tokens - 1);
+    return more <= most ? law.rows_seconds(met.rows, more)
+                        : more / most * law.rows_seconds(met.rows, most);
   });
   return rows + met.mean * law.attention_seconds(0, met.tokens);
 }

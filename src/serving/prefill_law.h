@@ -54,8 +54,10 @@ struct PromptsMet {
   int64_t rows = 1;   // of the sequences that decode beside them
 };
 
-// What they take on average where they are read in pieces beside what decodes.
-[[nodiscard]] double mean_seconds_in_pieces(const PrefillLaw& law, const PromptsMet& met);
+// What they take on average where they are read in pieces beside what decodes, of both together at
+// most so many tokens in an iteration: more of them are spread over several.
+[[nodiscard]] double mean_seconds_in_pieces(const PrefillLaw& law, const PromptsMet& met,
+                                            int64_t most_tokens);
 // Where they have iterations of their own, at most so many prompts in one, each of which takes
 // `reading_seconds` beside what its rows and attention do.
 [[nodiscard]] double mean_seconds_whole(const PrefillLaw& law, const PromptsMet& met,

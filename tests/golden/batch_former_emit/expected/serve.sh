@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by headroom batch. B_opt 64: 4777 tokens/s, 13.4 ms between tokens, extrapolated
+# Written by headroom batch. B_opt 64: 4731 tokens/s, 13.5 ms between tokens, extrapolated
 python3 -c 'import importlib.metadata as m, sys; sys.exit(m.version("vllm").split("+")[0] != "0.6.3")' || {
   echo 'vLLM 0.6.3 is needed: pip install vllm==0.6.3' >&2
   exit 1
