@@ -89,6 +89,12 @@ Result<std::optional<Predicted>> predicted_of(const BatchQuestion& question,
                      text::formatted("%.0f GPUs", static_cast<double>(tensor)),
                  "--tp: a number that divides them");
   }
+  if (question.variant.pipeline_parallel > made.predictor().layers()) {
+    const std::string layers = std::to_string(made.predictor().layers());
+    return usage("a pipeline of " + std::to_string(question.variant.pipeline_parallel) +
+                     " stages, and the model has " + layers + " layers",
+                 "--pp: " + layers + " or less");
+  }
   return std::optional(std::move(made));
 }
 
@@ -106,6 +112,18 @@ std::string parallel_that_fits(BatchQuestion question, const Workload& workload,
   return {};
 }
 
+// Whether it fits with weights of half the bytes, as a hint; "" where it does not.
+std::string quantized_that_fits(BatchQuestion question, const Workload& workload,
+                                const text::JsonView& config, const timing::TimingModel& model) {
+  timing::DecodeVariant& variant = question.variant;
+  if (variant.weight_element_bytes || !question.device->rate(device::Rate::fp8).known()) return {};
+  variant.weight_element_bytes = 1;
+  variant.product_rate = device::Rate::fp8;
+  const auto tried = predicted_of(question, workload, &config, model);
+  if (!tried || (*tried)->curve().candidates().empty()) return {};
+  return "; --quantize fp8 does";
+}
+
 // What is missing beside the weights for one sequence alone, and what would have it.
 void note_no_room(const BatchQuestion& question, const Predicted& predicted,
                   const text::JsonView& config, const timing::TimingModel& model,
@@ -121,6 +139,7 @@ void note_no_room(const BatchQuestion& question, const Predicted& predicted,
                          text::formatted(" %.0f tokens (", tokens) + gib(sequence) +
                          ") do not fit on this device, of which engines take " + gib(room) + ": " +
                          gib(weights + sequence - room) + " are missing" +
+                         quantized_that_fits(question, answer.workload, config, model) +
                          parallel_that_fits(question, answer.workload, config, model));
 }
 

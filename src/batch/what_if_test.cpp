@@ -193,12 +193,20 @@ TEST(Parallel, WhatDoesNotFitOneCardFitsSeveral) {
   ASSERT_TRUE(one.curve.empty());
   ASSERT_FALSE(one.notes.empty());
   EXPECT_NE(one.notes.back().find("--tp 2"), std::string::npos) << one.notes.back();
+  EXPECT_NE(one.notes.back().find("--quantize fp8"), std::string::npos) << one.notes.back();
   question.variant.tensor_parallel = 4;
   const BatchAnswer tensor = ask(question);
   ASSERT_TRUE(tensor.chosen);
   EXPECT_TRUE(tensor.replicas.empty());
   EXPECT_GT(tensor.steps.front().collectives.time.seconds, 0);
+  // A stage has a layer at least.
   question.variant = {};
+  question.variant.pipeline_parallel = 64;
+  const auto resolved = *model::resolve_model("meta-llama/Llama-3.1-8B");
+  const text::JsonView small = resolved.view();
+  const auto stages = answer(question, &small, timing::TimingModel::built_in());
+  ASSERT_FALSE(stages);
+  EXPECT_NE(stages.error().message.find("32 layers"), std::string::npos);
   question.variant.pipeline_parallel = 4;
   const BatchAnswer pipeline = ask(question);
   ASSERT_TRUE(pipeline.chosen);

@@ -49,7 +49,8 @@ std::optional<Error> error_of(const Server& server, const Fetched& fetched) {
   }
   if (end.status == 401 || end.status == 403) {
     return unavailable(endpoint, "it refuses us (" + status + ")",
-                       "put its key into the variable HEADROOM_API_KEY");
+                       server.api_key.empty() ? "put its key into the variable HEADROOM_API_KEY"
+                                              : "HEADROOM_API_KEY has no key that it takes");
   }
   std::string words = "it answers " + status;
   const std::string said = told_by(server, error_words(fetched.body));

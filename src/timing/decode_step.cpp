@@ -257,6 +257,9 @@ TimeInterval DecodePredictor::as_on_servers(TimeInterval time) const {
           std::max(time.high_seconds, judged.high_seconds)};
 }
 
+int64_t DecodePredictor::layers() const {
+  return shapes_->shapes.layers + shapes_->shapes.linear_layers;
+}
 int64_t DecodePredictor::heads() const { return shapes_->shapes.heads; }
 bool DecodePredictor::has_latent_attention() const { return shapes_->sizes.latent.has_value(); }
 int64_t DecodePredictor::kv_heads() const { return shapes_->sizes.kv_heads; }

@@ -159,6 +159,7 @@ class DecodePredictor {
   // Without a product_rate where the device has none.
   [[nodiscard]] const DecodeVariant& variant() const { return options_.variant; }
   // As the model's configuration has them.
+  [[nodiscard]] int64_t layers() const;  // with attention of any kind
   [[nodiscard]] int64_t heads() const;
   [[nodiscard]] int64_t kv_heads() const;
   [[nodiscard]] int64_t head_dim() const;
