@@ -90,18 +90,24 @@ std::string baseline_words(const batch::BatchAnswer& answer) {
   return std::string("by the highest rate that keeps the targets, ") +
          (answer.question.open_load.limit ? "all at the same limit and"
                                           : "each at its own best limit, all") +
-         " with the same requests, fewer than above (this one: " +
-         per_second(answer.load_baseline->highest_rate.expected) + " requests/s)";
+         " with the same requests, fewer than above (this one" +
+         (answer.correction ? ", as predicted and scaled by the points: " : ": ") +
+         per_second(answer.load_baseline->highest_rate.expected) + " requests/s, limit " +
+         std::to_string(answer.load_baseline->limit) + ")";
 }
 
 std::string what_if_words(const batch::BatchAnswer& answer) {
   const std::string ends =
-      "its range from the low to the high end of a law that errs alike in both";
-  const std::string own = answer.load_baseline
-                              ? baseline_words(answer) + "; the gain is of that rate, " + ends
-                              : "each with the same target; the gain is of throughput at B_opt, " +
-                                    ends + ", each with its own B_opt";
-  return "Predicted, " + own +
+      ", its range from the low to the high end of a law that errs alike in both";
+  std::string words = "Predicted, ";
+  if (answer.load_baseline) {
+    words += baseline_words(answer) + "; the gain is of that rate" + ends;
+  } else {
+    words += "each with the same target; the gain is of throughput at B_opt";
+    if (answer.correction) words += " over this one as predicted and scaled by the points";
+    words += ends + ", each with its own B_opt, which --min-efficiency may make a smaller one";
+  }
+  return words +
          ": no 90 % interval. *: another model, which has to be trained. What quantization costs "
          "in quality is not told.";
 }
