@@ -212,8 +212,10 @@ Interval plus(const Interval& a, const Interval& b) {
   return {a.low + b.low, a.expected + b.expected, a.high + b.high};
 }
 
-// Beyond it lines go on: of the rows of many prompts at once, and of the longest prompt.
+// Beyond them lines go on: of the rows of many prompts at once, and of the longest prompt, whose
+// attention grows with its square.
 constexpr int64_t kMostRows = 32768;
+constexpr int64_t kMostPrompt = 1'048'576;
 
 std::array<double, 3> ends_of(const timing::TimeInterval& time) {
   return {time.low_seconds, time.seconds, time.high_seconds};
@@ -223,12 +225,15 @@ Result<std::array<serving::PrefillLaw, 3>> prefill_laws_of(
     const timing::DecodePredictor& predictor) {
   std::array<std::vector<serving::RowKnot>, 3> rows;
   std::array<std::vector<serving::PromptKnot>, 3> attention;
-  for (const int64_t count : usual_limits(1, kMostRows)) {
-    HEADROOM_ASSIGN(const timing::TimeInterval of_rows, predictor.rows(count));
+  for (const int64_t count : usual_limits(1, kMostPrompt)) {
     HEADROOM_ASSIGN(const timing::TimeInterval of_prompt, predictor.prompt_attention(count));
+    for (size_t end = 0; end < attention.size(); ++end) {
+      attention[end].push_back({static_cast<double>(count), ends_of(of_prompt)[end]});
+    }
+    if (count > kMostRows) continue;
+    HEADROOM_ASSIGN(const timing::TimeInterval of_rows, predictor.rows(count));
     for (size_t end = 0; end < rows.size(); ++end) {
       rows[end].push_back({static_cast<double>(count), ends_of(of_rows)[end]});
-      attention[end].push_back({static_cast<double>(count), ends_of(of_prompt)[end]});
     }
   }
   std::array<serving::PrefillLaw, 3> laws;

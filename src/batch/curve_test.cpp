@@ -112,6 +112,13 @@ TEST(PredictedCurve, PromptsTakeTheirArithmetic) {
   }
 }
 
+TEST(PredictedCurve, AttentionOfLongPromptsGrowsWithTheirSquare) {
+  const Asked made("meta-llama/Llama-3.1-8B", "h100-sxm-80gb", workload_of(161, 338, 0));
+  for (const serving::PrefillLaw& law : made.curve().prefill_laws()) {
+    EXPECT_GT(law.attention_seconds(0, 131072), 3.5 * law.attention_seconds(0, 65536));
+  }
+}
+
 // Memory that is faster, beside the same tensor cores, makes no step longer.
 TEST(PredictedCurve, FasterMemoryIsNotSlower) {
   const Workload workload = workload_of(161, 338, 1);

@@ -182,11 +182,18 @@ Result<OpenLoadBasis> basis_of_prediction(const BatchQuestion& question, const W
                                           const Predicted& predicted,
                                           const Correction& correction) {
   HEADROOM_ASSIGN(OpenLoadBasis basis, basis_of_curve(question, workload, predicted.curve()));
-  const Prompts prompts = prompts_of(question, &predicted, basis);
-  HEADROOM_ASSIGN(const auto steps,
-                  predicted_steps(predicted.curve(), basis.limits, basis.context_mean));
+  Prompts prompts = prompts_of(question, &predicted, basis);
+  HEADROOM_ASSIGN(auto steps, predicted_steps(predicted.curve(), basis.limits, basis.context_mean));
+  for (std::vector<DecodeKnot>& knots : steps) {
+    for (DecodeKnot& knot : knots) {
+      knot.seconds *= correction.itl;
+      knot.seconds_per_cached_token *= correction.itl;
+    }
+  }
+  if (!question.open_load.prefill_tokens_per_second) {  // else as it was measured
+    for (PrefillLaw& law : prompts) law = law.scaled(correction.itl);
+  }
   fill_laws(steps, prompts, basis);
-  for (serving::IterationLaw& law : basis.laws) law = law.scaled(correction.itl);
   for (BatchPoint& point : basis.limits) point = corrected(point, correction);
   if (predicted.cache().count > 0) fill_cache_blocks(predicted.cache_tokens(), basis);
   leave_takable_limits(question.engine, basis);

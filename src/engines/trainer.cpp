@@ -279,13 +279,14 @@ Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
 
 // Of a command: processes of a machine times machines.
 Result<void> read_launcher(const Values& in, TrainingSetup& setup) {
-  HEADROOM_ASSIGN(const auto nodes_named, in.count("nnodes"));
-  const int64_t nodes = std::min(nodes_named.value_or(1), kMostDevices);
+  for (const char* key : {"nnodes", "num_nodes", "num_machines"}) {  // torchrun's, deepspeed's
+    HEADROOM_ASSIGN(const auto named, in.count(key));                // and accelerate's
+    if (named) setup.nodes = std::min(*named, kMostDevices);
+  }
   for (const char* key : {"nproc_per_node", "num_gpus"}) {
     HEADROOM_ASSIGN(const auto each, in.count(key));
     if (!each) continue;
-    setup.nodes = nodes;
-    setup.ranks = std::min(*each, kMostDevices) * nodes;
+    setup.ranks = std::min(*each, kMostDevices) * setup.nodes;
   }
   HEADROOM_ASSIGN(const auto all, in.count("num_processes"));  // accelerate launch
   if (all) setup.ranks = *all;
@@ -337,7 +338,10 @@ bool has_trainer_arguments(const Json& root) {
 
 bool is_trainer_script(std::string_view content) {
   return std::ranges::any_of(kItsOwn, [&](std::string_view name) {
-    return content.find("--" + std::string(name)) != std::string_view::npos;
+    std::string dashed(name);
+    std::ranges::replace(dashed, '_', '-');
+    return content.find("--" + std::string(name)) != std::string_view::npos ||
+           content.find("--" + dashed) != std::string_view::npos;
   });
 }
 

@@ -57,6 +57,15 @@ TEST(Trainer, AScriptSaysTheSame) {
   EXPECT_EQ(setup.checkpoints, true);
   EXPECT_EQ(setup.tuning, Tuning::lora);
   EXPECT_EQ(setup.lora_targets.size(), 2);
+  EXPECT_TRUE(is_trainer_script("train --output-dir o --per-device-train-batch-size 4"));
+  const TrainingSetup zero =
+      *read_script("deepspeed --num_nodes 2 --num_gpus 8 t --output_dir o\n");
+  EXPECT_EQ(zero.ranks, 16);
+  EXPECT_EQ(zero.nodes, 2);
+  const TrainingSetup launched =
+      *read_script("accelerate launch --num_machines 2 --num_processes 16 t --output_dir o\n");
+  EXPECT_EQ(launched.ranks, 16);
+  EXPECT_EQ(launched.nodes, 2);
   // What a shell would have to work out.
   const auto unknown = read_script("t --output_dir o --per_device_train_batch_size $((2 * 4))\n");
   ASSERT_FALSE(unknown);

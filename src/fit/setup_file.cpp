@@ -42,12 +42,14 @@ std::string number_words(double number) {
   return code == std::errc() ? std::string(digits.data(), end) : std::string();
 }
 
+bool is_json_text(std::string_view content) {
+  const size_t first = content.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && content[first] == '{';
+}
+
 // JSON, YAML, or a script of the Trainer's.
 Result<text::Json> parse_setup(std::string_view content, const std::string& file) {
-  const size_t first = content.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && content[first] == '{') {
-    return text::parse_json(content, file);
-  }
+  if (is_json_text(content)) return text::parse_json(content, file);
   if (engines::is_trainer_script(content)) return engines::trainer_arguments_of(content, file);
   return text::parse_block_yaml(content, file);
 }
@@ -71,9 +73,13 @@ Result<TrainingSetup> read_setup(std::string_view content, const std::string& fi
   HEADROOM_ASSIGN(const text::Json root, parse_setup(content, file));
   const text::JsonView view(root, file);
   if (view.has("zero_optimization")) return engines::read_deepspeed(view);
-  if (!engines::has_trainer_arguments(root)) return engines::read_accelerate(view);
-  return engines::read_trainer(
-      view, [&](const std::string& name) { return read_named(name, file, beside); });
+  if (engines::has_trainer_arguments(root)) {
+    return engines::read_trainer(
+        view, [&](const std::string& name) { return read_named(name, file, beside); });
+  }
+  const bool is_json = is_json_text(content);
+  return is_json && !view.has("distributed_type") ? engines::read_deepspeed(view)
+                                                  : engines::read_accelerate(view);
 }
 
 // The Trainer divides a batch among what it finds, as DistributedDataParallel does.

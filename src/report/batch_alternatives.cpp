@@ -116,6 +116,10 @@ std::string target_words(const std::optional<bool>& meets) {
   return !meets ? "" : *meets ? ", within the target" : ", which misses the target";
 }
 
+std::string share_words(double share) {
+  return share < 0.1 ? formatted("%.2g %%", 100 * share) : formatted("%.0f %%", 100 * share);
+}
+
 // A use and what it gives.
 std::vector<Row> use_rows(const FreedUses& uses) {
   std::vector<Row> rows;
@@ -144,7 +148,7 @@ std::vector<Row> use_rows(const FreedUses& uses) {
                                                whole(rate.expected) + " tokens/s (" +
                                                whole(rate.low) + "-" + whole(rate.high) + ")";
     const std::string share =
-        device.share ? formatted(", %.2g %%", 100 * *device.share) + " of this card's" : "";
+        device.share ? ", " + share_words(*device.share) + " of this card's" : "";
     rows.push_back({device.name, does + share});
   }
   if (const auto& both = uses.colocated) {

@@ -35,14 +35,4 @@ double IterationLaw::decode_seconds(int64_t sequences, int64_t cached_tokens) co
   return std::max(0.1 * decode_.front().seconds, seconds + of_token * beside);
 }
 
-IterationLaw IterationLaw::scaled(double factor) const {
-  IterationLaw law = *this;
-  for (DecodeKnot& knot : law.decode_) {
-    knot.seconds *= factor;
-    knot.seconds_per_cached_token *= factor;
-  }
-  law.prompts_ = law.prompts_.scaled(factor);
-  return law;
-}
-
 }  // namespace headroom::serving

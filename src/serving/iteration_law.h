@@ -36,8 +36,6 @@ class IterationLaw {
   // REQUIRES: sequences >= 1.
   [[nodiscard]] double decode_seconds(int64_t sequences, int64_t cached_tokens) const;
   [[nodiscard]] const PrefillLaw& prompts() const { return prompts_; }
-  // Everything takes so many times as long. REQUIRES: factor > 0.
-  [[nodiscard]] IterationLaw scaled(double factor) const;
 
  private:
   std::vector<DecodeKnot> decode_;

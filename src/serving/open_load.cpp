@@ -343,13 +343,6 @@ double closed_loop_rate(const OpenLoad& load, int64_t in_flight, const Iteration
   return end > begin ? static_cast<double>(load.to - 1 - load.from) / (end - begin) : 0;
 }
 
-double highest_rate(const OpenLoad& load, double most, double near, const IterationLaw& law,
-                    const EngineLimits& limits, const OpenLoadGoal& goal) {
-  return highest_rate(most, near, [&](double rate) {
-    return simulate_load(load, rate, law, limits, goal).summary.is_kept;
-  });
-}
-
 double highest_rate(double most, double near, const std::function<bool(double)>& keeps) {
   constexpr double kPrecision = 1.005;
   double low = most / 1000;

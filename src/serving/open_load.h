@@ -141,9 +141,5 @@ struct SimulatedLoad {
 // be, to begin there; 0: not known.
 [[nodiscard]] double highest_rate(double most, double near,
                                   const std::function<bool(double)>& keeps);
-// Of one load.
-[[nodiscard]] double highest_rate(const OpenLoad& load, double most, double near,
-                                  const IterationLaw& law, const EngineLimits& limits,
-                                  const OpenLoadGoal& goal);
 
 }  // namespace headroom::serving

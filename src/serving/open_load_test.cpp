@@ -7,6 +7,14 @@
 namespace headroom::serving {
 namespace {
 
+// Of one load, the highest that keeps the targets and is answered.
+double highest_rate(const OpenLoad& load, double most, double near, const IterationLaw& law,
+                    const EngineLimits& limits, const OpenLoadGoal& goal) {
+  return serving::highest_rate(most, near, [&](double rate) {
+    return simulate_load(load, rate, law, limits, goal).summary.is_kept;
+  });
+}
+
 TEST(LatencyHistogram, QuantilesToATenthOfAPercent) {
   LatencyHistogram gaps;
   EXPECT_EQ(gaps.quantile(0.5), 0);
