@@ -29,7 +29,7 @@ struct Baseline {
   std::optional<LoadBaseline> load = std::nullopt;  // where percentiles are the target
 };
 
-// What a server as predicted does of the question's requests. Some third of a second.
+// What a server as predicted does of the question's requests. Some half a second.
 Result<LoadBest> load_of(const BatchQuestion& question, const Workload& workload,
                          const Predicted& predicted, const Correction& correction,
                          const serving::OpenLoadGoal& goal);

@@ -2,7 +2,7 @@
 // model beside the first, a smaller card.
 //
 // Predictions for a model on a device whose B_opt is known. Pure; thread-safe; some ten
-// milliseconds for each card and model, with percentiles a third of a second on each core.
+// milliseconds for each card and model, with percentiles half a second.
 #pragma once
 
 #include <optional>

@@ -128,7 +128,7 @@ struct LoadBest {
 };
 
 // To hold devices, settings and lengths against each other under the same requests: one drawing
-// alone, a third as long as the answer's. A third of a second.
+// alone, a third as long as the answer's. Half a second.
 LoadBest best_of_load(const BatchQuestion& question, const OpenLoadBasis& basis,
                       const serving::OpenLoadGoal& goal);
 

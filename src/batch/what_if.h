@@ -7,7 +7,7 @@
 // the gain's range spans what it is at the low, the expected and the high end of the law, with the
 // B_opts of that end; an end at which one of the two has none is left out. It is no 90 % interval.
 // What a variation does to what is answered is not told. Pure; thread-safe; some ten milliseconds
-// each, with percentiles a third of a second on each core.
+// each, with percentiles half a second.
 #pragma once
 
 #include <optional>

@@ -77,9 +77,10 @@ Result<TrainingSetup> read_setup(std::string_view content, const std::string& fi
     return engines::read_trainer(
         view, [&](const std::string& name) { return read_named(name, file, beside); });
   }
-  const bool is_json = is_json_text(content);
-  return is_json && !view.has("distributed_type") ? engines::read_deepspeed(view)
-                                                  : engines::read_accelerate(view);
+  if (view.has("distributed_type")) return engines::read_accelerate(view);
+  return Error{ErrorCode::bad_input, "says no setting that is known", file,
+               "accelerate's has distributed_type, DeepSpeed's zero_optimization, a Trainer's "
+               "arguments output_dir or per_device_train_batch_size"};
 }
 
 // The Trainer divides a batch among what it finds, as DistributedDataParallel does.

@@ -30,13 +30,10 @@ Json class_interval_json(const bench::TimeInterval& time, Provenance provenance)
 
 double share_pct(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-Json spread_json(const Spread& spread, double scale = 1) {
-  return Json::object().set("low", scale * spread.low).set("high", scale * spread.high);
-}
-
 // Of what was measured once nobody knows it.
 Json predicted_spread(const Spread& spread, Provenance provenance, double scale = 1) {
-  return provenance == Provenance::measured ? Json(nullptr) : spread_json(spread, scale);
+  if (provenance == Provenance::measured) return nullptr;
+  return Json::object().set("low", scale * spread.low).set("high", scale * spread.high);
 }
 
 Json kernels_json(const bench::KernelTime& kernels, const bench::DecodeStep& step,

@@ -6,31 +6,26 @@ namespace {
 
 using text::Json;
 
-Json optional(const std::optional<Bytes>& bytes) { return bytes ? Json(*bytes) : Json(nullptr); }
-Json optional(const std::optional<int64_t>& number) {
-  return number ? Json(*number) : Json(nullptr);
-}
-
 Json message_json(const formats::OomMessage& message) {
   Json processes = Json::array();
   for (const formats::OomProcess& process : message.processes) {
     processes.push_back(
-        Json::object().set("pid", optional(process.pid)).set("used_bytes", process.used));
+        Json::object().set("pid", text::or_null(process.pid)).set("used_bytes", process.used));
   }
   return Json::object()
       .set("source", formats::name_of(message.source))
       .set("backend", message.backend)
       .set("line", message.line)
       .set("count", message.count)
-      .set("device", optional(message.device))
-      .set("tried_bytes", optional(message.tried))
-      .set("total_bytes", optional(message.total))
-      .set("free_bytes", optional(message.free))
-      .set("allocated_bytes", optional(message.allocated))
-      .set("unallocated_bytes", optional(message.unallocated))
-      .set("private_pools_bytes", optional(message.private_pools))
-      .set("allowed_bytes", optional(message.allowed))
-      .set("beside_bytes", optional(message.beside))
+      .set("device", text::or_null(message.device))
+      .set("tried_bytes", text::or_null(message.tried))
+      .set("total_bytes", text::or_null(message.total))
+      .set("free_bytes", text::or_null(message.free))
+      .set("allocated_bytes", text::or_null(message.allocated))
+      .set("unallocated_bytes", text::or_null(message.unallocated))
+      .set("private_pools_bytes", text::or_null(message.private_pools))
+      .set("allowed_bytes", text::or_null(message.allowed))
+      .set("beside_bytes", text::or_null(message.beside))
       .set("processes", std::move(processes));
 }
 
@@ -51,7 +46,7 @@ Json case_json(const pack::OomCase& one) {
   }
   return Json::object()
       .set("culprit", pack::name_of(one.culprit))
-      .set("culprit_bytes", optional(one.culprit_bytes))
+      .set("culprit_bytes", text::or_null(one.culprit_bytes))
       .set("verdict", one.verdict)
       .set("short_by_bytes", std::move(short_by))
       .set("holders", std::move(holders))

@@ -9,8 +9,6 @@ namespace {
 
 constexpr size_t kMostItems = 1000;  // of segments, and of call sites
 
-Json optional(const std::optional<Bytes>& bytes) { return bytes ? Json(*bytes) : Json(nullptr); }
-
 Json site_json(const pack::CallSite& site) {
   return Json::object()
       .set("words", site.words())
@@ -148,7 +146,7 @@ Json pack_json(const pack::PackAnswer& answer) {
                                      .set("setting", figures.setting)
                                      .set("peak_allocated_bytes", figures.peak_allocated)
                                      .set("peak_reserved_bytes", figures.peak_reserved)
-                                     .set("limit_bytes", optional(figures.limit))
+                                     .set("limit_bytes", text::or_null(figures.limit))
                                      .set("efficiency", figures.efficiency));
   }
   Json recorded = nullptr;
@@ -176,7 +174,7 @@ Json pack_json(const pack::PackAnswer& answer) {
                        .set("method", answer.plan.method)
                        .set("is_optimal", answer.plan.is_optimal)
                        .set("proven_bound_bytes", answer.plan.proven_bound))
-      .set("capacity_bytes", optional(answer.capacity))
+      .set("capacity_bytes", text::or_null(answer.capacity))
       .set("fits", answer.fits())
       .set("recorded", std::move(recorded))
       .set("loss", loss_json(answer))

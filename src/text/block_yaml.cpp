@@ -31,7 +31,7 @@ class Reader {
   [[nodiscard]] Error error(std::string message) const {
     return {ErrorCode::bad_input, std::move(message),
             file_ + ":" + std::to_string(line_ ? line_->number : number_),
-            "settings as `accelerate config` writes them: one `name: value` a line"};
+            "settings are one `name: value` a line; the file may be cut off"};
   }
 
   // The next line that says something; nothing at the end.
