@@ -11,7 +11,8 @@ namespace {
 
 using formats::ServingPoint;
 
-constexpr int kMostRepeats = 3;  // of one batch
+constexpr int kMostRepeats = 3;     // of one batch
+constexpr double kUnlikely = 0.05;  // either side of a 90 % interval
 
 // Standard deviations of the logarithm behind a 90 % interval.
 double deviation_of(const Interval& interval) {
@@ -21,10 +22,12 @@ double deviation_of(const Interval& interval) {
 
 double normal_below(double deviations) { return 0.5 * std::erfc(-deviations / std::sqrt(2.0)); }
 
-// That the figure is below the bound.
-double chance_below(const Interval& interval, double bound) {
-  return normal_below(std::log(bound / interval.expected) / deviation_of(interval));
+// That the figure is below the bound, were its deviation `doubt` times what it is.
+double chance_below(const Interval& interval, double bound, double doubt) {
+  return normal_below(std::log(bound / interval.expected) / (doubt * deviation_of(interval)));
 }
+
+bool is_settled(double chance) { return chance < kUnlikely || chance > 1 - kUnlikely; }
 
 // What the points say so far.
 struct View {
@@ -47,6 +50,8 @@ class Loop {
   [[nodiscard]] std::optional<View> view() const;
   [[nodiscard]] std::optional<int64_t> next_seed() const;
   LiveResult run_through();
+  [[nodiscard]] double chance_of(const BatchPoint& point, const View& view, double doubt) const;
+  [[nodiscard]] bool is_worth(const BatchPoint& point, const View& view) const;
   [[nodiscard]] std::optional<int64_t> most_uncertain(const View& view) const;
   [[nodiscard]] bool lacks_largest() const { return times_measured(most_) == 0; }
   [[nodiscard]] bool is_exhausted();
@@ -136,33 +141,42 @@ std::optional<int64_t> Loop::next_seed() const {
   });
 }
 
-// The candidate whose verdict has the largest variance, among those that the interval of B_opt
-// holds; nothing where it holds one alone and that is measured.
+// That the batch meets target and efficiency, were all that is not known of it `doubt` times what
+// it is.
+double Loop::chance_of(const BatchPoint& point, const View& view, double doubt) const {
+  const Interval pays = BatchingConfigurationAdvisor::efficiency(point, view.one);
+  double chance = 1;
+  if (options_->min_efficiency > 0 && point.batch > 1) {
+    chance *= 1 - chance_below(pays, options_->min_efficiency, doubt);
+  }
+  if (view.itl_target) chance *= chance_below(point.itl_seconds, *view.itl_target, doubt);
+  return chance;
+}
+
+// Whether a measurement of the batch can decide something. One that has been measured is measured
+// again only where the repeats that it has left would settle its verdict if its figures stayed.
+bool Loop::is_worth(const BatchPoint& point, const View& view) const {
+  if (is_settled(chance_of(point, view, 1))) return false;
+  const int times = times_measured(point.batch);
+  if (times == 0) return true;
+  if (times >= kMostRepeats) return false;
+  return is_settled(chance_of(point, view, std::sqrt(times / double{kMostRepeats})));
+}
+
+// B_opt, if it was not measured; else the candidate whose verdict has the largest variance, among
+// those that the interval of B_opt holds and that are worth it.
 std::optional<int64_t> Loop::most_uncertain(const View& view) const {
   const Advice& advice = view.advice;
-  const int64_t low = advice.low.value_or(0);
-  const int64_t high = advice.high.value_or(0);
-  const bool is_one = advice.low == advice.batch && advice.high == advice.batch;
-  if (is_one) {
-    if (!advice.batch || times_measured(*advice.batch) > 0) return std::nullopt;
-    return advice.batch;
-  }
+  if (advice.batch && times_measured(*advice.batch) == 0) return advice.batch;
   std::optional<int64_t> best;
   double most = -1;
   for (const BatchPoint& point : view.candidates) {
-    if (point.batch < low || point.batch > high) continue;
-    if (times_measured(point.batch) >= kMostRepeats) continue;
-    const Interval pays = BatchingConfigurationAdvisor::efficiency(point, view.one);
-    double chance = 1;
-    if (options_->min_efficiency > 0 && point.batch > 1) {
-      chance *= 1 - chance_below(pays, options_->min_efficiency);
-    }
-    if (view.itl_target) chance *= chance_below(point.itl_seconds, *view.itl_target);
-    const double variance = chance * (1 - chance);
-    if (variance > most) {
-      most = variance;
-      best = point.batch;
-    }
+    if (point.batch < advice.low.value_or(0) || point.batch > advice.high.value_or(0)) continue;
+    if (!is_worth(point, view)) continue;
+    const double chance = chance_of(point, view, 1);
+    if (chance * (1 - chance) <= most) continue;
+    most = chance * (1 - chance);
+    best = point.batch;
   }
   return best;
 }
