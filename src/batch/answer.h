@@ -93,7 +93,8 @@ struct BatchAnswer {
   // the points is scaled by it.
   std::optional<Correction> correction;
   std::optional<engines::ServerSetting> server;  // at B_opt
-  int replicas_to_start = 1;                     // of it, under MPS
+  // Of the second model beside it, where both meet their targets.
+  std::optional<engines::ServerSetting> second_server;
   std::optional<engines::ServerSetting>
       open_server;  // that was simulated for requests as they come
   std::vector<Command> commands;

@@ -183,6 +183,36 @@ void note_doubtful_points(BatchAnswer& answer) {
   }
 }
 
+// Between B_opt and the next point nothing is a candidate where they are near (candidates() in
+// curve.h); what the law says of the limit between them that would do is worth a measurement.
+Result<void> note_untried(const ServingCurve& curve, const BatchingConfigurationAdvisor& advisor,
+                          BatchAnswer& answer) {
+  if (answer.question.points.empty() || !answer.chosen || *answer.chosen == answer.largest) {
+    return {};
+  }
+  const BatchPoint& chosen = answer.curve[*answer.chosen].point;
+  const int64_t next = answer.curve[*answer.chosen + 1].point.batch;
+  std::vector<BatchPoint> points{chosen};
+  for (const int64_t limit : usual_limits(chosen.batch + 1, next - 1)) {
+    HEADROOM_ASSIGN(const BatchPoint point, curve.at(limit));
+    points.push_back(point);
+  }
+  HEADROOM_ASSIGN(const BatchPoint one, curve.at(1));
+  const Advice untried = advisor.advise(points, one, Bound::measured);
+  const auto best = std::ranges::find(points, untried.batch.value_or(0), &BatchPoint::batch);
+  if (best == points.end() || best == points.begin()) return {};
+  const Interval& rate = best->throughput_tokens_per_second;
+  const Interval& itl = best->itl_seconds;
+  answer.notes.push_back(
+      "between " + std::to_string(chosen.batch) + " and " + std::to_string(next) +
+      " nothing was measured: by the law " + std::to_string(best->batch) +
+      text::formatted(" would give %.0f tokens/s", rate.expected) +
+      text::formatted(" at %.3g ms", itl.expected * 1e3) +
+      text::formatted(" (%.3g to ", itl.low * 1e3) + text::formatted("%.3g)", itl.high * 1e3) +
+      " between tokens, and is worth measuring");
+  return {};
+}
+
 AdvisorOptions advisor_options(const BatchAnswer& answer) {
   return {.itl_target_seconds = answer.itl_target_seconds,
           .min_efficiency = answer.question.min_efficiency,
@@ -221,6 +251,7 @@ Result<void> fill_curve(const ServingCurve& curve, BatchAnswer& answer) {
     if (answer.advice.batch == points[i].batch) answer.chosen = i;
   }
   note_doubtful_points(answer);
+  HEADROOM_TRY(note_untried(curve, advisor, answer));
   HEADROOM_ASSIGN(answer.half_point, curve.half_point());
   answer.knee = knee_of(answer.half_point, points.back().batch);
   return {};
@@ -248,6 +279,15 @@ void fill_cache(const Predicted* predicted, BatchAnswer& answer) {
   }
   answer.kv.needed = Bytes(std::min(cache.count, static_cast<int64_t>(needed)));
   answer.kv.freed = Bytes(std::max<int64_t>(0, cache.count - answer.kv.needed->count));
+}
+
+// The mean time between tokens is a share of whole requests: of short answers mostly the prompts'.
+void note_short_answers(BatchAnswer& answer) {
+  if (answer.workload.output_mean >= 2) return;
+  answer.notes.push_back(text::formatted("answers of %.3g", answer.workload.output_mean) +
+                         (answer.workload.output_mean > 1 ? " tokens" : " token") +
+                         " on average: next to nothing is decoded, and what stands for the time "
+                         "between tokens is the time of a whole request over its tokens");
 }
 
 // What stands in no figure of an engine that speculates.
@@ -448,6 +488,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     HEADROOM_TRY(fill_steps(*predicted, answer));
     if (question.points.empty()) note_engine_law(*predicted, answer);
   }
+  note_short_answers(answer);
   HEADROOM_TRY(fill_open_load(curve, predicted, answer));
   if (answer.chosen) {
     fill_cache(predicted, answer);
@@ -457,7 +498,7 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
       HEADROOM_TRY(fill_correction(*predicted, answer));
       HEADROOM_TRY(fill_alternatives(*predicted, *config, model, companion, answer));
     }
-    HEADROOM_TRY(fill_commands(predicted, config, answer));
+    HEADROOM_TRY(fill_commands(predicted, config, companion, answer));
     fill_prices(answer);
   }
   if (answer.open_load) HEADROOM_TRY(add_open_load_command(predicted, config, answer));

@@ -1,6 +1,9 @@
 #include "batch/deploy.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
 #include <string>
 
 #include "batch/advisor.h"
@@ -38,19 +41,24 @@ void add_notes(const ServerSetting& server, BatchAnswer& answer) {
   }
 }
 
-// Of the device's memory; whole is known where needed is.
-void set_cache(const Predicted& predicted, ServerSetting& server, const BatchAnswer& answer) {
-  const device::Device& device = *answer.question.device;
-  server.kv_cache = answer.kv.needed;
-  server.kv_tokens = static_cast<int64_t>(static_cast<double>(answer.kv.needed->count) /
-                                          predicted.bytes_of_token());
-  server.needs = memory_of_server(&predicted, answer);
+// What a server takes of a device's memory.
+struct Taken {
+  Bytes weights;
+  Bytes cache;
+  int64_t cache_tokens = 0;
+};
+
+void set_memory(const Taken& taken, const device::Device& device, ServerSetting& server) {
+  server.kv_cache = taken.cache;
+  server.kv_tokens = taken.cache_tokens;
+  server.needs = taken.weights + taken.cache + device.context.value.expected;
   server.gpu = device.usable_memory.value;
   // TensorRT-LLM's share is of what is free once the weights are there.
   const auto free =
-      static_cast<double>(server.gpu->count - server.needs->count + answer.kv.needed->count);
-  if (free > 0)
-    server.kv_free_share = std::min(1.0, static_cast<double>(server.kv_cache->count) / free);
+      static_cast<double>(server.gpu->count - server.needs->count + taken.cache.count);
+  if (free > 0) {
+    server.kv_free_share = std::min(1.0, static_cast<double>(taken.cache.count) / free);
+  }
 }
 
 // vLLM does not start where its cache holds less than one sequence of the model's whole length:
@@ -75,6 +83,30 @@ Result<void> set_length(const text::JsonView& config, int64_t cache_tokens, Serv
                           : "what the cache holds, and longer requests are refused";
   answer.notes.push_back(std::move(note));
   return {};
+}
+
+// Of the second model, where both meet their targets.
+Result<void> set_second_server(const Companion& companion, BatchAnswer& answer) {
+  const std::optional<Colocated>& both = answer.freed.colocated;
+  if (!both || !both->fits || !both->first_meets_target.value_or(true)) return {};
+  ServerSetting& server = answer.second_server.emplace(setting_of(answer.question));
+  server.model = both->model;
+  server.max_num_seqs = *both->advice.batch;
+  const auto tokens = static_cast<int64_t>(both->kv_tokens);
+  set_memory(
+      {Bytes(std::llround(both->weights_bytes)), Bytes(std::llround(both->kv_bytes)), tokens},
+      *answer.question.device, server);
+  HEADROOM_TRY(set_length(companion.config, tokens, server, answer));
+  add_notes(server, answer);
+  return {};
+}
+
+void add_shared_commands(std::span<const ServerSetting> servers, const std::string& title,
+                         BatchAnswer& answer) {
+  int step = 1;
+  for (const std::string& line : engines::shared_gpu_lines(servers)) {
+    answer.commands.push_back({title + " under MPS, step " + std::to_string(step++), line});
+  }
 }
 
 }  // namespace
@@ -107,25 +139,29 @@ Result<void> check_engine(const BatchQuestion& question) {
 }
 
 Result<void> fill_commands(const Predicted* predicted, const text::JsonView* config,
-                           BatchAnswer& answer) {
+                           const Companion* companion, BatchAnswer& answer) {
   ServerSetting& server = answer.server.emplace(setting_of(answer.question));
   server.max_num_seqs = *answer.advice.batch;
-  if (memory_of_server(predicted, answer)) set_cache(*predicted, server, answer);
+  if (memory_of_server(predicted, answer)) {
+    const Bytes cache = *answer.kv.needed;
+    const double tokens = static_cast<double>(cache.count) / predicted->bytes_of_token();
+    set_memory({predicted->predictor().weights(), cache, static_cast<int64_t>(tokens)},
+               *answer.question.device, server);
+  }
   if (config != nullptr && server.kv_tokens) {
     HEADROOM_TRY(set_length(*config, *server.kv_tokens, server, answer));
   }
   add_notes(server, answer);
   const std::string title = title_of(server);
   answer.commands.push_back({"one server at B_opt (" + title + ")", engines::serve_line(server)});
-  const Replicas* best = replicas_to_start(answer);
-  if (best == nullptr) return {};
-  answer.replicas_to_start = best->count;
-  int step = 1;
-  for (const std::string& line : engines::replica_lines(server, best->count)) {
-    answer.commands.push_back(
-        {std::to_string(best->count) + " replicas under MPS, step " + std::to_string(step++),
-         line});
+  if (const Replicas* best = replicas_to_start(answer)) {
+    const std::vector<ServerSetting> alike(static_cast<size_t>(best->count), server);
+    add_shared_commands(alike, std::to_string(best->count) + " replicas", answer);
   }
+  if (companion == nullptr) return {};
+  HEADROOM_TRY(set_second_server(*companion, answer));
+  if (!answer.second_server) return {};
+  add_shared_commands(std::array{server, *answer.second_server}, "both models", answer);
   return {};
 }
 

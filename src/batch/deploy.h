@@ -14,9 +14,10 @@ namespace headroom::batch {
 // Whether the question's engine runs on its device, and can be told what is asked.
 Result<void> check_engine(const BatchQuestion& question);
 
-// `predicted` and `config` or null. REQUIRES: the answer has a chosen batch.
+// `predicted`, `config` and `companion` or null. REQUIRES: the answer has a chosen batch, and what
+// is set free.
 Result<void> fill_commands(const Predicted* predicted, const text::JsonView* config,
-                           BatchAnswer& answer);
+                           const Companion* companion, BatchAnswer& answer);
 
 // In front of the others: the server that was simulated, if it keeps the targets at some rate.
 // `predicted` and `config` or null. REQUIRES: answer.open_load.

@@ -22,10 +22,13 @@ BatchQuestion question_of(const char* model, const char* device) {
   return question;
 }
 
-Result<BatchAnswer> ask(const BatchQuestion& question) {
+Result<BatchAnswer> ask(const BatchQuestion& question, const char* second = nullptr) {
   const auto resolved = *model::resolve_model(question.model);
   const text::JsonView config = resolved.view();
-  return answer(question, &config, timing::TimingModel::built_in());
+  if (second == nullptr) return answer(question, &config, timing::TimingModel::built_in());
+  const auto other = *model::resolve_model(second);
+  const Companion companion{other.name, other.view()};
+  return answer(question, &config, timing::TimingModel::built_in(), &companion);
 }
 
 bool notes_say(const BatchAnswer& answer, const char* words) {
@@ -163,11 +166,36 @@ BatchQuestion replicated() {
   return question;
 }
 
+TEST(Emit, ASecondModelStartsBehindTheFirstInWhatIsLeft) {
+  const char* const second = "facebook/opt-2.7b";
+  const BatchAnswer answer = *ask(replicated(), second);
+  ASSERT_TRUE(answer.second_server);
+  EXPECT_EQ(answer.second_server->max_num_seqs, *answer.freed.colocated->advice.batch);
+  const std::string script = *emitted(answer, {"shell", "x"});
+  EXPECT_TRUE(has(script, " beside facebook/opt-2.7b at ")) << script;
+  const size_t first = script.find("vllm serve facebook/opt-1.3b ");
+  const size_t behind = script.find("vllm serve facebook/opt-2.7b ");
+  ASSERT_LT(first, behind) << script;
+  EXPECT_TRUE(has(script.substr(behind), "--port 8001"));
+  const double share = std::stod(script.substr(script.find("utilization ", first) + 12)) +
+                       std::stod(script.substr(script.find("utilization ", behind) + 12));
+  EXPECT_GT(share, 0.2);
+  EXPECT_LT(share, timing::kMemoryShare + 0.01);
+  EXPECT_FALSE(emitted(answer, {"kubernetes", "x"}));
+  // One that makes the first miss its target is told, and not started.
+  BatchQuestion tight = question_of("facebook/opt-1.3b", "h100-sxm-64gb");
+  tight.variant.engine = "vllm-0.6.3";
+  const BatchAnswer missed = *ask(tight, second);
+  ASSERT_TRUE(missed.freed.colocated);
+  EXPECT_EQ(missed.freed.colocated->first_meets_target, false);
+  EXPECT_FALSE(missed.second_server);
+}
+
 TEST(Emit, ReplicasStateTheirOwnFiguresAndNeeds) {
   const BatchAnswer answer = *ask(replicated());
   const Replicas* best = replicas_to_start(answer);
   ASSERT_NE(best, nullptr);
-  ASSERT_EQ(answer.replicas_to_start, 2);
+  ASSERT_EQ(best->count, 2);
   const std::string script = *emitted(answer, {"shell", "x"});
   EXPECT_TRUE(has(script, "2 replicas under MPS")) << script;
   char itl[32];

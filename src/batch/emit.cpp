@@ -5,17 +5,18 @@
 #include "batch/replicas.h"
 #include "engines/kubernetes.h"
 #include "text/number.h"
+#include "text/utf8.h"
 
 namespace headroom::batch {
 namespace {
 
 using engines::ServerSetting;
 
-// What the first line names: requests as they come where they were asked for, else B_opt, and
-// replicas of it where they are worth it.
+// What the first line names: requests as they come where they were asked for, else B_opt, beside a
+// second model where one was asked for and has its place, or replicas of it where they are worth
+// it.
 struct Started {
-  ServerSetting server;
-  int count = 1;
+  std::vector<ServerSetting> servers;  // on one GPU, where there is more than one
   std::string why;
 };
 
@@ -35,23 +36,40 @@ Started started(const BatchAnswer& answer) {
     if (answer.question.open_load.speculation.is_used()) {
       why += " with speculation, which this does not turn on";
     }
-    return {*answer.open_server, 1, why + ", simulated"};
+    return {{*answer.open_server}, why + ", simulated"};
   }
   const BatchPoint& point = answer.curve[*answer.chosen].point;
   const std::string opt = "B_opt " + std::to_string(point.batch);
+  if (answer.second_server) {
+    const Colocated& both = *answer.freed.colocated;
+    const double itl = both.itl_seconds;
+    return {{*answer.server, *answer.second_server},
+            opt + " beside " + text::printable(both.model) + " at " + std::to_string(*both.advice.batch) +
+                " under MPS" +
+                figures(both.throughput_tokens_per_second, Interval{itl, itl, itl},
+                        Provenance::extrapolated)};
+  }
   const Replicas* replicas = replicas_to_start(answer);
   if (replicas == nullptr) {
-    return {*answer.server, 1,
+    return {{*answer.server},
             opt + figures(point.throughput_tokens_per_second, point.itl_seconds, point.provenance)};
   }
-  return {*answer.server, replicas->count,
+  return {std::vector(static_cast<size_t>(replicas->count), *answer.server),
           std::to_string(replicas->count) + " replicas under MPS, each at " + opt + ", together" +
               figures(throughput_of(*replicas, answer), replicas->itl_seconds,
                       Provenance::extrapolated)};
 }
 
 Result<std::string> manifest_of(const Started& start, const BatchAnswer& answer) {
-  if (start.count > 1 && start.server.engine == engines::ServingEngine::tensorrt_llm) {
+  const ServerSetting& server = start.servers.front();
+  const size_t count = start.servers.size();
+  if (answer.second_server && count > 1) {
+    return Error{ErrorCode::usage,
+                 "two models on one GPU start one after another, and the pods of a StatefulSet are "
+                 "alike",
+                 "--emit", "shell=FILE.sh; or no --colocate"};
+  }
+  if (count > 1 && server.engine == engines::ServingEngine::tensorrt_llm) {
     return Error{
         ErrorCode::usage,
         "servers of TensorRT-LLM on one GPU each take another share of what is left of it, "
@@ -59,8 +77,8 @@ Result<std::string> manifest_of(const Started& start, const BatchAnswer& answer)
         "--emit", "shell=FILE.sh; or --most-replicas 1"};
   }
   engines::ServerManifest manifest;
-  manifest.server = start.count > 1 ? engines::replica(start.server, 0) : start.server;
-  manifest.replicas_on_one_gpu = start.count;
+  manifest.server = count > 1 ? engines::on_shared_gpu(start.servers, 0) : server;
+  manifest.replicas_on_one_gpu = static_cast<int>(count);
   const auto& device = answer.question.device;
   if (device && device->vendor == device::Vendor::amd) {
     manifest.gpu_resource = "amd.com/gpu";
@@ -87,9 +105,11 @@ std::string version_check(const ServerSetting& server) {
 // A server that dies ends the script, and with it the others and the daemon; so does a signal.
 std::string script_of(const Started& start) {
   std::string script = "#!/bin/sh\n# Written by headroom batch. " + start.why + "\n";
-  script += version_check(start.server);
-  if (start.count < 2) return script + "exec " + engines::serve_line(start.server) + "\n";
-  auto lines = engines::replica_lines(start.server, start.count);
+  script += version_check(start.servers.front());
+  if (start.servers.size() < 2) {
+    return script + "exec " + engines::serve_line(start.servers.front()) + "\n";
+  }
+  auto lines = engines::shared_gpu_lines(start.servers);
   lines.pop_back();
   script +=
       "set -e\n"

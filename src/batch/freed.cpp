@@ -209,8 +209,8 @@ Result<Colocated> colocated(const FreedQuestion& freed, const Predicted& predict
   const Slowed& best = *std::ranges::find(all, *both.advice.batch,
                                           [](const Slowed& slowed) { return slowed.point.batch; });
   both.fits = true;
-  both.kv_bytes =
-      kv_tokens_needed(best.point.running, freed.base.workload) * second.bytes_of_token();
+  both.kv_tokens = kv_tokens_needed(best.point.running, freed.base.workload);
+  both.kv_bytes = both.kv_tokens * second.bytes_of_token();
   both.slowdown = best.slowdown;
   both.throughput_tokens_per_second =
       beside(freed.chosen.throughput_tokens_per_second, both.slowdown);

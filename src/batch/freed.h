@@ -46,13 +46,14 @@ struct SmallerDevice {
 // network of the GPU and each one's own host. By mean-value analysis a step of either takes
 // 1 + (1 - gap) (1 - other's gap) times as long: 1 + 0.75 x 0.6 = 1.45. The second one's batch is
 // the largest that meets its target when it is so slowed; whether the first one still meets its own
-// is told.
+// is told. Both together do the work of 2 / slowdown GPUs with one of them each.
 struct Colocated {
   std::string model;
   bool fits = false;
   double weights_bytes = 0;
   Advice advice;  // of the second one in what is left of the memory
   double kv_bytes = 0;
+  double kv_tokens = 0;                            // that these hold
   double slowdown = 1;                             // of steps, of both
   std::optional<bool> first_meets_target;          // as expected; nothing where there is no target
   Interval throughput_tokens_per_second{};         // of the first, beside it

@@ -137,9 +137,10 @@ Result<void> write_emitted(const batch::BatchAnswer& answer, const batch::EmitRe
 Result<int> run_batch(const Words& words, const Console& console) {
   HEADROOM_TRY(check_batch_flags(words));
   if (words.has("watch")) return run_watch(words, console);
-  std::optional<batch::EmitRequest> emit;
-  if (words.has("emit")) {
-    HEADROOM_ASSIGN(emit, batch::parse_emit(words.value("emit")));
+  std::vector<batch::EmitRequest> emits;
+  for (const std::string& value : words.values("emit")) {
+    HEADROOM_ASSIGN(batch::EmitRequest emit, batch::parse_emit(value));
+    emits.push_back(std::move(emit));
   }
   HEADROOM_ASSIGN(const Outcome outcome, answer_of(words, console));
   const batch::BatchAnswer& answer = outcome.answer;
@@ -158,7 +159,7 @@ Result<int> run_batch(const Words& words, const Console& console) {
   };
   HEADROOM_TRY(deliver(forms, words, console));
   // Behind the answer, which a file that cannot be written must not take along.
-  if (emit) HEADROOM_TRY(write_emitted(answer, *emit, console));
+  for (const auto& emit : emits) HEADROOM_TRY(write_emitted(answer, emit, console));
   if (outcome.error) console.complain(*outcome.error);
   if (is_partial(answer)) return exit_code_of(ErrorCode::partial);
   return report::answers_plainly(answer) ? kExitYes : kExitNotPlainYes;
@@ -308,7 +309,7 @@ std::vector<Flag> command_flags() {
        "with the host and the sampling of such servers, from 0.6 to before 0.8, and starts one"},
       {"emit", "KIND=FILE",
        "write what starts the server of the first line: kubernetes=FILE.yaml, shell=FILE.sh; "
-       "nothing where the target is missed"},
+       "nothing where the target is missed. More than once for both"},
   };
 }
 

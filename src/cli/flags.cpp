@@ -60,6 +60,14 @@ std::string Words::value(std::string_view name) const {
   return flag == flags.rend() ? "" : flag->second;
 }
 
+std::vector<std::string> Words::values(std::string_view name) const {
+  std::vector<std::string> all;
+  for (const auto& [flag, value] : flags) {
+    if (flag == name) all.push_back(value);
+  }
+  return all;
+}
+
 Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
                          std::span<const std::string> arguments) {
   Words words;
@@ -72,10 +80,11 @@ Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
       app.add_flag_callback(spelling(flag),
                             [&words, name] { words.flags.emplace_back(name, "true"); });
     } else {
-      const std::function<void(const std::string&)> keep =
-          [&words, name](const std::string& value) { words.flags.emplace_back(name, value); };
-      app.add_option_function(spelling(flag), keep)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      const std::function<void(const std::vector<std::string>&)> keep =
+          [&words, name](const std::vector<std::string>& values) {
+            for (const std::string& value : values) words.flags.emplace_back(name, value);
+          };
+      app.add_option_function(spelling(flag), keep)->allow_extra_args(false);
     }
   }
   // CLI11 takes the words from the back of the vector.

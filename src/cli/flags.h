@@ -42,6 +42,8 @@ struct Words {
   [[nodiscard]] bool has(std::string_view name) const;
   // The last value of that flag, or "".
   [[nodiscard]] std::string value(std::string_view name) const;
+  // Of a flag that may be given more than once, in the order of the command line.
+  [[nodiscard]] std::vector<std::string> values(std::string_view name) const;
 };
 
 // The number behind a flag; else a usage error that names it.

@@ -313,26 +313,31 @@ std::vector<std::string> notes_of(const ServerSetting& server) {
   return notes;
 }
 
-ServerSetting replica(const ServerSetting& server, int number) {
+ServerSetting on_shared_gpu(std::span<const ServerSetting> servers, size_t number) {
+  const ServerSetting& server = servers[number];
   ServerSetting one = server;
-  one.port = server.port + number;
+  one.port = servers.front().port + static_cast<int>(number);
   if (!server.needs || !server.gpu) return one;
-  const auto needs = static_cast<double>(server.needs->count);
   // Upwards in the three digits that are written.
-  one.gpu_share = std::ceil(1000 * needs / static_cast<double>(server.gpu->count)) / 1000;
+  one.gpu_share = std::ceil(1000 * static_cast<double>(server.needs->count) /
+                            static_cast<double>(server.gpu->count)) /
+                  1000;
   if (server.kv_free_share && server.kv_cache) {
     const auto cache = static_cast<double>(server.kv_cache->count);
-    const double left = cache / *server.kv_free_share - number * needs;
+    double left = cache / *server.kv_free_share;
+    for (const ServerSetting& before : servers.first(number)) {
+      left -= static_cast<double>(before.needs.value_or(Bytes()).count);
+    }
     if (left > cache) one.kv_free_share = cache / left;
   }
   return one;
 }
 
-std::vector<std::string> replica_lines(const ServerSetting& server, int count) {
-  HEADROOM_CHECK(count >= 2, "replicas");
+std::vector<std::string> shared_gpu_lines(std::span<const ServerSetting> servers) {
+  HEADROOM_CHECK(servers.size() >= 2, "servers that share a GPU");
   std::vector<std::string> lines{"nvidia-cuda-mps-control -d"};
-  for (int i = 0; i < count; ++i) {
-    const ServerSetting one = replica(server, i);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const ServerSetting one = on_shared_gpu(servers, i);
     lines.push_back(serve_line(one) + " & until curl -sf -o /dev/null localhost:" +
                     std::to_string(one.port) + "/health; do kill -0 $! || break; sleep 1; done");
   }

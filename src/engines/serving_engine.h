@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,13 +84,13 @@ struct ServerSetting {
 // What of the setting the command cannot say, or needs another checkpoint for: a sentence each.
 [[nodiscard]] std::vector<std::string> notes_of(const ServerSetting& server);
 
-// Of servers on one GPU the one with this number, from 0: a port of its own, and its share of what
-// those before it leave.
-[[nodiscard]] ServerSetting replica(const ServerSetting& server, int number);
+// Of servers on one GPU, replicas or of several models, the one with this number, from 0: a port of
+// its own, and its share of what those before it leave.
+[[nodiscard]] ServerSetting on_shared_gpu(std::span<const ServerSetting> servers, size_t number);
 
-// Starts the MPS daemon and `count` servers on ports from server.port on, each once the one before
+// Starts the MPS daemon and the servers on ports from the first one's on, each once the one before
 // answers, as servers that start together measure each other's memory (vllm#55827), or has died;
-// the last line stops the daemon. REQUIRES: count >= 2.
-[[nodiscard]] std::vector<std::string> replica_lines(const ServerSetting& server, int count);
+// the last line stops the daemon. REQUIRES: two at least.
+[[nodiscard]] std::vector<std::string> shared_gpu_lines(std::span<const ServerSetting> servers);
 
 }  // namespace headroom::engines

@@ -107,7 +107,8 @@ TEST(ServingEngine, WordsAreThoseOfTheFlag) {
 }
 
 TEST(ServingEngine, ReplicasStartOneAfterAnother) {
-  const auto lines = replica_lines({.model = "m", .max_num_seqs = 8}, 2);
+  const ServerSetting one{.model = "m", .max_num_seqs = 8};
+  const auto lines = shared_gpu_lines(std::array{one, one});
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_EQ(lines.front(), "nvidia-cuda-mps-control -d");
   EXPECT_NE(lines[1].find("--port 8000 & until curl"), std::string::npos);
@@ -123,12 +124,16 @@ TEST(ServingEngine, AReplicaTakesItsShareOfTheGpu) {
   server.gpu = Bytes(70'000'000'000);
   server.kv_cache = Bytes(10'000'000'000);
   server.kv_free_share = 10.0 / 64;
-  const ServerSetting second = replica(server, 1);
+  const ServerSetting second = on_shared_gpu(std::array{server, server}, 1);
   EXPECT_EQ(second.port, 8001);
   EXPECT_DOUBLE_EQ(*second.gpu_share, 0.229);
   EXPECT_NE(serve_line(second).find("--gpu-memory-utilization 0.229 "), std::string::npos);
   EXPECT_NEAR(*second.kv_free_share, 10.0 / 48, 1e-12);
   EXPECT_EQ(serve_line(server).find("utilization"), std::string::npos);
+  // Behind a server of another model that takes 30 GB: of 34.
+  ServerSetting other = server;
+  other.needs = Bytes(30'000'000'000);
+  EXPECT_NEAR(*on_shared_gpu(std::array{other, server}, 1).kv_free_share, 10.0 / 34, 1e-12);
 }
 
 TEST(ServingEngine, AModelsNameCannotLeaveItsWord) {

@@ -164,7 +164,8 @@ std::vector<Row> use_rows(const FreedUses& uses) {
                      whole(both->throughput_tokens_per_second_second.high) + ") at " +
                      ms(both->itl_seconds_second) + " ms; this one then " +
                      whole(both->throughput_tokens_per_second.expected) + " tokens/s at " +
-                     ms(both->itl_seconds) + " ms" + target_words(both->first_meets_target)});
+                     ms(both->itl_seconds) + " ms" + target_words(both->first_meets_target) +
+                     ": the work of " + text::formatted("%.2f", 2 / both->slowdown) + " GPUs"});
     }
   }
   return rows;
@@ -292,6 +293,7 @@ Json freed_json(const FreedUses& uses) {
       colocated.set("batch_opt", advice_json(both->advice))
           .set("kv_needed_bytes", std::llround(both->kv_bytes))
           .set("slowdown", both->slowdown)
+          .set("work_of_gpus", 2 / both->slowdown)
           .set("throughput_tokens_per_second",
                interval_json(both->throughput_tokens_per_second_second))
           .set("itl_ms", both->itl_seconds_second * 1e3)

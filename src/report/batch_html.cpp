@@ -224,7 +224,7 @@ Section frontier_section(const BatchAnswer& answer) {
     at.y = point.throughput_tokens_per_second.expected / gpus;
     at.low = at.high = at.y;
     at.measured = point.provenance == Provenance::measured;
-    at.words = "batch " + std::to_string(point.batch) + ": " + formatted("%.3g", at.x) +
+    at.words = "batch " + std::to_string(point.batch) + ": " + rate_words(at.x) +
                " tokens/s a user, " + rate_words(at.y) + " a GPU, " +
                std::string(name_of(point.provenance));
     curve.points.push_back(std::move(at));

@@ -255,9 +255,14 @@ std::string replicas_verdict(const batch::Replicas& replicas) {
 
 std::vector<const batch::Replicas*> replicas_shown(const batch::BatchAnswer& answer) {
   std::vector<const batch::Replicas*> shown;
+  const batch::Replicas* best = nullptr;  // at best, of those that fit
   for (const batch::Replicas& replicas : answer.replicas) {
-    if (replicas.speedup_vs_single.high > 1) shown.push_back(&replicas);
+    const Interval& gain = replicas.speedup_vs_single;
+    if (gain.expected > 1) shown.push_back(&replicas);
+    if (gain.high <= 1 || !replicas.fits.value_or(true)) continue;
+    if (best == nullptr || gain.high > best->speedup_vs_single.high) best = &replicas;
   }
+  if (shown.empty() && best != nullptr) shown.push_back(best);
   return shown;
 }
 
@@ -270,13 +275,18 @@ std::string replicas_words(const batch::BatchAnswer& answer) {
                 " of a step may be one";
   words += " for the host (" + answer.host_gap_source +
            "), by a closed queueing network, in which they wait for each other; extrapolated.";
+  const auto shown = replicas_shown(answer);
+  if (!shown.empty() && !(shown.front()->speedup_vs_single.expected > 1)) {
+    return words +
+           " No number of them is expected to gain: of those that fit, the one that could most.";
+  }
   std::string left_out;
   for (const batch::Replicas& replicas : answer.replicas) {
-    if (replicas.speedup_vs_single.high > 1) continue;
+    if (std::ranges::find(shown, &replicas) != shown.end()) continue;
     left_out += (left_out.empty() ? "" : ", ") + std::to_string(replicas.count) + " by " +
                 std::string(name_of(replicas.sharing));
   }
-  if (!left_out.empty()) words += " Less than one server, even at best: " + left_out + ".";
+  if (!left_out.empty()) words += " No gain over one server is expected of " + left_out + ".";
   return words;
 }
 

@@ -24,7 +24,8 @@ namespace headroom::report {
 // What the curve is of, why B_opt is no larger, and which batches stand out.
 [[nodiscard]] std::string curve_words(const batch::BatchAnswer& answer);
 
-// Those that may give more than one server, and what they fill. REQUIRES of the words: a host gap.
+// Those that are expected to give more than one server, or else the one that may, and what they
+// fill. REQUIRES of the words: a host gap.
 [[nodiscard]] std::vector<const batch::Replicas*> replicas_shown(const batch::BatchAnswer& answer);
 [[nodiscard]] std::string replicas_words(const batch::BatchAnswer& answer);
 

@@ -87,7 +87,7 @@ TEST(BatchHtml, ASectionForWhatIsKnown) {
   }
 }
 
-TEST(BatchText, ReplicasThatCanOnlyLoseAreNamedAndNoMore) {
+TEST(BatchText, ReplicasThatAreExpectedToGainNothingAreNamedAndNoMore) {
   batch::BatchAnswer answer = sample();
   answer.host_gap = batch::Interval{0, 0, 0.2};
   answer.host_gap_source = "predicted";
@@ -100,7 +100,18 @@ TEST(BatchText, ReplicasThatCanOnlyLoseAreNamedAndNoMore) {
   EXPECT_NE(words.find("\n2, mps "), std::string::npos) << words;
   EXPECT_EQ(words.find("\n4, time-slicing"), std::string::npos);
   EXPECT_NE(replicas_words(answer).find("up to 20 % of a step may be"), std::string::npos);
-  EXPECT_NE(replicas_words(answer).find("even at best: 4 by time-slicing."), std::string::npos);
+  EXPECT_NE(replicas_words(answer).find("No number of them is expected"), std::string::npos);
+  // What could gain at best stands, once, where nothing is expected to.
+  answer.replicas.push_back(answer.replicas.front());
+  answer.replicas.back().count = 3;
+  answer.replicas.back().speedup_vs_single.high = 1.4;
+  ASSERT_EQ(replicas_shown(answer).size(), 1U);
+  EXPECT_EQ(replicas_shown(answer).front()->count, 3);
+  answer.replicas.back().fits = false;
+  EXPECT_EQ(replicas_shown(answer).front()->count, 2);
+  answer.replicas.front().speedup_vs_single.expected = 1.1;
+  EXPECT_NE(replicas_words(answer).find("is expected of 4 by time-slicing, 3 by mps."),
+            std::string::npos);
 }
 
 // The sample with a rate that is kept and one that is not, by a target of 100 ms.

@@ -201,6 +201,13 @@ def test_a_file_that_cannot_be_written_leaves_the_answer(headroom_binary, tmp_pa
     assert done.returncode == 3 and "B_opt" in done.stdout and "folder.yaml" in done.stderr
 
 
+def test_both_kinds_are_written_at_once(headroom_binary, tmp_path):
+    script, manifest = tmp_path / "serve.sh", tmp_path / "serve.yaml"
+    done = batch(headroom_binary, "--emit", f"shell={script}", "--emit", f"kubernetes={manifest}", "--colocate", "facebook/opt-2.7b")
+    assert done.returncode == 0, done.stderr
+    assert "vllm serve" in script.read_text() and "kind:" in manifest.read_text()
+
+
 def test_a_target_that_is_missed_writes_nothing(headroom_binary, tmp_path):
     file = tmp_path / "serve.sh"
     done = batch(headroom_binary, "--slo", "itl=1us", "--emit", f"shell={file}")
