@@ -66,8 +66,8 @@ def one_run(words, model):
     if loop["B_opt"]:
         limit = loop["B_opt"]
         with Engine(words, model, limit) as url:
-            again = ask(words, url, "--batches", f"1,{limit}")
-        measured = again["live"]["measurements"][-1]
+            again = ask(words, url, "--batches", f"1,{max(limit, 2)}")  # one alone makes no law
+        measured = next(one for one in again["live"]["measurements"] if one["concurrency"] == limit)
         row["applied"] = {"slots": limit, "throughput": measured["throughput_tokens_per_second"],
                           "itl_ms": measured["itl_ms"],
                           "throughput_off_pct": round(100 * (measured["throughput_tokens_per_second"]

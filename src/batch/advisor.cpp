@@ -33,13 +33,23 @@ Interval BatchingConfigurationAdvisor::efficiency(const BatchPoint& point, const
 
 namespace {
 
-// The largest so far of those that may be chosen and than which no smaller one of them gives more.
+double rate_of(const BatchPoint& point) { return point.throughput_tokens_per_second.expected; }
+
+// By point: the most that it or a larger one gives.
+std::vector<double> most_from(const std::vector<BatchPoint>& curve) {
+  std::vector<double> most;
+  for (const BatchPoint& point : curve) most.push_back(rate_of(point));
+  for (size_t i = most.size(); i-- > 1;) most[i - 1] = std::max(most[i - 1], most[i]);
+  return most;
+}
+
+// The largest so far of those that may be chosen, without those from which on all give less than a
+// smaller one of them.
 class Choice {
  public:
-  bool take(const BatchPoint& point) {
-    const double rate = point.throughput_tokens_per_second.expected;
-    if (rate < most_) return false;
-    most_ = rate;
+  bool take(const BatchPoint& point, double most_from_here) {
+    if (most_from_here < most_) return false;
+    most_ = std::max(most_, rate_of(point));
     batch_ = point.batch;
     return true;
   }
@@ -64,7 +74,9 @@ Advice BatchingConfigurationAdvisor::advise(const std::vector<BatchPoint>& curve
   Choice at_worst;
   Choice at_best;
   std::optional<Bound> beyond;  // what the first candidate beyond the chosen one misses
-  for (const BatchPoint& point : curve) {
+  const std::vector<double> most = most_from(curve);
+  for (size_t i = 0; i < curve.size(); ++i) {
+    const BatchPoint& point = curve[i];
     if (options_.most_batch && point.batch > *options_.most_batch) {
       beyond = beyond.value_or(Bound::engine);
       break;
@@ -72,15 +84,15 @@ Advice BatchingConfigurationAdvisor::advise(const std::vector<BatchPoint>& curve
     const Interval pays = efficiency(point, one);
     const Interval& itl = point.itl_seconds;
     const bool is_candidate = may(pays.expected, itl.expected);
-    if (is_candidate && expected.take(point)) {
+    if (is_candidate && expected.take(point, most[i])) {
       beyond.reset();
     } else if (!beyond) {
       beyond = is_candidate            ? Bound::throughput
                : in_time(itl.expected) ? Bound::efficiency
                                        : Bound::latency;
     }
-    if (may(pays.low, itl.high)) at_worst.take(point);
-    if (may(pays.high, itl.low)) at_best.take(point);
+    if (may(pays.low, itl.high)) at_worst.take(point, most[i]);
+    if (may(pays.high, itl.low)) at_best.take(point, most[i]);
   }
   Advice advice{expected.batch(), at_worst.batch(), at_best.batch(), beyond.value_or(last_bound)};
   // A batch that may be chosen at one end alone can outdo others there; the interval holds B_opt.

@@ -3,9 +3,10 @@
 //
 //   B_opt = max { B : E(B) > min_efficiency and ITL(B) <= target },  E(B) = T(B) / (B T(1))
 //
-// as the paper's own scripts compute it, less those batches than which a smaller one of them gives
-// more: throughput may fall with the batch, and then the larger one only waits longer. (In the
-// paper's sweeps it does not fall before the target does.) Its interval holds the batches that
+// as the paper's own scripts compute it, less those batches from which on all, whether or not they
+// meet the target, give less than a smaller one: throughput may fall with the batch, and then the
+// larger one only waits longer. (In the paper's sweeps it does not fall before the target does.)
+// Where it rises again behind a dip the dip is noise: queues and preemption only grow. Its interval holds the batches that
 // would be chosen if every figure were at the bad, and at the good, end of its own; which of two
 // gives more is told by what is expected. Linear in the candidates; thread-safe.
 #pragma once
@@ -26,7 +27,6 @@ enum class Bound : uint8_t { latency, efficiency, throughput, memory, measured, 
 struct AdvisorOptions {
   std::optional<double> itl_target_seconds = std::nullopt;
   double min_efficiency = 0.1;
-  double level_pct = 90;
   std::optional<int64_t> most_batch = std::nullopt;  // that the engine takes
 };
 

@@ -78,6 +78,20 @@ TEST(Advisor, ALargerOneThatGivesLessIsNotChosen) {
   EXPECT_EQ(later.bound, Bound::measured);
 }
 
+TEST(Advisor, ADipBehindWhichThroughputRisesIsNoise) {
+  std::vector<BatchPoint> flat;
+  for (const auto& [batch, rate] : {std::pair{1, 636.0}, {4, 589.0}, {8, 600.0}, {32, 737.0}}) {
+    BatchPoint point{.batch = batch, .running = static_cast<double>(batch)};
+    point.throughput_tokens_per_second = {rate, rate, rate};
+    point.itl_seconds = product({1, 1, 1}, 1.6e-3 * batch);
+    flat.push_back(point);
+  }
+  const BatchingConfigurationAdvisor advisor({.itl_target_seconds = 20e-3});
+  EXPECT_EQ(advisor.advise(flat, flat.front(), Bound::measured).batch, 8);
+  flat.back().throughput_tokens_per_second = {630, 630, 630};
+  EXPECT_EQ(advisor.advise(flat, flat.front(), Bound::measured).batch, 1);
+}
+
 TEST(Advisor, TheEngineMayTakeNoMore) {
   const Advice advice = BatchingConfigurationAdvisor({.min_efficiency = 0.01, .most_batch = 100})
                             .advise(curve(), at(1), Bound::memory);
