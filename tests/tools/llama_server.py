@@ -114,6 +114,9 @@ def main():
     params.model.path = path
     params.n_parallel = asked.slots
     params.n_ctx = asked.slots * asked.tokens
+    # One cache for all slots, as the commands of `headroom batch` have it. With a cache of its own for each slot a
+    # step takes only slots that are neighbours together, and the rest one behind another (llama.cpp's split_equal).
+    params.kv_unified = True
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = asked.threads
     params.endpoint_metrics = True
     params.port = asked.port
