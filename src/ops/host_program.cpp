@@ -1,6 +1,8 @@
 #include "ops/host_program.h"
 
+#include <algorithm>
 #include <unordered_map>
+#include <vector>
 
 namespace headroom::ops {
 namespace {
@@ -8,13 +10,43 @@ namespace {
 using formats::kNone;
 using formats::TraceEventKind;
 
-// The outermost operator around an operator, itself where there is none.
-uint32_t unit_of(const RecordedRun& run, uint32_t operation) {
-  uint32_t unit = operation;
-  for (uint32_t at = operation; at != kNone; at = run.links.parent[at]) {
-    if (run.trace.events[at].kind == TraceEventKind::host_operator) unit = at;
+// An operator's time with that of all that it called, and the most of that that is one operator's
+// own.
+struct Subtree {
+  double total_ns = 0;
+  double most_ns = 0;
+  [[nodiscard]] bool is_one() const { return 2 * most_ns >= total_ns; }
+};
+
+// By event, of an operator the one that it counts for: the outermost around it of which half is one
+// operator's own. INVARIANT: what is around an event stands in front of it (links.h).
+std::vector<uint32_t> units_of(const RecordedRun& run, const WallTime& wall) {
+  const size_t count = run.trace.events.size();
+  std::vector<Subtree> subtrees(count);
+  for (size_t i = 0; i < run.work.size(); ++i) {
+    subtrees[run.work[i].operation].total_ns += std::max(0.0, wall.exposed_ns[i]);
   }
-  return unit;
+  std::vector<uint32_t> around(count, kNone);
+  for (uint32_t i = 0; i < count; ++i) {
+    subtrees[i].most_ns = subtrees[i].total_ns;
+    const uint32_t parent = run.links.parent[i];
+    if (parent == kNone) continue;
+    const bool is_operator = run.trace.events[parent].kind == TraceEventKind::host_operator;
+    around[i] = is_operator ? parent : around[parent];
+  }
+  for (size_t i = count; i-- > 0;) {
+    if (around[i] == kNone) continue;
+    Subtree& outer = subtrees[around[i]];
+    outer.total_ns += subtrees[i].total_ns;
+    outer.most_ns = std::max(outer.most_ns, subtrees[i].most_ns);
+  }
+  std::vector<uint32_t> units(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t outer = around[i];
+    const bool is_split = outer == kNone || (units[outer] == outer && !subtrees[outer].is_one());
+    units[i] = is_split ? i : units[outer];
+  }
+  return units;
 }
 
 struct Unit {
@@ -28,13 +60,14 @@ struct Unit {
 
 std::optional<Recording> record_host(const RecordedRun& run, const WallTime& wall) {
   if (run.links.has_device || wall.total_ns <= 0) return std::nullopt;
+  const std::vector<uint32_t> unit_of = units_of(run, wall);
   std::vector<Unit> units;
   std::unordered_map<uint32_t, size_t> places;    // of units
   std::unordered_map<uint32_t, double> own_ns;    // of operators
   for (size_t i = 0; i < run.work.size(); ++i) {  // in order of time
     const Work& piece = run.work[i];
     if (wall.exposed_ns[i] <= 0) continue;
-    const auto [place, is_new] = places.try_emplace(unit_of(run, piece.operation), units.size());
+    const auto [place, is_new] = places.try_emplace(unit_of[piece.operation], units.size());
     if (is_new) units.emplace_back();
     Unit& unit = units[place->second];
     unit.total_ns += wall.exposed_ns[i];

@@ -9,8 +9,8 @@ The horizon sees the profile before alone. How many times faster a group of oper
 in two ways:
   own     as the pair itself has it: what is judged is the replay, that is whether a step follows from its parts;
   others  the middle of what the other stacks' pairs have: what is judged is the prediction.
-What is new after the change (a group that was not there) is added, from the pair or from the others, by the float that
-goes into a linear layer. What int8 gives is asked in a third way, too:
+What is more after the change (a group that was not there, or is slower) is added, from the pair or from the others, by
+the float that goes into a linear layer. What int8 gives is asked in a third way, too:
   rates   the horizon's own line for linear layers in int8, with the rates that the other stacks' linear layers reached
           here, their middle, as --device cpu,fp32=..,int8=..
 
@@ -99,15 +99,16 @@ def group_ms(answer):
 
 
 def changes_of(before, after, floats):
-    """By group how many times faster; and what is new, in ms a million floats into linear layers."""
-    factors = {name: ms / after[name] if after.get(name, 0) > 0 else 1e6
+    """By group how many times faster, 1 where it is slower; and what is more than before, in ms a million floats into
+    linear layers."""
+    factors = {name: min(max(ms / after[name], 1), 1e6) if after.get(name, 0) > 0 else 1e6
                for name, ms in before.items() if ms > 0}
-    new = sum(ms for name, ms in after.items() if ms > 0 and before.get(name, 0) <= 0)
-    return factors, new / floats * 1e6
+    more = sum(max(0, ms - before.get(name, 0)) for name, ms in after.items() if name != "idle")
+    return factors, more / floats * 1e6
 
 
 def predicted(binary, path, factors, new_ms):
-    words = ",".join(f"{name}={min(max(factor, 1e-5), 1e6):.6g}" for name, factor in factors.items() if name != "idle")
+    words = ",".join(f"{name}={factor:.6f}" for name, factor in factors.items() if name != "idle")
     answer = ops(binary, path, "--faster", words)
     speedup = next(one for one in answer["horizon"] if one["change"].startswith("faster:"))["speedup"]
     wall = answer["wall_time"]["total_ms"]
