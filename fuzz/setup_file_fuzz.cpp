@@ -1,16 +1,26 @@
 // Settings of launchers and engines: any bytes give flags that `fit` takes or refuses with words,
-// or an Error.
+// or an Error; and what Megatron-LM's give is written as a script that says the same.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/check.h"
 #include "engines/megatron.h"
+#include "engines/megatron_script.h"
 #include "fit/megatron_question.h"
 #include "fit/setup_file.h"
 #include "model/megatron.h"
 
 namespace {
+
+// What is written reads back as what is written again.
+void check_script(const headroom::engines::MegatronArguments& arguments) {
+  using namespace headroom::engines;
+  const std::string script = megatron_script(arguments);
+  const auto back = read_megatron_arguments(script, "written");
+  HEADROOM_CHECK(back && megatron_script(*back) == script, "a script that reads back otherwise");
+}
 
 // Any bytes are a run whose first stage can be built, or an Error.
 void read_megatron(std::string_view text) {
@@ -22,6 +32,7 @@ void read_megatron(std::string_view text) {
   }
   constexpr int64_t kMostLayers = 64;  // a graph of more takes its time
   const auto question = headroom::fit::megatron_question({}, *arguments, "fuzz", std::nullopt);
+  if (question) check_script(*arguments);
   if (!question || question->megatron->stage.rank.layers() > kMostLayers) return;
   if (question->megatron->stage.model.decoder_layers > kMostLayers) return;
   headroom::model::MegatronStage stage = question->megatron->stage;

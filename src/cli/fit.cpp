@@ -11,6 +11,7 @@
 #include "cli/verb.h"
 #include "device/price.h"
 #include "engines/megatron.h"
+#include "fit/megatron_file.h"
 #include "fit/megatron_question.h"
 #include "fit/methods.h"
 #include "fit/network.h"
@@ -118,7 +119,7 @@ Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console&
     const bool is_asked =
         std::ranges::find(fit::question_flags(), flag, &fit::QuestionFlag::name) !=
             fit::question_flags().end() ||
-        flag == "emit" || flag == "smallest";
+        flag == "smallest";
     if (!is_asked || std::ranges::find(kOfMegatron, flag) != kOfMegatron.end()) continue;
     return Error{ErrorCode::usage, "does not go with Megatron-LM's arguments", "--" + flag,
                  "leave it out"};
@@ -172,8 +173,13 @@ Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::St
 Result<int> run_megatron(const Words& words, const Console& console,
                          const engines::MegatronArguments& arguments) {
   HEADROOM_ASSIGN(fit::FitQuestion question, megatron_question_of(words, console, arguments));
+  if (words.has("emit")) HEADROOM_TRY(fit::parse_emit(words.value("emit")));
   if (words.has("html")) question.timeline = true;
   HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
+  if (words.has("emit")) {
+    HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
+    HEADROOM_ASSIGN(answer.emitted, fit::emit_megatron(question, arguments, request));
+  }
   if (!arguments.harmless.empty()) {
     answer.notes.push_back("of no matter here: " + joined(arguments.harmless));
   }
@@ -408,6 +414,9 @@ Verb fit_verb() {
        "will this fine-tuning fit, by its Trainer's arguments"},
       {"headroom fit --from pretrain_gpt.sh --device h100-sxm-80gb --gpus 64",
        "a run of Megatron-LM, model and all, stage by stage"},
+      {"headroom fit --from pretrain_gpt.sh --gpus 128 --checkpointing full --emit "
+       "megatron=full.sh",
+       "and the same run with other settings, as a script"},
       {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --gpus 8 --price "
        "2.10/gpu-hour,owned=30000",
        "what a billion tokens cost, rented and owned"},
@@ -433,7 +442,8 @@ Verb fit_verb() {
         "what a billion tokens cost: 2.10/gpu-hour (rented), owned=30000 (one GPU with its share "
         "of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},
        {"epoch-tokens", "N", "with --price: and what an epoch of so many tokens costs and takes"},
-       {"emit", "KIND=FILE", "write the setting, or the one to begin with: accelerate, deepspeed"},
+       {"emit", "KIND=FILE",
+        "write the setting, or the one to begin with: accelerate, deepspeed, megatron"},
        {"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
        {"save-calibration", "FILE", "with --against: keep the correction that was learned"},
        kJsonFlag,

@@ -1,9 +1,10 @@
 #include "engines/megatron.h"
 
 #include <algorithm>
-#include <array>
+#include <sstream>
 #include <utility>
 
+#include "engines/megatron_names.h"
 #include "engines/pipeline_layout.h"
 #include "engines/shell_words.h"
 #include "text/parse_number.h"
@@ -13,6 +14,27 @@ namespace headroom::engines {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;
+
+// What a shell does itself: pipes, redirections, what an array or the script's own words hold.
+bool ends_values(std::string_view word) {
+  return word.find_first_of("<>|&") != std::string_view::npos || word.ends_with("[@]}") ||
+         word.ends_with("[*]}") || word == "$@" || word == "$*";
+}
+
+// Of an argument, or of an environment's.
+bool is_name(std::string_view word) {
+  return !word.empty() && word.find_first_not_of(
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
+                              std::string_view::npos;
+}
+
+// "$NAME" of $NAME, ${NAME} and ${NAME:?}; nothing of what is no name of the environment's.
+std::string of_the_environment(std::string_view word) {
+  std::string_view name = word.substr(1);
+  if (name.starts_with('{') && name.ends_with('}')) name = name.substr(1, name.size() - 2);
+  if (name.ends_with(":?")) name.remove_suffix(2);
+  return is_name(name) && (name[0] < '0' || name[0] > '9') ? "$" + std::string(name) : "";
+}
 
 // Arguments with their values as numbers, and which of them were asked for.
 class Arguments {
@@ -85,6 +107,29 @@ class Arguments {
     return written && *written != "false" && *written != "False";
   }
 
+  // Of an environment variable that the script sets; empty where it does not.
+  std::string variable(const std::string& name) {
+    return script_.resolved("$" + name).value_or("");
+  }
+
+  // Of a name that was not asked for; nothing where YAML says false.
+  std::optional<OtherArgument> other(const std::string& name) {
+    OtherArgument argument{name, {}, is_name(name)};
+    if (!argument.is_given) return argument;
+    std::istringstream words(*script_.written(name) + " " + script_.more_of(name).value_or(""));
+    for (std::string word; words >> word && !ends_values(word);) {
+      if (word == "false" || word == "False") return std::nullopt;
+      if (word == "true" || word == "True") break;
+      const auto value = script_.resolved(word);
+      if (value && value->empty()) break;  // a name that holds other arguments
+      const std::string said = value.value_or(of_the_environment(word));
+      argument.is_given = !said.empty() && (!value || said.find_first_of("$`") == said.npos);
+      if (!argument.is_given) return OtherArgument{name, {}, false};
+      argument.words.push_back(said);
+    }
+    return argument;
+  }
+
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] const ShellWords& script() const { return script_; }
   [[nodiscard]] bool was_asked(const std::string& name) const {
@@ -97,133 +142,6 @@ class Arguments {
   std::vector<std::string> seen_;
 };
 
-// Switches that change memory, and are not modelled.
-constexpr auto kNotModelled = std::to_array<std::string_view>({
-    "apply-residual-connection-post-layernorm",
-    "cpu-offloading-num-layers",
-    "cross-entropy-loss-fusion",
-    "cuda-graph-impl",
-    "delay-wgrad-compute",
-    "enable-cuda-graph",
-    "fp32-residual-connection",
-    "fp4-format",
-    "fp8",
-    "fp8-format",
-    "heterogeneous-layers-config-path",
-    "hybrid-layer-pattern",
-    "hybrid-override-pattern",
-    "moe-expert-capacity-factor",
-    "moe-layer-freq",
-    "moe-shared-expert-intermediate-size",
-    "mla-down-proj-fusion",
-    "mtp-num-layers",
-    "no-bias-dropout-fusion",
-    "no-bias-gelu-fusion",
-    "no-bias-swiglu-fusion",
-    "optimizer-cpu-offload",
-    "overlap-moe-expert-parallel-comm",
-    "quick-geglu",
-    "spec",
-    "squared-relu",
-    "tp-comm-overlap",
-    "use-checkpoint-args",
-    "use-legacy-models",
-    "use-megatron-fsdp",
-    "use-precision-aware-optimizer",
-    "use-te-activation-func",
-    "use-torch-fsdp2",
-});
-
-// Arguments of which one value is modelled.
-struct OnlyValue {
-  std::string_view name, value;
-};
-constexpr auto kOnlyValues = std::to_array<OnlyValue>(
-    {{"transformer-impl", "transformer_engine"}, {"optimizer", "adam"}, {"cp-comm-type", "p2p"}});
-
-// Beginnings of names that change no memory of a training step.
-constexpr auto kHarmless = std::to_array<std::string_view>({
-    "adam-",
-    "async-",
-    "attention-softmax-in-fp32",
-    "bf16",
-    "calculate-per-token-loss",
-    "ckpt-",
-    "clip-grad",
-    "config",
-    "data-",
-    "dataloader-",
-    "ddp-",
-    "decay-",
-    "dist-ckpt-",
-    "distributed-",
-    "end-weight-decay",
-    "eval-",
-    "exit-",
-    "finetune",
-    "initial-loss-scale",
-    "init-method-std",
-    "load",
-    "log-",
-    "loss-scale",
-    "lr",
-    "manual-gc",
-    "mscale",
-    "master-",
-    "merge-file",
-    "min-loss-scale",
-    "min-lr",
-    "mock-data",
-    "moe-aux-loss-coeff",
-    "moe-router-",
-    "moe-z-loss-coeff",
-    "nnodes",
-    "no-async",
-    "no-ckpt-",
-    "no-load-",
-    "no-log-",
-    "no-masked-softmax-fusion",
-    "no-mmap-",
-    "no-save-",
-    "node-rank",
-    "norm-epsilon",
-    "num-dataset-builder-threads",
-    "num-workers",
-    "override-opt",
-    "overlap-param-gather-",
-    "profile",
-    "rampup-batch-size",
-    "rdzv-",
-    "reset-",
-    "rope-type",
-    "rotary-",
-    "save",
-    "seed",
-    "split",
-    "start-weight-decay",
-    "tee",
-    "tensorboard-",
-    "test-data",
-    "tiktoken-",
-    "timing-",
-    "tokenizer-",
-    "train-",
-    "use-dist-ckpt",
-    "use-mcore-models",
-    "use-persistent-ckpt-worker",
-    "use-rope-scaling",
-    "use-tp-pp-dp-mapping",
-    "valid-data",
-    "vocab-file",
-    "wandb-",
-    "weight-decay",
-});
-
-bool is_harmless(std::string_view name) {
-  return std::ranges::any_of(kHarmless,
-                             [&](std::string_view begin) { return name.starts_with(begin); });
-}
-
 constexpr std::string_view kOfDecoders = "pretrain_gpt.py";
 constexpr std::string_view kOfEncodersAndDecoders = "pretrain_t5.py";
 
@@ -234,7 +152,7 @@ Result<std::string> program_of(const Arguments& in) {
   for (const std::string& word : in.script().words()) {
     if (!word.ends_with(".py")) continue;
     const std::string name = word.substr(word.rfind('/') + 1);
-    if (name == kOfDecoders || name == kOfEncodersAndDecoders) return name;
+    if (name == kOfDecoders || name == kOfEncodersAndDecoders) return word;
     other = name;
   }
   if (other.empty()) return other;
@@ -244,12 +162,12 @@ Result<std::string> program_of(const Arguments& in) {
 }
 
 Result<void> check_modelled(Arguments& in) {
-  for (const std::string_view name : kNotModelled) {
+  for (const std::string_view name : megatron_not_modelled()) {
     if (!in.is_on(name)) continue;
     return Error{ErrorCode::bad_input, "--" + std::string(name) + " is not modelled", in.file(),
                  "leave it out to see the rest; docs/formats/setup_files.md lists what is"};
   }
-  for (const OnlyValue& only : kOnlyValues) {
+  for (const OnlyValue& only : megatron_only_values()) {
     HEADROOM_ASSIGN(const auto value, in.words(only.name));
     if (!value || *value == only.value) continue;
     return Error{ErrorCode::bad_input,
@@ -302,9 +220,8 @@ Result<void> read_sizes(Arguments& in, MegatronArguments& a) {
   HEADROOM_ASSIGN(a.vocabulary, in.number("vocab-size"));
   HEADROOM_TRY(in.take("make-vocab-size-divisible-by", a.vocabulary_multiple));
   HEADROOM_ASSIGN(const auto tokenizer, in.words("tokenizer-type"));
-  int64_t more = 0;
-  HEADROOM_TRY(in.take("vocab-extra-ids", more, 0));
-  if (a.vocabulary) *a.vocabulary += more;
+  HEADROOM_TRY(in.take("vocab-extra-ids", a.extra_tokens, 0));
+  if (a.vocabulary) *a.vocabulary += a.extra_tokens;
   constexpr int64_t kGpt2Vocabulary = 50'257;
   if (!a.vocabulary && tokenizer == "GPT2BPETokenizer") a.vocabulary = kGpt2Vocabulary;
   return {};
@@ -458,10 +375,11 @@ Result<MegatronArguments> read_megatron_arguments(std::string_view content,
   HEADROOM_ASSIGN(ShellWords script, ShellWords::read(content, file));
   Arguments in(std::move(script), file);
   MegatronArguments arguments;
-  HEADROOM_ASSIGN(const std::string program, program_of(in));
+  HEADROOM_ASSIGN(arguments.program, program_of(in));
   HEADROOM_TRY(check_modelled(in));
   HEADROOM_TRY(read_model(in, arguments));
   const std::string_view fits = arguments.decoder_layers > 0 ? kOfEncodersAndDecoders : kOfDecoders;
+  const std::string program = arguments.program.substr(arguments.program.rfind('/') + 1);
   if (!program.empty() && program != fits) {
     return Error{ErrorCode::bad_input,
                  "starts " + program + " with " + (arguments.decoder_layers > 0 ? "" : "no ") +
@@ -469,9 +387,16 @@ Result<MegatronArguments> read_megatron_arguments(std::string_view content,
                  file, "an encoder and a decoder are pretrain_t5.py's, with layers of each"};
   }
   HEADROOM_TRY(read_division(in, arguments));
+  for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
+    if (arguments.allocator.empty()) arguments.allocator = in.variable(name);
+  }
   for (const std::string& name : in.script().arguments()) {
+    const bool is_handed_on = name == "tokenizer-type";
+    if (is_handed_on || (!in.was_asked(name) && !is_of_torchrun(name))) {
+      if (auto other = in.other(name)) arguments.others.push_back(std::move(*other));
+    }
     if (in.was_asked(name)) continue;
-    (is_harmless(name) ? arguments.harmless : arguments.unknown).push_back("--" + name);
+    (is_harmless_to_megatron(name) ? arguments.harmless : arguments.unknown).push_back("--" + name);
   }
   arguments.contradictions = in.script().contradictions();
   return arguments;

@@ -20,6 +20,16 @@
 
 namespace headroom::engines {
 
+// An argument that decides nothing here, to be handed on as it came.
+struct OtherArgument {
+  std::string name;  // without dashes
+  // "" alone is a switch's. Names that the script gives are put in; one that it takes from where it
+  // is started stays, as "$NAME".
+  std::vector<std::string> words;
+  bool is_given = true;  // else its words need more of a shell, and are none
+  bool operator==(const OtherArgument&) const = default;
+};
+
 struct MegatronArguments {
   int64_t layers = 0;          // an encoder's, where there is a decoder behind it
   int64_t decoder_layers = 0;  // pretrain_t5.py's; 0: there is no encoder
@@ -32,6 +42,7 @@ struct MegatronArguments {
   int64_t sequence = 0;
   int64_t positions = 0;
   std::optional<int64_t> vocabulary;  // a tokenizer that is named decides it otherwise
+  int64_t extra_tokens = 0;           // of them: a T5's sentinels
   int64_t vocabulary_multiple = 128;
   bool swiglu = false;
   bool rms_norm = false;
@@ -82,11 +93,15 @@ struct MegatronArguments {
   bool recomputes_layers = false;
   bool recomputes_attention = false;  // selective: the core of it alone
   bool mask_from_loader = true;
-  std::optional<int64_t> nodes;             // torchrun's
-  std::optional<int64_t> ranks_per_node;    // torchrun's
+  std::optional<int64_t> nodes;           // torchrun's
+  std::optional<int64_t> ranks_per_node;  // torchrun's
+  std::string program;                    // the path of what is started; empty: not said
+  std::string allocator;                  // PYTORCH_CUDA_ALLOC_CONF; empty: not said
+  std::vector<OtherArgument> others;
   std::vector<std::string> harmless;        // known, and of no matter here
   std::vector<std::string> unknown;         // may change memory, for all that is known
   std::vector<std::string> contradictions;  // said twice, differently; the last one counts
+  bool operator==(const MegatronArguments&) const = default;
 };
 
 // Whether a file is such a script: cheap, and never an error.

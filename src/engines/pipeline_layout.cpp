@@ -84,4 +84,13 @@ Result<std::vector<int64_t>> read_pipeline_layout(std::string_view words, const 
   return layers;
 }
 
+std::string pipeline_layout_words(const std::vector<int64_t>& layers) {
+  std::string words = "E";
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (i > 0) words += '|';
+    if (layers[i] > 0) words += "t*" + std::to_string(layers[i]);
+  }
+  return words + "L";
+}
+
 }  // namespace headroom::engines

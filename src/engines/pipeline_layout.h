@@ -18,4 +18,7 @@ namespace headroom::engines {
 // or layers.
 Result<std::vector<int64_t>> read_pipeline_layout(std::string_view words, const std::string& file);
 
+// The words for them. REQUIRES: a part is there.
+[[nodiscard]] std::string pipeline_layout_words(const std::vector<int64_t>& layers);
+
 }  // namespace headroom::engines

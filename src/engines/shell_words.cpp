@@ -144,15 +144,17 @@ void ShellWords::take_arguments(const std::vector<size_t>& ends) {
     std::string value;
     const auto end = std::ranges::upper_bound(ends, i);
     const size_t last = end == ends.end() ? words_.size() : *end;
-    std::string more;
-    for (size_t at = i + 2; at < last && !words_[at].starts_with("--"); ++at) {
-      more += (more.empty() ? "" : " ") + words_[at];
-    }
-    if (const size_t equals = name.find('='); equals != std::string::npos) {
+    const size_t equals = name.find('=');
+    size_t at = i + 1;  // of what stands behind
+    if (equals != std::string::npos) {
       value = name.substr(equals + 1);
       name.resize(equals);
-    } else if (i + 1 < words_.size() && !words_[i + 1].starts_with("--")) {
-      value = words_[i + 1];
+    } else if (at < last && !words_[at].starts_with("--")) {
+      value = words_[at++];
+    }
+    std::string more;
+    for (; at < last && !words_[at].starts_with("--"); ++at) {
+      more += (more.empty() ? "" : " ") + words_[at];
     }
     if (name.ends_with(':')) name.pop_back();  // YAML
     std::ranges::replace(name, '_', '-');

@@ -24,6 +24,10 @@ Error undivided(const std::string& what, const std::string& file) {
 
 std::string words(int64_t number) { return std::to_string(number); }
 
+std::string words_of(Dtype dtype) {
+  return dtype == Dtype::bf16 ? "bf16" : dtype == Dtype::fp16 ? "fp16" : "fp32";
+}
+
 Result<model::MegatronAttention> attention_of(const std::string& word, const std::string& file) {
   using model::MegatronAttention;
   constexpr std::array kWords{std::pair{"auto", MegatronAttention::automatic},
@@ -66,10 +70,8 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
 }
 
 // A tokenizer decides the vocabulary where no size is given.
-Result<int64_t> vocabulary_of(const engines::MegatronArguments& from, const FitQuestion& question,
-                              const std::string& file) {
-  const auto given = question.vocab ? question.vocab : from.vocabulary;
-  if (!given) {
+Result<int64_t> vocabulary_of(const engines::MegatronArguments& from, const std::string& file) {
+  if (!from.vocabulary) {
     return Error{ErrorCode::bad_input, "the vocabulary is the tokenizer's, which is not read", file,
                  "add --vocab N: 50257 is GPT-2's, 32000 Llama 2's, 128256 Llama 3's"};
   }
@@ -77,7 +79,7 @@ Result<int64_t> vocabulary_of(const engines::MegatronArguments& from, const FitQ
   if (!multiple || *multiple > kMostRanks * kMostRanks) {
     return undivided("the vocabulary is padded beyond any size", file);
   }
-  return (*given + *multiple - 1) / *multiple * *multiple;
+  return (*from.vocabulary + *multiple - 1) / *multiple * *multiple;
 }
 
 struct Spread {
@@ -141,8 +143,8 @@ Result<int64_t> expert_data_ranks(const engines::MegatronArguments& from, const 
 
 Result<void> set_batch(const engines::MegatronArguments& from, const std::string& file,
                        int64_t data, FitQuestion& question) {
-  if (!question.given.contains("batch")) question.batch = from.micro_batch;
-  if (!question.given.contains("seq")) question.seq = from.sequence;
+  question.batch = from.micro_batch;
+  question.seq = from.sequence;
   if (question.given.contains("grad-accum")) return {};
   const auto together = checked_multiply(question.batch, data);
   if (!together || *together < 1) return undivided("the global batch is beyond any count", file);
@@ -158,11 +160,30 @@ Result<void> set_batch(const engines::MegatronArguments& from, const std::string
 
 }  // namespace
 
-Result<FitQuestion> megatron_question(FitQuestion question, const engines::MegatronArguments& from,
+engines::MegatronArguments as_given(const FitQuestion& question, engines::MegatronArguments from) {
+  const auto is_given = [&](const char* flag) { return question.given.contains(flag); };
+  if (is_given("batch")) from.micro_batch = question.batch;
+  if (is_given("seq")) from.sequence = question.seq;
+  if (question.vocab) {
+    from.vocabulary = question.vocab;
+    if (from.extra_tokens >= *question.vocab) from.extra_tokens = 0;
+  }
+  if (is_given("dtype")) from.type = words_of(question.dtype);
+  if (is_given("checkpointing")) {
+    from.recomputes_layers = question.checkpointing.kind == CheckpointingKind::full;
+    from.recomputes_attention = question.checkpointing.kind == CheckpointingKind::selective;
+  }
+  if (is_given("allocator")) from.allocator = question.allocator;
+  return from;
+}
+
+Result<FitQuestion> megatron_question(FitQuestion question,
+                                      const engines::MegatronArguments& written,
                                       const std::string& file, std::optional<int64_t> gpus) {
+  const engines::MegatronArguments from = as_given(question, written);
   MegatronSetting setting;
   HEADROOM_TRY(set_model(from, file, setting.stage.model));
-  HEADROOM_ASSIGN(setting.stage.model.padded_vocabulary, vocabulary_of(from, question, file));
+  HEADROOM_ASSIGN(setting.stage.model.padded_vocabulary, vocabulary_of(from, file));
   HEADROOM_ASSIGN(const Spread spread, spread_of(from, file, gpus));
   HEADROOM_ASSIGN(setting.layers_by_stage, layers_by_stage(from, file));
   model::MegatronRank& rank = setting.stage.rank;
@@ -197,11 +218,10 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
                      file);
   }
   if (!question.given.contains("dtype")) HEADROOM_TRY(question.set("dtype", from.type));
-  if (!question.given.contains("checkpointing")) {
-    question.checkpointing.kind = from.recomputes_layers      ? CheckpointingKind::full
-                                  : from.recomputes_attention ? CheckpointingKind::selective
-                                                              : CheckpointingKind::none;
-  }
+  question.checkpointing.kind = from.recomputes_layers      ? CheckpointingKind::full
+                                : from.recomputes_attention ? CheckpointingKind::selective
+                                                            : CheckpointingKind::none;
+  question.allocator = from.allocator;
   question.ranks = spread.world;
   question.model = file;
   question.megatron = std::move(setting);
@@ -297,9 +317,7 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
   add("checkpointing", question.checkpointing.kind == CheckpointingKind::full        ? "full"
                        : question.checkpointing.kind == CheckpointingKind::selective ? "selective"
                                                                                      : "none");
-  add("dtype", question.dtype == Dtype::bf16   ? "bf16"
-               : question.dtype == Dtype::fp16 ? "fp16"
-                                               : "fp32");
+  add("dtype", words_of(question.dtype));
   add("gradients", std::string(op::dtype_name(setting.data.gradients)));
   add("attention", m.attention == model::MegatronAttention::automatic ? "auto"
                    : m.attention == model::MegatronAttention::flash   ? "flash"

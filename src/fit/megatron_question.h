@@ -21,6 +21,10 @@ namespace headroom::fit {
 Result<FitQuestion> megatron_question(FitQuestion question, const engines::MegatronArguments& from,
                                       const std::string& file, std::optional<int64_t> gpus);
 
+// The arguments with what the question was given beside them in their place.
+[[nodiscard]] engines::MegatronArguments as_given(const FitQuestion& question,
+                                                  engines::MegatronArguments from);
+
 // Each stage of the pipeline, as predicted; `any` is of one of them. REQUIRES:
 // any.question.megatron.
 Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer);

@@ -1,5 +1,6 @@
 #include "fit/setup_file.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
@@ -272,18 +273,28 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
   return read;
 }
 
+namespace {
+
+// What can be written, and the file's name where nobody gives one.
+struct Kind {
+  std::string_view name;
+  std::string_view file;
+};
+constexpr std::array kKinds{Kind{"accelerate", "accelerate.yaml"},
+                            Kind{"deepspeed", "ds_config.json"}, Kind{"megatron", "megatron.sh"}};
+
+}  // namespace
+
 Result<EmitRequest> parse_emit(std::string_view words) {
   const size_t equals = words.find('=');
   EmitRequest request{std::string(words.substr(0, equals)), ""};
   if (equals != std::string_view::npos) request.file = words.substr(equals + 1);
-  const bool is_accelerate = request.kind == "accelerate";
-  if (!is_accelerate && request.kind != "deepspeed") {
+  const auto* const known = std::ranges::find(kKinds, request.kind, &Kind::name);
+  if (known == kKinds.end()) {
     return Error{ErrorCode::usage, "'" + request.kind.substr(0, 40) + "' is nothing to write",
-                 "--emit", "accelerate, deepspeed, or accelerate=FILE"};
+                 "--emit", "accelerate, deepspeed, megatron, or accelerate=FILE"};
   }
-  if (equals == std::string_view::npos) {
-    request.file = is_accelerate ? "accelerate.yaml" : "ds_config.json";
-  }
+  if (equals == std::string_view::npos) request.file = known->file;
   if (request.file.empty() || request.file == "-") {
     return Error{ErrorCode::usage, "standard output has the answer", "--emit", "name a file"};
   }
@@ -292,6 +303,10 @@ Result<EmitRequest> parse_emit(std::string_view words) {
 
 Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& request) {
   const bool is_zero = question.division == Division::zero1 || question.division == Division::zero2;
+  if (request.kind == "megatron") {
+    return Error{ErrorCode::usage, "is for a run of Megatron-LM", "--emit megatron",
+                 "--from FILE, which has its arguments, in place of MODEL"};
+  }
   if (question.tensor_ranks > 1) {
     return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", "--emit",
                  "from_pretrained(..., distributed_config=DistributedConfig(tp_size=N))"};

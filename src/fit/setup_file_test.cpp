@@ -143,7 +143,7 @@ TEST_F(SetupFile, TheTrainersArgumentsAreAQuestion) {
 }
 
 TEST_F(SetupFile, WhatCannotBeWrittenIsRefused) {
-  EXPECT_FALSE(parse_emit("megatron"));
+  EXPECT_FALSE(parse_emit("fairseq"));
   EXPECT_FALSE(parse_emit("accelerate=-"));
   EXPECT_FALSE(parse_emit("accelerate="));
   EXPECT_EQ(parse_emit("accelerate")->file, "accelerate.yaml");

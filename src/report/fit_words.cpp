@@ -213,7 +213,10 @@ std::vector<std::string> emitted_words(const fit::Emitted& emitted) {
   std::string by_hand;
   for (const std::string& flag : emitted.by_hand)
     by_hand += (by_hand.empty() ? "--" : ", --") + flag;
-  if (!by_hand.empty()) lines.push_back("in train.py: what " + by_hand + " say, no such file says");
+  if (by_hand.empty()) return lines;
+  lines.push_back(emitted.kind == "megatron"
+                      ? "to add to it: " + by_hand + ", which nothing that is known here says"
+                      : "in train.py: what " + by_hand + " say, no such file says");
   return lines;
 }
 

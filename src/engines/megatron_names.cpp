@@ -1,0 +1,172 @@
+#include "engines/megatron_names.h"
+
+#include <algorithm>
+#include <array>
+
+namespace headroom::engines {
+
+namespace {
+
+constexpr auto kNotModelled = std::to_array<std::string_view>({
+    "apply-residual-connection-post-layernorm",
+    "cpu-offloading-num-layers",
+    "cross-entropy-loss-fusion",
+    "cuda-graph-impl",
+    "delay-wgrad-compute",
+    "enable-cuda-graph",
+    "fp32-residual-connection",
+    "fp4-format",
+    "fp8",
+    "fp8-format",
+    "heterogeneous-layers-config-path",
+    "hybrid-layer-pattern",
+    "hybrid-override-pattern",
+    "moe-expert-capacity-factor",
+    "moe-layer-freq",
+    "moe-shared-expert-intermediate-size",
+    "mla-down-proj-fusion",
+    "mtp-num-layers",
+    "no-bias-dropout-fusion",
+    "no-bias-gelu-fusion",
+    "no-bias-swiglu-fusion",
+    "optimizer-cpu-offload",
+    "overlap-moe-expert-parallel-comm",
+    "quick-geglu",
+    "spec",
+    "squared-relu",
+    "tp-comm-overlap",
+    "use-checkpoint-args",
+    "use-legacy-models",
+    "use-megatron-fsdp",
+    "use-precision-aware-optimizer",
+    "use-te-activation-func",
+    "use-torch-fsdp2",
+});
+
+constexpr auto kOnlyValues = std::to_array<OnlyValue>(
+    {{"transformer-impl", "transformer_engine"}, {"optimizer", "adam"}, {"cp-comm-type", "p2p"}});
+
+// Beginnings of names.
+constexpr auto kHarmless = std::to_array<std::string_view>({
+    "adam-",
+    "async-",
+    "attention-softmax-in-fp32",
+    "bf16",
+    "calculate-per-token-loss",
+    "ckpt-",
+    "clip-grad",
+    "config",
+    "data-",
+    "dataloader-",
+    "ddp-",
+    "decay-",
+    "dist-ckpt-",
+    "distributed-",
+    "end-weight-decay",
+    "eval-",
+    "exit-",
+    "finetune",
+    "initial-loss-scale",
+    "init-method-std",
+    "load",
+    "log-",
+    "loss-scale",
+    "lr",
+    "manual-gc",
+    "mscale",
+    "master-",
+    "merge-file",
+    "min-loss-scale",
+    "min-lr",
+    "mock-data",
+    "moe-aux-loss-coeff",
+    "moe-router-",
+    "moe-z-loss-coeff",
+    "nnodes",
+    "no-async",
+    "no-ckpt-",
+    "no-load-",
+    "no-log-",
+    "no-masked-softmax-fusion",
+    "no-mmap-",
+    "no-save-",
+    "node-rank",
+    "norm-epsilon",
+    "num-dataset-builder-threads",
+    "num-workers",
+    "override-opt",
+    "overlap-param-gather-",
+    "profile",
+    "rampup-batch-size",
+    "rdzv-",
+    "reset-",
+    "rope-type",
+    "rotary-",
+    "save",
+    "seed",
+    "split",
+    "start-weight-decay",
+    "tee",
+    "tensorboard-",
+    "test-data",
+    "tiktoken-",
+    "timing-",
+    "tokenizer-",
+    "train-",
+    "use-dist-ckpt",
+    "use-mcore-models",
+    "use-persistent-ckpt-worker",
+    "use-rope-scaling",
+    "use-tp-pp-dp-mapping",
+    "valid-data",
+    "vocab-file",
+    "wandb-",
+    "weight-decay",
+});
+
+constexpr auto kOfTorchrun = std::to_array<std::string_view>({
+    "duplicate-stderr-filters",
+    "duplicate-stdout-filters",
+    "event-log-handler",
+    "local-addr",
+    "local-ranks-filter",
+    "log-dir",
+    "logs-specs",
+    "master-addr",
+    "master-port",
+    "max-restarts",
+    "module",
+    "monitor-interval",
+    "nnodes",
+    "no-python",
+    "node-rank",
+    "nproc-per-node",
+    "numa-binding",
+    "rdzv-backend",
+    "rdzv-conf",
+    "rdzv-endpoint",
+    "rdzv-id",
+    "redirects",
+    "role",
+    "run-path",
+    "signals-to-handle",
+    "standalone",
+    "start-method",
+    "tee",
+    "virtual-local-rank",
+});
+
+}  // namespace
+
+std::span<const std::string_view> megatron_not_modelled() { return kNotModelled; }
+
+std::span<const OnlyValue> megatron_only_values() { return kOnlyValues; }
+
+bool is_harmless_to_megatron(std::string_view name) {
+  return std::ranges::any_of(kHarmless,
+                             [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+bool is_of_torchrun(std::string_view name) { return std::ranges::count(kOfTorchrun, name) > 0; }
+
+}  // namespace headroom::engines

@@ -1,0 +1,28 @@
+// Megatron-LM's arguments by what they mean to a step's memory, as data: what is not modelled, what
+// is in one value alone, what is of no matter; and torchrun's own, which stand in the same scripts.
+//
+// Sources: megatron/training/arguments.py at d98e8a64 (August 2026); torch/distributed/run.py.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace headroom::engines {
+
+// Names are without dashes.
+
+// Switches that change memory, and are not modelled.
+[[nodiscard]] std::span<const std::string_view> megatron_not_modelled();
+
+// Arguments of which one value is modelled: the default.
+struct OnlyValue {
+  std::string_view name, value;
+};
+[[nodiscard]] std::span<const OnlyValue> megatron_only_values();
+
+// Whether it is known to change no memory of a training step.
+[[nodiscard]] bool is_harmless_to_megatron(std::string_view name);
+
+[[nodiscard]] bool is_of_torchrun(std::string_view name);
+
+}  // namespace headroom::engines
