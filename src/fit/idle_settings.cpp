@@ -36,6 +36,8 @@ constexpr std::array kRules{
     IdleRule{"bucket-cap-mb", has_no_buckets, kNoBuckets},
     IdleRule{"gradient-as-bucket-view", has_no_buckets, kNoBuckets},
     IdleRule{"find-unused-parameters", has_no_buckets, kNoBuckets},
+    IdleRule{"reduce-dtype", [](const FitQuestion& q) { return q.division != Division::fsdp2; },
+             "it belongs to --method fsdp2:N"},
     IdleRule{"reduce-bucket-size", is_no_zero, kNoZero},
     IdleRule{"overlap-comm", is_no_zero, kNoZero},
     IdleRule{"ia3-feedforward", [](const FitQuestion& q) { return q.method != Method::ia3; },

@@ -243,7 +243,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 45> kFields{{
+constexpr std::array<Field, 46> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -282,6 +282,11 @@ constexpr std::array<Field, 45> kFields{{
       "with ddp, true as HF's Trainer has it without checkpointing: outputs are copied"},
      [](FitQuestion& q, std::string_view w) {
        return choose("find-unused-parameters", w, kSwitches, q.find_unused_parameters);
+     }},
+    {{"reduce-dtype", "TYPE",
+      "with fsdp2, what gradients are reduced in: bf16, fp16 or fp32; else their own type"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("reduce-dtype", w, kDtypes, q.reduce_dtype.emplace());
      }},
     {{"reduce-bucket-size", "N",
       "with zero1 and zero2, elements of gradients that are reduced together"},
@@ -492,6 +497,9 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
     add("bucket-cap-mb", std::to_string(q.bucket_cap_mb));
     add_switch("gradient-as-bucket-view", q.gradient_as_bucket_view);
     add_switch("find-unused-parameters", q.find_unused_parameters);
+  }
+  if (q.division == Division::fsdp2 && q.reduce_dtype) {
+    add("reduce-dtype", word_of(kDtypes, *q.reduce_dtype));
   }
   if (q.division == Division::zero1 || q.division == Division::zero2) {
     add("reduce-bucket-size", std::to_string(q.reduce_bucket_size));

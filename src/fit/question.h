@@ -107,6 +107,7 @@ struct FitQuestion {
   int64_t bucket_cap_mb = 25;
   bool gradient_as_bucket_view = false;
   bool find_unused_parameters = false;
+  std::optional<Dtype> reduce_dtype;  // fully_shard's MixedPrecisionPolicy; none: the gradients'
   // DeepSpeed's configuration.
   int64_t reduce_bucket_size = 500'000'000;  // elements
   bool overlap_comm = false;

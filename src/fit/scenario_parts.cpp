@@ -145,6 +145,7 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
     const bool is_half = s.question.mixed_precision == MixedPrecision::fp16;
     fsdp.compute = is_half ? op::DType::f16 : op::DType::bf16;
   }
+  if (s.question.reduce_dtype) fsdp.reduce = dtype_of(*s.question.reduce_dtype);
   return fsdp;
 }
 

@@ -266,7 +266,7 @@ class Fsdp2 final : public ShardedMethod {
     unit.gathered = Tensor();
     if (reduced_) recorder_.await(reduction_);
     reduced_ = Tensor();
-    if (!with_gradient.empty()) reduce(unit, with_gradient, share, type);
+    if (!with_gradient.empty()) reduce(unit, with_gradient, share, options_.reduce.value_or(type));
   }
 
   // foreach_reduce

@@ -29,6 +29,7 @@ struct FsdpOptions {
   // Mixed precision: units are gathered and reduced in this type, and trained shards are float32,
   // as accelerate has them. Nothing: all in the parameters' own.
   std::optional<op::DType> compute;
+  std::optional<op::DType> reduce;  // of fully_shard, gradients are reduced in; else their own
   op::DType weights = op::DType::bf16;  // of parameters that say nothing else
 };
 

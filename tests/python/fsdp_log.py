@@ -153,7 +153,8 @@ def shard_fully(model, classes, case):
     options = {"mesh": mesh}
     if case.get("fsdp_compute"):
         dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[case["fsdp_compute"]]
-        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype)
+        reduced = torch.float32 if case.get("fsdp_reduce") == "fp32" else dtype
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduced)
         model = model.to(torch.float32)
     for module in list(model.modules()):
         if type(module) in classes:

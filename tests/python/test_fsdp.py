@@ -35,6 +35,7 @@ HYBRID = {
 CASES = {f"{version}-{name}": {"version": version, **run}
          for version in (1, 2) for name, run in RUNS.items()}
 CASES |= {f"2-{name}": {"version": 2, **run} for name, run in HYBRID.items()}
+CASES["2-bf16-of-float32-reduced-in-it"] = {"version": 2, "fsdp_reduce": "fp32", **RUNS["bf16-of-float32"]}
 
 
 @functools.lru_cache
@@ -53,7 +54,7 @@ def test_gathers_and_reduces_what_fsdp_does(name):
     case = CASES[name]
     words = {"fsdp": case["version"], "ranks": case["ranks"], "checkpointing": case["checkpointing"], "dtype": "bf16",
              "batch": 2, "seq": 16, "steps": 2, "attention": "eager", "log": "gathers"}
-    for key in ("lora_rank", "fsdp_compute", "replicas"):
+    for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas"):
         if key in case:
             words[key] = case[key]
     if "lora_rank" in case:
@@ -61,7 +62,7 @@ def test_gathers_and_reduces_what_fsdp_does(name):
     if "fsdp_compute" in case:
         words["dtype"] = "f32"
     ours = step_dump.run(step_dump.CONFIGS / f"{case['family']}.json", **words)
-    if "fsdp_compute" in case and "replicas" not in case:
+    if "fsdp_compute" in case and "fsdp_reduce" not in case and "replicas" not in case:
         # Each share is cast to the shard's type, which the real log does not listen to.
         casts = [i for i in range(1, len(ours)) if ours[i][1] == ours[i - 1][1] == "reduce"]
         assert all(ours[i][2] == 2 * ours[i - 1][2] for i in casts) and len(casts) == 6

@@ -73,6 +73,7 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
     fsdp.replicas = std::max(1, std::atoi(words["replicas"].c_str()));
     fsdp.weights = weights;
     fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
+    fsdp.reduce = headroom::op::parse_dtype(words["fsdp_reduce"]);
     fsdp.wrap.adapters = fsdp.version == 1 && !words["lora_rank"].empty();
     fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
     return fsdp;
