@@ -234,24 +234,29 @@ Result<fit::FitQuestion> as_answered(const fit::FitQuestion& question, int64_t r
   return answered;
 }
 
-// The setting of the first row that a file can say, as a file for an engine.
+// The setting of the first row that a file can say, as a file for an engine; of the first, where
+// none can, to be told why.
 Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus, const Words& words,
                          fit::MethodsAnswer& answer) {
   if (!words.has("emit")) return {};
   HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
-  HEADROOM_ASSIGN(fit::FitQuestion chosen, as_answered(question, gpus, answer.dtype));
+  HEADROOM_ASSIGN(fit::FitQuestion asked, as_answered(question, gpus, answer.dtype));
+  std::optional<fit::FitQuestion> chosen;
   for (const fit::MethodRow& row : answer.rows) {
-    if (!row.reason.empty()) return {};
-    HEADROOM_TRY(chosen.set("method", row.method));
-    if (chosen.tensor_ranks > 1) continue;
-    if (!row.checkpointing.empty()) HEADROOM_TRY(chosen.set("checkpointing", row.checkpointing));
-    HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(chosen, request));
+    if (!row.reason.empty()) break;
+    HEADROOM_TRY(asked.set("method", row.method));
+    if (!row.checkpointing.empty()) HEADROOM_TRY(asked.set("checkpointing", row.checkpointing));
+    const bool is_said = fit::can_be_said(asked, request.kind);
+    if (is_said || !chosen) chosen = asked;
+    if (!is_said) continue;
     if (&row != &answer.rows.front()) {
       answer.notes.push_back("the file is of " + row.flags +
-                             ", the first in order without tensor parallelism");
+                             ", the first in order that such a file says");
     }
-    return {};
+    break;
   }
+  if (!chosen) return {};
+  HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(*chosen, request));
   return {};
 }
 
@@ -435,15 +440,16 @@ Verb fit_verb() {
         "the least hardware that does it: of every known GPU, or of --device, up to --gpus of it "
         "in a machine (8)"},
        {"from", "FILE",
-        "the setting of accelerate's YAML, DeepSpeed's JSON, or the Trainer's arguments (JSON, "
-        "YAML "
-        "or a script), flags come before it; or, without a MODEL, Megatron-LM's arguments"},
+        "the setting of accelerate's YAML, DeepSpeed's JSON, torchtitan's command, or the "
+        "Trainer's "
+        "arguments (JSON, YAML or a script), flags come before it; or, without a MODEL, "
+        "Megatron-LM's arguments"},
        {"price", "LIST",
         "what a billion tokens cost: 2.10/gpu-hour (rented), owned=30000 (one GPU with its share "
         "of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},
        {"epoch-tokens", "N", "with --price: and what an epoch of so many tokens costs and takes"},
        {"emit", "KIND=FILE",
-        "write the setting, or the one to begin with: accelerate, deepspeed, megatron"},
+        "write the setting, or the one to begin with: accelerate, deepspeed, torchtitan; megatron"},
        {"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
        {"save-calibration", "FILE", "with --against: keep the correction that was learned"},
        kJsonFlag,

@@ -1,153 +1,21 @@
 #include "engines/megatron.h"
 
-#include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "engines/megatron_names.h"
 #include "engines/pipeline_layout.h"
-#include "engines/shell_words.h"
-#include "text/parse_number.h"
+#include "engines/shell_arguments.h"
 
 namespace headroom::engines {
 
 namespace {
-
-constexpr int64_t kMost = int64_t{1} << 31;
-
-// What a shell does itself: pipes, redirections, what an array or the script's own words hold.
-bool ends_values(std::string_view word) {
-  return word.find_first_of("<>|&") != std::string_view::npos || word.ends_with("[@]}") ||
-         word.ends_with("[*]}") || word == "$@" || word == "$*";
-}
-
-// Of an argument, or of an environment's.
-bool is_name(std::string_view word) {
-  return !word.empty() && word.find_first_not_of(
-                              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
-                              std::string_view::npos;
-}
-
-// "$NAME" of $NAME, ${NAME} and ${NAME:?}; nothing of what is no name of the environment's.
-std::string of_the_environment(std::string_view word) {
-  std::string_view name = word.substr(1);
-  if (name.starts_with('{') && name.ends_with('}')) name = name.substr(1, name.size() - 2);
-  if (name.ends_with(":?")) name.remove_suffix(2);
-  return is_name(name) && (name[0] < '0' || name[0] > '9') ? "$" + std::string(name) : "";
-}
-
-// Arguments with their values as numbers, and which of them were asked for.
-class Arguments {
- public:
-  Arguments(ShellWords script, std::string file)
-      : script_(std::move(script)), file_(std::move(file)) {}
-
-  // With names put in; nothing where it is not there.
-  Result<std::optional<std::string>> words(std::string_view name) {
-    seen_.emplace_back(name);
-    const auto written = script_.written(name);
-    if (!written) return std::optional<std::string>();
-    auto resolved = script_.resolved(*written);
-    if (resolved) return resolved;
-    return Error{ErrorCode::bad_input,
-                 "--" + std::string(name) + " is '" + written->substr(0, 60) +
-                     "', which the file does not give",
-                 file_, "write the number"};
-  }
-
-  // All of its words, with a blank between two.
-  Result<std::optional<std::string>> list(std::string_view name) {
-    HEADROOM_ASSIGN(auto first, words(name));
-    const auto more = script_.more_of(name);
-    if (!first || !more) return first;
-    return std::optional(*first + " " + *more);
-  }
-
-  Result<std::optional<int64_t>> number(std::string_view name, int64_t least = 1) {
-    HEADROOM_ASSIGN(const auto value, words(name));
-    if (!value) return std::optional<int64_t>();
-    const auto parsed = text::parse_number<int64_t>(*value);
-    if (!parsed || *parsed < least || *parsed > kMost) {
-      return Error{ErrorCode::bad_input,
-                   "--" + std::string(name) + " is '" + value->substr(0, 60) + "'", file_,
-                   "a whole number from " + std::to_string(least) + " on"};
-    }
-    return parsed;
-  }
-
-  // What is no number is not known: "gpu", "1:4", a variable of the cluster's.
-  std::optional<int64_t> number_if_any(std::string_view name) {
-    const auto value = number(name);
-    return value ? *value : std::nullopt;
-  }
-
-  Result<void> take(std::string_view name, int64_t& to, int64_t least = 1) {
-    HEADROOM_ASSIGN(const auto value, number(name, least));
-    if (value) to = *value;
-    return {};
-  }
-
-  Result<void> take(std::string_view name, double& to) {
-    HEADROOM_ASSIGN(const auto value, words(name));
-    if (!value) return {};
-    const auto parsed = text::parse_number<double>(*value);
-    if (!parsed || !(*parsed >= 0) || !(*parsed < 1)) {
-      return Error{ErrorCode::bad_input,
-                   "--" + std::string(name) + " is '" + value->substr(0, 60) + "'", file_,
-                   "from 0 to below 1"};
-    }
-    to = *parsed;
-    return {};
-  }
-
-  // A switch; in YAML it has a value.
-  bool is_on(std::string_view name) {
-    seen_.emplace_back(name);
-    const auto written = script_.written(name);
-    return written && *written != "false" && *written != "False";
-  }
-
-  // Of an environment variable that the script sets; empty where it does not.
-  std::string variable(const std::string& name) {
-    return script_.resolved("$" + name).value_or("");
-  }
-
-  // Of a name that was not asked for; nothing where YAML says false.
-  std::optional<OtherArgument> other(const std::string& name) {
-    OtherArgument argument{name, {}, is_name(name)};
-    if (!argument.is_given) return argument;
-    std::istringstream words(*script_.written(name) + " " + script_.more_of(name).value_or(""));
-    for (std::string word; words >> word && !ends_values(word);) {
-      if (word == "false" || word == "False") return std::nullopt;
-      if (word == "true" || word == "True") break;
-      const auto value = script_.resolved(word);
-      if (value && value->empty()) break;  // a name that holds other arguments
-      const std::string said = value.value_or(of_the_environment(word));
-      argument.is_given = !said.empty() && (!value || said.find_first_of("$`") == said.npos);
-      if (!argument.is_given) return OtherArgument{name, {}, false};
-      argument.words.push_back(said);
-    }
-    return argument;
-  }
-
-  [[nodiscard]] const std::string& file() const { return file_; }
-  [[nodiscard]] const ShellWords& script() const { return script_; }
-  [[nodiscard]] bool was_asked(const std::string& name) const {
-    return std::ranges::find(seen_, name) != seen_.end();
-  }
-
- private:
-  ShellWords script_;
-  std::string file_;
-  std::vector<std::string> seen_;
-};
 
 constexpr std::string_view kOfDecoders = "pretrain_gpt.py";
 constexpr std::string_view kOfEncodersAndDecoders = "pretrain_t5.py";
 
 // The program that a script starts, where it says one. What starts something else has other models,
 // or does not train.
-Result<std::string> program_of(const Arguments& in) {
+Result<std::string> program_of(const ShellArguments& in) {
   std::string other;
   for (const std::string& word : in.script().words()) {
     if (!word.ends_with(".py")) continue;
@@ -161,7 +29,7 @@ Result<std::string> program_of(const Arguments& in) {
                "pretrain_gpt.py's and pretrain_t5.py's are"};
 }
 
-Result<void> check_modelled(Arguments& in) {
+Result<void> check_modelled(ShellArguments& in) {
   for (const std::string_view name : megatron_not_modelled()) {
     if (!in.is_on(name)) continue;
     return Error{ErrorCode::bad_input, "--" + std::string(name) + " is not modelled", in.file(),
@@ -178,7 +46,7 @@ Result<void> check_modelled(Arguments& in) {
 }
 
 // Of an encoder and a decoder the lengths that count are the encoder's, as in Megatron-LM.
-Result<void> read_encoder_and_decoder(Arguments& in, MegatronArguments& a) {
+Result<void> read_encoder_and_decoder(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("encoder-num-layers", a.layers));
   HEADROOM_TRY(in.take("decoder-num-layers", a.decoder_layers));
   HEADROOM_TRY(in.take("encoder-seq-length", a.sequence));
@@ -188,7 +56,7 @@ Result<void> read_encoder_and_decoder(Arguments& in, MegatronArguments& a) {
                "an encoder and a decoder have a length each"};
 }
 
-Result<void> read_sizes(Arguments& in, MegatronArguments& a) {
+Result<void> read_sizes(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(read_encoder_and_decoder(in, a));
   struct Needed {
     std::string_view name;
@@ -227,7 +95,7 @@ Result<void> read_sizes(Arguments& in, MegatronArguments& a) {
   return {};
 }
 
-Result<void> read_latent_attention(Arguments& in, MegatronArguments& a) {
+Result<void> read_latent_attention(ShellArguments& in, MegatronArguments& a) {
   a.qk_layernorm = in.is_on("qk-layernorm");
   a.fused_rotary = !in.is_on("no-rope-fusion");
   if (!in.is_on("multi-latent-attention")) {
@@ -249,7 +117,7 @@ Result<void> read_latent_attention(Arguments& in, MegatronArguments& a) {
   return {};
 }
 
-Result<void> read_model(Arguments& in, MegatronArguments& a) {
+Result<void> read_model(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(read_sizes(in, a));
   HEADROOM_ASSIGN(const auto norm, in.words("normalization"));
   a.rms_norm = norm == "RMSNorm";
@@ -279,7 +147,7 @@ Result<void> read_model(Arguments& in, MegatronArguments& a) {
   return {};
 }
 
-Result<void> read_experts(Arguments& in, MegatronArguments& a) {
+Result<void> read_experts(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("num-experts", a.experts));
   a.expert_ffn = a.ffn;
   a.expert_tensor_ranks = a.tensor_ranks;
@@ -296,7 +164,7 @@ Result<void> read_experts(Arguments& in, MegatronArguments& a) {
                "allgather or alltoall"};
 }
 
-Result<void> read_recomputation(Arguments& in, MegatronArguments& a) {
+Result<void> read_recomputation(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_ASSIGN(const auto granularity, in.words("recompute-granularity"));
   HEADROOM_ASSIGN(const auto method, in.words("recompute-method"));
   int64_t layers = 1;
@@ -319,7 +187,7 @@ Result<void> read_recomputation(Arguments& in, MegatronArguments& a) {
 }
 
 // Which layers each stage holds.
-Result<void> read_stages(Arguments& in, MegatronArguments& a) {
+Result<void> read_stages(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("pipeline-model-parallel-size", a.stages));
   HEADROOM_ASSIGN(a.chunk_layers, in.number("num-layers-per-virtual-pipeline-stage"));
   HEADROOM_ASSIGN(a.chunks, in.number("num-virtual-stages-per-pipeline-rank"));
@@ -339,7 +207,7 @@ Result<void> read_stages(Arguments& in, MegatronArguments& a) {
   return {};
 }
 
-Result<void> read_division(Arguments& in, MegatronArguments& a) {
+Result<void> read_division(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("micro-batch-size", a.micro_batch));
   HEADROOM_ASSIGN(a.global_batch, in.number("global-batch-size"));
   HEADROOM_TRY(in.take("tensor-model-parallel-size", a.tensor_ranks));
@@ -373,7 +241,7 @@ bool has_megatron_arguments(std::string_view content) {
 Result<MegatronArguments> read_megatron_arguments(std::string_view content,
                                                   const std::string& file) {
   HEADROOM_ASSIGN(ShellWords script, ShellWords::read(content, file));
-  Arguments in(std::move(script), file);
+  ShellArguments in(std::move(script), file);
   MegatronArguments arguments;
   HEADROOM_ASSIGN(arguments.program, program_of(in));
   HEADROOM_TRY(check_modelled(in));
@@ -387,9 +255,7 @@ Result<MegatronArguments> read_megatron_arguments(std::string_view content,
                  file, "an encoder and a decoder are pretrain_t5.py's, with layers of each"};
   }
   HEADROOM_TRY(read_division(in, arguments));
-  for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
-    if (arguments.allocator.empty()) arguments.allocator = in.variable(name);
-  }
+  arguments.allocator = in.allocator();
   for (const std::string& name : in.script().arguments()) {
     const bool is_handed_on = name == "tokenizer-type";
     if (is_handed_on || (!in.was_asked(name) && !is_of_torchrun(name))) {

@@ -17,18 +17,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engines/shell_arguments.h"
 
 namespace headroom::engines {
-
-// An argument that decides nothing here, to be handed on as it came.
-struct OtherArgument {
-  std::string name;  // without dashes
-  // "" alone is a switch's. Names that the script gives are put in; one that it takes from where it
-  // is started stays, as "$NAME".
-  std::vector<std::string> words;
-  bool is_given = true;  // else its words need more of a shell, and are none
-  bool operator==(const OtherArgument&) const = default;
-};
 
 struct MegatronArguments {
   int64_t layers = 0;          // an encoder's, where there is a decoder behind it

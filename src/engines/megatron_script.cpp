@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "engines/pipeline_layout.h"
+#include "engines/script_launch.h"
 #include "engines/shell_words.h"
 
 namespace headroom::engines {
@@ -182,15 +183,8 @@ std::string environment(const MegatronArguments& a) {
   std::string text;
   // validate_args wants it before Blackwell.
   if (a.tensor_ranks > 1 || a.context_ranks > 1) text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
-  if (!a.allocator.empty()) {
-    text += "export PYTORCH_CUDA_ALLOC_CONF=" + shell_word(a.allocator) + "\n";
-  }
-  if (a.nodes.value_or(1) > 1) {
-    text +=
-        "HEAD_NODE=${HEAD_NODE:-$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)}\n"
-        "NODE_RANK=${NODE_RANK:-${SLURM_NODEID:?is not set, nor is NODE_RANK}}\n";
-  }
-  return text;
+  text += allocator_line(a.allocator);
+  return text + machine_names(a.nodes.value_or(1));
 }
 
 std::string program_of(const MegatronArguments& a) {
@@ -200,12 +194,7 @@ std::string program_of(const MegatronArguments& a) {
 }
 
 std::string launch(const MegatronArguments& a) {
-  const int64_t nodes = a.nodes.value_or(1);
-  std::string line = "torchrun --nproc_per_node " + std::to_string(a.ranks_per_node.value_or(1));
-  if (nodes > 1) {
-    line += " --nnodes " + std::to_string(nodes) +
-            " --node_rank \"$NODE_RANK\" \\\n  --master_addr \"$HEAD_NODE\" --master_port 29500";
-  }
+  const std::string line = torchrun_line(a.nodes.value_or(1), a.ranks_per_node.value_or(1));
   return line + " \\\n  " + program_of(a) +
          " \"${MODEL_ARGS[@]}\" \"${DIVISION_ARGS[@]}\" \\\n"
          "  \"${STEP_ARGS[@]}\" \"${OTHER_ARGS[@]}\" \"$@\"\n";
@@ -223,10 +212,7 @@ std::string megatron_script(const MegatronArguments& arguments) {
 }
 
 std::string megatron_line(const MegatronArguments& arguments, const std::string& file) {
-  const int64_t nodes = arguments.nodes.value_or(1);
-  const std::string line = "bash " + shell_word(file);
-  if (nodes == 1) return line;
-  return "srun --nodes " + std::to_string(nodes) + " --ntasks-per-node 1 " + line;
+  return script_line(arguments.nodes.value_or(1), file);
 }
 
 }  // namespace headroom::engines

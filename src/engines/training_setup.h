@@ -1,5 +1,6 @@
 // TrainingSetup: how a training is divided and run, as far as launchers and engines say it in
-// files: accelerate's YAML, DeepSpeed's JSON, the arguments of transformers' Trainer.
+// files: accelerate's YAML, DeepSpeed's JSON, torchtitan's command, the arguments of transformers'
+// Trainer.
 //
 // Plain values. What is nothing the file does not say.
 #pragma once
@@ -30,16 +31,20 @@ struct TrainingSetup {
   std::optional<Half> weights;          // DeepSpeed keeps them in half precision
   bool is_accelerated = false;          // accelerate runs the loop
   bool is_trainer = false;              // and transformers' Trainer is around it
+  std::optional<Half> reduced;          // gradients, of fully_shard's; none: in float32
   std::optional<bool> checkpoints;
-  std::optional<int64_t> checkpoints_every;  // so many layers one
+  bool checkpoints_half_the_products = false;  // and what is no product: torchtitan's selective
+  std::optional<int64_t> checkpoints_every;    // so many layers one
   std::optional<int64_t> batch;
   std::optional<int64_t> grad_accum;
   std::optional<double> clip;
   std::optional<int64_t> reduce_bucket_size;  // elements
   std::optional<bool> overlap_comm;
-  std::optional<int64_t> bucket_cap_mb;  // DistributedDataParallel's
-  std::optional<bool> finds_unused;      // its look for unused parameters
-  std::optional<std::string> optimizer;  // by transformers' name
+  std::optional<int64_t> bucket_cap_mb;       // DistributedDataParallel's
+  std::optional<bool> finds_unused;           // its look for unused parameters
+  std::optional<std::string> optimizer;       // by transformers' name
+  std::optional<std::string> optimizer_loop;  // foreach, fused, loop: where the name does not say
+  std::optional<int64_t> loss_chunks;         // torchtitan's
   std::optional<std::string> model;
   std::optional<int64_t> sequence;
   std::optional<std::string> attention;  // by transformers' name
@@ -47,6 +52,7 @@ struct TrainingSetup {
   std::optional<int64_t> lora_rank;
   std::vector<std::string> lora_targets;  // empty: not said
   std::optional<bool> has_liger;
+  std::string allocator;           // PYTORCH_ALLOC_CONF; empty: not said
   std::vector<std::string> notes;  // what was taken otherwise than the file says
 };
 

@@ -28,6 +28,7 @@ void spread(const FitQuestion& question, MegatronArguments& to) {
 MegatronArguments as_asked(const FitQuestion& question, const MegatronArguments& from) {
   MegatronArguments asked = as_given(question, from);
   asked.global_batch = question.batch * question.grad_accum * question.megatron->batches();
+  if (!is_pytorchs(asked.allocator)) asked.allocator.clear();
   spread(question, asked);
   return asked;
 }
@@ -77,6 +78,7 @@ Result<Emitted> emit_megatron(const FitQuestion& question, const MegatronArgumen
   emitted.file = request.file;
   emitted.command = engines::megatron_line(asked, request.file);
   emitted.by_hand = left_out(asked);
+  if (!is_pytorchs(question.allocator)) emitted.by_hand.emplace_back("allocator");
   HEADROOM_TRY(write_file_atomic(request.file, engines::megatron_script(asked)));
   return emitted;
 }

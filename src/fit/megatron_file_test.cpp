@@ -96,6 +96,15 @@ TEST_F(MegatronFile, MachinesAreAsTheyWereAskedFor) {
   EXPECT_EQ(emitted->by_hand, (std::vector<std::string>{"save", "nodes"}));
 }
 
+TEST_F(MegatronFile, APlanIsNoSettingOfPyTorchs) {
+  FitQuestion flags;
+  ASSERT_TRUE(flags.set("allocator", "planned"));
+  const auto question = read(kScript, flags, 16);
+  const auto emitted = emit(*question);
+  EXPECT_EQ(emitted->by_hand, (std::vector<std::string>{"save", "allocator"}));
+  EXPECT_EQ(read_file(emitted->file, kMostSetup)->find("ALLOC_CONF"), std::string::npos);
+}
+
 TEST_F(MegatronFile, WhatCannotBeWrittenIsRefused) {
   const auto message = [](const Result<Emitted>& emitted) {
     return emitted ? std::string() : emitted.error().message;

@@ -8,7 +8,9 @@
 #include "base/file.h"
 #include "engines/accelerate.h"
 #include "engines/deepspeed.h"
+#include "engines/torchtitan.h"
 #include "engines/trainer.h"
+#include "fit/torchtitan_file.h"
 #include "text/block_yaml.h"
 #include "text/gzip.h"
 
@@ -71,6 +73,9 @@ Result<text::Json> read_named(const std::string& name, const std::string& file,
 
 Result<TrainingSetup> read_setup(std::string_view content, const std::string& file,
                                  const BesideSetup& beside) {
+  if (engines::is_torchtitan_script(content)) {
+    return engines::read_torchtitan(content, file, beside.gpus);
+  }
   HEADROOM_ASSIGN(const text::Json root, parse_setup(content, file));
   const text::JsonView view(root, file);
   if (view.has("zero_optimization")) return engines::read_deepspeed(view);
@@ -81,7 +86,8 @@ Result<TrainingSetup> read_setup(std::string_view content, const std::string& fi
   if (view.has("distributed_type")) return engines::read_accelerate(view);
   return Error{ErrorCode::bad_input, "says no setting that is known", file,
                "accelerate's has distributed_type, DeepSpeed's zero_optimization, a Trainer's "
-               "arguments output_dir or per_device_train_batch_size"};
+               "arguments output_dir or per_device_train_batch_size, torchtitan's command "
+               "torchtitan.train with --module and --config"};
 }
 
 // The Trainer divides a batch among what it finds, as DistributedDataParallel does.
@@ -201,6 +207,7 @@ Result<std::string> word_for(const std::array<TransformersName, N>& known, const
 
 std::string checkpointing_words(const TrainingSetup& setup) {
   if (!*setup.checkpoints) return "none";
+  if (setup.checkpoints_half_the_products) return "selective-every-2";
   const int64_t every = setup.checkpoints_every.value_or(1);
   return every > 1 ? "every-" + std::to_string(every) : "full";
 }
@@ -216,6 +223,7 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
                                std::vector<FlagWords>& flags) {
   if (setup.optimizer) {
     HEADROOM_ASSIGN(std::string word, word_for(kOptimizers, *setup.optimizer, file, "optim"));
+    if (setup.optimizer_loop) word += "-" + *setup.optimizer_loop;
     flags.emplace_back("optimizer", std::move(word));
   }
   if (setup.attention) {
@@ -229,6 +237,8 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
     flags.emplace_back("lora-targets", joined(setup.lora_targets));
   }
   if (setup.tuning == Tuning::qlora) flags.emplace_back("kbit-preparation", "norms");  // TRL's
+  if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
+  if (setup.loss_chunks) flags.emplace_back("loss", *setup.loss_chunks > 1 ? "fused-linear" : "hf");
   if (setup.has_liger.value_or(false)) flags.emplace_back("kernels", "liger");
   if (setup.sharing != Sharing::ddp) return {};
   if (setup.bucket_cap_mb) {
@@ -260,6 +270,10 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
   if (setup.weights) {
     flags.emplace_back("dtype", *setup.weights == Half::none ? "fp32" : word_of(*setup.weights));
   }
+  if (setup.reduced) {
+    flags.emplace_back("reduce-dtype",
+                       *setup.reduced == Half::none ? "fp32" : word_of(*setup.reduced));
+  }
   if (setup.checkpoints) flags.emplace_back("checkpointing", checkpointing_words(setup));
   if (setup.batch) flags.emplace_back("batch", std::to_string(*setup.batch));
   if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));
@@ -281,7 +295,8 @@ struct Kind {
   std::string_view file;
 };
 constexpr std::array kKinds{Kind{"accelerate", "accelerate.yaml"},
-                            Kind{"deepspeed", "ds_config.json"}, Kind{"megatron", "megatron.sh"}};
+                            Kind{"deepspeed", "ds_config.json"}, Kind{"megatron", "megatron.sh"},
+                            Kind{"torchtitan", "torchtitan.sh"}};
 
 }  // namespace
 
@@ -292,7 +307,7 @@ Result<EmitRequest> parse_emit(std::string_view words) {
   const auto* const known = std::ranges::find(kKinds, request.kind, &Kind::name);
   if (known == kKinds.end()) {
     return Error{ErrorCode::usage, "'" + request.kind.substr(0, 40) + "' is nothing to write",
-                 "--emit", "accelerate, deepspeed, megatron, or accelerate=FILE"};
+                 "--emit", "accelerate, deepspeed, megatron, torchtitan, or accelerate=FILE"};
   }
   if (equals == std::string_view::npos) request.file = known->file;
   if (request.file.empty() || request.file == "-") {
@@ -301,38 +316,53 @@ Result<EmitRequest> parse_emit(std::string_view words) {
   return request;
 }
 
-Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& request) {
-  const bool is_zero = question.division == Division::zero1 || question.division == Division::zero2;
-  if (request.kind == "megatron") {
-    return Error{ErrorCode::usage, "is for a run of Megatron-LM", "--emit megatron",
+bool can_be_said(const FitQuestion& question, std::string_view kind) {
+  const Division division = question.division;
+  if (kind == "megatron" || question.tensor_ranks > 1) return false;
+  if (kind == "torchtitan") return torchtitan_can_say(question);
+  if (kind == "deepspeed") return division == Division::zero1 || division == Division::zero2;
+  return division != Division::fsdp1 || question.replicas == 1;
+}
+
+namespace {
+
+Error unsaid(const FitQuestion& question, const std::string& kind) {
+  const std::string flag = "--emit " + kind;
+  if (kind == "megatron") {
+    return Error{ErrorCode::usage, "is for a run of Megatron-LM", flag,
                  "--from FILE, which has its arguments, in place of MODEL"};
   }
   if (question.tensor_ranks > 1) {
-    return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", "--emit",
+    return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", flag,
                  "from_pretrained(..., distributed_config=DistributedConfig(tp_size=N))"};
   }
+  if (kind == "torchtitan") {
+    return Error{ErrorCode::usage, "torchtitan says no such setting", flag,
+                 "--method fsdp2:N, --checkpointing none, full or selective-every-2, bf16 or fp32"};
+  }
+  if (kind == "deepspeed") {
+    return Error{ErrorCode::usage, "DeepSpeed's file is for its ZeRO", flag,
+                 "--method zero1:N or zero2:N; or --emit accelerate"};
+  }
+  return Error{ErrorCode::usage, "accelerate divides so with FSDP 2 alone", flag,
+               "--method fsdp2:N,replicate:M"};
+}
+
+}  // namespace
+
+Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& request) {
+  if (!can_be_said(question, request.kind)) return unsaid(question, request.kind);
+  if (request.kind == "torchtitan") return emit_torchtitan(question, request);
   Emitted emitted;
   const TrainingSetup setup = setup_of(question, emitted.by_hand);
   add_by_hand(question, request.kind, emitted.by_hand);
   emitted.kind = request.kind;
   emitted.file = request.file;
-  std::string content;
-  if (request.kind == "accelerate") {
-    if (question.division == Division::fsdp1 && question.replicas > 1) {
-      return Error{ErrorCode::usage, "accelerate divides so with FSDP 2 alone", "--emit accelerate",
-                   "--method fsdp2:N,replicate:M"};
-    }
-    content = engines::accelerate_yaml(setup);
-    emitted.command = engines::accelerate_line(setup, request.file);
-  } else {
-    if (!is_zero) {
-      return Error{ErrorCode::usage, "DeepSpeed's file is for its ZeRO", "--emit deepspeed",
-                   "--method zero1:N or zero2:N; or --emit accelerate"};
-    }
-    content = engines::deepspeed_json(setup);
-    emitted.command = engines::deepspeed_line(setup, request.file);
-  }
-  HEADROOM_TRY(write_file_atomic(request.file, content));
+  const bool is_accelerate = request.kind == "accelerate";
+  emitted.command = is_accelerate ? engines::accelerate_line(setup, request.file)
+                                  : engines::deepspeed_line(setup, request.file);
+  HEADROOM_TRY(write_file_atomic(request.file, is_accelerate ? engines::accelerate_yaml(setup)
+                                                             : engines::deepspeed_json(setup)));
   return emitted;
 }
 

@@ -1,6 +1,7 @@
-// `--from FILE`: a setting as people have it (accelerate's YAML, DeepSpeed's JSON, the arguments of
-// transformers' Trainer) as flags of `fit`; and `--emit KIND=FILE`: a question's setting written as
-// a file of accelerate's or DeepSpeed's, with the command that starts it.
+// `--from FILE`: a setting as people have it (accelerate's YAML, DeepSpeed's JSON, torchtitan's
+// command, the arguments of transformers' Trainer) as flags of `fit`; and `--emit KIND=FILE`: a
+// question's setting written as a file of accelerate's, DeepSpeed's or torchtitan's, with the
+// command that starts it.
 //
 // What a file does not say stays with the question's flags. Each emitted file, read back, gives the
 // same setting.
@@ -49,6 +50,14 @@ struct EmitRequest {
   std::string file;
 };
 Result<EmitRequest> parse_emit(std::string_view words);
+
+// Whether settings of an allocator are PyTorch's, and not a plan's (pack); none are, too.
+[[nodiscard]] inline bool is_pytorchs(std::string_view allocator) {
+  return allocator.empty() || allocator.find(':') != std::string_view::npos;
+}
+
+// Whether a file of that kind can say how the step is divided and run.
+[[nodiscard]] bool can_be_said(const FitQuestion& question, std::string_view kind);
 
 // Writes the file. What it cannot say is in `Emitted::by_hand`.
 Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& request);

@@ -42,6 +42,54 @@ FitQuestion question_of(std::initializer_list<std::pair<const char*, const char*
   return question;
 }
 
+TEST_F(SetupFile, TorchtitanReadsBack) {
+  for (const char* method : {"fsdp2:8", "fsdp2:4,replicate:2"}) {
+    for (const char* checkpointing : {"none", "full", "selective-every-2"}) {
+      for (const auto& [name, type] : {std::pair{"mixed-precision", "bf16"}, {"dtype", "fp32"}}) {
+        FitQuestion asked = question_of({{"method", method},
+                                         {"checkpointing", checkpointing},
+                                         {name, type},
+                                         {"batch", "2"},
+                                         {"seq", "4096"},
+                                         {"grad-accum", "3"},
+                                         {"clip", "0.5"},
+                                         {"optimizer", "adamw-fused"},
+                                         {"attention", "sdpa"},
+                                         {"reduce-dtype", "fp32"},
+                                         {"allocator", "expandable_segments:True"},
+                                         {"loss", "fused-linear"}});
+        asked.model = "meta-llama/Llama-3.1-8B";
+        FitQuestion read = read_back(asked, "torchtitan");
+        read.model = asked.model;  // which the file says apart
+        read.given = asked.given;
+        EXPECT_EQ(read, asked) << method << checkpointing << type;
+      }
+    }
+  }
+}
+
+TEST_F(SetupFile, WhatTorchtitanSaysOtherwiseIsNamed) {
+  FitQuestion asked =
+      question_of({{"method", "fsdp2:8"}, {"optimizer", "lion"}, {"loss", "chunked"}});
+  asked.model = "Qwen/Qwen3-14B";
+  const EmitRequest request{"torchtitan", folder_ / "run.sh"};
+  const auto emitted = emit_setup(asked, request);
+  ASSERT_TRUE(emitted) << emitted.error().to_string();
+  EXPECT_EQ(emitted->command, "bash " + request.file);
+  EXPECT_EQ(emitted->by_hand,
+            (std::vector<std::string>{"reduce-dtype", "clip", "optimizer", "loss"}));
+  asked.model = "openai-community/gpt2";
+  EXPECT_FALSE(emit_setup(asked, request));
+  for (const auto& [name, words] :
+       {std::pair{"method", "ddp:8"}, {"method", "lora,fsdp2:8"}, {"checkpointing", "every-2"}}) {
+    FitQuestion other = question_of({{"method", "fsdp2:8"}});
+    other.model = "Qwen/Qwen3-14B";
+    ASSERT_TRUE(other.set(name, words));
+    EXPECT_FALSE(can_be_said(other, "torchtitan")) << words;
+    EXPECT_FALSE(emit_setup(other, request)) << words;
+  }
+}
+
 // Each emitted file, read back, gives the same setting.
 TEST_F(SetupFile, AccelerateReadsBack) {
   for (const char* method : {"full", "ddp:8", "fsdp1:8", "fsdp2:8", "fsdp2:4,replicate:4"}) {

@@ -214,9 +214,12 @@ std::vector<std::string> emitted_words(const fit::Emitted& emitted) {
   for (const std::string& flag : emitted.by_hand)
     by_hand += (by_hand.empty() ? "--" : ", --") + flag;
   if (by_hand.empty()) return lines;
-  lines.push_back(emitted.kind == "megatron"
-                      ? "to add to it: " + by_hand + ", which nothing that is known here says"
-                      : "in train.py: what " + by_hand + " say, no such file says");
+  if (emitted.kind == "megatron") {
+    lines.push_back("to add to it: " + by_hand + ", which nothing that is known here says");
+  } else {
+    lines.push_back((emitted.kind == "torchtitan" ? "in torchtitan: what " : "in train.py: what ") +
+                    by_hand + " say, no such file says");
+  }
   return lines;
 }
 

@@ -1,0 +1,30 @@
+#include "engines/script_launch.h"
+
+#include "engines/shell_words.h"
+
+namespace headroom::engines {
+
+std::string machine_names(int64_t nodes) {
+  if (nodes == 1) return "";
+  return "HEAD_NODE=${HEAD_NODE:-$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)}\n"
+         "NODE_RANK=${NODE_RANK:-${SLURM_NODEID:?is not set, nor is NODE_RANK}}\n";
+}
+
+std::string allocator_line(const std::string& settings) {
+  return settings.empty() ? "" : "export PYTORCH_CUDA_ALLOC_CONF=" + shell_word(settings) + "\n";
+}
+
+std::string torchrun_line(int64_t nodes, int64_t ranks_per_node) {
+  const std::string line = "torchrun --nproc_per_node " + std::to_string(ranks_per_node);
+  if (nodes == 1) return line;
+  return line + " --nnodes " + std::to_string(nodes) +
+         " --node_rank \"$NODE_RANK\" \\\n  --master_addr \"$HEAD_NODE\" --master_port 29500";
+}
+
+std::string script_line(int64_t nodes, const std::string& file) {
+  const std::string line = "bash " + shell_word(file);
+  if (nodes == 1) return line;
+  return "srun --nodes " + std::to_string(nodes) + " --ntasks-per-node 1 " + line;
+}
+
+}  // namespace headroom::engines

@@ -1,0 +1,221 @@
+#include "engines/torchtitan.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engines/megatron_names.h"
+#include "engines/shell_arguments.h"
+#include "engines/torchtitan_names.h"
+#include "text/parse_number.h"
+
+namespace headroom::engines {
+
+namespace {
+
+Error not_modelled(const ShellArguments& in, std::string_view name, const std::string& value,
+                   const std::string& hint) {
+  return Error{ErrorCode::bad_input,
+               "--" + std::string(name) + (value.empty() ? "" : " " + value.substr(0, 60)) +
+                   " is not modelled",
+               in.file(), hint};
+}
+
+Result<TorchtitanConfig> config_of(ShellArguments& in) {
+  HEADROOM_ASSIGN(const auto module, in.words("module"));
+  HEADROOM_ASSIGN(const auto name, in.words("config"));
+  std::string known;
+  for (const TorchtitanConfig& config : torchtitan_configs()) {
+    if (module == config.module && name == config.name) return config;
+    known += (known.empty() ? "" : ", ") + std::string(config.name);
+  }
+  return not_modelled(in, "config", name.value_or(""), known + " are, of torchtitan 0.3.0");
+}
+
+Result<void> check_modelled(ShellArguments& in) {
+  for (const std::string_view name : torchtitan_not_modelled()) {
+    if (in.is_on(name)) return not_modelled(in, name, "", "leave it out to see the rest");
+  }
+  HEADROOM_ASSIGN(const auto reshards, in.words("parallelism.fsdp-reshard-after-forward"));
+  if (!reshards || reshards == "default") return {};
+  return not_modelled(in, "parallelism.fsdp-reshard-after-forward", *reshards, "default is");
+}
+
+// What is left to the shards where nobody says it; `world` 0: not known.
+Result<void> read_shards(ShellArguments& in, int64_t world, TrainingSetup& setup) {
+  int64_t replicas = 1;
+  HEADROOM_TRY(in.take("parallelism.data-parallel-replicate-degree", replicas));
+  int64_t shards = -1;
+  HEADROOM_TRY(in.take("parallelism.data-parallel-shard-degree", shards, -1));
+  if (shards < 1 && world > 0 && world % replicas == 0) shards = world / replicas;
+  if (replicas > kMostDevices || shards > kMostDevices / replicas ||
+      (world > 0 && shards * replicas != world)) {
+    return Error{ErrorCode::bad_input,
+                 "replicas times shards are not the " + std::to_string(world) + " GPUs", in.file(),
+                 ""};
+  }
+  if (shards == 1) {
+    return not_modelled(in, "parallelism.data-parallel-shard-degree", "1",
+                        "shards among two or more are");
+  }
+  setup.sharing = Sharing::fsdp2;
+  setup.replicas = replicas;
+  setup.ranks = std::max<int64_t>(shards, 1);  // 1: not said
+  return {};
+}
+
+Result<void> read_division(ShellArguments& in, const TorchtitanConfig& config,
+                           std::optional<int64_t> gpus, TrainingSetup& setup) {
+  const std::array<std::pair<const char*, int64_t>, 4> others{
+      {{"parallelism.tensor-parallel-degree", config.tensor_ranks},
+       {"parallelism.pipeline-parallel-degree", 1},
+       {"parallelism.context-parallel-degree", 1},
+       {"parallelism.expert-parallel-degree", 1}}};
+  for (auto [name, degree] : others) {
+    HEADROOM_TRY(in.take(name, degree));
+    if (degree > 1) return not_modelled(in, name, std::to_string(degree), "1 is");
+  }
+  setup.nodes = std::min(in.number_if_any("nnodes").value_or(1), kMostDevices);
+  const auto each = in.number_if_any("nproc-per-node");
+  if (each && *each > kMostDevices / setup.nodes) {
+    return Error{ErrorCode::bad_input, "more processes than are known to train one model",
+                 in.file(), ""};
+  }
+  return read_shards(in, each ? *each * setup.nodes : gpus.value_or(0), setup);
+}
+
+Result<bool> is_float32(ShellArguments& in, std::string_view name, std::string_view standard) {
+  HEADROOM_ASSIGN(const auto words, in.words(name));
+  const std::string type = words.value_or(std::string(standard));
+  if (type == "float32" || type == "bfloat16") return type == "float32";
+  return not_modelled(in, name, type, "float32 or bfloat16");
+}
+
+// fully_shard keeps weights in one type, and computes in another.
+Result<void> read_types(ShellArguments& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const bool keeps_whole, is_float32(in, "training.dtype", "float32"));
+  HEADROOM_ASSIGN(const bool computes_whole,
+                  is_float32(in, "training.mixed-precision-param", "bfloat16"));
+  HEADROOM_ASSIGN(const bool reduces_whole,
+                  is_float32(in, "training.mixed-precision-reduce", "float32"));
+  setup.reduced = reduces_whole ? Half::none : Half::bf16;
+  if (!keeps_whole && computes_whole) {
+    return not_modelled(in, "training.mixed-precision-param", "float32",
+                        "bfloat16 is, with --training.dtype bfloat16");
+  }
+  if (keeps_whole && !computes_whole) {
+    setup.mixed_precision = Half::bf16;
+  } else {
+    setup.weights = keeps_whole ? Half::none : Half::bf16;
+  }
+  return {};
+}
+
+Result<void> read_checkpointing(const ShellArguments& in, const TorchtitanConfig& config,
+                                TrainingSetup& setup) {
+  std::string kind = config.checkpoints_layers ? "full" : "selective";
+  for (const std::string& word : in.script().words()) {
+    for (const std::string_view of : {"activation_checkpoint:", "activation-checkpoint:"}) {
+      if (word.starts_with(of)) kind = word.substr(of.size());
+    }
+  }
+  setup.checkpoints = kind != "none";
+  setup.checkpoints_half_the_products = kind == "selective";
+  if (kind == "none" || kind == "selective" || kind == "full") return {};
+  return Error{ErrorCode::bad_input,
+               "activation-checkpoint:" + kind.substr(0, 40) + " is not modelled", in.file(),
+               "none, selective or full"};
+}
+
+Result<void> read_optimizer(ShellArguments& in, TrainingSetup& setup) {
+  setup.optimizer = "adamw_torch";
+  HEADROOM_ASSIGN(const auto words, in.words("optimizer.implementation"));
+  const std::string loop = words.value_or("fused");
+  setup.optimizer_loop = loop == "for-loop" ? "loop" : loop;
+  if (loop == "fused" || loop == "foreach" || loop == "for-loop") return {};
+  return not_modelled(in, "optimizer.implementation", loop, "fused, foreach or for-loop");
+}
+
+// Gradients are always clipped.
+Result<void> read_clipping(ShellArguments& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const auto words, in.words("training.max-norm"));
+  const auto norm = words ? text::parse_number<double>(*words) : std::optional(1.0);
+  if (!norm || !(*norm > 0) || !(*norm < 1e30)) {
+    return not_modelled(in, "training.max-norm", words.value_or(""), "a number above 0");
+  }
+  setup.clip = *norm;
+  return {};
+}
+
+Result<void> read_step(ShellArguments& in, const TorchtitanConfig& config, TrainingSetup& setup) {
+  setup.batch = config.batch;
+  setup.sequence = config.sequence;
+  HEADROOM_TRY(in.take("training.local-batch-size", *setup.batch));
+  HEADROOM_TRY(in.take("training.seq-len", *setup.sequence));
+  int64_t global = -1;
+  HEADROOM_TRY(in.take("training.global-batch-size", global, -1));
+  if (global > 0) {
+    const int64_t at_once = setup.ranks * setup.replicas;  // at most kMostDevices
+    const bool divides = setup.ranks > 1 && *setup.batch <= global / at_once &&
+                         global % (at_once * *setup.batch) == 0;
+    if (!divides) {
+      return Error{ErrorCode::bad_input,
+                   "--training.global-batch-size is no multiple of the GPUs times "
+                   "--training.local-batch-size",
+                   in.file(), "--gpus N says how many they are, where the script does not"};
+    }
+    setup.grad_accum = global / at_once / *setup.batch;
+  }
+  setup.loss_chunks = 8;
+  HEADROOM_TRY(in.take("loss.num-chunks", *setup.loss_chunks));
+  return {};
+}
+
+void add_notes(ShellArguments& in, TrainingSetup& setup) {
+  setup.notes.emplace_back(
+      "torchtitan's layers are taken as transformers', and flex attention as sdpa's");
+  if (*setup.loss_chunks > 1) {
+    setup.notes.emplace_back(
+        "torchtitan's loss in chunks is taken as Liger's, which makes its own");
+  }
+  if (!in.is_on("training.disable-cuda-graphs")) {
+    setup.notes.emplace_back(
+        "CUDA graphs are not modelled: the figures are with --training.disable_cuda_graphs");
+  }
+  for (const std::string& name : in.script().arguments()) {
+    if (in.was_asked(name) || is_of_torchrun(name) || is_harmless_to_torchtitan(name)) continue;
+    setup.notes.push_back("nobody looked at this, which may change memory: --" +
+                          name.substr(0, 60));
+  }
+}
+
+}  // namespace
+
+bool is_torchtitan_script(std::string_view content) {
+  const auto has = [&](std::string_view words) {
+    return content.find(words) != std::string_view::npos;
+  };
+  return has("--module") && has("--config") && has("torchtitan.train");
+}
+
+Result<TrainingSetup> read_torchtitan(std::string_view content, const std::string& file,
+                                      std::optional<int64_t> gpus) {
+  HEADROOM_ASSIGN(ShellWords script, ShellWords::read(content, file));
+  ShellArguments in(std::move(script), file);
+  TrainingSetup setup;
+  HEADROOM_ASSIGN(const TorchtitanConfig config, config_of(in));
+  setup.model = config.model;
+  HEADROOM_TRY(check_modelled(in));
+  HEADROOM_TRY(read_division(in, config, gpus, setup));
+  HEADROOM_TRY(read_types(in, setup));
+  HEADROOM_TRY(read_checkpointing(in, config, setup));
+  HEADROOM_TRY(read_optimizer(in, setup));
+  HEADROOM_TRY(read_clipping(in, setup));
+  HEADROOM_TRY(read_step(in, config, setup));
+  setup.attention = "sdpa";
+  setup.allocator = in.allocator();
+  add_notes(in, setup);
+  return setup;
+}
+
+}  // namespace headroom::engines

@@ -1,0 +1,28 @@
+// torchtitan's registry and arguments, as data: configurations whose step is modelled, with what
+// they say; arguments that change no memory, and those that change it in a way that is not
+// modelled.
+//
+// Sources: torchtitan 0.3.0, models/{llama3,qwen3}/config_registry.py, config/configs.py,
+// trainer.py.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace headroom::engines {
+
+struct TorchtitanConfig {
+  std::string_view module;  // --module
+  std::string_view name;    // --config
+  std::string_view model;   // by Hugging Face's id
+  int64_t batch;
+  int64_t sequence;
+  int64_t tensor_ranks;
+  bool checkpoints_layers;  // whole ones; else half of the products are kept
+};
+[[nodiscard]] std::span<const TorchtitanConfig> torchtitan_configs();
+[[nodiscard]] std::span<const std::string_view> torchtitan_not_modelled();  // switches
+[[nodiscard]] bool is_harmless_to_torchtitan(std::string_view name);
+
+}  // namespace headroom::engines

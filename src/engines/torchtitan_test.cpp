@@ -1,0 +1,126 @@
+#include "engines/torchtitan.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::engines {
+namespace {
+
+std::string command(const std::string& more, const std::string& config = "llama3_8b") {
+  return "torchrun --nproc_per_node=8 --rdzv_backend c10d --tee 3 -m torchtitan.train --module "
+         "llama3 "
+         "--config " +
+         config + " " + more;
+}
+
+std::string message_of(const std::string& content) {
+  const auto setup = read_torchtitan(content, "run.sh", {});
+  return setup ? "" : setup.error().message;
+}
+
+TEST(Torchtitan, AConfigurationOfItsRegistryIsKnown) {
+  ASSERT_TRUE(is_torchtitan_script(command("")));
+  const auto setup = read_torchtitan(command(""), "run.sh", {});
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->model, "meta-llama/Llama-3.1-8B");
+  EXPECT_EQ(setup->sharing, Sharing::fsdp2);
+  EXPECT_EQ(setup->ranks, 8);
+  EXPECT_EQ(setup->batch, 1);
+  EXPECT_EQ(setup->sequence, 8192);
+  EXPECT_EQ(setup->mixed_precision, Half::bf16);
+  EXPECT_EQ(setup->reduced, Half::none);
+  EXPECT_TRUE(*setup->checkpoints && setup->checkpoints_half_the_products);
+  EXPECT_EQ(setup->clip, 1);
+  EXPECT_EQ(setup->loss_chunks, 8);
+  EXPECT_EQ(setup->optimizer_loop, "fused");
+  EXPECT_EQ(setup->notes.size(), 3);  // layers, the loss, CUDA graphs
+}
+
+TEST(Torchtitan, WhatIsSaidComesBeforeTheConfiguration) {
+  const auto setup = read_torchtitan(
+      "BATCH=4\nNGPU=${NGPU:-16}\ntorchrun --nproc_per_node ${NGPU} --nnodes 2 -m torchtitan.train "
+      "--module llama3 --config llama3_70b --parallelism.tensor_parallel_degree=1 "
+      "--parallelism.data-parallel-replicate-degree 2 --training.local_batch_size $BATCH "
+      "--training.global_batch_size 256 --training.seq_len 4096 --training.dtype bfloat16 "
+      "--training.max_norm 0.5 --training.disable_cuda_graphs --optimizer.implementation for-loop "
+      "--loss.num_chunks 1 --training.steps 10 --made.up 3 activation_checkpoint:none",
+      "run.sh", {});
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->ranks, 16);
+  EXPECT_EQ(setup->replicas, 2);
+  EXPECT_EQ(setup->nodes, 2);
+  EXPECT_EQ(setup->grad_accum, 2);
+  EXPECT_EQ(setup->sequence, 4096);
+  EXPECT_EQ(setup->weights, Half::bf16);
+  EXPECT_EQ(setup->clip, 0.5);
+  EXPECT_FALSE(*setup->checkpoints);
+  EXPECT_EQ(setup->optimizer_loop, "loop");
+  ASSERT_EQ(setup->notes.size(), 2);
+  EXPECT_EQ(setup->notes[1], "nobody looked at this, which may change memory: --made.up");
+}
+
+TEST(Torchtitan, GpusThatNobodySaysAreThoseBeside) {
+  const std::string bare = "python -m torchtitan.train --module qwen3 --config qwen3_14b ";
+  EXPECT_EQ(read_torchtitan(bare, "run.sh", {})->ranks, 1);
+  EXPECT_EQ(read_torchtitan(bare, "run.sh", 4)->ranks, 4);
+  EXPECT_EQ(read_torchtitan(bare + "--parallelism.data_parallel_shard_degree 2 "
+                                   "--parallelism.data_parallel_replicate_degree 4",
+                            "run.sh", {})
+                ->replicas,
+            4);
+  EXPECT_FALSE(
+      read_torchtitan(bare + "--parallelism.data_parallel_replicate_degree 3", "run.sh", 4));
+  EXPECT_FALSE(read_torchtitan(bare + "--training.global_batch_size 64", "run.sh", {}));
+}
+
+TEST(Torchtitan, WhatIsNotModelledIsNamed) {
+  EXPECT_EQ(message_of(command("", "llama3_405b")), "--config llama3_405b is not modelled");
+  EXPECT_EQ(message_of(command("", "llama3_70b")),
+            "--parallelism.tensor-parallel-degree 8 is not modelled");
+  EXPECT_EQ(message_of(command("--compile.enable")), "--compile.enable is not modelled");
+  EXPECT_EQ(message_of(command("--training.enable_cpu_offload")),
+            "--training.enable-cpu-offload is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2")),
+            "--parallelism.pipeline-parallel-degree 2 is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.data_parallel_shard_degree 1 "
+                               "--parallelism.data_parallel_replicate_degree 8")),
+            "--parallelism.data-parallel-shard-degree 1 is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.fsdp_reshard_after_forward never")),
+            "--parallelism.fsdp-reshard-after-forward never is not modelled");
+  EXPECT_EQ(message_of(command("activation_checkpoint:memory-budget")),
+            "activation-checkpoint:memory-budget is not modelled");
+  EXPECT_EQ(message_of(command("--optimizer.implementation fused_opt_states_bf16")),
+            "--optimizer.implementation fused_opt_states_bf16 is not modelled");
+  EXPECT_EQ(message_of(command("--training.mixed_precision_param float16")),
+            "--training.mixed-precision-param float16 is not modelled");
+  EXPECT_EQ(message_of(command("--training.max_norm inf")),
+            "--training.max-norm inf is not modelled");
+  EXPECT_EQ(message_of(command("--training.local_batch_size 0")),
+            "--training.local-batch-size is '0'");
+}
+
+TEST(Torchtitan, WhatIsWrittenReadsBackTheSame) {
+  for (const char* more :
+       {"", "activation_checkpoint:full --training.dtype bfloat16",
+        "activation_checkpoint:none --training.mixed_precision_param float32",
+        "--parallelism.data_parallel_replicate_degree 2 --training.max_norm 0.25 --nnodes 4 "
+        "--training.global_batch_size 96 --loss.num_chunks 1 --optimizer.implementation foreach"}) {
+    auto first = read_torchtitan(command(more), "run.sh", {});
+    ASSERT_TRUE(first) << first.error().to_string();
+    const auto written = torchtitan_script(*first);
+    ASSERT_TRUE(written);
+    auto again = read_torchtitan(*written, "run.sh", {});
+    ASSERT_TRUE(again) << again.error().to_string() << *written;
+    EXPECT_EQ(*torchtitan_script(*again), *written);
+    EXPECT_EQ(again->ranks, first->ranks);
+    EXPECT_EQ(again->grad_accum.value_or(1), first->grad_accum.value_or(1));
+    EXPECT_EQ(again->mixed_precision, first->mixed_precision);
+    EXPECT_EQ(again->weights, first->weights);
+    EXPECT_EQ(again->loss_chunks, first->loss_chunks);
+  }
+  TrainingSetup unknown;
+  unknown.model = "openai-community/gpt2";
+  EXPECT_FALSE(torchtitan_script(unknown));
+}
+
+}  // namespace
+}  // namespace headroom::engines

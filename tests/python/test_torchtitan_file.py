@@ -1,0 +1,75 @@
+"""What `fit --emit torchtitan` writes: run by a shell, and read by torchtitan's own parser where it is installed
+(pip install --no-deps torchtitan==0.3.0, with tyro and what the registry's modules import)."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+QUESTION = ["--device", "h100-sxm-80gb", "--search", "false", "--json"]
+CASES = {
+    "sharded": (["meta-llama/Llama-3.1-8B", "--method", "fsdp2:8", "--batch", "2", "--seq", "4096", "--mixed-precision",
+                 "bf16", "--checkpointing", "selective-every-2", "--optimizer", "adamw-fused", "--clip", "0.5",
+                 "--reduce-dtype", "fp32", "--loss", "fused-linear", "--attention", "sdpa", "--global-batch", "64"],
+                {"flavor": "8B", "batch": 2, "global_batch": 64, "seq": 4096, "dtype": "float32", "param": "bfloat16",
+                 "reduce": "float32", "norm": 0.5, "cuda_graphs": False, "replicas": 1, "shards": 8, "tensor": 1,
+                 "loop": "fused", "chunks": 8, "checkpointing": "SelectiveAC", "compile": False}),
+    "hybrid": (["Qwen/Qwen3-0.6B", "--method", "fsdp2:4,replicate:2", "--seq", "2048", "--dtype", "bf16",
+                "--checkpointing", "full", "--optimizer", "adamw-foreach", "--clip", "1", "--reduce-dtype", "fp32",
+                "--loss", "hf", "--attention", "sdpa"],
+               {"flavor": "0.6B", "batch": 1, "global_batch": 8, "seq": 2048, "dtype": "bfloat16", "param": "bfloat16",
+                "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 2, "shards": 4, "tensor": 1,
+                "loop": "foreach", "chunks": 1, "checkpointing": "FullAC", "compile": False}),
+    "kept": (["meta-llama/Llama-3.1-70B", "--method", "fsdp2:8", "--seq", "8192", "--dtype", "fp32", "--checkpointing",
+              "none", "--optimizer", "adamw-loop", "--clip", "1", "--reduce-dtype", "fp32", "--loss", "hf",
+              "--attention", "sdpa"],
+             {"flavor": "70B", "batch": 1, "global_batch": 8, "seq": 8192, "dtype": "float32", "param": "float32",
+              "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 8, "tensor": 1,
+              "loop": "for-loop", "chunks": 1, "checkpointing": None, "compile": False}),
+}
+
+
+def fit(*words):
+    done = subprocess.run([os.environ["HEADROOM_BINARY"], "fit", *words, *QUESTION], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)
+
+
+def emitted(tmp_path, case):
+    """The answer, the file, and what torchrun is started with by it."""
+    written = tmp_path / "torchtitan.sh"
+    answer = fit(*CASES[case][0], "--emit", f"torchtitan={written}")
+    assert answer["emitted"]["command"] == f"bash {written}"
+    assert answer["emitted"]["by_hand"] == []
+    stand_in = tmp_path / "torchrun"
+    stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    stand_in.chmod(0o755)
+    done = subprocess.run(["bash", str(written), "--training.steps", "3"], capture_output=True, text=True, check=True,
+                          env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    return answer, written, done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_shell_runs_it_and_it_reads_back_the_same(case, tmp_path):
+    answer, written, started = emitted(tmp_path, case)
+    assert started[:4] == ["--nproc_per_node", "8", "-m", "torchtitan.train"]
+    assert started[-3:-1] == ["--training.steps", "3"]
+    again = fit("--from", str(written))
+    assert again["model"] == answer["model"]
+    assert again["memory"] == answer["memory"]
+    assert again["time"] == answer["time"]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.skipif(importlib.util.find_spec("torchtitan") is None, reason="torchtitan is not installed: its parser was not asked")
+def test_torchtitan_s_own_parser_reads_it(case, tmp_path):
+    _, _, started = emitted(tmp_path, case)
+    done = subprocess.run([sys.executable, str(Path(__file__).with_name("torchtitan_arguments.py")), *started[4:]],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == CASES[case][1]
