@@ -69,7 +69,7 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
 TEST(MegatronScript, OtherArgumentsAreHandedOn) {
   const MegatronArguments a = read(
       "SAVE=$1\nLR=3e-4\nDATA=\"--split 99,1 --finetune\"\n"
-      "torchrun --standalone --rdzv-id 7 $ROOT/pretrain_gpt.py " +
+      "torchrun --standalone --rdzv-id 7 --a-launchers-own $ROOT/pretrain_gpt.py " +
       kModel +
       "--tokenizer-type HuggingFaceTokenizer --lr $LR --save ${SAVE} --data-path 0.5 a 0.5 $CORPUS "
       "--load $SAVE/last --tensorboard-dir `date` --wandb-exp-name it --log-throughput "
@@ -84,6 +84,7 @@ TEST(MegatronScript, OtherArgumentsAreHandedOn) {
   EXPECT_TRUE(has("  --finetune\n"));
   EXPECT_TRUE(has("  --log-throughput\n"));
   EXPECT_TRUE(has("  --made-up\n"));
+  EXPECT_TRUE(has("  --a-launchers-own\n"));
   EXPECT_TRUE(has("  --train-iters 10\n"));
   EXPECT_TRUE(has("  pretrain_gpt.py \"${MODEL_ARGS[@]}\"")) << written;
   for (const char* not_there : {"--load", "--tensorboard-dir", "standalone", "rdzv", "tee"}) {

@@ -12,10 +12,11 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;
 
-// What a shell does itself: pipes, redirections, what an array or the script's own words hold.
+// What a shell does itself: pipes, redirections, what an array or the script's own words hold. And
+// the program behind its launcher's last switch.
 bool ends_values(std::string_view word) {
   return word.find_first_of("<>|&") != std::string_view::npos || word.ends_with("[@]}") ||
-         word.ends_with("[*]}") || word == "$@" || word == "$*";
+         word.ends_with("[*]}") || word == "$@" || word == "$*" || word.ends_with(".py");
 }
 
 // Of an argument, or of an environment's.
