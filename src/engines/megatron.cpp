@@ -84,6 +84,10 @@ Result<void> read_sizes(ShellArguments& in, MegatronArguments& a) {
   constexpr int64_t kGatedMultiple = 64;
   a.ffn = a.swiglu ? a.hidden * 8 / 3 / kGatedMultiple * kGatedMultiple : 4 * a.hidden;
   HEADROOM_TRY(in.take("ffn-hidden-size", a.ffn));
+  if (a.ffn < 1) {
+    return Error{ErrorCode::bad_input, "the hidden size is too small for an MLP with --swiglu",
+                 in.file(), "--ffn-hidden-size says how wide it is"};
+  }
   HEADROOM_TRY(in.take("max-position-embeddings", a.positions));
   HEADROOM_ASSIGN(a.vocabulary, in.number("vocab-size"));
   HEADROOM_TRY(in.take("make-vocab-size-divisible-by", a.vocabulary_multiple));

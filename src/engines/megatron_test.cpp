@@ -128,6 +128,9 @@ TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
                                "--num-virtual-stages-per-pipeline-rank 2"),
             "has --num-layers-per-virtual-pipeline-stage and "
             "--num-virtual-stages-per-pipeline-rank");
+  EXPECT_EQ(message_of("--num-layers 2 --hidden-size 4 --num-attention-heads 4 --seq-length 128 "
+                       "--max-position-embeddings 128 --swiglu"),
+            "the hidden size is too small for an MLP with --swiglu");
   EXPECT_EQ(message_of(model + "--optimizer sgd"), "--optimizer sgd is not modelled");
   EXPECT_EQ(message_of(model + "--squared-relu"), "--squared-relu is not modelled");
   EXPECT_EQ(message_of(model + "--tensor-model-parallel-size $A A=$B B=$A").substr(0, 28),

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/units.h"
 #include "engines/megatron_script.h"
 #include "fit/megatron_question.h"
 #include "fit/smallest.h"
@@ -13,6 +14,8 @@ namespace headroom::fit {
 namespace {
 
 using engines::MegatronArguments;
+
+constexpr int64_t kMostSequences = int64_t{1} << 31;  // that are read back
 
 // Among how many machines: what was asked, else what the file gave torchrun.
 void spread(const FitQuestion& question, MegatronArguments& to) {
@@ -25,9 +28,14 @@ void spread(const FitQuestion& question, MegatronArguments& to) {
   to.ranks_per_node = world / nodes;
 }
 
-MegatronArguments as_asked(const FitQuestion& question, const MegatronArguments& from) {
+Result<MegatronArguments> as_asked(const FitQuestion& question, const MegatronArguments& from) {
   MegatronArguments asked = as_given(question, from);
-  asked.global_batch = question.batch * question.grad_accum * question.megatron->batches();
+  const auto at_once = checked_multiply(question.batch, question.megatron->batches());
+  asked.global_batch = at_once ? checked_multiply(*at_once, question.grad_accum) : std::nullopt;
+  if (!asked.global_batch || *asked.global_batch > kMostSequences) {
+    return Error{ErrorCode::usage, "a step has more sequences than Megatron-LM's arguments say",
+                 "--emit megatron", "a smaller --batch or --grad-accum"};
+  }
   if (!is_pytorchs(asked.allocator)) asked.allocator.clear();
   spread(question, asked);
   return asked;
@@ -71,7 +79,7 @@ Result<Emitted> emit_megatron(const FitQuestion& question, const MegatronArgumen
                  "--emit megatron=FILE"};
   }
   HEADROOM_TRY(check_place(question, request));
-  const MegatronArguments asked = as_asked(question, from);
+  HEADROOM_ASSIGN(const MegatronArguments asked, as_asked(question, from));
   HEADROOM_TRY(check_positions(asked));
   Emitted emitted;
   emitted.kind = request.kind;

@@ -115,6 +115,10 @@ TEST_F(MegatronFile, WhatCannotBeWrittenIsRefused) {
   EXPECT_EQ(message(emit(*question)), "Megatron-LM refuses 2048 tokens with 1024 positions");
   EXPECT_EQ(message(emit_megatron(*question, arguments_, {"megatron", "run.sh"})),
             "is what the setting was read from");
+  FitQuestion many;
+  for (const char* flag : {"batch", "grad-accum"}) ASSERT_TRUE(many.set(flag, "1000000"));
+  EXPECT_EQ(message(emit(*read(kScript, many, 16))),
+            "a step has more sequences than Megatron-LM's arguments say");
   EXPECT_EQ(message(emit_megatron(*question, arguments_, {"deepspeed", "ds.json"})),
             "is of other engines than Megatron-LM");
 }
