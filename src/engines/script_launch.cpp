@@ -15,14 +15,14 @@ std::string allocator_line(const std::string& settings) {
 }
 
 std::string torchrun_line(int64_t nodes, int64_t ranks_per_node) {
-  const std::string line = "torchrun --nproc_per_node " + std::to_string(ranks_per_node);
+  std::string line = "torchrun --nproc_per_node " + std::to_string(ranks_per_node);
   if (nodes == 1) return line;
   return line + " --nnodes " + std::to_string(nodes) +
          " --node_rank \"$NODE_RANK\" \\\n  --master_addr \"$HEAD_NODE\" --master_port 29500";
 }
 
 std::string script_line(int64_t nodes, const std::string& file) {
-  const std::string line = "bash " + shell_word(file);
+  std::string line = "bash " + shell_word(file);
   if (nodes == 1) return line;
   return "srun --nodes " + std::to_string(nodes) + " --ntasks-per-node 1 " + line;
 }
