@@ -6,9 +6,10 @@
 // as the paper's own scripts compute it, less those batches from which on all, whether or not they
 // meet the target, give less than a smaller one: throughput may fall with the batch, and then the
 // larger one only waits longer. (In the paper's sweeps it does not fall before the target does.)
-// Where it rises again behind a dip the dip is noise: queues and preemption only grow. Its interval holds the batches that
-// would be chosen if every figure were at the bad, and at the good, end of its own; which of two
-// gives more is told by what is expected. Linear in the candidates; thread-safe.
+// Where it rises again behind a dip the dip is noise: queues and preemption only grow. Its interval
+// holds the batches that would be chosen if every figure were at the bad, and at the good, end of
+// its own; which of two gives more is told by what is expected. Linear in the candidates;
+// thread-safe.
 #pragma once
 
 #include <cstdint>

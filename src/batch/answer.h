@@ -60,7 +60,8 @@ struct LiveRecord {
   std::string served_model;  // as the server names it
   double prefix_hit = 0;     // that was asked for: share of each prompt that begins alike in all
   std::vector<LiveMeasurement> measurements;
-  bool is_sure = false;
+  bool is_named = false;  // the batches were, and no other was looked at
+  bool is_sure = false;   // among them
   bool is_stopped = false;
   double seconds = 0;
 };

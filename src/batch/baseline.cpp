@@ -6,10 +6,10 @@ namespace headroom::batch {
 
 Result<LoadBest> load_of(const BatchQuestion& question, const Workload& workload,
                          const Predicted& predicted, const Correction& correction,
-                         const serving::OpenLoadGoal& goal) {
+                         const LoadBaseline& base) {
   HEADROOM_ASSIGN(const OpenLoadBasis basis,
                   basis_of_prediction(question, workload, predicted, correction));
-  return best_of_load(question, basis, goal);
+  return best_of_load(question, basis, base.goal, base.best.limit);
 }
 
 std::optional<Interval> gain_over(const LoadBest& base, const LoadBest& one) {

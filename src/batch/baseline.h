@@ -17,7 +17,7 @@ namespace headroom::batch {
 
 struct LoadBaseline {
   serving::OpenLoadGoal goal;
-  LoadBest best;
+  LoadBest best;  // whose limit others keep where it is nearly their best
 };
 
 struct Baseline {
@@ -32,7 +32,7 @@ struct Baseline {
 // What a server as predicted does of the question's requests. Some half a second.
 Result<LoadBest> load_of(const BatchQuestion& question, const Workload& workload,
                          const Predicted& predicted, const Correction& correction,
-                         const serving::OpenLoadGoal& goal);
+                         const LoadBaseline& base);
 
 // Of the highest rate, with the law at the same end in both; nothing where the base keeps the
 // targets at no rate.

@@ -290,6 +290,12 @@ void note_short_answers(BatchAnswer& answer) {
                          "between tokens is the time of a whole request over its tokens");
 }
 
+// Whether all targets are of requests as they come, of which B_opt, of a closed loop, knows
+// nothing.
+bool aims_at_percentiles(const BatchAnswer& answer) {
+  return !answer.question.open_load.targets.empty() && !answer.question.slo;
+}
+
 // What stands in no figure of an engine that speculates.
 void note_speculation(BatchAnswer& answer) {
   std::string note =
@@ -398,10 +404,10 @@ Result<void> fill_alternatives(const Predicted& predicted, const text::JsonView&
                 .correction = answer.correction.value_or(Correction{})};
   if (answer.open_load && !answer.question.open_load.targets.empty()) {
     const serving::OpenLoadGoal goal{answer.open_load->targets, answer.question.open_load.attain};
-    HEADROOM_ASSIGN(const LoadBest best,
-                    load_of(answer.question, answer.workload, predicted, base.correction, goal));
-    base.load = LoadBaseline{goal, best};
-    answer.load_baseline = best;
+    LoadBaseline& load = base.load.emplace(LoadBaseline{goal, {.limit = answer.open_load->limit}});
+    HEADROOM_ASSIGN(load.best,
+                    load_of(answer.question, answer.workload, predicted, base.correction, load));
+    answer.load_baseline = load.best;
   }
   HEADROOM_ASSIGN(answer.what_ifs, what_ifs(base, predicted, model));
   if (!answer.kv.needed) return {};
@@ -498,7 +504,9 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
       HEADROOM_TRY(fill_correction(*predicted, answer));
       HEADROOM_TRY(fill_alternatives(*predicted, *config, model, companion, answer));
     }
-    HEADROOM_TRY(fill_commands(predicted, config, companion, answer));
+    if (!aims_at_percentiles(answer)) {
+      HEADROOM_TRY(fill_commands(predicted, config, companion, answer));
+    }
     fill_prices(answer);
   }
   if (answer.open_load) HEADROOM_TRY(add_open_load_command(predicted, config, answer));

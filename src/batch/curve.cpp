@@ -25,6 +25,19 @@ using formats::ServingPoint;
 std::vector<ServingPoint> merged(std::vector<ServingPoint> points) {
   std::stable_sort(points.begin(), points.end(),
                    [](const auto& a, const auto& b) { return a.batch < b.batch; });
+  // Of one measurement of a batch, as its repeats tell it, relative to their mean: the next run is
+  // one more of them.
+  const auto deviation = [&](size_t first, size_t last, double ServingPoint::*field) {
+    double sum = 0;
+    for (size_t i = first; i < last; ++i) sum += points[i].*field;
+    const auto count = static_cast<double>(last - first);
+    double squares = 0;
+    for (size_t i = first; i < last; ++i) squares += std::pow(points[i].*field - sum / count, 2);
+    return count > 1 && sum > 0 ? std::sqrt(squares / (count - 1)) * count / sum : 0.0;
+  };
+  const auto widen = [](std::optional<double>& error, double least) {
+    if (least > 0) error = std::max(error.value_or(0), least);
+  };
   std::vector<ServingPoint> result;
   for (size_t first = 0; first < points.size();) {
     size_t last = first;
@@ -55,6 +68,9 @@ std::vector<ServingPoint> merged(std::vector<ServingPoint> points) {
                         [&](const ServingPoint& p) { return (p.*field).has_value(); });
       if (sum) *sum /= static_cast<double>(known);
     };
+    widen(mean.throughput_error,
+          deviation(first, last, &ServingPoint::throughput_tokens_per_second));
+    widen(mean.itl_error, deviation(first, last, &ServingPoint::itl_seconds));
     divide(mean.running_mean, &ServingPoint::running_mean);
     divide(mean.kv_share, &ServingPoint::kv_share);
     result.push_back(mean);

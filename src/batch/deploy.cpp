@@ -62,7 +62,7 @@ void set_memory(const Taken& taken, const device::Device& device, ServerSetting&
 }
 
 // vLLM does not start where its cache holds less than one sequence of the model's whole length:
-// then it is told of a length, that of the workload's longest request where the cache holds that.
+// then it is told of what the cache holds.
 Result<void> set_length(const text::JsonView& config, int64_t cache_tokens, ServerSetting& server,
                         BatchAnswer& answer) {
   if (server.engine != ServingEngine::vllm) return {};
@@ -70,18 +70,12 @@ Result<void> set_length(const text::JsonView& config, int64_t cache_tokens, Serv
   constexpr auto kBlock = static_cast<int64_t>(kKvBlock);
   const int64_t most = cache_tokens / kBlock * kBlock;
   if (!whole || most >= *whole || most < kBlock) return {};
-  int64_t longest = 1;
-  for (const formats::RequestLengths& request : lengths_of(answer.question)) {
-    longest = std::max(longest, request.input_tokens + request.output_tokens);
-  }
-  longest = (longest + kBlock - 1) / kBlock * kBlock;
-  server.max_model_len = std::min({longest, most, *whole});
-  std::string note = "vLLM starts with a cache of " + std::to_string(cache_tokens) +
-                     " tokens only if no request may be as long as the model could have it (" +
-                     std::to_string(*whole) + "): --max-model-len is ";
-  note += longest <= most ? "that of the workload's longest request"
-                          : "what the cache holds, and longer requests are refused";
-  answer.notes.push_back(std::move(note));
+  server.max_model_len = most;
+  answer.notes.push_back("vLLM starts with a cache of " + std::to_string(cache_tokens) +
+                         " tokens only if no request may be as long as the model could have it (" +
+                         std::to_string(*whole) +
+                         "): --max-model-len is what the cache holds, and longer requests are "
+                         "refused");
   return {};
 }
 

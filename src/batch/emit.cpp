@@ -44,8 +44,8 @@ Started started(const BatchAnswer& answer) {
     const Colocated& both = *answer.freed.colocated;
     const double itl = both.itl_seconds;
     return {{*answer.server, *answer.second_server},
-            opt + " beside " + text::printable(both.model) + " at " + std::to_string(*both.advice.batch) +
-                " under MPS" +
+            opt + " beside " + text::printable(both.model) + " at " +
+                std::to_string(*both.advice.batch) + " under MPS" +
                 figures(both.throughput_tokens_per_second, Interval{itl, itl, itl},
                         Provenance::extrapolated)};
   }
@@ -113,11 +113,15 @@ std::string script_of(const Started& start) {
   lines.pop_back();
   script +=
       "set -e\n"
-      "pids=\n"
-      "trap 'kill $pids $! 2>/dev/null || :; echo quit | nvidia-cuda-mps-control' EXIT\n"
+      "pids= daemon=\n"
+      "trap 'kill $pids $! 2>/dev/null || :; "
+      "if [ -n \"$daemon\" ]; then echo quit | nvidia-cuda-mps-control; fi' EXIT\n"
       "trap 'exit 130' INT\n"
-      "trap 'exit 143' TERM\n";
-  script += lines.front() + "\n";
+      "trap 'exit 143' TERM\n"
+      "# A daemon that runs already is used, and left running.\n"
+      "if " +
+      lines.front() +
+      "; then daemon=ours; else echo get_server_list | nvidia-cuda-mps-control; fi\n";
   for (size_t i = 1; i < lines.size(); ++i) {
     script += lines[i] + "\npids=\"$pids $!\"\nkill -0 $!\n";
   }

@@ -57,7 +57,7 @@ Result<std::optional<LongerContext>> longer_context(const FreedQuestion& freed,
   if (const auto& load = freed.base.load) {
     const BatchQuestion longer_question = scaled(*freed.base.question, longer.factor);
     HEADROOM_ASSIGN(longer.load,
-                    load_of(longer_question, workload, *made, freed.base.correction, load->goal));
+                    load_of(longer_question, workload, *made, freed.base.correction, *load));
     if (!(longer.load->highest_rate.expected > 0)) return std::optional<LongerContext>();
     return std::optional(longer);
   }
@@ -95,7 +95,7 @@ std::optional<SmallerDevice> smaller_device(const FreedQuestion& freed,
   SmallerDevice found{.name = device.name, .memory = device.usable_memory.value};
   if (base.load) {
     const auto load =
-        load_of(*base.question, base.workload, *predicted, base.correction, base.load->goal);
+        load_of(*base.question, base.workload, *predicted, base.correction, *base.load);
     if (!load || !(load->highest_rate.expected > 0)) return std::nullopt;
     found.load = *load;
     if (const auto gain = gain_over(base.load->best, *load)) found.share = gain->expected;

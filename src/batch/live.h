@@ -2,8 +2,8 @@
 //
 // One alone comes first, then the batch that the target is a multiple of, or one in the middle;
 // then B_opt by the law through the points, since what is recommended has to be measured, and then
-// always the candidate whose verdict is most uncertain: the law gives each candidate a probability p
-// of meeting target and efficiency, and p (1 - p) is the variance of that verdict. One that was
+// always the candidate whose verdict is most uncertain: the law gives each candidate a probability
+// p of meeting target and efficiency, and p (1 - p) is the variance of that verdict. One that was
 // measured comes again only where that could settle it. When nothing is left that could decide
 // anything, the largest follows, briefly: B_opt is
 // held against it, and it may know better than the law did. So batches mostly grow, and what is in

@@ -9,6 +9,8 @@
 namespace headroom::batch {
 namespace {
 
+// What a limit keeps in one drawing of the requests scatters by some percent.
+constexpr double kAsGoodInOneDrawing = 0.95;
 constexpr double kAsGood = 0.98;  // of the highest rate: a smaller limit with so much is better
 
 Error usage(std::string words, std::string flag, std::string hint = {}) {
@@ -44,21 +46,23 @@ int64_t best_limit(const LoadSimulations& simulations, const OpenLoadBasis& basi
 
 // The same of one drawing, at one end of the law, without what each limit could do: one that does
 // not keep the targets at nearly the best rate so far is left after that simulation.
-LoadBest best_of_drawing(const LoadSimulations& simulations, const OpenLoadBasis& basis,
-                         size_t end) {
+LoadBest best_of_drawing(const LoadSimulations& simulations, const OpenLoadBasis& basis, size_t end,
+                         std::optional<int64_t> usual = std::nullopt) {
   std::vector<std::pair<int64_t, double>> rates;
   double best = 0;
   for (auto point = basis.limits.rbegin(); point != basis.limits.rend(); ++point) {
     const double closed = simulations.closed_rate(*point, end);
-    if (closed < kAsGood * best) continue;
-    if (best > 0 && !simulations.keeps(point->batch, end, 0, kAsGood * best)) continue;
+    if (closed < kAsGoodInOneDrawing * best) continue;
+    if (best > 0 && !simulations.keeps(point->batch, end, 0, kAsGoodInOneDrawing * best)) continue;
     const double highest = simulations.highest_of(point->batch, end, 0, closed, best);
     rates.emplace_back(point->batch, highest);
     best = std::max(best, highest);
   }
   LoadBest found{.limit = basis.chosen};
   for (const auto& [limit, rate] : rates) {
-    if (best > 0 && rate >= kAsGood * best) found = {limit, {rate, rate, rate}};
+    if (!(best > 0) || rate < kAsGoodInOneDrawing * best) continue;
+    found = {limit, {rate, rate, rate}};
+    if (limit == usual) break;
   }
   return found;
 }
@@ -199,14 +203,14 @@ Result<OpenLoadAnswer> answer_open_load(const BatchQuestion& question, const Ope
 }
 
 LoadBest best_of_load(const BatchQuestion& question, const OpenLoadBasis& basis,
-                      const serving::OpenLoadGoal& goal) {
+                      const serving::OpenLoadGoal& goal, int64_t usual) {
   const LoadSimulations simulations(question, basis, goal, kOfComparison);
   LoadBest best;
   const auto& given = question.open_load.limit;
   if (given) {
     best.limit = *given;
   } else {
-    best = best_of_drawing(simulations, basis, kExpectedEnd);
+    best = best_of_drawing(simulations, basis, kExpectedEnd, usual);
   }
   BatchPoint made;
   const BatchPoint& point = point_at(basis, best.limit, made);

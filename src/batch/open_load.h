@@ -128,8 +128,9 @@ struct LoadBest {
 };
 
 // To hold devices, settings and lengths against each other under the same requests: one drawing
-// alone, a third as long as the answer's. Half a second.
+// alone, a third as long as the answer's. The limit is `usual` where that is nearly the best, so
+// that what is compared is not two limits. Half a second.
 LoadBest best_of_load(const BatchQuestion& question, const OpenLoadBasis& basis,
-                      const serving::OpenLoadGoal& goal);
+                      const serving::OpenLoadGoal& goal, int64_t usual);
 
 }  // namespace headroom::batch

@@ -109,7 +109,7 @@ Result<void> fill_closed(const Baseline& base, const Predicted& varied, const Pr
 
 Result<void> fill_load(const Baseline& base, const Predicted& varied, WhatIf& what) {
   HEADROOM_ASSIGN(what.load,
-                  load_of(*base.question, base.workload, varied, base.correction, base.load->goal));
+                  load_of(*base.question, base.workload, varied, base.correction, *base.load));
   what.speedup = gain_over(base.load->best, *what.load);
   set_needed(varied, base.workload, static_cast<double>(what.load->limit), what);
   return {};

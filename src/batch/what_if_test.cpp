@@ -158,7 +158,7 @@ TEST(Freed, FewLongRequestsAreNotTakenForTooMany) {
       workload, timing_model);
   // A target that each request has far below what a full server answers.
   const serving::OpenLoadGoal loose{{{serving::LatencyMetric::ttft, 95, 5}}, std::nullopt};
-  const auto best = *load_of(question, workload, predicted, {}, loose);
+  const auto best = *load_of(question, workload, predicted, {}, {loose, {}});
   double most = 0;
   for (const int64_t batch : predicted.curve().candidates()) {
     most = std::max(most, predicted.curve().at(batch)->throughput_tokens_per_second.expected /

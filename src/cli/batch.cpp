@@ -309,7 +309,8 @@ std::vector<Flag> command_flags() {
        "with the host and the sampling of such servers, from 0.6 to before 0.8, and starts one"},
       {"emit", "KIND=FILE",
        "write what starts the server of the first line: kubernetes=FILE.yaml, shell=FILE.sh; "
-       "nothing where the target is missed. More than once for both"},
+       "nothing where the target is missed. More than once for both",
+       0, true},
   };
 }
 

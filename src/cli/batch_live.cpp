@@ -176,6 +176,7 @@ Result<LiveOutcome> measure_server(const Words& words, const Console& console,
                     .served_model = meter->server().model,
                     .prefix_hit = live.prefix_hit,
                     .measurements = std::move(result.measurements),
+                    .is_named = words.has("batches") && words.value("batches") != "all",
                     .is_sure = result.is_sure,
                     .is_stopped = result.is_stopped,
                     .seconds = seconds_since(began)};

@@ -97,6 +97,14 @@ Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
   } catch (const CLI::Error& error) {
     return usage(error.what());
   }
+  for (const Flag& flag : flags) {
+    const std::vector<std::string> values = words.values(flag.name);
+    const auto other =
+        std::ranges::find_if(values, [&](const auto& value) { return value != values.back(); });
+    if (flag.repeats || other == values.end()) continue;
+    words.remarks.push_back("--" + std::string(flag.name) + " is given twice: " + values.back() +
+                            " counts, not " + *other);
+  }
   for (const std::string& word : app.remaining()) {
     const bool flag_like = word.size() > 1 && word.front() == '-';
     if (flag_like) return unknown_flag(word, flags);

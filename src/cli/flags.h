@@ -30,13 +30,15 @@ struct Flag {
   std::string_view name;   // without dashes
   std::string_view value;  // what stands behind it, "FILE"; empty for a switch
   std::string_view help;
-  char letter = 0;  // "-o"; 0: none
+  char letter = 0;       // "-o"; 0: none
+  bool repeats = false;  // may be given more than once, each time with a value of its own
 };
 
 // What was said, in the order in which it was said.
 struct Words {
   std::vector<std::string> operands;
   std::vector<std::pair<std::string, std::string>> flags;  // name and value; "true" for a switch
+  std::vector<std::string> remarks;                        // on what was said and does not count
   std::vector<std::string> command;  // of a verb that takes one: its words, as they are
 
   [[nodiscard]] bool has(std::string_view name) const;
@@ -60,7 +62,8 @@ Result<T> number_of(std::string_view word, std::string_view flag,
 }
 
 // The words of `arguments` by `flags`. A flag that is not in the list is a usage error that names
-// the nearest one; so is a value that is missing, and more than `most_operands` operands.
+// the nearest one; so is a value that is missing, and more than `most_operands` operands. Of a flag
+// that counts once the last value does, so that words can be put behind those of a script.
 Result<Words> read_words(std::span<const Flag> flags, size_t most_operands,
                          std::span<const std::string> arguments);
 

@@ -56,6 +56,7 @@ Result<int> run_words(const Verb& verb, const std::vector<std::string>& rest) {
     help.operands.emplace_back(verb.name);
     return run_help(help, console);
   }
+  for (const std::string& remark : words.remarks) console.note(remark);
   return verb.run(words, console);
 }
 

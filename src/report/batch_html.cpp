@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "batch/replicas.h"
 #include "report/batch_alternatives.h"
 #include "report/batch_measured_load.h"
 #include "report/batch_open_load.h"
@@ -244,11 +245,8 @@ Section frontier_section(const BatchAnswer& answer) {
 Section memory_section(const BatchAnswer& answer) {
   std::vector<Part> parts{{"parameters", "weights", *answer.weights},
                           {"saved_activations", "KV cache in use at B_opt", *answer.kv.needed}};
-  // As many more servers as fit, of those that were asked for.
-  int more = 0;
-  for (const batch::Replicas& replicas : answer.replicas) {
-    if (replicas.fits.value_or(false)) more = std::max(more, replicas.count - 1);
-  }
+  const batch::Replicas* replicas = batch::replicas_to_start(answer);
+  const int more = replicas == nullptr ? 0 : replicas->count - 1;
   Bytes rest = *answer.kv.freed;
   if (more > 0) {
     Bytes one = *answer.weights + *answer.kv.needed;

@@ -353,6 +353,16 @@ Html limit_chart(const OpenLoadAnswer& open) {
   return curve_chart(chart);
 }
 
+// Near what is answered with the limit always in flight the queue grows as long as one watches.
+bool is_all_it_can(const OpenLoadAnswer& open) {
+  constexpr double kNearly = 0.97;
+  const bool bounds_waiting = std::ranges::any_of(open.targets, [](const LatencyTarget& target) {
+    return target.metric == LatencyMetric::ttft || target.metric == LatencyMetric::e2e;
+  });
+  return !open.targets.empty() && !bounds_waiting &&
+         open.highest_rate.expected >= kNearly * open.closed_requests_per_second;
+}
+
 }  // namespace
 
 std::string per_second(double rate) {
@@ -397,8 +407,12 @@ std::string open_load_sentence(const batch::BatchAnswer& answer) {
     }
   }
   if (!(open.highest_rate.expected > 0)) return words + "no rate keeps " + target_words(open);
-  words += "up to " + range(open.highest_rate, per_second) + " requests/s ";
-  return words + goal_words(answer);
+  words += "up to " + range(open.highest_rate, per_second) + " requests/s " + goal_words(answer);
+  if (is_all_it_can(open)) {
+    words +=
+        ": all that it can answer, and no target bounds how long requests wait (ttft_p95=1s, say)";
+  }
+  return words;
 }
 
 std::string open_load_text(const batch::BatchAnswer& answer, const Terminal& terminal) {
@@ -439,6 +453,7 @@ Json open_load_json(const batch::BatchAnswer& answer) {
       .set("attain_pct", question.attain ? Json(100 * *question.attain) : Json(nullptr))
       .set("highest_requests_per_second", interval_json(open.highest_rate))
       .set("closed_loop_requests_per_second", open.closed_requests_per_second)
+      .set("is_all_it_can", is_all_it_can(open))
       .set("rates", std::move(rows))
       .set("by_limit", std::move(limits))
       .set("arrivals", open.arrivals)

@@ -48,7 +48,8 @@ std::string subject(const batch::BatchAnswer& answer) {
 std::string bound_words(const batch::BatchAnswer& answer) {
   switch (answer.advice.bound) {
     case batch::Bound::latency:
-      return "a larger one misses the " + milliseconds(answer.itl_target_seconds.value_or(0)) +
+      return (answer.question.points.empty() ? "a larger one" : "the next larger one here") +
+             std::string(" misses the ") + milliseconds(answer.itl_target_seconds.value_or(0)) +
              " ms that were asked for";
     case batch::Bound::efficiency:
       return "with a larger one a sequence has less than " +
@@ -73,6 +74,15 @@ std::string opt_words(const batch::Advice& advice) {
   return words;
 }
 
+// Nothing where it was measured once, and no more is known than that it is noisy.
+std::string spread_words(const batch::BatchPoint& point, const Interval& figure,
+                         std::string (*words)(double)) {
+  constexpr double kWorthSaying = 1.04;
+  const bool is_narrow = figure.high <= kWorthSaying * figure.low;
+  if (point.provenance == Provenance::measured && is_narrow) return {};
+  return range(figure, words);
+}
+
 std::string curve_table(const batch::BatchAnswer& answer, const Terminal& terminal) {
   Table table({{"batch", Align::right, false},
                {"in flight", Align::right, false},
@@ -86,15 +96,14 @@ std::string curve_table(const batch::BatchAnswer& answer, const Terminal& termin
   for (size_t i = 0; i < answer.curve.size(); ++i) {
     const batch::BatchPoint& point = answer.curve[i].point;
     const Style style = answer.chosen == i ? Style::bold : Style::plain;
-    const bool is_measured = point.provenance == Provenance::measured;
     const std::string kv = point.kv_share ? percent(*point.kv_share) : "";
     table.row(
         {{std::to_string(point.batch), style},
          {formatted("%.0f", point.running), style},
          {rate_words(point.throughput_tokens_per_second.expected), style},
-         {is_measured ? "" : range(point.throughput_tokens_per_second, rate_words), style},
+         {spread_words(point, point.throughput_tokens_per_second, rate_words), style},
          {milliseconds(point.itl_seconds.expected), style},
-         {is_measured ? "" : range(point.itl_seconds, milliseconds), style},
+         {spread_words(point, point.itl_seconds, milliseconds), style},
          {formatted("%.2f", answer.curve[i].efficiency.expected), style},
          {kv, style},
          {(answer.chosen == i ? "B_opt, " : "") + std::string(name_of(point.provenance)), style}});
@@ -304,9 +313,10 @@ std::string live_sentence(const batch::LiveRecord& live) {
   std::string words = "Measured on " + text::printable(live.url) + " (" + live.api + ", " +
                       text::printable(live.served_model) + ") in ";
   words += formatted("%.0f s", live.seconds) + " with " + with_commas(requests) + " requests: ";
-  words += live.is_sure      ? "the answer is sure."
-           : live.is_stopped ? "it was stopped before B_opt was sure."
-                             : "what is left open is within the noise of its figures.";
+  words += live.is_sure && live.is_named ? "of those that were named, the answer is sure."
+           : live.is_sure                ? "the answer is sure."
+           : live.is_stopped             ? "it was stopped before B_opt was sure."
+                                         : "what is left open is within the noise of its figures.";
   return words;
 }
 

@@ -106,6 +106,17 @@ def test_the_script_ends_where_a_server_dies(headroom_binary, tmp_path):
     assert log.read_text().split() == ["start", "quit"]
 
 
+def test_a_daemon_that_runs_already_is_left_running(headroom_binary, tmp_path):
+    script, log = tmp_path / "serve.sh", tmp_path / "log"
+    emit(headroom_binary, "shell", script)
+    stub(tmp_path, "nvidia-cuda-mps-control", f'if [ "$1" ]; then echo refused >>{log}; exit 1; else cat >>{log}; fi')
+    stub(tmp_path, "curl", "case $* in *:8000/*) exit 0;; esac; exit 7")
+    stub(tmp_path, "vllm", "case $* in *8001*) exit 1;; esac; sleep 30")
+    process = run_script(script, tmp_path)
+    assert process.wait(timeout=20) == 1
+    assert log.read_text().split() == ["refused", "get_server_list"]
+
+
 def test_a_signal_ends_the_script_and_its_servers(headroom_binary, tmp_path):
     script, log = tmp_path / "serve.sh", tmp_path / "log"
     emit(headroom_binary, "shell", script)
@@ -194,6 +205,20 @@ def test_sglangs_own_parser_takes_them(headroom_binary):
     for words in lines_of(headroom_binary, "sglang"):
         limit = int(words[words.index("--max-running-requests") + 1])
         assert parser.parse_args(words[3:]).max_running_requests == limit
+
+
+def test_a_flag_that_counts_once_and_is_given_twice_is_said(headroom_binary):
+    done = batch(headroom_binary, "--slo", "itl=20ms", "--slo", "itl=30ms")
+    assert done.returncode == 0 and "--slo is given twice: itl=30ms counts" in done.stderr
+
+
+def test_percentiles_alone_have_no_server_of_the_closed_loop(headroom_binary):
+    words = ("--slo", "itl_p99=100ms", "--limit", "8", "--rate", "1000", "--json")
+    told = json.loads(batch(headroom_binary, *words).stdout)
+    assert [c["title"].startswith("one server for requests as they come") for c in told["commands"]] == [True]
+    assert told["open_load"]["is_all_it_can"]  # nothing bounds the wait
+    bounded = json.loads(batch(headroom_binary, "--slo", "itl_p99=100ms,ttft_p95=1s", *words[2:]).stdout)
+    assert not bounded["open_load"]["is_all_it_can"]
 
 
 def test_a_file_that_cannot_be_written_leaves_the_answer(headroom_binary, tmp_path):
