@@ -9,6 +9,7 @@
 #include "batch/replicas.h"
 #include "model/positions.h"
 #include "text/number.h"
+#include "timing/checkpoint_type.h"
 
 namespace headroom::batch {
 namespace {
@@ -437,6 +438,15 @@ Result<void> check_workload(const BatchQuestion& question) {
   return {};
 }
 
+Result<void> take_checkpoint_type(const text::JsonView& config, BatchQuestion& question) {
+  HEADROOM_ASSIGN(const auto type, timing::checkpoint_type_of(config));
+  if (!type || (!question.weight_type.empty() && question.weight_type != *type)) return {};
+  question.weight_type = *type;
+  question.has_checkpoint_type = true;
+  timing::set_weight_type(*type, question.variant);
+  return {};
+}
+
 Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const text::JsonView* config,
                                         const timing::TimingModel& model) {
   if (!question.points.empty()) {
@@ -473,6 +483,10 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     answer.notes.push_back("left out: " + left_out);
   }
   answer.workload = workload_for(question);
+  if (question.has_checkpoint_type) {
+    answer.notes.push_back("weights in " + question.weight_type +
+                           ", as config.json says the checkpoint has them");
+  }
   // One server: what is simulated reads prompts as that of the curve does.
   bool& is_chunked = answer.question.open_load.has_chunked_prefill;
   answer.question.variant.has_chunked_prefill = is_chunked;

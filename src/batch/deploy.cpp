@@ -25,7 +25,7 @@ ServerSetting setting_of(const BatchQuestion& question) {
   server.version = question.engine_version;
   server.model = question.model.empty() ? "MODEL" : question.model;
   server.dtype = question.dtype;
-  server.weight_type = question.weight_type;
+  if (!question.has_checkpoint_type) server.weight_type = question.weight_type;
   server.cache_type = question.cache_type;
   server.has_gpu = !question.device || question.device->vendor != device::Vendor::cpu;
   server.tensor_parallel = question.variant.tensor_parallel;

@@ -59,6 +59,24 @@ TEST(Deploy, TypesReachTheCommand) {
   EXPECT_TRUE(notes_say(noted, "kv_cache_config: {dtype: fp8}"));
 }
 
+// An engine takes a checkpoint in fp8 as it is, and refuses to be told of another way to fp8.
+TEST(Deploy, WhatTheCheckpointSaysIsNotSaidAgain) {
+  BatchQuestion question = question_of("deepseek-ai/DeepSeek-V3", "h200-sxm-141gb");
+  question.slo.reset();
+  question.variant.tensor_parallel = 8;
+  ASSERT_TRUE(take_checkpoint_type(model::resolve_model(question.model)->view(), question));
+  EXPECT_EQ(question.weight_type, "fp8");
+  const BatchAnswer said = *ask(question);
+  ASSERT_FALSE(said.commands.empty());  // in bf16 it does not fit
+  EXPECT_FALSE(has(said.commands.front().line, "quantization")) << said.commands.front().line;
+  EXPECT_TRUE(notes_say(said, "as config.json says the checkpoint has them"));
+  // What was asked for otherwise stays.
+  question.weight_type = "int4";
+  question.has_checkpoint_type = false;
+  ASSERT_TRUE(take_checkpoint_type(model::resolve_model(question.model)->view(), question));
+  EXPECT_EQ(question.weight_type, "int4");
+}
+
 // vLLM's cache has to hold one sequence of the model's whole length.
 TEST(Deploy, AShortCacheComesWithALength) {
   BatchQuestion question = question_of("meta-llama/Llama-3.1-8B", "h100-sxm-80gb");

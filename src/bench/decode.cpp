@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "timing/checkpoint_type.h"
+
 namespace headroom::bench {
 
 namespace {
@@ -125,9 +127,11 @@ Result<void> check_context_and_batches(int64_t context, const std::vector<int64_
 Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQuestion& question,
                                     const timing::TimingModel& model) {
   HEADROOM_TRY(check(question));
-  const timing::DecodeOptions options{.context = question.context,
-                                      .weights = question.weights,
-                                      .variant = {.engine = question.engine_law}};
+  timing::DecodeVariant variant{.engine = question.engine_law};
+  HEADROOM_ASSIGN(const auto type, timing::checkpoint_type_of(config));
+  if (type) timing::set_weight_type(*type, variant);
+  const timing::DecodeOptions options{
+      .context = question.context, .weights = question.weights, .variant = variant};
   HEADROOM_ASSIGN(const timing::DecodePredictor predictor,
                   timing::DecodePredictor::make(config, question.device, options, model));
   DecodeAnswer answer;
@@ -136,6 +140,7 @@ Result<DecodeAnswer> predict_decode(const text::JsonView& config, const DecodeQu
   answer.context = question.context;
   answer.points = question.points.size();
   answer.dtype = std::string(op::dtype_name(question.weights));
+  answer.checkpoint_type = type;
   answer.engine = predictor.engine().name;
   answer.engine_source = predictor.engine().source;
   answer.least_judged_seconds = predictor.engine().least_step_seconds;

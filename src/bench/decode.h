@@ -86,7 +86,8 @@ struct DecodeAnswer {
   std::string device;
   int64_t context = 0;
   std::string dtype;
-  std::string engine;  // whose host and sampling
+  std::optional<std::string> checkpoint_type;  // of its weights, where config.json has another
+  std::string engine;                          // whose host and sampling
   std::string engine_source;
   double least_judged_seconds = 0;  // no step below it judged that engine; 0: that is not known
   bool is_host_of_gpus = false;     // of a processor whose host nobody measured

@@ -54,6 +54,7 @@ Result<Asked> asked(const Words& words, const Console& console) {
   if (!words.operands.empty()) {
     HEADROOM_ASSIGN(all.model, model::resolve_model(words.operands.front()));
     all.question.model = all.model->name;
+    HEADROOM_TRY(batch::take_checkpoint_type(all.model->view(), all.question));
   }
   if (words.has("colocate")) {
     HEADROOM_ASSIGN(all.second, model::resolve_model(words.value("colocate")));
@@ -282,7 +283,7 @@ std::vector<Flag> model_flags() {
        "--dtype"},
       {"quantize", "TYPE",
        "weights of 8 or 4 bits, predicted: fp8, int8 or fp4, products in it where the GPU has "
-       "that; int4, products in --dtype"},
+       "that; int4, products in --dtype. Without it as config.json says the checkpoint is"},
       {"tp", "N",
        "GPUs of one server that share each layer (tensor parallel), predicted; 1. Bytes are of "
        "each GPU then"},

@@ -1,10 +1,13 @@
 #include "cli/batch_question.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string_view>
 
 #include "batch/batch.h"
 #include "formats/serving_results.h"
+#include "timing/checkpoint_type.h"
 
 namespace headroom::cli {
 namespace {
@@ -124,30 +127,28 @@ Result<void> read_open_load(const Words& words, batch::OpenLoadQuestion& open) {
   return {};
 }
 
-// "int8", "fp8" or "int4", as bytes of an element.
-Result<std::optional<double>> element_bytes(const Words& words, const std::string& flag) {
-  if (!words.has(flag)) return std::optional<double>();
+// The flag's value, one of these; "" where it was not given.
+Result<std::string> type_of(const Words& words, const std::string& flag,
+                            std::span<const std::string_view> types, std::string_view hint) {
   const std::string name = words.value(flag);
-  if (name == "fp8" || name == "int8") return std::optional(1.0);
-  const bool is_of_weights = flag == "quantize";
-  if (name == "int4") return std::optional(is_of_weights ? timing::kInt4Bytes : 0.5);
-  if (name == "fp4" && is_of_weights) return std::optional(0.5);
+  if (!words.has(flag) || std::ranges::find(types, name) != types.end()) return name;
   return Error{ErrorCode::usage, "'" + name.substr(0, 80) + "' is not a type that it takes",
-               "--" + flag,
-               flag == "quantize" ? "fp8, int8, fp4 or int4; without it that of --dtype"
-                                  : "fp8, int8 or int4; without it that of --dtype"};
+               "--" + flag, std::string(hint)};
 }
 
 Result<void> read_variant(const Words& words, batch::BatchQuestion& question) {
-  question.cache_type = words.value("kv-dtype");
-  question.weight_type = words.value("quantize");
-  HEADROOM_ASSIGN(question.variant.cache_element_bytes, element_bytes(words, "kv-dtype"));
-  HEADROOM_ASSIGN(question.variant.weight_element_bytes, element_bytes(words, "quantize"));
-  // Weights of 8 bits and fp4 come with activations that are alike; int4 alone is unpacked to
-  // --dtype.
-  if (words.value("quantize") == "fp8") question.variant.product_rate = device::Rate::fp8;
-  if (words.value("quantize") == "int8") question.variant.product_rate = device::Rate::int8;
-  if (words.value("quantize") == "fp4") question.variant.product_rate = device::Rate::fp4;
+  constexpr std::array<std::string_view, 3> kOfCaches{"fp8", "int8", "int4"};
+  constexpr std::array<std::string_view, 4> kOfWeights{"fp8", "int8", "fp4", "int4"};
+  HEADROOM_ASSIGN(question.cache_type, type_of(words, "kv-dtype", kOfCaches,
+                                               "fp8, int8 or int4; without it that of --dtype"));
+  HEADROOM_ASSIGN(question.weight_type,
+                  type_of(words, "quantize", kOfWeights,
+                          "fp8, int8, fp4 or int4; without it that of the checkpoint, or --dtype"));
+  if (!question.cache_type.empty()) {
+    question.variant.cache_element_bytes = question.cache_type == "int4" ? 0.5 : 1.0;
+  }
+  if (!question.weight_type.empty())
+    timing::set_weight_type(question.weight_type, question.variant);
   question.variant.host_share = question.host_gap;
   HEADROOM_ASSIGN(const auto tensor, number<int64_t>(words, "tp"));
   question.variant.tensor_parallel = tensor.value_or(1);

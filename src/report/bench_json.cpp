@@ -172,6 +172,7 @@ Json decode_json(const bench::DecodeAnswer& answer, const std::string& folder) {
       .set("points", static_cast<int64_t>(answer.points))
       .set("context", answer.context)
       .set("dtype", answer.dtype)
+      .set("checkpoint_type", text::or_null(answer.checkpoint_type))
       .set("engine", Json::object().set("name", answer.engine).set("source", answer.engine_source))
       .set("least_judged_step_ms", answer.least_judged_seconds > 0
                                        ? Json(answer.least_judged_seconds * 1e3)

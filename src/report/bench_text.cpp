@@ -373,6 +373,10 @@ void add_host_doubts(const DecodeAnswer& answer, std::vector<std::string>& lines
 std::vector<std::string> decode_sources(const DecodeAnswer& answer) {
   if (answer.measured) return measured_sources(answer);
   std::vector<std::string> lines;
+  if (answer.checkpoint_type) {
+    lines.push_back("weights in " + *answer.checkpoint_type +
+                    ", as config.json says the checkpoint has them");
+  }
   if (const DecodeStep* last = decode_shown_step(answer)) {
     lines.push_back("attention: " + std::string(name_of(last->attention.provenance)) + ", " +
                     last->attention.basis);
