@@ -84,7 +84,7 @@ Result<std::optional<PrefixCache>> prefix_cache(const FreedQuestion& freed,
 }
 
 // Nothing where the model does not fit, some figure is not known, or no batch or rate keeps the
-// targets.
+// targets at the bad end of the law: a card that perhaps does is no advice.
 std::optional<SmallerDevice> smaller_device(const FreedQuestion& freed,
                                             const device::Device& device,
                                             const timing::TimingModel& model) {
@@ -96,13 +96,13 @@ std::optional<SmallerDevice> smaller_device(const FreedQuestion& freed,
   if (base.load) {
     const auto load =
         load_of(*base.question, base.workload, *predicted, base.correction, *base.load);
-    if (!load || !(load->highest_rate.expected > 0)) return std::nullopt;
+    if (!load || !(load->highest_rate.low > 0)) return std::nullopt;
     found.load = *load;
     if (const auto gain = gain_over(base.load->best, *load)) found.share = gain->expected;
     return found;
   }
   const auto best = best_of(*predicted, base.advisor, base.correction);
-  if (!best || !*best) return std::nullopt;
+  if (!best || !*best || !(*best)->advice.low) return std::nullopt;
   const BatchPoint& point = (*best)->point;
   found.advice = (*best)->advice;
   found.throughput_tokens_per_second = point.throughput_tokens_per_second;

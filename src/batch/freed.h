@@ -30,6 +30,7 @@ struct PrefixCache {
   Interval speedup_at_most{};  // of throughput, were every prompt found
 };
 
+// One that keeps the targets, at the bad end of the law, too.
 struct SmallerDevice {
   std::string name;
   Bytes memory;
