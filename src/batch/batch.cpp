@@ -4,12 +4,12 @@
 #include <cmath>
 #include <optional>
 
+#include "batch/checkpoint.h"
 #include "batch/deploy.h"
 #include "batch/predicted.h"
 #include "batch/replicas.h"
 #include "model/positions.h"
 #include "text/number.h"
-#include "timing/checkpoint_type.h"
 
 namespace headroom::batch {
 namespace {
@@ -438,15 +438,6 @@ Result<void> check_workload(const BatchQuestion& question) {
   return {};
 }
 
-Result<void> take_checkpoint_type(const text::JsonView& config, BatchQuestion& question) {
-  HEADROOM_ASSIGN(const auto type, timing::checkpoint_type_of(config));
-  if (!type || (!question.weight_type.empty() && question.weight_type != *type)) return {};
-  question.weight_type = *type;
-  question.has_checkpoint_type = true;
-  timing::set_weight_type(*type, question.variant);
-  return {};
-}
-
 Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const text::JsonView* config,
                                         const timing::TimingModel& model) {
   if (!question.points.empty()) {
@@ -469,7 +460,8 @@ Result<void> check_before_measuring(const BatchQuestion& question, const text::J
   HEADROOM_TRY(predicted_of(question, workload, config, model));
   if (companion == nullptr) return {};
   HEADROOM_TRY(check_colocation(question));
-  HEADROOM_TRY(predicted_of(question, workload, &companion->config, model));
+  HEADROOM_ASSIGN(const BatchQuestion own, question_of_second(companion->config, question));
+  HEADROOM_TRY(predicted_of(own, workload, &companion->config, model));
   return {};
 }
 
@@ -483,10 +475,8 @@ Result<BatchAnswer> answer(const BatchQuestion& question, const text::JsonView* 
     answer.notes.push_back("left out: " + left_out);
   }
   answer.workload = workload_for(question);
-  if (question.has_checkpoint_type) {
-    answer.notes.push_back("weights in " + question.weight_type +
-                           ", as config.json says the checkpoint has them");
-  }
+  HEADROOM_ASSIGN(const std::string weights_note, checkpoint_note(question, config));
+  if (!weights_note.empty()) answer.notes.push_back(weights_note);
   // One server: what is simulated reads prompts as that of the curve does.
   bool& is_chunked = answer.question.open_load.has_chunked_prefill;
   answer.question.variant.has_chunked_prefill = is_chunked;

@@ -32,9 +32,6 @@ Result<void> check_before_measuring(const BatchQuestion& question, const text::J
 Result<std::optional<StepBase>> base_of(const BatchQuestion& question, const text::JsonView* config,
                                         const timing::TimingModel& model);
 
-// Weights as the checkpoint has them, where its config.json says so and nothing else was asked for.
-Result<void> take_checkpoint_type(const text::JsonView& config, BatchQuestion& question);
-
 // Whether the lengths of the requests are in range.
 Result<void> check_workload(const BatchQuestion& question);
 

@@ -82,24 +82,6 @@ TEST(MeasuredCurve, SeveralRunsOfOneLimitAreTheirMean) {
   EXPECT_DOUBLE_EQ(*curve.at(64)->kv_share, 0.1);
 }
 
-// A model on one device, and what it points to.
-struct Asked {
-  Asked(const char* model, const char* name, const Workload& workload)
-      : resolved(*model::resolve_model(model)),
-        device(*device::DeviceCatalogue::built_in().find(name)),
-        predicted(*Predicted::make(resolved.view(), device, {.context = mean_context(workload)},
-                                   workload, timing)) {}
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
-  [[nodiscard]] const PredictedCurve& curve() const { return predicted.curve(); }
-
-  model::ResolvedModel resolved;
-  device::Device device;
-  timing::TimingModel timing = timing::TimingModel::built_in();
-  Predicted predicted;
-};
-
-// Short answers: nearly all that is computed are prompts, and no card computes faster than it can.
 // The next run is one more of them: 2500, 3100 and 2700 deviate by 11 %.
 TEST(MeasuredCurve, SeveralRunsOfOneLimitSayHowNoisyItIs) {
   std::vector<formats::ServingPoint> points;
@@ -118,6 +100,24 @@ TEST(MeasuredCurve, SeveralRunsOfOneLimitSayHowNoisyItIs) {
             1.1);
 }
 
+// A model on one device, and what it points to.
+struct Asked {
+  Asked(const char* model, const char* name, const Workload& workload)
+      : resolved(*model::resolve_model(model)),
+        device(*device::DeviceCatalogue::built_in().find(name)),
+        predicted(*Predicted::make(resolved.view(), device, {.context = mean_context(workload)},
+                                   workload, timing)) {}
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+  [[nodiscard]] const PredictedCurve& curve() const { return predicted.curve(); }
+
+  model::ResolvedModel resolved;
+  device::Device device;
+  timing::TimingModel timing = timing::TimingModel::built_in();
+  Predicted predicted;
+};
+
+// Short answers: nearly all that is computed are prompts, and no card computes faster than it can.
 TEST(PredictedCurve, PromptsTakeTheirArithmetic) {
   constexpr double kParametersOfProducts = 7.5e9;  // of Llama-3.1-8B, without embedding
   for (const double output : {2.0, 20.0, 338.0}) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "batch/advisor.h"
+#include "batch/checkpoint.h"
 #include "batch/open_load.h"
 #include "batch/replicas.h"
 #include "model/positions.h"
@@ -25,7 +26,12 @@ ServerSetting setting_of(const BatchQuestion& question) {
   server.version = question.engine_version;
   server.model = question.model.empty() ? "MODEL" : question.model;
   server.dtype = question.dtype;
-  if (!question.has_checkpoint_type) server.weight_type = question.weight_type;
+  // llama.cpp's file is no such checkpoint.
+  if (question.engine == ServingEngine::llama_cpp) {
+    server.weight_type = question.checkpoint_type.value_or(question.weight_type);
+  } else if (!question.checkpoint_type) {
+    server.weight_type = question.weight_type;
+  }
   server.cache_type = question.cache_type;
   server.has_gpu = !question.device || question.device->vendor != device::Vendor::cpu;
   server.tensor_parallel = question.variant.tensor_parallel;
@@ -83,7 +89,8 @@ Result<void> set_length(const text::JsonView& config, int64_t cache_tokens, Serv
 Result<void> set_second_server(const Companion& companion, BatchAnswer& answer) {
   const std::optional<Colocated>& both = answer.freed.colocated;
   if (!both || !both->fits || !both->first_meets_target.value_or(true)) return {};
-  ServerSetting& server = answer.second_server.emplace(setting_of(answer.question));
+  HEADROOM_ASSIGN(const BatchQuestion own, question_of_second(companion.config, answer.question));
+  ServerSetting& server = answer.second_server.emplace(setting_of(own));
   server.model = both->model;
   server.max_num_seqs = *both->advice.batch;
   const auto tokens = static_cast<int64_t>(both->kv_tokens);

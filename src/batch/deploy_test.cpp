@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "batch/batch.h"
+#include "batch/checkpoint.h"
 #include "batch/emit.h"
 #include "batch/replicas.h"
 #include "device/catalogue.h"
@@ -65,16 +66,14 @@ TEST(Deploy, WhatTheCheckpointSaysIsNotSaidAgain) {
   question.slo.reset();
   question.variant.tensor_parallel = 8;
   ASSERT_TRUE(take_checkpoint_type(model::resolve_model(question.model)->view(), question));
-  EXPECT_EQ(question.weight_type, "fp8");
+  EXPECT_EQ(question.checkpoint_type, "fp8");
   const BatchAnswer said = *ask(question);
   ASSERT_FALSE(said.commands.empty());  // in bf16 it does not fit
   EXPECT_FALSE(has(said.commands.front().line, "quantization")) << said.commands.front().line;
   EXPECT_TRUE(notes_say(said, "as config.json says the checkpoint has them"));
-  // What was asked for otherwise stays.
+  // Engines refuse another.
   question.weight_type = "int4";
-  question.has_checkpoint_type = false;
-  ASSERT_TRUE(take_checkpoint_type(model::resolve_model(question.model)->view(), question));
-  EXPECT_EQ(question.weight_type, "int4");
+  EXPECT_FALSE(take_checkpoint_type(model::resolve_model(question.model)->view(), question));
 }
 
 // vLLM's cache has to hold one sequence of the model's whole length.
@@ -182,6 +181,31 @@ BatchQuestion replicated() {
   question.min_efficiency = 0.15;
   question.most_replicas = 2;
   return question;
+}
+
+// Of two models on one GPU each has its own checkpoint.
+TEST(Deploy, TheTypeOfOneCheckpointIsNotTheOthers) {
+  const auto quantized = *text::parse_json(
+      R"({"model_type": "opt", "hidden_size": 2048, "ffn_dim": 8192, "num_hidden_layers": 24,
+          "num_attention_heads": 32, "vocab_size": 50272, "max_position_embeddings": 2048,
+          "quantization_config": {"quant_method": "fp8"}})",
+      "c");
+  const auto plain = *model::resolve_model("facebook/opt-1.3b");
+  const auto weights_beside = [&](const text::JsonView& first, const text::JsonView& second) {
+    BatchQuestion question = replicated();
+    EXPECT_TRUE(take_checkpoint_type(first, question));
+    const Companion companion{"second", second};
+    const auto said = answer(question, &first, timing::TimingModel::built_in(), &companion);
+    EXPECT_TRUE(said) << said.error().to_string();
+    return std::pair(static_cast<double>(said->weights->count),
+                     said->freed.colocated->weights_bytes);
+  };
+  const text::JsonView fp8(quantized, "c");
+  const auto [bytes, bytes_of_fp8] = weights_beside(plain.view(), fp8);
+  const auto [fp8_first, plain_second] = weights_beside(fp8, plain.view());
+  EXPECT_LT(bytes_of_fp8, 0.6 * bytes);
+  EXPECT_DOUBLE_EQ(fp8_first, bytes_of_fp8);
+  EXPECT_DOUBLE_EQ(plain_second, bytes);
 }
 
 TEST(Emit, ASecondModelStartsBehindTheFirstInWhatIsLeft) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "batch/checkpoint.h"
 #include "batch/replication.h"
 
 namespace headroom::batch {
@@ -190,7 +191,10 @@ Result<Colocated> colocated(const FreedQuestion& freed, const Predicted& predict
   Colocated both;
   both.model = companion.name;
   const device::Device rest = rest_of(freed, predicted);
-  const timing::DecodeOptions options = options_for(freed, mean_context(freed.base.workload));
+  HEADROOM_ASSIGN(const BatchQuestion own,
+                  question_of_second(companion.config, *freed.base.question));
+  const timing::DecodeOptions options{
+      .context = mean_context(freed.base.workload), .weights = own.weights, .variant = own.variant};
   HEADROOM_ASSIGN(const Predicted second,
                   Predicted::make(companion.config, rest, options, freed.base.workload, model));
   both.weights_bytes = static_cast<double>(second.predictor().weights().count);

@@ -5,10 +5,9 @@
 // always the candidate whose verdict is most uncertain: the law gives each candidate a probability
 // p of meeting target and efficiency, and p (1 - p) is the variance of that verdict. One that was
 // measured comes again only where that could settle it. When nothing is left that could decide
-// anything, the largest follows, briefly: B_opt is
-// held against it, and it may know better than the law did. So batches mostly grow, and what is in
-// flight serves for the next (serving/load.h): all of them together begin hardly more requests than
-// the largest alone has.
+// anything, the largest follows, briefly: B_opt is held against it, and it may know better than the
+// law did. So batches mostly grow, and what is in flight serves for the next (serving/load.h): all
+// of them together begin hardly more requests than the largest alone has.
 //
 // Where a server keeps requests waiting, what was in flight is its own limit: the point counts for
 // that batch, and no larger one is asked for.

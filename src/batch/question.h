@@ -55,10 +55,11 @@ struct BatchQuestion {
   op::DType weights = op::DType::bf16;            // and cache
   timing::DecodeVariant variant = {};             // otherwise than the model says
   // As they were asked for, for the commands; empty: they were not.
-  std::string dtype;                 // float16, bfloat16 or float32
-  std::string weight_type;           // of the variant's weights: fp8, int8, fp4 or int4
-  bool has_checkpoint_type = false;  // the checkpoint's own, of which no engine is told
-  std::string cache_type;            // of its cache: fp8, int8 or int4
+  std::string dtype;        // float16, bfloat16 or float32
+  std::string weight_type;  // of the variant's weights: fp8, int8, fp4 or int4
+  // The checkpoint's own, of which no engine is told.
+  std::optional<std::string> checkpoint_type = std::nullopt;
+  std::string cache_type;                                        // of its cache: fp8, int8 or int4
   engines::ServingEngine engine = engines::ServingEngine::vllm;  // of the commands
   std::string engine_version;                                    // of a former one; empty: today's
   PriceQuestion price;

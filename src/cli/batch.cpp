@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/version.h"
+#include "batch/checkpoint.h"
 #include "batch/emit.h"
 #include "cli/batch_flags.h"
 #include "cli/batch_live.h"

@@ -1,6 +1,15 @@
 #include "timing/checkpoint_type.h"
 
+#include "text/utf8.h"
+
 namespace headroom::timing {
+
+Result<std::optional<std::string>> quantization_method_of(const text::JsonView& config) {
+  HEADROOM_ASSIGN(const auto quantization, config.optional_object("quantization_config"));
+  if (!quantization) return std::optional<std::string>();
+  HEADROOM_ASSIGN(const auto method, quantization->optional_string("quant_method"));
+  return std::optional(text::printable(method.value_or("a method it does not name").substr(0, 40)));
+}
 
 Result<std::optional<std::string>> checkpoint_type_of(const text::JsonView& config) {
   HEADROOM_ASSIGN(const auto quantization, config.optional_object("quantization_config"));

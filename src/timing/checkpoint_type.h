@@ -16,6 +16,9 @@ namespace headroom::timing {
 // `weights` of the variant stay as they are). Errors: a config that is none.
 Result<std::optional<std::string>> checkpoint_type_of(const text::JsonView& config);
 
+// By what it is quantized, known here or not, in 40 characters at most; nothing where it is not.
+Result<std::optional<std::string>> quantization_method_of(const text::JsonView& config);
+
 // Weights of that type, and products in it where the type has them.
 void set_weight_type(const std::string& type, DecodeVariant& variant);
 

@@ -30,6 +30,13 @@ TEST(CheckpointType, OfModelsThatCameInEightBits) {
   EXPECT_EQ(*checkpoint_type_of(model::resolve_model("Qwen/Qwen2.5-7B")->view()), std::nullopt);
 }
 
+TEST(CheckpointType, WhatIsNotKnownIsNamed) {
+  const auto json =
+      *text::parse_json(R"({"quantization_config": {"quant_method": "compressed-tensors"}})", "c");
+  EXPECT_EQ(*quantization_method_of(text::JsonView(json, "c")), "compressed-tensors");
+  EXPECT_EQ(*quantization_method_of(model::resolve_model("Qwen/Qwen2.5-7B")->view()), std::nullopt);
+}
+
 TEST(CheckpointType, SetsWhatProductsRead) {
   DecodeVariant variant;
   set_weight_type("fp8", variant);
