@@ -142,7 +142,7 @@ Result<void> read_model(ShellArguments& in, MegatronArguments& a) {
     return Error{ErrorCode::bad_input, "has no --max-position-embeddings", in.file(),
                  "learned positions need them"};
   }
-  if (a.rotary || position == "none") a.positions = 0;
+  if (a.rotary || position == "none") a.longest = std::exchange(a.positions, 0);
   HEADROOM_TRY(read_latent_attention(in, a));
   HEADROOM_TRY(in.take("hidden-dropout", a.hidden_dropout));
   HEADROOM_TRY(in.take("attention-dropout", a.attention_dropout));

@@ -17,7 +17,7 @@ MegatronArguments as_said(MegatronArguments a) {
   a.harmless.clear();
   if (a.program.empty()) a.program = a.decoder_layers > 0 ? "pretrain_t5.py" : "pretrain_gpt.py";
   a.ranks_per_node = a.ranks_per_node.value_or(1);
-  if (a.rotary) a.positions = 0;
+  if (a.rotary && a.longest == 0) a.longest = a.sequence;
   return a;
 }
 
@@ -31,7 +31,8 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
       {kModel,
        kModel + "--bf16 --swiglu --normalization RMSNorm --disable-bias-linear --add-qkv-bias "
                 "--use-rotary-position-embeddings --untie-embeddings-and-output-weights "
-                "--group-query-attention --num-query-groups 2 --kv-channels 32",
+                "--max-position-embeddings 131072 --group-query-attention --num-query-groups 2 "
+                "--kv-channels 32",
        kModel + "--fp16 --position-embedding-type none --hidden-dropout 0.05 --attention-dropout 0 "
                 "--make-vocab-size-divisible-by 64 --attention-backend unfused "
                 "--deterministic-mode --accumulate-allreduce-grads-in-fp32",
@@ -42,6 +43,7 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
        kModel + "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
                 "--moe-grouped-gemm --moe-token-dispatcher-type alltoall "
                 "--expert-tensor-parallel-size 1 --moe-ffn-hidden-size 96",
+       "--num-layers 8 --seq-length 128 --position-embedding-type rope " + kSizes,
        kModel + "--bf16 --tensor-model-parallel-size 2 --sequence-parallel "
                 "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 "
                 "--context-parallel-size 2 --use-distributed-optimizer --overlap-grad-reduce "

@@ -44,10 +44,11 @@ Result<MegatronArguments> as_asked(const FitQuestion& question, const MegatronAr
 // validate_args.
 Result<void> check_positions(const MegatronArguments& a) {
   const int64_t longest = std::max(a.sequence, a.decoder_sequence);
-  if (a.positions == 0 || longest <= a.positions) return {};
+  const int64_t positions = std::max(a.positions, a.longest);  // one of them is
+  if (positions == 0 || longest <= positions) return {};
   return Error{ErrorCode::usage,
                "Megatron-LM refuses " + std::to_string(longest) + " tokens with " +
-                   std::to_string(a.positions) + " positions",
+                   std::to_string(positions) + " positions",
                "--emit megatron", "--seq of that many; or other --max-position-embeddings"};
 }
 
