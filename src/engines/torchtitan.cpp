@@ -203,6 +203,7 @@ Result<TrainingSetup> read_torchtitan(std::string_view content, const std::strin
   HEADROOM_ASSIGN(ShellWords script, ShellWords::read(content, file));
   ShellArguments in(std::move(script), file);
   TrainingSetup setup;
+  setup.counted_by = "torchrun --nproc_per_node N in the script";
   HEADROOM_ASSIGN(const TorchtitanConfig config, config_of(in));
   setup.model = config.model;
   HEADROOM_TRY(check_modelled(in));
