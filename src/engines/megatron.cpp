@@ -1,5 +1,6 @@
 #include "engines/megatron.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engines/megatron_names.h"
@@ -243,7 +244,11 @@ void take_others(ShellArguments& in, std::string_view program, MegatronArguments
     const bool is_asked = in.was_asked(name);
     const bool is_launchers = is_of_torchrun(name) || launchers.contains(name);
     if (name == "tokenizer-type" || (!is_asked && !is_launchers)) {
-      if (auto other = in.other(name)) a.others.push_back(std::move(*other));
+      auto other = in.other(name);
+      // Whether the program is a value here, or stands behind a switch, nobody knows.
+      const auto is_program = [&](const std::string& word) { return word.ends_with(program); };
+      if (other && std::ranges::any_of(other->words, is_program)) *other = {name, {}, false};
+      if (other) a.others.push_back(std::move(*other));
     }
     if (is_asked) continue;
     const bool is_harmless = is_launchers || is_harmless_to_megatron(name);

@@ -132,9 +132,11 @@ TEST(MegatronScript, ValuesAreAsAShellHasThem) {
 }
 
 TEST(MegatronScript, WhatTakesMoreOfAShellIsNamed) {
-  for (const char* value : {"\"$ROOT\"/ckpt", "$ROOT/ckpt", "\"my run\"", "my\\ run", "~/tb",
-                            "/d/*.bin", "$GLOB", "/d/{a,b}", "a$ROOT", "\"$W\"", "a|b", "`date`",
-                            "\\$ROOT", "/d/[ab]", "'a;b'", "${NONE[@]}", "a b\"c\"", "\"\"x"}) {
+  for (const char* value :
+       {"\"$ROOT\"/ckpt", "$ROOT/ckpt", "\"my run\"", "my\\ run",   "~/tb",      "/d/*.bin",
+        "$GLOB",          "/d/{a,b}",   "a$ROOT",     "\"$W\"",     "a|b",       "`date`",
+        "\\$ROOT",        "/d/[ab]",    "'a;b'",      "${NONE[@]}", "${X:-a;b}", "${X:-a,}",
+        "${X-a}",         "a='b c'",    "${X:-A=b}",  "a b\"c\"",   "\"\"x"}) {
     EXPECT_EQ(handed_on("--save " + std::string(value)), " not save") << value;
     EXPECT_EQ(handed_on("--save=" + std::string(value) + " --lr 3"), "  --lr 3 not save") << value;
   }
@@ -153,6 +155,8 @@ TEST(MegatronScript, WhatStandsBeforeTheProgramIsItsLaunchers) {
   }
   EXPECT_EQ(read("S=\"/opt/pretrain_gpt.py\"\ntorchrun --x $S " + kModel).program,
             "/opt/pretrain_gpt.py");
+  // Where it stands once more, it may be a value.
+  EXPECT_EQ(handed_on("--hook pretrain_gpt.py --lr 3"), "  --lr 3 not hook");
   EXPECT_EQ(read("torchrun --x \"$ROOT\"/pretrain_gpt.py " + kModel).program, "pretrain_gpt.py");
 }
 

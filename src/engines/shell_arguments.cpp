@@ -23,7 +23,8 @@ bool ends_values(const ShellWord& word) {
 
 // More than names that are put in.
 bool needs_a_shell(std::string_view value) {
-  return value.starts_with('~') || value.find_first_of("$`*?[{<>|&()") != std::string_view::npos;
+  return value.starts_with('~') || value.ends_with(',') ||
+         value.find_first_of("$`*?[{<>|&();\\") != std::string_view::npos;
 }
 
 std::vector<std::string> words_in(const std::string& value) {
@@ -33,7 +34,7 @@ std::vector<std::string> words_in(const std::string& value) {
   return words;
 }
 
-// Of an argument, or of an environment's.
+// Of an argument.
 bool is_name(std::string_view word) {
   return !word.empty() && word.find_first_not_of(
                               "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
@@ -45,7 +46,7 @@ std::string of_the_environment(std::string_view word) {
   std::string_view name = word.substr(1);
   if (name.starts_with('{') && name.ends_with('}')) name = name.substr(1, name.size() - 2);
   if (name.ends_with(":?")) name.remove_suffix(2);
-  return is_name(name) && (name[0] < '0' || name[0] > '9') ? "$" + std::string(name) : "";
+  return is_shell_name(name) && (name[0] < '0' || name[0] > '9') ? "$" + std::string(name) : "";
 }
 
 }  // namespace
@@ -124,7 +125,7 @@ std::string ShellArguments::allocator() {
 // What a shell makes of a word: none of a name that holds other arguments; nothing where that
 // needs more of a shell.
 std::optional<std::vector<std::string>> ShellArguments::handed_on(const ShellWord& word) {
-  if (word.is_torn || word.is_of_phrase) return std::nullopt;
+  if (word.is_torn || word.is_of_phrase || word.list > 0) return std::nullopt;
   const bool is_literal = word.text.find_first_of("$`") == std::string::npos;
   if (word.is_quoted && is_literal) return std::vector{word.text};
   const auto value = script_.resolved(word.text);
@@ -133,8 +134,11 @@ std::optional<std::vector<std::string>> ShellArguments::handed_on(const ShellWor
     return name.empty() ? std::nullopt : std::optional(std::vector{std::move(name)});
   }
   if (value->starts_with("--")) return std::vector<std::string>();
+  // What is put in would give a name where it is written out.
+  const bool gives_name = *value != word.text && value->find('=') != std::string::npos;
   put_in_ += value->size();
-  if (value->empty() || put_in_ > kMostPutIn || needs_a_shell(*value)) return std::nullopt;
+  if (gives_name || value->empty() || put_in_ > kMostPutIn || needs_a_shell(*value))
+    return std::nullopt;
   std::vector<std::string> words = words_in(*value);
   const bool is_one = word.is_quoted && !word.text.ends_with("[@]}");
   return is_one && words.size() > 1 ? std::nullopt : std::optional(std::move(words));
