@@ -30,6 +30,8 @@
 namespace headroom::cli {
 namespace {
 
+using Emits = std::vector<fit::EmitRequest>;
+
 report::Page page_of(std::string title, std::vector<report::Section> sections, const Words& words) {
   return {std::move(title), "fit", std::string(version()), command_line("fit", words),
           std::move(sections)};
@@ -171,14 +173,16 @@ Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::St
 }
 
 Result<int> run_megatron(const Words& words, const Console& console,
-                         const engines::MegatronArguments& arguments) {
+                         const engines::MegatronArguments& arguments, const Emits& emits) {
   HEADROOM_ASSIGN(fit::FitQuestion question, megatron_question_of(words, console, arguments));
-  if (words.has("emit")) HEADROOM_TRY(fit::parse_emit(words.value("emit")));
+  for (const fit::EmitRequest& request : emits) {
+    HEADROOM_TRY(fit::check_said(question, request.kind));
+  }
   if (words.has("html")) question.timeline = true;
   HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
-  if (words.has("emit")) {
-    HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
-    HEADROOM_ASSIGN(answer.emitted, fit::emit_megatron(question, arguments, request));
+  for (const fit::EmitRequest& request : emits) {
+    HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_megatron(question, arguments, request));
+    answer.emitted.push_back(std::move(emitted));
   }
   if (!arguments.harmless.empty()) {
     answer.notes.push_back("of no matter here: " + joined(arguments.harmless));
@@ -236,10 +240,8 @@ Result<fit::FitQuestion> as_answered(const fit::FitQuestion& question, int64_t r
 
 // The setting of the first row that a file can say, as a file for an engine; of the first, where
 // none can, to be told why.
-Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus, const Words& words,
-                         fit::MethodsAnswer& answer) {
-  if (!words.has("emit")) return {};
-  HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
+Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
+                         const fit::EmitRequest& request, fit::MethodsAnswer& answer) {
   HEADROOM_ASSIGN(fit::FitQuestion asked, as_answered(question, gpus, answer.dtype));
   std::optional<fit::FitQuestion> chosen;
   for (const fit::MethodRow& row : answer.rows) {
@@ -250,19 +252,37 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus, const W
     if (is_said || !chosen) chosen = asked;
     if (!is_said) continue;
     if (&row != &answer.rows.front()) {
-      answer.notes.push_back("the file is of " + row.flags +
+      answer.notes.push_back(request.file + " is of " + row.flags +
                              ", the first in order that such a file says");
     }
     break;
   }
   if (!chosen) return {};
-  HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(*chosen, request));
+  HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_setup(*chosen, request));
+  answer.emitted.push_back(std::move(emitted));
+  return {};
+}
+
+// Each file; none, where one of them cannot say the setting.
+Result<void> emit_answered(const fit::FitQuestion& question, const Emits& emits,
+                           fit::FitAnswer& answer) {
+  if (emits.empty()) return {};
+  HEADROOM_ASSIGN(const fit::FitQuestion answered,
+                  as_answered(question, fit::data_ranks_of(question),
+                              fit::setting_of(answer.settings, "dtype")));
+  for (const fit::EmitRequest& request : emits) {
+    HEADROOM_TRY(fit::check_said(answered, request.kind));
+  }
+  for (const fit::EmitRequest& request : emits) {
+    HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_setup(answered, request));
+    answer.emitted.push_back(std::move(emitted));
+  }
   return {};
 }
 
 // Which way to divide the step among so many devices.
 Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
-                        const Console& console) {
+                        const Console& console, const Emits& emits) {
   HEADROOM_ASSIGN(const int64_t gpus,
                   number_of<int64_t>(words.value("gpus"), "gpus", 2, fit::kMostGpus));
   if (fit::is_divided(question)) {
@@ -275,7 +295,9 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
                  "--method ddp:8, say, in place of --gpus"};
   }
   HEADROOM_ASSIGN(fit::MethodsAnswer answer, fit::choose_method(question, gpus));
-  HEADROOM_TRY(emit_choice(question, gpus, words, answer));
+  for (const fit::EmitRequest& request : emits) {
+    HEADROOM_TRY(emit_choice(question, gpus, request, answer));
+  }
   const bool fits = answer.verdict() != fit::Verdict::no;
   HEADROOM_TRY(add_cost(words, fits, fits ? answer.rows.front().time : std::nullopt,
                         fits ? answer.rows.front().oom_probability : 0, answer));
@@ -361,7 +383,8 @@ Result<int> run_fit(const Words& words, const Console& console) {
   HEADROOM_TRY(check_companions(words));
   HEADROOM_ASSIGN(const auto content, setup_content(words));
   HEADROOM_ASSIGN(const auto megatron, megatron_arguments(words, content));
-  if (megatron) return run_megatron(words, console, *megatron);
+  HEADROOM_ASSIGN(const Emits emits, fit::parse_emits(words.values("emit"), words.value("from")));
+  if (megatron) return run_megatron(words, console, *megatron, emits);
   Words asked = words;
   HEADROOM_ASSIGN(const fit::SetupFlags setup, read_setup(content, asked));
   for (const std::string& note : setup.notes) console.note(note);
@@ -370,26 +393,19 @@ Result<int> run_fit(const Words& words, const Console& console) {
   if (tries_all) asked.flags.emplace_back("device", "auto");
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(asked, console));
   HEADROOM_TRY(apply_setup(words, setup, question));
-  if (words.has("emit")) HEADROOM_TRY(fit::parse_emit(words.value("emit")));
   if (words.has("smallest")) return run_smallest(question, words, console);
   // Beside a file that says how the step is divided, --gpus has said among how many.
   const bool is_said = content && !words.has("method") && fit::is_divided(question);
   if (words.has("gpus") && is_said) {
     HEADROOM_TRY(check_as_many(words, fit::devices_of(question)));
   } else if (words.has("gpus")) {
-    return run_methods(question, words, console);
+    return run_methods(question, words, console, emits);
   }
   if (words.has("html")) question.timeline = true;
   // What is not shown is not searched.
   if (!words.has("html") && !words.has("json")) question.remedy_batches = report::kMostRemedies;
   HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
-  if (words.has("emit")) {
-    HEADROOM_ASSIGN(const auto request, fit::parse_emit(words.value("emit")));
-    HEADROOM_ASSIGN(const fit::FitQuestion answered,
-                    as_answered(question, fit::data_ranks_of(question),
-                                fit::setting_of(answer.settings, "dtype")));
-    HEADROOM_ASSIGN(answer.emitted, fit::emit_setup(answered, request));
-  }
+  HEADROOM_TRY(emit_answered(question, emits, answer));
   HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time,
                         answer.oom_probability, answer));
   return deliver_answer(answer, words, console);
@@ -449,7 +465,9 @@ Verb fit_verb() {
         "of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},
        {"epoch-tokens", "N", "with --price: and what an epoch of so many tokens costs and takes"},
        {"emit", "KIND=FILE",
-        "write the setting, or the one to begin with: accelerate, deepspeed, torchtitan; megatron"},
+        "write the setting, or the one to begin with: accelerate, deepspeed, torchtitan; "
+        "megatron. More than once for several",
+        0, true},
        {"against", "FILE.csv", "no MODEL: hold predictions against these measurements"},
        {"save-calibration", "FILE", "with --against: keep the correction that was learned"},
        kJsonFlag,

@@ -147,6 +147,7 @@ std::string type_of(const TrainingSetup& setup) {
 Result<TrainingSetup> read_accelerate(const JsonView& root) {
   TrainingSetup setup;
   setup.is_accelerated = true;
+  setup.counted_by = "num_processes in it";
   HEADROOM_ASSIGN(const std::string type, root.get_string("distributed_type"));
   HEADROOM_ASSIGN(const auto processes, root.optional_int("num_processes", 1, kMostDevices));
   HEADROOM_ASSIGN(const auto nodes, root.optional_int("num_machines", 1, kMostDevices));
@@ -169,7 +170,8 @@ Result<TrainingSetup> read_accelerate(const JsonView& root) {
   }
   HEADROOM_TRY(read_groups(root, setup));
   if (setup.sharing == Sharing::none) return setup;
-  if (setup.ranks < 2) return root.error_at("num_processes", "is less than two", "how many GPUs?");
+  if (processes && setup.ranks < 2)
+    return root.error_at("num_processes", "is less than two", "how many GPUs?");
   return setup;
 }
 

@@ -82,6 +82,8 @@ Result<void> read_ranks(const JsonView& root, TrainingSetup& setup) {
 
 Result<TrainingSetup> read_deepspeed(const JsonView& root) {
   TrainingSetup setup;
+  setup.counted_by =
+      "train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps together";
   HEADROOM_ASSIGN(const JsonView zero, root.get_object("zero_optimization"));
   HEADROOM_TRY(read_zero(zero, setup));
   HEADROOM_TRY(read_halves(root, setup));

@@ -1,9 +1,11 @@
 #include "engines/megatron.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engines/megatron_names.h"
 #include "engines/pipeline_layout.h"
+#include "engines/script_launch.h"
 #include "engines/shell_arguments.h"
 
 namespace headroom::engines {
@@ -13,14 +15,16 @@ namespace {
 constexpr std::string_view kOfDecoders = "pretrain_gpt.py";
 constexpr std::string_view kOfEncodersAndDecoders = "pretrain_t5.py";
 
-// The program that a script starts, where it says one. What starts something else has other models,
-// or does not train.
+// The program that a script starts, where it says one; without its path, where that needs a shell.
+// What starts something else has other models, or does not train.
 Result<std::string> program_of(const ShellArguments& in) {
   std::string other;
-  for (const std::string& word : in.script().words()) {
-    if (!word.ends_with(".py")) continue;
-    const std::string name = word.substr(word.rfind('/') + 1);
-    if (name == kOfDecoders || name == kOfEncodersAndDecoders) return word;
+  for (const ShellWord& word : in.script().words()) {
+    if (!word.text.ends_with(".py")) continue;
+    const size_t equals = word.text.find('=');  // SCRIPT=pretrain_gpt.py
+    const std::string path = word.text.substr(equals + 1);
+    const std::string name = path.substr(path.rfind('/') + 1);
+    if (name == kOfDecoders || name == kOfEncodersAndDecoders) return word.is_torn ? name : path;
     other = name;
   }
   if (other.empty()) return other;
@@ -139,7 +143,7 @@ Result<void> read_model(ShellArguments& in, MegatronArguments& a) {
     return Error{ErrorCode::bad_input, "has no --max-position-embeddings", in.file(),
                  "learned positions need them"};
   }
-  if (a.rotary || position == "none") a.positions = 0;
+  if (a.rotary || position == "none") a.longest = std::exchange(a.positions, 0);
   HEADROOM_TRY(read_latent_attention(in, a));
   HEADROOM_TRY(in.take("hidden-dropout", a.hidden_dropout));
   HEADROOM_TRY(in.take("attention-dropout", a.attention_dropout));
@@ -233,6 +237,25 @@ Result<void> read_division(ShellArguments& in, MegatronArguments& a) {
   return read_recomputation(in, a);
 }
 
+// What nobody asked for: of the launcher, or to be handed on.
+void take_others(ShellArguments& in, std::string_view program, MegatronArguments& a) {
+  const auto launchers = in.script().before(program);
+  for (const std::string& name : in.script().arguments()) {
+    const bool is_asked = in.was_asked(name);
+    const bool is_launchers = is_of_torchrun(name) || launchers.contains(name);
+    if (name == "tokenizer-type" || (!is_asked && !is_launchers)) {
+      auto other = in.other(name);
+      // Whether the program is a value here, or stands behind a switch, nobody knows.
+      const auto is_program = [&](const std::string& word) { return word.ends_with(program); };
+      if (other && std::ranges::any_of(other->words, is_program)) *other = {name, {}, false};
+      if (other) a.others.push_back(std::move(*other));
+    }
+    if (is_asked) continue;
+    const bool is_harmless = is_launchers || is_harmless_to_megatron(name);
+    (is_harmless ? a.harmless : a.unknown).push_back("--" + name);
+  }
+}
+
 }  // namespace
 
 bool has_megatron_arguments(std::string_view content) {
@@ -260,14 +283,7 @@ Result<MegatronArguments> read_megatron_arguments(std::string_view content,
   }
   HEADROOM_TRY(read_division(in, arguments));
   arguments.allocator = in.allocator();
-  for (const std::string& name : in.script().arguments()) {
-    const bool is_handed_on = name == "tokenizer-type";
-    if (is_handed_on || (!in.was_asked(name) && !is_of_torchrun(name))) {
-      if (auto other = in.other(name)) arguments.others.push_back(std::move(*other));
-    }
-    if (in.was_asked(name)) continue;
-    (is_harmless_to_megatron(name) ? arguments.harmless : arguments.unknown).push_back("--" + name);
-  }
+  take_others(in, program.empty() ? fits : program, arguments);
   arguments.contradictions = in.script().contradictions();
   return arguments;
 }

@@ -31,7 +31,8 @@ struct MegatronArguments {
   int64_t kv_channels = 0;
   int64_t ffn = 0;
   int64_t sequence = 0;
-  int64_t positions = 0;
+  int64_t positions = 0;              // that are learned
+  int64_t longest = 0;                // --max-position-embeddings of others; 0: not said
   std::optional<int64_t> vocabulary;  // a tokenizer that is named decides it otherwise
   int64_t extra_tokens = 0;           // of them: a T5's sentinels
   int64_t vocabulary_multiple = 128;

@@ -74,7 +74,6 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "lr",
     "manual-gc",
     "mscale",
-    "master-",
     "merge-file",
     "min-loss-scale",
     "min-lr",
@@ -82,7 +81,6 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "moe-aux-loss-coeff",
     "moe-router-",
     "moe-z-loss-coeff",
-    "nnodes",
     "no-async",
     "no-ckpt-",
     "no-load-",
@@ -90,7 +88,6 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "no-masked-softmax-fusion",
     "no-mmap-",
     "no-save-",
-    "node-rank",
     "norm-epsilon",
     "num-dataset-builder-threads",
     "num-workers",
@@ -98,7 +95,6 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "overlap-param-gather-",
     "profile",
     "rampup-batch-size",
-    "rdzv-",
     "reset-",
     "rope-type",
     "rotary-",
@@ -106,7 +102,6 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "seed",
     "split",
     "start-weight-decay",
-    "tee",
     "tensorboard-",
     "test-data",
     "tiktoken-",
@@ -124,38 +119,6 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "weight-decay",
 });
 
-constexpr auto kOfTorchrun = std::to_array<std::string_view>({
-    "duplicate-stderr-filters",
-    "duplicate-stdout-filters",
-    "event-log-handler",
-    "local-addr",
-    "local-ranks-filter",
-    "log-dir",
-    "logs-specs",
-    "master-addr",
-    "master-port",
-    "max-restarts",
-    "module",
-    "monitor-interval",
-    "nnodes",
-    "no-python",
-    "node-rank",
-    "nproc-per-node",
-    "numa-binding",
-    "rdzv-backend",
-    "rdzv-conf",
-    "rdzv-endpoint",
-    "rdzv-id",
-    "redirects",
-    "role",
-    "run-path",
-    "signals-to-handle",
-    "standalone",
-    "start-method",
-    "tee",
-    "virtual-local-rank",
-});
-
 }  // namespace
 
 std::span<const std::string_view> megatron_not_modelled() { return kNotModelled; }
@@ -166,7 +129,5 @@ bool is_harmless_to_megatron(std::string_view name) {
   return std::ranges::any_of(kHarmless,
                              [&](std::string_view begin) { return name.starts_with(begin); });
 }
-
-bool is_of_torchrun(std::string_view name) { return std::ranges::count(kOfTorchrun, name) > 0; }
 
 }  // namespace headroom::engines

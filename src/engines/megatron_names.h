@@ -1,7 +1,7 @@
 // Megatron-LM's arguments by what they mean to a step's memory, as data: what is not modelled, what
-// is in one value alone, what is of no matter; and torchrun's own, which stand in the same scripts.
+// is in one value alone, what is of no matter.
 //
-// Sources: megatron/training/arguments.py at d98e8a64 (August 2026); torch/distributed/run.py.
+// Source: megatron/training/arguments.py at d98e8a64 (August 2026).
 #pragma once
 
 #include <span>
@@ -22,7 +22,5 @@ struct OnlyValue {
 
 // Whether it is known to change no memory of a training step.
 [[nodiscard]] bool is_harmless_to_megatron(std::string_view name);
-
-[[nodiscard]] bool is_of_torchrun(std::string_view name);
 
 }  // namespace headroom::engines

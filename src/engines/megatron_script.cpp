@@ -66,9 +66,9 @@ void add_layers(const MegatronArguments& a, Array& to) {
 void add_positions(const MegatronArguments& a, Array& to) {
   const bool is_learned = !a.rotary && a.positions > 0;
   if (!is_learned) to.add("position-embedding-type", std::string(a.rotary ? "rope" : "none"));
-  // Asked for in any case, and no less than a sequence.
-  to.add("max-position-embeddings",
-         is_learned ? a.positions : std::max(a.sequence, a.decoder_sequence));
+  // Asked for in any case. A checkpoint is held against it, so that it stays as it was said.
+  const int64_t needed = std::max(a.sequence, a.decoder_sequence);
+  to.add("max-position-embeddings", is_learned ? a.positions : a.longest > 0 ? a.longest : needed);
   to.flag("no-rope-fusion", !a.fused_rotary);
 }
 

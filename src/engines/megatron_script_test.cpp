@@ -17,7 +17,7 @@ MegatronArguments as_said(MegatronArguments a) {
   a.harmless.clear();
   if (a.program.empty()) a.program = a.decoder_layers > 0 ? "pretrain_t5.py" : "pretrain_gpt.py";
   a.ranks_per_node = a.ranks_per_node.value_or(1);
-  if (a.rotary) a.positions = 0;
+  if (a.rotary && a.longest == 0) a.longest = a.sequence;
   return a;
 }
 
@@ -31,7 +31,8 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
       {kModel,
        kModel + "--bf16 --swiglu --normalization RMSNorm --disable-bias-linear --add-qkv-bias "
                 "--use-rotary-position-embeddings --untie-embeddings-and-output-weights "
-                "--group-query-attention --num-query-groups 2 --kv-channels 32",
+                "--max-position-embeddings 131072 --group-query-attention --num-query-groups 2 "
+                "--kv-channels 32",
        kModel + "--fp16 --position-embedding-type none --hidden-dropout 0.05 --attention-dropout 0 "
                 "--make-vocab-size-divisible-by 64 --attention-backend unfused "
                 "--deterministic-mode --accumulate-allreduce-grads-in-fp32",
@@ -42,6 +43,7 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
        kModel + "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
                 "--moe-grouped-gemm --moe-token-dispatcher-type alltoall "
                 "--expert-tensor-parallel-size 1 --moe-ffn-hidden-size 96",
+       "--num-layers 8 --seq-length 128 --position-embedding-type rope " + kSizes,
        kModel + "--bf16 --tensor-model-parallel-size 2 --sequence-parallel "
                 "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 "
                 "--context-parallel-size 2 --use-distributed-optimizer --overlap-grad-reduce "
@@ -84,10 +86,10 @@ TEST(MegatronScript, OtherArgumentsAreHandedOn) {
   EXPECT_TRUE(has("  --finetune\n"));
   EXPECT_TRUE(has("  --log-throughput\n"));
   EXPECT_TRUE(has("  --made-up\n"));
-  EXPECT_TRUE(has("  --a-launchers-own\n"));
   EXPECT_TRUE(has("  --train-iters 10\n"));
   EXPECT_TRUE(has("  pretrain_gpt.py \"${MODEL_ARGS[@]}\"")) << written;
-  for (const char* not_there : {"--load", "--tensorboard-dir", "standalone", "rdzv", "tee"}) {
+  for (const char* not_there :
+       {"--load", "--tensorboard-dir", "standalone", "rdzv", "tee", "own"}) {
     EXPECT_FALSE(has(not_there)) << not_there << written;
   }
   std::vector<std::string> left;
@@ -97,6 +99,65 @@ TEST(MegatronScript, OtherArgumentsAreHandedOn) {
   EXPECT_EQ(left, (std::vector<std::string>{"load", "tensorboard-dir"}));
   // Handed on once more, all the same but for what was left out.
   EXPECT_EQ(megatron_script(read(written)), written);
+}
+
+// What is handed on of `more`, in one line, and then the names of what is not.
+std::string handed_on(const std::string& more) {
+  const MegatronArguments a = read(
+      "W=\"0.3 /d/a 0.7 /d/b\"\nGLOB=/d/*.bin\nROOT=\"/mnt\"\n"
+      "A=(0.5 a 0.5 b)\n"
+      "torchrun pretrain_gpt.py " +
+      kModel + more);
+  const std::string written = megatron_script(a);
+  const size_t from = written.find("OTHER_ARGS=(") + 12;
+  std::string words = written.substr(from, written.find("\n)\n", from) - from);
+  std::erase(words, '\n');
+  for (const OtherArgument& other : a.others) {
+    if (!other.is_given) words += " not " + other.name;
+  }
+  EXPECT_EQ(megatron_script(read(written)), written);
+  return words;
+}
+
+TEST(MegatronScript, ValuesAreAsAShellHasThem) {
+  EXPECT_EQ(handed_on("--data-path $W --save \"$ROOT\""),
+            "  --data-path 0.3 /d/a 0.7 /d/b  --save /mnt");
+  EXPECT_EQ(handed_on("--data-path \"${A[@]}\""), "  --data-path 0.5 a 0.5 b");
+  EXPECT_EQ(handed_on("--log-option 'a|b' --project \"x*\" --empty \"\" --flag true"),
+            "  --empty ''  --flag true  --log-option 'a|b'  --project 'x*'");
+  EXPECT_EQ(handed_on("--lr 3 >log 2>&1"), "  --lr 3");
+  EXPECT_EQ(handed_on("--lr 3 2>&1 | tee log"), "  --lr 3");
+  EXPECT_EQ(handed_on("--log-it $@"), "  --log-it");
+  EXPECT_EQ(handed_on("--hook hook.py --lr 3"), "  --hook hook.py  --lr 3");
+}
+
+TEST(MegatronScript, WhatTakesMoreOfAShellIsNamed) {
+  for (const char* value :
+       {"\"$ROOT\"/ckpt", "$ROOT/ckpt", "\"my run\"", "my\\ run",   "~/tb",      "/d/*.bin",
+        "$GLOB",          "/d/{a,b}",   "a$ROOT",     "\"$W\"",     "a|b",       "`date`",
+        "\\$ROOT",        "/d/[ab]",    "'a;b'",      "${NONE[@]}", "${X:-a;b}", "${X:-a,}",
+        "${X-a}",         "a='b c'",    "${X:-A=b}",  "a b\"c\"",   "\"\"x"}) {
+    EXPECT_EQ(handed_on("--save " + std::string(value)), " not save") << value;
+    EXPECT_EQ(handed_on("--save=" + std::string(value) + " --lr 3"), "  --lr 3 not save") << value;
+  }
+}
+
+TEST(MegatronScript, WhatStandsBeforeTheProgramIsItsLaunchers) {
+  for (const char* launcher : {"srun --container-image=foo.sqsh --container-mounts /a:/b torchrun ",
+                               "docker run --gpus all --rm -it --shm-size=1g img torchrun ",
+                               "LAUNCH=(--made-up 1)\ntorchrun ${LAUNCH[@]} "}) {
+    const MegatronArguments a = read(launcher + ("/opt/pretrain_gpt.py " + kModel) + "--own 1");
+    ASSERT_EQ(a.others.size(), 1) << launcher;
+    EXPECT_EQ(a.others[0].name, "own");
+    EXPECT_EQ(a.unknown, std::vector<std::string>{"--own"}) << launcher;
+    EXPECT_FALSE(a.harmless.empty());
+    EXPECT_EQ(a.program, "/opt/pretrain_gpt.py");
+  }
+  EXPECT_EQ(read("S=\"/opt/pretrain_gpt.py\"\ntorchrun --x $S " + kModel).program,
+            "/opt/pretrain_gpt.py");
+  // Where it stands once more, it may be a value.
+  EXPECT_EQ(handed_on("--hook pretrain_gpt.py --lr 3"), "  --lr 3 not hook");
+  EXPECT_EQ(read("torchrun --x \"$ROOT\"/pretrain_gpt.py " + kModel).program, "pretrain_gpt.py");
 }
 
 TEST(MegatronScript, NoShellObeysWhatAFileSays) {

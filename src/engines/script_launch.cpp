@@ -1,8 +1,49 @@
 #include "engines/script_launch.h"
 
+#include <algorithm>
+#include <array>
+
 #include "engines/shell_words.h"
 
 namespace headroom::engines {
+
+namespace {
+
+constexpr auto kOfTorchrun = std::to_array<std::string_view>({
+    "duplicate-stderr-filters",
+    "duplicate-stdout-filters",
+    "event-log-handler",
+    "local-addr",
+    "local-ranks-filter",
+    "log-dir",
+    "logs-specs",
+    "master-addr",
+    "master-port",
+    "max-restarts",
+    "module",
+    "monitor-interval",
+    "nnodes",
+    "no-python",
+    "node-rank",
+    "nproc-per-node",
+    "numa-binding",
+    "rdzv-backend",
+    "rdzv-conf",
+    "rdzv-endpoint",
+    "rdzv-id",
+    "redirects",
+    "role",
+    "run-path",
+    "signals-to-handle",
+    "standalone",
+    "start-method",
+    "tee",
+    "virtual-local-rank",
+});
+
+}  // namespace
+
+bool is_of_torchrun(std::string_view name) { return std::ranges::count(kOfTorchrun, name) > 0; }
 
 std::string machine_names(int64_t nodes) {
   if (nodes == 1) return "";

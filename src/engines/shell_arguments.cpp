@@ -11,15 +11,30 @@ namespace headroom::engines {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;
+constexpr size_t kMostPutIn = size_t{1} << 20;  // bytes, of all that is handed on
 
-// What a shell does itself: pipes, redirections, what an array or the script's own words hold. And
-// the program behind its launcher's last switch.
-bool ends_values(std::string_view word) {
-  return word.find_first_of("<>|&") != std::string_view::npos || word.ends_with("[@]}") ||
-         word.ends_with("[*]}") || word == "$@" || word == "$*" || word.ends_with(".py");
+// What stands behind all arguments: a redirection, a pipe, and those of the script itself.
+bool ends_values(const ShellWord& word) {
+  if (word.text == "$@" || word.text == "$*") return true;
+  const size_t at = word.text.find_first_not_of("0123456789");
+  return !word.is_quoted && at != std::string::npos &&
+         std::string_view("<>|&").find(word.text[at]) != std::string_view::npos;
 }
 
-// Of an argument, or of an environment's.
+// More than names that are put in.
+bool needs_a_shell(std::string_view value) {
+  return value.starts_with('~') || value.ends_with(',') ||
+         value.find_first_of("$`*?[{<>|&();\\") != std::string_view::npos;
+}
+
+std::vector<std::string> words_in(const std::string& value) {
+  std::istringstream in(value);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(std::move(word));
+  return words;
+}
+
+// Of an argument.
 bool is_name(std::string_view word) {
   return !word.empty() && word.find_first_not_of(
                               "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
@@ -31,7 +46,7 @@ std::string of_the_environment(std::string_view word) {
   std::string_view name = word.substr(1);
   if (name.starts_with('{') && name.ends_with('}')) name = name.substr(1, name.size() - 2);
   if (name.ends_with(":?")) name.remove_suffix(2);
-  return is_name(name) && (name[0] < '0' || name[0] > '9') ? "$" + std::string(name) : "";
+  return is_shell_name(name) && (name[0] < '0' || name[0] > '9') ? "$" + std::string(name) : "";
 }
 
 }  // namespace
@@ -107,20 +122,40 @@ std::string ShellArguments::allocator() {
   return "";
 }
 
+// What a shell makes of a word: none of a name that holds other arguments; nothing where that
+// needs more of a shell.
+std::optional<std::vector<std::string>> ShellArguments::handed_on(const ShellWord& word) {
+  if (word.is_torn || word.is_of_phrase || word.list > 0) return std::nullopt;
+  const bool is_literal = word.text.find_first_of("$`") == std::string::npos;
+  if (word.is_quoted && is_literal) return std::vector{word.text};
+  const auto value = script_.resolved(word.text);
+  if (!value) {
+    std::string name = of_the_environment(word.text);
+    return name.empty() ? std::nullopt : std::optional(std::vector{std::move(name)});
+  }
+  if (value->starts_with("--")) return std::vector<std::string>();
+  // What is put in would give a name where it is written out.
+  const bool gives_name = *value != word.text && value->find('=') != std::string::npos;
+  put_in_ += value->size();
+  if (gives_name || value->empty() || put_in_ > kMostPutIn || needs_a_shell(*value))
+    return std::nullopt;
+  std::vector<std::string> words = words_in(*value);
+  const bool is_one = word.is_quoted && !word.text.ends_with("[@]}");
+  return is_one && words.size() > 1 ? std::nullopt : std::optional(std::move(words));
+}
+
 std::optional<OtherArgument> ShellArguments::other(const std::string& name) {
   OtherArgument argument{name, {}, is_name(name)};
   if (!argument.is_given) return argument;
-  std::istringstream words(*script_.written(name) + " " + script_.more_of(name).value_or(""));
-  for (std::string word; words >> word && !ends_values(word);) {
-    if (word == "false" || word == "False") return std::nullopt;
-    if (word == "true" || word == "True") break;
-    const auto value = script_.resolved(word);
-    if (value && value->empty()) break;  // a name that holds other arguments
-    const std::string said = value.value_or(of_the_environment(word));
-    argument.is_given = !said.empty() && !said.starts_with("--") &&
-                        (!value || said.find_first_of("$`") == said.npos);
-    if (!argument.is_given) return OtherArgument{name, {}, false};
-    argument.words.push_back(said);
+  const bool is_mapped = script_.is_mapped(name);
+  for (const ShellWord& word : script_.words_of(name)) {
+    if (ends_values(word)) break;
+    if (is_mapped && (word.text == "false" || word.text == "False")) return std::nullopt;
+    if (is_mapped && (word.text == "true" || word.text == "True")) break;
+    const auto words = handed_on(word);
+    if (!words) return OtherArgument{name, {}, false};
+    if (words->empty()) break;
+    argument.words.insert(argument.words.end(), words->begin(), words->end());
   }
   return argument;
 }

@@ -16,8 +16,8 @@ namespace headroom::engines {
 // An argument that decides nothing here, to be handed on as it came.
 struct OtherArgument {
   std::string name;  // without dashes
-  // "" alone is a switch's. Names that the script gives are put in; one that it takes from where it
-  // is started stays, as "$NAME".
+  // None are a switch's. Names that the script gives are put in; one that it takes from where it is
+  // started stays, as "$NAME".
   std::vector<std::string> words;
   bool is_given = true;  // else its words need more of a shell, and are none
   bool operator==(const OtherArgument&) const = default;
@@ -49,9 +49,12 @@ class ShellArguments {
   [[nodiscard]] bool was_asked(const std::string& name) const;
 
  private:
+  std::optional<std::vector<std::string>> handed_on(const ShellWord& word);
+
   ShellWords script_;
   std::string file_;
   std::vector<std::string> seen_;
+  size_t put_in_ = 0;  // bytes of names' values, of what was handed on
 };
 
 }  // namespace headroom::engines

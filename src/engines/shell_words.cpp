@@ -1,6 +1,8 @@
 #include "engines/shell_words.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
 
 namespace headroom::engines {
@@ -8,103 +10,28 @@ namespace headroom::engines {
 namespace {
 
 constexpr size_t kMostWords = 100'000;
-constexpr size_t kDeepest = 16;  // names within names
+constexpr size_t kDeepest = 16;                // names within names
+constexpr size_t kLongest = size_t{64} << 10;  // bytes of what a name is given
 
-bool is_of_name(char c) {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+// A value that only a shell knows.
+constexpr std::string_view kOfAShell = "$...";
+
+// NAME of $NAME, ${NAME} and ${NAME[@]}.
+std::string_view name_in(std::string_view word) {
+  if (!word.starts_with('$')) return {};
+  word.remove_prefix(1);
+  if (word.starts_with('{') && word.ends_with('}')) word = word.substr(1, word.size() - 2);
+  for (const std::string_view all : {"[@]", "[*]"}) {
+    if (word.ends_with(all)) word.remove_suffix(all.size());
+  }
+  return word;
 }
 
-bool is_name(std::string_view word) {
-  return !word.empty() && std::ranges::all_of(word, is_of_name);
+// Before the command begins in which a program is.
+bool ends_command(const ShellWord& word) {
+  constexpr std::array<std::string_view, 6> kEnds{"&&", "||", "|", "then", "else", "do"};
+  return !word.is_quoted && std::ranges::find(kEnds, word.text) != kEnds.end();
 }
-
-bool ends_word(char c) {
-  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '"' || c == '\'' || c == '\\' ||
-         c == ';';
-}
-
-// A terminal is not to obey what a file says.
-char printable(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c; }
-
-// Cuts a script into words; what ${...} holds stays in one, and so do brackets within a word. And
-// notes where a list of words ends: with its array, its quotation or its line.
-class Cutter {
- public:
-  Cutter(std::vector<std::string>& words, std::vector<size_t>& ends) : words_(words), ends_(ends) {}
-
-  void take(char c) {
-    if (c == '\n') in_comment_ = false;
-    if (in_comment_) return;
-    if (braces_ > 0 && c != '\n') return take_within(c);
-    if (c == '#' && word_.empty()) {
-      in_comment_ = true;
-    } else if (ends_word(c) || is_bracket_between(c)) {
-      end();
-      if (ends_list(c)) ends_.push_back(words_.size());
-    } else {
-      is_escaped_ = false;
-      if (c == '{' && word_.ends_with('$')) ++braces_;
-      word_ += printable(c);
-    }
-  }
-
-  void end() {
-    while (word_.ends_with(',')) word_.pop_back();
-    if (!word_.empty()) words_.push_back(std::move(word_));
-    word_.clear();
-    braces_ = 0;
-    brackets_ = 0;
-  }
-
- private:
-  // Of an array, NAME=(one two), but not of a layout, E|(tt|)*6L.
-  bool is_bracket_between(char c) {
-    if (c == '(') {
-      if (word_.empty() || word_.ends_with('=')) return true;
-      ++brackets_;
-    } else if (c == ')') {
-      if (brackets_ == 0) return true;
-      --brackets_;
-    }
-    return false;
-  }
-
-  // Of what ends a word.
-  bool ends_list(char c) {
-    const bool is_escaped = is_escaped_;
-    is_escaped_ = c == '\\';
-    if (c == '"' || c == '\'') {
-      if (quote_ != 0 && quote_ != c) return false;
-      const bool is_closed = quote_ == c;
-      quote_ = is_closed ? '\0' : c;
-      return is_closed && std::exchange(is_list_quoted_, false);
-    }
-    if (quote_ != 0) {
-      is_list_quoted_ = is_list_quoted_ || c == ' ' || c == '\n';
-      return false;
-    }
-    if (c == '(') ++arrays_;
-    if (c == ')') arrays_ = std::max(0, arrays_ - 1);
-    return c == ')' || c == ';' || (c == '\n' && !is_escaped && arrays_ == 0);
-  }
-
-  void take_within(char c) {
-    if (c == '}') --braces_;
-    if (c == '"' || c == '\'') return;
-    word_ += printable(c);
-  }
-
-  std::vector<std::string>& words_;
-  std::vector<size_t>& ends_;
-  std::string word_;
-  bool in_comment_ = false;
-  int braces_ = 0;
-  int brackets_ = 0;
-  int arrays_ = 0;
-  char quote_ = 0;               // that is open
-  bool is_list_quoted_ = false;  // it has a blank in it
-  bool is_escaped_ = false;      // by a backslash just before
-};
 
 void add_once(std::vector<std::string>& values, std::string value) {
   std::erase(values, value);  // the last one counts
@@ -114,51 +41,62 @@ void add_once(std::vector<std::string>& values, std::string value) {
 }  // namespace
 
 Result<ShellWords> ShellWords::read(std::string_view content, const std::string& file) {
-  ShellWords script;
-  std::vector<size_t> ends;  // so many words before the end of a list
-  Cutter cutter(script.words_, ends);
+  ShellCutter cutter;
   for (const char c : content) {
     cutter.take(c);
-    if (script.words_.size() > kMostWords) {
+    if (cutter.count() > kMostWords) {
       return Error{ErrorCode::bad_input, "has more than 100,000 words", file, ""};
     }
   }
-  cutter.end();
+  ShellWords script;
+  script.cut_ = cutter.finish();
   script.take_names();
-  script.take_arguments(ends);
+  script.take_arguments();
   return script;
 }
 
 void ShellWords::take_names() {
-  for (const std::string& word : words_) {
+  for (size_t i = 0; i < cut_.words.size(); ++i) {
+    const std::string& word = cut_.words[i].text;
     const size_t equals = word.find('=');
-    if (equals == std::string::npos || !is_name(std::string_view(word).substr(0, equals))) continue;
-    add_once(names_[word.substr(0, equals)], word.substr(equals + 1));
+    if (equals == std::string::npos) continue;
+    const bool adds = word[std::max<size_t>(equals, 1) - 1] == '+';  // NAME+=
+    const std::string name = word.substr(0, equals - (adds ? 1 : 0));
+    if (!is_shell_name(name)) continue;
+    std::string value = word.substr(equals + 1);
+    bool is_of_shell = adds || cut_.words[i].is_torn;
+    for (size_t k = i + 1; k <= i + cut_.words[i].list; ++k) {
+      const ShellWord& more = cut_.words[k];
+      value += (value.empty() ? "" : " ") + more.text;
+      is_of_shell = is_of_shell || more.is_torn || more.is_of_phrase || more.text.empty();
+    }
+    is_of_shell = is_of_shell || value.size() > kLongest;
+    if (is_of_shell) value = value.starts_with("--") ? "--" : kOfAShell;
+    if (name_in(value) == name) continue;  // it says nothing
+    add_once(names_[name], std::move(value));
   }
 }
 
-void ShellWords::take_arguments(const std::vector<size_t>& ends) {
-  for (size_t i = 0; i < words_.size(); ++i) {
-    if (!words_[i].starts_with("--") || words_[i].size() < 3) continue;
-    std::string name = words_[i].substr(2);
+void ShellWords::take_arguments() {
+  const std::vector<ShellWord>& words = cut_.words;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].text.starts_with("--") || words[i].text.size() < 3) continue;
+    std::string name = words[i].text.substr(2);
     std::string value;
-    const auto end = std::ranges::upper_bound(ends, i);
-    const size_t last = end == ends.end() ? words_.size() : *end;
+    const auto end = std::ranges::upper_bound(cut_.ends, i);
+    const size_t last = end == cut_.ends.end() ? words.size() : *end;
     const size_t equals = name.find('=');
     size_t at = i + 1;  // of what stands behind
+    while (at < last && !words[at].text.starts_with("--")) ++at;
     if (equals != std::string::npos) {
       value = name.substr(equals + 1);
       name.resize(equals);
-    } else if (at < last && !words_[at].starts_with("--")) {
-      value = words_[at++];
-    }
-    std::string more;
-    for (; at < last && !words_[at].starts_with("--"); ++at) {
-      more += (more.empty() ? "" : " ") + words_[at];
+    } else if (at > i + 1) {
+      value = words[i + 1].text;
     }
     if (name.ends_with(':')) name.pop_back();  // YAML
     std::ranges::replace(name, '_', '-');
-    more_[name] = std::move(more);
+    places_[name] = {i, at};
     add_once(arguments_[std::move(name)], std::move(value));
   }
 }
@@ -169,10 +107,71 @@ std::optional<std::string> ShellWords::written(std::string_view argument) const 
   return at->second.back();
 }
 
+std::vector<ShellWord> ShellWords::words_of(std::string_view argument) const {
+  const auto place = places_.find(argument);
+  if (place == places_.end()) return {};
+  const auto [at, end] = place->second;
+  std::vector<ShellWord> words(cut_.words.begin() + static_cast<ptrdiff_t>(at) + 1,
+                               cut_.words.begin() + static_cast<ptrdiff_t>(end));
+  ShellWord first = cut_.words[at];
+  const size_t equals = first.text.find('=');
+  if (equals == std::string::npos) return words;
+  first.text.erase(0, equals + 1);
+  words.insert(words.begin(), std::move(first));
+  return words;
+}
+
 std::optional<std::string> ShellWords::more_of(std::string_view argument) const {
-  const auto at = more_.find(argument);
-  if (at == more_.end() || at->second.empty()) return std::nullopt;
-  return at->second;
+  std::string more;
+  const std::vector<ShellWord> words = words_of(argument);
+  for (size_t i = 1; i < words.size(); ++i) more += (i == 1 ? "" : " ") + words[i].text;
+  return more.empty() ? std::nullopt : std::optional(std::move(more));
+}
+
+bool ShellWords::is_mapped(std::string_view argument) const {
+  const auto place = places_.find(argument);
+  return place != places_.end() && cut_.words[place->second.at].text.ends_with(':');
+}
+
+bool ShellWords::is_program(const ShellWord& word, std::string_view program) const {
+  const size_t equals = word.text.find('=');
+  if (equals != std::string::npos && is_shell_name(word.text.substr(0, equals))) return false;
+  if (word.text.ends_with(program)) return true;
+  const auto named = names_.find(name_in(word.text));
+  return named != names_.end() && named->second.back().ends_with(program);
+}
+
+std::set<std::string, std::less<>> ShellWords::before(std::string_view program) const {
+  const std::vector<ShellWord>& words = cut_.words;
+  std::set<size_t> places;
+  std::set<std::string_view> lists;
+  auto line = cut_.commands.begin();
+  size_t from = 0;  // of the command
+  bool has_program = false;
+  for (size_t at = 0; at < words.size(); ++at) {
+    bool is_begun = ends_command(words[at]);
+    for (; line != cut_.commands.end() && *line <= at; ++line) is_begun = true;
+    if (is_begun) from = at;
+    has_program = has_program && !is_begun;
+    if (has_program || !is_program(words[at], program)) continue;
+    has_program = true;
+    for (size_t i = from; i < at; ++i) {
+      if (i + words[i].list < at) i += words[i].list;  // given, not said
+      places.insert(i);
+      lists.insert(name_in(words[i].text));
+    }
+  }
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string_view name =
+        std::string_view(words[i].text).substr(0, words[i].text.find('='));
+    if (!lists.contains(name)) continue;
+    for (size_t k = 1; k <= words[i].list; ++k) places.insert(i + k);
+  }
+  std::set<std::string, std::less<>> names;
+  for (const auto& [name, place] : places_) {
+    if (places.contains(place.at)) names.insert(name);
+  }
+  return names;
 }
 
 std::optional<std::string> ShellWords::resolved(const std::string& value) {
@@ -184,14 +183,12 @@ std::optional<std::string> ShellWords::resolved(const std::string& value,
                                                 std::vector<std::string>& within) {
   if (!value.starts_with('$')) return value;
   if (within.size() > kDeepest) return std::nullopt;
-  std::string name = value.substr(1);
+  std::string name(name_in(value));
   std::optional<std::string> otherwise;
-  if (name.starts_with('{') && name.ends_with('}')) {
-    name = name.substr(1, name.size() - 2);
-    if (const size_t colon = name.find(":-"); colon != std::string::npos) {
-      otherwise = name.substr(colon + 2);
-      name.resize(colon);
-    }
+  const size_t colon = name.find(":-");
+  if (colon != std::string::npos && value.starts_with("${")) {
+    otherwise = name.substr(colon + 2);
+    name.resize(colon);
   }
   const auto at = names_.find(name);
   // NAME=${NAME:-else} asks for what the script was started with.

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "engines/megatron_names.h"
+#include "engines/script_launch.h"
 #include "engines/shell_arguments.h"
 #include "engines/torchtitan_names.h"
 #include "text/parse_number.h"
@@ -114,9 +114,9 @@ Result<void> read_types(ShellArguments& in, TrainingSetup& setup) {
 Result<void> read_checkpointing(const ShellArguments& in, const TorchtitanConfig& config,
                                 TrainingSetup& setup) {
   std::string kind = config.checkpoints_layers ? "full" : "selective";
-  for (const std::string& word : in.script().words()) {
+  for (const ShellWord& word : in.script().words()) {
     for (const std::string_view of : {"activation_checkpoint:", "activation-checkpoint:"}) {
-      if (word.starts_with(of)) kind = word.substr(of.size());
+      if (word.text.starts_with(of)) kind = word.text.substr(of.size());
     }
   }
   setup.checkpoints = kind != "none";
@@ -203,6 +203,7 @@ Result<TrainingSetup> read_torchtitan(std::string_view content, const std::strin
   HEADROOM_ASSIGN(ShellWords script, ShellWords::read(content, file));
   ShellArguments in(std::move(script), file);
   TrainingSetup setup;
+  setup.counted_by = "torchrun --nproc_per_node N in the script";
   HEADROOM_ASSIGN(const TorchtitanConfig config, config_of(in));
   setup.model = config.model;
   HEADROOM_TRY(check_modelled(in));

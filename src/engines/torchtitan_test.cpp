@@ -58,6 +58,20 @@ TEST(Torchtitan, WhatIsSaidComesBeforeTheConfiguration) {
   EXPECT_EQ(setup->notes[1], "nobody looked at this, which may change memory: --made.up");
 }
 
+// As its run_train.sh has them, in two branches.
+TEST(Torchtitan, NamesInQuotesAreNames) {
+  const auto setup = read_torchtitan(
+      "NGPU=${NGPU:-\"8\"}\nCONFIG=\"llama3_8b\"\nif [ -n \"$COMM_MODE\" ]; then\n"
+      "  NGPU=\"${NGPU}\" python3 -m torchtitan.train --module llama3 --config ${CONFIG} \"$@\"\n"
+      "else\n  PYTORCH_ALLOC_CONF=\"expandable_segments:True\" torchrun "
+      "--nproc_per_node=${NGPU} -m torchtitan.train --module llama3 --config ${CONFIG} "
+      "\"$@\"\nfi\n",
+      "run.sh", {});
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->ranks, 8);
+  EXPECT_EQ(setup->allocator, "expandable_segments:True");
+}
+
 TEST(Torchtitan, GpusThatNobodySaysAreThoseBeside) {
   const std::string bare = "python -m torchtitan.train --module qwen3 --config qwen3_14b ";
   EXPECT_EQ(read_torchtitan(bare, "run.sh", {})->ranks, 1);

@@ -368,6 +368,7 @@ Result<TrainingSetup> read_trainer(const JsonView& root, const ReadNamed& read_n
   TrainingSetup setup;
   setup.is_accelerated = true;
   setup.is_trainer = true;
+  setup.counted_by = "torchrun --nproc_per_node N in a script";
   HEADROOM_TRY(check_modelled(in));
   HEADROOM_TRY(read_step(in, setup));
   HEADROOM_TRY(read_types(in, setup));

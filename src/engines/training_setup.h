@@ -27,6 +27,7 @@ struct TrainingSetup {
   int64_t ranks = 1;     // that a state is divided among
   int64_t replicas = 1;  // of all of them
   int64_t nodes = 1;
+  std::string counted_by;               // what else than a flag may say how many ranks there are
   std::optional<Half> mixed_precision;  // autocast
   std::optional<Half> weights;          // DeepSpeed keeps them in half precision
   bool is_accelerated = false;          // accelerate runs the loop

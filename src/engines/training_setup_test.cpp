@@ -69,7 +69,7 @@ TEST(Accelerate, WhatIsNotModelledIsNamed) {
   for (const Case& c : {
            Case{"num_processes: 8\n", "distributed_type"},
            Case{"distributed_type: MEGATRON_LM\nnum_processes: 8\n", "distributed_type"},
-           Case{"distributed_type: MULTI_GPU\n", "num_processes"},
+           Case{"distributed_type: MULTI_GPU\nnum_processes: 1\n", "num_processes"},
            Case{"distributed_type: MULTI_GPU\nnum_processes: 0\n", "num_processes"},
            Case{"distributed_type: MULTI_GPU\nnum_processes: 1e30\n", "num_processes"},
            Case{fsdp + "  fsdp_offload_params: true\n", "fsdp_offload_params"},

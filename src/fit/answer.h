@@ -174,6 +174,7 @@ struct Emitted {
   std::string file;
   std::string command;
   std::vector<std::string> by_hand;  // settings that the file cannot say: a training script's own
+  std::vector<std::string> notes;    // of flags of Headroom's own, which no engine has
 };
 
 // One stage of a pipeline, of which each has memory of its own.
@@ -207,7 +208,7 @@ struct FitAnswer {
   // Of a pipeline, in its order; what else the answer says is of the one that needs most.
   std::vector<StageFigures> stages;
   Timeline timeline;  // empty when not asked for
-  std::optional<Emitted> emitted;
+  std::vector<Emitted> emitted;
   std::optional<RunCost> cost;           // where a price was given, and there is a time
   std::vector<std::string> notes;        // what the question means for this model
   std::vector<std::string> warnings;     // what to know before trusting the answer

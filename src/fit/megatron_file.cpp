@@ -1,12 +1,12 @@
 #include "fit/megatron_file.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/file.h"
 #include "base/units.h"
 #include "engines/megatron_script.h"
 #include "fit/megatron_question.h"
+#include "fit/scenario.h"
 #include "fit/smallest.h"
 
 namespace headroom::fit {
@@ -36,7 +36,7 @@ Result<MegatronArguments> as_asked(const FitQuestion& question, const MegatronAr
     return Error{ErrorCode::usage, "a step has more sequences than Megatron-LM's arguments say",
                  "--emit megatron", "a smaller --batch or --grad-accum"};
   }
-  if (!is_pytorchs(asked.allocator)) asked.allocator.clear();
+  if (asked.allocator == kPlannedAllocator) asked.allocator.clear();
   spread(question, asked);
   return asked;
 }
@@ -44,20 +44,12 @@ Result<MegatronArguments> as_asked(const FitQuestion& question, const MegatronAr
 // validate_args.
 Result<void> check_positions(const MegatronArguments& a) {
   const int64_t longest = std::max(a.sequence, a.decoder_sequence);
-  if (a.positions == 0 || longest <= a.positions) return {};
+  const int64_t positions = std::max(a.positions, a.longest);  // one of them is
+  if (positions == 0 || longest <= positions) return {};
   return Error{ErrorCode::usage,
                "Megatron-LM refuses " + std::to_string(longest) + " tokens with " +
-                   std::to_string(a.positions) + " positions",
+                   std::to_string(positions) + " positions",
                "--emit megatron", "--seq of that many; or other --max-position-embeddings"};
-}
-
-Result<void> check_place(const FitQuestion& question, const EmitRequest& request) {
-  std::error_code none;
-  const bool is_same = request.file == question.model ||
-                       std::filesystem::equivalent(request.file, question.model, none);
-  if (!is_same) return {};
-  return Error{ErrorCode::usage, "is what the setting was read from", "--emit " + request.file,
-               "name another file: what it says besides would be lost"};
 }
 
 std::vector<std::string> left_out(const MegatronArguments& a) {
@@ -65,20 +57,25 @@ std::vector<std::string> left_out(const MegatronArguments& a) {
   for (const engines::OtherArgument& other : a.others) {
     if (!other.is_given) names.push_back(other.name);
   }
-  // Where nobody says so, all GPUs are taken to be in one machine, as the answer has them.
-  if (a.nodes == 1 && a.ranks_per_node > kMostOfAMachine) names.emplace_back("nodes");
   return names;
+}
+
+std::vector<std::string> notes_on(const FitQuestion& question, const MegatronArguments& a) {
+  std::vector<std::string> notes;
+  // Where nobody says so, as the answer has them.
+  if (a.nodes == 1 && a.ranks_per_node > kMostOfAMachine) {
+    notes.emplace_back(
+        "in it all GPUs are in one machine: --nodes N here says how many machines there are");
+  }
+  if (question.allocator == kPlannedAllocator) notes.emplace_back(kNoPlan);
+  return notes;
 }
 
 }  // namespace
 
 Result<Emitted> emit_megatron(const FitQuestion& question, const MegatronArguments& from,
                               const EmitRequest& request) {
-  if (request.kind != "megatron") {
-    return Error{ErrorCode::usage, "is of other engines than Megatron-LM", "--emit " + request.kind,
-                 "--emit megatron=FILE"};
-  }
-  HEADROOM_TRY(check_place(question, request));
+  HEADROOM_TRY(check_said(question, request.kind));
   HEADROOM_ASSIGN(const MegatronArguments asked, as_asked(question, from));
   HEADROOM_TRY(check_positions(asked));
   Emitted emitted;
@@ -86,7 +83,7 @@ Result<Emitted> emit_megatron(const FitQuestion& question, const MegatronArgumen
   emitted.file = request.file;
   emitted.command = engines::megatron_line(asked, request.file);
   emitted.by_hand = left_out(asked);
-  if (!is_pytorchs(question.allocator)) emitted.by_hand.emplace_back("allocator");
+  emitted.notes = notes_on(question, asked);
   HEADROOM_TRY(write_file_atomic(request.file, engines::megatron_script(asked)));
   return emitted;
 }

@@ -93,7 +93,11 @@ TEST_F(MegatronFile, MachinesAreAsTheyWereAskedFor) {
   question = read(bare, FitQuestion(), 64);
   const auto emitted = emit(*question);
   EXPECT_EQ(emitted->command.substr(0, 5), "bash ");
-  EXPECT_EQ(emitted->by_hand, (std::vector<std::string>{"save", "nodes"}));
+  EXPECT_EQ(emitted->by_hand, std::vector<std::string>{"save"});
+  EXPECT_EQ(
+      emitted->notes,
+      std::vector<std::string>{
+          "in it all GPUs are in one machine: --nodes N here says how many machines there are"});
 }
 
 TEST_F(MegatronFile, APlanIsNoSettingOfPyTorchs) {
@@ -101,7 +105,8 @@ TEST_F(MegatronFile, APlanIsNoSettingOfPyTorchs) {
   ASSERT_TRUE(flags.set("allocator", "planned"));
   const auto question = read(kScript, flags, 16);
   const auto emitted = emit(*question);
-  EXPECT_EQ(emitted->by_hand, (std::vector<std::string>{"save", "allocator"}));
+  EXPECT_EQ(emitted->by_hand, std::vector<std::string>{"save"});
+  EXPECT_EQ(emitted->notes, std::vector<std::string>{std::string(kNoPlan)});
   EXPECT_EQ(read_file(emitted->file, kMostSetup)->find("ALLOC_CONF"), std::string::npos);
 }
 
@@ -113,8 +118,8 @@ TEST_F(MegatronFile, WhatCannotBeWrittenIsRefused) {
   ASSERT_TRUE(flags.set("seq", "2048"));
   const auto question = read(kScript, flags, 16);
   EXPECT_EQ(message(emit(*question)), "Megatron-LM refuses 2048 tokens with 1024 positions");
-  EXPECT_EQ(message(emit_megatron(*question, arguments_, {"megatron", "run.sh"})),
-            "is what the setting was read from");
+  const auto rotary = read(kScript + "--position-embedding-type rope", flags, 16);
+  EXPECT_EQ(message(emit(*rotary)), "Megatron-LM refuses 2048 tokens with 1024 positions");
   FitQuestion many;
   for (const char* flag : {"batch", "grad-accum"}) ASSERT_TRUE(many.set(flag, "1000000"));
   EXPECT_EQ(message(emit(*read(kScript, many, 16))),

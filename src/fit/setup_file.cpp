@@ -108,12 +108,7 @@ Result<std::string> method_words(const TrainingSetup& setup, const std::string& 
     if (entry.sharing != setup.sharing || entry.word.empty()) continue;
     if (setup.ranks < 2) {
       return Error{ErrorCode::bad_input, "says no number of GPUs", file,
-                   setup.is_trainer
-                       ? "--gpus N beside it does, or torchrun --nproc_per_node N in a "
-                         "script"
-                       : "--gpus N beside it does; or train_batch_size, "
-                         "train_micro_batch_size_per_gpu and "
-                         "gradient_accumulation_steps together"};
+                   "--gpus N beside it does; or " + setup.counted_by};
     }
     words +=
         (words.empty() ? "" : ",") + std::string(entry.word) + ":" + std::to_string(setup.ranks);
@@ -316,9 +311,30 @@ Result<EmitRequest> parse_emit(std::string_view words) {
   return request;
 }
 
+Result<std::vector<EmitRequest>> parse_emits(const std::vector<std::string>& words,
+                                             const std::string& from) {
+  std::vector<EmitRequest> requests;
+  for (const std::string& word : words) {
+    HEADROOM_ASSIGN(EmitRequest request, parse_emit(word));
+    std::error_code none;
+    if (request.file == from || std::filesystem::equivalent(request.file, from, none)) {
+      return Error{ErrorCode::usage, "is what the setting was read from", "--emit " + request.file,
+                   "name another file: what it says besides would be lost"};
+    }
+    if (std::ranges::find(requests, request.file, &EmitRequest::file) != requests.end()) {
+      return Error{ErrorCode::usage, "is to be written twice", "--emit " + request.file,
+                   "name another file for one of them"};
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
 bool can_be_said(const FitQuestion& question, std::string_view kind) {
   const Division division = question.division;
-  if (kind == "megatron" || question.tensor_ranks > 1) return false;
+  const bool is_megatrons = kind == "megatron";
+  if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
+  if (question.tensor_ranks > 1) return false;
   if (kind == "torchtitan") return torchtitan_can_say(question);
   if (kind == "deepspeed") return division == Division::zero1 || division == Division::zero2;
   return division != Division::fsdp1 || question.replicas == 1;
@@ -328,6 +344,10 @@ namespace {
 
 Error unsaid(const FitQuestion& question, const std::string& kind) {
   const std::string flag = "--emit " + kind;
+  if (question.megatron) {
+    return Error{ErrorCode::usage, "is of other engines than Megatron-LM", flag,
+                 "--emit megatron=FILE"};
+  }
   if (kind == "megatron") {
     return Error{ErrorCode::usage, "is for a run of Megatron-LM", flag,
                  "--from FILE, which has its arguments, in place of MODEL"};
@@ -350,8 +370,13 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
 
 }  // namespace
 
+Result<void> check_said(const FitQuestion& question, const std::string& kind) {
+  if (!can_be_said(question, kind)) return unsaid(question, kind);
+  return {};
+}
+
 Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& request) {
-  if (!can_be_said(question, request.kind)) return unsaid(question, request.kind);
+  HEADROOM_TRY(check_said(question, request.kind));
   if (request.kind == "torchtitan") return emit_torchtitan(question, request);
   Emitted emitted;
   const TrainingSetup setup = setup_of(question, emitted.by_hand);

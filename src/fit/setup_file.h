@@ -32,6 +32,9 @@ struct SetupFlags {
   std::vector<std::string> notes;
 };
 
+// Of --allocator planned, in Emitted::notes.
+inline constexpr std::string_view kNoPlan = "a plan is not in it: headroom run serves one";
+
 // What was said beside the file.
 struct BesideSetup {
   std::string method;           // of --method: "lora" and a file of FSDP come to "lora,fsdp2:8"
@@ -51,15 +54,18 @@ struct EmitRequest {
 };
 Result<EmitRequest> parse_emit(std::string_view words);
 
-// Whether settings of an allocator are PyTorch's, and not a plan's (pack); none are, too.
-[[nodiscard]] inline bool is_pytorchs(std::string_view allocator) {
-  return allocator.empty() || allocator.find(':') != std::string_view::npos;
-}
+// None is to be what `from`, the file of --from, was read from, nor another's.
+Result<std::vector<EmitRequest>> parse_emits(const std::vector<std::string>& words,
+                                             const std::string& from);
 
 // Whether a file of that kind can say how the step is divided and run.
 [[nodiscard]] bool can_be_said(const FitQuestion& question, std::string_view kind);
 
-// Writes the file. What it cannot say is in `Emitted::by_hand`.
+// A usage error where it cannot, with what would.
+Result<void> check_said(const FitQuestion& question, const std::string& kind);
+
+// Writes the file. What it cannot say is in `Emitted::by_hand`. REQUIRES: no run of Megatron-LM
+// (megatron_file.h).
 Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& request);
 
 }  // namespace headroom::fit

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/check.h"
@@ -148,6 +149,23 @@ TEST_F(SetupFile, WithoutANumberOfGpusThereIsNoAnswer) {
   const auto flags = flags_of_setup(zero, "ds.json");
   ASSERT_FALSE(flags);
   EXPECT_NE(flags.error().message.find("GPUs"), std::string::npos);
+  // Each kind of file has names of its own for it.
+  const auto hint = [](const std::string& content) {
+    const auto read = flags_of_setup(content, "file");
+    EXPECT_FALSE(read) << content;
+    return read ? "" : read.error().hint;
+  };
+  EXPECT_EQ(hint(zero),
+            "--gpus N beside it does; or train_batch_size, train_micro_batch_size_per_gpu and "
+            "gradient_accumulation_steps together");
+  EXPECT_EQ(hint("python -m torchtitan.train --module llama3 --config llama3_8b"),
+            "--gpus N beside it does; or torchrun --nproc_per_node N in the script");
+  const std::string fsdp = "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n";
+  EXPECT_EQ(hint(fsdp), "--gpus N beside it does; or num_processes in it");
+  EXPECT_EQ(hint("output_dir: o\nfsdp: full_shard\n"),
+            "--gpus N beside it does; or torchrun --nproc_per_node N in a script");
+  EXPECT_EQ(flags_of_setup(fsdp, "a.yaml", {.method = "", .gpus = 8, .read = {}})->flags.front(),
+            (FlagWords{"method", "fsdp2:8"}));
   const auto beside = flags_of_setup(zero, "ds.json", {.method = "", .gpus = 8, .read = {}});
   EXPECT_EQ(beside->flags.front(), (FlagWords{"method", "zero2:8"}));
 }
@@ -199,6 +217,36 @@ TEST_F(SetupFile, WhatCannotBeWrittenIsRefused) {
   EXPECT_FALSE(emit_setup(question_of({{"method", "ddp:8"}}), {"deepspeed", folder_ / "x"}));
   EXPECT_FALSE(
       emit_setup(question_of({{"method", "fsdp1:4,replicate:2"}}), {"accelerate", folder_ / "x"}));
+}
+
+TEST_F(SetupFile, WhatWasReadIsNotWrittenOver) {
+  const std::string file = folder_ / "t4.sh";
+  HEADROOM_CHECK(write_file_atomic(file, "torchrun"), "a folder of our own");
+  const std::string other_way = folder_ / "." / "t4.sh";
+  for (const char* kind : {"accelerate", "deepspeed", "megatron", "torchtitan"}) {
+    for (const std::string& to : {file, other_way}) {
+      const auto emits = parse_emits({std::string(kind) + "=" + to}, file);
+      ASSERT_FALSE(emits) << kind << to;
+      EXPECT_EQ(emits.error().message, "is what the setting was read from");
+    }
+    EXPECT_FALSE(parse_emits({std::string(kind) + "=none.sh"}, "none.sh")) << kind;
+    EXPECT_TRUE(parse_emits({std::string(kind) + "=" + file}, "")) << kind;
+  }
+  const auto both = parse_emits({"accelerate=a.yaml", "deepspeed"}, file);
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->size(), 2);
+  EXPECT_EQ(both->back().file, "ds_config.json");
+  EXPECT_FALSE(parse_emits({"accelerate=a", "deepspeed=a"}, file));
+}
+
+TEST_F(SetupFile, APlanIsOfNoFile) {
+  FitQuestion asked = question_of({{"method", "fsdp2:8"}, {"allocator", "planned"}});
+  asked.model = "Qwen/Qwen3-14B";
+  const auto emitted = emit_setup(asked, {"torchtitan", folder_ / "run.sh"});
+  ASSERT_TRUE(emitted) << emitted.error().to_string();
+  EXPECT_EQ(emitted->notes, std::vector<std::string>{std::string(kNoPlan)});
+  EXPECT_EQ(std::ranges::count(emitted->by_hand, "allocator"), 0);
+  EXPECT_EQ(read_file(emitted->file, kMostSetup)->find("ALLOC_CONF"), std::string::npos);
 }
 
 TEST_F(SetupFile, WhatTheScriptHasToSayIsSaid) {

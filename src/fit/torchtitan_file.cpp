@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "engines/torchtitan.h"
+#include "fit/scenario.h"
 #include "fit/setup_file.h"
 
 namespace headroom::fit {
@@ -39,7 +40,7 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.checkpoints = q.checkpointing.kind != CheckpointingKind::none;
   setup.checkpoints_half_the_products = q.checkpointing == kSelective;
   setup.optimizer_loop = loop_of(q.optimizer_loop);
-  if (is_pytorchs(q.allocator)) setup.allocator = q.allocator;
+  if (q.allocator != kPlannedAllocator) setup.allocator = q.allocator;
   setup.loss_chunks = has_whole_logits(q.loss) ? 1 : kLossChunks;
   return setup;
 }
@@ -54,7 +55,6 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   if (q.given.contains("attention") && q.attention != Attention::sdpa) {
     flags.emplace_back("attention");
   }
-  if (!is_pytorchs(q.allocator)) flags.emplace_back("allocator");
   for (const char* flag : {"kernels", "optimizer-in-backward", "freeze", "offload", "vocab"}) {
     if (q.given.contains(flag)) flags.emplace_back(flag);
   }
@@ -81,6 +81,7 @@ Result<Emitted> emit_torchtitan(const FitQuestion& question, const EmitRequest& 
   emitted.file = request.file;
   emitted.command = engines::torchtitan_line(setup, request.file);
   emitted.by_hand = by_hand(question);
+  if (question.allocator == kPlannedAllocator) emitted.notes.emplace_back(kNoPlan);
   HEADROOM_TRY(write_file_atomic(request.file, script));
   return emitted;
 }

@@ -287,7 +287,9 @@ void notes(Html& html, std::string_view heading, const std::vector<std::string>&
 Section trust_section(const fit::FitAnswer& answer) {
   const fit::MemoryFigures& memory = answer.memory;
   Html html;
-  if (answer.emitted) notes(html, "Written", emitted_words(*answer.emitted));
+  for (const fit::Emitted& emitted : answer.emitted) {
+    notes(html, "Written", emitted_words(emitted));
+  }
   notes(html, "Notes", answer.notes);
   notes(html, "Warnings", answer.warnings);
   notes(html, "Assumptions", answer.assumptions);

@@ -138,7 +138,15 @@ Json emitted_json(const fit::Emitted& emitted) {
       .set("kind", emitted.kind)
       .set("file", emitted.file)
       .set("command", emitted.command)
-      .set("by_hand", text::json_array(emitted.by_hand));
+      .set("by_hand", text::json_array(emitted.by_hand))
+      .set("notes", text::json_array(emitted.notes));
+}
+
+void add_emitted(const std::vector<fit::Emitted>& emitted, Json& to) {
+  if (emitted.empty()) return;
+  to.set("emitted", emitted_json(emitted.front()));
+  const std::vector<fit::Emitted> others(emitted.begin() + 1, emitted.end());
+  if (!others.empty()) to.set("emitted_besides", text::json_array(others, emitted_json));
 }
 
 Json time_json(const fit::StepTime& time) {
@@ -199,7 +207,7 @@ Json fit_json(const fit::FitAnswer& answer) {
                   .set("memory", memory_json(answer.memory));
   if (answer.time) json.set("time", time_json(*answer.time));
   if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
-  if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
+  add_emitted(answer.emitted, json);
   if (!answer.stages.empty()) json.set("stages", stages_json(answer.stages));
   json.set("largest_batch", largest_json(answer.largest_batch))
       .set("longest_seq", largest_json(answer.longest_seq))

@@ -17,7 +17,8 @@ namespace headroom::report {
 [[nodiscard]] text::Json interval_json(const fit::Interval& interval);
 [[nodiscard]] text::Json estimate_json(const fit::Estimate& estimate);
 [[nodiscard]] text::Json time_json(const fit::StepTime& time);
-[[nodiscard]] text::Json emitted_json(const fit::Emitted& emitted);
+// The first, and those besides it; no keys where there are none.
+void add_emitted(const std::vector<fit::Emitted>& emitted, text::Json& to);
 [[nodiscard]] text::Json largest_json(const std::optional<fit::Largest>& largest);
 [[nodiscard]] text::Json device_json(const fit::DeviceMemory& device);
 

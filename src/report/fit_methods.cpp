@@ -109,8 +109,8 @@ std::vector<std::string> remarks(const MethodsAnswer& answer) {
   for (const auto& [reason, methods] : refused) {
     lines.push_back("refused: " + reason + ": " + methods);
   }
-  if (answer.emitted) {
-    for (std::string& line : emitted_words(*answer.emitted)) lines.push_back(std::move(line));
+  for (const fit::Emitted& emitted : answer.emitted) {
+    for (std::string& line : emitted_words(emitted)) lines.push_back(std::move(line));
   }
   if (!asked(answer).empty()) {
     lines.push_back("OOM: the probability of out of memory " + std::string(kOomBasis));
@@ -219,7 +219,7 @@ Json methods_json(const MethodsAnswer& answer) {
                   .set("warnings", text::json_array(answer.warnings))
                   .set("assumptions", text::json_array(answer.assumptions));
   if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
-  if (answer.emitted) json.set("emitted", emitted_json(*answer.emitted));
+  add_emitted(answer.emitted, json);
   return json;
 }
 

@@ -148,8 +148,8 @@ std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
   lines += "\n" + breakdown(answer, terminal);
   if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);
   std::string written;
-  if (answer.emitted) {
-    for (const std::string& line : emitted_words(*answer.emitted)) {
+  for (const fit::Emitted& emitted : answer.emitted) {
+    for (const std::string& line : emitted_words(emitted)) {
       written += wrapped(line, terminal, 2);
     }
   }

@@ -210,12 +210,13 @@ std::string pace_words(const fit::StepTime& time) {
 
 std::vector<std::string> emitted_words(const fit::Emitted& emitted) {
   std::vector<std::string> lines{"wrote " + emitted.file, "run: " + emitted.command};
+  lines.insert(lines.end(), emitted.notes.begin(), emitted.notes.end());
   std::string by_hand;
   for (const std::string& flag : emitted.by_hand)
     by_hand += (by_hand.empty() ? "--" : ", --") + flag;
   if (by_hand.empty()) return lines;
   if (emitted.kind == "megatron") {
-    lines.push_back("to add to it: " + by_hand + ", which nothing that is known here says");
+    lines.push_back("to add to it: " + by_hand + ", whose values need a shell");
   } else {
     lines.push_back((emitted.kind == "torchtitan" ? "in torchtitan: what " : "in train.py: what ") +
                     by_hand + " say, no such file says");

@@ -92,3 +92,42 @@ def test_what_is_written_reads_back_the_same(tmp_path):
     by_file = json.loads(subprocess.run([*asked, "--from", str(path)], capture_output=True, text=True, check=False).stdout)
     assert by_file["memory"] == by_flags["memory"]
     assert by_file["time"] == by_flags["time"]
+
+
+SOURCES = {
+    "accelerate": (["openai-community/gpt2"], "distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n"),
+    "deepspeed": (["openai-community/gpt2"], '{"zero_optimization": {"stage": 2}, "train_batch_size": 8, '
+                                             '"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}'),
+    "megatron": ([], "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+                     "--max-position-embeddings 128 --vocab-size 1000\n"),
+    "torchtitan": ([], "torchrun --nproc_per_node 8 -m torchtitan.train --module llama3 --config llama3_8b\n"),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_what_was_read_is_not_written_over(kind, tmp_path):
+    model, content = SOURCES[kind]
+    source, link = tmp_path / "mine", tmp_path / "link"
+    source.write_text(content)
+    link.symlink_to(source)
+    for place in (source, link, tmp_path / ".." / tmp_path.name / "mine"):
+        done = subprocess.run([os.environ["HEADROOM_BINARY"], "fit", *model, "--device", "h100-sxm-80gb", "--search", "false",
+                               "--from", str(source), "--emit", f"{kind}={place}"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "is what the setting was read from" in done.stderr
+        assert source.read_text() == content
+
+
+def test_several_files_are_written_or_none(tmp_path):
+    places = [tmp_path / "a.yaml", tmp_path / "b.json"]
+    words = [word for kind, place in zip(("accelerate", "deepspeed"), places) for word in ("--emit", f"{kind}={place}")]
+    command = [os.environ["HEADROOM_BINARY"], *QUESTION, *words]
+    done = subprocess.run([*command, "--method", "ddp:4"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "DeepSpeed's file is for its ZeRO" in done.stderr
+    assert not any(place.exists() for place in places)
+    done = subprocess.run([*command, "--method", "zero2:4"], capture_output=True, text=True, check=False)
+    answer = json.loads(done.stdout)
+    assert answer["emitted"]["file"] == str(places[0])
+    assert [other["file"] for other in answer["emitted_besides"]] == [str(places[1])]
+    assert all(place.exists() for place in places)
