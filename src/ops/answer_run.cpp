@@ -7,6 +7,7 @@
 #include "ops/capture.h"
 #include "ops/counters.h"
 #include "ops/ops.h"
+#include "timing/calibration.h"
 
 namespace headroom::ops {
 
@@ -62,6 +63,27 @@ Result<Trace> read_joined(const OpsQuestion& question, std::vector<std::string>&
   return trace;
 }
 
+// The machine that `bench device` measured, and the times of its operators.
+struct Calibrated {
+  std::optional<device::Device> device;  // nothing without a calibration
+  timing::TimingModel laws;
+};
+
+Result<Calibrated> calibrated_by(const OpsQuestion& question, device::DeviceCatalogue& catalogue) {
+  Calibrated made;
+  if (question.calibration.empty()) return made;
+  HEADROOM_ASSIGN(const timing::Calibration calibration,
+                  timing::load_calibration(question.calibration));
+  HEADROOM_TRY(timing::adopt(calibration, catalogue, made.laws));
+  HEADROOM_ASSIGN(made.device, catalogue.find(calibration.device));
+  return made;
+}
+
+// Of a run without a device the processor is all that is known.
+bool is_of(const RecordedRun& run, const device::Device& device) {
+  return !run.links.has_device && device.vendor == device::Vendor::cpu;
+}
+
 Result<void> add_counters(const std::string& file, OpsAnswer& answer) {
   HEADROOM_ASSIGN(const formats::NcuProfile profile, formats::read_ncu_csv(file));
   answer.counters = counters_of(profile, answer.kernels);
@@ -74,7 +96,8 @@ Result<void> add_counters(const std::string& file, OpsAnswer& answer) {
 
 Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   HEADROOM_ASSIGN(const OperatorRules rules, OperatorRules::load(question.rules));
-  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(const Calibrated calibrated, calibrated_by(question, catalogue));
   std::optional<device::Device> device;
   if (!question.device.empty()) {
     HEADROOM_ASSIGN(device, catalogue.find(question.device));
@@ -94,8 +117,15 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
       assumption = found->assumption;
     }
   }
-  OpsAnswer answered =
-      answer(run, rules, device ? &*device : nullptr, other ? &*other : nullptr, faster);
+  if (calibrated.device && !device && is_of(run, *calibrated.device)) device = calibrated.device;
+  const bool is_calibrated = calibrated.device && device && device->name == calibrated.device->name;
+  if (calibrated.device && !is_calibrated) {
+    notes.push_back("the calibration is of " + calibrated.device->name + ", this run is of " +
+                    (device ? device->name : run.device()) + ": it says nothing of it");
+  }
+  const Against against{device ? &*device : nullptr, other ? &*other : nullptr,
+                        is_calibrated ? &calibrated.laws : nullptr};
+  OpsAnswer answered = answer(run, rules, against, faster);
   answered.notes.insert(answered.notes.end(), notes.begin(), notes.end());
   if (!question.counters.empty()) HEADROOM_TRY(add_counters(question.counters, answered));
   if (!assumption.empty()) answered.notes.push_back(assumption);
