@@ -318,6 +318,13 @@ def turns_for(machine, moved):
 
 # ---- measuring ----------------------------------------------------------------------------------
 
+def half_width(samples):
+    """Of a median's 95 % interval, as a share of it: 1.57 interquartile ranges over the root of the count (McGill,
+    Tukey and Larsen 1978)."""
+    low, middle, high = statistics.quantiles(samples, n=4)
+    return 1.57 * (high - low) / math.sqrt(len(samples)) / middle
+
+
 def take_samples(machine, call, seconds):
     """Seconds a call, until their median is sure or the time is up; and how sure it is."""
     machine.seconds_of(call, 1)
@@ -328,9 +335,7 @@ def take_samples(machine, call, seconds):
         samples.append(machine.seconds_of(call, times) / times)
         if len(samples) < 5:
             continue
-        low, middle, high = statistics.quantiles(samples, n=4)
-        # Of a median: 1.57 interquartile ranges over the root of the count (McGill, Tukey and Larsen 1978).
-        half = 1.57 * (high - low) / math.sqrt(len(samples)) / middle
+        half = half_width(samples)
         if half <= SURE or time.perf_counter() >= deadline or len(samples) >= 1000:
             return samples, half
 

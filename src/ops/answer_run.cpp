@@ -67,6 +67,7 @@ Result<Trace> read_joined(const OpsQuestion& question, std::vector<std::string>&
 struct Calibrated {
   std::optional<device::Device> device;  // nothing without a calibration
   timing::TimingModel laws;
+  std::string engine;  // whose operators they are; empty: PyTorch's
 };
 
 Result<Calibrated> calibrated_by(const OpsQuestion& question, device::DeviceCatalogue& catalogue) {
@@ -76,12 +77,26 @@ Result<Calibrated> calibrated_by(const OpsQuestion& question, device::DeviceCata
                   timing::load_calibration(question.calibration));
   HEADROOM_TRY(timing::adopt(calibration, catalogue, made.laws));
   HEADROOM_ASSIGN(made.device, catalogue.find(calibration.device));
+  made.engine = calibration.machine.engine;
   return made;
 }
 
-// Of a run without a device the processor is all that is known.
-bool is_of(const RecordedRun& run, const device::Device& device) {
-  return !run.links.has_device && device.vendor == device::Vendor::cpu;
+// Why the calibration says nothing of the run; empty where it does. `device`: that the run is held
+// against, where that is named. Of a run without a device the processor is all that is known.
+std::string why_not(const Calibrated& calibrated, const RecordedRun& run,
+                    const std::optional<device::Device>& device) {
+  const bool is_processor = calibrated.device->vendor == device::Vendor::cpu;
+  const bool is_it =
+      device ? device->name == calibrated.device->name : is_processor && !run.links.has_device;
+  if (!is_it) {
+    return "the calibration is of " + calibrated.device->name + ", this run is of " +
+           (device ? device->name : run.device()) + ": it says nothing of it";
+  }
+  if (!is_processor || run.is_of_onnx_runtime() == calibrated.engine.starts_with("onnxruntime"))
+    return {};
+  return "the calibration's times are " +
+         (calibrated.engine.empty() ? "PyTorch" : calibrated.engine) +
+         "'s, this run is another engine's: it says nothing of it";
 }
 
 Result<void> add_counters(const std::string& file, OpsAnswer& answer) {
@@ -117,12 +132,10 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
       assumption = found->assumption;
     }
   }
-  if (calibrated.device && !device && is_of(run, *calibrated.device)) device = calibrated.device;
-  const bool is_calibrated = calibrated.device && device && device->name == calibrated.device->name;
-  if (calibrated.device && !is_calibrated) {
-    notes.push_back("the calibration is of " + calibrated.device->name + ", this run is of " +
-                    (device ? device->name : run.device()) + ": it says nothing of it");
-  }
+  const std::string unused = calibrated.device ? why_not(calibrated, run, device) : "";
+  const bool is_calibrated = calibrated.device && unused.empty();
+  if (is_calibrated) device = calibrated.device;
+  if (!unused.empty()) notes.push_back(unused);
   const Against against{device ? &*device : nullptr, other ? &*other : nullptr,
                         is_calibrated ? &calibrated.laws : nullptr};
   OpsAnswer answered = answer(run, rules, against, faster);

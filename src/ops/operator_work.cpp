@@ -286,8 +286,7 @@ std::optional<timing::GemmShape> shape_of(const Tensor& first, const Tensor& sec
                                           double written_bytes) {
   const int64_t k = first.rank() > 0 ? first.size(-1) : 0;
   if (k <= 0) return std::nullopt;
-  const timing::GemmShape shape{
-      .m = first.elements() / k, .n = second.elements() / k, .k = k};
+  const timing::GemmShape shape{.m = first.elements() / k, .n = second.elements() / k, .k = k};
   const double written = static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                          static_cast<double>(op::element_size(first.dtype()));
   if (shape.m <= 0 || shape.n <= 0 || written != written_bytes) return std::nullopt;

@@ -230,8 +230,8 @@ std::optional<Scenario> host_int8(const Recording& recording, const RecordedRun&
     auto measured = measured_int8(recording, run, *against.device, *against.laws);
     if (measured) {
       notes.emplace_back(
-          "linear layers in int8 by the calibration: PyTorch's own (quantize_dynamic), of their "
-          "shapes; another engine's are others");
+          "linear layers in int8 by the calibration: the engine's own (quantize_dynamic), of their "
+          "shapes");
     }
     return measured;
   }
@@ -256,9 +256,11 @@ Scenarios host_changes(const Recording& recording, const RecordedRun& run,
   if (auto int8 = host_int8(recording, run, rules, against, changes.notes)) {
     changes.all.push_back(std::move(*int8));
   } else {
-    changes.notes.emplace_back(
+    const std::string engine = run.is_of_onnx_runtime() ? " --engine onnxruntime" : "";
+    changes.notes.push_back(
         "linear layers in int8 are predicted by what they take on this machine: --calibration FILE "
-        "of `headroom bench device`");
+        "of `headroom bench device" +
+        engine + "`");
   }
   return changes;
 }
@@ -303,9 +305,9 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Again
   if (!recording) recording = record_host(run, wall);
   if (recording) {
     answer.replay = replay_error(*recording);
-    const Scenarios asked =
-        recording->is_host ? host_changes(*recording, run, rules, against)
-                           : scenarios(*recording, run, rules, against.device, against.other);
+    const Scenarios asked = recording->is_host
+                                ? host_changes(*recording, run, rules, against)
+                                : scenarios(*recording, run, rules, against.device, against.other);
     answer.horizon = horizon(*recording, answer, rules, asked.all, faster);
     answer.notes = asked.notes;
     find_bound_by_replay(answer);

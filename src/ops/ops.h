@@ -32,9 +32,9 @@ struct OpsQuestion {
 
 // What a run is held against; each may be null.
 struct Against {
-  const device::Device* device = nullptr;      // that ran: its limits
-  const device::Device* other = nullptr;       // to be asked about by roofline
-  const timing::TimingModel* laws = nullptr;   // of operators measured on `device`, a processor
+  const device::Device* device = nullptr;     // that ran: its limits
+  const device::Device* other = nullptr;      // to be asked about by roofline
+  const timing::TimingModel* laws = nullptr;  // of operators measured on `device`, a processor
 };
 
 // The answer, and the run that it is about, which a page draws.

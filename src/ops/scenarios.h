@@ -37,8 +37,8 @@ struct Scenarios {
 Scenarios scenarios(const Recording& recording, const RecordedRun& run, const OperatorRules& rules,
                     const device::Device* device, const device::Device* other);
 
-// Of a run on a CPU (host_program.h): linear layers in int8, by the rates of `device`; nothing where
-// it has none, or the run no such layer.
+// Of a run on a CPU (host_program.h): linear layers in int8, by the rates of `device`; nothing
+// where it has none, or the run no such layer.
 std::optional<Scenario> host_int8_by_rates(const Recording& recording, const RecordedRun& run,
                                            const OperatorRules& rules,
                                            const device::Device& device);

@@ -18,8 +18,9 @@ namespace headroom::timing {
 enum class OperatorClass : uint8_t {
   gemm,       // in tensor cores
   gemm_fp32,  // without them
-  // A linear layer as a processor's engine runs it in int8: floats go in, are quantized, meet weights
-  // of one byte, and floats come out. Of machines alone that were measured (docs: calibration).
+  // A linear layer as a processor's engine runs it in int8: floats go in, are quantized, meet
+  // weights of one byte, and floats come out. Of machines alone that were measured (docs:
+  // calibration).
   linear_int8,
   attention_decode,
   attention_prefill,
