@@ -69,7 +69,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto run = ops::run_of(*trace, rules);
   if (!run) return 0;
-  const ops::OpsAnswer answer = ops::answer(*run, rules, &some_device(), &some_device());
+  const ops::OpsAnswer answer =
+      ops::answer(*run, rules, {.device = &some_device(), .other = &some_device()});
   check(answer.kernel_time);
   check(answer.wall_time);
   check(answer.nongemm_bench);

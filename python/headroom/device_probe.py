@@ -35,6 +35,8 @@ SCHEMA = "headroom.probe/1"
 
 CLASSES = ("gemm_fp32", "gemm", "attention_decode", "attention_prefill", "elementwise", "normalization",
            "softmax", "rms_norm", "rope", "gated_activation", "embedding")
+# What PyTorch has kernels of on processors alone: linear layers that quantize what goes in and give floats back.
+PROCESSOR_CLASSES = ("linear_int8",)
 # A call takes at most the first, less where there is little time, but never less than the second.
 LONGEST_CALL_SECONDS, LEAST_LONGEST_SECONDS = 0.05, 0.012
 CALLS_A_POINT = 10       # about so many at least: warm-up, and five samples
@@ -192,7 +194,7 @@ def draw_rows(rng):
     return {"rows": between(rng, 1, 32768), "width": between(rng, 256, 16384, 64)}
 
 
-DRAW = {"gemm": draw_gemm, "gemm_fp32": draw_gemm, "attention_decode": draw_decode,
+DRAW = {"gemm": draw_gemm, "gemm_fp32": draw_gemm, "linear_int8": draw_gemm, "attention_decode": draw_decode,
         "attention_prefill": draw_prefill}
 
 # Operands that are read or written, each of rows x width.
@@ -206,6 +208,9 @@ def work_of(kind, shape, size):
     if kind in ("gemm", "gemm_fp32"):
         m, n, k = shape["m"], shape["n"], shape["k"]
         return 2.0 * m * n * k, size * (m * k + n * k + m * n)
+    if kind == "linear_int8":
+        m, n, k = shape["m"], shape["n"], shape["k"]
+        return 2.0 * m * n * k, size * (m * k + m * n) + n * k
     if kind.startswith("attention"):
         batch, queries, context, width = (shape[key] for key in ("batch", "queries", "context", "head_dim"))
         pairs = queries * context - queries * (queries - 1) / 2
@@ -248,6 +253,13 @@ def draw_shapes(seed, kind, size, count, rates, longest, cache_bytes, most_bytes
 
 # ---- operators ----------------------------------------------------------------------------------
 
+def packed_int8(torch, weight):
+    """As quantize_dynamic packs a linear layer's: a scale for all of it."""
+    scale = max(float(weight.abs().max()), 1e-6) / 127
+    quantized = torch.quantize_per_tensor(weight, scale, 0, torch.qint8)
+    return torch.ops.quantized.linear_prepack(quantized, None)
+
+
 def make_call(machine, kind, shape, dtype, turns):
     """call(turn), its operands one of `turns` sets."""
     torch, functional = machine.torch, machine.torch.nn.functional
@@ -259,6 +271,11 @@ def make_call(machine, kind, shape, dtype, turns):
         inputs = [random_tensor(shape["m"], shape["k"]) for _ in range(turns)]
         weights = [random_tensor(shape["n"], shape["k"]) for _ in range(turns)]
         return lambda turn: functional.linear(inputs[turn % turns], weights[turn % turns])
+    if kind == "linear_int8":
+        inputs = [random_tensor(shape["m"], shape["k"]) for _ in range(turns)]
+        weights = [packed_int8(torch, random_tensor(shape["n"], shape["k"])) for _ in range(turns)]
+        linear = torch.ops.quantized.linear_dynamic  # reduce_range, as torch.ao's own layers give it
+        return lambda turn: linear(inputs[turn % turns], weights[turn % turns], True)
     if kind.startswith("attention"):
         def operand(heads, tokens):
             return [random_tensor(shape["batch"], heads, tokens, shape["head_dim"]) for _ in range(turns)]
@@ -301,6 +318,13 @@ def turns_for(machine, moved):
 
 # ---- measuring ----------------------------------------------------------------------------------
 
+def half_width(samples):
+    """Of a median's 95 % interval, as a share of it: 1.57 interquartile ranges over the root of the count (McGill,
+    Tukey and Larsen 1978)."""
+    low, middle, high = statistics.quantiles(samples, n=4)
+    return 1.57 * (high - low) / math.sqrt(len(samples)) / middle
+
+
 def take_samples(machine, call, seconds):
     """Seconds a call, until their median is sure or the time is up; and how sure it is."""
     machine.seconds_of(call, 1)
@@ -311,19 +335,17 @@ def take_samples(machine, call, seconds):
         samples.append(machine.seconds_of(call, times) / times)
         if len(samples) < 5:
             continue
-        low, middle, high = statistics.quantiles(samples, n=4)
-        # Of a median: 1.57 interquartile ranges over the root of the count (McGill, Tukey and Larsen 1978).
-        half = 1.57 * (high - low) / math.sqrt(len(samples)) / middle
+        half = half_width(samples)
         if half <= SURE or time.perf_counter() >= deadline or len(samples) >= 1000:
             return samples, half
 
 
-def rough_rates(machine, dtype):
+def rough_rates(machine, dtype, product="gemm"):
     """What the machine does per second, to choose shapes by: the best of some samples."""
     size = dtype.itemsize
     edge, flops = 512, 0.0
     while True:
-        call = make_call(machine, "gemm", {"m": edge, "n": edge, "k": edge}, dtype, 1)
+        call = make_call(machine, product, {"m": edge, "n": edge, "k": edge}, dtype, 1)
         taken = min(take_samples(machine, call, 0.05)[0])
         flops = max(flops, 2.0 * edge ** 3 / taken)
         # A small one may be disturbed throughout, while threads start: that is no rate.
@@ -340,7 +362,24 @@ def dtypes_of(machine, words):
     torch = machine.torch
     names = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     return {"gemm_fp32": ("fp32", torch.float32), "gemm": ("bf16", torch.bfloat16),
-            None: (words, names[words])}
+            "linear_int8": ("int8", torch.float32), None: (words, names[words])}
+
+
+def classes_of(machine):
+    """What can be measured there. Quantized products need an engine that this build of PyTorch may lack."""
+    if machine.is_cuda or machine.torch.backends.quantized.engine == "none":
+        return CLASSES
+    return CLASSES + PROCESSOR_CLASSES
+
+
+def rates_of(machine, table, classes):
+    """By the name of the arithmetic."""
+    rates = {}
+    for kind in classes:
+        name, dtype = table.get(kind, table[None])
+        if name not in rates:
+            rates[name] = coarse(rough_rates(machine, dtype, kind if kind in PROCESSOR_CLASSES else "gemm"))
+    return rates
 
 
 def peak_rates(machine, dtype):
@@ -415,23 +454,26 @@ def take_points(machine, arguments, between=lambda: None):
     """`between` is called before the first round and after each."""
     rng = random.Random(arguments.seed)
     table = dtypes_of(machine, arguments.dtype)
-    rates = {name: coarse(rough_rates(machine, dtype)) for name, dtype in {table[kind] for kind in table}}
+    classes = classes_of(machine)
+    rates = rates_of(machine, table, classes)
     most_bytes = min(MOST_OPERAND_BYTES, machine.free_bytes() // 8)
     if not machine.is_cuda:
         touch(machine.torch, SPARE_OPERANDS * most_bytes)
     is_short = arguments.seconds < SHORT_SECONDS
     main = set() if is_short else {"attention_decode", "gemm_fp32" if arguments.dtype == "fp32" else "gemm"}
     rounds = 1 if is_short else ROUNDS
-    wanted = arguments.seconds / ((len(CLASSES) + len(main) * (MORE_POINTS - 1)) * POINT_SECONDS)
+    wanted = arguments.seconds / ((len(classes) + len(main) * (MORE_POINTS - 1)) * POINT_SECONDS)
     count = min(MOST_POINTS, max(LEAST_POINTS, round(wanted)))
-    longest = arguments.seconds / (len(CLASSES) * count * CALLS_A_POINT)
+    longest = arguments.seconds / (len(classes) * count * CALLS_A_POINT)
     longest = min(LONGEST_CALL_SECONDS, max(LEAST_LONGEST_SECONDS, longest))
     plan = []
-    for kind in CLASSES:
+    for kind in classes:
         name, dtype = table.get(kind, table[None])
         many = count * (MORE_POINTS if kind in main else 1)
+        # Weights of one byte are made of floats.
+        most = most_bytes // dtype.itemsize if kind in PROCESSOR_CLASSES else most_bytes
         for shape in draw_shapes(arguments.seed, kind, dtype.itemsize, many, rates[name], longest,
-                                 machine.cache_bytes, most_bytes):
+                                 machine.cache_bytes, most):
             plan.append((kind, name, dtype, shape))
     between()
     taken, started, done, of = {}, time.perf_counter(), 0, rounds * len(plan)

@@ -76,9 +76,9 @@ Error probe_error(const DeviceQuestion& question, const ProcessResult& done) {
     error.message = "measuring was stopped after " + error.message.substr(9);
   }
   if (done.exit_code == kNotHere) {
-    error.hint =
-        "measuring needs a Python with a PyTorch for that device (pip install torch); "
-        "HEADROOM_PYTHON=/path/to/python names another";
+    error.hint = "measuring needs a Python with a PyTorch for that device (pip install torch" +
+                 std::string(question.of_onnx_runtime ? " onnxruntime onnx" : "") +
+                 "); HEADROOM_PYTHON=/path/to/python names another";
   }
   return error;
 }
@@ -358,7 +358,9 @@ Result<Probe> probe_device(const DeviceQuestion& question) {
     arguments.emplace_back("--dtype");
     arguments.push_back(question.dtype);
   }
-  HEADROOM_ASSIGN(ProcessOptions process, python_module("device_probe", std::move(arguments)));
+  HEADROOM_ASSIGN(ProcessOptions process,
+                  python_module(question.of_onnx_runtime ? "onnx_probe" : "device_probe",
+                                std::move(arguments)));
   process.timeout =
       kStartTime + std::chrono::seconds(static_cast<int64_t>(std::ceil(3 * question.seconds)));
   Result<void> wanted;

@@ -1,7 +1,8 @@
 // What this machine's operators cost, measured: `headroom bench device`.
 //
-// probe_device() runs the Python runner (python/headroom/device_probe.py), which times PyTorch's
-// own kernels, since those are what users run; calibrate() makes figures and laws of its points,
+// probe_device() runs a Python runner, which times the engine's own kernels, since those are what
+// users run: PyTorch's (python/headroom/device_probe.py), or the products of ONNX Runtime
+// (onnx_probe.py); calibrate() makes figures and laws of its points,
 // and is pure. The rates of arithmetic are the best that any point reached, bandwidth is what
 // blocks well beyond the cache get in the median: what this machine does, which need not be what
 // its maker promises.
@@ -26,6 +27,7 @@ struct DeviceQuestion {
   std::string dtype;       // fp32, bf16 or fp16, of what is no product; empty: as the runner thinks
   int64_t seed = 1;        // of the shapes
   int64_t threads = 0;     // of the CPU; 0: as many as PyTorch takes
+  bool of_onnx_runtime = false;  // its products on a processor, in place of PyTorch's operators
   // How many points are measured, of how many. Called from this thread, as the next one.
   std::function<void(int64_t done, int64_t of)> on_progress;
   // Before anything is measured; an Error ends the run.

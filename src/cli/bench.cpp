@@ -81,8 +81,8 @@ Verb bench_verb() {
       {"models", "NAME,...", "bench nongemm: also paper (as without it), today or all"},
       {"engine", "NAME,...",
        "bench nongemm: pytorch (eager), compiled (by Inductor), onnxruntime; without it the first "
-       "and the last; decode --predict: vllm@0.6, with the host of such servers, from 0.6 to "
-       "before 0.8"},
+       "and the last; device: onnxruntime, its products in place of PyTorch's operators; "
+       "decode --predict: vllm@0.6, with the host of such servers, from 0.6 to before 0.8"},
       {"fuse", "none,basic,all", "bench nongemm: ONNX Runtime's levels; all, quickly none,all"},
       {"quantize", "none,int8", "bench nongemm: dynamic int8 of the engine; without it both"},
       {"decode", "", "bench nongemm: also a decode step of language models"},

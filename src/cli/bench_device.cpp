@@ -27,8 +27,30 @@ bool is_device_of_torch(std::string_view name) {
   return number && *number >= 0;
 }
 
+// Whose operators: PyTorch's, or the products of ONNX Runtime on a processor in its two types.
+Result<bool> is_of_onnx_runtime(const Words& words) {
+  const std::string engine = words.value("engine");
+  if (engine.empty() || engine == "pytorch") return false;
+  if (engine != "onnxruntime") {
+    return Error{ErrorCode::usage,
+                 "'" + engine.substr(0, 80) + "' is not an engine that bench device measures",
+                 {},
+                 "--engine pytorch or onnxruntime"};
+  }
+  for (const char* const flag : {"on", "dtype"}) {
+    if (!words.has(flag) || words.value(flag) == "cpu") continue;
+    return Error{
+        ErrorCode::usage,
+        "--" + std::string(flag) + " does not go with --engine onnxruntime",
+        {},
+        "of ONNX Runtime the products of this processor are measured, in float32 and int8"};
+  }
+  return true;
+}
+
 Result<bench::DeviceQuestion> question_of(const Words& words) {
   bench::DeviceQuestion question;
+  HEADROOM_ASSIGN(question.of_onnx_runtime, is_of_onnx_runtime(words));
   if (words.has("on")) {
     HEADROOM_ASSIGN(question.on, device_of_torch(words.value("on")));
   }

@@ -82,8 +82,8 @@ Result<int> run_two(const ops::OperatorRules& rules, const Words& words, const C
 }
 
 Result<int> run_several(const Words& words, const Console& console) {
-  for (const char* const flag :
-       {"device", "faster", "other-device", "execution-trace", "capture", "counters"}) {
+  for (const char* const flag : {"device", "calibration", "faster", "other-device",
+                                 "execution-trace", "capture", "counters"}) {
     if (words.has(flag)) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " is about one trace", "",
                    "leave it out, or give one trace"};
@@ -102,8 +102,7 @@ Result<int> run_several(const Words& words, const Console& console) {
 
 // Flags that ask for what the others do not answer.
 Result<void> check_together(const Words& words) {
-  for (const char* const flag :
-       {"phase", "batch", "seq", "dim", "dtype", "quantize", "fuse", "calibration"}) {
+  for (const char* const flag : {"phase", "batch", "seq", "dim", "dtype", "quantize", "fuse"}) {
     if (words.has(flag) && !words.has("model")) {
       return Error{ErrorCode::usage, "--" + std::string(flag) + " goes with --model", "", ""};
     }
@@ -136,6 +135,7 @@ Result<int> run_one(const Words& words, const Console& console) {
   question.faster = words.value("faster");
   question.capture = words.value("capture");
   question.counters = words.value("counters");
+  question.calibration = words.value("calibration");
   HEADROOM_TRY(check_places(words));
   HEADROOM_ASSIGN(const ops::AnsweredRun answered, ops::answer_run(question));
   const ops::OpsAnswer& answer = answered.answer;

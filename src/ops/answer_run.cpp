@@ -7,6 +7,7 @@
 #include "ops/capture.h"
 #include "ops/counters.h"
 #include "ops/ops.h"
+#include "timing/calibration.h"
 
 namespace headroom::ops {
 
@@ -62,6 +63,42 @@ Result<Trace> read_joined(const OpsQuestion& question, std::vector<std::string>&
   return trace;
 }
 
+// The machine that `bench device` measured, and the times of its operators.
+struct Calibrated {
+  std::optional<device::Device> device;  // nothing without a calibration
+  timing::TimingModel laws;
+  std::string engine;  // whose operators they are; empty: PyTorch's
+};
+
+Result<Calibrated> calibrated_by(const OpsQuestion& question, device::DeviceCatalogue& catalogue) {
+  Calibrated made;
+  if (question.calibration.empty()) return made;
+  HEADROOM_ASSIGN(const timing::Calibration calibration,
+                  timing::load_calibration(question.calibration));
+  HEADROOM_TRY(timing::adopt(calibration, catalogue, made.laws));
+  HEADROOM_ASSIGN(made.device, catalogue.find(calibration.device));
+  made.engine = calibration.machine.engine;
+  return made;
+}
+
+// Why the calibration says nothing of the run; empty where it does. `device`: that the run is held
+// against, where that is named. Of a run without a device the processor is all that is known.
+std::string why_not(const Calibrated& calibrated, const RecordedRun& run,
+                    const std::optional<device::Device>& device) {
+  const bool is_processor = calibrated.device->vendor == device::Vendor::cpu;
+  const bool is_it =
+      device ? device->name == calibrated.device->name : is_processor && !run.links.has_device;
+  if (!is_it) {
+    return "the calibration is of " + calibrated.device->name + ", this run is of " +
+           (device ? device->name : run.device()) + ": it says nothing of it";
+  }
+  if (!is_processor || run.is_of_onnx_runtime() == calibrated.engine.starts_with("onnxruntime"))
+    return {};
+  return "the calibration's times are " +
+         (calibrated.engine.empty() ? "PyTorch" : calibrated.engine) +
+         "'s, this run is another engine's: it says nothing of it";
+}
+
 Result<void> add_counters(const std::string& file, OpsAnswer& answer) {
   HEADROOM_ASSIGN(const formats::NcuProfile profile, formats::read_ncu_csv(file));
   answer.counters = counters_of(profile, answer.kernels);
@@ -74,7 +111,8 @@ Result<void> add_counters(const std::string& file, OpsAnswer& answer) {
 
 Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   HEADROOM_ASSIGN(const OperatorRules rules, OperatorRules::load(question.rules));
-  HEADROOM_ASSIGN(const device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(device::DeviceCatalogue catalogue, device::DeviceCatalogue::load());
+  HEADROOM_ASSIGN(const Calibrated calibrated, calibrated_by(question, catalogue));
   std::optional<device::Device> device;
   if (!question.device.empty()) {
     HEADROOM_ASSIGN(device, catalogue.find(question.device));
@@ -94,8 +132,13 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
       assumption = found->assumption;
     }
   }
-  OpsAnswer answered =
-      answer(run, rules, device ? &*device : nullptr, other ? &*other : nullptr, faster);
+  const std::string unused = calibrated.device ? why_not(calibrated, run, device) : "";
+  const bool is_calibrated = calibrated.device && unused.empty();
+  if (is_calibrated) device = calibrated.device;
+  if (!unused.empty()) notes.push_back(unused);
+  const Against against{device ? &*device : nullptr, other ? &*other : nullptr,
+                        is_calibrated ? &calibrated.laws : nullptr};
+  OpsAnswer answered = answer(run, rules, against, faster);
   answered.notes.insert(answered.notes.end(), notes.begin(), notes.end());
   if (!question.counters.empty()) HEADROOM_TRY(add_counters(question.counters, answered));
   if (!assumption.empty()) answered.notes.push_back(assumption);

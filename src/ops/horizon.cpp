@@ -50,8 +50,7 @@ class Horizon {
                                  const std::vector<FasterGroup>& faster) {
     if (!faster.empty()) add_asked(faster);
     for (const Scenario& one : changes) {
-      add(one.change, one.title, one.made, amdahl(one.saved_ms, 0),
-          one.cautious ? &*one.cautious : nullptr);
+      add(one.change, one.title, one.made, amdahl(one.saved_ms, 0), one.spanned);
     }
     add_group("gemm", "GEMM");
     add_group("attention", "attention");
@@ -164,22 +163,24 @@ class Horizon {
   }
 
   void add(const std::string& name, const std::string& title, const ReplayChange& change,
-           double amdahl_speedup, const ReplayChange* cautious = nullptr) {
+           double amdahl_speedup, const std::vector<ReplayChange>& spanned = {}) {
     HorizonChange made;
     made.change = name;
     made.title = title;
     made.amdahl_speedup = amdahl_speedup;
     double low = INFINITY;
     double high = 0;
-    for (size_t i = 0; i < 3; ++i) {
-      const double total = simulate(programs_[i], change).total_ns;
+    const auto speedup_of = [&](size_t i, const ReplayChange& one) {
+      const double total = simulate(programs_[i], one).total_ns;
       const double speedup = total > 0 ? unchanged_[i] / total : 0;
-      if (i == 0) made.speedup = speedup;
       low = std::min(low, speedup);
       high = std::max(high, speedup);
-      if (cautious == nullptr) continue;
-      const double less = simulate(programs_[i], *cautious).total_ns;
-      low = std::min(low, less > 0 ? unchanged_[i] / less : 0);
+      return speedup;
+    };
+    for (size_t i = 0; i < 3; ++i) {
+      const double speedup = speedup_of(i, change);
+      if (i == 0) made.speedup = speedup;
+      for (const ReplayChange& one : spanned) speedup_of(i, one);
     }
     made.speedup_low = low / (1 + error_);
     made.speedup_high = high * (1 + error_);

@@ -38,7 +38,7 @@ TEST(FasterGroups, AreMadeTogether) {
   const auto run = run_of(tiny.build(), *rules);
   ASSERT_TRUE(run);
   const auto faster = faster_groups("gemm=3,elementwise=2", *rules);
-  const OpsAnswer made = answer(*run, *rules, nullptr, nullptr, *faster);
+  const OpsAnswer made = answer(*run, *rules, {}, *faster);
   const HorizonChange* asked = nullptr;
   for (const HorizonChange& change : made.horizon) {
     if (change.change == "faster:gemm=3,elementwise=2") asked = &change;

@@ -71,7 +71,7 @@ TEST(HostProgram, Int8ByTheRatesOfTheMachine) {
     return 0.0;
   };
   EXPECT_EQ(find(answer(run, rules())), 0);
-  EXPECT_NEAR(find(answer(run, rules(), &*device)), 1000.0 / (1000 - 400 * 0.75), 1e-3);
+  EXPECT_NEAR(find(answer(run, rules(), {.device = &*device})), 1000.0 / (1000 - 400 * 0.75), 1e-3);
 }
 
 TEST(HostProgram, ChangesAreSums) {

@@ -281,6 +281,18 @@ bool has_rate(DType dtype) {
   return std::find(kTypes.begin(), kTypes.end(), dtype) != kTypes.end();
 }
 
+// Nothing where what is written is another size: of a transposed operand the record says nothing.
+std::optional<timing::GemmShape> shape_of(const Tensor& first, const Tensor& second,
+                                          double written_bytes) {
+  const int64_t k = first.rank() > 0 ? first.size(-1) : 0;
+  if (k <= 0) return std::nullopt;
+  const timing::GemmShape shape{.m = first.elements() / k, .n = second.elements() / k, .k = k};
+  const double written = static_cast<double>(shape.m) * static_cast<double>(shape.n) *
+                         static_cast<double>(op::element_size(first.dtype()));
+  if (shape.m <= 0 || shape.n <= 0 || written != written_bytes) return std::nullopt;
+  return shape;
+}
+
 bool is_sane(const RecordedInput& input) {
   return input.sizes.size() < op::kDimsMax &&
          std::all_of(input.sizes.begin(), input.sizes.end(),
@@ -331,9 +343,10 @@ std::optional<OperatorWork> work_of_operator(std::string_view name,
     work.dtype = first.dtype();
     if (work.is_product && !has_rate(work.dtype)) return std::nullopt;
     work.first_elements = static_cast<double>(first.elements());
-    work.is_linear = name == "aten::mm" || name == "aten::addmm" ||
-                     (name.starts_with("onnx::") && tensors[1].rank() == 2);
     known->run(eager, tensors);
+    const bool is_linear = name == "aten::mm" || name == "aten::addmm" ||
+                           (name.starts_with("onnx::") && tensors[1].rank() == 2);
+    if (is_linear) work.linear = shape_of(first, tensors[has_bias ? 2 : 1], sum.written);
   } catch (const op::Impossible&) {
     return std::nullopt;  // shapes that the operator does not take
   }

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "formats/trace.h"
 #include "operator/tensor.h"
+#include "timing/call.h"
 
 namespace headroom::ops {
 
@@ -32,7 +33,8 @@ struct OperatorWork {
   double first_elements = 0;         // of a product's first operand
   op::DType dtype = op::DType::f32;  // of the operands
   bool is_product = false;           // runs in matrix units: a GEMM or attention
-  bool is_linear = false;            // a product of two matrices, as linear layers are
+  // Of a product of two matrices, as linear layers are.
+  std::optional<timing::GemmShape> linear;
 };
 
 // "[[64,512],[512]] [\"float\",\"float\"]", as readers keep it (formats/trace.h). A list of tensors

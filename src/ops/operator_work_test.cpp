@@ -47,11 +47,12 @@ TEST(OperatorWork, ProductsOfOnnxRuntime) {
   ASSERT_TRUE(linear);
   EXPECT_EQ(linear->flops, 2.0 * 8 * 16 * 32);
   EXPECT_EQ(linear->bytes, 4.0 * (8 * 16 + 16 * 32 + 8 * 32));
-  EXPECT_TRUE(linear->is_linear);
+  ASSERT_TRUE(linear->linear);
+  EXPECT_EQ(linear->linear->m * linear->linear->n * linear->linear->k * 2, linear->flops);
   const auto many = work("onnx::MatMul", R"([[1,3,8,16],[1,3,16,8]] ["float","float"])");
   ASSERT_TRUE(many);
   EXPECT_EQ(many->flops, 2.0 * 3 * 8 * 16 * 8);
-  EXPECT_FALSE(many->is_linear);
+  EXPECT_FALSE(many->linear);
   EXPECT_EQ(work("onnx::Gemm", R"([[8,16],[32,16],[32]] ["float16","float16","float16"])")->flops,
             linear->flops);
   EXPECT_FALSE(work("onnx::MatMul", R"([[8,16],[15,32]] ["float","float"])"));

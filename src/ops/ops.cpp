@@ -9,6 +9,7 @@
 #include "ops/horizon.h"
 #include "ops/host_program.h"
 #include "ops/links.h"
+#include "ops/measured_linear.h"
 #include "ops/program.h"
 #include "ops/run.h"
 #include "ops/work.h"
@@ -220,34 +221,54 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
   }
 }
 
+// The change, and what it rests on. Nothing without what this machine was measured to do.
+std::optional<Scenario> host_int8(const Recording& recording, const RecordedRun& run,
+                                  const OperatorRules& rules, const Against& against,
+                                  std::vector<std::string>& notes) {
+  if (against.device == nullptr || against.device->vendor != device::Vendor::cpu) return {};
+  if (against.laws != nullptr) {
+    auto measured = measured_int8(recording, run, *against.device, *against.laws);
+    if (measured) {
+      notes.emplace_back(
+          "linear layers in int8 by the calibration: the engine's own (quantize_dynamic), of their "
+          "shapes");
+    }
+    return measured;
+  }
+  auto rated = host_int8_by_rates(recording, run, rules, *against.device);
+  if (rated) {
+    notes.emplace_back(
+        "linear layers in int8 by the rates that were given: how well those hold for this model is "
+        "not in the interval");
+  }
+  return rated;
+}
+
 // On a CPU what an operator would take by its traffic alone was wrong by up to 600 %, since memory
 // that is new has to be mapped and caches hold what is small (2026-11-21-ops-pairs): fusing is not
-// predicted there, and int8 by the rates of this machine alone.
+// predicted there, and int8 by what this machine was measured to do alone.
 Scenarios host_changes(const Recording& recording, const RecordedRun& run,
-                       const OperatorRules& rules, const device::Device* device) {
+                       const OperatorRules& rules, const Against& against) {
   Scenarios changes;
   changes.notes.emplace_back(
       "on a CPU operators follow one another, so that the horizon is a sum: that the run as it was "
       "comes out says nothing of how good it is; what fusing would give there is not predicted");
-  if (device != nullptr && device->name == "cpu") {
-    changes.all = host_scenarios(recording, run, rules, *device);
-  }
-  if (!changes.all.empty()) {
-    changes.notes.emplace_back(
-        "linear layers in int8 by the rates that were given: how well those hold for this model is "
-        "not in the interval");
+  if (auto int8 = host_int8(recording, run, rules, against, changes.notes)) {
+    changes.all.push_back(std::move(*int8));
   } else {
-    changes.notes.emplace_back(
-        "linear layers in int8 are predicted by what such products reach on this machine: --device "
-        "cpu,fp32=100GFLOPS,int8=300GFLOPS,bandwidth=20GB/s, for example");
+    const std::string engine = run.is_of_onnx_runtime() ? " --engine onnxruntime" : "";
+    changes.notes.push_back(
+        "linear layers in int8 are predicted by what they take on this machine: --calibration FILE "
+        "of `headroom bench device" +
+        engine + "`");
   }
   return changes;
 }
 
 }  // namespace
 
-OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const device::Device* device,
-                 const device::Device* other, const std::vector<FasterGroup>& faster) {
+OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Against& against,
+                 const std::vector<FasterGroup>& faster) {
   const Trace& trace = run.trace;
   const Links& links = run.links;
   const std::vector<Work>& work = run.work;
@@ -278,14 +299,15 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const devic
   }
   answer.operators = operators_of(run, rules, total_ns);
   answer.kernels = kernels_of(trace, work, rules, total_ns);
-  if (device != nullptr) answer.roofline = roofline(run, rules, *device);
+  if (against.device != nullptr) answer.roofline = roofline(run, rules, *against.device);
   find_bound(answer);
   std::optional<Recording> recording = record(trace, links, work, rules);
   if (!recording) recording = record_host(run, wall);
   if (recording) {
     answer.replay = replay_error(*recording);
-    const Scenarios asked = recording->is_host ? host_changes(*recording, run, rules, device)
-                                               : scenarios(*recording, run, rules, device, other);
+    const Scenarios asked = recording->is_host
+                                ? host_changes(*recording, run, rules, against)
+                                : scenarios(*recording, run, rules, against.device, against.other);
     answer.horizon = horizon(*recording, answer, rules, asked.all, faster);
     answer.notes = asked.notes;
     find_bound_by_replay(answer);

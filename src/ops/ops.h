@@ -12,6 +12,7 @@
 #include "ops/horizon.h"
 #include "ops/rules.h"
 #include "ops/run.h"
+#include "timing/timing_model.h"
 
 namespace headroom::ops {
 
@@ -26,6 +27,14 @@ struct OpsQuestion {
   std::string execution_trace;  // of PyTorch, of the same run, or ""
   std::string capture;          // a trace of the capture of its graphs, or ""
   std::string counters;         // of Nsight Compute, or ""
+  std::string calibration;      // what `bench device` measured on the machine that ran, or ""
+};
+
+// What a run is held against; each may be null.
+struct Against {
+  const device::Device* device = nullptr;     // that ran: its limits
+  const device::Device* other = nullptr;      // to be asked about by roofline
+  const timing::TimingModel* laws = nullptr;  // of operators measured on `device`, a processor
 };
 
 // The answer, and the run that it is about, which a page draws.
@@ -38,8 +47,7 @@ Result<OpsAnswer> answer(const OpsQuestion& question);
 
 // The same for a trace that is read. An empty one is an Error.
 Result<OpsAnswer> answer(formats::Trace trace, const OperatorRules& rules);
-OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules,
-                 const device::Device* device = nullptr, const device::Device* other = nullptr,
+OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Against& against = {},
                  const std::vector<FasterGroup>& faster = {});
 
 }  // namespace headroom::ops

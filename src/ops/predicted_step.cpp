@@ -79,11 +79,24 @@ Rate rate_of(const StepCall& call, const StepQuestion& question) {
   return call.call ? call.call->rate : timing::rate_of(question.shape.type);
 }
 
+// As a processor's engine does, where this one was measured.
+bool quantizes_within(const StepQuestion& question, double element,
+                      const timing::TimingModel& model) {
+  constexpr double kFloat = 4;
+  return question.quantize == Quantize::int8 && element == kFloat && question.phase != "train" &&
+         model.law_for(timing::OperatorClass::linear_int8, question.device.name) != nullptr;
+}
+
 // The product with operands of one byte, or weights of half a byte; around it what turns one form
 // into the other, unless that is fused.
-void add_quantized(const StepCall& call, const StepQuestion& question, std::vector<Made>& made) {
+void add_quantized(const StepCall& call, const StepQuestion& question,
+                   const timing::TimingModel& model, std::vector<Made>& made) {
   const double element = element_of(call, question);
   const timing::GemmShape sizes = sizes_of(call, question.shape);
+  if (quantizes_within(question, element, model)) {
+    made.push_back({op::name_of(OpGroup::gemm), timing::linear_int8_call(sizes, element)});
+    return;
+  }
   const auto products = static_cast<double>(sizes.batch);
   const double rows = products * static_cast<double>(sizes.m) * static_cast<double>(sizes.k);
   const double weights = products * static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
@@ -122,14 +135,15 @@ std::string_view group_of(const StepCall& call) {
   return op::name_of(computes && call.flops <= 0 ? OpGroup::memory : call.group);
 }
 
-std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion& question) {
+std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion& question,
+                          const timing::TimingModel& model) {
   std::vector<Made> made;
   for (const StepCall& call : calls) {
     const double bytes = call.bytes_read + call.bytes_written;
     if (bytes <= 0) continue;
     const size_t first = made.size();
     if (is_quantized(call, question)) {
-      add_quantized(call, question, made);
+      add_quantized(call, question, model, made);
     } else {
       made.push_back(
           {group_of(call), call.call ? *call.call : timing::call_of(call, question.shape)});
@@ -247,7 +261,7 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
                                   const timing::TimingModel& model) {
   const bool is_training = question.phase == "train";
   const std::vector<Made> made =
-      made_of(question.fuse ? fused(calls, is_training) : calls, question);
+      made_of(question.fuse ? fused(calls, is_training) : calls, question, model);
   HEADROOM_ASSIGN(const Timed step, timed(made, question, model));
   if (step.seconds <= 0) {
     return Error{ErrorCode::unavailable, "the step has no operator that could be timed", {}, {}};
@@ -286,7 +300,7 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
   StepQuestion plain = question;
   plain.quantize = Quantize::none;
   plain.fuse = false;
-  HEADROOM_ASSIGN(const Timed unchanged, timed(made_of(calls, plain), plain, model));
+  HEADROOM_ASSIGN(const Timed unchanged, timed(made_of(calls, plain, model), plain, model));
   run.unchanged_ms = unchanged.seconds * 1e3;
   return run;
 }

@@ -22,6 +22,8 @@ struct RecordedRun {
 
   // The device that the kernels ran on, "CPU" where there is none, "" where the trace is silent.
   [[nodiscard]] std::string device() const;
+  // Whose operators are not PyTorch's.
+  [[nodiscard]] bool is_of_onnx_runtime() const { return trace.format == "ONNX Runtime"; }
 };
 
 // A trace without kernels and operators is an Error.

@@ -104,7 +104,7 @@ class Builder {
 // without the host waiting for the device between: what one writes for the next stays in registers,
 // and only the first is launched.
 void Builder::add_fusion(std::vector<Scenario>& scenarios) {
-  Scenario fused{"fuse_elementwise", "elementwise chains fused", {}, ReplayChange(), 0};
+  Scenario fused{"fuse_elementwise", "elementwise chains fused", {}, {}, 0};
   fused.made.kernel_factors.assign(program().kernels.size(), 1.0);
   fused.made.is_call_removed.assign(program().calls.size(), false);
   const GroupIndex groups[] = {rules_.group("elementwise"), rules_.group("activation")};
@@ -150,7 +150,7 @@ void Builder::add_fusion(std::vector<Scenario>& scenarios) {
   for (size_t i = program().earlier_count; i < program().kernels.size(); ++i) {
     fused.saved_ms += kernel_ms(i) * (1 - fused.made.kernel_factors[i]);
   }
-  fused.cautious->kernel_factors = fused.made.kernel_factors;  // the host takes as long as before
+  fused.spanned.emplace_back().kernel_factors = fused.made.kernel_factors;  // the host as before
   scenarios.push_back(std::move(fused));
 }
 
@@ -174,7 +174,7 @@ void Builder::add_int8(const Device& device, std::vector<Scenario>& scenarios) {
     const OperatorWork* work = work_of(kernel);
     const formats::TraceEventKind kind = run_.trace.events[recording_.events[kernel]].kind;
     const bool is_fill = formats::is_device(kind) && kind != formats::TraceEventKind::kernel;
-    if (work == nullptr || !work->is_linear || is_fill || kernel_ms(kernel) <= 0) continue;
+    if (work == nullptr || !work->linear || is_fill || kernel_ms(kernel) <= 0) continue;
     const double element = static_cast<double>(op::element_size(work->dtype));
     OperatorWork quantized = *work;
     quantized.bytes = (work->bytes - work->written_bytes) / element + work->written_bytes;
@@ -255,14 +255,17 @@ Scenarios scenarios(const Recording& recording, const RecordedRun& run, const Op
   return found;
 }
 
-std::vector<Scenario> host_scenarios(const Recording& recording, const RecordedRun& run,
-                                     const OperatorRules& rules, const device::Device& device) {
+std::optional<Scenario> host_int8_by_rates(const Recording& recording, const RecordedRun& run,
+                                           const OperatorRules& rules,
+                                           const device::Device& device) {
   std::vector<Scenario> found;
   Builder(recording, run, rules).add_int8(device, found);
   // An engine that runs int8 on a CPU quantizes within its products; kernels of its own are a
   // GPU's.
-  std::erase_if(found, [](const Scenario& one) { return one.change != "gemm_int8_fused"; });
-  return found;
+  for (Scenario& one : found) {
+    if (one.change == "gemm_int8_fused") return std::move(one);
+  }
+  return std::nullopt;
 }
 
 }  // namespace headroom::ops

@@ -24,8 +24,8 @@ struct Scenario {
   std::string change;  // "gemm_int8"
   std::string title;
   timing::ReplayChange made;
-  std::optional<timing::ReplayChange> cautious;  // the same with less of it
-  double saved_ms = 0;                           // of the kernel time; may be negative
+  std::vector<timing::ReplayChange> spanned;  // the same with less or more: the interval holds them
+  double saved_ms = 0;                        // of the kernel time; may be negative
 };
 
 struct Scenarios {
@@ -37,8 +37,10 @@ struct Scenarios {
 Scenarios scenarios(const Recording& recording, const RecordedRun& run, const OperatorRules& rules,
                     const device::Device* device, const device::Device* other);
 
-// Of a run on a CPU (host_program.h): linear layers in int8 alone, where `device` has its rates.
-std::vector<Scenario> host_scenarios(const Recording& recording, const RecordedRun& run,
-                                     const OperatorRules& rules, const device::Device& device);
+// Of a run on a CPU (host_program.h): linear layers in int8, by the rates of `device`; nothing
+// where it has none, or the run no such layer.
+std::optional<Scenario> host_int8_by_rates(const Recording& recording, const RecordedRun& run,
+                                           const OperatorRules& rules,
+                                           const device::Device& device);
 
 }  // namespace headroom::ops

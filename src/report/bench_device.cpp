@@ -220,8 +220,10 @@ std::string device_bench_text(const DeviceAnswer& answer, const std::string& fil
   words += "The first line's error is the median of the column large.\n";
   words += memory_words(answer.calibration);
   const timing::Machine& machine = answer.calibration.machine;
-  words += "Measured with PyTorch " + text::printable(machine.torch) + " on " +
-           std::to_string(machine.units) +
+  words += "Measured with " +
+           (machine.engine.empty() ? "PyTorch " + text::printable(machine.torch)
+                                   : text::printable(machine.engine)) +
+           " on " + std::to_string(machine.units) +
            (machine.kind == "cpu" ? " threads" : " multiprocessors") + ".\n";
   if (machine.load > kBusyLoad && machine.kind == "cpu") {
     words += "The machine was busy (load " + formatted("%.1f", machine.load) +
@@ -235,8 +237,10 @@ std::string device_bench_text(const DeviceAnswer& answer, const std::string& fil
     words += "No law for " + std::string(name_of(kind)) + ": too few points.\n";
   }
   if (!file.empty()) {
-    words += "`headroom bench decode MODEL --predict --device " + answer.calibration.device +
-             " --calibration " + text::printable(file) + "` uses it.\n";
+    const std::string verb = machine.engine.empty() ? "bench decode MODEL --predict --device " +
+                                                          answer.calibration.device
+                                                    : "ops PROFILE";
+    words += "`headroom " + verb + " --calibration " + text::printable(file) + "` uses it.\n";
   }
   return words;
 }

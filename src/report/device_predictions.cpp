@@ -34,6 +34,8 @@ Call example_of(OperatorClass kind, const Device& device) {
       return timing::gemm_call({.m = 4096, .n = 4096, .k = 4096}, half, 2);
     case OperatorClass::gemm_fp32:
       return timing::gemm_call({.m = 4096, .n = 4096, .k = 4096}, device::Rate::fp32, 4);
+    case OperatorClass::linear_int8:
+      return timing::linear_int8_call({.m = 4096, .n = 4096, .k = 4096}, 4);
     case OperatorClass::attention_decode:
       return timing::attention_call(
           {.batch = 64, .heads = 32, .kv_heads = 32, .head_dim = 128, .context = 2048}, half, 2);
@@ -60,8 +62,10 @@ std::vector<Row> rows_of(const Device& device, const TimingModel& model) {
   for (size_t i = 0; i < timing::kOperatorClasses; ++i) {
     Row row;
     row.kind = static_cast<OperatorClass>(i);
-    const bool is_of_gpus = row.kind == OperatorClass::all_reduce_graph;
-    if (is_of_gpus && device.vendor == device::Vendor::cpu) continue;
+    const bool is_cpu = device.vendor == device::Vendor::cpu;
+    if (row.kind == (is_cpu ? OperatorClass::all_reduce_graph : OperatorClass::linear_int8)) {
+      continue;  // of the other kind of device
+    }
     const auto time = model.predict(example_of(row.kind, device), device);
     if (time) {
       row.standing = model.standing(row.kind, device.name);

@@ -91,7 +91,7 @@ SampleOps sample_ops(const char* words, int operators) {
   device.bandwidth = {BytesPerSecond{1e12}, Provenance::datasheet, words};
   device.dense_rates[static_cast<size_t>(device::Rate::fp32)] = {FlopsPerSecond{1e13},
                                                                  Provenance::datasheet, words};
-  SampleOps sample{ops::answer(run, rules, &device), ops::timeline_of(run)};
+  SampleOps sample{ops::answer(run, rules, {.device = &device}), ops::timeline_of(run)};
   sample.answer.notes.emplace_back(words);
   return sample;
 }

@@ -27,10 +27,16 @@ Result<std::string> read_text(const JsonView& view, std::string_view key) {
   return text;
 }
 
+// "onnxruntime" of "onnxruntime 1.31.1".
+std::string_view name_of_engine(const Machine& machine) {
+  return std::string_view(machine.engine).substr(0, machine.engine.find(' '));
+}
+
 }  // namespace
 
 bool is_same_machine(const Machine& a, const Machine& b) {
-  return a.product == b.product && a.kind == b.kind && a.units == b.units;
+  return a.product == b.product && a.kind == b.kind && a.units == b.units &&
+         name_of_engine(a) == name_of_engine(b);
 }
 
 Result<void> check_same_machine(const Machine& calibrated, const Machine& machine,
@@ -38,10 +44,11 @@ Result<void> check_same_machine(const Machine& calibrated, const Machine& machin
   if (is_same_machine(calibrated, machine)) return {};
   const auto words = [](const Machine& one) {
     const std::string unit = one.kind == "cpu" ? " thread" : " multiprocessor";
-    return one.product + ", " + std::to_string(one.units) + unit + (one.units == 1 ? "" : "s");
+    return one.product + ", " + std::to_string(one.units) + unit + (one.units == 1 ? "" : "s") +
+           (one.engine.empty() ? "" : ", " + one.engine);
   };
   return Error{ErrorCode::bad_input,
-               "the calibration is of another machine, or another number of threads: " +
+               "the calibration is of another machine, number of threads or engine: " +
                    words(calibrated) + "; this is " + words(machine),
                file, "`headroom bench device` measures this one"};
 }
@@ -57,6 +64,7 @@ Json machine_json(const Machine& machine) {
                   .set("python", machine.python)
                   .set("load", machine.load);
   if (machine.clock_hertz > 0) json.set("clock_hertz", machine.clock_hertz);
+  if (!machine.engine.empty()) json.set("engine", machine.engine);
   return json;
 }
 
@@ -118,6 +126,9 @@ Result<Machine> read_machine(const JsonView& view) {
   HEADROOM_ASSIGN(machine.load, view.get_double("load", 0, 1e6));
   HEADROOM_ASSIGN(const auto clock, view.optional_double("clock_hertz", 0, kMostHertz));
   machine.clock_hertz = clock.value_or(0);
+  if (view.has("engine")) {
+    HEADROOM_ASSIGN(machine.engine, read_text(view, "engine"));
+  }
   return machine;
 }
 

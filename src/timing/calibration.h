@@ -33,11 +33,12 @@ struct Machine {
   int64_t units = 1;  // threads, or multiprocessors
   std::string torch;
   std::string python;
-  double load = 0;         // of the system when measuring began; on a quiet machine below 0.5
-  double clock_hertz = 0;  // when measuring began; 0: not told
+  double load = 0;          // of the system when measuring began; on a quiet machine below 0.5
+  double clock_hertz = 0;   // when measuring began; 0: not told
+  std::string engine = {};  // whose operators they are: "onnxruntime 1.31.1"; empty: PyTorch's
 };
 
-// As far as times are concerned: threads are part of it, the version of PyTorch is not.
+// As far as times are concerned: threads are part of it and whose operators run, versions are not.
 [[nodiscard]] bool is_same_machine(const Machine& a, const Machine& b);
 // An Error that names what the calibration of `file` is of, where that is not `machine`.
 Result<void> check_same_machine(const Machine& calibrated, const Machine& machine,

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::array<std::string_view, kOperatorClasses> kNames{"gemm",
                                                                 "gemm_fp32",
+                                                                "linear_int8",
                                                                 "attention_decode",
                                                                 "attention_prefill",
                                                                 "elementwise",
@@ -41,6 +42,15 @@ Call gemm_call(const GemmShape& shape, device::Rate rate, double element_bytes) 
       rate == device::Rate::fp32 ? OperatorClass::gemm_fp32 : OperatorClass::gemm;
   return {kind,  rate, 2 * batch * m * n * k, element_bytes * batch * (m * k + k * n + m * n),
           false, shape};
+}
+
+Call linear_int8_call(const GemmShape& shape, double element_bytes) {
+  Call call = gemm_call(shape, device::Rate::int8, 1);
+  call.kind = OperatorClass::linear_int8;
+  const double floats = static_cast<double>(shape.m) * static_cast<double>(shape.k + shape.n);
+  const double weights = static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  call.bytes = static_cast<double>(shape.batch) * (element_bytes * floats + weights);
+  return call;
 }
 
 Call attention_call(const AttentionShape& shape, device::Rate rate, double element_bytes) {

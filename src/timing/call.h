@@ -18,6 +18,10 @@ namespace headroom::timing {
 enum class OperatorClass : uint8_t {
   gemm,       // in tensor cores
   gemm_fp32,  // without them
+  // A linear layer as a processor's engine runs it in int8: floats go in, are quantized, meet
+  // weights of one byte, and floats come out. Of machines alone that were measured (docs:
+  // calibration).
+  linear_int8,
   attention_decode,
   attention_prefill,
   elementwise,
@@ -30,7 +34,7 @@ enum class OperatorClass : uint8_t {
   all_reduce,        // NCCL's, within one server, launched by the host
   all_reduce_graph,  // a serving engine's own kernel over NVLink, inside a CUDA graph
 };
-inline constexpr size_t kOperatorClasses = 13;
+inline constexpr size_t kOperatorClasses = 14;
 [[nodiscard]] std::string_view name_of(OperatorClass kind);
 [[nodiscard]] std::optional<OperatorClass> parse_operator_class(std::string_view name);
 
@@ -79,6 +83,8 @@ struct Call {
 // Calls with their work counted. `element_bytes` is the size of every operand.
 // REQUIRES: every dimension is positive.
 [[nodiscard]] Call gemm_call(const GemmShape& shape, device::Rate rate, double element_bytes);
+// linear_int8; `element_bytes` is the size of what goes in and comes out.
+[[nodiscard]] Call linear_int8_call(const GemmShape& shape, double element_bytes);
 // attention_decode where there is one query, else attention_prefill.
 [[nodiscard]] Call attention_call(const AttentionShape& shape, device::Rate rate,
                                   double element_bytes);

@@ -126,6 +126,7 @@ Call product_call(const GemmShape& product, bool is_last, const DecodeSizes& siz
   Call call = gemm_call(product, sizes.rate, sizes.element_bytes);
   const DecodeVariant& variant = sizes.variant;
   if (!variant.weight_element_bytes || is_last) return call;
+  if (variant.quantizes_within) return linear_int8_call(product, sizes.element_bytes);
   call.bytes += (*variant.weight_element_bytes - sizes.element_bytes) *
                 static_cast<double>(product.n) * static_cast<double>(product.k);
   call.is_stand_in = !variant.product_rate;  // no table has a kernel that unpacks weights
@@ -143,6 +144,7 @@ void add_product(const GemmShape& product, bool is_last, const DecodeSizes& size
   work.matmul.push_back({product_call(product, is_last, sizes)});
   const DecodeVariant& variant = sizes.variant;
   if (!variant.weight_element_bytes || !variant.product_rate || is_last) return;
+  if (variant.quantizes_within) return;
   const double bytes = sizes.element_bytes + input_element_bytes(*variant.product_rate);
   Call before = rows_call(OperatorClass::elementwise, {product.m, product.k},
                           bytes * elements(product.m, product.k));

@@ -133,6 +133,9 @@ Result<DecodePredictor> DecodePredictor::make(const text::JsonView& config,
   made.engine_ = engine;
   auto& product_rate = made.options_.variant.product_rate;
   if (product_rate && !device.rate(*product_rate).known()) product_rate.reset();
+  made.options_.variant.quantizes_within =
+      product_rate == device::Rate::int8 && options.weights == op::DType::f32 &&
+      model.law_for(OperatorClass::linear_int8, device.name) != nullptr;
   made.options_.is_eager = made.engine_->is_eager;
   sizes.variant = made.options_.variant;
   made.rate_ = sizes.rate;

@@ -110,6 +110,9 @@ struct DecodeVariant {
   // Of products with those weights, where the device has it: a kernel before each brings what it
   // takes into that type. Without it weights are unpacked within the product.
   std::optional<device::Rate> product_rate = std::nullopt;
+  // Those products quantize what they take themselves (linear_int8). DecodePredictor sets it by the
+  // device's laws.
+  bool quantizes_within = false;
   // Whose host and sampling, by its name among the timing laws; empty: today's engines'.
   std::string engine = {};
   // Whether prompts are read in pieces beside what decodes, where the engine does so.

@@ -96,7 +96,8 @@ bool has_feature(OperatorClass kind, Feature feature) {
     case Feature::n:
     case Feature::k:
     case Feature::m_fill:
-      return kind == OperatorClass::gemm || kind == OperatorClass::gemm_fp32;
+      return kind == OperatorClass::gemm || kind == OperatorClass::gemm_fp32 ||
+             kind == OperatorClass::linear_int8;
     case Feature::context:
     case Feature::sequences:
     case Feature::sharing:

@@ -89,6 +89,11 @@ Result<Call> read_call(const JsonView& view) {
       call = gemm_call(gemm, rate, 1);
       break;
     }
+    case OperatorClass::linear_int8: {
+      HEADROOM_ASSIGN(const GemmShape gemm, read_shape<GemmShape>(shape));
+      call = linear_int8_call(gemm, 4);
+      break;
+    }
     case OperatorClass::attention_decode:
     case OperatorClass::attention_prefill: {
       HEADROOM_ASSIGN(const AttentionShape attention, read_shape<AttentionShape>(shape));

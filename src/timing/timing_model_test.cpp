@@ -29,7 +29,12 @@ Call large_product() { return gemm_call({.m = 1024, .n = 32768, .k = 8192}, Rate
 
 TEST(TimingModel, EveryClassHasAGeneralLaw) {
   for (size_t i = 0; i < kOperatorClasses; ++i) {
-    const Law* law = model().law_for(static_cast<OperatorClass>(i), "a device of nobody");
+    const auto kind = static_cast<OperatorClass>(i);
+    const Law* law = model().law_for(kind, "a device of nobody");
+    if (kind == OperatorClass::linear_int8) {  // of processors that were measured
+      EXPECT_EQ(law, nullptr);
+      continue;
+    }
     ASSERT_NE(law, nullptr) << i;
     EXPECT_TRUE(law->device.empty());
     EXPECT_GE(law->devices.size(), 2U);

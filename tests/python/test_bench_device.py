@@ -16,6 +16,8 @@ import pytest
 from headroom import collective_probe, device_probe, energy, kept_memory, waiting
 
 
+CLASSES = device_probe.CLASSES + device_probe.PROCESSOR_CLASSES
+DATA = Path(__file__).parents[1] / "data"
 STEADY_PROBE = Path(__file__).with_name("stand_in") / "steady_probe.py"
 
 
@@ -53,11 +55,11 @@ def test_every_class_is_measured(measured):
     assert answer["schema"] == "headroom.bench_device/1"
     assert answer["device"] == "cpu"
     measured_classes = [row["class"] for row in answer["classes"]]
-    assert set(measured_classes + answer["classes_without_law"]) == set(device_probe.CLASSES)
+    assert set(measured_classes + answer["classes_without_law"]) == set(CLASSES)
     assert answer["classes_without_law"] == [] and answer["disturbed_points"] == 0
     assert all(row["spread_pct"] is None for row in answer["classes"])  # of one round
     whole = sum(row["points"] for row in answer["classes"])
-    assert whole >= device_probe.LEAST_POINTS * len(device_probe.CLASSES)
+    assert whole >= device_probe.LEAST_POINTS * len(CLASSES)
     kept = json.loads((folder / answer["calibration_file"]).read_text())
     assert kept["schema"] == "headroom.calibration/1"
     assert len(kept["points"]) == answer["points"]
@@ -98,6 +100,55 @@ def test_devices_tell_how_well_they_are_predicted(measured, headroom_binary):
     for name, row in measured_rows.items():
         assert rows[name]["points"] == row["points"] and rows[name]["provenance"] == "calibrated"
         assert rows[name]["large"] == row["held_out_large"]
+
+
+def test_linear_layers_in_int8_are_predicted_by_it(measured, headroom_binary):
+    """Of a processor they are one operator, float to float; at the stand-in's one rate no faster where they compute."""
+    folder, answer = measured
+    question = ["ops", "--model", "openai-community/gpt2", "--calibration", answer["calibration_file"], "--dtype",
+                "float32", "--quantize", "int8", "--batch", "4", "--seq", "256", "--json"]
+    for phase in ("prefill", "decode"):
+        done = headroom(headroom_binary, *question, "--phase", phase, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        parts = {part["name"]: part for part in json.loads(done.stdout)["parts"]}
+        assert "quantize" not in parts and parts["gemm"]["provenance"] != "extrapolated"
+
+
+def test_a_trace_of_the_engine_is_asked_about_int8(measured, headroom_binary):
+    folder, answer = measured
+
+    def ops(trace):
+        done = headroom(headroom_binary, "ops", str(DATA / trace), "--calibration", answer["calibration_file"], "--json",
+                        cwd=folder)
+        found = json.loads(done.stdout)
+        return [change for change in found["horizon"] if change["change"] == "gemm_int8_fused"], " ".join(found["notes"])
+
+    changes, notes = ops("trace_cpu.json.gz")
+    assert len(changes) == 1 and "by the calibration" in notes
+    assert changes[0]["speedup_low"] < changes[0]["speedup"] < changes[0]["speedup_high"]
+    changes, notes = ops("onnx_fp32.json.gz")
+    assert changes == [] and "another engine's" in notes
+    changes, notes = ops("trace_gpu.json")
+    assert "the calibration is of cpu" in notes
+
+
+def test_products_of_onnx_runtime(headroom_binary, tmp_path):
+    for library in ("onnxruntime", "onnx"):
+        pytest.importorskip(library)
+    done = headroom(headroom_binary, "bench", "device", "--engine", "onnxruntime", "--seconds", "1", "--threads", "1",
+                    "--json", cwd=tmp_path)
+    if done.returncode == 3 and "the machine do" in done.stderr:
+        return  # other work disturbed nearly all of it
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    rows = {row["class"]: row for row in answer["classes"]}
+    assert set(rows) | set(answer["classes_without_law"]) == {"gemm_fp32", "linear_int8"}
+    kept = json.loads((tmp_path / answer["calibration_file"]).read_text())
+    assert kept["machine"]["engine"].startswith("onnxruntime ")
+    asked = headroom(headroom_binary, "ops", str(DATA / "onnx_fp32.json.gz"), "--calibration", answer["calibration_file"],
+                     "--json", cwd=tmp_path)
+    changes = [change["change"] for change in json.loads(asked.stdout)["horizon"]]
+    assert ("gemm_int8_fused" in changes) == (len(rows) == 2)
 
 
 def test_freed_memory_is_kept():
@@ -317,13 +368,13 @@ def test_a_busy_machine_ends_in_time(monkeypatch):
     torch = pytest.importorskip("torch")
     clock = iter(range(100_000))
     monkeypatch.setattr(device_probe.time, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(device_probe, "rough_rates", lambda machine, dtype: {"flops": 1e11, "bytes": 2e10})
+    monkeypatch.setattr(device_probe, "rough_rates", lambda *_: {"flops": 1e11, "bytes": 2e10})
     monkeypatch.setattr(device_probe, "make_call", lambda *arguments: None)
     monkeypatch.setattr(device_probe, "take_samples", lambda machine, call, seconds: ([1.0] * 5, 0.0))
     arguments = type("Arguments", (), {"seconds": 61.0, "seed": 1, "dtype": "fp32"})
     points = device_probe.take_points(device_probe.Machine(torch, "cpu"), arguments)
     assert 100 <= len(points) <= 130
-    assert len({point["class"] for point in points}) == len(device_probe.CLASSES)
+    assert len({point["class"] for point in points}) == len(CLASSES)
 
 
 MACHINE = {"product": "This one", "kind": "cpu", "memory_bytes": 1 << 34, "cache_bytes": 1 << 25, "units": 2,

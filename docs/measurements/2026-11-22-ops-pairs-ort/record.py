@@ -11,14 +11,16 @@ The horizon sees the profile before alone. How many times faster a group of oper
   own     as the pair itself has it: what is judged is the replay, that is whether a step follows
           from its parts;
   others  the middle of what the other graphs' pairs have: what is judged is the prediction.
-A group that is not there before (quantize) cannot be made faster; its time a float that goes into a
-product is added, from the pair or from the others.
+What is more after the change (quantize was not there before; a group may be slower) is added, from
+the pair or from the others, by the float that goes into a product.
 
 What int8 gives is asked in a third way, too:
   rates   the horizon's own line for linear layers in int8, with the rates that the other graphs'
           linear layers reached here, their middle, as --device cpu,fp32=..,int8=..
+  calibrated  that line by --calibration FILE, which `headroom bench device --threads 1` wrote on
+          this machine: of PyTorch's layers, not of ONNX Runtime's
 
-Usage: record.py --binary PATH [--runs 40] [--keep FOLDER]   (with onnx and onnxruntime)
+Usage: record.py --binary PATH [--runs 40] [--calibration FILE] [--keep FOLDER]   (with onnx and onnxruntime)
 """
 
 import argparse
@@ -160,21 +162,19 @@ def group_ms(answer):
 
 
 def changes_of(before, after, floats):
-    """By group how many times faster; and what is new, in ms a million floats into products."""
+    """By group how many times faster, 1 where it is slower; and what is more than before, in ms a
+    million floats into products."""
     factors = {}
-    new = 0
     for name, ms in before.items():
         if name != "idle" and ms > 0:
-            factors[name] = ms / after[name] if after[name] > 0 else 1e6
-    for name, ms in after.items():
-        if name != "idle" and ms > 0 and before[name] <= 0:
-            new += ms
-    return factors, new / floats * 1e6
+            factors[name] = min(max(ms / after[name], 1), 1e6) if after[name] > 0 else 1e6
+    more = sum(max(0, ms - before[name]) for name, ms in after.items() if name != "idle")
+    return factors, more / floats * 1e6
 
 
 def predicted(binary, path, factors, new_ms):
     if factors:
-        words = ",".join(f"{name}={min(max(factor, 1e-5), 1e6):.6g}"
+        words = ",".join(f"{name}={factor:.6f}"
                          for name, factor in factors.items())
         answer = ops(binary, path, "--faster", words)
         line = next(one for one in answer["horizon"] if one["change"].startswith("faster:"))
@@ -203,7 +203,11 @@ def by_rates(binary, path, rates):
     """The horizon's speedup with linear layers in int8; rates in GFLOP/s."""
     fp32, int8 = (statistics.median(one) for one in zip(*rates))
     device = f"cpu,fp32={fp32:.1f}GFLOPS,int8={int8:.1f}GFLOPS,bandwidth=20GB/s"
-    answer = ops(binary, path, "--device", device)
+    return int8_line(binary, path, "--device", device)
+
+
+def int8_line(binary, path, *flags):
+    answer = ops(binary, path, *flags)
     return next(one["speedup"] for one in answer["horizon"] if one["change"] == "gemm_int8_fused")
 
 
@@ -221,6 +225,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", required=True)
     parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--calibration")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     level = onnxruntime.GraphOptimizationLevel
@@ -249,7 +254,7 @@ def main():
                     gigaflops = layers * 2 * tokens * 12 * width * width / 1e9
                     reached[name] = [gigaflops / linear_ms(path) * 1e3 for path in paths]
         print("change,graph,before_ms,after_ms,measured,own,own_error_pct,others,others_error_pct,"
-              "rates,rates_error_pct")
+              "rates,rates_error_pct,calibrated,calibrated_error_pct")
         for (change, name), (path, walls, groups, own, floats) in pairs.items():
             measured = walls[0] / walls[1]
             others = middle([pair[3] for (kind, other), pair in pairs.items()
@@ -259,9 +264,13 @@ def main():
             for factors, new in (own, others):
                 speedup = predicted(options.binary, path, factors, new * floats / 1e6)
                 line += [f"{speedup:.3f}", f"{100 * (speedup / measured - 1):+.1f}"]
+            said = []
             if change == "int8":
-                speedup = by_rates(options.binary, path,
-                                   [rates for other, rates in reached.items() if other != name])
+                said.append(by_rates(options.binary, path,
+                                     [rates for other, rates in reached.items() if other != name]))
+            if change == "int8" and options.calibration:
+                said.append(int8_line(options.binary, path, "--calibration", options.calibration))
+            for speedup in said:
                 line += [f"{speedup:.3f}", f"{100 * (speedup / measured - 1):+.1f}"]
             print(",".join(line), flush=True)
 

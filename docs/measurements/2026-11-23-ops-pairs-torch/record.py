@@ -13,8 +13,10 @@ What is more after the change (a group that was not there, or is slower) is adde
 the float that goes into a linear layer. What int8 gives is asked in a third way, too:
   rates   the horizon's own line for linear layers in int8, with the rates that the other stacks' linear layers reached
           here, their middle, as --device cpu,fp32=..,int8=..
+  calibrated  that line by --calibration FILE, which `headroom bench device --threads 1` wrote on this machine: it
+          knows no stack
 
-Usage: record.py --binary PATH [--rounds 8] [--keep FOLDER]   (with torch and a C++ compiler)
+Usage: record.py --binary PATH [--rounds 8] [--calibration FILE] [--keep FOLDER]   (with torch and a C++ compiler)
 """
 
 import argparse
@@ -123,7 +125,11 @@ def linear_ms(path):
 def by_rates(binary, path, rates):
     """The horizon's speedup with linear layers in int8; rates in GFLOP/s."""
     fp32, int8 = (statistics.median(one) for one in zip(*rates))
-    answer = ops(binary, path, "--device", f"cpu,fp32={fp32:.1f}GFLOPS,int8={int8:.1f}GFLOPS,bandwidth=20GB/s")
+    return int8_line(binary, path, "--device", f"cpu,fp32={fp32:.1f}GFLOPS,int8={int8:.1f}GFLOPS,bandwidth=20GB/s")
+
+
+def int8_line(binary, path, *flags):
+    answer = ops(binary, path, *flags)
     return next((one["speedup"] for one in answer["horizon"] if one["change"] == "gemm_int8_fused"), float("nan"))
 
 
@@ -138,6 +144,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", required=True)
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--calibration")
     parser.add_argument("--keep", type=Path)
     words = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -160,7 +167,8 @@ def main():
                 if change == "int8":
                     gigaflops = layers * 2 * tokens * 12 * width * width / 1e9
                     reached[name] = [gigaflops / linear_ms(path) * 1e3 for path in paths]
-        print("change,stack,before_ms,after_ms,measured,own,own_error_pct,others,others_error_pct,rates,rates_error_pct")
+        print("change,stack,before_ms,after_ms,measured,own,own_error_pct,others,others_error_pct,rates,rates_error_pct,"
+              "calibrated,calibrated_error_pct")
         for (change, name), (path, took, groups, own, floats) in pairs.items():
             measured = took[0] / took[1]
             others = middle([pair[3] for (kind, other), pair in pairs.items() if kind == change and other != name],
@@ -169,6 +177,8 @@ def main():
             said = [predicted(words.binary, path, factors, new * floats / 1e6) for factors, new in (own, others)]
             if change == "int8":
                 said.append(by_rates(words.binary, path, [rates for other, rates in reached.items() if other != name]))
+                if words.calibration:
+                    said.append(int8_line(words.binary, path, "--calibration", words.calibration))
             for speedup in said:
                 line += [f"{speedup:.3f}", f"{100 * (speedup / measured - 1):+.1f}"]
             print(",".join(line), flush=True)

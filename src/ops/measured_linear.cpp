@@ -1,0 +1,64 @@
+#include "ops/measured_linear.h"
+
+#include <cmath>
+
+#include "ops/operator_work.h"
+
+namespace headroom::ops {
+namespace {
+
+using timing::PredictedTime;
+
+// Of the time in float32, 90 % interval.
+struct Factor {
+  double low = 1;
+  double middle = 1;
+  double high = 1;
+};
+
+// Half of the interval, as a logarithm.
+double half_width(const PredictedTime& time) { return std::log(time.seconds_high / time.seconds); }
+
+std::optional<Factor> factor_of(const OperatorWork& work, const device::Device& processor,
+                                const timing::TimingModel& laws) {
+  constexpr double kFloat = 4;
+  const auto before =
+      laws.predict(timing::gemm_call(*work.linear, device::Rate::fp32, kFloat), processor);
+  const auto after = laws.predict(timing::linear_int8_call(*work.linear, kFloat), processor);
+  if (!before || !after || before->seconds <= 0) return std::nullopt;
+  const double middle = after->seconds / before->seconds;
+  const double width = std::hypot(half_width(*before), half_width(*after));
+  return Factor{middle * std::exp(-width), middle, middle * std::exp(width)};
+}
+
+}  // namespace
+
+std::optional<Scenario> measured_int8(const Recording& recording, const RecordedRun& run,
+                                      const device::Device& processor,
+                                      const timing::TimingModel& laws) {
+  const timing::Law* law = laws.law_for(timing::OperatorClass::linear_int8, processor.name);
+  if (law == nullptr) return std::nullopt;
+  Scenario made{"gemm_int8_fused", "linear layers in int8, as measured here", {}, {}, 0};
+  const std::vector<timing::ReplayKernel>& kernels = recording.program.kernels;
+  made.made.kernel_factors.assign(kernels.size(), 1.0);
+  timing::ReplayChange slower = made.made;
+  timing::ReplayChange faster = made.made;
+  OperatorCounts counts(run.trace);
+  bool has_linear = false;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const auto& work = counts.of(recording.events[i]);
+    if (!work || !work->linear || work->dtype != op::DType::f32) continue;
+    const std::optional<Factor> factor = factor_of(*work, processor, laws);
+    if (!factor) continue;
+    has_linear = true;
+    made.made.kernel_factors[i] = factor->middle;
+    slower.kernel_factors[i] = factor->high;
+    faster.kernel_factors[i] = factor->low;
+    made.saved_ms += static_cast<double>(kernels[i].duration_ns) / 1e6 * (1 - factor->middle);
+  }
+  if (!has_linear) return std::nullopt;
+  made.spanned = {std::move(slower), std::move(faster)};
+  return made;
+}
+
+}  // namespace headroom::ops
