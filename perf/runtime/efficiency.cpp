@@ -11,7 +11,8 @@
 //
 // Efficiency is peak allocated over peak reserved, allocated in bytes rounded up to 512, counted
 // from the moment at which the plan serves ("since") and over the whole run ("whole"); for
-// PyTorch's allocator over the same stretches of the same events. A request that fails ends a case.
+// PyTorch's allocator over the same stretches of the same events. "Streams apart" is what no
+// allocator beats that shares nothing between streams. A request that fails ends a case.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,6 +90,29 @@ class Peer {
   Peaks whole_;
 };
 
+// What no allocator beats that keeps streams apart, without events between them: each stream's own
+// peak has to be there. Over the whole run.
+class StreamsApart {
+ public:
+  void add(uint32_t stream, int64_t bytes) {
+    const int64_t rounded = round_up(bytes > 0 ? bytes : -bytes, 512);
+    Peaks& one = streams_[stream];  // `reserved` is what lives now
+    one.reserved += bytes > 0 ? rounded : -rounded;
+    one.allocated = std::max(one.allocated, one.reserved);
+    all_.reserved += bytes > 0 ? rounded : -rounded;
+    all_.allocated = std::max(all_.allocated, all_.reserved);
+  }
+  [[nodiscard]] double limit_pct() const {
+    Peaks sum{all_.allocated, 0};
+    for (const auto& [stream, one] : streams_) sum.reserved += one.allocated;
+    return sum.efficiency_pct();
+  }
+
+ private:
+  std::map<uint32_t, Peaks> streams_;
+  Peaks all_;
+};
+
 headroom_statistics statistics() {
   headroom_statistics s{};
   s.struct_bytes = sizeof s;
@@ -124,6 +148,7 @@ int replay(const Case& what, const Options& options) {
   }
   Peer plain("");
   Peer expandable("expandable_segments:True");
+  StreamsApart apart;
   std::vector<void*> pointers(what.trace.buffers.size());
   size_t next = 0;
   size_t serves_from = 0;
@@ -144,6 +169,7 @@ int replay(const Case& what, const Options& options) {
         std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_error());
         return 1;
       }
+      apart.add(info.stream, info.requested_bytes);
       plain.alloc(event.buffer, info);
       expandable.alloc(event.buffer, info);
       const headroom_statistics s = serves_from == 0 ? statistics() : headroom_statistics{};
@@ -163,6 +189,7 @@ int replay(const Case& what, const Options& options) {
       }
       headroom_free(pointer, info.requested_bytes, 0, stream_handle(info.stream));
       headroom_fake_advance(1);
+      apart.add(info.stream, -info.requested_bytes);
       plain.free(event.buffer);
       expandable.free(event.buffer);
     }
@@ -181,14 +208,15 @@ int replay(const Case& what, const Options& options) {
     return requests <= 0 ? 0 : 100 * static_cast<double>(part) / requests;
   };
   const std::string name = what.name + (options.plan_path.empty() ? "" : ", again");
-  std::printf("\"%s\",%zu,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.3f,%.3f,%.3f\n",
-              name.c_str(), what.trace.buffers.size(), what.iterations.size(), serves_from,
-              share(s.planned_requests), share(s.reused_requests), share(s.fallback_requests),
-              ours.since.efficiency_pct(), a.since.efficiency_pct(), b.since.efficiency_pct(),
-              ours.whole.efficiency_pct(), a.whole.efficiency_pct(), b.whole.efficiency_pct(),
-              static_cast<double>(ours.since.allocated) / kGiB,
-              static_cast<double>(ours.since.reserved) / kGiB,
-              static_cast<double>(ours.whole.reserved) / kGiB);
+  std::printf(
+      "\"%s\",%zu,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.3f,%.3f,%.3f,%.2f\n",
+      name.c_str(), what.trace.buffers.size(), what.iterations.size(), serves_from,
+      share(s.planned_requests), share(s.reused_requests), share(s.fallback_requests),
+      ours.since.efficiency_pct(), a.since.efficiency_pct(), b.since.efficiency_pct(),
+      ours.whole.efficiency_pct(), a.whole.efficiency_pct(), b.whole.efficiency_pct(),
+      static_cast<double>(ours.since.allocated) / kGiB,
+      static_cast<double>(ours.since.reserved) / kGiB,
+      static_cast<double>(ours.whole.reserved) / kGiB, apart.limit_pct());
   if (headroom_fake_violations() != 0) {
     std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_fake_first_violation());
     return 1;
@@ -306,7 +334,8 @@ int main(int argc, char** argv) {
   std::printf(
       "case,requests,iterations,serves_from_iteration,planned_pct,reused_pct,fallback_pct,"
       "since_pct,since_torch_pct,since_expandable_pct,whole_pct,whole_torch_pct,"
-      "whole_expandable_pct,since_allocated_gib,since_reserved_gib,whole_reserved_gib\n");
+      "whole_expandable_pct,since_allocated_gib,since_reserved_gib,whole_reserved_gib,streams_"
+      "apart_pct\n");
   std::fflush(stdout);
   const std::string plan =
       std::filesystem::temp_directory_path() / ("headroom_efficiency." + std::to_string(getpid()));

@@ -91,8 +91,10 @@ void* DeviceAllocator::allocate(int64_t size, CudaStream* stream, std::string& o
     }
     address = serve(request, is_boundary);
   }
-  if (is_boundary) [[unlikely]]
+  if (is_boundary) [[unlikely]] {
     at_boundary();
+    if (address == 0) address = serve_behind_boundary(request);
+  }
   if (address == 0) [[unlikely]]
     return allocate_slowly(request, out_of_memory);
   if (recording_ != nullptr) [[unlikely]] {
@@ -114,8 +116,30 @@ int64_t DeviceAllocator::serve(const Request& request, bool& is_boundary) {
   }
   if (is_switch_due_ || is_pool_due_) [[unlikely]]
     is_boundary = true;
+  // What begins a pass is the plan's, not beside it for as long as it lives.
+  if (is_switch_due_ && !is_capturing()) return 0;
+  return serve_general(request);
+}
+
+// REQUIRES: the lock. 0 where more memory has to be mapped.
+int64_t DeviceAllocator::serve_general(const Request& request) {
   const uint32_t block = try_general(request);
   return block == kNoNumber ? 0 : hand_out(block, request);
+}
+
+// The request at which a plan may have begun to serve. 0 as above.
+int64_t DeviceAllocator::serve_behind_boundary(const Request& request) {
+  const std::lock_guard lock(lock_);
+  if (planned_ != nullptr && pool_for(request.stream) == kGeneralPool) {
+    const uint32_t serial = request.log == logs_ ? request.serial : RequestLog::kNoSerial;
+    const PlannedArena::Served first = planned_->serve_first(request.stream, request.size, serial);
+    if (first.source != PlannedArena::Source::none) {
+      statistics_.begin_block(request.rounded, request.size);
+      ++statistics_.planned_requests;
+      return first.address;
+    }
+  }
+  return serve_general(request);
 }
 
 // REQUIRES: the lock. 0 where the plan has no room for it.

@@ -203,6 +203,8 @@ class DeviceAllocator {
   void* allocate_slowly(const Request& request, std::string& out_of_memory);
   int64_t serve(const Request& request, bool& is_boundary);
   int64_t serve_planned(const Request& request, bool& is_boundary);
+  int64_t serve_general(const Request& request);
+  int64_t serve_behind_boundary(const Request& request);
   uint32_t try_general(const Request& request);
   // What one attempt to get memory from the driver came to.
   enum class Attempt : uint8_t { done, no_memory };

@@ -104,11 +104,24 @@ uint32_t GeneralArena::settle(uint32_t number, BlockState state) {
   return number;
 }
 
+// The smallest that is large enough. One with unmapped space behind it counts as large as it may
+// become: it is left for what is large, unless there is no other (among so many that are looked
+// at).
+uint32_t GeneralArena::best_fit(const Range& range, int64_t size) const {
+  constexpr int kMostLookedAt = 16;
+  const memory::FreeIndex& free = range.free;
+  const auto smallest = free.lower_bound(size, 0);
+  auto at = smallest;
+  for (int i = 0; i < kMostLookedAt && at != free.end(); ++i, at = free.next(at)) {
+    const uint32_t number = free.at(at).block;
+    if (!is(blocks_[number].next, BlockState::unmapped)) return number;
+  }
+  return smallest == free.end() ? kNoNumber : free.at(smallest).block;
+}
+
 uint32_t GeneralArena::take(uint32_t range, int64_t size) {
-  memory::FreeIndex& free = ranges_[range]->free;
-  const auto best = free.lower_bound(size, 0);
-  if (best == free.end()) return kNoNumber;
-  const uint32_t number = free.at(best).block;
+  const uint32_t number = best_fit(*ranges_[range], size);
+  if (number == kNoNumber) return kNoNumber;
   erase_free(number);
   if (blocks_[number].size > size) {
     const uint32_t rest = split(number, size);

@@ -130,6 +130,7 @@ class GeneralArena {
   [[nodiscard]] Result<void> check() const;
 
  private:
+  [[nodiscard]] uint32_t best_fit(const Range& range, int64_t size) const;
   uint32_t new_block();
   void drop(uint32_t number);
   void insert_free(uint32_t number);

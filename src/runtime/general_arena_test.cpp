@@ -146,5 +146,26 @@ TEST(GeneralArena, StreamsAndPoolsShareNothing) {
   EXPECT_EQ(arena.collect_pages().size(), 1U);
 }
 
+// Else small requests would lie in the way of what large ones grow into.
+TEST(GeneralArena, WhatCanGrowIsTakenLast) {
+  GeneralArena arena(kPage);
+  const uint32_t range = arena.range_of(kGeneralPool, nullptr, 4 * kMiB);
+  arena.add_segment(range, kSpan, kSpan, true);
+  const auto grown = [&](int64_t size) {
+    const auto growth = arena.begin_growth(range, size);
+    return arena.commit_growth(*growth, size);
+  };
+  const uint32_t first = grown(6 * kMiB);
+  const uint32_t second = grown(kPage + kMiB);  // leaves 1 MiB at its end, before unmapped pages
+  arena.give(first);
+  const uint32_t third = arena.take(range, kMiB);
+  EXPECT_EQ(arena.block(third).address, kSpan);  // of the 6 MiB, not of the 1 MiB that fits exactly
+  EXPECT_EQ(arena.take(range, 5 * kMiB + kAlignment), kNoNumber);
+  EXPECT_NE(arena.take(range, 5 * kMiB), kNoNumber);
+  const uint32_t last = arena.take(range, kMiB);  // nothing else is left
+  EXPECT_GT(arena.block(last).address, arena.block(second).address);
+  EXPECT_TRUE(arena.check());
+}
+
 }  // namespace
 }  // namespace headroom::runtime

@@ -303,6 +303,17 @@ PlannedArena::Followed PlannedArena::follow(CudaStream* stream, int64_t size) {
   return {begins, ends};
 }
 
+PlannedArena::Served PlannedArena::serve_first(CudaStream* stream, int64_t size, uint32_t serial) {
+  const uint32_t number = track_of(stream);
+  if (number == kNoNumber) return {};
+  TrackState& track = tracks_[number];
+  const bool is_behind_first = live_ == 0 && track.sequence != nullptr && track.cursor == 1;
+  if (!is_behind_first || !fits(*track.sequence, 0, size)) return {};
+  if (!serve_slot(number, 0, size, serial)) return {};
+  settle(track);
+  return {Source::planned, track.slots[0].offset + track.delta, false};
+}
+
 PlannedArena::Served PlannedArena::allocate_slowly(uint32_t number, int64_t size, uint32_t serial) {
   TrackState& track = tracks_[number];
   catch_up(track);

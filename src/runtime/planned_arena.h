@@ -95,6 +95,10 @@ class PlannedArena {
   };
   Followed follow(CudaStream* stream, int64_t size);
 
+  // Serves the request that follow() has just seen begin a pass, from its slot; else, and where the
+  // plan has served already, none.
+  Served serve_first(CudaStream* stream, int64_t size, uint32_t serial);
+
   [[nodiscard]] bool contains(int64_t address) const { return track_at(address) != kNoNumber; }
   // The live block there, or null. Good until the next call.
   [[nodiscard]] Block* find(int64_t address);

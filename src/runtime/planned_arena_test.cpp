@@ -194,5 +194,29 @@ TEST(PlannedArena, AStreamThatThePlanDoesNotKnowIsNotServed) {
             PlannedArena::Source::none);
 }
 
+// The request that shows a pass to begin is the plan's own: it does not lie beside it.
+TEST(PlannedArena, ServesWhatItFollowedLast) {
+  const memory::MemoryPlan plan = random_plan(7, 40, 1);
+  const auto& slots = plan.signatures[0].slots;
+  PlannedArena arena(std::make_shared<const CompiledPlan>(compile_plan(plan)));
+  arena.set_stream(0, nullptr);
+  arena.place(0, int64_t{1} << 40);
+  EXPECT_EQ(arena.serve_first(nullptr, slots[0].largest, 1).source, PlannedArena::Source::none);
+  bool begins = false;
+  for (size_t i = 0; i < slots.size() + 1; ++i) {
+    begins = arena.follow(nullptr, slots[i % slots.size()].largest).begins_pass;
+  }
+  ASSERT_TRUE(begins);
+  EXPECT_EQ(arena.serve_first(nullptr, slots[0].largest + 512, 1).source,
+            PlannedArena::Source::none);
+  const auto served = arena.serve_first(nullptr, slots[0].largest, 1);
+  ASSERT_EQ(served.source, PlannedArena::Source::planned);
+  EXPECT_EQ(served.address, (int64_t{1} << 40) + slots[0].offset);
+  // Once: from here on the plan serves by itself.
+  EXPECT_EQ(arena.serve_first(nullptr, slots[0].largest, 2).source, PlannedArena::Source::none);
+  EXPECT_EQ(arena.allocate(nullptr, slots[1].largest, 3).source, PlannedArena::Source::planned);
+  arena.release(served.address);
+}
+
 }  // namespace
 }  // namespace headroom::runtime
