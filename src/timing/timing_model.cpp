@@ -216,9 +216,11 @@ Result<PredictedTime> TimingModel::predict(const Call& call, const device::Devic
   double half_width = (features.large ? known->large : known->small).half_width_log;
   if (corrected != nullptr) {
     const Correction& correction = law->correction;
+    Coordinates at = coordinates_of(correction, features);
+    // A law of this device is its points; a general one knows more than they do.
+    if (!law->device.empty()) at = held_within(corrected->box, std::move(at));
     time.seconds *=
-        std::exp(expected_residual(correction, corrected->coordinates, corrected->weights,
-                                   coordinates_of(correction, features)));
+        std::exp(expected_residual(correction, corrected->coordinates, corrected->weights, at));
     time.provenance = Provenance::calibrated;
     time.basis +=
         "; corrected by " + std::to_string(corrected->weights.size()) + " points of " + device.name;
@@ -270,6 +272,7 @@ Result<void> TimingModel::correct(const device::Device& device,
   for (size_t i = 0; i < kOperatorClasses; ++i) {
     if (residuals[i].empty()) continue;
     added[i].kind = static_cast<OperatorClass>(i);
+    added[i].box = box_of(added[i].coordinates);
     added[i].device = device.name;
     added[i].weights = kriging_weights(correctable_law(added[i].kind, device.name)->correction,
                                        added[i].coordinates, residuals[i]);

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "timing/call.h"
+#include "timing/kriging.h"
 #include "timing/law.h"
 #include "timing/law_file.h"
 #include "timing/measured_point.h"
@@ -97,6 +98,7 @@ class TimingModel {
     std::vector<std::vector<double>> coordinates;
     std::vector<double> weights;
     std::vector<device::Rate> rates;  // of the points
+    Box box;                          // that they span
   };
   [[nodiscard]] const Law* general_law(OperatorClass kind) const;
   [[nodiscard]] const Law* own_law(OperatorClass kind, std::string_view device) const;
