@@ -39,9 +39,10 @@ std::string source_words(const MethodsAnswer& answer) {
   std::string words = "device used: " + std::string(name_of(row->device_used_provenance)) +
                       ", at most: its 90 % interval";
   if (row->time) {
+    const fit::SecondsInterval& step = row->time->step_seconds;
     words += "; step: " + std::string(name_of(row->time->provenance)) + ", of the first " +
-             seconds_interval_words(row->time->step_seconds) +
-             " (90 %); * nothing that fits is faster and roomier";
+             seconds_interval_words(step) + (step.has_ends ? " (90 %)" : "") +
+             "; * nothing that fits is faster and roomier";
   }
   return words;
 }
@@ -98,8 +99,29 @@ std::string batch_words(const MethodRow& row) {
   return row.largest_batch ? largest_words(*row.largest_batch) : "";
 }
 
+// "7,212 settings: 214 predicted, 5,310 need more than the device has, ..."
+std::string searched_words(const fit::Searched& searched) {
+  std::string words = with_commas(searched.settings) + " settings: " +
+                      with_commas(searched.predicted) + " predicted";
+  const auto add = [&](int64_t count, const char* what) {
+    if (count > 0) words += ", " + with_commas(count) + what;
+  };
+  add(searched.too_large, " need more than the device has by weights, states and activations alone");
+  add(searched.beaten, " are beaten by what fits in their kernels' time and in room");
+  add(searched.refused, " cannot be asked");
+  return words;
+}
+
 std::vector<std::string> remarks(const MethodsAnswer& answer) {
   std::vector<std::string> lines;
+  // Where all settings are rows, why each loses is on the page; of a search, what is left out is
+  // the rest of the answer.
+  if (answer.searched) {
+    for (const MethodRow& row : answer.rows) {
+      if (row.verdict != Verdict::yes) lines.push_back(row.flags + ": " + row.why);
+    }
+    lines.push_back(searched_words(*answer.searched));
+  }
   std::map<std::string, std::string> refused;  // by reason, the methods
   for (const MethodRow& row : answer.rows) {
     if (row.reason.empty()) continue;
@@ -218,6 +240,14 @@ Json methods_json(const MethodsAnswer& answer) {
                   .set("notes", text::json_array(answer.notes))
                   .set("warnings", text::json_array(answer.warnings))
                   .set("assumptions", text::json_array(answer.assumptions));
+  if (answer.searched) {
+    json.set("searched", Json::object()
+                             .set("settings", answer.searched->settings)
+                             .set("predicted", answer.searched->predicted)
+                             .set("too_large", answer.searched->too_large)
+                             .set("beaten", answer.searched->beaten)
+                             .set("refused", answer.searched->refused));
+  }
   if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
   add_emitted(answer.emitted, json);
   return json;
