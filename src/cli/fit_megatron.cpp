@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -74,17 +75,18 @@ Result<fit::FitQuestion> question_of_file(const Words& words, const Console& con
   return fit::megatron_question(std::move(question), arguments, words.value("from"), gpus);
 }
 
-// Of one setting, whose arguments are there.
+// How a file of one setting is written.
+using Emit = std::function<Result<fit::Emitted>(const fit::FitQuestion&, const fit::EmitRequest&)>;
+
 Result<fit::FitAnswer> answer_setting(fit::FitQuestion question, const Words& words,
-                                      const engines::MegatronArguments& arguments,
-                                      const Emits& emits) {
+                                      const Emits& emits, const Emit& emit) {
   for (const fit::EmitRequest& request : emits) {
     HEADROOM_TRY(fit::check_said(question, request.kind));
   }
   if (words.has("html")) question.timeline = true;
   HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
   for (const fit::EmitRequest& request : emits) {
-    HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_megatron(question, arguments, request));
+    HEADROOM_ASSIGN(fit::Emitted emitted, emit(question, request));
     answer.emitted.push_back(std::move(emitted));
   }
   return answer;
@@ -113,9 +115,10 @@ Result<int> run_setting(const Words& words, const Console& console, const Emits&
   division.micro_batch = model.question.batch;
   division.recomputation = model.question.checkpointing.kind;
   HEADROOM_ASSIGN(fit::FitQuestion question, fit::setting_question(model, division));
-  HEADROOM_ASSIGN(
-      fit::FitAnswer answer,
-      answer_setting(std::move(question), words, fit::setting_arguments(model, division), emits));
+  const Emit emit = [&](const fit::FitQuestion&, const fit::EmitRequest& request) {
+    return fit::emit_setting(model, division, request);
+  };
+  HEADROOM_ASSIGN(fit::FitAnswer answer, answer_setting(std::move(question), words, emits, emit));
   answer.warnings.insert(answer.warnings.end(), model.warnings.begin(), model.warnings.end());
   answer.assumptions.insert(answer.assumptions.end(), model.assumptions.begin(),
                             model.assumptions.end());
@@ -151,10 +154,8 @@ Result<int> run_search(const Words& words, const Console& console, const Emits& 
                       bar->update(done);
                     }));
   }
-  HEADROOM_ASSIGN(const fit::FitQuestion first, fit::setting_question(model, choice.first));
   for (const fit::EmitRequest& request : emits) {
-    HEADROOM_ASSIGN(fit::Emitted emitted,
-                    fit::emit_megatron(first, fit::setting_arguments(model, choice.first), request));
+    HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_setting(model, choice.first, request));
     choice.answer.emitted.push_back(std::move(emitted));
   }
   HEADROOM_TRY(add_cost_of_first(words, choice.answer));
@@ -180,8 +181,10 @@ Result<int> run_megatron(const Words& words, const Console& console,
                          const engines::MegatronArguments& arguments,
                          const std::vector<fit::EmitRequest>& emits) {
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of_file(words, console, arguments));
-  HEADROOM_ASSIGN(fit::FitAnswer answer,
-                  answer_setting(std::move(question), words, arguments, emits));
+  const Emit emit = [&](const fit::FitQuestion& asked, const fit::EmitRequest& request) {
+    return fit::emit_megatron(asked, arguments, request);
+  };
+  HEADROOM_ASSIGN(fit::FitAnswer answer, answer_setting(std::move(question), words, emits, emit));
   if (!arguments.harmless.empty()) {
     answer.notes.push_back("of no matter here: " + joined(arguments.harmless));
   }

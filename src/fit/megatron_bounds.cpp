@@ -1,7 +1,7 @@
 #include "fit/megatron_bounds.h"
 
 #include <algorithm>
-#include <set>
+#include <functional>
 
 #include "base/parallel.h"
 #include "fit/shared_steps.h"
@@ -15,7 +15,7 @@ using Place = MegatronBounds::Place;
 using Load = MegatronBounds::Load;
 using Count = MegatronBounds::Count;
 
-// One stage of three (or the only one) with so many layers, divided so, alone with its data.
+// One stage of so few as have its place, with so many layers, divided so, alone with its data.
 FitQuestion stage_question(const Scenario& any, const engines::MegatronArguments& model,
                            const MegatronDivision& d, Place place, int64_t layers) {
   FitQuestion question = any.question;
@@ -26,8 +26,9 @@ FitQuestion stage_question(const Scenario& any, const engines::MegatronArguments
   rank.context = d.context;
   rank.expert = d.expert;
   rank.expert_tensor = d.expert_tensor;
-  rank.pipeline = place == Place::only ? 1 : 3;
-  rank.stage = place == Place::last ? 2 : place == Place::middle ? 1 : 0;
+  rank.pipeline = place == Place::only ? 1 : place == Place::middle ? 3 : 2;
+  rank.stage = place == Place::last || place == Place::middle ? 1 : 0;
+  question.ranks = std::max(question.ranks, rank.pipeline);  // of one GPU, too
   rank.chunk_layers = {layers};
   const int64_t multiple = model.vocabulary_multiple * d.tensor;
   setting.stage.model.padded_vocabulary =
@@ -76,7 +77,7 @@ Result<Measured> measure(const Scenario& any, const StepTimer& timer, FitQuestio
   return measured;
 }
 
-// Differences of the first of three stages, which holds two micro-batches where there are two, and
+// Differences of the first of two stages, which holds two micro-batches where there are two, and
 // of the last, which holds one.
 Result<Load> measure_load(const Scenario& any, const StepTimer& timer,
                           const engines::MegatronArguments& model, const MegatronDivision& d) {
@@ -146,9 +147,9 @@ MegatronBounds::CountKey MegatronBounds::count_key(const MegatronDivision& d, Pl
   return {d.tensor, d.expert, d.expert_tensor, place};
 }
 
-Result<MegatronBounds> MegatronBounds::make(const Scenario& any, const StepTimer& timer,
-                                            const engines::MegatronArguments& model,
-                                            const std::vector<MegatronDivision>& divisions) {
+MegatronBounds MegatronBounds::make(const Scenario& any, const StepTimer& timer,
+                                    const engines::MegatronArguments& model,
+                                    const std::vector<MegatronDivision>& divisions) {
   MegatronBounds bounds;
   bounds.model_ = model;
   bounds.weight_bytes_ = op::element_size(any.train.weights);
@@ -161,41 +162,33 @@ Result<MegatronBounds> MegatronBounds::make(const Scenario& any, const StepTimer
     loads.try_emplace(load_key(d), d);
     for (const Place place : places_of(d)) counts.try_emplace(count_key(d, place), d);
   }
-  const std::vector<std::pair<LoadKey, MegatronDivision>> to_load(loads.begin(), loads.end());
-  const std::vector<std::pair<CountKey, MegatronDivision>> to_count(counts.begin(), counts.end());
-  std::vector<Result<Load>> loaded(to_load.size(), Load());
-  std::vector<Result<Counts>> counted(to_count.size(), Counts());
-  for_each_in_parallel(to_load.size() + to_count.size(), 0, [&](size_t i) {
-    if (i < to_load.size()) {
-      loaded[i] = measure_load(any, timer, model, to_load[i].second);
-      return;
-    }
-    const auto& [key, division] = to_count[i - to_load.size()];
-    const auto count = [&](int64_t layers) {
-      return count_parameters(any, model, division, std::get<Place>(key), layers);
-    };
-    counted[i - to_load.size()] = [&]() -> Result<Counts> {
-      Counts both;
-      HEADROOM_ASSIGN(both.one, count(1));
-      HEADROOM_ASSIGN(both.two, count(2));
-      return both;
-    }();
-  });
-  for (size_t i = 0; i < to_load.size(); ++i) {
-    HEADROOM_ASSIGN(bounds.loads_[to_load[i].first], std::move(loaded[i]));
+  // Each has its place, so that threads need no lock.
+  std::vector<std::function<void()>> work;
+  for (const auto& [key, d] : loads) {
+    Result<Load>& load = bounds.loads_.try_emplace(key, Load()).first->second;
+    work.emplace_back([&] { load = measure_load(any, timer, model, d); });
   }
-  for (size_t i = 0; i < to_count.size(); ++i) {
-    HEADROOM_ASSIGN(bounds.counts_[to_count[i].first], std::move(counted[i]));
+  for (const auto& [key, d] : counts) {
+    Result<Counts>& count = bounds.counts_.try_emplace(key, Counts()).first->second;
+    work.emplace_back([&] {
+      count = [&]() -> Result<Counts> {
+        const Place place = std::get<Place>(key);
+        Counts both;
+        HEADROOM_ASSIGN(both.one, count_parameters(any, model, d, place, 1));
+        HEADROOM_ASSIGN(both.two, count_parameters(any, model, d, place, 2));
+        return both;
+      }();
+    });
   }
+  for_each_in_parallel(work.size(), 0, [&](size_t i) { work[i](); });
   return bounds;
 }
 
 // Weights, gradients, states.
-int64_t MegatronBounds::kept(const MegatronDivision& d, Place place) const {
-  const Counts& of = counts_.at(count_key(d, place));
+double MegatronBounds::kept(const MegatronDivision& d, Place place, const Counts& counts) const {
   const int64_t more = layers_of(d, place) - 1;
   const auto total = [&](int64_t Count::*field) {
-    return of.one.*field + more * (of.two.*field - of.one.*field);
+    return counts.one.*field + more * (counts.two.*field - counts.one.*field);
   };
   const int64_t elements = total(&Count::elements);
   const int64_t of_experts = total(&Count::expert_elements);
@@ -209,7 +202,9 @@ int64_t MegatronBounds::kept(const MegatronDivision& d, Place place) const {
     };
     stepped = share(elements, d.holders()) + share(of_experts, expert_data);
   }
-  return (elements + of_experts) * (weight_bytes_ + gradient_bytes_) + stepped * state_bytes_;
+  const auto of_weights = static_cast<double>(weight_bytes_ + gradient_bytes_);
+  return static_cast<double>(elements + of_experts) * of_weights +
+         static_cast<double>(stepped) * static_cast<double>(state_bytes_);
 }
 
 int64_t MegatronBounds::layers_of(const MegatronDivision& d, Place place) const {
@@ -218,8 +213,7 @@ int64_t MegatronBounds::layers_of(const MegatronDivision& d, Place place) const 
 }
 
 // What passes hold that ran forward, when the first one runs backward.
-int64_t MegatronBounds::held_by(const MegatronDivision& d, Place place) const {
-  const Load& load = loads_.at(load_key(d));
+double MegatronBounds::held(const MegatronDivision& d, Place place, const Load& load) const {
   const int64_t first = place == Place::first || place == Place::only ? load.first_bytes : 0;
   const int64_t last = place == Place::last || place == Place::only ? load.last_bytes : 0;
   const int64_t stage = place == Place::last ? d.stages - 1 : place == Place::middle ? 1 : 0;
@@ -231,26 +225,36 @@ int64_t MegatronBounds::held_by(const MegatronDivision& d, Place place) const {
   // The first pass is of the first chunk, which has the embedding; the last stage has one pass of
   // its last chunk at the least.
   const int64_t embedded = d.chunks == 1 ? passes : 1;
-  return passes * layers * load.layer_bytes + embedded * first + last;
+  return static_cast<double>(passes * layers) * static_cast<double>(load.layer_bytes) +
+         static_cast<double>(embedded) * static_cast<double>(first) + static_cast<double>(last);
 }
 
-int64_t MegatronBounds::least_bytes(const MegatronDivision& d) const {
-  const auto of = [&](Place place) { return kept(d, place) + held_by(d, place); };
-  if (d.stages == 1) return of(Place::only);
-  const int64_t ends = std::max(of(Place::first), of(Place::last));
-  return d.stages == 2 ? ends : std::max(ends, of(Place::middle));
+namespace {
+
+constexpr double kLess = 1 - 1e-9;  // sums in another order may round the other way
+
+}  // namespace
+
+Result<int64_t> MegatronBounds::least_bytes(const MegatronDivision& d, const Load& load) const {
+  constexpr double kMost = 9e18;
+  double most = 0;
+  for (const Place place : places_of(d)) {
+    if (place == Place::middle && d.stages == 2) continue;
+    HEADROOM_ASSIGN(const Counts counts, counts_.at(count_key(d, place)));
+    most = std::max(most, kept(d, place, counts) + held(d, place, load));
+  }
+  return static_cast<int64_t>(std::min(kMost, kLess * most));
 }
 
-MegatronLeast MegatronBounds::of(const MegatronDivision& d) const {
-  const Load& load = loads_.at(load_key(d));
-  const auto micro_batches =
-      static_cast<double>(model_.global_batch.value_or(0) / d.data / d.micro_batch);
+Result<MegatronLeast> MegatronBounds::of(const MegatronDivision& d) const {
+  HEADROOM_ASSIGN(const Load load, loads_.at(load_key(d)));
+  MegatronLeast least;
+  HEADROOM_ASSIGN(least.bytes, least_bytes(d, load));
   const auto of_layers = [&](Place place) {
     return static_cast<double>(layers_of(d, place)) * load.layer_seconds;
   };
-  constexpr double kLess = 1 - 1e-9;  // sums in another order may round the other way
-  MegatronLeast least;
-  least.bytes = least_bytes(d);
+  const auto micro_batches =
+      static_cast<double>(model_.global_batch.value_or(0) / d.data / d.micro_batch);
   if (d.stages == 1) {
     const double whole = of_layers(Place::only) + load.first_seconds + load.last_seconds;
     least.seconds = kLess * micro_batches * whole;

@@ -42,14 +42,14 @@ struct MegatronLeast {
 
 class MegatronBounds {
  public:
-  // `any` is one of the settings; `divisions` those that will be asked about. On all cores. The
-  // Error is about a model that cannot be built, or a device that lacks a figure of a law.
-  static Result<MegatronBounds> make(const Scenario& any, const StepTimer& timer,
+  // `any` is one of the settings; `divisions` those that will be asked about. On all cores.
+  static MegatronBounds make(const Scenario& any, const StepTimer& timer,
                                      const engines::MegatronArguments& model,
                                      const std::vector<MegatronDivision>& divisions);
 
-  // REQUIRES: one of those that it was made for.
-  [[nodiscard]] MegatronLeast of(const MegatronDivision& division) const;
+  // REQUIRES: one of those that it was made for. The Error is about a layer that cannot be built, or
+  // is beyond counting, or a device that lacks a figure of a law.
+  [[nodiscard]] Result<MegatronLeast> of(const MegatronDivision& division) const;
 
   // Of one micro-batch on a stage: what a layer adds, and what the model's two ends do.
   struct Load {
@@ -71,16 +71,17 @@ class MegatronBounds {
   };
   static LoadKey load_key(const MegatronDivision& d);
   static CountKey count_key(const MegatronDivision& d, Place place);
-  [[nodiscard]] int64_t kept(const MegatronDivision& d, Place place) const;
-  [[nodiscard]] int64_t held_by(const MegatronDivision& d, Place place) const;
-  [[nodiscard]] int64_t least_bytes(const MegatronDivision& d) const;
+  // In bytes, which may be more than an integer holds.
+  [[nodiscard]] double kept(const MegatronDivision& d, Place place, const Counts& counts) const;
+  [[nodiscard]] double held(const MegatronDivision& d, Place place, const Load& load) const;
+  [[nodiscard]] Result<int64_t> least_bytes(const MegatronDivision& d, const Load& load) const;
 
   [[nodiscard]] int64_t layers_of(const MegatronDivision& d, Place place) const;
 
   engines::MegatronArguments model_;
   int64_t weight_bytes_ = 2, gradient_bytes_ = 4, state_bytes_ = 12;  // an element
-  std::map<LoadKey, Load> loads_;
-  std::map<CountKey, Counts> counts_;
+  std::map<LoadKey, Result<Load>> loads_;
+  std::map<CountKey, Result<Counts>> counts_;
 };
 
 }  // namespace headroom::fit

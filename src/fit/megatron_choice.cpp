@@ -5,6 +5,7 @@
 
 #include "fit/correction.h"
 #include "fit/megatron_bounds.h"
+#include "fit/megatron_file.h"
 #include "fit/megatron_model.h"
 #include "fit/megatron_question.h"
 #include "fit/network.h"
@@ -28,7 +29,7 @@ Result<void> assume_machines(int64_t gpus, MegatronModel& model) {
                  std::to_string(gpus) + " GPUs are no whole number of machines of eight",
                  "--gpus", "--nodes N --link ib-400g says how many machines there are"};
   }
-  question.nodes = gpus / kMachine;
+  HEADROOM_TRY(question.set("nodes", std::to_string(gpus / kMachine)));
   std::string words = std::to_string(question.nodes) + " machines of eight";
   if (question.link.empty()) {
     question.link = kLink;
@@ -148,6 +149,17 @@ Result<FitQuestion> setting_question(const MegatronModel& model, const MegatronD
                            model.question.model, division.gpus());
 }
 
+Result<Emitted> emit_setting(const MegatronModel& model, const MegatronDivision& division,
+                             const EmitRequest& request) {
+  HEADROOM_ASSIGN(const FitQuestion question, setting_question(model, division));
+  HEADROOM_ASSIGN(Emitted emitted,
+                  emit_megatron(question, setting_arguments(model, division), request));
+  emitted.notes.emplace_back(
+      "a config.json says nothing of data and schedule: behind the script's name come "
+      "--tokenizer-type, --data-path, --train-iters, --lr");
+  return emitted;
+}
+
 Result<MegatronChoice> choose_megatron(const MegatronModel& model, int64_t gpus,
                                        const SearchProgress& progress) {
   HEADROOM_ASSIGN(const std::vector<MegatronDivision> divisions, divisions_of(model, gpus));
@@ -157,8 +169,7 @@ Result<MegatronChoice> choose_megatron(const MegatronModel& model, int64_t gpus,
   };
   HEADROOM_ASSIGN(const FitQuestion some, questions(divisions.front()));
   HEADROOM_ASSIGN(const Scenario any, resolve(some));
-  HEADROOM_ASSIGN(const MegatronBounds bounds,
-                  MegatronBounds::make(any, timer, model.model, divisions));
+  const MegatronBounds bounds = MegatronBounds::make(any, timer, model.model, divisions);
   MegatronSearch search(any, timer, questions, bounds, divisions);
   HEADROOM_TRY(search.run(progress));
   MegatronChoice choice;

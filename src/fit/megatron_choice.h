@@ -13,6 +13,7 @@
 #include "fit/megatron_search.h"
 #include "fit/methods.h"
 #include "fit/question.h"
+#include "fit/setup_file.h"
 
 namespace headroom::fit {
 
@@ -31,6 +32,10 @@ Result<MegatronModel> megatron_model(FitQuestion question, std::optional<int64_t
 engines::MegatronArguments setting_arguments(const MegatronModel& model,
                                              const MegatronDivision& division);
 Result<FitQuestion> setting_question(const MegatronModel& model, const MegatronDivision& division);
+
+// `--emit megatron=FILE` of it: read with --from, the same setting.
+Result<Emitted> emit_setting(const MegatronModel& model, const MegatronDivision& division,
+                             const EmitRequest& request);
 
 struct MegatronChoice {
   MethodsAnswer answer;

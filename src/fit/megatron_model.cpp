@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "fit/megatron_question.h"
 #include "model/families/decoder_config.h"
 #include "model/families/moe_config.h"
 #include "model/load.h"
+#include "text/number.h"
 
 namespace headroom::fit {
 
@@ -255,17 +257,16 @@ Result<void> check_parameters(const JsonView& config, const FitQuestion& questio
 // What decides numbers, and no memory: handed on, so that the file starts the same model.
 void take_numbers(Reading& read) {
   MegatronArguments& a = read.to;
-  const auto hand_on = [&](const char* key, const char* name) {
-    if (!read.json.has(key)) return;
-    const auto number = read.json.json().find(key);
-    if (number != nullptr) a.others.push_back({name, {number->dump()}, true});
-  };
-  if (a.rotary) hand_on("rope_theta", "rotary-base");
-  hand_on(a.rms_norm ? "rms_norm_eps" : "layer_norm_epsilon", "norm-epsilon");
-  // What only the person who starts the run can say.
-  for (const char* name : {"tokenizer-type", "data-path", "train-iters", "lr"}) {
-    a.others.push_back({name, {}, false});
+  constexpr double kMost = 1e15;
+  const char* epsilon = a.rms_norm ? "rms_norm_eps" : "layer_norm_epsilon";
+  if (read.json.has(epsilon)) {
+    const double number = read.in.number(epsilon, 0, 0, 1);
+    a.others.push_back({"norm-epsilon", {text::formatted("%.9g", number)}, true});
   }
+  if (!a.rotary || !read.json.has("rope_theta")) return;
+  // A whole number, there.
+  const double base = read.in.number("rope_theta", 0, 1, kMost);
+  a.others.push_back({"rotary-base", {std::to_string(std::llround(base))}, true});
 }
 
 // Positions that are rotated have no table: a longer sequence runs, and --emit says it.
@@ -302,9 +303,10 @@ Result<MegatronDescription> describe_for_megatron(const JsonView& config,
   a.mask_from_loader = false;  // causal attention makes its own
   Reading read{config, options, ConfigReader(config), a};
   family->read(read);
+  if (a.experts == 0) a.expert_ffn = a.ffn;  // as arguments that name no experts are read
   take_positions(read, described.warnings);
-  if (read.in.error()) return *read.in.error();
   take_numbers(read);
+  if (read.in.error()) return *read.in.error();
   HEADROOM_TRY(check_parameters(config, question, a));
   return described;
 }

@@ -33,10 +33,9 @@ Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& t
   HEADROOM_ASSIGN(const Scenario scenario, vary(any, question));
   MegatronOutcome outcome;
   HEADROOM_ASSIGN(outcome.stages, stages_of(scenario, timer));
-  const auto time =
-      pipeline_time(outcome.stages, question.megatron->stage.rank.chunks());
+  const auto time = pipeline_time(outcome.stages, question.megatron->stage.rank.chunks());
   if (!time) {
-    return Error{ErrorCode::unavailable, "no step time can be predicted", any.device->name, ""};
+    return Error{ErrorCode::unavailable, "a stage's time is not known", any.device->name, ""};
   }
   outcome.time = *time;
   const auto worst = std::ranges::max_element(
@@ -56,8 +55,15 @@ MegatronSearch::MegatronSearch(const Scenario& any, const StepTimer& timer,
       outside_(outside_allocator(*any.device, communicators_of(any.question))) {
   candidates_.reserve(divisions.size());
   for (const MegatronDivision& division : divisions) {
-    candidates_.push_back({division, bounds.of(division)});
-    if (any.calibration) candidates_.back().least.bytes = 0;
+    Candidate& candidate = candidates_.emplace_back(Candidate{division, {}});
+    auto least = bounds.of(division);
+    if (!least) {
+      candidate.fate = Fate::refused;
+      if (!refused_) refused_ = least.error();
+      continue;
+    }
+    candidate.least = *least;
+    if (any.calibration) candidate.least.bytes = 0;
   }
 }
 
@@ -141,6 +147,7 @@ void MegatronSearch::find_frontier(const SearchProgress& progress) {
     std::vector<Candidate*> batch;
     for (; next < candidates_.size() && batch.size() < kBatch; ++next) {
       Candidate& candidate = candidates_[next];
+      if (candidate.fate == Fate::refused) continue;
       candidate.fate = fate_of(candidate);
       if (candidate.fate == Fate::open) batch.push_back(&candidate);
     }

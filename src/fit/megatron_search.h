@@ -73,7 +73,7 @@ class MegatronSearch {
   enum class Fate : uint8_t { open, predicted, too_large, beaten, refused };
   struct Candidate {
     MegatronDivision division;
-    MegatronLeast least;
+    MegatronLeast least{};
     Fate fate = Fate::open;
     bool fits = false;
   };

@@ -195,31 +195,69 @@ Json row_json(const MethodRow& row) {
                              .set("sent", name_of(Provenance::counted)));
 }
 
+// What the table shows: of a search's frontier, what leaves a hundredth of the device more room
+// than what is shown above it; all that does not fit.
+std::vector<const MethodRow*> shown(const MethodsAnswer& answer) {
+  std::vector<const MethodRow*> rows = asked(answer);
+  if (!answer.searched) return rows;
+  const int64_t step = answer.device.offered.count / 100;
+  std::optional<int64_t> room;
+  std::erase_if(rows, [&](const MethodRow* row) {
+    if (!row->on_frontier) return false;
+    const bool is_alike = room && row->room.expected.count < *room + step;
+    if (!is_alike) room = row->room.expected.count;
+    return is_alike;
+  });
+  return rows;
+}
+
+// "8 rows more in --json and --html: ..."; nothing where all are shown.
+std::string left_out_words(const MethodsAnswer& answer) {
+  const size_t left_out = asked(answer).size() - shown(answer).size();
+  if (left_out == 0) return "";
+  return std::to_string(left_out) +
+         " more on the frontier leave less than a hundredth more room than the one above; "
+         "--json and --html have them";
+}
+
+std::string methods_table(const MethodsAnswer& answer, const text::Terminal& terminal) {
+  std::vector<text::TableColumn> columns{{"method", Align::left, true},
+                                    {"fits", Align::left, false},
+                                    {"step", Align::right, false},
+                                    {"device used", Align::right, false},
+                                    {"at most", Align::right, false, 2},
+                                    {"OOM", Align::right, false, 4},
+                                    {"largest batch", Align::right, false, 1},
+                                    {"sent a step", Align::right, false, 3}};
+  constexpr int64_t kLargestBatch = 6;
+  // A search varies the batch itself.
+  if (answer.searched) columns.erase(columns.begin() + kLargestBatch);
+  text::Table table(columns);
+  for (const MethodRow* row : shown(answer)) {
+    std::vector<text::TableCell> cells{
+        row->flags,
+        {std::string(verdict_word(row->verdict)), verdict_style(row->verdict)},
+        time_words(*row),
+        format_bytes(row->device_used.expected),
+        format_bytes(row->device_used.high),
+        oom_words(row->oom_probability),
+        batch_words(*row),
+        format_bytes(row->sent)};
+    if (answer.searched) cells.erase(cells.begin() + kLargestBatch);
+    table.row(std::move(cells));
+  }
+  return table.render(terminal);
+}
+
 }  // namespace
 
 std::string methods_text(const MethodsAnswer& answer, const text::Terminal& terminal) {
-  text::Table table({{"method", Align::left, true},
-                     {"fits", Align::left, false},
-                     {"step", Align::right, false},
-                     {"device used", Align::right, false},
-                     {"at most", Align::right, false, 2},
-                     {"OOM", Align::right, false, 4},
-                     {"largest batch", Align::right, false, 1},
-                     {"sent a step", Align::right, false, 3}});
-  for (const MethodRow* row : asked(answer)) {
-    table.row({row->flags,
-               {std::string(verdict_word(row->verdict)), verdict_style(row->verdict)},
-               time_words(*row),
-               format_bytes(row->device_used.expected),
-               format_bytes(row->device_used.high),
-               oom_words(row->oom_probability),
-               batch_words(*row),
-               format_bytes(row->sent)});
-  }
-  std::string lines =
-      verdict_line(answer.verdict(), sentence(answer), terminal) + "\n" + table.render(terminal);
+  std::string lines = verdict_line(answer.verdict(), sentence(answer), terminal) + "\n" +
+                      methods_table(answer, terminal);
   lines += text::paint(source_words(answer), Style::dim, terminal.colour) + "\n\n";
   if (answer.cost) lines += run_cost_text(*answer.cost, terminal) + "\n";
+  const std::string left_out = left_out_words(answer);
+  if (!left_out.empty()) lines += wrapped(left_out, terminal, 2);
   for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
   return lines;
 }
