@@ -197,13 +197,14 @@ std::vector<MegatronDivision> MegatronSearch::too_fast(size_t most) const {
   for (const Candidate& candidate : candidates_) {
     const bool fits_not = candidate.fate == Fate::too_large ||
                           (candidate.fate == Fate::predicted && !candidate.fits);
-    const bool is_found = !found_.empty() && candidate.division == found_.front().division;
     const bool is_faster = found_.empty() || candidate.least.seconds < seconds_of(found_.front());
-    if (fits_not && !is_found && is_faster) faster.push_back(&candidate);
+    if (fits_not && is_faster) faster.push_back(&candidate);
   }
   std::ranges::stable_sort(faster, {}, [](const Candidate* c) { return c->least.bytes; });
   std::vector<MegatronDivision> nearest;
   std::set<decltype(sharing_of(MegatronDivision()))> sharings;
+  // Where none fits, what was found is among them.
+  if (!found_.empty()) sharings.insert(sharing_of(found_.front().division));
   for (const Candidate* candidate : faster) {
     if (nearest.size() == most) break;
     if (sharings.insert(sharing_of(candidate->division)).second) {

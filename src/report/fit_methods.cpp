@@ -91,8 +91,10 @@ std::string sentence(const MethodsAnswer& answer) {
     case Verdict::no:
       break;
   }
-  return step_words(answer) + " fits " + devices_words(answer) + " by none of " +
-         std::to_string(rows.size()) + " ways; " + way_words(first) + " misses least, " + room;
+  const std::string ways = answer.searched ? with_commas(answer.searched->settings) + " settings"
+                                           : std::to_string(rows.size()) + " ways";
+  return step_words(answer) + " fits " + devices_words(answer) + " by none of " + ways + "; " +
+         way_words(first) + " misses least, " + room;
 }
 
 std::string batch_words(const MethodRow& row) {
