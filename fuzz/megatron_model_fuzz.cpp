@@ -1,5 +1,5 @@
-// A config.json from anybody as a model of Megatron-LM's: its divisions among some GPUs, one of which
-// is built, and written as a script that must be read back.
+// A config.json from anybody as a model of Megatron-LM's: its divisions among some GPUs, one of
+// which is built, and written as a script that must be read back.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -20,7 +20,8 @@ constexpr int64_t kExpertsMax = 64;
 
 void build(const engines::MegatronArguments& model, const fit::MegatronDivision& division) {
   const engines::MegatronArguments divided = fit::divided(model, division);
-  const auto question = fit::megatron_question(fit::FitQuestion(), divided, "fuzz", division.gpus());
+  const auto question =
+      fit::megatron_question(fit::FitQuestion(), divided, "fuzz", division.gpus());
   if (!question) return;
   model::MegatronStage stage = question->megatron->stage;
   stage.micro_batch = division.micro_batch;
@@ -38,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto json = text::parse_json(text, "fuzz", {.bytes = Bytes(1 << 16)});
   if (!json) return 0;
-  const auto layers = text::JsonView(*json, "fuzz").optional_int("num_hidden_layers", 0, kLayersMax);
+  const auto layers =
+      text::JsonView(*json, "fuzz").optional_int("num_hidden_layers", 0, kLayersMax);
   const auto depth = text::JsonView(*json, "fuzz").optional_int("n_layer", 0, kLayersMax);
   if (!layers || !depth) return 0;
   fit::FitQuestion question;

@@ -1,30 +1,21 @@
 #include "fit/fit.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <optional>
 
-#include "base/version.h"
 #include "cli/asking.h"
 #include "cli/deliver.h"
 #include "cli/fit_answers.h"
 #include "cli/fit_megatron.h"
 #include "cli/verb.h"
 #include "device/price.h"
-#include "engines/megatron.h"
-#include "fit/megatron_file.h"
-#include "fit/megatron_question.h"
 #include "fit/methods.h"
 #include "fit/network.h"
-#include "fit/run_cost.h"
 #include "fit/setup_file.h"
 #include "fit/smallest.h"
-#include "fit/step_timer.h"
 #include "model/builtin.h"
 #include "report/fit_html.h"
 #include "report/fit_json.h"
-#include "report/fit_methods.h"
 #include "report/fit_smallest.h"
 #include "report/fit_text.h"
 #include "text/gzip.h"
@@ -42,7 +33,7 @@ Result<int> run_against(const Words& words, const Console& console) {
   for (const auto& [flag, value] : words.flags) {
     const bool is_of_a_question =
         flag == "gpus" || flag == "from" || flag == "emit" || flag == "price" ||
-        flag == "epoch-tokens" || flag == "smallest" ||
+        flag == "epoch-tokens" || flag == "smallest" || flag == "engine" ||
         std::ranges::find(fit::question_flags(), flag, &fit::QuestionFlag::name) !=
             fit::question_flags().end();
     if (!is_of_a_question || flag == "calibration") continue;

@@ -30,8 +30,9 @@ std::string joined(const std::vector<std::string>& words) {
 
 // Flags of a question that Megatron-LM's runs have as well; others are about transformers.
 constexpr std::array<std::string_view, 15> kOfRuns{
-    "nodes", "link",  "calibration",   "device", "batch",  "seq",        "vocab",   "dtype",
-    "allocator", "checkpointing", "torch", "events", "placements", "search", "timeline"};
+    "nodes", "link",   "calibration", "device",    "batch",
+    "seq",   "vocab",  "dtype",       "allocator", "checkpointing",
+    "torch", "events", "placements",  "search",    "timeline"};
 // And those of them that say a run which a file says else, or a search.
 constexpr std::array<std::string_view, 1> kOfFiles{"grad-accum"};
 constexpr std::array<std::string_view, 2> kOfModels{"method", "global-batch"};
@@ -109,8 +110,7 @@ Result<fit::MegatronModel> model_of(const Words& words, const Console& console,
 
 Result<int> run_setting(const Words& words, const Console& console, const Emits& emits) {
   HEADROOM_ASSIGN(const auto gpus, gpus_of(words));
-  HEADROOM_ASSIGN(fit::MegatronDivision division,
-                  fit::parse_division(words.value("method"), gpus));
+  HEADROOM_ASSIGN(fit::MegatronDivision division, fit::parse_division(words.value("method"), gpus));
   HEADROOM_ASSIGN(const fit::MegatronModel model, model_of(words, console, division.gpus()));
   division.micro_batch = model.question.batch;
   division.recomputation = model.question.checkpointing.kind;
@@ -129,8 +129,9 @@ Result<int> run_setting(const Words& words, const Console& console, const Emits&
 Result<int> run_search(const Words& words, const Console& console, const Emits& emits) {
   HEADROOM_ASSIGN(const auto gpus, gpus_of(words));
   if (!gpus || !words.has("global-batch")) {
-    return Error{ErrorCode::usage, "how to divide which step?", "--engine megatron",
-                 "--gpus 64 --global-batch 256 search all settings; --method tp:4,pp:8,dp:2 is one"};
+    return Error{
+        ErrorCode::usage, "how to divide which step?", "--engine megatron",
+        "--gpus 64 --global-batch 256 search all settings; --method tp:4,pp:8,dp:2 is one"};
   }
   for (const char* const flag : {"events", "placements", "timeline", "search"}) {
     if (!words.has(flag)) continue;

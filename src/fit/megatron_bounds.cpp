@@ -45,10 +45,9 @@ FitQuestion stage_question(const Scenario& any, const engines::MegatronArguments
 int64_t held_for_backward(const step::StepTrace& trace) {
   const int last = trace.phases.back().iteration;
   const auto begin = std::ranges::find(trace.phases, last, &step::PhaseMark::iteration);
-  const auto backward =
-      std::find_if(begin, trace.phases.end(), [](const step::PhaseMark& mark) {
-        return mark.phase == step::Phase::backward;
-      });
+  const auto backward = std::find_if(begin, trace.phases.end(), [](const step::PhaseMark& mark) {
+    return mark.phase == step::Phase::backward;
+  });
   if (backward == trace.phases.end()) return 0;
   int64_t held = 0;
   for (size_t i = begin->first_event; i < backward->first_event; ++i) {
@@ -108,8 +107,7 @@ Result<Load> measure_load(const Scenario& any, const StepTimer& timer,
 
 Result<Count> count_parameters(const Scenario& any, const engines::MegatronArguments& model,
                                const MegatronDivision& d, Place place, int64_t layers) {
-  HEADROOM_ASSIGN(const Scenario scenario,
-                  vary(any, stage_question(any, model, d, place, layers)));
+  HEADROOM_ASSIGN(const Scenario scenario, vary(any, stage_question(any, model, d, place, layers)));
   HEADROOM_ASSIGN(const auto shared, scenario.steps->of(scenario));
   Count count;
   for (const model::Parameter& parameter : shared->graph->parameters) {

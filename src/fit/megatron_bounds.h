@@ -4,9 +4,9 @@
 // Problem: a prediction goes through every pass of every stage, tens of milliseconds; a search has
 // tens of thousands of settings. What differs between most of them is only how many layers and
 // micro-batches a stage has.
-// So steps of one and of two layers, and of one and of two micro-batches, are made and counted, once
-// for each way to divide a layer; what a layer and a micro-batch add follows by differences, since
-// all layers are alike. Both bounds leave out only what adds to them:
+// So steps of one and of two layers, and of one and of two micro-batches, are made and counted,
+// once for each way to divide a layer; what a layer and a micro-batch add follows by differences,
+// since all layers are alike. Both bounds leave out only what adds to them:
 //   1. bytes: the weights, gradients and optimizer's states of a stage (as many elements as its
 //      graph declares, less what padding could take of a rank's share), and what each pass holds
 //      that has run forward when the first one runs backward, of the first and of the last stage.
@@ -14,11 +14,11 @@
 //      left out. The step asks for all of it at one time, so peak_allocated is no less.
 //   2. seconds: kernels, and collectives that nothing can run beside (StepTimer::busy_seconds),
 //      times the micro-batches, of the slowest stage; and once of the other stages, as
-//      pipeline_time() adds them. What data parallel ranks and stages send, the optimizer, and waits
-//      for what is sent beside computing are left out. Kernels are priced by their shapes, whatever
-//      is around them, and a schedule of the same calls with more to wait for ends no earlier; so
-//      a predicted step takes no less, as long as one micro-batch more does not shorten its waits,
-//      which the test holds against whole spaces.
+//      pipeline_time() adds them. What data parallel ranks and stages send, the optimizer, and
+//      waits for what is sent beside computing are left out. Kernels are priced by their shapes,
+//      whatever is around them, and a schedule of the same calls with more to wait for ends no
+//      earlier; so a predicted step takes no less, as long as one micro-batch more does not shorten
+//      its waits, which the test holds against whole spaces.
 // Costs: about a millisecond a way to divide a layer, then less than a microsecond a setting.
 #pragma once
 
@@ -44,11 +44,11 @@ class MegatronBounds {
  public:
   // `any` is one of the settings; `divisions` those that will be asked about. On all cores.
   static MegatronBounds make(const Scenario& any, const StepTimer& timer,
-                                     const engines::MegatronArguments& model,
-                                     const std::vector<MegatronDivision>& divisions);
+                             const engines::MegatronArguments& model,
+                             const std::vector<MegatronDivision>& divisions);
 
-  // REQUIRES: one of those that it was made for. The Error is about a layer that cannot be built, or
-  // is beyond counting, or a device that lacks a figure of a law.
+  // REQUIRES: one of those that it was made for. The Error is about a layer that cannot be built,
+  // or is beyond counting, or a device that lacks a figure of a law.
   [[nodiscard]] Result<MegatronLeast> of(const MegatronDivision& division) const;
 
   // Of one micro-batch on a stage: what a layer adds, and what the model's two ends do.

@@ -26,8 +26,8 @@ Result<void> assume_machines(int64_t gpus, MegatronModel& model) {
   if (gpus <= kMachine || question.given.contains("nodes")) return {};
   if (gpus % kMachine != 0) {
     return Error{ErrorCode::usage,
-                 std::to_string(gpus) + " GPUs are no whole number of machines of eight",
-                 "--gpus", "--nodes N --link ib-400g says how many machines there are"};
+                 std::to_string(gpus) + " GPUs are no whole number of machines of eight", "--gpus",
+                 "--nodes N --link ib-400g says how many machines there are"};
   }
   HEADROOM_TRY(question.set("nodes", std::to_string(gpus / kMachine)));
   std::string words = std::to_string(question.nodes) + " machines of eight";
@@ -139,7 +139,8 @@ engines::MegatronArguments setting_arguments(const MegatronModel& model,
 Result<FitQuestion> setting_question(const MegatronModel& model, const MegatronDivision& division) {
   const bool shares_experts = division.expert > 1 || division.expert_tensor != division.tensor;
   if (model.model.experts == 0 && shares_experts) {
-    return Error{ErrorCode::usage, "the model has no experts", "--method", "leave ep: and etp: out"};
+    return Error{ErrorCode::usage, "the model has no experts", "--method",
+                 "leave ep: and etp: out"};
   }
   FitQuestion question = model.question;
   // The division says them, and comes before what stood for all.

@@ -81,8 +81,8 @@ class Lister {
       const std::set<int64_t> shares{1, d.tensor};
       for (const int64_t expert_tensor : shares) {
         d.expert_tensor = expert_tensor;
-        const bool divides = of_stage % (expert * expert_tensor) == 0 &&
-                             model_.expert_ffn % expert_tensor == 0;
+        const bool divides =
+            of_stage % (expert * expert_tensor) == 0 && model_.expert_ffn % expert_tensor == 0;
         if (divides) add_micro_batches(d);
       }
     }

@@ -21,13 +21,13 @@
 namespace headroom::fit {
 
 struct MegatronDivision {
-  int64_t tensor = 1;         // with sequence parallelism wherever there are several
-  int64_t stages = 1;         // of the pipeline
-  int64_t chunks = 1;         // of the model on each, interleaved
-  int64_t context = 1;        // ranks that share a sequence
-  int64_t expert = 1;         // ranks that share the experts out
-  int64_t expert_tensor = 1;  // ranks that share an expert's matrices
-  int64_t data = 1;           // ranks with sequences of their own
+  int64_t tensor = 1;            // with sequence parallelism wherever there are several
+  int64_t stages = 1;            // of the pipeline
+  int64_t chunks = 1;            // of the model on each, interleaved
+  int64_t context = 1;           // ranks that share a sequence
+  int64_t expert = 1;            // ranks that share the experts out
+  int64_t expert_tensor = 1;     // ranks that share an expert's matrices
+  int64_t data = 1;              // ranks with sequences of their own
   bool ends_are_layers = false;  // embedding and loss count as one each where stages share layers
   bool distributed_optimizer = false;
   int64_t micro_batch = 1;
@@ -39,7 +39,8 @@ struct MegatronDivision {
   [[nodiscard]] int64_t holders() const { return data * context; }
 };
 
-// Layers of a stage that is no end of the pipeline; both ends have one less where they count as one.
+// Layers of a stage that is no end of the pipeline; both ends have one less where they count as
+// one.
 [[nodiscard]] int64_t layers_of_stage(const engines::MegatronArguments& model,
                                       const MegatronDivision& division);
 

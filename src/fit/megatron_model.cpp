@@ -79,8 +79,7 @@ void read_llama(Reading& read) {
 }
 
 void read_mistral(Reading& read) {
-  model::DecoderSpec spec =
-      model::read_decoder(read.in, read.json, read.options, {.kv_heads = 8});
+  model::DecoderSpec spec = model::read_decoder(read.in, read.json, read.options, {.kv_heads = 8});
   model::read_sliding_window(read.in, read.json, spec, 4096);
   take_decoder(read, spec);
   require_silu(read, spec.activation);
@@ -108,9 +107,9 @@ void read_phi3(Reading& read) {
 }
 
 void read_starcoder2(Reading& read) {
-  model::DecoderSpec spec = model::read_decoder(
-      read.in, read.json, read.options,
-      {.tied = true, .activation = Activation::gelu_tanh, .kv_heads = 2});
+  model::DecoderSpec spec =
+      model::read_decoder(read.in, read.json, read.options,
+                          {.tied = true, .activation = Activation::gelu_tanh, .kv_heads = 2});
   model::read_sliding_window(read.in, read.json, spec, {});
   take_decoder(read, spec);
   require_gelu(read, "hidden_act", spec.activation);
@@ -118,9 +117,9 @@ void read_starcoder2(Reading& read) {
   read.to.rms_norm = false;
   read.to.linear_bias = read.in.flag("use_bias", true);
   read.to.hidden_dropout = read.in.dropout("residual_dropout", 0, read.options);
-  read.in.require(
-      read.in.dropout("embedding_dropout", 0, read.options) == read.to.hidden_dropout,
-      "embedding_dropout", "Megatron-LM's --hidden-dropout is behind the embedding as well");
+  read.in.require(read.in.dropout("embedding_dropout", 0, read.options) == read.to.hidden_dropout,
+                  "embedding_dropout",
+                  "Megatron-LM's --hidden-dropout is behind the embedding as well");
 }
 
 void read_gpt2(Reading& read) {
@@ -227,8 +226,7 @@ Error refused(const JsonView& config, const std::string& reason) {
     if (family.read == nullptr) continue;
     taken += (taken.empty() ? "" : ", ") + std::string(family.model_type);
   }
-  return config.error_at("model_type", "as Megatron-LM runs it: " + reason,
-                         "taken are " + taken);
+  return config.error_at("model_type", "as Megatron-LM runs it: " + reason, "taken are " + taken);
 }
 
 // As transformers builds the model, whose graph is held against PyTorch's own modules in a test.

@@ -23,7 +23,8 @@ Result<MegatronDescription> described(const std::string& config, const FitQuesti
   return json ? describe_for_megatron({*json, "config.json"}, question) : json.error();
 }
 
-// A latent model whose layers all are dense: the one kind that Megatron-LM's modelled arguments say.
+// A latent model whose layers all are dense: the one kind that Megatron-LM's modelled arguments
+// say.
 const std::string kLatent = R"({"model_type": "deepseek_v3", "vocab_size": 1000, "hidden_size": 256,
   "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512,
   "moe_intermediate_size": 64, "n_routed_experts": 16, "n_group": 2, "topk_group": 1,
@@ -41,7 +42,8 @@ TEST(MegatronModel, ParametersAreThosePublishedAndThePadding) {
        {Known{"openai-community/gpt2", 1024, 1}, Known{"openai-community/gpt2-xl", 512, 5},
         Known{"huggyllama/llama-13b", 2048, 8}, Known{"meta-llama/Llama-3.1-8B", 8192, 2},
         Known{"meta-llama/Llama-3.2-1B", 8192, 4}, Known{"meta-llama/Llama-3.1-405B", 8192, 8},
-        Known{"mistralai/Mistral-7B-v0.1", 4096, 4}, Known{"mistralai/Mistral-Nemo-Base-2407", 1, 1},
+        Known{"mistralai/Mistral-7B-v0.1", 4096, 4},
+        Known{"mistralai/Mistral-Nemo-Base-2407", 1, 1},
         Known{"mistralai/Mixtral-8x7B-v0.1", 8192, 2}, Known{"Qwen/Qwen2-0.5B", 1024, 2},
         Known{"Qwen/Qwen2.5-72B", 8192, 8}, Known{"microsoft/phi-4", 8192, 1},
         Known{"bigcode/starcoder2-7b", 4096, 2}}) {

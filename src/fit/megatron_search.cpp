@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "fit/device_used.h"
 #include "fit/megatron_question.h"
@@ -22,9 +23,7 @@ auto sharing_of(const MegatronDivision& d) {
   return std::tuple(d.tensor, d.stages, d.context, d.expert, d.expert_tensor);
 }
 
-double seconds_of(const MegatronFound& found) {
-  return found.outcome.time.step_seconds.expected;
-}
+double seconds_of(const MegatronFound& found) { return found.outcome.time.step_seconds.expected; }
 
 }  // namespace
 
@@ -176,9 +175,9 @@ void MegatronSearch::find_least() {
     if (candidate.fate == Fate::refused) continue;
     if (!found_.empty() && found_.front().outcome.used <= least_used(candidate)) break;
     const auto question = questions_(candidate.division);
-    if (!question) continue;
-    auto outcome = predict_megatron(any_, timer_, *question);
+    auto outcome = question ? predict_megatron(any_, timer_, *question) : question.error();
     candidate.fate = outcome ? Fate::predicted : Fate::refused;
+    if (!outcome && !refused_) refused_ = outcome.error();
     if (!outcome) continue;
     const bool is_less = found_.empty() || outcome->used < found_.front().outcome.used;
     if (is_less) found_ = {{candidate.division, std::move(*outcome)}};
@@ -188,15 +187,16 @@ void MegatronSearch::find_least() {
 Result<void> MegatronSearch::run(const SearchProgress& progress) {
   find_frontier(progress);
   if (found_.empty()) find_least();
-  if (found_.empty() && refused_) return *refused_;
-  return {};
+  if (!found_.empty()) return {};
+  HEADROOM_CHECK(refused_.has_value(), "a setting is found, or refused");
+  return *refused_;
 }
 
 std::vector<MegatronDivision> MegatronSearch::too_fast(size_t most) const {
   std::vector<const Candidate*> faster;
   for (const Candidate& candidate : candidates_) {
-    const bool fits_not = candidate.fate == Fate::too_large ||
-                          (candidate.fate == Fate::predicted && !candidate.fits);
+    const bool fits_not =
+        candidate.fate == Fate::too_large || (candidate.fate == Fate::predicted && !candidate.fits);
     const bool is_faster = found_.empty() || candidate.least.seconds < seconds_of(found_.front());
     if (fits_not && is_faster) faster.push_back(&candidate);
   }

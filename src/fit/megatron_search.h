@@ -1,9 +1,9 @@
 // MegatronSearch: of very many settings of one model, the fastest that fits, and the frontier
 // between speed and room.
 //
-// Problem: thousands to hundreds of thousands of settings (megatron_division.h), of which each takes
-// tens of milliseconds to predict, stage by stage.
-// Branch and bound, in the order of the least time of each (megatron_bounds.h):
+// Problem: thousands to hundreds of thousands of settings (megatron_division.h), of which each
+// takes tens of milliseconds to predict, stage by stage. Branch and bound, in the order of the
+// least time of each (megatron_bounds.h):
 //   1. A setting is passed over only where its least bytes leave no doubt that it does not fit for
 //      sure, or where one that fits was predicted to take no more than its least time, and to leave
 //      as much room as it could. So whatever is faster, or roomier, than what is found was
@@ -61,8 +61,8 @@ class MegatronSearch {
   // On all cores. The Error is about all settings, not about one of them.
   Result<void> run(const SearchProgress& progress);
 
-  // Those that fit for sure and that none beats in both, the fastest first; where none fits, the one
-  // that misses least.
+  // Those that fit for sure and that none beats in both, the fastest first; where none fits, the
+  // one that misses least.
   [[nodiscard]] const std::vector<MegatronFound>& found() const { return found_; }
   // Of what does not fit and might be faster than all that does: the least of each way to share
   // layers, at most so many, the least first.

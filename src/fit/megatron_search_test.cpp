@@ -22,6 +22,7 @@ struct Space {
   int64_t nodes;
   const char* global_batch;
   const char* seq;
+  const char* dtype = "bf16";
 };
 
 const std::string kDense = R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048,
@@ -45,9 +46,9 @@ const std::string kUneven = R"({"model_type": "llama", "vocab_size": 128256, "hi
 const std::vector<Space>& spaces() {
   static const std::vector<Space> kSpaces{
       {"dense", kDense, "rtx-4090,memory=11GiB", 4, 1, "16", "4096"},
-      {"tied", kTied, "rtx-4090", 4, 1, "32", "2048"},
+      {"tied", kTied, "rtx-4090", 4, 1, "32", "2048", "fp16"},
       {"mixture", kMixture, "rtx-4090,memory=8GiB", 4, 1, "4", "4096"},
-      {"latent", kLatent, "rtx-4090", 4, 1, "16", "4096"},
+      {"latent", kLatent, "rtx-4090", 4, 1, "16", "4096", "fp32"},
       {"uneven", kUneven, "rtx-4090", 12, 3, "24", "2048"},
       {"none fits", kDense, "rtx-4090,memory=3GiB", 2, 1, "8", "4096"},
   };
@@ -70,6 +71,7 @@ class MegatronSearchTest : public testing::Test {
     question.model = config;
     question.device = space.device;
     EXPECT_TRUE(question.set("seq", space.seq));
+    EXPECT_TRUE(question.set("dtype", space.dtype));
     EXPECT_TRUE(question.set("global-batch", space.global_batch));
     if (space.nodes > 1) {
       EXPECT_TRUE(question.set("nodes", std::to_string(space.nodes)));
@@ -159,8 +161,7 @@ void expect_found(const MegatronSearch& search, const std::vector<MegatronFound>
   }
   const Searched counts = search.counts();
   EXPECT_EQ(counts.settings, static_cast<int64_t>(all.size()));
-  EXPECT_EQ(counts.settings,
-            counts.predicted + counts.too_large + counts.beaten + counts.refused);
+  EXPECT_EQ(counts.settings, counts.predicted + counts.too_large + counts.beaten + counts.refused);
 }
 
 TEST_F(MegatronSearchTest, FindsWhatGoingThroughAllFinds) {

@@ -1,5 +1,5 @@
-// MethodRow: one way to divide a step, as answers list it, with what it needs and takes and why it is
-// not the first.
+// MethodRow: one way to divide a step, as answers list it, with what it needs and takes and why it
+// is not the first.
 #pragma once
 
 #include <optional>

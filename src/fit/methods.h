@@ -51,10 +51,10 @@ struct Searched {
 struct MethodsAnswer : Asked {
   DeviceMemory device;
   int64_t grad_accum = 1;
-  std::vector<MethodRow> rows;   // the one to begin with first, those that cannot be asked last
+  std::vector<MethodRow> rows;       // the one to begin with first, those that cannot be asked last
   std::optional<Searched> searched;  // nothing: every setting is a row
-  std::vector<Emitted> emitted;  // of the first
-  std::optional<RunCost> cost;   // of the first
+  std::vector<Emitted> emitted;      // of the first
+  std::optional<RunCost> cost;       // of the first
 
   // Of the one to begin with; no where none can be asked.
   [[nodiscard]] Verdict verdict() const {

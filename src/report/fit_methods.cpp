@@ -103,12 +103,13 @@ std::string batch_words(const MethodRow& row) {
 
 // "7,212 settings: 214 predicted, 5,310 need more than the device has, ..."
 std::string searched_words(const fit::Searched& searched) {
-  std::string words = with_commas(searched.settings) + " settings: " +
-                      with_commas(searched.predicted) + " predicted";
+  std::string words = with_commas(searched.settings) +
+                      " settings: " + with_commas(searched.predicted) + " predicted";
   const auto add = [&](int64_t count, const char* what) {
     if (count > 0) words += ", " + with_commas(count) + what;
   };
-  add(searched.too_large, " need more than the device has by weights, states and activations alone");
+  add(searched.too_large,
+      " need more than the device has by weights, states and activations alone");
   add(searched.beaten, " are beaten by what fits in their kernels' time and in room");
   add(searched.refused, " cannot be asked");
   return words;
@@ -224,13 +225,13 @@ std::string left_out_words(const MethodsAnswer& answer) {
 
 std::string methods_table(const MethodsAnswer& answer, const text::Terminal& terminal) {
   std::vector<text::TableColumn> columns{{"method", Align::left, true},
-                                    {"fits", Align::left, false},
-                                    {"step", Align::right, false},
-                                    {"device used", Align::right, false},
-                                    {"at most", Align::right, false, 2},
-                                    {"OOM", Align::right, false, 4},
-                                    {"largest batch", Align::right, false, 1},
-                                    {"sent a step", Align::right, false, 3}};
+                                         {"fits", Align::left, false},
+                                         {"step", Align::right, false},
+                                         {"device used", Align::right, false},
+                                         {"at most", Align::right, false, 2},
+                                         {"OOM", Align::right, false, 4},
+                                         {"largest batch", Align::right, false, 1},
+                                         {"sent a step", Align::right, false, 3}};
   constexpr int64_t kLargestBatch = 6;
   // A search varies the batch itself.
   if (answer.searched) columns.erase(columns.begin() + kLargestBatch);
