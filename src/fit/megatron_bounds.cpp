@@ -112,8 +112,8 @@ Result<Count> count_parameters(const Scenario& any, const engines::MegatronArgum
   Count count;
   for (const model::Parameter& parameter : shared->graph->parameters) {
     if (parameter.tied_to) continue;
-    int64_t elements = 1;
-    for (const int64_t size : parameter.shape) elements *= size;
+    double elements = 1;
+    for (const int64_t size : parameter.shape) elements *= static_cast<double>(size);
     const bool is_expert = parameter.role == model::ParameterRole::expert;
     (is_expert ? count.expert_elements : count.elements) += elements;
     ++count.tensors;
@@ -128,11 +128,15 @@ std::vector<Place> places_of(const MegatronDivision& d) {
 
 // A rank's share of elements that lie in padded buckets, at the least: the last rank has what
 // padding there is (megatron_ddp.h, invariant 3).
-int64_t least_share(int64_t elements, int64_t ranks, int64_t tensors, int64_t buckets) {
-  constexpr int64_t kPadOfParameter = 64;
-  constexpr int64_t kPadOfBucket = 128;
-  const int64_t padding = kPadOfParameter * tensors + kPadOfBucket * ranks * buckets;
-  return std::max<int64_t>(0, elements / ranks - padding);
+double least_share(double elements, int64_t ranks, double tensors, int64_t chunks) {
+  constexpr double kPadOfParameter = 64;
+  constexpr double kPadOfBucket = 128;  // of each rank
+  constexpr double kBucketElements = 40'000'000;
+  const auto count = static_cast<double>(ranks);
+  // A chunk's last bucket, and those of a shared embedding, may be smaller.
+  const double buckets = elements / kBucketElements + 4 * static_cast<double>(chunks);
+  const double padding = kPadOfParameter * tensors + kPadOfBucket * count * buckets;
+  return std::max(0.0, elements / count - padding);
 }
 
 }  // namespace
@@ -150,9 +154,10 @@ MegatronBounds MegatronBounds::make(const Scenario& any, const StepTimer& timer,
                                     const std::vector<MegatronDivision>& divisions) {
   MegatronBounds bounds;
   bounds.model_ = model;
-  bounds.weight_bytes_ = op::element_size(any.train.weights);
-  bounds.gradient_bytes_ = op::element_size(any.question.megatron->data.gradients);
-  constexpr int64_t kMoments = 8;  // two of float32; and a master beside half weights
+  const auto size_of = [](op::DType type) { return static_cast<double>(op::element_size(type)); };
+  bounds.weight_bytes_ = size_of(any.train.weights);
+  bounds.gradient_bytes_ = size_of(any.question.megatron->data.gradients);
+  constexpr double kMoments = 8;  // two of float32; and a master beside half weights
   bounds.state_bytes_ = any.train.weights == op::DType::f32 ? kMoments : kMoments + 4;
   std::map<LoadKey, MegatronDivision> loads;
   std::map<CountKey, MegatronDivision> counts;
@@ -184,25 +189,20 @@ MegatronBounds MegatronBounds::make(const Scenario& any, const StepTimer& timer,
 
 // Weights, gradients, states.
 double MegatronBounds::kept(const MegatronDivision& d, Place place, const Counts& counts) const {
-  const int64_t more = layers_of(d, place) - 1;
-  const auto total = [&](int64_t Count::*field) {
+  const auto more = static_cast<double>(layers_of(d, place) - 1);
+  const auto total = [&](double Count::*field) {
     return counts.one.*field + more * (counts.two.*field - counts.one.*field);
   };
-  const int64_t elements = total(&Count::elements);
-  const int64_t of_experts = total(&Count::expert_elements);
-  int64_t stepped = elements + of_experts;
+  const double elements = total(&Count::elements);
+  const double of_experts = total(&Count::expert_elements);
+  double stepped = elements + of_experts;
   if (d.distributed_optimizer) {
-    constexpr int64_t kBucketElements = 40'000'000;
     const int64_t expert_data = d.gpus() / (d.stages * d.expert * d.expert_tensor);
-    const int64_t tensors = total(&Count::tensors);
-    const auto share = [&](int64_t whole, int64_t ranks) {
-      return least_share(whole, ranks, tensors, whole / kBucketElements + 4 * d.chunks);
-    };
-    stepped = share(elements, d.holders()) + share(of_experts, expert_data);
+    const double tensors = total(&Count::tensors);
+    stepped = least_share(elements, d.holders(), tensors, d.chunks) +
+              least_share(of_experts, expert_data, tensors, d.chunks);
   }
-  const auto of_weights = static_cast<double>(weight_bytes_ + gradient_bytes_);
-  return static_cast<double>(elements + of_experts) * of_weights +
-         static_cast<double>(stepped) * static_cast<double>(state_bytes_);
+  return (elements + of_experts) * (weight_bytes_ + gradient_bytes_) + stepped * state_bytes_;
 }
 
 int64_t MegatronBounds::layers_of(const MegatronDivision& d, Place place) const {

@@ -56,9 +56,10 @@ class MegatronBounds {
     double layer_seconds = 0, first_seconds = 0, last_seconds = 0;
     int64_t layer_bytes = 0, first_bytes = 0, last_bytes = 0;
   };
-  // Elements of a stage's parameters: each rank's own, and those that experts' ranks hold.
+  // Elements of a stage's parameters: each rank's own, and those that experts' ranks hold; of all
+  // layers they may be more than an integer counts.
   struct Count {
-    int64_t elements = 0, expert_elements = 0, tensors = 0;
+    double elements = 0, expert_elements = 0, tensors = 0;
   };
   // Where a stage is in the model: at both ends, at the first, between them, at the last.
   enum class Place : uint8_t { only, first, middle, last };
@@ -79,7 +80,7 @@ class MegatronBounds {
   [[nodiscard]] int64_t layers_of(const MegatronDivision& d, Place place) const;
 
   engines::MegatronArguments model_;
-  int64_t weight_bytes_ = 2, gradient_bytes_ = 4, state_bytes_ = 12;  // an element
+  double weight_bytes_ = 2, gradient_bytes_ = 4, state_bytes_ = 12;  // an element
   std::map<LoadKey, Result<Load>> loads_;
   std::map<CountKey, Result<Counts>> counts_;
 };
