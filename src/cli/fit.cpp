@@ -289,8 +289,8 @@ Verb fit_verb() {
        "will this fine-tuning fit, by its Trainer's arguments"},
       {"headroom fit --from pretrain_gpt.sh --device h100-sxm-80gb --gpus 64",
        "a run of Megatron-LM, model and all, stage by stage"},
-      {"headroom fit meta-llama/Llama-3.1-70B --engine megatron --device h100-sxm-80gb --gpus 64 "
-       "--global-batch 256 --seq 8192 --emit megatron=pretrain.sh",
+      {"headroom fit meta-llama/Llama-3.1-8B --engine megatron --device h100-sxm-80gb --gpus 16 "
+       "--global-batch 128 --seq 8192 --emit megatron=pretrain.sh",
        "the settings of Megatron-LM that a model is fastest with, as a script"},
       {"headroom fit --from pretrain_gpt.sh --gpus 128 --checkpointing full --emit "
        "megatron=full.sh",

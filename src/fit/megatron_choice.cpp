@@ -1,6 +1,7 @@
 #include "fit/megatron_choice.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "fit/correction.h"
@@ -44,12 +45,23 @@ std::string of_stage(const std::vector<StageFigures>& stages, int64_t stage, std
   return "stage " + std::to_string(stage) + " of " + std::to_string(stages.size()) + " " + why;
 }
 
-// The figures of the stage that shows most of its device, which decides, and the step's time.
+// Of the stages that fit least the one that shows most of its device.
+int64_t deciding_stage(const std::vector<StageFigures>& stages) {
+  return std::ranges::max_element(stages, {},
+                                  [](const StageFigures& stage) {
+                                    return std::tuple(rank_of(stage.verdict),
+                                                      stage.device_used.expected.count,
+                                                      stage.peak_allocated.count);
+                                  })
+      ->stage;
+}
+
+// The figures of the stage that decides, and the step's time.
 Result<MethodRow> row_of(const Scenario& any, const FitQuestion& question,
                          const MegatronDivision& division, const MegatronOutcome& outcome) {
   FitQuestion asked = question;
-  const int64_t fullest = fullest_stage(outcome.stages);
-  asked.megatron->look_at(fullest);
+  const int64_t stage = deciding_stage(outcome.stages);
+  asked.megatron->look_at(stage);
   HEADROOM_ASSIGN(const Scenario scenario, vary(any, asked));
   HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
   MethodRow row;
@@ -57,7 +69,7 @@ Result<MethodRow> row_of(const Scenario& any, const FitQuestion& question,
   row.flags = flags_of(division);
   row.checkpointing = checkpointing_of(division);
   take_prediction(scenario, detail, row);
-  row.why = of_stage(outcome.stages, fullest, std::move(row.why));
+  row.why = of_stage(outcome.stages, stage, std::move(row.why));
   row.sent = sent_in(scenario, detail.trace);
   row.time = outcome.time;
   return row;
@@ -75,8 +87,9 @@ Result<std::vector<MethodRow>> rows_of(const Scenario& any, const StepTimer& tim
   }
   for (const MegatronDivision& division : search.too_fast(kMostTooFast)) {
     HEADROOM_ASSIGN(const FitQuestion question, questions(division));
-    HEADROOM_ASSIGN(const MegatronOutcome outcome, predict_megatron(any, timer, question));
-    HEADROOM_ASSIGN(MethodRow row, row_of(any, question, division, outcome));
+    const auto outcome = predict_megatron(any, timer, question);
+    if (!outcome) continue;  // beyond what bytes are counted in, say
+    HEADROOM_ASSIGN(MethodRow row, row_of(any, question, division, *outcome));
     rows.push_back(std::move(row));
   }
   mark_frontier(rows);
