@@ -9,9 +9,10 @@
 // since all layers are alike. Both bounds leave out only what adds to them:
 //   1. bytes: the weights, gradients and optimizer's states of a stage (as many elements as its
 //      graph declares, less what padding could take of a rank's share), and what each pass holds
-//      that has run forward when the first one runs backward, of the first and of the last stage.
-//      What an operator takes besides, rounding, workspaces and all that the allocator caches are
-//      left out. The step asks for all of it at one time, so peak_allocated is no less.
+//      that has run forward when the first one runs backward; of the first stage, the one behind
+//      it and the last. What an operator takes besides, rounding, workspaces and all that the
+//      allocator caches are left out. The step asks for all of it at one time, so peak_allocated is
+//      no less.
 //   2. seconds: kernels, and collectives that nothing can run beside (StepTimer::busy_seconds),
 //      times the micro-batches, of the slowest stage; and once of the other stages, as
 //      pipeline_time() adds them. What data parallel ranks and stages send, the optimizer, and
