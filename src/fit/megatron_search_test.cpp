@@ -9,6 +9,7 @@
 #include "fit/fit.h"
 #include "fit/megatron_choice.h"
 #include "fit/megatron_question.h"
+#include "text/number.h"
 
 namespace headroom::fit {
 namespace {
@@ -112,7 +113,8 @@ std::vector<MegatronFound> exhaust(const MegatronModel& model, const Scenario& a
 }
 
 // Of a whole space: no more than what is predicted, and not much less.
-void expect_bounds_hold(const MegatronBounds& bounds, const std::vector<MegatronFound>& all) {
+void expect_bounds_hold(const char* model, const MegatronBounds& bounds,
+                        const std::vector<MegatronFound>& all) {
   double part_of_bytes = 0;
   double part_of_seconds = 0;
   for (const MegatronFound& one : all) {
@@ -130,6 +132,12 @@ void expect_bounds_hold(const MegatronBounds& bounds, const std::vector<Megatron
   const auto count = static_cast<double>(all.size());
   EXPECT_GT(part_of_bytes / count, 0.7);
   EXPECT_GT(part_of_seconds / count, 0.8);
+  // Quoted in docs/measurements/2026-11-23-megatron-search: --gtest_output=json has them.
+  testing::Test::RecordProperty(model + std::string(": settings"), std::to_string(all.size()));
+  testing::Test::RecordProperty(model + std::string(": part of bytes"),
+                                text::formatted("%.2f", part_of_bytes / count));
+  testing::Test::RecordProperty(model + std::string(": part of seconds"),
+                                text::formatted("%.2f", part_of_seconds / count));
 }
 
 std::vector<MegatronFound> frontier_of(const std::vector<MegatronFound>& all) {
@@ -181,7 +189,7 @@ TEST_F(MegatronSearchTest, FindsWhatGoingThroughAllFinds) {
     ASSERT_TRUE(any) << any.error().to_string();
     const std::vector<MegatronFound> all = exhaust(model, *any, *timer, listed);
     const MegatronBounds bounds = MegatronBounds::make(*any, *timer, model.model, listed);
-    expect_bounds_hold(bounds, all);
+    expect_bounds_hold(space.name, bounds, all);
     const MegatronQuestions questions = [&](const MegatronDivision& division) {
       return setting_question(model, division);
     };
