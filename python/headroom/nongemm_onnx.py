@@ -1,8 +1,9 @@
 """ONNX Runtime as an engine of `headroom bench nongemm`: export, fusion by its levels, dynamic int8.
 
-The graph comes of torch.onnx's exporter, with the shapes of the setting, and lives in a temporary
-folder for as long as the engine. Fusion is the session's level of graph optimization; int8 is
-onnxruntime.quantization's quantize_dynamic. A profile is that of the engine, cut to its quickest run.
+The graph comes of torch.onnx's exporter, or is written by a module of ours that the exporter cannot follow; it has the
+shapes of the setting, and lives in a temporary folder for as long as the engine. Fusion is the session's level of graph
+optimization; int8 is onnxruntime.quantization's quantize_dynamic. A profile is that of the engine, cut to its quickest
+run.
 """
 
 import contextlib
@@ -42,6 +43,15 @@ class Graph:
         if hasattr(getattr(module, "config", None), "use_cache"):
             module.config.use_cache = False  # caches are objects, which no graph has
         self.paths = {"none": os.path.join(self.folder.name, "model.onnx")}
+        self.notes = module.stated() if hasattr(module, "stated") else []
+        if hasattr(module, "onnx_model"):  # it writes its graph itself
+            import onnx
+            onnx.save(module.onnx_model(**self.named), self.paths["none"], save_as_external_data=True,
+                      location="model.onnx.data")
+        else:
+            self._export(torch, module)
+
+    def _export(self, torch, module):
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             program = torch.onnx.export(module, tuple(self.args), kwargs=self.named, dynamo=True, verbose=False)
@@ -99,9 +109,9 @@ class OnnxRuntime:
             raise Refused("decode steps are measured in PyTorch alone")
         if setting["dtype"] != "fp32":
             raise Refused("it is exported in fp32 alone")
-        self.machine, self.dtype, self.notes = machine, machine.torch.float32, []
+        self.machine, self.dtype = machine, machine.torch.float32
         graph = GRAPHS.get(machine.torch, recipe, layers, setting["batch"])
-        self.parameters, self.folder = graph.parameters, graph.folder
+        self.parameters, self.folder, self.notes = graph.parameters, graph.folder, graph.notes
         self.path, self.fusion = graph.path(setting["quantize"]), setting["fusion"]
         self.session = self._session(None)
         self.feeds = graph.feeds([value.name for value in self.session.get_inputs()])

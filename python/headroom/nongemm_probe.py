@@ -223,6 +223,8 @@ class Eager:
         routing = Routing(self.machine.torch, self.module)
         output = call()
         notes = routing.words()
+        for words in ("stated", "remarks"):  # of our own modules
+            notes += getattr(self.module, words, list)()
         if not is_finite(self.machine.torch, output):
             notes.append("its output is not finite")
         return call, notes
@@ -363,7 +365,7 @@ class Session:
             "joules": None if joules is None else joules / len(samples), "cache_bytes": engine.cache_bytes,
             "peak_bytes_per_second": self.peaks["bytes"], "peak_flops_per_second": self.peaks["flops"]}
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
-                "decode": decode, "layers_of_model": self.recipe.layers if self.recipe.is_config else None,
+                "decode": decode, "layers_of_model": self.recipe.layers,
                 "parameters": engine.parameters, "model_parameters": self.whole, "trace": name,
                 "profiled_seconds": profiled, "notes": notes}
 
