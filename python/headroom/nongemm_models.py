@@ -136,6 +136,8 @@ class Recipe:
             if name in ("tokens", "decoder_tokens"):
                 words = torch.randint(vocabulary_of(module), (batch, value), generator=generator)
                 named["input_ids" if name == "tokens" else "decoder_input_ids"] = words.to(device)
+            elif name == "labels":  # of so many classes
+                named[name] = torch.randint(value, (batch,), generator=generator).to(device)
             elif name == "pixel_mask":
                 named[name] = torch.ones(batch, *value, dtype=torch.int64, device=device)
             else:
