@@ -42,10 +42,10 @@ def broken():
 '''
 
 
-def headroom(binary, *arguments, cwd, python=sys.executable):
+def headroom(binary, *arguments, cwd, python=sys.executable, timeout=300):
     if "--results" not in arguments and arguments[0] == "bench":
         arguments += ("--threads", "1")  # tests run beside one another
-    return subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
+    return subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False,
                           env={**os.environ, "HEADROOM_PYTHON": str(python)})
 
 
@@ -141,6 +141,26 @@ def test_onnx_runtime_is_there_or_says_what_is_missing(headroom_binary, tmp_path
         groups = {group["name"]: group["ms"] for group in row["groups"]}
         assert groups["gemm"] > 0 and groups["unclassified"] < 0.01 * sum(groups.values())
         assert (groups["quantize"] > 0) == (row["setting"]["quantize"] == "int8")
+
+
+@pytest.mark.parametrize("model", ["segformer", "swin-t", "whisper-tiny"])
+def test_small_models_in_both_engines(headroom_binary, tmp_path, model):
+    """Convolutions, windows that roll, an encoder with a decoder: whole, and each in all of its quick settings."""
+    for package in ("onnxruntime", "onnx", "onnxscript"):
+        pytest.importorskip(package)
+    done = headroom(headroom_binary, "bench", "nongemm", model, "--quick", "--seconds", "0.05", "--keep", "kept", "--json",
+                    cwd=tmp_path, timeout=900)
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0 and not answer["not_measured"], answer["not_measured"]
+    settings = {tuple(row["setting"][key] for key in ("engine", "quantize", "fusion")) for row in answer["rows"]}
+    assert settings == {(engine, quantize, fusion) for quantize in ("none", "int8")
+                        for engine, fusion in (("pytorch", "none"), ("onnxruntime", "none"), ("onnxruntime", "all"))}
+    assert len({row["parameters"] for row in answer["rows"]}) == 1  # both engines run the same model
+    for row in answer["rows"]:
+        groups = {group["name"]: group["ms"] for group in row["groups"]}
+        assert groups["gemm"] > 0 and groups["unclassified"] < 0.01 * sum(groups.values())
+        assert row["covered_pct"] < 100.5  # operators do not run longer than the run that they are in
+        assert "its output is not finite" not in row["notes"]
 
 
 @pytest.mark.full  # Inductor compiles C++ for a minute
