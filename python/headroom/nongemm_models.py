@@ -14,6 +14,7 @@ from headroom import trace_module
 
 # Modules of our own, where transformers has none: a file of this package and its class.
 MODULES = {"rcnn": ("nongemm_rcnn", "RegionCnn"), "dit": ("nongemm_dit", "DiffusionTransformer")}
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # our word, PyTorch's
 WEIGHT_DEVIATION = 0.02
 POOL_VALUES = (1 << 22) - 3  # odd, so that no two rows of a weight are alike
 

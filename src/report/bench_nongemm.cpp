@@ -192,6 +192,8 @@ Json effects_json(const NongemmEffects& effects) {
       .set("above", effects.above)
       .set("int8_pairs", effects.int8_pairs)
       .set("int8_raised", effects.int8_raised)
+      .set("int4_pairs", effects.int4_pairs)
+      .set("int4_raised", effects.int4_raised)
       .set("fusion_pairs", effects.fusion_pairs)
       .set("fusion_lowered", effects.fusion_lowered)
       .set("fused_below", effects.fused_below)
@@ -304,6 +306,10 @@ std::vector<std::string> nongemm_effects(const NongemmAnswer& answer) {
   if (effects.int8_pairs > 0) {
     lines.push_back("int8 raises the non-GEMM share in " + counted(effects.int8_raised, "of ") +
                     counted(effects.int8_pairs, "pairs."));
+  }
+  if (effects.int4_pairs > 0) {
+    lines.push_back("int4 of weights alone raises it in " + counted(effects.int4_raised, "of ") +
+                    counted(effects.int4_pairs, "pairs."));
   }
   if (effects.fusion_pairs > 0) {
     lines.push_back(

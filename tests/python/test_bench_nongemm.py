@@ -70,7 +70,7 @@ def test_every_setting_is_measured_or_says_why_not(measured):
     folder, answer = measured
     assert answer["schema"] == "headroom.bench_nongemm/1"
     rows = rows_of(answer, "tiny.json")
-    assert set(rows) == {("none", "forward"), ("none", "decode"), ("int8", "forward"), ("int8", "decode")}
+    assert set(rows) == {(quantize, phase) for quantize in ("none", "int8", "int4") for phase in ("forward", "decode")}
     for row in rows.values():
         assert row["provenance"] == "measured" and row["measured_layers"] == []
         assert row["gemm_pct"] > 0 and row["nongemm_pct"] > 0
@@ -136,11 +136,31 @@ def test_onnx_runtime_is_there_or_says_what_is_missing(headroom_binary, tmp_path
         assert {one["reason"] for one in answer["not_measured"]} == {str(refusal)}
         pytest.skip(f"ONNX Runtime is {refusal}")
     assert done.returncode == 0, answer["not_measured"]
-    assert fusions == [("none", "none"), ("none", "all"), ("int8", "none"), ("int8", "all")]
+    assert fusions == [(quantize, fusion) for quantize in ("none", "int8", "int4") for fusion in ("none", "all")]
     for row in answer["rows"]:
         groups = {group["name"]: group["ms"] for group in row["groups"]}
         assert groups["gemm"] > 0 and groups["unclassified"] < 0.01 * sum(groups.values())
         assert (groups["quantize"] > 0) == (row["setting"]["quantize"] == "int8")
+    trace = gzip.open(next((tmp_path / "kept").glob("*int4-none*.trace.json.gz")), "rt").read()
+    assert "MatMulNBits" in trace
+
+
+def test_a_type_that_onnx_runtime_has_not_is_refused_in_its_words(headroom_binary, tmp_path):
+    for package in ("onnxruntime", "onnx", "onnxscript"):
+        pytest.importorskip(package)
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    answers = {}
+    for dtype in ("float16", "bfloat16"):
+        done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--seconds", "0.05", "--engine",
+                        "onnxruntime", "--fuse", "none", "--dtype", dtype, "--quantize", "none,int8", "--keep", "kept",
+                        "--json", cwd=tmp_path)
+        answers[dtype] = json.loads(done.stdout)
+    settings = [row["setting"] for row in answers["bfloat16"]["rows"]]  # of both, since both are kept
+    assert ("fp16", "none") in {(setting["dtype"], setting["quantize"]) for setting in settings}
+    reasons = {(one["setting"]["dtype"], one["setting"]["quantize"]): one["reason"]
+               for one in answers["bfloat16"]["not_measured"]}
+    assert "quantize what is exported in fp32" in reasons["fp16", "int8"]
+    assert ("bf16", "none") not in reasons or reasons["bf16", "none"].startswith("the engine: Could not find")
 
 
 @pytest.mark.parametrize("model", ["segformer", "swin-t", "whisper-tiny"])
@@ -230,6 +250,34 @@ def test_parameters_are_as_published(config, parameters):
     names = {"vit": "ViTForImageClassification", "swin": "SwinForImageClassification"}
     entry = {"class": names[config["model_type"]], "config": config}
     assert nongemm_models.Recipe(torch, entry).parameters() == parameters
+
+
+def test_weights_of_four_bits():
+    """As far off as half of a level of their group, and what PyTorch's kernel makes of them is their product."""
+    from headroom import nongemm_quantize
+    generator = torch.Generator().manual_seed(1)
+    linear = torch.nn.Linear(128, 48)
+    with torch.no_grad():
+        linear.weight.copy_(torch.randn(48, 128, generator=generator) * 0.02 + 0.01)
+    part = nongemm_quantize.Int4Linear(linear)
+    found = (part(torch.eye(128)) - linear.bias).t()
+    steps = linear.weight.detach().view(48, 4, 32)
+    steps = (steps.amax(-1) - steps.amin(-1)).repeat_interleave(32, dim=1) / 15
+    error = (found - linear.weight).abs()
+    assert (error <= 0.51 * steps).all() and error.mean() > 0.1 * steps.mean()
+    x = torch.randn(2, 3, 128, generator=generator)
+    assert torch.allclose(part(x), x @ found.t() + linear.bias, atol=1e-4)
+    assert not nongemm_quantize.Int4Linear.takes(torch.nn.Linear(100, 48))
+
+
+def test_a_model_of_which_little_is_quantized_is_refused():
+    from headroom import nongemm_quantize
+    module = torch.nn.Sequential(torch.nn.Conv2d(64, 64, 3), torch.nn.Linear(32, 16))
+    with pytest.raises(nongemm_models.Refused, match="holds 1 % of"):
+        nongemm_quantize.int4(module)
+    module = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.Linear(32, 16))
+    _, notes = nongemm_quantize.int4(module)
+    assert len(notes) == 1 and notes[0].startswith("int4 is 46 % of its weights")
 
 
 def test_weights_are_random_and_of_real_size():
