@@ -293,6 +293,7 @@ class RegionCnn(nn.Module):
         self.by_level = None  # how many proposals each level got, in the latest run
 
     def forward(self, images):
+        self.by_level = None
         height, width = self.sizes.scaled(*images.shape[-2:])
         levels = self.pyramid(self.backbone(self.scaled(images, height, width)))
         proposals = self.proposals(levels, height, width)
@@ -337,7 +338,7 @@ class RegionCnn(nn.Module):
             its = (chosen == index).nonzero()[:, 0]
             output[its] = roi_align(levels[index], boxes[its], images[its], 1 / STRIDES[index], bins)
             counts.append(len(its))
-        self.by_level = self.by_level or counts
+        self.by_level = self.by_level or counts  # proposals come first, detections after them
         return output
 
     def detections(self, levels, proposals, height, width):
