@@ -170,6 +170,8 @@ class Eager:
             raise Refused("PyTorch's own quantization is for the CPU")
         if setting["quantize"] == "int8" and dtype != torch.float32:
             raise Refused("PyTorch's dynamic int8 is for fp32")
+        if setting["quantize"] == "int4" and dtype != torch.bfloat16:  # elsewhere it has a plain loop, 80 times as long
+            raise Refused("PyTorch's kernel for weights of four bits is for bf16 (--dtype bfloat16)")
         self.machine, self.recipe, self.dtype, self.notes = machine, recipe, dtype, []
         module = recipe.make(layers, dtype)
         self.parameters = sum(parameter.numel() for parameter in module.parameters())

@@ -91,13 +91,6 @@ Result<std::vector<NongemmModel>> models_of(const Words& words) {
   return once;
 }
 
-// Without --quantize. PyTorch's own quantization is for a CPU.
-std::vector<std::string> quantizations_of(bool is_cpu, bool is_quick) {
-  if (!is_cpu) return {"none"};
-  if (is_quick) return {"none", "int8"};
-  return {"none", "int8", "int4"};
-}
-
 // What is measured of each model, in the order of the table.
 Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::string& on) {
   const bool is_quick = words.has("quick");
@@ -107,8 +100,10 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
   if (words.has("batches")) {
     HEADROOM_ASSIGN(batches, batches_of(words.value("batches")));
   }
-  HEADROOM_ASSIGN(const auto quantizations, choices(words, "quantize", {"none", "int8", "int4"},
-                                                    quantizations_of(is_cpu, is_quick)));
+  HEADROOM_ASSIGN(const auto quantizations,
+                  choices(words, "quantize", {"none", "int8", "int4"},
+                          is_cpu ? std::vector<std::string>{"none", "int8"}
+                                 : std::vector<std::string>{"none"}));
   HEADROOM_ASSIGN(
       const auto engines,
       choices(words, "engine", {"pytorch", "compiled", "onnxruntime"}, {"pytorch", "onnxruntime"}));

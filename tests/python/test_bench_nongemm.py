@@ -70,7 +70,7 @@ def test_every_setting_is_measured_or_says_why_not(measured):
     folder, answer = measured
     assert answer["schema"] == "headroom.bench_nongemm/1"
     rows = rows_of(answer, "tiny.json")
-    assert set(rows) == {(quantize, phase) for quantize in ("none", "int8", "int4") for phase in ("forward", "decode")}
+    assert set(rows) == {(quantize, phase) for quantize in ("none", "int8") for phase in ("forward", "decode")}
     for row in rows.values():
         assert row["provenance"] == "measured" and row["measured_layers"] == []
         assert row["gemm_pct"] > 0 and row["nongemm_pct"] > 0
@@ -126,7 +126,8 @@ def test_the_whole_of_few_layers(headroom_binary, tmp_path):
 def test_onnx_runtime_is_there_or_says_what_is_missing(headroom_binary, tmp_path):
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--seconds", "0.05",
-                    "--engine", "onnxruntime", "--fuse", "none,all", "--keep", "kept", "--json", cwd=tmp_path)
+                    "--engine", "onnxruntime", "--fuse", "none,all", "--quantize", "none,int8,int4", "--keep", "kept",
+                    "--json", cwd=tmp_path)
     answer = json.loads(done.stdout)
     fusions = [(row["setting"]["quantize"], row["setting"]["fusion"]) for row in answer["rows"]]
     try:
@@ -150,13 +151,15 @@ def test_a_type_that_onnx_runtime_has_not_is_refused_in_its_words(headroom_binar
         pytest.importorskip(package)
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     answers = {}
-    for dtype in ("float16", "bfloat16"):
+    for dtype, engine, quantize in (("float16", "onnxruntime", "none,int8"),
+                                    ("bfloat16", "pytorch,onnxruntime", "none,int4")):
         done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--seconds", "0.05", "--engine",
-                        "onnxruntime", "--fuse", "none", "--dtype", dtype, "--quantize", "none,int8", "--keep", "kept",
-                        "--json", cwd=tmp_path)
+                        engine, "--fuse", "none", "--dtype", dtype, "--quantize", quantize, "--keep", "kept", "--json",
+                        cwd=tmp_path)
         answers[dtype] = json.loads(done.stdout)
     settings = [row["setting"] for row in answers["bfloat16"]["rows"]]  # of both, since both are kept
-    assert ("fp16", "none") in {(setting["dtype"], setting["quantize"]) for setting in settings}
+    assert {(setting["engine"], setting["dtype"], setting["quantize"]) for setting in settings} >= {
+        ("onnxruntime", "fp16", "none"), ("pytorch", "bf16", "none"), ("pytorch", "bf16", "int4")}
     reasons = {(one["setting"]["dtype"], one["setting"]["quantize"]): one["reason"]
                for one in answers["bfloat16"]["not_measured"]}
     assert "quantize what is exported in fp32" in reasons["fp16", "int8"]
