@@ -8,9 +8,13 @@ normalization lets grow what grows; gains are one, biases zero.
 """
 
 import contextlib
+import importlib
 
 from headroom import trace_module
 
+# Modules of our own, where transformers has none: a file of this package and its class.
+MODULES = {"rcnn": ("nongemm_rcnn", "RegionCnn"), "dit": ("nongemm_dit", "DiffusionTransformer")}
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # our word, PyTorch's
 WEIGHT_DEVIATION = 0.02
 POOL_VALUES = (1 << 22) - 3  # odd, so that no two rows of a weight are alike
 
@@ -23,8 +27,8 @@ class Recipe:
     """How to make one model: with all its layers, or with fewer."""
 
     def __init__(self, torch, entry):
-        self.torch, self.entry = torch, entry
-        self.is_config = "config" in entry
+        self.torch, self.entry, self.layers = torch, entry, None
+        self.is_config, self.is_own = "config" in entry, "module" in entry
         if self.is_config:
             self.config_class, self.model_class = self._classes()
             self.layers = self._layers()
@@ -84,13 +88,10 @@ class Recipe:
                 raise Refused(f"{self.entry['function']} has to return (module, inputs)")
             self.made_inputs = made[1]
             return made[0]
-        if "torchvision" in self.entry:
-            try:
-                from torchvision.models import detection
-            except (ImportError, RuntimeError) as error:
-                raise Refused("not available: needs a torchvision for this PyTorch "
-                              f"({str(error).splitlines()[0]})") from error
-            return getattr(detection, self.entry["torchvision"])(weights=None, weights_backbone=None)
+        if self.is_own:
+            members = dict(self.entry["module"])
+            file, name = MODULES[members.pop("kind")]
+            return getattr(importlib.import_module(f"headroom.{file}"), name)(**members)
         try:
             if self.model_class.__name__.startswith("AutoModel"):
                 return self.model_class.from_config(self.config(layers))
@@ -100,24 +101,30 @@ class Recipe:
 
     def parameters(self, layers=None):
         """Of the whole, or of so many layers; None where it is not known before it is made."""
-        if not self.is_config:
+        if not self.is_config and not self.is_own:
             return None
-        with self.torch.device("meta"), without_initialisation():
+        with self.torch.device("meta"), self._without_initialisation():
             module = self._construct(layers)
             tie(module)
         return sum(parameter.numel() for parameter in module.parameters())
 
     def make(self, layers=None, dtype=None):
-        with without_initialisation() if self.is_config else contextlib.nullcontext():
-            with default_dtype(self.torch, dtype if self.is_config else None):
+        if not self.is_config and not self.is_own:  # a module of the user's stays as it was made
+            return self._construct(layers).eval()
+        with self._without_initialisation(), default_dtype(self.torch, dtype):
+            with self.torch.device("meta") if self.is_own else contextlib.nullcontext():
                 module = self._construct(layers)
-        module = module.eval()
-        if self.is_config:
-            tie(module)
-            fill(self.torch, module)
-        elif dtype is not None and "torchvision" in self.entry:
-            module = module.to(dtype)
-        return module
+        if self.is_own:
+            module = module.to_empty(device="cpu")
+        tie(module)
+        fill(self.torch, module)
+        return module.eval()
+
+    def _without_initialisation(self):
+        if self.is_own:
+            return contextlib.nullcontext()
+        from transformers.initialization import no_init_weights
+        return no_init_weights()
 
     def inputs(self, module, batch, dtype, device):
         """What forward() takes, by name or by place."""
@@ -125,14 +132,13 @@ class Recipe:
         generator = torch.Generator().manual_seed(1)
         if "function" in self.entry:
             return self._own_inputs(batch, device)
-        if "images" in given:
-            return [[torch.rand(*given["images"], generator=generator).to(device, dtype)
-                     for _ in range(batch)]], {}
         named = {}
         for name, value in given.items():
             if name in ("tokens", "decoder_tokens"):
                 words = torch.randint(vocabulary_of(module), (batch, value), generator=generator)
                 named["input_ids" if name == "tokens" else "decoder_input_ids"] = words.to(device)
+            elif name == "labels":  # of so many classes
+                named[name] = torch.randint(value, (batch,), generator=generator).to(device)
             elif name == "pixel_mask":
                 named[name] = torch.ones(batch, *value, dtype=torch.int64, device=device)
             else:
@@ -147,11 +153,6 @@ class Recipe:
         if isinstance(made, dict):
             return [], made
         return list(made) if isinstance(made, (tuple, list)) else [made], {}
-
-
-def without_initialisation():
-    from transformers.initialization import no_init_weights
-    return no_init_weights()
 
 
 def tie(module):
@@ -186,7 +187,9 @@ def fill(torch, module):
     pools, at = {}, 0
     deviations = {}
     for part in module.modules():
-        if isinstance(part, torch.nn.Embedding):
+        if hasattr(part, "weight_deviation"):  # of our own modules, where it matters
+            deviations[part.weight] = part.weight_deviation
+        elif isinstance(part, torch.nn.Embedding):
             deviations[part.weight] = 1.0
         elif isinstance(part, torch.nn.modules.conv._ConvNd):
             deviations[part.weight] = part.weight[0].numel() ** -0.5

@@ -1,8 +1,9 @@
-"""ONNX Runtime as an engine of `headroom bench nongemm`: export, fusion by its levels, dynamic int8.
+"""ONNX Runtime as an engine of `headroom bench nongemm`: export, fusion by its levels, int8 and int4 by its own tools.
 
-The graph comes of torch.onnx's exporter, with the shapes of the setting, and lives in a temporary
-folder for as long as the engine. Fusion is the session's level of graph optimization; int8 is
-onnxruntime.quantization's quantize_dynamic. A profile is that of the engine, cut to its quickest run.
+The graph comes of torch.onnx's exporter, or is written by a module of ours that the exporter cannot follow; it has the
+shapes of the setting, and lives in a temporary folder for as long as the engine. Fusion is the session's level of graph
+optimization; int8 is onnxruntime.quantization's quantize_dynamic, int4 of weights alone its MatMulNBitsQuantizer. A
+profile is that of the engine, cut to its quickest run.
 """
 
 import contextlib
@@ -14,11 +15,12 @@ import tempfile
 import time
 import warnings
 
-from headroom.nongemm_models import Refused
+from headroom.nongemm_models import DTYPES, Refused
 
 LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "all": "ORT_ENABLE_ALL"}
 MOST_PROFILED, PROFILED_SECONDS = 5, 2.0
 RUN = "model_run"
+FLOATS_OF_NUMPY = ("tensor(float)", "tensor(float16)", "tensor(double)")
 
 
 def load_library():
@@ -32,16 +34,28 @@ def load_library():
 
 
 class Graph:
-    """A model as a file of ONNX, and its inputs; exported once for all of its settings."""
+    """A model as a file of ONNX, and its inputs; exported once for all of its settings of one type."""
 
-    def __init__(self, torch, recipe, layers, batch):
+    def __init__(self, torch, recipe, layers, batch, dtype):
         self.folder = tempfile.TemporaryDirectory(prefix="headroom-onnx-")
-        module = recipe.make(layers, torch.float32)
+        self.dtype = dtype
+        module = recipe.make(layers, dtype)
         self.parameters = sum(parameter.numel() for parameter in module.parameters())
-        self.args, self.named = recipe.inputs(module, batch, torch.float32, torch.device("cpu"))
+        self.args, self.named = recipe.inputs(module, batch, dtype, torch.device("cpu"))
         if hasattr(getattr(module, "config", None), "use_cache"):
             module.config.use_cache = False  # caches are objects, which no graph has
         self.paths = {"none": os.path.join(self.folder.name, "model.onnx")}
+        self.notes = {"none": module.stated() if hasattr(module, "stated") else []}
+        if hasattr(module, "onnx_model"):  # it writes its graph itself
+            if dtype != torch.float32:
+                raise Refused("its graph is written in fp32 alone")
+            import onnx
+            onnx.save(module.onnx_model(**self.named), self.paths["none"], save_as_external_data=True,
+                      location="model.onnx.data")
+        else:
+            self._export(torch, module)
+
+    def _export(self, torch, module):
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             program = torch.onnx.export(module, tuple(self.args), kwargs=self.named, dynamo=True, verbose=False)
@@ -49,28 +63,63 @@ class Graph:
 
     def path(self, quantize):
         if quantize not in self.paths:
-            self.paths[quantize] = self._quantized()
+            if self.dtype.itemsize != 4:  # fp32's, of all that the settings have
+                raise Refused("its tools quantize what is exported in fp32")
+            self.paths[quantize] = os.path.join(self.folder.name, f"{quantize}.onnx")
+            self.notes[quantize] = self.notes["none"] + getattr(self, f"_{quantize}")(self.paths[quantize])
         return self.paths[quantize]
 
-    def _quantized(self):
+    def _int8(self, path):
         import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
-        plain, path = (os.path.join(self.folder.name, name) for name in ("plain.onnx", "int8.onnx"))
+        plain = os.path.join(self.folder.name, "plain.onnx")
         model = onnx.load(self.paths["none"], load_external_data=False)
         del model.graph.value_info[:]  # of weights that quantization transposes, which then contradicts it
         onnx.save(model, plain)
         quantize_dynamic(plain, path, weight_type=QuantType.QInt8, use_external_data_format=True)
-        return path
+        return []
+
+    def _int4(self, path):
+        import onnx
+        from headroom.nongemm_quantize import GROUP, notes_of_share
+        try:
+            from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+        except ImportError as error:
+            raise Refused(f"this ONNX Runtime does not quantize to four bits: {error}") from error
+        quantizer = MatMulNBitsQuantizer(onnx.load(self.paths["none"]), block_size=GROUP, is_symmetric=True)
+        quantizer.process()
+        held = {node.input[1]: sizes["K"] * sizes["N"] for node, sizes in products_of_few_bits(quantizer.model.model)}
+        notes = notes_of_share("int4", sum(held.values()), self.parameters, "ONNX Runtime's tool takes MatMul by a weight")
+        quantizer.model.save_model_to_file(path, use_external_data_format=True)
+        return notes
 
     def feeds(self, names):
         """The arguments by the graph's names: the exporter keeps their order, and drops what it folds."""
-        known = {name: value.numpy() for name, value in self.named.items()}
+        known = {name: engine_value(value) for name, value in self.named.items()}
         if all(name in known for name in names):
             return {name: known[name] for name in names}
         values = [value for value in self.args if hasattr(value, "numpy")]
         if len(values) != len(names):
             raise Refused("the exported graph takes other inputs than the module")
-        return dict(zip(names, (value.numpy() for value in values)))
+        return dict(zip(names, map(engine_value, values)))
+
+
+def products_of_few_bits(model):
+    """Nodes with their sizes."""
+    for node in model.graph.node:
+        if node.op_type == "MatMulNBits":
+            yield node, {attribute.name: attribute.i for attribute in node.attribute}
+
+
+def engine_value(tensor):
+    """numpy has no bf16, the engine has."""
+    import onnx
+    import onnxruntime
+    import torch
+    if tensor.dtype == torch.bfloat16:
+        bits = tensor.view(torch.int16).numpy()
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
 
 
 class Graphs:
@@ -79,11 +128,11 @@ class Graphs:
     def __init__(self):
         self.key, self.graph = None, None
 
-    def get(self, torch, recipe, layers, batch):
-        if self.key != (id(recipe), layers, batch):
+    def get(self, torch, recipe, *setting):
+        if self.key != (id(recipe), *setting):
             self.key, self.graph = None, None
-            self.graph = Graph(torch, recipe, layers, batch)
-            self.key = (id(recipe), layers, batch)
+            self.graph = Graph(torch, recipe, *setting)
+            self.key = (id(recipe), *setting)
         return self.graph
 
 
@@ -97,12 +146,11 @@ class OnnxRuntime:
         self.library = load_library()
         if setting["phase"] == "decode":
             raise Refused("decode steps are measured in PyTorch alone")
-        if setting["dtype"] != "fp32":
-            raise Refused("it is exported in fp32 alone")
-        self.machine, self.dtype, self.notes = machine, machine.torch.float32, []
-        graph = GRAPHS.get(machine.torch, recipe, layers, setting["batch"])
+        self.machine, self.dtype = machine, getattr(machine.torch, DTYPES[setting["dtype"]])
+        graph = GRAPHS.get(machine.torch, recipe, layers, setting["batch"], self.dtype)
         self.parameters, self.folder = graph.parameters, graph.folder
         self.path, self.fusion = graph.path(setting["quantize"]), setting["fusion"]
+        self.notes = graph.notes[setting["quantize"]]
         self.session = self._session(None)
         self.feeds = graph.feeds([value.name for value in self.session.get_inputs()])
 
@@ -117,26 +165,31 @@ class OnnxRuntime:
         provider = "CUDAExecutionProvider" if self.machine.is_cuda else "CPUExecutionProvider"
         if provider not in self.library.get_available_providers():
             raise Refused(f"this ONNX Runtime has no {provider}")
-        return self.library.InferenceSession(self.path, options, providers=[provider])
+        try:
+            return self.library.InferenceSession(self.path, options, providers=[provider])
+        except Exception as error:
+            if type(error).__name__ != "NotImplemented":  # its class has no public name
+                raise
+            raise Refused(f"the engine: {str(error).rpartition(' : ')[2]}") from error
 
     def prepare(self, setting):
         def call():
-            return self.session.run(None, self.feeds)
+            return self.session.run_with_ort_values(None, self.feeds)
         output = call()
         import numpy
-        is_finite = all(numpy.isfinite(value).all() for value in output
-                        if getattr(value, "dtype", None) is not None and value.dtype.kind == "f")
+        is_finite = all(numpy.isfinite(value.numpy()).all() for value in output
+                        if value.is_tensor() and value.data_type() in FLOATS_OF_NUMPY)
         return call, [] if is_finite else ["its output is not finite"]
 
     def profile(self, call, about_seconds, file):
         """Writes the engine's profile of the quickest of some runs; its seconds, and none that others took: not known."""
         self.session = None  # two sessions of a large model are one too many
         session = self._session(os.path.join(self.folder.name, "profile"))
-        session.run(None, self.feeds)
+        session.run_with_ort_values(None, self.feeds)
         seconds = []
         for _ in range(max(1, min(MOST_PROFILED, int(PROFILED_SECONDS / max(about_seconds, 1e-3))))):
             start = time.perf_counter()
-            session.run(None, self.feeds)
+            session.run_with_ort_values(None, self.feeds)
             seconds.append(time.perf_counter() - start)
         path = session.end_profiling()
         with open(path, encoding="utf-8") as profile:

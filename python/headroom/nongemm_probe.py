@@ -29,7 +29,7 @@ import time
 
 from headroom import decode_step, energy, trace_module
 from headroom.device_probe import LEAST_OF_A_SAMPLE, Machine, peak_rates, say
-from headroom.nongemm_models import Recipe, Refused
+from headroom.nongemm_models import DTYPES, Recipe, Refused
 from headroom.nongemm_onnx import OnnxRuntime
 
 EXIT_BAD_INPUT, EXIT_UNAVAILABLE = 3, 4
@@ -39,9 +39,6 @@ LEAST_SAMPLES, MOST_SAMPLES = 3, 200
 MOST_PROFILED, PROFILED_SECONDS = 5, 2.0  # runs under the profiler: as many as fit, one at least
 ROOM_OF_MEMORY = 0.6     # of what is free: what the weights of a whole model may take
 MOST_REASON = 300
-LEAST_OF_WEIGHTS = 15    # percent: with less in int8 it is no quantized model,
-MOST_OF_WEIGHTS = 60     # with less than these it is worth saying
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def report(kind, members):
@@ -161,29 +158,6 @@ def is_finite(torch, output):
                if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())
 
 
-def quantized(torch, module):
-    """Dynamic int8 of PyTorch's own: weights once, activations at each call."""
-    from transformers.pytorch_utils import Conv1D
-    for name, part in list(module.named_modules()):
-        if isinstance(part, Conv1D):  # GPT-2's, which PyTorch does not know: the same product
-            linear = torch.nn.Linear(part.weight.shape[0], part.weight.shape[1])
-            linear.weight.data, linear.bias.data = part.weight.data.t().contiguous(), part.bias.data
-            owner = module.get_submodule(name.rpartition(".")[0])
-            setattr(owner, name.rpartition(".")[2], linear)
-    linears = sum(part.weight.numel() for part in module.modules() if isinstance(part, torch.nn.Linear))
-    if linears == 0:
-        raise Refused("PyTorch quantizes nn.Linear dynamically, and this model has none")
-    try:
-        from torch.ao.quantization import quantize_dynamic
-    except ImportError as error:
-        raise Refused(f"this PyTorch has no dynamic quantization: {error}") from error
-    share = 100 * linears / sum(parameter.numel() for parameter in module.parameters())
-    if share < LEAST_OF_WEIGHTS:
-        raise Refused(f"PyTorch quantizes nn.Linear dynamically, which holds {share:.0f} % of this model's weights")
-    notes = [f"int8 is {share:.0f} % of its weights: PyTorch knows nn.Linear alone"] if share < MOST_OF_WEIGHTS else []
-    return quantize_dynamic(module, {torch.nn.Linear}, dtype=torch.qint8, inplace=True), notes
-
-
 class Eager:
     """PyTorch as it is, operator by operator."""
 
@@ -192,13 +166,18 @@ class Eager:
         if setting["fusion"] != "none":
             raise Refused("PyTorch's eager mode fuses nothing")
         dtype = getattr(torch, DTYPES[setting["dtype"]])
-        if setting["quantize"] == "int8" and (machine.is_cuda or dtype != torch.float32):
-            raise Refused("PyTorch's dynamic int8 is for the CPU and fp32")
+        if setting["quantize"] != "none" and machine.is_cuda:
+            raise Refused("PyTorch's own quantization is for the CPU")
+        if setting["quantize"] == "int8" and dtype != torch.float32:
+            raise Refused("PyTorch's dynamic int8 is for fp32")
+        if setting["quantize"] == "int4" and dtype != torch.bfloat16:  # elsewhere it has a plain loop, 80 times as long
+            raise Refused("PyTorch's kernel for weights of four bits is for bf16 (--dtype bfloat16)")
         self.machine, self.recipe, self.dtype, self.notes = machine, recipe, dtype, []
         module = recipe.make(layers, dtype)
         self.parameters = sum(parameter.numel() for parameter in module.parameters())
-        if setting["quantize"] == "int8":
-            module, self.notes = quantized(torch, module)
+        if setting["quantize"] != "none":
+            from headroom import nongemm_quantize
+            module, self.notes = nongemm_quantize.KINDS[setting["quantize"]](module)
         self.module = module.to(machine.device)
 
     def prepare(self, setting):
@@ -223,6 +202,8 @@ class Eager:
         routing = Routing(self.machine.torch, self.module)
         output = call()
         notes = routing.words()
+        for words in ("stated", "remarks"):  # of our own modules
+            notes += getattr(self.module, words, list)()
         if not is_finite(self.machine.torch, output):
             notes.append("its output is not finite")
         return call, notes
@@ -252,7 +233,7 @@ class Compiled(Eager):
 
     def __init__(self, machine, recipe, layers, setting):
         if setting["quantize"] != "none":
-            raise Refused("PyTorch's dynamic int8 is not compiled")
+            raise Refused("PyTorch's own quantization is not compiled")
         super().__init__(machine, recipe, layers, dict(setting, fusion="none"))
         torch = machine.torch
         import torch._dynamo
@@ -363,7 +344,7 @@ class Session:
             "joules": None if joules is None else joules / len(samples), "cache_bytes": engine.cache_bytes,
             "peak_bytes_per_second": self.peaks["bytes"], "peak_flops_per_second": self.peaks["flops"]}
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
-                "decode": decode, "layers_of_model": self.recipe.layers if self.recipe.is_config else None,
+                "decode": decode, "layers_of_model": self.recipe.layers,
                 "parameters": engine.parameters, "model_parameters": self.whole, "trace": name,
                 "profiled_seconds": profiled, "notes": notes}
 

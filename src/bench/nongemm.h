@@ -32,7 +32,7 @@ struct NongemmSetting {
   std::string phase;     // "forward" or "decode"
   int64_t batch = 1;     //
   std::string dtype;     // "fp32", "bf16", "fp16"
-  std::string quantize;  // "none" or "int8"
+  std::string quantize;  // "none", "int8" or "int4" (of weights alone)
   std::string fusion;    // "none", "basic" or "all"
   // Of `bench decode`: tokens in the cache of each sequence, the new one among them.
   std::optional<int64_t> context{};
@@ -147,6 +147,7 @@ struct NongemmEffects {
   int64_t compared = 0;  // rows with neither quantization nor fusion, of the paper's models
   int64_t below = 0, within = 0, above = 0;  // the paper's range of shares
   int64_t int8_pairs = 0, int8_raised = 0;
+  int64_t int4_pairs = 0, int4_raised = 0;  // weights alone, which the paper has not
   int64_t fusion_pairs = 0, fusion_lowered = 0;
   int64_t fused_below = 0, fused_within = 0, fused_above = 0;  // what is left, beside the paper's
   std::vector<std::string> exceptions;                         // a sentence each

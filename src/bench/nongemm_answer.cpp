@@ -246,9 +246,10 @@ void compare_quantized(const NongemmAnswer& answer, const NongemmRow& row,
   plain.quantize = "none";
   const NongemmRow* before = find_row(answer, plain);
   if (before == nullptr) return;
-  ++effects.int8_pairs;
+  const bool is_int8 = row.setting.quantize == "int8";
+  ++(is_int8 ? effects.int8_pairs : effects.int4_pairs);
   if (row.nongemm_pct > before->nongemm_pct) {
-    ++effects.int8_raised;
+    ++(is_int8 ? effects.int8_raised : effects.int4_raised);
   } else {
     effects.exceptions.push_back(words_of(row) + " does not raise the share" +
                                  from_to(*before, row));

@@ -26,7 +26,7 @@ Result<NongemmModel> read_entry(const JsonView& view, const JsonView& sources) {
   HEADROOM_ASSIGN(const std::string source, view.get_string("source"));
   HEADROOM_ASSIGN(model.source, sources.get_string(source));
   model.recipe = Json::object().set("name", model.name);
-  for (const std::string_view key : {"class", "config", "inputs", "torchvision"}) {
+  for (const std::string_view key : {"class", "config", "inputs", "module"}) {
     if (const Json* value = view.json().find(key)) model.recipe.set(key, *value);
   }
   HEADROOM_ASSIGN(const auto builtin, view.optional_string("builtin"));

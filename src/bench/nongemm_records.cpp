@@ -30,7 +30,7 @@ constexpr text::JsonLimits kLineLimits{.bytes = Bytes(256 * kKiB), .values = 409
 constexpr std::array<std::string_view, 3> kEngines{"pytorch", "compiled", "onnxruntime"};
 constexpr std::array<std::string_view, 2> kPhases{"forward", "decode"};
 constexpr std::array<std::string_view, 3> kDtypes{"fp32", "bf16", "fp16"};
-constexpr std::array<std::string_view, 2> kQuantizations{"none", "int8"};
+constexpr std::array<std::string_view, 3> kQuantizations{"none", "int8", "int4"};
 constexpr std::array<std::string_view, 3> kFusions{"none", "basic", "all"};
 
 template <size_t N>

@@ -84,7 +84,8 @@ Verb bench_verb() {
        "and the last; device: onnxruntime, its products in place of PyTorch's operators; "
        "decode --predict: vllm@0.6, with the host of such servers, from 0.6 to before 0.8"},
       {"fuse", "none,basic,all", "bench nongemm: ONNX Runtime's levels; all, quickly none,all"},
-      {"quantize", "none,int8", "bench nongemm: dynamic int8 of the engine; without it both"},
+      {"quantize", "none,int8,int4",
+       "bench nongemm: the engine's dynamic int8, its int4 of weights; none,int8"},
       {"decode", "", "bench nongemm: also a decode step of language models"},
       {"threads", "N", "of the CPU; as many as PyTorch takes"},
       {"composed", "", "bench nongemm: the whole from few layers, even where it fits"},

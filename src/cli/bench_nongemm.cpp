@@ -101,7 +101,7 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
     HEADROOM_ASSIGN(batches, batches_of(words.value("batches")));
   }
   HEADROOM_ASSIGN(const auto quantizations,
-                  choices(words, "quantize", {"none", "int8"},
+                  choices(words, "quantize", {"none", "int8", "int4"},
                           is_cpu ? std::vector<std::string>{"none", "int8"}
                                  : std::vector<std::string>{"none"}));
   HEADROOM_ASSIGN(

@@ -1,28 +1,21 @@
 #include "fit/fit.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <optional>
 
-#include "base/version.h"
 #include "cli/asking.h"
 #include "cli/deliver.h"
+#include "cli/fit_answers.h"
+#include "cli/fit_megatron.h"
 #include "cli/verb.h"
 #include "device/price.h"
-#include "engines/megatron.h"
-#include "fit/megatron_file.h"
-#include "fit/megatron_question.h"
 #include "fit/methods.h"
 #include "fit/network.h"
-#include "fit/run_cost.h"
 #include "fit/setup_file.h"
 #include "fit/smallest.h"
-#include "fit/step_timer.h"
 #include "model/builtin.h"
 #include "report/fit_html.h"
 #include "report/fit_json.h"
-#include "report/fit_methods.h"
 #include "report/fit_smallest.h"
 #include "report/fit_text.h"
 #include "text/gzip.h"
@@ -32,11 +25,6 @@ namespace {
 
 using Emits = std::vector<fit::EmitRequest>;
 
-report::Page page_of(std::string title, std::vector<report::Section> sections, const Words& words) {
-  return {std::move(title), "fit", std::string(version()), command_line("fit", words),
-          std::move(sections)};
-}
-
 Result<int> run_against(const Words& words, const Console& console) {
   if (!words.operands.empty()) {
     return Error{ErrorCode::usage, "--against takes its models from the file", words.operands[0],
@@ -45,7 +33,7 @@ Result<int> run_against(const Words& words, const Console& console) {
   for (const auto& [flag, value] : words.flags) {
     const bool is_of_a_question =
         flag == "gpus" || flag == "from" || flag == "emit" || flag == "price" ||
-        flag == "epoch-tokens" || flag == "smallest" ||
+        flag == "epoch-tokens" || flag == "smallest" || flag == "engine" ||
         std::ranges::find(fit::question_flags(), flag, &fit::QuestionFlag::name) !=
             fit::question_flags().end();
     if (!is_of_a_question || flag == "calibration") continue;
@@ -70,134 +58,11 @@ Result<int> run_against(const Words& words, const Console& console) {
   return kExitYes;
 }
 
-Result<int> deliver_answer(const fit::FitAnswer& answer, const Words& words,
-                           const Console& console) {
-  Forms forms;
-  forms.text = [&](const text::Terminal& terminal) { return report::fit_text(answer, terminal); };
-  forms.json = [&] { return report::fit_json(answer); };
-  forms.page = [&] {
-    return page_of("Will " + answer.model + " fit?", report::fit_sections(answer), words);
-  };
-  HEADROOM_TRY(deliver(forms, words, console));
-  return answer.verdict == fit::Verdict::yes ? kExitYes : kExitNotPlainYes;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : ", ") + word;
-  return line;
-}
-
 // Nothing without --from.
 Result<std::optional<std::string>> setup_content(const Words& words) {
   if (!words.has("from")) return std::optional<std::string>();
   HEADROOM_ASSIGN(std::string content, text::read_input(words.value("from"), fit::kMostSetup));
   return std::optional(std::move(content));
-}
-
-// A file of Megatron-LM's arguments says the model, too; nothing where --from names no such file.
-Result<std::optional<engines::MegatronArguments>> megatron_arguments(
-    const Words& words, const std::optional<std::string>& content) {
-  if (!content || !engines::has_megatron_arguments(*content)) {
-    return std::optional<engines::MegatronArguments>();
-  }
-  if (!words.operands.empty()) {
-    return Error{ErrorCode::usage, "Megatron-LM's arguments say the model, too", words.operands[0],
-                 "leave it out"};
-  }
-  HEADROOM_ASSIGN(auto arguments, engines::read_megatron_arguments(*content, words.value("from")));
-  return std::optional(std::move(arguments));
-}
-
-// Flags that are about transformers, or not there yet.
-constexpr std::array kOfMegatron{
-    "from",          "nodes", "link",   "calibration", "device",     "gpus",
-    "batch",         "seq",   "vocab",  "dtype",       "grad-accum", "allocator",
-    "checkpointing", "torch", "events", "placements",  "search",     "timeline"};
-
-Result<fit::FitQuestion> megatron_question_of(const Words& words, const Console& console,
-                                              const engines::MegatronArguments& arguments) {
-  for (const auto& [flag, value] : words.flags) {
-    const bool is_asked =
-        std::ranges::find(fit::question_flags(), flag, &fit::QuestionFlag::name) !=
-            fit::question_flags().end() ||
-        flag == "smallest";
-    if (!is_asked || std::ranges::find(kOfMegatron, flag) != kOfMegatron.end()) continue;
-    return Error{ErrorCode::usage, "does not go with Megatron-LM's arguments", "--" + flag,
-                 "leave it out"};
-  }
-  Words named = words;
-  named.operands.push_back(words.value("from"));
-  HEADROOM_ASSIGN(fit::FitQuestion question, question_of(named, console));
-  using fit::CheckpointingKind;
-  const CheckpointingKind kind = question.checkpointing.kind;
-  if (kind == CheckpointingKind::every_n) {
-    return Error{ErrorCode::usage, "'" + words.value("checkpointing") + "' is not modelled",
-                 "--checkpointing", "none, selective (attention's core) or full (every layer)"};
-  }
-  std::optional<int64_t> gpus;
-  if (words.has("gpus")) {
-    HEADROOM_ASSIGN(gpus, number_of<int64_t>(words.value("gpus"), "gpus", 1, fit::kMostGpus));
-  }
-  return fit::megatron_question(std::move(question), arguments, words.value("from"), gpus);
-}
-
-// What the answer costs by its time; nothing, and a note, where there is none.
-template <typename Answer>
-Result<void> add_cost(const Words& words, bool fits, const std::optional<fit::StepTime>& time,
-                      double oom_probability, Answer& answer) {
-  if (!words.has("price")) return {};
-  HEADROOM_ASSIGN(const device::PriceQuestion price, device::parse_price(words.value("price")));
-  std::optional<int64_t> epoch;
-  if (words.has("epoch-tokens")) {
-    HEADROOM_ASSIGN(const double count,
-                    number_of<double>(words.value("epoch-tokens"), "epoch-tokens", 1,
-                                      static_cast<double>(fit::kMostEpochTokens)));
-    epoch = std::llround(count);
-  }
-  if (!fits) {
-    answer.notes.emplace_back("no cost: what does not fit costs nothing");
-    return {};
-  }
-  if (!time) {
-    answer.notes.emplace_back("no cost: there is no step time to tell it by");
-    return {};
-  }
-  if (epoch && time->tokens_per_second <= 0) {
-    return Error{ErrorCode::usage, "what this model learns from are no tokens", "--epoch-tokens",
-                 "leave it out: a thousand steps are priced"};
-  }
-  answer.cost = fit::run_cost(price, *time, answer.device.count, epoch);
-  answer.cost->oom_probability = oom_probability;
-  return {};
-}
-
-Result<int> run_megatron(const Words& words, const Console& console,
-                         const engines::MegatronArguments& arguments, const Emits& emits) {
-  HEADROOM_ASSIGN(fit::FitQuestion question, megatron_question_of(words, console, arguments));
-  for (const fit::EmitRequest& request : emits) {
-    HEADROOM_TRY(fit::check_said(question, request.kind));
-  }
-  if (words.has("html")) question.timeline = true;
-  HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
-  for (const fit::EmitRequest& request : emits) {
-    HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_megatron(question, arguments, request));
-    answer.emitted.push_back(std::move(emitted));
-  }
-  if (!arguments.harmless.empty()) {
-    answer.notes.push_back("of no matter here: " + joined(arguments.harmless));
-  }
-  if (!arguments.unknown.empty()) {
-    answer.warnings.push_back("nobody looked at these, which may change memory: " +
-                              joined(arguments.unknown));
-  }
-  if (!arguments.contradictions.empty()) {
-    answer.warnings.push_back("said twice, the last one counts: " +
-                              joined(arguments.contradictions));
-  }
-  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time,
-                        answer.oom_probability, answer));
-  return deliver_answer(answer, words, console);
 }
 
 // What a file says of the setting; the model, too, if nobody else does.
@@ -298,19 +163,8 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
   for (const fit::EmitRequest& request : emits) {
     HEADROOM_TRY(emit_choice(question, gpus, request, answer));
   }
-  const bool fits = answer.verdict() != fit::Verdict::no;
-  HEADROOM_TRY(add_cost(words, fits, fits ? answer.rows.front().time : std::nullopt,
-                        fits ? answer.rows.front().oom_probability : 0, answer));
-  Forms forms;
-  forms.text = [&](const text::Terminal& terminal) {
-    return report::methods_text(answer, terminal);
-  };
-  forms.json = [&] { return report::methods_json(answer); };
-  forms.page = [&] {
-    return page_of("How to divide " + answer.model, report::methods_sections(answer), words);
-  };
-  HEADROOM_TRY(deliver(forms, words, console));
-  return answer.verdict() == fit::Verdict::yes ? kExitYes : kExitNotPlainYes;
+  HEADROOM_TRY(add_cost_of_first(words, answer));
+  return deliver_methods(answer, words, console);
 }
 
 // The least hardware that does it: of every known device, or of the one that was named.
@@ -382,8 +236,9 @@ Result<int> run_fit(const Words& words, const Console& console) {
   if (words.has("against")) return run_against(words, console);
   HEADROOM_TRY(check_companions(words));
   HEADROOM_ASSIGN(const auto content, setup_content(words));
-  HEADROOM_ASSIGN(const auto megatron, megatron_arguments(words, content));
   HEADROOM_ASSIGN(const Emits emits, fit::parse_emits(words.values("emit"), words.value("from")));
+  if (words.has("engine")) return run_engine(words, console, emits);
+  HEADROOM_ASSIGN(const auto megatron, megatron_arguments(words, content));
   if (megatron) return run_megatron(words, console, *megatron, emits);
   Words asked = words;
   HEADROOM_ASSIGN(const fit::SetupFlags setup, read_setup(content, asked));
@@ -406,8 +261,7 @@ Result<int> run_fit(const Words& words, const Console& console) {
   if (!words.has("html") && !words.has("json")) question.remedy_batches = report::kMostRemedies;
   HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));
   HEADROOM_TRY(emit_answered(question, emits, answer));
-  HEADROOM_TRY(add_cost(words, answer.verdict != fit::Verdict::no, answer.time,
-                        answer.oom_probability, answer));
+  HEADROOM_TRY(add_cost_of(words, answer));
   return deliver_answer(answer, words, console);
 }
 
@@ -435,6 +289,9 @@ Verb fit_verb() {
        "will this fine-tuning fit, by its Trainer's arguments"},
       {"headroom fit --from pretrain_gpt.sh --device h100-sxm-80gb --gpus 64",
        "a run of Megatron-LM, model and all, stage by stage"},
+      {"headroom fit meta-llama/Llama-3.1-8B --engine megatron --device h100-sxm-80gb --gpus 16 "
+       "--global-batch 128 --seq 8192 --emit megatron=pretrain.sh",
+       "the settings of Megatron-LM that a model is fastest with, as a script"},
       {"headroom fit --from pretrain_gpt.sh --gpus 128 --checkpointing full --emit "
        "megatron=full.sh",
        "and the same run with other settings, as a script"},
@@ -452,6 +309,9 @@ Verb fit_verb() {
   };
   verb.flags = question_and(
       {{"gpus", "N", "every way to divide the step among N GPUs, and the one to begin with"},
+       {"engine", "NAME",
+        "megatron: Megatron-LM runs the model; --method says one setting (tp:4,pp:8,vpp:2,cp:2,"
+        "ep:8,etp:1,dp:2,distopt), else all are searched"},
        {"smallest", "",
         "the least hardware that does it: of every known GPU, or of --device, up to --gpus of it "
         "in a machine (8)"},

@@ -151,10 +151,7 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
     if (!answer.time) answer.notes.emplace_back("no step time: one stage's is not known");
   }
   if (!megatron || !answer.time) return {};
-  answer.notes.emplace_back(
-      "the five steps of Megatron-LM that were at hand took 1.2 to 3.6 times what is predicted "
-      "(docs/measurements/2026-11-22-megatron-time), too few to tell an interval by: step times "
-      "rank settings, they do not say yet what one takes");
+  answer.notes.emplace_back(kMegatronTimes);
   return {};
 }
 
@@ -162,14 +159,9 @@ Result<void> add_megatron(const FitQuestion& question, FitAnswer& answer) {
   HEADROOM_ASSIGN(answer.parameter_count, megatron_parameters(*question.megatron));
   answer.trainable_count = answer.parameter_count;
   answer.settings = megatron_settings(question);
-  if (question.megatron->stage.model.experts > 0) {
-    answer.notes.emplace_back(
-        "experts are taken to get equal shares of the tokens, gathered on each rank; what a real "
-        "router gives a rank varies from step to step, and activations with it");
+  for (std::string& note : megatron_notes(*question.megatron)) {
+    answer.notes.push_back(std::move(note));
   }
-  answer.notes.emplace_back(
-      "what the device shows is as measured on one GPU, and a communicator more; Megatron-LM's "
-      "own counters were at hand, nvidia-smi's were not");
   return {};
 }
 

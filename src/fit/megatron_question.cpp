@@ -228,10 +228,8 @@ Result<FitQuestion> megatron_question(FitQuestion question,
   return question;
 }
 
-namespace {
-
-Result<StageFigures> figures_of(const Scenario& scenario, const StepTimer& timer) {
-  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
+Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer) {
+  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_with_trace(scenario));
   const Prediction& prediction = detail.prediction;
   const model::MegatronRank& rank = scenario.question.megatron->stage.rank;
   const step::Pipeline& pipeline = scenario.train.pipeline;
@@ -251,8 +249,6 @@ Result<StageFigures> figures_of(const Scenario& scenario, const StepTimer& timer
   return figures;
 }
 
-}  // namespace
-
 Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer) {
   const int64_t count = any.question.megatron->stage.rank.pipeline;
   std::vector<Result<StageFigures>> made(static_cast<size_t>(count), StageFigures());
@@ -261,7 +257,7 @@ Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer
     asked.megatron->look_at(static_cast<int64_t>(i));
     made[i] = [&]() -> Result<StageFigures> {
       HEADROOM_ASSIGN(const Scenario scenario, vary(any, asked));
-      return figures_of(scenario, timer);
+      return stage_figures(scenario, timer);
     }();
   });
   std::vector<StageFigures> stages;
@@ -327,6 +323,19 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
       {"torch", question.torch,
        question.given.contains("torch") ? SettingOrigin::given : SettingOrigin::standard});
   return settings;
+}
+
+std::vector<std::string> megatron_notes(const MegatronSetting& setting) {
+  std::vector<std::string> notes;
+  if (setting.stage.model.experts > 0) {
+    notes.emplace_back(
+        "experts are taken to get equal shares of the tokens, gathered on each rank; what a real "
+        "router gives a rank varies from step to step, and activations with it");
+  }
+  notes.emplace_back(
+      "what the device shows is as measured on one GPU, and a communicator more; Megatron-LM's "
+      "own counters were at hand, nvidia-smi's were not");
+  return notes;
 }
 
 Result<int64_t> megatron_parameters(const MegatronSetting& setting) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -25,7 +26,10 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
 [[nodiscard]] engines::MegatronArguments as_given(const FitQuestion& question,
                                                   engines::MegatronArguments from);
 
-// Each stage of the pipeline, as predicted; `any` is of one of them. REQUIRES:
+// The stage that the scenario looks at, as predicted.
+Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer);
+
+// Each stage of the pipeline; `any` is of one of them. REQUIRES:
 // any.question.megatron.
 Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer);
 
@@ -34,6 +38,14 @@ Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer
 
 // What the answer lists of such a question, instead of the flags for transformers.
 [[nodiscard]] std::vector<Setting> megatron_settings(const FitQuestion& question);
+
+// What its memory figures are to be known with.
+[[nodiscard]] std::vector<std::string> megatron_notes(const MegatronSetting& setting);
+// And its times.
+inline constexpr std::string_view kMegatronTimes =
+    "the five steps of Megatron-LM that were at hand took 1.2 to 3.6 times what is predicted "
+    "(docs/measurements/2026-11-22-megatron-time), too few to tell an interval by: step times rank "
+    "settings, they do not say yet what one takes";
 
 // Parameters of the whole model. The Error is build_megatron_stage's.
 Result<int64_t> megatron_parameters(const MegatronSetting& setting);

@@ -7,7 +7,6 @@
 
 #include "base/parallel.h"
 #include "fit/correction.h"
-#include "fit/explain.h"
 #include "fit/network.h"
 #include "fit/prediction.h"
 #include "fit/scenario.h"
@@ -15,7 +14,6 @@
 #include "fit/shared_steps.h"
 #include "fit/step_timer.h"
 #include "step/transform/tensor_plan.h"
-#include "text/number.h"
 
 namespace headroom::fit {
 
@@ -38,10 +36,6 @@ int recomputation_of(const FitQuestion& question) {
       return 2;
   }
   return 2;
-}
-
-int rank_of(Verdict verdict) {
-  return verdict == Verdict::yes ? 0 : verdict == Verdict::at_risk ? 1 : 2;
 }
 
 // What fits: the fastest. What does not: what misses least. Equals stay in the order
@@ -119,56 +113,6 @@ Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t g
   return candidates;
 }
 
-Bytes sent_in(const Scenario& scenario, const step::StepTrace& trace) {
-  constexpr double kMost = 9e18;
-  const auto bytes =
-      over_all_micro_batches(scenario, trace, [&](const step::StepTrace& step) -> Result<double> {
-        return timing::sent_bytes(step, division_of(scenario.question));
-      });
-  return Bytes(static_cast<int64_t>(std::min(bytes ? *bytes : 0, kMost)));
-}
-
-std::string why_it_does_not_fit(const MethodRow& row, const DetailedPrediction& detail) {
-  const ComponentBytes& breakdown = detail.prediction.breakdown;
-  const auto largest = std::ranges::max_element(breakdown.bytes);
-  const auto component = static_cast<Component>(largest - breakdown.bytes.begin());
-  const bool is_sure = row.verdict == Verdict::no;
-  const Bytes missing = is_sure ? row.room.expected : row.room.low;
-  return (is_sure ? "misses " : "may miss ") + format_bytes(Bytes(-missing.count)) + " in " +
-         peak_place(detail).phase + ", where " + std::string(label_of(component)) + " hold " +
-         format_bytes(*largest);
-}
-
-// Where the time goes that the first does not take: kernels run again, or waiting for others.
-std::string why_it_is_slower(const StepTime& time, const StepTime& first) {
-  const double more = time.step_seconds.expected - first.step_seconds.expected;
-  const double computed = time.compute_seconds - first.compute_seconds;
-  const double waited = time.exposed_seconds - first.exposed_seconds;
-  const auto percent = [&](double seconds) {
-    return text::formatted("%.1f %%", 100 * seconds / first.step_seconds.expected);
-  };
-  if (more <= 0) return {};
-  std::string why = percent(more) + " slower: ";
-  return why + (computed >= waited ? "computes " + percent(computed) + " more"
-                                   : "stands still " + percent(waited) + " longer");
-}
-
-// Which of those that fit are worth their time or their room.
-void mark_frontier(std::vector<MethodRow>& rows) {
-  const auto fits = [](const MethodRow& row) {
-    return row.reason.empty() && row.verdict == Verdict::yes && row.time.has_value();
-  };
-  const auto seconds = [](const MethodRow& row) { return row.time->step_seconds.expected; };
-  const auto room = [](const MethodRow& row) { return row.room.expected.count; };
-  for (MethodRow& row : rows) {
-    row.on_frontier = fits(row) && std::ranges::none_of(rows, [&](const MethodRow& other) {
-                        return fits(other) && seconds(other) <= seconds(row) &&
-                               room(other) >= room(row) &&
-                               (seconds(other) < seconds(row) || room(other) > room(row));
-                      });
-  }
-}
-
 void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   MethodRow& row = candidate.row;
   const auto refuse = [&](const Error& error) { row.reason = error.message; };
@@ -176,21 +120,13 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   if (!scenario) return refuse(scenario.error());
   const auto detail = predict_in_detail(*scenario, 0);
   if (!detail) return refuse(detail.error());
-  const Prediction* const prediction = &detail->prediction;
-  row.verdict = prediction->verdict;
-  row.allocated_provenance = provenance_of(*scenario, Metric::peak_allocated);
-  row.reserved_provenance = provenance_of(*scenario, Metric::peak_reserved);
-  row.device_used_provenance = provenance_of(*scenario, Metric::device_used);
-  row.peak_allocated = prediction->peak_allocated;
-  row.peak_reserved = prediction->peak_reserved;
-  row.device_used = prediction->device_used;
-  row.room = room_within(*scenario, row.device_used);
-  row.oom_probability = prediction->oom_probability;
+  take_prediction(*scenario, *detail, row);
   row.sent = sent_in(*scenario, detail->trace);
   if (const auto time = timer.time_of(*scenario, detail->trace)) row.time = *time;
-  if (row.verdict != Verdict::yes) row.why = why_it_does_not_fit(row, *detail);
   if (scenario->traced) return;  // each size would be a trace of its own
-  if (const auto largest = largest_batch(*scenario, *prediction)) row.largest_batch = *largest;
+  if (const auto largest = largest_batch(*scenario, detail->prediction)) {
+    row.largest_batch = *largest;
+  }
 }
 
 // Why the others are not first, and what the order is.
@@ -202,9 +138,7 @@ void explain(MethodsAnswer& answer) {
         "then DDP before ZeRO before FSDP");
     return;
   }
-  for (MethodRow& row : answer.rows) {
-    if (row.why.empty() && row.time) row.why = why_it_is_slower(*row.time, *first);
-  }
+  explain_slower(answer.rows);
   answer.notes.emplace_back(
       "step times are of the GPUs alone, by laws of kernels that ran elsewhere; docs/measurements "
       "says how far they are off");

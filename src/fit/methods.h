@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "fit/answer.h"
+#include "fit/method_row.h"
 #include "fit/question.h"
 #include "fit/scenario.h"
 #include "fit/step_timer.h"
@@ -23,28 +24,6 @@
 namespace headroom::fit {
 
 inline constexpr int64_t kMostGpus = 65536;
-
-struct MethodRow {
-  std::string method;         // "lora,zero2:8"
-  std::string checkpointing;  // "none", "selective", "full"; empty where the question says it
-  std::string flags;          // "--method zero2:8 --checkpointing full"
-  std::string reason;         // why it cannot be asked of this model; all below is empty then
-  Verdict verdict = Verdict::no;
-  Bytes peak_allocated;
-  Bytes peak_reserved;
-  Interval device_used;
-  Interval room;
-  double oom_probability = 0;            // of a step on one of the devices (oom_probability.h)
-  std::optional<Largest> largest_batch;  // a device; nothing for traced models
-  Bytes sent;                            // by one device a step, around rings
-  std::optional<StepTime> time;          // nothing where the device lacks a figure
-  // No other that fits is as fast and leaves more room, or is faster and leaves as much.
-  bool on_frontier = false;
-  std::string why;  // it is not the first, in words
-  Provenance allocated_provenance = Provenance::counted;
-  Provenance reserved_provenance = Provenance::counted;
-  Provenance device_used_provenance = Provenance::datasheet;
-};
 
 // What an answer about several settings is about.
 struct Asked {
@@ -59,12 +38,23 @@ struct Asked {
   std::vector<std::string> assumptions;  // each makes figures extrapolated
 };
 
+// Of a search, what became of every setting: the counts come to `settings`.
+struct Searched {
+  int64_t settings = 0;
+  int64_t predicted = 0;  // step by step
+  // Not, by what was counted alone (megatron_bounds.h):
+  int64_t too_large = 0;  // needs more than the device has
+  int64_t beaten = 0;     // one that fits is no slower and has as much room
+  int64_t refused = 0;    // cannot be asked
+};
+
 struct MethodsAnswer : Asked {
   DeviceMemory device;
   int64_t grad_accum = 1;
-  std::vector<MethodRow> rows;   // the one to begin with first, those that cannot be asked last
-  std::vector<Emitted> emitted;  // of the first
-  std::optional<RunCost> cost;   // of the first
+  std::vector<MethodRow> rows;       // the one to begin with first, those that cannot be asked last
+  std::optional<Searched> searched;  // nothing: every setting is a row
+  std::vector<Emitted> emitted;      // of the first
+  std::optional<RunCost> cost;       // of the first
 
   // Of the one to begin with; no where none can be asked.
   [[nodiscard]] Verdict verdict() const {

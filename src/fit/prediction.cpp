@@ -165,6 +165,10 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t ti
   return detail;
 }
 
+Result<DetailedPrediction> predict_with_trace(const Scenario& scenario) {
+  return predict_with(scenario, {});
+}
+
 Result<Prediction> predict(const Scenario& scenario, Figures figures) {
   HEADROOM_ASSIGN(DetailedPrediction detail,
                   predict_with(scenario, {.figures = figures, .calls = false}));

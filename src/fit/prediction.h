@@ -49,6 +49,8 @@ struct DetailedPrediction {
 
 Result<Prediction> predict(const Scenario& scenario, Figures figures = Figures::always);
 Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points);
+// The same without its probability of running out, and so without the replays that takes.
+Result<DetailedPrediction> predict_with_trace(const Scenario& scenario);
 
 // What is allocated behind the optimizer, before gradients and outputs are let go: where loops that
 // clear gradients at the start of a step read the counter.

@@ -188,6 +188,12 @@ Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTra
   return timed;
 }
 
+Result<double> StepTimer::busy_seconds(const Scenario& scenario,
+                                       const step::StepTrace& trace) const {
+  HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, trace));
+  return time.compute_seconds + time.blocking_seconds;
+}
+
 Result<StepTime> StepTimer::time_of(const Scenario& scenario, const step::StepTrace& trace) const {
   HEADROOM_ASSIGN(TimedStep step, timed(scenario, trace));
   return std::move(step.time);

@@ -37,6 +37,11 @@ class StepTimer {
   // With what each micro-batch adds to that; of a pipeline's stage without its waiting for others.
   [[nodiscard]] Result<TimedStep> timed(const Scenario& scenario,
                                         const step::StepTrace& trace) const;
+  // What the trace's last step takes at the least, whatever else is sent beside it: its kernels,
+  // and the collectives that they stand still for (timing::StepTime::blocking_seconds). It adds up:
+  // a layer or a micro-batch more adds the same to every step that has those calls.
+  [[nodiscard]] Result<double> busy_seconds(const Scenario& scenario,
+                                            const step::StepTrace& trace) const;
 
  private:
   Result<timing::StepTime> priced(const Scenario& scenario, const step::StepTrace& trace) const;

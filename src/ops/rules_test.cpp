@@ -77,6 +77,11 @@ TEST_F(Sorted, ACopyIsMemoryWhoeverAsksForIt) {
   EXPECT_EQ(group({}, "Memcpy PtoP (Device -> Device)"), "communication");
 }
 
+TEST_F(Sorted, OurOwnOperatorsAreNamedWhateverTheyAreMadeOf) {
+  EXPECT_EQ(group({"aten::grid_sampler_2d", "headroom::roi_align"}, "mystery"), "roi");
+  EXPECT_EQ(group({"aten::bitwise_and", "headroom::nms"}, "mystery"), "roi");
+}
+
 TEST_F(Sorted, WhatNoRuleKnowsStaysUnclassified) {
   EXPECT_EQ(group({}, "mystery"), "unclassified");
   EXPECT_EQ(group({"my::operator"}, "mystery"), "unclassified");

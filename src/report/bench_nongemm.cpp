@@ -102,14 +102,36 @@ std::string coverage_words(const NongemmAnswer& answer) {
          ", " + nongemm_setting_words(least->setting) + ".\n";
 }
 
-std::string notes_of(const NongemmAnswer& answer) {
-  std::string words;
+// A line for each note of a model: most are said of several of its settings.
+std::string row_notes(const NongemmAnswer& answer) {
+  struct Line {
+    const NongemmRow* first = nullptr;
+    const std::string* note = nullptr;
+    int64_t settings = 0;
+  };
+  std::vector<Line> lines;
   for (const NongemmRow& row : answer.rows) {
     for (const std::string& note : row.notes) {
-      words += nongemm_title(row.setting.model) + ", " + nongemm_setting_words(row.setting) + ": " +
-               text::printable(note) + ".\n";
+      auto line = std::ranges::find_if(lines, [&](const Line& known) {
+        return *known.note == note && known.first->setting.model == row.setting.model;
+      });
+      if (line == lines.end()) line = lines.insert(line, Line{&row, &note, 0});
+      ++line->settings;
     }
   }
+  std::string words;
+  for (const Line& line : lines) {
+    const NongemmSetting& setting = line.first->setting;
+    words +=
+        nongemm_title(setting.model) + ", " +
+        (line.settings == 1 ? nongemm_setting_words(setting) : counted(line.settings, "settings")) +
+        ": " + text::printable(*line.note) + ".\n";
+  }
+  return words;
+}
+
+std::string notes_of(const NongemmAnswer& answer) {
+  std::string words = row_notes(answer);
   for (const std::string& note : answer.notes) words += text::printable(note) + ".\n";
   words += coverage_words(answer);
   if (answer.machine.load > kBusyLoad && answer.machine.kind == "cpu") {
@@ -170,6 +192,8 @@ Json effects_json(const NongemmEffects& effects) {
       .set("above", effects.above)
       .set("int8_pairs", effects.int8_pairs)
       .set("int8_raised", effects.int8_raised)
+      .set("int4_pairs", effects.int4_pairs)
+      .set("int4_raised", effects.int4_raised)
       .set("fusion_pairs", effects.fusion_pairs)
       .set("fusion_lowered", effects.fusion_lowered)
       .set("fused_below", effects.fused_below)
@@ -282,6 +306,10 @@ std::vector<std::string> nongemm_effects(const NongemmAnswer& answer) {
   if (effects.int8_pairs > 0) {
     lines.push_back("int8 raises the non-GEMM share in " + counted(effects.int8_raised, "of ") +
                     counted(effects.int8_pairs, "pairs."));
+  }
+  if (effects.int4_pairs > 0) {
+    lines.push_back("int4 of weights alone raises it in " + counted(effects.int4_raised, "of ") +
+                    counted(effects.int4_pairs, "pairs."));
   }
   if (effects.fusion_pairs > 0) {
     lines.push_back(

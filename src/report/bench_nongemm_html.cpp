@@ -33,6 +33,9 @@ Section answer_section(const NongemmAnswer& answer) {
   if (effects.int8_pairs > 0) {
     tile(html, "int8 raises the share", of(effects.int8_raised, effects.int8_pairs), "pairs");
   }
+  if (effects.int4_pairs > 0) {
+    tile(html, "int4 of weights does", of(effects.int4_raised, effects.int4_pairs), "pairs");
+  }
   if (effects.fusion_pairs > 0) {
     tile(html, "Fusion lowers it", of(effects.fusion_lowered, effects.fusion_pairs),
          "pairs, without removing it");
@@ -159,7 +162,9 @@ std::vector<Section> nongemm_sections(const NongemmAnswer& answer) {
   if (!lanes.empty()) {
     sections.push_back({"shares", "Where the time goes", nongemm_lanes(lanes), ""});
   }
-  if (answer.effects.compared + answer.effects.int8_pairs + answer.effects.fusion_pairs > 0) {
+  if (answer.effects.compared + answer.effects.int8_pairs + answer.effects.int4_pairs +
+          answer.effects.fusion_pairs >
+      0) {
     sections.push_back(effects_section(answer));
   }
   if (!answer.rows.empty()) sections.push_back(table_section(answer));

@@ -44,6 +44,18 @@ TEST(NongemmReport, RefusalsOfOneReasonAreOneLine) {
   EXPECT_NE(words.find("Non-GEMM work takes 30.0 %"), std::string::npos) << words;
 }
 
+TEST(NongemmReport, ANoteOfSeveralSettingsIsOneLine) {
+  auto told = answer();
+  told.rows[0].setting.model = "mine";
+  told.rows[0].notes = {"stated: 100 boxes"};
+  told.rows.push_back(told.rows[0]);
+  told.rows[1].notes.emplace_back("made of plain operators");
+  const std::string words = nongemm_text(told, "", text::Terminal{});
+  EXPECT_NE(words.find("mine, 2 settings: stated: 100 boxes.\n"), std::string::npos) << words;
+  EXPECT_NE(words.find("mine, PyTorch eager, batch 1, fp32: made of plain"), std::string::npos);
+  EXPECT_EQ(words.find("stated"), words.rfind("stated"));
+}
+
 TEST(NongemmReport, NothingMeasuredClaimsNothing) {
   bench::NongemmAnswer nothing;
   const auto sections = nongemm_sections(nothing);

@@ -39,9 +39,10 @@ std::string source_words(const MethodsAnswer& answer) {
   std::string words = "device used: " + std::string(name_of(row->device_used_provenance)) +
                       ", at most: its 90 % interval";
   if (row->time) {
+    const fit::SecondsInterval& step = row->time->step_seconds;
     words += "; step: " + std::string(name_of(row->time->provenance)) + ", of the first " +
-             seconds_interval_words(row->time->step_seconds) +
-             " (90 %); * nothing that fits is faster and roomier";
+             seconds_interval_words(step) + (step.has_ends ? " (90 %)" : "") +
+             "; * nothing that fits is faster and roomier";
   }
   return words;
 }
@@ -90,16 +91,40 @@ std::string sentence(const MethodsAnswer& answer) {
     case Verdict::no:
       break;
   }
-  return step_words(answer) + " fits " + devices_words(answer) + " by none of " +
-         std::to_string(rows.size()) + " ways; " + way_words(first) + " misses least, " + room;
+  const std::string ways = answer.searched ? with_commas(answer.searched->settings) + " settings"
+                                           : std::to_string(rows.size()) + " ways";
+  return step_words(answer) + " fits " + devices_words(answer) + " by none of " + ways + "; " +
+         way_words(first) + " misses least, " + room;
 }
 
 std::string batch_words(const MethodRow& row) {
   return row.largest_batch ? largest_words(*row.largest_batch) : "";
 }
 
+// "7,212 settings: 214 predicted, 5,310 need more than the device has, ..."
+std::string searched_words(const fit::Searched& searched) {
+  std::string words = with_commas(searched.settings) +
+                      " settings: " + with_commas(searched.predicted) + " predicted";
+  const auto add = [&](int64_t count, const char* what) {
+    if (count > 0) words += ", " + with_commas(count) + what;
+  };
+  add(searched.too_large,
+      " need more than the device has by weights, states and activations alone");
+  add(searched.beaten, " are beaten by what fits in their kernels' time and in room");
+  add(searched.refused, " cannot be asked");
+  return words;
+}
+
 std::vector<std::string> remarks(const MethodsAnswer& answer) {
   std::vector<std::string> lines;
+  // Where all settings are rows, why each loses is on the page; of a search, what is left out is
+  // the rest of the answer.
+  if (answer.searched) {
+    for (const MethodRow& row : answer.rows) {
+      if (row.verdict != Verdict::yes) lines.push_back(row.flags + ": " + row.why);
+    }
+    lines.push_back(searched_words(*answer.searched));
+  }
   std::map<std::string, std::string> refused;  // by reason, the methods
   for (const MethodRow& row : answer.rows) {
     if (row.reason.empty()) continue;
@@ -173,31 +198,69 @@ Json row_json(const MethodRow& row) {
                              .set("sent", name_of(Provenance::counted)));
 }
 
+// What the table shows: of a search's frontier, what leaves a hundredth of the device more room
+// than what is shown above it; all that does not fit.
+std::vector<const MethodRow*> shown(const MethodsAnswer& answer) {
+  std::vector<const MethodRow*> rows = asked(answer);
+  if (!answer.searched) return rows;
+  const int64_t step = answer.device.offered.count / 100;
+  std::optional<int64_t> room;
+  std::erase_if(rows, [&](const MethodRow* row) {
+    if (!row->on_frontier) return false;
+    const bool is_alike = room && row->room.expected.count < *room + step;
+    if (!is_alike) room = row->room.expected.count;
+    return is_alike;
+  });
+  return rows;
+}
+
+// "8 rows more in --json and --html: ..."; nothing where all are shown.
+std::string left_out_words(const MethodsAnswer& answer) {
+  const size_t left_out = asked(answer).size() - shown(answer).size();
+  if (left_out == 0) return "";
+  return std::to_string(left_out) +
+         " more on the frontier leave less than a hundredth more room than the one above; "
+         "--json and --html have them";
+}
+
+std::string methods_table(const MethodsAnswer& answer, const text::Terminal& terminal) {
+  std::vector<text::TableColumn> columns{{"method", Align::left, true},
+                                         {"fits", Align::left, false},
+                                         {"step", Align::right, false},
+                                         {"device used", Align::right, false},
+                                         {"at most", Align::right, false, 2},
+                                         {"OOM", Align::right, false, 4},
+                                         {"largest batch", Align::right, false, 1},
+                                         {"sent a step", Align::right, false, 3}};
+  constexpr int64_t kLargestBatch = 6;
+  // A search varies the batch itself.
+  if (answer.searched) columns.erase(columns.begin() + kLargestBatch);
+  text::Table table(columns);
+  for (const MethodRow* row : shown(answer)) {
+    std::vector<text::TableCell> cells{
+        row->flags,
+        {std::string(verdict_word(row->verdict)), verdict_style(row->verdict)},
+        time_words(*row),
+        format_bytes(row->device_used.expected),
+        format_bytes(row->device_used.high),
+        oom_words(row->oom_probability),
+        batch_words(*row),
+        format_bytes(row->sent)};
+    if (answer.searched) cells.erase(cells.begin() + kLargestBatch);
+    table.row(std::move(cells));
+  }
+  return table.render(terminal);
+}
+
 }  // namespace
 
 std::string methods_text(const MethodsAnswer& answer, const text::Terminal& terminal) {
-  text::Table table({{"method", Align::left, true},
-                     {"fits", Align::left, false},
-                     {"step", Align::right, false},
-                     {"device used", Align::right, false},
-                     {"at most", Align::right, false, 2},
-                     {"OOM", Align::right, false, 4},
-                     {"largest batch", Align::right, false, 1},
-                     {"sent a step", Align::right, false, 3}});
-  for (const MethodRow* row : asked(answer)) {
-    table.row({row->flags,
-               {std::string(verdict_word(row->verdict)), verdict_style(row->verdict)},
-               time_words(*row),
-               format_bytes(row->device_used.expected),
-               format_bytes(row->device_used.high),
-               oom_words(row->oom_probability),
-               batch_words(*row),
-               format_bytes(row->sent)});
-  }
-  std::string lines =
-      verdict_line(answer.verdict(), sentence(answer), terminal) + "\n" + table.render(terminal);
+  std::string lines = verdict_line(answer.verdict(), sentence(answer), terminal) + "\n" +
+                      methods_table(answer, terminal);
   lines += text::paint(source_words(answer), Style::dim, terminal.colour) + "\n\n";
   if (answer.cost) lines += run_cost_text(*answer.cost, terminal) + "\n";
+  const std::string left_out = left_out_words(answer);
+  if (!left_out.empty()) lines += wrapped(left_out, terminal, 2);
   for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
   return lines;
 }
@@ -218,6 +281,14 @@ Json methods_json(const MethodsAnswer& answer) {
                   .set("notes", text::json_array(answer.notes))
                   .set("warnings", text::json_array(answer.warnings))
                   .set("assumptions", text::json_array(answer.assumptions));
+  if (answer.searched) {
+    json.set("searched", Json::object()
+                             .set("settings", answer.searched->settings)
+                             .set("predicted", answer.searched->predicted)
+                             .set("too_large", answer.searched->too_large)
+                             .set("beaten", answer.searched->beaten)
+                             .set("refused", answer.searched->refused));
+  }
   if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
   add_emitted(answer.emitted, json);
   return json;

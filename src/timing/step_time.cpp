@@ -259,6 +259,7 @@ struct Run {
   double compute = 0;
   double communication = 0;
   double exposed = 0;
+  double blocking = 0;
 };
 
 // How many times as long as it is priced.
@@ -266,6 +267,17 @@ struct Pace {
   double kernels = 1;
   double collectives = 1;
 };
+
+// Whether computing stands still for this collective, however long the others take: nothing is
+// between its beginning and its end that it could run beside. (A gather of parameters may have
+// begun before.)
+bool is_blocking(std::span<const OperatorCall> calls, size_t i) {
+  const step::Peers peers = calls[i].peers;
+  if (peers != step::Peers::tensor && peers != step::Peers::context) return false;
+  if (peers == step::Peers::context && calls[i].kind == op::OpKind::all_gather) return false;
+  if (i + 1 == calls.size()) return false;
+  return calls[i + 1].awaits == 1 || calls[i + 1].awaits == step::kAwaitsAll;
+}
 
 // One stream that computes, and one for each kind of peers that it sends to.
 Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace) {
@@ -293,6 +305,7 @@ Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, co
     double& link = links[static_cast<size_t>(call.peers)];
     link = std::max(link, is_ahead ? buffers : now) + pace.collectives * seconds[i];
     all.communication += pace.collectives * seconds[i];
+    if (is_blocking(calls, i)) all.blocking += pace.collectives * seconds[i];
     ends.push_back(link);
   }
   const double last = *std::ranges::max_element(links);
@@ -328,6 +341,7 @@ Result<StepTime> time_of(const step::StepTrace& trace, const StepTimeQuestion& q
   whole.compute_seconds = expected.compute;
   whole.communication_seconds = expected.communication;
   whole.exposed_seconds = expected.exposed;
+  whole.blocking_seconds = expected.blocking;
   whole.sent_bytes = sent_bytes(trace, question.division);
   if (whole.seconds <= 0) {
     return Error{ErrorCode::unavailable, "the step has no operator that could be timed", {}, {}};

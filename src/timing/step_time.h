@@ -55,7 +55,10 @@ struct StepTime {
   double compute_seconds = 0;        // launches alone
   double communication_seconds = 0;  // collectives alone
   double exposed_seconds = 0;        // of those, what computing stands still for
-  double roofline_seconds = 0;       // launches at the device's peaks
+  // Of those, what is waited for as soon as it begins, among ranks that share a product or a
+  // sequence: in any schedule of the same calls computing stands still for it.
+  double blocking_seconds = 0;
+  double roofline_seconds = 0;  // launches at the device's peaks
   int64_t launches = 0;
   int64_t collectives = 0;
   double sent_bytes = 0;  // by one device, in rings

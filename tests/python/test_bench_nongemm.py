@@ -42,10 +42,10 @@ def broken():
 '''
 
 
-def headroom(binary, *arguments, cwd, python=sys.executable):
+def headroom(binary, *arguments, cwd, python=sys.executable, timeout=300):
     if "--results" not in arguments and arguments[0] == "bench":
         arguments += ("--threads", "1")  # tests run beside one another
-    return subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
+    return subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False,
                           env={**os.environ, "HEADROOM_PYTHON": str(python)})
 
 
@@ -70,7 +70,7 @@ def test_every_setting_is_measured_or_says_why_not(measured):
     folder, answer = measured
     assert answer["schema"] == "headroom.bench_nongemm/1"
     rows = rows_of(answer, "tiny.json")
-    assert set(rows) == {("none", "forward"), ("none", "decode"), ("int8", "forward"), ("int8", "decode")}
+    assert set(rows) == {(quantize, phase) for quantize in ("none", "int8") for phase in ("forward", "decode")}
     for row in rows.values():
         assert row["provenance"] == "measured" and row["measured_layers"] == []
         assert row["gemm_pct"] > 0 and row["nongemm_pct"] > 0
@@ -126,7 +126,8 @@ def test_the_whole_of_few_layers(headroom_binary, tmp_path):
 def test_onnx_runtime_is_there_or_says_what_is_missing(headroom_binary, tmp_path):
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--seconds", "0.05",
-                    "--engine", "onnxruntime", "--fuse", "none,all", "--keep", "kept", "--json", cwd=tmp_path)
+                    "--engine", "onnxruntime", "--fuse", "none,all", "--quantize", "none,int8,int4", "--keep", "kept",
+                    "--json", cwd=tmp_path)
     answer = json.loads(done.stdout)
     fusions = [(row["setting"]["quantize"], row["setting"]["fusion"]) for row in answer["rows"]]
     try:
@@ -136,11 +137,53 @@ def test_onnx_runtime_is_there_or_says_what_is_missing(headroom_binary, tmp_path
         assert {one["reason"] for one in answer["not_measured"]} == {str(refusal)}
         pytest.skip(f"ONNX Runtime is {refusal}")
     assert done.returncode == 0, answer["not_measured"]
-    assert fusions == [("none", "none"), ("none", "all"), ("int8", "none"), ("int8", "all")]
+    assert fusions == [(quantize, fusion) for quantize in ("none", "int8", "int4") for fusion in ("none", "all")]
     for row in answer["rows"]:
         groups = {group["name"]: group["ms"] for group in row["groups"]}
         assert groups["gemm"] > 0 and groups["unclassified"] < 0.01 * sum(groups.values())
         assert (groups["quantize"] > 0) == (row["setting"]["quantize"] == "int8")
+    trace = gzip.open(next((tmp_path / "kept").glob("*int4-none*.trace.json.gz")), "rt").read()
+    assert "MatMulNBits" in trace
+
+
+def test_a_type_that_onnx_runtime_has_not_is_refused_in_its_words(headroom_binary, tmp_path):
+    for package in ("onnxruntime", "onnx", "onnxscript"):
+        pytest.importorskip(package)
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    answers = {}
+    for dtype, engine, quantize in (("float16", "onnxruntime", "none,int8"),
+                                    ("bfloat16", "pytorch,onnxruntime", "none,int4")):
+        done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--seconds", "0.05", "--engine",
+                        engine, "--fuse", "none", "--dtype", dtype, "--quantize", quantize, "--keep", "kept", "--json",
+                        cwd=tmp_path)
+        answers[dtype] = json.loads(done.stdout)
+    settings = [row["setting"] for row in answers["bfloat16"]["rows"]]  # of both, since both are kept
+    assert {(setting["engine"], setting["dtype"], setting["quantize"]) for setting in settings} >= {
+        ("onnxruntime", "fp16", "none"), ("pytorch", "bf16", "none"), ("pytorch", "bf16", "int4")}
+    reasons = {(one["setting"]["dtype"], one["setting"]["quantize"]): one["reason"]
+               for one in answers["bfloat16"]["not_measured"]}
+    assert "quantize what is exported in fp32" in reasons["fp16", "int8"]
+    assert ("bf16", "none") not in reasons or reasons["bf16", "none"].startswith("the engine: Could not find")
+
+
+@pytest.mark.parametrize("model", ["segformer", "swin-t", "whisper-tiny"])
+def test_small_models_in_both_engines(headroom_binary, tmp_path, model):
+    """Convolutions, windows that roll, an encoder with a decoder: whole, and each in all of its quick settings."""
+    for package in ("onnxruntime", "onnx", "onnxscript"):
+        pytest.importorskip(package)
+    done = headroom(headroom_binary, "bench", "nongemm", model, "--quick", "--seconds", "0.05", "--keep", "kept", "--json",
+                    cwd=tmp_path, timeout=900)
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0 and not answer["not_measured"], answer["not_measured"]
+    settings = {tuple(row["setting"][key] for key in ("engine", "quantize", "fusion")) for row in answer["rows"]}
+    assert settings == {(engine, quantize, fusion) for quantize in ("none", "int8")
+                        for engine, fusion in (("pytorch", "none"), ("onnxruntime", "none"), ("onnxruntime", "all"))}
+    assert len({row["parameters"] for row in answer["rows"]}) == 1  # both engines run the same model
+    for row in answer["rows"]:
+        groups = {group["name"]: group["ms"] for group in row["groups"]}
+        assert groups["gemm"] > 0 and groups["unclassified"] < 0.01 * sum(groups.values())
+        assert row["covered_pct"] < 100.5  # operators do not run longer than the run that they are in
+        assert "its output is not finite" not in row["notes"]
 
 
 @pytest.mark.full  # Inductor compiles C++ for a minute
@@ -210,6 +253,34 @@ def test_parameters_are_as_published(config, parameters):
     names = {"vit": "ViTForImageClassification", "swin": "SwinForImageClassification"}
     entry = {"class": names[config["model_type"]], "config": config}
     assert nongemm_models.Recipe(torch, entry).parameters() == parameters
+
+
+def test_weights_of_four_bits():
+    """As far off as half of a level of their group, and what PyTorch's kernel makes of them is their product."""
+    from headroom import nongemm_quantize
+    generator = torch.Generator().manual_seed(1)
+    linear = torch.nn.Linear(128, 48)
+    with torch.no_grad():
+        linear.weight.copy_(torch.randn(48, 128, generator=generator) * 0.02 + 0.01)
+    part = nongemm_quantize.Int4Linear(linear)
+    found = (part(torch.eye(128)) - linear.bias).t()
+    steps = linear.weight.detach().view(48, 4, 32)
+    steps = (steps.amax(-1) - steps.amin(-1)).repeat_interleave(32, dim=1) / 15
+    error = (found - linear.weight).abs()
+    assert (error <= 0.51 * steps).all() and error.mean() > 0.1 * steps.mean()
+    x = torch.randn(2, 3, 128, generator=generator)
+    assert torch.allclose(part(x), x @ found.t() + linear.bias, atol=1e-4)
+    assert not nongemm_quantize.Int4Linear.takes(torch.nn.Linear(100, 48))
+
+
+def test_a_model_of_which_little_is_quantized_is_refused():
+    from headroom import nongemm_quantize
+    module = torch.nn.Sequential(torch.nn.Conv2d(64, 64, 3), torch.nn.Linear(32, 16))
+    with pytest.raises(nongemm_models.Refused, match="holds 1 % of"):
+        nongemm_quantize.int4(module)
+    module = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.Linear(32, 16))
+    _, notes = nongemm_quantize.int4(module)
+    assert len(notes) == 1 and notes[0].startswith("int4 is 46 % of its weights")
 
 
 def test_weights_are_random_and_of_real_size():

@@ -49,6 +49,9 @@ DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const Bui
   in.require(spec.heads % spec.kv_heads == 0, "num_key_value_heads",
              "does not divide num_attention_heads");
   in.require(spec.head_dim > 0, "num_attention_heads", "more than hidden_size");
+  // So that parameters of all layers can be counted.
+  in.require(spec.heads * spec.head_dim <= kSizeMax, "head_dim",
+             "more than 2^24 columns in all heads");
   const double factor = partial_rotary_factor(in, json, defaults);
   spec.rotary_dims = static_cast<int64_t>(static_cast<double>(spec.head_dim) * factor);
   in.require(spec.rotary_dims > 0 && spec.rotary_dims % 2 == 0, "head_dim",
