@@ -142,6 +142,10 @@ const Law* TimingModel::law_for(OperatorClass kind, std::string_view device) con
   return own != nullptr ? own : general_law(kind);
 }
 
+OperatorClass TimingModel::timed_as(OperatorClass kind, std::string_view device) const {
+  return law_for(kind, device) != nullptr ? kind : stands_for(kind);
+}
+
 const Law* TimingModel::correctable_law(OperatorClass kind, std::string_view device) const {
   const Law* own = own_law(kind, device);
   return own != nullptr && own->can_correct ? own : general_law(kind);
@@ -197,7 +201,9 @@ std::string TimingModel::beyond(const Call& call, const Law& law, const Correcte
   return words;
 }
 
-Result<PredictedTime> TimingModel::predict(const Call& call, const device::Device& device) const {
+Result<PredictedTime> TimingModel::predict(const Call& asked, const device::Device& device) const {
+  Call call = asked;
+  call.kind = timed_as(asked.kind, device.name);
   const Corrected* corrected = correction_for(call.kind, device.name);
   const std::optional<Standing> known = standing(call.kind, device.name);
   if (!known) {

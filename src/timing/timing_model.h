@@ -89,6 +89,8 @@ class TimingModel {
   [[nodiscard]] std::optional<Standing> standing(OperatorClass kind, std::string_view device) const;
   // The law for calls of that class on that device: its own, or the general one, or null.
   [[nodiscard]] const Law* law_for(OperatorClass kind, std::string_view device) const;
+  // By whose law calls of that class are timed there: its own, else that of what stands for it.
+  [[nodiscard]] OperatorClass timed_as(OperatorClass kind, std::string_view device) const;
 
  private:
   // Points of one class on one device: coordinates, and weights of kriging.
