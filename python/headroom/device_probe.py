@@ -35,8 +35,9 @@ SCHEMA = "headroom.probe/1"
 
 CLASSES = ("gemm_fp32", "gemm", "attention_decode", "attention_prefill", "elementwise", "normalization",
            "softmax", "rms_norm", "rope", "gated_activation", "embedding")
-# What PyTorch has kernels of on processors alone: linear layers that quantize what goes in and give floats back.
-PROCESSOR_CLASSES = ("linear_int8",)
+# Linear layers that quantize what goes in and give floats back, which PyTorch has kernels of on processors alone; and an
+# activation, which there computes longer than it moves.
+PROCESSOR_CLASSES = ("linear_int8", "activation")
 # A call takes at most the first, less where there is little time, but never less than the second.
 LONGEST_CALL_SECONDS, LEAST_LONGEST_SECONDS = 0.05, 0.012
 CALLS_A_POINT = 10       # about so many at least: warm-up, and five samples
@@ -198,7 +199,7 @@ DRAW = {"gemm": draw_gemm, "gemm_fp32": draw_gemm, "linear_int8": draw_gemm, "at
         "attention_prefill": draw_prefill}
 
 # Operands that are read or written, each of rows x width.
-ROW_OPERANDS = {"elementwise": 3, "normalization": 2, "softmax": 2, "rms_norm": 2, "rope": 4,
+ROW_OPERANDS = {"elementwise": 3, "activation": 2, "normalization": 2, "softmax": 2, "rms_norm": 2, "rope": 4,
                 "gated_activation": 3, "embedding": 2}
 VOCABULARY = 32768
 
@@ -293,6 +294,8 @@ def make_call(machine, kind, shape, dtype, turns):
     if kind == "elementwise":
         others = [random_tensor(rows, width) for _ in range(turns)]
         return lambda turn: torch.add(operands[turn % turns], others[turn % turns])
+    if kind == "activation":
+        return lambda turn: functional.gelu(operands[turn % turns])
     if kind == "gated_activation":
         others = [random_tensor(rows, width) for _ in range(turns)]
         return lambda turn: functional.silu(operands[turn % turns]) * others[turn % turns]
@@ -367,9 +370,10 @@ def dtypes_of(machine, words):
 
 def classes_of(machine):
     """What can be measured there. Quantized products need an engine that this build of PyTorch may lack."""
-    if machine.is_cuda or machine.torch.backends.quantized.engine == "none":
+    if machine.is_cuda:
         return CLASSES
-    return CLASSES + PROCESSOR_CLASSES
+    has_engine = machine.torch.backends.quantized.engine != "none"
+    return CLASSES + tuple(kind for kind in PROCESSOR_CLASSES if has_engine or kind != "linear_int8")
 
 
 def rates_of(machine, table, classes):
@@ -378,7 +382,7 @@ def rates_of(machine, table, classes):
     for kind in classes:
         name, dtype = table.get(kind, table[None])
         if name not in rates:
-            rates[name] = coarse(rough_rates(machine, dtype, kind if kind in PROCESSOR_CLASSES else "gemm"))
+            rates[name] = coarse(rough_rates(machine, dtype, kind if kind == "linear_int8" else "gemm"))
     return rates
 
 
@@ -471,7 +475,7 @@ def take_points(machine, arguments, between=lambda: None):
         name, dtype = table.get(kind, table[None])
         many = count * (MORE_POINTS if kind in main else 1)
         # Weights of one byte are made of floats.
-        most = most_bytes // dtype.itemsize if kind in PROCESSOR_CLASSES else most_bytes
+        most = most_bytes // dtype.itemsize if kind == "linear_int8" else most_bytes
         for shape in draw_shapes(arguments.seed, kind, dtype.itemsize, many, rates[name], longest,
                                  machine.cache_bytes, most):
             plan.append((kind, name, dtype, shape))

@@ -94,6 +94,15 @@ int64_t written_by(op::OpKind kind, const RecordedOutput& output, const Tensor& 
   return output.kind == RecordedOutput::Kind::same_as_input && made ? made.bytes() : 0;
 }
 
+// Of what goes row by row; a product's and attention's shapes follow from their work.
+int64_t rows_of(op::OpKind kind, std::span<const Tensor> outputs) {
+  const op::OpGroup group = op::group_of(kind);
+  if (group == op::OpGroup::gemm || group == op::OpGroup::attention) return 0;
+  if (outputs.empty() || !outputs.front() || outputs.front().rank() == 0) return 0;
+  const int64_t width = outputs.front().size(-1);
+  return width > 0 ? outputs.front().elements() / width : 0;
+}
+
 std::vector<Tensor> hold(Eager& e, std::span<const int64_t> sizes) {
   std::vector<Tensor> blocks;
   for (const int64_t bytes : sizes) blocks.push_back(e.scratch(bytes));
@@ -164,7 +173,11 @@ void run_recorded(Eager& e, const model::Operation& operation, std::span<const T
       const int64_t bytes = input ? input.bytes() : 0;
       read += picks(operation.kind) ? std::min(bytes, written) : bytes;
     }
-    e.kernel(operation.kind, recording.flops, read, written);
+    e.kernel({.kind = operation.kind,
+              .flops = recording.flops,
+              .bytes_read = read,
+              .bytes_written = written,
+              .rows = rows_of(operation.kind, outputs)});
   }
   if (recording.differentiable) hang_node(e, operation, inputs, outputs);
 }

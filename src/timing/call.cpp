@@ -6,24 +6,18 @@ namespace headroom::timing {
 
 namespace {
 
-constexpr std::array<std::string_view, kOperatorClasses> kNames{"gemm",
-                                                                "gemm_fp32",
-                                                                "linear_int8",
-                                                                "attention_decode",
-                                                                "attention_prefill",
-                                                                "elementwise",
-                                                                "normalization",
-                                                                "softmax",
-                                                                "rms_norm",
-                                                                "rope",
-                                                                "gated_activation",
-                                                                "embedding",
-                                                                "all_reduce",
-                                                                "all_reduce_graph"};
+constexpr std::array<std::string_view, kOperatorClasses> kNames{
+    "gemm",        "gemm_fp32",        "linear_int8",   "attention_decode", "attention_prefill",
+    "elementwise", "activation",       "normalization", "softmax",          "rms_norm",
+    "rope",        "gated_activation", "embedding",     "all_reduce",       "all_reduce_graph"};
 
 }  // namespace
 
 std::string_view name_of(OperatorClass kind) { return kNames[static_cast<size_t>(kind)]; }
+
+OperatorClass stands_for(OperatorClass kind) {
+  return kind == OperatorClass::activation ? OperatorClass::elementwise : kind;
+}
 
 std::optional<OperatorClass> parse_operator_class(std::string_view name) {
   for (size_t i = 0; i < kNames.size(); ++i) {

@@ -25,6 +25,7 @@ enum class OperatorClass : uint8_t {
   attention_decode,
   attention_prefill,
   elementwise,
+  activation,     // GELU: on a processor it computes longer than it moves
   normalization,  // PyTorch's layer_norm
   softmax,
   rms_norm,  // one fused kernel, as serving engines have it
@@ -34,8 +35,10 @@ enum class OperatorClass : uint8_t {
   all_reduce,        // NCCL's, within one server, launched by the host
   all_reduce_graph,  // a serving engine's own kernel over NVLink, inside a CUDA graph
 };
-inline constexpr size_t kOperatorClasses = 14;
+inline constexpr size_t kOperatorClasses = 15;
 [[nodiscard]] std::string_view name_of(OperatorClass kind);
+// By whose law a class is timed where it has none of its own; itself, where by no other's.
+[[nodiscard]] OperatorClass stands_for(OperatorClass kind);
 [[nodiscard]] std::optional<OperatorClass> parse_operator_class(std::string_view name);
 
 // `batch` products of m x k by k x n; m counts tokens.

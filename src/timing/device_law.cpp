@@ -41,10 +41,12 @@ std::vector<Feature> features_for(OperatorClass kind) {
 struct Sample {
   std::vector<Features> features;
   std::vector<double> residuals;
+  double noise_log = 0;  // of a point, as far as its rounds tell
 
   [[nodiscard]] size_t size() const { return residuals.size(); }
   [[nodiscard]] Sample without(const std::function<bool(size_t)>& is_out) const {
     Sample rest;
+    rest.noise_log = noise_log;
     for (size_t i = 0; i < size(); ++i) {
       if (is_out(i)) continue;
       rest.features.push_back(features[i]);
@@ -73,6 +75,16 @@ double held_at_level(std::vector<double> values) {
   return values[std::min(rank, values.size()) - 1];
 }
 
+// The standard deviation of a point that is the mean of two rounds: half of what these differ by.
+// By the median (of a normal distribution 0.6745 deviations), since some rounds are disturbed.
+double noise_log_of(const std::vector<MeasuredPoint>& points) {
+  std::vector<double> drifts;
+  for (const MeasuredPoint& point : points) {
+    if (point.drift_log > 0) drifts.push_back(point.drift_log);
+  }
+  return drifts.empty() ? 0 : median(std::move(drifts)) / 0.6745 / 2;
+}
+
 // With a length for each feature, in standard deviations of it.
 Correction correction_of(const Sample& sample, OperatorClass kind,
                          const std::vector<double>& lengths, double noise) {
@@ -89,7 +101,7 @@ Correction correction_of(const Sample& sample, OperatorClass kind,
   const double spread = std::max(kLeastSpread, deviation_of(sample.residuals));
   correction.offset_sd = spread;
   correction.local_sd = spread;
-  correction.noise_sd = noise * spread;
+  correction.noise_sd = std::max(noise * spread, sample.noise_log);
   return correction;
 }
 
@@ -104,7 +116,8 @@ std::vector<Coordinates> coordinates_in(const Correction& correction, const Samp
 double residual_at(const Correction& correction, const Sample& sample, const Features& features) {
   const std::vector<Coordinates> points = coordinates_in(correction, sample);
   const std::vector<double> weights = kriging_weights(correction, points, sample.residuals);
-  return expected_residual(correction, points, weights, coordinates_of(correction, features));
+  return expected_residual(correction, points, weights,
+                           held_within(box_of(points), coordinates_of(correction, features)));
 }
 
 double error_left_out(const Correction& correction, const Sample& sample) {
@@ -196,13 +209,15 @@ HeldOutError held_out(const std::vector<double>& own, const std::vector<double>&
           .half_width_log = std::min(kMostHalfWidth, held_at_level(widths))};
 }
 
-// The least time beyond the roofline: what a call costs that does nothing.
+// The least time beyond the roofline: what a call costs that does nothing. What beats the roofline,
+// as operands in a cache do, says nothing of it. 0 where all do.
 double start_of(const std::vector<MeasuredPoint>& points, const std::vector<Features>& features) {
   double start = kMostStartSeconds;
   for (size_t i = 0; i < points.size(); ++i) {
-    start = std::min(start, points[i].seconds - roof_seconds(features[i].roofline));
+    const double beyond = points[i].seconds - roof_seconds(features[i].roofline);
+    if (beyond > 0) start = std::min(start, beyond);
   }
-  return std::max(start, 0.0);
+  return start < kMostStartSeconds ? start : 0;
 }
 
 Result<std::vector<Features>> all_features(const device::Device& device,
@@ -233,6 +248,7 @@ Law plain_law(const device::Device& device, const std::vector<MeasuredPoint>& po
   }
   law.intercept = std::clamp(median(sample.residuals), -10.0, 10.0);
   for (double& residual : sample.residuals) residual -= law.intercept;
+  sample.noise_log = noise_log_of(points);
   return law;
 }
 

@@ -97,6 +97,37 @@ TEST(DeviceLaw, LeavesOutWhatOtherWorkDisturbed) {
   EXPECT_TRUE(model.correct(processor(), *kept));
 }
 
+// Else the law swings between points that other work moved, and far beyond them.
+TEST(DeviceLaw, APointsNoiseIsWhatItsRoundsDifferBy) {
+  auto points = points_of(64, 3);
+  const double quiet = fit_device_law(processor(), points)->correction.noise_sd;
+  for (MeasuredPoint& point : points) point.drift_log = 0.4;
+  EXPECT_NEAR(fit_device_law(processor(), points)->correction.noise_sd, 0.4 / 0.6745 / 2, 1e-9);
+  EXPECT_LT(quiet, 0.1);
+}
+
+// What lies in a cache is faster than the roofline; the others tell what a call costs.
+TEST(DeviceLaw, WhatBeatsTheRooflineHidesNoStart) {
+  auto points = points_of(64, 3);
+  const double start = fit_device_law(processor(), points)->start_seconds;
+  EXPECT_GT(start, 0);
+  points[0].seconds = points[0].call.bytes / 1e13;
+  const double with_cache = fit_device_law(processor(), points)->start_seconds;
+  EXPECT_GT(with_cache, 0);
+}
+
+TEST(DeviceLaw, BeyondItsPointsTheBoundaryHolds) {
+  const auto points = points_of(64, 3);
+  TimingModel model = TimingModel::built_in();
+  model.merge(LawFile{{}, {}, {}, {*fit_device_law(processor(), points)}});
+  ASSERT_TRUE(model.correct(processor(), points));
+  const auto seconds = [&](int64_t m) {  // more rows than any point has
+    const Call call = gemm_call({.m = m, .n = 2048, .k = 2048}, device::Rate::fp32, 4);
+    return model.predict(call, processor())->seconds;
+  };
+  EXPECT_NEAR(seconds(1 << 24) / seconds(1 << 20), 16, 0.01);
+}
+
 TEST(DeviceLaw, NeedsPointsAndFigures) {
   EXPECT_FALSE(fit_device_law(processor(), points_of(kLeastPointsOfALaw - 1, 1)));
   EXPECT_TRUE(fit_device_law(processor(), points_of(kLeastPointsOfALaw, 1)));

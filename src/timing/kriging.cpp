@@ -1,5 +1,6 @@
 #include "timing/kriging.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -38,6 +39,25 @@ Coordinates coordinates_of(const Correction& correction, const Features& feature
   Coordinates at;
   for (size_t i = 0; i < correction.features.size(); ++i) {
     at.push_back((features[correction.features[i]] - correction.center[i]) / correction.scale[i]);
+  }
+  return at;
+}
+
+Box box_of(const std::vector<Coordinates>& points) {
+  if (points.empty()) return {};
+  Box box{points.front(), points.front()};
+  for (const Coordinates& point : points) {
+    for (size_t i = 0; i < point.size(); ++i) {
+      box.low[i] = std::min(box.low[i], point[i]);
+      box.high[i] = std::max(box.high[i], point[i]);
+    }
+  }
+  return box;
+}
+
+Coordinates held_within(const Box& box, Coordinates at) {
+  for (size_t i = 0; i < at.size() && i < box.low.size(); ++i) {
+    at[i] = std::clamp(at[i], box.low[i], box.high[i]);
   }
   return at;
 }

@@ -17,6 +17,15 @@ using Coordinates = std::vector<double>;
 
 [[nodiscard]] Coordinates coordinates_of(const Correction& correction, const Features& features);
 
+// The box that points span. Beyond it the process says what its lengths make it say: who asks there
+// takes the nearest place within.
+struct Box {
+  Coordinates low;
+  Coordinates high;
+};
+[[nodiscard]] Box box_of(const std::vector<Coordinates>& points);
+[[nodiscard]] Coordinates held_within(const Box& box, Coordinates at);
+
 // REQUIRES: as many residuals as points, and noise_sd > 0.
 [[nodiscard]] std::vector<double> kriging_weights(const Correction& correction,
                                                   const std::vector<Coordinates>& points,

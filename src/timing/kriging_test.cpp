@@ -46,6 +46,15 @@ TEST(Kriging, ManyEqualPointsAreNoTrouble) {
   EXPECT_NEAR(at(points, residuals, 1.0), 0.4, 1e-3);
 }
 
+TEST(Kriging, BeyondThePointsTheirBoxHolds) {
+  const Box box = box_of({{1, 5}, {3, 2}, {2, 4}});
+  EXPECT_EQ(box.low, (Coordinates{1, 2}));
+  EXPECT_EQ(box.high, (Coordinates{3, 5}));
+  EXPECT_EQ(held_within(box, {9, 3}), (Coordinates{3, 3}));
+  EXPECT_EQ(held_within(box, {0, 9}), (Coordinates{1, 5}));
+  EXPECT_EQ(held_within(Box{}, {7}), (Coordinates{7}));
+}
+
 TEST(Kriging, ErrorsOfPointsLeftOutAreThoseOfLeavingThemOut) {
   Correction correction;
   correction.offset_sd = 0.3;

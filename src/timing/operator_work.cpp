@@ -58,6 +58,8 @@ Call attention_call_of(const OperatorWork& work, const StepShape& shape) {
 
 OperatorClass class_of(OpGroup group) {
   switch (group) {
+    case OpGroup::activation:
+      return OperatorClass::activation;
     case OpGroup::normalization:
       return OperatorClass::normalization;
     case OpGroup::softmax:

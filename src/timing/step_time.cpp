@@ -146,7 +146,7 @@ class Pricer {
  private:
   struct Price {
     PredictedTime time;
-    size_t law = 0;  // the class of its call
+    size_t law = 0;  // the class by whose law it is timed
     int64_t times = 0;
     bool is_sent = false;
   };
@@ -158,7 +158,7 @@ class Pricer {
     const OperatorWork work = work_of(call);
     if (work.bytes_read + work.bytes_written <= 0) return price;  // a view
     const Call made = call_of(work, question_.shape);
-    price.law = static_cast<size_t>(made.kind);
+    price.law = static_cast<size_t>(model_.timed_as(made.kind, question_.device.name));
     HEADROOM_ASSIGN(price.time, model_.predict(made, question_.device));
     return price;
   }

@@ -142,6 +142,10 @@ const Law* TimingModel::law_for(OperatorClass kind, std::string_view device) con
   return own != nullptr ? own : general_law(kind);
 }
 
+OperatorClass TimingModel::timed_as(OperatorClass kind, std::string_view device) const {
+  return law_for(kind, device) != nullptr ? kind : stands_for(kind);
+}
+
 const Law* TimingModel::correctable_law(OperatorClass kind, std::string_view device) const {
   const Law* own = own_law(kind, device);
   return own != nullptr && own->can_correct ? own : general_law(kind);
@@ -197,7 +201,9 @@ std::string TimingModel::beyond(const Call& call, const Law& law, const Correcte
   return words;
 }
 
-Result<PredictedTime> TimingModel::predict(const Call& call, const device::Device& device) const {
+Result<PredictedTime> TimingModel::predict(const Call& asked, const device::Device& device) const {
+  Call call = asked;
+  call.kind = timed_as(asked.kind, device.name);
   const Corrected* corrected = correction_for(call.kind, device.name);
   const std::optional<Standing> known = standing(call.kind, device.name);
   if (!known) {
@@ -216,9 +222,11 @@ Result<PredictedTime> TimingModel::predict(const Call& call, const device::Devic
   double half_width = (features.large ? known->large : known->small).half_width_log;
   if (corrected != nullptr) {
     const Correction& correction = law->correction;
+    Coordinates at = coordinates_of(correction, features);
+    // A law of this device is its points; a general one knows more than they do.
+    if (!law->device.empty()) at = held_within(corrected->box, std::move(at));
     time.seconds *=
-        std::exp(expected_residual(correction, corrected->coordinates, corrected->weights,
-                                   coordinates_of(correction, features)));
+        std::exp(expected_residual(correction, corrected->coordinates, corrected->weights, at));
     time.provenance = Provenance::calibrated;
     time.basis +=
         "; corrected by " + std::to_string(corrected->weights.size()) + " points of " + device.name;
@@ -270,6 +278,7 @@ Result<void> TimingModel::correct(const device::Device& device,
   for (size_t i = 0; i < kOperatorClasses; ++i) {
     if (residuals[i].empty()) continue;
     added[i].kind = static_cast<OperatorClass>(i);
+    added[i].box = box_of(added[i].coordinates);
     added[i].device = device.name;
     added[i].weights = kriging_weights(correctable_law(added[i].kind, device.name)->correction,
                                        added[i].coordinates, residuals[i]);

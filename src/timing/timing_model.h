@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "timing/call.h"
+#include "timing/kriging.h"
 #include "timing/law.h"
 #include "timing/law_file.h"
 #include "timing/measured_point.h"
@@ -88,6 +89,8 @@ class TimingModel {
   [[nodiscard]] std::optional<Standing> standing(OperatorClass kind, std::string_view device) const;
   // The law for calls of that class on that device: its own, or the general one, or null.
   [[nodiscard]] const Law* law_for(OperatorClass kind, std::string_view device) const;
+  // By whose law calls of that class are timed there: its own, else that of what stands for it.
+  [[nodiscard]] OperatorClass timed_as(OperatorClass kind, std::string_view device) const;
 
  private:
   // Points of one class on one device: coordinates, and weights of kriging.
@@ -97,6 +100,7 @@ class TimingModel {
     std::vector<std::vector<double>> coordinates;
     std::vector<double> weights;
     std::vector<device::Rate> rates;  // of the points
+    Box box;                          // that they span
   };
   [[nodiscard]] const Law* general_law(OperatorClass kind) const;
   [[nodiscard]] const Law* own_law(OperatorClass kind, std::string_view device) const;

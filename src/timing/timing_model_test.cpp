@@ -31,7 +31,9 @@ TEST(TimingModel, EveryClassHasAGeneralLaw) {
   for (size_t i = 0; i < kOperatorClasses; ++i) {
     const auto kind = static_cast<OperatorClass>(i);
     const Law* law = model().law_for(kind, "a device of nobody");
-    if (kind == OperatorClass::linear_int8) {  // of processors that were measured
+    const bool is_of_processors =
+        kind == OperatorClass::linear_int8 || kind == OperatorClass::activation;
+    if (is_of_processors) {  // that were measured
       EXPECT_EQ(law, nullptr);
       continue;
     }
@@ -40,6 +42,17 @@ TEST(TimingModel, EveryClassHasAGeneralLaw) {
     EXPECT_GE(law->devices.size(), 2U);
     EXPECT_GT(law->large.half_width_log, 0);
   }
+}
+
+TEST(TimingModel, AnActivationWithoutALawIsElementwise) {
+  const RowsShape shape{4096, 4096};
+  const Call call = rows_call(OperatorClass::activation, shape, 8.0 * 4096 * 4096);
+  const Call other = rows_call(OperatorClass::elementwise, shape, 8.0 * 4096 * 4096);
+  const device::Device device = device_named("h100-sxm-80gb");
+  const auto time = model().predict(call, device);
+  ASSERT_TRUE(time) << time.error().to_string();
+  EXPECT_EQ(time->seconds, model().predict(other, device)->seconds);
+  EXPECT_NE(time->basis.find("elementwise"), std::string::npos);
 }
 
 TEST(TimingModel, ADeviceWithTablesHasItsOwnLaw) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Predicted beside measured: compare.py HEADROOM RESULTS.jsonl CALIBRATION.json > predicted.jsonl
+"""Predicted beside measured: compare.py HEADROOM RESULTS.jsonl CALIBRATION.json [int8] > predicted.jsonl
 
-Of each forward pass that RESULTS has of a whole model in fp32, by PyTorch, without fusion: the step that `headroom ops --model`
+Of each forward pass that RESULTS has of a whole model in fp32 (or in dynamic int8), by PyTorch, without fusion: the step that `headroom ops --model`
 predicts of the same module, and the share of what is neither product nor attention in both. Each line as it is done; then a table.
 """
 
@@ -20,23 +20,23 @@ def share(groups):
     return 100 * (1 - sum(groups.get(name, 0) for name in GEMM) / whole)
 
 
-def predicted(binary, name, calibration):
+def predicted(binary, name, calibration, quantize):
     target = f"{HERE / 'models.py'}:{name.replace('-', '_')}"
     done = subprocess.run([binary, "ops", "--model", target, "--phase", "prefill", "--device", "cpu", "--calibration",
-                           calibration, "--dtype", "float32", "--json"], capture_output=True, text=True, check=False)
+                           calibration, "--dtype", "float32", "--quantize", quantize, "--json"], capture_output=True, text=True, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else done.stderr.strip()
 
 
 def main():
-    binary, results, calibration = sys.argv[1:]
+    binary, results, calibration, quantize = [*sys.argv[1:], "none"][:4]
     rows = []
     for line in Path(results).read_text().splitlines():
         record = json.loads(line)
         setting = record.get("setting", {})
-        wanted = {"engine": "pytorch", "phase": "forward", "dtype": "fp32", "quantize": "none", "fusion": "none"}
+        wanted = {"engine": "pytorch", "phase": "forward", "dtype": "fp32", "quantize": quantize, "fusion": "none"}
         if record.get("status") != "measured" or record.get("layers") or wanted.items() - setting.items():
             continue
-        found = predicted(binary, setting["model"], calibration)
+        found = predicted(binary, setting["model"], calibration, quantize)
         if isinstance(found, str):
             print(json.dumps({"model": setting["model"], "refused": found}), flush=True)
             continue

@@ -27,7 +27,7 @@ def builtin_config(model):
 def builder(name):
     def build():
         recipe = nongemm_models.Recipe(torch, entry_of(name))
-        with nongemm_models.without_initialisation():
+        with recipe._without_initialisation():
             module = recipe._construct(None)
         nongemm_models.tie(module)
         args, named = recipe.inputs(module, 1, torch.float32, "cuda:0")
