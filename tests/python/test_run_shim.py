@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif("HEADROOM_BINARY" not in os.environ,
 SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize=vptr")
 CASES = """
     a_forked_child_leaves_its_parents_blocks_alone a_pool_for_hard_times_is_used_in_them
-    a_pools_state_is_saved_and_restored an_end_with_everything_alive another_pytorch_is_refused
+    a_pool_that_is_begun_keeps_nobody_from_memory a_pools_state_is_saved_and_restored an_end_with_everything_alive another_pytorch_is_refused
     between_processes_and_devices each_gives_back_its_cache_for_the_other many_threads
     nothing_that_a_capture_forbids_happens_during_one requests_come_from_ours_and_go_back_to_it
     statistics_are_as_torchs_own_type_counts the_limit_is_of_both_together
@@ -60,8 +60,8 @@ def here():
         compiler = builder.find_compiler(os.environ)
     except builder.BuildFailed as reason:
         pytest.skip(f"SHIM NOT TESTED: {reason}")
-    cuda = next((folder for folder in builder._cuda_folders(os.environ)
-                 if builder.cuda_version(folder)), None)
+    cuda = next((folders for folder in builder._cuda_folders(os.environ)
+                 if builder.cuda_version(folder) and (folders := builder._with_crt(folder))), None)
     if cuda is None:
         pytest.skip("SHIM NOT TESTED: CUDA's headers are not here")
     import torch as module
@@ -75,7 +75,8 @@ def make(here, folder, flags):
     lib = os.path.join(here.torch.folder, "lib")
     common = [*here.compiler, "-std=c++20", "-O1", *flags, "-Wall", "-Wextra", "-Werror",
               f"-I{ROOT}/tests/shim/include", f"-I{ROOT}/tests/shim", f"-I{ROOT}/src",
-              "-isystem", os.path.join(here.torch.folder, "include"), "-isystem", here.cuda]
+              "-isystem", os.path.join(here.torch.folder, "include"),
+              *[f"-isystem{folder}" for folder in here.cuda]]
     compiled([*common, "-fPIC", "-shared", ROOT / "tests/shim/stand_in.cpp", "-o",
               folder / "libc10_cuda.so", "-Wl,-soname,libc10_cuda.so", f"-L{lib}", "-lc10",
               f"-L{here.runtime}", "-lheadroom_fake_cuda", f"-Wl,-rpath,{here.runtime}:{lib}"])
@@ -202,12 +203,17 @@ def test_what_is_missing_is_named_with_how_to_get_it(here, tmp_path, monkeypatch
         builder.parts_for(here.torch._replace(cuda=""), os.environ)
     with pytest.raises(builder.BuildFailed, match=r"no C\+\+ compiler \(no-such\).*g\+\+ 11"):
         builder.parts_for(here.torch._replace(cuda="12.6"), {**os.environ, "CXX": "no-such"})
-    (tmp_path / "include").mkdir()
-    (tmp_path / "include/cuda_runtime_api.h").write_text("#define CUDART_VERSION  11080\n")
-    monkeypatch.setattr(builder, "_cuda_folders", lambda _: [str(tmp_path / "include")])
-    with pytest.raises(builder.BuildFailed, match=r"CUDA 12's headers.*is of CUDA 11\.8.*pip "):
-        builder.parts_for(here.torch._replace(cuda="12.6"), os.environ)
-    assert builder.find_cuda("11.3", os.environ) == str(tmp_path / "include")
+    folder, beside = tmp_path / "nvidia/cuda_runtime/include", tmp_path / "nvidia/nvcc/include"
+    folder.mkdir(parents=True)
+    (folder / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  12080\n")
+    monkeypatch.setattr(builder, "_cuda_folders", lambda _: [str(folder)])
+    with pytest.raises(builder.BuildFailed, match=r"CUDA 13's headers.*is of CUDA 12\.8.*-crt==13"):
+        builder.parts_for(here.torch._replace(cuda="13.0"), os.environ)
+    with pytest.raises(builder.BuildFailed, match=r"lacks crt/host_config.h\).*-nvcc-cu12"):
+        builder.find_cuda("12.6", os.environ)
+    (beside / "crt").mkdir(parents=True)
+    (beside / "crt/host_config.h").touch()
+    assert builder.find_cuda("12.6", os.environ) == (str(folder), str(beside))
     with pytest.raises(builder.BuildFailed, match="set HOME or HEADROOM_CACHE"):
         builder.build(here.torch, True, {}, parts_of(here, tmp_path))
 

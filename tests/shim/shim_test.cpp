@@ -320,6 +320,19 @@ void each_gives_back_its_cache_for_the_other(const Words& words) {
   CHECK(observed == 3);
 }
 
+void a_pool_that_is_begun_keeps_nobody_from_memory(const Words& words) {
+  torch_cuda::CUDAAllocator& one = installed(words);
+  one.raw_delete(one.raw_alloc_with_stream(40 * kMiB, raw(1)));  // cached, on a stream of its own
+  one.beginAllocateToPool(0, kPool, [](cudaStream_t stream) { return stream == raw(9); });
+  void* const block = one.raw_alloc_with_stream(50 * kMiB, raw(2));
+  CHECK(block != nullptr && !native().owns(block) && one.getDeviceStats(0).num_ooms == 0);
+  one.raw_delete(block);
+  one.markCaptureBegin(0);  // but a capture does
+  CHECK(begins(refusal([&] { one.raw_alloc_with_stream(40 * kMiB, raw(3)); }), "out of memory"));
+  one.markCaptureEnd(0);
+  one.endAllocateToPool(0, kPool);
+}
+
 void a_pool_for_hard_times_is_used_in_them(const Words& words) {
   torch_cuda::CUDAAllocator& one = installed(words);
   one.createOrIncrefPool(0, kPool);
@@ -540,6 +553,7 @@ const std::map<std::string, void (*)(const Words&)> kCases{
     CASE(a_pools_state_is_saved_and_restored),
     CASE(nothing_that_a_capture_forbids_happens_during_one),
     CASE(each_gives_back_its_cache_for_the_other),
+    CASE(a_pool_that_is_begun_keeps_nobody_from_memory),
     CASE(a_pool_for_hard_times_is_used_in_them),
     CASE(the_profiler_is_told_the_sums),
     CASE(trackers_see_blocks_come_and_go),

@@ -43,7 +43,7 @@ def main(words=None):
     if options.json:
         print(json.dumps({"schema": build.SCHEMA, "built": True, "path": made.path,
                           "stamp": made.stamp, "compiler": made.compiler,
-                          "cuda_include": made.cuda_include, "build_seconds": made.seconds},
+                          "cuda_includes": made.cuda_includes, "build_seconds": made.seconds},
                          indent=2))
         return 0
     how = f"compiled in {made.seconds:.1f} s" if made.seconds else "was there already"

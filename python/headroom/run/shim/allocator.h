@@ -89,12 +89,12 @@ class Allocator final : public torch_cuda::CUDAAllocator {
     native_.endAllocateToPool(device, pool);
   }
   void markCaptureBegin(DeviceIndex device) override {
-    pools_.mark_capture(device, +1);
+    ours.capture_begin(device);
     native_.markCaptureBegin(device);
   }
   void markCaptureEnd(DeviceIndex device) override {
     native_.markCaptureEnd(device);
-    pools_.mark_capture(device, -1);
+    ours.capture_end(device);
   }
   void releasePool(DeviceIndex device, MempoolId_t pool) override {
     native_.releasePool(device, pool);
@@ -105,7 +105,6 @@ class Allocator final : public torch_cuda::CUDAAllocator {
   void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
                           std::shared_ptr<torch_cuda::CUDAAllocator> from = nullptr) override {
     native_.createOrIncrefPool(device, pool, std::move(from));
-    pools_.know(device, pool);
   }
   void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool value) override {
     native_.setUseOnOOM(device, pool, value);

@@ -1,7 +1,7 @@
 """Compiles the shim for the PyTorch of this Python, into the cache folder.
 
-It needs a C++20 compiler, PyTorch's headers (they come with it) and CUDA's. Those of the toolkit will
-do, and those of the packages that PyTorch's own wheels bring; they must be of PyTorch's major version.
+It needs a C++20 compiler, PyTorch's headers (they come with it) and CUDA's of PyTorch's major version:
+a toolkit's, or those of two packages, the first of which PyTorch's own wheels bring.
 A PyTorch whose class of allocators is not the one that the shim knows fails here, at compile time,
 and never in a run.
 """
@@ -23,9 +23,9 @@ SCHEMA = "headroom.run.shim/1"
 MOST_SECONDS = 600
 
 # What is compiled with; a test names its own.
-Parts = namedtuple("Parts", "compiler cuda_include torch_library more_includes flags",
+Parts = namedtuple("Parts", "compiler cuda_includes torch_library more_includes flags",
                    defaults=("", (), ()))
-Built = namedtuple("Built", "path stamp compiler cuda_include seconds")
+Built = namedtuple("Built", "path stamp compiler cuda_includes seconds")
 
 
 class BuildFailed(RuntimeError):
@@ -66,21 +66,40 @@ def cuda_version(include):
     return (int(found.group(1)) // 1000, int(found.group(1)) % 1000 // 10) if found else None
 
 
+def _with_crt(folder):
+    """The folder, and the one beside it that has crt/, which CUDA's packages bring apart."""
+    beside = sorted(glob.glob(os.path.join(folder, os.pardir, os.pardir, "*", "include")))
+    for place in [folder, *beside]:
+        if os.path.isfile(os.path.join(place, "crt", "host_config.h")):
+            return tuple(dict.fromkeys((folder, os.path.normpath(place))))
+    return ()
+
+
+def packages_of(major):
+    """The packages that have the headers, as pip takes them; read in CUDA 12.9's and 13.5's."""
+    if int(major) >= 13:
+        return f"'nvidia-cuda-runtime=={major}.*' 'nvidia-cuda-crt=={major}.*'"
+    return f"nvidia-cuda-runtime-cu{major} nvidia-cuda-nvcc-cu{major}"
+
+
 def find_cuda(wanted, environment):
-    """An include folder with CUDA's headers of the major version that PyTorch was built with."""
+    """Include folders with CUDA's headers of the major version that PyTorch was built with."""
     major = wanted.split(".")[0]
     seen = []
     for folder in _cuda_folders(environment):
         version = cuda_version(folder)
         if version is None:
             continue
-        if str(version[0]) == major:
-            return folder
-        seen.append(f"{folder} is of CUDA {version[0]}.{version[1]}")
+        if str(version[0]) != major:
+            seen.append(f"{folder} is of CUDA {version[0]}.{version[1]}")
+        elif _with_crt(folder):
+            return _with_crt(folder)
+        else:
+            seen.append(f"{folder} lacks crt/host_config.h")
     other = f" ({'; '.join(dict.fromkeys(seen))})" if seen else ""
-    raise BuildFailed(f"CUDA {major}'s headers (cuda_runtime_api.h) are not found{other}: install "
-                      f"CUDA toolkit {major}, or pip install 'nvidia-cuda-runtime=={major}.*' "
-                      f"(nvidia-cuda-runtime-cu{major} before 13), or name a toolkit in CUDA_HOME")
+    raise BuildFailed(f"CUDA {major}'s headers (cuda_runtime_api.h, crt/host_config.h) are not "
+                      f"found{other}: pip install {packages_of(major)}, or install CUDA toolkit "
+                      f"{major}, or name one in CUDA_HOME")
 
 
 def parts_for(torch, environment):
@@ -106,7 +125,7 @@ def _command(torch, parts, stamp, has_newer_string, out):
             *[f"-I{folder}" for folder in parts.more_includes], f"-I{shim.include_folder()}",
             "-isystem", include,
             "-isystem", os.path.join(include, "torch", "csrc", "api", "include"),
-            "-isystem", parts.cuda_include,
+            *[word for folder in parts.cuda_includes for word in ("-isystem", folder)],
             os.path.join(shim.HERE, "headroom_shim.cpp"), "-o", out,
             f"-L{parts.torch_library}", f"-L{os.path.join(torch.folder, 'lib')}",
             "-lc10_cuda", "-lc10", "-Wl,-z,now", "-Wl,-z,nodelete"]
@@ -136,7 +155,7 @@ def _is_there(folder, stamp, compiler):
     path = os.path.join(folder, shim.NAME)
     if told.get("stamp") != stamp or told.get("compiler") != compiler or not os.path.isfile(path):
         return None
-    return Built(path, stamp, compiler, str(told.get("cuda_include", "")), 0.0)
+    return Built(path, stamp, compiler, told.get("cuda_includes", []), 0.0)
 
 
 def build(torch, has_newer_string, environment, parts=None):
@@ -164,10 +183,10 @@ def build(torch, has_newer_string, environment, parts=None):
         told = os.path.join(scratch, "stamp.json")
         with open(told, "w", encoding="utf-8") as file:
             json.dump({"schema": SCHEMA, "stamp": stamp, "compiler": compiler,
-                       "cuda_include": parts.cuda_include}, file, indent=1)
+                       "cuda_includes": parts.cuda_includes}, file, indent=1)
         # The library last: with it in its place, all is there.
         os.replace(told, os.path.join(folder, "stamp.json"))
         os.replace(made, os.path.join(folder, shim.NAME))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return Built(os.path.join(folder, shim.NAME), stamp, compiler, parts.cuda_include, seconds)
+    return Built(os.path.join(folder, shim.NAME), stamp, compiler, parts.cuda_includes, seconds)

@@ -138,7 +138,11 @@ bool Allocator::give_back_what_pools_cached(DeviceIndex device) {
   for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
     is_some |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
   }
-  if (!native_.initialized() || pools_.any_begun()) return is_some;
+  if (!native_.initialized()) return is_some;
+  if (pools_.any_begun()) {
+    pools_.empty_our_cache();  // which ours itself may not have done
+    return true;
+  }
   const auto reserved = [&] { return native_.getDeviceStats(device).reserved_bytes[kAll].current; };
   const int64_t before = reserved();
   if (before == 0) return is_some;
@@ -182,7 +186,7 @@ void Allocator::recordStream(const c10::DataPtr& block, c10::cuda::CUDAStream st
 }
 
 void Allocator::emptyCache(MempoolId_t pool) {
-  if (pool == MempoolId_t{0, 0}) ours.empty_cache();
+  if (pool == MempoolId_t{0, 0}) pools_.empty_our_cache();
   native_.emptyCache(pool);
 }
 

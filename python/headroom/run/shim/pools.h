@@ -12,7 +12,6 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include "ours.h"
@@ -25,19 +24,12 @@ using Filter = std::function<bool(cudaStream_t)>;
 
 class Pools {
  public:
-  // Of torch.cuda.MemPool: requests go there without a capture, as a rule.
-  void know(DeviceIndex device, MempoolId_t id) {
-    const std::lock_guard lock(mutex_);
-    known_.insert({device, id});
-  }
-
-  // A pool that is not known may be a capture's, which begins after this call and before anybody
-  // says so; from here on nothing may happen that a capture forbids.
+  // A pool may be a capture's, which begins after this call and before anybody says so: from here
+  // on nothing may happen that a capture forbids.
   void begin(DeviceIndex device, MempoolId_t id, Filter filter) {
     const std::lock_guard lock(mutex_);
-    const bool may_capture = known_.count({device, id}) == 0;
-    if (may_capture) ours.capture_begin(device);
-    begun_.push_back({device, id, std::move(filter), may_capture});
+    ours.capture_begin(device);
+    begun_.push_back({device, id, std::move(filter)});
     count_.store(begun_.size(), std::memory_order_release);
   }
 
@@ -47,15 +39,9 @@ class Pools {
       return begun.device == device && begun.id == id;
     });
     if (pool == begun_.end()) return;
-    if (pool->may_capture) ours.capture_end(device);
+    ours.capture_end(device);
     begun_.erase(pool);
     count_.store(begun_.size(), std::memory_order_release);
-  }
-
-  void mark_capture(DeviceIndex device, int change) {
-    const std::lock_guard lock(mutex_);
-    captures_ += change;
-    change > 0 ? ours.capture_begin(device) : ours.capture_end(device);
   }
 
   // Is a request of this thread, on this stream, one for a pool?
@@ -68,18 +54,13 @@ class Pools {
   }
   bool any_begun() const { return count_.load(std::memory_order_acquire) != 0; }
 
-  // Our cache goes back to the device although a pool is begun, where no capture is: what begin()
-  // forbade, in case, is allowed meanwhile. Nothing during a capture.
+  // Our cache goes back to the device though a pool is begun: what begin() forbade, in case, is
+  // allowed meanwhile. Not during a capture that has been marked, which counts by itself.
   void empty_our_cache() {
     const std::lock_guard lock(mutex_);
-    if (captures_ > 0) return;
-    for (const Begun& pool : begun_) {
-      if (pool.may_capture) ours.capture_end(pool.device);
-    }
+    for (const Begun& pool : begun_) ours.capture_end(pool.device);
     ours.empty_cache();
-    for (const Begun& pool : begun_) {
-      if (pool.may_capture) ours.capture_begin(pool.device);
-    }
+    for (const Begun& pool : begun_) ours.capture_begin(pool.device);
   }
 
  private:
@@ -87,13 +68,10 @@ class Pools {
     DeviceIndex device;
     MempoolId_t id;
     Filter filter;
-    bool may_capture;
   };
   std::mutex mutex_;
   std::atomic<size_t> count_{0};
   std::vector<Begun> begun_;
-  std::set<std::pair<DeviceIndex, MempoolId_t>> known_;
-  int captures_ = 0;
 };
 
 }  // namespace headroom::shim
