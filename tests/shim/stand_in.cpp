@@ -121,12 +121,14 @@ void Native::raw_delete(void* pointer) {
 
 void* Native::getBaseAllocation(void* pointer, size_t* bytes) {
   TORCH_CHECK(owns(pointer), "invalid device pointer: ", pointer);
+  const std::lock_guard lock(mutex_);
   *bytes = blocks_[pointer].bytes;
   return pointer;
 }
 
 void Native::recordStream(const c10::DataPtr& block, c10::cuda::CUDAStream stream) {
   if (block.get_deleter() != &release_block) return;
+  const std::lock_guard lock(mutex_);
   streams[block.get()].push_back(stream.stream());
 }
 
