@@ -16,7 +16,11 @@ install(FILES data/devices.json data/operator_rules.json data/timing.json
 
 # The tracer of Python modules, and the glue of `headroom run`: the program looks for them here.
 install(DIRECTORY python/headroom DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom/python
-  COMPONENT headroom_runtime FILES_MATCHING PATTERN "*.py" PATTERN "*.cpp" PATTERN __pycache__ EXCLUDE)
+  COMPONENT headroom_runtime FILES_MATCHING PATTERN "*.py" PATTERN "*.cpp" PATTERN "*.h" PATTERN __pycache__ EXCLUDE)
+# What the shim of `headroom run` is compiled with, beside it.
+install(FILES src/runtime/abi.h
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom/python/headroom/run/shim/runtime
+  COMPONENT headroom_runtime)
 
 install(TARGETS headroom EXPORT headroom_targets
   LIBRARY COMPONENT headroom_dev NAMELINK_COMPONENT headroom_dev

@@ -51,6 +51,7 @@ Result<run::RunQuestion> question_of(const Words& words) {
   question.plan_file = words.value("plan");
   question.measure_file = words.value("measure");
   if (question.measure_file == "-") return usage("--measure adds to a file", "");
+  question.without_shim = words.has("no-shim");
   HEADROOM_ASSIGN(question.accepted, accepted_needs(words.value("accept")));
   return question;
 }
@@ -67,7 +68,21 @@ Result<void> hand_over(const run::RunAnswer& answer, const Words& words, const C
   return {};
 }
 
+Result<int> build_shim(const Words& words, const Console& console) {
+  if (words.command.size() > 1) {
+    return usage("--build-shim takes a Python alone", "headroom run --build-shim -- python3");
+  }
+  const std::string python = words.command.empty() ? "python3" : words.command.front();
+  HEADROOM_ASSIGN(const ForegroundResult child, run::build_shim(python, words.has("json")));
+  if (!child.started) {
+    console.complain({ErrorCode::unavailable, "cannot be run: " + child.reason, python,
+                      "headroom run --build-shim -- PYTHON names another"});
+  }
+  return child.exit_code;
+}
+
 Result<int> run_run(const Words& words, const Console& console) {
+  if (words.has("build-shim")) return build_shim(words, console);
   HEADROOM_ASSIGN(const run::RunQuestion question, question_of(words));
   if (words.has("output")) HEADROOM_TRY(check_writable(words.value("output")));
   HEADROOM_ASSIGN(const run::RunAnswer answer, run::answer(question));
@@ -104,6 +119,9 @@ Verb run_verb() {
        "only records; headroom pack recordings/*.hrec tells what a plan would give"},
       {"headroom run --plan step.plan -- python train.py",
        "serves from a plan of headroom pack; %r in the name is the rank, %d the device"},
+      {"headroom run --build-shim -- python",
+       "once for each PyTorch: compiles what serves cudnn.benchmark, CUDA-graph trees, MemPool and "
+       "the profiler's memory events, too"},
       {"headroom run --off --measure mine.csv -- python train.py",
        "adds setting and peaks to a file for headroom fit --against mine.csv"},
   };
@@ -115,7 +133,11 @@ Verb run_verb() {
       {"accept", "NEED,...",
        "run although the script asks for something that this allocator cannot serve: "
        "cudnn-benchmark (stays off), cuda-graph-trees, cuda-ipc, mempool (raise where they are "
-       "used), profiler-memory (shows no device memory), all"},
+       "used), profiler-memory (shows no device memory), all; the shim serves all but cuda-ipc"},
+      {"build-shim", "",
+       "compile the shim for the PyTorch of the Python that is named (python3), with its headers "
+       "and CUDA's; nothing is run"},
+      {"no-shim", "", "do without the shim, though one was built"},
       {"json", "", "the answer as one JSON object, where the lines would stand"},
       {"output", "FILE", "write the answer there; without it it goes to stderr", 'o'},
       kQuietFlag,
@@ -127,7 +149,7 @@ Verb run_verb() {
       {"reused", "served in planned space that was idle"},
       {"fallen back", "served by best fit, as nothing in the plan matched"},
       {"outside our reach", "CUDA context, NCCL, other libraries, other processes"},
-      {"no shim", "what needs PyTorch's C++ interface (see --accept) is not served yet"},
+      {"shim", "our allocator behind PyTorch's C++ interface: see docs/run.md"},
       {"exit code", "the command's; 125 a failure of ours, 126 and 127 it cannot be started"}};
   verb.run = run_run;
   return verb;

@@ -24,6 +24,7 @@ struct RunQuestion {
   std::string plan_file;              // Mode::serve
   std::string measure_file;           // CSV to add rows to; "": none
   std::vector<std::string> accepted;  // needs of the script that are known and accepted
+  bool without_shim = false;          // PyTorch's C interface even where a shim was built
 };
 
 }  // namespace headroom::run

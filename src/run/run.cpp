@@ -10,7 +10,6 @@
 
 #include "base/beside.h"
 #include "base/environment.h"
-#include "base/foreground.h"
 #include "run/measured_file.h"
 #include "run/process_report.h"
 
@@ -154,7 +153,20 @@ std::vector<std::pair<std::string, std::string>> environment_for(const RunQuesti
   added.emplace_back("HEADROOM_RUN_FOLDER", folder);
   added.emplace_back("HEADROOM_RUN_PLAN",
                      question.mode == Mode::serve ? absolute(question.plan_file) : "");
+  // Else as the user has it.
+  if (question.without_shim) added.emplace_back("HEADROOM_RUN_SHIM", "off");
   return added;
+}
+
+Result<ForegroundResult> build_shim(const std::string& python, bool as_json) {
+  HEADROOM_ASSIGN(const Parts parts, find_parts());
+  const std::string theirs = environment_value("PYTHONPATH");
+  std::vector<std::string> command{python, "-m", "headroom.run.shim"};
+  if (as_json) command.emplace_back("--json");
+  return run_in_foreground(
+      {command,
+       {{"HEADROOM_RUN_MODE", ""},
+        {"PYTHONPATH", theirs.empty() ? parts.package : parts.package + ":" + theirs}}});
 }
 
 Result<RunAnswer> answer(const RunQuestion& question) {

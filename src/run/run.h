@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/foreground.h"
 #include "base/result.h"
 #include "run/answer.h"
 #include "run/question.h"
@@ -29,5 +30,9 @@ struct Parts {
 
 // Runs the command to its end. An Error is a failure of ours, before it was started.
 [[nodiscard]] Result<RunAnswer> answer(const RunQuestion& question);
+
+// Compiles the shim (python/headroom/run/shim) for the PyTorch of this Python, whose words go to
+// our stdout and stderr.
+[[nodiscard]] Result<ForegroundResult> build_shim(const std::string& python, bool as_json);
 
 }  // namespace headroom::run

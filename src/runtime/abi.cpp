@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/version.h"
+#include "runtime/memory_wanted.h"
 #include "runtime/runtime.h"
 
 using headroom::runtime::CudaStream;
@@ -67,6 +68,19 @@ int64_t copy_text(const std::string& text, char* buffer, int64_t capacity) {
   return pointer;
 }
 
+// The bytes of the block that the pointer was; 0 where it was none of any device.
+int64_t release_at(void* pointer, int device) {
+  DeviceAllocator* const likely = Runtime::get().open_device(device);
+  int64_t bytes = likely == nullptr ? 0 : likely->free_planned(pointer);
+  if (bytes != 0) [[likely]]
+    return bytes;
+  any_device(device, [&](DeviceAllocator& known) {
+    bytes = known.free(pointer);
+    return bytes != 0;
+  });
+  return bytes;
+}
+
 }  // namespace
 
 extern "C" {
@@ -88,11 +102,7 @@ void* headroom_malloc(ssize_t size, int device, void* stream) {
 }
 
 void headroom_free(void* pointer, ssize_t, int device, void*) {
-  if (pointer == nullptr) return;
-  DeviceAllocator* const likely = Runtime::get().open_device(device);
-  if (likely != nullptr && likely->free_planned(pointer)) [[likely]]
-    return;
-  if (any_device(device, [&](DeviceAllocator& known) { return known.free(pointer); })) return;
+  if (pointer == nullptr || release_at(pointer, device) != 0) return;
   for_devices(device, [](DeviceAllocator& known) { known.count_unknown_free(); });
 }
 
@@ -173,6 +183,43 @@ HEADROOM_EXPORT void headroom_release_pool(int device, TorchPoolId id) {
 
 void headroom_on_out_of_memory(headroom_out_of_memory_handler handler, void* context) {
   Runtime::get().set_out_of_memory_handler(handler, context);
+}
+
+int64_t headroom_release(void* pointer, int device) {
+  if (pointer == nullptr) return 0;
+  return Runtime::get().is_forked() ? -1 : release_at(pointer, device);
+}
+
+int headroom_device_of(void* pointer) {
+  int device = -1;
+  if (pointer == nullptr) return device;
+  any_device(0, [&](DeviceAllocator& known) {
+    if (known.is_live(pointer)) device = known.ordinal();
+    return device >= 0;
+  });
+  return device;
+}
+
+int64_t headroom_largest_free_block(int device) {
+  DeviceAllocator* const known = Runtime::get().open_device(device);
+  return known == nullptr ? 0 : known->largest_free_block();
+}
+
+void headroom_capture_begin(int device) {
+  if (DeviceAllocator* const known = Runtime::get().device(device)) known->begin_capture();
+}
+
+void headroom_capture_end(int device) {
+  if (DeviceAllocator* const known = Runtime::get().open_device(device)) known->end_capture();
+}
+
+void headroom_on_memory_wanted(headroom_memory_wanted_handler handler, void* context) {
+  headroom::runtime::MemoryWanted::set(handler, context);
+}
+
+void headroom_visit_segments(int device, headroom_segment_visitor visit, void* context) {
+  DeviceAllocator* const known = Runtime::get().open_device(device);
+  if (known != nullptr) known->visit_segments(visit, context);
 }
 
 int headroom_configure(const headroom_configuration* configuration) {

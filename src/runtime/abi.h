@@ -177,6 +177,58 @@ HEADROOM_EXPORT void headroom_reset_accumulated_statistics(int device);
 /* cudaMemGetInfo. 0, or -1. */
 HEADROOM_EXPORT int headroom_memory_info(int device, int64_t* free_bytes, int64_t* total_bytes);
 
+/* ---- For a shim that is compiled against PyTorch (python/headroom/run/shim): it subclasses
+ * ---- PyTorch's own class, and has another allocator beside this one ---- */
+
+/* As headroom_free(), and tells: the block's bytes, rounded as in allocated_bytes; 0 where the
+ * pointer is not a live block of ours, and then nothing was done or counted; -1 in a child of
+ * fork(), where nothing is freed. `device`: where the pointer is looked for first. */
+HEADROOM_EXPORT int64_t headroom_release(void* pointer, int device);
+/* The device of a live block of ours; -1 where it is none. */
+HEADROOM_EXPORT int headroom_device_of(void* pointer);
+/* The longest stretch that is mapped and free, as one request could have it without a call to the
+ * driver; 0 where the device was not used. */
+HEADROOM_EXPORT int64_t headroom_largest_free_block(int device);
+/* A graph is being captured, whose own requests go elsewhere: until the end nothing is unmapped,
+ * waited for or queried. Calls nest. */
+HEADROOM_EXPORT void headroom_capture_begin(int device);
+HEADROOM_EXPORT void headroom_capture_end(int device);
+
+/* Asked, with no lock held, before a request is refused: gives back what it has cached of the
+ * device's memory, and returns whether there was any. May not throw. */
+typedef int (*headroom_memory_wanted_handler)(int64_t bytes, int device, void* context);
+HEADROOM_EXPORT void headroom_on_memory_wanted(headroom_memory_wanted_handler handler,
+                                               void* context);
+
+enum headroom_block_state {
+  HEADROOM_BLOCK_FREE = 0,
+  HEADROOM_BLOCK_LIVE = 1,
+  HEADROOM_BLOCK_PENDING = 2 /* released, and awaiting another stream */
+};
+typedef struct headroom_block {
+  int64_t address;
+  int64_t bytes;
+  int64_t requested_bytes; /* 0 where it is free */
+  int64_t state;           /* headroom_block_state */
+} headroom_block;
+typedef struct headroom_segment {
+  uint32_t struct_bytes;
+  int32_t device;
+  int64_t address;
+  int64_t bytes;
+  void* stream;
+  uint64_t pool_first;
+  uint64_t pool_second;
+  int32_t is_small;
+  int32_t is_paged;    /* shown by PyTorch as expandable */
+  int64_t block_count; /* they tile the segment */
+  const headroom_block* blocks;
+} headroom_segment;
+/* What headroom_snapshot() writes, segment by segment, with no lock held. May not throw. */
+typedef void (*headroom_segment_visitor)(const headroom_segment* segment, void* context);
+HEADROOM_EXPORT void headroom_visit_segments(int device, headroom_segment_visitor visit,
+                                             void* context);
+
 /* ---- What happened ---- */
 
 /* JSON into `buffer` (zero-terminated, cut where it does not fit); returns the bytes that the whole

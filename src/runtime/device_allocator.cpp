@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/units.h"
+#include "runtime/memory_wanted.h"
 
 namespace headroom::runtime {
 namespace {
@@ -95,8 +96,12 @@ void* DeviceAllocator::allocate(int64_t size, CudaStream* stream, std::string& o
     at_boundary();
     if (address == 0) address = serve_behind_boundary(request);
   }
-  if (address == 0) [[unlikely]]
-    return allocate_slowly(request, out_of_memory);
+  if (address == 0) [[unlikely]] {
+    void* const pointer = allocate_slowly(request, false, out_of_memory);
+    if (pointer != nullptr) return pointer;
+    MemoryWanted::ask(size, ordinal_);
+    return allocate_slowly(request, true, out_of_memory);
+  }
   if (recording_ != nullptr) [[unlikely]] {
     record(memory::RecordKind::alloc, address, size, stream);
   }
@@ -187,17 +192,20 @@ int64_t DeviceAllocator::hand_out(uint32_t number, const Request& request) {
   return block.address;
 }
 
-void* DeviceAllocator::allocate_slowly(const Request& request, std::string& out_of_memory) {
+// Null where there is no memory; the last time, the plan's space is given up for it, too.
+void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
+                                       std::string& out_of_memory) {
   const std::lock_guard driver_lock(driver_mutex_);
   const DriverScope scope(pages_->driver(), pages_->context());
   uint32_t block = kNoNumber;
   Attempt attempt = grow(request, block);
   if (attempt == Attempt::no_memory) {
-    {
+    if (!is_last) {
       const std::lock_guard lock(lock_);
       ++statistics_.retries;
     }
     if (give_back_everything()) attempt = grow(request, block);
+    if (attempt == Attempt::no_memory && !is_last) return nullptr;
     // The last reserve: planned space between requests.
     if (attempt == Attempt::no_memory && planned_ != nullptr && !is_capturing()) {
       retire_plan("out of memory");
@@ -363,43 +371,55 @@ void DeviceAllocator::note_reserved() {
   statistics_.free_peak_blocks = std::max(statistics_.free_peak_blocks, general_->free_blocks());
 }
 
-bool DeviceAllocator::free(void* pointer) {
+int64_t DeviceAllocator::free(void* pointer) {
   const int64_t address = address_of(pointer);
+  int64_t bytes = 0;
   std::vector<CudaStream*> streams;
   {
     const std::lock_guard lock(lock_);
     if (PlannedArena* const arena = planned_at(address)) {
       PlannedArena::Block* const block = arena->find(address);
-      if (block == nullptr || block->is_pending) return false;
-      const int64_t rounded = round_up(block->requested, kAlignment);
+      if (block == nullptr || block->is_pending) return 0;
+      bytes = round_up(block->requested, kAlignment);
       record(memory::RecordKind::free_requested, address, block->requested, nullptr);
-      statistics_.end_block(rounded, block->requested);
+      statistics_.end_block(bytes, block->requested);
       if (!block->has_uses) {
         release_planned(*arena, address);
-        return true;
+        return bytes;
       }
       block->is_pending = true;
       log_release(block->serial, RequestLog::Kind::release_asked);
-      defer(address, rounded, streams);
     } else {
       const uint32_t number = blocks_.find(address);
-      if (number == kNoNumber) return false;
+      if (number == kNoNumber) return 0;
       GeneralArena::Block& block = general_->block(number);
-      if (block.state != BlockState::live) return false;  // released before
+      if (block.state != BlockState::live) return 0;  // released before
+      bytes = block.size;
       record(memory::RecordKind::free_requested, address, block.requested, nullptr);
-      statistics_.end_block(block.size, block.requested);
+      statistics_.end_block(bytes, block.requested);
       if (!block.has_uses) {
         complete_general(number);
-        return true;
+        return bytes;
       }
       general_->set_pending(number);
       log_release(block.serial, RequestLog::Kind::release_asked);
-      defer(address, block.size, streams);
     }
+    defer(address, bytes, streams);
   }
   const DriverScope scope(pages_->driver(), pages_->context());
   events_->add(address, streams, is_capturing(), [this](int64_t done) { complete_pending(done); });
-  return true;
+  return bytes;
+}
+
+bool DeviceAllocator::is_live(void* pointer) {
+  const int64_t address = address_of(pointer);
+  const std::lock_guard lock(lock_);
+  if (PlannedArena* const arena = planned_at(address)) {
+    const PlannedArena::Block* const block = arena->find(address);
+    return block != nullptr && !block->is_pending;
+  }
+  const uint32_t number = blocks_.find(address);
+  return number != kNoNumber && general_->block(number).state == BlockState::live;
 }
 
 // REQUIRES: the lock.
@@ -504,8 +524,18 @@ void DeviceAllocator::set_memory_fraction(double fraction) {
 }
 
 std::optional<GeneralArena::Piece> DeviceAllocator::base_allocation(void* pointer) {
+  const std::lock_guard driver_lock(driver_mutex_);
   const std::lock_guard lock(lock_);
   const int64_t address = address_of(pointer);
+  const int64_t page = pages_->page_bytes();
+  for (const ArenaMemory& memory : arena_memory_) {
+    for (const GeneralArena::Piece& piece : memory.mapped) {
+      if (address < piece.address || address >= piece.address + piece.bytes) continue;
+      if (!pages_->is_virtual()) return piece;
+      const int64_t into = (address - piece.address) / page * page;
+      return GeneralArena::Piece{piece.address + into, page, piece.range};
+    }
+  }
   for (const GeneralArena::Segment& segment : general_->segments()) {
     if (!segment.is_in_use || address < segment.address ||
         address >= segment.address + segment.bytes) {
@@ -513,7 +543,6 @@ std::optional<GeneralArena::Piece> DeviceAllocator::base_allocation(void* pointe
     }
     if (!segment.is_paged)
       return GeneralArena::Piece{segment.address, segment.bytes, segment.range};
-    const int64_t page = pages_->page_bytes();
     return GeneralArena::Piece{segment.address + (address - segment.address) / page * page, page,
                                segment.range};
   }

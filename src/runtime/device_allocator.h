@@ -59,6 +59,8 @@
 
 namespace headroom::runtime {
 
+struct ShownSegment;  // device_snapshot.cpp
+
 // A capture's pool, by PyTorch's pair of numbers.
 struct PoolId {
   uint64_t first = 0;
@@ -132,23 +134,26 @@ class DeviceAllocator {
       at_boundary();
     return reinterpret_cast<void*>(static_cast<uintptr_t>(served.address));
   }
-  // The same for releases: false where free() is to be asked.
-  bool free_planned(void* pointer) {
-    if (!serves_.load(std::memory_order_relaxed)) return false;
+  // The same for releases: the block's bytes, or 0 where free() is to be asked.
+  int64_t free_planned(void* pointer) {
+    if (!serves_.load(std::memory_order_relaxed)) return 0;
     const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer));
     const std::lock_guard lock(lock_);
     PlannedArena::Block was;
     if (planned_ == nullptr || recording_ != nullptr || !planned_->release_regular(address, was)) {
-      return false;
+      return 0;
     }
-    statistics_.end_block(round_up(was.requested, kAlignment), was.requested);
+    const int64_t bytes = round_up(was.requested, kAlignment);
+    statistics_.end_block(bytes, was.requested);
     log_release(was.serial, RequestLog::Kind::release_done);
-    return true;
+    return bytes;
   }
   // Null where there is no memory: then `out_of_memory` is the message. REQUIRES: size > 0.
   void* allocate(int64_t size, CudaStream* stream, std::string& out_of_memory);
+  // The block's bytes; 0 where the pointer is not a live block of this device.
+  int64_t free(void* pointer);
+  [[nodiscard]] bool is_live(void* pointer);
   // False where the pointer is not a live block of this device.
-  bool free(void* pointer);
   bool record_stream(void* pointer, CudaStream* stream);
   void empty_cache();
   void set_memory_fraction(double fraction);
@@ -160,6 +165,9 @@ class DeviceAllocator {
   void begin_pool(PoolId id, Filter filter);
   void end_pool(PoolId id);
   void release_pool(PoolId id);
+  // A capture whose requests go to another allocator.
+  void begin_capture() { captures_.fetch_add(1, std::memory_order_acq_rel); }
+  void end_capture() { captures_.fetch_sub(1, std::memory_order_acq_rel); }
 
   [[nodiscard]] int ordinal() const { return ordinal_; }
   [[nodiscard]] const DevicePages& pages() const { return *pages_; }
@@ -169,7 +177,9 @@ class DeviceAllocator {
   DevicePages::Info memory_info();
   int64_t unknown_frees();
   void count_unknown_free();
+  int64_t largest_free_block();
   std::string snapshot_json();
+  void visit_segments(headroom_segment_visitor visit, void* context);
   std::string report_json();
   void iteration();
   // The optimizer's steps will be marked: iteration() will be called.
@@ -200,7 +210,7 @@ class DeviceAllocator {
   DeviceAllocator(int ordinal, const Configuration& configuration)
       : ordinal_(ordinal), configuration_(configuration) {}
 
-  void* allocate_slowly(const Request& request, std::string& out_of_memory);
+  void* allocate_slowly(const Request& request, bool is_last, std::string& out_of_memory);
   int64_t serve(const Request& request, bool& is_boundary);
   int64_t serve_planned(const Request& request, bool& is_boundary);
   int64_t serve_general(const Request& request);
@@ -217,6 +227,8 @@ class DeviceAllocator {
   void defer(int64_t address, int64_t bytes, std::vector<CudaStream*>& streams);
   void complete_general(uint32_t block);
   void complete_pending(int64_t address);
+
+  std::vector<ShownSegment> shown_segments();
 
   // device_pools.cpp: private pools of captures.
   uint32_t pool_for(CudaStream* stream) const;
@@ -272,7 +284,7 @@ class DeviceAllocator {
   std::unique_ptr<memory::RecordingWriter> recording_;
   int64_t start_ns_ = 0;
   std::atomic<double> memory_fraction_ = 1;
-  std::atomic<int> captures_ = 0;     // pools that are begun
+  std::atomic<int> captures_ = 0;     // pools that are begun, and captures elsewhere
   std::atomic<bool> serves_ = false;  // a plan; a hint for who has not the lock
 
   std::mutex driver_mutex_;

@@ -92,6 +92,11 @@ void DeviceAllocator::reset_accumulated() {
   s.retries = s.out_of_memory = 0;
 }
 
+int64_t DeviceAllocator::largest_free_block() {
+  const std::lock_guard lock(lock_);
+  return general_->largest_free_block();
+}
+
 int64_t DeviceAllocator::unknown_frees() {
   const std::lock_guard lock(lock_);
   return statistics_.unknown_frees;

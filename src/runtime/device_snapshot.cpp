@@ -12,14 +12,6 @@
 #include "runtime/device_allocator.h"
 
 namespace headroom::runtime {
-namespace {
-
-struct ShownBlock {
-  int64_t address = 0;
-  int64_t size = 0;
-  int64_t requested = 0;
-  BlockState state = BlockState::free;
-};
 
 struct ShownSegment {
   CudaStream* stream = nullptr;
@@ -27,37 +19,47 @@ struct ShownSegment {
   bool is_paged = false;
   uint64_t pool_first = 0;
   uint64_t pool_second = 0;
-  std::vector<ShownBlock> blocks;  // by address, without a gap
+  std::vector<headroom_block> blocks;  // by address, without a gap
 };
+
+namespace {
+
+int64_t state_of(BlockState state) {
+  if (state == BlockState::live) return HEADROOM_BLOCK_LIVE;
+  return state == BlockState::pending ? HEADROOM_BLOCK_PENDING : HEADROOM_BLOCK_FREE;
+}
 
 std::string key(const char* name, int64_t value) {
   return '"' + std::string(name) + "\": " + std::to_string(value);
 }
 
-const char* state_name(BlockState state) {
-  if (state == BlockState::live) return "active_allocated";
-  return state == BlockState::pending ? "active_pending_free" : "inactive";
+const char* state_name(int64_t state) {
+  if (state == HEADROOM_BLOCK_LIVE) return "active_allocated";
+  return state == HEADROOM_BLOCK_PENDING ? "active_pending_free" : "inactive";
+}
+
+int64_t bytes_of(const ShownSegment& segment) {
+  const headroom_block& last = segment.blocks.back();
+  return last.address + last.bytes - segment.blocks.front().address;
 }
 
 std::string json_of(const ShownSegment& segment, int device) {
   std::string blocks;
-  int64_t total = 0;
   int64_t allocated = 0;
   int64_t active = 0;
   int64_t requested = 0;
-  for (const ShownBlock& block : segment.blocks) {
-    total += block.size;
-    if (block.state == BlockState::live) allocated += block.size;
-    if (block.state != BlockState::free) active += block.size;
-    requested += block.requested;
+  for (const headroom_block& block : segment.blocks) {
+    if (block.state == HEADROOM_BLOCK_LIVE) allocated += block.bytes;
+    if (block.state != HEADROOM_BLOCK_FREE) active += block.bytes;
+    requested += block.requested_bytes;
     if (!blocks.empty()) blocks += ", ";
-    blocks += "{" + key("address", block.address) + ", " + key("size", block.size) + ", " +
-              key("requested_size", block.requested) + ", \"state\": \"" + state_name(block.state) +
-              "\", \"frames\": []}";
+    blocks += "{" + key("address", block.address) + ", " + key("size", block.bytes) + ", " +
+              key("requested_size", block.requested_bytes) + ", \"state\": \"" +
+              state_name(block.state) + "\", \"frames\": []}";
   }
   return "{" + key("device", device) + ", " + key("address", segment.blocks.front().address) +
-         ", " + key("total_size", total) + ", " + key("allocated_size", allocated) + ", " +
-         key("active_size", active) + ", " + key("requested_size", requested) + ", " +
+         ", " + key("total_size", bytes_of(segment)) + ", " + key("allocated_size", allocated) +
+         ", " + key("active_size", active) + ", " + key("requested_size", requested) + ", " +
          key("stream", static_cast<int64_t>(reinterpret_cast<uintptr_t>(segment.stream))) +
          ", \"segment_type\": \"" + (segment.is_small ? "small" : "large") +
          "\", \"segment_pool_id\": [" + std::to_string(segment.pool_first) + ", " +
@@ -78,13 +80,14 @@ ShownSegment stretch_of(const GeneralArena::Piece& piece,
       [](const PlannedArena::Shown& known, int64_t address) { return known.address < address; });
   for (; block != shown.end() && block->address < end; ++block) {
     if (block->address > at) {
-      segment.blocks.push_back({at, block->address - at, 0, BlockState::free});
+      segment.blocks.push_back({at, block->address - at, 0, HEADROOM_BLOCK_FREE});
     }
-    segment.blocks.push_back({block->address, block->room, block->block.requested,
-                              block->block.is_pending ? BlockState::pending : BlockState::live});
+    segment.blocks.push_back(
+        {block->address, block->room, block->block.requested,
+         block->block.is_pending ? HEADROOM_BLOCK_PENDING : HEADROOM_BLOCK_LIVE});
     at = block->address + block->room;
   }
-  if (at < end) segment.blocks.push_back({at, end - at, 0, BlockState::free});
+  if (at < end) segment.blocks.push_back({at, end - at, 0, HEADROOM_BLOCK_FREE});
   return segment;
 }
 
@@ -115,13 +118,15 @@ void show_general(const GeneralArena& arena, const GeneralArena::Segment& segmen
       continue;
     }
     if (!std::exchange(is_open, true)) shown.push_back(like);
-    shown.back().blocks.push_back({block.address, block.size, block.requested, block.state});
+    shown.back().blocks.push_back(
+        {block.address, block.size, block.requested, state_of(block.state)});
   }
 }
 
 }  // namespace
 
-std::string DeviceAllocator::snapshot_json() {
+// By value, so that whoever writes or visits them holds no lock.
+std::vector<ShownSegment> DeviceAllocator::shown_segments() {
   std::vector<ShownSegment> shown;
   {
     const std::lock_guard driver_lock(driver_mutex_);
@@ -153,12 +158,34 @@ std::string DeviceAllocator::snapshot_json() {
       }
     }
   }
+  return shown;
+}
+
+std::string DeviceAllocator::snapshot_json() {
   std::string json = "[";
-  for (const ShownSegment& segment : shown) {
+  for (const ShownSegment& segment : shown_segments()) {
     if (json.size() > 1) json += ", ";
     json += json_of(segment, ordinal_);
   }
   return json + "]";
+}
+
+void DeviceAllocator::visit_segments(headroom_segment_visitor visit, void* context) {
+  for (const ShownSegment& shown : shown_segments()) {
+    headroom_segment segment{};
+    segment.struct_bytes = sizeof segment;
+    segment.device = ordinal_;
+    segment.address = shown.blocks.front().address;
+    segment.bytes = bytes_of(shown);
+    segment.stream = shown.stream;
+    segment.pool_first = shown.pool_first;
+    segment.pool_second = shown.pool_second;
+    segment.is_small = shown.is_small ? 1 : 0;
+    segment.is_paged = shown.is_paged ? 1 : 0;
+    segment.block_count = static_cast<int64_t>(shown.blocks.size());
+    segment.blocks = shown.blocks.data();
+    visit(&segment, context);
+  }
 }
 
 }  // namespace headroom::runtime

@@ -367,6 +367,16 @@ int64_t GeneralArena::free_blocks() const {
   return count;
 }
 
+int64_t GeneralArena::largest_free_block() const {
+  int64_t largest = 0;
+  for (const auto& range : ranges_) {
+    const memory::FreeIndex& free = range->free;
+    if (free.empty()) continue;
+    largest = std::max(largest, free.at(free.previous(free.end())).size);
+  }
+  return largest;
+}
+
 int64_t GeneralArena::collectable_bytes() const {
   int64_t bytes = 0;
   for (const auto& range : ranges_) {

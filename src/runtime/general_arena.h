@@ -123,6 +123,7 @@ class GeneralArena {
   [[nodiscard]] const Block& block(uint32_t number) const { return blocks_[number]; }
   [[nodiscard]] int64_t free_bytes() const { return free_bytes_; }
   [[nodiscard]] int64_t free_blocks() const;
+  [[nodiscard]] int64_t largest_free_block() const;
   // Of free blocks, what collect_pages() would take.
   [[nodiscard]] int64_t collectable_bytes() const;
 

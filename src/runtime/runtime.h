@@ -48,6 +48,8 @@ class Runtime {
     return devices_[static_cast<size_t>(ordinal)].load(std::memory_order_acquire);
   }
 
+  [[nodiscard]] bool is_forked() const { return is_forked_.load(std::memory_order_relaxed); }
+
   void set_out_of_memory_handler(headroom_out_of_memory_handler handler, void* context);
   // Calls the handler with error(); it may throw. REQUIRES: no lock is held.
   void tell_out_of_memory(int ordinal);

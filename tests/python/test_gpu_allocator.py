@@ -61,3 +61,34 @@ def test_one_cell_through_headroom_run(script, tmp_path):
     assert "gpt2     plain" in script.table([row])
     failed = script.run_cell(dataclasses.replace(cell, model="nosuch"), arguments, tmp_path)
     assert failed["status"].startswith("exit 1")
+
+
+# perf/gpu/shim.py
+
+@pytest.fixture(scope="module")
+def shim_script(tool):
+    pytest.importorskip("torch")
+    return tool("perf/gpu/shim.py")
+
+
+def test_a_check_of_the_shim_runs_where_there_is_no_gpu(shim_script, monkeypatch):
+    import torch
+    monkeypatch.setattr(shim_script, "STEPS", 3)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)  # and again afterwards
+    seen = shim_script.work("cudnn_benchmark", "cpu")
+    assert seen["holds"] == {"stays on": True} and len(seen["values"]) == 3
+    assert all(callable(getattr(shim_script, check)) for check in shim_script.CHECKS)
+
+
+def test_what_the_shim_breaks_is_told(shim_script):
+    def row(check, allocator, values, **more):
+        return {"check": check, "allocator": allocator, "status": "ok", "values": values,
+                "holds": {"x": True}, "backend": allocator, **more}
+    fine = [row("mempool", "native", ["0x1p0"]), row("mempool", "headroom", ["0x1p0"]),
+            row("cudnn_benchmark", "native", ["0x1p0"]), row("cudnn_benchmark", "headroom", ["0x1p1"])]
+    assert list(shim_script.what_did_not_hold(fine)) == []
+    broken = [row("mempool", "native", ["0x1p0"]),
+              row("mempool", "headroom", ["0x1p1"], holds={"is in it": False}, backend="pluggable")]
+    assert list(shim_script.what_did_not_hold(broken)) == [
+        "mempool, headroom: not so: is in it", "mempool: the shim was not used, but pluggable",
+        "mempool: values differ"]

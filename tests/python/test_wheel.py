@@ -54,7 +54,8 @@ def clean(**more):
 def test_it_holds_the_package_the_library_and_the_gate(wheel, library):
     names = zipfile.ZipFile(wheel).namelist()
     assert {"headroom/__init__.py", "headroom/run/hook.py", "headroom/run/start/sitecustomize.py",
-            "headroom/libheadroom_torch.so", "headroom.pth"} <= set(names)
+            "headroom/libheadroom_torch.so", "headroom.pth", "headroom/run/shim/headroom_shim.cpp",
+            "headroom/run/shim/allocator.h", "headroom/run/shim/runtime/abi.h"} <= set(names)
     assert not [name for name in names if "__pycache__" in name or "test" in name]
     assert zipfile.ZipFile(wheel).read("headroom/libheadroom_torch.so") == library.read_bytes()
 

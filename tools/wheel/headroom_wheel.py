@@ -56,8 +56,10 @@ def package_files():
     """(name in the wheel, content) of the Python package, in order."""
     root = REPO / "python"
     for path in sorted((root / "headroom").rglob("*")):
-        if path.is_file() and path.suffix in (".py", ".cpp") and "__pycache__" not in path.parts:
+        if path.is_file() and path.suffix in (".py", ".cpp", ".h") and "__pycache__" not in path.parts:
             yield path.relative_to(root).as_posix(), path.read_bytes()
+    # What the shim is compiled with, beside it.
+    yield "headroom/run/shim/runtime/abi.h", (REPO / "src/runtime/abi.h").read_bytes()
 
 
 def metadata():

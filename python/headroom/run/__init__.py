@@ -10,6 +10,7 @@ program to do so. In the order in which a process meets them:
   library.py              the C interface of libheadroom_torch.so
   statistics.py           torch.cuda's memory functions, answered by the library
   unavailable.py          what cannot be answered says so where it is used
+  shim/                   PyTorch's own class of allocators over the library, compiled on demand
   plans.py                where plans are kept, by what determines them
   setting.py              --measure: what the run was, as far as it can be seen
   report.py               what the process tells `headroom run`

@@ -111,6 +111,8 @@ def refuse_what_the_script_needs():
     if os.environ.get("LOCAL_RANK", "0") == "0":  # once a machine
         for need in found:
             complain(f"error: {need.place}: {need.why}")
+        if needs.can_be_served(found):
+            complain("headroom run --build-shim compiles what serves this (docs/run.md)")
         words = sorted({need.word for need in found if need.word})
         accept = f", or --accept {','.join(words)} where that is never reached" if words else ""
         complain(f"headroom run --off runs it with PyTorch's own allocator{accept}")

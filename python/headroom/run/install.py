@@ -1,11 +1,15 @@
 """The swap: PyTorch's CUDA allocator becomes ours, or a Refused says why it does not.
 
+Two ways: by the shim, where one was built for this PyTorch (shim/__init__.py), which answers all of
+PyTorch's questions; else by PyTorch's C interface for other allocators, with the questions that
+Python asks answered in Python, and what is left named where it is used.
+
 Everything is checked first, and the swap is the last thing that can fail; it is final, as PyTorch
 lets an allocator be changed only until CUDA is used, and a second time never. Nothing here makes a
 CUDA call. The setters and what PyTorch calls through them: docs/run.md, "Versions of PyTorch".
 """
 
-from headroom.run import statistics, unavailable
+from headroom.run import shim, statistics, unavailable
 
 # Setter of torch._C._CUDAPluggableAllocator: function of the library.
 SETTERS = (
@@ -57,9 +61,34 @@ def _new_allocator(torch, library):
     return allocator
 
 
-def install(torch, library, notes):
-    """Puts the library in. Raises Refused, and then nothing was changed."""
+def install(torch, library, notes, environment):
+    """Puts the library in; True where by the shim. Raises Refused, and then nothing was changed."""
     _check(torch)
+    path = shim.find(shim.of_module(torch), environment)
+    if path:
+        try:
+            _install_shim(torch, library, path)
+            return True
+        except shim.ShimUnavailable as reason:
+            notes.append(f"the shim is not used: {reason}")
+    _install_functions(torch, library, notes)
+    return False
+
+
+def _install_shim(torch, library, path):
+    answers = statistics.history_answers(torch, library)
+    shim.exchange(torch, library, path)
+    _replace(torch, answers)
+    statistics.keep_peaks_of_torch(torch)
+
+
+def _replace(torch, answers):
+    for name, function in answers.items():
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, function)
+
+
+def _install_functions(torch, library, notes):
     try:
         if library.handle.headroom_torch_errors_missing() != 0:
             raise Refused(f"PyTorch {torch.__version__} does not export its OutOfMemoryError")
@@ -73,8 +102,5 @@ def install(torch, library, notes):
         torch._C._cuda_changeCurrentAllocator(allocator)
     except RuntimeError as error:
         raise Refused(f"PyTorch refused it: {str(error).splitlines()[0]}") from None
-    for name, function in answers.items():
-        if hasattr(torch._C, name):
-            setattr(torch._C, name, function)
+    _replace(torch, answers)
     unavailable.name_what_is_not_there(torch, notes)
-    return allocator

@@ -1,4 +1,5 @@
 """A look at the script, before it runs, for what an allocator behind PyTorch's C interface cannot do.
+Where the shim was built for the PyTorch that is installed, what it serves is no need.
 
 PyTorch's CUDAPluggableAllocator answers C++ callers of some questions with an exception (docs/run.md
 has the list, with its source). Where the script's text asks for one of them, it is better to say so
@@ -30,6 +31,9 @@ WHY = {
     "profiler-memory": "profile_memory shows no device memory, as only PyTorch's own allocator tells "
                        "the profiler of it",
 }
+
+# What the shim serves. (CUDA IPC, for what lies in a MemPool, and for what others share.)
+SERVED = ("cudnn-benchmark", "cuda-graph-trees", "mempool", "profiler-memory")
 
 # A file without any of these is not parsed.
 _TRIGGER = re.compile(rb"benchmark|reduce-overhead|max-autotune|cudagraphs|MemPool|profile_memory")
@@ -190,5 +194,18 @@ def look(accepted, environment):
     """What the program of this process needs and was not accepted."""
     script = script_of(getattr(sys, "argv", []), getattr(sys, "orig_argv", None))
     found = list(of_environment(environment)) + (list(of_script(script)) if script else [])
-    return [need for need in found
-            if not need.word or (need.word not in accepted and "all" not in accepted)]
+    found = [need for need in found
+             if not need.word or (need.word not in accepted and "all" not in accepted)]
+    if not can_be_served(found) or not _has_shim(environment):
+        return found
+    return [need for need in found if need.word not in SERVED]
+
+
+def can_be_served(found):
+    """Whether a shim would serve some of them."""
+    return any(need.word in SERVED for need in found)
+
+
+def _has_shim(environment):
+    from headroom.run import shim  # not at every start of a Python
+    return bool(shim.find(shim.installed_torch(), environment))

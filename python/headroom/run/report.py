@@ -85,7 +85,17 @@ def device_name(torch, device):
         return ""
 
 
-def figures_of_library(torch, library, iterations, plan_is_kept):
+def _seen(torch, statistics, device, has_shim):
+    """(peak allocated, peak reserved, reserved) in bytes: with the shim, pools and all."""
+    if not has_shim:
+        return (statistics.allocated_bytes.peak, statistics.reserved_bytes.peak,
+                statistics.reserved_bytes.current)
+    stats = torch._C._cuda_memoryStats(device)
+    allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+    return allocated["peak"], reserved["peak"], reserved["current"]
+
+
+def figures_of_library(torch, library, iterations, plan_is_kept, has_shim):
     """One entry a device that was used."""
     told = {entry.get("device"): entry for entry in library.report().get("devices", [])}
     entries = []
@@ -96,21 +106,19 @@ def figures_of_library(torch, library, iterations, plan_is_kept):
         served = statistics.planned_requests + statistics.reused_requests
         served += statistics.fallback_requests
         info = library.memory_info(device)
+        allocated, reserved, held = _seen(torch, statistics, device, has_shim)
         plan = told.get(device, {}).get("plan", {})
         entries.append({
             "device": device, "name": device_name(torch, device),
             "memory_bytes": info[1] if info else None,
-            "peak_allocated_bytes": peaks.of(device, "allocated_bytes",
-                                             statistics.allocated_bytes.peak),
-            "peak_reserved_bytes": peaks.of(device, "reserved_bytes",
-                                            statistics.reserved_bytes.peak),
+            "peak_allocated_bytes": peaks.of(device, "allocated_bytes", allocated),
+            "peak_reserved_bytes": peaks.of(device, "reserved_bytes", reserved),
             # Of whole iterations only: a plan from a file comes before there were any.
             "reserved_before_bytes": plan.get("peak_reserved_before_bytes") or None
             if plan.get("switches") and not plan.get("began_from_file") else None,
             "reserved_after_bytes": plan.get("peak_reserved_since_bytes") or None
             if plan.get("switches") else None,
-            "outside_bytes": max(info[1] - info[0] - statistics.reserved_bytes.current, 0)
-            if info else None,
+            "outside_bytes": max(info[1] - info[0] - held, 0) if info else None,
             "requests": served,
             "planned": statistics.planned_requests, "reused": statistics.reused_requests,
             "fallen_back": statistics.fallback_requests, "iterations": iterations,

@@ -23,6 +23,7 @@ class Session:
         self.plan = environment.get("HEADROOM_RUN_PLAN", "")
         self.measured_file = environment.get("HEADROOM_RUN_MEASURE", "")
         self.library = None
+        self.has_shim = False
         self.iterations = 0
         self.plan_is_kept = False
         self.is_used = False
@@ -52,7 +53,7 @@ class Session:
     def install(self):
         try:
             ours = library.Library(library.find())
-            self.allocator = install.install(self.torch, ours, self.report.notes)
+            self.has_shim = install.install(self.torch, ours, self.report.notes, os.environ)
         except (install.Refused, library.LibraryUnavailable) as refusal:
             self.report.outcome, self.report.reason = "refused", str(refusal)
             statistics.keep_peaks_of_torch(self.torch)
@@ -171,7 +172,7 @@ class Session:
         try:
             if self.library is not None:
                 return report.figures_of_library(self.torch, self.library, self.iterations,
-                                                 self.plan_is_kept)
+                                                 self.plan_is_kept, self.has_shim)
             return report.figures_of_torch(self.torch, self.iterations)
         except Exception as error:
             self.report.notes.append(f"no figures: {type(error).__name__}: {error}")

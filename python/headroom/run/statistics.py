@@ -2,7 +2,8 @@
 
 PyTorch's Python functions (memory_allocated, memory_stats, memory_summary, memory_snapshot, ...) look
 these up in torch._C when they are called, so replacing them there reaches every caller in Python.
-C++ callers ask the allocator itself, and get PyTorch's own refusal. torch.accelerator's questions
+C++ callers ask the allocator itself, and get PyTorch's own refusal, but from the shim: with it
+nothing here is needed but the answers about history. torch.accelerator's questions
 go to whatever allocator was registered first, which is PyTorch's own also after a swap (2.13), so
 they are answered here too where the accelerator is CUDA.
 
@@ -136,21 +137,29 @@ def answers(torch, library):
     """Name in torch._C: function that takes its place. Names that a version lacks do no harm."""
     ours = _Answers(torch, library)
     return {
+        **history_answers(torch, library),
         "_cuda_memoryStats": ours.memory_stats,
         "_cuda_resetPeakMemoryStats": ours.reset_peak,
         "_cuda_resetAccumulatedMemoryStats": ours.reset_accumulated,
         "_cuda_memorySnapshot": ours.snapshot,
-        "_cuda_record_memory_history": ours.record_history,
-        "_cuda_record_memory_history_legacy": ours.record_history,
-        "_cuda_recordMemoryHistory": ours.record_history,
-        "_cuda_isHistoryEnabled": ours.is_history_enabled,
         "_cuda_getMemoryFraction": ours.memory_fraction,
         **ours.accelerator(),
     }
 
 
+def history_answers(torch, library):
+    """Nothing keeps a history of events but `headroom run --record`."""
+    ours = _Answers(torch, library)
+    return {
+        "_cuda_record_memory_history": ours.record_history,
+        "_cuda_record_memory_history_legacy": ours.record_history,
+        "_cuda_recordMemoryHistory": ours.record_history,
+        "_cuda_isHistoryEnabled": ours.is_history_enabled,
+    }
+
+
 def keep_peaks_of_torch(torch):
-    """For --off: PyTorch's own allocator answers, and what a reset forgets is kept."""
+    """For --off and the shim: PyTorch's own functions answer, and what a reset forgets is kept."""
     reset = torch._C._cuda_resetPeakMemoryStats
 
     def keep_and_reset(device):

@@ -2,19 +2,22 @@
 
 PyTorch would raise from C++ in the midst of a training step, or, with the profiler, say nothing.
 Here the reason comes with the call that needs it, and where the run can go on without, it does.
+The shim serves most of it, and then this is not used.
 """
 
 import functools
 import warnings
 
-from headroom.run.needs import WHY
+from headroom.run.needs import SERVED, WHY
 
 _OFF = "; `headroom run --off` runs it with PyTorch's own allocator"
+_SHIM = ", `headroom run --build-shim` compiles what serves it"
 
 
 def _raising(need):
     def refuse(*_, **__):
-        raise RuntimeError(f"not available under headroom run: {WHY[need]}{_OFF}")
+        way = _OFF + (_SHIM if need in SERVED else "")
+        raise RuntimeError(f"not available under headroom run: {WHY[need]}{way}")
     return refuse
 
 
@@ -28,7 +31,7 @@ def _keep_benchmark_off(torch, notes):
             notes.append("cudnn.benchmark stays off: cuDNN would ask what our allocator cannot "
                          "answer")
             warnings.warn(f"cudnn.benchmark stays off under headroom run: "
-                          f"{WHY['cudnn-benchmark']}{_OFF}", stacklevel=3)
+                          f"{WHY['cudnn-benchmark']}{_OFF}{_SHIM}", stacklevel=3)
         set_flag(False)
     stay_off.is_told = False
     set_flag(False)
@@ -47,7 +50,8 @@ def _tell_the_profiler(torch, notes):
     def tell(self, *arguments, **options):
         if options.get("profile_memory"):
             notes.append("the profiler shows no device memory")
-            warnings.warn(f"under headroom run {WHY['profiler-memory']}{_OFF}", stacklevel=3)
+            warnings.warn(f"under headroom run {WHY['profiler-memory']}{_OFF}{_SHIM}",
+                          stacklevel=3)
         begin(self, *arguments, **options)
     profile.__init__ = tell
 

@@ -5,6 +5,7 @@ It keeps what an allocator may rely on: functions are called by address with PyT
 init_fn when CUDA is initialised, a swap only before that and once, statistics refused by an
 allocator that is not PyTorch's. Memory is what the allocator gives; there are no CUDA tensors.
 STAND_IN (the environment): words for variants, "no-release-setter", "other-backend", "hip".
+STAND_IN_C10_CUDA: a libc10_cuda.so to ask in place of all that (tests/shim), by stand_in_c10.py.
 """
 
 import ctypes
@@ -143,5 +144,8 @@ def install(torch):
     torch.cuda.is_available = lambda: True
     torch.cuda.current_device = lambda: state.device
     torch.cuda.mem_get_info = lambda device=None: (TOTAL // 2, TOTAL)
+    if "STAND_IN_C10_CUDA" in os.environ:
+        import stand_in_c10
+        stand_in_c10.install(torch, state, DEVICES)
     if "hip" in VARIANTS:
         torch.version.hip = "6.2"
