@@ -203,7 +203,8 @@ std::vector<Flag> ops_model_flags() {
        "engines have it; in training fp8"},
       {"fuse", "", "of --model's prefill or training: elementwise chains and quantizing fused"},
       {kCalibrationFlag.name, kCalibrationFlag.value,
-       "of --model: what `headroom bench device` measured: its device, and times by it"}};
+       "what `headroom bench device` measured: of --model the device, and times by it; of a CPU's "
+       "trace what int8 would give"}};
 }
 
 }  // namespace headroom::cli

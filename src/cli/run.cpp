@@ -74,8 +74,16 @@ Result<int> build_shim(const Words& words, const Console& console) {
   }
   const std::string python = words.command.empty() ? "python3" : words.command.front();
   HEADROOM_ASSIGN(const ForegroundResult child, run::build_shim(python, words.has("json")));
-  if (!child.started) {
-    console.complain({ErrorCode::unavailable, "cannot be run: " + child.reason, python,
+  // Our module says why in its own words, with these exit codes (python/headroom/run/shim).
+  const bool has_said = child.exit_code == kExitYes ||
+                        child.exit_code == exit_code_of(ErrorCode::usage) ||
+                        child.exit_code == exit_code_of(ErrorCode::unavailable);
+  if (!child.started || !has_said) {
+    const std::string ended = child.started
+                                  ? "ended with exit code " + std::to_string(child.exit_code) +
+                                        ", and the shim was not built"
+                                  : "cannot be run: " + child.reason;
+    console.complain({ErrorCode::unavailable, ended, python,
                       "headroom run --build-shim -- PYTHON names another"});
   }
   return child.exit_code;

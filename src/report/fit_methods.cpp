@@ -294,6 +294,21 @@ Json methods_json(const MethodsAnswer& answer) {
   return json;
 }
 
+namespace {
+
+// The name of a bar: "zero2:8 --checkpointing full"; what the flag is called, the page has said.
+std::string without_flag(const std::string& flags) {
+  constexpr std::string_view kFlag = "--method ";
+  return flags.starts_with(kFlag) ? flags.substr(kFlag.size()) : flags;
+}
+
+// "1.21 s a step"
+std::string step_figure(const MethodRow& row) {
+  return row.time ? seconds_words(row.time->step_seconds.expected) + " a step" : "";
+}
+
+}  // namespace
+
 std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   const Verdict verdict = answer.verdict();
   Html head;
@@ -303,10 +318,10 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   for (const MethodRow* row : asked(answer)) {
     const bool is_first = row == asked(answer).front();
-    bars.push_back({row->flags, is_first ? "the one to begin with" : "",
+    bars.push_back({without_flag(row->flags), is_first ? "the one to begin with" : "",
                     std::string(fit::name_of(row->verdict)), row->device_used.low,
                     row->device_used.expected, row->device_used.high,
-                    format_bytes(row->device_used.expected), ""});
+                    format_bytes(row->device_used.expected), step_figure(*row)});
     rows.push_back({row->flags, std::string(verdict_word(row->verdict)), time_words(*row),
                     row->time ? pace_words(*row->time) : "", row->why,
                     format_bytes(row->peak_allocated), format_bytes(row->peak_reserved),

@@ -81,5 +81,13 @@ TEST(Charts, BarsBeyondTheLimitStayInsideTheLane) {
   EXPECT_NE(markup.find("class=\"fill\" style=\"width:93.4"), std::string::npos) << markup;
 }
 
+TEST(Charts, ABarsNameMayBreakBehindCommas) {
+  LimitBar bar;
+  bar.name = "tp:8,pp:4,<dp";
+  bar.tone = "yes";
+  const std::string markup = limit_bars({bar}, {"device", Bytes(100)}).markup();
+  EXPECT_NE(markup.find(">tp:8,<wbr>pp:4,<wbr>&lt;dp<"), std::string::npos) << markup;
+}
+
 }  // namespace
 }  // namespace headroom::report

@@ -229,6 +229,9 @@ def test_build_shim_says_why_it_cannot(here, tmp_path):
     done = subprocess.run([os.environ["HEADROOM_BINARY"], "run", "--build-shim", "--",
                            str(tmp_path / "python")], capture_output=True, text=True, check=False)
     assert done.returncode == 127 and "cannot be run" in done.stderr
+    done = subprocess.run([os.environ["HEADROOM_BINARY"], "run", "--build-shim", "--", "false"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "exit code 1, and the shim was not built" in done.stderr
 
 
 # Under `headroom run`.
