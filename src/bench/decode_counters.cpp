@@ -106,9 +106,10 @@ bool has(const std::vector<Meaning>& meanings, Figure figure) {
   return std::ranges::find(meanings, figure, &Meaning::figure) != meanings.end();
 }
 
+// 0 where it is not known; a time below that is none, and would turn shares around.
 double launch_seconds(const NcuLaunch& launch, const std::vector<Meaning>& meanings) {
   for (const auto& [metric, value] : launch.values) {
-    if (meanings[metric].figure == Figure::seconds) return value;
+    if (meanings[metric].figure == Figure::seconds) return std::max(value, 0.0);
   }
   return 0;
 }

@@ -57,6 +57,20 @@ TEST(DecodeCounters, WhatTheFileLacksIsNamed) {
   EXPECT_EQ(counters->missing.front(), "gpu__time_duration.sum");
 }
 
+// Found by fuzzing: a share of such a time was below nothing.
+TEST(DecodeCounters, ATimeBelowNothingWeighsNothing) {
+  const auto profile = formats::parse_ncu_csv(
+      "\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\","
+      "\"dram__throughput.avg.pct_of_peak_sustained_elapsed\"\n"
+      "\"\",\"\",\"usecond\",\"%\"\n"
+      "\"0\",\"gemm\",\"-3\",\"50\"\n\"1\",\"gemm\",\"1\",\"80\"\n",
+      "ncu.csv");
+  ASSERT_TRUE(profile) << profile.error().to_string();
+  const auto counters = decode_counters(*profile, 1, "ncu.csv", class_of);
+  ASSERT_TRUE(counters) << counters.error().to_string();
+  EXPECT_DOUBLE_EQ(*counters->classes[1].dram_pct, 80);
+}
+
 // What ncu's own regular expressions bring along: parts, sums of several types, and the four parts
 // of each multiprocessor beside it.
 TEST(DecodeCounters, NothingIsCountedTwice) {
