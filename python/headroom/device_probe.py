@@ -35,9 +35,10 @@ SCHEMA = "headroom.probe/1"
 
 CLASSES = ("gemm_fp32", "gemm", "attention_decode", "attention_prefill", "elementwise", "normalization",
            "softmax", "rms_norm", "rope", "gated_activation", "embedding")
-# Linear layers that quantize what goes in and give floats back, which PyTorch has kernels of on processors alone; and an
-# activation, which there computes longer than it moves.
-PROCESSOR_CLASSES = ("linear_int8", "activation")
+# Linear layers that quantize what goes in and give floats back, which PyTorch has kernels of on processors alone; and what
+# there takes longer than moving its bytes does: copies whose innermost dimension becomes another, GELU, and its
+# approximation by tanh.
+PROCESSOR_CLASSES = ("linear_int8", "permuted_copy", "activation", "gelu_tanh")
 # A call takes at most the first, less where there is little time, but never less than the second.
 LONGEST_CALL_SECONDS, LEAST_LONGEST_SECONDS = 0.05, 0.012
 CALLS_A_POINT = 10       # about so many at least: warm-up, and five samples
@@ -188,7 +189,12 @@ def draw_prefill(rng):
     heads, tokens = draw_heads(rng), between(rng, 64, 4096, 16)
     return {"batch": between(rng, 1, 8), "heads": heads["heads"],
             "kv_heads": heads["heads"] // heads["sharing"], "head_dim": heads["head_dim"],
-            "queries": tokens, "context": tokens}
+            "queries": tokens, "context": tokens, "is_causal": rng.random() < 0.5}
+
+
+def draw_permuted(rng):
+    """From a matrix on its side."""
+    return {"rows": between(rng, 16, 16384, 8), "width": between(rng, 16, 16384, 8)}
 
 
 def draw_rows(rng):
@@ -196,10 +202,10 @@ def draw_rows(rng):
 
 
 DRAW = {"gemm": draw_gemm, "gemm_fp32": draw_gemm, "linear_int8": draw_gemm, "attention_decode": draw_decode,
-        "attention_prefill": draw_prefill}
+        "attention_prefill": draw_prefill, "permuted_copy": draw_permuted}
 
 # Operands that are read or written, each of rows x width.
-ROW_OPERANDS = {"elementwise": 3, "activation": 2, "normalization": 2, "softmax": 2, "rms_norm": 2, "rope": 4,
+ROW_OPERANDS = {"elementwise": 3, "permuted_copy": 2, "activation": 2, "gelu_tanh": 2, "normalization": 2, "softmax": 2, "rms_norm": 2, "rope": 4,
                 "gated_activation": 3, "embedding": 2}
 VOCABULARY = 32768
 
@@ -214,7 +220,7 @@ def work_of(kind, shape, size):
         return 2.0 * m * n * k, size * (m * k + m * n) + n * k
     if kind.startswith("attention"):
         batch, queries, context, width = (shape[key] for key in ("batch", "queries", "context", "head_dim"))
-        pairs = queries * context - queries * (queries - 1) / 2
+        pairs = queries * context - (queries * (queries - 1) / 2 if shape.get("is_causal", True) else 0)
         flops = 4.0 * batch * shape["heads"] * pairs * width
         cache = 2 * shape["kv_heads"] * context
         return flops, size * batch * width * (cache + 2 * shape["heads"] * queries)
@@ -282,7 +288,7 @@ def make_call(machine, kind, shape, dtype, turns):
             return [random_tensor(shape["batch"], heads, tokens, shape["head_dim"]) for _ in range(turns)]
         queries = operand(shape["heads"], shape["queries"])
         keys, values = (operand(shape["kv_heads"], shape["context"]) for _ in range(2))
-        options = {"is_causal": shape["queries"] > 1, "enable_gqa": shape["heads"] != shape["kv_heads"]}
+        options = {"is_causal": shape.get("is_causal", False), "enable_gqa": shape["heads"] != shape["kv_heads"]}
         return lambda turn: functional.scaled_dot_product_attention(
             queries[turn % turns], keys[turn % turns], values[turn % turns], **options)
     rows, width = shape["rows"], shape["width"]
@@ -290,12 +296,17 @@ def make_call(machine, kind, shape, dtype, turns):
         table = random_tensor(max(64, min(VOCABULARY, MOST_OPERAND_BYTES // (width * dtype.itemsize))), width)
         words = [torch.randint(len(table), (rows,), device=machine.device) for _ in range(turns)]
         return lambda turn: functional.embedding(words[turn % turns], table)
+    if kind == "permuted_copy":  # of three dimensions, as models have them: PyTorch has a kernel of its own for two
+        sources = [random_tensor(1, width, rows) for _ in range(turns)]
+        return lambda turn: sources[turn % turns].transpose(1, 2).contiguous()
     operands = [random_tensor(rows, width) for _ in range(turns)]
     if kind == "elementwise":
         others = [random_tensor(rows, width) for _ in range(turns)]
         return lambda turn: torch.add(operands[turn % turns], others[turn % turns])
     if kind == "activation":
         return lambda turn: functional.gelu(operands[turn % turns])
+    if kind == "gelu_tanh":
+        return lambda turn: functional.gelu(operands[turn % turns], approximate="tanh")
     if kind == "gated_activation":
         others = [random_tensor(rows, width) for _ in range(turns)]
         return lambda turn: functional.silu(operands[turn % turns]) * others[turn % turns]

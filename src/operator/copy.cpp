@@ -8,8 +8,14 @@ namespace headroom::op {
 namespace {
 
 Tensor copied(Eager& e, const Tensor& self, Tensor out) {
-  e.kernel(self.dtype() == out.dtype() ? OpKind::clone : OpKind::cast, 0, self.bytes(),
-           out.bytes());
+  KernelWork work{.kind = self.dtype() == out.dtype() ? OpKind::clone : OpKind::cast,
+                  .bytes_read = self.bytes(),
+                  .bytes_written = out.bytes()};
+  if (!runs_alike(self.sizes(), self.strides(), out.strides())) {
+    work.manner = Manner::permuting;
+    work.rows = out.elements() / std::max<int64_t>(out.size(-1), 1);
+  }
+  e.kernel(work);
   return out;
 }
 

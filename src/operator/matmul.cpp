@@ -23,8 +23,12 @@ Tensor raw_mm(Eager& e, OpKind kind, const Tensor& a, const Tensor& b, bool thro
   if (e.recall(kind, {&out})) return out;
   out = e.empty({a.size(0), b.size(1)}, promote(a.dtype(), b.dtype()));
   e.use_blas(through_lt);
-  e.kernel(OpKind::mm, product_flops(1, a.size(0), b.size(1), a.size(1)), a.bytes() + b.bytes(),
-           out.bytes(), out.dtype());
+  e.kernel({.kind = OpKind::mm,
+            .flops = product_flops(1, a.size(0), b.size(1), a.size(1)),
+            .bytes_read = a.bytes() + b.bytes(),
+            .bytes_written = out.bytes(),
+            .element_bytes = static_cast<uint8_t>(element_size(out.dtype())),
+            .manner = through_lt ? Manner::biased : Manner::plain});
   e.made(kind, {&out});
   return out;
 }

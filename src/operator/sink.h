@@ -20,6 +20,7 @@ struct KernelWork {
   // row makes; of attention a sequence's queries, and its keys.
   int64_t rows = 0;
   int64_t keys = 0;
+  Manner manner = Manner::plain;
 };
 
 // The name of a block that was never asked for: see Eager::set_muted.

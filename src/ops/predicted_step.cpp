@@ -128,6 +128,17 @@ bool is_quantized(const StepCall& call, const StepQuestion& question) {
   return question.quantize != Quantize::none && call.is_linear && !call.is_head;
 }
 
+// What PyTorch does on a processor before a product in float32 with a bias: it copies the bias into
+// each row of the result, to which the product is added (addmm_impl_cpu_ of ATen's LinearAlgebra).
+// Other types, and layers in int8, add it within.
+void add_bias(const StepCall& call, const StepQuestion& question, std::vector<Made>& made) {
+  const bool is_copied = call.manner == op::Manner::biased && call.element_bytes == 4 &&
+                         question.device.vendor == device::Vendor::cpu;
+  if (!is_copied || call.bytes_written <= 0) return;
+  made.push_back({op::name_of(OpGroup::memory),
+                  timing::rows_call_of(OpGroup::memory, 0, call.bytes_written, question.shape)});
+}
+
 // A product that computes nothing moves memory.
 std::string_view group_of(const StepCall& call) {
   if (!call.group_name.empty()) return call.group_name;
@@ -145,6 +156,7 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
     if (is_quantized(call, question)) {
       add_quantized(call, question, model, made);
     } else {
+      add_bias(call, question, made);
       made.push_back(
           {group_of(call), call.call ? *call.call : timing::call_of(call, question.shape)});
     }

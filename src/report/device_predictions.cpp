@@ -62,10 +62,9 @@ std::vector<Row> rows_of(const Device& device, const TimingModel& model) {
   for (size_t i = 0; i < timing::kOperatorClasses; ++i) {
     Row row;
     row.kind = static_cast<OperatorClass>(i);
-    const bool is_of_processors =
-        row.kind == OperatorClass::linear_int8 || row.kind == OperatorClass::activation;
     const bool is_of_gpus = row.kind == OperatorClass::all_reduce_graph;
-    if (device.vendor == device::Vendor::cpu ? is_of_gpus : is_of_processors) continue;
+    const bool is_cpu = device.vendor == device::Vendor::cpu;
+    if (is_cpu ? is_of_gpus : timing::is_of_processors(row.kind)) continue;
     const auto time = model.predict(example_of(row.kind, device), device);
     if (time) {
       row.standing = model.standing(row.kind, device.name);

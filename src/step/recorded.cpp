@@ -103,6 +103,20 @@ int64_t rows_of(op::OpKind kind, std::span<const Tensor> outputs) {
   return width > 0 ? outputs.front().elements() / width : 0;
 }
 
+// Of a copy that makes a tensor with other strides, and of a product with a bias.
+op::Manner manner_of(op::OpKind kind, const Recording& recording, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs) {
+  if (is_product(kind)) return recording.through_lt ? op::Manner::biased : op::Manner::plain;
+  const bool is_copy =
+      kind == op::OpKind::clone || kind == op::OpKind::contiguous || kind == op::OpKind::cast;
+  if (!is_copy || inputs.empty() || !inputs.front() || outputs.empty()) return op::Manner::plain;
+  const Tensor& from = inputs.front();
+  const Tensor& to = outputs.front();
+  const bool alike =
+      from.sizes() != to.sizes() || op::runs_alike(to.sizes(), from.strides(), to.strides());
+  return alike ? op::Manner::plain : op::Manner::permuting;
+}
+
 std::vector<Tensor> hold(Eager& e, std::span<const int64_t> sizes) {
   std::vector<Tensor> blocks;
   for (const int64_t bytes : sizes) blocks.push_back(e.scratch(bytes));
@@ -177,7 +191,8 @@ void run_recorded(Eager& e, const model::Operation& operation, std::span<const T
               .flops = recording.flops,
               .bytes_read = read,
               .bytes_written = written,
-              .rows = rows_of(operation.kind, outputs)});
+              .rows = rows_of(operation.kind, outputs),
+              .manner = manner_of(operation.kind, recording, inputs, outputs)});
   }
   if (recording.differentiable) hang_node(e, operation, inputs, outputs);
 }

@@ -80,6 +80,7 @@ void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group) {
                           .bytes_written = work.bytes_written,
                           .rows = work.rows,
                           .keys = work.keys,
+                          .manner = work.manner,
                           .group = group});
 }
 

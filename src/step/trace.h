@@ -42,6 +42,7 @@ struct OperatorCall {
   int64_t bytes_written = 0;
   int64_t rows = 0;  // and keys: as KernelWork has them
   int64_t keys = 0;
+  op::Manner manner{};
   RankGroup group{};  // of a collective whose peers alone do not say it
 };
 

@@ -7,16 +7,29 @@ namespace headroom::timing {
 namespace {
 
 constexpr std::array<std::string_view, kOperatorClasses> kNames{
-    "gemm",        "gemm_fp32",        "linear_int8",   "attention_decode", "attention_prefill",
-    "elementwise", "activation",       "normalization", "softmax",          "rms_norm",
-    "rope",        "gated_activation", "embedding",     "all_reduce",       "all_reduce_graph"};
+    "gemm",        "gemm_fp32",       "linear_int8", "attention_decode", "attention_prefill",
+    "elementwise", "permuted_copy",   "activation",  "gelu_tanh",        "normalization",
+    "softmax",     "rms_norm",        "rope",        "gated_activation", "embedding",
+    "all_reduce",  "all_reduce_graph"};
 
 }  // namespace
 
 std::string_view name_of(OperatorClass kind) { return kNames[static_cast<size_t>(kind)]; }
 
+bool is_of_processors(OperatorClass kind) {
+  return kind == OperatorClass::linear_int8 || stands_for(kind) != kind;
+}
+
 OperatorClass stands_for(OperatorClass kind) {
-  return kind == OperatorClass::activation ? OperatorClass::elementwise : kind;
+  switch (kind) {
+    case OperatorClass::gelu_tanh:
+      return OperatorClass::activation;
+    case OperatorClass::permuted_copy:
+    case OperatorClass::activation:
+      return OperatorClass::elementwise;
+    default:
+      return kind;
+  }
 }
 
 std::optional<OperatorClass> parse_operator_class(std::string_view name) {
@@ -56,7 +69,7 @@ Call attention_call(const AttentionShape& shape, device::Rate rate, double eleme
   const double heads = static_cast<double>(shape.heads * shape.head_dim);
   const double kv_heads = static_cast<double>(shape.kv_heads * shape.head_dim);
   const double batch = static_cast<double>(shape.batch);
-  const double pairs = context >= queries
+  const double pairs = shape.is_causal && context >= queries
                            ? queries * (context - queries) + queries * (queries + 1) / 2
                            : queries * context;
   const OperatorClass kind =

@@ -25,7 +25,9 @@ enum class OperatorClass : uint8_t {
   attention_decode,
   attention_prefill,
   elementwise,
+  permuted_copy,  // with another innermost dimension than its source (op::Manner::permuting)
   activation,     // GELU: on a processor it computes longer than it moves
+  gelu_tanh,      // its approximation, which PyTorch computes five times as long there
   normalization,  // PyTorch's layer_norm
   softmax,
   rms_norm,  // one fused kernel, as serving engines have it
@@ -35,8 +37,10 @@ enum class OperatorClass : uint8_t {
   all_reduce,        // NCCL's, within one server, launched by the host
   all_reduce_graph,  // a serving engine's own kernel over NVLink, inside a CUDA graph
 };
-inline constexpr size_t kOperatorClasses = 15;
+inline constexpr size_t kOperatorClasses = 17;
 [[nodiscard]] std::string_view name_of(OperatorClass kind);
+// Of processors that were measured, and of nothing else.
+[[nodiscard]] bool is_of_processors(OperatorClass kind);
 // By whose law a class is timed where it has none of its own; itself, where by no other's.
 [[nodiscard]] OperatorClass stands_for(OperatorClass kind);
 [[nodiscard]] std::optional<OperatorClass> parse_operator_class(std::string_view name);
@@ -49,8 +53,9 @@ struct GemmShape {
   int64_t k = 1;
 };
 
-// The last `queries` tokens of each of `batch` sequences of `context` tokens, causal. More queries
-// than context, as cross-attention may have, all see the whole of it.
+// The last `queries` tokens of each of `batch` sequences of `context` tokens, causal, or each
+// seeing the whole. More queries than context, as cross-attention may have, all see the whole of
+// it.
 struct AttentionShape {
   int64_t batch = 1;
   int64_t heads = 1;
@@ -58,6 +63,7 @@ struct AttentionShape {
   int64_t head_dim = 1;
   int64_t queries = 1;
   int64_t context = 1;
+  bool is_causal = true;
 };
 
 // Everything that goes row by row.

@@ -31,7 +31,10 @@ constexpr std::array<double, 3> kNoises{0.03, 0.1, 0.3};
 std::vector<Feature> features_for(OperatorClass kind) {
   if (has_feature(kind, Feature::k)) return {Feature::m, Feature::n, Feature::k};
   if (has_feature(kind, Feature::context)) {
-    return {Feature::traffic_us, Feature::context, Feature::sharing, Feature::head_dim};
+    std::vector<Feature> features{Feature::traffic_us, Feature::context, Feature::sharing,
+                                  Feature::head_dim};
+    if (has_feature(kind, Feature::density)) features.push_back(Feature::density);
+    return features;
   }
   if (has_feature(kind, Feature::message)) return {Feature::message, Feature::group};
   return {Feature::traffic_us, Feature::width};

@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<std::string_view, kFeatures> kNames{
     "traffic_us", "l2",    "intensity", "waves",   "wave_fill", "m",
     "n",          "k",     "m_fill",    "context", "sequences", "sharing",
-    "head_dim",   "width", "rows",      "message", "group"};
+    "head_dim",   "width", "rows",      "message", "group",     "density"};
 
 constexpr double kTile = 128;            // results a thread block makes along an axis
 constexpr double kSubtile = 64;          // its grain
@@ -44,6 +44,13 @@ void add_shape(Features& features, const AttentionShape& shape, double sm) {
   set(features, Feature::waves, std::log(tiles / sm));
   set(features, Feature::sharing, std::log(heads / kv_heads));
   set(features, Feature::head_dim, std::log(static_cast<double>(shape.head_dim)));
+}
+
+// A kernel that goes in blocks computes pairs, too, that a causal mask takes away.
+double density_of(const AttentionShape& shape, double flops) {
+  const double pairs = static_cast<double>(shape.queries) * static_cast<double>(shape.context);
+  const double heads = static_cast<double>(shape.batch) * static_cast<double>(shape.heads);
+  return flops / (4 * heads * static_cast<double>(shape.head_dim) * pairs);
 }
 
 void add_shape(Features& features, const CollectiveShape& shape, double) {
@@ -105,6 +112,8 @@ bool has_feature(OperatorClass kind, Feature feature) {
       return kind == OperatorClass::attention_decode || kind == OperatorClass::attention_prefill;
     case Feature::waves:
       return has_feature(kind, Feature::k) || has_feature(kind, Feature::context);
+    case Feature::density:
+      return kind == OperatorClass::attention_prefill;
     case Feature::message:
     case Feature::group:
       return kind == OperatorClass::all_reduce || kind == OperatorClass::all_reduce_graph;
@@ -145,6 +154,10 @@ Result<Features> features_of(const Call& call, const device::Device& device) {
                features.roofline.traffic_seconds));
   const double sm = static_cast<double>(device.sm_count.value);
   std::visit([&](const auto& shape) { add_shape(features, shape, sm); }, call.shape);
+  const auto* attention = std::get_if<AttentionShape>(&call.shape);
+  if (attention != nullptr && call.flops > 0 && has_feature(call.kind, Feature::density)) {
+    set(features, Feature::density, std::log(density_of(*attention, call.flops)));
+  }
   return features;
 }
 

@@ -32,8 +32,9 @@ enum class Feature : uint8_t {
   rows,     // rows / multiprocessors
   message,  // bytes of a collective
   group,    // devices of a collective
+  density,  // share of the pairs of queries and keys that is computed; of laws of one device alone
 };
-inline constexpr size_t kFeatures = 17;
+inline constexpr size_t kFeatures = 18;
 [[nodiscard]] std::string_view name_of(Feature feature);
 [[nodiscard]] std::optional<Feature> parse_feature(std::string_view name);
 // Whether calls of that class have the feature.

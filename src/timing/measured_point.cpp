@@ -57,6 +57,12 @@ Json shape_json(const Shape& shape) {
   return json;
 }
 
+Json shape_json(const AttentionShape& shape) {
+  Json json = shape_json<AttentionShape>(shape);
+  if (!shape.is_causal) json.set("is_causal", false);
+  return json;
+}
+
 template <typename Shape>
 Result<Shape> read_shape(const JsonView& view) {
   Shape shape;
@@ -96,7 +102,9 @@ Result<Call> read_call(const JsonView& view) {
     }
     case OperatorClass::attention_decode:
     case OperatorClass::attention_prefill: {
-      HEADROOM_ASSIGN(const AttentionShape attention, read_shape<AttentionShape>(shape));
+      HEADROOM_ASSIGN(AttentionShape attention, read_shape<AttentionShape>(shape));
+      HEADROOM_ASSIGN(const auto is_causal, shape.optional_bool("is_causal"));
+      attention.is_causal = is_causal.value_or(true);
       if (attention.queries > attention.context) {
         return shape.error("has more queries than its context has tokens");
       }

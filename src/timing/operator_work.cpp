@@ -72,6 +72,13 @@ OperatorClass class_of(OpGroup group) {
   }
 }
 
+// What the group alone does not say.
+OperatorClass class_of(const OperatorWork& work) {
+  if (work.manner == op::Manner::permuting) return OperatorClass::permuted_copy;
+  if (work.kind == op::OpKind::gelu_tanh) return OperatorClass::gelu_tanh;
+  return class_of(work.group);
+}
+
 constexpr int64_t kMostHeads = 1'000'000;
 
 // The first of these that the configuration has; 0 where it has none.
@@ -93,7 +100,9 @@ OperatorWork work_of(const step::OperatorCall& call) {
           static_cast<double>(call.bytes_written),
           call.element_bytes,
           call.rows,
-          call.keys};
+          call.keys,
+          call.manner,
+          call.kind};
 }
 
 std::span<const step::OperatorCall> last_step(const step::StepTrace& trace) {
@@ -143,13 +152,16 @@ Call product_call(const OperatorWork& work, const StepShape& shape, Rate rate) {
   return made;
 }
 
-Call rows_call_of(OpGroup group, double read, double written, const StepShape& shape,
-                  int64_t said) {
-  const double elements =
-      std::max(read, written) / static_cast<double>(op::element_size(shape.type));
-  const int64_t rows = std::min(said > 0 ? said : shape.tokens, whole(elements));
+Call rows_call_of(OpGroup group, double read, double written, const StepShape& shape) {
+  return rows_call_of({.group = group, .bytes_read = read, .bytes_written = written}, shape);
+}
+
+Call rows_call_of(const OperatorWork& work, const StepShape& shape) {
+  const double elements = std::max(work.bytes_read, work.bytes_written) /
+                          static_cast<double>(op::element_size(shape.type));
+  const int64_t rows = std::min(work.rows > 0 ? work.rows : shape.tokens, whole(elements));
   const RowsShape sizes{rows, whole(elements / static_cast<double>(rows))};
-  return rows_call(class_of(group), sizes, read + written);
+  return rows_call(class_of(work), sizes, work.bytes_read + work.bytes_written);
 }
 
 Call call_of(const OperatorWork& work, const StepShape& shape) {
@@ -158,7 +170,7 @@ Call call_of(const OperatorWork& work, const StepShape& shape) {
     return product_call(work, shape, rate_of(work, shape));
   }
   if (work.group == OpGroup::attention && computes) return attention_call_of(work, shape);
-  return rows_call_of(work.group, work.bytes_read, work.bytes_written, shape, work.rows);
+  return rows_call_of(work, shape);
 }
 
 void TimeSum::add(const PredictedTime& time, int64_t times) {

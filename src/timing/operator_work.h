@@ -35,6 +35,8 @@ struct OperatorWork {
   uint8_t element_bytes = 0;  // of what a product computes in; 0: as the step's type
   int64_t rows = 0;           // and keys: as op::KernelWork has them
   int64_t keys = 0;
+  op::Manner manner{};
+  std::optional<op::OpKind> kind{};  // nothing: of a program of others, and its group is all
 };
 
 // As the step model counted it.
@@ -54,9 +56,10 @@ Result<void> read_heads(const text::JsonView& config, StepShape& shape);
 [[nodiscard]] GemmShape product_shape(const OperatorWork& work, const StepShape& shape);
 [[nodiscard]] Call product_call(const OperatorWork& work, const StepShape& shape,
                                 device::Rate rate);
-// `read` and `written` bytes, row by row: so many rows, or 0: the step's tokens.
+// Row by row: the rows that it says, else the step's tokens.
+[[nodiscard]] Call rows_call_of(const OperatorWork& work, const StepShape& shape);
 [[nodiscard]] Call rows_call_of(op::OpGroup group, double read, double written,
-                                const StepShape& shape, int64_t rows = 0);
+                                const StepShape& shape);
 // Any operator but collectives. REQUIRES: it moves at least a byte.
 [[nodiscard]] Call call_of(const OperatorWork& work, const StepShape& shape);
 

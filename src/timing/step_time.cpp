@@ -31,6 +31,7 @@ struct Alike {
   int64_t bytes_written = 0;
   int64_t rows = 0;
   int64_t keys = 0;
+  op::Manner manner{};
   step::RankGroup group{};
   bool operator==(const Alike&) const = default;
 };
@@ -116,9 +117,9 @@ class Pricer {
     std::vector<double> seconds;
     seconds.reserve(calls.size());
     for (const OperatorCall& call : calls) {
-      const Alike alike{call.kind,  call.element_bytes, call.peers,
-                        call.flops, call.bytes_read,    call.bytes_written,
-                        call.rows,  call.keys,          call.group};
+      const Alike alike{call.kind,       call.element_bytes, call.peers, call.flops,
+                        call.bytes_read, call.bytes_written, call.rows,  call.keys,
+                        call.manner,     call.group};
       const auto [at, is_new] = known_.try_emplace(alike, prices_.size());
       if (is_new) {
         HEADROOM_ASSIGN(const Price price, price_of(call));

@@ -143,7 +143,8 @@ const Law* TimingModel::law_for(OperatorClass kind, std::string_view device) con
 }
 
 OperatorClass TimingModel::timed_as(OperatorClass kind, std::string_view device) const {
-  return law_for(kind, device) != nullptr ? kind : stands_for(kind);
+  while (law_for(kind, device) == nullptr && stands_for(kind) != kind) kind = stands_for(kind);
+  return kind;
 }
 
 const Law* TimingModel::correctable_law(OperatorClass kind, std::string_view device) const {

@@ -31,9 +31,7 @@ TEST(TimingModel, EveryClassHasAGeneralLaw) {
   for (size_t i = 0; i < kOperatorClasses; ++i) {
     const auto kind = static_cast<OperatorClass>(i);
     const Law* law = model().law_for(kind, "a device of nobody");
-    const bool is_of_processors =
-        kind == OperatorClass::linear_int8 || kind == OperatorClass::activation;
-    if (is_of_processors) {  // that were measured
+    if (is_of_processors(kind)) {  // that were measured
       EXPECT_EQ(law, nullptr);
       continue;
     }
@@ -53,6 +51,8 @@ TEST(TimingModel, AnActivationWithoutALawIsElementwise) {
   ASSERT_TRUE(time) << time.error().to_string();
   EXPECT_EQ(time->seconds, model().predict(other, device)->seconds);
   EXPECT_NE(time->basis.find("elementwise"), std::string::npos);
+  const Call of_tanh = rows_call(OperatorClass::gelu_tanh, shape, 8.0 * 4096 * 4096);
+  EXPECT_EQ(model().predict(of_tanh, device)->seconds, time->seconds);
 }
 
 TEST(TimingModel, ADeviceWithTablesHasItsOwnLaw) {
