@@ -11,10 +11,7 @@ Tensor copied(Eager& e, const Tensor& self, Tensor out) {
   KernelWork work{.kind = self.dtype() == out.dtype() ? OpKind::clone : OpKind::cast,
                   .bytes_read = self.bytes(),
                   .bytes_written = out.bytes()};
-  if (!runs_alike(self.sizes(), self.strides(), out.strides())) {
-    work.manner = Manner::permuting;
-    work.rows = out.elements() / std::max<int64_t>(out.size(-1), 1);
-  }
+  work.permuted = permuted_into(self, out);
   e.kernel(work);
   return out;
 }

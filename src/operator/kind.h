@@ -184,13 +184,6 @@ enum class OpKind : uint8_t {
 #undef HEADROOM_OP_KIND
 };
 
-// How a kernel goes about its work, where its time on a processor depends on that.
-enum class Manner : uint8_t {
-  plain,
-  permuting,  // a copy along another dimension than its source's innermost: every read is a stride
-  biased,     // a product that begins with a bias in each row of its result
-};
-
 [[nodiscard]] std::string_view name_of(OpKind kind);
 [[nodiscard]] OpGroup group_of(OpKind kind);
 [[nodiscard]] std::string_view name_of(OpGroup group);

@@ -28,7 +28,7 @@ Tensor raw_mm(Eager& e, OpKind kind, const Tensor& a, const Tensor& b, bool thro
             .bytes_read = a.bytes() + b.bytes(),
             .bytes_written = out.bytes(),
             .element_bytes = static_cast<uint8_t>(element_size(out.dtype())),
-            .manner = through_lt ? Manner::biased : Manner::plain});
+            .has_bias = through_lt});
   e.made(kind, {&out});
   return out;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "operator/kind.h"
+#include "operator/permuted.h"
 
 namespace headroom::op {
 
@@ -20,7 +21,8 @@ struct KernelWork {
   // row makes; of attention a sequence's queries, and its keys.
   int64_t rows = 0;
   int64_t keys = 0;
-  Manner manner = Manner::plain;
+  Permuted permuted{};
+  bool has_bias = false;  // a product that begins with a bias in each row of its result
 };
 
 // The name of a block that was never asked for: see Eager::set_muted.

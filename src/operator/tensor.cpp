@@ -104,26 +104,6 @@ bool is_like_channels_last(const Dims& sizes, const Dims& strides) {
   return true;
 }
 
-namespace {
-
-// Of those with more than one element, the last where several have the least stride; none: -1.
-int innermost(const Dims& sizes, const Dims& strides) {
-  int found = -1;
-  int64_t least = INT64_MAX;
-  for (size_t dim = 0; dim < sizes.size(); ++dim) {
-    if (sizes[dim] <= 1 || strides[dim] > least) continue;
-    least = strides[dim];
-    found = static_cast<int>(dim);
-  }
-  return found;
-}
-
-}  // namespace
-
-bool runs_alike(const Dims& sizes, const Dims& strides, const Dims& others) {
-  return innermost(sizes, strides) == innermost(sizes, others);
-}
-
 Dims channels_last_strides(const Dims& sizes) {
   Dims strides = sizes;
   int64_t stride = 1;

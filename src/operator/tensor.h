@@ -88,9 +88,6 @@ inline bool Tensor::requires_grad() const { return get()->requires_grad; }
 [[nodiscard]] bool is_like_channels_last(const Dims& sizes, const Dims& strides);
 // Strides of such a tensor.
 [[nodiscard]] Dims channels_last_strides(const Dims& sizes);
-// Whether the same dimension is innermost in both layouts of a tensor of these sizes, so that a
-// copy from one to the other reads and writes its elements side by side.
-[[nodiscard]] bool runs_alike(const Dims& sizes, const Dims& strides, const Dims& others);
 // Beyond int64 it stays at the largest int64.
 [[nodiscard]] int64_t product(const Dims& sizes);
 

@@ -128,15 +128,25 @@ bool is_quantized(const StepCall& call, const StepQuestion& question) {
   return question.quantize != Quantize::none && call.is_linear && !call.is_head;
 }
 
-// What PyTorch does on a processor before a product in float32 with a bias: it copies the bias into
-// each row of the result, to which the product is added (addmm_impl_cpu_ of ATen's LinearAlgebra).
-// Other types, and layers in int8, add it within.
-void add_bias(const StepCall& call, const StepQuestion& question, std::vector<Made>& made) {
-  const bool is_copied = call.manner == op::Manner::biased && call.element_bytes == 4 &&
-                         question.device.vendor == device::Vendor::cpu;
-  if (!is_copied || call.bytes_written <= 0) return;
-  made.push_back({op::name_of(OpGroup::memory),
-                  timing::rows_call_of(OpGroup::memory, 0, call.bytes_written, question.shape)});
+// What PyTorch copies on a processor before an operator begins: the bias of a product in float32
+// into each row of the result, to which the product is added (addmm_impl_cpu_ of ATen's
+// LinearAlgebra; other types and layers in int8 add it within); and input that lies on its side,
+// but that of products of floats, which read either way.
+void add_copies(const StepCall& call, const StepQuestion& question, bool quantizes,
+                std::vector<Made>& made) {
+  constexpr double kFloat = 4;
+  if (question.device.vendor != device::Vendor::cpu) return;
+  const double element = element_of(call, question);
+  const std::string_view memory = op::name_of(OpGroup::memory);
+  if (call.has_bias && !quantizes && element == kFloat && call.bytes_written > 0) {
+    made.push_back(
+        {memory, timing::rows_call_of(OpGroup::memory, 0, call.bytes_written, question.shape)});
+  }
+  const bool reads_either_way = call.group == OpGroup::gemm && call.is_linear && !quantizes;
+  const bool is_copy = call.group == OpGroup::memory;
+  if (call.permuted.run > 0 && !reads_either_way && !is_copy) {
+    made.push_back({memory, timing::permuted_copy_call(call.permuted, element)});
+  }
 }
 
 // A product that computes nothing moves memory.
@@ -153,10 +163,11 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
     const double bytes = call.bytes_read + call.bytes_written;
     if (bytes <= 0) continue;
     const size_t first = made.size();
-    if (is_quantized(call, question)) {
+    const bool quantizes = is_quantized(call, question);
+    add_copies(call, question, quantizes, made);
+    if (quantizes) {
       add_quantized(call, question, model, made);
     } else {
-      add_bias(call, question, made);
       made.push_back(
           {group_of(call), call.call ? *call.call : timing::call_of(call, question.shape)});
     }

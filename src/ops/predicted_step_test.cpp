@@ -141,5 +141,47 @@ TEST(PredictedStep, NamesOfQuantization) {
   EXPECT_EQ(name_of(Quantize::w4a16), "w4a16");
 }
 
+// One step of a product of 64 x 512 by 512 x 256 with a bias, whose input lies on its side, a
+// convolution of such an input, and the copy that turns one over.
+std::vector<StepCall> calls_with_copies() {
+  constexpr op::Permuted kTurned{512 * 64 * 4, 512};
+  StepCall product;
+  product.group = op::OpGroup::gemm;
+  product.flops = 2.0 * 64 * 256 * 512;
+  product.bytes_read = (64 + 256) * 512 * 4;
+  product.bytes_written = 64 * 256 * 4;
+  product.element_bytes = 4;
+  product.is_linear = true;
+  product.permuted = kTurned;
+  product.has_bias = true;
+  StepCall convolution = product;
+  convolution.is_linear = false;
+  convolution.has_bias = false;
+  StepCall copy;
+  copy.group = op::OpGroup::memory;
+  copy.bytes_read = copy.bytes_written = 512 * 64 * 4;
+  copy.permuted = kTurned;
+  return {product, convolution, copy};
+}
+
+double bytes_moved_on(device::Vendor vendor) {
+  StepQuestion question;
+  question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-80gb");
+  question.device.vendor = vendor;
+  question.phase = "prefill";
+  question.shape.type = op::DType::f32;
+  const auto run = predict_step(calls_with_copies(), question, timing::TimingModel::built_in());
+  EXPECT_TRUE(run) << run.error().to_string();
+  double bytes = 0;
+  for (const PredictedPart& part : run->parts) bytes += part.name == "memory" ? part.bytes : 0;
+  return bytes;
+}
+
+TEST(PredictedStep, AProcessorCopiesBiasesAndWhatLiesOnItsSide) {
+  constexpr double kTurned = 2 * 512 * 64 * 4;
+  EXPECT_EQ(bytes_moved_on(device::Vendor::nvidia), kTurned);  // the copy itself
+  EXPECT_EQ(bytes_moved_on(device::Vendor::cpu), 2 * kTurned + 64 * 256 * 4);
+}
+
 }  // namespace
 }  // namespace headroom::ops

@@ -103,18 +103,36 @@ int64_t rows_of(op::OpKind kind, std::span<const Tensor> outputs) {
   return width > 0 ? outputs.front().elements() / width : 0;
 }
 
-// Of a copy that makes a tensor with other strides, and of a product with a bias.
-op::Manner manner_of(op::OpKind kind, const Recording& recording, std::span<const Tensor> inputs,
-                     std::span<const Tensor> outputs) {
-  if (is_product(kind)) return recording.through_lt ? op::Manner::biased : op::Manner::plain;
-  const bool is_copy =
-      kind == op::OpKind::clone || kind == op::OpKind::contiguous || kind == op::OpKind::cast;
-  if (!is_copy || inputs.empty() || !inputs.front() || outputs.empty()) return op::Manner::plain;
-  const Tensor& from = inputs.front();
-  const Tensor& to = outputs.front();
-  const bool alike =
-      from.sizes() != to.sizes() || op::runs_alike(to.sizes(), from.strides(), to.strides());
-  return alike ? op::Manner::plain : op::Manner::permuting;
+// The operand whose rows a product goes along: addmm's first is its bias.
+size_t factor_of(op::OpKind kind) {
+  return kind == op::OpKind::addmm || kind == op::OpKind::baddbmm ? 1 : 0;
+}
+
+// What a copy turns over; and what convolutions, layer norms and products in int8 make contiguous
+// before they begin (products of floats read either way). Images may have their channels last.
+op::Permuted permuted_by(op::OpKind kind, std::span<const Tensor> inputs,
+                         std::span<const Tensor> outputs) {
+  const size_t at = is_product(kind) ? factor_of(kind) : 0;
+  if (inputs.size() <= at || !inputs[at]) return {};
+  const Tensor& input = inputs[at];
+  switch (kind) {
+    case op::OpKind::clone:
+    case op::OpKind::contiguous:
+    case op::OpKind::cast: {
+      if (outputs.empty() || outputs.front().sizes() != input.sizes()) return {};
+      return op::permuted_into(input, outputs.front());
+    }
+    case op::OpKind::convolution:
+      if (op::is_like_channels_last(input.sizes(), input.strides())) return {};
+      return op::permuted_into_rows(input);
+    case op::OpKind::layer_norm:
+    case op::OpKind::mm:
+    case op::OpKind::addmm:
+    case op::OpKind::linear:
+      return op::permuted_into_rows(input);
+    default:
+      return {};
+  }
 }
 
 std::vector<Tensor> hold(Eager& e, std::span<const int64_t> sizes) {
@@ -192,7 +210,8 @@ void run_recorded(Eager& e, const model::Operation& operation, std::span<const T
               .bytes_read = read,
               .bytes_written = written,
               .rows = rows_of(operation.kind, outputs),
-              .manner = manner_of(operation.kind, recording, inputs, outputs)});
+              .permuted = permuted_by(operation.kind, inputs, outputs),
+              .has_bias = recording.through_lt});
   }
   if (recording.differentiable) hang_node(e, operation, inputs, outputs);
 }

@@ -59,5 +59,26 @@ TEST(Recorded, AProductAScalarAndNothingHaveNoRows) {
   EXPECT_EQ(told(op::OpKind::softmax, {3, 0}).rows, 0);
 }
 
+// By hand: 5 channels of 6 pixels, side by side by channel, and the copy that has them by pixel.
+TEST(Recorded, ACopyThatTurnsItsSourceOverSaysSo) {
+  auto recording = std::make_shared<model::Recording>();
+  model::RecordedOutput output;
+  output.bytes = 120;
+  for (const int64_t size : {1, 6, 5}) output.tensor.sizes.push_back(size);
+  for (const int64_t stride : {30, 5, 1}) output.tensor.strides.push_back(stride);
+  recording->outputs.push_back(output);
+  model::Operation operation;
+  operation.kind = op::OpKind::clone;
+  operation.recording = recording;
+  LastKernel sink;
+  {
+    op::Eager eager(sink, {});
+    const op::Tensor inputs[] = {eager.empty_strided({1, 6, 5}, {30, 1, 6}, op::DType::f32)};
+    std::vector<op::Tensor> outputs;
+    run_recorded(eager, operation, inputs, outputs);
+  }
+  EXPECT_EQ(sink.work().permuted, (op::Permuted{120, 5}));
+}
+
 }  // namespace
 }  // namespace headroom::step

@@ -72,6 +72,7 @@ void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group) {
   trace_.calls.push_back({.kind = work.kind,
                           .phase = phase_,
                           .element_bytes = work.element_bytes,
+                          .has_bias = work.has_bias,
                           .peers = peers,
                           .awaits = awaits,
                           .module = module_,
@@ -80,7 +81,7 @@ void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group) {
                           .bytes_written = work.bytes_written,
                           .rows = work.rows,
                           .keys = work.keys,
-                          .manner = work.manner,
+                          .permuted = work.permuted,
                           .group = group});
 }
 

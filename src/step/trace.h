@@ -9,6 +9,7 @@
 
 #include "memory/events.h"
 #include "operator/kind.h"
+#include "operator/permuted.h"
 #include "step/rank_group.h"
 
 namespace headroom::step {
@@ -31,6 +32,7 @@ struct OperatorCall {
   op::OpKind kind{};
   Phase phase{};
   uint8_t element_bytes = 0;  // as KernelWork has it
+  bool has_bias = false;      // so too
   Peers peers = Peers::none;  // of a collective
   // Before this call the stream that computes waits for the collective that was begun so many
   // collectives ago, 1 for the latest one, and so for those before it among the same peers; 0: it
@@ -42,7 +44,7 @@ struct OperatorCall {
   int64_t bytes_written = 0;
   int64_t rows = 0;  // and keys: as KernelWork has them
   int64_t keys = 0;
-  op::Manner manner{};
+  op::Permuted permuted{};
   RankGroup group{};  // of a collective whose peers alone do not say it
 };
 

@@ -25,7 +25,7 @@ enum class OperatorClass : uint8_t {
   attention_decode,
   attention_prefill,
   elementwise,
-  permuted_copy,  // with another innermost dimension than its source (op::Manner::permuting)
+  permuted_copy,  // with another innermost dimension than its source (op::Permuted)
   activation,     // GELU: on a processor it computes longer than it moves
   gelu_tanh,      // its approximation, which PyTorch computes five times as long there
   normalization,  // PyTorch's layer_norm

@@ -72,9 +72,14 @@ OperatorClass class_of(OpGroup group) {
   }
 }
 
+// A copy that turns its source over is one as a whole; other operators have one within.
+bool is_permuted_copy(const OperatorWork& work) {
+  return work.group == OpGroup::memory && work.permuted.run > 0;
+}
+
 // What the group alone does not say.
 OperatorClass class_of(const OperatorWork& work) {
-  if (work.manner == op::Manner::permuting) return OperatorClass::permuted_copy;
+  if (is_permuted_copy(work)) return OperatorClass::permuted_copy;
   if (work.kind == op::OpKind::gelu_tanh) return OperatorClass::gelu_tanh;
   return class_of(work.group);
 }
@@ -101,7 +106,8 @@ OperatorWork work_of(const step::OperatorCall& call) {
           call.element_bytes,
           call.rows,
           call.keys,
-          call.manner,
+          call.permuted,
+          call.has_bias,
           call.kind};
 }
 
@@ -152,6 +158,12 @@ Call product_call(const OperatorWork& work, const StepShape& shape, Rate rate) {
   return made;
 }
 
+Call permuted_copy_call(const op::Permuted& permuted, double element_bytes) {
+  const auto bytes = static_cast<double>(permuted.bytes);
+  const double runs = bytes / element_bytes / static_cast<double>(permuted.run);
+  return rows_call(OperatorClass::permuted_copy, {whole(runs), permuted.run}, 2 * bytes);
+}
+
 Call rows_call_of(OpGroup group, double read, double written, const StepShape& shape) {
   return rows_call_of({.group = group, .bytes_read = read, .bytes_written = written}, shape);
 }
@@ -159,6 +171,7 @@ Call rows_call_of(OpGroup group, double read, double written, const StepShape& s
 Call rows_call_of(const OperatorWork& work, const StepShape& shape) {
   const double elements = std::max(work.bytes_read, work.bytes_written) /
                           static_cast<double>(op::element_size(shape.type));
+  if (is_permuted_copy(work)) return permuted_copy_call(work.permuted, element_size(work, shape));
   const int64_t rows = std::min(work.rows > 0 ? work.rows : shape.tokens, whole(elements));
   const RowsShape sizes{rows, whole(elements / static_cast<double>(rows))};
   return rows_call(class_of(work), sizes, work.bytes_read + work.bytes_written);

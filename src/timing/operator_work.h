@@ -35,7 +35,8 @@ struct OperatorWork {
   uint8_t element_bytes = 0;  // of what a product computes in; 0: as the step's type
   int64_t rows = 0;           // and keys: as op::KernelWork has them
   int64_t keys = 0;
-  op::Manner manner{};
+  op::Permuted permuted{};
+  bool has_bias = false;
   std::optional<op::OpKind> kind{};  // nothing: of a program of others, and its group is all
 };
 
@@ -56,6 +57,8 @@ Result<void> read_heads(const text::JsonView& config, StepShape& shape);
 [[nodiscard]] GemmShape product_shape(const OperatorWork& work, const StepShape& shape);
 [[nodiscard]] Call product_call(const OperatorWork& work, const StepShape& shape,
                                 device::Rate rate);
+// A copy that turns that over.
+[[nodiscard]] Call permuted_copy_call(const op::Permuted& permuted, double element_bytes);
 // Row by row: the rows that it says, else the step's tokens.
 [[nodiscard]] Call rows_call_of(const OperatorWork& work, const StepShape& shape);
 [[nodiscard]] Call rows_call_of(op::OpGroup group, double read, double written,

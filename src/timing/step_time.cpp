@@ -31,7 +31,7 @@ struct Alike {
   int64_t bytes_written = 0;
   int64_t rows = 0;
   int64_t keys = 0;
-  op::Manner manner{};
+  op::Permuted permuted{};
   step::RankGroup group{};
   bool operator==(const Alike&) const = default;
 };
@@ -119,7 +119,7 @@ class Pricer {
     for (const OperatorCall& call : calls) {
       const Alike alike{call.kind,       call.element_bytes, call.peers, call.flops,
                         call.bytes_read, call.bytes_written, call.rows,  call.keys,
-                        call.manner,     call.group};
+                        call.permuted,   call.group};
       const auto [at, is_new] = known_.try_emplace(alike, prices_.size());
       if (is_new) {
         HEADROOM_ASSIGN(const Price price, price_of(call));
