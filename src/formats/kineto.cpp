@@ -193,7 +193,7 @@ class Reader {
     return builder_.add(event, place);
   }
 
-  // "[[4, 8], []] float;Scalar": one text for shapes and types, without spaces and line ends.
+  // "[[4,8],[]] ["float","Scalar"]": one text for shapes and types, without other spaces.
   uint32_t intern_shapes(const RawEvent& raw) {
     scratch_.clear();
     for (const char c : raw.shapes.substr(0, builder_.limits().name)) {

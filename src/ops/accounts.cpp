@@ -11,7 +11,7 @@ using formats::Trace;
 using formats::TraceEvent;
 using formats::TraceEventKind;
 
-// Where a piece of work begins or ends, within the time of the steps.
+// Where a piece of work begins or ends, in the time of the steps that has passed.
 struct Boundary {
   int64_t time = 0;
   uint32_t piece = 0;
@@ -21,8 +21,8 @@ struct Boundary {
 std::vector<Boundary> boundaries_of(const std::vector<Work>& work, const Links& links) {
   std::vector<Boundary> boundaries;
   for (uint32_t i = 0; i < work.size(); ++i) {
-    const int64_t start = std::max(work[i].start_ns, links.start_ns());
-    const int64_t end = std::min(work[i].end_ns, links.end_ns());
+    const int64_t start = links.passed_ns(work[i].start_ns);
+    const int64_t end = links.passed_ns(work[i].end_ns);
     if (start >= end) continue;
     boundaries.push_back({start, i, true});
     boundaries.push_back({end, i, false});
@@ -50,7 +50,8 @@ class WallSweep {
   }
 
   WallTime sweep() {
-    int64_t now = links_.start_ns();
+    const int64_t whole = links_.passed_ns(links_.end_ns());
+    int64_t now = 0;
     for (const Boundary& boundary : boundaries_of(work_, links_)) {
       give(boundary.time - now, boundary.is_start ? boundary.piece : kNone, now);
       now = boundary.time;
@@ -61,8 +62,8 @@ class WallSweep {
       running_[group] += change;
       (group == communication_ ? communicating_ : computing_) += change;
     }
-    give(links_.end_ns() - now, kNone, now);
-    wall_.total_ns = static_cast<double>(links_.end_ns() - links_.start_ns());
+    give(whole - now, kNone, now);
+    wall_.total_ns = static_cast<double>(whole);
     return std::move(wall_);
   }
 
@@ -97,7 +98,7 @@ class WallSweep {
         wall_.idle_unknown_ns += length;
         return;
       }
-      const int64_t launched = trace_.events[call].end_ns();
+      const int64_t launched = links_.passed_ns(trace_.events[call].end_ns());
       host = std::clamp(static_cast<double>(launched - from), 0.0, length);
     }
     wall_.idle_host_ns += host;

@@ -143,6 +143,45 @@ TEST(Accounts, WithoutADeviceOperatorsAreTheWork) {
   EXPECT_FALSE(answer.coverage.names_agree_pct_of_kernel_time);
 }
 
+// A client that thinks between its runs.
+TEST(Accounts, WithoutADeviceTimeBetweenStepsIsNoneOfTheirs) {
+  const OpsAnswer answer = ask(TinyTrace()
+                                   .step(1, 0, 100)
+                                   .add(Kind::host_operator, "aten::addmm", 20, 100)
+                                   .add(Kind::host_operator, "aten::gelu", 500, 600)
+                                   .step(2, 1100, 1200)
+                                   .add(Kind::host_operator, "aten::addmm", 1120, 1200)
+                                   .build());
+  EXPECT_DOUBLE_EQ(answer.wall_time.total_ms, 0.200);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "idle"), 0.040);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "gemm"), 0.160);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "activation"), 0);
+}
+
+// As a cut file is, in which kernels come last: no run of a CPU.
+TEST(Accounts, CallsWithoutAKernelAreNoRunOfACpu) {
+  const OpsAnswer answer = ask(TinyTrace()
+                                   .step(1, 0, 100)
+                                   .add(Kind::host_operator, "aten::addmm", 10, 60)
+                                   .add(Kind::call, "cudaLaunchKernel", 20, 25, 7)
+                                   .build());
+  EXPECT_TRUE(answer.trace.lacks_kernels);
+  EXPECT_EQ(answer.trace.device, "a device");
+  EXPECT_EQ(answer.bound, Bound::not_recorded);
+  EXPECT_TRUE(answer.horizon.empty());
+}
+
+TEST(Accounts, AKernelThatRunsOverManyStepsIsTheirBacklog) {
+  TinyTrace tiny;
+  tiny.launched("aten::mm", 0, 5, "sgemm", 5, 10);
+  for (int64_t i = 0; i < 5; ++i) tiny.step(i, 10 + 100 * i, 110 + 100 * i);
+  tiny.launched("aten::mm", 20, 30, "sgemm", 30, 350);
+  const OpsAnswer answer = ask(tiny.build());
+  const double expected[] = {0, 0.100, 0.100, 0.040, 0};
+  ASSERT_EQ(answer.steps.size(), 5U);
+  for (size_t i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(answer.steps[i].backlog_ms, expected[i]) << i;
+}
+
 TEST(Accounts, NothingToCountIsAnError) {
   const OperatorRules rules = *OperatorRules::load("");
   EXPECT_FALSE(answer(formats::Trace(), rules));

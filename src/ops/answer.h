@@ -94,8 +94,9 @@ struct Coverage {
 struct ReplayError {
   double measured_ms = 0;
   double replayed_ms = 0;
-  double error_pct = 0;  // (replayed - measured) / measured
-  double unseen_ms = 0;  // in which graphs did what was not recorded: no change touches it
+  double error_pct = 0;  // (replayed - measured) / (measured - unseen)
+  // In which the device did, or the host waited for, what was not recorded: no change touches it.
+  double unseen_ms = 0;
 };
 
 struct HorizonChange {
@@ -108,13 +109,14 @@ struct HorizonChange {
   double amdahl_speedup = 0;  // on kernel time; 0: without bound
 };
 
-// What bounds the run: idle where why was not recorded, unseen where it was in graphs of which
-// nothing was.
+// What bounds the run: idle where why was not recorded, unseen where the profiler has nothing of
+// what the device did or the host waited for, not_recorded where it has no kernel at all.
 enum class Bound {
   nothing,
   host,
   idle,
   unseen,
+  not_recorded,
   communication,
   gemm_attention,
   non_gemm,
@@ -130,6 +132,8 @@ struct TraceFacts {
   int64_t events = 0;
   int64_t kernels = 0;  // launched by the steps
   bool has_device = false;
+  bool lacks_kernels = false;  // calls into a device's runtime, and nothing of the device
+  int64_t devices = 0;         // that kernels ran on
   bool has_steps = false;
   bool is_partial = false;  // the file was cut, or had events that could not be read
   std::vector<std::string> faults;

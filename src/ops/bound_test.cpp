@@ -9,6 +9,7 @@ namespace {
 // GEMM.
 OpsAnswer run_with_idle(double idle_pct) {
   OpsAnswer answer;
+  answer.trace.has_device = true;
   answer.wall_time.total_ms = 100;
   answer.wall_time.groups = {{"idle", "Idle", idle_pct, idle_pct},
                              {"elementwise", "Elementwise", 100 - idle_pct, 100 - idle_pct}};
@@ -47,6 +48,21 @@ TEST(Bound, StaysWithTheTimeWhereNoChangeSavesAnything) {
   find_bound_by_replay(answer);
   EXPECT_EQ(answer.bound, by_time);
   EXPECT_DOUBLE_EQ(answer.bound_pct, 99.8);
+}
+
+// There no change is about what is outside of operators, however much that is.
+TEST(Bound, OnACpuWhatIsOutsideOfOperatorsCounts) {
+  OpsAnswer answer = run_with_idle(80);
+  answer.trace.has_device = false;
+  answer.horizon = {change("non_gemm_2x", 1.11)};
+  find_bound_by_replay(answer);
+  EXPECT_EQ(answer.bound, Bound::host);
+  EXPECT_DOUBLE_EQ(answer.bound_pct, 80);
+  answer = run_with_idle(10);
+  answer.trace.has_device = false;
+  answer.horizon = {change("non_gemm_2x", 1.82)};
+  find_bound_by_replay(answer);
+  EXPECT_EQ(answer.bound, Bound::non_gemm);
 }
 
 TEST(Bound, DoesNotListenToAReplayThatIsFarOff) {

@@ -204,9 +204,9 @@ ReplayError replay_error(const Recording& recording) {
   error.measured_ms = recording.measured_ns / 1e6;
   error.replayed_ms = replayed / 1e6;
   error.unseen_ms = recording.unseen_ns / 1e6;
-  error.error_pct = recording.measured_ns > 0
-                        ? 100 * (replayed - recording.measured_ns) / recording.measured_ns
-                        : 0;
+  // What stays as it was is right by construction: the error is of the rest.
+  const double explained = recording.measured_ns - recording.unseen_ns;
+  error.error_pct = explained > 0 ? 100 * (replayed - recording.measured_ns) / explained : 0;
   return error;
 }
 

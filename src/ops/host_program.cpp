@@ -82,7 +82,6 @@ std::optional<Recording> record_host(const RecordedRun& run, const WallTime& wal
   Recording recording;
   timing::Program& program = recording.program;
   program.streams = 1;
-  program.backlog_ns.assign(1, 0);
   program.latencies.emplace_back();  // nothing lies between operators but what stays as it is
   for (uint32_t i = 0; i < units.size(); ++i) {
     timing::ReplayKernel kernel;

@@ -15,6 +15,16 @@ int32_t step_at(const Links& links, int64_t time) {
   return static_cast<int32_t>(step - links.steps.begin());
 }
 
+int64_t Links::passed_ns(int64_t time) const {
+  if (steps.empty() || time <= start_ns()) return 0;
+  if (has_device) return std::min(time, end_ns()) - start_ns();
+  const auto after =
+      std::upper_bound(steps.begin(), steps.end(), time,
+                       [](int64_t at, const TraceStep& one) { return at < one.start_ns; });
+  const TraceStep& reached = *std::prev(after);
+  return reached.before_ns + std::min(time, reached.end_ns) - reached.start_ns;
+}
+
 namespace {
 
 using formats::is_device;
@@ -56,7 +66,7 @@ void find_steps(const Trace& trace, Links& links) {
     first = std::min(first, event.start_ns);
     last = std::max(last, event.end_ns());
     if (event.kind == TraceEventKind::step) {
-      named.push_back({std::string(trace.name_of(event)), event.start_ns, event.end_ns()});
+      named.push_back({std::string(trace.name_of(event)), event.start_ns, event.end_ns(), 0});
     }
   }
   for (TraceStep& step : named) {  // by start already; what overlaps is another thread's copy
@@ -65,7 +75,12 @@ void find_steps(const Trace& trace, Links& links) {
     }
   }
   links.has_steps = !links.steps.empty();
-  if (!links.has_steps && !trace.events.empty()) links.steps.push_back({"trace", first, last});
+  if (!links.has_steps && !trace.events.empty()) links.steps.push_back({"trace", first, last, 0});
+  int64_t before = 0;
+  for (TraceStep& step : links.steps) {
+    step.before_ns = links.has_device ? step.start_ns - links.start_ns() : before;
+    before += step.end_ns - step.start_ns;
+  }
 }
 
 // The calls by correlation. Where a runtime's call and a driver's share one, the outer one counts.
@@ -126,8 +141,7 @@ Links link(const Trace& trace) {
   links.step.assign(trace.events.size(), kOutside);
   for (const TraceEvent& event : trace.events) {
     links.has_device |= is_device(event.kind);
-    links.has_host |=
-        event.kind == TraceEventKind::host_operator || event.kind == TraceEventKind::call;
+    links.has_calls |= event.kind == TraceEventKind::call;
   }
   find_steps(trace, links);
   find_parents(trace, links);

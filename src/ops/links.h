@@ -20,6 +20,7 @@ struct TraceStep {
   std::string name;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
+  int64_t before_ns = 0;  // Links::passed_ns at its begin
 };
 
 inline constexpr int32_t kOutside = -1;  // of every step
@@ -36,11 +37,14 @@ struct Links {
   std::vector<TraceStep> steps;  // never empty where there are events; in order, disjoint
   bool has_steps = false;        // the trace named them
   bool has_device = false;       // there is at least one device event
-  bool has_host = false;         // there is at least one operator or call
+  bool has_calls = false;        // there is at least one call into a device's runtime
 
   // The time of the steps, first to last.
   [[nodiscard]] int64_t start_ns() const { return steps.empty() ? 0 : steps.front().start_ns; }
   [[nodiscard]] int64_t end_ns() const { return steps.empty() ? 0 : steps.back().end_ns; }
+  // How much of that has passed at `time`. What lies between steps is none of theirs where the host
+  // does the work; a device goes on with a step after the host has ended it.
+  [[nodiscard]] int64_t passed_ns(int64_t time) const;
 };
 
 Links link(const formats::Trace& trace);

@@ -63,8 +63,8 @@ RecordedRun run_with(const char* type) {
       .add(TraceEventKind::host_operator, "aten::addmm", 0, 600)
       .add(TraceEventKind::host_operator, "aten::gelu", 600, 1000);
   formats::Trace trace = tiny.build();
-  const std::string shapes =
-      std::string("[[512],[64,256],[256,512]] [\"") + type + "\",\"" + type + "\",\"" + type + "\"]";
+  const std::string shapes = std::string("[[512],[64,256],[256,512]] [\"") + type + "\",\"" + type +
+                             "\",\"" + type + "\"]";
   for (formats::TraceEvent& event : trace.events) {
     if (trace.name_of(event) == "aten::addmm") event.detail = trace.names.intern(shapes);
   }
@@ -99,7 +99,8 @@ TEST(MeasuredLinear, WhatWasNotMeasuredIsNotPredicted) {
   EXPECT_EQ(int8_of(answer(run_with("c10::BFloat16"), rules(), against)), nullptr);
   device::Device other = device;
   other.name = "another";
-  EXPECT_EQ(int8_of(answer(run_with("float"), rules(), {.device = &other, .laws = &laws})), nullptr);
+  EXPECT_EQ(int8_of(answer(run_with("float"), rules(), {.device = &other, .laws = &laws})),
+            nullptr);
 }
 
 }  // namespace

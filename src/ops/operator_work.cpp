@@ -90,6 +90,14 @@ void run_sdpa(Eager& e, const Tensors& in) {
                       op::transpose(e, in[2], 1, 2), {0, in[0].size(2) == in[1].size(2), true});
 }
 
+// [batch, sequence, heads, head]; sequences of several lengths behind one another have no such
+// sizes.
+void run_flash(Eager& e, const Tensors& in) {
+  require_rank(in, 3, 4);
+  run_sdpa(e, {op::transpose(e, in[0], 1, 2), op::transpose(e, in[1], 1, 2),
+               op::transpose(e, in[2], 1, 2)});
+}
+
 // Over the whole tensor: what is read is the same for any dimensions, what is written is least.
 void run_reduction(Eager& e, const Tensors& in) {
   op::require(in[0].rank() > 0, "a number");
@@ -170,6 +178,9 @@ constexpr std::array kKnown{
     Known{"aten::_scaled_dot_product_flash_attention", 3, true, run_sdpa},
     Known{"aten::_scaled_dot_product_efficient_attention", 3, true, run_sdpa},
     Known{"aten::_scaled_dot_product_cudnn_attention", 3, true, run_sdpa},
+    Known{"aten::_cudnn_attention_forward", 3, true, run_sdpa},
+    Known{"aten::_flash_attention_forward", 3, true, run_flash},
+    Known{"aten::_efficient_attention_forward", 3, true, run_flash},
     Known{"aten::native_layer_norm", 1, false, run_layer_norm},
     Known{"aten::_fused_rms_norm", 2, false, run_rms_norm},
     Known{"aten::_softmax", 1, false, run_softmax},

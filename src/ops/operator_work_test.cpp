@@ -76,6 +76,15 @@ TEST(OperatorWork, Attention) {
            R"([[2,4,128,64],[2,4,128,64],[2,4,128,64]] ["c10::Half","c10::Half","c10::Half"])");
   ASSERT_TRUE(attention);
   EXPECT_EQ(attention->flops, 4.0 * 2 * 4 * 128 * 128 * 64 / 2);
+  // The operator within, to which the kernel belongs, has heads behind tokens.
+  const auto within =
+      work("aten::_flash_attention_forward",
+           R"([[2,128,4,64],[2,128,4,64],[2,128,4,64]] ["c10::Half","c10::Half","c10::Half"])");
+  ASSERT_TRUE(within);
+  EXPECT_EQ(within->flops, attention->flops);
+  EXPECT_EQ(within->bytes, attention->bytes);
+  EXPECT_FALSE(work("aten::_flash_attention_forward",  // of several lengths, behind one another
+                    R"([[300,4,64],[300,4,64],[300,4,64]] ["c10::Half","c10::Half","c10::Half"])"));
 }
 
 TEST(OperatorWork, NoCountWhereItCannotBeKnown) {

@@ -59,28 +59,68 @@ Accounting paper_accounting(const PaperTime& paper, const OperatorRules& rules) 
   return accounting;
 }
 
+// Earlier work that still runs in later steps: at both ends a part of one, between them all of
+// each. INVARIANT: steps are in order and disjoint. Constant for a piece, whatever it runs over.
+class Backlog {
+ public:
+  explicit Backlog(const std::vector<TraceStep>& steps)
+      : steps_(steps), parts_ns_(steps.size(), 0), covers_(steps.size() + 1, 0) {}
+
+  void add(const Work& piece) {
+    const auto ends = [](const TraceStep& step, int64_t time) { return step.end_ns <= time; };
+    const auto begins = [](const TraceStep& step, int64_t time) { return step.start_ns < time; };
+    const auto first = std::lower_bound(steps_.begin(), steps_.end(), piece.start_ns, ends);
+    const auto past = std::lower_bound(first, steps_.end(), piece.end_ns, begins);
+    const auto from = static_cast<int32_t>(first - steps_.begin());
+    const auto to = static_cast<int32_t>(past - steps_.begin()) - 1;
+    // Its own step and those before are not behind it.
+    if (from > piece.step && from <= to) add_part(piece, from);
+    if (to > piece.step && to > from) add_part(piece, to);
+    const int32_t inner = std::max(from, piece.step) + 1;
+    if (inner >= to) return;
+    ++covers_[static_cast<size_t>(inner)];
+    --covers_[static_cast<size_t>(to)];
+  }
+
+  [[nodiscard]] std::vector<double> ns() const {
+    std::vector<double> all(steps_.size());
+    int64_t covering = 0;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      covering += covers_[i];
+      const auto length = static_cast<double>(steps_[i].end_ns - steps_[i].start_ns);
+      all[i] = parts_ns_[i] + static_cast<double>(covering) * length;
+    }
+    return all;
+  }
+
+ private:
+  void add_part(const Work& piece, int32_t at) {
+    const TraceStep& step = steps_[static_cast<size_t>(at)];
+    const int64_t inside =
+        std::min(piece.end_ns, step.end_ns) - std::max(piece.start_ns, step.start_ns);
+    parts_ns_[static_cast<size_t>(at)] += static_cast<double>(std::max<int64_t>(inside, 0));
+  }
+
+  const std::vector<TraceStep>& steps_;
+  std::vector<double> parts_ns_;
+  std::vector<int64_t> covers_;  // by step, how many more cover it whole than the one before
+};
+
 std::vector<StepTime> steps_of(const std::vector<Work>& work, const Links& links) {
   std::vector<StepTime> steps;
   for (const TraceStep& step : links.steps) {
     steps.push_back({step.name, ms_of(static_cast<double>(step.end_ns - step.start_ns)), 0, 0});
   }
+  Backlog backlog(links.steps);
   for (const Work& piece : work) {
-    const int32_t from = piece.step;
-    if (from != kOutside) {
-      steps[static_cast<size_t>(from)].kernel_ms += ms_of(static_cast<double>(piece.duration_ns()));
+    if (piece.step != kOutside) {
+      steps[static_cast<size_t>(piece.step)].kernel_ms +=
+          ms_of(static_cast<double>(piece.duration_ns()));
     }
-    // Steps are in order and disjoint, and a piece is rarely longer than two of them.
-    int32_t at = std::max(step_at(links, piece.start_ns), from);
-    for (at = std::max(at, 0); static_cast<size_t>(at) < links.steps.size(); ++at) {
-      const TraceStep& step = links.steps[static_cast<size_t>(at)];
-      if (step.start_ns >= piece.end_ns) break;
-      if (at == from) continue;
-      const int64_t inside =
-          std::min(piece.end_ns, step.end_ns) - std::max(piece.start_ns, step.start_ns);
-      if (inside > 0)
-        steps[static_cast<size_t>(at)].backlog_ms += ms_of(static_cast<double>(inside));
-    }
+    backlog.add(piece);
   }
+  const std::vector<double> behind_ns = backlog.ns();
+  for (size_t i = 0; i < steps.size(); ++i) steps[i].backlog_ms = ms_of(behind_ns[i]);
   return steps;
 }
 
@@ -161,6 +201,8 @@ TraceFacts facts_of(const RecordedRun& run) {
   facts.rank = trace.rank;
   facts.events = trace.records;
   facts.has_device = links.has_device;
+  facts.lacks_kernels = run.lacks_kernels();
+  facts.devices = run.device_count();
   facts.has_steps = links.has_steps;
   facts.is_partial = trace.is_cut || trace.fault_count > 0;
   for (const formats::TraceFault& fault : trace.faults) {
@@ -189,12 +231,20 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
     answer.notes.emplace_back(
         "no device in this trace: an operator's own time on the CPU counts as kernel time");
   }
-  const bool has_calls =
-      std::any_of(trace.events.begin(), trace.events.end(),
-                  [](const auto& event) { return event.kind == formats::TraceEventKind::call; });
-  if (!links.has_device && has_calls) {
+  if (answer.trace.lacks_kernels) {
     answer.notes.emplace_back(
-        "there are calls into a device's runtime, but no kernel was recorded: add its activity");
+        trace.is_cut ? "kernels come last in the file: it was cut off before them"
+                     : "calls into a device's runtime were recorded, and no kernel: record with "
+                       "ProfilerActivity.CUDA");
+  } else if (!links.has_device && !trace.devices.empty()) {
+    answer.notes.push_back("the machine has " + trace.devices.front().name +
+                           ", of which nothing was recorded: if the run used it, this is its "
+                           "host's part alone");
+  }
+  if (answer.trace.devices > 1) {
+    answer.notes.push_back(
+        "kernels ran on " + std::to_string(answer.trace.devices) +
+        " devices: idle is where none of them worked, and limits are those of the first");
   }
   if (trace.has_stacks) {
     answer.notes.emplace_back(
@@ -216,8 +266,8 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
   if (const double unseen = unseen_pct(answer); unseen > kMuchUnseenPct) {
     answer.notes.push_back(
         "for " + formatted_pct(unseen) +
-        " of the time graphs did what the profiler did not record: no change of the horizon "
-        "touches that");
+        " of the time the device did, or the host waited for, what the profiler did not record: no "
+        "change of the horizon touches that");
   }
 }
 
@@ -302,8 +352,10 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Again
   if (against.device != nullptr) answer.roofline = roofline(run, rules, *against.device);
   find_bound(answer);
   std::optional<Recording> recording = record(trace, links, work, rules);
-  if (!recording) recording = record_host(run, wall);
-  if (recording) {
+  if (!recording && !run.lacks_kernels()) recording = record_host(run, wall);
+  if (run.lacks_kernels()) {
+    answer.bound = Bound::not_recorded;
+  } else if (recording) {
     answer.replay = replay_error(*recording);
     const Scenarios asked = recording->is_host
                                 ? host_changes(*recording, run, rules, against)

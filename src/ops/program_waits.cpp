@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -20,6 +23,7 @@ class WaitFinder {
   explicit WaitFinder(ProgramDraft& run) : run_(run) {}
 
   void find() {
+    index_streams();
     find_stream_waits();
     find_host_waits();
     explain_delays();
@@ -60,18 +64,35 @@ class WaitFinder {
       const auto start = start_of_.find(wait.correlation);
       const auto record = start_of_.find(wait.record_correlation);
       if (start == start_of_.end() || record == start_of_.end()) continue;
-      make_wait(find_stream(wait.stream), start->second, find_stream(wait.wait_on_stream),
-                record->second);
+      make_wait(find_stream(wait.device, wait.stream), start->second,
+                find_stream(wait.device, wait.wait_on_stream), record->second);
     }
     if (!are_waits_recorded_) guess_stream_waits();
   }
 
-  [[nodiscard]] uint32_t find_stream(int64_t number) const {
-    const std::string name = std::to_string(number);
+  // Streams of several devices may have one number; of a wait that says no device any is taken.
+  [[nodiscard]] uint32_t find_stream(int64_t device, int64_t number) const {
+    const auto found = stream_at_.find({device, number});
+    return found == stream_at_.end() ? kNoKernel : found->second;
+  }
+
+  void index_streams() {
     for (const auto& [track, stream] : run_.streams) {
-      if (run_.trace.tracks[track].thread == name) return static_cast<uint32_t>(stream);
+      const formats::TraceTrack& known = run_.trace.tracks[track];
+      const auto number = whole_number(known.thread);
+      if (!number) continue;
+      stream_at_.emplace(std::pair(int64_t{-1}, *number), static_cast<uint32_t>(stream));
+      if (const auto device = whole_number(known.process)) {
+        stream_at_.emplace(std::pair(*device, *number), static_cast<uint32_t>(stream));
+      }
     }
-    return kNoKernel;
+  }
+
+  static std::optional<int64_t> whole_number(const std::string& words) {
+    int64_t number = 0;
+    const auto [end, fault] = std::from_chars(words.data(), words.data() + words.size(), number);
+    if (fault != std::errc() || end != words.data() + words.size()) return std::nullopt;
+    return number;
   }
 
   // The first kernel launched on `stream` after `since` waits for what was on `other` at `until`.
@@ -162,7 +183,7 @@ class WaitFinder {
       if (call.waits_for_all) continue;
       if (wait != waits.end() && wait->second->wait_on_stream >= 0) {
         const auto record = start_of_.find(wait->second->record_correlation);
-        const uint32_t stream = find_stream(wait->second->wait_on_stream);
+        const uint32_t stream = find_stream(wait->second->device, wait->second->wait_on_stream);
         if (stream < launches_of_.size()) {
           call.waits_for =
               last_on(stream, record == start_of_.end() ? host.start_ns : record->second);
@@ -173,8 +194,8 @@ class WaitFinder {
     }
   }
 
-  // Holds the waits so far against what was recorded, and finds those that no one wrote down. A host
-  // that has waited for the whole device left nothing on it.
+  // Holds the waits so far against what was recorded, and finds those that no one wrote down. A
+  // host that has waited for the whole device left nothing on it.
   void explain_delays() {
     const timing::Program& program = run_.recording.program;
     std::vector<RanKernel> ran(program.kernels.size());
@@ -189,17 +210,13 @@ class WaitFinder {
       ran[i].is_alone = i < program.earlier_count;
     }
     mark_launches(ran);
-    std::vector<StreamState> streams(run_.streams.size());
-    ops::find_waits(ran, streams, run_.links.start_ns());
+    ops::find_waits(ran, run_.streams.size());
     for (uint32_t i = 0; i < ran.size(); ++i) {
       ReplayKernel& kernel = run_.recording.program.kernels[i];
       kernel.waits_for = ran[i].waits_for;
       kernel.waits_for_begin = ran[i].waits_for_begin;
       kernel.unseen_ns = ran[i].unseen_ns;
       run_.recording.unseen_ns += static_cast<double>(kernel.unseen_ns);
-    }
-    for (const StreamState& stream : streams) {
-      run_.recording.program.backlog_ns.push_back(stream.busy_ns);
     }
   }
 
@@ -236,13 +253,16 @@ class WaitFinder {
     for (uint32_t i = 0; i < run_.calls.size(); ++i) {
       ReplayCall& call = run_.recording.program.calls[i];
       if (call.kernel_count > 0) return;
-      if (call.waits_for == kNoKernel) call.cost_ns = run_.event(run_.calls[i].event).duration_ns;
+      if (call.waits_for != kNoKernel) continue;
+      call.cost_ns = run_.event(run_.calls[i].event).duration_ns;
+      run_.recording.unseen_ns += static_cast<double>(call.cost_ns);
     }
   }
 
   static constexpr size_t kLookAhead = 256;
 
   ProgramDraft& run_;
+  std::map<std::pair<int64_t, int64_t>, uint32_t> stream_at_;  // by numbers of device and stream
   std::vector<std::vector<std::pair<int64_t, uint32_t>>> launches_of_;  // by stream
   std::unordered_map<int64_t, int64_t> start_of_;                       // of calls, by correlation
   std::vector<int64_t> stream_waits_;  // begins of the calls that make one stream wait

@@ -1,5 +1,7 @@
 #include "ops/run.h"
 
+#include <set>
+
 #include "formats/read_trace.h"
 
 namespace headroom::ops {
@@ -9,6 +11,7 @@ using formats::Trace;
 
 // By the number that kernels carry in the file's list of devices.
 std::string RecordedRun::device() const {
+  if (lacks_kernels()) return trace.devices.empty() ? "a device" : trace.devices.front().name;
   if (!links.has_device) return "CPU";
   if (work.empty() || trace.devices.empty()) return "";
   const std::string& number = trace.tracks[trace.events[work.front().event].track].process;
@@ -18,6 +21,17 @@ std::string RecordedRun::device() const {
     index = index * 10 + static_cast<size_t>(c - '0');
   }
   return index < trace.devices.size() ? trace.devices[index].name : "";
+}
+
+bool RecordedRun::lacks_kernels() const { return !links.has_device && links.has_calls; }
+
+int64_t RecordedRun::device_count() const {
+  std::set<std::string_view> devices;
+  for (const Work& piece : work) {
+    const formats::TraceTrack& track = trace.tracks[trace.events[piece.event].track];
+    if (track.is_device) devices.insert(track.process);
+  }
+  return static_cast<int64_t>(devices.size());
 }
 
 Result<RecordedRun> run_of(Trace trace, const OperatorRules& rules) {

@@ -22,6 +22,10 @@ struct RecordedRun {
 
   // The device that the kernels ran on, "CPU" where there is none, "" where the trace is silent.
   [[nodiscard]] std::string device() const;
+  // There are calls into a device's runtime, but nothing that they put on it.
+  [[nodiscard]] bool lacks_kernels() const;
+  // How many devices the kernels ran on.
+  [[nodiscard]] int64_t device_count() const;
   // Whose operators are not PyTorch's.
   [[nodiscard]] bool is_of_onnx_runtime() const { return trace.format == "ONNX Runtime"; }
 };

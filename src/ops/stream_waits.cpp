@@ -22,11 +22,9 @@ struct Moment {
 
 class Waits {
  public:
-  Waits(std::vector<RanKernel>& kernels, std::vector<StreamState>& streams, int64_t begin)
+  Waits(std::vector<RanKernel>& kernels, size_t streams)
       : kernels_(kernels),
-        streams_(streams),
-        begin_(begin),
-        free_(streams.size(), INT64_MIN),
+        free_(streams, INT64_MIN),
         ready_(kernels.size(), 0),
         is_first_(kernels.size(), false) {
     ends_.reserve(kernels.size());
@@ -107,16 +105,11 @@ class Waits {
   void find_unseen(uint32_t index) {
     RanKernel& kernel = kernels_[index];
     if (delay_of(index) <= kLongWait) return;
-    if (is_first_[index] && !kernel.is_behind_all) {
-      streams_[kernel.stream].busy_ns = kernel.start_ns - begin_;
-    } else if (kernel.is_alone) {
-      kernel.unseen_ns = delay_of(index);
-    }
+    const bool is_held = is_first_[index] && !kernel.is_behind_all;
+    if (is_held || kernel.is_alone) kernel.unseen_ns = delay_of(index);
   }
 
   std::vector<RanKernel>& kernels_;
-  std::vector<StreamState>& streams_;
-  int64_t begin_;
   std::vector<int64_t> free_;   // by stream
   std::vector<int64_t> ready_;  // by kernel: when all that is known to delay it was over
   std::vector<bool> is_first_;  // by kernel: on its stream
@@ -126,9 +119,6 @@ class Waits {
 
 }  // namespace
 
-void find_waits(std::vector<RanKernel>& kernels, std::vector<StreamState>& streams,
-                int64_t begin_ns) {
-  Waits(kernels, streams, begin_ns).find();
-}
+void find_waits(std::vector<RanKernel>& kernels, size_t streams) { Waits(kernels, streams).find(); }
 
 }  // namespace headroom::ops

@@ -11,12 +11,14 @@
 //   4. nothing on the host delays what is in a graph: a long stretch before a graph's kernel, or
 //      before the kernel behind a graph, in which its stream shows nothing and which none of the
 //      above explains, is work of the graph that was not recorded. It stays as long as it was;
-//   5. the first kernel of a stream that nothing explains shows until when the stream was busy with
-//      work from before the recording, unless the host had waited for all of that.
+//   5. so does the first kernel of a stream that began long after its launch, for work from before
+//      the recording or for its code to be loaded, unless the host had waited for all that was on
+//      the device. What was before its launch is the host's.
 //
 // What comes out are edges and unseen stretches, no times of the device. Sorts, else linear; pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -42,12 +44,7 @@ struct RanKernel {
 // No launch takes so long to reach the device: a longer delay has a reason.
 inline constexpr int64_t kLongWait = 100'000;
 
-struct StreamState {
-  int64_t busy_ns = 0;  // from the begin of the recording, with what is not in it
-};
-
-// REQUIRES: streams in range of `streams`.
-void find_waits(std::vector<RanKernel>& kernels, std::vector<StreamState>& streams,
-                int64_t begin_ns);
+// REQUIRES: streams below `streams`.
+void find_waits(std::vector<RanKernel>& kernels, size_t streams);
 
 }  // namespace headroom::ops

@@ -27,6 +27,8 @@ Json trace_json(const ops::TraceFacts& trace) {
       .set("events", trace.events)
       .set("kernels", trace.kernels)
       .set("has_device", trace.has_device)
+      .set("lacks_kernels", trace.lacks_kernels)
+      .set("devices", trace.devices)
       .set("has_steps", trace.has_steps)
       .set("is_partial", trace.is_partial)
       .set("faults", text::json_array(trace.faults));

@@ -16,6 +16,10 @@ std::string host_words(const ops::OpsAnswer& answer) {
     return "What is outside of operators bounds this run: " + percent_words(idle) +
            " of the time no operator runs";
   }
+  if (answer.trace.devices > 1) {  // one may wait while another works
+    return "The host bounds this run: for " + percent_words(idle) + " of the time none of its " +
+           std::to_string(answer.trace.devices) + " devices works";
+  }
   const bool is_host = answer.idle.host_ms >= answer.idle.launch_ms;
   return std::string(is_host ? "The host" : "Launching") + " bounds this run: the device is idle " +
          percent_words(idle) + " of the time, " +
@@ -108,6 +112,8 @@ std::string_view bound_name(ops::Bound bound) {
       return "idle";
     case ops::Bound::unseen:
       return "unseen";
+    case ops::Bound::not_recorded:
+      return "not_recorded";
     case ops::Bound::communication:
       return "communication";
     case ops::Bound::gemm_attention:
@@ -132,7 +138,10 @@ std::string bound_words(const ops::OpsAnswer& answer) {
              " of the time; why was not recorded, as the trace has no launches";
     case ops::Bound::unseen:
       return "What bounds this run was not recorded: " + share +
-             " of the time went by in graphs of which the profiler has nothing";
+             " of the time went by in what the profiler has nothing of";
+    case ops::Bound::not_recorded:
+      return "What bounds this run was not recorded: the trace has calls into a device's runtime, "
+             "and no kernel; what follows is the host's part alone";
     case ops::Bound::communication:
       return "Communication bounds this run: " + share + " of the time nothing hides it";
     case ops::Bound::gemm_attention:

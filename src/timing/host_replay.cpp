@@ -15,11 +15,7 @@ class Simulation {
         call_ends_(program.calls.size(), 0.0),
         kernel_begins_(program.kernels.size(), 0.0),
         kernel_ends_(program.kernels.size(), 0.0),
-        stream_free_(program.streams, 0.0) {
-    for (size_t i = 0; i < program.backlog_ns.size() && i < stream_free_.size(); ++i) {
-      stream_free_[i] = static_cast<double>(program.backlog_ns[i]);
-    }
-  }
+        stream_free_(program.streams, 0.0) {}
 
   Replayed run() {
     HEADROOM_CHECK(program_.earlier_count <= program_.kernels.size(), "earlier kernels of nothing");

@@ -7,7 +7,8 @@
 // where Amdahl's law on kernel time forgets the host.
 //
 // The program holds no time at which the device began or ended anything, and of a call that waits
-// no duration: only a builder knows the recording (ops/program.h).
+// no duration but where what it waited for is not in it: only a builder knows the recording
+// (ops/program.h).
 //
 //   1. calls are in the order of the recording; a call follows an earlier one (`after`), its own
 //      thread's last or the one that woke its thread;
@@ -72,10 +73,9 @@ struct Program {
   std::vector<ReplayKernel> kernels;
   std::vector<Latencies> latencies;
   uint32_t streams = 0;
-  uint32_t earlier_count = 0;       // kernels that no call launches: there from the begin
-  std::vector<int64_t> backlog_ns;  // by stream: what else it is busy with at the begin
-  uint32_t last_call = kNoCall;     // that the end of the step follows
-  int64_t tail_ns = 0;              // host time between the two
+  uint32_t earlier_count = 0;    // kernels that no call launches: there from the begin
+  uint32_t last_call = kNoCall;  // that the end of the step follows
+  int64_t tail_ns = 0;           // host time between the two
 };
 
 // 1 everywhere is the step as it was. Factors multiply times, so 0.5 is twice as fast.

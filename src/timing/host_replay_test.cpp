@@ -86,13 +86,6 @@ TEST(HostReplay, StreamsRunSideBySideUnlessOneWaits) {
   EXPECT_DOUBLE_EQ(simulate(program).device_ns, 156);
 }
 
-TEST(HostReplay, EarlierWorkComesFirst) {
-  Program program = program_with();
-  launch(program, 0, 10);
-  program.backlog_ns = {200};
-  EXPECT_DOUBLE_EQ(simulate(program).device_ns, 211);
-}
-
 TEST(HostReplay, EarlierWorkChangesWithItsGroup) {
   Program program = program_with();
   ReplayKernel earlier;
