@@ -126,6 +126,9 @@ Result<int> run_one(const Words& words, const Console& console) {
     return Error{ErrorCode::usage, "--max-slowdown compares two traces", "",
                  "headroom ops BEFORE AFTER --max-slowdown 5%"};
   }
+  if (words.has("faster") && words.value("faster").empty()) {
+    return Error{ErrorCode::usage, "names no group", "--faster", "gemm=4, or gemm=4,attention=2"};
+  }
   ops::OpsQuestion question;
   question.file = words.operands.front();
   question.rules = words.value("rules");
