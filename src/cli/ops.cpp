@@ -222,7 +222,7 @@ std::vector<Flag> trace_flags() {
 Verb ops_verb() {
   Verb verb;
   verb.name = "ops";
-  verb.summary = "where the time of a recorded run goes";
+  verb.summary = "where the time of a recorded run goes, or of a step that is predicted";
   verb.operands = "TRACE...";
   verb.most_operands = 100'000;
   verb.examples = examples();
