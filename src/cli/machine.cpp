@@ -33,7 +33,7 @@ void note_other_machine(const timing::Calibration& calibration, const Console& c
                ": what is predicted with it is of that one");
 }
 
-Result<Machines> load_machines(const Words& words, const Console& console) {
+Result<Machines> load_machines(const Words& words, const Console& console, OtherMachine told_by) {
   Machines machines;
   HEADROOM_ASSIGN(machines.catalogue, device::DeviceCatalogue::load());
   HEADROOM_ASSIGN(machines.timing, timing::TimingModel::load());
@@ -41,7 +41,7 @@ Result<Machines> load_machines(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(machines.calibration,
                   timing::load_calibration(words.value(kCalibrationFlag.name)));
   HEADROOM_TRY(timing::adopt(*machines.calibration, machines.catalogue, machines.timing));
-  note_other_machine(*machines.calibration, console);
+  if (told_by == OtherMachine::console) note_other_machine(*machines.calibration, console);
   if (!words.has("device")) return machines;
   const auto asked = machines.catalogue.find(words.value("device"));
   const std::string& measured = machines.calibration->device;

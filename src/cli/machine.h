@@ -37,9 +37,12 @@ struct AskedEngine {
 // A usage Error about words that are neither.
 Result<AskedEngine> read_engine(const std::string& words, const timing::TimingModel& model);
 
+// Who says that a calibration is of another machine than this one.
+enum class OtherMachine { console, answer };
 // An Error about one of the user's files. Says so where the calibration is of another device than
 // --device names.
-Result<Machines> load_machines(const Words& words, const Console& console);
+Result<Machines> load_machines(const Words& words, const Console& console,
+                               OtherMachine told_by = OtherMachine::console);
 
 // Says so where a processor was calibrated that this machine does not have: what follows is of that
 // one. A GPU's may be asked about anywhere.

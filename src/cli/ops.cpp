@@ -126,6 +126,9 @@ Result<int> run_one(const Words& words, const Console& console) {
     return Error{ErrorCode::usage, "--max-slowdown compares two traces", "",
                  "headroom ops BEFORE AFTER --max-slowdown 5%"};
   }
+  if (words.has("faster") && words.value("faster").empty()) {
+    return Error{ErrorCode::usage, "names no group", "--faster", "gemm=4, or gemm=4,attention=2"};
+  }
   ops::OpsQuestion question;
   question.file = words.operands.front();
   question.rules = words.value("rules");
@@ -219,7 +222,7 @@ std::vector<Flag> trace_flags() {
 Verb ops_verb() {
   Verb verb;
   verb.name = "ops";
-  verb.summary = "where the time of a recorded run goes";
+  verb.summary = "where the time of a recorded run goes, or of a step that is predicted";
   verb.operands = "TRACE...";
   verb.most_operands = 100'000;
   verb.examples = examples();

@@ -6,6 +6,7 @@
 #include "device/catalogue.h"
 #include "model/builtin.h"
 #include "model/onnx_file.h"
+#include "ops/calibration_notes.h"
 #include "ops/onnx_step.h"
 #include "ops/predicted.h"
 #include "ops/predicted_step.h"
@@ -179,12 +180,17 @@ Result<int> run_ops_model(const Words& words, const Console& console) {
   if (is_decode) HEADROOM_TRY(check_decode(words));
   HEADROOM_ASSIGN(const ops::StepSetting setting, setting_of(words, phase));
   HEADROOM_TRY(check_places(words));
-  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console));
+  HEADROOM_ASSIGN(const Machines machines, load_machines(words, console, OtherMachine::answer));
   HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(machines.device_for(words)));
   const timing::TimingModel& laws = machines.timing;
-  HEADROOM_ASSIGN(const ops::PredictedRun run,
+  HEADROOM_ASSIGN(ops::PredictedRun run,
                   is_decode ? predict_decode(words, setting, quantize, device, laws)
                             : predict_step(words, phase, setting, quantize, device, laws));
+  if (machines.calibration && machines.calibration->device == device.name) {
+    for (std::string& note : ops::notes_of_prediction(*machines.calibration, is_onnx)) {
+      run.notes.push_back(std::move(note));
+    }
+  }
   return deliver_predicted(run, words, console);
 }
 

@@ -17,8 +17,14 @@ constexpr std::string_view kRun = "model_run";
 
 struct RawEvent {
   std::string_view category, name, thread, start, duration;
-  std::string_view operation, inputs, outputs;
+  std::string_view operation, inputs, outputs, provider;
 };
+
+// Whose nodes run on the processor that profiles them, so that their times are those of the work.
+bool is_of_processor(std::string_view provider) {
+  return provider.empty() || provider == "CPUExecutionProvider" ||
+         provider == "DnnlExecutionProvider" || provider == "XnnpackExecutionProvider";
+}
 
 void read_arguments(JsonCursor& cursor, RawEvent& event) {
   std::string_view key;
@@ -26,6 +32,8 @@ void read_arguments(JsonCursor& cursor, RawEvent& event) {
   while (cursor.next_member(key)) {
     if (key == "op_name" && cursor.kind() == '"') {
       cursor.read_string(event.operation);
+    } else if (key == "provider" && cursor.kind() == '"') {
+      cursor.read_string(event.provider);
     } else if (key == "input_type_shape" && cursor.kind() == '[') {
       cursor.read_raw(event.inputs);
     } else if (key == "output_type_shape" && cursor.kind() == '[') {
@@ -146,6 +154,9 @@ class Reader {
       return {};
     }
     const bool is_node = raw.category == "Node" && !raw.operation.empty();
+    if (raw.category == "Kernel" || (is_node && !is_of_processor(raw.provider))) {
+      return on_device(raw.provider);
+    }
     const bool is_run = raw.category == "Session" && raw.name == kRun;
     if (!is_node && !is_run) return {};
     TraceEvent event;
@@ -161,6 +172,19 @@ class Reader {
                                        : "";
     if (!detail.empty()) event.detail = builder_.intern(detail);
     return builder_.add(event, place);
+  }
+
+  // Which node launched a kernel only their order would say, and not of what runs side by side.
+  [[nodiscard]] Error on_device(std::string_view provider) const {
+    constexpr size_t kMostName = 80;
+    const std::string name(provider.substr(0, kMostName));
+    return Error{
+        ErrorCode::unavailable,
+        "is of a run on " + (name.empty() ? "a device" : name) +
+            ": node times are what launching took there, not what kernels take",
+        items_.name(),
+        "record it with Nsight Systems (`nsys profile`, then `nsys export --type sqlite`), "
+        "with torch.profiler around the run, or on AMD with rocprofv3"};
   }
 
   [[nodiscard]] size_t most_text() const { return builder_.limits().name; }

@@ -1,9 +1,10 @@
 // Profiles of ONNX Runtime (SessionOptions::EnableProfiling): an array of events in Chrome's form.
 //
 // Nodes become operators named "onnx::" and their type, with the shapes and types of their inputs;
-// each model_run is a step. Node times are the host's: on a GPU's execution provider they are what
-// launching takes. Streams; an event that cannot be read is recorded with its place, and the
-// reading goes on. Layout as recorded with ONNX Runtime 1.20 to 1.30. Blocking, any thread.
+// each model_run is a step. Node times are the host's: on a GPU's execution provider they would be
+// what launching takes, so that a profile of one is refused (unavailable). Streams; an event that
+// cannot be read is recorded with its place, and the reading goes on. Layout as recorded with ONNX
+// Runtime 1.20 to 1.30. Blocking, any thread.
 #pragma once
 
 #include <string_view>

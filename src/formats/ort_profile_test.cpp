@@ -55,6 +55,26 @@ TEST(OrtProfile, PackedWeightsFollowFromTheResult) {
   EXPECT_EQ(detail_of("Relu", R"([{"float":[1,64,32]}])", result), R"([[1,64,32]] ["float"])");
 }
 
+// Times of nodes on a device are those of launching: answered as if they were kernels', a GPU's run
+// would look like a processor's.
+TEST(OrtProfile, ADevicesProviderIsRefused) {
+  const auto error_of = [](std::string_view category, std::string_view arguments) {
+    const Result<Trace> trace =
+        read(R"([{"cat":")" + std::string(category) +
+             R"(","tid":1,"ts":1,"dur":4,"name":"n","args":{"op_name":"Conv")" +
+             std::string(arguments) + "}}]");
+    if (trace) return std::string();
+    EXPECT_EQ(trace.error().code, ErrorCode::unavailable);
+    return trace.error().message;
+  };
+  EXPECT_EQ(error_of("Node", R"(,"provider":"CPUExecutionProvider")"), "");
+  EXPECT_EQ(error_of("Node", R"(,"provider":"XnnpackExecutionProvider")"), "");
+  EXPECT_EQ(error_of("Node", ""), "");
+  EXPECT_EQ(error_of("Node", R"(,"provider":"CUDAExecutionProvider")").substr(0, 37),
+            "is of a run on CUDAExecutionProvider:");
+  EXPECT_EQ(error_of("Kernel", "").substr(0, 25), "is of a run on a device: ");
+}
+
 TEST(OrtProfile, IsToldFromATrace) {
   EXPECT_TRUE(is_ort_profile(kProfile));
   EXPECT_FALSE(is_ort_profile(R"([{"ph":"X","cat":"cpu_op","name":"aten::mm"}])"));

@@ -1,7 +1,5 @@
 #include "formats/read_trace.h"
 
-#include <array>
-
 #include "formats/kineto.h"
 #include "formats/nsight_systems.h"
 #include "formats/ort_profile.h"
@@ -48,14 +46,15 @@ Result<Trace> read_database_trace(const SqliteFile& file, const TraceLimits& lim
 }
 
 Result<Trace> read_trace(const std::string& path, const TraceLimits& limits) {
-  if (path == "-") return read_kineto(path, limits);
-  HEADROOM_ASSIGN(text::ByteFeed peeked, text::ByteFeed::open(path));
-  std::array<char, kBeginning> begin{};
-  HEADROOM_ASSIGN(const size_t size, peeked.read(begin.data(), begin.size()));
-  const std::string_view beginning(begin.data(), size);
-  if (is_sqlite(beginning)) return read_database(path, limits);
-  HEADROOM_TRY(check_is_trace(beginning, path));
   HEADROOM_ASSIGN(text::ByteFeed feed, text::ByteFeed::open(path));
+  HEADROOM_ASSIGN(const std::string_view peeked, feed.peek(kBeginning));
+  const std::string beginning(peeked);  // the feed is handed on
+  if (is_sqlite(beginning)) {
+    if (path != "-") return read_database(path, limits);
+    return Error{ErrorCode::bad_input, "is a database, which is read from a file alone",
+                 feed.name(), "headroom ops FILE"};
+  }
+  HEADROOM_TRY(check_is_trace(beginning, feed.name()));
   if (is_ort_profile(beginning)) return read_ort_profile(std::move(feed), limits);
   if (is_rocprof(beginning)) return read_rocprof(std::move(feed), limits);
   return read_kineto(std::move(feed), limits);

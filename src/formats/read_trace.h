@@ -14,7 +14,7 @@ namespace headroom::formats {
 // Of a database: Nsight Systems' export, or AMD's rocpd.
 Result<Trace> read_database_trace(const SqliteFile& file, const TraceLimits& limits = {});
 
-// "-" is a Kineto trace from standard input, which cannot be looked at twice.
+// "-" is standard input: of any kind but a database, which needs a file.
 Result<Trace> read_trace(const std::string& path, const TraceLimits& limits = {});
 
 }  // namespace headroom::formats

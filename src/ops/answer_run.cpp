@@ -4,6 +4,7 @@
 #include "formats/execution_trace.h"
 #include "formats/ncu_csv.h"
 #include "formats/read_trace.h"
+#include "ops/calibration_notes.h"
 #include "ops/capture.h"
 #include "ops/counters.h"
 #include "ops/ops.h"
@@ -67,7 +68,7 @@ Result<Trace> read_joined(const OpsQuestion& question, std::vector<std::string>&
 struct Calibrated {
   std::optional<device::Device> device;  // nothing without a calibration
   timing::TimingModel laws;
-  std::string engine;  // whose operators they are; empty: PyTorch's
+  timing::Machine machine;
 };
 
 Result<Calibrated> calibrated_by(const OpsQuestion& question, device::DeviceCatalogue& catalogue) {
@@ -77,7 +78,7 @@ Result<Calibrated> calibrated_by(const OpsQuestion& question, device::DeviceCata
                   timing::load_calibration(question.calibration));
   HEADROOM_TRY(timing::adopt(calibration, catalogue, made.laws));
   HEADROOM_ASSIGN(made.device, catalogue.find(calibration.device));
-  made.engine = calibration.machine.engine;
+  made.machine = calibration.machine;
   return made;
 }
 
@@ -92,10 +93,9 @@ std::string why_not(const Calibrated& calibrated, const RecordedRun& run,
     return "the calibration is of " + calibrated.device->name + ", this run is of " +
            (device ? device->name : run.device()) + ": it says nothing of it";
   }
-  if (!is_processor || run.is_of_onnx_runtime() == calibrated.engine.starts_with("onnxruntime"))
-    return {};
-  return "the calibration's times are " +
-         (calibrated.engine.empty() ? "PyTorch" : calibrated.engine) +
+  const std::string& engine = calibrated.machine.engine;
+  if (!is_processor || run.is_of_onnx_runtime() == engine.starts_with("onnxruntime")) return {};
+  return "the calibration's times are " + (engine.empty() ? "PyTorch" : engine) +
          "'s, this run is another engine's: it says nothing of it";
 }
 
@@ -134,7 +134,10 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   }
   const std::string unused = calibrated.device ? why_not(calibrated, run, device) : "";
   const bool is_calibrated = calibrated.device && unused.empty();
-  if (is_calibrated) device = calibrated.device;
+  if (is_calibrated) {
+    device = calibrated.device;
+    if (device->vendor == device::Vendor::cpu) notes.push_back(note_of_trace(calibrated.machine));
+  }
   if (!unused.empty()) notes.push_back(unused);
   const Against against{device ? &*device : nullptr, other ? &*other : nullptr,
                         is_calibrated ? &calibrated.laws : nullptr};

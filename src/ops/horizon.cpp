@@ -1,7 +1,6 @@
 #include "ops/horizon.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "text/number.h"
@@ -132,7 +131,7 @@ class Horizon {
     add_factors("non_gemm", "all non-GEMM operators", groups, ms);
   }
 
-  // All of them at once; the one named last counts where two name a group.
+  // All of them at once; a group of its own counts before non_gemm, which holds it too.
   void add_asked(const std::vector<FasterGroup>& faster) {
     std::string name = "faster";
     std::string title;
@@ -140,11 +139,9 @@ class Horizon {
     for (const FasterGroup& one : faster) {
       name += (title.empty() ? ":" : ",") + one.name + text::formatted("=%g", one.factor);
       title += (title.empty() ? "" : ", ") + one.title + text::formatted(" %gx", one.factor);
-      for (const GroupShare& group : answer_.kernel_time.groups) {
-        const bool is_it =
-            one.name == "non_gemm" ? is_non_gemm(group.name) : group.name == one.name;
-        if (is_it) factors[group_index(group.name)] = 1 / one.factor;
-      }
+    }
+    for (const GroupShare& group : answer_.kernel_time.groups) {
+      factors[group_index(group.name)] = 1 / asked_factor(faster, group.name);
     }
     double left_ms = answer_.kernel_time.total_ms;
     for (const GroupShare& group : answer_.kernel_time.groups) {
@@ -153,6 +150,15 @@ class Horizon {
     ReplayChange change;
     change.group_factors = std::move(factors);
     add(name, title + " faster", change, left_ms > 0 ? answer_.kernel_time.total_ms / left_ms : 0);
+  }
+
+  static double asked_factor(const std::vector<FasterGroup>& faster, const std::string& group) {
+    double of_all = 1;
+    for (const FasterGroup& one : faster) {
+      if (one.name == group) return one.factor;
+      if (one.name == "non_gemm" && is_non_gemm(group)) of_all = one.factor;
+    }
+    return of_all;
   }
 
   [[nodiscard]] size_t group_index(const std::string& name) const {
@@ -215,51 +221,4 @@ std::vector<HorizonChange> horizon(const Recording& recording, const OpsAnswer& 
                                    const std::vector<FasterGroup>& faster) {
   return Horizon(recording, answer, rules).all(changes, faster);
 }
-
-namespace {
-
-// "gemm=4"; nothing where it is not that.
-std::optional<FasterGroup> parse_faster(std::string_view word) {
-  constexpr double kMostTimes = 1e6;
-  const size_t equals = word.find('=');
-  if (equals == std::string_view::npos) return std::nullopt;
-  const std::string_view times = word.substr(equals + 1);
-  FasterGroup group{std::string(word.substr(0, equals)), "all non-GEMM operators", 0};
-  const auto [end, fault] =
-      std::from_chars(times.data(), times.data() + times.size(), group.factor);
-  if (fault != std::errc() || end != times.data() + times.size()) return std::nullopt;
-  if (!(group.factor >= 1) || group.factor > kMostTimes) return std::nullopt;
-  return group;
-}
-
-}  // namespace
-
-Result<std::vector<FasterGroup>> faster_groups(std::string_view words, const OperatorRules& rules) {
-  constexpr size_t kMostGroups = 256;
-  std::string known = "non_gemm";
-  for (const OperatorGroup& one : rules.groups()) known += ", " + one.name;
-  std::vector<FasterGroup> groups;
-  while (!words.empty()) {
-    const std::string_view word = words.substr(0, words.find(','));
-    words.remove_prefix(std::min(words.size(), word.size() + 1));
-    auto group = parse_faster(word);
-    if (!group || groups.size() == kMostGroups) {
-      return Error{
-          ErrorCode::usage,
-          "'" + std::string(word.substr(0, 80)) + "' is not GROUP=TIMES, with 1 to 1000000 times",
-          "--faster", "gemm=4, or gemm=4,attention=2"};
-    }
-    const auto& all = rules.groups();
-    const auto found = std::find_if(
-        all.begin(), all.end(), [&](const OperatorGroup& one) { return one.name == group->name; });
-    if (found == all.end() && group->name != "non_gemm") {
-      return Error{ErrorCode::usage, "'" + group->name.substr(0, 80) + "' is not a group",
-                   "--faster", known};
-    }
-    if (found != all.end()) group->title = found->title;
-    groups.push_back(std::move(*group));
-  }
-  return groups;
-}
-
 }  // namespace headroom::ops

@@ -8,21 +8,6 @@
 namespace headroom::ops {
 namespace {
 
-TEST(FasterGroups, OfWords) {
-  const auto rules = OperatorRules::load("");
-  const auto groups = faster_groups("gemm=4,non_gemm=1.5", *rules);
-  ASSERT_TRUE(groups) << groups.error().to_string();
-  ASSERT_EQ(groups->size(), 2U);
-  EXPECT_EQ((*groups)[0].title, "GEMM");
-  EXPECT_EQ((*groups)[0].factor, 4);
-  EXPECT_EQ((*groups)[1].factor, 1.5);
-  EXPECT_TRUE(faster_groups("", *rules)->empty());
-  for (const char* const wrong : {"gemm", "gemm=", "gemm=0", "gemm=-1", "gemm=nan", "gemm=inf",
-                                  "gemm=2x", "gem=2", "=2", ",", "gemm=2,,", "gemm=1e9"}) {
-    EXPECT_FALSE(faster_groups(wrong, *rules)) << wrong;
-  }
-}
-
 // The host waits at the end; the device has products of 60 us and sums of 30.
 TEST(FasterGroups, AreMadeTogether) {
   const auto rules = OperatorRules::load("");
@@ -47,6 +32,13 @@ TEST(FasterGroups, AreMadeTogether) {
   EXPECT_DOUBLE_EQ(asked->amdahl_speedup, 90.0 / 35);
   EXPECT_GT(asked->speedup, 1.8);
   EXPECT_LT(asked->speedup, 90.0 / 35);
+
+  // A group of its own counts, wherever non_gemm stands.
+  const auto both = faster_groups("elementwise=2,non_gemm=3", *rules);
+  for (const HorizonChange& change : answer(*run, *rules, {}, *both).horizon) {
+    if (!change.change.starts_with("faster:")) continue;
+    EXPECT_DOUBLE_EQ(change.amdahl_speedup, 90.0 / 75);
+  }
 }
 
 }  // namespace

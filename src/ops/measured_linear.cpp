@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/calibration_notes.h"
 #include "ops/operator_work.h"
 
 namespace headroom::ops {
@@ -38,7 +39,11 @@ std::optional<Scenario> measured_int8(const Recording& recording, const Recorded
                                       const timing::TimingModel& laws) {
   const timing::Law* law = laws.law_for(timing::OperatorClass::linear_int8, processor.name);
   if (law == nullptr) return std::nullopt;
-  Scenario made{"gemm_int8_fused", "linear layers in int8, as measured here", {}, {}, 0};
+  Scenario made{"gemm_int8_fused",
+                "linear layers in int8, as measured on " + std::string(measured_product(processor)),
+                {},
+                {},
+                0};
   const std::vector<timing::ReplayKernel>& kernels = recording.program.kernels;
   made.made.kernel_factors.assign(kernels.size(), 1.0);
   timing::ReplayChange slower = made.made;

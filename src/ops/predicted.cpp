@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "text/number.h"
+
 namespace headroom::ops {
 namespace {
 
@@ -24,21 +26,44 @@ timing::DecodeVariant variant_of(Quantize quantize) {
   return variant;
 }
 
-std::vector<PredictedPart> parts_of(const DecodeStep& step) {
-  const double whole = step.parts_seconds();
+// Whose host it is. A law that saw none beside the kernels of long steps does not know of short
+// ones.
+timing::KernelTime host_of(const DecodeStep& step, const timing::Engine& engine) {
   timing::KernelTime host;
   host.time = step.host;
-  host.provenance = step.provenance;
+  host.provenance = engine.device.empty() ? Provenance::extrapolated : Provenance::calibrated;
+  host.basis = step.host.seconds > 0
+                   ? "host of " + engine.name + ": " + engine.source
+                   : "no host was seen beside the kernels of " + engine.name + ", in steps of " +
+                         text::formatted("%.1f ms", engine.least_step_seconds * 1e3) + " and more";
+  return host;
+}
+
+std::vector<PredictedPart> parts_of(const DecodeStep& step, const timing::Engine& engine) {
+  const double whole = step.parts_seconds();
   std::vector<PredictedPart> parts{part_of("gemm", "GEMM", step.matmul, whole),
                                    part_of("attention", "attention", step.attention, whole),
-                                   part_of("non_gemm", "non-GEMM operators", step.other, whole),
-                                   part_of("host", "host and sampling", host, whole)};
+                                   part_of("non_gemm", "non-GEMM operators", step.other, whole)};
+  if (step.host.high_seconds > 0) {
+    parts.push_back(part_of("host", "host and sampling", host_of(step, engine), whole));
+  }
   if (step.quantize.time.seconds > 0) {
     parts.push_back(part_of("quantize", "quantize and dequantize", step.quantize, whole));
   }
   std::stable_sort(parts.begin(), parts.end(),
                    [](const auto& a, const auto& b) { return a.ms > b.ms; });
   return parts;
+}
+
+// Of the parts that are there; a host that nothing was seen of is none.
+Provenance weakest_of(const DecodeStep& step, const timing::Engine& engine) {
+  Provenance weakest =
+      step.host.high_seconds > 0 ? host_of(step, engine).provenance : Provenance::calibrated;
+  for (const timing::KernelTime* part :
+       {&step.matmul, &step.attention, &step.other, &step.quantize}) {
+    if (part->time.seconds > 0) weakest = std::max(weakest, part->provenance);
+  }
+  return weakest;
 }
 
 void note_quantized(const timing::DecodePredictor& predictor, const PredictedQuestion& question,
@@ -112,9 +137,15 @@ Result<PredictedRun> predict_decode(const text::JsonView& config, const Predicte
   run.step_ms_high = step.step.high_seconds * 1e3;
   run.roofline_ms = step.roofline_seconds * 1e3;
   run.engine = predictor.engine().name;
-  run.provenance = headroom::name_of(step.provenance);
+  run.provenance = headroom::name_of(weakest_of(step, predictor.engine()));
   run.quantize = name_of(question.quantize);
-  run.parts = parts_of(step);
+  run.parts = parts_of(step, predictor.engine());
+  run.needed = predictor.weights() + step.kv_cache;
+  run.available = timing::memory_for_decoding(question.device);
+  if (step.host.high_seconds <= 0) {
+    run.notes.push_back("nothing is added for a host: none was seen beside the kernels of " +
+                        predictor.engine().name);
+  }
   if (question.quantize == Quantize::none) return run;
   HEADROOM_ASSIGN(const timing::DecodePredictor plain, predictor_with(Quantize::none));
   HEADROOM_ASSIGN(const DecodeStep unchanged, plain.step(question.batch));

@@ -56,6 +56,8 @@ struct PredictedRun {
   int64_t batch = 0;  // 0: not known, since a graph's sizes are fixed
   int64_t seq = 0;
   bool fits = true;  // a decode step's weights and cache; others `headroom fit` knows
+  Bytes needed;      // by them; 0: not a decode step
+  Bytes available;   // to them, of the device's memory; 0: not known
   double step_ms_low = 0, step_ms = 0, step_ms_high = 0;
   double roofline_ms = 0;  // attention and products at the device's peaks
   std::string engine;      // whose host and sampling; "": of the device alone (predicted_step.h)

@@ -179,7 +179,7 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
 
 // The kernels of one group.
 struct Kernels {
-  TimeSum time;
+  TimeSum time{.floor = Provenance::calibrated};
   double flops = 0;
   double bytes = 0;
 };
@@ -301,7 +301,7 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
   HEADROOM_TRY(note_quantized(calls, question, run));
   run.launches = step.launches;
   run.roofline_ms = step.roofline_seconds * 1e3;
-  Provenance weakest = Provenance::interpolated;
+  Provenance weakest = Provenance::calibrated;
   double below = 0;
   double above = 0;
   for (const auto& [name, kernels] : step.groups) {

@@ -41,7 +41,9 @@ TEST(Predicted, PartsSumAndHaveIntervals) {
   ASSERT_EQ(run.parts.size(), 4U);
   double pct = 0;
   for (const PredictedPart& one : run.parts) {
-    if (one.name != "host") {  // of which today's engines show none
+    if (one.name == "host") {  // a short step: there may be one
+      EXPECT_NE(one.basis.find("no host was seen"), std::string::npos) << one.basis;
+    } else {
       EXPECT_GT(one.ms, 0) << one.name;
     }
     EXPECT_GE(one.ms, 0) << one.name;
@@ -56,6 +58,20 @@ TEST(Predicted, PartsSumAndHaveIntervals) {
   EXPECT_LT(run.step_ms_low, run.step_ms);
   EXPECT_GT(run.step_ms_high, run.step_ms);
   EXPECT_GE(run.parts[0].ms, run.parts[1].ms);
+}
+
+// Today's engines show no host beside the kernels of a long step: no part of nothing, which would
+// make the whole no better known than that.
+TEST(Predicted, AHostThatIsNotThereIsNoPart) {
+  const PredictedRun run = predicted(256, 4096);
+  for (const PredictedPart& one : run.parts) EXPECT_NE(one.name, "host");
+  ASSERT_EQ(run.notes.size(), 1U);
+  EXPECT_NE(run.notes[0].find("nothing is added for a host"), std::string::npos);
+  std::string weakest = "interpolated";
+  for (const PredictedPart& one : run.parts) {
+    if (one.provenance == "extrapolated") weakest = one.provenance;
+  }
+  EXPECT_EQ(run.provenance, weakest);
 }
 
 // More tokens in the cache are more attention; products do not know of them.
@@ -110,10 +126,14 @@ TEST(Predicted, QuantizedExpertsFitIfAllOfThemDo) {
   const auto plain = predict_decode(config, question, model);
   ASSERT_TRUE(plain) << plain.error().to_string();
   EXPECT_FALSE(plain->fits);  // 93 GB
+  EXPECT_GT(plain->needed.count, 93'000'000'000);
+  EXPECT_LT(plain->available.count, 80 * kGiB);
+  EXPECT_GT(plain->available.count, 70 * kGiB);
   question.quantize = Quantize::int8;
   const auto quantized = predict_decode(config, question, model);
   ASSERT_TRUE(quantized);
   EXPECT_TRUE(quantized->fits);  // 47 GB
+  EXPECT_LT(quantized->needed.count, quantized->available.count);
 }
 
 // A device without the arithmetic unpacks within the product, and says so.

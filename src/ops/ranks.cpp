@@ -163,13 +163,15 @@ class Account {
  private:
   void add_instance(const Instance& instance, CollectiveTimes& row, std::vector<double>& caused,
                     std::set<size_t>& seen) {
-    size_t last = SIZE_MAX;  // the rank that came last
+    std::vector<size_t> last;  // ranks that came last: several, where they came together
     for (size_t rank = 0; rank < instance.durations.size(); ++rank) {
-      if (instance.durations[rank] < 0) continue;
-      if (last == SIZE_MAX || instance.durations[rank] < instance.durations[last]) last = rank;
+      const int64_t duration = instance.durations[rank];
+      if (duration < 0) continue;
+      if (!last.empty() && duration < instance.durations[last.front()]) last.clear();
+      if (last.empty() || duration == instance.durations[last.front()]) last.push_back(rank);
     }
-    const auto transfer = static_cast<double>(instance.durations[last]);
-    ++ranks_[last].times.last_count;
+    const auto transfer = static_cast<double>(instance.durations[last.front()]);
+    if (last.size() == 1) ++ranks_[last.front()].times.last_count;
     for (size_t rank = 0; rank < instance.durations.size(); ++rank) {
       if (instance.durations[rank] < 0) continue;
       RankTimes& times = ranks_[rank].times;
@@ -179,8 +181,11 @@ class Account {
       ++times.collectives;
       times.waiting_ms += ms_of(waiting) * share;
       times.transfer_ms += ms_of(transfer) * share;
-      ranks_[last].times.caused_ms += ms_of(waiting) * share;
-      caused[last] += ms_of(waiting) * share;
+      for (const size_t cause : last) {
+        const double part = ms_of(waiting) * share / static_cast<double>(last.size());
+        ranks_[cause].times.caused_ms += part;
+        caused[cause] += part;
+      }
       row.waiting_ms += ms_of(waiting) * share;
       row.transfer_ms += ms_of(transfer) * share;
       matched_ns_ += waiting + transfer;

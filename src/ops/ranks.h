@@ -36,8 +36,8 @@ struct RankTimes {
   double exposed_ms = 0;  // communication that nothing hides
   double idle_ms = 0;
   int64_t collectives = 0;  // matched, in all steps
-  int64_t last_count = 0;   // of those, to which it came last
-  double caused_ms = 0;     // the waiting of all others for it
+  int64_t last_count = 0;   // of those, to which it alone came last
+  double caused_ms = 0;     // the waiting of all others for it; shared by those that came together
   bool is_partial = false;
 };
 

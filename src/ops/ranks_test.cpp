@@ -48,6 +48,21 @@ TEST(Ranks, WaitingAndTransferAndTheStraggler) {
   EXPECT_TRUE(answer->notes.empty());
 }
 
+// Who comes with another was not the last; what a third waits is for both.
+TEST(Ranks, ATieCountsForNobody) {
+  const auto same = answer_ranks({rank_with(0, {50, 60}), rank_with(1, {50, 60})});
+  ASSERT_TRUE(same) << same.error().to_string();
+  EXPECT_FALSE(same->straggler);
+  for (const RankTimes& rank : same->ranks) EXPECT_EQ(rank.last_count, 0);
+  const auto both =
+      answer_ranks({rank_with(0, {50, 90}), rank_with(1, {50, 60}), rank_with(2, {450, 60})});
+  ASSERT_TRUE(both) << both.error().to_string();
+  EXPECT_EQ(both->ranks[0].last_count + both->ranks[1].last_count + both->ranks[2].last_count, 0);
+  EXPECT_NEAR(both->ranks[0].caused_ms, 0.2, 1e-9);
+  EXPECT_NEAR(both->ranks[1].caused_ms, 0.2 + 0.015, 1e-9);
+  EXPECT_NEAR(both->ranks[2].caused_ms, 0.015, 1e-9);
+}
+
 TEST(Ranks, ClocksNeedNotAgree) {
   const auto answer =
       answer_ranks({rank_with(0, {450, 250, 50, 100}), rank_with(1, {50, 50, 50, 400}, 7'000'000)});

@@ -36,7 +36,9 @@ void add_legend(Html& html, const std::vector<StackPart>& parts) {
 }
 
 void add_row(Html& html, const BarRow& row) {
-  html.raw("<div class=\"row\"><div class=\"name\">").text(row.name);
+  html.raw("<div class=\"row\"><div class=\"name\"");
+  if (!row.whole.empty()) html.raw(" title=\"").text(row.whole).raw("\"");
+  html.raw(">").text(row.name);
   if (!row.remark.empty()) html.raw("<small>").text(row.remark).raw("</small>");
   html.raw("</div>").add(row.lane).raw("<div class=\"figure\">").text(row.figure);
   if (!row.note.empty()) html.raw("<small>").text(row.note).raw("</small>");

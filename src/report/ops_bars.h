@@ -30,7 +30,8 @@ struct BarRow {
   std::string remark;  // below the name; or ""
   Html lane;
   std::string figure;
-  std::string note;  // below the figure; or ""
+  std::string note;        // below the figure; or ""
+  std::string whole = {};  // where `name` is shortened: shown where a pointer rests on it
 };
 void add_row(Html& html, const BarRow& row);
 

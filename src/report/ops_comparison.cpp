@@ -22,7 +22,6 @@ using text::Terminal;
 
 constexpr size_t kMostChanges = 15;  // in a terminal; --json has all
 constexpr double kShownPct = 0.05;   // of the step: a change that is worth a line
-constexpr size_t kLongestName = 44;
 
 std::string_view reason_name(ops::ChangeReason reason) {
   switch (reason) {

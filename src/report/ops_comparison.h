@@ -18,6 +18,7 @@ namespace headroom::report {
 [[nodiscard]] text::Json ops_comparison_json(const ops::OpsComparison& comparison);
 
 // What its text and its page share: the first line, how sure that is, why one row changed.
+inline constexpr int kLongestName = 44;  // of an operator or a kernel; its beginning tells it apart
 [[nodiscard]] std::string comparison_words(const ops::OpsComparison& comparison);
 [[nodiscard]] std::string spread_words(const ops::OpsComparison& comparison);
 [[nodiscard]] std::string change_reason_words(const ops::OperatorChange& change);

@@ -7,6 +7,7 @@
 #include "report/ops_comparison.h"
 #include "report/ops_words.h"
 #include "text/number.h"
+#include "text/utf8.h"
 
 namespace headroom::report {
 namespace {
@@ -32,12 +33,23 @@ void run_tile(Html& html, std::string_view name, const ops::ComparedRun& run) {
        "a step, mean of " + std::to_string(run.steps) + spread);
 }
 
+// One, where both ran on the same.
+std::vector<std::string> device_chips(const OpsComparison& comparison) {
+  const std::string& before = comparison.before.device;
+  const std::string& after = comparison.after.device;
+  if (before == after) return after.empty() ? std::vector<std::string>{} : std::vector{after};
+  const auto named = [](const std::string& device) {
+    return device.empty() ? std::string("not named") : device;
+  };
+  return {"before: " + named(before), "after: " + named(after)};
+}
+
 Section answer_section(const OpsComparison& comparison) {
   Html html;
   html.raw("<h1>").text(comparison.after.file).raw(" <small class=\"soft\">beside ");
   html.text(comparison.before.file).raw("</small>");
-  if (!comparison.after.device.empty()) {
-    html.raw(" <span class=\"chip\">").text(comparison.after.device).raw("</span>");
+  for (const std::string& chip : device_chips(comparison)) {
+    html.raw(" <span class=\"chip\">").text(chip).raw("</span>");
   }
   html.raw("</h1>\n<p class=\"line\">").text(comparison_words(comparison)).raw("</p>\n");
   html.raw("<p class=\"sub\">").text(spread_words(comparison)).raw("</p>\n<dl class=\"tiles\">");
@@ -87,6 +99,14 @@ Section groups_section(const OpsComparison& comparison) {
   return {"groups", "Where a step goes", html, ""};
 }
 
+// All that its row shortens; "" where that is nothing.
+std::string whole_name(const OperatorChange& change) {
+  const bool has_kernels = change.reason == ops::ChangeReason::other_kernels;
+  if (!has_kernels && text::elide(change.name, kLongestName) == change.name) return "";
+  return change.name +
+         (has_kernels ? ": " + change.before_kernel + " became " + change.after_kernel : "");
+}
+
 Section changes_section(const OpsComparison& comparison) {
   Html html;
   html.raw("<p class=\"soft\">What takes longer a step (red) or less (green), the most first.</p>");
@@ -104,9 +124,9 @@ Section changes_section(const OpsComparison& comparison) {
     const BarTone tone = change.change_ms() > 0 ? BarTone::bad : BarTone::good;
     const std::string shapes =
         change.shapes.empty() || change.shapes == "[]" ? "" : change.shapes + "; ";
-    add_row(html, {change.name, shapes + change_reason_words(change),
+    add_row(html, {text::elide(change.name, kLongestName), shapes + change_reason_words(change),
                    bar_lane(tone, 100 * std::abs(change.change_ms()) / most),
-                   signed_ms(change.change_ms()), "a step"});
+                   signed_ms(change.change_ms()), "a step", whole_name(change)});
   }
   html.raw("</div>\n");
   if (shown > kMostRows) {

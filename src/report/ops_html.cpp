@@ -6,6 +6,7 @@
 #include "report/columns.h"
 #include "report/fit_words.h"
 #include "report/ops_bars.h"
+#include "report/ops_captions.h"
 #include "report/ops_words.h"
 #include "report/roofline_chart.h"
 #include "text/json_parts.h"
@@ -143,6 +144,9 @@ Section accounts_section(const ops::OpsAnswer& answer) {
   }
   html.raw("</ul>\n");
   html.add(html_table({"", "#wall time", "#", "#kernel time", "#", "#NonGEMM Bench"}, rows));
+  if (const std::string idle = idle_words(answer); !idle.empty()) {
+    html.raw("<p class=\"sub\">").text(idle + ".").raw("</p>\n");
+  }
   return {"accounts", "Where it goes", html, ""};
 }
 
@@ -178,6 +182,7 @@ Section horizon_section(const ops::OpsAnswer& answer) {
   html.raw("<div class=\"bars\">");
   for (const ops::HorizonChange& change : answer.horizon) change_lane(html, change, most);
   html.raw("</div>\n<p class=\"sub\">").text(replay_words(answer) + ".").raw("</p>\n");
+  html.raw("<p class=\"sub\">").text(between_words(answer) + " (the whiskers).").raw("</p>\n");
   return {"horizon", "What would help", html, is_replay_trusted(answer) ? "" : "at_risk"};
 }
 

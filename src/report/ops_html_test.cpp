@@ -43,6 +43,16 @@ TEST(OpsHtml, OtherAnswersHaveTheirCards) {
   EXPECT_EQ(count(compared, "id=\"changes\""), 1U);
   EXPECT_EQ(count(compared, "id=\"groups\""), 1U);
   EXPECT_GE(count(compared, "class=\"lane tone-no\""), 1U);
+  EXPECT_EQ(count(compared, "before: "), 0U);
+  ops::OpsComparison devices = sample_comparison("run");
+  devices.before.device = "NVIDIA A100";
+  devices.after.device = "NVIDIA H100";
+  devices.changes.front().name = "void " + std::string(200, 'k');
+  const std::string moved = page(ops_comparison_sections(devices));
+  EXPECT_EQ(count(moved, "before: NVIDIA A100</span>"), 1U);
+  EXPECT_EQ(count(moved, "after: NVIDIA H100</span>"), 1U);
+  EXPECT_EQ(count(moved, std::string(200, 'k')), 1U);  // where a pointer rests on it
+  EXPECT_EQ(count(moved, "title=\"void kkkk"), 1U);
   const std::string ranks = page(ops_ranks_sections(sample_ranks("run")));
   EXPECT_EQ(count(ranks, "id=\"waiting\""), 1U);
   EXPECT_EQ(count(ranks, "class=\"lane tone-no\""), 1U);   // the straggler

@@ -34,6 +34,13 @@ std::string unchanged_line(const ops::PredictedRun& run) {
          formatted("%.2fx", *run.unchanged_ms / run.step_ms) + "\n";
 }
 
+// "needs 1.05 TiB of 21.31 GiB": of what an engine may take of the device's memory.
+std::string memory_words(const ops::PredictedRun& run) {
+  return "needs " + format_bytes(run.needed) +
+         (run.available.count > 0 ? " of " + format_bytes(run.available)
+                                  : ", and the device's memory is not known");
+}
+
 std::string engine_line(const ops::PredictedRun& run) {
   std::string lines = text::printable(run.model) + " on " + run.device + ", batch " +
                       std::to_string(run.batch) + ", " + std::to_string(run.seq) +
@@ -60,9 +67,10 @@ std::string setting_lines(const ops::PredictedRun& run) {
 
 std::string predicted_words(const ops::PredictedRun& run) {
   const ops::PredictedPart& most = run.parts.front();
-  return "Predicted: " + step_words(run) + " takes " + milliseconds(run.step_ms) + " (" +
-         between(run.step_ms_low, run.step_ms_high) + "), most of it " + most.title + ", " +
-         percent_words(most.pct);
+  return "Predicted: " + step_words(run) +
+         (run.fits ? " takes " : " does not fit: " + memory_words(run) + "; it would take ") +
+         milliseconds(run.step_ms) + " (" + between(run.step_ms_low, run.step_ms_high) +
+         "), most of it " + most.title + ", " + percent_words(most.pct);
 }
 
 std::string predicted_setting_words(const ops::PredictedRun& run) {
@@ -72,11 +80,6 @@ std::string predicted_setting_words(const ops::PredictedRun& run) {
 std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& terminal) {
   std::string lines = text::paint(predicted_words(run), Style::bold, terminal.colour) + "\n";
   lines += predicted_setting_words(run);
-  if (!run.fits) {
-    lines +=
-        text::paint("this does not fit into the device's memory", Style::warning, terminal.colour) +
-        "\n";
-  }
   Table table({{"", Align::left, true},
                {"a step", Align::right, false},
                {"", Align::right, false},
@@ -130,6 +133,8 @@ Json ops_predicted_json(const ops::PredictedRun& run) {
       .set("batch", run.batch > 0 ? Json(run.batch) : Json(nullptr))
       .set("seq", run.seq > 0 ? Json(run.seq) : Json(nullptr))
       .set("fits", run.engine.empty() ? Json(nullptr) : Json(run.fits))
+      .set("needed_bytes", run.needed.count > 0 ? Json(run.needed.count) : Json(nullptr))
+      .set("available_bytes", run.available.count > 0 ? Json(run.available.count) : Json(nullptr))
       .set("engine", run.engine.empty() ? Json(nullptr) : Json(run.engine))
       .set("launches", run.engine.empty() ? Json(run.launches) : Json(nullptr))
       .set("unchanged_ms", run.unchanged_ms ? Json(*run.unchanged_ms) : Json(nullptr))

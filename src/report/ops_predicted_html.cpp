@@ -29,7 +29,6 @@ Section answer_section(const PredictedRun& run) {
     html.raw("<p class=\"sub\">").text(setting.substr(at, end - at)).raw("</p>\n");
     at = end + 1;
   }
-  if (!run.fits) html.raw("<p class=\"sub\">This does not fit into the device's memory.</p>\n");
   html.raw("<dl class=\"tiles\">");
   tile(html, "A step", milliseconds(run.step_ms),
        "90 %: " + between(run.step_ms_low, run.step_ms_high));

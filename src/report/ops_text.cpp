@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "report/fit_words.h"
+#include "report/ops_captions.h"
 #include "report/ops_words.h"
 #include "text/number.h"
 #include "text/table.h"
@@ -79,7 +80,8 @@ std::string groups(const ops::OpsAnswer& answer, const Terminal& terminal) {
              {milliseconds(answer.kernel_time.total_ms), Style::bold},
              "",
              {milliseconds(answer.nongemm_bench.total_ms), Style::bold}});
-  return table.render(terminal);
+  const std::string idle = idle_words(answer);
+  return table.render(terminal) + idle + (idle.empty() ? "" : "\n");
 }
 
 std::string operators(const ops::OpsAnswer& answer, const Terminal& terminal) {
@@ -145,7 +147,7 @@ std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
   if (!is_replay_trusted(answer)) {
     lines += text::paint("do not trust these:", Style::warning, terminal.colour) + " ";
   }
-  return lines + replay_words(answer) + "\n";
+  return lines + replay_words(answer) + "\n" + between_words(answer) + "\n";
 }
 
 // Where better kernels could win most, at most.

@@ -135,6 +135,8 @@ ops::PredictedRun sample_predicted(const char* words) {
   run.batch = 8;
   run.seq = 1024;
   run.fits = false;
+  run.needed = Bytes(48 * kGiB);
+  run.available = Bytes(24 * kGiB);
   run.step_ms_low = 8;
   run.step_ms = 10;
   run.step_ms_high = 13;

@@ -114,6 +114,8 @@ struct ByteFeed::State {
   std::FILE* file = nullptr;  // null for memory
   std::vector<char> packed;
   std::string_view ready;  // what is read and not yet taken
+  std::string peeked;      // what was looked at and not yet taken, unpacked
+  size_t peeked_taken = 0;
   inflate_state stream{};
   bool at_member_end = false;
   int64_t taken = 0;
@@ -139,8 +141,31 @@ Result<ByteFeed> ByteFeed::open(const std::string& path) {
   return feed;
 }
 
+Result<std::string_view> ByteFeed::peek(size_t count) {
+  State& state = *state_;
+  state.peeked.erase(0, state.peeked_taken);
+  state.peeked_taken = 0;
+  while (state.peeked.size() < count) {
+    const size_t have = state.peeked.size();
+    state.peeked.resize(count);
+    const Result<size_t> more = read_on(state.peeked.data() + have, count - have);
+    state.peeked.resize(have + (more ? *more : 0));
+    if (!more && have == 0) return more.error();
+    if (!more || *more == 0) break;  // a fault comes again, to whom reads up to it
+  }
+  return std::string_view(state.peeked).substr(0, count);
+}
+
 Result<size_t> ByteFeed::read(char* out, size_t capacity) {
   HEADROOM_CHECK(capacity > 0, "a read of nothing");
+  State& state = *state_;
+  if (state.peeked_taken == state.peeked.size()) return read_on(out, capacity);
+  const size_t count = state.peeked.copy(out, capacity, state.peeked_taken);
+  state.peeked_taken += count;
+  return count;
+}
+
+Result<size_t> ByteFeed::read_on(char* out, size_t capacity) {
   State& state = *state_;
   if (state.form == Form::unknown) state.find_form();
   if (state.failure) return *state.failure;

@@ -34,9 +34,15 @@ class ByteFeed {
   // REQUIRES: capacity > 0.
   Result<size_t> read(char* out, size_t capacity);
 
+  // The next `count` bytes, fewer at the end or before a fault; read gives them once more. Valid
+  // until the next call. An Error where there is a fault and nothing before it.
+  Result<std::string_view> peek(size_t count);
+
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
+  Result<size_t> read_on(char* out, size_t capacity);
+
   struct State;
   std::string name_;
   std::unique_ptr<State> state_;

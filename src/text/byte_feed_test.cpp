@@ -44,6 +44,31 @@ TEST(ByteFeed, PlainAndPackedGiveTheSameBytes) {
   EXPECT_EQ(drain(ByteFeed(packed, "packed"), 777).bytes, bytes);
 }
 
+TEST(ByteFeed, WhatIsLookedAtIsReadAgain) {
+  const std::string bytes = sample();
+  const std::string packed = gzip(bytes);
+  for (const std::string_view source : {std::string_view(bytes), std::string_view(packed)}) {
+    ByteFeed feed(source, "peeked");
+    EXPECT_EQ(*feed.peek(1000), bytes.substr(0, 1000));
+    EXPECT_EQ(*feed.peek(10), bytes.substr(0, 10));
+    char begin[4];
+    ASSERT_EQ(*feed.read(begin, 4), 4U);
+    EXPECT_EQ(*feed.peek(2000), bytes.substr(4, 2000));
+    EXPECT_EQ(drain(std::move(feed), 300).bytes, bytes.substr(4));
+  }
+  EXPECT_EQ(*ByteFeed("short", "short").peek(100), "short");
+  EXPECT_EQ(*ByteFeed("", "empty").peek(100), "");
+}
+
+TEST(ByteFeed, AFaultBehindWhatIsLookedAtIsFound) {
+  const std::string packed = gzip(sample());
+  ByteFeed feed(std::string_view(packed).substr(0, packed.size() / 2), "cut");
+  ASSERT_TRUE(feed.peek(100));
+  EXPECT_TRUE(drain(std::move(feed), 1000).error);
+  ByteFeed none(std::string_view(packed).substr(0, 5), "cut");
+  EXPECT_FALSE(none.peek(100));
+}
+
 TEST(ByteFeed, SeveralMembersFollowOneAnother) {
   const std::string packed = gzip("one ") + gzip("two") + std::string(16, '\0');
   const Drained drained = drain(ByteFeed(packed, "packed"), 3);

@@ -87,6 +87,12 @@ Bytes cache_bytes(const model::Graph& graph, const DecodeOptions& options,
                             static_cast<double>(options.variant.pipeline_parallel)));
 }
 
+Bytes memory_for_decoding(const device::Device& device) {
+  if (!device.usable_memory.known()) return Bytes(0);
+  return Bytes(
+      static_cast<int64_t>(kMemoryShare * static_cast<double>(device.usable_memory.value.count)));
+}
+
 int64_t largest_batch_of(const device::Device& device, Bytes weights, int64_t kv_of_one) {
   if (!device.usable_memory.known() || kv_of_one <= 0) return 0;
   const double budget = kMemoryShare * static_cast<double>(device.usable_memory.value.count) -

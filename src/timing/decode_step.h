@@ -138,6 +138,8 @@ struct DecodeOptions {
 };
 
 inline constexpr double kMemoryShare = 0.9;  // what engines take of the device (vLLM's default)
+// What weights and cache may take; 0 where the device's memory is not known.
+[[nodiscard]] Bytes memory_for_decoding(const device::Device& device);
 inline constexpr int64_t kMostBatch = 65536;
 inline constexpr int64_t kMostContext = 16'777'216;
 
