@@ -170,7 +170,7 @@ def draw_gemm(rng):
     rows = 1 if rng.random() < 0.2 else between(rng, 2, 1024)
     if rng.random() < 0.15:
         return {"batch": 1, "m": rows, "n": between(rng, 16384, 160000, 64), "k": between(rng, 256, 4096, 64)}
-    return {"batch": 1, "m": rows, "n": between(rng, 256, 16384, 64), "k": between(rng, 256, 8192, 64)}
+    return {"batch": 1, "m": rows, "n": between(rng, 128, 16384, 64), "k": between(rng, 128, 8192, 64)}
 
 
 def draw_heads(rng):
@@ -485,11 +485,14 @@ def take_points(machine, arguments, between=lambda: None):
     for kind in classes:
         name, dtype = table.get(kind, table[None])
         many = count * (MORE_POINTS if kind in main else 1)
-        # Weights of one byte are made of floats.
-        most = most_bytes // dtype.itemsize if kind == "linear_int8" else most_bytes
-        for shape in draw_shapes(arguments.seed, kind, dtype.itemsize, many, rates[name], longest,
-                                 machine.cache_bytes, most):
-            plan.append((kind, name, dtype, shape))
+        if kind == "linear_int8":  # the shapes of those in float32: the quotient of the two is what is asked for
+            # Weights of one byte are made of floats.
+            shapes = [shape for other, _, other_dtype, shape in plan if other == "gemm_fp32"
+                      and work_of(other, shape, other_dtype.itemsize)[1] <= most_bytes // dtype.itemsize][:many]
+        else:
+            shapes = draw_shapes(arguments.seed, kind, dtype.itemsize, many, rates[name], longest, machine.cache_bytes,
+                                 most_bytes)
+        plan += [(kind, name, dtype, shape) for shape in shapes]
     between()
     taken, started, done, of = {}, time.perf_counter(), 0, rounds * len(plan)
     for _ in range(rounds):

@@ -68,6 +68,7 @@ Result<Trace> read_joined(const OpsQuestion& question, std::vector<std::string>&
 struct Calibrated {
   std::optional<device::Device> device;  // nothing without a calibration
   timing::TimingModel laws;
+  std::optional<timing::Int8Quotient> int8;
   timing::Machine machine;
 };
 
@@ -78,6 +79,7 @@ Result<Calibrated> calibrated_by(const OpsQuestion& question, device::DeviceCata
                   timing::load_calibration(question.calibration));
   HEADROOM_TRY(timing::adopt(calibration, catalogue, made.laws));
   HEADROOM_ASSIGN(made.device, catalogue.find(calibration.device));
+  made.int8 = timing::Int8Quotient::fit(*made.device, calibration.points);
   made.machine = calibration.machine;
   return made;
 }
@@ -140,7 +142,8 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   }
   if (!unused.empty()) notes.push_back(unused);
   const Against against{device ? &*device : nullptr, other ? &*other : nullptr,
-                        is_calibrated ? &calibrated.laws : nullptr};
+                        is_calibrated ? &calibrated.laws : nullptr,
+                        is_calibrated && calibrated.int8 ? &*calibrated.int8 : nullptr};
   OpsAnswer answered = answer(run, rules, against, faster);
   answered.notes.insert(answered.notes.end(), notes.begin(), notes.end());
   if (!question.counters.empty()) HEADROOM_TRY(add_counters(question.counters, answered));

@@ -8,35 +8,32 @@
 namespace headroom::ops {
 namespace {
 
+using timing::GemmShape;
 using timing::PredictedTime;
-
-// Of the time in float32, 90 % interval.
-struct Factor {
-  double low = 1;
-  double middle = 1;
-  double high = 1;
-};
+using timing::Quotient;
 
 // Half of the interval, as a logarithm.
 double half_width(const PredictedTime& time) { return std::log(time.seconds_high / time.seconds); }
 
-std::optional<Factor> factor_of(const OperatorWork& work, const device::Device& processor,
-                                const timing::TimingModel& laws) {
+// Of two laws, which err apart from each other.
+std::optional<Quotient> quotient_of(const GemmShape& linear, const device::Device& processor,
+                                    const timing::TimingModel& laws) {
   constexpr double kFloat = 4;
   const auto before =
-      laws.predict(timing::gemm_call(*work.linear, device::Rate::fp32, kFloat), processor);
-  const auto after = laws.predict(timing::linear_int8_call(*work.linear, kFloat), processor);
+      laws.predict(timing::gemm_call(linear, device::Rate::fp32, kFloat), processor);
+  const auto after = laws.predict(timing::linear_int8_call(linear, kFloat), processor);
   if (!before || !after || before->seconds <= 0) return std::nullopt;
   const double middle = after->seconds / before->seconds;
   const double width = std::hypot(half_width(*before), half_width(*after));
-  return Factor{middle * std::exp(-width), middle, middle * std::exp(width)};
+  return Quotient{middle * std::exp(-width), middle, middle * std::exp(width)};
 }
 
 }  // namespace
 
 std::optional<Scenario> measured_int8(const Recording& recording, const RecordedRun& run,
                                       const device::Device& processor,
-                                      const timing::TimingModel& laws) {
+                                      const timing::TimingModel& laws,
+                                      const timing::Int8Quotient* quotient) {
   const timing::Law* law = laws.law_for(timing::OperatorClass::linear_int8, processor.name);
   if (law == nullptr) return std::nullopt;
   Scenario made{"gemm_int8_fused",
@@ -53,7 +50,9 @@ std::optional<Scenario> measured_int8(const Recording& recording, const Recorded
   for (size_t i = 0; i < kernels.size(); ++i) {
     const auto& work = counts.of(recording.events[i]);
     if (!work || !work->linear || work->dtype != op::DType::f32) continue;
-    const std::optional<Factor> factor = factor_of(*work, processor, laws);
+    const std::optional<Quotient> factor = quotient != nullptr
+                                               ? quotient->of(*work->linear)
+                                               : quotient_of(*work->linear, processor, laws);
     if (!factor) continue;
     has_linear = true;
     made.made.kernel_factors[i] = factor->middle;

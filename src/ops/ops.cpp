@@ -277,7 +277,7 @@ std::optional<Scenario> host_int8(const Recording& recording, const RecordedRun&
                                   std::vector<std::string>& notes) {
   if (against.device == nullptr || against.device->vendor != device::Vendor::cpu) return {};
   if (against.laws != nullptr) {
-    auto measured = measured_int8(recording, run, *against.device, *against.laws);
+    auto measured = measured_int8(recording, run, *against.device, *against.laws, against.int8);
     if (measured) {
       notes.emplace_back(
           "linear layers in int8 by the calibration: the engine's own (quantize_dynamic), of their "

@@ -12,6 +12,7 @@
 #include "ops/horizon.h"
 #include "ops/rules.h"
 #include "ops/run.h"
+#include "timing/int8_quotient.h"
 #include "timing/timing_model.h"
 
 namespace headroom::ops {
@@ -32,9 +33,10 @@ struct OpsQuestion {
 
 // What a run is held against; each may be null.
 struct Against {
-  const device::Device* device = nullptr;     // that ran: its limits
-  const device::Device* other = nullptr;      // to be asked about by roofline
-  const timing::TimingModel* laws = nullptr;  // of operators measured on `device`, a processor
+  const device::Device* device = nullptr;      // that ran: its limits
+  const device::Device* other = nullptr;       // to be asked about by roofline
+  const timing::TimingModel* laws = nullptr;   // of operators measured on `device`, a processor
+  const timing::Int8Quotient* int8 = nullptr;  // of its linear layers
 };
 
 // The answer, and the run that it is about, which a page draws.
