@@ -205,7 +205,10 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
       ++statistics_.retries;
     }
     if (give_back_everything()) attempt = grow(request, block);
-    if (attempt == Attempt::no_memory && !is_last) return nullptr;
+    if (attempt == Attempt::no_memory && !is_last) {
+      release_idle();
+      return nullptr;
+    }
     // The last reserve: planned space between requests.
     if (attempt == Attempt::no_memory && planned_ != nullptr && !is_capturing()) {
       retire_plan("out of memory");
@@ -213,6 +216,7 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
     }
   }
   if (attempt == Attempt::no_memory) {
+    release_idle();
     out_of_memory = out_of_memory_message(request);
     record(memory::RecordKind::out_of_memory, pages_->info().free_bytes, request.size,
            request.stream);
@@ -351,10 +355,16 @@ bool DeviceAllocator::give_back_everything() {
     collected = collect(0);
   }
   const bool is_done = give_back(std::move(collected));
+  release_idle();
+  return is_done;
+}
+
+// Who is refused leaves what there was to others: NCCL, cuBLAS, another process.
+// REQUIRES: driver lock.
+void DeviceAllocator::release_idle() {
   pages_->release_idle();
   const std::lock_guard lock(lock_);
   note_reserved();
-  return is_done;
 }
 
 // REQUIRES: the lock and the driver lock.
@@ -560,9 +570,10 @@ std::string DeviceAllocator::out_of_memory_message(const Request& request) {
          format_bytes(Bytes{info.total_bytes}) + " of which " +
          format_bytes(Bytes{info.free_bytes}) + " is free. Of the allocated memory " +
          format_bytes(Bytes{allocated}) + " is allocated by PyTorch, and " +
-         format_bytes(Bytes{reserved - allocated}) +
-         " is reserved by PyTorch but unallocated. Headroom gave back every page in which nothing "
-         "lies before it said so" +
+         format_bytes(Bytes{reserved - allocated}) + " is reserved by PyTorch but unallocated. " +
+         (is_capturing() ? "While a graph is captured Headroom gives back none of that"
+                         : "Headroom gave back every page in which nothing lies before it said "
+                           "so") +
          (pages_->last_error().empty() ? std::string() : " (" + pages_->last_error() + ")") + ".";
 }
 

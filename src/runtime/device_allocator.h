@@ -19,7 +19,8 @@
 //     it were released).
 //  3. Memory that a block had goes to another stream only by way of 2.
 //  4. What is handed out is mapped, readable and writable by the device and its peers.
-//  5. Where there is no memory, everything that 2 allows has been given back before anyone is told.
+//  5. Where there is no memory, everything that 2 allows has been given back to the driver before
+//     anyone is told, and so has what was taken on the way.
 //
 // Locks, in the order in which they may be taken:
 //   driver lock  a mutex: mapping, unmapping, waiting. Held for as long as the driver takes.
@@ -272,6 +273,7 @@ class DeviceAllocator {
   bool give_back(Collected collected);
   void poll_events();
   bool give_back_everything();
+  void release_idle();
   void note_reserved();
   std::string out_of_memory_message(const Request& request);
   void record(memory::RecordKind kind, int64_t address, int64_t size, CudaStream* stream);

@@ -137,6 +137,75 @@ TEST(Runtime, EverythingIsGivenBackBeforeOutOfMemory) {
   }
 }
 
+// Else NCCL, cuBLAS or another process fails after a script has caught the error. Few pages are
+// taken one by one until the driver refuses; of many it is asked first.
+TEST(Runtime, WhoIsRefusedHoldsOnlyWhatIsAlive) {
+  static int64_t used_when_asked = 0;
+  for (const int64_t others_mib : {0, 50}) {
+    for (const bool captures : {false, true}) {
+      in_child([=] {
+        set_up(64);
+        configure_default();
+        headroom_on_memory_wanted(
+            [](int64_t, int, void*) {
+              used_when_asked = headroom_fake_used_bytes(0);
+              return 0;
+            },
+            nullptr);
+        headroom_fake_occupy(0, others_mib * kMiB);
+        IN_CHILD(headroom_malloc(10 * kMiB, 0, nullptr) != nullptr);
+        if (captures) {
+          headroom_capture_begin(0);
+          headroom_fake_capture(1);
+        }
+        const int64_t used = headroom_fake_used_bytes(0);
+        IN_CHILD(used == (others_mib + 10) * kMiB);
+        for (const int64_t mib : {16, 60, 17, 63}) {
+          if (others_mib + 10 + mib <= 64) continue;
+          IN_CHILD(headroom_malloc(mib * kMiB, 0, nullptr) == nullptr);
+          IN_CHILD(used_when_asked == used && headroom_fake_used_bytes(0) == used);
+          IN_CHILD(statistics().reserved_bytes.current == 10 * kMiB);
+          const bool says_all = std::strstr(headroom_error(), "gave back every page") != nullptr;
+          IN_CHILD(says_all != captures);
+        }
+      });
+    }
+  }
+}
+
+// A request near the size of the device is refused by what the driver says, not by mapping tens of
+// thousands of pages, time and again.
+TEST(Runtime, ARefusalCostsFewCallsHoweverLargeTheDevice) {
+  in_child([] {
+    const headroom_fake_setting setting{1, 80 * kGiB, 2 * kMiB, 0, 0, 0, 1, 1};
+    headroom_fake_set_up(&setting);
+    configure_default();
+    IN_CHILD(headroom_malloc(10 * kMiB, 0, nullptr) != nullptr);
+    const int64_t maps = headroom_fake_calls("cuMemMap");
+    const int64_t creates = headroom_fake_calls("cuMemCreate");
+    for (int i = 0; i < 10; ++i) {
+      IN_CHILD(headroom_malloc(80 * kGiB - 9 * kMiB, 0, nullptr) == nullptr);
+    }
+    IN_CHILD(headroom_fake_calls("cuMemMap") == maps);
+    IN_CHILD(headroom_fake_calls("cuMemCreate") <= creates + 4 * 10);
+    IN_CHILD(headroom_fake_used_bytes(0) == 10 * kMiB);
+    void* const all = headroom_malloc(80 * kGiB - 10 * kMiB, 0, nullptr);
+    IN_CHILD(all != nullptr);
+    headroom_free(all, 0, 0, nullptr);
+  });
+}
+
+// What the driver calls free is less than what it would give: it has caches of its own.
+TEST(Runtime, WhatTheDriverCallsFreeIsNoLastWord) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_fake_understate_free(0, 40 * kMiB);
+    IN_CHILD(headroom_malloc(60 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_used_bytes(0) == 60 * kMiB);
+  });
+}
+
 TEST(Runtime, TheHandlerMayThrowThroughTheAllocator) {
   in_child([] {
     set_up(16);

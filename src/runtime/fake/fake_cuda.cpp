@@ -43,6 +43,7 @@ struct Failure {
 };
 struct Device {
   int64_t used = 0;
+  int64_t understated = 0;
   int file = -1;
   int64_t file_end = 0;
   std::map<int64_t, std::vector<int64_t>> vacant;  // size to offsets in the file
@@ -290,7 +291,9 @@ FAKE_CALL cuMemGetInfo_v2(size_t* free, size_t* total) {
   const int device = current_device();
   if (device < 0) return 201;
   *total = static_cast<size_t>(call.f.setting.memory_bytes);
-  *free = *total - static_cast<size_t>(call.f.devices[static_cast<size_t>(device)].used);
+  const Device& where = call.f.devices[static_cast<size_t>(device)];
+  const int64_t left = call.f.setting.memory_bytes - where.used - where.understated;
+  *free = static_cast<size_t>(std::max<int64_t>(left, 0));
   return call.error;
 }
 FAKE_CALL cuMemAlloc_v2(CudaPointer* pointer, size_t bytes) {
@@ -495,6 +498,10 @@ FAKE_CONTROL void headroom_fake_occupy(int device, int64_t bytes) {
   const std::lock_guard lock(fake().mutex);
   if (!fake().is_set_up) set_up_from_environment(fake());
   fake().devices[static_cast<size_t>(device)].used += bytes;
+}
+FAKE_CONTROL void headroom_fake_understate_free(int device, int64_t bytes) {
+  const std::lock_guard lock(fake().mutex);
+  fake().devices[static_cast<size_t>(device)].understated = bytes;
 }
 FAKE_CONTROL int64_t headroom_fake_used_bytes(int device) {
   const std::lock_guard lock(fake().mutex);

@@ -41,6 +41,8 @@ int64_t headroom_fake_calls(const char* call);
 /* Another program takes device memory, or gives it back (negative). */
 void headroom_fake_occupy(int device, int64_t bytes);
 int64_t headroom_fake_used_bytes(int device);
+/* cuMemGetInfo says that so much less is free than can be had. */
+void headroom_fake_understate_free(int device, int64_t bytes);
 
 /* A kernel on `stream` that touches [address, address + bytes) is queued. */
 void headroom_fake_work(void* stream, uint64_t address, int64_t bytes);
