@@ -525,6 +525,24 @@ TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
   std::remove((path + ".0.0").c_str());
 }
 
+// Two steps, and as much again of another kind: what a plan of the steps alone has no slots for.
+void run_long_iteration(const std::function<void()>& midway = [] {}) {
+  std::vector<void*> none;
+  run_step(false, none);
+  run_step(false, none);
+  std::vector<void*> live;
+  for (int i = 0; i < 240; ++i) {
+    live.push_back(headroom_malloc(kMiB + i * 1024, 0, nullptr));
+    if (live.size() > 12) {
+      headroom_free(live.front(), 0, 0, nullptr);
+      live.erase(live.begin());
+    }
+    if (i == 120) midway();
+  }
+  for (void* const block : live) headroom_free(block, 0, 0, nullptr);
+  headroom_iteration(0);
+}
+
 // What repeats early is only a part of what repeats later: the marks of the optimizer say so. The
 // second log begins while blocks of the first are alive, and those are released into it.
 TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
@@ -537,26 +555,11 @@ TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
     const int64_t highest = statistics().allocated_bytes.peak;
     std::vector<void*> old;
     for (int i = 0; i < 10; ++i) old.push_back(headroom_malloc(50'000 + i * 512, 0, nullptr));
-    const auto iterate = [] {
-      std::vector<void*> none;
-      run_step(false, none);
-      run_step(false, none);
-      std::vector<void*> live;
-      for (int i = 0; i < 240; ++i) {
-        live.push_back(headroom_malloc(kMiB + i * 1024, 0, nullptr));
-        if (live.size() > 12) {
-          headroom_free(live.front(), 0, 0, nullptr);
-          live.erase(live.begin());
-        }
-      }
-      for (void* const block : live) headroom_free(block, 0, 0, nullptr);
-      headroom_iteration(0);
-    };
     const std::string one = "\"switches\": 1,";
     const std::string two = "\"switches\": 2,";
     IN_CHILD(report().find(one) != std::string::npos);
     for (int i = 0; i < 400 && report().find(two) == std::string::npos; ++i) {
-      iterate();
+      run_long_iteration();
       if (i > 6 && !old.empty()) {
         headroom_free(old.back(), 0, 0, nullptr);
         old.pop_back();
@@ -569,10 +572,49 @@ TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
     IN_CHILD(statistics().active_bytes.peak >= highest);
     IN_CHILD(report().find("\"peak_allocated_bytes\": " + std::to_string(highest)) !=
              std::string::npos);
-    for (int i = 0; i < 3; ++i) iterate();
+    for (int i = 0; i < 3; ++i) run_long_iteration();
     const headroom_statistics before = statistics();
-    for (int i = 0; i < 3; ++i) iterate();
+    for (int i = 0; i < 3; ++i) run_long_iteration();
     IN_CHILD(statistics().planned_requests - before.planned_requests > 3 * (2 * 120 + 230));
+  });
+}
+
+// A plan serves, a new one follows the requests and has not found its place; now memory runs out.
+TEST(Runtime, PlanningGoesOnAfterMemoryRanOut) {
+  in_child([] {
+    set_up(256);
+    configure_default();
+    std::vector<void*> weights;
+    IN_CHILD(run_until_planned(weights));
+    const auto predicted = [] {
+      const std::string all = report();
+      const size_t at = all.find("\"predicted_planned_bytes\"");
+      return all.substr(at, all.find(',', at) - at);
+    };
+    const std::string of_first = predicted();
+    bool has_run_out = false;
+    for (int i = 0; i < 400 && !has_run_out; ++i) {
+      run_long_iteration([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the planner's turn
+        headroom_free(headroom_malloc(512, 0, nullptr), 0, 0, nullptr);
+        if (predicted() == of_first) return;  // no new one yet
+        IN_CHILD(statistics().is_planned == 1);
+        IN_CHILD(headroom_malloc(kGiB, 0, nullptr) == nullptr);
+        IN_CHILD(statistics().is_planned == 0);
+        const int64_t left = 256 * kMiB - headroom_fake_used_bytes(0);
+        headroom_fake_occupy(0, left);
+        // Little is free below the live blocks; what comes next comes to the boundary.
+        headroom_free(headroom_malloc(512, 0, nullptr), 0, 0, nullptr);
+        headroom_fake_occupy(0, -left);
+        has_run_out = true;
+      });
+    }
+    IN_CHILD(has_run_out);
+    for (int i = 0; i < 400 && statistics().is_planned == 0; ++i) {
+      run_long_iteration();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    IN_CHILD(statistics().is_planned == 1);
   });
 }
 
