@@ -221,6 +221,8 @@ class DeviceAllocator {
   enum class Attempt : uint8_t { done, no_memory };
   Attempt grow(const Request& request, uint32_t& block);
   Attempt grow_by_pages(const Request& request, uint32_t range, uint32_t& block);
+  std::optional<GeneralArena::Growth> place_growth(const Request& request, uint32_t range,
+                                                   uint32_t but_not, uint32_t& block);
   Attempt grow_by_piece(const Request& request, uint32_t range, uint32_t& block);
   int64_t hand_out(uint32_t block, const Request& request);
   void release_planned(PlannedArena& arena, int64_t address);

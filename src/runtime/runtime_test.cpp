@@ -206,6 +206,39 @@ TEST(Runtime, WhatTheDriverCallsFreeIsNoLastWord) {
   });
 }
 
+TEST(Runtime, WhereNothingCanBeMappedIsAvoided) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    auto* const first = static_cast<char*>(headroom_malloc(4 * kMiB, 0, nullptr));
+    IN_CHILD(first != nullptr);
+    headroom_fake_fail_at(reinterpret_cast<uint64_t>(first) + 4 * kMiB, 2 * kMiB, 1);
+    IN_CHILD(headroom_malloc(8 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_used_bytes(0) == 12 * kMiB);
+    const int64_t maps = headroom_fake_calls("cuMemMap");
+    const int64_t reserved = headroom_fake_calls("cuMemAddressReserve");
+    for (int i = 0; i < 5; ++i) IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_calls("cuMemMap") == maps + 10);  // not tried again
+    IN_CHILD(headroom_fake_calls("cuMemAddressReserve") == reserved);
+    IN_CHILD(statistics().num_ooms == 0);
+  });
+}
+
+// What fails wherever it is tried costs one more segment of address space, however often.
+TEST(Runtime, WhatFailsEverywhereIsNoMemory) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+    headroom_fake_fail("cuMemMap", 0, 1'000'000, 1);
+    for (int i = 0; i < 200; ++i) IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) == nullptr);
+    IN_CHILD(headroom_fake_used_bytes(0) == 4 * kMiB);
+    headroom_fake_fail("cuMemMap", 0, 0, 0);
+    IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_calls("cuMemAddressReserve") == 1);
+  });
+}
+
 TEST(Runtime, TheHandlerMayThrowThroughTheAllocator) {
   in_child([] {
     set_up(16);

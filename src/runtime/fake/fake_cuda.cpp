@@ -67,6 +67,10 @@ struct Fake {
   std::mt19937_64 random{1};
   std::map<std::string, int64_t> calls;
   std::map<std::string, Failure> failures;
+  // Where cuMemMap fails.
+  uint64_t bad_address = 0;
+  int64_t bad_bytes = 0;
+  CudaResult bad_error = 0;
   int64_t violations = 0;
   std::string first_violation;
 
@@ -381,6 +385,9 @@ FAKE_CALL cuMemMap(CudaPointer pointer, size_t bytes, size_t offset, CudaHandle 
                    unsigned long long) {
   Call call("cuMemMap");
   if (call.error != 0) return call.error;
+  if (pointer - call.f.bad_address < static_cast<uint64_t>(call.f.bad_bytes)) {
+    return call.f.bad_error;
+  }
   const auto at = call.f.handles.find(handle);
   auto range = call.f.reserved.upper_bound(pointer);
   const auto after = call.f.mapped.lower_bound(pointer);
@@ -489,6 +496,12 @@ FAKE_CONTROL void headroom_fake_set_up(const headroom_fake_setting* setting) {
 FAKE_CONTROL void headroom_fake_fail(const char* name, int64_t after, int64_t times, int error) {
   const std::lock_guard lock(fake().mutex);
   fake().failures[name] = {after, times, error};
+}
+FAKE_CONTROL void headroom_fake_fail_at(uint64_t address, int64_t bytes, int error) {
+  const std::lock_guard lock(fake().mutex);
+  fake().bad_address = address;
+  fake().bad_bytes = bytes;
+  fake().bad_error = error;
 }
 FAKE_CONTROL int64_t headroom_fake_calls(const char* name) {
   const std::lock_guard lock(fake().mutex);
