@@ -167,8 +167,8 @@ class DeviceAllocator {
   void end_pool(PoolId id);
   void release_pool(PoolId id);
   // A capture whose requests go to another allocator.
-  void begin_capture() { captures_.fetch_add(1, std::memory_order_acq_rel); }
-  void end_capture() { captures_.fetch_sub(1, std::memory_order_acq_rel); }
+  void begin_capture();
+  void end_capture();  // one that was not begun is none
 
   [[nodiscard]] int ordinal() const { return ordinal_; }
   [[nodiscard]] const DevicePages& pages() const { return *pages_; }
@@ -288,8 +288,9 @@ class DeviceAllocator {
   std::unique_ptr<memory::RecordingWriter> recording_;
   int64_t start_ns_ = 0;
   std::atomic<double> memory_fraction_ = 1;
-  std::atomic<int> captures_ = 0;     // pools that are begun, and captures elsewhere
-  std::atomic<bool> serves_ = false;  // a plan; a hint for who has not the lock
+  std::atomic<int> captures_ = 0;            // pools that are begun, and captures elsewhere:
+  std::atomic<int> captures_elsewhere_ = 0;  // of those, these
+  std::atomic<bool> serves_ = false;         // a plan; a hint for who has not the lock
 
   std::mutex driver_mutex_;
   SpinLock lock_;  // all below
