@@ -190,7 +190,7 @@ HEADROOM_EXPORT int headroom_device_of(void* pointer);
  * driver; 0 where the device was not used. */
 HEADROOM_EXPORT int64_t headroom_largest_free_block(int device);
 /* A graph is being captured, whose own requests go elsewhere: until the end nothing is unmapped,
- * waited for or queried. Calls nest. */
+ * waited for or queried. Calls nest; an end without a beginning is ignored. */
 HEADROOM_EXPORT void headroom_capture_begin(int device);
 HEADROOM_EXPORT void headroom_capture_end(int device);
 

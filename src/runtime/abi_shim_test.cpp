@@ -119,6 +119,29 @@ TEST(AbiShim, NothingThatACaptureForbidsIsDoneWhileOneIsElsewhere) {
       true, 20);
 }
 
+TEST(AbiShim, AnEndWithoutABeginningEndsNoOtherCapture) {
+  in_child([] {
+    headroom_free(headroom_malloc(kMiB, 0, nullptr), 0, 0, nullptr);
+    headroom_capture_end(0);
+    headroom_capture_begin(0);
+    headroom_fake_capture(1);
+    headroom_reset();
+    IN_CHILD(headroom_fake_violations() == 0 && statistics().reserved_bytes.current > 0);
+    headroom_fake_capture(-1);
+    headroom_capture_end(0);
+    headroom_pool_begin(
+        0, 1, 2, [](void*, void*) { return 0; }, nullptr);
+    headroom_capture_end(0);  // nor that of a pool
+    headroom_fake_capture(1);
+    headroom_reset();
+    IN_CHILD(headroom_fake_violations() == 0 && statistics().reserved_bytes.current > 0);
+    headroom_fake_capture(-1);
+    headroom_pool_end(0, 1, 2);
+    headroom_reset();
+    IN_CHILD(statistics().reserved_bytes.current == 0);
+  });
+}
+
 TEST(AbiShim, SegmentsAreVisitedAsTheSnapshotHasThem) {
   in_child([] {
     IN_CHILD(headroom_largest_free_block(0) == 0);

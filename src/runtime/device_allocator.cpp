@@ -205,7 +205,10 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
       ++statistics_.retries;
     }
     if (give_back_everything()) attempt = grow(request, block);
-    if (attempt == Attempt::no_memory && !is_last) return nullptr;
+    if (attempt == Attempt::no_memory && !is_last) {
+      release_idle();
+      return nullptr;
+    }
     // The last reserve: planned space between requests.
     if (attempt == Attempt::no_memory && planned_ != nullptr && !is_capturing()) {
       retire_plan("out of memory");
@@ -213,6 +216,7 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
     }
   }
   if (attempt == Attempt::no_memory) {
+    release_idle();
     out_of_memory = out_of_memory_message(request);
     record(memory::RecordKind::out_of_memory, pages_->info().free_bytes, request.size,
            request.stream);
@@ -240,41 +244,56 @@ DeviceAllocator::Attempt DeviceAllocator::grow(const Request& request, uint32_t&
                               : grow_by_piece(request, range, block);
 }
 
+// Where pages cannot be mapped at one place for another reason than that there are none, another
+// segment is tried, once. One that succeeds shows that it was the place, which is avoided then.
 DeviceAllocator::Attempt DeviceAllocator::grow_by_pages(const Request& request, uint32_t range,
                                                         uint32_t& block) {
-  const int64_t page = pages_->page_bytes();
   if (request.rounded > pages_->total_bytes()) return Attempt::no_memory;
-  std::optional<GeneralArena::Growth> growth;
+  uint32_t failed = kNoNumber;  // segment
+  for (;;) {
+    const std::optional<GeneralArena::Growth> growth = place_growth(request, range, failed, block);
+    if (block != kNoNumber) return Attempt::done;
+    if (!growth) return Attempt::no_memory;
+    const DevicePages::Outcome outcome = pages_->map(growth->address, growth->bytes);
+    const std::lock_guard lock(lock_);
+    note_reserved();
+    if (outcome == DevicePages::Outcome::done) {
+      block = general_->commit_growth(*growth, request.rounded);
+      if (failed != kNoNumber) general_->avoid(failed);
+      record(memory::RecordKind::segment_map, growth->address, growth->bytes, request.stream);
+      return Attempt::done;
+    }
+    const uint32_t segment = general_->block(growth->block).segment;
+    general_->abort_growth(*growth);
+    if (outcome == DevicePages::Outcome::no_memory || failed != kNoNumber)
+      return Attempt::no_memory;
+    failed = segment;
+  }
+}
+
+// Where pages are to be mapped, in address space that is reserved for it where there is none; or a
+// block, where there was room after all. Neither: no address space is left.
+std::optional<GeneralArena::Growth> DeviceAllocator::place_growth(const Request& request,
+                                                                  uint32_t range, uint32_t but_not,
+                                                                  uint32_t& block) {
   {
     // Under one lock with begin_growth(): what is released between the two would be enough.
     const std::lock_guard lock(lock_);
     block = general_->take(range, request.rounded);
-    if (block != kNoNumber) return Attempt::done;
-    growth = general_->begin_growth(range, request.rounded);
+    if (block != kNoNumber) return std::nullopt;
+    if (const auto growth = general_->begin_growth(range, request.rounded, but_not)) return growth;
   }
-  if (!growth) {
-    const int64_t wish = request.rounded <= kMostSmall
-                             ? std::min(kSmallSegment, pages_->total_bytes())
-                             : pages_->total_bytes();
-    const int64_t bytes = round_up(std::max(wish, request.rounded), page);
-    const std::optional<int64_t> address = pages_->reserve(bytes);
-    if (!address) return Attempt::no_memory;
-    const std::lock_guard lock(lock_);
-    general_->add_segment(range, *address, bytes, true);
-    block = general_->take(range, request.rounded);
-    if (block != kNoNumber) return Attempt::done;
-    growth = general_->begin_growth(range, request.rounded);
-  }
-  const DevicePages::Outcome outcome = pages_->map(growth->address, growth->bytes);
+  const int64_t wish = request.rounded <= kMostSmall
+                           ? std::min(kSmallSegment, pages_->total_bytes())
+                           : pages_->total_bytes();
+  const int64_t bytes = round_up(std::max(wish, request.rounded), pages_->page_bytes());
+  const std::optional<int64_t> address = pages_->reserve(bytes);
+  if (!address) return std::nullopt;
   const std::lock_guard lock(lock_);
-  note_reserved();
-  if (outcome != DevicePages::Outcome::done) {
-    general_->abort_growth(*growth);
-    return Attempt::no_memory;
-  }
-  block = general_->commit_growth(*growth, request.rounded);
-  record(memory::RecordKind::segment_map, growth->address, growth->bytes, request.stream);
-  return Attempt::done;
+  general_->add_segment(range, *address, bytes, true);
+  block = general_->take(range, request.rounded);
+  if (block != kNoNumber) return std::nullopt;
+  return general_->begin_growth(range, request.rounded, but_not);
 }
 
 DeviceAllocator::Attempt DeviceAllocator::grow_by_piece(const Request& request, uint32_t range,
@@ -351,10 +370,16 @@ bool DeviceAllocator::give_back_everything() {
     collected = collect(0);
   }
   const bool is_done = give_back(std::move(collected));
+  release_idle();
+  return is_done;
+}
+
+// Who is refused leaves what there was to others: NCCL, cuBLAS, another process.
+// REQUIRES: driver lock.
+void DeviceAllocator::release_idle() {
   pages_->release_idle();
   const std::lock_guard lock(lock_);
   note_reserved();
-  return is_done;
 }
 
 // REQUIRES: the lock and the driver lock.
@@ -560,9 +585,10 @@ std::string DeviceAllocator::out_of_memory_message(const Request& request) {
          format_bytes(Bytes{info.total_bytes}) + " of which " +
          format_bytes(Bytes{info.free_bytes}) + " is free. Of the allocated memory " +
          format_bytes(Bytes{allocated}) + " is allocated by PyTorch, and " +
-         format_bytes(Bytes{reserved - allocated}) +
-         " is reserved by PyTorch but unallocated. Headroom gave back every page in which nothing "
-         "lies before it said so" +
+         format_bytes(Bytes{reserved - allocated}) + " is reserved by PyTorch but unallocated. " +
+         (is_capturing() ? "While a graph is captured Headroom gives back none of that"
+                         : "Headroom gave back every page in which nothing lies before it said "
+                           "so") +
          (pages_->last_error().empty() ? std::string() : " (" + pages_->last_error() + ")") + ".";
 }
 

@@ -19,7 +19,8 @@
 //     it were released).
 //  3. Memory that a block had goes to another stream only by way of 2.
 //  4. What is handed out is mapped, readable and writable by the device and its peers.
-//  5. Where there is no memory, everything that 2 allows has been given back before anyone is told.
+//  5. Where there is no memory, everything that 2 allows has been given back to the driver before
+//     anyone is told, and so has what was taken on the way.
 //
 // Locks, in the order in which they may be taken:
 //   driver lock  a mutex: mapping, unmapping, waiting. Held for as long as the driver takes.
@@ -166,8 +167,8 @@ class DeviceAllocator {
   void end_pool(PoolId id);
   void release_pool(PoolId id);
   // A capture whose requests go to another allocator.
-  void begin_capture() { captures_.fetch_add(1, std::memory_order_acq_rel); }
-  void end_capture() { captures_.fetch_sub(1, std::memory_order_acq_rel); }
+  void begin_capture();
+  void end_capture();  // one that was not begun is none
 
   [[nodiscard]] int ordinal() const { return ordinal_; }
   [[nodiscard]] const DevicePages& pages() const { return *pages_; }
@@ -220,6 +221,8 @@ class DeviceAllocator {
   enum class Attempt : uint8_t { done, no_memory };
   Attempt grow(const Request& request, uint32_t& block);
   Attempt grow_by_pages(const Request& request, uint32_t range, uint32_t& block);
+  std::optional<GeneralArena::Growth> place_growth(const Request& request, uint32_t range,
+                                                   uint32_t but_not, uint32_t& block);
   Attempt grow_by_piece(const Request& request, uint32_t range, uint32_t& block);
   int64_t hand_out(uint32_t block, const Request& request);
   void release_planned(PlannedArena& arena, int64_t address);
@@ -272,6 +275,7 @@ class DeviceAllocator {
   bool give_back(Collected collected);
   void poll_events();
   bool give_back_everything();
+  void release_idle();
   void note_reserved();
   std::string out_of_memory_message(const Request& request);
   void record(memory::RecordKind kind, int64_t address, int64_t size, CudaStream* stream);
@@ -284,8 +288,9 @@ class DeviceAllocator {
   std::unique_ptr<memory::RecordingWriter> recording_;
   int64_t start_ns_ = 0;
   std::atomic<double> memory_fraction_ = 1;
-  std::atomic<int> captures_ = 0;     // pools that are begun, and captures elsewhere
-  std::atomic<bool> serves_ = false;  // a plan; a hint for who has not the lock
+  std::atomic<int> captures_ = 0;            // pools that are begun, and captures elsewhere:
+  std::atomic<int> captures_elsewhere_ = 0;  // of those, these
+  std::atomic<bool> serves_ = false;         // a plan; a hint for who has not the lock
 
   std::mutex driver_mutex_;
   SpinLock lock_;  // all below

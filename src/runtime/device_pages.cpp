@@ -1,6 +1,7 @@
 #include "runtime/device_pages.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/units.h"
 
@@ -14,6 +15,7 @@ constexpr int64_t kMostReserved = int64_t{1} << 44;
 constexpr int64_t kLeastPage = 64 * kKiB;
 constexpr int64_t kMostPage = kGiB;
 constexpr int64_t kPlainPage = 2 * kMiB;  // in which cuMemAlloc counts
+constexpr int64_t kPagesWithoutAsking = 16;
 
 }  // namespace
 
@@ -185,37 +187,61 @@ DevicePages::Outcome DevicePages::take_page(CudaHandle& handle) {
     return Outcome::done;
   }
   if (page_bytes_ > limit_ - reserved_bytes_.load()) return Outcome::no_memory;
+  CudaHandle made = 0;
   const CudaResult error =
-      driver_.handle_create(&handle, static_cast<size_t>(page_bytes_), &properties_, 0);
+      driver_.handle_create(&made, static_cast<size_t>(page_bytes_), &properties_, 0);
   if (error == kCudaOutOfMemory) return Outcome::no_memory;
   if (error != 0) {
     note("cuMemCreate", error);
     return Outcome::failed;
   }
+  handle = made;
   reserved_bytes_ += page_bytes_;
   ++allocations_;
   return Outcome::done;
 }
 
+// Whether so much can be had, without taking it page by page, which costs seconds where a device is
+// large and leaves nothing to others meanwhile. What the driver calls free is no last word: it may
+// give up caches of its own (pools of cudaMallocAsync, of graphs) before it refuses. So where that
+// is too little, one handle of it all is asked for.
+bool DevicePages::has_room(int64_t bytes) {
+  const int64_t missing = bytes - static_cast<int64_t>(idle_.size()) * page_bytes_;
+  if (missing > limit_ - reserved_bytes_.load()) return missing <= 0;
+  if (missing <= kPagesWithoutAsking * page_bytes_ || missing <= info().free_bytes) return true;
+  CudaHandle handle = 0;
+  const CudaResult error =
+      driver_.handle_create(&handle, static_cast<size_t>(missing), &properties_, 0);
+  if (error == 0) driver_.handle_release(handle);
+  return error != kCudaOutOfMemory;  // any other error is met, and told, on the way
+}
+
+// All pages are taken before the first is mapped: where there are too few, nothing is to be
+// unmapped, which captures forbid.
 DevicePages::Outcome DevicePages::map(int64_t address, int64_t bytes) {
+  if (!has_room(bytes)) return Outcome::no_memory;
+  int64_t taken = 0;
   int64_t mapped = 0;
   Outcome outcome = Outcome::done;
-  for (; mapped < bytes && outcome == Outcome::done; mapped += page_bytes_) {
-    CudaHandle handle = 0;
-    outcome = take_page(handle);
+  for (; taken < bytes; taken += page_bytes_) {
+    outcome = take_page(handle_at(address + taken));
     if (outcome != Outcome::done) break;
-    const CudaResult error = driver_.map(static_cast<CudaPointer>(address + mapped),
-                                         static_cast<size_t>(page_bytes_), 0, handle, 0);
-    if (error != 0) {
-      note("cuMemMap", error);
-      idle_.push_back(handle);
-      outcome = error == kCudaOutOfMemory ? Outcome::no_memory : Outcome::failed;
-      break;
-    }
-    handle_at(address + mapped) = handle;
+  }
+  for (; mapped < bytes && outcome == Outcome::done; mapped += page_bytes_) {
+    const CudaResult error =
+        driver_.map(static_cast<CudaPointer>(address + mapped), static_cast<size_t>(page_bytes_), 0,
+                    handle_at(address + mapped), 0);
+    if (error == 0) continue;
+    note("cuMemMap", error);
+    outcome = error == kCudaOutOfMemory ? Outcome::no_memory : Outcome::failed;
+    break;
   }
   if (outcome == Outcome::done && !set_access(address, bytes)) outcome = Outcome::failed;
-  if (outcome != Outcome::done && mapped > 0) unmap(address, mapped);
+  if (outcome == Outcome::done) return outcome;
+  if (mapped > 0) unmap(address, mapped);
+  for (int64_t offset = mapped; offset < taken; offset += page_bytes_) {
+    idle_.push_back(std::exchange(handle_at(address + offset), 0));
+  }
   return outcome;
 }
 

@@ -47,7 +47,8 @@ class DevicePages {
   // Address space without memory, in whole pages. Nothing where there is none left.
   std::optional<int64_t> reserve(int64_t bytes);
   void unreserve(int64_t address, int64_t bytes);  // nothing mapped in it
-  // REQUIRES: whole pages of reserved address space that nothing is mapped to. All or nothing.
+  // REQUIRES: whole pages of reserved address space that nothing is mapped to. All or nothing; what
+  // was taken before it was refused is idle then.
   Outcome map(int64_t address, int64_t bytes);
   // REQUIRES: whole mapped pages that no work on the device touches any more.
   void unmap(int64_t address, int64_t bytes);
@@ -86,6 +87,7 @@ class DevicePages {
   bool can_map_pages();
   bool add_reservation(int64_t least_bytes);
   [[nodiscard]] CudaHandle& handle_at(int64_t address) const;
+  bool has_room(int64_t bytes);
   Outcome take_page(CudaHandle& handle);
   bool set_access(int64_t address, int64_t bytes);
   void note(const char* call, CudaResult error);

@@ -10,6 +10,7 @@
 #include <bit>
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 #include "base/units.h"
 #include "memory/plan/plan_file.h"
@@ -142,6 +143,8 @@ void DeviceAllocator::give_up_log() {
 
 // REQUIRES: the lock. True where it is time for the switch.
 bool DeviceAllocator::follow_candidate(const Request& request) {
+  // At a boundary that is due anyway a candidate would serve before it found its place.
+  if (is_switch_due_) return false;
   if (planner_ != nullptr && planner_->has_candidate()) accept_candidate();
   if (candidate_ == nullptr || is_switch_due_) return false;
   if (pool_for(request.stream) != kGeneralPool) return false;
@@ -359,10 +362,14 @@ bool DeviceAllocator::map_arena(PlannedArena& arena) {
   return false;
 }
 
-// The plan serves no more; its blocks stay where they are until they are released.
+// The plan serves no more; its blocks stay where they are until they are released. Nor does one
+// that has not found its place yet: there would be no memory for it, and a new log begins instead.
 // REQUIRES: driver lock.
 void DeviceAllocator::retire_plan(const std::string& why) {
+  std::unique_ptr<PlannedArena> older;  // freed without the lock
   const std::lock_guard lock(lock_);
+  if (candidate_ != nullptr) older = std::exchange(dropped_, std::move(candidate_));
+  if (planner_ != nullptr && planner_->has_candidate()) drop_log();  // and with it what it led to
   retired_.push_back(std::move(planned_));
   serves_ = false;
   plan_figures_.refused = why;

@@ -60,6 +60,18 @@ void DeviceAllocator::release_pool(PoolId id) {
   give_back_pools();
 }
 
+void DeviceAllocator::begin_capture() {
+  captures_.fetch_add(1, std::memory_order_acq_rel);
+  captures_elsewhere_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void DeviceAllocator::end_capture() {
+  int begun = captures_elsewhere_.load(std::memory_order_acquire);
+  while (begun > 0 && !captures_elsewhere_.compare_exchange_weak(begun, begun - 1)) {
+  }
+  if (begun > 0) captures_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
 // REQUIRES: driver lock; no capture.
 void DeviceAllocator::give_back_pools() {
   Collected collected;

@@ -151,7 +151,8 @@ void GeneralArena::add_segment(uint32_t range, int64_t address, int64_t bytes, b
 
 // Of all unmapped blocks, the one where the fewest pages make room, with what is free on both
 // sides; the lowest of those.
-std::optional<GeneralArena::Growth> GeneralArena::begin_growth(uint32_t range, int64_t size) {
+std::optional<GeneralArena::Growth> GeneralArena::begin_growth(uint32_t range, int64_t size,
+                                                               uint32_t but_not) {
   struct Place {
     uint32_t block = kNoNumber;
     int64_t pages_bytes = 0;
@@ -159,6 +160,7 @@ std::optional<GeneralArena::Growth> GeneralArena::begin_growth(uint32_t range, i
     bool takes_after = false;
   } best;
   for (const uint32_t segment : ranges_[range]->segments) {
+    if (segment == but_not || segments_[segment].is_avoided) continue;
     for (uint32_t i = segments_[segment].first; i != kNoNumber; i = blocks_[i].next) {
       if (!is(i, BlockState::unmapped)) continue;
       const Block& gap = blocks_[i];

@@ -59,6 +59,7 @@ class GeneralArena {
     uint32_t first = kNoNumber;  // block
     bool is_paged = false;       // else one piece of cuMemAlloc
     bool is_in_use = false;
+    bool is_avoided = false;  // nothing more can be mapped in it
   };
   struct Range {
     uint32_t pool = kGeneralPool;
@@ -92,10 +93,13 @@ class GeneralArena {
   void set_pending(uint32_t block) { blocks_[block].state = BlockState::pending; }
 
   // Nothing where no address space is left in the range: add_segment(), and ask again.
-  // REQUIRES: take() found nothing, under the same lock.
-  std::optional<Growth> begin_growth(uint32_t range, int64_t size);
+  // Of no segment that is avoided, nor of `but_not`. REQUIRES: take() found nothing, under the same
+  // lock.
+  std::optional<Growth> begin_growth(uint32_t range, int64_t size, uint32_t but_not = kNoNumber);
   uint32_t commit_growth(const Growth& growth, int64_t size);
   void abort_growth(const Growth& growth);
+  // What has pages in it stays in use; it grows no more.
+  void avoid(uint32_t segment) { segments_[segment].is_avoided = true; }
   // Paged: address space without memory. Else a piece with memory, one free block.
   void add_segment(uint32_t range, int64_t address, int64_t bytes, bool is_paged);
 

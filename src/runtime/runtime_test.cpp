@@ -137,6 +137,108 @@ TEST(Runtime, EverythingIsGivenBackBeforeOutOfMemory) {
   }
 }
 
+// Else NCCL, cuBLAS or another process fails after a script has caught the error. Few pages are
+// taken one by one until the driver refuses; of many it is asked first.
+TEST(Runtime, WhoIsRefusedHoldsOnlyWhatIsAlive) {
+  static int64_t used_when_asked = 0;
+  for (const int64_t others_mib : {0, 50}) {
+    for (const bool captures : {false, true}) {
+      in_child([=] {
+        set_up(64);
+        configure_default();
+        headroom_on_memory_wanted(
+            [](int64_t, int, void*) {
+              used_when_asked = headroom_fake_used_bytes(0);
+              return 0;
+            },
+            nullptr);
+        headroom_fake_occupy(0, others_mib * kMiB);
+        IN_CHILD(headroom_malloc(10 * kMiB, 0, nullptr) != nullptr);
+        if (captures) {
+          headroom_capture_begin(0);
+          headroom_fake_capture(1);
+        }
+        const int64_t used = headroom_fake_used_bytes(0);
+        IN_CHILD(used == (others_mib + 10) * kMiB);
+        for (const int64_t mib : {16, 60, 17, 63}) {
+          if (others_mib + 10 + mib <= 64) continue;
+          IN_CHILD(headroom_malloc(mib * kMiB, 0, nullptr) == nullptr);
+          IN_CHILD(used_when_asked == used && headroom_fake_used_bytes(0) == used);
+          IN_CHILD(statistics().reserved_bytes.current == 10 * kMiB);
+          const bool says_all = std::strstr(headroom_error(), "gave back every page") != nullptr;
+          IN_CHILD(says_all != captures);
+        }
+      });
+    }
+  }
+}
+
+// A request near the size of the device is refused by what the driver says, not by mapping tens of
+// thousands of pages, time and again.
+TEST(Runtime, ARefusalCostsFewCallsHoweverLargeTheDevice) {
+  in_child([] {
+    const headroom_fake_setting setting{1, 80 * kGiB, 2 * kMiB, 0, 0, 0, 1, 1};
+    headroom_fake_set_up(&setting);
+    configure_default();
+    IN_CHILD(headroom_malloc(10 * kMiB, 0, nullptr) != nullptr);
+    const int64_t maps = headroom_fake_calls("cuMemMap");
+    const int64_t creates = headroom_fake_calls("cuMemCreate");
+    for (int i = 0; i < 10; ++i) {
+      IN_CHILD(headroom_malloc(80 * kGiB - 9 * kMiB, 0, nullptr) == nullptr);
+    }
+    IN_CHILD(headroom_fake_calls("cuMemMap") == maps);
+    IN_CHILD(headroom_fake_calls("cuMemCreate") <= creates + 4 * 10);
+    IN_CHILD(headroom_fake_used_bytes(0) == 10 * kMiB);
+    void* const all = headroom_malloc(80 * kGiB - 10 * kMiB, 0, nullptr);
+    IN_CHILD(all != nullptr);
+    headroom_free(all, 0, 0, nullptr);
+  });
+}
+
+// What the driver calls free is less than what it would give: it has caches of its own.
+TEST(Runtime, WhatTheDriverCallsFreeIsNoLastWord) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_fake_understate_free(0, 40 * kMiB);
+    IN_CHILD(headroom_malloc(60 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_used_bytes(0) == 60 * kMiB);
+  });
+}
+
+TEST(Runtime, WhereNothingCanBeMappedIsAvoided) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    auto* const first = static_cast<char*>(headroom_malloc(4 * kMiB, 0, nullptr));
+    IN_CHILD(first != nullptr);
+    headroom_fake_fail_at(reinterpret_cast<uint64_t>(first) + 4 * kMiB, 2 * kMiB, 1);
+    IN_CHILD(headroom_malloc(8 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_used_bytes(0) == 12 * kMiB);
+    const int64_t maps = headroom_fake_calls("cuMemMap");
+    const int64_t reserved = headroom_fake_calls("cuMemAddressReserve");
+    for (int i = 0; i < 5; ++i) IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_calls("cuMemMap") == maps + 10);  // not tried again
+    IN_CHILD(headroom_fake_calls("cuMemAddressReserve") == reserved);
+    IN_CHILD(statistics().num_ooms == 0);
+  });
+}
+
+// What fails wherever it is tried costs one more segment of address space, however often.
+TEST(Runtime, WhatFailsEverywhereIsNoMemory) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+    headroom_fake_fail("cuMemMap", 0, 1'000'000, 1);
+    for (int i = 0; i < 200; ++i) IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) == nullptr);
+    IN_CHILD(headroom_fake_used_bytes(0) == 4 * kMiB);
+    headroom_fake_fail("cuMemMap", 0, 0, 0);
+    IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_fake_calls("cuMemAddressReserve") == 1);
+  });
+}
+
 TEST(Runtime, TheHandlerMayThrowThroughTheAllocator) {
   in_child([] {
     set_up(16);
@@ -456,6 +558,24 @@ TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
   std::remove((path + ".0.0").c_str());
 }
 
+// Two steps, and as much again of another kind: what a plan of the steps alone has no slots for.
+void run_long_iteration(const std::function<void()>& midway = [] {}) {
+  std::vector<void*> none;
+  run_step(false, none);
+  run_step(false, none);
+  std::vector<void*> live;
+  for (int i = 0; i < 240; ++i) {
+    live.push_back(headroom_malloc(kMiB + i * 1024, 0, nullptr));
+    if (live.size() > 12) {
+      headroom_free(live.front(), 0, 0, nullptr);
+      live.erase(live.begin());
+    }
+    if (i == 120) midway();
+  }
+  for (void* const block : live) headroom_free(block, 0, 0, nullptr);
+  headroom_iteration(0);
+}
+
 // What repeats early is only a part of what repeats later: the marks of the optimizer say so. The
 // second log begins while blocks of the first are alive, and those are released into it.
 TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
@@ -468,26 +588,11 @@ TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
     const int64_t highest = statistics().allocated_bytes.peak;
     std::vector<void*> old;
     for (int i = 0; i < 10; ++i) old.push_back(headroom_malloc(50'000 + i * 512, 0, nullptr));
-    const auto iterate = [] {
-      std::vector<void*> none;
-      run_step(false, none);
-      run_step(false, none);
-      std::vector<void*> live;
-      for (int i = 0; i < 240; ++i) {
-        live.push_back(headroom_malloc(kMiB + i * 1024, 0, nullptr));
-        if (live.size() > 12) {
-          headroom_free(live.front(), 0, 0, nullptr);
-          live.erase(live.begin());
-        }
-      }
-      for (void* const block : live) headroom_free(block, 0, 0, nullptr);
-      headroom_iteration(0);
-    };
     const std::string one = "\"switches\": 1,";
     const std::string two = "\"switches\": 2,";
     IN_CHILD(report().find(one) != std::string::npos);
     for (int i = 0; i < 400 && report().find(two) == std::string::npos; ++i) {
-      iterate();
+      run_long_iteration();
       if (i > 6 && !old.empty()) {
         headroom_free(old.back(), 0, 0, nullptr);
         old.pop_back();
@@ -500,10 +605,49 @@ TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
     IN_CHILD(statistics().active_bytes.peak >= highest);
     IN_CHILD(report().find("\"peak_allocated_bytes\": " + std::to_string(highest)) !=
              std::string::npos);
-    for (int i = 0; i < 3; ++i) iterate();
+    for (int i = 0; i < 3; ++i) run_long_iteration();
     const headroom_statistics before = statistics();
-    for (int i = 0; i < 3; ++i) iterate();
+    for (int i = 0; i < 3; ++i) run_long_iteration();
     IN_CHILD(statistics().planned_requests - before.planned_requests > 3 * (2 * 120 + 230));
+  });
+}
+
+// A plan serves, a new one follows the requests and has not found its place; now memory runs out.
+TEST(Runtime, PlanningGoesOnAfterMemoryRanOut) {
+  in_child([] {
+    set_up(256);
+    configure_default();
+    std::vector<void*> weights;
+    IN_CHILD(run_until_planned(weights));
+    const auto predicted = [] {
+      const std::string all = report();
+      const size_t at = all.find("\"predicted_planned_bytes\"");
+      return all.substr(at, all.find(',', at) - at);
+    };
+    const std::string of_first = predicted();
+    bool has_run_out = false;
+    for (int i = 0; i < 400 && !has_run_out; ++i) {
+      run_long_iteration([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the planner's turn
+        headroom_free(headroom_malloc(512, 0, nullptr), 0, 0, nullptr);
+        if (predicted() == of_first) return;  // no new one yet
+        IN_CHILD(statistics().is_planned == 1);
+        IN_CHILD(headroom_malloc(kGiB, 0, nullptr) == nullptr);
+        IN_CHILD(statistics().is_planned == 0);
+        const int64_t left = 256 * kMiB - headroom_fake_used_bytes(0);
+        headroom_fake_occupy(0, left);
+        // Little is free below the live blocks; what comes next comes to the boundary.
+        headroom_free(headroom_malloc(512, 0, nullptr), 0, 0, nullptr);
+        headroom_fake_occupy(0, -left);
+        has_run_out = true;
+      });
+    }
+    IN_CHILD(has_run_out);
+    for (int i = 0; i < 400 && statistics().is_planned == 0; ++i) {
+      run_long_iteration();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    IN_CHILD(statistics().is_planned == 1);
   });
 }
 

@@ -469,12 +469,17 @@ void between_processes_and_devices(const Words& words) {
       begins(refusal([&] { one.shareIpcHandle(mine.get()); }), "not available under headroom run"));
   CHECK(one.shareIpcHandle(pooled.get()).handle == "handle");
   CHECK(one.getIpcDevPtr("somebody's") != nullptr);
-  const auto copy = [&](const c10::DataPtr& from, int to, bool has_access) {
-    one.memcpyAsync(nullptr, to, from.get(), 0, 1, nullptr, has_access);
+  const auto copy = [&](const c10::DataPtr& from, ptrdiff_t into, int to, bool has_access) {
+    one.memcpyAsync(nullptr, to, static_cast<char*>(from.get()) + into, 0, 1, nullptr, has_access);
     return stand_in::peer_copies();
   };
-  CHECK(copy(mine, 0, false) == 0 && copy(mine, 1, true) == 0 && copy(pooled, 1, false) == 0);
-  CHECK(copy(mine, 1, false) == 1 && native().called("memcpyAsync") == 3);
+  CHECK(copy(mine, 0, 0, false) == 0 && copy(mine, 0, 1, true) == 0);
+  CHECK(copy(pooled, 8, 0, false) == 0 && copy(pooled, 8, 1, true) == 0);
+  CHECK(native().called("memcpyAsync") == 4);
+  // Anywhere in a block, whose it may be: a[1:].copy_(b[1:]).
+  CHECK(copy(mine, 0, 1, false) == 1 && copy(mine, 8, 1, false) == 2);
+  CHECK(copy(pooled, 0, 1, false) == 3 && copy(pooled, 8, 1, false) == 4);
+  CHECK(native().called("memcpyAsync") == 4);
 }
 
 void another_pytorch_is_refused(const Words& words) {

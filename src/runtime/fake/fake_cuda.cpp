@@ -43,6 +43,7 @@ struct Failure {
 };
 struct Device {
   int64_t used = 0;
+  int64_t understated = 0;
   int file = -1;
   int64_t file_end = 0;
   std::map<int64_t, std::vector<int64_t>> vacant;  // size to offsets in the file
@@ -66,6 +67,10 @@ struct Fake {
   std::mt19937_64 random{1};
   std::map<std::string, int64_t> calls;
   std::map<std::string, Failure> failures;
+  // Where cuMemMap fails.
+  uint64_t bad_address = 0;
+  int64_t bad_bytes = 0;
+  CudaResult bad_error = 0;
   int64_t violations = 0;
   std::string first_violation;
 
@@ -290,7 +295,9 @@ FAKE_CALL cuMemGetInfo_v2(size_t* free, size_t* total) {
   const int device = current_device();
   if (device < 0) return 201;
   *total = static_cast<size_t>(call.f.setting.memory_bytes);
-  *free = *total - static_cast<size_t>(call.f.devices[static_cast<size_t>(device)].used);
+  const Device& where = call.f.devices[static_cast<size_t>(device)];
+  const int64_t left = call.f.setting.memory_bytes - where.used - where.understated;
+  *free = static_cast<size_t>(std::max<int64_t>(left, 0));
   return call.error;
 }
 FAKE_CALL cuMemAlloc_v2(CudaPointer* pointer, size_t bytes) {
@@ -378,6 +385,9 @@ FAKE_CALL cuMemMap(CudaPointer pointer, size_t bytes, size_t offset, CudaHandle 
                    unsigned long long) {
   Call call("cuMemMap");
   if (call.error != 0) return call.error;
+  if (pointer - call.f.bad_address < static_cast<uint64_t>(call.f.bad_bytes)) {
+    return call.f.bad_error;
+  }
   const auto at = call.f.handles.find(handle);
   auto range = call.f.reserved.upper_bound(pointer);
   const auto after = call.f.mapped.lower_bound(pointer);
@@ -487,6 +497,12 @@ FAKE_CONTROL void headroom_fake_fail(const char* name, int64_t after, int64_t ti
   const std::lock_guard lock(fake().mutex);
   fake().failures[name] = {after, times, error};
 }
+FAKE_CONTROL void headroom_fake_fail_at(uint64_t address, int64_t bytes, int error) {
+  const std::lock_guard lock(fake().mutex);
+  fake().bad_address = address;
+  fake().bad_bytes = bytes;
+  fake().bad_error = error;
+}
 FAKE_CONTROL int64_t headroom_fake_calls(const char* name) {
   const std::lock_guard lock(fake().mutex);
   return fake().calls[name];
@@ -495,6 +511,10 @@ FAKE_CONTROL void headroom_fake_occupy(int device, int64_t bytes) {
   const std::lock_guard lock(fake().mutex);
   if (!fake().is_set_up) set_up_from_environment(fake());
   fake().devices[static_cast<size_t>(device)].used += bytes;
+}
+FAKE_CONTROL void headroom_fake_understate_free(int device, int64_t bytes) {
+  const std::lock_guard lock(fake().mutex);
+  fake().devices[static_cast<size_t>(device)].understated = bytes;
 }
 FAKE_CONTROL int64_t headroom_fake_used_bytes(int device) {
   const std::lock_guard lock(fake().mutex);

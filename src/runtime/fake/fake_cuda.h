@@ -36,11 +36,15 @@ void headroom_fake_set_up(const headroom_fake_setting* setting);
 /* The named call (cuMemCreate, ...) fails with `error`, after `after` more that do not, `times`
  * times. */
 void headroom_fake_fail(const char* call, int64_t after, int64_t times, int error);
+/* From now on cuMemMap fails at these addresses. */
+void headroom_fake_fail_at(uint64_t address, int64_t bytes, int error);
 /* How often the call was made. */
 int64_t headroom_fake_calls(const char* call);
 /* Another program takes device memory, or gives it back (negative). */
 void headroom_fake_occupy(int device, int64_t bytes);
 int64_t headroom_fake_used_bytes(int device);
+/* cuMemGetInfo says that so much less is free than can be had. */
+void headroom_fake_understate_free(int device, int64_t bytes);
 
 /* A kernel on `stream` that touches [address, address + bytes) is queued. */
 void headroom_fake_work(void* stream, uint64_t address, int64_t bytes);

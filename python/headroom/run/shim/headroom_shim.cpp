@@ -191,10 +191,11 @@ void Allocator::emptyCache(MempoolId_t pool) {
 }
 
 // Where the devices do not reach each other's memory, pages that are mapped can be copied by the
-// call that names both devices alone.
+// call that names both devices alone. Memory of any other kind can, too: so nobody has to know whose
+// it is, which is known of the beginnings of blocks only, and copies begin anywhere in them.
 cudaError_t Allocator::memcpyAsync(void* to, int to_device, const void* from, int from_device,
                                    size_t bytes, cudaStream_t stream, bool has_peer_access) {
-  if (!has_peer_access && to_device != from_device && (is_ours(to) || is_ours(from))) {
+  if (!has_peer_access && to_device != from_device) {
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream);
   }
   return native_.memcpyAsync(to, to_device, from, from_device, bytes, stream, has_peer_access);
