@@ -17,9 +17,9 @@
 //      times the micro-batches, of the slowest stage; and once of the other stages, as
 //      pipeline_time() adds them. What data parallel ranks and stages send, the optimizer, and
 //      waits for what is sent beside computing are left out. Kernels are priced by their shapes,
-//      whatever is around them, and a schedule of the same calls with more to wait for ends no
-//      earlier; so a predicted step takes no less, as long as one micro-batch more does not shorten
-//      its waits, which the test holds against whole spaces.
+//      whatever is around them, and a predicted step is the replay of all its micro-batches' calls
+//      (timing/step_replay.h), each of which computing goes through and none of which ends before
+//      what it stands still for; so it takes no less. The test holds whole spaces against it.
 // Costs: about a millisecond a way to divide a layer, then less than a microsecond a setting.
 #pragma once
 
