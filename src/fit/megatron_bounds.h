@@ -4,7 +4,7 @@
 // Problem: a prediction goes through every pass of every stage, tens of milliseconds; a search has
 // tens of thousands of settings. What differs between most of them is only how many layers and
 // micro-batches a stage has.
-// So steps of one and of two layers, and of one and of two micro-batches, are made and counted,
+// So steps of one and of two layers, and of a micro-batch more or less, are made and counted,
 // once for each way to divide a layer; what a layer and a micro-batch add follows by differences,
 // since all layers are alike. Both bounds leave out only what adds to them:
 //   1. bytes: the weights, gradients and optimizer's states of a stage (as many elements as its
@@ -55,6 +55,7 @@ class MegatronBounds {
   // Of one micro-batch on a stage: what a layer adds, and what the model's two ends do.
   struct Load {
     double layer_seconds = 0, first_seconds = 0, last_seconds = 0;
+    double only_seconds = 0;  // both ends of a stage that is all
     int64_t layer_bytes = 0, first_bytes = 0, last_bytes = 0;
   };
   // Elements of a stage's parameters: each rank's own, and those that experts' ranks hold; of all

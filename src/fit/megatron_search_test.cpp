@@ -208,6 +208,31 @@ TEST_F(MegatronSearchTest, FindsWhatGoingThroughAllFinds) {
   EXPECT_GT(beaten, 100);
 }
 
+// What a stage that is all adds is counted over very many micro-batches, where they alone are the
+// step: nothing of two stages may be in it twice.
+TEST_F(MegatronSearchTest, OfOneStageNothingIsCountedTwice) {
+  const std::string config = R"({"model_type": "llama", "vocab_size": 512, "hidden_size": 1024,
+    "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8,
+    "intermediate_size": 4096, "max_position_embeddings": 8192})";
+  const MegatronModel model =
+      model_of({"small vocabulary", config, "h100-sxm-80gb", 1, 1, "4096", "2048"});
+  const auto timer = StepTimer::make("");
+  ASSERT_TRUE(timer);
+  MegatronDivision division;
+  division.micro_batch = 1;
+  const auto question = setting_question(model, division);
+  ASSERT_TRUE(question) << question.error().to_string();
+  const auto any = resolve(*question);
+  ASSERT_TRUE(any) << any.error().to_string();
+  const auto outcome = predict_megatron(*any, *timer, *question);
+  ASSERT_TRUE(outcome) << outcome.error().to_string();
+  const MegatronBounds bounds = MegatronBounds::make(*any, *timer, model.model, {division});
+  const auto least = bounds.of(division);
+  ASSERT_TRUE(least) << least.error().to_string();
+  EXPECT_LE(least->seconds, outcome->time.step_seconds.expected);
+  EXPECT_GT(least->seconds, 0.99 * outcome->time.step_seconds.expected);
+}
+
 // A batch beyond counting is no reason to say nothing of the others.
 TEST_F(MegatronSearchTest, WhatCannotBeAskedIsCounted) {
   FitQuestion question = question_of(spaces()[0]);
