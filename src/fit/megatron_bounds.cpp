@@ -77,7 +77,9 @@ Result<Measured> measure(const Scenario& any, const StepTimer& timer, FitQuestio
 }
 
 // Differences of the first of two stages, which holds two micro-batches where there are two, and
-// of the last, which holds one.
+// of the last, which holds one. A stage that has both ends does not do all that either does: what
+// comes from the other stage is made by nobody, and rotary angles are made once. Where a loss is,
+// one micro-batch alone is not divided by their number, so there differences begin with two.
 Result<Load> measure_load(const Scenario& any, const StepTimer& timer,
                           const engines::MegatronArguments& model, const MegatronDivision& d) {
   Measured first[2][2];  // by layers and by micro-batches
@@ -86,9 +88,12 @@ Result<Load> measure_load(const Scenario& any, const StepTimer& timer,
     HEADROOM_ASSIGN(first[i / 2][i % 2], measure(any, timer, std::move(question), 1 + i % 2));
   }
   Measured last[2];  // by micro-batches, of one layer
+  Measured only[2];
   for (int64_t i = 0; i < 2; ++i) {
     FitQuestion question = stage_question(any, model, d, Place::last, 1);
-    HEADROOM_ASSIGN(last[i], measure(any, timer, std::move(question), 1 + i));
+    HEADROOM_ASSIGN(last[i], measure(any, timer, std::move(question), 2 + i));
+    question = stage_question(any, model, d, Place::only, 1);
+    HEADROOM_ASSIGN(only[i], measure(any, timer, std::move(question), 2 + i));
   }
   const auto one_more = [](const Measured(&of)[2]) {
     return Measured{of[1].seconds - of[0].seconds, of[1].held - of[0].held};
@@ -99,6 +104,7 @@ Result<Load> measure_load(const Scenario& any, const StepTimer& timer,
   load.layer_seconds = long_pass.seconds - short_pass.seconds;
   load.first_seconds = short_pass.seconds - load.layer_seconds;
   load.last_seconds = one_more(last).seconds - load.layer_seconds;
+  load.only_seconds = one_more(only).seconds - load.layer_seconds;
   load.layer_bytes = long_pass.held - short_pass.held;
   load.first_bytes = short_pass.held - load.layer_bytes;
   load.last_bytes = last[0].held - load.layer_bytes;
@@ -254,7 +260,7 @@ Result<MegatronLeast> MegatronBounds::of(const MegatronDivision& d) const {
   const auto micro_batches =
       static_cast<double>(model_.global_batch.value_or(0) / d.data / d.micro_batch);
   if (d.stages == 1) {
-    const double whole = of_layers(Place::only) + load.first_seconds + load.last_seconds;
+    const double whole = of_layers(Place::only) + load.only_seconds;
     least.seconds = kLess * micro_batches * whole;
     return least;
   }

@@ -4,7 +4,7 @@
 // Problem: a prediction goes through every pass of every stage, tens of milliseconds; a search has
 // tens of thousands of settings. What differs between most of them is only how many layers and
 // micro-batches a stage has.
-// So steps of one and of two layers, and of one and of two micro-batches, are made and counted,
+// So steps of one and of two layers, and of a micro-batch more or less, are made and counted,
 // once for each way to divide a layer; what a layer and a micro-batch add follows by differences,
 // since all layers are alike. Both bounds leave out only what adds to them:
 //   1. bytes: the weights, gradients and optimizer's states of a stage (as many elements as its
@@ -17,9 +17,9 @@
 //      times the micro-batches, of the slowest stage; and once of the other stages, as
 //      pipeline_time() adds them. What data parallel ranks and stages send, the optimizer, and
 //      waits for what is sent beside computing are left out. Kernels are priced by their shapes,
-//      whatever is around them, and a schedule of the same calls with more to wait for ends no
-//      earlier; so a predicted step takes no less, as long as one micro-batch more does not shorten
-//      its waits, which the test holds against whole spaces.
+//      whatever is around them, and a predicted step is the replay of all its micro-batches' calls
+//      (timing/step_replay.h), each of which computing goes through and none of which ends before
+//      what it stands still for; so it takes no less. The test holds whole spaces against it.
 // Costs: about a millisecond a way to divide a layer, then less than a microsecond a setting.
 #pragma once
 
@@ -55,6 +55,7 @@ class MegatronBounds {
   // Of one micro-batch on a stage: what a layer adds, and what the model's two ends do.
   struct Load {
     double layer_seconds = 0, first_seconds = 0, last_seconds = 0;
+    double only_seconds = 0;  // both ends of a stage that is all
     int64_t layer_bytes = 0, first_bytes = 0, last_bytes = 0;
   };
   // Elements of a stage's parameters: each rank's own, and those that experts' ranks hold; of all

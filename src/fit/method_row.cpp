@@ -32,11 +32,10 @@ int rank_of(Verdict verdict) {
 
 Bytes sent_in(const Scenario& scenario, const step::StepTrace& trace) {
   constexpr double kMost = 9e18;
-  const auto bytes =
-      over_all_micro_batches(scenario, trace, [&](const step::StepTrace& step) -> Result<double> {
-        return timing::sent_bytes(step, division_of(scenario.question));
-      });
-  return Bytes(static_cast<int64_t>(std::min(bytes ? *bytes : 0, kMost)));
+  const auto repeated = repeated_calls(scenario, trace);
+  if (!repeated) return {};
+  const double bytes = timing::sent_bytes(trace, division_of(scenario.question), *repeated);
+  return Bytes(static_cast<int64_t>(std::min(bytes, kMost)));
 }
 
 void take_prediction(const Scenario& scenario, const DetailedPrediction& detail, MethodRow& row) {

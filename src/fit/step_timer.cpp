@@ -1,13 +1,15 @@
 #include "fit/step_timer.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "fit/network.h"
 #include "fit/shared_steps.h"
+#include "step/pipeline.h"
 #include "timing/calibration.h"
+#include "timing/operator_work.h"
 #include "timing/step_time.h"
 
 namespace headroom::fit {
@@ -88,16 +90,6 @@ Result<StepTimer> StepTimer::make(const std::string& calibration) {
 
 namespace {
 
-void add(double times, const timing::StepTime& more, timing::StepTime& time) {
-  time.seconds += times * more.seconds;
-  time.seconds_low += times * more.seconds_low;
-  time.seconds_high += times * more.seconds_high;
-  time.compute_seconds += times * more.compute_seconds;
-  time.communication_seconds += times * more.communication_seconds;
-  time.exposed_seconds += times * more.exposed_seconds;
-  time.launches += static_cast<int64_t>(times * static_cast<double>(more.launches));
-}
-
 int64_t not_simulated(const Scenario& scenario) {
   return scenario.question.grad_accum - scenario.train.accumulation;
 }
@@ -108,40 +100,36 @@ int64_t micro_batches_of_a_group(const Scenario& scenario) {
   return pipeline.chunks > 1 ? pipeline.stages : 1;
 }
 
-// A step of so many groups of micro-batches more, or less: the difference is what those make.
-Result<step::StepTrace> other_step(const Scenario& scenario, int64_t groups) {
+Result<step::StepTrace> step_of(const Scenario& scenario, int64_t micro_batches) {
   HEADROOM_ASSIGN(const auto shared, scenario.steps->of(scenario));
   step::TrainOptions train = scenario.train;
-  train.accumulation += groups * micro_batches_of_a_group(scenario);
+  train.accumulation = micro_batches;
   return step::trace_training(*shared->graph, train);
 }
 
-// A group less where there are several, else one more.
-int64_t to_other_step(const Scenario& scenario) {
-  return scenario.train.accumulation > micro_batches_of_a_group(scenario) ? -1 : 1;
-}
-
-// Groups of micro-batches that were not simulated.
-double missing_groups(const Scenario& scenario) {
-  return static_cast<double>(not_simulated(scenario)) /
-         static_cast<double>(micro_batches_of_a_group(scenario));
+// Of a group of micro-batches: what a step has more than one with a group less.
+Result<timing::RepeatedCalls> calls_of_a_group(const step::StepTrace& longer,
+                                               const step::StepTrace& shorter) {
+  const auto added = timing::added_calls(timing::last_step(longer), timing::last_step(shorter));
+  if (added) return *added;
+  return Error{ErrorCode::unavailable, "its micro-batches are not alike", "--grad-accum", ""};
 }
 
 }  // namespace
 
-Result<double> over_all_micro_batches(
-    const Scenario& scenario, const step::StepTrace& trace,
-    const std::function<Result<double>(const step::StepTrace&)>& figure) {
-  HEADROOM_ASSIGN(const double simulated, figure(trace));
-  if (not_simulated(scenario) <= 0) return simulated;
-  const int64_t more = to_other_step(scenario);
-  HEADROOM_ASSIGN(const step::StepTrace trace_of_other, other_step(scenario, more));
-  HEADROOM_ASSIGN(const double other, figure(trace_of_other));
-  return simulated + missing_groups(scenario) * static_cast<double>(more) * (other - simulated);
+Result<timing::RepeatedCalls> repeated_calls(const Scenario& scenario,
+                                             const step::StepTrace& trace) {
+  if (not_simulated(scenario) == 0) return timing::RepeatedCalls();
+  const int64_t group = micro_batches_of_a_group(scenario);
+  HEADROOM_ASSIGN(const step::StepTrace shorter,
+                  step_of(scenario, scenario.train.accumulation - group));
+  HEADROOM_ASSIGN(timing::RepeatedCalls repeated, calls_of_a_group(trace, shorter));
+  repeated.times += not_simulated(scenario) / group;
+  return repeated;
 }
 
-Result<timing::StepTime> StepTimer::priced(const Scenario& scenario,
-                                           const step::StepTrace& trace) const {
+Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step::StepTrace& trace,
+                                           const timing::RepeatedCalls& repeated) const {
   const FitQuestion& question = scenario.question;
   constexpr int64_t kMostInAMachine = 8;
   if (question.megatron && question.nodes == 1 && devices_of(question) > kMostInAMachine) {
@@ -153,25 +141,42 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario,
   }
   HEADROOM_ASSIGN(const timing::StepShape shape, shape_of(scenario));
   HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(question, devices_of(question)));
-  return timing::time_of(trace, {*scenario.device, shape, cluster, division_of(question)}, model_);
+  return timing::time_of(trace, {*scenario.device, shape, cluster, division_of(question)}, model_,
+                         repeated);
+}
+
+// Of a step that goes through the whole warm-up, where the trace may have too few micro-batches.
+Result<double> StepTimer::micro_batch_seconds(const Scenario& scenario,
+                                              const step::StepTrace& trace) const {
+  constexpr int64_t kSteady = 3;  // the first one's calls, and the last one's, are its own
+  const int64_t group = micro_batches_of_a_group(scenario);
+  const int64_t enough = step::representative_micro_batches(
+      scenario.train.pipeline, std::numeric_limits<int64_t>::max(), kSteady);
+  const int64_t there = scenario.train.accumulation;
+  const int64_t most = std::max(there, enough);
+  std::optional<step::StepTrace> longer;
+  std::optional<step::StepTrace> shorter;
+  if (most > there) {
+    HEADROOM_ASSIGN(longer, step_of(scenario, most));
+  }
+  if (most - group != there) {
+    HEADROOM_ASSIGN(shorter, step_of(scenario, most - group));
+  }
+  const step::StepTrace& whole = longer ? *longer : trace;
+  HEADROOM_ASSIGN(const auto added, calls_of_a_group(whole, shorter ? *shorter : trace));
+  HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, whole, added));
+  return time.repeat_seconds / static_cast<double>(group);
 }
 
 Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTrace& trace) const {
-  HEADROOM_ASSIGN(timing::StepTime whole, priced(scenario, trace));
+  HEADROOM_ASSIGN(const timing::RepeatedCalls repeated, repeated_calls(scenario, trace));
+  HEADROOM_ASSIGN(const timing::StepTime whole, priced(scenario, trace, repeated));
   TimedStep timed;
-  const int64_t group = micro_batches_of_a_group(scenario);
-  const bool is_longer = not_simulated(scenario) > 0;
-  if (is_longer || scenario.train.pipeline.stages > 1) {
-    const int64_t more = to_other_step(scenario);
-    HEADROOM_ASSIGN(const step::StepTrace other, other_step(scenario, more));
-    HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, other));
-    timed.micro_batch_seconds = std::abs(whole.seconds - time.seconds) / static_cast<double>(group);
-    if (is_longer) {
-      const double groups = -static_cast<double>(more) * missing_groups(scenario);
-      const timing::StepTime simulated = whole;
-      add(groups, simulated, whole);
-      add(-groups, time, whole);
-    }
+  if (repeated.count > 0) {
+    timed.micro_batch_seconds =
+        whole.repeat_seconds / static_cast<double>(micro_batches_of_a_group(scenario));
+  } else if (scenario.train.pipeline.stages > 1) {
+    HEADROOM_ASSIGN(timed.micro_batch_seconds, micro_batch_seconds(scenario, trace));
   }
   StepTime& time = timed.time;
   time.step_seconds = {whole.seconds_low, whole.seconds, whole.seconds_high};
@@ -190,7 +195,7 @@ Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTra
 
 Result<double> StepTimer::busy_seconds(const Scenario& scenario,
                                        const step::StepTrace& trace) const {
-  HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, trace));
+  HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, trace, {}));
   return time.compute_seconds + time.blocking_seconds;
 }
 

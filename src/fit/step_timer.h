@@ -4,13 +4,13 @@
 // number of threads may ask; each time is some tenths of a millisecond.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "base/result.h"
 #include "fit/answer.h"
 #include "fit/scenario.h"
 #include "step/trace.h"
+#include "timing/step_replay.h"
 #include "timing/step_time.h"
 #include "timing/timing_model.h"
 
@@ -44,18 +44,18 @@ class StepTimer {
                                             const step::StepTrace& trace) const;
 
  private:
-  Result<timing::StepTime> priced(const Scenario& scenario, const step::StepTrace& trace) const;
+  Result<timing::StepTime> priced(const Scenario& scenario, const step::StepTrace& trace,
+                                  const timing::RepeatedCalls& repeated) const;
+  Result<double> micro_batch_seconds(const Scenario& scenario, const step::StepTrace& trace) const;
   explicit StepTimer(timing::TimingModel model) : model_(std::move(model)) {}
 
   timing::TimingModel model_;
   std::string measured_device_;
 };
 
-// What of a step is counted over its micro-batches, where some of them were not simulated
-// (kSimulatedMicroBatches): `figure` of the step's trace, and for each that is missing what one
-// more makes of it.
-Result<double> over_all_micro_batches(
-    const Scenario& scenario, const step::StepTrace& trace,
-    const std::function<Result<double>(const step::StepTrace&)>& figure);
+// Which calls of the trace are those of a group of micro-batches, and how often a step with all of
+// them runs those; none where all were simulated (kSimulatedMicroBatches).
+Result<timing::RepeatedCalls> repeated_calls(const Scenario& scenario,
+                                             const step::StepTrace& trace);
 
 }  // namespace headroom::fit

@@ -6,11 +6,16 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <random>
 
 #include "base/file.h"
 #include "device/catalogue.h"
 #include "fit/fit.h"
+#include "fit/megatron_choice.h"
+#include "fit/megatron_question.h"
 #include "fit/methods.h"
+#include "fit/network.h"
+#include "fit/shared_steps.h"
 #include "timing/calibration.h"
 
 namespace headroom::fit {
@@ -118,6 +123,98 @@ TEST(StepTimer, AFileThatWasCutIsAnErrorThatNamesIt) {
     ASSERT_FALSE(with) << size;
     EXPECT_NE(with.error().to_string().find("headroom-step-timer"), std::string::npos);
   }
+}
+
+// Few simulated micro-batches say as much of a step as all of them, whatever is sent beside them.
+void expect_time_of_all(const Scenario& scenario, const StepTimer& timer) {
+  const auto shared = scenario.steps->of(scenario);
+  ASSERT_TRUE(shared) << shared.error().to_string();
+  const auto trace = step::trace_training(*(*shared)->graph, scenario.train);
+  ASSERT_TRUE(trace);
+  const auto timed = timer.timed(scenario, *trace);
+  ASSERT_TRUE(timed) << timed.error().to_string();
+  const StepTime& time = timed->time;
+  Scenario whole = scenario;
+  whole.train.accumulation = scenario.question.grad_accum;
+  const auto trace_of_all = step::trace_training(*(*shared)->graph, whole.train);
+  ASSERT_TRUE(trace_of_all);
+  const auto all = timer.time_of(whole, *trace_of_all);
+  ASSERT_TRUE(all) << all.error().to_string();
+  const double small = 1e-9 * all->step_seconds.expected;
+  EXPECT_NEAR(time.step_seconds.expected, all->step_seconds.expected, small);
+  EXPECT_NEAR(time.step_seconds.high, all->step_seconds.high, small);
+  EXPECT_NEAR(time.compute_seconds, all->compute_seconds, small);
+  EXPECT_NEAR(time.exposed_seconds, all->exposed_seconds, small);
+  EXPECT_EQ(time.kernels, all->kernels);
+  EXPECT_GE(time.exposed_seconds, 0);
+  EXPECT_GE(time.step_seconds.expected, time.compute_seconds);
+  EXPECT_TRUE(scenario.train.pipeline.stages == 1 || timed->micro_batch_seconds > 0);
+  const auto repeated = repeated_calls(scenario, *trace);
+  ASSERT_TRUE(repeated);
+  const double sent = timing::sent_bytes(*trace, division_of(scenario.question), *repeated);
+  EXPECT_NEAR(sent, timing::sent_bytes(*trace_of_all, division_of(scenario.question)), 1e-9 * sent);
+}
+
+TEST(StepTimer, MicroBatchesThatWereNotSimulatedTakeTheirTime) {
+  const auto timer = StepTimer::make("");
+  ASSERT_TRUE(timer);
+  for (const char* method :
+       {"full", "lora", "ddp:16", "zero1:16", "zero2:16", "fsdp1:16", "fsdp2:16",
+        "fsdp2:8,replicate:2", "fsdp2:8,tp:2", "ddp:8,tp:2", "lora,fsdp2:16"}) {
+    for (const char* link : {"roce-10g", "ib-400g"}) {
+      SCOPED_TRACE(std::string(method) + " " + link);
+      FitQuestion question = gpt2_on("h100-sxm-80gb", {});
+      if (std::string(method).ends_with("tp:2")) question.model = "Qwen/Qwen3-0.6B";
+      ASSERT_TRUE(question.set("method", method));
+      if (question.ranks > 1) {
+        ASSERT_TRUE(question.set("nodes", "2"));
+        ASSERT_TRUE(question.set("link", link));
+      }
+      question.grad_accum = 13;
+      const auto scenario = resolve(question);
+      ASSERT_TRUE(scenario) << scenario.error().to_string();
+      expect_time_of_all(*scenario, *timer);
+    }
+  }
+}
+
+// Over links, batches and divisions that are drawn.
+TEST(StepTimer, MicroBatchesOfMegatronsTakeTheirTime) {
+  const auto timer = StepTimer::make("");
+  ASSERT_TRUE(timer);
+  const Kept config(std::string(R"({"model_type": "llama", "vocab_size": 4096, "hidden_size": 1024,
+    "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 8,
+    "intermediate_size": 2048, "max_position_embeddings": 8192})"));
+  std::mt19937 draws(7);
+  int stages = 0;
+  int chunks = 0;
+  for (const char* link : {"roce-10g", "roce-25g", "ib-400g"}) {
+    FitQuestion asked;
+    asked.model = config.path();
+    asked.device = "h100-sxm-80gb";
+    for (const auto& [flag, word] : std::vector<std::pair<const char*, const char*>>{
+             {"seq", "2048"}, {"global-batch", "96"}, {"nodes", "2"}, {"link", link}}) {
+      ASSERT_TRUE(asked.set(flag, word));
+    }
+    const auto model = megatron_model(asked, 16);
+    ASSERT_TRUE(model) << model.error().to_string();
+    const auto listed = megatron_divisions(model->model, {.gpus = 16, .devices_per_node = 8});
+    ASSERT_GT(listed.size(), 50U);
+    for (int i = 0; i < 60; ++i) {
+      const MegatronDivision& division = listed[draws() % listed.size()];
+      SCOPED_TRACE(flags_of(division) + " " + link);
+      auto question = setting_question(*model, division);
+      ASSERT_TRUE(question) << question.error().to_string();
+      question->megatron->look_at(static_cast<int64_t>(draws()) % division.stages);
+      const auto scenario = resolve(*question);
+      ASSERT_TRUE(scenario) << scenario.error().to_string();
+      expect_time_of_all(*scenario, *timer);
+      if (division.stages > 1) ++stages;
+      if (division.chunks > 1) ++chunks;
+    }
+  }
+  EXPECT_GT(stages, 0);
+  EXPECT_GT(chunks, 0);
 }
 
 }  // namespace

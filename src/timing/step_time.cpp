@@ -17,10 +17,6 @@ namespace {
 using step::OperatorCall;
 using step::Phase;
 
-bool is_collective(const OperatorCall& call) {
-  return op::group_of(call.kind) == op::OpGroup::communication;
-}
-
 // What decides what a launch takes.
 struct Alike {
   op::OpKind kind{};
@@ -113,10 +109,12 @@ class Pricer {
       : question_(question), model_(model) {}
 
   // By call, in seconds; what computes and what sends.
-  Result<std::vector<double>> price(std::span<const OperatorCall> calls) {
+  Result<std::vector<double>> price(std::span<const OperatorCall> calls,
+                                    const RepeatedCalls& repeated) {
     std::vector<double> seconds;
     seconds.reserve(calls.size());
-    for (const OperatorCall& call : calls) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const OperatorCall& call = calls[i];
       const Alike alike{call.kind,       call.element_bytes, call.peers, call.flops,
                         call.bytes_read, call.bytes_written, call.rows,  call.keys,
                         call.permuted,   call.group};
@@ -125,7 +123,7 @@ class Pricer {
         HEADROOM_ASSIGN(const Price price, price_of(call));
         prices_.push_back(price);
       }
-      ++prices_[at->second].times;
+      prices_[at->second].times += repeated.has(i) ? repeated.times : 1;
       seconds.push_back(prices_[at->second].time.seconds);
     }
     return seconds;
@@ -255,95 +253,40 @@ Sustained sustained_on(const device::Device& device, const TimingModel& model) {
           is_of_device ? learned->half_width_log : learned->half_width_log_elsewhere};
 }
 
-struct Run {
-  double seconds = 0;
-  double compute = 0;
-  double communication = 0;
-  double exposed = 0;
-  double blocking = 0;
-};
-
-// How many times as long as it is priced.
-struct Pace {
-  double kernels = 1;
-  double collectives = 1;
-};
-
-// Whether computing stands still for this collective, however long the others take: nothing is
-// between its beginning and its end that it could run beside. (A gather of parameters may have
-// begun before.)
-bool is_blocking(std::span<const OperatorCall> calls, size_t i) {
-  const step::Peers peers = calls[i].peers;
-  if (peers != step::Peers::tensor && peers != step::Peers::context) return false;
-  if (peers == step::Peers::context && calls[i].kind == op::OpKind::all_gather) return false;
-  if (i + 1 == calls.size()) return false;
-  return calls[i + 1].awaits == 1 || calls[i + 1].awaits == step::kAwaitsAll;
-}
-
-// One stream that computes, and one for each kind of peers that it sends to.
-Run run(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace) {
-  Run all;
-  double now = 0;                            // on the stream that computes
-  std::array<double, step::kPeers> links{};  // until when the others are taken, by peers
-  double buffers = 0;                        // since when the next gather of parameters has one
-  std::vector<double> ends;                  // of collectives
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const OperatorCall& call = calls[i];
-    const bool awaits_all = call.awaits == step::kAwaitsAll;
-    if (awaits_all || (call.awaits > 0 && call.awaits <= ends.size())) {
-      const double end =
-          awaits_all ? *std::ranges::max_element(links) : ends[ends.size() - call.awaits];
-      all.exposed += std::max(0.0, end - now);
-      now = buffers = std::max(now, end);
-    }
-    if (!is_collective(call)) {
-      now += pace.kernels * seconds[i];
-      all.compute += pace.kernels * seconds[i];
-      continue;
-    }
-    const bool is_ahead = call.kind == op::OpKind::all_gather && call.phase != Phase::optimizer &&
-                          call.peers != step::Peers::tensor;
-    double& link = links[static_cast<size_t>(call.peers)];
-    link = std::max(link, is_ahead ? buffers : now) + pace.collectives * seconds[i];
-    all.communication += pace.collectives * seconds[i];
-    if (is_blocking(calls, i)) all.blocking += pace.collectives * seconds[i];
-    ends.push_back(link);
-  }
-  const double last = *std::ranges::max_element(links);
-  all.exposed += std::max(0.0, last - now);
-  all.seconds = std::max(now, last);
-  return all;
-}
-
 }  // namespace
 
-double sent_bytes(const step::StepTrace& trace, const Division& division) {
+double sent_bytes(const step::StepTrace& trace, const Division& division,
+                  const RepeatedCalls& repeated) {
+  const std::span<const OperatorCall> calls = last_step(trace);
   double bytes = 0;
-  for (const OperatorCall& call : last_step(trace)) {
-    if (!is_collective(call)) continue;
-    bytes += sent_of(call, members_of(call, division).count);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (!is_collective(calls[i])) continue;
+    const double sent = sent_of(calls[i], members_of(calls[i], division).count);
+    bytes += repeated.has(i) ? static_cast<double>(repeated.times) * sent : sent;
   }
   return bytes;
 }
 
 Result<StepTime> time_of(const step::StepTrace& trace, const StepTimeQuestion& question,
-                         const TimingModel& model) {
+                         const TimingModel& model, const RepeatedCalls& repeated) {
   const std::span<const OperatorCall> calls = last_step(trace);
   Pricer pricer(question, model);
-  HEADROOM_ASSIGN(const std::vector<double> seconds, pricer.price(calls));
+  HEADROOM_ASSIGN(const std::vector<double> seconds, pricer.price(calls, repeated));
   StepTime whole;
   pricer.add_up(whole);
   const Sustained sustained = sustained_on(question.device, model);
   const auto slower = [&](double collectives) {
-    return run(calls, seconds, {sustained.ratio, collectives}).seconds;
+    return replay(calls, seconds, {sustained.ratio, collectives}, repeated).seconds;
   };
-  const Run expected = run(calls, seconds, {sustained.ratio, 1});
+  const Pace pace{sustained.ratio, 1};
+  const Replayed expected = replay(calls, seconds, pace, repeated);
+  if (repeated.count > 0) whole.repeat_seconds = steady_seconds(calls, seconds, pace, repeated);
   whole.seconds = expected.seconds;
   whole.compute_seconds = expected.compute;
   whole.communication_seconds = expected.communication;
   whole.exposed_seconds = expected.exposed;
   whole.blocking_seconds = expected.blocking;
-  whole.sent_bytes = sent_bytes(trace, question.division);
+  whole.sent_bytes = sent_bytes(trace, question.division, repeated);
   if (whole.seconds <= 0) {
     return Error{ErrorCode::unavailable, "the step has no operator that could be timed", {}, {}};
   }

@@ -24,6 +24,7 @@
 #include "device/device.h"
 #include "step/trace.h"
 #include "timing/operator_work.h"
+#include "timing/step_replay.h"
 #include "timing/timing_model.h"
 
 namespace headroom::timing {
@@ -58,6 +59,7 @@ struct StepTime {
   // Of those, what is waited for as soon as it begins, among ranks that share a product or a
   // sequence: in any schedule of the same calls computing stands still for it.
   double blocking_seconds = 0;
+  double repeat_seconds = 0;    // that each repetition adds, of very many
   double roofline_seconds = 0;  // launches at the device's peaks
   int64_t launches = 0;
   int64_t collectives = 0;
@@ -73,11 +75,14 @@ struct StepTimeQuestion {
   Division division;
 };
 
-// Of the trace's last step. An Error where a law lacks a figure of the device.
+// Of the trace's last step, of whose calls some may be repeated. An Error where a law lacks a
+// figure of the device.
 [[nodiscard]] Result<StepTime> time_of(const step::StepTrace& trace,
-                                       const StepTimeQuestion& question, const TimingModel& model);
+                                       const StepTimeQuestion& question, const TimingModel& model,
+                                       const RepeatedCalls& repeated = {});
 
 // What one device sends in the trace's last step, around rings.
-[[nodiscard]] double sent_bytes(const step::StepTrace& trace, const Division& division);
+[[nodiscard]] double sent_bytes(const step::StepTrace& trace, const Division& division,
+                                const RepeatedCalls& repeated = {});
 
 }  // namespace headroom::timing

@@ -1,0 +1,297 @@
+#include "timing/step_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace headroom::timing {
+
+namespace {
+
+using step::OperatorCall;
+using step::Phase;
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+// So many repetitions are gone through one by one.
+constexpr int64_t kFewTimes = 4;
+// Collectives of the repetitions before that one may wait for: what is further back has ended.
+constexpr size_t kMostReach = 64;
+
+// A time that follows from several others: the latest of them, each so much later.
+class Latest {
+ public:
+  Latest() = default;
+  Latest(size_t size, size_t of) : later_(size, kNever) { later_[of] = 0; }
+  explicit Latest(size_t size) : later_(size, kNever) {}
+
+  Latest& operator+=(double seconds) {
+    for (double& later : later_) later += seconds;
+    return *this;
+  }
+  [[nodiscard]] const std::vector<double>& later() const { return later_; }
+  [[nodiscard]] std::vector<double>& later() { return later_; }
+
+ private:
+  std::vector<double> later_;
+};
+
+Latest later_of(Latest a, const Latest& b) {
+  for (size_t i = 0; i < a.later().size(); ++i) a.later()[i] = std::max(a.later()[i], b.later()[i]);
+  return a;
+}
+double later_of(double a, double b) { return std::max(a, b); }
+
+// Where the streams are: a time in seconds, or how it follows from those before.
+template <typename Time>
+struct Streams {
+  Time now{};                              // the one that computes
+  std::array<Time, step::kPeers> links{};  // until when the others are taken, by peers
+  Time buffers{};                          // since when the next gather of parameters has one
+  std::vector<Time> ends;                  // of collectives
+};
+
+template <typename Time>
+void wait(const OperatorCall& call, Streams<Time>& at) {
+  if (call.awaits == 0) return;
+  Time end = at.now;
+  if (call.awaits == step::kAwaitsAll) {
+    for (const Time& link : at.links) end = later_of(std::move(end), link);
+  } else if (call.awaits <= at.ends.size()) {
+    end = later_of(std::move(end), at.ends[at.ends.size() - call.awaits]);
+  }
+  at.now = at.buffers = std::move(end);
+}
+
+template <typename Time>
+void run(const OperatorCall& call, double seconds, const Pace& pace, Streams<Time>& at) {
+  wait(call, at);
+  if (!is_collective(call)) {
+    at.now += pace.kernels * seconds;
+    return;
+  }
+  const bool is_ahead = call.kind == op::OpKind::all_gather && call.phase != Phase::optimizer &&
+                        call.peers != step::Peers::tensor;
+  Time& link = at.links[static_cast<size_t>(call.peers)];
+  link = later_of(std::move(link), is_ahead ? at.buffers : at.now);
+  link += pace.collectives * seconds;
+  at.ends.push_back(link);
+}
+
+// Whether computing stands still for this collective, however long the others take: nothing is
+// between its beginning and its end that it could run beside. (A gather of parameters may have
+// begun before.)
+bool is_blocking(const OperatorCall& call, const OperatorCall& next) {
+  if (call.peers != step::Peers::tensor && call.peers != step::Peers::context) return false;
+  if (call.peers == step::Peers::context && call.kind == op::OpKind::all_gather) return false;
+  return next.awaits == 1 || next.awaits == step::kAwaitsAll;
+}
+
+// How far back, in collectives before the first of these calls, they look.
+size_t reach_of(std::span<const OperatorCall> calls) {
+  size_t begun = 0;
+  size_t reach = 0;
+  for (const OperatorCall& call : calls) {
+    const bool is_named = call.awaits != 0 && call.awaits != step::kAwaitsAll;
+    if (is_named && call.awaits > begun) reach = std::max(reach, call.awaits - begun);
+    if (is_collective(call)) ++begun;
+  }
+  return std::min(reach, kMostReach);
+}
+
+// What calls do to the streams: a matrix over maxima and sums. Its places are the stream that
+// computes, the links, the buffers, and the latest collectives' ends, the oldest first.
+class Passage {
+ public:
+  // `reach`: of these calls and of those behind them.
+  Passage(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace,
+          size_t reach)
+      : reach_(reach), size_(kEnds + reach) {
+    Streams<Latest> at;
+    at.now = Latest(size_, kNow);
+    for (size_t i = 0; i < step::kPeers; ++i) at.links[i] = Latest(size_, kLinks + i);
+    at.buffers = Latest(size_, kBuffers);
+    for (size_t i = 0; i < reach_; ++i) at.ends.emplace_back(size_, kEnds + i);
+    for (size_t i = 0; i < calls.size(); ++i) run(calls[i], seconds[i], pace, at);
+    rows_.reserve(size_);
+    rows_.push_back(at.now);
+    for (const Latest& link : at.links) rows_.push_back(link);
+    rows_.push_back(at.buffers);
+    rows_.insert(rows_.end(), at.ends.end() - static_cast<std::ptrdiff_t>(reach_), at.ends.end());
+  }
+
+  void square() {
+    std::vector<Latest> squared;
+    squared.reserve(size_);
+    for (const Latest& row : rows_) {
+      Latest both(size_);
+      for (size_t i = 0; i < size_; ++i) {
+        if (row.later()[i] == kNever) continue;
+        Latest through = rows_[i];
+        through += row.later()[i];
+        both = later_of(std::move(both), through);
+      }
+      squared.push_back(std::move(both));
+    }
+    rows_ = std::move(squared);
+  }
+
+  void apply(Streams<double>& at) const {
+    std::vector<double> before{at.now};
+    before.insert(before.end(), at.links.begin(), at.links.end());
+    before.push_back(at.buffers);
+    // What never began is waited for by nobody.
+    const size_t known = std::min(reach_, at.ends.size());
+    before.resize(size_ - known, kNever);
+    before.insert(before.end(), at.ends.end() - static_cast<std::ptrdiff_t>(known), at.ends.end());
+    const auto after = [&](size_t place) {
+      double latest = kNever;
+      for (size_t i = 0; i < size_; ++i) {
+        latest = std::max(latest, before[i] + rows_[place].later()[i]);
+      }
+      return latest;
+    };
+    at.now = after(kNow);
+    for (size_t i = 0; i < step::kPeers; ++i) at.links[i] = after(kLinks + i);
+    at.buffers = after(kBuffers);
+    at.ends.clear();
+    for (size_t i = 0; i < reach_; ++i) at.ends.push_back(after(kEnds + i));
+  }
+
+  // As often as that; this one is another passage then.
+  void apply_times(int64_t times, Streams<double>& at) {
+    for (; times > 0; times /= 2) {
+      if (times % 2 == 1) apply(at);
+      if (times > 1) square();
+    }
+  }
+
+ private:
+  static constexpr size_t kNow = 0;
+  static constexpr size_t kLinks = 1;
+  static constexpr size_t kBuffers = kLinks + step::kPeers;
+  static constexpr size_t kEnds = kBuffers + 1;
+
+  size_t reach_;
+  size_t size_;
+  std::vector<Latest> rows_;
+};
+
+// Runs a step and adds up what it does.
+class Replayer {
+ public:
+  Replayer(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace)
+      : calls_(calls), seconds_(seconds), pace_(pace) {}
+
+  void run_once(size_t begin, size_t end) {
+    add_up(begin, end, 1);
+    run_calls(begin, end);
+  }
+
+  void run_often(size_t begin, size_t end, int64_t times) {
+    if (times == 0) return;
+    const double computed = all_.compute;
+    add_up(begin, end, times);
+    if (times <= kFewTimes) {
+      for (int64_t i = 0; i < times; ++i) run_calls(begin, end);
+      return;
+    }
+    const double before = at_.now;
+    const auto repeated = calls_.subspan(begin, end - begin);
+    Passage passage(repeated, seconds_.subspan(begin, end - begin), pace_,
+                    std::max(reach_of(repeated), reach_of(calls_.subspan(end))));
+    passage.apply_times(times, at_);
+    all_.exposed += std::max(0.0, at_.now - before - (all_.compute - computed));
+  }
+
+  Replayed finish() {
+    const double last = *std::ranges::max_element(at_.links);
+    all_.exposed += std::max(0.0, last - at_.now);
+    all_.seconds = std::max({at_.now, last, all_.compute});  // sums may round the other way
+    return all_;
+  }
+
+ private:
+  void run_calls(size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const double before = at_.now;
+      wait(calls_[i], at_);
+      all_.exposed += at_.now - before;
+      run(calls_[i], seconds_[i], pace_, at_);
+    }
+  }
+
+  void add_up(size_t begin, size_t end, int64_t times) {
+    const auto count = static_cast<double>(times);
+    for (size_t i = begin; i < end; ++i) {
+      if (!is_collective(calls_[i])) {
+        all_.compute += count * pace_.kernels * seconds_[i];
+        continue;
+      }
+      const double taken = pace_.collectives * seconds_[i];
+      all_.communication += count * taken;
+      // Behind the last one of a repetition comes the first one of the next.
+      const double within = i + 1 == end ? count - 1 : count;
+      const size_t next = i + 1 == end ? begin : i + 1;
+      if (within > 0 && is_blocking(calls_[i], calls_[next])) all_.blocking += within * taken;
+      const bool has_behind = i + 1 == end && end < calls_.size();
+      if (has_behind && is_blocking(calls_[i], calls_[end])) all_.blocking += taken;
+    }
+  }
+
+  std::span<const OperatorCall> calls_;
+  std::span<const double> seconds_;
+  Pace pace_;
+  Streams<double> at_;
+  Replayed all_;
+};
+
+bool are_alike(const OperatorCall& a, const OperatorCall& b) {
+  return a.kind == b.kind && a.phase == b.phase && a.element_bytes == b.element_bytes &&
+         a.has_bias == b.has_bias && a.peers == b.peers && a.awaits == b.awaits &&
+         a.flops == b.flops && a.bytes_read == b.bytes_read && a.bytes_written == b.bytes_written &&
+         a.rows == b.rows && a.keys == b.keys && a.permuted == b.permuted && a.group == b.group;
+}
+
+}  // namespace
+
+bool is_collective(const OperatorCall& call) {
+  return op::group_of(call.kind) == op::OpGroup::communication;
+}
+
+std::optional<RepeatedCalls> added_calls(std::span<const OperatorCall> longer,
+                                         std::span<const OperatorCall> shorter) {
+  if (longer.size() <= shorter.size()) return std::nullopt;
+  const size_t count = longer.size() - shorter.size();
+  const auto differs = std::ranges::mismatch(longer, shorter, are_alike).in2;
+  const auto first = static_cast<size_t>(differs - shorter.begin());
+  const bool is_rest_alike =
+      std::ranges::equal(longer.subspan(first + count), shorter.subspan(first), are_alike);
+  if (!is_rest_alike) return std::nullopt;
+  return RepeatedCalls{first, count, 1};
+}
+
+Replayed replay(std::span<const OperatorCall> calls, std::span<const double> seconds,
+                const Pace& pace, const RepeatedCalls& repeated) {
+  Replayer replayer(calls, seconds, pace);
+  const size_t end = repeated.first + repeated.count;
+  replayer.run_once(0, repeated.first);
+  replayer.run_often(repeated.first, end, repeated.times);
+  replayer.run_once(end, calls.size());
+  return replayer.finish();
+}
+
+double steady_seconds(std::span<const OperatorCall> calls, std::span<const double> seconds,
+                      const Pace& pace, const RepeatedCalls& repeated) {
+  constexpr int64_t kMany = 64;
+  const auto again = calls.subspan(repeated.first, repeated.count);
+  Passage passage(again, seconds.subspan(repeated.first, repeated.count), pace, reach_of(again));
+  Streams<double> at;
+  passage.apply_times(kMany, at);
+  const double before = at.now;
+  passage.apply(at);  // which is as many by now
+  return (at.now - before) / static_cast<double>(kMany);
+}
+
+}  // namespace headroom::timing

@@ -1,0 +1,66 @@
+// Replay of a step's calls on a device's streams: when each begins, and for what the stream that
+// computes stands still (step_time.h says which streams there are and what waits for what).
+//
+// Problem: a step has more micro-batches than anybody wants to go through one by one, but what one
+// more adds is not the same for each: a gather that was begun before the first may outlast many of
+// them, and sends of one run into the next. So the calls of a micro-batch that are run again and
+// again are marked, and what they do is composed instead of extrapolated: they map the times at
+// which the streams are free by maxima and sums alone, and so does a million of them in a row.
+//
+//   1. With so many repetitions the outcome is that of the same calls written out, but for
+//   rounding.
+//   2. seconds = compute + exposed; exposed >= 0.
+//
+// Linear in the calls; of those that are repeated, times the streams; and the logarithm of the
+// repetitions times the cube of the streams. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "step/trace.h"
+
+namespace headroom::timing {
+
+// Calls that are run `times` times in a row instead of once.
+struct RepeatedCalls {
+  size_t first = 0;
+  size_t count = 0;  // 0: none
+  int64_t times = 1;
+  [[nodiscard]] bool has(size_t call) const { return call >= first && call - first < count; }
+};
+
+// What a step has more than one that is alike but shorter; nothing where that is not one run of
+// calls.
+[[nodiscard]] std::optional<RepeatedCalls> added_calls(std::span<const step::OperatorCall> longer,
+                                                       std::span<const step::OperatorCall> shorter);
+
+// How many times as long as it is priced.
+struct Pace {
+  double kernels = 1;
+  double collectives = 1;
+};
+
+struct Replayed {
+  double seconds = 0;
+  double compute = 0;
+  double communication = 0;
+  double exposed = 0;
+  double blocking = 0;  // StepTime::blocking_seconds
+};
+
+[[nodiscard]] bool is_collective(const step::OperatorCall& call);
+
+// `seconds` is what each call takes by itself.
+[[nodiscard]] Replayed replay(std::span<const step::OperatorCall> calls,
+                              std::span<const double> seconds, const Pace& pace,
+                              const RepeatedCalls& repeated);
+
+// What each of very many repetitions takes, once they are all that the streams do.
+[[nodiscard]] double steady_seconds(std::span<const step::OperatorCall> calls,
+                                    std::span<const double> seconds, const Pace& pace,
+                                    const RepeatedCalls& repeated);
+
+}  // namespace headroom::timing
