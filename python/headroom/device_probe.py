@@ -170,7 +170,7 @@ def draw_gemm(rng):
     rows = 1 if rng.random() < 0.2 else between(rng, 2, 1024)
     if rng.random() < 0.15:
         return {"batch": 1, "m": rows, "n": between(rng, 16384, 160000, 64), "k": between(rng, 256, 4096, 64)}
-    return {"batch": 1, "m": rows, "n": between(rng, 128, 16384, 64), "k": between(rng, 128, 8192, 64)}
+    return {"batch": 1, "m": rows, "n": between(rng, 256, 16384, 64), "k": between(rng, 256, 8192, 64)}
 
 
 def draw_heads(rng):
