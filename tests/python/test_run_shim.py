@@ -167,9 +167,8 @@ def test_one_that_others_may_write_is_not_loaded(here, plain):
     assert shim.find(here.torch, plain.environment) == plain.built.path
 
 
-def changed_header(here, folder, old, new):
+def changed_header(here, folder, old, new, name="c10/cuda/CUDACachingAllocator.h"):
     """The installed PyTorch's header of the class, with a change in it; first on the path."""
-    name = "c10/cuda/CUDACachingAllocator.h"
     text = Path(here.torch.folder, "include", name).read_text()
     assert text.count(old) == 1
     (folder / name).parent.mkdir(parents=True)
@@ -190,6 +189,24 @@ def test_another_class_fails_when_it_is_compiled(here, plain, tmp_path, old, new
     with pytest.raises(builder.BuildFailed, match="may not be the one that this version"):
         builder.build(here.torch, here.abi, environment, parts)
     assert shim.find(here.torch, environment) == ""
+
+
+def test_a_later_pytorch_is_compiled_for_only_where_its_user_takes_the_risk(here, plain, tmp_path):
+    version = "torch/headeronly/version.h"
+    minor = here.torch.version.split(".")[1]
+    folder = changed_header(here, tmp_path / "inc", f"#define TORCH_VERSION_MINOR {minor}",
+                            "#define TORCH_VERSION_MINOR 99", version)
+    # A new question that has an answer: no compiler minds.
+    changed_header(here, tmp_path / "inc", "  virtual void enable(bool value) = 0;",
+                   "  virtual void enable(bool value) = 0;\n  virtual void more(int) {}")
+    parts = parts_of(here, plain.folder, ("-Wno-unused-parameter",), [folder])
+    other = here.torch._replace(version="2.99.0+cu130")
+    environment = {"HEADROOM_CACHE": str(tmp_path / "cache")}
+    with pytest.raises(builder.BuildFailed, match="tried with PyTorch 2.13 alone.*your own risk"):
+        builder.build(other, here.abi, environment, parts)
+    assert shim.find(other, environment) == ""
+    environment["HEADROOM_SHIM_ANY_TORCH"] = "1"
+    assert builder.build(other, here.abi, environment, parts).seconds > 0
 
 
 def test_headers_of_another_version_are_refused(here, plain, tmp_path):
