@@ -65,9 +65,8 @@ def here():
     if cuda is None:
         pytest.skip("SHIM NOT TESTED: CUDA's headers are not here")
     import torch as module
-    return SimpleNamespace(torch=torch, compiler=compiler, cuda=cuda, runtime=runtime,
-                           library=library, driver=driver,
-                           abi=bool(module.compiled_with_cxx11_abi()))
+    return SimpleNamespace(torch=shim.of_module(module), compiler=compiler, cuda=cuda,
+                           runtime=runtime, library=library, driver=driver)
 
 
 def make(here, folder, flags):
@@ -86,7 +85,7 @@ def make(here, folder, flags):
               "-ldl"])
     parts = parts_of(here, folder, flags)
     environment = {"HEADROOM_CACHE": str(folder / "cache")}
-    built = builder.build(here.torch, here.abi, environment, parts)
+    built = builder.build(here.torch, environment, parts)
     return SimpleNamespace(folder=folder, built=built, parts=parts, environment=environment)
 
 
@@ -140,19 +139,24 @@ def test_with_sanitizers(here, sanitized, case):
 # Building.
 
 def test_it_is_built_once_for_one_pytorch_and_one_source(here, plain):
-    again = builder.build(here.torch, here.abi, plain.environment, plain.parts)
+    again = builder.build(here.torch, plain.environment, plain.parts)
     assert again.path == plain.built.path and plain.built.seconds > 0 == again.seconds
     told = json.loads((Path(again.path).parent / "stamp.json").read_text())
     assert told["schema"] == "headroom.run.shim/1" and here.torch.git in told["stamp"]
     assert sorted(entry.name for entry in Path(again.path).parent.iterdir()) == [
         "headroom_shim.so", "stamp.json"]
-    other = here.torch._replace(version=here.torch.version + ".1")
-    assert shim.folder_for(other, plain.environment) != str(Path(again.path).parent)
+    # One commit is built for several versions of CUDA, and for both forms of std::string.
+    for name in ("version", "git", "cuda", "abi"):
+        other = here.torch._replace(**{name: getattr(here.torch, name) + "1"})
+        assert shim.folder_for(other, plain.environment) != str(Path(again.path).parent)
+        assert shim.stamp_of(other) != again.stamp
 
 
 def test_it_is_found_for_the_pytorch_it_was_built_for_alone(here, plain):
     assert shim.find(here.torch, plain.environment) == plain.built.path
-    assert shim.find(here.torch._replace(git="0" * 40), plain.environment) == ""
+    assert shim.find(shim.installed_torch(), plain.environment) == plain.built.path
+    for other in ({"git": "0" * 40}, {"cuda": "12.1"}, {"abi": "0"}):
+        assert shim.find(here.torch._replace(**other), plain.environment) == ""
     for word in ("off", "0", "OFF"):
         assert shim.find(here.torch, {**plain.environment, "HEADROOM_RUN_SHIM": word}) == ""
     assert shim.find(None, plain.environment) == shim.find(here.torch, {}) == ""
@@ -187,7 +191,7 @@ def test_another_class_fails_when_it_is_compiled(here, plain, tmp_path, old, new
     parts = parts_of(here, plain.folder, (), [changed_header(here, tmp_path / "inc", old, new)])
     environment = {"HEADROOM_CACHE": str(tmp_path / "cache")}
     with pytest.raises(builder.BuildFailed, match="may not be the one that this version"):
-        builder.build(here.torch, here.abi, environment, parts)
+        builder.build(here.torch, environment, parts)
     assert shim.find(here.torch, environment) == ""
 
 
@@ -203,16 +207,16 @@ def test_a_later_pytorch_is_compiled_for_only_where_its_user_takes_the_risk(here
     other = here.torch._replace(version="2.99.0+cu130")
     environment = {"HEADROOM_CACHE": str(tmp_path / "cache")}
     with pytest.raises(builder.BuildFailed, match="tried with PyTorch 2.13 alone.*your own risk"):
-        builder.build(other, here.abi, environment, parts)
+        builder.build(other, environment, parts)
     assert shim.find(other, environment) == ""
     environment["HEADROOM_SHIM_ANY_TORCH"] = "1"
-    assert builder.build(other, here.abi, environment, parts).seconds > 0
+    assert builder.build(other, environment, parts).seconds > 0
 
 
 def test_headers_of_another_version_are_refused(here, plain, tmp_path):
     other = here.torch._replace(version="2.99.0+cu130")
     with pytest.raises(builder.BuildFailed, match="of another PyTorch"):
-        builder.build(other, here.abi, {"HEADROOM_CACHE": str(tmp_path)}, plain.parts)
+        builder.build(other, {"HEADROOM_CACHE": str(tmp_path)}, plain.parts)
 
 
 def test_what_is_missing_is_named_with_how_to_get_it(here, tmp_path, monkeypatch):
@@ -232,7 +236,7 @@ def test_what_is_missing_is_named_with_how_to_get_it(here, tmp_path, monkeypatch
     (beside / "crt/host_config.h").touch()
     assert builder.find_cuda("12.6", os.environ) == (str(folder), str(beside))
     with pytest.raises(builder.BuildFailed, match="set HOME or HEADROOM_CACHE"):
-        builder.build(here.torch, True, {}, parts_of(here, tmp_path))
+        builder.build(here.torch, {}, parts_of(here, tmp_path))
 
 
 def test_build_shim_says_why_it_cannot(here, tmp_path):
@@ -347,7 +351,7 @@ def test_one_that_was_compiled_for_another_is_told_and_left_alone(run, here, pla
     other = here.torch._replace(git="f" * 40)
     parts = parts_of(here, plain.folder)
     environment = {"HEADROOM_CACHE": str(tmp_path / "other")}
-    built = Path(builder.build(other, here.abi, environment, parts).path)
+    built = Path(builder.build(other, environment, parts).path)
     place = Path(shim.folder_for(here.torch, environment))
     built.parent.rename(place)
     done = run("torch.cuda.init()\nprint(torch.cuda.get_allocator_backend(), alloc(MIB, 0) != 0)\n",

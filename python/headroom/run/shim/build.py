@@ -117,11 +117,11 @@ def _version_of(compiler):
     return (done.stdout.splitlines() or [" ".join(compiler)])[0]
 
 
-def _command(torch, parts, stamp, has_newer_string, takes_any, out):
+def _command(torch, parts, stamp, takes_any, out):
     include = os.path.join(torch.folder, "include")
     major, minor = (torch.version.split(".") + ["0", "0"])[:2]
     return [*parts.compiler, "-std=c++20", "-O2", "-DNDEBUG", "-fPIC", "-shared", *parts.flags,
-            f"-D_GLIBCXX_USE_CXX11_ABI={int(has_newer_string)}",
+            f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}",
             f"-DHEADROOM_TORCH_MAJOR={major}", f"-DHEADROOM_TORCH_MINOR={minor}",
             f'-DHEADROOM_SHIM_STAMP="{stamp}"',
             *(["-DHEADROOM_SHIM_ANY_TORCH"] if takes_any else []),
@@ -161,14 +161,14 @@ def _is_there(folder, stamp, compiler):
     return Built(path, stamp, compiler, told.get("cuda_includes", []), 0.0)
 
 
-def build(torch, has_newer_string, environment, parts=None):
-    """Built, now or before (then `seconds` is 0). Raises BuildFailed."""
+def build(torch, environment, parts=None):
+    """Built, now or before (then `seconds` is 0). Raises BuildFailed. REQUIRES: torch.abi."""
     folder = shim.folder_for(torch, environment)
     if not folder:
         raise BuildFailed("there is no folder to keep it in: set HOME or HEADROOM_CACHE")
     parts = parts or parts_for(torch, environment)
     compiler = _version_of(parts.compiler)
-    stamp = shim.stamp_of(torch, has_newer_string)
+    stamp = shim.stamp_of(torch)
     before = _is_there(folder, stamp, compiler)
     if before is not None:
         return before
@@ -181,7 +181,7 @@ def build(torch, has_newer_string, environment, parts=None):
         began = time.monotonic()
         made = os.path.join(scratch, shim.NAME)
         takes_any = environment.get("HEADROOM_SHIM_ANY_TORCH", "") not in ("", "0")
-        _compile(torch, _command(torch, parts, stamp, has_newer_string, takes_any, made))
+        _compile(torch, _command(torch, parts, stamp, takes_any, made))
         os.chmod(made, 0o700)
         seconds = time.monotonic() - began
         told = os.path.join(scratch, "stamp.json")
