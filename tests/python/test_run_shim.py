@@ -167,8 +167,25 @@ def test_one_that_others_may_write_is_not_loaded(here, plain):
     for path in (folder, Path(plain.built.path)):
         path.chmod(0o722)
         assert shim.find(here.torch, plain.environment) == ""
+        with pytest.raises(shim.ShimUnavailable, match="another user could have written it"):
+            shim.exchange(None, None, plain.built.path)  # it may have changed since it was found
         path.chmod(0o700)
     assert shim.find(here.torch, plain.environment) == plain.built.path
+
+
+@pytest.mark.parametrize("part", ["library", "folder"])
+def test_a_link_is_not_followed(here, plain, tmp_path, part):
+    environment = {"HEADROOM_CACHE": str(tmp_path)}
+    folder = Path(shim.folder_for(here.torch, environment))
+    folder.parent.mkdir(mode=0o700)
+    if part == "folder":
+        folder.symlink_to(Path(plain.built.path).parent)
+    else:
+        folder.mkdir(mode=0o700)
+        (folder / shim.NAME).symlink_to(plain.built.path)
+    assert shim.find(here.torch, environment) == ""
+    with pytest.raises(shim.ShimUnavailable, match="cannot be loaded"):
+        shim.exchange(None, None, str(folder / shim.NAME))
 
 
 def changed_header(here, folder, old, new, name="c10/cuda/CUDACachingAllocator.h"):

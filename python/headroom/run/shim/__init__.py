@@ -8,6 +8,7 @@ where there is none. This module finds it, and imports neither torch nor a compi
 """
 
 import ctypes
+import errno
 import hashlib
 import os
 import re
@@ -96,14 +97,32 @@ def stamp_of(torch):
             f"cxx11-abi {torch.abi} source {source_hash()}")
 
 
-def _is_ours_alone(path):
-    """A library that another user could have put there is not loaded."""
+def _open_of_ours_alone(name, flags, folder=None):
+    """A file that another user could have put there is an OSError. What is open stays what it is,
+    whatever its name becomes meanwhile; a link is not followed."""
+    file = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flags, dir_fd=folder)
+    found = os.fstat(file)
+    if found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return file
+    os.close(file)
+    raise PermissionError(errno.EPERM, "another user could have written it", name)
+
+
+def _open(path):
+    """The library, looked up in a folder that is open itself."""
+    folder = _open_of_ours_alone(os.path.dirname(path), os.O_DIRECTORY)
     try:
-        found = os.stat(path)
+        return _open_of_ours_alone(os.path.basename(path), 0, folder)
+    finally:
+        os.close(folder)
+
+
+def _is_ours_alone(path):
+    try:
+        os.close(_open(path))
     except OSError:
         return False
-    writable = stat.S_IWGRP | stat.S_IWOTH
-    return found.st_uid in (0, os.geteuid()) and not found.st_mode & writable
+    return True
 
 
 def find(torch, environment):
@@ -114,7 +133,7 @@ def find(torch, environment):
     for abi in [torch.abi] if torch.abi else ["1", "0"]:
         folder = folder_for(torch._replace(abi=abi), environment)
         path = os.path.join(folder, NAME)
-        if folder and _is_ours_alone(folder) and _is_ours_alone(path):
+        if folder and _is_ours_alone(path):
             return path
     return ""
 
@@ -123,7 +142,8 @@ def exchange(torch, library, path):
     """Puts the shim in PyTorch's allocator's place. Raises ShimUnavailable, and then nothing was
     changed. Final, and without a CUDA call."""
     try:
-        shim = ctypes.CDLL(path)
+        # Left open: the loader knows libraries by their names, and the number is this one's name.
+        shim = ctypes.CDLL(f"/proc/self/fd/{_open(path)}")
         shim.headroom_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
         shim.headroom_shim_error.restype = ctypes.c_char_p
     except (OSError, AttributeError) as error:
