@@ -173,6 +173,13 @@ def test_one_that_others_may_write_is_not_loaded(here, plain):
     assert shim.find(here.torch, plain.environment) == plain.built.path
 
 
+def test_without_its_source_there_is_none_and_the_run_goes_on(here, plain, tmp_path, monkeypatch):
+    monkeypatch.setattr(shim, "include_folder", lambda: str(tmp_path))
+    assert shim.find(here.torch, plain.environment) == ""
+    with pytest.raises(builder.BuildFailed, match="abi.h cannot be read"):
+        builder.build(here.torch, plain.environment, plain.parts)
+
+
 @pytest.mark.parametrize("part", ["library", "folder"])
 def test_a_link_is_not_followed(here, plain, tmp_path, part):
     environment = {"HEADROOM_CACHE": str(tmp_path)}

@@ -131,7 +131,10 @@ def find(torch, environment):
     if torch is None or environment.get("HEADROOM_RUN_SHIM", "").lower() in OFF:
         return ""
     for abi in [torch.abi] if torch.abi else ["1", "0"]:
-        folder = folder_for(torch._replace(abi=abi), environment)
+        try:
+            folder = folder_for(torch._replace(abi=abi), environment)
+        except OSError:  # a source of ours is missing: then nothing can be of it
+            return ""
         path = os.path.join(folder, NAME)
         if folder and _is_ours_alone(path):
             return path

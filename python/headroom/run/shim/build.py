@@ -163,7 +163,11 @@ def _is_there(folder, stamp, compiler):
 
 def build(torch, environment, parts=None):
     """Built, now or before (then `seconds` is 0). Raises BuildFailed. REQUIRES: torch.abi."""
-    folder = shim.folder_for(torch, environment)
+    try:
+        folder = shim.folder_for(torch, environment)
+    except OSError as error:
+        raise BuildFailed(f"{error.filename} cannot be read ({error.strerror}): install Headroom "
+                          "anew") from None
     if not folder:
         raise BuildFailed("there is no folder to keep it in: set HOME or HEADROOM_CACHE")
     parts = parts or parts_for(torch, environment)
