@@ -383,6 +383,12 @@ def test_one_that_was_compiled_for_another_is_told_and_left_alone(run, here, pla
     assert done.stdout == "pluggable True\n"
     note, = [note for note in done.processes[0]["notes"] if "shim" in note]
     assert "the shim is not used: it was compiled for torch" in note and "f" * 40 in note
+    # Nor is a script let go on that was let start because a shim is there.
+    done = run("torch.cuda.init()\ntorch.backends.cudnn.benchmark = True\n"
+               "print(torch.cuda.get_allocator_backend(), torch.backends.cudnn.benchmark)\n",
+               environment=environment)
+    assert done.stdout == "native True\n" and done.processes[0]["outcome"] == "refused"
+    assert "train.py:8: cudnn.benchmark" in done.processes[0]["reason"]
     (place / shim.NAME).write_bytes(b"not a library")
     done = run("torch.cuda.init()\nprint(torch.cuda.get_allocator_backend())\n",
                environment=environment)
