@@ -65,9 +65,8 @@ def here():
     if cuda is None:
         pytest.skip("SHIM NOT TESTED: CUDA's headers are not here")
     import torch as module
-    return SimpleNamespace(torch=torch, compiler=compiler, cuda=cuda, runtime=runtime,
-                           library=library, driver=driver,
-                           abi=bool(module.compiled_with_cxx11_abi()))
+    return SimpleNamespace(torch=shim.of_module(module), compiler=compiler, cuda=cuda,
+                           runtime=runtime, library=library, driver=driver)
 
 
 def make(here, folder, flags):
@@ -86,7 +85,7 @@ def make(here, folder, flags):
               "-ldl"])
     parts = parts_of(here, folder, flags)
     environment = {"HEADROOM_CACHE": str(folder / "cache")}
-    built = builder.build(here.torch, here.abi, environment, parts)
+    built = builder.build(here.torch, environment, parts)
     return SimpleNamespace(folder=folder, built=built, parts=parts, environment=environment)
 
 
@@ -140,19 +139,24 @@ def test_with_sanitizers(here, sanitized, case):
 # Building.
 
 def test_it_is_built_once_for_one_pytorch_and_one_source(here, plain):
-    again = builder.build(here.torch, here.abi, plain.environment, plain.parts)
+    again = builder.build(here.torch, plain.environment, plain.parts)
     assert again.path == plain.built.path and plain.built.seconds > 0 == again.seconds
     told = json.loads((Path(again.path).parent / "stamp.json").read_text())
     assert told["schema"] == "headroom.run.shim/1" and here.torch.git in told["stamp"]
     assert sorted(entry.name for entry in Path(again.path).parent.iterdir()) == [
         "headroom_shim.so", "stamp.json"]
-    other = here.torch._replace(version=here.torch.version + ".1")
-    assert shim.folder_for(other, plain.environment) != str(Path(again.path).parent)
+    # One commit is built for several versions of CUDA, and for both forms of std::string.
+    for name in ("version", "git", "cuda", "abi"):
+        other = here.torch._replace(**{name: getattr(here.torch, name) + "1"})
+        assert shim.folder_for(other, plain.environment) != str(Path(again.path).parent)
+        assert shim.stamp_of(other) != again.stamp
 
 
 def test_it_is_found_for_the_pytorch_it_was_built_for_alone(here, plain):
     assert shim.find(here.torch, plain.environment) == plain.built.path
-    assert shim.find(here.torch._replace(git="0" * 40), plain.environment) == ""
+    assert shim.find(shim.installed_torch(), plain.environment) == plain.built.path
+    for other in ({"git": "0" * 40}, {"cuda": "12.1"}, {"abi": "0"}):
+        assert shim.find(here.torch._replace(**other), plain.environment) == ""
     for word in ("off", "0", "OFF"):
         assert shim.find(here.torch, {**plain.environment, "HEADROOM_RUN_SHIM": word}) == ""
     assert shim.find(None, plain.environment) == shim.find(here.torch, {}) == ""
@@ -163,13 +167,36 @@ def test_one_that_others_may_write_is_not_loaded(here, plain):
     for path in (folder, Path(plain.built.path)):
         path.chmod(0o722)
         assert shim.find(here.torch, plain.environment) == ""
+        with pytest.raises(shim.ShimUnavailable, match="another user could have written it"):
+            shim.exchange(None, None, plain.built.path)  # it may have changed since it was found
         path.chmod(0o700)
     assert shim.find(here.torch, plain.environment) == plain.built.path
 
 
-def changed_header(here, folder, old, new):
+def test_without_its_source_there_is_none_and_the_run_goes_on(here, plain, tmp_path, monkeypatch):
+    monkeypatch.setattr(shim, "include_folder", lambda: str(tmp_path))
+    assert shim.find(here.torch, plain.environment) == ""
+    with pytest.raises(builder.BuildFailed, match="abi.h cannot be read"):
+        builder.build(here.torch, plain.environment, plain.parts)
+
+
+@pytest.mark.parametrize("part", ["library", "folder"])
+def test_a_link_is_not_followed(here, plain, tmp_path, part):
+    environment = {"HEADROOM_CACHE": str(tmp_path)}
+    folder = Path(shim.folder_for(here.torch, environment))
+    folder.parent.mkdir(mode=0o700)
+    if part == "folder":
+        folder.symlink_to(Path(plain.built.path).parent)
+    else:
+        folder.mkdir(mode=0o700)
+        (folder / shim.NAME).symlink_to(plain.built.path)
+    assert shim.find(here.torch, environment) == ""
+    with pytest.raises(shim.ShimUnavailable, match="cannot be loaded"):
+        shim.exchange(None, None, str(folder / shim.NAME))
+
+
+def changed_header(here, folder, old, new, name="c10/cuda/CUDACachingAllocator.h"):
     """The installed PyTorch's header of the class, with a change in it; first on the path."""
-    name = "c10/cuda/CUDACachingAllocator.h"
     text = Path(here.torch.folder, "include", name).read_text()
     assert text.count(old) == 1
     (folder / name).parent.mkdir(parents=True)
@@ -188,14 +215,32 @@ def test_another_class_fails_when_it_is_compiled(here, plain, tmp_path, old, new
     parts = parts_of(here, plain.folder, (), [changed_header(here, tmp_path / "inc", old, new)])
     environment = {"HEADROOM_CACHE": str(tmp_path / "cache")}
     with pytest.raises(builder.BuildFailed, match="may not be the one that this version"):
-        builder.build(here.torch, here.abi, environment, parts)
+        builder.build(here.torch, environment, parts)
     assert shim.find(here.torch, environment) == ""
+
+
+def test_a_later_pytorch_is_compiled_for_only_where_its_user_takes_the_risk(here, plain, tmp_path):
+    version = "torch/headeronly/version.h"
+    minor = here.torch.version.split(".")[1]
+    folder = changed_header(here, tmp_path / "inc", f"#define TORCH_VERSION_MINOR {minor}",
+                            "#define TORCH_VERSION_MINOR 99", version)
+    # A new question that has an answer: no compiler minds.
+    changed_header(here, tmp_path / "inc", "  virtual void enable(bool value) = 0;",
+                   "  virtual void enable(bool value) = 0;\n  virtual void more(int) {}")
+    parts = parts_of(here, plain.folder, ("-Wno-unused-parameter",), [folder])
+    other = here.torch._replace(version="2.99.0+cu130")
+    environment = {"HEADROOM_CACHE": str(tmp_path / "cache")}
+    with pytest.raises(builder.BuildFailed, match="tried with PyTorch 2.13 alone.*your own risk"):
+        builder.build(other, environment, parts)
+    assert shim.find(other, environment) == ""
+    environment["HEADROOM_SHIM_ANY_TORCH"] = "1"
+    assert builder.build(other, environment, parts).seconds > 0
 
 
 def test_headers_of_another_version_are_refused(here, plain, tmp_path):
     other = here.torch._replace(version="2.99.0+cu130")
     with pytest.raises(builder.BuildFailed, match="of another PyTorch"):
-        builder.build(other, here.abi, {"HEADROOM_CACHE": str(tmp_path)}, plain.parts)
+        builder.build(other, {"HEADROOM_CACHE": str(tmp_path)}, plain.parts)
 
 
 def test_what_is_missing_is_named_with_how_to_get_it(here, tmp_path, monkeypatch):
@@ -215,7 +260,7 @@ def test_what_is_missing_is_named_with_how_to_get_it(here, tmp_path, monkeypatch
     (beside / "crt/host_config.h").touch()
     assert builder.find_cuda("12.6", os.environ) == (str(folder), str(beside))
     with pytest.raises(builder.BuildFailed, match="set HOME or HEADROOM_CACHE"):
-        builder.build(here.torch, True, {}, parts_of(here, tmp_path))
+        builder.build(here.torch, {}, parts_of(here, tmp_path))
 
 
 def test_build_shim_says_why_it_cannot(here, tmp_path):
@@ -333,7 +378,7 @@ def test_one_that_was_compiled_for_another_is_told_and_left_alone(run, here, pla
     other = here.torch._replace(git="f" * 40)
     parts = parts_of(here, plain.folder)
     environment = {"HEADROOM_CACHE": str(tmp_path / "other")}
-    built = Path(builder.build(other, here.abi, environment, parts).path)
+    built = Path(builder.build(other, environment, parts).path)
     place = Path(shim.folder_for(here.torch, environment))
     built.parent.rename(place)
     done = run("torch.cuda.init()\nprint(torch.cuda.get_allocator_backend(), alloc(MIB, 0) != 0)\n",
@@ -341,6 +386,12 @@ def test_one_that_was_compiled_for_another_is_told_and_left_alone(run, here, pla
     assert done.stdout == "pluggable True\n"
     note, = [note for note in done.processes[0]["notes"] if "shim" in note]
     assert "the shim is not used: it was compiled for torch" in note and "f" * 40 in note
+    # Nor is a script let go on that was let start because a shim is there.
+    done = run("torch.cuda.init()\ntorch.backends.cudnn.benchmark = True\n"
+               "print(torch.cuda.get_allocator_backend(), torch.backends.cudnn.benchmark)\n",
+               environment=environment)
+    assert done.stdout == "native True\n" and done.processes[0]["outcome"] == "refused"
+    assert "train.py:8: cudnn.benchmark" in done.processes[0]["reason"]
     (place / shim.NAME).write_bytes(b"not a library")
     done = run("torch.cuda.init()\nprint(torch.cuda.get_allocator_backend())\n",
                environment=environment)

@@ -9,7 +9,7 @@ lets an allocator be changed only until CUDA is used, and a second time never. N
 CUDA call. The setters and what PyTorch calls through them: docs/run.md, "Versions of PyTorch".
 """
 
-from headroom.run import shim, statistics, unavailable
+from headroom.run import needs, shim, statistics, unavailable
 
 # Setter of torch._C._CUDAPluggableAllocator: function of the library.
 SETTERS = (
@@ -71,8 +71,17 @@ def install(torch, library, notes, environment):
             return True
         except shim.ShimUnavailable as reason:
             notes.append(f"the shim is not used: {reason}")
+    _refuse_what_was_left_to_the_shim()
     _install_functions(torch, library, notes)
     return False
+
+
+def _refuse_what_was_left_to_the_shim():
+    """Else the script would fail in its midst, at what it was let start with."""
+    left = needs.left_to_the_shim()
+    if left:
+        raise Refused(f"the script needs the shim ({left[0].place}: {left[0].why}), which is not "
+                      "used; `--no-shim` says so before it starts")
 
 
 def _install_shim(torch, library, path):

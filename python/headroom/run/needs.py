@@ -196,9 +196,21 @@ def look(accepted, environment):
     found = list(of_environment(environment)) + (list(of_script(script)) if script else [])
     found = [need for need in found
              if not need.word or (need.word not in accepted and "all" not in accepted)]
+    global _left_to_the_shim
+    _left_to_the_shim = []
     if not can_be_served(found) or not _has_shim(environment):
         return found
+    _left_to_the_shim = [need for need in found if need.word in SERVED]
     return [need for need in found if need.word not in SERVED]
+
+
+_left_to_the_shim = []
+
+
+def left_to_the_shim():
+    """What the last look took for no need because a shim is there, which may not get into its
+    place."""
+    return list(_left_to_the_shim)
 
 
 def can_be_served(found):

@@ -8,6 +8,7 @@ where there is none. This module finds it, and imports neither torch nor a compi
 """
 
 import ctypes
+import errno
 import hashlib
 import os
 import re
@@ -20,7 +21,8 @@ NAME = "headroom_shim.so"
 HERE = os.path.dirname(os.path.abspath(__file__))
 OFF = ("off", "0", "no")
 
-Torch = namedtuple("Torch", "folder version git cuda")
+# `abi`: of std::string, "1" the newer one; "" where nobody has asked the PyTorch itself.
+Torch = namedtuple("Torch", "folder version git cuda abi", defaults=("",))
 
 
 class ShimUnavailable(RuntimeError):
@@ -47,7 +49,8 @@ def installed_torch():
 def of_module(torch):
     """The same of a PyTorch that is imported."""
     return Torch(os.path.dirname(torch.__file__), str(torch.__version__),
-                 str(torch.version.git_version), str(torch.version.cuda or ""))
+                 str(torch.version.git_version), str(torch.version.cuda or ""),
+                 str(int(torch.compiled_with_cxx11_abi())))
 
 
 def include_folder():
@@ -80,48 +83,75 @@ def cache_folder(environment):
 
 def folder_for(torch, environment):
     """Of one PyTorch and one source; the compiler is told in stamp.json, and not part of the name,
-    so that a run need not ask it."""
+    so that a run need not ask it. REQUIRES: torch.abi."""
     root = cache_folder(environment)
-    key = "\n".join((torch.version, torch.git, source_hash(), os.uname().machine))
+    key = "\n".join((torch.version, torch.git, torch.cuda, torch.abi, source_hash(),
+                     os.uname().machine))
     name = hashlib.sha256(key.encode()).hexdigest()[:24]
     return os.path.join(root, "shims", name) if root else ""
 
 
-def stamp_of(torch, has_newer_string):
-    """What is compiled in, and compared before anything is exchanged."""
-    return (f"torch {torch.version} git {torch.git} cxx11-abi {int(has_newer_string)} "
-            f"source {source_hash()}")
+def stamp_of(torch):
+    """What is compiled in, and compared before anything is exchanged. REQUIRES: torch.abi."""
+    return (f"torch {torch.version} git {torch.git} cuda {torch.cuda or 'none'} "
+            f"cxx11-abi {torch.abi} source {source_hash()}")
+
+
+def _open_of_ours_alone(name, flags, folder=None):
+    """A file that another user could have put there is an OSError. What is open stays what it is,
+    whatever its name becomes meanwhile; a link is not followed."""
+    file = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flags, dir_fd=folder)
+    found = os.fstat(file)
+    if found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return file
+    os.close(file)
+    raise PermissionError(errno.EPERM, "another user could have written it", name)
+
+
+def _open(path):
+    """The library, looked up in a folder that is open itself."""
+    folder = _open_of_ours_alone(os.path.dirname(path), os.O_DIRECTORY)
+    try:
+        return _open_of_ours_alone(os.path.basename(path), 0, folder)
+    finally:
+        os.close(folder)
 
 
 def _is_ours_alone(path):
-    """A library that another user could have put there is not loaded."""
     try:
-        found = os.stat(path)
+        os.close(_open(path))
     except OSError:
         return False
-    writable = stat.S_IWGRP | stat.S_IWOTH
-    return found.st_uid in (0, os.geteuid()) and not found.st_mode & writable
+    return True
 
 
 def find(torch, environment):
-    """The file of the shim for this PyTorch; "" where it is not to be used."""
+    """The file of the shim for this PyTorch; "" where it is not to be used. Of one that is not
+    imported, what was built for either form of std::string."""
     if torch is None or environment.get("HEADROOM_RUN_SHIM", "").lower() in OFF:
         return ""
-    folder = folder_for(torch, environment)
-    path = os.path.join(folder, NAME)
-    return path if folder and _is_ours_alone(folder) and _is_ours_alone(path) else ""
+    for abi in [torch.abi] if torch.abi else ["1", "0"]:
+        try:
+            folder = folder_for(torch._replace(abi=abi), environment)
+        except OSError:  # a source of ours is missing: then nothing can be of it
+            return ""
+        path = os.path.join(folder, NAME)
+        if folder and _is_ours_alone(path):
+            return path
+    return ""
 
 
 def exchange(torch, library, path):
     """Puts the shim in PyTorch's allocator's place. Raises ShimUnavailable, and then nothing was
     changed. Final, and without a CUDA call."""
     try:
-        shim = ctypes.CDLL(path)
+        # Left open: the loader knows libraries by their names, and the number is this one's name.
+        shim = ctypes.CDLL(f"/proc/self/fd/{_open(path)}")
         shim.headroom_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
         shim.headroom_shim_error.restype = ctypes.c_char_p
     except (OSError, AttributeError) as error:
         raise ShimUnavailable(f"{path} cannot be loaded: {error}") from None
-    stamp = stamp_of(of_module(torch), torch.compiled_with_cxx11_abi())
+    stamp = stamp_of(of_module(torch))
     if shim.headroom_shim_install(library.path.encode(), stamp.encode()) != 0:
         raise ShimUnavailable(shim.headroom_shim_error().decode(errors="replace"))
     return shim

@@ -36,8 +36,7 @@ def main(words=None):
         # Checked before PyTorch is imported, which takes seconds.
         parts = build.parts_for(torch, os.environ)
         import torch as module
-        made = build.build(shim.of_module(module), module.compiled_with_cxx11_abi(), os.environ,
-                           parts)
+        made = build.build(shim.of_module(module), os.environ, parts)
     except build.BuildFailed as failure:
         return _fail(str(failure), options.json)
     if options.json:

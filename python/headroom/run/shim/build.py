@@ -2,8 +2,10 @@
 
 It needs a C++20 compiler, PyTorch's headers (they come with it) and CUDA's of PyTorch's major version:
 a toolkit's, or those of two packages, the first of which PyTorch's own wheels bring.
-A PyTorch whose class of allocators is not the one that the shim knows fails here, at compile time,
-and never in a run.
+A class of allocators that asks otherwise, or has a new question without an answer of its own, does not
+compile. One whose new questions have default answers would, and what it answers would not know of
+ours: so only the PyTorch that the shim was tried with is taken
+(headroom_shim.cpp), unless HEADROOM_SHIM_ANY_TORCH in the environment takes the risk.
 """
 
 import glob
@@ -115,13 +117,14 @@ def _version_of(compiler):
     return (done.stdout.splitlines() or [" ".join(compiler)])[0]
 
 
-def _command(torch, parts, stamp, has_newer_string, out):
+def _command(torch, parts, stamp, takes_any, out):
     include = os.path.join(torch.folder, "include")
     major, minor = (torch.version.split(".") + ["0", "0"])[:2]
     return [*parts.compiler, "-std=c++20", "-O2", "-DNDEBUG", "-fPIC", "-shared", *parts.flags,
-            f"-D_GLIBCXX_USE_CXX11_ABI={int(has_newer_string)}",
+            f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}",
             f"-DHEADROOM_TORCH_MAJOR={major}", f"-DHEADROOM_TORCH_MINOR={minor}",
             f'-DHEADROOM_SHIM_STAMP="{stamp}"',
+            *(["-DHEADROOM_SHIM_ANY_TORCH"] if takes_any else []),
             *[f"-I{folder}" for folder in parts.more_includes], f"-I{shim.include_folder()}",
             "-isystem", include,
             "-isystem", os.path.join(include, "torch", "csrc", "api", "include"),
@@ -158,14 +161,18 @@ def _is_there(folder, stamp, compiler):
     return Built(path, stamp, compiler, told.get("cuda_includes", []), 0.0)
 
 
-def build(torch, has_newer_string, environment, parts=None):
-    """Built, now or before (then `seconds` is 0). Raises BuildFailed."""
-    folder = shim.folder_for(torch, environment)
+def build(torch, environment, parts=None):
+    """Built, now or before (then `seconds` is 0). Raises BuildFailed. REQUIRES: torch.abi."""
+    try:
+        folder = shim.folder_for(torch, environment)
+    except OSError as error:
+        raise BuildFailed(f"{error.filename} cannot be read ({error.strerror}): install Headroom "
+                          "anew") from None
     if not folder:
         raise BuildFailed("there is no folder to keep it in: set HOME or HEADROOM_CACHE")
     parts = parts or parts_for(torch, environment)
     compiler = _version_of(parts.compiler)
-    stamp = shim.stamp_of(torch, has_newer_string)
+    stamp = shim.stamp_of(torch)
     before = _is_there(folder, stamp, compiler)
     if before is not None:
         return before
@@ -177,7 +184,8 @@ def build(torch, has_newer_string, environment, parts=None):
     try:
         began = time.monotonic()
         made = os.path.join(scratch, shim.NAME)
-        _compile(torch, _command(torch, parts, stamp, has_newer_string, made))
+        takes_any = environment.get("HEADROOM_SHIM_ANY_TORCH", "") not in ("", "0")
+        _compile(torch, _command(torch, parts, stamp, takes_any, made))
         os.chmod(made, 0o700)
         seconds = time.monotonic() - began
         told = os.path.join(scratch, "stamp.json")

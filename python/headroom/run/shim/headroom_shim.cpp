@@ -13,6 +13,12 @@
 static_assert(TORCH_VERSION_MAJOR == HEADROOM_TORCH_MAJOR &&
                   TORCH_VERSION_MINOR == HEADROOM_TORCH_MINOR,
               "these headers are of another PyTorch than the one that runs");
+// A later class may ask more by a virtual function with a default, which compiles and is wrong.
+#ifndef HEADROOM_SHIM_ANY_TORCH
+static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 13,
+              "the shim was tried with PyTorch 2.13 alone; HEADROOM_SHIM_ANY_TORCH=1 in the "
+              "environment compiles it all the same, at your own risk");
+#endif
 
 namespace headroom::shim {
 namespace {
@@ -191,8 +197,8 @@ void Allocator::emptyCache(MempoolId_t pool) {
 }
 
 // Where the devices do not reach each other's memory, pages that are mapped can be copied by the
-// call that names both devices alone. Memory of any other kind can, too: so nobody has to know whose
-// it is, which is known of the beginnings of blocks only, and copies begin anywhere in them.
+// call that names both devices alone. Memory of any other kind can, too: so nobody has to know
+// whose it is, which is known of the beginnings of blocks only, and copies begin anywhere in them.
 cudaError_t Allocator::memcpyAsync(void* to, int to_device, const void* from, int from_device,
                                    size_t bytes, cudaStream_t stream, bool has_peer_access) {
   if (!has_peer_access && to_device != from_device) {
