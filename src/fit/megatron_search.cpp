@@ -1,6 +1,7 @@
 #include "fit/megatron_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -25,6 +26,11 @@ auto sharing_of(const MegatronDivision& d) {
 
 double seconds_of(const MegatronFound& found) { return found.outcome.time.step_seconds.expected; }
 
+// What has no order among the others.
+Error no_finite_time(const Scenario& any) {
+  return {ErrorCode::unavailable, "a step's time is beyond counting", any.device->name, ""};
+}
+
 }  // namespace
 
 Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& timer,
@@ -36,6 +42,7 @@ Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& t
   if (!time) {
     return Error{ErrorCode::unavailable, "a stage's time is not known", any.device->name, ""};
   }
+  if (!std::isfinite(time->step_seconds.expected)) return no_finite_time(any);
   outcome.time = *time;
   const auto worst = std::ranges::max_element(
       outcome.stages, {}, [](const StageFigures& stage) { return rank_of(stage.verdict); });
@@ -56,6 +63,7 @@ MegatronSearch::MegatronSearch(const Scenario& any, const StepTimer& timer,
   for (const MegatronDivision& division : divisions) {
     Candidate& candidate = candidates_.emplace_back(Candidate{division, {}});
     auto least = bounds.of(division);
+    if (least && !std::isfinite(least->seconds)) least = no_finite_time(any);
     if (!least) {
       candidate.fate = Fate::refused;
       if (!refused_) refused_ = least.error();

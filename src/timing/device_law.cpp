@@ -119,8 +119,9 @@ std::vector<Coordinates> coordinates_in(const Correction& correction, const Samp
 double residual_at(const Correction& correction, const Sample& sample, const Features& features) {
   const std::vector<Coordinates> points = coordinates_in(correction, sample);
   const std::vector<double> weights = kriging_weights(correction, points, sample.residuals);
-  return expected_residual(correction, points, weights,
-                           held_within(box_of(points), coordinates_of(correction, features)));
+  return bounded_residual(correction, points, weights,
+                          held_within(box_of(points), coordinates_of(correction, features)),
+                          TimingModel::kMostResidual);
 }
 
 double error_left_out(const Correction& correction, const Sample& sample) {
