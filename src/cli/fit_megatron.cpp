@@ -147,11 +147,14 @@ Result<int> run_search(const Words& words, const Console& console, const Emits& 
   fit::MegatronChoice choice;
   {
     std::optional<text::Progress> bar;
-    HEADROOM_ASSIGN(choice, fit::choose_megatron(model, *gpus, [&](int64_t done, int64_t settings) {
-                      if (!bar) {
-                        bar.emplace("searching", settings, console.err, console.quiet,
+    int64_t last = 0;
+    HEADROOM_ASSIGN(choice, fit::choose_megatron(model, *gpus, [&](int64_t done, int64_t of) {
+                      if (!bar || done < last) {  // the search's next part
+                        bar.reset();
+                        bar.emplace("searching", of, console.err, console.quiet,
                                     text::sink_for(STDERR_FILENO));
                       }
+                      last = done;
                       bar->update(done);
                     }));
   }

@@ -157,7 +157,8 @@ MegatronBounds::CountKey MegatronBounds::count_key(const MegatronDivision& d, Pl
 
 MegatronBounds MegatronBounds::make(const Scenario& any, const StepTimer& timer,
                                     const engines::MegatronArguments& model,
-                                    const std::vector<MegatronDivision>& divisions) {
+                                    const std::vector<MegatronDivision>& divisions,
+                                    const SearchProgress& progress) {
   MegatronBounds bounds;
   bounds.model_ = model;
   const auto size_of = [](op::DType type) { return static_cast<double>(op::element_size(type)); };
@@ -189,7 +190,13 @@ MegatronBounds MegatronBounds::make(const Scenario& any, const StepTimer& timer,
       }();
     });
   }
-  for_each_in_parallel(work.size(), 0, [&](size_t i) { work[i](); });
+  constexpr size_t kAtATime = 64;
+  for (size_t done = 0; done < work.size();) {
+    const size_t count = std::min(kAtATime, work.size() - done);
+    for_each_in_parallel(count, 0, [&](size_t i) { work[done + i](); });
+    done += count;
+    if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(work.size()));
+  }
   return bounds;
 }
 

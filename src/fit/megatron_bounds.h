@@ -24,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -41,12 +42,16 @@ struct MegatronLeast {
   double waiting_seconds = 0;  // of those, what any stage waits for the others
 };
 
+// How much of a part of a search is done: of ways to divide a layer, or of settings.
+using SearchProgress = std::function<void(int64_t done, int64_t of)>;
+
 class MegatronBounds {
  public:
   // `any` is one of the settings; `divisions` those that will be asked about. On all cores.
   static MegatronBounds make(const Scenario& any, const StepTimer& timer,
                              const engines::MegatronArguments& model,
-                             const std::vector<MegatronDivision>& divisions);
+                             const std::vector<MegatronDivision>& divisions,
+                             const SearchProgress& progress = {});
 
   // REQUIRES: one of those that it was made for. The Error is about a layer that cannot be built,
   // or is beyond counting, or a device that lacks a figure of a law.

@@ -183,7 +183,7 @@ Result<MegatronChoice> choose_megatron(const MegatronModel& model, int64_t gpus,
   };
   HEADROOM_ASSIGN(const FitQuestion some, questions(divisions.front()));
   HEADROOM_ASSIGN(const Scenario any, resolve(some));
-  const MegatronBounds bounds = MegatronBounds::make(any, timer, model.model, divisions);
+  const MegatronBounds bounds = MegatronBounds::make(any, timer, model.model, divisions, progress);
   MegatronSearch search(any, timer, questions, bounds, divisions);
   HEADROOM_TRY(search.run(progress));
   MegatronChoice choice;

@@ -1,6 +1,7 @@
 #include "fit/megatron_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -25,6 +26,11 @@ auto sharing_of(const MegatronDivision& d) {
 
 double seconds_of(const MegatronFound& found) { return found.outcome.time.step_seconds.expected; }
 
+// What has no order among the others.
+Error no_finite_time(const Scenario& any) {
+  return {ErrorCode::unavailable, "a step's time is beyond counting", any.device->name, ""};
+}
+
 }  // namespace
 
 Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& timer,
@@ -36,6 +42,7 @@ Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& t
   if (!time) {
     return Error{ErrorCode::unavailable, "a stage's time is not known", any.device->name, ""};
   }
+  if (!std::isfinite(time->step_seconds.expected)) return no_finite_time(any);
   outcome.time = *time;
   const auto worst = std::ranges::max_element(
       outcome.stages, {}, [](const StageFigures& stage) { return rank_of(stage.verdict); });
@@ -56,6 +63,7 @@ MegatronSearch::MegatronSearch(const Scenario& any, const StepTimer& timer,
   for (const MegatronDivision& division : divisions) {
     Candidate& candidate = candidates_.emplace_back(Candidate{division, {}});
     auto least = bounds.of(division);
+    if (least && !std::isfinite(least->seconds)) least = no_finite_time(any);
     if (!least) {
       candidate.fate = Fate::refused;
       if (!refused_) refused_ = least.error();
@@ -167,26 +175,41 @@ void MegatronSearch::find_frontier(const SearchProgress& progress) {
 }
 
 // REQUIRES: none fits for sure.
-void MegatronSearch::find_least() {
+void MegatronSearch::find_least(const SearchProgress& progress) {
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) {
     return std::pair(c.least.bytes, c.least.seconds);
   });
-  for (Candidate& candidate : candidates_) {
-    if (candidate.fate == Fate::refused) continue;
-    if (!found_.empty() && found_.front().outcome.used <= least_used(candidate)) break;
-    const auto question = questions_(candidate.division);
-    auto outcome = question ? predict_megatron(any_, timer_, *question) : question.error();
-    candidate.fate = outcome ? Fate::predicted : Fate::refused;
-    if (!outcome && !refused_) refused_ = outcome.error();
-    if (!outcome) continue;
-    const bool is_less = found_.empty() || outcome->used < found_.front().outcome.used;
-    if (is_less) found_ = {{candidate.division, std::move(*outcome)}};
+  const auto settings = static_cast<int64_t>(candidates_.size());
+  for (size_t next = 0; next < candidates_.size();) {
+    std::vector<Candidate*> batch;
+    for (; next < candidates_.size() && batch.size() < kBatch; ++next) {
+      Candidate& candidate = candidates_[next];
+      if (candidate.fate == Fate::refused) continue;
+      const bool is_no_less =
+          !found_.empty() && found_.front().outcome.used <= least_used(candidate);
+      if (is_no_less) break;
+      batch.push_back(&candidate);
+    }
+    if (batch.empty()) break;
+    std::vector<Result<MegatronOutcome>> outcomes(batch.size(), MegatronOutcome());
+    for_each_in_parallel(batch.size(), 0, [&](size_t i) {
+      const auto question = questions_(batch[i]->division);
+      outcomes[i] = question ? predict_megatron(any_, timer_, *question) : question.error();
+    });
+    for (size_t i = 0; i < batch.size(); ++i) {
+      batch[i]->fate = outcomes[i] ? Fate::predicted : Fate::refused;
+      if (!outcomes[i] && !refused_) refused_ = outcomes[i].error();
+      if (!outcomes[i]) continue;
+      const bool is_less = found_.empty() || outcomes[i]->used < found_.front().outcome.used;
+      if (is_less) found_ = {{batch[i]->division, std::move(*outcomes[i])}};
+    }
+    if (progress) progress(static_cast<int64_t>(next), settings);
   }
 }
 
 Result<void> MegatronSearch::run(const SearchProgress& progress) {
   find_frontier(progress);
-  if (found_.empty()) find_least();
+  if (found_.empty()) find_least(progress);
   if (!found_.empty()) return {};
   HEADROOM_CHECK(refused_.has_value(), "a setting is found, or refused");
   return *refused_;

@@ -44,8 +44,6 @@ struct MegatronFound {
 
 // What is asked of one setting.
 using MegatronQuestions = std::function<Result<FitQuestion>(const MegatronDivision&)>;
-// Of how many settings it is known by now what becomes of them.
-using SearchProgress = std::function<void(int64_t done, int64_t settings)>;
 
 // A setting's stages, each predicted, and its time. The Error is about a setting that cannot be
 // asked, or a device that lacks a figure.
@@ -85,7 +83,7 @@ class MegatronSearch {
   // Nothing where it is found to be beaten on the way.
   Result<std::optional<MegatronOutcome>> try_candidate(const Candidate& candidate) const;
   void find_frontier(const SearchProgress& progress);
-  void find_least();
+  void find_least(const SearchProgress& progress);
   void add(MegatronFound found);
 
   const Scenario& any_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/file.h"
 #include "fit/fit.h"
@@ -193,13 +194,20 @@ TEST_F(MegatronSearchTest, FindsWhatGoingThroughAllFinds) {
     const auto any = resolve(*some);
     ASSERT_TRUE(any) << any.error().to_string();
     const std::vector<MegatronFound> all = exhaust(model, *any, *timer, listed);
-    const MegatronBounds bounds = MegatronBounds::make(*any, *timer, model.model, listed);
+    int64_t told = 0;
+    const SearchProgress count = [&](int64_t done, int64_t of) {
+      EXPECT_LE(done, of);
+      ++told;
+    };
+    const MegatronBounds bounds = MegatronBounds::make(*any, *timer, model.model, listed, count);
+    EXPECT_GT(std::exchange(told, 0), 0);
     expect_bounds_hold(space, bounds, all);
     const MegatronQuestions questions = [&](const MegatronDivision& division) {
       return setting_question(model, division);
     };
     MegatronSearch search(*any, *timer, questions, bounds, listed);
-    ASSERT_TRUE(search.run({}));
+    ASSERT_TRUE(search.run(count));
+    EXPECT_GT(told, 0);
     expect_found(search, all);
     too_large += search.counts().too_large;
     beaten += search.counts().beaten;

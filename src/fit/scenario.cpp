@@ -292,10 +292,19 @@ Result<std::string> model_type_of(const Scenario& scenario) {
 
 namespace {
 
+// What libraries set aside on a GPU goes by its generation (blas_workspace.h); a file of devices
+// need not say it.
+Result<void> check_generation(const device::Device& device) {
+  if (device.vendor == device::Vendor::cpu || device.compute_capability.known()) return {};
+  return Error{ErrorCode::bad_input, "of this device no compute_capability is known", device.name,
+               "its file can say it: \"compute_capability\": {\"value\": \"9.0\", ...}"};
+}
+
 Result<Scenario> resolved(Scenario scenario) {
   const FitQuestion& question = scenario.question;
   scenario.steps = std::make_shared<SharedSteps>();
   HEADROOM_TRY(load_model_and_device(scenario));
+  HEADROOM_TRY(check_generation(*scenario.device));
   if (!question.calibration.empty()) {
     HEADROOM_ASSIGN(Calibration calibration, load_correction(question.calibration));
     scenario.calibration = std::make_shared<Calibration>(std::move(calibration));

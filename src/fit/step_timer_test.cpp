@@ -125,6 +125,16 @@ TEST(StepTimer, AFileThatWasCutIsAnErrorThatNamesIt) {
   }
 }
 
+// What a file of devices may leave out is asked for.
+TEST(StepTimer, AGpuOfNoGenerationIsAnError) {
+  auto device = *device::DeviceCatalogue::built_in().find(kDevice);
+  device.compute_capability = {};
+  const auto scenario = resolve(gpt2_on(kDevice, {}), device);
+  ASSERT_FALSE(scenario);
+  EXPECT_EQ(scenario.error().code, ErrorCode::bad_input);
+  EXPECT_NE(scenario.error().message.find("compute_capability"), std::string::npos);
+}
+
 // Few simulated micro-batches say as much of a step as all of them, whatever is sent beside them.
 void expect_time_of_all(const Scenario& scenario, const StepTimer& timer) {
   const auto shared = scenario.steps->of(scenario);

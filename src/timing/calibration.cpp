@@ -176,6 +176,10 @@ Result<Calibration> read_calibration(const JsonView& root) {
       return laws.error("holds an engine that is not on " + calibration.device.substr(0, 80));
     }
   }
+  if (!calibration.laws.steps.empty()) {
+    return laws.error_at("steps", "what steps add is of all devices, and no calibration's to say",
+                         "leave it out");
+  }
   HEADROOM_ASSIGN(calibration.points, read_points(root, "points"));
   HEADROOM_ASSIGN(calibration.memory, read_memory(root));
   HEADROOM_ASSIGN(calibration.latency, read_latency(root));

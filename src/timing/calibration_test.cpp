@@ -94,6 +94,18 @@ TEST(Calibration, RefusesWhatIsNotOne) {
   };
   EXPECT_TRUE(refused(with("schema", "headroom.calibration/2")));
   EXPECT_TRUE(refused(with("timing", nullptr)));
+  // What steps add is of all devices, and would replace ours.
+  Json laws = *good.find("timing");
+  const auto step = Json::object()
+                        .set("name", "eager-training")
+                        .set("source", "a test")
+                        .set("devices", Json::array({"cpu"}))
+                        .set("ratio", 2.0)
+                        .set("half_width_log", 0.1)
+                        .set("half_width_log_elsewhere", 0.2)
+                        .set("median_error_pct", 1.0);
+  laws.set("steps", Json::array({step}));
+  EXPECT_TRUE(refused(with("timing", laws)));
   EXPECT_TRUE(refused(with("machine", Json::object())));
   EXPECT_TRUE(refused(with("device", "a100-sxm-80gb")));  // its laws are of another
   for (const auto& [key, value] : {std::pair<std::string, Json>{"seconds", 0.0},

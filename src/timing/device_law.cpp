@@ -22,6 +22,7 @@ constexpr double kLeastSpread = 0.05;  // of residuals: 5 %
 constexpr double kMostStartSeconds = 1;
 constexpr double kMostUncertainty = 0.5;  // of a median
 constexpr double kMostHalfWidth = 10;     // as law files bound it
+constexpr double kMostDeviation = 10;     // so too
 constexpr std::array<double, 5> kLengths{0.25, 0.5, 1, 2,
                                          4};  // in standard deviations of a feature
 constexpr int kSweeps = 2;
@@ -102,9 +103,8 @@ Correction correction_of(const Sample& sample, OperatorClass kind,
     correction.scale.push_back(lengths[i] * std::max(kLeastScale, deviation_of(values)));
   }
   const double spread = std::max(kLeastSpread, deviation_of(sample.residuals));
-  correction.offset_sd = spread;
-  correction.local_sd = spread;
-  correction.noise_sd = std::max(noise * spread, sample.noise_log);
+  correction.offset_sd = correction.local_sd = std::min(spread, kMostDeviation);
+  correction.noise_sd = std::min(std::max(noise * spread, sample.noise_log), kMostDeviation);
   return correction;
 }
 
@@ -119,8 +119,9 @@ std::vector<Coordinates> coordinates_in(const Correction& correction, const Samp
 double residual_at(const Correction& correction, const Sample& sample, const Features& features) {
   const std::vector<Coordinates> points = coordinates_in(correction, sample);
   const std::vector<double> weights = kriging_weights(correction, points, sample.residuals);
-  return expected_residual(correction, points, weights,
-                           held_within(box_of(points), coordinates_of(correction, features)));
+  return bounded_residual(correction, points, weights,
+                          held_within(box_of(points), coordinates_of(correction, features)),
+                          TimingModel::kMostResidual);
 }
 
 double error_left_out(const Correction& correction, const Sample& sample) {
@@ -213,13 +214,17 @@ HeldOutError held_out(const std::vector<double>& own, const std::vector<double>&
 }
 
 // The least time beyond the roofline: what a call costs that does nothing. What beats the roofline,
-// as operands in a cache do, says nothing of it. 0 where all do.
+// as operands in a cache do, says nothing of it but that it costs no more than that whole call. 0
+// where all do.
 double start_of(const std::vector<MeasuredPoint>& points, const std::vector<Features>& features) {
   double start = kMostStartSeconds;
+  double shortest = kMostStartSeconds;
   for (size_t i = 0; i < points.size(); ++i) {
     const double beyond = points[i].seconds - roof_seconds(features[i].roofline);
     if (beyond > 0) start = std::min(start, beyond);
+    shortest = std::min(shortest, points[i].seconds);
   }
+  if (start < kMostStartSeconds) start = std::min(start, shortest);
   return start < kMostStartSeconds ? start : 0;
 }
 

@@ -146,5 +146,28 @@ TEST(DeviceLaw, PointsThatAreAllAlikeMakeNoInfinity) {
   EXPECT_GE(law->correction.noise_sd, 1e-3);  // what law files ask for
 }
 
+// One call that does not beat the roofline, and takes long: it is no start of all the others.
+TEST(DeviceLaw, ACallStartsInNoLongerThanTheShortestTakes) {
+  auto points = points_of(24, 3);
+  double shortest = 1;
+  for (MeasuredPoint& point : points) {
+    point.seconds = 0.5 * std::max(point.call.flops / 1e11, point.call.bytes / 2e10);
+    shortest = std::min(shortest, point.seconds);
+  }
+  points.front().seconds = 0.9;
+  const auto law = fit_device_law(processor(), points);
+  ASSERT_TRUE(law) << law.error().to_string();
+  EXPECT_LE(law->start_seconds, shortest);
+}
+
+// Whatever rounds differ by, a law file takes what comes out.
+TEST(DeviceLaw, NoiseIsWhatLawFilesTake) {
+  auto points = points_of(24, 3);
+  for (MeasuredPoint& point : points) point.drift_log = 14;
+  const auto law = fit_device_law(processor(), points);
+  ASSERT_TRUE(law) << law.error().to_string();
+  EXPECT_LE(law->correction.noise_sd, 10);
+}
+
 }  // namespace
 }  // namespace headroom::timing

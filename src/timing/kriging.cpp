@@ -124,4 +124,9 @@ double expected_residual(const Correction& correction, const std::vector<Coordin
   return sum;
 }
 
+double bounded_residual(const Correction& correction, const std::vector<Coordinates>& points,
+                        const std::vector<double>& weights, const Coordinates& at, double most) {
+  return std::clamp(expected_residual(correction, points, weights, at), -most, most);
+}
+
 }  // namespace headroom::timing

@@ -35,6 +35,13 @@ struct Box {
                                        const std::vector<Coordinates>& points,
                                        const std::vector<double>& weights, const Coordinates& at);
 
+// The same, but no further off than a point may be: points that are close and contradict each other
+// make a slope that reaches any height beside them.
+[[nodiscard]] double bounded_residual(const Correction& correction,
+                                      const std::vector<Coordinates>& points,
+                                      const std::vector<double>& weights, const Coordinates& at,
+                                      double most);
+
 // Of each point: its residual, less what the other points say of it. O(n^3) for all of them.
 [[nodiscard]] std::vector<double> left_out_errors(const Correction& correction,
                                                   const std::vector<Coordinates>& points,

@@ -226,8 +226,8 @@ Result<PredictedTime> TimingModel::predict(const Call& asked, const device::Devi
     Coordinates at = coordinates_of(correction, features);
     // A law of this device is its points; a general one knows more than they do.
     if (!law->device.empty()) at = held_within(corrected->box, std::move(at));
-    time.seconds *=
-        std::exp(expected_residual(correction, corrected->coordinates, corrected->weights, at));
+    time.seconds *= std::exp(bounded_residual(correction, corrected->coordinates,
+                                              corrected->weights, at, kMostResidual));
     time.provenance = Provenance::calibrated;
     time.basis +=
         "; corrected by " + std::to_string(corrected->weights.size()) + " points of " + device.name;
@@ -244,6 +244,12 @@ Result<PredictedTime> TimingModel::predict(const Call& asked, const device::Devi
   }
   time.seconds_low = time.seconds * std::exp(-half_width);
   time.seconds_high = time.seconds * std::exp(half_width);
+  if (!(time.seconds > 0) || !std::isfinite(time.seconds_high)) {
+    return Error{ErrorCode::unavailable,
+                 "the law for " + std::string(name_of(call.kind)) + " gives no finite time",
+                 device.name,
+                 {}};
+  }
   return time;
 }
 

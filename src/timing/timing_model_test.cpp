@@ -198,5 +198,40 @@ TEST(TimingModel, AUsersLawReplacesOurs) {
   EXPECT_EQ(mine.laws().size(), laws);
 }
 
+// Points side by side that contradict each other, under a law that hears no noise.
+TEST(TimingModel, PointsThatContradictEachOtherMakeNoInfinity) {
+  const Device& device = device_named("h100-sxm-80gb");
+  Law law;
+  law.kind = OperatorClass::gemm;
+  law.device = device.name;
+  law.devices = {device.name};
+  law.rates = {Rate::bf16};
+  law.can_correct = true;
+  law.correction = {.features = {Feature::k}, .center = {7}, .scale = {1}};
+  law.correction.offset_sd = law.correction.local_sd = 10;
+  law.correction.noise_sd = 1e-3;
+  TimingModel hostile = TimingModel::built_in();
+  hostile.merge(LawFile{{}, {}, {}, {law}});
+  const auto product = [](int64_t k) {
+    return gemm_call({.m = 64, .n = 1024, .k = k}, Rate::bf16, 2);
+  };
+  std::vector<MeasuredPoint> points;
+  for (const auto& [k, residual] :
+       {std::pair{1000, 5.9}, std::pair{1001, -5.9}, std::pair{100, 0.0}, std::pair{100000, 0.0}}) {
+    const double seconds = hostile.predict(product(k), device)->seconds;
+    points.push_back({product(k), seconds * std::exp(residual)});
+  }
+  const TimingModel plain = hostile;
+  ASSERT_TRUE(hostile.correct(device, points));
+  for (int64_t k = 64; k <= 131072; k = k * 5 / 4) {
+    const auto time = hostile.predict(product(k), device);
+    ASSERT_TRUE(time) << time.error().to_string();
+    const double factor = time->seconds / plain.predict(product(k), device)->seconds;
+    EXPECT_LE(std::abs(std::log(factor)), TimingModel::kMostResidual + 1e-9) << k;
+    EXPECT_TRUE(std::isfinite(time->seconds_high)) << k;
+    EXPECT_GT(time->seconds, 0) << k;
+  }
+}
+
 }  // namespace
 }  // namespace headroom::timing
