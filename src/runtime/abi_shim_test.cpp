@@ -1,12 +1,9 @@
 // What the C ABI has for the shim (python/headroom/run/shim), over the fake driver; each test in a
 // process of its own, as the runtime is for ever. Through PyTorch's class: tests/shim.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -14,22 +11,14 @@
 #include "base/units.h"
 #include "runtime/abi.h"
 #include "runtime/fake/fake_cuda.h"
+#include "runtime/fake/in_child.h"
 
 namespace headroom {
 namespace {
 
-#define IN_CHILD(condition)                                                \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::_Exit(1);                                                       \
-    }                                                                      \
-  } while (false)
-
 // Two devices of 64 MiB.
 void in_child(const std::function<void()>& what, bool is_virtual = true, int64_t delay = 0) {
-  const pid_t child = fork();
-  if (child == 0) {
+  const int status = status_of_child([&] {
     const headroom_fake_setting setting{2, 64 * kMiB, 2 * kMiB, delay, 1, 1, is_virtual ? 1 : 0, 1};
     headroom_fake_set_up(&setting);
     headroom_configuration configuration{};
@@ -38,11 +27,7 @@ void in_child(const std::function<void()>& what, bool is_virtual = true, int64_t
     configuration.flags = HEADROOM_FLAG_ALWAYS_PLAN;
     IN_CHILD(headroom_configure(&configuration) == 0);
     what();
-    IN_CHILD(headroom_fake_violations() == 0);
-    std::_Exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
+  });
   EXPECT_EQ(status, 0);
 }
 
@@ -63,11 +48,7 @@ TEST(AbiShim, AReleaseTellsWhoseBlockItWasAndHowLarge) {
     IN_CHILD(headroom_release(block, 1) == 0 && headroom_device_of(block) == -1);
     IN_CHILD(statistics(1).allocation.current == 0);
     void* const kept = headroom_malloc(1000, 0, nullptr);
-    const pid_t child = fork();
-    if (child == 0) std::_Exit(headroom_release(kept, 0) == -1 ? 0 : 1);
-    int status = 1;
-    waitpid(child, &status, 0);
-    IN_CHILD(status == 0);
+    IN_CHILD(status_of_child([&] { IN_CHILD(headroom_release(kept, 0) == -1); }) == 0);
   });
 }
 

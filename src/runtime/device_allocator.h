@@ -159,7 +159,8 @@ class DeviceAllocator {
   void empty_cache();
   void set_memory_fraction(double fraction);
   [[nodiscard]] double memory_fraction() const { return memory_fraction_.load(); }
-  // The segment that holds the pointer; nothing where it is not a live block.
+  // The page, or piece of cuMemAlloc, that holds the address; nothing where that is in no arena.
+  // Whether a block lives there is not asked.
   std::optional<GeneralArena::Piece> base_allocation(void* pointer);
 
   using Filter = std::function<bool(CudaStream*)>;

@@ -1,7 +1,6 @@
 // The library as PyTorch sees it: the C ABI over the fake driver. What is for ever in a process
 // (the runtime, its configuration) is tested in processes of their own.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -20,6 +19,7 @@
 #include "memory/recording/reader.h"
 #include "runtime/abi.h"
 #include "runtime/fake/fake_cuda.h"
+#include "runtime/fake/in_child.h"
 
 namespace headroom {
 namespace {
@@ -51,26 +51,8 @@ std::string report() {
   return text;
 }
 
-#define IN_CHILD(condition)                                                \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::_Exit(1);                                                       \
-    }                                                                      \
-  } while (false)
-
 // Runs `what` in a process of its own, which must end with 0 and break no rule of the driver.
-void in_child(const std::function<void()>& what) {
-  const pid_t child = fork();
-  if (child == 0) {
-    what();
-    IN_CHILD(headroom_fake_violations() == 0);
-    std::_Exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-}
+void in_child(const std::function<void()>& what) { EXPECT_EQ(status_of_child(what), 0); }
 
 void configure_default() {
   const headroom_configuration made = configuration();
@@ -409,16 +391,12 @@ TEST(Runtime, AForkedChildGetsNothingAndHurtsNobody) {
     set_up(64);
     configure_default();
     void* const block = headroom_malloc(kMiB, 0, nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-      const bool is_refused = headroom_malloc(kMiB, 0, nullptr) == nullptr;
+    const int status = status_of_child([&] {
+      IN_CHILD(headroom_malloc(kMiB, 0, nullptr) == nullptr);
       headroom_free(block, 0, 0, nullptr);
       headroom_reset();
       headroom_finish();
-      std::_Exit(is_refused ? 0 : 1);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
+    });
     IN_CHILD(status == 0);
     headroom_free(block, 0, 0, nullptr);
     IN_CHILD(statistics().allocation.current == 0);

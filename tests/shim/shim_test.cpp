@@ -6,8 +6,6 @@
 // One case a process, as an exchange is final. tests/python/test_run_shim.py compiles and calls it.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <dlfcn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <functional>
@@ -19,6 +17,7 @@
 
 #include "runtime/abi.h"
 #include "runtime/fake/fake_cuda.h"
+#include "runtime/fake/in_child.h"
 #include "stand_in.h"
 
 namespace {
@@ -33,13 +32,7 @@ constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
 constexpr auto kSmall = static_cast<size_t>(StatType::SMALL_POOL);
 constexpr auto kLarge = static_cast<size_t>(StatType::LARGE_POOL);
 
-#define CHECK(condition)                                                   \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::_Exit(1);                                                       \
-    }                                                                      \
-  } while (false)
+#define CHECK(condition) IN_CHILD(condition)
 
 struct Words {
   const char* library;
@@ -503,13 +496,10 @@ void another_pytorch_is_refused(const Words& words) {
 void a_forked_child_leaves_its_parents_blocks_alone(const Words& words) {
   torch_cuda::CUDAAllocator& one = installed(words);
   c10::DataPtr kept = one.allocate(100);
-  const pid_t child = fork();
-  if (child == 0) {
+  const int status = headroom::status_of_child([&] {
     kept.clear();
-    std::_Exit(refusal([&] { one.raw_alloc(100); }) == "" ? 1 : 0);
-  }
-  int status = 1;
-  waitpid(child, &status, 0);
+    CHECK(refusal([&] { one.raw_alloc(100); }) != "");
+  });
   CHECK(status == 0 && one.getDeviceStats(0).allocation[kAll].current == 1);
 }
 

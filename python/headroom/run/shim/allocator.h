@@ -3,8 +3,7 @@
 //
 // Invariants:
 //  1. A live block belongs to exactly one of the two, and its release goes to that one, found by
-//  the
-//     address; who asked for it, where, and what is begun by then plays no part.
+//     the address; who asked for it, where, and what is begun by then plays no part.
 //  2. Every DataPtr that leaves here has raw_deleter() for its deleter, whoever serves it: graph
 //     trees compare them. It is taken for the native one's own before that one looks at it.
 //  3. Where one has no memory left, what the other has cached is given back before anyone is told.
