@@ -4,7 +4,7 @@
 
 The runner behind `headroom bench device --engine onnxruntime`; what it writes and says, and its exit codes, are those of
 device_probe, whose shapes it draws too. A point is a graph of linear layers alone, each with a weight of its own, so many
-that no cache holds them all, and with a bias, which costs a product in float32 a tenth and one in int8 next to nothing; two take the same input, which is then quantized once, as in transformers (queries, keys and
+that no cache holds them all, and with a bias, as layers have; two take the same input, which is then quantized once, as in transformers (queries, keys and
 values; gate and up: six or seven products take four inputs). Its time is that of the nodes in ONNX Runtime's profile, as a
 recorded model has them, the median over some runs. Other operators are not measured.
 """

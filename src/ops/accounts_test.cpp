@@ -171,6 +171,18 @@ TEST(Accounts, CallsWithoutAKernelAreNoRunOfACpu) {
   EXPECT_TRUE(answer.horizon.empty());
 }
 
+// Cut so early that not even its calls are there: it names a device at its beginning.
+TEST(Accounts, ACutFileThatNamesADeviceIsNoRunOfACpu) {
+  formats::Trace trace =
+      TinyTrace().step(1, 0, 100).add(Kind::host_operator, "aten::addmm", 10, 60).build();
+  trace.devices.push_back({.name = "NVIDIA A100"});
+  EXPECT_FALSE(ask(trace).trace.lacks_kernels);
+  trace.is_cut = true;
+  const OpsAnswer answer = ask(trace);
+  EXPECT_EQ(answer.bound, Bound::not_recorded);
+  EXPECT_EQ(answer.trace.device, "NVIDIA A100");
+}
+
 TEST(Accounts, AKernelThatRunsOverManyStepsIsTheirBacklog) {
   TinyTrace tiny;
   tiny.launched("aten::mm", 0, 5, "sgemm", 5, 10);

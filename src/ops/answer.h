@@ -132,7 +132,7 @@ struct TraceFacts {
   int64_t events = 0;
   int64_t kernels = 0;  // launched by the steps
   bool has_device = false;
-  bool lacks_kernels = false;  // calls into a device's runtime, and nothing of the device
+  bool lacks_kernels = false;  // of a run on a device, and nothing of what that did
   int64_t devices = 0;         // that kernels ran on
   bool has_steps = false;
   bool is_partial = false;  // the file was cut, or had events that could not be read

@@ -211,7 +211,9 @@ ReplayError replay_error(const Recording& recording) {
   error.replayed_ms = replayed / 1e6;
   error.unseen_ms = recording.unseen_ns / 1e6;
   // What stays as it was is right by construction: the error is of the rest.
-  const double explained = recording.measured_ns - recording.unseen_ns;
+  const double seen = recording.measured_ns - recording.unseen_ns;
+  // Stretches on several streams may add up to more than the run.
+  const double explained = seen > 0 ? seen : recording.measured_ns;
   error.error_pct = explained > 0 ? 100 * (replayed - recording.measured_ns) / explained : 0;
   return error;
 }

@@ -23,7 +23,10 @@ std::string RecordedRun::device() const {
   return index < trace.devices.size() ? trace.devices[index].name : "";
 }
 
-bool RecordedRun::lacks_kernels() const { return !links.has_device && links.has_calls; }
+bool RecordedRun::lacks_kernels() const {
+  if (links.has_device) return false;
+  return links.has_calls || (trace.is_cut && !trace.devices.empty());
+}
 
 int64_t RecordedRun::device_count() const {
   std::set<std::string_view> devices;

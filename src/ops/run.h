@@ -22,7 +22,8 @@ struct RecordedRun {
 
   // The device that the kernels ran on, "CPU" where there is none, "" where the trace is silent.
   [[nodiscard]] std::string device() const;
-  // There are calls into a device's runtime, but nothing that they put on it.
+  // There are calls into a device's runtime, but nothing that they put on it; or the file names a
+  // device, and was cut off before what that did.
   [[nodiscard]] bool lacks_kernels() const;
   // How many devices the kernels ran on.
   [[nodiscard]] int64_t device_count() const;

@@ -53,11 +53,6 @@ text::Style verdict_style(fit::Verdict verdict) {
   return text::Style::plain;
 }
 
-std::string wrapped(std::string_view words, const text::Terminal& terminal, int indent) {
-  const std::string safe = text::printable(words);
-  return (terminal.columns > 0 ? text::paragraph(safe, indent, terminal.columns) : safe) + "\n";
-}
-
 std::string verdict_line(fit::Verdict verdict, const std::string& sentence,
                          const text::Terminal& terminal) {
   const std::string word(verdict_word(verdict));

@@ -18,10 +18,6 @@ namespace headroom::report {
 
 [[nodiscard]] text::Style verdict_style(fit::Verdict verdict);
 
-// Words broken at the terminal's width; every line but the first begins at column `indent`.
-[[nodiscard]] std::string wrapped(std::string_view words, const text::Terminal& terminal,
-                                  int indent = 0);
-
 // The first line of an answer: "yes: SENTENCE", the verdict in its colour.
 [[nodiscard]] std::string verdict_line(fit::Verdict verdict, const std::string& sentence,
                                        const text::Terminal& terminal);

@@ -7,6 +7,7 @@
 #include "report/ops_words.h"
 #include "text/json_parts.h"
 #include "text/number.h"
+#include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -283,7 +284,9 @@ std::string ops_comparison_text(const ops::OpsComparison& comparison, const Term
   lines += run_line("second", comparison.after, terminal);
   lines += "\n" + changes_table(comparison, terminal);
   lines += "\n" + groups_table(comparison, terminal);
-  for (const std::string& note : comparison.notes) lines += "note: " + note + "\n";
+  for (const std::string& note : comparison.notes) {
+    lines += text::wrapped("note: " + note, terminal, kNoteIndent);
+  }
   return lines;
 }
 

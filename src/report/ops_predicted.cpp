@@ -3,6 +3,7 @@
 #include "report/fit_words.h"
 #include "report/ops_words.h"
 #include "text/number.h"
+#include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -96,7 +97,9 @@ std::string ops_predicted_text(const ops::PredictedRun& run, const Terminal& ter
                 Style::dim}});
   }
   std::string notes;
-  for (const std::string& note : run.notes) notes += "note: " + text::printable(note) + "\n";
+  for (const std::string& note : run.notes) {
+    notes += text::wrapped("note: " + note, terminal, kNoteIndent);
+  }
   return lines + "\n" + table.render(terminal) +
          (run.engine.empty() ? "everything" : "attention and products") +
          " at the device's peaks: " + milliseconds(run.roofline_ms) + "\n" + notes;

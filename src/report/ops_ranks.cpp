@@ -5,6 +5,7 @@
 #include "report/fit_words.h"
 #include "report/ops_words.h"
 #include "text/json_parts.h"
+#include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -122,7 +123,9 @@ std::string ops_ranks_text(const ops::RanksAnswer& answer, const Terminal& termi
   lines += "\n" + percent_words(answer.matched_pct) +
            " of the time of collectives could be matched between ranks; waiting is what one takes "
            "longer than on the rank that came last\n";
-  for (const std::string& note : answer.notes) lines += "note: " + text::printable(note) + "\n";
+  for (const std::string& note : answer.notes) {
+    lines += text::wrapped("note: " + note, terminal, kNoteIndent);
+  }
   return lines;
 }
 

@@ -7,6 +7,7 @@
 #include "report/ops_captions.h"
 #include "report/ops_words.h"
 #include "text/number.h"
+#include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
 
@@ -81,7 +82,7 @@ std::string groups(const ops::OpsAnswer& answer, const Terminal& terminal) {
              "",
              {milliseconds(answer.nongemm_bench.total_ms), Style::bold}});
   const std::string idle = idle_words(answer);
-  return table.render(terminal) + idle + (idle.empty() ? "" : "\n");
+  return table.render(terminal) + (idle.empty() ? "" : text::wrapped(idle, terminal));
 }
 
 std::string operators(const ops::OpsAnswer& answer, const Terminal& terminal) {
@@ -147,7 +148,7 @@ std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
   if (!is_replay_trusted(answer)) {
     lines += text::paint("do not trust these:", Style::warning, terminal.colour) + " ";
   }
-  return lines + replay_words(answer) + "\n" + between_words(answer) + "\n";
+  return lines + replay_words(answer) + "\n" + text::wrapped(between_words(answer), terminal);
 }
 
 // Where better kernels could win most, at most.
@@ -250,9 +251,11 @@ std::string ops_text(const ops::OpsAnswer& answer, const Terminal& terminal) {
   lines += counters(answer, terminal);
   lines += "\n" + coverage(answer);
   for (const std::string& fault : answer.trace.faults) {
-    lines += "not read: " + text::printable(fault) + "\n";
+    lines += text::wrapped("not read: " + fault, terminal, kNoteIndent);
   }
-  for (const std::string& note : answer.notes) lines += "note: " + text::printable(note) + "\n";
+  for (const std::string& note : answer.notes) {
+    lines += text::wrapped("note: " + note, terminal, kNoteIndent);
+  }
   return lines;
 }
 

@@ -140,8 +140,8 @@ std::string bound_words(const ops::OpsAnswer& answer) {
       return "What bounds this run was not recorded: " + share +
              " of the time went by in what the profiler has nothing of";
     case ops::Bound::not_recorded:
-      return "What bounds this run was not recorded: the trace has calls into a device's runtime, "
-             "and no kernel; what follows is the host's part alone";
+      return "What bounds this run is not in the trace: it is of a run on a device, and has no "
+             "kernel; what follows is the host's part alone";
     case ops::Bound::communication:
       return "Communication bounds this run: " + share + " of the time nothing hides it";
     case ops::Bound::gemm_attention:

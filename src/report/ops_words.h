@@ -8,6 +8,8 @@
 
 namespace headroom::report {
 
+inline constexpr int kNoteIndent = 2;  // of the lines that a note goes on with in a narrow terminal
+
 // Four figures, whatever the size.
 [[nodiscard]] std::string milliseconds(double ms);
 // With one decimal.

@@ -28,4 +28,9 @@ std::string paragraph(std::string_view words, int indent, int columns) {
   return lines;
 }
 
+std::string wrapped(std::string_view words, const Terminal& terminal, int indent) {
+  const std::string safe = printable(words);
+  return (terminal.columns > 0 ? paragraph(safe, indent, terminal.columns) : safe) + "\n";
+}
+
 }  // namespace headroom::text

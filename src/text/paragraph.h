@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "text/terminal.h"
+
 namespace headroom::text {
 
 // A line longer than this is hard to read however wide the terminal is.
@@ -19,5 +21,9 @@ inline constexpr int kParagraphColumns = 100;
 // a line stands alone. No line feed at the end.
 [[nodiscard]] std::string paragraph(std::string_view words, int indent,
                                     int columns = kParagraphColumns);
+
+// One line of an answer, made printable: broken at the terminal's width, every line but the first
+// at column `indent`; whole where there is no terminal, as programs read lines. With its line feed.
+[[nodiscard]] std::string wrapped(std::string_view words, const Terminal& terminal, int indent = 0);
 
 }  // namespace headroom::text

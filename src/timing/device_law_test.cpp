@@ -6,25 +6,10 @@
 #include <random>
 
 #include "timing/timing_model.h"
+#include "timing/tiny_processor.h"
 
 namespace headroom::timing {
 namespace {
-
-template <typename T>
-device::Figure<T> figure(T value) {
-  return {value, Provenance::measured, "a test"};
-}
-
-device::Device processor() {
-  device::Device device;
-  device.name = "cpu";
-  device.vendor = device::Vendor::cpu;
-  device.bandwidth = figure(BytesPerSecond{2e10});
-  device.l2 = figure(Bytes(32 * kMiB));
-  device.sm_count = figure<int64_t>(2);
-  device.dense_rates[static_cast<size_t>(device::Rate::fp32)] = figure(FlopsPerSecond{1e11});
-  return device;
-}
 
 // A machine whose products are slow where they are narrow, and which is 2 % uncertain.
 double seconds_on_it(const GemmShape& shape, std::mt19937& random) {
@@ -50,7 +35,7 @@ std::vector<MeasuredPoint> points_of(size_t count, unsigned seed) {
 }
 
 TEST(DeviceLaw, PredictsShapesThatItWasNotGiven) {
-  const device::Device device = processor();
+  const device::Device device = tiny_processor();
   const auto points = points_of(48, 1);
   const auto law = fit_device_law(device, points);
   ASSERT_TRUE(law) << law.error().to_string();
@@ -77,7 +62,7 @@ TEST(DeviceLaw, PredictsShapesThatItWasNotGiven) {
 }
 
 TEST(DeviceLaw, ItsStatedErrorIsThatOfOtherShapes) {
-  const device::Device device = processor();
+  const device::Device device = tiny_processor();
   const auto law = fit_device_law(device, points_of(64, 3));
   ASSERT_TRUE(law);
   EXPECT_GT(law->large.rows + law->small.rows, 60);
@@ -89,48 +74,49 @@ TEST(DeviceLaw, LeavesOutWhatOtherWorkDisturbed) {
   auto points = points_of(20, 4);
   points[3].uncertainty = 0.8;
   points[7].seconds *= 1e4;
-  const auto kept = undisturbed(processor(), points);
+  const auto kept = undisturbed(tiny_processor(), points);
   ASSERT_TRUE(kept);
   EXPECT_EQ(kept->size(), 18u);
   TimingModel model = TimingModel::built_in();
-  model.merge(LawFile{{}, {}, {}, {*fit_device_law(processor(), *kept)}});
-  EXPECT_TRUE(model.correct(processor(), *kept));
+  model.merge(LawFile{{}, {}, {}, {*fit_device_law(tiny_processor(), *kept)}});
+  EXPECT_TRUE(model.correct(tiny_processor(), *kept));
 }
 
 // Else the law swings between points that other work moved, and far beyond them.
 TEST(DeviceLaw, APointsNoiseIsWhatItsRoundsDifferBy) {
   auto points = points_of(64, 3);
-  const double quiet = fit_device_law(processor(), points)->correction.noise_sd;
+  const double quiet = fit_device_law(tiny_processor(), points)->correction.noise_sd;
   for (MeasuredPoint& point : points) point.drift_log = 0.4;
-  EXPECT_NEAR(fit_device_law(processor(), points)->correction.noise_sd, 0.4 / 0.6745 / 2, 1e-9);
+  EXPECT_NEAR(fit_device_law(tiny_processor(), points)->correction.noise_sd, 0.4 / 0.6745 / 2,
+              1e-9);
   EXPECT_LT(quiet, 0.1);
 }
 
 // What lies in a cache is faster than the roofline; the others tell what a call costs.
 TEST(DeviceLaw, WhatBeatsTheRooflineHidesNoStart) {
   auto points = points_of(64, 3);
-  const double start = fit_device_law(processor(), points)->start_seconds;
+  const double start = fit_device_law(tiny_processor(), points)->start_seconds;
   EXPECT_GT(start, 0);
   points[0].seconds = points[0].call.bytes / 1e13;
-  const double with_cache = fit_device_law(processor(), points)->start_seconds;
+  const double with_cache = fit_device_law(tiny_processor(), points)->start_seconds;
   EXPECT_GT(with_cache, 0);
 }
 
 TEST(DeviceLaw, BeyondItsPointsTheBoundaryHolds) {
   const auto points = points_of(64, 3);
   TimingModel model = TimingModel::built_in();
-  model.merge(LawFile{{}, {}, {}, {*fit_device_law(processor(), points)}});
-  ASSERT_TRUE(model.correct(processor(), points));
+  model.merge(LawFile{{}, {}, {}, {*fit_device_law(tiny_processor(), points)}});
+  ASSERT_TRUE(model.correct(tiny_processor(), points));
   const auto seconds = [&](int64_t m) {  // more rows than any point has
     const Call call = gemm_call({.m = m, .n = 2048, .k = 2048}, device::Rate::fp32, 4);
-    return model.predict(call, processor())->seconds;
+    return model.predict(call, tiny_processor())->seconds;
   };
   EXPECT_NEAR(seconds(1 << 24) / seconds(1 << 20), 16, 0.01);
 }
 
 TEST(DeviceLaw, NeedsPointsAndFigures) {
-  EXPECT_FALSE(fit_device_law(processor(), points_of(kLeastPointsOfALaw - 1, 1)));
-  EXPECT_TRUE(fit_device_law(processor(), points_of(kLeastPointsOfALaw, 1)));
+  EXPECT_FALSE(fit_device_law(tiny_processor(), points_of(kLeastPointsOfALaw - 1, 1)));
+  EXPECT_TRUE(fit_device_law(tiny_processor(), points_of(kLeastPointsOfALaw, 1)));
   device::Device nothing;
   nothing.name = "cpu";
   EXPECT_FALSE(fit_device_law(nothing, points_of(20, 1)));
@@ -139,7 +125,7 @@ TEST(DeviceLaw, NeedsPointsAndFigures) {
 // One shape again and again: features that do not differ, and residuals that hardly do.
 TEST(DeviceLaw, PointsThatAreAllAlikeMakeNoInfinity) {
   std::vector<MeasuredPoint> points(20, points_of(1, 1).front());
-  const auto law = fit_device_law(processor(), points);
+  const auto law = fit_device_law(tiny_processor(), points);
   ASSERT_TRUE(law);
   EXPECT_TRUE(std::isfinite(law->large.half_width_log));
   EXPECT_TRUE(std::isfinite(law->correction.noise_sd));
@@ -155,7 +141,7 @@ TEST(DeviceLaw, ACallStartsInNoLongerThanTheShortestTakes) {
     shortest = std::min(shortest, point.seconds);
   }
   points.front().seconds = 0.9;
-  const auto law = fit_device_law(processor(), points);
+  const auto law = fit_device_law(tiny_processor(), points);
   ASSERT_TRUE(law) << law.error().to_string();
   EXPECT_LE(law->start_seconds, shortest);
 }
@@ -164,7 +150,7 @@ TEST(DeviceLaw, ACallStartsInNoLongerThanTheShortestTakes) {
 TEST(DeviceLaw, NoiseIsWhatLawFilesTake) {
   auto points = points_of(24, 3);
   for (MeasuredPoint& point : points) point.drift_log = 14;
-  const auto law = fit_device_law(processor(), points);
+  const auto law = fit_device_law(tiny_processor(), points);
   ASSERT_TRUE(law) << law.error().to_string();
   EXPECT_LE(law->correction.noise_sd, 10);
 }

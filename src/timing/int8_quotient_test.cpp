@@ -6,26 +6,10 @@
 #include <random>
 
 #include "base/median.h"
+#include "timing/tiny_processor.h"
 
 namespace headroom::timing {
 namespace {
-
-template <typename Value>
-device::Figure<Value> figure(Value value) {
-  return {value, Provenance::measured, "a test"};
-}
-
-device::Device processor() {
-  device::Device device;
-  device.name = "cpu";
-  device.vendor = device::Vendor::cpu;
-  device.bandwidth = figure(BytesPerSecond{2e10});
-  device.l2 = figure(Bytes(32 * kMiB));
-  device.sm_count = figure<int64_t>(2);
-  device.dense_rates[static_cast<size_t>(device::Rate::fp32)] = figure(FlopsPerSecond{1e11});
-  device.dense_rates[static_cast<size_t>(device::Rate::int8)] = figure(FlopsPerSecond{4e11});
-  return device;
-}
 
 // Quantizing what goes in is a larger part where little is multiplied.
 double quotient_of(const GemmShape& shape) {
@@ -60,7 +44,7 @@ std::vector<MeasuredPoint> pairs(size_t count) {
 }
 
 TEST(Int8Quotient, WhatSlowsBothTakesNoPart) {
-  const auto law = Int8Quotient::fit(processor(), pairs(40));
+  const auto law = Int8Quotient::fit(tiny_processor(), pairs(40));
   ASSERT_TRUE(law);
   std::mt19937 random(11);
   std::vector<double> errors;
@@ -77,13 +61,13 @@ TEST(Int8Quotient, WhatSlowsBothTakesNoPart) {
 }
 
 TEST(Int8Quotient, NeedsShapesThatWereMeasuredBothWays) {
-  EXPECT_FALSE(Int8Quotient::fit(processor(), {}));
-  EXPECT_FALSE(Int8Quotient::fit(processor(), pairs(11)));
+  EXPECT_FALSE(Int8Quotient::fit(tiny_processor(), {}));
+  EXPECT_FALSE(Int8Quotient::fit(tiny_processor(), pairs(11)));
   auto points = pairs(40);
   std::erase_if(points, [](const MeasuredPoint& point) {
     return point.call.kind == OperatorClass::gemm_fp32;
   });
-  EXPECT_FALSE(Int8Quotient::fit(processor(), points));
+  EXPECT_FALSE(Int8Quotient::fit(tiny_processor(), points));
 }
 
 }  // namespace
