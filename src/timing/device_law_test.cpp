@@ -44,16 +44,18 @@ TEST(DeviceLaw, PredictsShapesThatItWasNotGiven) {
   ASSERT_TRUE(model.correct(device, points));
   std::vector<double> errors;
   size_t inside = 0;
+  size_t calibrated = 0;  // the rest lie beyond the 48 shapes
   const auto others = points_of(200, 2);
   for (const MeasuredPoint& point : others) {
     const auto time = model.predict(point.call, device);
     ASSERT_TRUE(time) << time.error().to_string();
-    EXPECT_EQ(time->provenance, Provenance::calibrated);
+    calibrated += time->provenance == Provenance::calibrated ? 1 : 0;
     errors.push_back(std::abs(time->seconds / point.seconds - 1));
     inside += time->seconds_low <= point.seconds && point.seconds <= time->seconds_high ? 1 : 0;
   }
   std::nth_element(errors.begin(), errors.begin() + 100, errors.end());
   EXPECT_LT(errors[100], 0.06);
+  EXPECT_GT(calibrated, 150u);
   // A 90 % interval, on as many as say so within some points.
   EXPECT_GT(inside, 165u);
   const auto roofline = roofline_error_pct(device, others);
@@ -107,11 +109,20 @@ TEST(DeviceLaw, BeyondItsPointsTheBoundaryHolds) {
   TimingModel model = TimingModel::built_in();
   model.merge(LawFile{{}, {}, {}, {*fit_device_law(tiny_processor(), points)}});
   ASSERT_TRUE(model.correct(tiny_processor(), points));
-  const auto seconds = [&](int64_t m) {  // more rows than any point has
+  const auto predicted = [&](int64_t m) {
     const Call call = gemm_call({.m = m, .n = 2048, .k = 2048}, device::Rate::fp32, 4);
-    return model.predict(call, tiny_processor())->seconds;
+    return *model.predict(call, tiny_processor());
   };
-  EXPECT_NEAR(seconds(1 << 24) / seconds(1 << 20), 16, 0.01);
+  const auto width = [](const PredictedTime& time) { return time.seconds_high / time.seconds; };
+  // More rows than any point has, some and many.
+  const PredictedTime within = predicted(512);
+  const PredictedTime near = predicted(1 << 11);
+  const PredictedTime far = predicted(1 << 20);
+  EXPECT_NEAR(predicted(1 << 24).seconds / far.seconds, 16, 0.01);
+  EXPECT_EQ(within.provenance, Provenance::calibrated) << within.basis;
+  EXPECT_EQ(far.provenance, Provenance::extrapolated) << far.basis;
+  EXPECT_GT(width(near), width(within));
+  EXPECT_GT(width(far), width(near));
 }
 
 TEST(DeviceLaw, NeedsPointsAndFigures) {

@@ -9,11 +9,16 @@ namespace headroom::timing {
 
 namespace {
 
-double covariance(const Correction& correction, const Coordinates& a, const Coordinates& b) {
+// 1 at the same place, 0 far from it.
+double likeness(const Coordinates& a, const Coordinates& b) {
   double square = 0;
   for (size_t i = 0; i < a.size(); ++i) square += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::exp(-square / 2);
+}
+
+double covariance(const Correction& correction, const Coordinates& a, const Coordinates& b) {
   return correction.offset_sd * correction.offset_sd +
-         correction.local_sd * correction.local_sd * std::exp(-square / 2);
+         correction.local_sd * correction.local_sd * likeness(a, b);
 }
 
 // Cholesky's factor of the covariance of the points, row by row below the diagonal.
@@ -60,6 +65,10 @@ Coordinates held_within(const Box& box, Coordinates at) {
     at[i] = std::clamp(at[i], box.low[i], box.high[i]);
   }
   return at;
+}
+
+double variance_between(const Correction& correction, const Coordinates& a, const Coordinates& b) {
+  return 2 * correction.local_sd * correction.local_sd * (1 - likeness(a, b));
 }
 
 namespace {

@@ -25,6 +25,10 @@ struct Box {
 };
 [[nodiscard]] Box box_of(const std::vector<Coordinates>& points);
 [[nodiscard]] Coordinates held_within(const Box& box, Coordinates at);
+// Variance of what the process at one place differs by from what it is at the other, as a logarithm
+// of times: 0 at the same place, 2 local_sd^2 (the offset is both places') far from it.
+[[nodiscard]] double variance_between(const Correction& correction, const Coordinates& a,
+                                      const Coordinates& b);
 
 // REQUIRES: as many residuals as points, and noise_sd > 0.
 [[nodiscard]] std::vector<double> kriging_weights(const Correction& correction,

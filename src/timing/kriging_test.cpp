@@ -55,6 +55,16 @@ TEST(Kriging, BeyondThePointsTheirBoxHolds) {
   EXPECT_EQ(held_within(Box{}, {7}), (Coordinates{7}));
 }
 
+TEST(Kriging, PlacesDifferTheMoreTheFurtherTheyAreApart) {
+  Correction correction;
+  correction.offset_sd = 5;
+  correction.local_sd = 0.5;
+  EXPECT_EQ(variance_between(correction, {1, 2}, {1, 2}), 0);
+  // Half of a normal distribution's height is 1.1774 deviations away.
+  EXPECT_NEAR(variance_between(correction, {1, 2}, {2.1774, 2}), 0.25, 1e-4);
+  EXPECT_NEAR(variance_between(correction, {1, 2}, {1, 99}), 0.5, 1e-12);
+}
+
 TEST(Kriging, ErrorsOfPointsLeftOutAreThoseOfLeavingThemOut) {
   Correction correction;
   correction.offset_sd = 0.3;

@@ -18,6 +18,7 @@ namespace headroom::timing {
 namespace {
 
 constexpr Bytes kFileLimit{16 * kMiB};
+constexpr double kDeviationsOfLevel = 1.645;  // that 90 % of a normal distribution lie within
 
 bool same_target(const Law& a, const Law& b) { return a.kind == b.kind && a.device == b.device; }
 
@@ -202,6 +203,25 @@ std::string TimingModel::beyond(const Call& call, const Law& law, const Correcte
   return words;
 }
 
+double TimingModel::corrected_by_points(const Law& law, const Corrected& corrected,
+                                        const Features& features, double half_width_log,
+                                        PredictedTime& time) {
+  const Correction& correction = law.correction;
+  const Coordinates asked = coordinates_of(correction, features);
+  // A law of this device is its points; a general one knows more than they do.
+  const Coordinates at = law.device.empty() ? asked : held_within(corrected.box, asked);
+  time.seconds *= std::exp(
+      bounded_residual(correction, corrected.coordinates, corrected.weights, at, kMostResidual));
+  time.provenance = Provenance::calibrated;
+  time.basis += "; corrected by " + std::to_string(corrected.weights.size()) + " points of " +
+                corrected.device;
+  if (at == asked) return half_width_log;
+  time.provenance = Provenance::extrapolated;
+  time.basis += "; beyond their shapes, the nearest place is taken";
+  return std::hypot(half_width_log,
+                    kDeviationsOfLevel * std::sqrt(variance_between(correction, asked, at)));
+}
+
 Result<PredictedTime> TimingModel::predict(const Call& asked, const device::Device& device) const {
   Call call = asked;
   call.kind = timed_as(asked.kind, device.name);
@@ -222,15 +242,7 @@ Result<PredictedTime> TimingModel::predict(const Call& asked, const device::Devi
   time.basis = basis_of(*law, features);
   double half_width = (features.large ? known->large : known->small).half_width_log;
   if (corrected != nullptr) {
-    const Correction& correction = law->correction;
-    Coordinates at = coordinates_of(correction, features);
-    // A law of this device is its points; a general one knows more than they do.
-    if (!law->device.empty()) at = held_within(corrected->box, std::move(at));
-    time.seconds *= std::exp(bounded_residual(correction, corrected->coordinates,
-                                              corrected->weights, at, kMostResidual));
-    time.provenance = Provenance::calibrated;
-    time.basis +=
-        "; corrected by " + std::to_string(corrected->weights.size()) + " points of " + device.name;
+    half_width = corrected_by_points(*law, *corrected, features, half_width, time);
   } else if (!law->device.empty() && !law->holds_boundary(features)) {
     time.provenance = Provenance::interpolated;
   }

@@ -60,8 +60,10 @@ class TimingModel {
   void merge(LawFile added);
 
   // interpolated: by a law of this device, within its tables. calibrated: by the general law and
-  // the points given to correct(). extrapolated: anything else, arithmetic that the tables lack and
-  // stand-ins (call.h) among it, whose interval is at least the general law's. An Error where the
+  // the points given to correct(), or by a law of the device and its points, within their shapes.
+  // extrapolated: anything else: beyond those shapes, where the interval grows with the distance;
+  // arithmetic that the tables lack and stand-ins (call.h), whose interval is at least the general
+  // law's. An Error where the
   // class has no law, or the device lacks a figure that the law needs.
   [[nodiscard]] Result<PredictedTime> predict(const Call& call, const device::Device& device) const;
 
@@ -108,6 +110,11 @@ class TimingModel {
   [[nodiscard]] const Law* correctable_law(OperatorClass kind, std::string_view device) const;
   [[nodiscard]] const Corrected* correction_for(OperatorClass kind, std::string_view device) const;
   [[nodiscard]] std::string basis_of(const Law& law, const Features& features) const;
+  // Moves a law's time to where the points say it is. The interval's half width then, which grows
+  // beyond their shapes.
+  static double corrected_by_points(const Law& law, const Corrected& corrected,
+                                    const Features& features, double half_width_log,
+                                    PredictedTime& time);
   // Nothing for calls as the law's tables or the points have them; else why it is none of those.
   [[nodiscard]] static std::string beyond(const Call& call, const Law& law,
                                           const Corrected* corrected);
