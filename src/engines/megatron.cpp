@@ -107,13 +107,10 @@ Result<void> read_latent_attention(ShellArguments& in, MegatronArguments& a) {
   a.qk_layernorm = in.is_on("qk-layernorm");
   a.fused_rotary = !in.is_on("no-rope-fusion");
   if (!in.is_on("multi-latent-attention")) {
-    const char* alone = a.qk_layernorm                ? "--qk-layernorm"
-                        : !a.fused_rotary && a.rotary ? "--no-rope-fusion"
-                                                      : nullptr;
-    if (alone == nullptr) return {};
+    if (a.fused_rotary || !a.rotary) return {};
     return Error{ErrorCode::bad_input,
-                 std::string(alone) + " without --multi-latent-attention is not modelled",
-                 in.file(), "leave it out to see the rest"};
+                 "--no-rope-fusion without --multi-latent-attention is not modelled", in.file(),
+                 "leave it out to see the rest"};
   }
   a.kv_lora_rank = 32;
   HEADROOM_TRY(in.take("q-lora-rank", a.q_lora_rank));

@@ -80,7 +80,6 @@ void add_latent_attention(const MegatronArguments& a, Array& to) {
   to.add("qk-head-dim", a.qk_head_dim);
   to.add("qk-pos-emb-head-dim", a.qk_pos_emb_head_dim);
   to.add("v-head-dim", a.v_head_dim);
-  to.flag("qk-layernorm", a.qk_layernorm);
 }
 
 std::string model_arguments(const MegatronArguments& a) {
@@ -97,6 +96,7 @@ std::string model_arguments(const MegatronArguments& a) {
   to.flag("add-qkv-bias", a.qkv_bias);
   to.flag("untie-embeddings-and-output-weights", !a.tied);
   add_latent_attention(a, to);
+  to.flag("qk-layernorm", a.qk_layernorm);
   if (a.experts > 0) {
     to.add("num-experts", a.experts);
     to.add("moe-router-topk", a.experts_per_token);

@@ -32,7 +32,7 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
        kModel + "--bf16 --swiglu --normalization RMSNorm --disable-bias-linear --add-qkv-bias "
                 "--use-rotary-position-embeddings --untie-embeddings-and-output-weights "
                 "--max-position-embeddings 131072 --group-query-attention --num-query-groups 2 "
-                "--kv-channels 32",
+                "--kv-channels 32 --qk-layernorm",
        kModel + "--fp16 --position-embedding-type none --hidden-dropout 0.05 --attention-dropout 0 "
                 "--make-vocab-size-divisible-by 64 --attention-backend unfused "
                 "--deterministic-mode --accumulate-allreduce-grads-in-fp32",

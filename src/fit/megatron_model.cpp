@@ -96,6 +96,18 @@ void read_qwen2(Reading& read) {
   require_no_window(read, read.in.size({"sliding_window"}, 4096, model::kWindowMax));
 }
 
+void read_qwen3(Reading& read) {
+  const model::DecoderSpec spec =
+      model::read_decoder(read.in, read.json, read.options, {.kv_heads = 32, .head_dim = 128});
+  take_decoder(read, spec);
+  require_silu(read, spec.activation);
+  read.in.require(!read.in.flag("attention_bias", false), "attention_bias",
+                  "Megatron-LM has biases in all products, or, of attention, in the first alone");
+  read.to.qk_layernorm = true;
+  if (!read.in.flag("use_sliding_window", false)) return;
+  require_no_window(read, read.in.size({"sliding_window"}, 4096, model::kWindowMax));
+}
+
 void read_phi3(Reading& read) {
   model::DecoderSpec spec = model::read_decoder(read.in, read.json, read.options);
   model::read_sliding_window(read.in, read.json, spec, {});
@@ -171,6 +183,26 @@ void read_mixtral(Reading& read) {
   require_no_window(read, has_window ? read.in.size({"sliding_window"}, {}, model::kWindowMax) : 0);
 }
 
+void read_qwen3_moe(Reading& read) {
+  model::MoeConfig config;
+  config.read(read.in, read.options, {"num_experts"}, "moe_intermediate_size");
+  take_experts(read, config);
+  MegatronArguments& a = read.to;
+  a.experts = config.experts.experts;
+  a.experts_per_token = config.experts.top_k;
+  a.expert_ffn = config.experts.intermediate;
+  a.grouped_experts = true;
+  a.qk_layernorm = true;
+  read.in.require(!read.in.flag("attention_bias", false), "attention_bias",
+                  "Megatron-LM has biases in all products, or, of attention, in the first alone");
+  if (read.in.flag("use_sliding_window", false)) {
+    require_no_window(read, read.in.size({"sliding_window"}, 4096, model::kWindowMax));
+  }
+  const auto sparse = model::sparse_layers(read.json, a.layers);
+  read.in.require(sparse && std::ranges::count(*sparse, false) == 0, "decoder_sparse_step",
+                  "layers without experts between others (--moe-layer-freq) are not modelled");
+}
+
 // Latent attention; of these models' experts none are like Megatron-LM's that are modelled, so that
 // only a model whose layers all are dense is taken.
 void read_deepseek(Reading& read) {
@@ -201,8 +233,6 @@ struct ReadFamily {
   void (*read)(Reading&);  // null: refused
   const char* reason = "";
 };
-constexpr const char* kHeadNorms =
-    "norms of queries and keys (--qk-layernorm) are modelled of latent attention alone";
 constexpr std::array kFamilies{
     ReadFamily{"deepseek_v2", read_deepseek},
     ReadFamily{"deepseek_v3", read_deepseek},
@@ -215,8 +245,8 @@ constexpr std::array kFamilies{
     ReadFamily{"qwen2", read_qwen2},
     ReadFamily{"qwen2_moe", nullptr,
                "shared experts (--moe-shared-expert-intermediate-size) are not modelled"},
-    ReadFamily{"qwen3", nullptr, kHeadNorms},
-    ReadFamily{"qwen3_moe", nullptr, kHeadNorms},
+    ReadFamily{"qwen3", read_qwen3},
+    ReadFamily{"qwen3_moe", read_qwen3_moe},
     ReadFamily{"starcoder2", read_starcoder2},
 };
 

@@ -57,6 +57,7 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.linear_bias = from.linear_bias;
   m.qkv_bias = from.linear_bias || from.qkv_bias;
   m.tied = from.tied;
+  m.head_norms = from.qk_layernorm && from.kv_lora_rank == 0;
   m.hidden_dropout = from.hidden_dropout;
   m.attention_dropout = from.attention_dropout;
   m.latent = {from.q_lora_rank, from.kv_lora_rank, from.qk_head_dim, from.qk_pos_emb_head_dim,

@@ -65,11 +65,28 @@ TEST(MegatronQuestion, LatentAttentionIsRead) {
   EXPECT_EQ(latent, (model::MegatronLatent{96, 64, 32, 16, 32, true, true}));
   const auto answered = answer(*q);
   ASSERT_TRUE(answered) << answered.error().to_string();
-  EXPECT_FALSE(question("--qk-layernorm"));
+  EXPECT_FALSE(q->megatron->stage.model.head_norms);
   const auto odd = question("--multi-latent-attention --qk-pos-emb-head-dim 15");
   EXPECT_TRUE(!odd || !answer(*odd));
   const auto wide = question("--multi-latent-attention --v-head-dim 2000000000");
   EXPECT_TRUE(!wide || !answer(*wide));
+}
+
+// A parameter for each part of a head, shared by all heads of a layer; their inputs are kept.
+TEST(MegatronQuestion, NormsOfHeadsAreRead) {
+  const auto plain = question("--normalization RMSNorm");
+  const auto normed = question("--normalization RMSNorm --qk-layernorm");
+  ASSERT_TRUE(plain && normed) << (normed ? "" : normed.error().to_string());
+  const model::MegatronModel& m = normed->megatron->stage.model;
+  EXPECT_TRUE(m.head_norms);
+  const auto more = megatron_parameters(*normed->megatron);
+  const auto less = megatron_parameters(*plain->megatron);
+  ASSERT_TRUE(more && less);
+  EXPECT_EQ(*more - *less, m.layers * 2 * m.head_size);
+  const auto with = answer(*normed);
+  const auto without = answer(*plain);
+  ASSERT_TRUE(with && without);
+  EXPECT_GT(with->memory.peak_allocated, without->memory.peak_allocated);
 }
 
 TEST(MegatronQuestion, AnEncoderAndADecoderAreRead) {

@@ -102,9 +102,13 @@ Result<void> check(const MegatronStage& s) {
       }
     }
     if (m.kv_heads != m.heads) return wrong("latent attention has no query groups");
+    if (m.head_norms) return wrong("latent attention has norms of its own");
     if (l.rotary_size % 2 != 0) return wrong("the rotary part of a head is odd");
   }
-  if (m.decoder_layers > 0) HEADROOM_TRY(check_encoder_and_decoder(s));
+  if (m.decoder_layers > 0) {
+    if (m.head_norms) return wrong("norms of heads beside an encoder are not modelled");
+    HEADROOM_TRY(check_encoder_and_decoder(s));
+  }
   const int64_t parts = (r.context > 1 ? 2 * r.context : 1) * (r.sequence_parallel ? r.tensor : 1);
   if (s.sequence % parts != 0) {
     return wrong("the sequence cannot be divided among the ranks that share it");

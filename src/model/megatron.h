@@ -59,6 +59,7 @@ struct MegatronModel {
   bool linear_bias = true;
   bool qkv_bias = true;
   bool tied = true;
+  bool head_norms = false;  // of each head's query and key (--qk-layernorm without `latent`)
   MegatronLatent latent;
   int64_t decoder_layers = 0;  // behind an encoder of `layers` layers (T5); 0: there is no encoder
   // A mixture of experts in the place of every MLP; none where there are no experts.

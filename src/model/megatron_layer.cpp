@@ -47,6 +47,15 @@ MegatronSelfAttention::MegatronSelfAttention(GraphBuilder& g, const MegatronSize
   if (m.qkv_bias) {
     qkv_bias_ = g.parameter(name_ + ".linear_qkv.bias", {features}, ParameterRole::bias);
   }
+  if (!m.head_norms) return;
+  query_norm_ = MegatronNorm(g, name_ + ".q_layernorm.", m, m.head_size);
+  key_norm_ = MegatronNorm(g, name_ + ".k_layernorm.", m, m.head_size);
+}
+
+// Transformer Engine's norms copy what does not lie in one piece.
+Var MegatronSelfAttention::normed(GraphBuilder& g, const Var& heads, const MegatronNorm& norm) {
+  if (!norm.weight) return heads;
+  return g.apply(OpKind::te_norm, {g.contiguous(heads), norm.weight, norm.bias});
 }
 
 Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input, const Var& angles) const {
@@ -60,6 +69,8 @@ Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input, const V
   std::vector<Var> parts =
       g.split(g.view(qkv, {s, b, sizes_.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
   parts[0] = g.reshape(parts[0], {s, b, sizes_.heads, d});
+  parts[0] = normed(g, parts[0], query_norm_);
+  parts[1] = normed(g, parts[1], key_norm_);
   if (angles) {
     for (size_t i = 0; i < 2; ++i) parts[i] = g.apply(OpKind::te_rotary, {parts[i], angles});
   }
@@ -69,7 +80,7 @@ Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input, const V
                            .kv_heads = sizes_.kv_heads,
                            .key_size = d,
                            .value_size = d,
-                           .lie_apart = static_cast<bool>(angles),
+                           .lie_apart = angles || query_norm_.weight,
                            .is_padded = sizes_.is_encoder};
   Var context = core(g, sizes_.stage, std::move(parts), name_);
   return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, parallel);

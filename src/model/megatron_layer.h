@@ -35,11 +35,15 @@ class MegatronSelfAttention {
   [[nodiscard]] const Var& bias() const { return proj_bias_; }
 
  private:
+  // As they are where there is no such norm.
+  static Var normed(GraphBuilder& g, const Var& heads, const MegatronNorm& norm);
+
   const MegatronSizes& sizes_;
   std::string name_;
   Var proj_weight_, proj_bias_;
   MegatronNorm norm_;
   Var qkv_weight_, qkv_bias_;
+  MegatronNorm query_norm_, key_norm_;  // of each head
 };
 
 // Queries from the decoder, keys and values from what the encoder gave; behind a norm of its own.

@@ -17,7 +17,7 @@ CASES = {
              "--num-layers-per-virtual-pipeline-stage 2 --global-batch-size 16 --use-distributed-optimizer "
              "--overlap-grad-reduce --overlap-param-gather --context-parallel-size 2 --swiglu --normalization RMSNorm "
              "--position-embedding-type rope --untie-embeddings-and-output-weights --disable-bias-linear "
-             "--add-qkv-bias --group-query-attention --num-query-groups 4 --attention-backend flash",
+             "--add-qkv-bias --group-query-attention --num-query-groups 4 --qk-layernorm --attention-backend flash",
     "experts": "--bf16 --disable-bias-linear --num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 --moe-grouped-gemm "
                "--moe-token-dispatcher-type alltoall --expert-tensor-parallel-size 1 --recompute-granularity full "
                "--recompute-method uniform --recompute-num-layers 1 --grad-reduce-in-bf16",
