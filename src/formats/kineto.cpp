@@ -145,7 +145,12 @@ class Reader {
       HEADROOM_TRY(take(items_.item()));
     }
     builder_.take_faults(items_);
-    for (const auto& [name, value] : items_.members()) read_member(name, value);
+    bool lists_devices = false;
+    for (const auto& [name, value] : items_.members()) {
+      read_member(name, value);
+      lists_devices |= name == "deviceProperties";
+    }
+    builder_.trace().lacks_devices = builder_.trace().is_cut && !lists_devices;
     return builder_.finish();
   }
 

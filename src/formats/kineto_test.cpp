@@ -152,6 +152,21 @@ TEST(Kineto, ACutFileGivesItsBeginning) {
   EXPECT_TRUE(!cut || cut->is_cut);
 }
 
+// Who writes the list of devices behind the events loses it; an empty one is of a CPU.
+TEST(Kineto, ACutFileMayNotGetToItsDevices) {
+  const std::string events = R"("traceEvents":[
+    {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":1,"dur":2},)";
+  const Result<Trace> cut = read("{" + events);
+  ASSERT_TRUE(cut);
+  EXPECT_TRUE(cut->lacks_devices);
+  const Result<Trace> of_a_cpu = read(R"({"deviceProperties":[],)" + events);
+  ASSERT_TRUE(of_a_cpu && of_a_cpu->is_cut);
+  EXPECT_FALSE(of_a_cpu->lacks_devices);
+  const Result<Trace> whole = read("{" + events.substr(0, events.size() - 1) + "]}");
+  ASSERT_TRUE(whole && !whole->is_cut);
+  EXPECT_FALSE(whole->lacks_devices);
+}
+
 TEST(Kineto, NotATrace) {
   for (const char* text :
        {"", "{}", "[1,2]", "{\"traceEvents\": 1}", "id,lower,upper", "{\"nodes\":[]}"}) {

@@ -133,6 +133,8 @@ struct Trace {
   int64_t fault_count = 0;  // places that could not be read, of which `faults` has the first
   std::vector<TraceFault> faults;
   bool is_cut = false;  // the file ended before its events did
+  // It ended before the list of devices, which its writer put behind the events.
+  bool lacks_devices = false;
 
   [[nodiscard]] std::string_view name_of(const TraceEvent& event) const {
     return names.at(event.name);

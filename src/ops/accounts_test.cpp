@@ -183,6 +183,50 @@ TEST(Accounts, ACutFileThatNamesADeviceIsNoRunOfACpu) {
   EXPECT_EQ(answer.trace.device, "NVIDIA A100");
 }
 
+TEST(Accounts, ACutFileThatGotToNoDeviceMayBeOfOne) {
+  formats::Trace trace =
+      TinyTrace().step(1, 0, 100).add(Kind::host_operator, "aten::addmm", 10, 60).build();
+  trace.is_cut = trace.lacks_devices = true;
+  const OpsAnswer answer = ask(trace);
+  EXPECT_EQ(answer.bound, Bound::not_recorded);
+  EXPECT_TRUE(answer.trace.lacks_devices);
+  EXPECT_EQ(answer.trace.device, "not known");
+}
+
+// Where a kernel was lost the device looks idle.
+TEST(Accounts, ACutFileThatLostKernelsIsNotJudged) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 1000);
+  for (int64_t i = 0; i < 9; ++i) {
+    tiny.launched("aten::mm", 100 * i, 100 * i + 10, "sgemm", 100 * i + 10, 100 * i + 90);
+  }
+  tiny.add(Kind::host_operator, "aten::mm", 900, 910);
+  tiny.add(Kind::call, "cudaLaunchKernel", 901, 905, 77);
+  formats::Trace trace = tiny.build();
+  EXPECT_NE(ask(trace).bound, Bound::not_recorded);
+  EXPECT_FALSE(ask(trace).horizon.empty());
+  trace.is_cut = true;
+  const OpsAnswer answer = ask(trace);
+  EXPECT_EQ(answer.trace.launches, 10);
+  EXPECT_EQ(answer.trace.lost_launches, 1);
+  EXPECT_EQ(answer.bound, Bound::not_recorded);
+  EXPECT_TRUE(answer.horizon.empty());
+}
+
+// A backend's collective runs on a thread of its own: what no operator hides counts.
+TEST(Accounts, ACollectiveOnACpuIsCommunication) {
+  const OpsAnswer answer = ask(TinyTrace()
+                                   .step(1, 0, 100)
+                                   .add(Kind::host_operator, "aten::addmm", 10, 30)
+                                   .add(Kind::annotation, "gloo:all_reduce", 20, 80, 0, "2")
+                                   .add(Kind::annotation, "somebody's range", 80, 95, 0, "2")
+                                   .build());
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "gemm"), 0.020);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "communication"), 0.050);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "idle"), 0.030);
+  EXPECT_EQ(answer.bound, Bound::communication);
+}
+
 TEST(Accounts, AKernelThatRunsOverManyStepsIsTheirBacklog) {
   TinyTrace tiny;
   tiny.launched("aten::mm", 0, 5, "sgemm", 5, 10);

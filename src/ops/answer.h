@@ -133,9 +133,15 @@ struct TraceFacts {
   int64_t kernels = 0;  // launched by the steps
   bool has_device = false;
   bool lacks_kernels = false;  // of a run on a device, and nothing of what that did
-  int64_t devices = 0;         // that kernels ran on
+  // Cut off before it could say whether there was a device; nothing shows one.
+  bool lacks_devices = false;
+  // Of a file that was cut off: kernel launches, and those whose kernels are lost.
+  int64_t launches = 0;
+  int64_t lost_launches = 0;
+  int64_t devices = 0;  // that kernels ran on
   bool has_steps = false;
   bool is_partial = false;  // the file was cut, or had events that could not be read
+  bool is_cut = false;
   std::vector<std::string> faults;
 };
 

@@ -31,6 +31,12 @@ double saved_by_host(const OpsAnswer& answer, const WallShares& wall) {
   return answer.trace.has_device ? saved_by(answer, "host_2x") : wall.idle / 100 / 2;
 }
 
+// Of communication that is hidden: a CPU's replay has no such change, and each is a sum there.
+double saved_by_hiding(const OpsAnswer& answer, const WallShares& wall) {
+  return answer.trace.has_device ? saved_by(answer, "communication_hidden")
+                                 : wall.communication / 100;
+}
+
 }  // namespace
 
 WallShares wall_shares(const Accounting& wall_time) {
@@ -84,7 +90,7 @@ void find_bound_by_replay(OpsAnswer& answer) {
   const Candidate candidates[] = {
       {Bound::host, saved_by_host(answer, wall), wall.idle},
       // Hiding takes it away, the others become half: half of it is compared.
-      {Bound::communication, saved_by(answer, "communication_hidden") / 2, wall.communication},
+      {Bound::communication, saved_by_hiding(answer, wall) / 2, wall.communication},
       {Bound::gemm_attention, saved_by(answer, "gemm_2x") + saved_by(answer, "attention_2x"),
        wall.gemm},
       {Bound::non_gemm, saved_by(answer, "non_gemm_2x"), wall.non_gemm},

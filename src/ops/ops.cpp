@@ -202,9 +202,16 @@ TraceFacts facts_of(const RecordedRun& run) {
   facts.events = trace.records;
   facts.has_device = links.has_device;
   facts.lacks_kernels = run.lacks_kernels();
+  facts.lacks_devices = trace.lacks_devices && trace.devices.empty() && !links.has_calls;
+  if (trace.is_cut && links.has_device) {
+    const RecordedRun::Launches launches = run.launches();
+    facts.launches = launches.count;
+    facts.lost_launches = launches.lost;
+  }
   facts.devices = run.device_count();
   facts.has_steps = links.has_steps;
   facts.is_partial = trace.is_cut || trace.fault_count > 0;
+  facts.is_cut = trace.is_cut;
   for (const formats::TraceFault& fault : trace.faults) {
     facts.faults.push_back(fault.place + ": " + fault.message);
   }
@@ -213,6 +220,12 @@ TraceFacts facts_of(const RecordedRun& run) {
     facts.faults.push_back("and " + std::to_string(trace.fault_count - shown) + " more");
   }
   return facts;
+}
+
+// So that what looks idle may not be.
+bool lacks_many_kernels(const TraceFacts& facts) {
+  constexpr int64_t kMost = 100;  // one in a hundred: some calls launch nothing
+  return facts.lost_launches * kMost > facts.launches;
 }
 
 std::string formatted_pct(double value) {
@@ -233,13 +246,22 @@ void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels
   }
   if (answer.trace.lacks_kernels) {
     answer.notes.emplace_back(
-        trace.is_cut ? "kernels come last in the file: it was cut off before them"
-                     : "calls into a device's runtime were recorded, and no kernel: record with "
-                       "ProfilerActivity.CUDA");
+        answer.trace.lacks_devices
+            ? "the file was cut off before it could name a device: if the run used one, this is "
+              "its host's part alone"
+        : trace.is_cut ? "kernels come last in the file: it was cut off before them"
+                       : "calls into a device's runtime were recorded, and no kernel: record with "
+                         "ProfilerActivity.CUDA");
   } else if (!links.has_device && !trace.devices.empty()) {
     answer.notes.push_back("the machine has " + trace.devices.front().name +
                            ", of which nothing was recorded: if the run used it, this is its "
                            "host's part alone");
+  }
+  if (lacks_many_kernels(answer.trace)) {
+    answer.notes.push_back("the file was cut off before " +
+                           std::to_string(answer.trace.lost_launches) + " of " +
+                           std::to_string(answer.trace.launches) +
+                           " launches have their kernels: where those ran looks idle");
   }
   if (answer.trace.devices > 1) {
     answer.notes.push_back(
@@ -353,7 +375,7 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Again
   find_bound(answer);
   std::optional<Recording> recording = record(trace, links, work, rules);
   if (!recording && !run.lacks_kernels()) recording = record_host(run, wall);
-  if (run.lacks_kernels()) {
+  if (run.lacks_kernels() || lacks_many_kernels(answer.trace)) {
     answer.bound = Bound::not_recorded;
   } else if (recording) {
     answer.replay = replay_error(*recording);

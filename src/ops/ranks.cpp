@@ -19,14 +19,6 @@ constexpr int64_t kSameEndNs = 1'000'000;  // on devices ends of one collective 
 
 double ms_of(double ns) { return ns / 1e6; }
 
-// "gloo:all_reduce": what c10d's backends call the range of a collective.
-bool names_collective(std::string_view name) {
-  for (const std::string_view backend : {"gloo:", "mpi:", "ucc:", "nccl:"}) {
-    if (name.starts_with(backend)) return true;
-  }
-  return false;
-}
-
 std::vector<RankCollective> collectives_of(const RecordedRun& run, const OperatorRules& rules) {
   std::vector<RankCollective> found;
   const auto add = [&](const TraceEvent& event) {
@@ -218,7 +210,8 @@ void add_notes(const std::vector<RankSummary>& ranks, RanksAnswer& answer) {
     world = std::max(world, rank.world_size);
     if (rank.times.is_partial) {
       answer.notes.push_back("not all of " + rank.times.file +
-                             " could be read: its later collectives may be missing");
+                             " could be read: its figures a step are of what is there, and its "
+                             "later collectives may be missing");
     }
   }
   if (world > static_cast<int64_t>(ranks.size())) {

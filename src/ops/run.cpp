@@ -1,6 +1,7 @@
 #include "ops/run.h"
 
 #include <set>
+#include <vector>
 
 #include "formats/read_trace.h"
 
@@ -11,7 +12,10 @@ using formats::Trace;
 
 // By the number that kernels carry in the file's list of devices.
 std::string RecordedRun::device() const {
-  if (lacks_kernels()) return trace.devices.empty() ? "a device" : trace.devices.front().name;
+  if (lacks_kernels()) {
+    if (!trace.devices.empty()) return trace.devices.front().name;
+    return links.has_calls ? "a device" : "not known";
+  }
   if (!links.has_device) return "CPU";
   if (work.empty() || trace.devices.empty()) return "";
   const std::string& number = trace.tracks[trace.events[work.front().event].track].process;
@@ -25,7 +29,25 @@ std::string RecordedRun::device() const {
 
 bool RecordedRun::lacks_kernels() const {
   if (links.has_device) return false;
-  return links.has_calls || (trace.is_cut && !trace.devices.empty());
+  return links.has_calls || trace.lacks_devices || (trace.is_cut && !trace.devices.empty());
+}
+
+RecordedRun::Launches RecordedRun::launches() const {
+  std::vector<bool> has_kernel(trace.events.size());
+  for (const uint32_t call : links.launch) {
+    if (call != kNone) has_kernel[call] = true;
+  }
+  Launches launches;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const formats::TraceEvent& event = trace.events[i];
+    if (event.kind != formats::TraceEventKind::call) continue;
+    // cudaLaunchKernel, cuLaunchKernelEx, hipExtModuleLaunchKernel.
+    const bool is_launch = trace.name_of(event).find("LaunchKernel") != std::string_view::npos;
+    if (!is_launch || step_at(links, event.start_ns) == kOutside) continue;
+    ++launches.count;
+    launches.lost += has_kernel[i] ? 0 : 1;
+  }
+  return launches;
 }
 
 int64_t RecordedRun::device_count() const {

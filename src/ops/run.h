@@ -22,9 +22,15 @@ struct RecordedRun {
 
   // The device that the kernels ran on, "CPU" where there is none, "" where the trace is silent.
   [[nodiscard]] std::string device() const;
-  // There are calls into a device's runtime, but nothing that they put on it; or the file names a
-  // device, and was cut off before what that did.
+  // There are calls into a device's runtime, but nothing that they put on it; or the file was cut
+  // off before what a device did, and names one, or did not get to name any.
   [[nodiscard]] bool lacks_kernels() const;
+  // Launches within the steps, and of how many of them the kernel is not there.
+  struct Launches {
+    int64_t count = 0;
+    int64_t lost = 0;
+  };
+  [[nodiscard]] Launches launches() const;
   // How many devices the kernels ran on.
   [[nodiscard]] int64_t device_count() const;
   // Whose operators are not PyTorch's.

@@ -58,7 +58,9 @@ class HostWork {
   std::vector<Work> cut() {
     for (uint32_t i = 0; i < trace_.events.size(); ++i) {
       const TraceEvent& event = trace_.events[i];
-      if (event.kind != TraceEventKind::host_operator) continue;
+      const bool is_collective =
+          event.kind == TraceEventKind::annotation && names_collective(trace_.name_of(event));
+      if (event.kind != TraceEventKind::host_operator && !is_collective) continue;
       Thread& thread = threads_[event.track];
       close_until(thread, event.start_ns);
       advance(thread, event.start_ns);
@@ -122,6 +124,13 @@ int64_t OperatorCount::add(const Work& piece, uint32_t event) {
   if (is_counted_[event]) return 0;
   is_counted_[event] = true;
   return 1;
+}
+
+bool names_collective(std::string_view name) {
+  for (const std::string_view backend : {"gloo:", "mpi:", "ucc:", "nccl:"}) {
+    if (name.starts_with(backend)) return true;
+  }
+  return false;
 }
 
 std::vector<Work> work_of(const Trace& trace, const Links& links, Classifier& classifier) {

@@ -1,12 +1,14 @@
 // Work: what ran, piece by piece, with its group: kernels, copies and fills of a device.
 //
 // A trace without a device (PyTorch on a CPU) has pieces too: there an operator is the work, and
-// its pieces are the times in which it was the innermost one open on its thread. So whatever counts
-// pieces counts both. In order of their start. Linear; pure.
+// its pieces are the times in which it was the innermost one open on its thread. So are
+// collectives, which a backend runs on threads of its own under ranges, not operators. So whatever
+// counts pieces counts both. In order of their start. Linear; pure.
 #pragma once
 
 #include <cstdint>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,9 @@ class OperatorCount {
   std::vector<bool> is_counted_;                  // by event
   std::set<std::pair<uint32_t, uint32_t>> runs_;  // of captured operators, by the graph's launch
 };
+
+// "gloo:all_reduce": what c10d's backends call the range of a collective.
+[[nodiscard]] bool names_collective(std::string_view name);
 
 std::vector<Work> work_of(const formats::Trace& trace, const Links& links, Classifier& classifier);
 

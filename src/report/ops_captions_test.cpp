@@ -11,8 +11,8 @@ TEST(OpsCaptions, WhyTheDeviceIdles) {
   EXPECT_EQ(idle_words(answer), "");
   answer.idle = {10, 8, 1.5, 0.5};
   EXPECT_EQ(idle_words(answer),
-            "idle: 80.0 % waiting for the host, 15.0 % launched and not begun, 5.0 % for reasons "
-            "that were not recorded");
+            "idle: 80.0 % waiting for the host, 15.0 % launched and not begun, 5.0 % with no call "
+            "recorded that would end it");
   answer.idle = {10, 0, 10, 0};
   EXPECT_EQ(idle_words(answer), "idle: 100.0 % launched and not begun");
   answer.trace.has_device = false;

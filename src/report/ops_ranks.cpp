@@ -20,32 +20,31 @@ using text::Terminal;
 
 constexpr size_t kMostCollectives = 10;
 
-// Without waiting in collectives: on a device those are kernels, on a CPU no operator runs then.
-double own_idle_ms(const ops::RankTimes& rank) {
-  return rank.device == "CPU" ? rank.idle_ms - rank.waiting_ms : rank.idle_ms;
-}
-
-// What the straggler does longer than the others, on average.
+// What the straggler does longer than the others, on average; nothing of ranks that were read in
+// part, whose steps lack what was lost.
 std::string reason_words(const ops::RanksAnswer& answer, size_t straggler) {
   double kernels = 0;
   double idle = 0;
+  double others = 0;
   for (size_t rank = 0; rank < answer.ranks.size(); ++rank) {
-    if (rank == straggler) continue;
+    if (rank == straggler || answer.ranks[rank].is_partial) continue;
     kernels += answer.ranks[rank].kernel_ms;
-    idle += own_idle_ms(answer.ranks[rank]);
+    idle += answer.ranks[rank].idle_ms;
+    ++others;
   }
-  const auto others = static_cast<double>(answer.ranks.size() - 1);
+  if (others == 0 || answer.ranks[straggler].is_partial) return "";
   const ops::RankTimes& slow = answer.ranks[straggler];
   const bool is_cpu = slow.device == "CPU";
   const double more_kernels = slow.kernel_ms - kernels / others;
-  const double more_idle = own_idle_ms(slow) - idle / others;
+  const double more_idle = slow.idle_ms - idle / others;
   if (more_kernels <= 0 && more_idle <= 0) return "";
   if (more_kernels >= more_idle) {
     return std::string("; its own ") + (is_cpu ? "operators" : "kernels") + " take " +
            milliseconds(more_kernels) + " more a step than those of the others";
   }
-  return std::string("; ") + (is_cpu ? "no operator runs there" : "its device is idle") + " for " +
-         milliseconds(more_idle) + " more a step than with the others";
+  return std::string("; ") +
+         (is_cpu ? "neither an operator nor a collective runs there" : "its device is idle") +
+         " for " + milliseconds(more_idle) + " more a step than with the others";
 }
 
 }  // namespace
@@ -76,16 +75,17 @@ std::string ranks_table(const ops::RanksAnswer& answer, const Terminal& terminal
   for (size_t i = 0; i < answer.ranks.size(); ++i) {
     const ops::RankTimes& rank = answer.ranks[i];
     const Style style = answer.straggler == i ? Style::bold : Style::plain;
-    table.row({{std::to_string(rank.rank), style},
-               {milliseconds(rank.step_ms), style},
-               {milliseconds(rank.kernel_ms), style},
-               {milliseconds(rank.idle_ms), style},
-               {milliseconds(rank.transfer_ms), style},
-               {milliseconds(rank.waiting_ms), style},
-               {milliseconds(rank.exposed_ms), style},
-               {std::to_string(rank.last_count) + " of " + std::to_string(rank.collectives), style},
-               {milliseconds(rank.caused_ms), style},
-               {text::printable(rank.file), Style::dim}});
+    table.row(
+        {{std::to_string(rank.rank), style},
+         {milliseconds(rank.step_ms), style},
+         {milliseconds(rank.kernel_ms), style},
+         {milliseconds(rank.idle_ms), style},
+         {milliseconds(rank.transfer_ms), style},
+         {milliseconds(rank.waiting_ms), style},
+         {milliseconds(rank.exposed_ms), style},
+         {std::to_string(rank.last_count) + " of " + std::to_string(rank.collectives), style},
+         {milliseconds(rank.caused_ms), style},
+         {text::printable(rank.file) + (rank.is_partial ? ", read in part" : ""), Style::dim}});
   }
   return table.render(terminal);
 }

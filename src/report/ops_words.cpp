@@ -21,9 +21,26 @@ std::string host_words(const ops::OpsAnswer& answer) {
            std::to_string(answer.trace.devices) + " devices works";
   }
   const bool is_host = answer.idle.host_ms >= answer.idle.launch_ms;
+  const double cause = is_host ? answer.idle.host_ms : answer.idle.launch_ms;
   return std::string(is_host ? "The host" : "Launching") + " bounds this run: the device is idle " +
-         percent_words(idle) + " of the time, " +
-         (is_host ? "waiting for the next launch" : "with the next kernel launched but not begun");
+         percent_words(idle) + " of the time, " + percent_words(100 * cause / answer.idle.ms) +
+         " of that " +
+         (is_host ? "waiting for the next launch" : "with the next kernel launched but not begun") +
+         (answer.trace.is_cut ? "; the file was cut off: where kernels were lost looks idle" : "");
+}
+
+std::string not_recorded_words(const ops::TraceFacts& trace) {
+  const std::string words = "What bounds this run is not in the trace: ";
+  if (trace.has_device) {
+    return words + "the file was cut off, and " +
+           percent_words(100 * static_cast<double>(trace.lost_launches) /
+                         static_cast<double>(trace.launches)) +
+           " of its launches have no kernel";
+  }
+  return words +
+         (trace.lacks_devices ? "the file was cut off before it says whether a device took part"
+                              : "it is of a run on a device, and has no kernel") +
+         "; what follows is the host's part alone";
 }
 
 // Which of the device's two limits its operators are under, where most of them could be counted.
@@ -137,11 +154,11 @@ std::string bound_words(const ops::OpsAnswer& answer) {
       return "The device is idle " + share +
              " of the time; why was not recorded, as the trace has no launches";
     case ops::Bound::unseen:
-      return "What bounds this run was not recorded: " + share +
-             " of the time went by in what the profiler has nothing of";
+      return "What bounds this run was not recorded: for " + share +
+             " of the time the device did, or the host waited for, what the profiler has nothing "
+             "of";
     case ops::Bound::not_recorded:
-      return "What bounds this run is not in the trace: it is of a run on a device, and has no "
-             "kernel; what follows is the host's part alone";
+      return not_recorded_words(answer.trace);
     case ops::Bound::communication:
       return "Communication bounds this run: " + share + " of the time nothing hides it";
     case ops::Bound::gemm_attention:
