@@ -30,7 +30,8 @@ headroom_figure active(const Figure& live, const Figure& pending, int64_t peak_o
   headroom_figure figure = shown(live);
   figure.current += pending.current();
   figure.peak = std::max(live.peak, peak_of_both);
-  figure.freed -= pending.current();
+  const headroom_figure waited = shown(pending);
+  figure.freed += waited.freed - waited.allocated;
   return figure;
 }
 
@@ -68,8 +69,13 @@ void DeviceAllocator::read(headroom_statistics& out) {
 void DeviceAllocator::reset_peaks() {
   const std::lock_guard lock(lock_);
   Statistics& s = statistics_;
-  if (plan_figures_.switches > 0) {
-    plan_figures_.allocated_peak = std::max(plan_figures_.allocated_peak, s.allocated_bytes.peak);
+  // The report is of the whole run.
+  PlanFigures& f = plan_figures_;
+  if (f.switches > 0) {
+    f.allocated_peak = std::max(f.allocated_peak, s.allocated_bytes.peak);
+  } else {
+    f.allocated_before = std::max(f.allocated_before, s.allocated_bytes.peak);
+    f.reserved_before = std::max(f.reserved_before, s.reserved_bytes.peak);
   }
   plan_figures_.allocated_floor = plan_figures_.reserved_floor = 0;
   for (Figure* const figure : {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.pending_blocks,
@@ -85,8 +91,8 @@ void DeviceAllocator::reset_peaks() {
 void DeviceAllocator::reset_accumulated() {
   const std::lock_guard lock(lock_);
   Statistics& s = statistics_;
-  for (Figure* const figure :
-       {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.reserved_bytes, &s.pieces}) {
+  for (Figure* const figure : {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.pending_blocks,
+                               &s.pending_bytes, &s.reserved_bytes, &s.pieces}) {
     figure->reset_accumulated();
   }
   s.retries = s.out_of_memory = 0;
@@ -149,8 +155,8 @@ std::string DeviceAllocator::report_json() {
   add("predicted_best_fit_bytes", f.predicted_best_fit_bytes);
   add("iterations_served", f.passes);
   add("trims", f.trims);
-  add("peak_allocated_before_bytes", f.allocated_before);
-  add("peak_reserved_before_bytes", f.reserved_before);
+  add("peak_allocated_before_bytes", f.switches == 0 ? 0 : f.allocated_before);
+  add("peak_reserved_before_bytes", f.switches == 0 ? 0 : f.reserved_before);
   add("peak_allocated_since_bytes",
       f.switches == 0 ? 0 : std::max(f.allocated_peak, s.allocated_bytes.peak));
   add("peak_reserved_since_bytes", f.switches == 0 ? 0 : f.reserved_peak);
