@@ -1,5 +1,7 @@
 // DeviceAllocator's figures: statistics and report.
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstring>
 
 #include "runtime/device_allocator.h"
@@ -23,6 +25,14 @@ std::string escaped(const std::string& text) {
 
 std::string key(const char* name, int64_t value) {
   return '"' + std::string(name) + "\": " + std::to_string(value);
+}
+
+// As JSON has it, whatever the program's locale.
+std::string number(double value) {
+  std::array<char, 64> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, 6);
+  return {text.data(), end.ptr};
 }
 
 headroom_figure active(const Figure& live, const Figure& pending, int64_t peak_of_both) {
@@ -148,9 +158,9 @@ std::string DeviceAllocator::report_json() {
   add("arena_bytes", f.plan_bytes);
   add("iterations_planned_from", f.plan_iterations);
   add("kinds", f.plan_kinds);
-  json += ", \"planning_seconds\": " + std::to_string(f.plan_seconds);
-  json += ", \"switch_ms\": " + std::to_string(static_cast<double>(f.switch_ns) / 1e6);
-  json += ", \"switch_wait_ms\": " + std::to_string(static_cast<double>(f.switch_wait_ns) / 1e6);
+  json += ", \"planning_seconds\": " + number(f.plan_seconds);
+  json += ", \"switch_ms\": " + number(static_cast<double>(f.switch_ns) / 1e6);
+  json += ", \"switch_wait_ms\": " + number(static_cast<double>(f.switch_wait_ns) / 1e6);
   add("predicted_planned_bytes", f.predicted_planned_bytes);
   add("predicted_best_fit_bytes", f.predicted_best_fit_bytes);
   add("iterations_served", f.passes);

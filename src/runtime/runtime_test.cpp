@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <clocale>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -618,6 +620,32 @@ TEST(Runtime, ASteadyIterationAsksNothingOfTheDriver) {
     IN_CHILD(statistics().planned_requests - s.planned_requests == 3 * 120);
     IN_CHILD(report().find("\"serves\": true") != std::string::npos);
   });
+}
+
+// A program may set the locale of its user; C's own printing follows it, and JSON does not.
+TEST(Runtime, TheReportIsJsonWhereNumbersHaveCommas) {
+  const std::string folder = testing::TempDir() + "headroom_locale_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const std::string make =
+      "localedef -i de_DE -f UTF-8 " + folder + "/de_DE.UTF-8 > /dev/null 2>&1";
+  const bool is_made = std::system(make.c_str()) == 0;
+  if (is_made) {
+    in_child([&] {
+      setenv("LOCPATH", folder.c_str(), 1);
+      IN_CHILD(std::setlocale(LC_ALL, "de_DE.UTF-8") != nullptr);
+      set_up(16);
+      configure_default();
+      IN_CHILD(headroom_malloc(80 * kMiB, 0, nullptr) == nullptr);
+      IN_CHILD(std::strstr(headroom_error(), "Tried to allocate 80.00 MiB.") != nullptr);
+      for (const char* const name : {"planning_seconds", "switch_ms", "switch_wait_ms"}) {
+        const std::string key = '"' + std::string(name) + "\": 0";
+        IN_CHILD(report().find(key) != std::string::npos);
+        IN_CHILD(report().find(key + ",0") == std::string::npos);
+      }
+    });
+  }
+  std::filesystem::remove_all(folder);
+  if (!is_made) GTEST_SKIP() << "localedef makes no locale here";
 }
 
 // What a run came to, told by its child through a pipe.
