@@ -62,7 +62,7 @@ Result<std::unique_ptr<DeviceAllocator>> DeviceAllocator::open(const Driver& dri
     if (writer) {
       device->recording_ = std::move(*writer);
     } else {
-      device->plan_figures_.refused = "no recording: " + writer.error().to_string();
+      device->no_recording_ = writer.error().to_string();
     }
   }
   if (configuration.mode == Mode::run || configuration.mode == Mode::serve) device->load_plan();

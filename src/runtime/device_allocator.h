@@ -290,6 +290,7 @@ class DeviceAllocator {
   std::unique_ptr<DevicePages> pages_;  // driver lock
   std::unique_ptr<EventQueue> events_;
   std::unique_ptr<memory::RecordingWriter> recording_;
+  std::string no_recording_;  // why there is none, where one was asked for
   int64_t start_ns_ = 0;
   std::atomic<int> captures_ = 0;            // pools that are begun, and captures elsewhere:
   std::atomic<int> captures_elsewhere_ = 0;  // of those, these

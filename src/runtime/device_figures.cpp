@@ -149,6 +149,8 @@ std::string DeviceAllocator::report_json() {
   add("synchronisations", s.synchronisations);
   add("out_of_memory", s.out_of_memory);
   add("unknown_frees", s.unknown_frees);
+  say("recording_reason", no_recording_);
+  add("recording_dropped_events", recording_ == nullptr ? 0 : recording_->dropped_events());
   json += ", \"plan\": {\"serves\": " + std::string(planned_ != nullptr ? "true" : "false");
   json += ", \"from_file\": " + std::string(f.is_from_file ? "true" : "false");
   json += ", \"began_from_file\": " + std::string(f.began_from_file ? "true" : "false");

@@ -1,11 +1,13 @@
 // The library as PyTorch sees it: the C ABI over the fake driver. What is for ever in a process
 // (the runtime, its configuration) is tested in processes of their own.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <clocale>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -882,6 +884,33 @@ TEST(Runtime, ASnapshotShowsThePlansArena) {
     IN_CHILD(sum_of(json, "\"total_size\": ", "") == s.reserved_bytes.current);
     IN_CHILD(json.find(std::to_string(reinterpret_cast<uint64_t>(planned))) != std::string::npos);
   });
+}
+
+// Nobody may take half a recording for a whole one.
+TEST(Runtime, ARecordingThatIsNotWholeIsToldOf) {
+  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+  for (const std::string& file : {path, path + ".none/recording"}) {
+    in_child([&] {
+      set_up(64);
+      headroom_configuration made = configuration();
+      made.mode = HEADROOM_MODE_RECORD;
+      made.record_path = file.c_str();
+      IN_CHILD(headroom_configure(&made) == 0);
+      IN_CHILD(headroom_malloc(512, 0, nullptr) != nullptr);
+      const std::string none = "\"recording_dropped_events\": 0,";
+      IN_CHILD(report().find(none) != std::string::npos);
+      const rlimit most{kMiB, kMiB};  // as a full disk
+      IN_CHILD(std::signal(SIGXFSZ, SIG_IGN) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &most) == 0);
+      for (int i = 0; i < 40'000; ++i) {
+        headroom_free(headroom_malloc(512, 0, nullptr), 0, 0, nullptr);
+      }
+      IN_CHILD((report().find(none) == std::string::npos) == (file == path));
+      IN_CHILD((report().find("\"recording_reason\": \"\"") != std::string::npos) ==
+               (file == path));
+      IN_CHILD(report().find("\"refused\": \"\"") != std::string::npos);  // no plan was
+    });
+  }
+  std::remove(path.c_str());
 }
 
 TEST(Runtime, ARecordingIsReadableThoughItsProcessWasKilled) {
