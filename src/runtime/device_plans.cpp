@@ -59,6 +59,12 @@ void DeviceAllocator::load_plan() {
     return;
   }
   CompiledPlan compiled = compile_plan(*plan);
+  if (compiled.longest == 0) {
+    plan_figures_.refused = path +
+                            ": the plan has no slots: make another from a recording of whole "
+                            "iterations";
+    return;
+  }
   compiled.is_of_file = true;
   candidate_ =
       std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(std::move(compiled)));

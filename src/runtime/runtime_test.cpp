@@ -689,9 +689,9 @@ Told steps_in_child(const std::string& plan_path, const std::string& plan_out, i
     run_step(false, weights);
   });
   Told told;
+  close(ends[1]);  // else a child that died would be waited for
   EXPECT_EQ(read(ends[0], &told, sizeof told), static_cast<ssize_t>(sizeof told));
   close(ends[0]);
-  close(ends[1]);
   return told;
 }
 
@@ -848,6 +848,21 @@ TEST(Runtime, StepsAreExpectedOfThePlannerThatComesAfterAKeptPlan) {
     headroom_finish();
   });
   std::remove(path.c_str());
+}
+
+TEST(Runtime, APlanOfNothingIsRefused) {
+  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+  for (const bool has_stream : {false, true}) {
+    memory::MemoryPlan nothing;
+    nothing.alignment = 512;
+    if (has_stream) nothing.streams = {{{0, 0}, 0, 0}};
+    nothing.signatures.resize(1);
+    std::ofstream(path, std::ios::binary) << *memory::plan_file(nothing);
+    const Told told = steps_in_child(path, "", HEADROOM_MODE_SERVE, "the plan has no slots");
+    EXPECT_EQ(told.planned, 0);
+    EXPECT_GT(told.reserved_peak, 0);
+    std::remove(path.c_str());
+  }
 }
 
 // The sum of the numbers after `name` in what comes before `state`, or of all.
