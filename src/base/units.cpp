@@ -1,8 +1,8 @@
 #include "base/units.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 namespace headroom {
 
@@ -15,9 +15,10 @@ std::string format_bytes(Bytes bytes) {
     ++unit;
   }
   const int decimals = unit == 0 ? 0 : (std::abs(value) < 100.0 ? 2 : 1);
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, kNames[unit]);
-  return text.data();
+  std::array<char, 32> text{};  // not by printf, which follows the program's locale
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
+                                 std::chars_format::fixed, decimals);
+  return std::string(text.data(), end.ptr) + ' ' + kNames[unit];
 }
 
 }  // namespace headroom

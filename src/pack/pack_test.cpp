@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "memory/plan/plan_file.h"
+#include "memory/recording/writer.h"
 
 namespace headroom::pack {
 namespace {
@@ -110,6 +111,51 @@ TEST(Pack, HugeSizesAreNoTrouble) {
     EXPECT_GE(figures.peak_reserved, Bytes(3LL << 56)) << figures.name;
   }
   EXPECT_FALSE(wrapped);
+}
+
+// A run names its streams by their first use, as their handles are others each time.
+TEST(Pack, StreamsOfThePlanFileAreInTheOrderOfTheirFirstUse) {
+  using memory::RecordKind;
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "headroom_pack_streams.hrec").string();
+  for (const int iterations : {1, 12}) {
+    auto writer = memory::RecordingWriter::open(path, {});
+    ASSERT_TRUE(writer);
+    for (int i = 0; i < iterations; ++i) {
+      // The handle that is used first is the higher one; 3 MiB of it live together, 512 KiB of the
+      // other.
+      for (int64_t block = 0; block < 6; ++block) {
+        const int64_t size = block % 2 == 0 ? 1 << 20 : 512 << 10;
+        const int64_t stream = block % 2 == 0 ? 0x9000 : 0x100;
+        (*writer)->event(RecordKind::alloc,
+                         {.stream = stream, .address = (block + 1) << 24, .size = size});
+        if (block % 2 == 0 || block == 5) continue;
+        for (const RecordKind kind : {RecordKind::free_requested, RecordKind::free_completed}) {
+          (*writer)->event(kind, {.stream = stream, .address = (block + 1) << 24, .size = size});
+        }
+      }
+      for (const int64_t block : {0, 2, 4, 5}) {
+        const int64_t stream = block % 2 == 0 ? 0x9000 : 0x100;
+        for (const RecordKind kind : {RecordKind::free_requested, RecordKind::free_completed}) {
+          (*writer)->event(kind, {.stream = stream, .address = (block + 1) << 24});
+        }
+      }
+    }
+    (*writer)->close();
+    const auto result = answer({.file = path});
+    std::remove(path.c_str());
+    ASSERT_TRUE(result) << result.error().to_string();
+    EXPECT_EQ(result->understanding && result->understanding->plan, iterations > 1);
+    const auto bytes = plan_file_of(*result);
+    ASSERT_TRUE(bytes) << bytes.error().to_string();
+    const auto plan = memory::parse_plan_file(*bytes, "test");
+    ASSERT_TRUE(plan) << plan.error().to_string();
+    ASSERT_EQ(plan->streams.size(), 2u);
+    EXPECT_EQ(plan->streams[0].range.size, 3 << 20);
+    EXPECT_EQ(plan->streams[1].range.size, 512 << 10);
+    ASSERT_FALSE(plan->signatures.empty());
+    EXPECT_EQ(plan->signatures[0].slots[0].stream, 0u);
+  }
 }
 
 // The plan file says of each request what the placements say, on the clock of slots.

@@ -1,6 +1,7 @@
 #include "pack/understanding.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "pack/answer.h"
@@ -11,23 +12,52 @@ namespace {
 // Enough for first fit and a short search; the plan of the whole recording has the full effort.
 constexpr int64_t kPlacements = 300'000;
 
+// By the answer's index: the streams' numbers in a plan, in the order of their first use. By that a
+// run knows them again, as their handles are others each time.
+std::vector<uint32_t> numbers_of_streams(const PackAnswer& answer) {
+  std::vector<int64_t> first(answer.streams, std::numeric_limits<int64_t>::max());
+  for (const PlannedRequest& planned : answer.requests) {
+    int64_t& time = first[static_cast<size_t>(planned.stream)];
+    time = std::min(time, planned.request.lower);
+  }
+  std::vector<uint32_t> order(answer.streams);
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return first[a] < first[b]; });
+  std::vector<uint32_t> numbers(answer.streams);
+  for (uint32_t i = 0; i < order.size(); ++i) numbers[order[i]] = i;
+  return numbers;
+}
+
 std::vector<memory::RecordedRequest> recorded(const PackAnswer& answer) {
+  const std::vector<uint32_t> numbers = numbers_of_streams(answer);
   std::vector<memory::RecordedRequest> requests;
   requests.reserve(answer.requests.size());
   for (const PlannedRequest& planned : answer.requests) {
     requests.push_back({planned.request.lower, planned.request.upper, planned.request.size,
-                        planned.stream, 0, planned.released});
+                        numbers[static_cast<size_t>(planned.stream)], 0, planned.released});
   }
   return requests;
 }
 
-// All that was recorded as one iteration, placed as the answer has it.
+// All that was recorded as one iteration, placed as the answer has it, but for the streams' order.
 memory::MemoryPlan whole_plan(const PackAnswer& answer) {
   memory::MemoryPlan plan;
   plan.alignment = answer.alignment;
-  for (const Bytes bytes : answer.plan.stream_bytes) {
-    plan.streams.push_back({{plan.bytes, bytes.count}, 0, 0});
-    plan.bytes += bytes.count;
+  const std::vector<Bytes>& bytes = answer.plan.stream_bytes;
+  const std::vector<uint32_t> numbers = numbers_of_streams(answer);
+  plan.streams.resize(bytes.size());
+  for (size_t i = 0; i < bytes.size(); ++i) plan.streams[numbers[i]].range.size = bytes[i].count;
+  for (memory::PlannedStream& stream : plan.streams) {
+    stream.range.offset = plan.bytes;
+    plan.bytes += stream.range.size;
+  }
+  // From the answer's offsets to the plan's, by the answer's index.
+  std::vector<int64_t> moved(bytes.size());
+  int64_t before = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    moved[i] = plan.streams[numbers[i]].range.offset - before;
+    before += bytes[i].count;
   }
   std::vector<size_t> order;
   for (size_t i = 0; i < answer.requests.size(); ++i) {
@@ -45,9 +75,10 @@ memory::MemoryPlan whole_plan(const PackAnswer& answer) {
     const auto next = std::lower_bound(
         order.begin(), order.end(), upper,
         [&](size_t other, int64_t time) { return answer.requests[other].request.lower < time; });
-    signature.slots.push_back({static_cast<uint32_t>(planned.stream),
-                               static_cast<uint32_t>(next - order.begin()), planned.request.size,
-                               planned.request.size, planned.offset, false});
+    const auto stream = static_cast<size_t>(planned.stream);
+    signature.slots.push_back({numbers[stream], static_cast<uint32_t>(next - order.begin()),
+                               planned.request.size, planned.request.size,
+                               planned.offset + moved[stream], false});
   }
   plan.signatures.push_back(std::move(signature));
   return plan;

@@ -116,10 +116,7 @@ void headroom_set_memory_fraction(double fraction, int device) {
   Runtime::get().set_memory_fraction(fraction, device);
 }
 
-double headroom_get_memory_fraction(int device) {
-  DeviceAllocator* const known = Runtime::get().open_device(device);
-  return known == nullptr ? 1 : known->memory_fraction();
-}
+double headroom_get_memory_fraction(int device) { return Runtime::get().memory_fraction(device); }
 
 void* headroom_get_base_allocation(void* pointer, size_t* size) {
   void* base = nullptr;

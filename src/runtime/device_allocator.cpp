@@ -1,6 +1,8 @@
 #include "runtime/device_allocator.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 
@@ -25,6 +27,9 @@ int64_t address_of(const void* pointer) {
 void* pointer_to(int64_t address) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
 }
+// Of all devices that are open, for their default streams.
+std::array<std::atomic<CudaContext*>, 64> open_contexts{};
+
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -38,9 +43,11 @@ Result<std::unique_ptr<DeviceAllocator>> DeviceAllocator::open(const Driver& dri
   std::unique_ptr<DeviceAllocator> device(new DeviceAllocator(ordinal, configuration));
   HEADROOM_ASSIGN(device->pages_,
                   DevicePages::open(driver, ordinal, configuration.without_virtual_memory));
-  device->events_ = std::make_unique<EventQueue>(driver);
+  device->events_ =
+      std::make_unique<EventQueue>(driver, device->pages_->context(), device->captures_);
   device->general_ = std::make_unique<GeneralArena>(device->pages_->page_bytes());
   device->start_ns_ = now_ns();
+  open_contexts[static_cast<size_t>(ordinal) % open_contexts.size()] = device->pages_->context();
   if (!configuration.record_path.empty()) {
     memory::RecordingIdentity identity;
     identity.device = ordinal;
@@ -55,7 +62,7 @@ Result<std::unique_ptr<DeviceAllocator>> DeviceAllocator::open(const Driver& dri
     if (writer) {
       device->recording_ = std::move(*writer);
     } else {
-      device->plan_figures_.refused = "no recording: " + writer.error().to_string();
+      device->no_recording_ = writer.error().to_string();
     }
   }
   if (configuration.mode == Mode::run || configuration.mode == Mode::serve) device->load_plan();
@@ -198,6 +205,7 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
   const std::lock_guard driver_lock(driver_mutex_);
   const DriverScope scope(pages_->driver(), pages_->context());
   uint32_t block = kNoNumber;
+  pages_->forget_last_error();  // of another request
   Attempt attempt = grow(request, block);
   if (attempt == Attempt::no_memory) {
     if (!is_last) {
@@ -328,7 +336,7 @@ bool DeviceAllocator::give_back(Collected collected) {
   if (!collected.is_empty()) {
     const bool is_done = !is_capturing() && pages_->synchronize();
     const std::lock_guard lock(lock_);
-    ++statistics_.synchronisations;
+    if (is_done) ++statistics_.synchronisations;
     if (!is_done) {
       general_->restore(collected.pages);
       for (const GeneralArena::Piece& piece : collected.pieces) {
@@ -399,7 +407,7 @@ void DeviceAllocator::note_reserved() {
 int64_t DeviceAllocator::free(void* pointer) {
   const int64_t address = address_of(pointer);
   int64_t bytes = 0;
-  std::vector<CudaStream*> streams;
+  std::vector<StreamUse> streams;
   {
     const std::lock_guard lock(lock_);
     if (PlannedArena* const arena = planned_at(address)) {
@@ -432,7 +440,7 @@ int64_t DeviceAllocator::free(void* pointer) {
     defer(address, bytes, streams);
   }
   const DriverScope scope(pages_->driver(), pages_->context());
-  events_->add(address, streams, is_capturing(), [this](int64_t done) { complete_pending(done); });
+  events_->add(address, streams, [this](int64_t done) { complete_pending(done); });
   return bytes;
 }
 
@@ -457,7 +465,7 @@ PlannedArena* DeviceAllocator::planned_at(int64_t address) const {
 }
 
 // A block that other streams used is released: it waits. REQUIRES: the lock.
-void DeviceAllocator::defer(int64_t address, int64_t bytes, std::vector<CudaStream*>& streams) {
+void DeviceAllocator::defer(int64_t address, int64_t bytes, std::vector<StreamUse>& streams) {
   const auto uses = uses_.find(address);
   streams = std::move(uses->second);
   uses_.erase(uses);
@@ -525,12 +533,19 @@ bool DeviceAllocator::record_stream(void* pointer, CudaStream* stream) {
     requested = block.requested;
     has_uses = &block.has_uses;
   }
-  if (stream == own) return true;  // its own order is enough
-  *has_uses = true;
-  std::vector<CudaStream*>& streams = uses_[address];
-  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) {
-    streams.push_back(stream);
+  const auto add = [&](const StreamUse& use) {
+    *has_uses = true;
+    std::vector<StreamUse>& streams = uses_[address];
+    if (std::find(streams.begin(), streams.end(), use) == streams.end()) streams.push_back(use);
+  };
+  if (stream == nullptr) {
+    for (const std::atomic<CudaContext*>& open : open_contexts) {
+      CudaContext* const context = open.load(std::memory_order_acquire);
+      if (context != nullptr && context != pages_->context()) add({nullptr, context});
+    }
   }
+  if (stream == own) return true;  // its own order is enough
+  add({stream, nullptr});
   record(memory::RecordKind::stream_use, address, requested, stream);
   return true;
 }
@@ -544,7 +559,6 @@ void DeviceAllocator::empty_cache() {
 void DeviceAllocator::set_memory_fraction(double fraction) {
   if (!(fraction >= 0) || fraction > 1) return;
   const std::lock_guard driver_lock(driver_mutex_);
-  memory_fraction_ = fraction;
   pages_->set_limit(static_cast<int64_t>(fraction * static_cast<double>(pages_->total_bytes())));
 }
 
@@ -606,6 +620,7 @@ void DeviceAllocator::iteration() {
 
 void DeviceAllocator::expect_iterations() {
   const std::lock_guard lock(lock_);
+  expects_iterations_ = true;
   if (planner_ != nullptr) planner_->expect_marks();
 }
 

@@ -154,11 +154,11 @@ class DeviceAllocator {
   // The block's bytes; 0 where the pointer is not a live block of this device.
   int64_t free(void* pointer);
   [[nodiscard]] bool is_live(void* pointer);
-  // False where the pointer is not a live block of this device.
+  // False where the pointer is not a live block of this device. Of which device a stream is, nobody
+  // says: one that is null may be the default stream of any that is open.
   bool record_stream(void* pointer, CudaStream* stream);
   void empty_cache();
   void set_memory_fraction(double fraction);
-  [[nodiscard]] double memory_fraction() const { return memory_fraction_.load(); }
   // The page, or piece of cuMemAlloc, that holds the address; nothing where that is in no arena.
   // Whether a block lives there is not asked.
   std::optional<GeneralArena::Piece> base_allocation(void* pointer);
@@ -167,7 +167,8 @@ class DeviceAllocator {
   void begin_pool(PoolId id, Filter filter);
   void end_pool(PoolId id);
   void release_pool(PoolId id);
-  // A capture whose requests go to another allocator.
+  // A capture whose requests go to another allocator. From here on, as from begin_pool(), nothing
+  // that a capture forbids is done: what another thread had begun of it is over.
   void begin_capture();
   void end_capture();  // one that was not begun is none
 
@@ -228,7 +229,7 @@ class DeviceAllocator {
   int64_t hand_out(uint32_t block, const Request& request);
   void release_planned(PlannedArena& arena, int64_t address);
   PlannedArena* planned_at(int64_t address) const;
-  void defer(int64_t address, int64_t bytes, std::vector<CudaStream*>& streams);
+  void defer(int64_t address, int64_t bytes, std::vector<StreamUse>& streams);
   void complete_general(uint32_t block);
   void complete_pending(int64_t address);
 
@@ -236,6 +237,7 @@ class DeviceAllocator {
 
   // device_pools.cpp: private pools of captures.
   uint32_t pool_for(CudaStream* stream) const;
+  void add_pool(PoolId id, Filter filter);
   void give_back_pools();
 
   // device_plans.cpp: plans, from the log to the switch and beyond it.
@@ -281,14 +283,15 @@ class DeviceAllocator {
   std::string out_of_memory_message(const Request& request);
   void record(memory::RecordKind kind, int64_t address, int64_t size, CudaStream* stream);
   [[nodiscard]] bool is_capturing() const { return captures_.load(std::memory_order_acquire) > 0; }
+  void await_others();
 
   const int ordinal_;
   const Configuration configuration_;
   std::unique_ptr<DevicePages> pages_;  // driver lock
   std::unique_ptr<EventQueue> events_;
   std::unique_ptr<memory::RecordingWriter> recording_;
+  std::string no_recording_;  // why there is none, where one was asked for
   int64_t start_ns_ = 0;
-  std::atomic<double> memory_fraction_ = 1;
   std::atomic<int> captures_ = 0;            // pools that are begun, and captures elsewhere:
   std::atomic<int> captures_elsewhere_ = 0;  // of those, these
   std::atomic<bool> serves_ = false;         // a plan; a hint for who has not the lock
@@ -297,7 +300,7 @@ class DeviceAllocator {
   SpinLock lock_;  // all below
   std::unique_ptr<GeneralArena> general_;
   AddressTable blocks_;  // live and pending ones of the general arena
-  std::unordered_map<int64_t, std::vector<CudaStream*>> uses_;  // by address
+  std::unordered_map<int64_t, std::vector<StreamUse>> uses_;  // by address
   std::vector<Pool> pools_;
   uint32_t pools_made_ = 0;
   bool is_pool_due_ = false;  // a released one may have nothing in it any more
@@ -312,6 +315,7 @@ class DeviceAllocator {
   std::unique_ptr<PlannedArena> dropped_;    // freed at the next boundary, without the lock
   bool is_switch_due_ = false;               // somebody should come to the boundary,
   bool is_log_due_ = false;                  // and begin a log where there is no candidate
+  bool expects_iterations_ = false;          // also of a planner that is made later
   uint32_t followed_ = 0;                    // requests
   std::unique_ptr<PlannedArena> planned_;    // serves
   std::vector<std::unique_ptr<PlannedArena>> retired_;  // until their last block is gone

@@ -1,5 +1,7 @@
 // DeviceAllocator's figures: statistics and report.
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstring>
 
 #include "runtime/device_allocator.h"
@@ -25,12 +27,21 @@ std::string key(const char* name, int64_t value) {
   return '"' + std::string(name) + "\": " + std::to_string(value);
 }
 
+// As JSON has it, whatever the program's locale.
+std::string number(double value) {
+  std::array<char, 64> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, 6);
+  return {text.data(), end.ptr};
+}
+
 headroom_figure active(const Figure& live, const Figure& pending, int64_t peak_of_both) {
   // What waits for events went from live to pending and only then away.
   headroom_figure figure = shown(live);
   figure.current += pending.current();
   figure.peak = std::max(live.peak, peak_of_both);
-  figure.freed -= pending.current();
+  const headroom_figure waited = shown(pending);
+  figure.freed += waited.freed - waited.allocated;
   return figure;
 }
 
@@ -68,8 +79,13 @@ void DeviceAllocator::read(headroom_statistics& out) {
 void DeviceAllocator::reset_peaks() {
   const std::lock_guard lock(lock_);
   Statistics& s = statistics_;
-  if (plan_figures_.switches > 0) {
-    plan_figures_.allocated_peak = std::max(plan_figures_.allocated_peak, s.allocated_bytes.peak);
+  // The report is of the whole run.
+  PlanFigures& f = plan_figures_;
+  if (f.switches > 0) {
+    f.allocated_peak = std::max(f.allocated_peak, s.allocated_bytes.peak);
+  } else {
+    f.allocated_before = std::max(f.allocated_before, s.allocated_bytes.peak);
+    f.reserved_before = std::max(f.reserved_before, s.reserved_bytes.peak);
   }
   plan_figures_.allocated_floor = plan_figures_.reserved_floor = 0;
   for (Figure* const figure : {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.pending_blocks,
@@ -85,8 +101,8 @@ void DeviceAllocator::reset_peaks() {
 void DeviceAllocator::reset_accumulated() {
   const std::lock_guard lock(lock_);
   Statistics& s = statistics_;
-  for (Figure* const figure :
-       {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.reserved_bytes, &s.pieces}) {
+  for (Figure* const figure : {&s.blocks, &s.allocated_bytes, &s.requested_bytes, &s.pending_blocks,
+                               &s.pending_bytes, &s.reserved_bytes, &s.pieces}) {
     figure->reset_accumulated();
   }
   s.retries = s.out_of_memory = 0;
@@ -133,6 +149,8 @@ std::string DeviceAllocator::report_json() {
   add("synchronisations", s.synchronisations);
   add("out_of_memory", s.out_of_memory);
   add("unknown_frees", s.unknown_frees);
+  say("recording_reason", no_recording_);
+  add("recording_dropped_events", recording_ == nullptr ? 0 : recording_->dropped_events());
   json += ", \"plan\": {\"serves\": " + std::string(planned_ != nullptr ? "true" : "false");
   json += ", \"from_file\": " + std::string(f.is_from_file ? "true" : "false");
   json += ", \"began_from_file\": " + std::string(f.began_from_file ? "true" : "false");
@@ -142,15 +160,15 @@ std::string DeviceAllocator::report_json() {
   add("arena_bytes", f.plan_bytes);
   add("iterations_planned_from", f.plan_iterations);
   add("kinds", f.plan_kinds);
-  json += ", \"planning_seconds\": " + std::to_string(f.plan_seconds);
-  json += ", \"switch_ms\": " + std::to_string(static_cast<double>(f.switch_ns) / 1e6);
-  json += ", \"switch_wait_ms\": " + std::to_string(static_cast<double>(f.switch_wait_ns) / 1e6);
+  json += ", \"planning_seconds\": " + number(f.plan_seconds);
+  json += ", \"switch_ms\": " + number(static_cast<double>(f.switch_ns) / 1e6);
+  json += ", \"switch_wait_ms\": " + number(static_cast<double>(f.switch_wait_ns) / 1e6);
   add("predicted_planned_bytes", f.predicted_planned_bytes);
   add("predicted_best_fit_bytes", f.predicted_best_fit_bytes);
   add("iterations_served", f.passes);
   add("trims", f.trims);
-  add("peak_allocated_before_bytes", f.allocated_before);
-  add("peak_reserved_before_bytes", f.reserved_before);
+  add("peak_allocated_before_bytes", f.switches == 0 ? 0 : f.allocated_before);
+  add("peak_reserved_before_bytes", f.switches == 0 ? 0 : f.reserved_before);
   add("peak_allocated_since_bytes",
       f.switches == 0 ? 0 : std::max(f.allocated_peak, s.allocated_bytes.peak));
   add("peak_reserved_since_bytes", f.switches == 0 ? 0 : f.reserved_peak);

@@ -65,7 +65,9 @@ class DevicePages {
   [[nodiscard]] Info info() const;
   // Waits until the device has done all its work. False while that is not allowed.
   bool synchronize();
+  // Since it was forgotten; empty where none.
   [[nodiscard]] const std::string& last_error() const { return last_error_; }
+  void forget_last_error() { last_error_.clear(); }
 
  private:
   struct FreeDeleter {

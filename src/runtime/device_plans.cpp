@@ -59,6 +59,12 @@ void DeviceAllocator::load_plan() {
     return;
   }
   CompiledPlan compiled = compile_plan(*plan);
+  if (compiled.longest == 0) {
+    plan_figures_.refused = path +
+                            ": the plan has no slots: make another from a recording of whole "
+                            "iterations";
+    return;
+  }
   compiled.is_of_file = true;
   candidate_ =
       std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(std::move(compiled)));
@@ -86,6 +92,7 @@ void DeviceAllocator::begin_log() {
       return;
     }
     planner_ = std::move(planner);
+    if (expects_iterations_) planner_->expect_marks();
   }
   {
     const std::lock_guard lock(lock_);
@@ -208,8 +215,9 @@ void DeviceAllocator::accept_candidate() {
 }
 
 void DeviceAllocator::at_boundary() {
-  if (is_capturing()) return;
+  if (is_capturing()) return;  // and nobody waits for the lock
   const std::lock_guard driver_lock(driver_mutex_);
+  if (is_capturing()) return;
   const DriverScope scope(pages_->driver(), pages_->context());
   give_back_pools();
   std::unique_ptr<PlannedArena> next;  // ours alone from here: others may get a new candidate
@@ -271,8 +279,10 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t 
   PlanFigures& f = plan_figures_;
   const bool is_first = f.switches++ == 0;
   if (is_first) {
-    f.reserved_before = f.reserved_floor = statistics_.reserved_bytes.peak;
-    f.allocated_before = f.allocated_floor = statistics_.allocated_bytes.peak;
+    f.reserved_floor = statistics_.reserved_bytes.peak;
+    f.allocated_floor = statistics_.allocated_bytes.peak;
+    f.reserved_before = std::max(f.reserved_before, f.reserved_floor);
+    f.allocated_before = std::max(f.allocated_before, f.allocated_floor);
     f.began_from_file = next->plan().is_of_file;
   }
   note_reserved();

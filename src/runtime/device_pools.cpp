@@ -17,7 +17,19 @@ uint32_t DeviceAllocator::pool_for(CudaStream* stream) const {
   return kGeneralPool;
 }
 
+// A thread that saw no capture holds one of these locks until it has done what one forbids; others
+// see it now.
+void DeviceAllocator::await_others() {
+  { const std::lock_guard driver_lock(driver_mutex_); }
+  events_->await_others();
+}
+
 void DeviceAllocator::begin_pool(PoolId id, Filter filter) {
+  add_pool(id, std::move(filter));
+  await_others();
+}
+
+void DeviceAllocator::add_pool(PoolId id, Filter filter) {
   const std::lock_guard lock(lock_);
   auto pool = std::find_if(pools_.begin(), pools_.end(),
                            [&](const Pool& known) { return known.id == id && !known.is_released; });
@@ -54,8 +66,8 @@ void DeviceAllocator::release_pool(PoolId id) {
     general_->release_pool(pool->number);
     is_pool_due_ = true;
   }
-  if (is_capturing()) return;
   const std::lock_guard driver_lock(driver_mutex_);
+  if (is_capturing()) return;
   const DriverScope scope(pages_->driver(), pages_->context());
   give_back_pools();
 }
@@ -63,6 +75,7 @@ void DeviceAllocator::release_pool(PoolId id) {
 void DeviceAllocator::begin_capture() {
   captures_.fetch_add(1, std::memory_order_acq_rel);
   captures_elsewhere_.fetch_add(1, std::memory_order_acq_rel);
+  await_others();
 }
 
 void DeviceAllocator::end_capture() {

@@ -74,6 +74,7 @@ static_assert(sizeof(CudaAllocationProperties) == 32 && sizeof(CudaAccess) == 12
   CALL(context_current, cuCtxGetCurrent, (CudaContext * *context))                             \
   CALL(context_set, cuCtxSetCurrent, (CudaContext * context))                                  \
   CALL(context_synchronize, cuCtxSynchronize, ())                                              \
+  CALL(stream_context, cuStreamGetCtx, (CudaStream * stream, CudaContext * *context))          \
   CALL(memory_info, cuMemGetInfo_v2, (size_t * free, size_t * total))                          \
   CALL(memory_allocate, cuMemAlloc_v2, (CudaPointer * pointer, size_t bytes))                  \
   CALL(memory_free, cuMemFree_v2, (CudaPointer pointer))                                       \

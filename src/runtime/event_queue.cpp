@@ -1,44 +1,67 @@
 #include "runtime/event_queue.h"
 
+#include <optional>
 #include <utility>
 
 namespace headroom::runtime {
 
-CudaEvent* EventQueue::take_event() {
-  if (!spare_.empty()) {
-    CudaEvent* const event = spare_.back();
-    spare_.pop_back();
+CudaEvent* EventQueue::take_event(CudaContext* context) {
+  std::vector<CudaEvent*>& spare = spare_[context];
+  if (!spare.empty()) {
+    CudaEvent* const event = spare.back();
+    spare.pop_back();
     return event;
   }
   CudaEvent* event = nullptr;
   return driver_.event_create(&event, kEventDisableTiming) == kCudaSuccess ? event : nullptr;
 }
 
-void EventQueue::add(int64_t address, const std::vector<CudaStream*>& streams, bool is_capturing,
+void EventQueue::add(int64_t address, const std::vector<StreamUse>& streams,
                      const Complete& complete) {
   const std::lock_guard lock(mutex_);
   waiting_.fetch_add(1, std::memory_order_acq_rel);
   outstanding_[address] = streams.size();
-  for (CudaStream* const stream : streams) {
-    if (is_capturing) {
-      deferred_.push_back({address, stream});
+  const bool is_later = is_capturing();
+  for (const StreamUse& use : streams) {
+    if (is_later) {
+      deferred_.push_back({address, use});
     } else {
-      record(address, stream, complete);
+      record(address, use, complete);
     }
   }
 }
 
-// Where an event cannot be had or recorded, the host waits for all work instead; where it may not
-// wait either, all is tried again at the next poll.
-void EventQueue::record(int64_t address, CudaStream* stream, const Complete& complete) {
-  CudaEvent* const event = take_event();
-  if (event != nullptr && driver_.event_record(event, stream) == kCudaSuccess) {
-    queues_[stream].push_back({address, event});
-    return;
+CudaResult EventQueue::record_in(CudaContext* context, int64_t address, CudaStream* stream) {
+  std::optional<DriverScope> there;
+  if (context != context_) there.emplace(driver_, context);
+  CudaEvent* const event = take_event(context);
+  if (event == nullptr) return kCudaOutOfMemory;
+  const CudaResult result = driver_.event_record(event, stream);
+  if (result == kCudaSuccess) {
+    queues_[{stream, context}].push_back({address, event});
+  } else {
+    spare_[context].push_back(event);
   }
-  if (event != nullptr) spare_.push_back(event);
+  return result;
+}
+
+// Where an event cannot be had or recorded, the host waits for all work of the stream's device
+// instead; where it may not wait either, all is tried again at the next poll.
+void EventQueue::record(int64_t address, const StreamUse& use, const Complete& complete) {
+  CudaContext* context = use.context != nullptr ? use.context : context_;
+  CudaResult result = record_in(context, address, use.stream);
+  CudaContext* streams_own = nullptr;
+  if (result != kCudaSuccess && !is_capture_error(result) && use.stream != nullptr &&
+      driver_.stream_context(use.stream, &streams_own) == kCudaSuccess && streams_own != nullptr &&
+      streams_own != context) {
+    context = streams_own;
+    result = record_in(context, address, use.stream);
+  }
+  if (result == kCudaSuccess) return;
+  std::optional<DriverScope> there;
+  if (context != context_) there.emplace(driver_, context);
   if (is_capture_error(driver_.context_synchronize())) {
-    deferred_.push_back({address, stream});
+    deferred_.push_back({address, use});
   } else {
     happened(address, complete);
   }
@@ -46,7 +69,7 @@ void EventQueue::record(int64_t address, CudaStream* stream, const Complete& com
 
 void EventQueue::record_deferred(const Complete& complete) {
   for (const Deferred& deferred : std::exchange(deferred_, {})) {
-    record(deferred.address, deferred.stream, complete);
+    record(deferred.address, deferred.use, complete);
   }
 }
 
@@ -60,7 +83,7 @@ void EventQueue::happened(int64_t address, const Complete& complete) {
 
 void EventQueue::poll_locked(const Complete& complete, bool waits) {
   record_deferred(complete);
-  for (auto& [stream, queue] : queues_) {
+  for (auto& [use, queue] : queues_) {
     while (!queue.empty()) {
       const Waiting first = queue.front();
       const CudaResult result =
@@ -68,9 +91,9 @@ void EventQueue::poll_locked(const Complete& complete, bool waits) {
       const bool was_captured = result == kCudaCapturedEvent;  // it will never happen: another one
       if (result == kCudaNotReady || (is_capture_error(result) && !was_captured)) break;
       queue.pop_front();
-      spare_.push_back(first.event);
+      spare_[use.context].push_back(first.event);
       if (was_captured) {
-        deferred_.push_back({first.address, stream});
+        deferred_.push_back({first.address, use});
       } else {
         happened(first.address, complete);
       }
@@ -80,12 +103,12 @@ void EventQueue::poll_locked(const Complete& complete, bool waits) {
 
 void EventQueue::poll(const Complete& complete) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) poll_locked(complete, false);
+  if (lock.owns_lock() && !is_capturing()) poll_locked(complete, false);
 }
 
 void EventQueue::drain(const Complete& complete) {
   const std::lock_guard lock(mutex_);
-  poll_locked(complete, true);
+  if (!is_capturing()) poll_locked(complete, true);
 }
 
 }  // namespace headroom::runtime

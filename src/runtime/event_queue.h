@@ -5,10 +5,13 @@
 // capture nothing is recorded or asked: what is released then waits until captures are over. So
 // does what the driver refuses because of a capture that we were not told of. A driver that refuses
 // otherwise (the process is ending) counts as done with everything.
+// Streams may be of another device than the block: an event is made where its stream is, as the
+// driver records it nowhere else.
 // Has a lock of its own; the other locks of device_allocator.h are taken inside it, never around.
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -20,22 +23,33 @@
 
 namespace headroom::runtime {
 
+// A stream that uses a block. `context`: of the device whose default stream is meant; null where it
+// is the block's own device, or the stream itself says so.
+struct StreamUse {
+  CudaStream* stream = nullptr;
+  CudaContext* context = nullptr;
+  auto operator<=>(const StreamUse&) const = default;
+};
+
 class EventQueue {
  public:
-  explicit EventQueue(const Driver& driver) : driver_(driver) {}
+  // `context` is the device's own; `captures` is above 0 while somebody captures.
+  EventQueue(const Driver& driver, CudaContext* context, const std::atomic<int>& captures)
+      : driver_(driver), context_(context), captures_(captures) {}
 
   // What waits is named by the address of the block.
   using Complete = std::function<void(int64_t address)>;
 
   [[nodiscard]] bool is_empty() const { return waiting_.load(std::memory_order_acquire) == 0; }
-  // REQUIRES: a DriverScope, unless `is_capturing`; at least one stream.
-  void add(int64_t address, const std::vector<CudaStream*>& streams, bool is_capturing,
-           const Complete& complete);
+  // REQUIRES: a DriverScope; at least one stream.
+  void add(int64_t address, const std::vector<StreamUse>& streams, const Complete& complete);
   // Calls `complete` for each block whose events have all happened. Nothing where another thread is
-  // at it. REQUIRES: a DriverScope; no capture.
+  // at it, or somebody captures. REQUIRES: a DriverScope.
   void poll(const Complete& complete);
   // Waits for all of them. REQUIRES: the same.
   void drain(const Complete& complete);
+  // Returns once no thread is at work here that has not seen `captures` as it is now.
+  void await_others() { const std::lock_guard lock(mutex_); }
 
  private:
   struct Waiting {
@@ -44,21 +58,25 @@ class EventQueue {
   };
   struct Deferred {
     int64_t address = 0;
-    CudaStream* stream = nullptr;
+    StreamUse use;
   };
-  void record(int64_t address, CudaStream* stream, const Complete& complete);
+  void record(int64_t address, const StreamUse& use, const Complete& complete);
+  CudaResult record_in(CudaContext* context, int64_t address, CudaStream* stream);
   void record_deferred(const Complete& complete);
   void happened(int64_t address, const Complete& complete);
   void poll_locked(const Complete& complete, bool waits);
-  CudaEvent* take_event();
+  CudaEvent* take_event(CudaContext* context);
+  [[nodiscard]] bool is_capturing() const { return captures_.load(std::memory_order_acquire) > 0; }
 
   const Driver& driver_;
+  CudaContext* const context_;
+  const std::atomic<int>& captures_;
   std::mutex mutex_;
-  std::atomic<int64_t> waiting_ = 0;  // blocks
-  std::map<CudaStream*, std::deque<Waiting>> queues_;
-  std::map<int64_t, size_t> outstanding_;  // by address: streams that may use it
+  std::atomic<int64_t> waiting_ = 0;                 // blocks
+  std::map<StreamUse, std::deque<Waiting>> queues_;  // with the context that its events are of
+  std::map<int64_t, size_t> outstanding_;            // by address: streams that may use it
   std::vector<Deferred> deferred_;
-  std::vector<CudaEvent*> spare_;
+  std::map<CudaContext*, std::vector<CudaEvent*>> spare_;
 };
 
 }  // namespace headroom::runtime

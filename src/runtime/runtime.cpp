@@ -116,8 +116,14 @@ void Runtime::tell_out_of_memory(int ordinal) {
   if (handler != nullptr) handler(error(), ordinal, handler_context_.load());
 }
 
+double Runtime::memory_fraction(int ordinal) {
+  if (ordinal < 0 || ordinal >= kMostDevices) return 1;
+  const std::lock_guard lock(mutex_);
+  return fractions_[static_cast<size_t>(ordinal)];
+}
+
 void Runtime::set_memory_fraction(double fraction, int ordinal) {
-  if (ordinal < 0 || ordinal >= kMostDevices) return;
+  if (ordinal < 0 || ordinal >= kMostDevices || !(fraction >= 0) || fraction > 1) return;
   const std::lock_guard lock(mutex_);
   fractions_[static_cast<size_t>(ordinal)] = fraction;
   if (DeviceAllocator* const known = open_device(ordinal)) known->set_memory_fraction(fraction);

@@ -54,7 +54,9 @@ class Runtime {
   // Calls the handler with error(); it may throw. REQUIRES: no lock is held.
   void tell_out_of_memory(int ordinal);
 
+  // Of a device that is not open yet, too.
   void set_memory_fraction(double fraction, int ordinal);
+  double memory_fraction(int ordinal);
   // For all devices, and for those that are opened later.
   void expect_iterations();
   std::string report_json();

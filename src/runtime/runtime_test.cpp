@@ -1,9 +1,14 @@
 // The library as PyTorch sees it: the C ABI over the fake driver. What is for ever in a process
 // (the runtime, its configuration) is tested in processes of their own.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <clocale>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -221,6 +226,70 @@ TEST(Runtime, WhatFailsEverywhereIsNoMemory) {
   });
 }
 
+TEST(Runtime, ARefusalNamesNoErrorOfAnotherRequest) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_fake_fail("cuMemAddressReserve", 0, 1, 2);  // and less is asked for
+    IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_malloc(80 * kMiB, 0, nullptr) == nullptr);
+    IN_CHILD(std::strstr(headroom_error(), "cuMem") == nullptr);
+    headroom_fake_fail("cuMemMap", 0, 1'000, 999);
+    IN_CHILD(headroom_malloc(16 * kMiB, 0, nullptr) == nullptr);
+    IN_CHILD(std::strstr(headroom_error(), "cuMemMap") != nullptr);
+  });
+}
+
+TEST(Runtime, AMemoryFractionIsWhatWasSetBeforeTheFirstAllocationToo) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    IN_CHILD(headroom_get_memory_fraction(1) == 1 && headroom_get_memory_fraction(-1) == 1);
+    headroom_set_memory_fraction(0.5, 1);
+    headroom_set_memory_fraction(2, 1);  // no fraction
+    IN_CHILD(headroom_get_memory_fraction(1) == 0.5 && headroom_get_memory_fraction(0) == 1);
+    IN_CHILD(headroom_malloc(40 * kMiB, 1, nullptr) == nullptr);
+    IN_CHILD(headroom_get_memory_fraction(1) == 0.5);
+  });
+}
+
+// A script that resets its peaks every step has the report of the whole run all the same.
+TEST(Runtime, PeaksOfTheReportOutliveAReset) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_free(headroom_malloc(40 * kMiB, 0, nullptr), 0, 0, nullptr);
+    headroom_reset();
+    headroom_reset_peak_statistics(0);
+    headroom_free(headroom_malloc(2 * kMiB, 0, nullptr), 0, 0, nullptr);
+    IN_CHILD(statistics().allocated_bytes.peak == 2 * kMiB);
+    for (const std::string name : {"peak_allocated_bytes", "peak_reserved_bytes"}) {
+      IN_CHILD(report().find('"' + name + "\": " + std::to_string(40 * kMiB)) != std::string::npos);
+    }
+  });
+}
+
+TEST(Runtime, AResetOfSumsWhileABlockWaitsMakesNoneNegative) {
+  in_child([] {
+    set_up(64, 1000);
+    configure_default();
+    auto* const other = reinterpret_cast<void*>(uintptr_t{64});
+    void* const block = headroom_malloc(kMiB, 0, nullptr);
+    for (int i = 0; i < 10; ++i) {
+      headroom_fake_work(other, reinterpret_cast<uint64_t>(block), kMiB);
+    }
+    headroom_record_stream(block, other);
+    headroom_free(block, 0, 0, nullptr);
+    IN_CHILD(statistics().active.freed == 0 && statistics().active.allocated == 1);
+    headroom_reset_accumulated_statistics(0);
+    IN_CHILD(statistics().active.freed == 0 && statistics().active_bytes.freed == 0);
+    headroom_fake_advance(3000);
+    headroom_malloc(512, 0, nullptr);
+    IN_CHILD(statistics().active.freed == 1 && statistics().active_bytes.freed == kMiB);
+    IN_CHILD(statistics().active.allocated == 1 && statistics().active.current == 1);
+  });
+}
+
 TEST(Runtime, TheHandlerMayThrowThroughTheAllocator) {
   in_child([] {
     set_up(16);
@@ -258,6 +327,99 @@ TEST(Runtime, ABlockThatAnotherStreamUsesWaitsForIt) {
     headroom_free(headroom_malloc(1, 0, nullptr), 0, 0, nullptr);
     IN_CHILD(statistics().active.current == 0);
   });
+}
+
+// An event of one device cannot be recorded on another's stream, and waiting for one waits for no
+// other. Default streams are null on every device, and PyTorch says no device.
+TEST(Runtime, ABlockThatAnotherDeviceUsesWaitsForIt) {
+  auto* const own = reinterpret_cast<void*>(uintptr_t{32});
+  auto* const side = reinterpret_cast<void*>(uintptr_t{64});
+  for (const bool is_default : {false, true}) {
+    for (void* const stream : {own, static_cast<void*>(nullptr)}) {
+      in_child([=] {
+        set_up(64, 1000);
+        configure_default();
+        headroom_fake_stream(own, 0);
+        headroom_fake_stream(side, 1);
+        IN_CHILD(headroom_malloc(kMiB, 1, nullptr) != nullptr);  // PyTorch is there, too
+        void* const block = headroom_malloc(4 * kMiB, 0, stream);
+        const auto address = reinterpret_cast<uint64_t>(block);
+        void* const other = is_default ? headroom_fake_default_stream(1) : side;
+        for (int i = 0; i < 10; ++i) headroom_fake_work(other, address, 4 * kMiB);
+        headroom_record_stream(block, is_default ? nullptr : side);
+        headroom_free(block, 0, 0, stream);
+        int polls = 0;
+        for (; headroom_fake_is_touched(stream, address, 1) != 0; ++polls) {
+          void* const next = headroom_malloc(4 * kMiB, 0, stream);
+          IN_CHILD(next != block || headroom_fake_is_touched(stream, address, 1) == 0);
+          headroom_free(next, 0, 0, stream);
+        }
+        IN_CHILD(polls > 1 && headroom_fake_calls("cuCtxSynchronize") == 0);
+        headroom_fake_advance(2000);
+        for (int i = 0; i < 3; ++i) headroom_free(headroom_malloc(1, 0, own), 0, 0, own);
+        IN_CHILD(statistics().active.current == 0);
+      });
+    }
+  }
+}
+
+TEST(Runtime, ABlocksOwnStreamIsNoOther) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    void* const block = headroom_malloc(kMiB, 0, nullptr);
+    headroom_record_stream(block, nullptr);
+    headroom_free(block, 0, 0, nullptr);
+    IN_CHILD(headroom_fake_calls("cuEventRecord") == 0);
+  });
+}
+
+// A capture begins in one thread while another waits for the device, or asks it of an event: it
+// begins when that is over.
+TEST(Runtime, NothingThatACaptureForbidsIsUnderWayWhenOneBegins) {
+  struct Capturer {
+    std::thread thread;
+    std::atomic<bool> has_begun = false;
+    bool is_pool = false;
+  };
+  for (const char* const call : {"cuCtxSynchronize", "cuMemUnmap", "cuEventQuery"}) {
+    for (const bool is_pool : {false, true}) {
+      in_child([=] {
+        set_up(64, 10);
+        configure_default();
+        auto* const other = reinterpret_cast<void*>(uintptr_t{64});
+        void* const used = headroom_malloc(kMiB, 0, nullptr);
+        headroom_record_stream(used, other);
+        headroom_free(headroom_malloc(4 * kMiB, 0, nullptr), 0, 0, nullptr);
+        headroom_free(used, 0, 0, nullptr);
+        Capturer capturer;
+        capturer.is_pool = is_pool;
+        headroom_fake_on_call(
+            call,
+            [](void* context) {
+              auto& one = *static_cast<Capturer*>(context);
+              one.thread = std::thread([&one] {
+                if (one.is_pool) {
+                  headroom_pool_begin(0, 1, 2, nullptr, nullptr);
+                } else {
+                  headroom_capture_begin(0);
+                }
+                headroom_fake_capture(1);
+                one.has_begun = true;
+              });
+              for (int i = 0; i < 100 && !one.has_begun; ++i) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+              }
+            },
+            &capturer);
+        headroom_free(headroom_malloc(kMiB, 0, nullptr), 0, 0, nullptr);  // asks
+        headroom_reset();                                                 // waits and unmaps
+        capturer.thread.join();
+        IN_CHILD(capturer.has_begun);
+        headroom_reset();
+      });
+    }
+  }
 }
 
 TEST(Runtime, CapturedAddressesStayMappedUntilTheirPoolIsReleased) {
@@ -462,6 +624,32 @@ TEST(Runtime, ASteadyIterationAsksNothingOfTheDriver) {
   });
 }
 
+// A program may set the locale of its user; C's own printing follows it, and JSON does not.
+TEST(Runtime, TheReportIsJsonWhereNumbersHaveCommas) {
+  const std::string folder = testing::TempDir() + "headroom_locale_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const std::string make =
+      "localedef -i de_DE -f UTF-8 " + folder + "/de_DE.UTF-8 > /dev/null 2>&1";
+  const bool is_made = std::system(make.c_str()) == 0;
+  if (is_made) {
+    in_child([&] {
+      setenv("LOCPATH", folder.c_str(), 1);
+      IN_CHILD(std::setlocale(LC_ALL, "de_DE.UTF-8") != nullptr);
+      set_up(16);
+      configure_default();
+      IN_CHILD(headroom_malloc(80 * kMiB, 0, nullptr) == nullptr);
+      IN_CHILD(std::strstr(headroom_error(), "Tried to allocate 80.00 MiB.") != nullptr);
+      for (const char* const name : {"planning_seconds", "switch_ms", "switch_wait_ms"}) {
+        const std::string key = '"' + std::string(name) + "\": 0";
+        IN_CHILD(report().find(key) != std::string::npos);
+        IN_CHILD(report().find(key + ",0") == std::string::npos);
+      }
+    });
+  }
+  std::filesystem::remove_all(folder);
+  if (!is_made) GTEST_SKIP() << "localedef makes no locale here";
+}
+
 // What a run came to, told by its child through a pipe.
 struct Told {
   int64_t reserved_peak = 0;
@@ -501,9 +689,9 @@ Told steps_in_child(const std::string& plan_path, const std::string& plan_out, i
     run_step(false, weights);
   });
   Told told;
+  close(ends[1]);  // else a child that died would be waited for
   EXPECT_EQ(read(ends[0], &told, sizeof told), static_cast<ssize_t>(sizeof told));
   close(ends[0]);
-  close(ends[1]);
   return told;
 }
 
@@ -629,6 +817,54 @@ TEST(Runtime, PlanningGoesOnAfterMemoryRanOut) {
   });
 }
 
+// A kept plan of other work is followed first; that an optimizer's steps will come was said before
+// there was a planner to be told.
+TEST(Runtime, StepsAreExpectedOfThePlannerThatComesAfterAKeptPlan) {
+  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+  memory::MemoryPlan other;
+  other.alignment = 512;
+  other.bytes = 512;
+  other.streams = {{{0, 512}, 0, 0}};
+  other.signatures.resize(1);
+  other.signatures[0].slots = {{0, 1, 7, 7, 0, false}};
+  std::ofstream(path, std::ios::binary) << *memory::plan_file(other);
+  in_child([&] {
+    set_up(256);
+    headroom_configuration made = configuration();
+    made.plan_path = path.c_str();
+    IN_CHILD(headroom_configure(&made) == 0);
+    std::vector<void*> weights;
+    run_step(true, weights);
+    headroom_expect_iterations();
+    const std::string said = "no optimizer's step yet";
+    bool is_said = false;
+    for (int i = 0; i < 1000 && !is_said; ++i) {
+      run_step(false, weights);  // a micro-batch
+      is_said = report().find(said) != std::string::npos;
+      IN_CHILD(statistics().is_planned == 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    IN_CHILD(is_said);
+    headroom_finish();
+  });
+  std::remove(path.c_str());
+}
+
+TEST(Runtime, APlanOfNothingIsRefused) {
+  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+  for (const bool has_stream : {false, true}) {
+    memory::MemoryPlan nothing;
+    nothing.alignment = 512;
+    if (has_stream) nothing.streams = {{{0, 0}, 0, 0}};
+    nothing.signatures.resize(1);
+    std::ofstream(path, std::ios::binary) << *memory::plan_file(nothing);
+    const Told told = steps_in_child(path, "", HEADROOM_MODE_SERVE, "the plan has no slots");
+    EXPECT_EQ(told.planned, 0);
+    EXPECT_GT(told.reserved_peak, 0);
+    std::remove(path.c_str());
+  }
+}
+
 // The sum of the numbers after `name` in what comes before `state`, or of all.
 int64_t sum_of(const std::string& json, const std::string& name, const std::string& state) {
   int64_t sum = 0;
@@ -663,6 +899,33 @@ TEST(Runtime, ASnapshotShowsThePlansArena) {
     IN_CHILD(sum_of(json, "\"total_size\": ", "") == s.reserved_bytes.current);
     IN_CHILD(json.find(std::to_string(reinterpret_cast<uint64_t>(planned))) != std::string::npos);
   });
+}
+
+// Nobody may take half a recording for a whole one.
+TEST(Runtime, ARecordingThatIsNotWholeIsToldOf) {
+  const std::string path = testing::TempDir() + "headroom_runtime_" + std::to_string(getpid());
+  for (const std::string& file : {path, path + ".none/recording"}) {
+    in_child([&] {
+      set_up(64);
+      headroom_configuration made = configuration();
+      made.mode = HEADROOM_MODE_RECORD;
+      made.record_path = file.c_str();
+      IN_CHILD(headroom_configure(&made) == 0);
+      IN_CHILD(headroom_malloc(512, 0, nullptr) != nullptr);
+      const std::string none = "\"recording_dropped_events\": 0,";
+      IN_CHILD(report().find(none) != std::string::npos);
+      const rlimit most{kMiB, kMiB};  // as a full disk
+      IN_CHILD(std::signal(SIGXFSZ, SIG_IGN) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &most) == 0);
+      for (int i = 0; i < 40'000; ++i) {
+        headroom_free(headroom_malloc(512, 0, nullptr), 0, 0, nullptr);
+      }
+      IN_CHILD((report().find(none) == std::string::npos) == (file == path));
+      IN_CHILD((report().find("\"recording_reason\": \"\"") != std::string::npos) ==
+               (file == path));
+      IN_CHILD(report().find("\"refused\": \"\"") != std::string::npos);  // no plan was
+    });
+  }
+  std::remove(path.c_str());
 }
 
 TEST(Runtime, ARecordingIsReadableThoughItsProcessWasKilled) {

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 pytestmark = pytest.mark.skipif("HEADROOM_BINARY" not in os.environ,
                                 reason="HEADROOM_BINARY names no program")
 
@@ -383,6 +385,35 @@ def test_plans_are_kept_by_what_determines_them(run, tmp_path):
     assert key["script"].endswith("train.py") and key["world_size"] == 1
     run("torch.cuda.init()\n", words=["--layers", "3"])
     assert len(list((tmp_path / "cache/plans").glob("*/key.json"))) == 2
+
+
+def test_a_folder_that_another_rank_drops_meanwhile_costs_no_plan(tmp_path, monkeypatch):
+    sys.path.insert(0, str(ROOT / "python"))
+    from headroom.run import plans
+    gone = tmp_path / ("0" * 24)
+    gone.mkdir()
+    entries = list(os.scandir(tmp_path))
+    gone.rmdir()
+    monkeypatch.setattr(plans.os, "scandir", lambda _: entries)
+    key = plans.key_of("2.13.0", [["GPU", 1]], 8)
+    assert plans.folder_for(str(tmp_path), key) == str(tmp_path / plans.digest(key))
+
+
+@pytest.mark.parametrize("name", ["_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats"])
+def test_pytorchs_own_peaks_are_kept_however_they_are_reset(name, monkeypatch):
+    sys.path.insert(0, str(ROOT / "python"))
+    from headroom.run import statistics
+    monkeypatch.setattr(statistics, "peaks", statistics.LifetimePeaks())
+    now = {"allocated_bytes": {"all": {"peak": 7}}, "reserved_bytes": {"all": {"peak": 9}}}
+    was_reset = []
+    answers = SimpleNamespace(_cuda_memoryStats=lambda device: now,
+                              **{name: was_reset.append})
+    torch = SimpleNamespace(_C=answers)
+    statistics.keep_peaks_of_torch(torch)
+    getattr(torch._C, name)(1)
+    assert was_reset == [1]
+    assert statistics.peaks.of(1, "allocated_bytes", 2) == 7
+    assert statistics.peaks.of(1, "reserved_bytes", 2) == 9
 
 
 CATCHER = """

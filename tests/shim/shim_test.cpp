@@ -414,6 +414,16 @@ void the_limit_is_of_both_together(const Words& words) {
   one.raw_delete(pooled);
   one.raw_delete(next);
   one.endAllocateToPool(0, kPool);
+  // What the native one has given back is ours to take, whoever had it do so.
+  one.emptyCache();
+  void* const all = one.raw_alloc(32 * kMiB);
+  CHECK(!native().owns(all));
+  one.raw_delete(all);
+  one.beginAllocateToPool(0, kPool, kEvery);
+  one.raw_delete(one.raw_alloc(20 * kMiB));
+  one.endAllocateToPool(0, kPool);
+  native().emptyCache({0, 0});
+  CHECK(!native().owns(one.raw_alloc(30 * kMiB)));
 }
 
 void what_it_holds_can_be_seen(const Words& words) {

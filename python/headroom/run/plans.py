@@ -36,11 +36,15 @@ def digest(key):
 
 
 def _drop_the_oldest(root):
-    folders = [entry for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)
-               and len(entry.name) == 24]
-    folders.sort(key=lambda entry: entry.stat().st_mtime, reverse=True)
-    for entry in folders[MOST_KEPT:]:
-        shutil.rmtree(entry.path, ignore_errors=True)
+    folders = []
+    for entry in os.scandir(root):
+        try:
+            if entry.is_dir(follow_symlinks=False) and len(entry.name) == 24:
+                folders.append((entry.stat().st_mtime, entry.path))
+        except OSError:  # another rank has just dropped it
+            pass
+    for _, path in sorted(folders, reverse=True)[MOST_KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def folder_for(root, key):

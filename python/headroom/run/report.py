@@ -133,6 +133,12 @@ def notes_of_library(library):
     for entry in library.report().get("devices", []):
         device = f"cuda:{entry.get('device')}"
         plan = entry.get("plan", {})
+        if entry.get("recording_reason"):
+            yield f"{device}: no recording: {entry['recording_reason']}"
+        if entry.get("recording_dropped_events"):
+            yield (f"{device}: the recording ends early, as its disk was full: "
+                   f"{entry['recording_dropped_events']} events are missing; free some of it, or "
+                   "name a folder on another")
         if plan.get("refused") and plan["refused"] != plan.get("planner"):
             yield f"{device}: the plan was refused: {plan['refused']}"
         if entry.get("backing") == "pieces" and entry.get("backing_reason"):

@@ -161,9 +161,13 @@ class Session:
 
     def note_what_the_library_says(self):
         """Also early: the library forgets why a plan was refused once another one serves."""
-        if self.library is not None:
-            said = report.notes_of_library(self.library)
-            self.report.notes.extend(note for note in said if note not in self.report.notes)
+        if self.library is None:
+            return
+        try:
+            said = list(report.notes_of_library(self.library))
+        except Exception as error:  # within the user's own step: the run is worth more
+            said = [f"no notes: {type(error).__name__}: {error}"]
+        self.report.notes.extend(note for note in said if note not in self.report.notes)
 
     def figures(self):
         # Within CUDA's initialisation PyTorch may not be asked anything.

@@ -160,11 +160,13 @@ def history_answers(torch, library):
 
 def keep_peaks_of_torch(torch):
     """For --off and the shim: PyTorch's own functions answer, and what a reset forgets is kept."""
-    reset = torch._C._cuda_resetPeakMemoryStats
-
-    def keep_and_reset(device):
-        stats = torch._C._cuda_memoryStats(device)
-        peaks.keep(device, stats["allocated_bytes"]["all"]["peak"],
-                   stats["reserved_bytes"]["all"]["peak"])
-        return reset(device)
-    torch._C._cuda_resetPeakMemoryStats = keep_and_reset
+    def keeping(reset):
+        def keep_and_reset(device):
+            stats = torch._C._cuda_memoryStats(device)
+            peaks.keep(device, stats["allocated_bytes"]["all"]["peak"],
+                       stats["reserved_bytes"]["all"]["peak"])
+            return reset(device)
+        return keep_and_reset
+    for name in ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats"):
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, keeping(getattr(torch._C, name)))

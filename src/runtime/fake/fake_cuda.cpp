@@ -61,12 +61,14 @@ struct Fake {
   std::map<uint64_t, Mapping> mapped;                  // by address
   std::map<uint64_t, std::pair<int, Physical>> plain;  // cuMemAlloc: device and memory
   std::map<CudaStream*, int64_t> last_due;
+  std::map<CudaStream*, int> stream_devices;
   std::vector<Work> works;
   int64_t now = 0;
   int32_t captures = 0;
   std::mt19937_64 random{1};
   std::map<std::string, int64_t> calls;
   std::map<std::string, Failure> failures;
+  std::map<std::string, std::pair<void (*)(void*), void*>> visitors;
   // Where cuMemMap fails.
   uint64_t bad_address = 0;
   int64_t bad_bytes = 0;
@@ -138,10 +140,32 @@ int current_device() {
              : static_cast<int>(reinterpret_cast<uintptr_t>(current_context)) - 1;
 }
 
+// Default streams are all null; but for the first device's, they have another name here.
+CudaStream* default_stream(int device) {
+  return device <= 0 ? nullptr : reinterpret_cast<CudaStream*>(~static_cast<uintptr_t>(device));
+}
+// -1: of all.
+int device_of(Fake& f, CudaStream* stream) {
+  const auto at = f.stream_devices.find(stream);
+  return at == f.stream_devices.end() ? -1 : at->second;
+}
+
+void visit(Fake& f, const char* name) {
+  std::pair<void (*)(void*), void*> visitor;
+  {
+    const std::lock_guard lock(f.mutex);
+    const auto at = f.visitors.find(name);
+    if (at == f.visitors.end()) return;
+    visitor = at->second;
+    f.visitors.erase(at);
+  }
+  visitor.first(visitor.second);
+}
+
 // Entering a call: counts it, and says with which error it is to fail.
 class Call {
  public:
-  explicit Call(const char* name) : f(fake()), lock_(f.mutex) {
+  explicit Call(const char* name) : f((visit(fake(), name), fake())), lock_(f.mutex) {
     if (!f.is_set_up) set_up_from_environment(f);
     ++f.calls[name];
     const auto at = f.failures.find(name);
@@ -185,7 +209,10 @@ int64_t queue(Fake& f, CudaStream* stream) {
 }
 
 void finish_all(Fake& f) {
-  for (const auto& [stream, due] : f.last_due) f.now = std::max(f.now, due);
+  for (const auto& [stream, due] : f.last_due) {
+    const int device = device_of(f, stream);
+    if (device < 0 || device == current_device()) f.now = std::max(f.now, due);
+  }
   forget_done_work(f);
 }
 
@@ -233,6 +260,7 @@ void hide(uint64_t address, int64_t bytes) {
 
 struct Event {
   int64_t due = 0;
+  int device = 0;
 };
 Event* event_of(CudaEvent* event) { return reinterpret_cast<Event*>(event); }
 
@@ -288,6 +316,12 @@ FAKE_CALL cuCtxSynchronize() {
   Call call("cuCtxSynchronize");
   call.forbid_in_capture("cuCtxSynchronize");
   if (call.error == 0) finish_all(call.f);
+  return call.error;
+}
+FAKE_CALL cuStreamGetCtx(CudaStream* stream, CudaContext** context) {
+  Call call("cuStreamGetCtx");
+  const int device = device_of(call.f, stream);
+  *context = device < 0 ? current_context : context_of(device);
   return call.error;
 }
 FAKE_CALL cuMemGetInfo_v2(size_t* free, size_t* total) {
@@ -453,13 +487,16 @@ FAKE_CALL cuMemUnmap(CudaPointer pointer, size_t bytes) {
 FAKE_CALL cuEventCreate(CudaEvent** event, unsigned) {
   Call call("cuEventCreate");
   if (call.error != 0) return call.error;
-  *event = reinterpret_cast<CudaEvent*>(new Event);
+  *event = reinterpret_cast<CudaEvent*>(new Event{0, current_device()});
   return kCudaSuccess;
 }
 FAKE_CALL cuEventRecord(CudaEvent* event, CudaStream* stream) {
   Call call("cuEventRecord");
   call.forbid_in_capture("cuEventRecord");
   if (call.error != 0) return call.error;
+  if (stream == nullptr) stream = default_stream(current_device());
+  const int device = device_of(call.f, stream);
+  if (device >= 0 && device != event_of(event)->device) return 400;  // CUDA_ERROR_INVALID_HANDLE
   ++call.f.now;
   event_of(event)->due = queue(call.f, stream);
   return kCudaSuccess;
@@ -519,6 +556,18 @@ FAKE_CONTROL void headroom_fake_understate_free(int device, int64_t bytes) {
 FAKE_CONTROL int64_t headroom_fake_used_bytes(int device) {
   const std::lock_guard lock(fake().mutex);
   return fake().devices[static_cast<size_t>(device)].used;
+}
+FAKE_CONTROL void headroom_fake_stream(void* stream, int device) {
+  const std::lock_guard lock(fake().mutex);
+  fake().stream_devices[static_cast<CudaStream*>(stream)] = device;
+}
+FAKE_CONTROL void* headroom_fake_default_stream(int device) {
+  if (device > 0) headroom_fake_stream(default_stream(device), device);
+  return default_stream(device);
+}
+FAKE_CONTROL void headroom_fake_on_call(const char* name, void (*what)(void*), void* context) {
+  const std::lock_guard lock(fake().mutex);
+  fake().visitors[name] = {what, context};
 }
 FAKE_CONTROL void headroom_fake_work(void* stream, uint64_t address, int64_t bytes) {
   const std::lock_guard lock(fake().mutex);

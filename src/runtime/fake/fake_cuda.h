@@ -46,6 +46,14 @@ int64_t headroom_fake_used_bytes(int device);
 /* cuMemGetInfo says that so much less is free than can be had. */
 void headroom_fake_understate_free(int device, int64_t bytes);
 
+/* The stream is of this device: events of others are not recorded on it, and waiting for another
+ * device does not wait for it. One of which nothing is said is of all. */
+void headroom_fake_stream(void* stream, int device);
+/* The default stream of a device, as the functions below want it named. */
+void* headroom_fake_default_stream(int device);
+/* When the call is made the next time, before anything is done, this is called without a lock. */
+void headroom_fake_on_call(const char* call, void (*what)(void*), void* context);
+
 /* A kernel on `stream` that touches [address, address + bytes) is queued. */
 void headroom_fake_work(void* stream, uint64_t address, int64_t bytes);
 /* Is there work that is not done, touches any of these bytes, and is not on `stream`? */

@@ -151,8 +151,7 @@ bool Allocator::give_back_what_pools_cached(DeviceIndex device) {
   }
   const auto reserved = [&] { return native_.getDeviceStats(device).reserved_bytes[kAll].current; };
   const int64_t before = reserved();
-  if (before == 0) return is_some;
-  native_.emptyCache({0, 0});
+  if (before != 0) native_.emptyCache({0, 0});
   limits_.divide(native_, device);
   return is_some || reserved() < before;
 }
@@ -194,6 +193,9 @@ void Allocator::recordStream(const c10::DataPtr& block, c10::cuda::CUDAStream st
 void Allocator::emptyCache(MempoolId_t pool) {
   if (pool == MempoolId_t{0, 0}) pools_.empty_our_cache();
   native_.emptyCache(pool);
+  for (int device = 0; device < devices_; ++device) {
+    limits_.divide(native_, static_cast<DeviceIndex>(device));
+  }
 }
 
 // Where the devices do not reach each other's memory, pages that are mapped can be copied by the

@@ -29,16 +29,22 @@ class Limits {
     divide(native, device);
   }
 
-  // Before and after the native allocator is asked for memory.
+  // Before and after the native allocator is asked for memory, and whenever it may have given some
+  // back: else what it had once would be kept from ours.
   void divide(c10::cuda::CUDACachingAllocator::CUDAAllocator& native, c10::DeviceIndex device) {
     const double limit = of(device);
     if (limit >= 1) return;
     constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
     const int64_t theirs = native.getDeviceStats(device).reserved_bytes[kAll].current;
     const int64_t mine = our_statistics(device).reserved_bytes.current;
+    if (theirs + mine == 0) {  // nothing may be asked: CUDA may not have been used
+      native.setMemoryFraction(limit, device);
+      ours.set_memory_fraction(limit, device);
+      return;
+    }
     int64_t free = 0;
     int64_t total = 0;
-    if (theirs + mine == 0 || ours.memory_info(device, &free, &total) != 0 || total <= 0) return;
+    if (ours.memory_info(device, &free, &total) != 0 || total <= 0) return;
     const auto rest = [&](int64_t taken) {
       return std::max(limit - static_cast<double>(taken) / static_cast<double>(total), 0.0);
     };
