@@ -111,7 +111,7 @@ def test_linear_layers_in_int8_are_predicted_by_it(measured, headroom_binary):
         done = headroom(headroom_binary, *question, "--phase", phase, cwd=folder)
         assert done.returncode == 0, done.stderr
         parts = {part["name"]: part for part in json.loads(done.stdout)["parts"]}
-        assert "quantize" not in parts and parts["gemm"]["provenance"] != "extrapolated"
+        assert "quantize" not in parts and parts["gemm"]["basis"].startswith("law of cpu for linear_int8")
 
 
 def test_a_trace_of_the_engine_is_asked_about_int8(measured, headroom_binary):
@@ -187,7 +187,8 @@ def test_a_prediction_uses_it(measured, headroom_binary):
     assert done.returncode == 0, done.stderr
     steps = json.loads(done.stdout)["steps"]
     assert [step["batch"] for step in steps] == [1, 4]
-    assert all(step["matmul"]["provenance"] == "calibrated" for step in steps)
+    # By this machine's points: what lies beyond the shapes of so few of them is extrapolated.
+    assert all(step["matmul"]["provenance"] in ("calibrated", "extrapolated") for step in steps)
     # So short a run measures no model, and so no host: GPU servers' is taken, and that is said.
     assert json.loads(done.stdout)["host_of_gpu_servers"] is True
     shown = headroom(headroom_binary, *question[:-1], "--calibration", answer["calibration_file"], cwd=folder)
