@@ -213,12 +213,12 @@ std::string spread_words(const ops::OpsComparison& comparison) {
 namespace {
 
 std::string run_line(const char* which, const ops::ComparedRun& run, const Terminal& terminal) {
-  std::string line = std::string(which) + ": " + text::printable(run.file);
-  if (!run.device.empty()) line += ", " + text::printable(run.device);
-  if (run.is_partial) {
-    line += ", " + text::paint("not all of it could be read", Style::warning, terminal.colour);
-  }
-  return line + "\n";
+  constexpr std::string_view kPartial = "not all of it could be read";
+  std::string line = std::string(which) + ": " + run.file;
+  if (!run.device.empty()) line += ", " + run.device;
+  if (!run.is_partial) return text::wrapped(line, terminal, kNoteIndent);
+  return text::wrapped_marked(line + ", " + std::string(kPartial), kPartial, Style::warning,
+                              terminal, kNoteIndent);
 }
 
 std::string change_figure(double ms) { return (ms < 0 ? "-" : "+") + milliseconds(std::abs(ms)); }
@@ -340,8 +340,8 @@ Json figure(const std::optional<double>& value) { return value ? Json(*value) : 
 
 std::string ops_comparison_text(const ops::OpsComparison& comparison, const Terminal& terminal) {
   const Style style = comparison.verdict == ops::Slowdown::beyond_limit ? Style::bad : Style::bold;
-  std::string lines = text::paint(comparison_words(comparison), style, terminal.colour) + "\n";
-  lines += spread_words(comparison) + "\n";
+  std::string lines = text::wrapped(comparison_words(comparison), terminal, 0, style);
+  lines += text::wrapped(spread_words(comparison), terminal);
   lines += run_line("first", comparison.before, terminal);
   lines += run_line("second", comparison.after, terminal);
   lines += "\n" + changes_table(comparison, terminal);
