@@ -6,8 +6,9 @@
 // Where the shapes of an operator have nothing in common, its rows are one.
 //
 // Whether the second is slower is judged against how much the steps of each differ among
-// themselves: Welch's interval of the difference of means, 90 %. One step has no spread; then the
-// difference is judged as it is, and the answer says so.
+// themselves: a 90 % interval of the ratio of the two means on the logarithmic scale, so that the
+// two runs exchanged give its reciprocal. One step has no spread; then the ratio is judged as it
+// is, and the answer says so.
 #pragma once
 
 #include <optional>
@@ -39,9 +40,10 @@ enum class ChangeReason {
   other_shapes,
   each_slower,
   each_faster,
-  hidden_less,  // its kernels take as long, and run less beside others
+  hidden_less,  // it runs less beside other work, which is most of the change
   hidden_more,
-  host,  // the device waits for the next launch
+  backlog,  // of what was launched before the steps and still ran in them
+  host,     // the device waits for the next launch
   launch,
   unrecorded  // nothing ran, and no call was recorded that could say why
 };
@@ -55,6 +57,8 @@ struct OperatorChange {
   double before_ms = 0, after_ms = 0;
   double before_kernel_ms = 0, after_kernel_ms = 0;
   double before_count = 0, after_count = 0;
+  // Of the wall time: what was launched before the steps. It is none of the calls or kernel time.
+  double before_backlog_ms = 0, after_backlog_ms = 0;
   std::string before_kernel, after_kernel;  // the one that takes most
 
   [[nodiscard]] double change_ms() const { return after_ms - before_ms; }

@@ -1,6 +1,7 @@
 #include "ops/rules.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/check.h"
 #include "text/ascii.h"
@@ -17,6 +18,9 @@ constexpr size_t kMostRules = 1000;
 constexpr size_t kMostPatterns = 10'000;  // of one rule
 constexpr size_t kLongestPattern = 500;
 constexpr size_t kLongestName = 4096;  // of a name as much is matched
+constexpr size_t kShownKey = 80;       // of a key in an error
+constexpr const char* kSchema = "headroom.operator_rules/1";
+constexpr const char* kRulesPage = "docs/formats/operator_rules.md has the form";
 constexpr int kNotAsked = -2;
 constexpr int kNoMatch = -1;
 
@@ -35,6 +39,40 @@ size_t find_piece(std::string_view text, size_t from, std::string_view piece) {
     if (stands_at(text, at, piece)) return at;
   }
   return std::string_view::npos;
+}
+
+// A mistyped key would leave its rules out without a word. "about" is a remark, anywhere.
+Result<void> check_keys(const text::JsonView& view, std::span<const std::string_view> known) {
+  if (!view.json().is_object()) return {};  // whoever reads it says so
+  for (const auto& [key, value] : view.json().members()) {
+    if (key == "about" || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string possible;
+    for (const std::string_view one : known) possible += std::string(one) + ", ";
+    return view.error_at(key, "there is no key '" + key.substr(0, kShownKey) + "' here",
+                         "possible are " + possible + "about; " + kRulesPage);
+  }
+  return {};
+}
+
+constexpr std::string_view kFileKeys[] = {"schema",   "groups",      "always",
+                                          "subtrees", "operators",   "kernels",
+                                          "host",     "transparent", "nongemm_bench"};
+constexpr std::string_view kGroupKeys[] = {"name", "title"};
+constexpr std::string_view kRuleKeys[] = {"group", "names"};
+constexpr std::string_view kSubtreeKeys[] = {"group", "names", "except"};
+constexpr std::string_view kPaperKeys[] = {"source", "groups"};
+
+Result<void> check_schema(const text::JsonView& root) {
+  const std::string wanted = std::string("expected \"schema\": \"") + kSchema + "\"";
+  if (root.json().is_object() && !root.has("schema")) {
+    return root.error_at("schema", "missing; " + wanted, kRulesPage);
+  }
+  HEADROOM_ASSIGN(const std::string schema, root.get_string("schema"));
+  if (schema != kSchema) {
+    return root.error_at("schema", "found \"" + schema.substr(0, kShownKey) + "\", " + wanted,
+                         kRulesPage);
+  }
+  return {};
 }
 
 Result<std::vector<std::string>> read_names(const text::JsonView& view) {
@@ -87,10 +125,8 @@ Result<OperatorRules> OperatorRules::load(const std::string& file) {
 
 Result<OperatorRules> OperatorRules::read(const text::JsonView& root, const OperatorRules* base) {
   OperatorRules rules;
-  HEADROOM_ASSIGN(const std::string schema, root.get_string("schema"));
-  if (schema != "headroom.operator_rules/1") {
-    return root.error_at("schema", "expected \"headroom.operator_rules/1\"");
-  }
+  HEADROOM_TRY(check_schema(root));
+  HEADROOM_TRY(check_keys(root, kFileKeys));
   if (base != nullptr) rules.groups_ = base->groups_;
   HEADROOM_TRY(rules.read_groups(root));
   HEADROOM_ASSIGN(rules.always_, rules.read_rules(root, "always"));
@@ -132,6 +168,7 @@ Result<void> OperatorRules::read_groups(const text::JsonView& root) {
     HEADROOM_ASSIGN(const auto items, root.get_array("groups", kMostGroups));
     for (const text::JsonView& item : items) {
       OperatorGroup group;
+      HEADROOM_TRY(check_keys(item, kGroupKeys));
       HEADROOM_ASSIGN(group.name, item.get_string("name"));
       HEADROOM_ASSIGN(group.title, item.get_string("title"));
       const bool is_known =
@@ -154,7 +191,9 @@ Result<std::vector<OperatorRules::Rule>> OperatorRules::read_rules(const text::J
   std::vector<Rule> rules;
   if (!root.has(key)) return rules;
   HEADROOM_ASSIGN(const auto items, root.get_array(key, kMostRules));
+  const bool is_subtrees = key == "subtrees";  // only there an exception has a meaning
   for (const text::JsonView& item : items) {
+    HEADROOM_TRY(is_subtrees ? check_keys(item, kSubtreeKeys) : check_keys(item, kRuleKeys));
     HEADROOM_ASSIGN(const std::string name, item.get_string("group"));
     Rule rule;
     HEADROOM_ASSIGN(rule.group, find_group(item, name));
@@ -186,8 +225,10 @@ Result<GroupIndex> OperatorRules::find_group(const text::JsonView& view,
 Result<void> OperatorRules::read_paper(const text::JsonView& root) {
   if (!root.has("nongemm_bench")) return {};
   HEADROOM_ASSIGN(const text::JsonView paper, root.get_object("nongemm_bench"));
+  HEADROOM_TRY(check_keys(paper, kPaperKeys));
   HEADROOM_ASSIGN(const auto items, paper.get_array("groups", kMostGroups));
   for (const text::JsonView& item : items) {
+    HEADROOM_TRY(check_keys(item, kRuleKeys));
     HEADROOM_ASSIGN(std::string name, item.get_string("group"));
     HEADROOM_ASSIGN(std::vector<std::string> names, read_names(item));
     paper_groups_.push_back(std::move(name));

@@ -128,6 +128,43 @@ TEST(OperatorRules, AFileComesBeforeTheBuiltInRules) {
   EXPECT_EQ(rules->paper_groups(), base.paper_groups());
 }
 
+// A list under a mistyped key would be left out, and nobody would know.
+TEST(OperatorRules, UnknownKeysAreErrors) {
+  const OperatorRules base = *OperatorRules::load("");
+  const auto error = [&](const std::string& members) {
+    const auto rules = read(R"({"schema": "headroom.operator_rules/1", )" + members + "}", &base);
+    return rules ? std::string() : rules.error().to_string();
+  };
+  const std::string mistyped = error(R"("operaters": [{"group": "gemm", "names": ["my::mm"]}])");
+  EXPECT_TRUE(mistyped.starts_with("rules.json#/operaters: there is no key 'operaters' here"))
+      << mistyped;
+  EXPECT_NE(mistyped.find("always, subtrees, operators, kernels"), std::string::npos) << mistyped;
+  const auto place = [&](const std::string& members) {
+    const std::string words = error(members);
+    return words.substr(0, words.find(':'));
+  };
+  EXPECT_EQ(place(R"("groups": [{"name": "a", "title": "b", "colour": "c"}])"),
+            "rules.json#/groups/0/colour");
+  EXPECT_EQ(place(R"("kernels": [{"group": "gemm", "name": [], "names": []}])"),
+            "rules.json#/kernels/0/name");
+  EXPECT_EQ(place(R"("kernels": [{"group": "gemm", "names": [], "except": ["softmax"]}])"),
+            "rules.json#/kernels/0/except");
+  EXPECT_EQ(place(R"("nongemm_bench": {"group": [], "groups": []})"),
+            "rules.json#/nongemm_bench/group");
+  EXPECT_EQ(error(R"("about": "mine", "kernels": [{"about": "x", "group": "gemm", "names": []}])"),
+            "");
+}
+
+TEST(OperatorRules, WithoutASchemaTheErrorSaysWhichIsWanted) {
+  for (const char* text : {"{}", R"({"operators": []})", R"({"schema": "headroom.fit/1"})"}) {
+    const Result<OperatorRules> rules = read(text);
+    ASSERT_FALSE(rules);
+    const std::string words = rules.error().to_string();
+    EXPECT_NE(words.find("\"headroom.operator_rules/1\""), std::string::npos) << words;
+    EXPECT_NE(words.find("docs/formats/operator_rules.md"), std::string::npos) << words;
+  }
+}
+
 TEST(OperatorRules, ErrorsNameThePlace) {
   const OperatorRules base = *OperatorRules::load("");
   for (

@@ -71,8 +71,8 @@ std::string segments_table(const pack::PackAnswer& answer, const Terminal& termi
 std::string sites_table(const pack::PackAnswer& answer, const Terminal& terminal) {
   const LossAtPeak& loss = *answer.loss;
   if (loss.sites.empty()) return "";
-  constexpr bool kKeepsEnd = true;  // the line and the function, not the folders
-  Table table({{"call site", Align::left, true, 0, kKeepsEnd},
+  // Of a site the line and the function tell more than the folders.
+  Table table({{"call site", Align::left, true, 0, text::Cut::beginning},
                {"segments", Align::right, false, 1},
                {"blocks", Align::right, false, 2},
                {"of", Align::right, false},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "report/fit_words.h"
 #include "report/ops_words.h"
@@ -48,6 +50,8 @@ std::string_view reason_name(ops::ChangeReason reason) {
       return "hidden_less";
     case ops::ChangeReason::hidden_more:
       return "hidden_more";
+    case ops::ChangeReason::backlog:
+      return "backlog";
     case ops::ChangeReason::host:
       return "host";
     case ops::ChangeReason::launch:
@@ -58,41 +62,97 @@ std::string_view reason_name(ops::ChangeReason reason) {
   return "none";
 }
 
-std::string count_words_of(double count) {
-  return formatted(std::abs(count - std::round(count)) < 0.05 ? "%.0f" : "%.1f", count);
+constexpr const char* kDecimals[] = {"%.0f", "%.1f", "%.2f", "%.3f", "%.4f", "%.5f", "%.6f"};
+
+// Two figures with as many decimals as tell them apart, `least` of them at least.
+std::pair<std::string, std::string> told_apart(double before, double after, size_t least) {
+  std::pair<std::string, std::string> both;
+  for (size_t i = least; i < std::size(kDecimals); ++i) {
+    both = {formatted(kDecimals[i], before), formatted(kDecimals[i], after)};
+    if (both.first != both.second) break;
+  }
+  return both;
+}
+
+// Calls a step may have a fraction, of calls that not every step makes.
+size_t decimals_of(double count) {
+  constexpr double kWhole = 0.05;
+  if (count > 0 && count < kWhole) return 3;
+  return std::abs(count - std::round(count)) < kWhole ? 0 : 1;
+}
+
+std::string calls_words(double count) {
+  const std::string figure = formatted(kDecimals[decimals_of(count)], count);
+  return figure + (figure == "1" ? " call" : " calls");
+}
+
+std::string calls_became(const ops::OperatorChange& change) {
+  const double before = change.before_count;
+  const double after = change.after_count;
+  std::string was = formatted(kDecimals[decimals_of(before)], before);
+  std::string is = formatted(kDecimals[decimals_of(after)], after);
+  constexpr double kSame = 1e-6;  // counts are sums of shares of steps
+  if (std::abs(before - after) < kSame) return calls_words(before) + " as before";
+  if (was == is) std::tie(was, is) = told_apart(before, after, 1);
+  return was + (was == "1" ? " call" : " calls") + " became " + is;
 }
 
 std::string each_words(const ops::OperatorChange& change) {
   const double before = change.before_count > 0 ? change.before_kernel_ms / change.before_count : 0;
   const double after = change.after_count > 0 ? change.after_kernel_ms / change.after_count : 0;
-  return formatted("%.1f", before * 1e3) + " us each became " + formatted("%.1f us", after * 1e3);
+  const auto [was, is] = told_apart(before * 1e3, after * 1e3, 1);
+  return was + " us each became " + is + " us";
+}
+
+// "as long, more of it beside other work"; where the kernels' own time changed too, by how much.
+std::string hidden_words(const ops::OperatorChange& change) {
+  constexpr double kAlike = 0.01;  // of the kernel time
+  constexpr double kTimes = 2;     // from where on percents are hard to read
+  const bool is_less = change.reason == ops::ChangeReason::hidden_less;
+  const std::string beside = std::string(is_less ? "less" : "more") + " of it beside other work";
+  const double ratio =
+      change.before_kernel_ms > 0 ? change.after_kernel_ms / change.before_kernel_ms : 1;
+  if (std::abs(ratio - 1) < kAlike) return "as long, " + beside;
+  const bool is_longer = ratio > 1;
+  const std::string takes = ratio >= kTimes
+                                ? formatted("takes %.1f times as long", ratio)
+                                : formatted("takes %.0f %% ", 100 * std::abs(ratio - 1)) +
+                                      (is_longer ? "longer" : "less");
+  // Longer and less hidden both make a step longer; else the two go against each other.
+  return takes + (is_longer == is_less ? ", and " : ", but ") + beside;
+}
+
+std::string backlog_words(const ops::OperatorChange& change) {
+  const char* const amount = change.before_backlog_ms == 0 ? ""
+                             : change.change_ms() > 0      ? "more "
+                                                           : "less ";
+  return std::string(amount) + "earlier work still running in the step";
 }
 
 }  // namespace
 
 std::string change_reason_words(const ops::OperatorChange& change) {
-  const std::string calls =
-      count_words_of(change.before_count) + " calls became " + count_words_of(change.after_count);
   switch (change.reason) {
     case ops::ChangeReason::added:
-      return "new, " + count_words_of(change.after_count) + " calls";
+      return "new, " + calls_words(change.after_count);
     case ops::ChangeReason::removed:
-      return "gone, " + count_words_of(change.before_count) + " calls";
+      return "gone, " + calls_words(change.before_count);
     case ops::ChangeReason::more_calls:
     case ops::ChangeReason::fewer_calls:
-      return calls;
+      return calls_became(change);
     case ops::ChangeReason::other_kernels:
       return "other kernel: " + text::elide(change.before_kernel, kLongestName) + " became " +
              text::elide(change.after_kernel, kLongestName);
     case ops::ChangeReason::other_shapes:
-      return "other shapes, " + calls;
+      return "other shapes, " + calls_became(change);
     case ops::ChangeReason::each_slower:
     case ops::ChangeReason::each_faster:
       return each_words(change);
     case ops::ChangeReason::hidden_less:
-      return "as long, less of it beside other work";
     case ops::ChangeReason::hidden_more:
-      return "as long, more of it beside other work";
+      return hidden_words(change);
+    case ops::ChangeReason::backlog:
+      return backlog_words(change);
     case ops::ChangeReason::host:
       return change.change_ms() > 0 ? "the next launch comes later"
                                     : "the next launch comes earlier";
@@ -153,12 +213,12 @@ std::string spread_words(const ops::OpsComparison& comparison) {
 namespace {
 
 std::string run_line(const char* which, const ops::ComparedRun& run, const Terminal& terminal) {
-  std::string line = std::string(which) + ": " + text::printable(run.file);
-  if (!run.device.empty()) line += ", " + text::printable(run.device);
-  if (run.is_partial) {
-    line += ", " + text::paint("not all of it could be read", Style::warning, terminal.colour);
-  }
-  return line + "\n";
+  constexpr std::string_view kPartial = "not all of it could be read";
+  std::string line = std::string(which) + ": " + run.file;
+  if (!run.device.empty()) line += ", " + run.device;
+  if (!run.is_partial) return text::wrapped(line, terminal, kNoteIndent);
+  return text::wrapped_marked(line + ", " + std::string(kPartial), kPartial, Style::warning,
+                              terminal, kNoteIndent);
 }
 
 std::string change_figure(double ms) { return (ms < 0 ? "-" : "+") + milliseconds(std::abs(ms)); }
@@ -252,6 +312,8 @@ Json changes_json(const std::vector<ops::OperatorChange>& changes) {
                        .set("after_kernel_ms", change.after_kernel_ms)
                        .set("before_count", change.before_count)
                        .set("after_count", change.after_count)
+                       .set("before_backlog_ms", change.before_backlog_ms)
+                       .set("after_backlog_ms", change.after_backlog_ms)
                        .set("before_kernel", change.before_kernel)
                        .set("after_kernel", change.after_kernel));
   }
@@ -278,8 +340,8 @@ Json figure(const std::optional<double>& value) { return value ? Json(*value) : 
 
 std::string ops_comparison_text(const ops::OpsComparison& comparison, const Terminal& terminal) {
   const Style style = comparison.verdict == ops::Slowdown::beyond_limit ? Style::bad : Style::bold;
-  std::string lines = text::paint(comparison_words(comparison), style, terminal.colour) + "\n";
-  lines += spread_words(comparison) + "\n";
+  std::string lines = text::wrapped(comparison_words(comparison), terminal, 0, style);
+  lines += text::wrapped(spread_words(comparison), terminal);
   lines += run_line("first", comparison.before, terminal);
   lines += run_line("second", comparison.after, terminal);
   lines += "\n" + changes_table(comparison, terminal);

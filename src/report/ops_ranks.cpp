@@ -117,12 +117,14 @@ std::string collectives_table(const ops::RanksAnswer& answer, const Terminal& te
 }  // namespace
 
 std::string ops_ranks_text(const ops::RanksAnswer& answer, const Terminal& terminal) {
-  std::string lines = text::paint(ranks_words(answer), Style::bold, terminal.colour) + "\n\n";
+  std::string lines = text::wrapped(ranks_words(answer), terminal, 0, Style::bold) + "\n";
   lines += ranks_table(answer, terminal);
   lines += "\n" + collectives_table(answer, terminal);
-  lines += "\n" + percent_words(answer.matched_pct) +
-           " of the time of collectives could be matched between ranks; waiting is what one takes "
-           "longer than on the rank that came last\n";
+  lines += "\n" + text::wrapped(percent_words(answer.matched_pct) +
+                                    " of the time of collectives could be matched between ranks; "
+                                    "waiting is what one takes longer than on the rank that came "
+                                    "last",
+                                terminal);
   for (const std::string& note : answer.notes) {
     lines += text::wrapped("note: " + note, terminal, kNoteIndent);
   }

@@ -27,21 +27,23 @@ std::string times(double speedup) { return formatted("%.2fx", speedup); }
 
 std::string first_lines(const ops::OpsAnswer& answer, const Terminal& terminal) {
   const ops::TraceFacts& trace = answer.trace;
-  std::string lines = text::paint(bound_words(answer), Style::bold, terminal.colour) + "\n";
+  std::string lines = text::wrapped(bound_words(answer), terminal, 0, Style::bold);
   const std::string best = best_changes_words(answer);
-  if (!best.empty()) lines += text::printable(best) + "\n";
-  lines += text::printable(trace.file);
-  if (!trace.device.empty()) lines += ", " + text::printable(trace.device);
-  if (trace.rank >= 0) lines += ", rank " + std::to_string(trace.rank);
+  if (!best.empty()) lines += text::wrapped(best, terminal);
+  std::string facts = trace.file;
+  if (!trace.device.empty()) facts += ", " + trace.device;
+  if (trace.rank >= 0) facts += ", rank " + std::to_string(trace.rank);
   const size_t steps = answer.steps.size();
-  lines += ": " +
+  facts += ": " +
            (trace.has_steps ? std::to_string(steps) + (steps == 1 ? " step" : " steps")
                             : std::string("no steps named")) +
            ", " + milliseconds(answer.wall_time.total_ms) + ", " + with_commas(trace.kernels) +
-           (trace.has_device ? " kernels" : " pieces of operators") + "\n";
+           (trace.has_device ? " kernels" : " pieces of operators");
+  lines += text::wrapped(facts, terminal);
   if (trace.is_partial) {
-    lines += text::paint("not all of the file could be read:", Style::warning, terminal.colour) +
-             " what follows is about what could\n";
+    constexpr std::string_view kPartial = "not all of the file could be read:";
+    lines += text::wrapped_marked(std::string(kPartial) + " what follows is about what could",
+                                  kPartial, Style::warning, terminal);
   }
   return lines;
 }
@@ -135,7 +137,7 @@ void horizon_row(const ops::OpsAnswer& answer, const ops::HorizonChange& change,
 
 std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
   if (answer.horizon.empty() || !answer.replay) return "";
-  Table table({{"change", Align::left, true},
+  Table table({{"change", Align::left, true, 0, text::Cut::middle},
                {"replayed", Align::right, false},
                {"between", Align::right, false},
                {"Amdahl's law", Align::right, false, 1},
@@ -144,11 +146,13 @@ std::string horizon(const ops::OpsAnswer& answer, const Terminal& terminal) {
   for (const ops::HorizonChange& change : answer.horizon) {
     if (!change.change.ends_with("_instant")) horizon_row(answer, change, table);
   }
-  std::string lines = "\n" + table.render(terminal);
-  if (!is_replay_trusted(answer)) {
-    lines += text::paint("do not trust these:", Style::warning, terminal.colour) + " ";
-  }
-  return lines + replay_words(answer) + "\n" + text::wrapped(between_words(answer), terminal);
+  constexpr std::string_view kDistrust = "do not trust these:";
+  const std::string replayed =
+      is_replay_trusted(answer)
+          ? text::wrapped(replay_words(answer), terminal)
+          : text::wrapped_marked(std::string(kDistrust) + " " + replay_words(answer), kDistrust,
+                                 Style::warning, terminal);
+  return "\n" + table.render(terminal) + replayed + text::wrapped(between_words(answer), terminal);
 }
 
 // Where better kernels could win most, at most.
@@ -161,7 +165,7 @@ std::string roofline(const ops::OpsAnswer& answer, const Terminal& terminal) {
                {"kernel time", Align::right, false, 1},
                {"floor", Align::right, false, 3},
                {"to win", Align::right, false},
-               {"", Align::right, false},
+               {"of the limit", Align::right, false},
                {"limit", Align::left, false, 4}});
   for (size_t i = 0; i < std::min(kRooflineRows, roofline.rows.size()); ++i) {
     const ops::RooflineRow& row = roofline.rows[i];
@@ -175,11 +179,12 @@ std::string roofline(const ops::OpsAnswer& answer, const Terminal& terminal) {
                formatted("%.0f %%", row.achieved_pct),
                row.is_compute_bound ? row.rate + " FLOP/s" : std::string("bandwidth")});
   }
-  return "\n" + table.render(terminal) + "at " + roofline.device + "'s limits (" +
-         std::string(name_of(roofline.provenance)) + ") these operators, " +
-         percent_words(roofline.covered_pct) + " of the kernel time, need " +
-         milliseconds(roofline.floor_ms) + " a step of the " + milliseconds(roofline.kernel_ms) +
-         " that they take\n";
+  const std::string summary = "at " + roofline.device + "'s limits (" +
+                              std::string(name_of(roofline.provenance)) + ") these operators, " +
+                              percent_words(roofline.covered_pct) + " of the kernel time, need " +
+                              milliseconds(roofline.floor_ms) + " a step of the " +
+                              milliseconds(roofline.kernel_ms) + " that they take";
+  return "\n" + table.render(terminal) + text::wrapped(summary, terminal);
 }
 
 // What a kernel reached of its limits, by the names that ncu's two pages have for it.
@@ -207,7 +212,8 @@ std::string counters(const ops::OpsAnswer& answer, const Terminal& terminal) {
                                          {"count", Align::right, false},
                                          {"kernel time", Align::right, false}};
   for (const KnownCounter& known : kKnownCounters) {
-    columns.push_back({known.title, Align::right, false});
+    // The last is spared first.
+    columns.push_back({known.title, Align::right, false, static_cast<int>(columns.size())});
   }
   Table table(columns);
   const std::vector<ops::CounterRow>& rows = answer.counters->rows;
@@ -219,16 +225,17 @@ std::string counters(const ops::OpsAnswer& answer, const Terminal& terminal) {
     }
     table.row(cells);
   }
-  std::string lines = "\n" + table.render(terminal) + "counted (means, of the device's peak) for " +
-                      percent_words(answer.counters->covered_pct) + " of the kernel time";
+  std::string summary = "counted (means, of the device's peak) for " +
+                        percent_words(answer.counters->covered_pct) + " of the kernel time";
   if (answer.counters->unmatched_launches > 0) {
-    lines += "; counted launches of no kernel of this trace: " +
-             with_commas(answer.counters->unmatched_launches);
+    summary += "; counted launches of no kernel of this trace: " +
+               with_commas(answer.counters->unmatched_launches);
   }
-  return lines + "; --json has all counters\n";
+  return "\n" + table.render(terminal) +
+         text::wrapped(summary + "; --json has all counters", terminal);
 }
 
-std::string coverage(const ops::OpsAnswer& answer) {
+std::string coverage(const ops::OpsAnswer& answer, const Terminal& terminal) {
   const ops::Coverage& coverage = answer.coverage;
   std::string lines = "of the kernel time " + percent_words(coverage.unlinked_pct_of_kernel_time) +
                       " could not be linked to an operator, " +
@@ -237,7 +244,7 @@ std::string coverage(const ops::OpsAnswer& answer) {
     lines += "; names alone sort " + percent_words(*coverage.names_agree_pct_of_kernel_time) +
              " as the operators do";
   }
-  return lines + "\n";
+  return text::wrapped(lines, terminal);
 }
 
 }  // namespace
@@ -249,7 +256,7 @@ std::string ops_text(const ops::OpsAnswer& answer, const Terminal& terminal) {
   lines += horizon(answer, terminal);
   lines += roofline(answer, terminal);
   lines += counters(answer, terminal);
-  lines += "\n" + coverage(answer);
+  lines += "\n" + coverage(answer, terminal);
   for (const std::string& fault : answer.trace.faults) {
     lines += text::wrapped("not read: " + fault, terminal, kNoteIndent);
   }

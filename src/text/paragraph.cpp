@@ -28,9 +28,19 @@ std::string paragraph(std::string_view words, int indent, int columns) {
   return lines;
 }
 
-std::string wrapped(std::string_view words, const Terminal& terminal, int indent) {
+std::string wrapped(std::string_view words, const Terminal& terminal, int indent, Style style) {
   const std::string safe = printable(words);
-  return (terminal.columns > 0 ? paragraph(safe, indent, terminal.columns) : safe) + "\n";
+  return paint(terminal.columns > 0 ? paragraph(safe, indent, terminal.columns) : safe, style,
+               terminal.colour) +
+         "\n";
+}
+
+std::string wrapped_marked(std::string_view words, std::string_view mark, Style style,
+                           const Terminal& terminal, int indent) {
+  std::string lines = wrapped(words, terminal, indent);
+  const size_t at = lines.rfind(mark);
+  if (at == std::string::npos) return lines;
+  return lines.replace(at, mark.size(), paint(mark, style, terminal.colour));
 }
 
 }  // namespace headroom::text

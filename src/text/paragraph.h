@@ -24,6 +24,10 @@ inline constexpr int kParagraphColumns = 100;
 
 // One line of an answer, made printable: broken at the terminal's width, every line but the first
 // at column `indent`; whole where there is no terminal, as programs read lines. With its line feed.
-[[nodiscard]] std::string wrapped(std::string_view words, const Terminal& terminal, int indent = 0);
+[[nodiscard]] std::string wrapped(std::string_view words, const Terminal& terminal, int indent = 0,
+                                  Style style = Style::plain);
+// The same, and of it `mark` in a style, where that is in it and no line ends within.
+[[nodiscard]] std::string wrapped_marked(std::string_view words, std::string_view mark, Style style,
+                                         const Terminal& terminal, int indent = 0);
 
 }  // namespace headroom::text

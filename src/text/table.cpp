@@ -20,11 +20,22 @@ int total_of(const std::vector<int>& widths) {
   return total;
 }
 
+std::string cut_to(const std::string& text, int width, Cut cut) {
+  switch (cut) {
+    case Cut::beginning:
+      return elide_front(text, width);
+    case Cut::middle:
+      return elide_middle(text, width);
+    case Cut::end:
+      break;
+  }
+  return elide(text, width);
+}
+
 void append_cell(std::string& line, const TableCell& cell, const TableColumn& column, int width,
                  bool colour) {
   const Align align = column.align;
-  const std::string text =
-      column.keeps_end ? elide_front(cell.text, width) : elide(cell.text, width);
+  const std::string text = cut_to(cell.text, width, column.cut);
   const int fill = std::max(0, width - display_width(text));
   const std::string padding(static_cast<size_t>(fill), ' ');
   if (align == Align::right) line += padding;
@@ -71,7 +82,7 @@ void Table::leave_out(int available, std::vector<int>& widths) const {
   }
 }
 
-void Table::cut(int available, std::vector<int>& widths) const {
+void Table::narrow(int available, std::vector<int>& widths) const {
   for (int total = total_of(widths); total > available; --total) {
     size_t widest = columns_.size();
     for (size_t i = 0; i < columns_.size(); ++i) {
@@ -87,7 +98,7 @@ std::string Table::render(const Terminal& terminal) const {
   std::vector<int> width = widths();
   if (terminal.columns > 0) {
     leave_out(terminal.columns, width);
-    cut(terminal.columns, width);
+    narrow(terminal.columns, width);
   }
   const bool headed = std::any_of(columns_.begin(), columns_.end(),
                                   [](const TableColumn& c) { return !c.heading.empty(); });

@@ -17,13 +17,16 @@
 namespace headroom::text {
 
 enum class Align { left, right };
+// Where a cell that is too long is cut: paths at their beginning, titles that differ at their end
+// in the middle.
+enum class Cut { end, beginning, middle };
 
 struct TableColumn {
   std::string heading;
   Align align = Align::left;
-  bool elastic = false;    // may be cut where the terminal is too narrow
-  int spare = 0;           // above 0: may be left out there, the highest first
-  bool keeps_end = false;  // is cut at its beginning: paths
+  bool elastic = false;  // may be cut where the terminal is too narrow
+  int spare = 0;         // above 0: may be left out there, the highest first
+  Cut cut = Cut::end;
 };
 
 struct TableCell {
@@ -55,7 +58,7 @@ class Table {
  private:
   [[nodiscard]] std::vector<int> widths() const;
   void leave_out(int available, std::vector<int>& widths) const;
-  void cut(int available, std::vector<int>& widths) const;
+  void narrow(int available, std::vector<int>& widths) const;
 
   std::vector<TableColumn> columns_;
   std::vector<std::vector<TableCell>> rows_;

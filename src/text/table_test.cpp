@@ -13,7 +13,8 @@ Table sample() {
 }
 
 TEST(Table, APathIsCutAtItsBeginning) {
-  Table table({{"call site", Align::left, true, 0, true}, {"bytes", Align::right, false}});
+  Table table(
+      {{"call site", Align::left, true, 0, Cut::beginning}, {"bytes", Align::right, false}});
   table.row({"a/long/way/to/train.py:35 main", "1"});
   table.row({"a/long/way/to/train.py:36 main", "2"});
   Terminal terminal;
@@ -22,6 +23,20 @@ TEST(Table, APathIsCutAtItsBeginning) {
             "call site              bytes\n"
             "…/to/train.py:35 main      1\n"
             "…/to/train.py:36 main      2\n");
+}
+
+TEST(Table, TitlesThatDifferAtTheirEndAreCutInTheMiddle) {
+  Table table({{"change", Align::left, true, 0, Cut::middle}, {"", Align::right, false}});
+  table.row({"layers in int8, quantized within", "1"});
+  table.row({"layers in int8, quantized apart", "2"});
+  table.row({"host", "3"});
+  Terminal terminal;
+  terminal.columns = 20;
+  EXPECT_EQ(table.render(terminal),
+            "change\n"
+            "layers i…d within  1\n"
+            "layers i…ed apart  2\n"
+            "host               3\n");
 }
 
 TEST(Table, AlignsByDisplayWidth) {

@@ -98,6 +98,16 @@ TEST(Utf8, ElideCutsByColumns) {
   EXPECT_EQ(elide("abc", 0), "");
 }
 
+TEST(Utf8, ElideMiddleKeepsBothEnds) {
+  EXPECT_EQ(elide_middle("abcdef", 6), "abcdef");
+  EXPECT_EQ(elide_middle("abcdef", 5), "ab…ef");
+  EXPECT_EQ(elide_middle("abcdef", 4), "ab…f");
+  EXPECT_EQ(elide_middle("日本語日本語", 7), "日…語");
+  EXPECT_EQ(elide_middle("abcdef", 2), "a…");
+  EXPECT_EQ(elide_middle("abc", 1), "…");
+  EXPECT_EQ(elide_middle("abc", 0), "");
+}
+
 class ProgressTest : public ::testing::Test {
  protected:
   std::string run(bool animation, bool quiet, int64_t total, int milliseconds) {

@@ -118,6 +118,14 @@ std::string elide_front(std::string_view text, int columns) {
   return "…" + std::string(text);
 }
 
+std::string elide_middle(std::string_view text, int columns) {
+  if (display_width(text) <= columns) return std::string(text);
+  if (columns <= 0) return {};
+  const int end = (columns - 1) / 2;
+  constexpr std::string_view kCut = "…";
+  return elide(text, columns - end) + elide_front(text, end + 1).substr(kCut.size());
+}
+
 std::string elide(std::string_view text, int columns) {
   if (display_width(text) <= columns) return std::string(text);
   if (columns <= 0) return {};

@@ -32,5 +32,7 @@ struct DecodedCharacter {
 [[nodiscard]] std::string elide(std::string_view text, int columns);
 // The same, cut at its beginning: of a path the end tells more.
 [[nodiscard]] std::string elide_front(std::string_view text, int columns);
+// The same, cut in its middle: of titles that differ at their end.
+[[nodiscard]] std::string elide_middle(std::string_view text, int columns);
 
 }  // namespace headroom::text
