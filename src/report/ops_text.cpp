@@ -176,10 +176,9 @@ std::string roofline(const ops::OpsAnswer& answer, const Terminal& terminal) {
                row.is_compute_bound ? row.rate + " FLOP/s" : std::string("bandwidth")});
   }
   return "\n" + table.render(terminal) + "at " + roofline.device + "'s limits (" +
-         std::string(name_of(roofline.provenance)) + ") these operators, " +
-         percent_words(roofline.covered_pct) + " of the kernel time, need " +
-         milliseconds(roofline.floor_ms) + " a step of the " + milliseconds(roofline.kernel_ms) +
-         " that they take\n";
+         limits_words(roofline) + ") these operators, " + percent_words(roofline.covered_pct) +
+         " of the kernel time, need " + milliseconds(roofline.floor_ms) + " a step of the " +
+         milliseconds(roofline.kernel_ms) + " that they take\n";
 }
 
 // What a kernel reached of its limits, by the names that ncu's two pages have for it.
