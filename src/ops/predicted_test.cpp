@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "device/catalogue.h"
 
 namespace headroom::ops {
@@ -134,6 +136,26 @@ TEST(Predicted, QuantizedExpertsFitIfAllOfThemDo) {
   ASSERT_TRUE(quantized);
   EXPECT_TRUE(quantized->fits);  // 47 GB
   EXPECT_LT(quantized->needed.count, quantized->available.count);
+}
+
+// Steps of servers with weights in fp8 were measured on this device, and none in int8; products in
+// neither were. So the whole is nearer than its own part, which the answer has to explain.
+TEST(Predicted, AWholeThatIsNearerThanItsPartSaysWhy) {
+  const auto notes_of_parts = [](const PredictedRun& run) {
+    return std::ranges::count_if(run.notes, [](const std::string& note) {
+      return note.find("narrower than that of GEMM within it") != std::string::npos;
+    });
+  };
+  const auto below = [](double ms, double low) { return ms - low; };
+  const PredictedRun fp8 = predicted(1, 1024, Quantize::fp8);
+  const PredictedPart& products = part(fp8, "gemm");
+  EXPECT_LT(below(fp8.step_ms, fp8.step_ms_low), below(products.ms, products.ms_low));
+  EXPECT_EQ(notes_of_parts(fp8), 1);
+  const PredictedRun int8 = predicted(1, 1024, Quantize::int8);
+  EXPECT_GE(below(int8.step_ms, int8.step_ms_low),
+            below(part(int8, "gemm").ms, part(int8, "gemm").ms_low));
+  EXPECT_EQ(notes_of_parts(int8), 0);
+  EXPECT_EQ(notes_of_parts(predicted(1, 1024)), 0);
 }
 
 // A device without the arithmetic unpacks within the product, and says so.
