@@ -145,6 +145,28 @@ std::string_view name_of(Quantize quantize) {
   return kNames[static_cast<size_t>(quantize)];
 }
 
+Result<Bytes> memory_of_serving(const text::JsonView& config, const PredictedQuestion& question,
+                                const timing::TimingModel& model) {
+  HEADROOM_ASSIGN(const auto predictor,
+                  timing::DecodePredictor::make(config, question.device,
+                                                options_of(question, question.quantize), model));
+  return predictor.weights() + predictor.kv_of_one() * question.batch;
+}
+
+void judge_memory(const device::Device& device, Bytes weights, std::optional<Bytes> serving,
+                  PredictedRun& run) {
+  if (!device.usable_memory.known()) return;
+  if (serving) {
+    run.needed = *serving;
+    run.available = timing::memory_for_decoding(device);
+  } else if (weights > device.usable_memory.value) {
+    run.needed = weights;
+    run.available = device.usable_memory.value;
+    run.needs_more_than_weights = false;
+  }
+  run.fits = run.needed <= run.available;
+}
+
 Result<PredictedRun> predict_decode(const text::JsonView& config, const PredictedQuestion& question,
                                     const timing::TimingModel& model) {
   const auto predictor_with = [&](Quantize quantize) {
