@@ -1,5 +1,7 @@
 #include "cli/ops_model.h"
 
+#include <algorithm>
+
 #include "base/version.h"
 #include "cli/deliver.h"
 #include "cli/machine.h"
@@ -17,15 +19,22 @@
 namespace headroom::cli {
 namespace {
 
-Result<ops::PredictedRun> predict_decode(const Words& words, const ops::StepSetting& setting,
-                                         ops::Quantize quantize, const device::Device& device,
-                                         const timing::TimingModel& laws) {
+// What decides what lies in memory.
+ops::PredictedQuestion question_of(const ops::StepSetting& setting, ops::Quantize quantize,
+                                   const device::Device& device) {
   ops::PredictedQuestion question;
   question.quantize = quantize;
   question.device = device;
   question.batch = setting.batch.value_or(question.batch);
   question.seq = setting.seq.value_or(question.seq);
   question.weights = setting.dtype.value_or(question.weights);
+  return question;
+}
+
+Result<ops::PredictedRun> predict_decode(const Words& words, const ops::StepSetting& setting,
+                                         ops::Quantize quantize, const device::Device& device,
+                                         const timing::TimingModel& laws) {
+  ops::PredictedQuestion question = question_of(setting, quantize, device);
   HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(words.value("model")));
   question.model = model.name;
   return ops::predict_decode(model.view(), question, laws);
@@ -89,6 +98,33 @@ Result<ops::PredictedRun> predict_onnx(const Words& words, const ops::StepSettin
   return ops::predict_step(step.calls, question, laws);
 }
 
+// Nothing where no engine is known to serve the model so.
+std::optional<Bytes> memory_of_prefill(const text::JsonView& config,
+                                       const ops::StepSetting& setting, ops::Quantize quantize,
+                                       const device::Device& device,
+                                       const timing::TimingModel& laws) {
+  ops::PredictedQuestion question = question_of(setting, quantize, device);
+  question.seq = std::max<int64_t>(question.seq, 2);  // a decode step has one behind another
+  const auto bytes = ops::memory_of_serving(config, question, laws);
+  return bytes ? std::optional(*bytes) : std::nullopt;
+}
+
+// Gradients, states and what is saved for backward are not counted here.
+std::string note_of_fit(const Words& words, std::optional<op::DType> dtype,
+                        const ops::PredictedRun& run) {
+  Words fit;
+  fit.operands = {words.value("model")};
+  for (const char* const flag : {"device", "calibration"}) {
+    if (words.has(flag)) fit.flags.emplace_back(flag, words.value(flag));
+  }
+  if (run.batch > 0) fit.flags.emplace_back("batch", std::to_string(run.batch));
+  if (run.seq > 0) fit.flags.emplace_back("seq", std::to_string(run.seq));
+  if (dtype) fit.flags.emplace_back("dtype", device::name_of(timing::rate_of(*dtype)));
+  return "this is its time alone; whether the training step fits, and what would make it fit, says "
+         "`" +
+         command_line("fit", fit) + "`";
+}
+
 Result<ops::PredictedRun> predict_step(const Words& words, const std::string& phase,
                                        const ops::StepSetting& setting, ops::Quantize quantize,
                                        const device::Device& device,
@@ -106,6 +142,7 @@ Result<ops::PredictedRun> predict_step(const Words& words, const std::string& ph
   const std::string name = words.value("model");
   if (model::is_onnx_name(name)) return predict_onnx(words, setting, std::move(question), laws);
   ops::StepSource source;
+  std::optional<Bytes> serving;
   if (model::is_python_function(name)) {
     question.model = name;
     HEADROOM_ASSIGN(source, ops::step_of_module(name, setting));
@@ -113,10 +150,19 @@ Result<ops::PredictedRun> predict_step(const Words& words, const std::string& ph
     HEADROOM_ASSIGN(const model::ResolvedModel model, model::resolve_model(name));
     question.model = model.name;
     HEADROOM_ASSIGN(source, ops::step_of_config(model.view(), setting));
+    if (!setting.is_training)
+      serving = memory_of_prefill(model.view(), setting, quantize, device, laws);
   }
   question.batch = source.batch;
   question.shape = source.shape;
-  return ops::predict_step(ops::calls_of(source.trace), question, laws);
+  HEADROOM_ASSIGN(ops::PredictedRun run,
+                  ops::predict_step(ops::calls_of(source.trace), question, laws));
+  // Weights of a model that is trained stay as they are; others' are smaller, by what no engine
+  // says.
+  const bool has_weights = setting.is_training || quantize == ops::Quantize::none;
+  if (serving || has_weights) ops::judge_memory(device, source.weights, serving, run);
+  if (setting.is_training) run.notes.push_back(note_of_fit(words, setting.dtype, run));
+  return run;
 }
 
 Result<ops::StepSetting> setting_of(const Words& words, const std::string& phase) {

@@ -27,7 +27,7 @@ Error usage(std::string message, std::string hint = {}) {
 // The user answers for the figure; we know no better basis.
 template <typename T>
 Figure<T> given(T value) {
-  return {value, Provenance::extrapolated, "given by the user"};
+  return {value, Provenance::extrapolated, std::string(kGivenByUser)};
 }
 
 Error out_of_range(std::string_view key, std::string_view value) {

@@ -101,6 +101,27 @@ std::string why_not(const Calibrated& calibrated, const RecordedRun& run,
          "'s, this run is another engine's: it says nothing of it";
 }
 
+// Why operators are not held against the device that was asked for.
+std::string why_no_roofline(const RecordedRun& run, const device::Device& device) {
+  const std::string limits = device.name + "'s limits (--device)";
+  if (run.lacks_kernels()) {
+    return "no kernel was recorded that could be held against " + limits;
+  }
+  if (!run.links.has_device && device.vendor != device::Vendor::cpu) {
+    return "operators are not held against " + limits +
+           ", as they ran on a CPU: --device cpu,fp32=400GFLOPS,bandwidth=40GB/s, with the "
+           "processor's own figures, or --calibration FILE does that";
+  }
+  if (!device.bandwidth.known()) {
+    return "operators are not held against " + limits +
+           ", as its bandwidth is not known: --device " + device.name +
+           ",fp32=400GFLOPS,bandwidth=40GB/s, with its own figures, gives it";
+  }
+  return "no operator could be held against " + limits +
+         ": the trace has no shapes of one that can be counted (record_shapes=True), or the device "
+         "no rate of their types";
+}
+
 Result<void> add_counters(const std::string& file, OpsAnswer& answer) {
   HEADROOM_ASSIGN(const formats::NcuProfile profile, formats::read_ncu_csv(file));
   answer.counters = counters_of(profile, answer.kernels);
@@ -148,6 +169,9 @@ Result<AnsweredRun> answer_run(const OpsQuestion& question) {
   answered.notes.insert(answered.notes.end(), notes.begin(), notes.end());
   if (!question.counters.empty()) HEADROOM_TRY(add_counters(question.counters, answered));
   if (!assumption.empty()) answered.notes.push_back(assumption);
+  if (!question.device.empty() && device && !answered.roofline) {
+    answered.notes.push_back(why_no_roofline(run, *device));
+  }
   if (run.links.has_device && !device) {
     answered.notes.emplace_back(
         "the limits of this device are not known, so operators are not held against them: --device "

@@ -80,6 +80,36 @@ void note_quantized(const timing::DecodePredictor& predictor, const PredictedQue
   }
 }
 
+// Whole steps of servers may show a step to be nearer than the laws of its kernels are: what one of
+// its parts took they do not show.
+void note_parts_of_step(const timing::Engine& engine, PredictedRun& run) {
+  const auto is_wider = [&](const PredictedPart& part) {
+    return part.ms - part.ms_low > run.step_ms - run.step_ms_low ||
+           part.ms_high - part.ms > run.step_ms_high - run.step_ms;
+  };
+  const auto wider = std::ranges::find_if(run.parts, is_wider);
+  const auto& measured = engine.step_half_width;
+  if (!measured || wider == run.parts.end()) return;
+  std::string where;
+  for (const std::string& device : measured->devices) where += device + ", ";
+  where += "weights in";
+  for (const device::Rate type : measured->weights)
+    where += " " + std::string(device::name_of(type));
+  run.notes.push_back(
+      "the step's interval is narrower than that of " + wider->title +
+      " within it: it is what whole steps of servers were off by (" + engine.name + ": " + where +
+      "), while what a part of them took was not measured, so that each part has the interval of "
+      "its law");
+}
+
+timing::DecodeOptions options_of(const PredictedQuestion& question, Quantize quantize) {
+  timing::DecodeOptions options;
+  options.context = question.seq;
+  options.weights = question.weights;
+  options.variant = variant_of(quantize);
+  return options;
+}
+
 }  // namespace
 
 PredictedPart part_of(std::string_view name, std::string_view title,
@@ -115,14 +145,33 @@ std::string_view name_of(Quantize quantize) {
   return kNames[static_cast<size_t>(quantize)];
 }
 
+Result<Bytes> memory_of_serving(const text::JsonView& config, const PredictedQuestion& question,
+                                const timing::TimingModel& model) {
+  HEADROOM_ASSIGN(const auto predictor,
+                  timing::DecodePredictor::make(config, question.device,
+                                                options_of(question, question.quantize), model));
+  return predictor.weights() + predictor.kv_of_one() * question.batch;
+}
+
+void judge_memory(const device::Device& device, Bytes weights, std::optional<Bytes> serving,
+                  PredictedRun& run) {
+  if (!device.usable_memory.known()) return;
+  if (serving) {
+    run.needed = *serving;
+    run.available = timing::memory_for_decoding(device);
+  } else if (weights > device.usable_memory.value) {
+    run.needed = weights;
+    run.available = device.usable_memory.value;
+    run.needs_more_than_weights = false;
+  }
+  run.fits = run.needed <= run.available;
+}
+
 Result<PredictedRun> predict_decode(const text::JsonView& config, const PredictedQuestion& question,
                                     const timing::TimingModel& model) {
   const auto predictor_with = [&](Quantize quantize) {
-    timing::DecodeOptions options;
-    options.context = question.seq;
-    options.weights = question.weights;
-    options.variant = variant_of(quantize);
-    return timing::DecodePredictor::make(config, question.device, options, model);
+    return timing::DecodePredictor::make(config, question.device, options_of(question, quantize),
+                                         model);
   };
   HEADROOM_ASSIGN(const timing::DecodePredictor predictor, predictor_with(question.quantize));
   HEADROOM_ASSIGN(const DecodeStep step, predictor.step(question.batch));
@@ -146,6 +195,7 @@ Result<PredictedRun> predict_decode(const text::JsonView& config, const Predicte
     run.notes.push_back("nothing is added for a host: none was seen beside the kernels of " +
                         predictor.engine().name);
   }
+  note_parts_of_step(predictor.engine(), run);
   if (question.quantize == Quantize::none) return run;
   HEADROOM_ASSIGN(const timing::DecodePredictor plain, predictor_with(Quantize::none));
   HEADROOM_ASSIGN(const DecodeStep unchanged, plain.step(question.batch));

@@ -55,9 +55,13 @@ struct PredictedRun {
   std::string phase = "decode";
   int64_t batch = 0;  // 0: not known, since a graph's sizes are fixed
   int64_t seq = 0;
-  bool fits = true;  // a decode step's weights and cache; others `headroom fit` knows
-  Bytes needed;      // by them; 0: not a decode step
-  Bytes available;   // to them, of the device's memory; 0: not known
+  // Of decode and of a prefill weights and cache, of what an engine may take of the memory; of
+  // other steps the weights alone, where they are more than all of it. The rest `headroom fit`
+  // knows.
+  bool fits = true;
+  Bytes needed;                         // 0: not said
+  Bytes available;                      // of the device's memory; 0: not known
+  bool needs_more_than_weights = true;  // `needed` has the cache too
   double step_ms_low = 0, step_ms = 0, step_ms_high = 0;
   double roofline_ms = 0;  // attention and products at the device's peaks
   std::string engine;      // whose host and sampling; "": of the device alone (predicted_step.h)
@@ -70,6 +74,16 @@ struct PredictedRun {
   std::vector<PredictedPart> parts;  // the longest first
   std::vector<std::string> notes;    // what was taken for granted
 };
+
+// Weights, and the cache of all sequences, as an engine keeps them while it decodes. An Error where
+// the model has no decode step that is predicted. REQUIRES: as of predict_decode.
+Result<Bytes> memory_of_serving(const text::JsonView& config, const PredictedQuestion& question,
+                                const timing::TimingModel& model);
+
+// Says of a step that is not decode where it cannot fit: by what serving takes, where that is
+// known, else by the weights alone.
+void judge_memory(const device::Device& device, Bytes weights, std::optional<Bytes> serving,
+                  PredictedRun& run);
 
 // REQUIRES: 1 <= batch <= timing::kMostBatch, 2 <= seq <= timing::kMostContext.
 Result<PredictedRun> predict_decode(const text::JsonView& config, const PredictedQuestion& question,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "device/catalogue.h"
 
 namespace headroom::ops {
@@ -134,6 +136,70 @@ TEST(Predicted, QuantizedExpertsFitIfAllOfThemDo) {
   ASSERT_TRUE(quantized);
   EXPECT_TRUE(quantized->fits);  // 47 GB
   EXPECT_LT(quantized->needed.count, quantized->available.count);
+}
+
+// Steps of servers with weights in fp8 were measured on this device, and none in int8; products in
+// neither were. So the whole is nearer than its own part, which the answer has to explain.
+TEST(Predicted, AWholeThatIsNearerThanItsPartSaysWhy) {
+  const auto notes_of_parts = [](const PredictedRun& run) {
+    return std::ranges::count_if(run.notes, [](const std::string& note) {
+      return note.find("narrower than that of GEMM within it") != std::string::npos;
+    });
+  };
+  const auto below = [](double ms, double low) { return ms - low; };
+  const PredictedRun fp8 = predicted(1, 1024, Quantize::fp8);
+  const PredictedPart& products = part(fp8, "gemm");
+  EXPECT_LT(below(fp8.step_ms, fp8.step_ms_low), below(products.ms, products.ms_low));
+  EXPECT_EQ(notes_of_parts(fp8), 1);
+  const PredictedRun int8 = predicted(1, 1024, Quantize::int8);
+  EXPECT_GE(below(int8.step_ms, int8.step_ms_low),
+            below(part(int8, "gemm").ms, part(int8, "gemm").ms_low));
+  EXPECT_EQ(notes_of_parts(int8), 0);
+  EXPECT_EQ(notes_of_parts(predicted(1, 1024)), 0);
+}
+
+// A prefill leaves the cache that the decode steps behind it begin with.
+TEST(Predicted, APrefillFitsAsItsDecodeStepDoes) {
+  const text::Json json = *text::parse_json(kConfig, "config.json");
+  PredictedQuestion question;
+  question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-80gb");
+  question.batch = 8;
+  question.seq = 1024;
+  const timing::TimingModel model = timing::TimingModel::built_in();
+  const auto serving = memory_of_serving(text::JsonView(json, "config.json"), question, model);
+  ASSERT_TRUE(serving) << serving.error().to_string();
+  EXPECT_EQ(*serving, predicted(8, 1024).needed);
+  // By hand: two bytes each of the weights; of 8 x 1024 tokens keys and values in four layers.
+  const int64_t weights =
+      4 * (4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096) + 2 * 32000 * 4096 + 4096;
+  // The token that is being made is not in it yet.
+  const int64_t cache = int64_t{8} * 1023 * 2 * 4 * 4096;
+  EXPECT_EQ(serving->count, 2 * (weights + cache));
+}
+
+TEST(Predicted, WhereAStepCannotFitIsSaid) {
+  device::Device device;
+  PredictedRun unknown;
+  judge_memory(device, Bytes(500 * kGiB), std::nullopt, unknown);
+  EXPECT_TRUE(unknown.fits);
+  EXPECT_EQ(unknown.needed.count, 0);
+  device.usable_memory = {Bytes(100 * kGiB), Provenance::datasheet, "a test"};
+  PredictedRun weights;
+  judge_memory(device, Bytes(101 * kGiB), std::nullopt, weights);
+  EXPECT_FALSE(weights.fits);
+  EXPECT_FALSE(weights.needs_more_than_weights);
+  EXPECT_EQ(weights.needed, Bytes(101 * kGiB));
+  EXPECT_EQ(weights.available, Bytes(100 * kGiB));
+  PredictedRun open;  // what else a step needs is not counted here
+  judge_memory(device, Bytes(99 * kGiB), std::nullopt, open);
+  EXPECT_TRUE(open.fits);
+  EXPECT_EQ(open.needed.count, 0);
+  PredictedRun serving;  // an engine takes nine tenths
+  judge_memory(device, Bytes(50 * kGiB), Bytes(91 * kGiB), serving);
+  EXPECT_FALSE(serving.fits);
+  EXPECT_EQ(serving.needed, Bytes(91 * kGiB));
+  judge_memory(device, Bytes(50 * kGiB), Bytes(89 * kGiB), serving);
+  EXPECT_TRUE(serving.fits);
 }
 
 // A device without the arithmetic unpacks within the product, and says so.

@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "device/overrides.h"
 #include "ops/operator_work.h"
 
 namespace headroom::ops {
@@ -38,8 +39,11 @@ class Rows {
     roofline.provenance = device_.bandwidth.provenance;
     roofline.source = device_.bandwidth.source;
     roofline.bytes_per_second = device_.bandwidth.value.value;
+    add_limit("bandwidth", device_.bandwidth.provenance, device_.bandwidth.source, roofline);
     for (const Rate rate : device::kRates) {
       if (!device_.rate(rate).known()) continue;
+      add_limit(device::name_of(rate), device_.rate(rate).provenance, device_.rate(rate).source,
+                roofline);
       roofline.flops_per_second.emplace_back(std::string(device::name_of(rate)),
                                              device_.rate(rate).value.value);
       if (device_.rate(rate).provenance == Provenance::extrapolated) {
@@ -57,6 +61,15 @@ class Rows {
   }
 
  private:
+  static void add_limit(std::string_view name, Provenance provenance, std::string_view source,
+                        OperatorRoofline& roofline) {
+    if (source == device::kGivenByUser) {
+      roofline.given.emplace_back(name);
+    } else if (!roofline.not_given || provenance == Provenance::extrapolated) {
+      roofline.not_given = provenance;
+    }
+  }
+
   using Key = std::pair<uint32_t, uint32_t>;  // ids of the name and of the shapes
 
   void add(const Work& piece) {
@@ -133,7 +146,8 @@ class Rows {
 
 std::optional<OperatorRoofline> roofline(const RecordedRun& run, const OperatorRules& rules,
                                          const device::Device& device) {
-  if (!run.links.has_device) return std::nullopt;
+  const bool is_processor = device.vendor == device::Vendor::cpu && !run.lacks_kernels();
+  if (!run.links.has_device && !is_processor) return std::nullopt;
   if (!device.bandwidth.known() || device.bandwidth.value.value <= 0) return std::nullopt;
   return Rows(run, rules, device).build();
 }

@@ -6,6 +6,9 @@
 // work goes where it pays. An operator whose data stays in caches can be below its floor; it counts
 // as nothing to win.
 //
+// Of a run on a CPU, operators' own times there are held against a processor's limits, where those
+// are given or were measured; never against a GPU's.
+//
 // Linear in the work; each operator with its shapes is counted once. Pure, thread-safe.
 #pragma once
 
@@ -44,6 +47,10 @@ struct OperatorRoofline {
   std::string source;                             // of the bandwidth
   double bytes_per_second = 0;
   std::vector<std::pair<std::string, double>> flops_per_second;  // by rate
+  // Limits that the user gave: "bandwidth", or a rate. The others' provenance, where there are
+  // some.
+  std::vector<std::string> given;
+  std::optional<Provenance> not_given;
   double covered_pct = 0;  // of the kernel time: operators whose work could be counted
   double kernel_ms = 0;    // of those, a step; of it:
   double floor_ms = 0;
@@ -52,7 +59,8 @@ struct OperatorRoofline {
   std::vector<RooflineRow> rows;  // most to win first
 };
 
-// Nothing where the device's bandwidth is not known or no operator could be counted.
+// Nothing where the device's bandwidth is not known, no operator could be counted, or the run was
+// none of such a device.
 std::optional<OperatorRoofline> roofline(const RecordedRun& run, const OperatorRules& rules,
                                          const device::Device& device);
 

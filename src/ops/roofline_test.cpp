@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/overrides.h"
 #include "ops/tiny_trace.h"
 
 namespace headroom::ops {
@@ -75,6 +76,40 @@ TEST(Roofline, LimitsThatTheUserGaveAreNoDatasheets) {
   EXPECT_EQ(roofline(run, rules(), device)->provenance, Provenance::datasheet);
   device.dense_rates[static_cast<size_t>(device::Rate::fp32)].provenance = Provenance::extrapolated;
   EXPECT_EQ(roofline(run, rules(), device)->provenance, Provenance::extrapolated);
+}
+
+TEST(Roofline, LimitsThatTheUserGaveAreNamed) {
+  device::Device device = tiny_device();
+  const RecordedRun run = run_with(R"(["float","float"])");
+  EXPECT_TRUE(roofline(run, rules(), device)->given.empty());
+  EXPECT_EQ(roofline(run, rules(), device)->not_given, Provenance::datasheet);
+  ASSERT_TRUE(device::apply_overrides(device, "bandwidth=2TB/s"));
+  const auto found = roofline(run, rules(), device);
+  EXPECT_EQ(found->given, std::vector<std::string>{"bandwidth"});
+  EXPECT_EQ(found->not_given, Provenance::datasheet);
+  ASSERT_TRUE(device::apply_overrides(device, "bf16=90TFLOPS,fp32=9TFLOPS"));
+  EXPECT_EQ(roofline(run, rules(), device)->given.size(), 3U);
+  EXPECT_FALSE(roofline(run, rules(), device)->not_given);
+}
+
+// A run on a CPU is held against a processor's limits and no others.
+TEST(Roofline, OperatorsOfACpuHaveItsLimits) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 1000).add(TinyTrace::Kind::host_operator, "aten::mm", 10, 910);
+  formats::Trace trace = tiny.build();
+  for (formats::TraceEvent& event : trace.events) {
+    if (trace.name_of(event) != "aten::mm") continue;
+    event.detail = trace.names.intern(R"([[1024,1024],[1024,1024]] ["float","float"])");
+  }
+  const RecordedRun run = *run_of(std::move(trace), rules());
+  device::Device device = tiny_device();
+  EXPECT_FALSE(roofline(run, rules(), device));  // a GPU
+  device.vendor = device::Vendor::cpu;
+  const auto found = roofline(run, rules(), device);
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->rows.size(), 1U);
+  EXPECT_NEAR(found->rows[0].kernel_ms, 0.9, 1e-9);
+  EXPECT_NEAR(found->rows[0].floor_ms, 2.0 * 1024 * 1024 * 1024 / 1e13 * 1e3, 1e-9);
 }
 
 TEST(Roofline, TheRateIsThatOfTheType) {

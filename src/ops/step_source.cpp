@@ -5,6 +5,7 @@
 #include "model/tracer.h"
 #include "step/inference.h"
 #include "step/train_step.h"
+#include "timing/decode_graph.h"
 
 namespace headroom::ops {
 namespace {
@@ -43,6 +44,7 @@ Result<StepSource> step_of_config(const text::JsonView& config, const StepSettin
   build.labels = setting.is_training;
   build.use_cache = !setting.is_training && family->task == model::Task::causal_lm;
   HEADROOM_ASSIGN(const model::Graph graph, model::build_graph(config, build));
+  source.weights = timing::weight_bytes(graph, source.shape.type);
   HEADROOM_ASSIGN(source.trace, trace_of(graph, setting));
   return source;
 }
@@ -63,6 +65,7 @@ Result<StepSource> step_of_module(const std::string& target, const StepSetting& 
                                        std::max<int64_t>(source.shape.sequence, 1));
   source.shape.tokens = tokens.value_or(1);
   source.shape.type = setting.dtype.value_or(source.shape.type);
+  source.weights = timing::weight_bytes(traced.graph, source.shape.type);
   HEADROOM_ASSIGN(source.trace, trace_of(traced.graph, setting));
   return source;
 }

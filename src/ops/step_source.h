@@ -24,6 +24,7 @@ struct StepSource {
   step::StepTrace trace;
   StepShape shape;
   int64_t batch = 1;
+  Bytes weights;  // that lie in memory
 };
 
 Result<StepSource> step_of_config(const text::JsonView& config, const StepSetting& setting);

@@ -114,6 +114,7 @@ Json roofline_json(const std::optional<ops::OperatorRoofline>& roofline) {
       .set("device", roofline->device)
       .set("provenance", name_of(roofline->provenance))
       .set("source", roofline->source)
+      .set("given", text::json_array(roofline->given, [](const auto& name) { return Json(name); }))
       .set("bytes_per_second", roofline->bytes_per_second)
       .set("flops_per_second", std::move(rates))
       .set("covered_pct_of_kernel_time", roofline->covered_pct)

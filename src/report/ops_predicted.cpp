@@ -23,9 +23,8 @@ std::string between(double low, double high) {
 
 std::string step_words(const ops::PredictedRun& run) {
   if (run.phase == "decode") return "a decode step";
-  if (run.phase == "run") return "the device's part of one run";
-  return run.phase == "train" ? "the device's part of a training step"
-                              : "the device's part of a prefill";
+  if (run.phase == "run") return "one run";
+  return run.phase == "train" ? "a training step" : "a prefill";
 }
 
 // What quantizing or fusing changes, where that was asked for.
@@ -35,9 +34,11 @@ std::string unchanged_line(const ops::PredictedRun& run) {
          formatted("%.2fx", *run.unchanged_ms / run.step_ms) + "\n";
 }
 
-// "needs 1.05 TiB of 21.31 GiB": of what an engine may take of the device's memory.
+// "needs 1.05 TiB of 21.31 GiB": of what an engine may take of the device's memory, or of all of
+// it.
 std::string memory_words(const ops::PredictedRun& run) {
-  return "needs " + format_bytes(run.needed) +
+  return (run.needs_more_than_weights ? "needs " : "its weights alone need ") +
+         format_bytes(run.needed) +
          (run.available.count > 0 ? " of " + format_bytes(run.available)
                                   : ", and the device's memory is not known");
 }
@@ -68,10 +69,14 @@ std::string setting_lines(const ops::PredictedRun& run) {
 
 std::string predicted_words(const ops::PredictedRun& run) {
   const ops::PredictedPart& most = run.parts.front();
-  return "Predicted: " + step_words(run) +
-         (run.fits ? " takes " : " does not fit: " + memory_words(run) + "; it would take ") +
-         milliseconds(run.step_ms) + " (" + between(run.step_ms_low, run.step_ms_high) +
-         "), most of it " + most.title + ", " + percent_words(most.pct);
+  const std::string part = run.phase == "decode" ? "" : "the device's part of ";
+  const std::string takes = run.fits
+                                ? part + step_words(run) + " takes "
+                                : step_words(run) + " does not fit: " + memory_words(run) + "; " +
+                                      (part.empty() ? "it" : part + "it") + " would take ";
+  return "Predicted: " + takes + milliseconds(run.step_ms) + " (" +
+         between(run.step_ms_low, run.step_ms_high) + "), most of it " + most.title + ", " +
+         percent_words(most.pct);
 }
 
 std::string predicted_setting_words(const ops::PredictedRun& run) {
@@ -135,7 +140,7 @@ Json ops_predicted_json(const ops::PredictedRun& run) {
       .set("fuse", run.fuse)
       .set("batch", run.batch > 0 ? Json(run.batch) : Json(nullptr))
       .set("seq", run.seq > 0 ? Json(run.seq) : Json(nullptr))
-      .set("fits", run.engine.empty() ? Json(nullptr) : Json(run.fits))
+      .set("fits", run.needed.count > 0 ? Json(run.fits) : Json(nullptr))
       .set("needed_bytes", run.needed.count > 0 ? Json(run.needed.count) : Json(nullptr))
       .set("available_bytes", run.available.count > 0 ? Json(run.available.count) : Json(nullptr))
       .set("engine", run.engine.empty() ? Json(nullptr) : Json(run.engine))

@@ -179,11 +179,11 @@ std::string roofline(const ops::OpsAnswer& answer, const Terminal& terminal) {
                formatted("%.0f %%", row.achieved_pct),
                row.is_compute_bound ? row.rate + " FLOP/s" : std::string("bandwidth")});
   }
-  const std::string summary = "at " + roofline.device + "'s limits (" +
-                              std::string(name_of(roofline.provenance)) + ") these operators, " +
-                              percent_words(roofline.covered_pct) + " of the kernel time, need " +
-                              milliseconds(roofline.floor_ms) + " a step of the " +
-                              milliseconds(roofline.kernel_ms) + " that they take";
+  const std::string summary = "at " + roofline.device + "'s limits (" + limits_words(roofline) +
+                              ") these operators, " + percent_words(roofline.covered_pct) +
+                              " of the kernel time, need " + milliseconds(roofline.floor_ms) +
+                              " a step of the " + milliseconds(roofline.kernel_ms) +
+                              " that they take";
   return "\n" + table.render(terminal) + text::wrapped(summary, terminal);
 }
 

@@ -54,6 +54,13 @@ std::string limit_words(const ops::OpsAnswer& answer) {
          percent_words(is_compute ? compute : 100 - compute) + " of what could be counted";
 }
 
+// "8 TB/s", "400 GFLOP/s".
+std::string rate_of(double per_second, const std::string& unit) {
+  const bool is_tera = per_second >= 1e12;
+  return text::formatted("%.4g ", per_second / (is_tera ? 1e12 : 1e9)) + (is_tera ? "T" : "G") +
+         unit;
+}
+
 }  // namespace
 
 std::string milliseconds(double ms) {
@@ -86,6 +93,20 @@ std::string_view group_colour(std::string_view group) {
   const auto* found = std::find_if(kColours.begin(), kColours.end(),
                                    [&](const Colour& colour) { return colour.first == group; });
   return found == kColours.end() ? std::string_view("site-other") : found->second;
+}
+
+std::string limits_words(const ops::OperatorRoofline& roofline) {
+  std::string words;
+  for (const std::string& name : roofline.given) {
+    words += (words.empty() ? "" : ", ") + name + " ";
+    if (name == "bandwidth") words += rate_of(roofline.bytes_per_second, "B/s");
+    for (const auto& [rate, flops] : roofline.flops_per_second) {
+      if (rate == name) words += rate_of(flops, "FLOP/s");
+    }
+  }
+  if (words.empty()) return std::string(name_of(roofline.provenance));
+  words += " as given";
+  return roofline.not_given ? words + ", else " + std::string(name_of(*roofline.not_given)) : words;
 }
 
 bool is_replay_trusted(const ops::OpsAnswer& answer) {

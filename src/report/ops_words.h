@@ -18,6 +18,8 @@ inline constexpr int kNoteIndent = 2;  // of the lines that a note goes on with 
                                                 std::string_view name);
 // The name of a group's colour in page.css.
 [[nodiscard]] std::string_view group_colour(std::string_view group);
+// "datasheet", or "bandwidth 8 TB/s as given, else datasheet".
+[[nodiscard]] std::string limits_words(const ops::OperatorRoofline& roofline);
 // Whether the horizon can be believed: the replay of the unchanged run is near to the run.
 [[nodiscard]] bool is_replay_trusted(const ops::OpsAnswer& answer);
 // "the replay of the run as it was is +0.3 % off what was measured". REQUIRES: there is a replay.

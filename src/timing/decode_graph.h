@@ -1,6 +1,6 @@
 // The graphs that a decode step is counted on, and the memory of weights and cache by them.
 //
-// For decode_step.cpp and its parts alone. Pure; thread-safe.
+// For decode_step.cpp and its parts; weight_bytes for any graph. Pure; thread-safe.
 #pragma once
 
 #include "base/result.h"
@@ -20,6 +20,7 @@ Result<model::Graph> decode_graph(const text::JsonView& config, const DecodeOpti
 // transformers makes keys and values of all their latents anew.
 Result<model::Graph> graph_without_past(const text::JsonView& config, int64_t batch);
 
+// Each weight once, in its own type, or in `weights`.
 [[nodiscard]] Bytes weight_bytes(const model::Graph& graph, op::DType weights);
 // Over which the weights lie.
 [[nodiscard]] int64_t devices_of(const DecodeOptions& options);

@@ -199,7 +199,10 @@ std::string TimingModel::beyond(const Call& call, const Law& law, const Correcte
   if (call.flops > 0 && !law.knows(call.rate) && !has_points) {
     words += "; its tables have no " + std::string(device::name_of(call.rate));
   }
-  if (call.is_stand_in) words += "; of another operator, for want of a law of its own";
+  if (call.is_stand_in) {
+    words += "; the law of " + std::string(name_of(law.kind)) +
+             " stands in for kernels that have none of their own";
+  }
   return words;
 }
 

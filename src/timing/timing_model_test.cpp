@@ -85,6 +85,10 @@ TEST(TimingModel, WhatTheTablesLackIsExtrapolatedWithTheGeneralLawsWidth) {
   Call half = large_product();
   half.rate = Rate::fp16;
   EXPECT_EQ(model().predict(half, h100)->provenance, Provenance::interpolated);
+  EXPECT_TRUE(
+      model()
+          .predict(stand_in, h100)
+          ->basis.ends_with("; the law of gemm stands in for kernels that have none of their own"));
   const double general = model().law_for(OperatorClass::gemm, "")->large.half_width_log;
   for (const Call& call : {stand_in, gemm_call({.m = 1024, .n = 32768, .k = 8192}, Rate::fp8, 1),
                            gemm_call({.m = 1024, .n = 32768, .k = 8192}, Rate::int8, 1)}) {
