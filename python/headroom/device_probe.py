@@ -489,6 +489,9 @@ def take_points(machine, arguments, between=lambda: None):
             # Weights of one byte are made of floats.
             shapes = [shape for other, _, other_dtype, shape in plan if other == "gemm_fp32"
                       and work_of(other, shape, other_dtype.itemsize)[1] <= most_bytes // dtype.itemsize][:many]
+            # Where caches are small many of those are too large.
+            shapes += draw_shapes(arguments.seed, kind, dtype.itemsize, many - len(shapes), rates[name], longest,
+                                  machine.cache_bytes, most_bytes // dtype.itemsize)
         else:
             shapes = draw_shapes(arguments.seed, kind, dtype.itemsize, many, rates[name], longest, machine.cache_bytes,
                                  most_bytes)
