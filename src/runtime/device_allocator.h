@@ -72,8 +72,9 @@ struct PoolId {
 // What became of plans, for the report.
 struct PlanFigures {
   int64_t switches = 0;
-  int64_t switch_ns = 0;        // of the last switch, the wait for the device included
-  int64_t switch_wait_ns = 0;   // that wait
+  int64_t switch_ns = 0;       // of the last switch, the wait for the device included
+  int64_t switch_wait_ns = 0;  // that wait
+  int64_t switches_without_memory = 0;
   int64_t plan_bytes = 0;       // of the arena that serves
   int64_t passes = 0;           // iterations begun since the switch
   int64_t plan_iterations = 0;  // that the plan was made from
@@ -243,6 +244,8 @@ class DeviceAllocator {
   // device_plans.cpp: plans, from the log to the switch and beyond it.
   void load_plan();
   void begin_log();
+  uint32_t number_of_stream(CudaStream* stream);
+  void number_streams_of_plans();
   uint32_t log_request(int64_t size, CudaStream* stream);
   void give_up_log();
   void drop_log();

@@ -124,7 +124,13 @@ void DeviceAllocator::count_unknown_free() {
 }
 
 std::string DeviceAllocator::report_json() {
-  const std::string planner = planner_ == nullptr ? "" : planner_->state();
+  const Planner* maker = nullptr;  // made once, and never gone
+  {
+    const std::lock_guard lock(lock_);
+    maker = planner_.get();
+  }
+  const std::string planner = maker == nullptr ? "" : maker->state();
+  const std::string not_kept = maker == nullptr ? "" : maker->not_kept();
   const std::lock_guard lock(lock_);
   const Statistics& s = statistics_;
   const PlanFigures& f = plan_figures_;
@@ -135,6 +141,7 @@ std::string DeviceAllocator::report_json() {
   };
   say("backing", pages_->is_virtual() ? "pages" : "pieces");
   say("backing_reason", pages_->why_plain());
+  say("peers_reason", pages_->why_no_peers());
   add("page_bytes", pages_->page_bytes());
   add("total_bytes", pages_->total_bytes());
   add("requests", s.blocks.came());
@@ -156,6 +163,7 @@ std::string DeviceAllocator::report_json() {
   json += ", \"began_from_file\": " + std::string(f.began_from_file ? "true" : "false");
   say("refused", f.refused);
   say("planner", planner);
+  say("not_kept", not_kept);
   add("switches", f.switches);
   add("arena_bytes", f.plan_bytes);
   add("iterations_planned_from", f.plan_iterations);

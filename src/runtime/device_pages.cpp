@@ -249,6 +249,7 @@ bool DevicePages::set_access(int64_t address, int64_t bytes) {
   CudaResult error = driver_.set_access(static_cast<CudaPointer>(address),
                                         static_cast<size_t>(bytes), access_.data(), access_.size());
   if (error != 0 && access_.size() > 1) {
+    peers_error_ = error;
     access_.resize(1);  // without the peers, then
     error = driver_.set_access(static_cast<CudaPointer>(address), static_cast<size_t>(bytes),
                                access_.data(), 1);
@@ -313,6 +314,11 @@ bool DevicePages::synchronize() {
   const CudaResult error = driver_.context_synchronize();
   if (error != 0) note("cuCtxSynchronize", error);
   return error == 0;
+}
+
+std::string DevicePages::why_no_peers() const {
+  const CudaResult error = peers_error_;
+  return error == 0 ? std::string() : "cuMemSetAccess for peers: " + driver_.name_of(error);
 }
 
 void DevicePages::note(const char* call, CudaResult error) {

@@ -34,6 +34,8 @@ class DevicePages {
   [[nodiscard]] bool is_virtual() const { return why_plain_.empty(); }
   // Why whole pieces are taken in place of pages; empty where pages are.
   [[nodiscard]] const std::string& why_plain() const { return why_plain_; }
+  // Why peers have no access to what is mapped, though they could have had it; empty where they do.
+  [[nodiscard]] std::string why_no_peers() const;
   [[nodiscard]] int64_t page_bytes() const { return page_bytes_; }
   [[nodiscard]] int64_t total_bytes() const { return total_bytes_; }
   [[nodiscard]] int64_t reserved_bytes() const { return reserved_bytes_.load(); }
@@ -99,6 +101,7 @@ class DevicePages {
   CudaDevice device_ = 0;
   CudaContext* context_ = nullptr;
   std::string why_plain_;
+  std::atomic<CudaResult> peers_error_ = 0;  // that closed our memory to them
   std::string last_error_;
   int64_t page_bytes_ = 0;
   int64_t total_bytes_ = 0;

@@ -32,6 +32,8 @@ constexpr double kWorthReplanning = 0.98;
 // Unless that one has slots for less than this share of what lies between marks, so often in a row.
 constexpr double kServedShare = 0.8;
 constexpr uint32_t kPoorMarks = 4;
+// A plan that there is no memory for may have come at a bad moment: so often a new one is made.
+constexpr int64_t kMostSwitchesWithoutMemory = 3;
 constexpr double kNoWorse = 1.005;
 // Passes after which a log that led to no plan is given up.
 constexpr int64_t kMostLoggedPasses = 64;
@@ -98,6 +100,7 @@ void DeviceAllocator::begin_log() {
     const std::lock_guard lock(lock_);
     log_ = log;
     ++logs_;
+    number_streams_of_plans();
     // What is alive now was there before. What awaits its events is over; it forgets the last log.
     for (const GeneralArena::Segment& segment : general_->segments()) {
       if (!segment.is_in_use) continue;
@@ -125,11 +128,28 @@ void DeviceAllocator::begin_log() {
 }
 
 // REQUIRES: the lock.
-uint32_t DeviceAllocator::log_request(int64_t size, CudaStream* stream) {
+uint32_t DeviceAllocator::number_of_stream(CudaStream* stream) {
   uint32_t number = 0;
   while (number < streams_.size() && streams_[number] != stream) ++number;
   if (number == streams_.size()) streams_.push_back(stream);
-  const uint32_t serial = log_->add_request(size, number);
+  return number;
+}
+
+// Where a plan of a file served from the beginning no log has seen who came first: its tracks did,
+// and a plan that is kept names streams by that. REQUIRES: the lock.
+void DeviceAllocator::number_streams_of_plans() {
+  const auto number_those_of = [this](const PlannedArena& arena) {
+    for (uint32_t track = 0; track < arena.plan().tracks.size(); ++track) {
+      if (arena.has_stream(track)) number_of_stream(arena.stream_of(track));
+    }
+  };
+  for (const auto& arena : retired_) number_those_of(*arena);
+  if (planned_ != nullptr) number_those_of(*planned_);
+}
+
+// REQUIRES: the lock.
+uint32_t DeviceAllocator::log_request(int64_t size, CudaStream* stream) {
+  const uint32_t serial = log_->add_request(size, number_of_stream(stream));
   if (planner_->is_due(log_->size())) planner_->look();
   return serial;
 }
@@ -266,7 +286,9 @@ void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next) {
                                           " beside what is in use"
                                     : "the device could not be waited for: " + pages_->last_error();
     // The plan that served until now is gone: a new log, once, as a plan served.
-    if (had_plan) is_switch_due_ = is_log_due_ = true;
+    if (had_plan || ++plan_figures_.switches_without_memory < kMostSwitchesWithoutMemory) {
+      is_switch_due_ = is_log_due_ = true;
+    }
     return;
   }
   pages_->release_idle();

@@ -106,6 +106,7 @@ class PlannedArena {
     return tracks_[track_at(address)].stream;
   }
   [[nodiscard]] CudaStream* stream_of(uint32_t track) const { return tracks_[track].stream; }
+  [[nodiscard]] bool has_stream(uint32_t track) const { return tracks_[track].has_stream; }
   // REQUIRES: find(address).
   void release(int64_t address);
   // Releases a block in its slot that no other stream used, and says what it was; false for others.

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <span>
@@ -73,14 +75,16 @@ bool is_steady(const RequestLog::Understood& log, const memory::Iterations& iter
 }
 
 // Written beside its place and moved there, so that nobody reads half a plan.
-void write_plan(const memory::MemoryPlan& plan, const std::string& path) {
-  const auto bytes = memory::plan_file(plan);
-  if (!bytes) return;
+Result<void> write_plan(const memory::MemoryPlan& plan, const std::string& path) {
+  HEADROOM_ASSIGN(const std::string bytes, memory::plan_file(plan));
   const std::string beside = path + "." + std::to_string(getpid());
   std::ofstream file(beside, std::ios::binary);
-  file.write(bytes->data(), static_cast<std::streamsize>(bytes->size()));
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
-  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) std::remove(beside.c_str());
+  if (file && std::rename(beside.c_str(), path.c_str()) == 0) return {};
+  const std::string reason = std::strerror(errno);
+  std::remove(beside.c_str());
+  return Error{ErrorCode::unavailable, "cannot write the plan: " + reason, path, {}};
 }
 
 }  // namespace
@@ -223,6 +227,11 @@ std::string Planner::state() const {
   return state_;
 }
 
+std::string Planner::not_kept() const {
+  const std::lock_guard lock(mutex_);
+  return not_kept_;
+}
+
 void Planner::say(std::string state) {
   const std::lock_guard lock(mutex_);
   state_ = std::move(state);
@@ -308,6 +317,13 @@ void Planner::plan_next_look(const RequestLog& log) {
   if (log.is_full() && wishes_ == looked_ + 1) watched_.log.reset();  // it was looked at whole
 }
 
+// It serves this run whether or not the next one will find it.
+void Planner::keep(const memory::MemoryPlan& plan) {
+  const Result<void> written = write_plan(plan, plan_out_);
+  const std::lock_guard lock(mutex_);
+  not_kept_ = written ? std::string() : written.error().to_string();
+}
+
 std::unique_ptr<Planner::Candidate> Planner::try_to_plan(const RequestLog& log) {
   const Clock::time_point start = Clock::now();
   to_be_confirmed_ = false;
@@ -335,7 +351,7 @@ std::unique_ptr<Planner::Candidate> Planner::try_to_plan(const RequestLog& log) 
     say("best fit needs no more than a plan would");
     return candidate;
   }
-  if (!plan_out_.empty()) write_plan(attempt.plan, plan_out_);
+  if (!plan_out_.empty()) keep(attempt.plan);
   candidate->arena = std::make_unique<PlannedArena>(compiled);
   // The plan numbers the streams of its requests in order.
   for (const memory::RecordedRequest& request : understood.requests) {

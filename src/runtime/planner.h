@@ -78,6 +78,8 @@ class Planner {
   void stop(std::chrono::steady_clock::time_point until);
   // Why there is no plan yet, or what became of the last look.
   [[nodiscard]] std::string state() const;
+  // Why the last plan is not in its file; empty where it is, or none was asked for.
+  [[nodiscard]] std::string not_kept() const;
 
  private:
   struct Mail {
@@ -100,6 +102,7 @@ class Planner {
   std::unique_ptr<Candidate> try_to_plan(const RequestLog& log);
   bool is_confirmed(double period);
   void say(std::string state);
+  void keep(const memory::MemoryPlan& plan);
 
   const std::string plan_out_;
   const bool always_;
@@ -123,6 +126,7 @@ class Planner {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::string state_ = "recording";
+  std::string not_kept_;
   uint32_t looked_ = 0;    // wishes that were met
   bool is_over_ = false;   // the thread is at its end
   std::mutex stop_mutex_;  // taken before mutex_

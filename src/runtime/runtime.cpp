@@ -49,7 +49,6 @@ Result<void> Runtime::configure(const Configuration& configuration) {
   configuration_ = configuration;
   is_configured_ = true;
   driver_.reset();
-  refused_.fill({});
   return {};
 }
 
@@ -84,10 +83,6 @@ DeviceAllocator* Runtime::open(int ordinal) {
   const auto index = static_cast<size_t>(ordinal);
   const std::lock_guard lock(mutex_);
   if (DeviceAllocator* const known = devices_[index].load()) return known;
-  if (!refused_[index].empty()) {
-    set_error(refused_[index]);
-    return nullptr;
-  }
   auto loaded = driver();
   if (!loaded) {
     set_error(loaded.error().to_string());
@@ -95,8 +90,7 @@ DeviceAllocator* Runtime::open(int ordinal) {
   }
   auto opened = DeviceAllocator::open(**loaded, ordinal, configuration_);
   if (!opened) {
-    refused_[index] = opened.error().to_string();
-    set_error(refused_[index]);
+    set_error(opened.error().to_string());  // who asks again may meet a device that has room by now
     return nullptr;
   }
   if (fractions_[index] < 1) (*opened)->set_memory_fraction(fractions_[index]);

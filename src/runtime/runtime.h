@@ -77,10 +77,9 @@ class Runtime {
   Configuration configuration_;
   std::unique_ptr<Driver> driver_;
   std::array<std::atomic<DeviceAllocator*>, kMostDevices> devices_{};
-  std::array<std::string, kMostDevices> refused_;  // why a device cannot be opened
-  std::array<double, kMostDevices> fractions_{};   // set before the device was opened
-  bool expects_iterations_ = false;                // mutex_
-  std::atomic<bool> is_forked_ = false;            // a child of fork(): no CUDA here
+  std::array<double, kMostDevices> fractions_{};  // set before the device was opened
+  bool expects_iterations_ = false;               // mutex_
+  std::atomic<bool> is_forked_ = false;           // a child of fork(): no CUDA here
   std::atomic<headroom_out_of_memory_handler> handler_ = nullptr;
   std::atomic<void*> handler_context_ = nullptr;
 };

@@ -240,6 +240,30 @@ TEST(Runtime, ARefusalNamesNoErrorOfAnotherRequest) {
   });
 }
 
+// A context takes memory, which another program may give back: a second request may be served.
+TEST(Runtime, ADeviceThatDidNotOpenIsAskedAgain) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_fake_fail("cuDevicePrimaryCtxRetain", 0, 1, 2);
+    IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) == nullptr);
+    IN_CHILD(std::strstr(headroom_error(), "cuDevicePrimaryCtxRetain") != nullptr);
+    IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+  });
+}
+
+TEST(Runtime, PeersThatHaveNoAccessAreToldOf) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(report().find("\"peers_reason\": \"\"") != std::string::npos);
+    headroom_fake_fail("cuMemSetAccess", 0, 1, 999);
+    IN_CHILD(headroom_malloc(16 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(report().find("\"peers_reason\": \"cuMemSetAccess") != std::string::npos);
+  });
+}
+
 TEST(Runtime, AMemoryFractionIsWhatWasSetBeforeTheFirstAllocationToo) {
   in_child([] {
     set_up(64);
@@ -736,6 +760,38 @@ TEST(Runtime, APlanIsKeptAndTheNextRunBeginsWithIt) {
   std::remove((path + ".0.0").c_str());
 }
 
+TEST(Runtime, APlanThatCannotBeKeptServesAndIsToldOf) {
+  const std::string nowhere =
+      testing::TempDir() + "headroom_no_folder_" + std::to_string(getpid()) + "/plan";
+  const Told told = steps_in_child("", nowhere, HEADROOM_MODE_RUN,
+                                   "\"not_kept\": \"" + nowhere + ": cannot write the plan: ");
+  EXPECT_GT(told.planned, 0);
+}
+
+// At the moment of the switch another program has what the arena would take.
+TEST(Runtime, APlanWithoutMemoryIsFollowedByAnother) {
+  in_child([] {
+    set_up(256);
+    configure_default();
+    headroom_fake_on_call(
+        "cuCtxSynchronize", [](void*) { headroom_fake_fail("cuMemMap", 0, 1, 2); }, nullptr);
+    std::vector<void*> weights;
+    const std::string said = "no memory for the plan's";
+    run_step(true, weights);
+    for (int i = 0; i < 10'000 && report().find(said) == std::string::npos; ++i) {
+      run_step(false, weights);
+      IN_CHILD(statistics().is_planned == 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    IN_CHILD(report().find(said) != std::string::npos);
+    for (int i = 0; i < 10'000 && statistics().is_planned == 0; ++i) {
+      run_step(false, weights);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    IN_CHILD(statistics().is_planned == 1);
+  });
+}
+
 // Two steps, and as much again of another kind: what a plan of the steps alone has no slots for.
 void run_long_iteration(const std::function<void()>& midway = [] {}) {
   std::vector<void*> none;
@@ -788,6 +844,53 @@ TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
     for (int i = 0; i < 3; ++i) run_long_iteration();
     IN_CHILD(statistics().planned_requests - before.planned_requests > 3 * (2 * 120 + 230));
   });
+}
+
+// An iteration in two streams. What stays is of the second alone.
+void run_in_two_streams(bool is_first, bool is_longer, std::vector<void*>& weights) {
+  void* const side = reinterpret_cast<void*>(uintptr_t{0x5150});
+  std::vector<void*> none;
+  run_step(false, none);
+  for (int i = 0; i < 10 && is_first; ++i) {
+    weights.push_back(headroom_malloc(kMiB + i * 4096, 0, side));
+  }
+  for (int i = 0; i < (is_longer ? 400 : 40); ++i) {
+    void* const sent = headroom_malloc(70'000 + i * 1024, 0, side);
+    void* const kept = headroom_malloc(40'000 + i * 512, 0, is_longer ? nullptr : side);
+    headroom_free(sent, 0, 0, side);
+    headroom_free(kept, 0, 0, nullptr);
+  }
+  headroom_iteration(0);
+}
+
+// In a process of its own: `steps` iterations, longer ones from `longer_from` on, or until the
+// report says `until`, which it must.
+void two_streams_in_child(const std::string& path, int longer_from, int steps,
+                          const std::string& until) {
+  in_child([&] {
+    set_up(512);
+    headroom_configuration made = configuration();
+    made.plan_path = made.plan_out = path.c_str();
+    IN_CHILD(headroom_configure(&made) == 0);
+    std::vector<void*> weights;
+    bool is_said = false;
+    for (int i = 0; i < steps && !is_said; ++i) {
+      run_in_two_streams(i == 0, i >= longer_from, weights);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      is_said = report().find(until) != std::string::npos;
+    }
+    IN_CHILD(is_said);
+    headroom_finish();
+  });
+}
+
+// The log that a kept plan was replaced from does not begin with the process.
+TEST(Runtime, APlanThatReplacesAKeptOneNamesStreamsByTheirFirstUse) {
+  const std::string path = testing::TempDir() + "headroom_streams_" + std::to_string(getpid());
+  two_streams_in_child(path, 10'000, 10'000, "\"switches\": 1,");
+  two_streams_in_child(path, 20, 10'000, "\"switches\": 2,");
+  two_streams_in_child(path, 0, 40, "\"from_file\": true");
+  std::remove(path.c_str());
 }
 
 // A plan serves, a new one follows the requests and has not found its place; now memory runs out.

@@ -168,6 +168,12 @@ NEEDS = [
     ("model = torch.compile(model, mode='reduce-overhead')", "cuda-graph-trees"),
     ("torch._inductor.config.triton.cudagraphs = True", "cuda-graph-trees"),
     ("torch.compile(model, options={'triton.cudagraphs': True})", "cuda-graph-trees"),
+    ("with torch._inductor.config.patch({'triton.cudagraphs': True}): pass", "cuda-graph-trees"),
+    ("torch._inductor.config.patch('triton.cudagraphs', graphs)", "cuda-graph-trees"),
+    ("torch._inductor.config.patch(**{'triton.cudagraphs': True})", "cuda-graph-trees"),
+    ("import torch.backends.cudnn as c; c.benchmark = True", "cudnn-benchmark"),
+    ("from torch.backends import cudnn as c\nc.benchmark = True", "cudnn-benchmark"),
+    ("from torch.cuda import MemPool as Pool; Pool()", "mempool"),
     ("TrainingArguments(torch_compile_mode='max-autotune')", "cuda-graph-trees"),
     ("lightning.Trainer(benchmark=True)", "cudnn-benchmark"),
     ("pool = torch.cuda.MemPool()", "mempool"),
@@ -177,6 +183,7 @@ NO_NEEDS = [
     "torch.backends.cudnn.benchmark = False", "pass  # torch.backends.cudnn.benchmark = True",
     "text = 'torch.cuda.MemPool()'", "options.benchmark = True", "torch.compile(model)",
     "torch.profiler.profile(profile_memory=False)", "torch.compile(model, mode='default')",
+    "torch._inductor.config.patch('triton.cudagraphs', False)", "settings.patch(benchmark=True)",
     "torch.compile(model, options={'triton.cudagraphs': False})", "this is not Python benchmark",
 ]
 

@@ -110,6 +110,20 @@ def _of_assignment(node):
             yield "cuda-graph-trees"
 
 
+def _turns_graphs_on(options):
+    return isinstance(options, ast.Dict) and any(
+        isinstance(key, ast.Constant) and key.value == "triton.cudagraphs" and _is_true(value)
+        for key, value in zip(options.keys, options.values))
+
+
+def _of_patch(node):
+    """torch._inductor.config.patch: of a dictionary, of a name and its value, of **{...}."""
+    pair = [node.args[:1], node.args[1:2]] if len(node.args) == 2 else [[], []]
+    dictionaries = node.args[:1] + [word.value for word in node.keywords if not word.arg]
+    if any(_turns_graphs_on(each) for each in [*dictionaries, ast.Dict(*pair)]):
+        yield "cuda-graph-trees"
+
+
 def _of_keyword(function, name, value):
     constant = value.value if isinstance(value, ast.Constant) else None
     if name == "profile_memory" and _is_true(value):
@@ -122,11 +136,8 @@ def _of_keyword(function, name, value):
     if (name == "mode" and function.endswith("compile")) or name == "torch_compile_mode":
         if constant in _GRAPH_MODES:
             yield "cuda-graph-trees"
-    if name == "options" and function.endswith("compile") and isinstance(value, ast.Dict):
-        for key, entry in zip(value.keys, value.values):
-            if isinstance(key, ast.Constant) and key.value == "triton.cudagraphs":
-                if _is_true(entry):
-                    yield "cuda-graph-trees"
+    if name == "options" and function.endswith("compile") and _turns_graphs_on(value):
+        yield "cuda-graph-trees"
 
 
 def _of_call(node):
@@ -136,6 +147,8 @@ def _of_call(node):
             yield from _of_keyword(name, keyword.arg, keyword.value)
     if name.rsplit(".", 1)[-1] == "MemPool":
         yield "mempool"
+    if name.endswith("config.patch"):
+        yield from _of_patch(node)
 
 
 def _of_node(node):
@@ -143,6 +156,20 @@ def _of_node(node):
         yield from _of_assignment(node)
     elif isinstance(node, ast.Call):
         yield from _of_call(node)
+
+
+def _spell_out(tree):
+    """Names that an import made become what they stand for: `c` of `import torch.backends.cudnn as c`."""
+    whole = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            whole.update({name.asname: name.name for name in node.names if name.asname})
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            whole.update({name.asname or name.name: f"{node.module}.{name.name}"
+                          for name in node.names})
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = whole.get(node.id, node.id)
 
 
 def look_at(path, content):
@@ -153,6 +180,7 @@ def look_at(path, content):
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return  # Python itself will say so
+    _spell_out(tree)
     for node in ast.walk(tree):
         for word in _of_node(node):
             yield Need(word, f"{path}:{node.lineno}", WHY[word])

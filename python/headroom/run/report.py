@@ -143,6 +143,10 @@ def notes_of_library(library):
             yield f"{device}: the plan was refused: {plan['refused']}"
         if entry.get("backing") == "pieces" and entry.get("backing_reason"):
             yield f"{device}: no mapped pages: {entry['backing_reason']}"
+        if entry.get("peers_reason"):
+            yield f"{device}: its memory is not open to other devices: {entry['peers_reason']}"
+        if plan.get("not_kept"):
+            yield f"{device}: the next run begins without a plan: {plan['not_kept']}"
         if plan.get("switches"):
             yield (f"{device}: the switch to the plan took {plan.get('switch_ms', 0):.1f} ms, "
                    f"{plan.get('switch_wait_ms', 0):.1f} ms of it waiting for the device")
