@@ -86,6 +86,12 @@ Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer
 // What is not as one would think of tensor parallelism.
 Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
   if (scenario.question.tensor_ranks == 1) return {};
+  if (scenario.question.division == Division::gemini) {
+    answer.notes.emplace_back(
+        "Colossal-AI's 1D sums what every linear module answers, so that between modules all is "
+        "whole on every rank: tp:N divides more and sends less");
+    return {};
+  }
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
   const auto plan = step::tensor_plan(model_type);
   if (plan && !plan->is_transformers) {

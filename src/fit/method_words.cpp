@@ -17,18 +17,20 @@ constexpr std::array<Word<Method>, 6> kMethods{{{"full", Method::full},
                                                 {"ia3", Method::ia3},
                                                 {"qlora", Method::qlora},
                                                 {"gptq-lora", Method::gptq_lora}}};
-constexpr std::array<Word<Division>, 5> kDivisions{{{"fsdp2", Division::fsdp2},
+constexpr std::array<Word<Division>, 6> kDivisions{{{"fsdp2", Division::fsdp2},
                                                     {"fsdp1", Division::fsdp1},
                                                     {"ddp", Division::ddp},
                                                     {"zero1", Division::zero1},
-                                                    {"zero2", Division::zero2}}};
+                                                    {"zero2", Division::zero2},
+                                                    {"gemini", Division::gemini}}};
 constexpr int64_t kMostRanks = 65'536;
 
-// The number of "fsdp2:8"; one alone divides nothing.
-Result<void> set_ranks(std::string_view word, int64_t& field) {
+// The number of "fsdp2:8"; one alone divides nothing, but for Gemini, which has chunks all the
+// same.
+Result<void> set_ranks(std::string_view word, int64_t& field, int64_t least = 2) {
   const size_t digits = std::min(word.find(':'), word.size() - 1) + 1;
   const auto ranks = text::parse_number<int64_t>(word.substr(digits));
-  if (!ranks || *ranks < 2 || *ranks > kMostRanks) {
+  if (!ranks || *ranks < least || *ranks > kMostRanks) {
     return refuse("method", word, "2 to 65536 GPUs behind a colon, such as fsdp2:8");
   }
   field = *ranks;
@@ -72,7 +74,7 @@ Result<void> read_method_word(std::string_view word, MethodWords& read) {
   }
   if (!divides) return choose("method", word, kMethods, read.method.emplace());
   HEADROOM_TRY(choose("method", name, kDivisions, read.division.emplace()));
-  return set_ranks(word, read.ranks);
+  return set_ranks(word, read.ranks, read.division == Division::gemini ? 1 : 2);
 }
 
 }  // namespace
@@ -92,6 +94,9 @@ Result<void> set_method(std::string_view words, FitQuestion& question) {
   if (read.replicas > 1 && !is_fsdp) {
     return refuse("method", words,
                   "replicate:N beside fsdp1:N or fsdp2:N, whose groups it repeats");
+  }
+  if (question.division == Division::gemini && read.ranks * read.tensor_ranks == 1) {
+    return refuse("method", words, "gemini:N of two GPUs or more, or gemini:1,tp:N");
   }
   if (read.replicas > kMostRanks / read.ranks / read.tensor_ranks) {
     return refuse("method", words, "65536 GPUs in all at most");

@@ -263,7 +263,8 @@ constexpr std::array<Field, 46> kFields{{
     {{"method", "KIND",
       "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
       "zero1:N, zero2:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
-      "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N"},
+      "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
+      "gemini:N, gemini:M,tp:N (Colossal-AI's)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
     {{"nodes", "N", "machines that the GPUs are spread over; needs --link"},
      [](FitQuestion& q, std::string_view w) { return count("nodes", w, 65'536, q.nodes); }},

@@ -37,11 +37,12 @@ enum class Optimizer : uint8_t {
 // How a step is divided among devices.
 enum class Division : uint8_t {
   none,
-  fsdp1,  // FullyShardedDataParallel, FULL_SHARD
-  fsdp2,  // fully_shard
-  ddp,    // DistributedDataParallel
-  zero1,  // DeepSpeed's optimizer states in parts
-  zero2,  // and its gradients
+  fsdp1,   // FullyShardedDataParallel, FULL_SHARD
+  fsdp2,   // fully_shard
+  ddp,     // DistributedDataParallel
+  zero1,   // DeepSpeed's optimizer states in parts
+  zero2,   // and its gradients
+  gemini,  // Colossal-AI's chunks
 };
 // How torch.optim walks the parameters. `automatic` is torch's own choice (foreach on CUDA).
 enum class OptimizerLoop : uint8_t { automatic, foreach, fused, loop };

@@ -2,6 +2,7 @@
 
 #include "step/transform/autocast.h"
 #include "step/transform/chunked_loss.h"
+#include "step/transform/colossal_tensor.h"
 #include "step/transform/fast_kernels.h"
 #include "step/transform/fast_lora.h"
 #include "step/transform/freeze.h"
@@ -139,7 +140,9 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   if (s.loss != Loss::hf) {
     HEADROOM_TRY(rewrite(with_loss(s, *graph, model_type)));
   }
-  if (q.tensor_ranks > 1) {
+  if (q.tensor_ranks > 1 && q.division == Division::gemini) {
+    HEADROOM_TRY(rewrite(step::apply_colossal_tensor(*graph, q.tensor_ranks)));
+  } else if (q.tensor_ranks > 1) {
     HEADROOM_TRY(rewrite(
         step::apply_tensor_parallel(*graph, {.ranks = q.tensor_ranks,
                                              .model_type = model_type,

@@ -107,6 +107,12 @@ void set_optimizer(Scenario& s) {
       optimizer.kind = step::OptimizerKind::paged_adamw_8bit;
       break;
   }
+  // HybridAdam, one kernel over all; it counts steps itself.
+  if (s.question.division == Division::gemini) {
+    optimizer.implementation = step::OptimizerImplementation::fused;
+    optimizer.counts_on_host = true;
+    return;
+  }
   // torch.optim takes the loop where a parameter is a DTensor (_default_to_fused_or_foreach).
   const bool has_dtensors = s.question.tensor_ranks > 1 || s.question.division == Division::fsdp2;
   switch (s.question.optimizer_loop) {
@@ -187,6 +193,11 @@ void set_division(Scenario& s) {
         s.derived.push_back({"lora-dtype", s.question.dtype == Dtype::fp16 ? "fp16" : "bf16",
                              SettingOrigin::derived});
       }
+      return;
+    case Division::gemini:
+      s.train.parallel = step::GeminiOptions{.ranks = s.question.ranks,
+                                             .tensor_ranks = s.question.tensor_ranks,
+                                             .clips = s.question.clip.has_value()};
       return;
     case Division::fsdp1:
     case Division::fsdp2:
@@ -302,6 +313,31 @@ Result<void> check_zero(const Scenario& s) {
   return {};
 }
 
+// As LLMem's authors run it: the whole model in half precision, stepped by HybridAdam on the GPU
+// behind every backward pass, alone or around Colossal-AI's own tensor parallelism.
+Result<void> check_gemini(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.dtype == Dtype::fp32 || q.mixed_precision != MixedPrecision::none) {
+    return contradiction("dtype", "Gemini makes the model half precision, with masters of its own",
+                         "--dtype fp16, or bf16");
+  }
+  if (q.method != Method::full) return unsupported("method", "adapters under Gemini");
+  if (!q.freeze.empty()) return unsupported("freeze", "frozen parts under Gemini");
+  if (q.optimizer > Optimizer::adam || q.optimizer_loop != OptimizerLoop::automatic) {
+    return contradiction("optimizer", "Gemini steps by an Adam of its own", "adamw or adam");
+  }
+  if (q.optimizer_in_backward) {
+    return contradiction("optimizer-in-backward", "Gemini has its gradients when backward is done",
+                         "leave it out");
+  }
+  if (q.offload != Offload::none) return unsupported("offload", "Gemini's placement on the host");
+  if (q.grad_accum > 1) {
+    return contradiction("grad-accum", "Gemini's chunks hold gradients or parameters, not both",
+                         "a larger --batch");
+  }
+  return {};
+}
+
 Result<void> check_fsdp(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.optimizer_in_backward) {
@@ -366,6 +402,7 @@ Result<void> check_division(const Scenario& s) {
   const Division division = s.question.division;
   if (!is_divided(s.question)) return {};
   if (s.traced) return unsupported("method", "a traced module among several GPUs");
+  if (division == Division::gemini) return check_gemini(s);
   if (s.question.tensor_ranks > 1) HEADROOM_TRY(check_tensor_parallel(s));
   if (division == Division::none) return {};
   if (division == Division::ddp) return check_ddp(s);

@@ -334,7 +334,7 @@ bool can_be_said(const FitQuestion& question, std::string_view kind) {
   const Division division = question.division;
   const bool is_megatrons = kind == "megatron";
   if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
-  if (question.tensor_ranks > 1) return false;
+  if (question.tensor_ranks > 1 || division == Division::gemini) return false;
   if (kind == "torchtitan") return torchtitan_can_say(question);
   if (kind == "deepspeed") return division == Division::zero1 || division == Division::zero2;
   return division != Division::fsdp1 || question.replicas == 1;
@@ -351,6 +351,10 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
   if (kind == "megatron") {
     return Error{ErrorCode::usage, "is for a run of Megatron-LM", flag,
                  "--from FILE, which has its arguments, in place of MODEL"};
+  }
+  if (question.division == Division::gemini) {
+    return Error{ErrorCode::usage, "Colossal-AI's Gemini is set up in the script", flag,
+                 "Booster(plugin=GeminiPlugin(placement_policy=\"cuda\", precision=\"fp16\"))"};
   }
   if (question.tensor_ranks > 1) {
     return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", flag,

@@ -212,6 +212,8 @@ Tensor parallel_weight(Eager& e, const Tensor& self);
 Tensor parallel_bias(Eager& e, const Tensor& self);
 // What row-parallel modules answer with, summed over the ranks.
 Tensor parallel_sum(Eager& e, const Tensor& self);
+// The same in place, as Colossal-AI has it.
+Tensor parallel_reduce(Eager& e, const Tensor& self);
 // The ranks' parts of the last dimension, put together; it has `size` elements then.
 Tensor parallel_gather(Eager& e, const Tensor& self, int64_t ranks, int64_t size);
 // This rank's part of the last dimension of what every rank has whole.

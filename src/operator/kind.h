@@ -154,6 +154,7 @@ enum class OpGroup : uint8_t {
   X(parallel_weight, none)           \
   X(parallel_bias, none)             \
   X(parallel_sum, none)              \
+  X(parallel_reduce, none)           \
   X(parallel_gather, none)           \
   X(parallel_split, none)            \
   X(parallel_embedding, none)        \

@@ -94,6 +94,15 @@ Tensor parallel_sum(Eager& e, const Tensor& self) {
   return out;
 }
 
+Tensor parallel_reduce(Eager& e, const Tensor& self) {
+  Tensor out = same(e, self);
+  e.collective(OpKind::all_reduce, self.bytes(), self.bytes());
+  if (Node* node = e.history("_ReduceInputBackward", {&self}, {&out})) {
+    node->apply = [](Eager&, Node&, Grads& g, Grads& result) { result[0] = std::move(g[0]); };
+  }
+  return out;
+}
+
 Tensor parallel_gather(Eager& e, const Tensor& self, int64_t ranks, int64_t size) {
   Tensor out = gathered(e, self, ranks, size);
   if (Node* node = e.history("RedistributeBackward", {&self}, {&out})) {

@@ -141,6 +141,8 @@ std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
       return {op::parallel_bias(e, in[0])};
     case OpKind::parallel_sum:
       return {op::parallel_sum(e, in[0])};
+    case OpKind::parallel_reduce:
+      return {op::parallel_reduce(e, in[0])};
     case OpKind::parallel_gather:
       return {op::parallel_gather(e, in[0], a.ints[0], a.ints[1])};
     case OpKind::parallel_split:

@@ -3,6 +3,7 @@
 #include "step/ddp.h"
 #include "step/fsdp1.h"
 #include "step/fsdp2.h"
+#include "step/gemini.h"
 #include "step/megatron_ddp.h"
 #include "step/zero12.h"
 
@@ -16,6 +17,9 @@ std::unique_ptr<ParallelMethod> make_parallel_method(const ParallelOptions& opti
   }
   if (const auto* zero = std::get_if<ZeroOptions>(&options)) {
     return make_zero12(graph, *zero, eager, recorder);
+  }
+  if (const auto* gemini = std::get_if<GeminiOptions>(&options)) {
+    return make_gemini(graph, *gemini, eager, recorder);
   }
   if (const auto* fsdp = std::get_if<FsdpOptions>(&options)) {
     const auto make = fsdp->version == 1 ? make_fsdp1 : make_fsdp2;

@@ -1,5 +1,5 @@
 // How a step is divided among devices, as plain values. What each method does: fsdp1.h, fsdp2.h,
-// ddp.h, zero12.h, megatron_ddp.h.
+// ddp.h, zero12.h, gemini.h, megatron_ddp.h.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct FsdpOptions {
   // Mixed precision: units are gathered and reduced in this type, and trained shards are float32,
   // as accelerate has them. Nothing: all in the parameters' own.
   std::optional<op::DType> compute;
-  std::optional<op::DType> reduce;  // of fully_shard, gradients are reduced in; else their own
+  std::optional<op::DType> reduce;      // of fully_shard, gradients are reduced in; else their own
   op::DType weights = op::DType::bf16;  // of parameters that say nothing else
 };
 
@@ -54,6 +54,13 @@ struct ZeroOptions {
   int64_t device_bytes = std::numeric_limits<int64_t>::max();
 };
 
+// Colossal-AI's Gemini with placement_policy "cuda", and its other defaults.
+struct GeminiOptions {
+  int64_t ranks = 1;         // that hold the same weights
+  int64_t tensor_ranks = 1;  // beside them, by Colossal-AI's 1D
+  bool clips = false;        // GeminiPlugin(max_norm=...)
+};
+
 // Megatron-LM's DistributedDataParallel and its optimizers.
 struct MegatronOptions {
   int64_t data_ranks = 1;    // that hold the same parameters: data times context parallel
@@ -72,8 +79,8 @@ struct MegatronOptions {
 };
 
 // Nothing: all is on one device.
-using ParallelOptions =
-    std::variant<std::monostate, FsdpOptions, DdpOptions, ZeroOptions, MegatronOptions>;
+using ParallelOptions = std::variant<std::monostate, FsdpOptions, DdpOptions, ZeroOptions,
+                                     GeminiOptions, MegatronOptions>;
 
 [[nodiscard]] inline bool is_parallel(const ParallelOptions& options) {
   return !std::holds_alternative<std::monostate>(options);

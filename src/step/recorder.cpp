@@ -65,7 +65,7 @@ uint16_t Recorder::take_awaited() {
   return static_cast<uint16_t>(std::min<uint32_t>(collectives_ + 1 - awaited, kAwaitsAll - 1));
 }
 
-void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group) {
+void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group, bool follows) {
   ++calls_;
   const uint16_t awaits = take_awaited();
   if (!keeps_calls_) return;
@@ -74,6 +74,7 @@ void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group) {
                           .element_bytes = work.element_bytes,
                           .has_bias = work.has_bias,
                           .peers = peers,
+                          .follows = follows,
                           .awaits = awaits,
                           .module = module_,
                           .flops = work.flops,
@@ -89,6 +90,12 @@ uint32_t Recorder::begin_collective(op::OpKind kind, int64_t bytes_in, int64_t b
                                     RankGroup group) {
   write({kind, 0, bytes_in, bytes_out}, Peers::data, group);
   return collectives_++;
+}
+
+void Recorder::run_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out,
+                              RankGroup group) {
+  write({kind, 0, bytes_in, bytes_out}, Peers::data, group, true);
+  await(collectives_++);
 }
 
 void Recorder::on_collective(const op::KernelWork& work) {

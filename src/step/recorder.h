@@ -54,6 +54,8 @@ class Recorder : public op::Sink {
   // where it is not that of all who share what is trained.
   uint32_t begin_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out,
                             RankGroup group = {});
+  // The same on the stream that computes: it follows what was launched, and what comes waits.
+  void run_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_out, RankGroup group = {});
   // To a neighbouring stage of a pipeline; gives its number, as above.
   uint32_t send_to_stage(int64_t bytes);
   // What is launched next waits for that collective, and for those before it among its peers; or
@@ -108,7 +110,7 @@ class Recorder : public op::Sink {
  private:
   static constexpr int64_t kLiveBytesMax = int64_t{1} << 60;
 
-  void write(const op::KernelWork& work, Peers peers, RankGroup group = {});
+  void write(const op::KernelWork& work, Peers peers, RankGroup group = {}, bool follows = false);
   [[nodiscard]] uint16_t take_awaited();
   [[nodiscard]] uint32_t next_call() const { return calls_; }
   void take(int64_t bytes) {

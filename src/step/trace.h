@@ -34,6 +34,7 @@ struct OperatorCall {
   uint8_t element_bytes = 0;  // as KernelWork has it
   bool has_bias = false;      // so too
   Peers peers = Peers::none;  // of a collective
+  bool follows = false;  // of a gather of parameters: it begins behind what was launched before
   // Before this call the stream that computes waits for the collective that was begun so many
   // collectives ago, 1 for the latest one, and so for those before it among the same peers; 0: it
   // waits for none.

@@ -71,8 +71,8 @@ void run(const OperatorCall& call, double seconds, const Pace& pace, Streams<Tim
     at.now += pace.kernels * seconds;
     return;
   }
-  const bool is_ahead = call.kind == op::OpKind::all_gather && call.phase != Phase::optimizer &&
-                        call.peers != step::Peers::tensor;
+  const bool is_ahead = call.kind == op::OpKind::all_gather && !call.follows &&
+                        call.phase != Phase::optimizer && call.peers != step::Peers::tensor;
   Time& link = at.links[static_cast<size_t>(call.peers)];
   link = later_of(std::move(link), is_ahead ? at.buffers : at.now);
   link += pace.collectives * seconds;
