@@ -131,6 +131,11 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
 
 // Why the others are not first, and what the order is.
 void explain(MethodsAnswer& answer) {
+  if (answer.verdict() == Verdict::no) {
+    answer.notes.emplace_back(
+        "what is left is the host's memory (fully_shard's CPUOffloadPolicy, DeepSpeed's "
+        "offload_optimizer); what a step needs then is not modelled for several GPUs");
+  }
   const std::optional<StepTime>& first = answer.rows.front().time;
   if (!first) {
     answer.notes.emplace_back(

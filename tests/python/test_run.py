@@ -172,7 +172,7 @@ NEEDS = [
     ("torch._inductor.config.patch('triton.cudagraphs', graphs)", "cuda-graph-trees"),
     ("torch._inductor.config.patch(**{'triton.cudagraphs': True})", "cuda-graph-trees"),
     ("import torch.backends.cudnn as c; c.benchmark = True", "cudnn-benchmark"),
-    ("from torch.backends import cudnn as c\nc.benchmark = True", "cudnn-benchmark"),
+    ("from torch.backends import cudnn as c; c.benchmark = True", "cudnn-benchmark"),
     ("from torch.cuda import MemPool as Pool; Pool()", "mempool"),
     ("TrainingArguments(torch_compile_mode='max-autotune')", "cuda-graph-trees"),
     ("lightning.Trainer(benchmark=True)", "cudnn-benchmark"),
