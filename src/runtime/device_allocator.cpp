@@ -20,6 +20,10 @@ constexpr int64_t kLeastOwnPiece = 10 * kMiB;
 constexpr int64_t kSmallSegment = kGiB;
 constexpr int64_t kMostRequest = int64_t{1} << 46;
 constexpr int64_t kUnservedForJudgement = 65'536;
+// Where no plan was worth having: another look once so many times as much is reserved.
+constexpr double kGrownReserve = 1.02;
+// For what is only better, not needed: far more than hosts run ahead of devices by.
+constexpr std::chrono::seconds kLongestWait{5};
 
 int64_t address_of(const void* pointer) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer));
@@ -225,6 +229,10 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
   }
   if (attempt == Attempt::no_memory) {
     release_idle();
+    {
+      const std::lock_guard lock(lock_);
+      look_again();
+    }
     out_of_memory = out_of_memory_message(request);
     record(memory::RecordKind::out_of_memory, pages_->info().free_bytes, request.size,
            request.stream);
@@ -330,11 +338,13 @@ DeviceAllocator::Collected DeviceAllocator::collect(int64_t keep_bytes) {
 }
 
 // Waits for the device, which may still be at work on what was collected, and takes the memory
-// away. Pages become idle ones. False where waiting is not allowed: then all is as before.
-// REQUIRES: driver lock.
-bool DeviceAllocator::give_back(Collected collected) {
+// away. Pages become idle ones. False where waiting is not allowed, or took too long: then all is
+// as before. REQUIRES: driver lock.
+bool DeviceAllocator::give_back(Collected collected, Wait wait) {
   if (!collected.is_empty()) {
-    const bool is_done = !is_capturing() && pages_->synchronize();
+    const bool is_done =
+        !is_capturing() &&
+        (wait == Wait::for_ever ? pages_->synchronize() : pages_->synchronize_within(kLongestWait));
     const std::lock_guard lock(lock_);
     if (is_done) ++statistics_.synchronisations;
     if (!is_done) {
@@ -377,7 +387,7 @@ bool DeviceAllocator::give_back_everything() {
     const std::lock_guard lock(lock_);
     collected = collect(0);
   }
-  const bool is_done = give_back(std::move(collected));
+  const bool is_done = give_back(std::move(collected), Wait::for_ever);
   release_idle();
   return is_done;
 }
@@ -402,6 +412,8 @@ void DeviceAllocator::note_reserved() {
       std::max(plan_figures_.reserved_peak, statistics_.reserved_bytes.current());
   statistics_.free_peak_bytes = std::max(statistics_.free_peak_bytes, general_->free_bytes());
   statistics_.free_peak_blocks = std::max(statistics_.free_peak_blocks, general_->free_blocks());
+  const auto decided_at = static_cast<double>(plan_figures_.reserved_without_plan);
+  if (static_cast<double>(pages_->reserved_bytes()) > kGrownReserve * decided_at) look_again();
 }
 
 int64_t DeviceAllocator::free(void* pointer) {

@@ -69,17 +69,23 @@ struct PoolId {
   bool operator==(const PoolId&) const = default;
 };
 
+// What a plan was made from; nothing is known of one of a file.
+struct PlanOrigin {
+  bool is_marked = false;  // iterations with marks
+  int64_t iterations = 0;
+  int64_t kinds = 0;
+  double seconds = 0;  // that making it took
+};
+
 // What became of plans, for the report.
 struct PlanFigures {
   int64_t switches = 0;
   int64_t switch_ns = 0;       // of the last switch, the wait for the device included
   int64_t switch_wait_ns = 0;  // that wait
   int64_t switches_without_memory = 0;
-  int64_t plan_bytes = 0;       // of the arena that serves
-  int64_t passes = 0;           // iterations begun since the switch
-  int64_t plan_iterations = 0;  // that the plan was made from
-  int64_t plan_kinds = 0;
-  double plan_seconds = 0;
+  int64_t plan_bytes = 0;  // of the arena that serves
+  int64_t passes = 0;      // iterations begun since the switch
+  PlanOrigin origin;       // of the plan that serves
   int64_t trims = 0;
   int64_t next_trim = 1;        // pass
   int64_t unserved = 0;         // requests since the last pass began
@@ -94,7 +100,6 @@ struct PlanFigures {
   int64_t general_peak = 0;
   std::array<int64_t, 4> general_needs{};  // of the last passes
   uint32_t poor_passes = 0;                // a bit each, the last one lowest
-  bool is_marked = false;                  // the plan was made from iterations with marks
   // At the last mark that was judged: requests, and those in their slots.
   int64_t requests_at_mark = 0;
   int64_t planned_at_mark = 0;
@@ -102,6 +107,9 @@ struct PlanFigures {
   int64_t replan_after = 8;             // passes
   int64_t predicted_planned_bytes = 0;  // of the last candidate
   int64_t predicted_best_fit_bytes = 0;
+  // Without a plan, and nothing logged: what was reserved at the most when that was decided; 0
+  // else. Where it grows, work has changed, and it is looked at again.
+  int64_t reserved_without_plan = 0;
   bool is_from_file = false;     // the plan that served last
   bool began_from_file = false;  // and the first
   std::string refused;           // why a plan is not served
@@ -255,9 +263,12 @@ class DeviceAllocator {
   }
   bool follow_candidate(const Request& request);
   void accept_candidate();
+  void go_without_plan(std::string why);
+  void look_again();
   void at_boundary();
-  void switch_to(std::unique_ptr<PlannedArena> next);
-  void start_serving(std::unique_ptr<PlannedArena> next, int64_t waited_ns, int64_t began_ns);
+  void switch_to(std::unique_ptr<PlannedArena> next, const PlanOrigin& origin);
+  void start_serving(std::unique_ptr<PlannedArena> next, const PlanOrigin& origin,
+                     int64_t waited_ns, int64_t began_ns);
   bool map_arena(PlannedArena& arena);
   void retire_plan(const std::string& why);
   void judge_pass();
@@ -278,7 +289,10 @@ class DeviceAllocator {
   };
   Collected collect(int64_t keep_bytes);
   void collect_retired(Collected& collected);
-  bool give_back(Collected collected);
+  // Waits for as long as it takes, as who needs memory does; or gives up where the device is at
+  // work for long: a rank that waits here may be what another one's collective waits for.
+  enum class Wait : uint8_t { for_ever, for_a_while };
+  bool give_back(Collected collected, Wait wait);
   void poll_events();
   bool give_back_everything();
   void release_idle();
@@ -315,12 +329,13 @@ class DeviceAllocator {
   uint64_t logs_ = 0;                        // begun so far
   std::vector<CudaStream*> streams_;         // in the order of their first use
   std::unique_ptr<PlannedArena> candidate_;  // follows, and serves once it is switched to
-  std::unique_ptr<PlannedArena> dropped_;    // freed at the next boundary, without the lock
-  bool is_switch_due_ = false;               // somebody should come to the boundary,
-  bool is_log_due_ = false;                  // and begin a log where there is no candidate
-  bool expects_iterations_ = false;          // also of a planner that is made later
-  uint32_t followed_ = 0;                    // requests
-  std::unique_ptr<PlannedArena> planned_;    // serves
+  PlanOrigin candidate_origin_;
+  std::unique_ptr<PlannedArena> dropped_;  // freed at the next boundary, without the lock
+  bool is_switch_due_ = false;             // somebody should come to the boundary,
+  bool is_log_due_ = false;                // and begin a log where there is no candidate
+  bool expects_iterations_ = false;        // also of a planner that is made later
+  uint32_t followed_ = 0;                  // requests
+  std::unique_ptr<PlannedArena> planned_;  // serves
   std::vector<std::unique_ptr<PlannedArena>> retired_;  // until their last block is gone
   // Driver lock: where the bytes of planned and retired arenas come from.
   struct ArenaMemory {

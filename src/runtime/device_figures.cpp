@@ -166,9 +166,9 @@ std::string DeviceAllocator::report_json() {
   say("not_kept", not_kept);
   add("switches", f.switches);
   add("arena_bytes", f.plan_bytes);
-  add("iterations_planned_from", f.plan_iterations);
-  add("kinds", f.plan_kinds);
-  json += ", \"planning_seconds\": " + number(f.plan_seconds);
+  add("iterations_planned_from", f.origin.iterations);
+  add("kinds", f.origin.kinds);
+  json += ", \"planning_seconds\": " + number(f.origin.seconds);
   json += ", \"switch_ms\": " + number(static_cast<double>(f.switch_ns) / 1e6);
   json += ", \"switch_wait_ms\": " + number(static_cast<double>(f.switch_wait_ns) / 1e6);
   add("predicted_planned_bytes", f.predicted_planned_bytes);

@@ -1,9 +1,14 @@
 #include "runtime/device_pages.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/units.h"
+#include "runtime/signals_blocked.h"
 
 namespace headroom::runtime {
 namespace {
@@ -314,6 +319,46 @@ bool DevicePages::synchronize() {
   const CudaResult error = driver_.context_synchronize();
   if (error != 0) note("cuCtxSynchronize", error);
   return error == 0;
+}
+
+struct DevicePages::Waiter {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_done = false;
+  CudaResult result = kCudaSuccess;
+};
+
+// Nothing can be asked of a device that is at work on all streams, those of others included, but to
+// wait for it. So a thread of its own does, which costs some 50 us, and who asked may give it up.
+bool DevicePages::synchronize_within(std::chrono::milliseconds most) {
+  const auto is_over = [](Waiter& waiter) {
+    const std::lock_guard lock(waiter.mutex);
+    return waiter.is_done;
+  };
+  if (waiter_ != nullptr && !is_over(*waiter_)) return false;
+  waiter_ = std::make_shared<Waiter>();
+  try {
+    const SignalsBlocked blocked;
+    std::thread([waiter = waiter_, &driver = driver_, context = context_] {
+      CudaResult result = kCudaSuccess;
+      {
+        const DriverScope scope(driver, context);
+        result = driver.context_synchronize();
+      }
+      const std::lock_guard lock(waiter->mutex);
+      waiter->result = result;
+      waiter->is_done = true;
+      waiter->changed.notify_all();
+    }).detach();
+  } catch (const std::system_error&) {
+    waiter_.reset();
+    return synchronize();
+  }
+  std::unique_lock lock(waiter_->mutex);
+  const bool is_done = waiter_->changed.wait_for(lock, most, [this] { return waiter_->is_done; });
+  if (!is_done) last_error_ = "still at work after " + std::to_string(most.count()) + " ms";
+  if (is_done && waiter_->result != kCudaSuccess) note("cuCtxSynchronize", waiter_->result);
+  return is_done && waiter_->result == kCudaSuccess;
 }
 
 std::string DevicePages::why_no_peers() const {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -67,6 +68,9 @@ class DevicePages {
   [[nodiscard]] Info info() const;
   // Waits until the device has done all its work. False while that is not allowed.
   bool synchronize();
+  // The same, but false, too, where it takes longer: then somebody else waits on, and until that
+  // is over every further call is refused at once. REQUIRES: one thread at a time.
+  bool synchronize_within(std::chrono::milliseconds most);
   // Since it was forgotten; empty where none.
   [[nodiscard]] const std::string& last_error() const { return last_error_; }
   void forget_last_error() { last_error_.clear(); }
@@ -101,6 +105,8 @@ class DevicePages {
   CudaDevice device_ = 0;
   CudaContext* context_ = nullptr;
   std::string why_plain_;
+  struct Waiter;                             // a thread that waits for the device
+  std::shared_ptr<Waiter> waiter_;           // null, or the last one
   std::atomic<CudaResult> peers_error_ = 0;  // that closed our memory to them
   std::string last_error_;
   int64_t page_bytes_ = 0;

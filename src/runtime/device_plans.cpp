@@ -164,8 +164,22 @@ void DeviceAllocator::drop_log() {
 void DeviceAllocator::give_up_log() {
   planner_->look();
   drop_log();
-  plan_figures_.refused =
-      "no iterations in " + std::to_string(RequestLog::kMostEntries >> 20) + " Mi events";
+  go_without_plan("no iterations in " + std::to_string(RequestLog::kMostEntries >> 20) +
+                  " Mi events");
+}
+
+// Best fit serves alone, until more is reserved than now. REQUIRES: the lock.
+void DeviceAllocator::go_without_plan(std::string why) {
+  PlanFigures& f = plan_figures_;
+  f.refused = std::move(why);
+  if (planned_ != nullptr) return;  // judge_pass() sees to it
+  f.reserved_without_plan = std::max(f.reserved_peak, statistics_.reserved_bytes.current());
+}
+
+// A new log, at the next boundary that somebody sees. REQUIRES: the lock.
+void DeviceAllocator::look_again() {
+  if (std::exchange(plan_figures_.reserved_without_plan, 0) == 0) return;
+  is_switch_due_ = is_log_due_ = true;
 }
 
 // REQUIRES: the lock. True where it is time for the switch.
@@ -214,7 +228,7 @@ void DeviceAllocator::accept_candidate() {
   plan_figures_.predicted_planned_bytes = made->prediction.planned_bytes;
   plan_figures_.predicted_best_fit_bytes = made->prediction.best_fit_bytes;
   if (made->arena == nullptr) {
-    plan_figures_.refused = "best fit needs no more than a plan would";
+    go_without_plan("best fit needs no more than a plan would");
     return;
   }
   if (planned_ != nullptr && !is_worth_it(made->arena->plan())) {
@@ -228,10 +242,8 @@ void DeviceAllocator::accept_candidate() {
     candidate_->set_stream(track, streams_[made->streams[track]]);
   }
   followed_ = 0;
-  plan_figures_.is_marked = made->marks > 0;
-  plan_figures_.plan_iterations = static_cast<int64_t>(made->iterations);
-  plan_figures_.plan_kinds = static_cast<int64_t>(made->kinds);
-  plan_figures_.plan_seconds = made->seconds;
+  candidate_origin_ = {made->marks > 0, static_cast<int64_t>(made->iterations),
+                       static_cast<int64_t>(made->kinds), made->seconds};
 }
 
 void DeviceAllocator::at_boundary() {
@@ -241,6 +253,7 @@ void DeviceAllocator::at_boundary() {
   const DriverScope scope(pages_->driver(), pages_->context());
   give_back_pools();
   std::unique_ptr<PlannedArena> next;  // ours alone from here: others may get a new candidate
+  PlanOrigin origin;
   std::unique_ptr<PlannedArena> dropped;
   bool begins_log = false;
   bool passes = false;
@@ -249,13 +262,14 @@ void DeviceAllocator::at_boundary() {
     dropped = std::move(dropped_);
     if (std::exchange(is_switch_due_, false)) {
       next = std::move(candidate_);
+      origin = std::exchange(candidate_origin_, {});
       begins_log = std::exchange(is_log_due_, false) && next == nullptr &&
                    configuration_.mode == Mode::run && log_ == nullptr;
     }
     passes = std::exchange(is_pass_due_, false) && planned_ != nullptr;
   }
   if (next != nullptr) {
-    switch_to(std::move(next));
+    switch_to(std::move(next), origin);
   } else if (begins_log) {
     begin_log();
   } else if (passes) {
@@ -264,7 +278,7 @@ void DeviceAllocator::at_boundary() {
 }
 
 // REQUIRES: driver lock.
-void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next) {
+void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next, const PlanOrigin& origin) {
   const int64_t began = now_ns();
   bool had_plan = false;
   Collected collected;
@@ -275,7 +289,7 @@ void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next) {
     serves_ = false;
     collected = collect(0);
   }
-  const bool is_done = give_back(std::move(collected));
+  const bool is_done = give_back(std::move(collected), Wait::for_a_while);
   const int64_t waited = now_ns() - began;
   if (!is_done || !map_arena(*next)) {
     pages_->release_idle();
@@ -292,11 +306,11 @@ void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next) {
     return;
   }
   pages_->release_idle();
-  start_serving(std::move(next), waited, began);
+  start_serving(std::move(next), origin, waited, began);
 }
 
-void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t waited_ns,
-                                    int64_t began_ns) {
+void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, const PlanOrigin& origin,
+                                    int64_t waited_ns, int64_t began_ns) {
   const std::lock_guard lock(lock_);
   PlanFigures& f = plan_figures_;
   const bool is_first = f.switches++ == 0;
@@ -315,6 +329,7 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t 
   }
   planned_ = std::move(next);
   f.is_from_file = planned_->plan().is_of_file;
+  f.origin = origin;
   serves_ = true;
   f.plan_bytes = planned_->plan().bytes;
   f.refused.clear();
@@ -338,7 +353,7 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, int64_t 
 void DeviceAllocator::judge_mark() {
   PlanFigures& f = plan_figures_;
   if (planned_ == nullptr || candidate_ != nullptr) return;  // which still finds its place
-  if (f.is_marked || f.poor_marks == kPoorMarks) return;
+  if (f.origin.is_marked || f.poor_marks == kPoorMarks) return;
   const int64_t planned = statistics_.planned_requests;
   const int64_t all = planned + statistics_.reused_requests + statistics_.fallback_requests;
   // Where every parameter has an optimizer, many marks are one iteration's.
@@ -488,7 +503,7 @@ void DeviceAllocator::judge_pass() {
     }
   }
   if (!collected.is_empty()) {
-    give_back(std::move(collected));
+    give_back(std::move(collected), Wait::for_a_while);
     pages_->release_idle();
     const std::lock_guard lock(lock_);
     note_reserved();

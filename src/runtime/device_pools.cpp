@@ -96,7 +96,8 @@ void DeviceAllocator::give_back_pools() {
   }
   // Where the device cannot be waited for, it goes with all else the next time that memory is
   // needed.
-  if (!collected.is_empty() && give_back(std::move(collected))) pages_->release_idle();
+  if (!collected.is_empty() && give_back(std::move(collected), Wait::for_a_while))
+    pages_->release_idle();
   const std::lock_guard lock(lock_);
   note_reserved();
   std::erase_if(pools_, [&](const Pool& pool) {

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -21,6 +20,7 @@
 #include "memory/plan/plan_checker.h"
 #include "memory/plan/plan_file.h"
 #include "memory/plan/plan_maker.h"
+#include "runtime/signals_blocked.h"
 
 namespace headroom::runtime {
 namespace {
@@ -162,18 +162,8 @@ PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& que
 Planner::Planner(std::string plan_out, bool always)
     : plan_out_(std::move(plan_out)), always_(always) {
   sem_init(&wake_, 0, 0);
-  // Signals are the program's, not ours.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
 }
 
 Planner::~Planner() {

@@ -125,7 +125,7 @@ class Planner {
   // For those who ask how it is and those who end it; never taken by a request.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::string state_ = "recording";
+  std::string state_ = "too few requests to find iterations in";
   std::string not_kept_;
   uint32_t looked_ = 0;    // wishes that were met
   bool is_over_ = false;   // the thread is at its end

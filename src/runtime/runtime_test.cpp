@@ -846,6 +846,60 @@ TEST(Runtime, APlanOfLessThanAnIterationIsReplaced) {
   });
 }
 
+// Another rank's collective may run until this host goes on: waiting for the device is given up
+// then.
+TEST(Runtime, ASwitchIsGivenUpWhereTheDeviceIsAtWorkForLong) {
+  in_child([] {
+    set_up(256);
+    configure_default();
+    static std::atomic<bool> is_stuck = true;
+    headroom_fake_on_call(
+        "cuCtxSynchronize",
+        [](void*) {
+          while (is_stuck) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        },
+        nullptr);
+    std::vector<void*> weights;
+    const std::string said = "the device could not be waited for: still at work";
+    run_step(true, weights);
+    for (int i = 0; i < 10'000 && report().find(said) == std::string::npos; ++i) {
+      run_step(false, weights);
+      IN_CHILD(statistics().is_planned == 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    IN_CHILD(report().find(said) != std::string::npos);
+    is_stuck = false;
+    IN_CHILD(run_until_planned(weights));
+  });
+}
+
+// A phase in which best fit needs no more than a plan says nothing of what comes.
+TEST(Runtime, WorkThatComesToNeedAPlanIsLookedAtAgain) {
+  in_child([] {
+    set_up(1024, 0, false);
+    headroom_configuration made = configuration();
+    made.flags = 0;
+    IN_CHILD(headroom_configure(&made) == 0);
+    const auto step = [](bool is_even) {
+      std::vector<void*> kept;
+      for (int i = 0; i < 24; ++i) {
+        void* const passing =
+            is_even ? nullptr : headroom_malloc((2 + 2 * (i / 2)) * kMiB, 0, nullptr);
+        kept.push_back(headroom_malloc(is_even ? 2 * kMiB : kMiB, 0, nullptr));
+        headroom_free(passing, 0, 0, nullptr);
+      }
+      for (; !kept.empty(); kept.pop_back()) headroom_free(kept.back(), 0, 0, nullptr);
+      headroom_iteration(0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    };
+    const std::string said = "\"refused\": \"best fit needs no more than a plan would";
+    for (int i = 0; i < 10'000 && report().find(said) == std::string::npos; ++i) step(true);
+    IN_CHILD(report().find(said) != std::string::npos);
+    for (int i = 0; i < 10'000 && statistics().is_planned == 0; ++i) step(false);
+    IN_CHILD(statistics().is_planned == 1);
+  });
+}
+
 // An iteration in two streams, first the default one. What stays is of the second alone.
 // `is_other`: one that needs far less, so that a plan for it is worth having.
 void run_in_two_streams(bool is_first, bool is_other, std::vector<void*>& weights) {
