@@ -64,7 +64,9 @@ Result<void> hand_over(const run::RunAnswer& answer, const Words& words, const C
                                   ? report::run_json(answer).dump(2) + "\n"
                                   : report::run_text(answer, has_file ? plain : console.err);
   if (has_file) return write_file_atomic(words.value("output"), content);
-  if (!console.quiet) std::fwrite(content.data(), 1, content.size(), stderr);
+  // What a program asked for is no remark.
+  const bool is_wanted = words.has("json") || !console.quiet;
+  if (is_wanted) std::fwrite(content.data(), 1, content.size(), stderr);
   return {};
 }
 

@@ -67,13 +67,17 @@ std::string device_line(const ProcessReport& process, const DeviceFigures& devic
     line += "; recorded " + iterations_words(device.iterations);
   }
   if (process.outcome == Outcome::off) line += "; PyTorch's own allocator";
-  if (device.outside) line += "; " + format_bytes(*device.outside) + " outside our reach";
+  if (device.outside && device.outside->count > 0)
+    line += "; " + format_bytes(*device.outside) + " outside our reach";
   if (!process.ended) line += "; the process was killed, and this is what it had told";
   return line;
 }
 
 std::string headline_of_nothing(const run::RunAnswer& answer) {
   const auto idle = std::ranges::count(answer.processes, Outcome::nothing, &ProcessReport::outcome);
+  if (idle == 0 && answer.exit_code != 0) {
+    return "no figures: no Python process of this command imported torch, or none came to its end";
+  }
   if (idle == 0) return "nothing to do: no Python process of this command imported torch";
   std::string words = "nothing to do: no CUDA was used by ";
   words += idle == 1 ? "the process" : "the " + std::to_string(idle) + " processes";
@@ -92,8 +96,7 @@ std::string process_lines(const ProcessReport& process, const Terminal& terminal
     lines += line(who(process) + ": not installed: " + process.reason, Style::warning, terminal);
   }
   if (process.devices.empty() && !process.ended && process.outcome != Outcome::nothing) {
-    lines += line(who(process) + ": was killed before its first iteration was done", Style::warning,
-                  terminal);
+    lines += line(who(process) + ": ended before it had told anything", Style::warning, terminal);
   }
   for (const DeviceFigures& device : process.devices) {
     lines += line(device_line(process, device), Style::bold, terminal);

@@ -77,6 +77,12 @@ TEST(RunText, NothingToDoIsOneLine) {
   answer.started = true;
   EXPECT_EQ(run_text(answer, {}),
             "headroom: nothing to do: no Python process of this command imported torch\n");
+  answer.exit_code = 137;  // nobody can tell then
+  EXPECT_EQ(
+      run_text(answer, {}),
+      "headroom: no figures: no Python process of this command imported torch, or none came to "
+      "its end\n");
+  answer.exit_code = 0;
   run::ProcessReport idle;
   idle.reason = "this PyTorch is built without CUDA";
   answer.processes = {idle, idle};

@@ -161,6 +161,33 @@ def test_a_python_that_looks_at_nothing_is_left_alone(run):
     assert "no Python process of this command imported torch" in done.stderr
 
 
+@pytest.mark.parametrize("flags", [[], ["--off"]])
+def test_a_module_of_the_programs_own_by_our_name_is_its_own(run, tmp_path, flags):
+    (tmp_path / "headroom.py").write_text("LEFT = 3\n")
+    (tmp_path / "own.py").write_text("import torch\nfrom headroom import LEFT\nprint(LEFT)\n")
+    done = run(*flags, "--", "python", str(tmp_path / "own.py"))
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+def test_a_second_copy_of_ours_knows_what_is_at_work(run, tmp_path):
+    (tmp_path / "ours.py").write_text(
+        "import torch\nbefore = torch._headroom_session\nfrom headroom.run import session\n"
+        "print(session.begin(torch, {}) is before)\n")
+    package = os.path.join(os.environ["HEADROOM_SOURCE_DIR"], "python")
+    done = run("--", "python", str(tmp_path / "ours.py"), environment={"PYTHONPATH": package})
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_enabling_says_where_it_does_nothing(tmp_path):
+    package = os.path.join(os.environ["HEADROOM_SOURCE_DIR"], "python")
+    (tmp_path / "alone.py").write_text(
+        f"import sys\nsys.path.insert(0, {package!r})\nimport torch, headroom\n"
+        "try:\n    headroom.enable()\nexcept RuntimeError as error:\n    print(error)\n")
+    done = subprocess.run([sys.executable, str(tmp_path / "alone.py")], capture_output=True,
+                          text=True, check=False)
+    assert done.stdout == "not installed: this PyTorch is built without CUDA\n", done.stderr
+
+
 NEEDS = [
     ("torch.backends.cudnn.benchmark = True", "cudnn-benchmark"),
     ("torch.backends.cudnn.benchmark = not args.deterministic", "cudnn-benchmark"),

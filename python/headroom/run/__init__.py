@@ -5,6 +5,7 @@ program to do so. In the order in which a process meets them:
 
   start/sitecustomize.py  Python's own start; runs `hook` and then the user's sitecustomize
   hook.py                 what happens before and right after `import torch`
+  modules.py              ours in sys.modules, and a program's own `headroom`
   needs.py                a look at the script for what our allocator cannot serve
   install.py              the swap, with everything checked before it
   library.py              the C interface of libheadroom_torch.so

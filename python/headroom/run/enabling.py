@@ -11,6 +11,8 @@ def _check(mode, folder, plan, accept):
         raise ValueError(f"mode {mode!r}: run, record or serve")
     if mode == "record" and not folder:
         raise ValueError("mode record needs a folder")
+    if mode == "serve" and not plan:
+        raise ValueError("mode serve needs a plan: plan=FILE")
     if mode == "serve" and "%" not in plan and not os.access(plan, os.R_OK):
         raise ValueError(f"the plan {plan!r} cannot be read")
     found = needs.look(list(accept), os.environ)
@@ -32,5 +34,7 @@ def enable(mode, folder, plan, library, accept):
         hook.after_torch(lambda torch: hook.begin(torch, settings))
         return
     begun = session.begin(sys.modules["torch"], settings)
-    if begun.report.outcome == "refused":
+    if begun.library is None and begun.report.reason:
         raise RuntimeError(f"not installed: {begun.report.reason}")
+    if begun.mode != mode:
+        raise RuntimeError(f"this process is under Headroom already, in mode {begun.mode}")

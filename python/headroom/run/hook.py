@@ -8,6 +8,8 @@ follows it, `session.begin(torch)` runs. An exception of ours never reaches the 
 import os
 import sys
 
+from headroom.run import modules
+
 MODES = ("run", "record", "serve", "off")
 EXIT_OURS = 125
 
@@ -80,8 +82,9 @@ def after_torch(then):
 
 def begin(torch, settings):
     try:
-        from headroom.run import session
-        session.begin(torch, settings)
+        with modules.in_place():
+            from headroom.run import session
+            session.begin(torch, settings)
     except Exception as error:
         complain(f"not installed: {type(error).__name__}: {error}")
 

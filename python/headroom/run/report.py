@@ -68,7 +68,7 @@ class Report:
     def _say(self, content):
         """The short form of what `headroom run` would print."""
         who = f"process {content['pid']}" if content["rank"] is None else f"rank {content['rank']}"
-        if content["outcome"] == "refused":
+        if content["reason"]:
             print(f"headroom: {who}: not installed: {content['reason']}", file=sys.stderr)
         for device in content["devices"]:
             reserved = device["peak_reserved_bytes"] / GIB

@@ -12,7 +12,7 @@ import sys
 from headroom.run import install, library, plans, report, statistics
 from headroom.run.ranks import rank_and_world
 
-_session = None
+_MARK = "_headroom_session"  # of torch: there may be several copies of this module
 
 
 class Session:
@@ -214,8 +214,9 @@ def _end_with_multiprocessing(session):
 
 def begin(torch, environment):
     """Once a process; a second call changes nothing and gives the session that is there."""
-    global _session
-    if _session is None:
-        _session = Session(torch, environment)
-        _session.begin()
-    return _session
+    session = getattr(torch, _MARK, None)
+    if session is None:
+        session = Session(torch, environment)
+        setattr(torch, _MARK, session)
+        session.begin()
+    return session

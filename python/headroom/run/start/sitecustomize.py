@@ -10,7 +10,8 @@ import sys
 
 
 def _load_package(folder):
-    """The package `headroom` around this file, without leaving its parent on sys.path."""
+    """The package `headroom` around this file, without leaving its parent on sys.path.
+    (hook.modules.put_aside() takes it out of sys.modules again.)"""
     parent = os.path.dirname(folder)
     sys.path.insert(0, parent)
     try:
@@ -24,7 +25,9 @@ def _start(here):
     if not os.environ.get("HEADROOM_RUN_MODE"):
         return
     try:
-        _load_package(os.path.dirname(os.path.dirname(here))).start()
+        hook = _load_package(os.path.dirname(os.path.dirname(here)))
+        hook.start()
+        hook.modules.put_aside()
     except Exception as error:  # the program is worth more than our help
         print(f"headroom: not started: {type(error).__name__}: {error}", file=sys.stderr)
 
