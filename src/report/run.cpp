@@ -73,9 +73,12 @@ std::string device_line(const ProcessReport& process, const DeviceFigures& devic
   return line;
 }
 
+// A process that ends with these was killed, aborted, or refused before it could leave a report.
+constexpr int kNobodyTells = 125;
+
 std::string headline_of_nothing(const run::RunAnswer& answer) {
   const auto idle = std::ranges::count(answer.processes, Outcome::nothing, &ProcessReport::outcome);
-  if (idle == 0 && answer.exit_code != 0) {
+  if (idle == 0 && answer.exit_code >= kNobodyTells) {
     return "no figures: no Python process of this command imported torch, or none came to its end";
   }
   if (idle == 0) return "nothing to do: no Python process of this command imported torch";

@@ -165,7 +165,7 @@ def test_a_python_that_looks_at_nothing_is_left_alone(run):
 def test_a_module_of_the_programs_own_by_our_name_is_its_own(run, tmp_path, flags):
     (tmp_path / "headroom.py").write_text("LEFT = 3\n")
     (tmp_path / "own.py").write_text("import torch\nfrom headroom import LEFT\nprint(LEFT)\n")
-    done = run(*flags, "--", "python", str(tmp_path / "own.py"))
+    done = run(*flags, "--", sys.executable, tmp_path / "own.py")
     assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
 
 
@@ -174,7 +174,7 @@ def test_a_second_copy_of_ours_knows_what_is_at_work(run, tmp_path):
         "import torch\nbefore = torch._headroom_session\nfrom headroom.run import session\n"
         "print(session.begin(torch, {}) is before)\n")
     package = os.path.join(os.environ["HEADROOM_SOURCE_DIR"], "python")
-    done = run("--", "python", str(tmp_path / "ours.py"), environment={"PYTHONPATH": package})
+    done = run("--", sys.executable, tmp_path / "ours.py", environment={"PYTHONPATH": package})
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
