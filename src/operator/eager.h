@@ -132,6 +132,7 @@ class Eager {
   // While muted, operators hang their nodes and save their tensors, but take no memory and launch
   // nothing: an operator that is interrupted after it saved its inputs.
   void set_muted(bool muted) { muted_ = muted; }
+  [[nodiscard]] bool is_muted() const { return muted_; }
   // The sink's name for the block made last; names grow.
   [[nodiscard]] uint32_t newest_buffer() const { return newest_buffer_; }
   // Scratch that a kernel takes for as long as the handle lives; undefined where scratch is not

@@ -114,6 +114,9 @@ Tensor matmul(Eager& e, const Tensor& self, const Tensor& other);
 Tensor solve_triangular(Eager& e, const Tensor& self, const Tensor& other);
 // input [..., in], weight [out, in], bias [out] or undefined.
 Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
+// DeepSpeed's in its place (LinearFunctionForZeroStage3): one function, which keeps its input, even
+// of a frozen weight, and the weight itself, not a view of the block that it has now.
+Tensor zero3_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
 
 // --- quantized weights (quantized.cpp) ---------------------------------------------------------
 enum class QuantizedFormat : uint8_t { nf4, nf4_double, int8, gptq };

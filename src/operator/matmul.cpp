@@ -266,4 +266,48 @@ Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor&
   return product;
 }
 
+namespace {
+
+void zero3_linear_backward(Eager& e, Node& n, Grads& grads, Grads& result) {
+  const Tensor& input = n.saved[0];
+  const Tensor& grad = grads[0];
+  const int64_t features = grad.size(-1);
+  if (n.needs(0)) result[0] = matmul(e, grad, n.saved[1]);
+  if (n.needs(1)) {
+    const Tensor rows = grad.rank() > 2 ? reshape(e, grad, {-1, features}) : grad;
+    const Tensor columns = t(e, rows);
+    const bool is_deep = input.rank() > 2;
+    result[1] = matmul(e, columns, is_deep ? reshape(e, input, {-1, input.size(-1)}) : input);
+  }
+  if (n.needs(2)) result[2] = sum_to(e, grad, {features});
+}
+
+}  // namespace
+
+Tensor zero3_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  Tensor out;
+  {
+    const GradMode no_grad(e, false);
+    const Tensor transposed = t(e, weight);
+    if (bias && input.rank() == 2) {
+      out = addmm(e, bias, input, transposed);
+    } else {
+      out = matmul(e, input, transposed);
+      if (bias) {
+        const auto elements = static_cast<double>(out.elements());
+        e.kernel(OpKind::add, elements, out.bytes() + bias.bytes(), out.bytes());
+      }
+    }
+  }
+  if (Node* node =
+          e.history("LinearFunctionForZeroStage3Backward", {&input, &weight, &bias}, {&out})) {
+    node->save(input);
+    node->save(weight);
+    node->save(bias);
+    node->apply = &zero3_linear_backward;
+    e.finish(*node);
+  }
+  return out;
+}
+
 }  // namespace headroom::op

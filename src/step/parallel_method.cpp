@@ -6,6 +6,7 @@
 #include "step/gemini.h"
 #include "step/megatron_ddp.h"
 #include "step/zero12.h"
+#include "step/zero3.h"
 
 namespace headroom::step {
 
@@ -16,7 +17,8 @@ std::unique_ptr<ParallelMethod> make_parallel_method(const ParallelOptions& opti
     return make_ddp(graph, *ddp, eager, recorder);
   }
   if (const auto* zero = std::get_if<ZeroOptions>(&options)) {
-    return make_zero12(graph, *zero, eager, recorder);
+    const auto make = zero->stage == 3 ? make_zero3 : make_zero12;
+    return make(graph, *zero, eager, recorder);
   }
   if (const auto* gemini = std::get_if<GeminiOptions>(&options)) {
     return make_gemini(graph, *gemini, eager, recorder);

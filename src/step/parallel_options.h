@@ -1,5 +1,5 @@
 // How a step is divided among devices, as plain values. What each method does: fsdp1.h, fsdp2.h,
-// ddp.h, zero12.h, gemini.h, megatron_ddp.h.
+// ddp.h, zero12.h, zero3.h, gemini.h, megatron_ddp.h.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,13 @@ struct ZeroOptions {
   int64_t reduce_bucket_elements = 500'000'000;  // reduce_bucket_size
   bool overlap_comm = false;
   bool decay_groups = true;  // the optimizer's parameter groups, each of which lies in one block
+  // Of stage 3, whose overlap_comm is on by default.
+  op::DType weights = op::DType::bf16;         // of parameters that say nothing else
+  int64_t sub_group_elements = 1'000'000'000;  // sub_group_size
+  int64_t prefetch_elements = 50'000'000;      // stage3_prefetch_bucket_size
+  int64_t persistence_elements = 100'000;      // stage3_param_persistence_threshold
+  int64_t most_live_elements = 1'000'000'000;  // stage3_max_live_parameters
+  int64_t reuse_elements = 1'000'000'000;      // stage3_max_reuse_distance
   // Of the device, for tensors. A group whose block does not fit beside the parameters that go into
   // it is joined in the host's memory.
   int64_t device_bytes = std::numeric_limits<int64_t>::max();

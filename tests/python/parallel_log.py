@@ -36,6 +36,8 @@ def is_called_by_zero():
     for _ in range(12):
         if frame is None or "autograd" in frame.f_code.co_filename:
             return False
+        if frame.f_code.co_filename.endswith("deepspeed/runtime/zero/linear.py"):  # a module of the model's
+            return False
         if "deepspeed/runtime/zero" in frame.f_code.co_filename:
             return frame.f_code.co_name != "_optimizer_step"
         if "torch/optim" in frame.f_code.co_filename:
@@ -64,7 +66,8 @@ class Blocks(TorchDispatchMode):
         if self.is_zero:
             # Views of what is there make nothing.
             return (isinstance(made, torch.Tensor) and made.device.type == "cpu" and made.nbytes >= SMALLEST
-                    and function._schema.name.split("::")[1] in ZERO_MAKES and is_called_by_zero())
+                    and function._schema.name.split("::")[1] in ZERO_MAKES and function._overloadname != "out"
+                    and is_called_by_zero())
         if self.is_forward or not isinstance(made, torch.Tensor) or made.dim() != 1:
             return False
         name = str(function)
@@ -183,6 +186,16 @@ def zero_engine(model, case):
     return engine, optimizer
 
 
+def live_of_stage_3(model, optimizer):
+    """Of a rank: its shares, what is whole, the flat gradients, masters and states."""
+    parameters = list(model.parameters())
+    states = [s for state in optimizer.optimizer.state.values() for s in state.values() if s.dim() > 0]
+    return {"parameters": bytes_of(p.ds_tensor for p in parameters),
+            "whole": bytes_of(p.data for p in parameters if p.data.numel() > 0),
+            "gradients": bytes_of([optimizer.grad_partitions_flat_buffer]),
+            "states": bytes_of(states) + bytes_of(optimizer.fp32_partitioned_groups_flat)}
+
+
 def train_by_zero(case):
     """As train(), of DeepSpeed's engine."""
     blocks = Blocks()
@@ -194,6 +207,9 @@ def train_by_zero(case):
         engine, optimizer = zero_engine(model, case)
 
         def note(phase):
+            if case["stage"] == 3:
+                live.append([phase, live_of_stage_3(model, optimizer)])
+                return
             masters = optimizer.single_partition_of_fp32_groups
             states = [s for state in optimizer.optimizer.state.values() for s in state.values() if s.dim() > 0]
             gradients = [g for part in optimizer.averaged_gradients.values() for g in part or ()]
@@ -283,7 +299,7 @@ def rank_of(rank, ranks, cases, meeting, results):
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank))
     dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method=f"file://{meeting}")
-    done = [(train_by_zero if case["method"] == "zero" else train)(case) for case in cases]
+    done = [(train_by_zero if case["method"].startswith("zero") else train)(case) for case in cases]
     dist.barrier()
     with open(f"{results}.{rank}", "w", encoding="utf-8") as file:
         json.dump(done, file)
@@ -305,7 +321,7 @@ def run_together(ranks, cases, folder):
 
 def main():
     cases = json.load(sys.stdin)
-    if any(case["method"] == "zero" for case in cases):
+    if any(case["method"].startswith("zero") for case in cases):
         import deepspeed  # noqa: F401 (once, before processes are forked)
     done = [None] * len(cases)
     with tempfile.TemporaryDirectory() as folder:

@@ -27,6 +27,7 @@
 #include "step/transform/quantize.h"
 #include "step/transform/tensor_parallel.h"
 #include "step/transform/tensor_plan.h"
+#include "step/transform/zero3_linear.h"
 
 namespace {
 
@@ -96,6 +97,16 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
       zero.reduce_bucket_elements = elements;
     }
     zero.overlap_comm = words["overlap_comm"] == "1";
+    zero.weights = weights;
+    const std::map<std::string, int64_t*> limits{
+        {"sub_group_elements", &zero.sub_group_elements},
+        {"prefetch_elements", &zero.prefetch_elements},
+        {"persistence_elements", &zero.persistence_elements},
+        {"most_live_elements", &zero.most_live_elements},
+        {"reuse_elements", &zero.reuse_elements}};
+    for (const auto& [word, field] : limits) {
+      if (!words[word].empty()) *field = std::atoll(words[word].c_str());
+    }
     return zero;
   }
   return {};
@@ -237,6 +248,7 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     autocast.outputs_to_float32 = words["outputs_to_float32"] == "1";
     graph = headroom::step::apply_autocast(graph, autocast);
   }
+  if (words["zero"] == "3") graph = headroom::step::apply_zero3_linear(std::move(graph));
   return graph;
 }
 

@@ -1,0 +1,101 @@
+#include "step/zero3_modules.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace headroom::step {
+
+namespace {
+
+using model::Graph;
+using model::InstructionKind;
+using model::kNoValue;
+using model::Operation;
+using model::ValueId;
+
+class Modules {
+ public:
+  explicit Modules(const Graph& graph) : graph_(graph) {
+    for (size_t i = 0; i < graph.parameters.size(); ++i) {
+      if (!graph.parameters[i].tied_to) parameter_of_[graph.parameters[i].value] = i;
+    }
+  }
+
+  std::vector<Zero3Module> find() {
+    for (uint32_t i = 0; i < graph_.instructions.size(); ++i) {
+      if (graph_.instructions[i].kind != InstructionKind::operation) continue;
+      for (const ValueId input : graph_.operations[graph_.instructions[i].index].inputs) {
+        const auto at = parameter_of_.find(input);
+        if (at != parameter_of_.end()) use(at->second, i);
+      }
+    }
+    for (Zero3Module& module : modules_) add_ends(module);
+    return std::move(modules_);
+  }
+
+ private:
+  // The module goes on, or, where it takes the same parameter again and others ran in between,
+  // runs once more.
+  void use(size_t parameter, uint32_t instruction) {
+    const std::string_view name = zero3_module_name(graph_.parameters[parameter]);
+    const auto [at, is_new] = latest_.try_emplace(name, modules_.size());
+    if (!is_new) {
+      std::vector<size_t>& taken = modules_[at->second].parameters;
+      const bool has_it = std::ranges::find(taken, parameter) != taken.end();
+      if (!has_it || at->second == running_) {
+        if (!has_it) taken.insert(std::ranges::upper_bound(taken, parameter), parameter);
+        modules_[at->second].last = instruction;
+        running_ = at->second;
+        return;
+      }
+      at->second = modules_.size();
+    }
+    running_ = modules_.size();
+    modules_.push_back({{parameter}, instruction, instruction, {}, {}});
+  }
+
+  void add_ends(Zero3Module& module) const {
+    std::unordered_set<ValueId> made;
+    for (uint32_t i = module.first; i <= module.last; ++i) {
+      if (graph_.instructions[i].kind != InstructionKind::operation) continue;
+      const Operation& operation = graph_.operations[graph_.instructions[i].index];
+      const auto is_own = [&](ValueId input) {
+        const auto at = parameter_of_.find(input);
+        return at != parameter_of_.end() &&
+               std::ranges::find(module.parameters, at->second) != module.parameters.end();
+      };
+      if (std::ranges::any_of(operation.inputs, is_own)) {
+        for (const ValueId input : operation.inputs) {
+          const bool is_outside =
+              input != kNoValue && !made.contains(input) && !parameter_of_.contains(input);
+          if (is_outside && std::ranges::find(module.inputs, input) == module.inputs.end()) {
+            module.inputs.push_back(input);
+          }
+        }
+      }
+      made.insert(operation.outputs.begin(), operation.outputs.end());
+    }
+    const Operation& last = graph_.operations[graph_.instructions[module.last].index];
+    module.outputs.assign(last.outputs.begin(), last.outputs.end());
+  }
+
+  const Graph& graph_;
+  std::unordered_map<ValueId, size_t> parameter_of_;
+  std::unordered_map<std::string_view, size_t> latest_;  // into modules_, by name
+  std::vector<Zero3Module> modules_;
+  size_t running_ = 0;  // the one that took a parameter last
+};
+
+}  // namespace
+
+std::string_view zero3_module_name(const model::Parameter& parameter) {
+  const std::string_view name = parameter.name;
+  const size_t dot = name.rfind('.');
+  return name.substr(0, dot == std::string_view::npos ? 0 : dot);
+}
+
+std::vector<Zero3Module> zero3_modules(const Graph& graph) { return Modules(graph).find(); }
+
+}  // namespace headroom::step
