@@ -4,8 +4,9 @@
 # One room of src/: a static library headroom_NAME, its unit tests beside it (one executable a room,
 # registered case by case), the rooms it may use (DEPS) and the libraries it hides (LIBS).
 # DATA_TESTS need other people's data, which is not in the repo: they go into an executable of their
-# own, carry the ctest label `data`, and run under `./test --all` only. Every test knows the root of
-# the repo as HEADROOM_SOURCE_DIR.
+# own, carry the ctest label `data`, and run under `./test --all` only. A test that mentions
+# HEADROOM_SOURCE_DIR is given the root of the repo as that; the others are not, since a path in a
+# compiler's command keeps ccache from what another checkout has compiled.
 include(GoogleTest)
 
 function(headroom_room name)
@@ -33,7 +34,13 @@ endfunction()
 function(headroom_room_test room target sources)
   add_executable(${target} ${sources})
   target_link_libraries(${target} PRIVATE headroom_${room} headroom_warnings GTest::gtest_main)
-  target_compile_definitions(${target} PRIVATE HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} mentions REGEX HEADROOM_SOURCE_DIR LIMIT_COUNT 1)
+    if(mentions)
+      set_property(SOURCE ${source} APPEND PROPERTY
+        COMPILE_DEFINITIONS HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    endif()
+  endforeach()
   set(properties "")
   if(ARGN)
     set(properties PROPERTIES ${ARGN})
