@@ -3,11 +3,10 @@
 The graph comes of torch.onnx's exporter, or is written by a module of ours that the exporter cannot follow; it has the
 shapes of the setting, and lives in a temporary folder for as long as the engine. Fusion is the session's level of graph
 optimization; int8 is onnxruntime.quantization's quantize_dynamic, int4 of weights alone its MatMulNBitsQuantizer. A
-profile is that of the engine, cut to its quickest run.
+profile is that of the engine, cut to its quickest run, and a typical run composed of several (typical_run.py).
 """
 
 import contextlib
-import gzip
 import io
 import json
 import os
@@ -15,11 +14,12 @@ import tempfile
 import time
 import warnings
 
+from headroom import typical_run
 from headroom.nongemm_models import DTYPES, Refused
 
 LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "all": "ORT_ENABLE_ALL"}
-MOST_PROFILED, PROFILED_SECONDS = 5, 2.0
-RUN = "model_run"
+RUN, EXECUTION = "model_run", "SequentialExecutor::Execute"
+WITH_GRAPHS = ("If", "Loop", "Scan")  # nodes that run others
 FLOATS_OF_NUMPY = ("tensor(float)", "tensor(float16)", "tensor(double)")
 
 
@@ -151,7 +151,7 @@ class OnnxRuntime:
         self.parameters, self.folder = graph.parameters, graph.folder
         self.path, self.fusion = graph.path(setting["quantize"]), setting["fusion"]
         self.notes = graph.notes[setting["quantize"]]
-        self.session = self._session(None)
+        self.session = self._session(os.path.join(self.folder.name, "profile"))
         self.feeds = graph.feeds([value.name for value in self.session.get_inputs()])
 
     def _session(self, profile_prefix):
@@ -181,29 +181,45 @@ class OnnxRuntime:
                         if value.is_tensor() and value.data_type() in FLOATS_OF_NUMPY)
         return call, [] if is_finite else ["its output is not finite"]
 
-    def profile(self, call, about_seconds, file):
-        """Writes the engine's profile of the quickest of some runs; its seconds, and none that others took: not known."""
+    def profile(self, call, seconds, file):
+        """Runs of the session that profiles, behind its first one."""
+        def once():
+            waited, start = self.machine.waiting.seconds(), time.perf_counter()
+            call()
+            taken = time.perf_counter() - start
+            return taken, taken - (self.machine.waiting.seconds() - waited)
+
+        taken = typical_run.repeat(once, seconds)
+        path = self.session.end_profiling()
         self.session = None  # two sessions of a large model are one too many
-        session = self._session(os.path.join(self.folder.name, "profile"))
-        session.run_with_ort_values(None, self.feeds)
-        seconds = []
-        for _ in range(max(1, min(MOST_PROFILED, int(PROFILED_SECONDS / max(about_seconds, 1e-3))))):
-            start = time.perf_counter()
-            session.run_with_ort_values(None, self.feeds)
-            seconds.append(time.perf_counter() - start)
-        path = session.end_profiling()
         with open(path, encoding="utf-8") as profile:
-            events = json.load(profile)
-        write_quickest(events, file)
-        return min(seconds), 0.0
+            runs = runs_of(json.load(profile))
+        os.remove(path)
+        quickest = taken.index(min(taken))
+        profiled = typical_run.Profiled(*taken[quickest])
+        for values in (runs, taken):  # the quickest is the one that others are laid out as
+            values.insert(0, values.pop(quickest))
+        typical_run.write_json(runs[0], file)
+        if len(runs) > 1 and not self.machine.is_cuda:
+            marks = [typical_run.marks_of(typical_run.tree_by_order(run, runs_others)) for run in runs]
+            waited_us = [1e6 * (all_of_it - own) for all_of_it, own in taken] if self.machine.waiting.is_known else None
+            profiled.keep_typical(marks, waited_us, file, lambda events: events)
+        return profiled
+
+    def leave_profiler(self):
+        """A session that notes nothing, warm."""
+        self.session = self._session(None)
+        self.session.run_with_ort_values(None, self.feeds)
 
 
-def write_quickest(events, file):
-    """Of a profile's runs but the first, which warms up, the quickest with all that ran in it."""
-    runs = [event for event in events if event.get("name") == RUN][1:]
-    run = min(runs, key=lambda event: event["dur"])
-    start, end = run["ts"], run["ts"] + run["dur"]
-    within = [event for event in events
-              if "dur" in event and start <= event["ts"] and event["ts"] + event["dur"] <= end]
-    with gzip.open(file, "wt", encoding="utf-8") as out:
-        json.dump(within, out)
+def runs_others(event):
+    return event["name"] in (RUN, EXECUTION) or event.get("args", {}).get("op_name") in WITH_GRAPHS
+
+
+def runs_of(events):
+    """The events of each run of a profile but the first, which warms up."""
+    runs, spans = [], [event for event in events if "dur" in event]
+    for run in [event for event in events if event.get("name") == RUN][1:]:
+        start, end = run["ts"], typical_run.end_of(run)
+        runs.append([event for event in spans if start <= event["ts"] and typical_run.end_of(event) <= end])
+    return runs

@@ -3,9 +3,10 @@
     python -m headroom.nongemm_probe --spec SPEC.json
 
 The runner behind `headroom bench nongemm` and `headroom bench decode`. SPEC (headroom.nongemm_spec/1) names the model, the
-device, the settings, the seconds for each, and a folder for traces. Of each setting: warm-up, runs
-until the median is sure or the time is up, then some under the profiler, of which the quickest one's
-trace is kept; what a trace says is read by the caller. A model too big for the machine is measured with few layers, twice.
+device, the settings, the seconds for each, and a folder for traces. Of each setting: warm-up, some runs
+under the profiler, of which the quickest one's trace is kept and a typical one composed (typical_run.py), then runs
+without it until the median is sure or the time is up; what a trace says is read by the caller. A run that takes longer
+than all of the time is made once, under the profiler. A model too big for the machine is measured with few layers, twice.
 A setting with a `context` is a decode step with so many tokens in the cache of each sequence (decode_step.py): the model
 then has as many layers as fit, and what the machine reaches at its best is measured beside it.
 
@@ -25,9 +26,10 @@ import re
 import signal
 import statistics
 import sys
+import tempfile
 import time
 
-from headroom import decode_step, energy, trace_module
+from headroom import decode_step, energy, trace_module, typical_run
 from headroom.device_probe import LEAST_OF_A_SAMPLE, Machine, peak_rates, say
 from headroom.nongemm_models import DTYPES, Recipe, Refused
 from headroom.nongemm_onnx import OnnxRuntime
@@ -36,9 +38,11 @@ EXIT_BAD_INPUT, EXIT_UNAVAILABLE = 3, 4
 SPEC_SCHEMA = "headroom.nongemm_spec/1"
 SURE = 0.02              # half width of the median's interval, of the median
 LEAST_SAMPLES, MOST_SAMPLES = 3, 200
-MOST_PROFILED, PROFILED_SECONDS = 5, 2.0  # runs under the profiler: as many as fit, one at least
 ROOM_OF_MEMORY = 0.6     # of what is free: what the weights of a whole model may take
+MOST_DECODE_PROFILED = 2.0  # seconds: of `bench decode` the quickest run alone is read
 MOST_REASON = 300
+STEP, WORK = "ProfilerStep#0", ("cpu_op", "user_annotation")
+LEAST_TICK = 1e-3        # of a profile's microseconds
 
 
 def report(kind, members):
@@ -90,7 +94,7 @@ class Stopwatch:
         samples, deadline = [], time.perf_counter() + seconds
         while True:
             samples.append(self.once(call))
-            if samples[0] > seconds:  # a run that takes all of the time is not made three times
+            if self.undisturbed[-len(samples)] > seconds:  # a run that takes all of the time is not made three times
                 return samples, None
             if len(samples) < LEAST_SAMPLES:
                 continue
@@ -106,22 +110,48 @@ def half_width(samples):
     return 1.57 * (high - low) / math.sqrt(len(samples)) / middle
 
 
-def profile(machine, call, about_seconds, file):
-    """Writes the trace of the quickest of some runs, which other work disturbed least; its seconds, and those of them
-    that other programs took."""
+def profile(machine, call, seconds, file):
+    """Runs under PyTorch's profiler: the quickest one's trace, and what is usual in them where one thread ran it all."""
     torch = machine.torch
     activities = [torch.profiler.ProfilerActivity.CPU]
     if machine.is_cuda:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
-    stopwatch, quickest, waited = Stopwatch(machine), math.inf, 0.0
-    for _ in range(max(1, min(MOST_PROFILED, int(PROFILED_SECONDS / max(about_seconds, 1e-3))))):
+    stopwatch, traces = Stopwatch(machine), []
+
+    def once():
         with torch.profiler.profile(activities=activities) as profiler:
-            with torch.profiler.record_function("ProfilerStep#0"):
-                seconds = stopwatch.once(call)
-        if seconds < quickest:
-            quickest, waited = seconds, seconds - stopwatch.undisturbed[-1]
-            profiler.export_chrome_trace(file)
-    return quickest, waited
+            with torch.profiler.record_function(STEP):
+                taken = stopwatch.once(call)
+        with tempfile.TemporaryDirectory() as folder:
+            plain = os.path.join(folder, "trace.json")
+            profiler.export_chrome_trace(plain)
+            with open(plain, encoding="utf-8") as trace:
+                traces.append(json.load(trace))
+        return taken, stopwatch.undisturbed[-1]
+
+    runs = typical_run.repeat(once, seconds)
+    quickest = runs.index(min(runs))
+    profiled = typical_run.Profiled(*runs[quickest])
+    typical_run.write_json(traces[quickest], file)
+    if len(traces) > 1 and not machine.is_cuda:
+        for values in (traces, runs):  # the quickest is the one that others are laid out as
+            values.insert(0, values.pop(quickest))
+        marks = [typical_run.marks_of(typical_run.tree_by_time(events_of_step(trace))) for trace in traces]
+        metadata = [event for event in traces[0]["traceEvents"] if event.get("ph") == "M"]
+        waited_us = [1e6 * (taken - own) for taken, own in runs] if machine.waiting.is_known else None
+        profiled.keep_typical(marks, waited_us, file, lambda events: dict(traces[0], traceEvents=metadata + events))
+    return profiled
+
+
+def events_of_step(trace):
+    """What the thread of the step did in it; nothing where other threads had operators of their own."""
+    spans = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    step = max((event for event in spans if event["name"] == STEP), key=lambda event: event["dur"], default=None)
+    work = [event for event in spans if event.get("cat") in WORK]
+    if step is None or any(event["tid"] != step["tid"] for event in work):
+        return []
+    return [event for event in work
+            if step["ts"] <= event["ts"] and typical_run.end_of(event) <= typical_run.end_of(step) + LEAST_TICK]
 
 
 # ---- engines ------------------------------------------------------------------------------------
@@ -208,8 +238,11 @@ class Eager:
             notes.append("its output is not finite")
         return call, notes
 
-    def profile(self, call, about_seconds, file):
-        return profile(self.machine, call, about_seconds, file)
+    def profile(self, call, seconds, file):
+        return profile(self.machine, call, seconds, file)
+
+    def leave_profiler(self):
+        """Nothing of it is left."""
 
     def _decode(self, named):
         """One token for each sequence, whose cache holds all of the tokens before."""
@@ -292,20 +325,37 @@ class Session:
         return 0 if self.engine is None else self.engine.parameters * self.engine.dtype.itemsize
 
     def run(self):
-        for setting in self.spec["settings"]:
-            layers = None
+        ended = set()
+        for setting, layers in self.jobs(ended):
+            if setting["id"] in ended:
+                continue
             try:
-                for layers in self.depths(setting):
-                    self.report(setting, layers, self.measure(setting, layers))
+                self.report(setting, layers, self.measure(setting, layers))
+                continue
             except (Refused, trace_module.TraceError) as refusal:
-                self.drop()
-                self.report(setting, None, {"status": "refused", "reason": str(refusal)[:MOST_REASON]})
+                layers, outcome = None, {"status": "refused", "reason": str(refusal)[:MOST_REASON]}
             except MemoryError as error:
-                self.drop()
-                self.report(setting, layers, {"status": "failed", "reason": first_line(error)})
+                outcome = {"status": "failed", "reason": first_line(error)}
             except Exception as error:  # noqa: BLE001  an engine may raise anything, and the rest goes on
-                self.drop()
-                self.report(setting, layers, {"status": "failed", "reason": first_line(error)})
+                outcome = {"status": "failed", "reason": first_line(error)}
+            ended.add(setting["id"])
+            self.drop()
+            self.report(setting, layers, outcome)
+
+    def jobs(self, ended):
+        """Settings with their layers, those next to each other that share a graph of ONNX Runtime; refuses the rest."""
+        jobs, first_of = [], {}
+        for place, setting in enumerate(self.spec["settings"]):
+            try:
+                depths = self.depths(setting)
+            except Refused as refusal:
+                ended.add(setting["id"])
+                self.report(setting, None, {"status": "refused", "reason": str(refusal)[:MOST_REASON]})
+                continue
+            graph = (setting["batch"], setting["dtype"]) if setting["engine"] == "onnxruntime" else place
+            group = first_of.setdefault(graph, place)
+            jobs += [((group, depth, place), setting, layers) for depth, layers in enumerate(depths)]
+        return [(setting, layers) for _, setting, layers in sorted(jobs, key=lambda job: job[0])]
 
     def report(self, setting, layers, members):
         report("measured", {"id": setting["id"], "layers": layers, **members})
@@ -330,23 +380,30 @@ class Session:
         engine = self.engine_for(setting, layers)
         call, notes = engine.prepare(setting)
         notes += engine.notes
-        meter = energy.meter_of(self.machine)
-        stopwatch = Stopwatch(self.machine)
-        samples, half = stopwatch.samples(call, self.spec["seconds"])
-        joules = meter.joules()
-        median = statistics.median(samples)
         depth = "whole" if layers is None else f"{layers}-layers"
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}").lstrip(".-") + ".trace.json.gz"
-        profiled, waited = engine.profile(call, median, os.path.join(self.spec["traces"], name))
+        seconds = min(self.spec["seconds"], MOST_DECODE_PROFILED) if setting.get("context") else self.spec["seconds"]
+        profiled = engine.profile(call, seconds, os.path.join(self.spec["traces"], name))
+        stopwatch, joules = Stopwatch(self.machine), None
+        if profiled.own_seconds <= self.spec["seconds"] or setting.get("context"):
+            engine.leave_profiler()
+            meter = energy.meter_of(self.machine)
+            samples, half = stopwatch.samples(call, self.spec["seconds"])
+            joules = meter.joules()
+        else:
+            samples, half = [profiled.seconds], None
+            notes.append("its time is that of a run under the profiler, which took longer than --seconds")
+        median = statistics.median(samples)
         decode = None if not setting.get("context") else {
-            "quickest_seconds": min(stopwatch.undisturbed), "profiled_waited_seconds": waited,
+            "quickest_seconds": min(stopwatch.undisturbed), "profiled_waited_seconds": profiled.seconds - profiled.own_seconds,
             "undisturbed_seconds": stopwatch.undisturbed_seconds(),
             "joules": None if joules is None else joules / len(samples), "cache_bytes": engine.cache_bytes,
             "peak_bytes_per_second": self.peaks["bytes"], "peak_flops_per_second": self.peaks["flops"]}
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
                 "decode": decode, "layers_of_model": self.recipe.layers,
                 "parameters": engine.parameters, "model_parameters": self.whole, "trace": name,
-                "profiled_seconds": profiled, "notes": notes}
+                "typical_trace": profiled.typical, "profiled_runs": profiled.runs,
+                "profiled_seconds": profiled.seconds, "notes": notes}
 
 
 def available_bytes(machine):

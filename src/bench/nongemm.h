@@ -82,8 +82,12 @@ struct NongemmRecord {
   double seconds = 0;                 // the median of single runs
   std::optional<double> uncertainty;  // half of the median's interval, as a part of it
   int64_t samples = 0;
-  std::string trace;            // its file, beside the records
-  double profiled_seconds = 0;  // of a run under the profiler
+  std::string trace;  // of the quickest run under the profiler: its file, beside the records
+  // Composed of several: of each stretch what it takes undisturbed (typical_run.py). Its profile is
+  // the record's; nothing: that of `trace` is.
+  std::optional<std::string> typical_trace{};
+  int64_t profiled_runs = 1;    // of which it is composed
+  double profiled_seconds = 0;  // of the quickest run under the profiler
   ProfiledRun profile;
   std::optional<DecodeFacts> decode;
   std::vector<std::string> notes;

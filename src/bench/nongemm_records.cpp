@@ -25,6 +25,7 @@ constexpr double kMostRate = 1e18;
 constexpr double kMostJoules = 1e12;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
 constexpr double kMostSeconds = 1e6;
+constexpr int64_t kMostProfiledRuns = 1000;
 constexpr text::JsonLimits kLineLimits{.bytes = Bytes(256 * kKiB), .values = 4096};
 
 constexpr std::array<std::string_view, 3> kEngines{"pytorch", "compiled", "onnxruntime"};
@@ -109,6 +110,15 @@ Result<ProfiledRun> read_profile(const JsonView& view) {
   return run;
 }
 
+// A file beside the records: the records may be anybody's.
+Result<std::string> trace_of(const JsonView& view, std::string_view key) {
+  HEADROOM_ASSIGN(std::string name, text_of(view, key));
+  const bool is_plain =
+      name.find('/') == std::string::npos && !name.empty() && name.front() != '.';
+  if (!is_plain) return view.error_at(key, "expected a file's name, without a folder");
+  return name;
+}
+
 // What both forms have: the runner's line, and the record that is kept.
 Result<void> read_measurement(const JsonView& view, NongemmRecord& record) {
   HEADROOM_ASSIGN(record.status, read_status(view));
@@ -124,10 +134,13 @@ Result<void> read_measurement(const JsonView& view, NongemmRecord& record) {
   HEADROOM_ASSIGN(record.seconds, view.get_double("seconds", 1e-9, kMostSeconds));
   HEADROOM_ASSIGN(record.uncertainty, view.optional_double("uncertainty", 0, 1e6));
   HEADROOM_ASSIGN(record.samples, view.get_int("samples", 1, 1'000'000));
-  HEADROOM_ASSIGN(record.trace, text_of(view, "trace"));
-  const bool is_plain = record.trace.find('/') == std::string::npos && !record.trace.empty() &&
-                        record.trace.front() != '.';
-  if (!is_plain) return view.error_at("trace", "expected a file's name, without a folder");
+  HEADROOM_ASSIGN(record.trace, trace_of(view, "trace"));
+  HEADROOM_ASSIGN(const auto typical, view.optional_string("typical_trace"));
+  if (typical) {
+    HEADROOM_ASSIGN(record.typical_trace, trace_of(view, "typical_trace"));
+  }
+  HEADROOM_ASSIGN(const auto runs, view.optional_int("profiled_runs", 1, kMostProfiledRuns));
+  record.profiled_runs = runs.value_or(1);
   HEADROOM_ASSIGN(record.profiled_seconds, view.get_double("profiled_seconds", 1e-9, kMostSeconds));
   HEADROOM_ASSIGN(const auto decode, view.optional_object("decode"));
   if (decode) {
@@ -274,6 +287,8 @@ Json nongemm_record_json(const NongemmRecord& record) {
       .set("uncertainty", or_null(record.uncertainty))
       .set("samples", record.samples)
       .set("trace", record.trace)
+      .set("typical_trace", or_null(record.typical_trace))
+      .set("profiled_runs", record.profiled_runs)
       .set("profiled_seconds", record.profiled_seconds)
       .set("notes", text::json_array(record.notes))
       .set("profile", Json::object()

@@ -202,15 +202,30 @@ def test_compiled_beside_eager(headroom_binary, tmp_path):
     assert "cpp_fused" in trace  # the profile names fused kernels
 
 
-def test_a_profile_is_cut_to_its_quickest_run(tmp_path):
+def test_a_profile_is_cut_into_its_runs():
     def run(at, length):
         return [{"cat": "Node", "name": f"node_{at}", "ts": at + 1, "dur": length - 2},
                 {"cat": "Session", "name": "model_run", "ts": at, "dur": length}]
     load = {"cat": "Session", "name": "session_initialization", "ts": 0, "dur": 5}
-    file = tmp_path / "out.json.gz"
-    nongemm_onnx.write_quickest([load, *run(10, 3), *run(20, 9), *run(40, 7), *run(60, 8)], file)
-    with gzip.open(file, "rt") as kept:
-        assert [event["name"] for event in json.load(kept)] == ["node_40", "model_run"]
+    runs = nongemm_onnx.runs_of([load, *run(10, 3), *run(20, 9), *run(40, 7)])
+    assert [[event["name"] for event in one] for one in runs] == [["node_20", "model_run"], ["node_40", "model_run"]]
+
+
+def test_shares_rest_on_several_runs(measured, headroom_binary):
+    """The typical run's trace is read by `ops` like any other, and is no longer than the quickest one."""
+    folder, _ = measured
+    lines = [json.loads(line) for line in (folder / "kept" / "results.jsonl").read_text().splitlines()[1:]]
+    records = [line for line in lines if line["status"] == "measured"]
+    assert records
+    for record in records:
+        assert record["profiled_runs"] >= 3 and (folder / "kept" / record["typical_trace"]).exists()
+        found = []
+        for name in (record["typical_trace"], record["trace"]):
+            done = headroom(headroom_binary, "ops", name, "--json", cwd=folder / "kept")
+            assert done.returncode == 0, done.stderr
+            found.append(json.loads(done.stdout)["wall_time"]["total_ms"])
+        assert record["profile"]["wall_ms"] == pytest.approx(found[0], rel=1e-3)
+        assert found[0] <= 1.001 * found[1]
 
 
 def test_another_machine_does_not_mix(measured, headroom_binary, tmp_path):

@@ -1,0 +1,142 @@
+"""One run made of several: each stretch of it takes what it takes where nothing disturbs it.
+
+Runs of one model do the same in the same order, so that their profiles differ in times alone. A run is a tree of events;
+its marks, where events begin and end, cut it into stretches. A program that takes the processor lengthens the stretches
+that it happens to hit, in another run other ones. So of each stretch the least is taken that it took in any run, and the
+typical run is laid out of them; no run as a whole is a guide, since hardly one is hit nowhere.
+
+A stretch longer than a turn of the scheduler is hit in every run, and its least still holds turns of others. How much
+all of them hold is known, where the system counts what a thread waited for a core (waiting.py): the stretches would take
+longer together than a run without its waiting. That is taken off the stretches longer than a turn, in proportion to what
+they have beyond one. With --threads 2 or more, waiting for the other threads is not counted, and stays.
+
+Invariants: (1) an event lies within its parent and behind its elder siblings; (2) two runs are of one kind if and only if
+their marks name the same events in the same order; (3) the typical run has the events of the reference, each at least 0
+long, and keeps (1). Cost: linear in events times runs, beside sorting a run's.
+"""
+
+import gzip
+import json
+import os
+import statistics
+
+LEAST_RUNS, MOST_RUNS = 3, 15
+DIGITS = 3  # of microseconds
+TURN_US = 3000.0  # of a program on a core that others wait for: Linux's base slice, 0.7 to 3 ms by version and cores
+
+
+class Node:
+    def __init__(self, event, children=()):
+        self.event, self.children = event, list(children)
+
+
+def end_of(event):
+    return event["ts"] + event["dur"]
+
+
+def tree_by_time(events):
+    """Of events that lie within one another: Kineto's, of one thread."""
+    roots, open_nodes = [], []
+    for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
+        while open_nodes and end_of(open_nodes[-1].event) <= event["ts"]:
+            open_nodes.pop()
+        node = Node(event)
+        (open_nodes[-1].children if open_nodes else roots).append(node)
+        open_nodes.append(node)
+    return roots
+
+
+def tree_by_order(events, is_parent):
+    """Of events in the order of their ends, which hold many that take no time at all: ONNX Runtime's. A parent takes what
+    began since it did."""
+    roots = []
+    for event in events:
+        first = len(roots)
+        while is_parent(event) and first > 0 and roots[first - 1].event["ts"] >= event["ts"]:
+            first -= 1
+        roots[first:] = [Node(event, roots[first:])]
+    return roots
+
+
+def marks_of(roots):
+    """(event, is its end, time), in order of time; what a clock of whole microseconds puts before its elder is not."""
+    marks, latest = [], float("-inf")
+
+    def mark(event, is_end, time):
+        nonlocal latest
+        latest = max(latest, time)
+        marks.append((event, is_end, latest))
+
+    def walk(node):
+        mark(node.event, False, node.event["ts"])
+        for child in node.children:
+            walk(child)
+        mark(node.event, True, end_of(node.event))
+
+    for root in roots:
+        walk(root)
+    return marks
+
+
+def kind_of(marks):
+    return [(event["name"], is_end) for event, is_end, _ in marks]
+
+
+def undisturbed(runs, waited_us):
+    """The stretches of a run that nobody disturbs: runs of one kind, and how long each one waited, or None."""
+    lengths = [[after[2] - before[2] for before, after in zip(marks, marks[1:])] for marks in runs]
+    least = [min(stretch) for stretch in zip(*lengths)]
+    if waited_us is None:
+        return least
+    alone = statistics.median(sum(lengths_of_run) - waited for lengths_of_run, waited in zip(lengths, waited_us))
+    beyond = sum(max(0.0, stretch - TURN_US) for stretch in least)
+    held = min(max(0.0, sum(least) - alone), beyond)
+    part = held / beyond if beyond else 0.0
+    return [stretch - part * max(0.0, stretch - TURN_US) for stretch in least]
+
+
+def compose(runs, waited_us=None):
+    """Lays the typical run out in the events of the first one; of how many runs it is. REQUIRES: marks, one run at least."""
+    kind = kind_of(runs[0])
+    alike = [place for place, marks in enumerate(runs) if kind_of(marks) == kind]
+    stretches = undisturbed([runs[place] for place in alike],
+                            None if waited_us is None else [waited_us[place] for place in alike])
+    time = runs[0][0][2]
+    for (event, is_end, _), stretch in zip(runs[0], [0.0, *stretches]):
+        time += stretch
+        if is_end:
+            event["dur"] = round(time - event["ts"], DIGITS)
+        else:
+            event["ts"] = round(time, DIGITS)
+    return len(alike)
+
+
+def repeat(once, seconds):
+    """once() gives what a run takes, and what of it is its own, the rest being other programs'. As many runs as fit, by
+    their own time, three at least; one where that is more than all of the time."""
+    runs, own_seconds = [once()], lambda: sum(own for _, own in runs)
+    while runs[0][1] <= seconds and len(runs) < MOST_RUNS and (len(runs) < LEAST_RUNS or own_seconds() < seconds):
+        runs.append(once())
+    return runs
+
+
+def write_json(value, file):
+    with gzip.open(file, "wt", compresslevel=1, encoding="utf-8") as out:
+        json.dump(value, out)
+
+
+class Profiled:
+    """Of runs under a profiler: seconds of the quickest, and those that are its own; of how many the typical run is, and
+    its file."""
+
+    def __init__(self, seconds, own_seconds):
+        self.seconds, self.own_seconds, self.runs, self.typical = seconds, own_seconds, 1, None
+
+    def keep_typical(self, runs, waited_us, file, document):
+        """`runs` and their waiting as compose() takes them; where nothing can be composed, nothing is kept."""
+        if not runs[0]:
+            return
+        self.runs = compose(runs, waited_us)
+        name = file.replace(".trace.json.gz", ".typical.trace.json.gz")
+        write_json(document([event for event, is_end, _ in runs[0] if not is_end]), name)
+        self.typical = os.path.basename(name)
