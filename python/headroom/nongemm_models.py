@@ -9,6 +9,7 @@ normalization lets grow what grows; gains are one, biases zero.
 
 import contextlib
 import importlib
+import sys
 
 from headroom import trace_module
 
@@ -93,9 +94,10 @@ class Recipe:
             file, name = MODULES[members.pop("kind")]
             return getattr(importlib.import_module(f"headroom.{file}"), name)(**members)
         try:
-            if self.model_class.__name__.startswith("AutoModel"):
-                return self.model_class.from_config(self.config(layers))
-            return self.model_class(self.config(layers))
+            with without_its_loss(self.model_class):
+                if self.model_class.__name__.startswith("AutoModel"):
+                    return self.model_class.from_config(self.config(layers))
+                return self.model_class(self.config(layers))
         except ImportError as error:
             raise Refused("not available: " + " ".join(str(error).split()).split(". ")[0]) from error
 
@@ -153,6 +155,21 @@ class Recipe:
         if isinstance(made, dict):
             return [], made
         return list(made) if isinstance(made, (tuple, list)) else [made], {}
+
+
+@contextlib.contextmanager
+def without_its_loss(model_class):
+    """MaskFormer makes its loss with itself, which asks for scipy: no forward pass without labels uses either."""
+    file = sys.modules[model_class.__module__]
+    asked = getattr(file, "requires_backends", None) if hasattr(file, "MaskFormerLoss") else None
+    if asked is None:
+        yield
+        return
+    file.requires_backends = lambda part, backends: None if list(backends) == ["scipy"] else asked(part, backends)
+    try:
+        yield
+    finally:
+        file.requires_backends = asked
 
 
 def tie(module):

@@ -120,7 +120,9 @@ Section trust_section(const NongemmAnswer& answer) {
   html.add(html_table(
       {"figure", "from"},
       {{"time", "measured: the median of single runs; ±: half of its interval"},
-       {"shares", "measured: the quickest profiled run, sorted by the rules of `headroom ops`"},
+       {"shares",
+        "measured: of each stretch of a run the least of up to fifteen profiled ones, sorted by the "
+        "rules of `headroom ops`"},
        {"paper's formula",
         "the same run, host and device time of top-level operators, by the paper's lists of names"},
        {"covered", "of the profiled time, by operators; the rest is the host's own"},
