@@ -110,37 +110,40 @@ def half_width(samples):
     return 1.57 * (high - low) / math.sqrt(len(samples)) / middle
 
 
-def profile(machine, call, seconds, file):
-    """Runs under PyTorch's profiler: the quickest one's trace, and what is usual in them where one thread ran it all."""
-    torch = machine.torch
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if machine.is_cuda:
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    stopwatch, traces = Stopwatch(machine), []
+class Profiler:
+    """Runs under PyTorch's profiler, and their traces."""
 
-    def once():
-        with torch.profiler.profile(activities=activities) as profiler:
-            with torch.profiler.record_function(STEP):
-                taken = stopwatch.once(call)
+    def __init__(self, machine):
+        self.machine, self.stopwatch, self.traces = machine, Stopwatch(machine), []
+        kinds = machine.torch.profiler.ProfilerActivity
+        self.activities = [kinds.CPU, kinds.CUDA] if machine.is_cuda else [kinds.CPU]
+
+    def once(self, call):
+        """Seconds of a run, and those of them that are its own."""
+        profiler = self.machine.torch.profiler
+        with profiler.profile(activities=self.activities) as profiled:
+            with profiler.record_function(STEP):
+                taken = self.stopwatch.once(call)
         with tempfile.TemporaryDirectory() as folder:
             plain = os.path.join(folder, "trace.json")
-            profiler.export_chrome_trace(plain)
+            profiled.export_chrome_trace(plain)
             with open(plain, encoding="utf-8") as trace:
-                traces.append(json.load(trace))
-        return taken, stopwatch.undisturbed[-1]
+                self.traces.append(json.load(trace))
+        return taken, self.stopwatch.undisturbed[-1]
 
-    runs = typical_run.repeat(once, seconds)
-    quickest = runs.index(min(runs))
-    profiled = typical_run.Profiled(*runs[quickest])
-    typical_run.write_json(traces[quickest], file)
-    if len(traces) > 1 and not machine.is_cuda:
-        for values in (traces, runs):  # the quickest is the one that others are laid out as
-            values.insert(0, values.pop(quickest))
-        marks = [typical_run.marks_of(typical_run.tree_by_time(events_of_step(trace))) for trace in traces]
-        metadata = [event for event in traces[0]["traceEvents"] if event.get("ph") == "M"]
-        waited_us = [1e6 * (taken - own) for taken, own in runs] if machine.waiting.is_known else None
-        profiled.keep_typical(marks, waited_us, file, lambda events: dict(traces[0], traceEvents=metadata + events))
-    return profiled
+    def keep(self, runs, file):
+        """The quickest one's trace, and what is usual in them where one thread ran it all; `runs` as once() gave them."""
+        traces, quickest = self.traces, runs.index(min(runs))
+        profiled = typical_run.Profiled(*runs[quickest])
+        typical_run.write_json(traces[quickest], file)
+        if len(traces) > 1 and not self.machine.is_cuda:
+            for values in (traces, runs):  # the quickest is the one that others are laid out as
+                values.insert(0, values.pop(quickest))
+            marks = [typical_run.marks_of(typical_run.tree_by_time(events_of_step(trace))) for trace in traces]
+            metadata = [event for event in traces[0]["traceEvents"] if event.get("ph") == "M"]
+            waited_us = [1e6 * (taken - own) for taken, own in runs] if self.machine.waiting.is_known else None
+            profiled.keep_typical(marks, waited_us, file, lambda events: dict(traces[0], traceEvents=metadata + events))
+        return profiled
 
 
 def events_of_step(trace):
@@ -160,7 +163,7 @@ class Routing:
     """How many tokens each expert of a mixture got: what chooses its work, and random weights chose it."""
 
     def __init__(self, torch, module):
-        self.torch, self.counts = torch, []
+        self.torch, self.chosen = torch, []
         self.hooks = [part.register_forward_hook(self._note) for part in module.modules()
                       if re.search(r"Router$|Gate$", type(part).__name__)]
 
@@ -168,11 +171,12 @@ class Routing:
         experts = getattr(module, "num_experts", None)
         for value in output if isinstance(output, tuple) else ():
             if isinstance(value, self.torch.Tensor) and value.dtype == self.torch.int64 and experts:
-                self.counts.append(self.torch.bincount(value.flatten().cpu(), minlength=experts))
+                self.chosen.append((value, experts))  # to be counted later: this run may be profiled
 
     def words(self):
         for hook in self.hooks:
             hook.remove()
+        self.counts = [self.torch.bincount(value.flatten().cpu(), minlength=experts) for value, experts in self.chosen]
         if not self.counts:
             return []
         total = sum(counts.sum() for counts in self.counts).item()
@@ -229,17 +233,27 @@ class Eager:
         return self.module(*args, **named)
 
     def _checked(self, call):
-        routing = Routing(self.machine.torch, self.module)
-        output = call()
+        routing, outputs = Routing(self.machine.torch, self.module), []
+        self.first = self._first_run(lambda: outputs.append(call()))
         notes = routing.words()
         for words in ("stated", "remarks"):  # of our own modules
             notes += getattr(self.module, words, list)()
-        if not is_finite(self.machine.torch, output):
+        if not is_finite(self.machine.torch, outputs.pop()):
             notes.append("its output is not finite")
         return call, notes
 
+    def _first_run(self, call):
+        """It warms up. Where it takes very long it is all that there is: its profiler and what that says."""
+        profiler = Profiler(self.machine)
+        return profiler, profiler.once(call)
+
     def profile(self, call, seconds, file):
-        return profile(self.machine, call, seconds, file)
+        profiler, first = self.first or (None, None)
+        self.first = None
+        if first and typical_run.is_all(first, seconds):
+            return profiler.keep([first], file)
+        profiler = Profiler(self.machine)
+        return profiler.keep(typical_run.repeat(lambda: profiler.once(call), seconds), file)
 
     def leave_profiler(self):
         """Nothing of it is left."""
@@ -278,6 +292,9 @@ class Compiled(Eager):
 
     def forward(self, *args, **named):
         return self.compiled(*args, **named)
+
+    def _first_run(self, call):
+        call()  # it compiles
 
 
 ENGINES = {"pytorch": Eager, "compiled": Compiled, "onnxruntime": OnnxRuntime}
@@ -392,7 +409,7 @@ class Session:
             joules = meter.joules()
         else:
             samples, half = [profiled.seconds], None
-            notes.append("its time is that of a run under the profiler, which took longer than --seconds")
+            notes.append(typical_run.ONE_RUN)
         median = statistics.median(samples)
         decode = None if not setting.get("context") else {
             "quickest_seconds": min(stopwatch.undisturbed), "profiled_waited_seconds": profiled.seconds - profiled.own_seconds,

@@ -21,6 +21,10 @@ import os
 import statistics
 
 LEAST_RUNS, MOST_RUNS = 3, 15
+MUCH_TOO_LONG = 4       # times what there is for a setting
+LEAST_OF_ONE_RUN = 5.0  # seconds, beside which what a first run does once is little
+ONE_RUN = ("one run took longer than --seconds: it was made under the profiler, and where it took four times as long without "
+           "another one to warm up")
 DIGITS = 3  # of microseconds
 TURN_US = 3000.0  # of a program on a core that others wait for: Linux's base slice, 0.7 to 3 ms by version and cores
 
@@ -109,6 +113,11 @@ def compose(runs, waited_us=None):
         else:
             event["ts"] = round(time, DIGITS)
     return len(alike)
+
+
+def is_all(run, seconds):
+    """Whether a first run takes so long that no other one is made: warming up is a small part of it."""
+    return run[1] > max(MUCH_TOO_LONG * seconds, LEAST_OF_ONE_RUN)
 
 
 def repeat(once, seconds):

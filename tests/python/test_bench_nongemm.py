@@ -208,7 +208,8 @@ def test_a_profile_is_cut_into_its_runs():
                 {"cat": "Session", "name": "model_run", "ts": at, "dur": length}]
     load = {"cat": "Session", "name": "session_initialization", "ts": 0, "dur": 5}
     runs = nongemm_onnx.runs_of([load, *run(10, 3), *run(20, 9), *run(40, 7)])
-    assert [[event["name"] for event in one] for one in runs] == [["node_20", "model_run"], ["node_40", "model_run"]]
+    assert [[event["name"] for event in one] for one in runs] == [
+        [f"node_{at}", "model_run"] for at in (10, 20, 40)]
 
 
 def test_shares_rest_on_several_runs(measured, headroom_binary):
