@@ -71,12 +71,12 @@ class Graph:
 
     def _int8(self, path):
         import onnx
-        from onnxruntime.quantization import QuantType, quantize_dynamic
+        from headroom import nongemm_onnx_int8
         plain = os.path.join(self.folder.name, "plain.onnx")
         model = onnx.load(self.paths["none"], load_external_data=False)
         del model.graph.value_info[:]  # of weights that quantization transposes, which then contradicts it
         onnx.save(model, plain)
-        quantize_dynamic(plain, path, weight_type=QuantType.QInt8, use_external_data_format=True)
+        nongemm_onnx_int8.quantize(plain, path)
         return []
 
     def _int4(self, path):
