@@ -1,8 +1,8 @@
 """ONNX Runtime as an engine of `headroom bench nongemm`: export, fusion by its levels, int8 and int4 by its own tools.
 
-The graph comes of torch.onnx's exporter, or is written by a module of ours that the exporter cannot follow; it has the
-shapes of the setting, and lives in a temporary folder for as long as the engine. Fusion is the session's level of graph
-optimization; int8 is onnxruntime.quantization's quantize_dynamic, int4 of weights alone its MatMulNBitsQuantizer. A
+The graph comes of torch.onnx's exporter, is written by a module of ours that the exporter cannot follow, or is the user's
+file; it has the shapes of the setting, and lives in a temporary folder for as long as the engine. Fusion is the session's
+level of graph optimization, with one optimizer left out where that is asked for; int8 is onnxruntime.quantization's quantize_dynamic, int4 of weights alone its MatMulNBitsQuantizer. A
 profile is that of the engine, cut to its quickest run, and a typical run composed of several (typical_run.py).
 """
 
@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 
-from headroom import typical_run
+from headroom import nongemm_experts, nongemm_onnx_file, typical_run
 from headroom.nongemm_models import DTYPES, Refused
 
 LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "all": "ORT_ENABLE_ALL"}
@@ -34,32 +34,11 @@ def load_library():
 
 
 class Graph:
-    """A model as a file of ONNX, and its inputs; exported once for all of its settings of one type."""
+    """A model as a file of ONNX, and its inputs; made once for all of its settings of one type and batch."""
 
-    def __init__(self, torch, recipe, layers, batch, dtype):
+    def __init__(self, dtype):
         self.folder = tempfile.TemporaryDirectory(prefix="headroom-onnx-")
-        self.dtype = dtype
-        module = recipe.make(layers, dtype)
-        self.parameters = sum(parameter.numel() for parameter in module.parameters())
-        self.args, self.named = recipe.inputs(module, batch, dtype, torch.device("cpu"))
-        if hasattr(getattr(module, "config", None), "use_cache"):
-            module.config.use_cache = False  # caches are objects, which no graph has
-        self.paths = {"none": os.path.join(self.folder.name, "model.onnx")}
-        self.notes = {"none": module.stated() if hasattr(module, "stated") else []}
-        if hasattr(module, "onnx_model"):  # it writes its graph itself
-            if dtype != torch.float32:
-                raise Refused("its graph is written in fp32 alone")
-            import onnx
-            onnx.save(module.onnx_model(**self.named), self.paths["none"], save_as_external_data=True,
-                      location="model.onnx.data")
-        else:
-            self._export(torch, module)
-
-    def _export(self, torch, module):
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            program = torch.onnx.export(module, tuple(self.args), kwargs=self.named, dynamo=True, verbose=False)
-            program.save(self.paths["none"], external_data=True)
+        self.dtype, self.parameters, self.paths, self.notes = dtype, 0, {}, {"none": []}
 
     def path(self, quantize):
         if quantize not in self.paths:
@@ -73,7 +52,7 @@ class Graph:
         import onnx
         from headroom import nongemm_onnx_int8
         plain = os.path.join(self.folder.name, "plain.onnx")
-        model = onnx.load(self.paths["none"], load_external_data=False)
+        model = onnx.load(self.in_folder(), load_external_data=False)
         del model.graph.value_info[:]  # of weights that quantization transposes, which then contradicts it
         onnx.save(model, plain)
         nongemm_onnx_int8.quantize(plain, path)
@@ -93,8 +72,44 @@ class Graph:
         quantizer.model.save_model_to_file(path, use_external_data_format=True)
         return notes
 
-    def feeds(self, names):
+    def in_folder(self):
+        """A file of it whose weights are in the folder."""
+        return self.paths["none"]
+
+
+class Exported(Graph):
+    """Of a module, which the exporter follows or which writes its graph itself."""
+
+    def __init__(self, torch, recipe, layers, batch, dtype):
+        super().__init__(dtype)
+        module = recipe.make(layers, dtype)
+        self.parameters = sum(parameter.numel() for parameter in module.parameters())
+        self.args, self.named = recipe.inputs(module, batch, dtype, torch.device("cpu"))
+        if hasattr(getattr(module, "config", None), "use_cache"):
+            module.config.use_cache = False  # caches are objects, which no graph has
+        self.paths["none"] = os.path.join(self.folder.name, "model.onnx")
+        self.notes["none"] = nongemm_experts.make_even(module) + getattr(module, "stated", list)()
+        if hasattr(module, "onnx_model"):  # it writes its graph itself
+            if dtype != torch.float32:
+                raise Refused("its graph is written in fp32 alone")
+            import onnx
+            onnx.save(module.onnx_model(**self.named), self.paths["none"], save_as_external_data=True,
+                      location="model.onnx.data")
+        else:
+            self._export(torch, module)
+
+    def _export(self, torch, module):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            try:
+                program = torch.onnx.export(module, tuple(self.args), kwargs=self.named, dynamo=True, verbose=False)
+            except torch.onnx.OnnxExporterError as error:
+                raise Refused(f"PyTorch's exporter: {cause_of(error)}") from error
+            program.save(self.paths["none"], external_data=True)
+
+    def feeds(self, inputs):
         """The arguments by the graph's names: the exporter keeps their order, and drops what it folds."""
+        names = [given.name for given in inputs]
         known = {name: engine_value(value) for name, value in self.named.items()}
         if all(name in known for name in names):
             return {name: known[name] for name in names}
@@ -102,6 +117,32 @@ class Graph:
         if len(values) != len(names):
             raise Refused("the exported graph takes other inputs than the module")
         return dict(zip(names, map(engine_value, values)))
+
+
+def cause_of(error):
+    """What the exporter says first is how far it came."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+class Given(Graph):
+    """A user's own file, which stays as it is."""
+
+    def __init__(self, torch, recipe, layers, batch, dtype):
+        super().__init__(dtype)
+        self.path_given, self.batch, self.tokens = recipe.entry["onnx"], batch, recipe.entry.get("tokens", 1)
+        self.model = nongemm_onnx_file.read(self.path_given)
+        self.parameters, held = nongemm_onnx_file.weights_of(self.model)
+        if getattr(torch, DTYPES[held]) != dtype:
+            raise Refused(f"the file's weights are {held}, and it is run as it is: --dtype {DTYPES[held]}")
+        self.paths["none"] = os.path.abspath(self.path_given)
+
+    def feeds(self, inputs):
+        return nongemm_onnx_file.feeds(self.model, inputs, self.batch, self.tokens)
+
+    def in_folder(self):
+        return nongemm_onnx_file.with_weights_in(self.path_given, self.folder.name)
 
 
 def products_of_few_bits(model):
@@ -131,7 +172,7 @@ class Graphs:
     def get(self, torch, recipe, *setting):
         if self.key != (id(recipe), *setting):
             self.key, self.graph = None, None
-            self.graph = Graph(torch, recipe, *setting)
+            self.graph = (Given if "onnx" in recipe.entry else Exported)(torch, recipe, *setting)
             self.key = (id(recipe), *setting)
         return self.graph
 
@@ -152,11 +193,12 @@ class OnnxRuntime:
         self.path, self.fusion = graph.path(setting["quantize"]), setting["fusion"]
         self.notes = graph.notes[setting["quantize"]]
         self.session = self._session(os.path.join(self.folder.name, "profile"))
-        self.feeds = graph.feeds([value.name for value in self.session.get_inputs()])
+        self.feeds = graph.feeds(self.session.get_inputs())
 
     def _session(self, profile_prefix):
         options = self.library.SessionOptions()
-        options.graph_optimization_level = getattr(self.library.GraphOptimizationLevel, LEVELS[self.fusion])
+        level, _, left_out = self.fusion.partition("-")  # "all-GeluFusion": all but that
+        options.graph_optimization_level = getattr(self.library.GraphOptimizationLevel, LEVELS[level])
         options.intra_op_num_threads = 0 if self.machine.is_cuda else self.machine.units
         options.log_severity_level = 4
         if profile_prefix:
@@ -166,7 +208,8 @@ class OnnxRuntime:
         if provider not in self.library.get_available_providers():
             raise Refused(f"this ONNX Runtime has no {provider}")
         try:
-            return self.library.InferenceSession(self.path, options, providers=[provider])
+            return self.library.InferenceSession(self.path, options, providers=[provider],
+                                                 disabled_optimizers=[left_out] if left_out else None)
         except Exception as error:
             if type(error).__name__ != "NotImplemented":  # its class has no public name
                 raise
@@ -175,9 +218,8 @@ class OnnxRuntime:
     def prepare(self, setting):
         def call():
             return self.session.run_with_ort_values(None, self.feeds)
-        outputs = []
-        self.first = self._timed(lambda: outputs.extend(call()))
-        output = outputs
+        output = []
+        self.first = self._timed(lambda: output.extend(call()))
         import numpy
         is_finite = all(numpy.isfinite(value.numpy()).all() for value in output
                         if value.is_tensor() and value.data_type() in FLOATS_OF_NUMPY)

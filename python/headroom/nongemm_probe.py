@@ -197,6 +197,8 @@ class Eager:
 
     def __init__(self, machine, recipe, layers, setting):
         torch = machine.torch
+        if "onnx" in recipe.entry:
+            raise Refused("a file of ONNX is run by ONNX Runtime alone")
         if setting["fusion"] != "none":
             raise Refused("PyTorch's eager mode fuses nothing")
         dtype = getattr(torch, DTYPES[setting["dtype"]])
@@ -419,6 +421,7 @@ class Session:
         return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
                 "decode": decode, "layers_of_model": self.recipe.layers,
                 "parameters": engine.parameters, "model_parameters": self.whole, "trace": name,
+                "joules": None if joules is None else joules / len(samples),
                 "typical_trace": profiled.typical, "profiled_runs": profiled.runs,
                 "profiled_seconds": profiled.seconds, "notes": notes}
 
