@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 
-from headroom import nongemm_experts, nongemm_onnx_file, typical_run
+from headroom import nongemm_experts, nongemm_onnx_file, nongemm_shared_weights, typical_run
 from headroom.nongemm_models import DTYPES, Refused
 
 LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "all": "ORT_ENABLE_ALL"}
@@ -105,7 +105,13 @@ class Exported(Graph):
                 program = torch.onnx.export(module, tuple(self.args), kwargs=self.named, dynamo=True, verbose=False)
             except torch.onnx.OnnxExporterError as error:
                 raise Refused(f"PyTorch's exporter: {cause_of(error)}") from error
-            program.save(self.paths["none"], external_data=True)
+            stated = nongemm_shared_weights.share(program.model, self.folder.name)
+            self.notes["none"] += stated
+            if stated:
+                import onnx_ir
+                onnx_ir.save(program.model, self.paths["none"])  # what is small is in the graph
+            else:
+                program.save(self.paths["none"], external_data=True)
 
     def feeds(self, inputs):
         """The arguments by the graph's names: the exporter keeps their order, and drops what it folds."""

@@ -6,6 +6,7 @@ is its own. Where a version has not these helpers, it does as it comes.
 """
 
 import contextlib
+import importlib
 import os
 
 READS = "load_model_with_shape_infer"
@@ -34,9 +35,11 @@ def working_in(folder):
 
 @contextlib.contextmanager
 def weights_in_their_file(folder):
-    from onnxruntime.quantization import base_quantizer, onnx_quantizer, quant_utils
-    from onnxruntime.quantization import quantize as entry
     import onnx
+    # By its path: what the package calls `quantize` is a function.
+    entry, base_quantizer, onnx_quantizer, quant_utils = (
+        importlib.import_module(f"onnxruntime.quantization.{name}")
+        for name in ("quantize", "base_quantizer", "onnx_quantizer", "quant_utils"))
 
     def with_shapes(path):
         inferred = os.path.join(folder, "inferred.onnx")

@@ -1,0 +1,118 @@
+"""Graphs of ONNX Runtime in `bench nongemm`: quantized without copies of all weights, with shared weights, and a user's own."""
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+for package in ("onnxruntime", "onnx", "onnxscript"):
+    pytest.importorskip(package)
+
+import numpy  # noqa: E402
+import onnx  # noqa: E402
+import onnxruntime  # noqa: E402
+
+from headroom import nongemm_models, nongemm_onnx_file, nongemm_onnx_int8, nongemm_shared_weights  # noqa: E402
+
+
+class Words(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.inner, self.outer = torch.nn.Embedding(50, 64), torch.nn.Linear(64, 96), torch.nn.Linear(96, 80)
+
+    def forward(self, words):
+        return self.outer(torch.relu(self.inner(self.table(words))))
+
+
+def exported(folder, share=False):
+    torch.manual_seed(1)
+    program = torch.onnx.export(Words().eval(), (torch.zeros(2, 7, dtype=torch.long),), dynamo=True, verbose=False)
+    path = str(folder / "model.onnx")
+    if share:
+        import onnx_ir
+        assert nongemm_shared_weights.share(program.model, str(folder)) == [nongemm_shared_weights.STATED]
+        onnx_ir.save(program.model, path)
+    else:
+        program.save(path, external_data=True)
+    model = onnx.load(path, load_external_data=False)
+    del model.graph.value_info[:]
+    onnx.save(model, path)
+    return path
+
+
+def run(path, words):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: words})[0]
+
+
+def test_int8_is_that_of_the_tool_without_its_copies(tmp_path, monkeypatch):
+    from onnxruntime.quantization import QuantType, quant_utils, quantize_dynamic
+    path, words = exported(tmp_path), numpy.arange(14, dtype=numpy.int64).reshape(2, 7)
+    quantize_dynamic(path, str(tmp_path / "plain.onnx"), weight_type=QuantType.QInt8, use_external_data_format=True)
+    monkeypatch.setattr(quant_utils, "copy", None)  # what copies all weights cannot
+    before = os.getcwd()
+    nongemm_onnx_int8.quantize(path, str(tmp_path / "ours.onnx"))
+    assert os.getcwd() == before
+    graphs = [onnx.load(str(tmp_path / name), load_external_data=False).graph for name in ("plain.onnx", "ours.onnx")]
+    assert [node.op_type for node in graphs[0].node] == [node.op_type for node in graphs[1].node]
+    assert "MatMulInteger" in {node.op_type for node in graphs[1].node}
+    assert numpy.array_equal(run(str(tmp_path / "plain.onnx"), words), run(str(tmp_path / "ours.onnx"), words))
+
+
+def test_a_version_without_these_helpers_does_as_it_comes(tmp_path, monkeypatch):
+    monkeypatch.setattr(nongemm_onnx_int8, "READS_AGAIN", "a_name_that_no_version_has")
+    nongemm_onnx_int8.quantize(exported(tmp_path), str(tmp_path / "ours.onnx"))
+    assert run(str(tmp_path / "ours.onnx"), numpy.zeros((2, 7), numpy.int64)).shape == (2, 7, 80)
+
+
+def test_weights_that_share_a_file(tmp_path, monkeypatch):
+    for name, value in (("FROM_BYTES", 1), ("LEAST_BYTES", 4096), ("SLACK_BYTES", 1 << 18)):
+        monkeypatch.setattr(nongemm_shared_weights, name, value)
+    path = exported(tmp_path, share=True)
+    assert sorted(os.listdir(tmp_path)) == ["model.onnx", "shared.weights"]
+    assert (tmp_path / "shared.weights").stat().st_size == 4 * 96 * 80 + (1 << 18)
+    model = onnx.load(path)  # with the weights
+    weights = {weight.name: onnx.numpy_helper.to_array(weight) for weight in model.graph.initializer}
+    large = [weight for weight in weights.values() if weight.nbytes >= 4096]
+    assert len(large) == 3 and all(weight.std() == pytest.approx(0.02, rel=0.05) for weight in large)
+    assert not numpy.array_equal(large[0].flatten()[:1000], large[1].flatten()[:1000])
+    nongemm_onnx_int8.quantize(path, str(tmp_path / "int8.onnx"))
+    words = numpy.arange(14, dtype=numpy.int64).reshape(2, 7)
+    wanted = run(path, words)
+    assert numpy.abs(run(str(tmp_path / "int8.onnx"), words) - wanted).max() < 0.1 * numpy.abs(wanted).max()
+
+
+def test_small_models_keep_their_weights(tmp_path):
+    torch.manual_seed(1)
+    program = torch.onnx.export(Words().eval(), (torch.zeros(2, 7, dtype=torch.long),), dynamo=True, verbose=False)
+    assert nongemm_shared_weights.share(program.model, str(tmp_path)) == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_both_engines_give_the_same(tmp_path):
+    path, words = exported(tmp_path), torch.randint(50, (2, 7))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        wanted = Words().eval()(words).numpy()
+    assert numpy.allclose(run(path, words.numpy()), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("name, place, rank, size", [
+    ("batch", 0, 2, 3), ("N", 0, 4, 3), ("sequence_length", 1, 2, 512), ("anything", 1, 3, 512), ("height", 2, 4, None),
+    ("past_sequence_length", 2, 4, 0), ("past_sequence_length + sequence_length", 1, 2, 512), (None, 0, 2, 3)])
+def test_open_dimensions(name, place, rank, size):
+    assert nongemm_onnx_file.size_of(name, place, rank, batch=3, tokens=512) == size
+
+
+def test_a_users_file_is_given_what_it_takes(tmp_path):
+    model = onnx.load(exported(tmp_path))
+    words = model.graph.input[0].name
+    assert nongemm_onnx_file.rows_of_tables(model) == {words: 50}
+    assert nongemm_onnx_file.weights_of(model)[1] == "fp32"
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    feeds = nongemm_onnx_file.feeds(model, session.get_inputs(), 1, 512)
+    picked = feeds[words].numpy()
+    assert picked.shape == (2, 7) and picked.dtype == numpy.int64 and 0 <= picked.min() and picked.max() < 50
+    assert len(set(picked.flatten())) > 1
+    with pytest.raises(nongemm_models.Refused, match="cannot be read as ONNX"):
+        nongemm_onnx_file.read(str(tmp_path / "nothing.onnx"))
