@@ -33,7 +33,7 @@ struct NongemmSetting {
   int64_t batch = 1;     //
   std::string dtype;     // "fp32", "bf16", "fp16"
   std::string quantize;  // "none", "int8" or "int4" (of weights alone)
-  std::string fusion;    // "none", "basic" or "all"
+  std::string fusion;    // "none", "basic", "all" or "all-NAME": without that optimizer
   // Of `bench decode`: tokens in the cache of each sequence, the new one among them.
   std::optional<int64_t> context{};
 
@@ -56,6 +56,9 @@ using ProfileReader = std::function<Result<ProfiledRun>(const std::string& file)
 
 enum class NongemmStatus : uint8_t { measured, refused, failed };
 [[nodiscard]] std::string_view name_of(NongemmStatus status);
+
+// Whether it is a fusion that can be asked for.
+[[nodiscard]] bool is_nongemm_fusion(std::string_view word);
 
 // Of a setting with a context.
 struct DecodeFacts {
@@ -89,6 +92,7 @@ struct NongemmRecord {
   int64_t profiled_runs = 1;    // of which it is composed
   double profiled_seconds = 0;  // of the quickest run under the profiler
   ProfiledRun profile;
+  std::optional<double> joules{};  // a run, where the machine says
   std::optional<DecodeFacts> decode;
   std::vector<std::string> notes;
 };
@@ -142,6 +146,7 @@ struct NongemmRow {
   // miss too much of the time.
   std::optional<double> paper_nongemm_pct;
   double covered_pct = 0;          // of the profiled wall time, by operators
+  std::optional<double> joules{};  // a run
   double profiler_cost_pct = 0;    // how much longer a profiled run takes
   std::vector<std::string> notes;  //
 };
@@ -154,7 +159,9 @@ struct NongemmEffects {
   int64_t int4_pairs = 0, int4_raised = 0;  // weights alone, which the paper has not
   int64_t fusion_pairs = 0, fusion_lowered = 0;
   int64_t fused_below = 0, fused_within = 0, fused_above = 0;  // what is left, beside the paper's
-  std::vector<std::string> exceptions;                         // a sentence each
+  // How many times as quick: the median of the pairs; 0: there are none.
+  double int8_speedup = 0, int4_speedup = 0, fusion_speedup = 0;
+  std::vector<std::string> exceptions;  // a sentence each
 };
 // The abstract of arXiv 2404.11788v5, percent of the latency.
 inline constexpr double kPaperLowPct = 11.3, kPaperHighPct = 73.6;

@@ -37,10 +37,11 @@ struct Measured {
   std::optional<double> half;
   double profiled_seconds = 0;
   ProfiledRun profile;
+  std::optional<double> joules;
 };
 
 Measured measured_of(const NongemmRecord& record) {
-  Measured measured{record.seconds, {}, record.profiled_seconds, record.profile};
+  Measured measured{record.seconds, {}, record.profiled_seconds, record.profile, record.joules};
   if (record.uncertainty) measured.half = *record.uncertainty * record.seconds;
   return measured;
 }
@@ -97,6 +98,7 @@ void add_shares(const Measured& measured, NongemmRow& row) {
   const double wall = measured.profile.wall_ms;
   row.covered_pct = std::clamp(percent(wall - measured.profile.idle_ms, wall), 0.0, 100.0);
   row.profiler_cost_pct = 100 * (measured.profiled_seconds / measured.seconds - 1);
+  row.joules = measured.joules;
 }
 
 NongemmRow whole_row(const NongemmRecord& record) {
@@ -128,6 +130,7 @@ std::optional<NongemmRow> composed_row(const NongemmRecord& few, const NongemmRe
     whole.half = std::hypot(weights.few * *few.uncertainty * few.seconds,
                             weights.more * *more.uncertainty * more.seconds);
   }
+  if (few.joules && more.joules) whole.joules = std::max(0.0, both(*few.joules, *more.joules));
   double cut_ms = 0;
   double paper_cut_ms = 0;
   whole.profile.groups = combine(few.profile.groups, more.profile.groups, weights, cut_ms);
@@ -239,8 +242,20 @@ void compare_with_paper(const NongemmRow& row, NongemmEffects& effects) {
       (place == Place::below ? "below" : "above") + " its range");
 }
 
-void compare_quantized(const NongemmAnswer& answer, const NongemmRow& row,
-                       NongemmEffects& effects) {
+// How many times as quick the rows of pairs are.
+struct Speedups {
+  std::vector<double> int8, int4, fusion;
+};
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+void compare_quantized(const NongemmAnswer& answer, const NongemmRow& row, NongemmEffects& effects,
+                       Speedups& speedups) {
   if (row.setting.quantize == "none") return;
   NongemmSetting plain = row.setting;
   plain.quantize = "none";
@@ -248,6 +263,7 @@ void compare_quantized(const NongemmAnswer& answer, const NongemmRow& row,
   if (before == nullptr) return;
   const bool is_int8 = row.setting.quantize == "int8";
   ++(is_int8 ? effects.int8_pairs : effects.int4_pairs);
+  (is_int8 ? speedups.int8 : speedups.int4).push_back(before->seconds / row.seconds);
   if (row.nongemm_pct > before->nongemm_pct) {
     ++(is_int8 ? effects.int8_raised : effects.int4_raised);
   } else {
@@ -256,7 +272,8 @@ void compare_quantized(const NongemmAnswer& answer, const NongemmRow& row,
   }
 }
 
-void compare_fused(const NongemmAnswer& answer, const NongemmRow& row, NongemmEffects& effects) {
+void compare_fused(const NongemmAnswer& answer, const NongemmRow& row, NongemmEffects& effects,
+                   Speedups& speedups) {
   if (row.setting.fusion != "all") return;
   NongemmSetting plain = row.setting;
   plain.fusion = "none";
@@ -264,6 +281,7 @@ void compare_fused(const NongemmAnswer& answer, const NongemmRow& row, NongemmEf
   const NongemmRow* before = find_row(answer, plain);
   if (before == nullptr) return;
   ++effects.fusion_pairs;
+  speedups.fusion.push_back(before->seconds / row.seconds);
   const bool is_lower = row.nongemm_pct < before->nongemm_pct && row.nongemm_pct > 0;
   effects.fusion_lowered += is_lower ? 1 : 0;
   if (!is_lower) {
@@ -300,11 +318,15 @@ NongemmAnswer answer_nongemm(const NongemmRecords& records) {
     return std::ranges::find(models, row.setting.model, &NongemmModel::name) - models.begin();
   };
   std::ranges::stable_sort(answer.rows, {}, place);
+  Speedups speedups;
   for (const NongemmRow& row : answer.rows) {
     compare_with_paper(row, answer.effects);
-    compare_quantized(answer, row, answer.effects);
-    compare_fused(answer, row, answer.effects);
+    compare_quantized(answer, row, answer.effects, speedups);
+    compare_fused(answer, row, answer.effects, speedups);
   }
+  answer.effects.int8_speedup = median_of(std::move(speedups.int8));
+  answer.effects.int4_speedup = median_of(std::move(speedups.int4));
+  answer.effects.fusion_speedup = median_of(std::move(speedups.fusion));
   return answer;
 }
 

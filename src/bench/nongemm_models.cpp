@@ -4,6 +4,7 @@
 
 #include "base/suggest.h"
 #include "model/builtin.h"
+#include "model/onnx_file.h"
 
 namespace headroom::embedded {
 extern const std::string_view kNongemmModelsJson;
@@ -85,6 +86,12 @@ Result<NongemmModel> find_nongemm_model(std::string_view name, int64_t tokens) {
   own.title = own.name;
   if (model::is_python_function(name)) {
     own.recipe = Json::object().set("name", own.name).set("function", own.name);
+    return own;
+  }
+  if (model::is_onnx_name(name)) {
+    HEADROOM_TRY(model::read_onnx(own.name));  // else the runner would say so of each setting
+    own.is_file = true;
+    own.recipe = Json::object().set("name", own.name).set("onnx", own.name).set("tokens", tokens);
     return own;
   }
   auto resolved = model::resolve_model(name);

@@ -21,13 +21,14 @@ struct NongemmModel {
   std::string set;                    // "paper", "today", or "" for one of the user's
   std::optional<int64_t> parameters;  // as published
   std::string source;                 // where its inputs are from
+  bool is_file = false;               // of ONNX, which its own engine alone runs
   text::Json recipe;                  // what the runner is told
 };
 
 [[nodiscard]] const std::vector<NongemmModel>& nongemm_models();
 
-// A name of the table; else whatever model::resolve_model() finds, or FILE.py:FUNCTION, given
-// `tokens` tokens (images where it takes those).
+// A name of the table; else whatever model::resolve_model() finds, FILE.py:FUNCTION or FILE.onnx,
+// given `tokens` tokens (images where it takes those).
 Result<NongemmModel> find_nongemm_model(std::string_view name, int64_t tokens);
 
 }  // namespace headroom::bench

@@ -32,7 +32,8 @@ constexpr std::array<std::string_view, 3> kEngines{"pytorch", "compiled", "onnxr
 constexpr std::array<std::string_view, 2> kPhases{"forward", "decode"};
 constexpr std::array<std::string_view, 3> kDtypes{"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> kQuantizations{"none", "int8", "int4"};
-constexpr std::array<std::string_view, 3> kFusions{"none", "basic", "all"};
+constexpr std::string_view kAllBut = "all-";
+constexpr size_t kMostOptimizerName = 80;
 
 template <size_t N>
 Result<std::string> word_of(const JsonView& view, std::string_view key,
@@ -59,7 +60,11 @@ Result<NongemmSetting> read_setting(const JsonView& view) {
   HEADROOM_ASSIGN(setting.batch, view.get_int("batch", 1, kMostBatch));
   HEADROOM_ASSIGN(setting.dtype, word_of(view, "dtype", kDtypes));
   HEADROOM_ASSIGN(setting.quantize, word_of(view, "quantize", kQuantizations));
-  HEADROOM_ASSIGN(setting.fusion, word_of(view, "fusion", kFusions));
+  HEADROOM_ASSIGN(setting.fusion, text_of(view, "fusion"));
+  if (!is_nongemm_fusion(setting.fusion)) {
+    return view.error_at("fusion", "'" + setting.fusion.substr(0, 40) +
+                                       "' is none of none, basic, all, all-OPTIMIZER");
+  }
   HEADROOM_ASSIGN(setting.context, view.optional_int("context", 2, kMostContext));
   return setting;
 }
@@ -113,8 +118,7 @@ Result<ProfiledRun> read_profile(const JsonView& view) {
 // A file beside the records: the records may be anybody's.
 Result<std::string> trace_of(const JsonView& view, std::string_view key) {
   HEADROOM_ASSIGN(std::string name, text_of(view, key));
-  const bool is_plain =
-      name.find('/') == std::string::npos && !name.empty() && name.front() != '.';
+  const bool is_plain = name.find('/') == std::string::npos && !name.empty() && name.front() != '.';
   if (!is_plain) return view.error_at(key, "expected a file's name, without a folder");
   return name;
 }
@@ -142,6 +146,7 @@ Result<void> read_measurement(const JsonView& view, NongemmRecord& record) {
   HEADROOM_ASSIGN(const auto runs, view.optional_int("profiled_runs", 1, kMostProfiledRuns));
   record.profiled_runs = runs.value_or(1);
   HEADROOM_ASSIGN(record.profiled_seconds, view.get_double("profiled_seconds", 1e-9, kMostSeconds));
+  HEADROOM_ASSIGN(record.joules, view.optional_double("joules", 0, kMostJoules));
   HEADROOM_ASSIGN(const auto decode, view.optional_object("decode"));
   if (decode) {
     HEADROOM_ASSIGN(record.decode, read_decode(*decode));
@@ -212,6 +217,16 @@ std::string_view name_of(NongemmStatus status) {
   return "unknown";
 }
 
+bool is_nongemm_fusion(std::string_view word) {
+  if (word == "none" || word == "basic" || word == "all") return true;
+  if (!word.starts_with(kAllBut)) return false;
+  const std::string_view name = word.substr(kAllBut.size());
+  return !name.empty() && name.size() <= kMostOptimizerName &&
+         std::ranges::all_of(name, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+         });
+}
+
 std::string NongemmSetting::id() const {
   return model + "/" + engine + "/" + phase + "/b" + std::to_string(batch) + "/" + dtype + "/" +
          quantize + "/" + fusion + (context ? "/c" + std::to_string(*context) : "");
@@ -280,6 +295,7 @@ Json nongemm_record_json(const NongemmRecord& record) {
                   .set("layers", or_null(record.layers));
   if (record.status != NongemmStatus::measured) return json.set("reason", record.reason);
   if (record.decode) json.set("decode", decode_facts_json(*record.decode));
+  if (record.joules) json.set("joules", *record.joules);
   return json.set("layers_of_model", or_null(record.layers_of_model))
       .set("parameters", record.parameters)
       .set("model_parameters", or_null(record.model_parameters))

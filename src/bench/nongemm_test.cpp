@@ -170,6 +170,46 @@ TEST(NongemmTest, EffectsAreCountedInPairs) {
   EXPECT_EQ(effects.fusion_lowered, 1);
   EXPECT_EQ(effects.fused_below, 1);
   ASSERT_EQ(effects.exceptions.size(), 2U);  // below the paper's range; int4 lowers the share
+  EXPECT_DOUBLE_EQ(effects.int8_speedup, 100.0 / 70);
+  EXPECT_DOUBLE_EQ(effects.int4_speedup, 100.0 / 120);
+  EXPECT_DOUBLE_EQ(effects.fusion_speedup, 100.0 / 75);
+  EXPECT_EQ(answer_of({}).effects.int8_speedup, 0);
+}
+
+TEST(NongemmTest, OneOptimizerLeftOutIsASettingOfItsOwn) {
+  for (const char* word : {"none", "basic", "all", "all-GeluFusion", "all-Level1"}) {
+    EXPECT_TRUE(is_nongemm_fusion(word)) << word;
+  }
+  for (const char* word :
+       {"", "some", "all-", "none-GeluFusion", "all-../x", "all-a b", "all-\n"}) {
+    EXPECT_FALSE(is_nongemm_fusion(word)) << word;
+  }
+  EXPECT_FALSE(is_nongemm_fusion("all-" + std::string(100, 'x')));
+  NongemmSetting without = setting_of("gpt2");
+  without.fusion = "all-GeluFusion";
+  NongemmSetting all = setting_of("gpt2");
+  all.fusion = "all";
+  EXPECT_NE(without.id(), all.id());
+  const auto answer = answer_of({record_of(setting_of("gpt2"), {{"gemm", 1}, {"memory", 1}}, {}),
+                                 record_of(without, {{"gemm", 1}, {"memory", 2}}, {})});
+  EXPECT_EQ(answer.rows.size(), 2U);
+  EXPECT_EQ(answer.effects.fusion_pairs, 0);  // it is no level
+}
+
+TEST(NongemmTest, EnergyIsAddedUpLikeTime) {
+  NongemmRecord few = depth_of(1, 32);
+  NongemmRecord more = depth_of(2, 32);
+  few.joules = 13;
+  more.joules = 16;
+  EXPECT_DOUBLE_EQ(*answer_of({few, more}).rows[0].joules, 13 + 31 * 3);
+  more.joules.reset();
+  EXPECT_FALSE(answer_of({few, more}).rows[0].joules);
+}
+
+TEST(NongemmTest, AFileOfOnnxIsReadBeforeAnythingIsMeasured) {
+  const auto missing = find_nongemm_model("/nowhere/model.onnx", 512);
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().to_string().find("/nowhere/model.onnx"), std::string::npos);
 }
 
 TEST(NongemmTest, MachinesStandSideBySide) {
@@ -191,6 +231,9 @@ TEST(NongemmTest, MachinesStandSideBySide) {
 TEST(NongemmTest, RecordsAreReadBack) {
   NongemmRecord record = record_of(setting_of("gpt2"), {{"gemm", 1}}, {{"GEMM", 1}});
   record.notes = {"routing"};
+  record.joules = 2.5;
+  record.typical_trace = "a.typical.trace.json.gz";
+  record.profiled_runs = 15;
   NongemmRecord refused;
   refused.setting = setting_of("bert");
   refused.reason = "\"no\"\n";
@@ -217,6 +260,13 @@ TEST(NongemmTest, ARecordThatIsOffIsAnErrorWithItsPlace) {
   };
   EXPECT_EQ(broken("\"pytorch\"", "\"tensorflow\"").find("r:2#/setting/engine"), 0U);
   EXPECT_EQ(broken("\"a.trace", "\"../a.trace").find("r:2#/trace"), 0U);
+  EXPECT_EQ(
+      broken("\"typical_trace\":null", "\"typical_trace\":\"/etc/x\"").find("r:2#/typical_trace"),
+      0U);
+  EXPECT_EQ(broken("\"profiled_runs\":1", "\"profiled_runs\":0").find("r:2#/profiled_runs"), 0U);
+  EXPECT_EQ(broken("\"none\",\"fusion\":\"none\"", "\"none\",\"fusion\":\"all-\"")
+                .find("r:2#/setting/fusion"),
+            0U);
   EXPECT_EQ(broken("\"ms\":1", "\"ms\":-1").find("r:2#/profile/groups/0/ms"), 0U);
   EXPECT_EQ(broken("\"seconds\":0.001", "\"seconds\":0").find("r:2#/seconds"), 0U);
   EXPECT_FALSE(parse_nongemm_records(record, "r"));  // without its header

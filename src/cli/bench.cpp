@@ -61,7 +61,7 @@ Verb bench_verb() {
       {"headroom bench nongemm --quick",
        "the paper's 17 models with random weights: how much of their time is no GEMM"},
       {"headroom bench nongemm gpt2 Qwen/Qwen3-0.6B --batches 1,8",
-       "single models; yours too: the path of a config.json, or FILE.py:FUNCTION"},
+       "single models; yours too: the path of a config.json, FILE.onnx, or FILE.py:FUNCTION"},
       {"headroom bench decode openai-community/gpt2 --html decode.html",
        "the memory-gap paper's experiment on this machine: decode steps by batch, and its DRAM"},
       {"headroom bench decode facebook/opt-1.3b --device h100-sxm-64gb --predict --context 330",
@@ -83,7 +83,9 @@ Verb bench_verb() {
        "bench nongemm: pytorch (eager), compiled (by Inductor), onnxruntime; without it the first "
        "and the last; device: onnxruntime, its products in place of PyTorch's operators; "
        "decode --predict: vllm@0.6, with the host of such servers, from 0.6 to before 0.8"},
-      {"fuse", "none,basic,all", "bench nongemm: ONNX Runtime's levels; all, quickly none,all"},
+      {"fuse", "none,basic,all",
+       "bench nongemm: ONNX Runtime's levels; all, quickly none,all; all-GeluFusion: without that "
+       "optimizer of its own"},
       {"quantize", "none,int8,int4",
        "bench nongemm: the engine's dynamic int8, its int4 of weights; none,int8"},
       {"decode", "", "bench nongemm: also a decode step of language models"},

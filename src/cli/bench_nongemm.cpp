@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <set>
 
 #include "base/file.h"
 #include "base/version.h"
@@ -66,6 +68,22 @@ Result<std::vector<std::string>> choices(const Words& words, const std::string& 
   return chosen;
 }
 
+// Levels, and the last one without an optimizer: "all-GeluFusion".
+Result<std::vector<std::string>> fusions_of(const Words& words) {
+  if (!words.has("fuse")) {
+    return words.has("quick") ? std::vector<std::string>{"none", "all"}
+                              : std::vector<std::string>{"none", "basic", "all"};
+  }
+  std::vector<std::string> chosen = words_between_commas(words.value("fuse"));
+  constexpr std::string_view kKnown = "none, basic, all, all-OPTIMIZER such as all-GeluFusion";
+  for (const std::string& word : chosen) {
+    if (bench::is_nongemm_fusion(word)) continue;
+    return usage("'" + word.substr(0, 80) + "' is nothing that --fuse takes", std::string(kKnown));
+  }
+  if (chosen.empty()) return usage("--fuse names nothing", std::string(kKnown));
+  return chosen;
+}
+
 Result<std::vector<NongemmModel>> models_of(const Words& words) {
   std::vector<std::string> names(words.operands.begin() + 1, words.operands.end());
   for (std::string& name : words_between_commas(words.value("models"))) {
@@ -107,10 +125,7 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
   HEADROOM_ASSIGN(
       const auto engines,
       choices(words, "engine", {"pytorch", "compiled", "onnxruntime"}, {"pytorch", "onnxruntime"}));
-  HEADROOM_ASSIGN(const auto fusions,
-                  choices(words, "fuse", {"none", "basic", "all"},
-                          is_quick ? std::vector<std::string>{"none", "all"}
-                                   : std::vector<std::string>{"none", "basic", "all"}));
+  HEADROOM_ASSIGN(const auto fusions, fusions_of(words));
   NongemmSetting setting;
   const std::string dtype = words.value("dtype");
   setting.dtype = dtype.empty() ? (is_cpu ? "fp32" : "fp16")
@@ -167,6 +182,59 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
   return settings;
 }
 
+// Of one model: where no engine was asked for, a file of ONNX has its own alone.
+std::vector<NongemmSetting> settings_for(const NongemmModel& model,
+                                         const std::vector<NongemmSetting>& settings,
+                                         bool is_engine_given) {
+  std::vector<NongemmSetting> chosen;
+  for (NongemmSetting setting : settings) {
+    if (model.is_file && !is_engine_given && setting.engine != "onnxruntime") continue;
+    setting.model = model.name;
+    chosen.push_back(std::move(setting));
+  }
+  return chosen;
+}
+
+// How far a measurement is, by settings, and how long it may go on: by what large models take
+// beside small ones, which is roughly as their weights, and not more than a few layers of them.
+class Advance {
+ public:
+  Advance(int64_t settings, const Console& console)
+      : start_(std::chrono::steady_clock::now()),
+        bar_("measuring", settings, console.err, console.quiet, text::sink_for(STDERR_FILENO)) {}
+
+  void expect(const NongemmModel& model, size_t settings) {
+    left_ += weight_of(model) * static_cast<double>(settings);
+  }
+  void skip() { bar_.update(++done_); }
+  // A whole that is composed has two records, of which the second one is the last.
+  void take(const NongemmModel& model, const NongemmRecord& record) {
+    const bool is_half = record.layers && !record.setting.context &&
+                         record.status == bench::NongemmStatus::measured &&
+                         half_.insert(record.setting.id()).second;
+    if (is_half) return;
+    left_ -= weight_of(model);
+    measured_ += weight_of(model);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+    bar_.set_note(text::time_left(spent.count() * left_ / measured_));
+    bar_.update(++done_);
+  }
+
+ private:
+  static double weight_of(const NongemmModel& model) {
+    constexpr double kSmall = 2e8;
+    constexpr double kMost = 4e9;
+    const auto parameters = static_cast<double>(model.parameters.value_or(0));
+    return 1 + std::min(parameters, kMost) / kSmall;
+  }
+
+  std::chrono::steady_clock::time_point start_;
+  text::Progress bar_;
+  std::set<std::string> half_;
+  double left_ = 0, measured_ = 0;
+  int64_t done_ = 0;
+};
+
 Result<void> measure(const Words& words, const Console& console, BenchStore& store) {
   std::string on = "cpu";
   if (words.has("on")) {
@@ -183,10 +251,16 @@ Result<void> measure(const Words& words, const Console& console, BenchStore& sto
     HEADROOM_ASSIGN(threads, number_of<int64_t>(words.value("threads"), "threads", 1, 4096));
   }
   HEADROOM_TRY(store.open());
-  const auto total = static_cast<int64_t>(models.size() * settings.size());
-  text::Progress bar("measuring", total, console.err, console.quiet, text::sink_for(STDERR_FILENO));
-  int64_t done = 0;
+  std::vector<std::vector<NongemmSetting>> settings_of_models;
+  size_t total = 0;
   for (const NongemmModel& model : models) {
+    settings_of_models.push_back(settings_for(model, settings, words.has("engine")));
+    total += settings_of_models.back().size();
+  }
+  Advance advance(static_cast<int64_t>(total), console);
+  std::vector<bench::NongemmRun> runs;
+  for (size_t i = 0; i < models.size(); ++i) {
+    const NongemmModel& model = models[i];
     bench::NongemmRun run;
     run.model = model;
     run.on = on;
@@ -196,18 +270,21 @@ Result<void> measure(const Words& words, const Console& console, BenchStore& sto
     run.folder = store.folder();
     run.read_profile = read_bench_profile;
     run.on_machine = [&](const timing::Machine& machine) { return store.set_machine(machine); };
-    run.on_record = [&](const NongemmRecord& record) {
-      bar.update(++done);
+    run.on_record = [&advance, &store, &model](const NongemmRecord& record) {
+      advance.take(model, record);
       return store.add(record);
     };
-    for (NongemmSetting setting : settings) {
-      setting.model = model.name;
+    for (const NongemmSetting& setting : settings_of_models[i]) {
       if (store.has(setting)) {
-        bar.update(++done);
+        advance.skip();
       } else {
         run.settings.push_back(setting);
       }
     }
+    advance.expect(model, run.settings.size());
+    runs.push_back(std::move(run));
+  }
+  for (const bench::NongemmRun& run : runs) {
     if (run.settings.empty()) continue;
     HEADROOM_TRY(bench::measure_nongemm(run));
   }

@@ -44,23 +44,32 @@ bool is_plain(const NongemmRow& row) {
 }
 
 std::string rows_table(const NongemmAnswer& answer, const Terminal& terminal) {
-  Table table({{"model", Align::left, true},
-               {"setting", Align::left, true},
-               {"time", Align::right, false},
-               {"±", Align::right, false},
-               {"GEMM", Align::right, false},
-               {"attention", Align::right, false},
-               {"non-GEMM", Align::right, false},
-               {"paper's", Align::right, false},
-               {"most of it", Align::left, true}});
+  const bool has_energy = std::ranges::any_of(
+      answer.rows, [](const NongemmRow& row) { return row.joules.has_value(); });
+  std::vector<text::TableColumn> columns{
+      {"model", Align::left, true},      {"setting", Align::left, true},
+      {"time", Align::right, false},     {"±", Align::right, false},
+      {"GEMM", Align::right, false},     {"attention", Align::right, false},
+      {"non-GEMM", Align::right, false}, {"paper's", Align::right, false},
+      {"host", Align::right, false}};
+  if (has_energy) columns.push_back({"energy", Align::right, false});
+  columns.push_back({"most of it", Align::left, true});
+  Table table(std::move(columns));
   for (const NongemmRow& row : answer.rows) {
     const bool is_extrapolated = row.provenance == Provenance::extrapolated;
-    table.row({nongemm_title(row.setting.model) + (is_extrapolated ? " *" : ""),
-               nongemm_setting_words(row.setting), time_words(row), interval_words(row),
-               formatted("%.1f %%", row.gemm_pct), formatted("%.1f %%", row.attention_pct),
-               TableCell(formatted("%.1f %%", row.nongemm_pct), text::Style::bold),
-               row.paper_nongemm_pct ? formatted("%.1f %%", *row.paper_nongemm_pct) : "-",
-               largest_other_group(row)});
+    std::vector<TableCell> cells{
+        nongemm_title(row.setting.model) + (is_extrapolated ? " *" : ""),
+        nongemm_setting_words(row.setting),
+        time_words(row),
+        interval_words(row),
+        formatted("%.1f %%", row.gemm_pct),
+        formatted("%.1f %%", row.attention_pct),
+        TableCell(formatted("%.1f %%", row.nongemm_pct), text::Style::bold),
+        row.paper_nongemm_pct ? formatted("%.1f %%", *row.paper_nongemm_pct) : "-",
+        formatted("%.1f %%", 100 - row.covered_pct)};
+    if (has_energy) cells.emplace_back(row.joules ? formatted("%.3g J", *row.joules) : "-");
+    cells.emplace_back(largest_other_group(row));
+    table.row(std::move(cells));
   }
   return table.render(terminal);
 }
@@ -69,7 +78,9 @@ std::string legend(const NongemmAnswer& answer) {
   std::string words =
       "\nShares of what operators take, by the groups of `headroom ops`; paper's: non-GEMM by the "
       "paper's formula and names,\nwhich count fused attention as GEMM (-: they miss over 10 % of "
-      "the time). ±: of the median's interval, which one run\nhas not. Weights are random.\n";
+      "the time). ±: of the median's interval, which one run\nhas not. host: of a profiled run, "
+      "when no "
+      "operator ran: Python or the engine between them. Weights are random.\n";
   std::set<std::string> composed;
   for (const NongemmRow& row : answer.rows) {
     if (row.measured_layers.size() != 2) continue;
@@ -97,7 +108,8 @@ std::string coverage_words(const NongemmAnswer& answer) {
   }
   if (few == 0) return {};
   return "Operators cover less than 95 % of the profiled time in " + counted(few, "of ") +
-         counted(std::ssize(answer.rows), "settings (the rest is the host's own): ") +
+         counted(std::ssize(answer.rows),
+                 "settings (the rest is the host's own, shown as such): ") +
          formatted("%.0f %% at least, ", least->covered_pct) + nongemm_title(least->setting.model) +
          ", " + nongemm_setting_words(least->setting) + ".\n";
 }
@@ -180,6 +192,9 @@ std::string refused_words(const NongemmAnswer& answer) {
   return words;
 }
 
+// Of pairs that there are none of.
+Json or_none(double speedup) { return speedup > 0 ? Json(speedup) : Json(nullptr); }
+
 Json effects_json(const NongemmEffects& effects) {
   return Json::object()
       .set("paper_range_pct",
@@ -199,6 +214,9 @@ Json effects_json(const NongemmEffects& effects) {
       .set("fused_below", effects.fused_below)
       .set("fused_within", effects.fused_within)
       .set("fused_above", effects.fused_above)
+      .set("int8_speedup", or_none(effects.int8_speedup))
+      .set("int4_speedup", or_none(effects.int4_speedup))
+      .set("fusion_speedup", or_none(effects.fusion_speedup))
       .set("exceptions", text::json_array(effects.exceptions));
 }
 
@@ -227,6 +245,7 @@ Json nongemm_row_json(const NongemmRow& row) {
       .set("nongemm_pct", row.nongemm_pct)
       .set("paper_nongemm_pct", or_null(row.paper_nongemm_pct))
       .set("covered_pct", row.covered_pct)
+      .set("joules", or_null(row.joules))
       .set("profiler_cost_pct", row.profiler_cost_pct)
       .set("groups", text::json_array(
                          row.groups,
@@ -305,18 +324,21 @@ std::vector<std::string> nongemm_effects(const NongemmAnswer& answer) {
   }
   if (effects.int8_pairs > 0) {
     lines.push_back("int8 raises the non-GEMM share in " + counted(effects.int8_raised, "of ") +
-                    counted(effects.int8_pairs, "pairs."));
+                    counted(effects.int8_pairs, "pairs; runs are ") +
+                    formatted("%.2f times as quick in the median.", effects.int8_speedup));
   }
   if (effects.int4_pairs > 0) {
     lines.push_back("int4 of weights alone raises it in " + counted(effects.int4_raised, "of ") +
-                    counted(effects.int4_pairs, "pairs."));
+                    counted(effects.int4_pairs, "pairs; runs are ") +
+                    formatted("%.2f times as quick in the median.", effects.int4_speedup));
   }
   if (effects.fusion_pairs > 0) {
     lines.push_back(
         "Fusion lowers the share without removing it in " + counted(effects.fusion_lowered, "of ") +
         counted(effects.fusion_pairs, "pairs; beside the paper's 15 to 48 %: ") +
         counted(effects.fused_within, "within, ") + counted(effects.fused_below, "below, ") +
-        counted(effects.fused_above, "above."));
+        counted(effects.fused_above, "above; runs are ") +
+        formatted("%.2f times as quick in the median.", effects.fusion_speedup));
   }
   return lines;
 }

@@ -97,11 +97,12 @@ Section table_section(const NongemmAnswer& answer) {
                     time_words(row), interval_words(row), percent_words(row.gemm_pct),
                     percent_words(row.attention_pct), percent_words(row.nongemm_pct),
                     row.paper_nongemm_pct ? percent_words(*row.paper_nongemm_pct) : "-",
-                    percent_words(row.covered_pct), layers_words(row)});
+                    percent_words(100 - row.covered_pct),
+                    row.joules ? formatted("%.3g J", *row.joules) : "-", layers_words(row)});
   }
   Html html;
   html.add(html_table({"model", "setting", "#time", "#±", "#GEMM", "#attention", "#non-GEMM",
-                       "#paper's formula", "#covered", "from"},
+                       "#paper's formula", "#host", "#energy", "from"},
                       rows));
   return {"figures", "Figures", html, ""};
 }
@@ -121,11 +122,13 @@ Section trust_section(const NongemmAnswer& answer) {
       {"figure", "from"},
       {{"time", "measured: the median of single runs; ±: half of its interval"},
        {"shares",
-        "measured: of each stretch of a run the least of up to fifteen profiled ones, sorted by the "
+        "measured: of each stretch of a run the least of up to fifteen profiled ones, sorted by "
+        "the "
         "rules of `headroom ops`"},
        {"paper's formula",
         "the same run, host and device time of top-level operators, by the paper's lists of names"},
-       {"covered", "of the profiled time, by operators; the rest is the host's own"},
+       {"host", "of the profiled time, when no operator ran: Python or the engine between them"},
+       {"energy", "of the processor packages or the GPU, a run, where the machine says"},
        {"extrapolated", "composed of two numbers of layers, as layers are alike"},
        {"weights", "random: routing of mixtures and proposals follow them"},
        {"machine", answer.machine.product + ", " + std::to_string(answer.machine.units) +

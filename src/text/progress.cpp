@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "text/utf8.h"
 
@@ -47,14 +48,26 @@ void Progress::draw(int64_t done) {
     const double part =
         std::clamp(static_cast<double>(done) / static_cast<double>(total_), 0.0, 1.0);
     const std::string percent = std::to_string(static_cast<int>(part * 100)) + "%";
-    const int room = columns_ - display_width(label_) - 10;
+    const std::string behind = note_.empty() ? std::string{} : "  " + note_;
+    const int room = columns_ - display_width(label_) - display_width(behind) - 10;
     const int cells = std::clamp(room, 0, kMaxBar);
     const int full = static_cast<int>(part * cells);
     line = label_ + "  ";
     for (int i = 0; i < cells; ++i) line += i < full ? "█" : "░";
-    line += (cells > 0 ? "  " : "") + percent;
+    line += (cells > 0 ? "  " : "") + percent + behind;
   }
   sink_(std::string(kWipe) + elide(line, std::max(columns_ - 1, 1)));
+}
+
+std::string time_left(double seconds) {
+  constexpr double kMinute = 60;
+  constexpr double kHour = 3600;
+  constexpr double kMostHours = 1000;
+  if (!std::isfinite(seconds) || seconds <= 0 || seconds > kMostHours * kHour) return {};
+  if (seconds < kMinute) return "less than a minute left";
+  if (seconds < 2 * kHour)
+    return "about " + std::to_string(std::lround(seconds / kMinute)) + " min left";
+  return "about " + std::to_string(std::lround(seconds / kHour)) + " h left";
 }
 
 Progress::Sink sink_for(int fd) {

@@ -29,11 +29,13 @@ class Progress {
   ~Progress();
 
   void update(int64_t done);
+  // Stands behind the bar from the next update on: "about 3 min left".
+  void set_note(std::string note) { note_ = std::move(note); }
 
  private:
   void draw(int64_t done);
 
-  std::string label_;
+  std::string label_, note_;
   int64_t total_;
   int columns_;
   bool enabled_;
@@ -42,6 +44,9 @@ class Progress {
   Clock clock_;
   std::chrono::steady_clock::time_point next_;
 };
+
+// "about 3 min left"; nothing where it cannot be told, or is over.
+[[nodiscard]] std::string time_left(double seconds);
 
 // A sink for a file descriptor; failures are ignored, as progress is not the answer.
 [[nodiscard]] Progress::Sink sink_for(int fd);

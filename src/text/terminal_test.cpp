@@ -144,5 +144,31 @@ TEST_F(ProgressTest, DrawsSeldomAndWipesTheLine) {
   EXPECT_NE(run(true, false, 0, 50).find("work  99"), std::string::npos);
 }
 
+TEST_F(ProgressTest, ANoteStandsBehindTheBarWithinTheLine) {
+  Terminal terminal;
+  terminal.animation = true;
+  terminal.columns = 60;
+  std::string out;
+  auto now = std::chrono::steady_clock::time_point();
+  {
+    Progress progress(
+        "work", 10, terminal, false, [&](std::string_view s) { out = s; }, [&] { return now; });
+    now += std::chrono::seconds(1);
+    progress.set_note("about 3 min left");
+    progress.update(5);
+    EXPECT_NE(out.find("50%  about 3 min left"), std::string::npos) << out;
+    EXPECT_LT(display_width(out.substr(4)), 60);  // behind the sequence that wipes the line
+  }
+}
+
+TEST(TimeLeft, IsRoughAndSilentWhereItIsNotKnown) {
+  EXPECT_EQ(time_left(20), "less than a minute left");
+  EXPECT_EQ(time_left(170), "about 3 min left");
+  EXPECT_EQ(time_left(3 * 3600), "about 3 h left");
+  for (const double none : {0.0, -5.0, 1e9, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(time_left(none), "");
+  }
+}
+
 }  // namespace
 }  // namespace headroom::text
