@@ -350,16 +350,16 @@ class Session:
                 continue
             try:
                 self.report(setting, layers, self.measure(setting, layers))
-                continue
-            except (Refused, trace_module.TraceError) as refusal:
-                layers, outcome = None, {"status": "refused", "reason": str(refusal)[:MOST_REASON]}
-            except MemoryError as error:
-                outcome = {"status": "failed", "reason": first_line(error)}
             except Exception as error:  # noqa: BLE001  an engine may raise anything, and the rest goes on
-                outcome = {"status": "failed", "reason": first_line(error)}
-            ended.add(setting["id"])
-            self.drop()
-            self.report(setting, layers, outcome)
+                ended.add(setting["id"])
+                self.drop()
+                self.report_failure(setting, layers, error)
+
+    def report_failure(self, setting, layers, error):
+        if isinstance(error, (Refused, trace_module.TraceError)):
+            self.report(setting, None, {"status": "refused", "reason": str(error)[:MOST_REASON]})
+        else:
+            self.report(setting, layers, {"status": "failed", "reason": first_line(error)})
 
     def jobs(self, ended):
         """Settings with their layers, those next to each other that share a graph of ONNX Runtime; refuses the rest."""
@@ -367,9 +367,9 @@ class Session:
         for place, setting in enumerate(self.spec["settings"]):
             try:
                 depths = self.depths(setting)
-            except Refused as refusal:
+            except Exception as error:  # noqa: BLE001  a configuration may be anything
                 ended.add(setting["id"])
-                self.report(setting, None, {"status": "refused", "reason": str(refusal)[:MOST_REASON]})
+                self.report_failure(setting, None, error)
                 continue
             graph = (setting["batch"], setting["dtype"]) if setting["engine"] == "onnxruntime" else place
             group = first_of.setdefault(graph, place)
