@@ -1,6 +1,10 @@
 """Graphs of ONNX Runtime in `bench nongemm`: quantized without copies of all weights, with shared weights, and a user's own."""
 
+import gzip
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -116,3 +120,31 @@ def test_a_users_file_is_given_what_it_takes(tmp_path):
     assert len(set(picked.flatten())) > 1
     with pytest.raises(nongemm_models.Refused, match="cannot be read as ONNX"):
         nongemm_onnx_file.read(str(tmp_path / "nothing.onnx"))
+
+
+def test_a_users_file_is_measured_by_its_own_engine(headroom_binary, tmp_path):
+    exported(tmp_path)
+    done = subprocess.run([headroom_binary, "bench", "nongemm", "model.onnx", "--batches", "1", "--seconds", "0.05", "--threads",
+                           "1", "--fuse", "none,all,all-MatMulAddFusion", "--quantize", "none,int8", "--keep", "kept", "--json"],
+                          cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+                          env={**os.environ, "HEADROOM_PYTHON": sys.executable})
+    assert done.returncode == 0, done.stderr + done.stdout[-2000:]
+    rows = {(row["setting"]["quantize"], row["setting"]["fusion"]): row for row in json.loads(done.stdout)["rows"]}
+    assert set(rows) == {(quantize, fusion) for quantize in ("none", "int8") for fusion in ("none", "all", "all-MatMulAddFusion")}
+    assert {row["setting"]["engine"] for row in rows.values()} == {"onnxruntime"}
+    assert all(row["parameters"] == 50 * 64 + 65 * 96 + 97 * 80 for row in rows.values())
+    operators = {}
+    for fusion in ("none", "all", "all-MatMulAddFusion"):
+        name = next((tmp_path / "kept").glob(f"*none-{fusion}-whole.trace.json.gz")).name
+        with gzip.open(tmp_path / "kept" / name, "rt") as trace:
+            operators[fusion] = {event["args"]["op_name"] for event in json.load(trace)
+                                 if event.get("args", {}).get("op_name")}
+    assert operators["all-MatMulAddFusion"] != operators["all"]  # the engine knows that name
+
+
+def test_a_users_file_that_is_none_is_refused_at_once(headroom_binary, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"\xff" * 64)
+    done = subprocess.run([headroom_binary, "bench", "nongemm", "model.onnx"], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 3 and "model.onnx" in done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
