@@ -9,7 +9,7 @@ limit keep the weights that PyTorch has, and give its outputs.
 import math
 import os
 
-FROM_BYTES = 2 << 30      # of a model's weights
+FROM_BYTES = 1 << 30      # of a model's weights: below that of all models too large to be run whole, with one layer
 LEAST_BYTES = 1 << 20     # of a weight; a smaller one stays in the graph
 SLACK_BYTES = 256 << 20   # by which beginnings differ: some last-level caches
 PAGE = 1 << 16            # of which beginnings are multiples: such parts of a file can be mapped
