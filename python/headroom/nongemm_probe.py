@@ -135,6 +135,7 @@ class Profiler:
         """The quickest one's trace, and what is usual in them where one thread ran it all; `runs` as once() gave them."""
         traces, quickest = self.traces, runs.index(min(runs))
         profiled = typical_run.Profiled(*runs[quickest])
+        profiled.all_seconds = [taken for taken, _ in runs]
         typical_run.write_json(traces[quickest], file)
         if len(traces) > 1 and not self.machine.is_cuda:
             for values in (traces, runs):  # the quickest is the one that others are laid out as
@@ -194,6 +195,8 @@ def is_finite(torch, output):
 
 class Eager:
     """PyTorch as it is, operator by operator."""
+
+    patience = 1  # times the seconds of a setting: as long may its run take that is made several times
 
     def __init__(self, machine, recipe, layers, setting):
         torch = machine.torch
@@ -255,7 +258,7 @@ class Eager:
         if first and typical_run.is_all(first, seconds):
             return profiler.keep([first], file)
         profiler = Profiler(self.machine)
-        return profiler.keep(typical_run.repeat(lambda: profiler.once(call), seconds), file)
+        return profiler.keep(typical_run.repeat(lambda: profiler.once(call), seconds * self.patience), file)
 
     def leave_profiler(self):
         """Nothing of it is left."""
@@ -402,6 +405,8 @@ class Session:
         depth = "whole" if layers is None else f"{layers}-layers"
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}").lstrip(".-") + ".trace.json.gz"
         seconds = min(self.spec["seconds"], MOST_DECODE_PROFILED) if setting.get("context") else self.spec["seconds"]
+        if layers is not None and not setting.get("context"):  # a difference of two is multiplied by all layers
+            engine.patience = typical_run.MUCH_TOO_LONG
         profiled = engine.profile(call, seconds, os.path.join(self.spec["traces"], name))
         stopwatch, joules = Stopwatch(self.machine), None
         if profiled.own_seconds <= self.spec["seconds"] or setting.get("context"):
@@ -410,8 +415,9 @@ class Session:
             samples, half = stopwatch.samples(call, self.spec["seconds"])
             joules = meter.joules()
         else:
-            samples, half = [profiled.seconds], None
-            notes.append(typical_run.ONE_RUN)
+            samples = profiled.all_seconds
+            half = half_width(samples) if len(samples) >= LEAST_SAMPLES else None
+            notes.append(typical_run.UNDER_PROFILER)
         median = statistics.median(samples)
         decode = None if not setting.get("context") else {
             "quickest_seconds": min(stopwatch.undisturbed), "profiled_waited_seconds": profiled.seconds - profiled.own_seconds,
