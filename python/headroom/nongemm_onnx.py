@@ -2,8 +2,9 @@
 
 The graph comes of torch.onnx's exporter, is written by a module of ours that the exporter cannot follow, or is the user's
 file; it has the shapes of the setting, and lives in a temporary folder for as long as the engine. Fusion is the session's
-level of graph optimization, with one optimizer left out where that is asked for; int8 is onnxruntime.quantization's quantize_dynamic, int4 of weights alone its MatMulNBitsQuantizer. A
-profile is that of the engine, cut to its quickest run, and a typical run composed of several (typical_run.py).
+level of graph optimization, with one optimizer left out where that is asked for; int8 is onnxruntime.quantization's
+quantize_dynamic, int4 of weights alone its MatMulNBitsQuantizer. A profile is that of the engine, cut to its quickest run,
+and a typical run composed of several (typical_run.py).
 """
 
 import contextlib

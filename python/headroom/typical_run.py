@@ -23,8 +23,8 @@ import statistics
 LEAST_RUNS, MOST_RUNS = 3, 15
 MUCH_TOO_LONG = 4       # times what there is for a setting
 LEAST_OF_ONE_RUN = 5.0  # seconds, beside which what a first run does once is little
-UNDER_PROFILER = ("a run takes longer than --seconds: its time is that of runs under the profiler, of a single one, without another to "
-                  "warm up, where it takes four times as long")
+UNDER_PROFILER = ("a run takes longer than --seconds: its time is that of runs under the profiler, of a single one, without "
+                  "another to warm up, where it takes four times as long")
 DIGITS = 3  # of microseconds
 TURN_US = 3000.0  # of a program on a core that others wait for: Linux's base slice, 0.7 to 3 ms by version and cores
 
