@@ -42,10 +42,10 @@ std::string bare(std::string_view name) {
 }
 
 bool is_arithmetic(std::string_view word) {
-  constexpr std::array kWords{"add",   "sub",     "rsub",    "mul",     "div",         "neg",
-                              "abs",   "pow",     "square",  "where",   "masked_fill", "clamp",
-                              "relu",  "clamp_min", "maximum", "minimum", "reducemean",  "reducesum",
-                              "clip",  "mean",    "sum"};
+  constexpr std::array kWords{"add",  "sub",       "rsub",    "mul",     "div",         "neg",
+                              "abs",  "pow",       "square",  "where",   "masked_fill", "clamp",
+                              "relu", "clamp_min", "maximum", "minimum", "reducemean",  "reducesum",
+                              "clip", "mean",      "sum"};
   return is_one_of(word, kWords);
 }
 
@@ -55,10 +55,10 @@ bool is_reduction(std::string_view word) {
 
 // What does nothing but to see a tensor otherwise.
 bool is_view(std::string_view word) {
-  constexpr std::array kWords{"view",      "reshape",   "_unsafe_view", "_reshape_alias", "expand",
-                              "transpose", "t",         "permute",      "as_strided",     "unsqueeze",
-                              "squeeze",   "unflatten", "flatten",      "select",         "slice",
-                              "detach",    "identity",  "empty",        "alias"};
+  constexpr std::array kWords{
+      "view",    "reshape",    "_unsafe_view", "_reshape_alias", "expand",    "transpose", "t",
+      "permute", "as_strided", "unsqueeze",    "squeeze",        "unflatten", "flatten",   "select",
+      "slice",   "detach",     "identity",     "empty",          "alias"};
   return is_one_of(word, kWords);
 }
 

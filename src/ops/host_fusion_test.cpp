@@ -38,7 +38,7 @@ OpsAnswer answered(const std::vector<Operator>& operators) {
     const std::string_view shapes = operators[next++].shapes;
     if (!shapes.empty()) event.detail = trace.names.intern(shapes);
   }
-  return *answer(*run_of(std::move(trace), kRules), kRules, {});
+  return answer(*run_of(std::move(trace), kRules), kRules, {});
 }
 
 const HorizonChange* fusion_of(const OpsAnswer& answer) {
