@@ -76,6 +76,8 @@ class Finder {
     end();
     return std::move(found_);
   }
+  // Of PyTorch: a compiled graph makes none.
+  [[nodiscard]] const std::vector<size_t>& views() const { return views_; }
 
  private:
   [[nodiscard]] std::string word_of(size_t kernel) const {
@@ -108,7 +110,13 @@ class Finder {
 
   void take(size_t kernel) {
     const std::string word = word_of(kernel);
-    if (is_view(word)) return;
+    if (is_view(word)) {
+      const uint32_t event = recording_.events[kernel];
+      if (run_.trace.name_of(run_.trace.events[event]).starts_with("aten::")) {
+        views_.push_back(kernel);
+      }
+      return;
+    }
     const auto loop = loop_of(kernel, word);
     if (!loop) return end();
     if (!chain_.loops.empty() && loop->elements < chain_.loops.back().elements) {
@@ -135,6 +143,7 @@ class Finder {
   Chain chain_;
   std::vector<size_t> pending_;  // smaller ones, of the chain if it goes on
   std::vector<Chain> found_;
+  std::vector<size_t> views_;
 };
 
 // What the chain takes fused, of what it took: for the middle, and for less and more.
@@ -183,7 +192,8 @@ std::optional<Scenario> host_fusion(const Recording& recording, const RecordedRu
   timing::ReplayChange less = fused.made;
   timing::ReplayChange more = fused.made;
   bool has_any = false;
-  for (const Chain& chain : Finder(recording, run, rules).chains()) {
+  Finder finder(recording, run, rules);
+  for (const Chain& chain : finder.chains()) {
     const auto shares = shares_of(chain, program);
     if (!shares) continue;
     has_any = true;
@@ -197,6 +207,9 @@ std::optional<Scenario> host_fusion(const Recording& recording, const RecordedRu
     }
   }
   if (!has_any) return std::nullopt;
+  for (const size_t view : finder.views()) {
+    fused.made.kernel_factors[view] = more.kernel_factors[view] = 0;
+  }
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     fused.saved_ms += static_cast<double>(program.kernels[i].duration_ns) / 1e6 *
                       (1 - fused.made.kernel_factors[i]);

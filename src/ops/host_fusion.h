@@ -9,8 +9,12 @@
 // up to 600 %). The interval: from one pass a link, where others read the result too, to one read
 // and one write in all, where operands are the same tensor, which no trace says.
 //
+// PyTorch's views between operators go, too: a compiled graph makes none. What its interpreter
+// takes between operators stays, for what a compiled function costs to call, which was as much
+// (docs/measurements/2026-11-24-ops-pairs).
+//
 // Not in it: what is recognized beyond a loop (attention, a product's epilogue), memory that is new
-// to the process, what a compiled function costs to call. Linear in the operators; pure.
+// to the process. Linear in the operators; pure.
 #pragma once
 
 #include <optional>
