@@ -3,10 +3,13 @@
     python -m headroom.onnx_probe --on cpu --seconds 60 --out points.json
 
 The runner behind `headroom bench device --engine onnxruntime`; what it writes and says, and its exit codes, are those of
-device_probe, whose shapes it draws too. A point is a graph of linear layers alone, each with a weight of its own, so many
-that no cache holds them all, and with a bias, as layers have; two take the same input, which is then quantized once, as in transformers (queries, keys and
-values; gate and up: six or seven products take four inputs). Its time is that of the nodes in ONNX Runtime's profile, as a
-recorded model has them, the median over some runs. Other operators are not measured.
+device_probe, whose shapes it draws too. A point is a graph of linear layers, each with a weight of its own, so many that
+no cache holds them all, with a bias, as layers have, and with an input of its own, which int8 quantizes: products that
+share one (queries, keys and values) are a fourth of a transformer's work, and take up to a tenth longer, as quantizing is
+a pass of its own there. An input is written right before its product and a result read right behind it, as in a model, so
+that both are in a cache and their memory serves again (docs/measurements/2026-11-24-ops-int8-cause). A point's time is
+that of the products' nodes in ONNX Runtime's profile, as a recorded model has them, the median over some runs. Other
+operators are not measured.
 """
 
 import argparse
@@ -20,7 +23,7 @@ import time
 from headroom import device_probe
 from headroom.device_probe import EXIT_PARTIAL, EXIT_UNAVAILABLE, say
 
-OF_AN_INPUT = 2               # products
+FRAME = "frame"               # begins the names of nodes that are not measured
 MOST_GRAPH_BYTES, SHORT_GRAPH_BYTES = 128 << 20, 8 << 20  # of weights; a file of ONNX ends at 2 GiB
 LEAST_RUNS, MOST_RUNS = 5, 200
 WARM_RUNS = 1
@@ -39,25 +42,29 @@ def write_products(path, shape, count):
     import numpy
     from onnx import TensorProto, helper, numpy_helper, save
     random, sizes = numpy.random.default_rng(0), (shape["k"], shape["n"])
-    nodes, weights, inputs, outputs = [], [], [], []
+    nodes, weights, outputs = [], [], []
     values = random.standard_normal(sizes, dtype=numpy.float32) * 0.02
     bias = random.standard_normal(shape["n"], dtype=numpy.float32)
-    for i in range(count // OF_AN_INPUT):
-        inputs.append(helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, [shape["m"], shape["k"]]))
     for i in range(count):
-        weights += [numpy_helper.from_array(values, f"w{i}"), numpy_helper.from_array(bias, f"b{i}")]
-        outputs.append(helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, [shape["m"], shape["n"]]))
-        nodes.append(helper.make_node("MatMul", [f"x{i // OF_AN_INPUT}", f"w{i}"], [f"p{i}"], name=f"product{i}"))
-        nodes.append(helper.make_node("Add", [f"p{i}", f"b{i}"], [f"y{i}"], name=f"bias{i}"))
+        # Another number each time, or inputs would be made one; adding 0 would be left out.
+        weights += [numpy_helper.from_array(values, f"w{i}"), numpy_helper.from_array(bias, f"b{i}"),
+                    numpy_helper.from_array(numpy.float32(1 / (1 + i)), f"n{i}")]
+        nodes += [helper.make_node("Add", ["x", f"n{i}"], [f"x{i}"], name=f"{FRAME}_in{i}"),
+                  helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"p{i}"], name=f"product{i}"),
+                  helper.make_node("Add", [f"p{i}", f"b{i}"], [f"y{i}"], name=f"bias{i}"),
+                  helper.make_node("ReduceMax", [f"y{i}"], [f"z{i}"], name=f"{FRAME}_out{i}", keepdims=0)]
+        outputs.append(helper.make_tensor_value_info(f"z{i}", TensorProto.FLOAT, []))
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [shape["m"], shape["k"]])]
     graph = helper.make_graph(nodes, "products", inputs, outputs, weights)
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
 def nodes_seconds(profile):
-    """Of each run what its nodes took together."""
+    """Of each run what its products took together."""
     runs, spent = [], 0
     for event in sorted(profile, key=lambda event: event["ts"] + event.get("dur", 0)):
-        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+        is_frame = event["name"].startswith(FRAME)
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time") and not is_frame:
             spent += event["dur"]
         elif event["name"] == "model_run":
             runs.append(spent * 1e-6)
@@ -97,10 +104,9 @@ def take_pair(library, machine, shape, seconds, most_bytes):
     from onnxruntime.quantization import QuantType, quantize_dynamic
     moved = device_probe.work_of("gemm_fp32", shape, 4)[1]
     most = most_bytes // (4 * shape["n"] * shape["k"])
-    count = min(4 * device_probe.turns_for(machine, moved), most)  # as int8 is a quarter as large
-    count = OF_AN_INPUT * max(1, count // OF_AN_INPUT)
+    count = max(1, min(4 * device_probe.turns_for(machine, moved), most))  # as int8 is a quarter as large
     random = numpy.random.default_rng(1)
-    feeds = {f"x{i}": random.random((shape["m"], shape["k"]), dtype=numpy.float32) for i in range(count // OF_AN_INPUT)}
+    feeds = {"x": random.random((shape["m"], shape["k"]), dtype=numpy.float32)}
     points = []
     with tempfile.TemporaryDirectory(prefix="headroom-onnx-") as folder:
         plain, quantized = (os.path.join(folder, name) for name in ("plain.onnx", "int8.onnx"))
@@ -117,7 +123,7 @@ def take_points(library, machine, arguments):
     count = min(device_probe.MOST_POINTS, max(device_probe.LEAST_POINTS, round(arguments.seconds / PAIR_SECONDS)))
     most_bytes = SHORT_GRAPH_BYTES if arguments.seconds < device_probe.SHORT_SECONDS else MOST_GRAPH_BYTES
     shapes = device_probe.draw_shapes(arguments.seed, "gemm_fp32", 4, count, rates, device_probe.LONGEST_CALL_SECONDS,
-                                      machine.cache_bytes, most_bytes // OF_AN_INPUT)
+                                      machine.cache_bytes, most_bytes)
     points, started = [], time.perf_counter()
     for done, shape in enumerate(shapes):
         left = arguments.seconds - (time.perf_counter() - started)

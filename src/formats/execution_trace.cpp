@@ -206,9 +206,10 @@ Joined join(Trace& trace, const ExecutionTrace& execution) {
     }
     ++joined.joined;
     if (found->second.detail == kNone) continue;
-    const uint32_t detail = trace.names.intern(execution.names.at(found->second.detail));
-    if (detail == event.detail) continue;
-    event.detail = detail;
+    const std::string_view detail = execution.names.at(found->second.detail);
+    // A profiler's may say more (formats/kineto.cpp).
+    if (event.detail != kNone && trace.names.at(event.detail).starts_with(detail)) continue;
+    event.detail = trace.names.intern(detail);
     ++joined.shaped;
   }
   return joined;

@@ -55,7 +55,8 @@ std::optional<TraceEventKind> kind_of(std::string_view category) {
 // The members of one event that matter, as they stand in the text.
 struct RawEvent {
   std::string_view phase, category, name, pid, tid, start, duration;
-  std::string_view correlation, external_id, record_function, shapes, types, kernel, stream, device;
+  std::string_view correlation, external_id, record_function, shapes, types, numbers, kernel,
+      stream, device;
   std::string_view sync_kind, wait_on_stream, record_correlation;
   std::string_view collective, elements, process_group;
 };
@@ -75,6 +76,7 @@ constexpr std::array kArgumentFields{
     Field{"Record function id", &RawEvent::record_function},
     Field{"Input Dims", &RawEvent::shapes},
     Field{"Input type", &RawEvent::types},
+    Field{"Concrete Inputs", &RawEvent::numbers},
     Field{"kernel", &RawEvent::kernel},
     Field{"stream", &RawEvent::stream},
     Field{"device", &RawEvent::device},
@@ -198,17 +200,23 @@ class Reader {
     return builder_.add(event, place);
   }
 
-  // "[[4,8],[]] ["float","Scalar"]": one text for shapes and types, without other spaces.
+  // "[[4,8],[]] ["float","Scalar"]": one text for shapes and types, without other spaces; of a
+  // convolution, whose work they do not give, what its other inputs were too.
   uint32_t intern_shapes(const RawEvent& raw) {
     scratch_.clear();
-    for (const char c : raw.shapes.substr(0, builder_.limits().name)) {
-      if (c != ' ' && c != '\n' && c != '\r' && c != '\t') scratch_ += c;
-    }
+    append_unspaced(raw.shapes);
     scratch_ += ' ';
-    for (const char c : raw.types.substr(0, builder_.limits().name)) {
-      if (c != ' ' && c != '\n' && c != '\r' && c != '\t') scratch_ += c;
+    append_unspaced(raw.types);
+    if (raw.numbers.starts_with('[') && raw.name.find("conv") != std::string_view::npos) {
+      scratch_ += ' ';
+      append_unspaced(raw.numbers);
     }
     return builder_.intern(scratch_);
+  }
+  void append_unspaced(std::string_view text) {
+    for (const char c : text.substr(0, builder_.limits().name)) {
+      if (c != ' ' && c != '\n' && c != '\r' && c != '\t') scratch_ += c;
+    }
   }
 
   // "_allgather_base of 4096 in group 5"; without a number where each rank may have its own.

@@ -86,7 +86,10 @@ TEST(HostProgram, ChangesAreSums) {
     if (change.change == "gemm_instant") {
       EXPECT_NEAR(change.speedup, 1 / 0.6, 0.001);
     }
-    EXPECT_NE(change.change, "fuse_elementwise");  // wrong where it was tried
+    // Two neighbours of 180 us, of whose six passes over the data one link takes two away.
+    if (change.change == "fuse_elementwise") {
+      EXPECT_NEAR(change.speedup, 1 / 0.94, 0.001);
+    }
     has_gemm |= change.change == "gemm_instant";
   }
   EXPECT_TRUE(has_gemm);

@@ -4,6 +4,9 @@
 #include <array>
 
 #include "operator/functional.h"
+#include "ops/convolution_work.h"
+#include "ops/work_sum.h"
+#include "text/ascii.h"
 #include "text/json.h"
 
 namespace headroom::ops {
@@ -17,32 +20,15 @@ using Tensors = std::vector<Tensor>;
 constexpr size_t kMostInputs = 1000;
 constexpr int64_t kLargestSize = int64_t{1} << 40;
 
-// Adds up the kernels; memory is of no interest.
-class WorkSum final : public op::Sink {
- public:
-  uint32_t on_allocate(int64_t /*bytes*/) override { return next_++; }
-  void on_free(uint32_t /*buffer*/) override {}
-  void on_saved(uint32_t /*buffer*/) override {}
-  void on_module(uint32_t /*module*/) override {}
-  void on_kernel(const op::KernelWork& kernel) override {
-    flops += kernel.flops;
-    bytes += static_cast<double>(kernel.bytes_read) + static_cast<double>(kernel.bytes_written);
-    written += static_cast<double>(kernel.bytes_written);
-  }
-  double flops = 0;
-  double written = 0;
-  double bytes = 0;
-
- private:
-  uint32_t next_ = 0;
-};
-
 // What an operator is in the step model: how many tensors it needs, and the call.
 struct Known {
   std::string_view name;
   size_t tensors;
   bool is_product;
   void (*run)(Eager& e, const Tensors& in);
+  // Of a backward that is counted as its forward: so many times its FLOPs and its bytes.
+  double flops_factor = 1;
+  double bytes_factor = 1;
 };
 
 void require_rank(const Tensors& in, size_t count, int rank) {
@@ -96,6 +82,20 @@ void run_flash(Eager& e, const Tensors& in) {
   require_rank(in, 3, 4);
   run_sdpa(e, {op::transpose(e, in[0], 1, 2), op::transpose(e, in[1], 1, 2),
                op::transpose(e, in[2], 1, 2)});
+}
+
+// Five products where forward has two, which read and write twice as many tensors.
+constexpr double kFlashBackwardFlops = 2.5;
+constexpr double kFlashBackwardBytes = 2;
+template <void (*forward)(Eager&, const Tensors&)>
+void run_flash_backward(Eager& e, const Tensors& in) {
+  forward(e, {in[1], in[2], in[3]});  // behind the gradient
+}
+
+// Of an activation or softmax: the gradient and what forward kept, element by element.
+void run_pointwise_backward(Eager& e, const Tensors& in) {
+  op::require(in[0].elements() == in[1].elements(), "another size");
+  op::mul(e, in[0], in[1]);
 }
 
 // Over the whole tensor: what is read is the same for any dimensions, what is written is least.
@@ -181,6 +181,32 @@ constexpr std::array kKnown{
     Known{"aten::_cudnn_attention_forward", 3, true, run_sdpa},
     Known{"aten::_flash_attention_forward", 3, true, run_flash},
     Known{"aten::_efficient_attention_forward", 3, true, run_flash},
+    Known{"aten::_scaled_dot_product_flash_attention_for_cpu", 3, true, run_sdpa},
+    Known{"aten::_scaled_dot_product_flash_attention_backward", 4, true,
+          run_flash_backward<run_sdpa>, kFlashBackwardFlops, kFlashBackwardBytes},
+    Known{"aten::_scaled_dot_product_efficient_attention_backward", 4, true,
+          run_flash_backward<run_sdpa>, kFlashBackwardFlops, kFlashBackwardBytes},
+    Known{"aten::_scaled_dot_product_cudnn_attention_backward", 4, true,
+          run_flash_backward<run_sdpa>, kFlashBackwardFlops, kFlashBackwardBytes},
+    Known{"aten::_flash_attention_backward", 4, true, run_flash_backward<run_flash>,
+          kFlashBackwardFlops, kFlashBackwardBytes},
+    Known{"aten::_efficient_attention_backward", 4, true, run_flash_backward<run_flash>,
+          kFlashBackwardFlops, kFlashBackwardBytes},
+    Known{"aten::threshold_backward", 2, false, run_pointwise_backward},
+    Known{"aten::gelu_backward", 2, false, run_pointwise_backward},
+    Known{"aten::silu_backward", 2, false, run_pointwise_backward},
+    Known{"aten::sigmoid_backward", 2, false, run_pointwise_backward},
+    Known{"aten::tanh_backward", 2, false, run_pointwise_backward},
+    Known{"aten::_softmax_backward_data", 2, false, run_pointwise_backward},
+    Known{"aten::_log_softmax_backward_data", 2, false, run_pointwise_backward},
+    Known{"aten::native_layer_norm_backward", 2, false, run_pointwise_backward},
+    Known{"aten::_fused_rms_norm_backward", 2, false, run_pointwise_backward},
+    Known{"aten::native_batch_norm_backward", 2, false, run_pointwise_backward},
+    Known{"aten::cudnn_batch_norm_backward", 2, false, run_pointwise_backward},
+    Known{"aten::miopen_batch_norm_backward", 2, false, run_pointwise_backward},
+    Known{"aten::native_batch_norm", 1, false, run_unary<op::relu>},
+    Known{"aten::cudnn_batch_norm", 1, false, run_unary<op::relu>},
+    Known{"aten::miopen_batch_norm", 1, false, run_unary<op::relu>},
     Known{"aten::native_layer_norm", 1, false, run_layer_norm},
     Known{"aten::_fused_rms_norm", 2, false, run_rms_norm},
     Known{"aten::_softmax", 1, false, run_softmax},
@@ -286,12 +312,6 @@ bool append(const text::Json& shape, std::string_view type, std::vector<Recorded
   return true;
 }
 
-// What rate_of_work knows a rate for.
-bool has_rate(DType dtype) {
-  constexpr std::array kTypes{DType::f32, DType::f16, DType::bf16, DType::f8, DType::i8, DType::u8};
-  return std::find(kTypes.begin(), kTypes.end(), dtype) != kTypes.end();
-}
-
 // Nothing where what is written is another size: of a transposed operand the record says nothing.
 std::optional<timing::GemmShape> shape_of(const Tensor& first, const Tensor& second,
                                           double written_bytes) {
@@ -304,6 +324,28 @@ std::optional<timing::GemmShape> shape_of(const Tensor& first, const Tensor& sec
   return shape;
 }
 
+// What the third list says of numbers, each a text: "[2,2]", "1", "False". With lists of tensors
+// among the inputs places are others; no convolution has one.
+void add_numbers(std::string_view list, std::vector<RecordedInput>& inputs) {
+  const Result<text::Json> json = text::parse_json(list, "numbers");
+  if (!json || !is_list(*json) || json->items().size() != inputs.size()) return;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const text::Json& item = json->items()[i];
+    if (!item.is_string() || item.as_string().empty()) continue;
+    std::string words = text::lower(item.as_string());
+    for (const auto& [word, number] : {std::pair("true", "1"), std::pair("false", "0")}) {
+      for (size_t at = words.find(word); at != std::string::npos; at = words.find(word)) {
+        words.replace(at, std::string_view(word).size(), number);
+      }
+    }
+    const Result<text::Json> value = text::parse_json(words, "numbers");
+    if (!value) continue;
+    if (value->is_integer()) inputs[i].numbers = {value->as_int()};
+    if (!is_list(*value)) continue;
+    if (auto numbers = sizes_of(*value)) inputs[i].numbers = std::move(*numbers);
+  }
+}
+
 bool is_sane(const RecordedInput& input) {
   return input.sizes.size() < op::kDimsMax &&
          std::all_of(input.sizes.begin(), input.sizes.end(),
@@ -312,11 +354,25 @@ bool is_sane(const RecordedInput& input) {
 
 }  // namespace
 
+bool has_rate(DType dtype) {
+  constexpr std::array kTypes{DType::f32, DType::f16, DType::bf16, DType::f8, DType::i8, DType::u8};
+  return std::find(kTypes.begin(), kTypes.end(), dtype) != kTypes.end();
+}
+
+std::optional<Tensor> symbolic(Eager& eager, const RecordedInput& input) {
+  if (!input.dtype || !is_sane(input)) return std::nullopt;
+  op::Dims sizes;
+  for (const int64_t size : input.sizes) sizes.push_back(size);
+  return eager.empty(sizes, *input.dtype);
+}
+
 std::optional<std::vector<RecordedInput>> parse_inputs(std::string_view detail) {
   const size_t gap = detail.find(' ');
   if (gap == std::string_view::npos) return std::nullopt;
+  const size_t behind = std::min(detail.find(' ', gap + 1), detail.size());
   const Result<text::Json> shapes = text::parse_json(detail.substr(0, gap), "shapes");
-  const Result<text::Json> types = text::parse_json(detail.substr(gap + 1), "types");
+  const Result<text::Json> types =
+      text::parse_json(detail.substr(gap + 1, behind - gap - 1), "types");
   if (!shapes || !types || !is_list(*shapes) || !is_list(*types)) return std::nullopt;
   if (types->items().size() != shapes->items().size()) return std::nullopt;
   std::vector<RecordedInput> inputs;
@@ -326,11 +382,13 @@ std::optional<std::vector<RecordedInput>> parse_inputs(std::string_view detail) 
       return std::nullopt;
     }
   }
+  if (behind < detail.size()) add_numbers(detail.substr(behind + 1), inputs);
   return inputs;
 }
 
 std::optional<OperatorWork> work_of_operator(std::string_view name,
                                              const std::vector<RecordedInput>& inputs) {
+  if (is_convolution(name)) return work_of_convolution(name, inputs);
   const auto* known = std::find_if(kKnown.begin(), kKnown.end(),
                                    [&](const Known& one) { return one.name == name; });
   if (known == kKnown.end()) return std::nullopt;
@@ -343,10 +401,9 @@ std::optional<OperatorWork> work_of_operator(std::string_view name,
     Tensors tensors;
     for (const RecordedInput& input : inputs) {
       if (!input.dtype) continue;
-      if (!is_sane(input)) return std::nullopt;
-      op::Dims sizes;
-      for (const int64_t size : input.sizes) sizes.push_back(size);
-      tensors.push_back(eager.empty(sizes, *input.dtype));
+      auto tensor = symbolic(eager, input);
+      if (!tensor) return std::nullopt;
+      tensors.push_back(std::move(*tensor));
     }
     if (tensors.size() < known->tensors) return std::nullopt;
     const bool has_bias = name == "aten::addmm" || name == "aten::baddbmm";
@@ -361,8 +418,8 @@ std::optional<OperatorWork> work_of_operator(std::string_view name,
   } catch (const op::Impossible&) {
     return std::nullopt;  // shapes that the operator does not take
   }
-  work.flops = sum.flops;
-  work.bytes = sum.bytes;
+  work.flops = known->flops_factor * sum.flops;
+  work.bytes = known->bytes_factor * sum.bytes;
   work.written_bytes = sum.written;
   return work;
 }

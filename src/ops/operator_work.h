@@ -15,6 +15,7 @@
 
 #include "device/device.h"
 #include "formats/trace.h"
+#include "operator/eager.h"
 #include "operator/tensor.h"
 #include "timing/call.h"
 
@@ -24,6 +25,7 @@ namespace headroom::ops {
 struct RecordedInput {
   std::vector<int64_t> sizes;
   std::optional<op::DType> dtype;  // of a tensor
+  std::vector<int64_t> numbers{};  // of a number, or a list of them, where they were kept
 };
 
 struct OperatorWork {
@@ -37,12 +39,19 @@ struct OperatorWork {
   std::optional<timing::GemmShape> linear;
 };
 
-// "[[64,512],[512]] [\"float\",\"float\"]", as readers keep it (formats/trace.h). A list of tensors
-// is that many inputs. Nothing where the text says something else.
+// "[[64,512],[512]] [\"float\",\"float\"]", as readers keep it (formats/trace.h), of a convolution
+// with a third list of what is no tensor. A list of tensors is that many inputs. Nothing where the
+// text says something else.
 std::optional<std::vector<RecordedInput>> parse_inputs(std::string_view detail);
 
 std::optional<OperatorWork> work_of_operator(std::string_view name,
                                              const std::vector<RecordedInput>& inputs);
+
+// The tensor of a recorded input. Nothing where it is none, or its sizes are beyond reason.
+std::optional<op::Tensor> symbolic(op::Eager& eager, const RecordedInput& input);
+
+// Whether rate_of_work knows a rate for it.
+[[nodiscard]] bool has_rate(op::DType dtype);
 
 // The work of a trace's operators, each name with its inputs counted once. The trace must outlive
 // it; for one thread.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "base/check.h"
+#include "ops/kernel_name.h"
 #include "text/ascii.h"
 
 namespace headroom::embedded {
@@ -54,9 +56,9 @@ Result<void> check_keys(const text::JsonView& view, std::span<const std::string_
   return {};
 }
 
-constexpr std::string_view kFileKeys[] = {"schema",   "groups",      "always",
-                                          "subtrees", "operators",   "kernels",
-                                          "host",     "transparent", "nongemm_bench"};
+constexpr std::string_view kFileKeys[] = {"schema",      "groups",       "always", "subtrees",
+                                          "operators",   "kernels",      "words",  "host",
+                                          "transparent", "nongemm_bench"};
 constexpr std::string_view kGroupKeys[] = {"name", "title"};
 constexpr std::string_view kRuleKeys[] = {"group", "names"};
 constexpr std::string_view kSubtreeKeys[] = {"group", "names", "except"};
@@ -133,6 +135,7 @@ Result<OperatorRules> OperatorRules::read(const text::JsonView& root, const Oper
   HEADROOM_ASSIGN(rules.subtrees_, rules.read_rules(root, "subtrees"));
   HEADROOM_ASSIGN(rules.operators_, rules.read_rules(root, "operators"));
   HEADROOM_ASSIGN(rules.kernels_, rules.read_rules(root, "kernels"));
+  HEADROOM_ASSIGN(rules.words_, rules.read_rules(root, "words"));
   HEADROOM_ASSIGN(rules.host_, rules.read_rules(root, "host"));
   if (root.has("transparent")) {
     HEADROOM_ASSIGN(const auto items, root.get_array("transparent", kMostPatterns));
@@ -151,7 +154,8 @@ Result<OperatorRules> OperatorRules::read(const text::JsonView& root, const Oper
   append(rules.always_, base->always_);
   append(rules.subtrees_, base->subtrees_);
   append(rules.operators_, base->operators_);
-  append(rules.kernels_, base->kernels_);
+  rules.file_kernels_ = std::exchange(rules.kernels_, base->kernels_);
+  append(rules.words_, base->words_);
   append(rules.host_, base->host_);
   append(rules.transparent_, base->transparent_);
   if (!root.has("nongemm_bench")) {
@@ -274,7 +278,13 @@ std::optional<GroupIndex> OperatorRules::of_host(std::string_view name) const {
   return first_match(host_, name);
 }
 std::optional<GroupIndex> OperatorRules::of_kernel(std::string_view name) const {
-  return first_match(kernels_, name);
+  if (const auto group = first_match(file_kernels_, name)) return group;
+  const std::string_view own = own_part(name);
+  if (const auto group = first_match(kernels_, own)) return group;
+  return own.size() == name.size() ? std::nullopt : first_match(kernels_, name);
+}
+std::optional<GroupIndex> OperatorRules::of_word(std::string_view name) const {
+  return first_match(words_, own_part(name));
 }
 
 bool OperatorRules::is_transparent(std::string_view name) const {
@@ -301,6 +311,7 @@ Classifier::Classifier(const OperatorRules& rules, const formats::Names& names)
       host_(names.size(), kNotAsked),
       operator_(names.size(), kNotAsked),
       kernel_(names.size(), kNotAsked),
+      word_(names.size(), kNotAsked),
       paper_(names.size(), kNotAsked) {}
 
 template <typename Ask>
@@ -352,9 +363,14 @@ int Classifier::kernel(uint32_t name) {
   return remembered(kernel_, name, [&](std::string_view text) { return rules_.of_kernel(text); });
 }
 
+int Classifier::word(uint32_t name) {
+  return remembered(word_, name, [&](std::string_view text) { return rules_.of_word(text); });
+}
+
 GroupIndex Classifier::by_kernel(uint32_t name) {
-  const int first = always(name);
-  const int group = first >= 0 ? first : kernel(name);
+  int group = always(name);
+  if (group < 0) group = kernel(name);
+  if (group < 0) group = word(name);
   return group >= 0 ? static_cast<GroupIndex>(group) : rules_.unclassified();
 }
 
@@ -365,7 +381,8 @@ GroupIndex Classifier::classify(const std::vector<uint32_t>& chain, uint32_t nam
     if (const int group = own(chain.front()); group >= 0) return static_cast<GroupIndex>(group);
   }
   if (const int group = kernel(name); group >= 0) return static_cast<GroupIndex>(group);
-  const int group = by_operators(chain);
+  if (const int group = by_operators(chain); group >= 0) return static_cast<GroupIndex>(group);
+  const int group = word(name);
   return group >= 0 ? static_cast<GroupIndex>(group) : rules_.unclassified();
 }
 

@@ -62,7 +62,11 @@ class OperatorRules {
   [[nodiscard]] std::optional<GroupIndex> of_subtree(std::string_view name,
                                                      std::optional<GroupIndex> own) const;
   [[nodiscard]] std::optional<GroupIndex> of_operator(std::string_view name) const;
+  // By the name of a kernel: a file's rules by the whole of it, then the built-in ones by the part
+  // that is its own (kernel_name.h), then by the whole.
   [[nodiscard]] std::optional<GroupIndex> of_kernel(std::string_view name) const;
+  // By a word in a kernel's name, where nothing else says what it is.
+  [[nodiscard]] std::optional<GroupIndex> of_word(std::string_view name) const;
   // Of an operator that puts nothing on a device: what its own time on the host is.
   [[nodiscard]] std::optional<GroupIndex> of_host(std::string_view name) const;
   [[nodiscard]] bool is_transparent(std::string_view name) const;
@@ -85,7 +89,8 @@ class OperatorRules {
   Result<void> read_paper(const text::JsonView& root);
 
   std::vector<OperatorGroup> groups_;
-  std::vector<Rule> always_, subtrees_, operators_, kernels_, host_;
+  std::vector<Rule> always_, subtrees_, operators_, kernels_, words_, host_;
+  std::vector<Rule> file_kernels_;  // of --rules
   std::vector<NamePattern> transparent_;
   std::vector<std::string> paper_groups_;
   std::vector<std::vector<std::string>> paper_names_;  // of each but the last
@@ -114,6 +119,7 @@ class Classifier {
   int subtree(uint32_t name, int own_group);
   int own(uint32_t name);
   int kernel(uint32_t name);
+  int word(uint32_t name);
   int always(uint32_t name);
   int host(uint32_t name);
   int by_operators(const std::vector<uint32_t>& chain);
@@ -121,7 +127,7 @@ class Classifier {
 
   const OperatorRules& rules_;
   const formats::Names& names_;
-  Memo always_, host_, operator_, kernel_, paper_;
+  Memo always_, host_, operator_, kernel_, word_, paper_;
   std::unordered_map<uint64_t, int16_t> subtree_;  // by name and own group
 };
 

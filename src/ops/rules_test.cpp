@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <utility>
+
 namespace headroom::ops {
 namespace {
 
@@ -71,6 +74,40 @@ TEST_F(Sorted, ByTheKernelsName) {
   EXPECT_EQ(group({"Torch-Compiled Region: 0/0"}, "Cijk_Alik_Bljk_BBS_BH"), "gemm");
 }
 
+// Other engines' kernels, by names that their sources have.
+TEST_F(Sorted, ByTheNamesOfOtherEngines) {
+  for (const auto& [kernel, expected] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"void flashinfer::BatchDecodeWithPagedKVCacheKernel<2u, 8u>(flashinfer::P)",
+            "attention"},
+           {"cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", "attention"},
+           {"triton_tem_fused_flex_attention_0", "attention"},
+           {"triton_tem_fused_addmm_0", "gemm"},
+           {"chunk_gated_delta_rule_fwd_kernel_h_blockdim64", "attention"},
+           {"_chunk_scan_fwd_kernel", "attention"},
+           {"void mul_mat_vec_q<(ggml_type)12, 1>(void const*, void const*)", "gemm"},
+           {"fused_moe_kernel", "gemm"},
+           {"void marlin::Marlin<__nv_bfloat16, 256, 1>(int4 const*)", "gemm"},
+           {"Custom_Cijk_Alik_Bljk_BBS_BH", "gemm"},
+           {"void deep_gemm::sm90_fp8_gemm_1d2d_impl<1u>(float*)", "gemm"},
+           {"void deep_ep::internode_ll::dispatch<true, 7168>(void*)", "communication"},
+           {"dequant_nf4_kernel", "quantize"},
+           {"fused_qkv_rope_forward_kernel", "elementwise"},
+           {"void vllm::moe::topkGatingSoftmax<8, 64>(float const*)", "routing"},
+           {"kOptimizerStatic8bit2StateBlockwise", "optimizer"}}) {
+    EXPECT_EQ(group({}, kernel), expected) << kernel;
+  }
+}
+
+// A namespace says who wrote it, not what it does; a word is asked last.
+TEST_F(Sorted, ByTheKernelsOwnPart) {
+  EXPECT_EQ(group({}, "void x::cutlass_kernels::doActivationKernel<f16>(cutlass::f16*)"),
+            "activation");
+  EXPECT_EQ(group({}, "void cutlass::device_kernel<a::GemmUniversal<b>>(a::P)"), "gemm");
+  EXPECT_EQ(group({}, "void deep_ep::legacy::clean_mask_buffer(int*)"), "communication");
+  EXPECT_EQ(group({}, "my_add_kernel"), "elementwise");
+  EXPECT_EQ(group({"my::operator", "aten::linear"}, "my_add_kernel"), "gemm");
+}
+
 TEST_F(Sorted, ACopyIsMemoryWhoeverAsksForIt) {
   EXPECT_EQ(group({"aten::mm"}, "Memset (Device)"), "memory");
   EXPECT_EQ(group({"c10d::allgather_"}, "Memcpy DtoD (Device -> Device)"), "memory");
@@ -114,7 +151,8 @@ TEST(OperatorRules, AFileComesBeforeTheBuiltInRules) {
   const Result<OperatorRules> rules = read(R"({"schema": "headroom.operator_rules/1",
     "groups": [{"name": "mamba", "title": "state space"}],
     "operators": [{"group": "mamba", "names": ["my::scan*"]}, {"group": "memory", "names": ["aten::mm"]}],
-    "kernels": [{"group": "mamba", "names": ["*selective_scan*"]}]})",
+    "kernels": [{"group": "mamba", "names": ["*selective_scan*", "my_space::*"]}],
+    "words": [{"group": "mamba", "names": ["*segment*"]}]})",
                                            &base);
   ASSERT_TRUE(rules) << rules.error().to_string();
   EXPECT_EQ(rules->groups().back().name, "unclassified");
@@ -125,6 +163,8 @@ TEST(OperatorRules, AFileComesBeforeTheBuiltInRules) {
   EXPECT_EQ(name(rules->of_operator("aten::mm")), "memory");
   EXPECT_EQ(name(rules->of_operator("aten::bmm")), "gemm");
   EXPECT_EQ(name(rules->of_kernel("selective_scan_fwd")), "mamba");
+  EXPECT_EQ(name(rules->of_kernel("my_space::add_rms_norm_kernel(int)")), "mamba");
+  EXPECT_EQ(name(rules->of_word("my_segment_add_kernel")), "mamba");
   EXPECT_EQ(rules->paper_groups(), base.paper_groups());
 }
 
