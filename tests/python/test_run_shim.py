@@ -359,6 +359,21 @@ def test_the_profiler_shows_device_memory(run):
     assert "shows no device memory" not in done.stderr
 
 
+def test_devices_that_do_not_reach_each_other_have_pages_with_it(run):
+    """Its copies name both devices; those of PyTorch's C interface do not."""
+    script = """
+        torch.cuda.init()
+        torch._C._cuda_setDevice(0)
+        assert alloc(3 * MIB, 0)
+    """
+    environment = {"HEADROOM_FAKE_CUDA": "devices=2,memory_mib=64,peers=0"}
+    process, = run(script, environment=environment).processes
+    assert process["notes"] == []
+    process, = run(script, "--no-shim", environment=environment).processes
+    note, = process["notes"]
+    assert "no mapped pages: device 1 does not reach its memory" in note and "shim" in note
+
+
 @pytest.mark.parametrize("flags, environment", [
     (["--no-shim"], {}), ([], {"HEADROOM_RUN_SHIM": "off"}),
     ([], {"HEADROOM_CACHE": f"{__file__}/no-folder"}),  # which root cannot make either
