@@ -131,7 +131,8 @@ def main():
     parser = argparse.ArgumentParser(description="Runs the benchmarks and prints ratios.")
     parser.add_argument("--smoke", action="store_true", help="once: do they run at all?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
-    parser.add_argument("--filter", default=".", metavar="REGEX", help="only what matches: programs, benchmarks, commands")
+    parser.add_argument("--filter", default=".", metavar="REGEX",
+                        help="only what matches: programs, benchmarks, commands")
     options = parser.parse_args()
     build()
     rows = []

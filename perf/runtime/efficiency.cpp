@@ -5,7 +5,7 @@
 //   efficiency                 all cases, each in a process of its own, as CSV
 //   efficiency CASE            one
 //   efficiency --data FOLDER   recorded steps of that folder, repeated
-//   --recorded                 those of $HEADROOM_DATA/allocation_traces/pytorch; 77: it is not there
+//   --recorded                 those of $HEADROOM_DATA/allocation_traces/pytorch; 77: not there
 //   --marks                    the end of each iteration is marked, as the optimizer's hook does
 //   --always                   a plan serves even where best fit is predicted to need less
 //   --kept                     each case twice: the second run begins with the first one's plan
@@ -15,8 +15,8 @@
 // from the moment at which the plan serves ("since") and over the whole run ("whole"); for
 // PyTorch's allocator over the same stretches of the same events. "Streams apart" is what no
 // allocator beats that shares nothing between streams. A request that fails ends a case, and so do
-// two blocks that share a byte, a block that work on another stream still touches, and a rule of the
-// driver that is broken: then the exit code is 1.
+// two blocks that share a byte, a block that work on another stream still touches, and a rule of
+// the driver that is broken: then the exit code is 1.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// What is handed out and not released: a shadow that tells where two blocks share a byte. O(log n) a
-// call; for one thread.
+// What is handed out and not released: a shadow that tells where two blocks share a byte.
+// O(log n) a call; for one thread.
 #pragma once
 
 #include <cstdint>

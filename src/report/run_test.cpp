@@ -40,7 +40,8 @@ TEST(RunText, ALineForARankThatWasServed) {
   terminal.columns = 100;
   EXPECT_EQ(run_text(answer, terminal),
             "headroom: rank 0, cuda:0: 60.00 GiB reserved, 51.00 GiB with the plan (-15.0 %);\n"
-            "          98.0 % planned, 1.5 % reused, 0.5 % fallen back; 2.00 GiB outside our reach\n");
+            "          98.0 % planned, 1.5 % reused, 0.5 % fallen back; 2.00 GiB outside our "
+            "reach\n");
   terminal.columns = 60;  // what cannot be broken is not
   EXPECT_EQ(run_text(answer, terminal),
             "headroom: rank 0, cuda:0: 60.00 GiB reserved, 51.00 GiB with the plan (-15.0 %);\n"
@@ -58,8 +59,7 @@ TEST(RunText, WhyThereIsNoPlanAndWhereItCameFrom) {
       std::string::npos);
   device.requests = device.planned = 10;
   device.plan_source = "kept";
-  EXPECT_NE(run_text(answer, {}).find("; a kept plan: 100.0 % planned, "),
-            std::string::npos);
+  EXPECT_NE(run_text(answer, {}).find("; a kept plan: 100.0 % planned, "), std::string::npos);
 }
 
 TEST(RunText, PyTorchsOwnInTheSameWords) {

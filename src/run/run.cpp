@@ -30,7 +30,9 @@ std::string absolute_pattern(const std::string& pattern) {
   if (fs::path(pattern).is_absolute()) return pattern;
   std::error_code failed;
   std::string folder;
-  for (const char c : fs::current_path(failed).string()) folder += c == '%' ? "%%" : std::string(1, c);
+  for (const char c : fs::current_path(failed).string()) {
+    folder += c == '%' ? "%%" : std::string(1, c);
+  }
   return folder + "/" + pattern;
 }
 

@@ -24,8 +24,8 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// As PyTorch writes sizes (format_size() of c10/cuda/CUDACachingAllocator.cpp), whatever the locale:
-// its message is read by programs.
+// As PyTorch writes sizes (format_size() of c10/cuda/CUDACachingAllocator.cpp), whatever the
+// locale: its message is read by programs.
 std::string size_in_torchs_words(int64_t bytes) {
   struct Unit {
     int64_t bytes;
@@ -154,8 +154,8 @@ std::string DeviceAllocator::out_of_memory_message(const Request& request) {
          std::to_string(ordinal_) + " has a total capacity of " + size(info.total_bytes) +
          " of which " + size(info.free_bytes) + " is free. " +
          (pages_->limit() < pages_->total_bytes() ? size(pages_->limit()) + " allowed; " : "") +
-         "Of the allocated memory " + size(allocated) + " is allocated by PyTorch, and " + size(reserved - allocated) +
-         " is reserved by PyTorch but unallocated. " +
+         "Of the allocated memory " + size(allocated) + " is allocated by PyTorch, and " +
+         size(reserved - allocated) + " is reserved by PyTorch but unallocated. " +
          (is_capturing() ? "While a graph is captured Headroom gives back none of that"
                          : "Headroom gave back every page in which nothing lies before it said "
                            "so") +

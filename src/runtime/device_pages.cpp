@@ -81,8 +81,9 @@ bool DevicePages::can_map_pages(bool needs_peers) {
   page_bytes_ = page;
   const std::optional<int> lacking = add_peers();
   const auto needs = [this](const std::string& who) {
-    why_plain_ = who + ", and PyTorch copies between devices without peer access only what "
-                       "cuMemAlloc gave, unless the shim is there (docs/run.md)";
+    why_plain_ = who +
+                 ", and PyTorch copies between devices without peer access only what "
+                 "cuMemAlloc gave, unless the shim is there (docs/run.md)";
     return false;
   };
   if (needs_peers && lacking) {

@@ -4,14 +4,15 @@
 //   headroom_runtime_stress --operations 1e6 --threads 4 --streams 3 --seed 1 [--memory-mib 2048]
 //                           [--oom] [--plain] [--no-host] [--quiet-share 0.05]
 //
-// Each thread runs iterations of a program of its own, drawn from the seed, so that plans are made
-// and served; a share of its requests is perturbed, blocks are handed to other threads to be
-// released, other streams use them, memory is taken away and given back, caches are emptied, graphs
-// are captured. Threads die with blocks of theirs alive, which their successors have then; the last
-// thing that a thread does is to allocate and release from a destructor of its own. Checked at each call: no two live blocks overlap; a block lies in mapped memory (it
-// is written to, and its words are there when it is released); no work on another stream still
-// touches what is handed out; the figures are the sums. At the end: nothing is live, everything can
-// be given back, and the driver saw no rule broken. A watchdog ends a run that stands still.
+// Each thread runs iterations of a program of its own, drawn from the seed, so that plans are
+// made and served; a share of its requests is perturbed, blocks are handed to other threads to
+// be released, other streams use them, memory is taken away and given back, caches are emptied,
+// graphs are captured. Threads die with blocks of theirs alive, which their successors have
+// then; the last thing that a thread does is to allocate and release from a destructor of its
+// own. Checked at each call: no two live blocks overlap; a block lies in mapped memory (it is
+// written to, and its words are there when it is released); no work on another stream still
+// touches what is handed out; the figures are the sums. At the end: nothing is live, everything
+// can be given back, and the driver saw no rule broken. A watchdog ends a run that stands still.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -1,10 +1,10 @@
 """What a process tells `headroom run`: one JSON file, schema "headroom.run.process/1".
 
-It is written when CUDA is first used, at the first optimizer's step, every few seconds from then on
-by a thread of its own (work that has no optimizer tells nobody that it goes on), and at the end; each
-time whole, and put in place by a rename. So what a killed process had told is there. Where the folder is
-not to be had (another machine, or headroom.enable() without `headroom run`), a line on stderr at the
-end takes its place.
+It is written when CUDA is first used, every few seconds from then on by a thread of its own (work
+that has no optimizer tells nobody that it goes on), at the first optimizer's step, and at the end;
+each time whole, and put in place by a rename. So what a killed process had told is there. Where the
+folder is not to be had (another machine, or headroom.enable() without `headroom run`), a line on
+stderr at the end takes its place.
 """
 
 import json
@@ -38,7 +38,7 @@ class Report:
         self.setting = {}
 
     def begin_anew(self):
-        """Also in a forked child, which has no thread of its parent's, but whatever lock it held."""
+        """Also in a forked child, which has no thread of its parent's, but any lock it held."""
         self._lock = threading.Lock()
         self._over = threading.Event()
 

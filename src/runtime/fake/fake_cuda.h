@@ -43,8 +43,8 @@ int64_t headroom_fake_calls(const char* call);
 /* Another program takes device memory, or gives it back (negative). */
 void headroom_fake_occupy(int device, int64_t bytes);
 int64_t headroom_fake_used_bytes(int device);
-/* cuMemGetInfo says that so much less is free than can be had; so much more where it is negative, as
- * where MPS limits what a process may have. */
+/* cuMemGetInfo says that so much less is free than can be had; so much more where it is negative,
+ * as where MPS limits what a process may have. */
 void headroom_fake_understate_free(int device, int64_t bytes);
 
 /* Devices say that handles of memory can be files and reached by GPUDirect; whether the last one
