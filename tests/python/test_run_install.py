@@ -257,10 +257,17 @@ def test_ranks_are_named_and_told_apart(run):
     assert ranks == [(0, 2, "served"), (1, 2, "served"), (None, 1, "nothing")]
 
 
-def test_under_torchrun(surroundings, tmp_path):
+@pytest.mark.parametrize("module, words", [
+    ("torch.distributed.run", ["--nproc-per-node", "2", "--master-port", "0"]),
+    ("accelerate.commands.launch", ["--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+                                    "--mixed_precision", "no", "--dynamo_backend", "no",
+                                    "--main_process_port", "0"]),
+])
+def test_under_launchers_of_ranks(surroundings, tmp_path, module, words):
+    pytest.importorskip(module.split(".")[0])
     (tmp_path / "train.py").write_text(PRELUDE + "torch.cuda.init()\nalloc(MIB, 0)\n")
     done = subprocess.run([os.environ["HEADROOM_BINARY"], "run", "--", sys.executable, "-m",
-                           "torch.distributed.run", "--nproc-per-node", "2", "train.py"],
+                           module, *words, "train.py"],
                           capture_output=True, text=True, timeout=180, cwd=tmp_path, check=False,
                           env=surroundings)
     assert done.returncode == 0, done.stderr

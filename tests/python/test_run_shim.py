@@ -419,6 +419,9 @@ def test_what_it_does_not_serve_is_needed_still(plain, tmp_path, monkeypatch):
     script = tmp_path / "train.py"
     script.write_text("pool = torch.cuda.MemPool()\n")
     monkeypatch.setattr(sys, "argv", [str(script)])
+    # The one that is installed here has no CUDA, and then nothing is needed.
+    assert needs.look([], {}) == []
+    monkeypatch.setattr(shim, "torch_has_no_gpu", lambda: False)
     assert [need.word for need in needs.look([], {})] == ["mempool"]
     assert needs.look([], plain.environment) == []
     environment = {**plain.environment, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
