@@ -131,13 +131,15 @@ def main():
     parser = argparse.ArgumentParser(description="Runs the benchmarks and prints ratios.")
     parser.add_argument("--smoke", action="store_true", help="once: do they run at all?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
-    parser.add_argument("--filter", default=".", metavar="REGEX", help="only what matches")
+    parser.add_argument("--filter", default=".", metavar="REGEX",
+                        help="only what matches: programs, benchmarks, commands")
     options = parser.parse_args()
     build()
     rows = []
     for program in sorted((BUILD / "perf").glob("headroom_perf_*")):
         if os.access(program, os.X_OK) and program.is_file():
-            rows += run_benchmark(program, options.smoke, options.filter)
+            is_named = re.search(options.filter, program.name.removeprefix("headroom_perf_"))
+            rows += run_benchmark(program, options.smoke, "." if is_named else options.filter)
     for spec in json.loads((REPO / "perf" / "commands.json").read_text()):
         if re.search(options.filter, spec["name"]):
             rows.append(run_command(spec, options.smoke))

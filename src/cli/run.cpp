@@ -95,6 +95,7 @@ Result<int> run_run(const Words& words, const Console& console) {
   if (words.has("build-shim")) return build_shim(words, console);
   HEADROOM_ASSIGN(const run::RunQuestion question, question_of(words));
   if (words.has("output")) HEADROOM_TRY(check_writable(words.value("output")));
+  if (const Result<void> plan = run::check_plan(question); !plan) console.complain(plan.error());
   HEADROOM_ASSIGN(const run::RunAnswer answer, run::answer(question));
   if (!answer.started) {
     console.complain(

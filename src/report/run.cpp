@@ -26,14 +26,14 @@ std::string percent_of(int64_t part, int64_t whole) {
   return text::formatted("%.1f %%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-// "61.20 GiB reserved before the plan, 52.30 GiB with it (-14.5 %)", or what there is of it.
+// "61.20 GiB reserved, 52.30 GiB with the plan (-14.5 %)", or what there is of it.
 std::string reserved_words(const DeviceFigures& device) {
   if (device.reserved_before && device.reserved_after && device.reserved_before->count > 0) {
     const int64_t before = device.reserved_before->count;
     const int64_t after = device.reserved_after->count;
     const double change = 100.0 * (static_cast<double>(after) / static_cast<double>(before) - 1.0);
-    return format_bytes(*device.reserved_before) + " reserved before the plan, " +
-           format_bytes(*device.reserved_after) + " with it (" +
+    return format_bytes(*device.reserved_before) + " reserved, " +
+           format_bytes(*device.reserved_after) + " with the plan (" +
            text::formatted("%+.1f %%", change) + ")";
   }
   std::string words;
@@ -54,8 +54,8 @@ std::string served_words(const DeviceFigures& device) {
            (device.plan_reason.empty() ? ")" : "; " + device.plan_reason + ")");
   }
   return (device.plan_source == "kept" ? "a kept plan: " : "") +
-         percent_of(device.planned, device.requests) + " of " + std::to_string(device.requests) +
-         " requests planned, " + percent_of(device.reused, device.requests) + " reused, " +
+         percent_of(device.planned, device.requests) + " planned, " +
+         percent_of(device.reused, device.requests) + " reused, " +
          percent_of(device.fallen_back, device.requests) + " fallen back";
 }
 
@@ -69,7 +69,7 @@ std::string device_line(const ProcessReport& process, const DeviceFigures& devic
   if (process.outcome == Outcome::off) line += "; PyTorch's own allocator";
   if (device.outside && device.outside->count > 0)
     line += "; " + format_bytes(*device.outside) + " outside our reach";
-  if (!process.ended) line += "; the process was killed, and this is what it had told";
+  if (!process.ended) line += "; killed: this is what it had told";
   return line;
 }
 
@@ -89,8 +89,27 @@ std::string headline_of_nothing(const run::RunAnswer& answer) {
   return words + " that imported torch" + (reason.empty() ? "" : " (" + reason + ")");
 }
 
+constexpr std::string_view kName = "headroom: ";
+
+// On a terminal that is too narrow for it, a line is broken behind its semicolons; in a pipe and a
+// file it is one.
 std::string line(const std::string& words, Style style, const Terminal& terminal) {
-  return "headroom: " + text::paint(text::printable(words), style, terminal.colour) + "\n";
+  const std::string shown = text::printable(words);
+  const auto room = static_cast<size_t>(terminal.columns);
+  std::string lines;
+  size_t begin = 0;
+  do {
+    size_t end = shown.size();
+    while (room > 0 && kName.size() + end - begin > room) {
+      const size_t before = shown.rfind("; ", end - 2);
+      if (before == std::string::npos || before <= begin) break;
+      end = before + 1;
+    }
+    lines += begin == 0 ? std::string(kName) : std::string(kName.size(), ' ');
+    lines += text::paint(shown.substr(begin, end - begin), style, terminal.colour) + "\n";
+    begin = std::min(end + 1, shown.size());
+  } while (begin < shown.size());
+  return lines;
 }
 
 std::string process_lines(const ProcessReport& process, const Terminal& terminal) {

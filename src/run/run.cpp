@@ -10,6 +10,7 @@
 
 #include "base/beside.h"
 #include "base/environment.h"
+#include "memory/plan/servable_plan.h"
 #include "run/measured_file.h"
 #include "run/process_report.h"
 
@@ -22,6 +23,17 @@ std::string absolute(const std::string& path) {
   std::error_code failed;
   const fs::path whole = fs::absolute(path, failed);
   return failed ? path : whole.string();
+}
+
+// The same of a name in which a % is a sign: those of the folder that is put before it are none.
+std::string absolute_pattern(const std::string& pattern) {
+  if (fs::path(pattern).is_absolute()) return pattern;
+  std::error_code failed;
+  std::string folder;
+  for (const char c : fs::current_path(failed).string()) {
+    folder += c == '%' ? "%%" : std::string(1, c);
+  }
+  return folder + "/" + pattern;
 }
 
 // A folder of our own for the time of a run. Only the files that processes left in it go with it.
@@ -65,6 +77,9 @@ std::string cache_folder() {
   return home.empty() ? "" : home + "/.cache/headroom";
 }
 
+// With %r or %d in its name it is a file for each rank or device, which the allocator looks for.
+bool is_one_file(const std::string& plan_file) { return plan_file.find('%') == std::string::npos; }
+
 // What can be known to be wrong before anything is started.
 Result<void> check(const RunQuestion& question, const Parts& parts) {
   if (!question.measure_file.empty()) HEADROOM_TRY(check_measured_file(question.measure_file));
@@ -76,9 +91,7 @@ Result<void> check(const RunQuestion& question, const Parts& parts) {
                    question.record_folder, std::strerror(errno)};
     }
   }
-  // With %r or %d in its name it is a file for each rank or device, which the allocator looks for.
-  const bool is_one_file = question.plan_file.find('%') == std::string::npos;
-  if (question.mode == Mode::serve && is_one_file &&
+  if (question.mode == Mode::serve && is_one_file(question.plan_file) &&
       access(question.plan_file.c_str(), R_OK) != 0) {
     return Error{ErrorCode::bad_input, "the plan cannot be read", question.plan_file,
                  "headroom pack RECORDING --plan FILE writes one"};
@@ -152,7 +165,7 @@ std::vector<std::pair<std::string, std::string>> environment_for(const RunQuesti
   if (question.mode == Mode::plan && !cache.empty()) folder = cache + "/plans";
   added.emplace_back("HEADROOM_RUN_FOLDER", folder);
   added.emplace_back("HEADROOM_RUN_PLAN",
-                     question.mode == Mode::serve ? absolute(question.plan_file) : "");
+                     question.mode == Mode::serve ? absolute_pattern(question.plan_file) : "");
   // Else as the user has it.
   if (question.without_shim) added.emplace_back("HEADROOM_RUN_SHIM", "off");
   return added;
@@ -167,6 +180,20 @@ Result<ForegroundResult> build_shim(const std::string& python, bool as_json) {
       {command,
        {{"HEADROOM_RUN_MODE", ""},
         {"PYTHONPATH", theirs.empty() ? parts.package : parts.package + ":" + theirs}}});
+}
+
+Result<void> check_plan(const RunQuestion& question) {
+  std::error_code failed;
+  if (question.mode != Mode::serve || !is_one_file(question.plan_file) ||
+      !fs::is_regular_file(question.plan_file, failed)) {
+    return {};
+  }
+  const auto plan = memory::read_servable_plan(question.plan_file);
+  if (plan) return {};
+  Error error = plan.error();
+  error.message = "the plan was refused: " + error.message;
+  error.hint += (error.hint.empty() ? "" : "\n") + std::string("the run goes on without a plan");
+  return error;
 }
 
 Result<RunAnswer> answer(const RunQuestion& question) {

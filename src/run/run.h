@@ -28,6 +28,11 @@ struct Parts {
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment_for(
     const RunQuestion& question, const Parts& parts, const std::string& reports);
 
+// Whether `--plan` names a plan that can be served. What is none costs the run nothing but the
+// plan: it goes on without it. Files of ranks and devices (%r, %d) and what is no file are not
+// looked at.
+[[nodiscard]] Result<void> check_plan(const RunQuestion& question);
+
 // Runs the command to its end. An Error is a failure of ours, before it was started.
 [[nodiscard]] Result<RunAnswer> answer(const RunQuestion& question);
 

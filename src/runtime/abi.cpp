@@ -63,7 +63,7 @@ int64_t copy_text(const std::string& text, char* buffer, int64_t capacity) {
   void* const pointer = known->allocate(size, stream_of(stream), message);
   if (pointer == nullptr) {
     is_full = true;
-    Runtime::set_error(std::move(message));
+    Runtime::set_error(message);
   }
   return pointer;
 }

@@ -114,9 +114,11 @@ typedef struct headroom_configuration {
 } headroom_configuration;
 
 /* Flags: cuMemAlloc backing even where pages could be mapped; a plan that serves even where best
- * fit is predicted to need less. */
+ * fit is predicted to need less; copies between devices are made by calls that name both (the shim
+ * makes them so), so that pages do without peer access. */
 #define HEADROOM_FLAG_NO_VIRTUAL_MEMORY 1
 #define HEADROOM_FLAG_ALWAYS_PLAN 2
+#define HEADROOM_FLAG_COPIES_NAME_DEVICES 4
 
 /* 0, or -1 where it was refused: headroom_error() says why. Only before the first allocation.
  * Without it: HEADROOM_RUN_MODE (run, record, serve, off), HEADROOM_RUN_PLAN,

@@ -44,6 +44,7 @@ Result<Configuration> configuration_from(const headroom_configuration& given) {
   configuration.world_size = std::max(whole.world_size, 1);
   configuration.without_virtual_memory = (whole.flags & HEADROOM_FLAG_NO_VIRTUAL_MEMORY) != 0;
   configuration.always_plans = (whole.flags & HEADROOM_FLAG_ALWAYS_PLAN) != 0;
+  configuration.copies_name_devices = (whole.flags & HEADROOM_FLAG_COPIES_NAME_DEVICES) != 0;
   if (configuration.mode == Mode::serve && configuration.plan_path.empty()) {
     return Error{ErrorCode::usage, "mode serve without a plan", "headroom_configuration",
                  "set plan_path"};

@@ -21,6 +21,7 @@ struct Configuration {
   int32_t world_size = 1;
   bool without_virtual_memory = false;
   bool always_plans = false;
+  bool copies_name_devices = false;  // PyTorch's between two, by the shim
 };
 
 // The Error says what is not known or does not go together.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/units.h"
 #include "runtime/device_allocator.h"
 
 namespace headroom::runtime {
@@ -21,6 +22,25 @@ std::string escaped(const std::string& text) {
     out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out;
+}
+
+// As PyTorch writes sizes (format_size() of c10/cuda/CUDACachingAllocator.cpp), whatever the
+// locale: its message is read by programs.
+std::string size_in_torchs_words(int64_t bytes) {
+  struct Unit {
+    int64_t bytes;
+    const char* name;
+  };
+  constexpr std::array kUnits{Unit{kGiB, " GiB"}, Unit{kMiB, " MiB"}, Unit{kKiB, " KiB"}};
+  for (const Unit& unit : kUnits) {
+    if (bytes <= unit.bytes) continue;
+    std::array<char, 64> text{};
+    const auto end = std::to_chars(text.data(), text.data() + text.size(),
+                                   static_cast<double>(bytes) / static_cast<double>(unit.bytes),
+                                   std::chars_format::fixed, 2);
+    return std::string(text.data(), end.ptr) + unit.name;
+  }
+  return std::to_string(bytes) + " bytes";
 }
 
 std::string key(const char* name, int64_t value) {
@@ -121,6 +141,25 @@ int64_t DeviceAllocator::unknown_frees() {
 void DeviceAllocator::count_unknown_free() {
   const std::lock_guard lock(lock_);
   ++statistics_.unknown_frees;
+}
+
+std::string DeviceAllocator::out_of_memory_message(const Request& request) {
+  const DevicePages::Info info = pages_->info();
+  const std::lock_guard lock(lock_);
+  ++statistics_.out_of_memory;
+  const int64_t allocated = statistics_.allocated_bytes.current();
+  const int64_t reserved = pages_->reserved_bytes();
+  const auto size = size_in_torchs_words;
+  return "CUDA out of memory. Tried to allocate " + size(request.size) + ". GPU " +
+         std::to_string(ordinal_) + " has a total capacity of " + size(info.total_bytes) +
+         " of which " + size(info.free_bytes) + " is free. " +
+         (pages_->limit() < pages_->total_bytes() ? size(pages_->limit()) + " allowed; " : "") +
+         "Of the allocated memory " + size(allocated) + " is allocated by PyTorch, and " +
+         size(reserved - allocated) + " is reserved by PyTorch but unallocated. " +
+         (is_capturing() ? "While a graph is captured Headroom gives back none of that"
+                         : "Headroom gave back every page in which nothing lies before it said "
+                           "so") +
+         (pages_->last_error().empty() ? std::string() : " (" + pages_->last_error() + ")") + ".";
 }
 
 std::string DeviceAllocator::report_json() {

@@ -25,13 +25,13 @@ constexpr int64_t kPagesWithoutAsking = 16;
 }  // namespace
 
 Result<std::unique_ptr<DevicePages>> DevicePages::open(const Driver& driver, int ordinal,
-                                                       bool without_virtual_memory) {
+                                                       const Wishes& wishes) {
   std::unique_ptr<DevicePages> pages(new DevicePages(driver));
-  HEADROOM_TRY(pages->prepare(ordinal, without_virtual_memory));
+  HEADROOM_TRY(pages->prepare(ordinal, wishes));
   return pages;
 }
 
-Result<void> DevicePages::prepare(int ordinal, bool without_virtual_memory) {
+Result<void> DevicePages::prepare(int ordinal, const Wishes& wishes) {
   const auto failed = [&](const char* call, CudaResult error) {
     return Error{ErrorCode::unavailable,
                  std::string(call) + " failed: " + driver_.name_of(error),
@@ -54,16 +54,15 @@ Result<void> DevicePages::prepare(int ordinal, bool without_virtual_memory) {
   limit_ = total_bytes_;
   page_bytes_ = kPlainPage;
   const DriverScope scope(driver_, context_);
-  if (without_virtual_memory) {
+  if (wishes.without_virtual_memory) {
     why_plain_ = "turned off by the configuration";
-  } else {
-    can_map_pages();
+  } else if (!can_map_pages(wishes.needs_peers)) {
+    page_bytes_ = kPlainPage;
   }
   return {};
 }
 
-// Tries it out with one page, since what a device says that it supports is not always true (vGPUs).
-bool DevicePages::can_map_pages() {
+bool DevicePages::can_map_pages(bool needs_peers) {
   int supported = 0;
   if (driver_.device_attribute(&supported, kAttributeVirtualMemory, device_) != 0 ||
       supported == 0) {
@@ -71,6 +70,30 @@ bool DevicePages::can_map_pages() {
     return false;
   }
   properties_.location.id = device_;
+  share_handles();
+  size_t granularity = 0;
+  const CudaResult error = driver_.granularity(&granularity, &properties_, 0);
+  const auto page = static_cast<int64_t>(granularity);
+  if (error != 0 || page < kLeastPage || page > kMostPage || (page & (page - 1)) != 0) {
+    why_plain_ = "the driver names no granularity of memory";
+    return false;
+  }
+  page_bytes_ = page;
+  const std::optional<int> lacking = add_peers();
+  const auto needs = [this](const std::string& who) {
+    why_plain_ = who +
+                 ", and PyTorch copies between devices without peer access only what "
+                 "cuMemAlloc gave, unless the shim is there (docs/run.md)";
+    return false;
+  };
+  if (needs_peers && lacking) {
+    return needs("device " + std::to_string(*lacking) + " does not reach its memory");
+  }
+  if (!try_a_page()) return false;
+  return !needs_peers || peers_error_ == 0 || needs(why_no_peers());
+}
+
+void DevicePages::share_handles() {
   int has = 0;
   if (driver_.device_attribute(&has, kAttributeHandlesArePosixFiles, device_) == 0 && has != 0) {
     properties_.handle_types = 1;
@@ -80,28 +103,32 @@ bool DevicePages::can_map_pages() {
       has != 0) {
     properties_.gpu_direct_capable = 1;
   }
-  size_t granularity = 0;
-  const CudaResult error = driver_.granularity(&granularity, &properties_, 0);
-  const auto page = static_cast<int64_t>(granularity);
-  if (error != 0 || page < kLeastPage || page > kMostPage || (page & (page - 1)) != 0) {
-    why_plain_ = "the driver names no granularity of memory";
-    return false;
-  }
-  page_bytes_ = page;
+}
+
+// This device, and all that reach its memory; one of those that do not, if there is one.
+std::optional<int> DevicePages::add_peers() {
+  std::optional<int> lacking;
   access_.push_back({});
   access_[0].location.id = device_;
   int count = 0;
-  if (driver_.device_count(&count) == 0) {
-    for (int peer = 0; peer < count; ++peer) {
-      CudaDevice other = 0;
-      int can = 0;
-      if (peer == ordinal_ || driver_.device_get(&other, peer) != 0) continue;
-      if (driver_.can_access_peer(&can, other, device_) != 0 || can == 0) continue;
-      CudaAccess access;
-      access.location.id = other;
-      access_.push_back(access);
+  if (driver_.device_count(&count) != 0) return lacking;
+  for (int peer = 0; peer < count; ++peer) {
+    CudaDevice other = 0;
+    int can = 0;
+    if (peer == ordinal_ || driver_.device_get(&other, peer) != 0) continue;
+    if (driver_.can_access_peer(&can, other, device_) != 0 || can == 0) {
+      lacking = peer;
+      continue;
     }
+    CudaAccess access;
+    access.location.id = other;
+    access_.push_back(access);
   }
+  return lacking;
+}
+
+// What a device says that it supports is not always true (vGPUs).
+bool DevicePages::try_a_page() {
   const std::optional<int64_t> address = reserve(page_bytes_);
   Outcome outcome = address ? map(*address, page_bytes_) : Outcome::failed;
   if (outcome == Outcome::failed && address &&

@@ -26,9 +26,20 @@ class DevicePages {
  public:
   enum class Outcome : uint8_t { done, no_memory, failed };
 
+  struct Wishes {
+    bool without_virtual_memory = false;
+    // Other devices of this process will copy from and to this one by calls that do not name the
+    // devices: those know cuMemAlloc's memory alone, unless each reaches the other's (NOTE below).
+    bool needs_peers = false;
+  };
   // Initialises the driver and takes the device's primary context, PyTorch's own.
+  //
+  // NOTE: PyTorch copies between devices that have no peer access by cudaMemcpyPeerAsync where
+  // memory may be mapped pages, and by cudaMemcpyAsync where it believes that all is cudaMalloc's,
+  // as behind its C interface for other allocators (memcpyAsync() in CUDACachingAllocator.cpp and
+  // CUDAPluggableAllocator.cpp of PyTorch 2.13).
   static Result<std::unique_ptr<DevicePages>> open(const Driver& driver, int ordinal,
-                                                   bool without_virtual_memory);
+                                                   const Wishes& wishes);
 
   [[nodiscard]] const Driver& driver() const { return driver_; }
   [[nodiscard]] CudaContext* context() const { return context_; }
@@ -46,6 +57,7 @@ class DevicePages {
 
   // Of all memory that is reserved here.
   void set_limit(int64_t bytes) { limit_ = bytes; }
+  [[nodiscard]] int64_t limit() const { return limit_; }
 
   // Address space without memory, in whole pages. Nothing where there is none left.
   std::optional<int64_t> reserve(int64_t bytes);
@@ -91,8 +103,11 @@ class DevicePages {
   };
 
   explicit DevicePages(const Driver& driver) : driver_(driver) {}
-  Result<void> prepare(int ordinal, bool without_virtual_memory);
-  bool can_map_pages();
+  Result<void> prepare(int ordinal, const Wishes& wishes);
+  bool can_map_pages(bool needs_peers);
+  void share_handles();
+  std::optional<int> add_peers();
+  bool try_a_page();
   bool add_reservation(int64_t least_bytes);
   [[nodiscard]] CudaHandle& handle_at(int64_t address) const;
   bool has_room(int64_t bytes);

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/units.h"
-#include "memory/plan/plan_file.h"
+#include "memory/plan/servable_plan.h"
 #include "runtime/device_allocator.h"
 
 namespace headroom::runtime {
@@ -49,24 +49,12 @@ int64_t now_ns() {
 void DeviceAllocator::load_plan() {
   if (configuration_.plan_path.empty()) return;
   const std::string path = path_for(configuration_.plan_path, ordinal_, configuration_.rank);
-  const auto plan = memory::read_plan_file(path);
+  const auto plan = memory::read_servable_plan(path);
   if (!plan) {
     plan_figures_.refused = plan.error().to_string();
     return;
   }
-  if (plan->alignment % kAlignment != 0) {
-    plan_figures_.refused = "the plan is made for an alignment of " +
-                            std::to_string(plan->alignment) + " B, which is no multiple of " +
-                            std::to_string(kAlignment) + " B";
-    return;
-  }
   CompiledPlan compiled = compile_plan(*plan);
-  if (compiled.longest == 0) {
-    plan_figures_.refused = path +
-                            ": the plan has no slots: make another from a recording of whole "
-                            "iterations";
-    return;
-  }
   compiled.is_of_file = true;
   candidate_ =
       std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(std::move(compiled)));

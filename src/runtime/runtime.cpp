@@ -2,8 +2,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
-#include <utility>
 
 #include "base/version.h"
 
@@ -13,10 +14,9 @@ namespace {
 // For planners at the end of the process.
 constexpr std::chrono::seconds kFinishTime{5};
 
-std::string& thread_error() {
-  thread_local std::string error;
-  return error;
-}
+// Without a destructor: a thread may ask for memory in the destructors of its other thread-locals,
+// when one of this would have run already.
+thread_local std::array<char, 2048> thread_error{};
 
 }  // namespace
 
@@ -35,8 +35,12 @@ void Runtime::begin_as_child() {
   mutex_.unlock();
 }
 
-void Runtime::set_error(std::string message) { thread_error() = std::move(message); }
-const char* Runtime::error() { return thread_error().c_str(); }
+void Runtime::set_error(const std::string& message) {
+  const size_t bytes = std::min(message.size(), thread_error.size() - 1);
+  std::copy_n(message.begin(), bytes, thread_error.begin());
+  thread_error[bytes] = '\0';
+}
+const char* Runtime::error() { return thread_error.data(); }
 
 Result<void> Runtime::configure(const Configuration& configuration) {
   const std::lock_guard lock(mutex_);

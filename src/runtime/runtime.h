@@ -62,7 +62,8 @@ class Runtime {
   std::string report_json();
   void finish();
 
-  static void set_error(std::string message);
+  // Cut after 2 KiB.
+  static void set_error(const std::string& message);
   static const char* error();
 
  private:

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <clocale>
@@ -261,6 +262,95 @@ TEST(Runtime, PeersThatHaveNoAccessAreToldOf) {
     headroom_fake_fail("cuMemSetAccess", 0, 1, 999);
     IN_CHILD(headroom_malloc(16 * kMiB, 0, nullptr) != nullptr);
     IN_CHILD(report().find("\"peers_reason\": \"cuMemSetAccess") != std::string::npos);
+  });
+}
+
+// Behind PyTorch's C interface, copies between devices without peer access know cuMemAlloc's memory
+// alone.
+TEST(Runtime, SeveralDevicesThatDoNotReachEachOtherHaveNoPages) {
+  const auto backing_of = [](int device) {
+    const std::string text = report();
+    const size_t at = text.find("\"device\": " + std::to_string(device));
+    return text.substr(text.find("\"backing\": ", at) + 11, 7);
+  };
+  struct Case {
+    int peers;
+    int world_size;
+    int64_t flags;
+    std::array<const char*, 2> backing;
+  };
+  for (const Case& one : {Case{0, 1, 0, {"pieces", "pieces"}},
+                          // A rank of many uses one device; a second one is told.
+                          Case{0, 2, 0, {"pages", "pieces"}},
+                          Case{0, 1, HEADROOM_FLAG_COPIES_NAME_DEVICES, {"pages", "pages"}},
+                          Case{1, 1, 0, {"pages", "pages"}}}) {
+    in_child([&] {
+      const headroom_fake_setting setting{2, 64 * kMiB, 2 * kMiB, 0, 1, 1, 1, one.peers};
+      headroom_fake_set_up(&setting);
+      headroom_configuration made = configuration();
+      made.world_size = one.world_size;
+      made.flags = one.flags;
+      IN_CHILD(headroom_configure(&made) == 0);
+      for (int device = 0; device < 2; ++device) {
+        IN_CHILD(headroom_malloc(4 * kMiB, device, nullptr) != nullptr);
+        const std::string word = one.backing[static_cast<size_t>(device)];
+        IN_CHILD(backing_of(device).starts_with("\"" + word));
+        const bool is_told = report().find("does not reach its memory") != std::string::npos;
+        IN_CHILD(is_told == (word == "pieces"));
+      }
+      IN_CHILD(one.peers == 0 || headroom_fake_last_access() == 2);
+    });
+  }
+}
+
+TEST(Runtime, HandlesCanBeSharedWhereTheDeviceAndTheContainerAllowIt) {
+  for (const bool is_forbidden : {false, true}) {
+    in_child([&] {
+      set_up(64);
+      configure_default();
+      headroom_fake_shareable_handles(1);
+      if (is_forbidden) headroom_fake_fail("cuMemCreate", 0, 1, 800);
+      IN_CHILD(headroom_malloc(4 * kMiB, 0, nullptr) != nullptr);
+      IN_CHILD((headroom_fake_last_handle_is_shareable() != 0) == !is_forbidden);
+      IN_CHILD(report().find("\"backing\": \"pages\"") != std::string::npos);
+    });
+  }
+}
+
+// MPS lets a process have less than the driver calls free.
+TEST(Runtime, ALimitThatOnlyTheDriverKnowsIsHonoured) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    headroom_fake_occupy(0, 24 * kMiB);
+    headroom_fake_understate_free(0, -24 * kMiB);
+    IN_CHILD(headroom_malloc(20 * kMiB, 0, nullptr) != nullptr);
+    IN_CHILD(headroom_malloc(21 * kMiB, 0, nullptr) == nullptr);
+    IN_CHILD(std::strstr(headroom_error(), "CUDA out of memory") == headroom_error());
+    IN_CHILD(headroom_fake_used_bytes(0) == (20 + 24) * kMiB);  // what was taken went back
+    IN_CHILD(headroom_malloc(20 * kMiB, 0, nullptr) != nullptr);
+  });
+}
+
+// The allocator's own thread-locals are gone when the last of a program's is: memory can be asked
+// for, and refused, then, too.
+TEST(Runtime, ADyingThreadMayBeRefused) {
+  struct Late {
+    bool is_armed = false;
+    ~Late() {
+      if (!is_armed) return;
+      IN_CHILD(headroom_malloc(80 * kMiB, 0, nullptr) == nullptr);
+      IN_CHILD(std::strstr(headroom_error(), "Tried to allocate 80.00 MiB") != nullptr);
+    }
+  };
+  in_child([] {
+    set_up(64);
+    configure_default();
+    std::thread([] {
+      static thread_local Late late;
+      late.is_armed = true;  // made before what the next line makes, so it goes after it
+      IN_CHILD(headroom_malloc(70 * kMiB, 0, nullptr) == nullptr);
+    }).join();
   });
 }
 

@@ -4,13 +4,15 @@
 //   headroom_runtime_stress --operations 1e6 --threads 4 --streams 3 --seed 1 [--memory-mib 2048]
 //                           [--oom] [--plain] [--no-host] [--quiet-share 0.05]
 //
-// Each thread runs iterations of a program of its own, drawn from the seed, so that plans are made
-// and served; a share of its requests is perturbed, blocks are handed to other threads to be
-// released, other streams use them, memory is taken away and given back, caches are emptied, graphs
-// are captured. Checked at each call: no two live blocks overlap; a block lies in mapped memory (it
-// is written to, and its words are there when it is released); no work on another stream still
-// touches what is handed out; the figures are the sums. At the end: nothing is live, everything can
-// be given back, and the driver saw no rule broken. A watchdog ends a run that stands still.
+// Each thread runs iterations of a program of its own, drawn from the seed, so that plans are
+// made and served; a share of its requests is perturbed, blocks are handed to other threads to
+// be released, other streams use them, memory is taken away and given back, caches are emptied,
+// graphs are captured. Threads die with blocks of theirs alive, which their successors have
+// then; the last thing that a thread does is to allocate and release from a destructor of its
+// own. Checked at each call: no two live blocks overlap; a block lies in mapped memory (it is
+// written to, and its words are there when it is released); no work on another stream still
+// touches what is handed out; the figures are the sums. At the end: nothing is live, everything
+// can be given back, and the driver saw no rule broken. A watchdog ends a run that stands still.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -147,12 +149,16 @@ class Worker {
     make_program();
   }
 
-  void run() {
-    const auto mine = static_cast<int64_t>(setting.operations / setting.threads);
+  void begin() {
     take_turns();
     perturbed_ = setting.perturbed;
-    for (int64_t pass = 0; done_ < mine; ++pass) {
+  }
+  // False where its thread dies; another one is to go on.
+  bool go_on() {
+    const auto mine = static_cast<int64_t>(setting.operations / setting.threads);
+    while (done_ < mine) {
       run_pass();
+      if (draw(64) == 0) return false;
       if (draw(64) == 0) headroom_reset();
       if (setting.injects_oom && draw(16) == 0) {
         headroom_fake_fail("cuMemCreate", static_cast<int64_t>(draw(8)),
@@ -164,6 +170,13 @@ class Worker {
     }
     for (Slot& slot : slots_) release(slot.pointer);
     for (void*& pointer : strangers_) release(pointer);
+    return true;
+  }
+  // Of a thread that is no more but for its destructors.
+  void last_will() {
+    void* block = nullptr;
+    allocate(block, 4096, number_ % setting.streams, false);
+    if (block != nullptr) release(block);
   }
 
  private:
@@ -343,6 +356,26 @@ class Worker {
   int64_t done_ = 0;
 };
 
+struct LastWill {
+  Worker* worker = nullptr;
+  ~LastWill() {
+    if (worker != nullptr) worker->last_will();
+  }
+};
+thread_local LastWill last_will;
+
+// A worker's threads, one after the other.
+void live(int number) {
+  Worker worker(number);
+  worker.begin();
+  for (bool is_done = false; !is_done;) {
+    std::thread([&] {
+      last_will.worker = &worker;
+      is_done = worker.go_on();
+    }).join();
+  }
+}
+
 void watch() {
   int64_t before = -1;
   int quiet = 0;
@@ -402,10 +435,7 @@ int main(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::thread> threads;
   for (int i = 0; i < setting.threads; ++i) {
-    threads.emplace_back([i] {
-      Worker worker(i);
-      worker.run();
-    });
+    threads.emplace_back(live, i);
   }
   for (std::thread& thread : threads) thread.join();
   while (void* pointer = handover.take()) {

@@ -223,24 +223,38 @@ def test_the_look_sees_what_the_text_says(script, line, word):
     assert [(need.word, need.place) for need in found] == ([(word, f"{path}:2")] if word else [])
 
 
-def test_a_script_that_needs_more_is_refused_before_it_begins(run, script):
+@pytest.fixture
+def with_cuda(tmp_path):
+    """As if a PyTorch with CUDA were installed: what is refused never imports it."""
+    folder = tmp_path / "site" / "torch"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise SystemExit('imported')\n")
+    (folder / "version.py").write_text("__version__ = '2.13.0+cu130'\n"
+                                       "cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n")
+    return {"PYTHONPATH": str(tmp_path / "site")}
+
+
+def test_a_script_that_needs_more_is_refused_before_it_begins(run, script, with_cuda):
     path = script("print('began')\nif False:\n    torch.backends.cudnn.benchmark = True\n")
-    done = run("--", sys.executable, path)
+    # The PyTorch that is installed here has no CUDA: nothing is put into it, so nothing is amiss.
+    assert run("--", sys.executable, path).stdout == "began\n"
+    done = run("--", sys.executable, path, environment=with_cuda)
     assert (done.returncode, done.stdout) == (125, ""), done.stderr
     assert f"{path}:3: " in done.stderr and "--accept cudnn-benchmark" in done.stderr
     for way in (["--off"], ["--accept", "mempool,cudnn-benchmark"], ["--accept", "all"]):
-        assert run(*way, "--", sys.executable, path).stdout == "began\n"
+        done = run(*way, "--", sys.executable, path, environment=with_cuda)
+        assert done.stdout == "began\n"
 
 
-def test_modules_beside_the_script_and_the_environment_are_looked_at(run, script):
+def test_modules_beside_the_script_and_the_environment_are_looked_at(run, script, with_cuda):
     script("import torch\ntorch.backends.cudnn.benchmark = True\n", "helpers.py")
     path = script("from helpers import nothing\n")
-    done = run("--", sys.executable, path)
+    done = run("--", sys.executable, path, environment=with_cuda)
     assert done.returncode == 125 and "helpers.py:2: " in done.stderr
     async_backend = run("--", sys.executable, "-c", "print('began')", environment={
-        "PYTORCH_CUDA_ALLOC_CONF": "backend: cudaMallocAsync"})
+        "PYTORCH_CUDA_ALLOC_CONF": "backend: cudaMallocAsync", **with_cuda})
     assert async_backend.returncode == 125 and "PYTORCH_CUDA_ALLOC_CONF" in async_backend.stderr
-    as_module = run("--", sys.executable, "-m", "helpers")
+    as_module = run("--", sys.executable, "-m", "helpers", environment=with_cuda)
     assert as_module.returncode == 125 and "helpers.py:2: " in as_module.stderr
 
 

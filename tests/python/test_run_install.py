@@ -64,14 +64,14 @@ def surroundings(tmp_path):
 @pytest.fixture
 def run(tmp_path, surroundings):
     """headroom run FLAGS -- python SCRIPT: what it did, and its answer."""
-    def go(text, *flags, words=(), environment=None, code=0):
+    def go(text, *flags, words=(), environment=None, code=0, cwd=tmp_path):
         path = tmp_path / "train.py"
         path.write_text(PRELUDE + textwrap.dedent(text))
         answer = tmp_path / "answer.json"
         answer.unlink(missing_ok=True)
         done = subprocess.run([os.environ["HEADROOM_BINARY"], "run", "--json", "-o", str(answer),
                                *flags, "--", sys.executable, str(path), *words],
-                              capture_output=True, text=True, timeout=180, cwd=tmp_path,
+                              capture_output=True, text=True, timeout=180, cwd=cwd,
                               stdin=subprocess.DEVNULL, check=False,
                               env={**surroundings, **(environment or {})})
         assert done.returncode == code, done.stderr
@@ -257,10 +257,17 @@ def test_ranks_are_named_and_told_apart(run):
     assert ranks == [(0, 2, "served"), (1, 2, "served"), (None, 1, "nothing")]
 
 
-def test_under_torchrun(surroundings, tmp_path):
+@pytest.mark.parametrize("module, words", [
+    ("torch.distributed.run", ["--nproc-per-node", "2", "--master-port", "0"]),
+    ("accelerate.commands.launch", ["--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+                                    "--mixed_precision", "no", "--dynamo_backend", "no",
+                                    "--main_process_port", "0"]),
+])
+def test_under_launchers_of_ranks(surroundings, tmp_path, module, words):
+    pytest.importorskip(module.split(".")[0])
     (tmp_path / "train.py").write_text(PRELUDE + "torch.cuda.init()\nalloc(MIB, 0)\n")
     done = subprocess.run([os.environ["HEADROOM_BINARY"], "run", "--", sys.executable, "-m",
-                           "torch.distributed.run", "--nproc-per-node", "2", "train.py"],
+                           module, *words, "train.py"],
                           capture_output=True, text=True, timeout=180, cwd=tmp_path, check=False,
                           env=surroundings)
     assert done.returncode == 0, done.stderr
@@ -287,6 +294,25 @@ def test_a_killed_recording_is_one_that_pack_reads(run, tmp_path):
     answer = json.loads(packed.stdout)
     assert answer["requests"] == 6 * 5
     assert "killed" in packed.stdout
+
+
+@pytest.mark.parametrize("flags", [[], ["--record", "recordings"]])
+def test_a_process_without_an_optimizer_has_told_its_figures_when_it_is_killed(run, flags):
+    done = run("""
+        import glob, time
+        torch.cuda.init()
+        kept = [alloc(16 * MIB, 0), alloc(8 * MIB, 0)]
+        report = os.path.join(os.environ["HEADROOM_RUN_REPORTS"], "*.json")
+        for _ in range(600):  # until it has told of them, and not for ever
+            if '"peak_allocated_bytes": %d' % (24 * MIB) in open(*glob.glob(report)).read():
+                break
+            time.sleep(0.1)
+        os.kill(os.getpid(), 9)
+    """, *flags, code=137)
+    process, = done.answer["processes"]
+    device, = process["devices"]
+    assert not process["ended"] and device["iterations"] == 0
+    assert device["peak_allocated_bytes"] == device["peak_reserved_bytes"] == 24 << 20
 
 
 def test_a_recording_that_ends_is_named_in_the_answer(run, tmp_path):
@@ -333,9 +359,31 @@ def test_recorded_planned_by_pack_and_served(run, tmp_path):
     assert device["reserved_before_bytes"] is None  # nothing to compare with
     # A damaged plan is refused with a reason, and the run goes on.
     (tmp_path / "step.plan").write_bytes((tmp_path / "step.plan").read_bytes()[:100])
-    damaged, = run(STEPS, "--plan", "step.plan").answer["processes"]
+    done = run(STEPS, "--plan", "step.plan")
+    damaged, = done.answer["processes"]
+    assert done.stderr.startswith("headroom: error: step.plan, byte "), done.stderr
     assert any("the plan was refused" in note for note in damaged["notes"]), damaged
     assert damaged["ended"] and damaged["devices"][0]["planned"] == 0
+
+
+def test_what_is_no_plan_is_told_before_the_run(run, tmp_path):
+    (tmp_path / "step.plan").write_text("a plan, but none of ours")
+    done = run("print('began', file=sys.stderr, flush=True)", "--plan", "step.plan", "--quiet")
+    said, began, _ = done.stderr.partition("began\n")
+    assert began and said.startswith("headroom: error: step.plan"), done.stderr
+    assert "the plan was refused" in said and "the run goes on without a plan" in said
+    whole = run("print(os.environ['HEADROOM_RUN_PLAN'])", "--plan", "%r/step.plan", "--quiet")
+    assert whole.stderr == ""  # one for each rank: nobody knows which there will be
+
+
+def test_a_folder_with_a_sign_in_its_name_is_where_the_plan_is(run, tmp_path):
+    """The sign %d stands for a device in the name that --plan is given, and nowhere else."""
+    folder = tmp_path / "100%done"
+    folder.mkdir()
+    (folder / "step.plan").write_text("a plan, but none of ours")
+    done = run("torch.cuda.init()\ntrain(1)\n", "--plan", "step.plan", cwd=folder)
+    note, = [note for note in done.answer["processes"][0]["notes"] if "refused" in note]
+    assert f"{folder}/step.plan" in note, note
 
 
 def test_the_second_run_begins_with_the_plan_of_the_first(run):
@@ -458,6 +506,41 @@ def test_out_of_memory_is_pytorchs_own_exception(plain, tmp_path):
         print(caught, what.value.decode())
     """)
     assert done.stdout == "1 CUDA out of memory. Tried to allocate 2.00 GiB\n"
+
+
+REFUSED = """
+import ctypes, sys
+ours = ctypes.CDLL(sys.argv[1])
+ours.headroom_error.restype = ctypes.c_char_p
+ours.headroom_malloc.restype = ctypes.c_void_p
+ours.headroom_malloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+ours.headroom_set_memory_fraction.argtypes = [ctypes.c_double, ctypes.c_int]
+if "kept" in sys.argv:
+    assert ours.headroom_malloc(1 << 20, 0, None)
+if "limited" in sys.argv:
+    ours.headroom_set_memory_fraction(0.25, 0)
+assert not ours.headroom_malloc(5 << 30, 0, None)
+print("torch.OutOfMemoryError:", ours.headroom_error().decode())
+"""
+
+
+@pytest.mark.parametrize("words, figures", [
+    ([], {"allocated_bytes": 0, "unallocated_bytes": 0, "allowed_bytes": None}),
+    (["kept"], {"allocated_bytes": 1 << 20, "unallocated_bytes": 1 << 20}),
+    (["limited"], {"allowed_bytes": 1 << 30}),
+])
+def test_our_out_of_memory_message_is_one_that_pack_reads(surroundings, words, figures):
+    """Nothing allocated and nothing cached is said as PyTorch says it, and no figure is missing."""
+    said = subprocess.run([sys.executable, "-c", REFUSED, str(libraries()[0]), *words],
+                          capture_output=True, text=True, check=True, env=surroundings)
+    packed = subprocess.run([os.environ["HEADROOM_BINARY"], "pack", "--oom", "-", "--json"],
+                            input=said.stdout, capture_output=True, text=True, check=False)
+    assert packed.returncode in (0, 1), packed.stdout + packed.stderr
+    case, = json.loads(packed.stdout)["cases"]
+    assert case["is_cut"] is False, case
+    assert case["message"]["tried_bytes"] == 5 << 30
+    assert case["message"]["total_bytes"] == 4 << 30
+    assert {name: case["message"][name] for name in figures} == figures
 
 
 # c10/util/Exception.h in small, as older versions of PyTorch have it: no constructor of

@@ -359,8 +359,24 @@ def test_the_profiler_shows_device_memory(run):
     assert "shows no device memory" not in done.stderr
 
 
+def test_devices_that_do_not_reach_each_other_have_pages_with_it(run):
+    """Its copies name both devices; those of PyTorch's C interface do not."""
+    script = """
+        torch.cuda.init()
+        torch._C._cuda_setDevice(0)
+        assert alloc(3 * MIB, 0)
+    """
+    environment = {"HEADROOM_FAKE_CUDA": "devices=2,memory_mib=64,peers=0"}
+    process, = run(script, environment=environment).processes
+    assert process["notes"] == []
+    process, = run(script, "--no-shim", environment=environment).processes
+    note, = process["notes"]
+    assert "no mapped pages: device 1 does not reach its memory" in note and "shim" in note
+
+
 @pytest.mark.parametrize("flags, environment", [
-    (["--no-shim"], {}), ([], {"HEADROOM_RUN_SHIM": "off"}), ([], {"HEADROOM_CACHE": "/nonexistent"}),
+    (["--no-shim"], {}), ([], {"HEADROOM_RUN_SHIM": "off"}),
+    ([], {"HEADROOM_CACHE": f"{__file__}/no-folder"}),  # which root cannot make either
 ])
 def test_without_it_all_is_as_before(run, flags, environment):
     script = """
@@ -403,6 +419,9 @@ def test_what_it_does_not_serve_is_needed_still(plain, tmp_path, monkeypatch):
     script = tmp_path / "train.py"
     script.write_text("pool = torch.cuda.MemPool()\n")
     monkeypatch.setattr(sys, "argv", [str(script)])
+    # The one that is installed here has no CUDA, and then nothing is needed.
+    assert needs.look([], {}) == []
+    monkeypatch.setattr(shim, "torch_has_no_gpu", lambda: False)
     assert [need.word for need in needs.look([], {})] == ["mempool"]
     assert needs.look([], plain.environment) == []
     environment = {**plain.environment, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",

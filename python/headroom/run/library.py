@@ -9,6 +9,7 @@ import json
 import os
 
 ABI_VERSION = 1
+COPIES_NAME_DEVICES = 4  # HEADROOM_FLAG_COPIES_NAME_DEVICES
 MODES = {"run": 0, "record": 1, "serve": 2, "off": 3}
 
 
@@ -101,13 +102,15 @@ class Library:
         """Of a function, for PyTorch's setters. An AttributeError names one that is missing."""
         return ctypes.cast(getattr(self.handle, name), ctypes.c_void_p).value
 
-    def configure(self, mode, plan_path="", plan_out="", record_path="", rank=0, world_size=1):
+    def configure(self, mode, plan_path="", plan_out="", record_path="", rank=0, world_size=1,
+                  flags=0):
         """"" where it was taken, else why not."""
         def text(words):
             return words.encode() if words else None
         configuration = Configuration(
             ctypes.sizeof(Configuration), MODES[mode], text(plan_path), text(plan_out),
-            text(record_path), text(os.environ.get("HEADROOM_CUDA_DRIVER", "")), rank, world_size, 0)
+            text(record_path), text(os.environ.get("HEADROOM_CUDA_DRIVER", "")), rank, world_size,
+            flags)
         if self.handle.headroom_configure(ctypes.byref(configuration)) == 0:
             return ""
         return self.handle.headroom_error().decode(errors="replace")

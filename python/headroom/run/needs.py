@@ -226,6 +226,8 @@ def look(accepted, environment):
              if not need.word or (need.word not in accepted and "all" not in accepted)]
     global _left_to_the_shim
     _left_to_the_shim = []
+    if found and _has_no_gpu():
+        return []
     if not can_be_served(found) or not _has_shim(environment):
         return found
     _left_to_the_shim = [need for need in found if need.word in SERVED]
@@ -244,6 +246,12 @@ def left_to_the_shim():
 def can_be_served(found):
     """Whether a shim would serve some of them."""
     return any(need.word in SERVED for need in found)
+
+
+def _has_no_gpu():
+    """Whether PyTorch is built without CUDA: then nothing is put into it, and nothing is amiss."""
+    from headroom.run import shim  # not at every start of a Python
+    return shim.torch_has_no_gpu()
 
 
 def _has_shim(environment):

@@ -1,38 +1,46 @@
 """What a process tells `headroom run`: one JSON file, schema "headroom.run.process/1".
 
-It is written when CUDA is first used, now and then at an optimizer's step, and at the end; each time
-whole, and put in place by a rename. So what a killed process had told is there. Where the folder is
-not to be had (another machine, or headroom.enable() without `headroom run`), a line on stderr at the
-end takes its place.
+It is written when CUDA is first used, every few seconds from then on by a thread of its own (work
+that has no optimizer tells nobody that it goes on), at the first optimizer's step, and at the end;
+each time whole, and put in place by a rename. So what a killed process had told is there. Where the
+folder is not to be had (another machine, or headroom.enable() without `headroom run`), a line on
+stderr at the end takes its place.
 """
 
 import json
 import os
 import socket
 import sys
-import time
+import threading
 
 from headroom.run.ranks import rank_and_world
 from headroom.run.statistics import peaks
 
 SCHEMA = "headroom.run.process/1"
 SECONDS_BETWEEN = 5.0
+FIRST_SECONDS = 0.5  # and twice as long each time
 GIB = float(1 << 30)
 
 
 class Report:
-    """Of one process. `figures()` gives the devices; see session.py."""
+    """Of one process. `figures()` gives the devices, `look()` adds notes; see session.py."""
 
-    def __init__(self, torch, folder, figures):
+    def __init__(self, torch, folder, figures, look):
         self._torch = torch
         self._folder = folder
         self._figures = figures
-        self._last = 0.0
+        self._look = look
+        self.begin_anew()
         self.outcome = "nothing"
         self.reason = ""
         self.notes = []
         self.recordings = []
         self.setting = {}
+
+    def begin_anew(self):
+        """Also in a forked child, which has no thread of its parent's, but any lock it held."""
+        self._lock = threading.Lock()
+        self._over = threading.Event()
 
     def content(self, ended):
         rank, world = rank_and_world(self._torch)
@@ -43,16 +51,27 @@ class Report:
                 "notes": self.notes[:32],
                 "setting": {name: str(value) for name, value in self.setting.items()}}
 
-    def write(self, ended=False):
+    def write(self):
         """True where it is in its place."""
-        self._last = time.monotonic()
+        with self._lock:
+            return self._write(ended=False)
+
+    def write_last(self):
+        self._over.set()
+        # Whoever writes now asks the driver, perhaps, and a device that hangs holds up no end.
+        is_ours = self._lock.acquire(timeout=SECONDS_BETWEEN)
+        self._write(ended=True)
+        if is_ours:
+            self._lock.release()
+
+    def _write(self, ended):
         content = self.content(ended)
         if not self._folder or not os.path.isdir(self._folder):
             if ended:
                 self._say(content)
             return False
         name = f"{content['host'][:64]}-{os.getpid()}".replace("/", "_")
-        scratch = os.path.join(self._folder, name + ".part")
+        scratch = os.path.join(self._folder, name + (".last" if ended else ".part"))
         try:
             with open(scratch, "w", encoding="utf-8") as file:
                 json.dump(content, file)
@@ -61,9 +80,21 @@ class Report:
             return False  # the launcher has gone, or the disk is full
         return True
 
-    def write_now_and_then(self):
-        if time.monotonic() - self._last >= SECONDS_BETWEEN:
-            self.write()
+    def keep_up_to_date(self):
+        """Until the end, by a thread. No call of CUDA's runtime is made in it (session.figures)."""
+        if self._folder and os.path.isdir(self._folder):
+            threading.Thread(target=self._write_now_and_then, args=(self._over,), daemon=True,
+                             name="headroom-report").start()
+
+    def _write_now_and_then(self, over):
+        seconds = FIRST_SECONDS
+        while not over.wait(seconds):
+            seconds = min(2 * seconds, SECONDS_BETWEEN)
+            with self._lock:
+                if over.is_set():
+                    return
+                self._look()
+                self._write(ended=False)
 
     def _say(self, content):
         """The short form of what `headroom run` would print."""
@@ -152,20 +183,23 @@ def notes_of_library(library):
                    f"{plan.get('switch_wait_ms', 0):.1f} ms of it waiting for the device")
 
 
-def figures_of_torch(torch, iterations):
-    """The same of PyTorch's own allocator, for --off and after a refusal."""
+def figures_of_torch(torch, iterations, memory_info):
+    """The same of PyTorch's own allocator, for --off and after a refusal. `memory_info(device)` is
+    (free, total), or None where it is not known now."""
     entries = []
     for device in range(torch.cuda.device_count()):
         stats = torch._C._cuda_memoryStats(device)
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
         if not reserved["peak"]:
             continue
-        free, total = torch.cuda.mem_get_info(device)
+        info = memory_info(device)
         entries.append({
-            "device": device, "name": device_name(torch, device), "memory_bytes": total,
+            "device": device, "name": device_name(torch, device),
+            "memory_bytes": info[1] if info else None,
             "peak_allocated_bytes": peaks.of(device, "allocated_bytes", allocated["peak"]),
             "peak_reserved_bytes": peaks.of(device, "reserved_bytes", reserved["peak"]),
-            "outside_bytes": max(total - free - reserved["current"], 0), "requests": 0,
+            "outside_bytes": max(info[1] - info[0] - reserved["current"], 0) if info else None,
+            "requests": 0,
             "planned": 0, "reused": 0, "fallen_back": 0, "iterations": iterations,
             "plan_source": ""})
     return entries

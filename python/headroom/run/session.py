@@ -8,6 +8,7 @@ import atexit
 import functools
 import os
 import sys
+import threading
 
 from headroom.run import install, library, plans, report, statistics
 from headroom.run.ranks import rank_and_world
@@ -25,11 +26,12 @@ class Session:
         self.library = None
         self.has_shim = False
         self.iterations = 0
+        self.last_memory_info = {}
         self.plan_is_kept = False
         self.is_used = False
         self.setting = None
         self.report = report.Report(torch, environment.get("HEADROOM_RUN_REPORTS", ""),
-                                    self.figures)
+                                    self.figures, self.note_what_the_library_says)
 
     # What it does to torch.
 
@@ -106,6 +108,7 @@ class Session:
             except Exception as error:
                 self.report.notes.append(f"no plan is kept: {type(error).__name__}: {error}")
         self.report.write()
+        self.report.keep_up_to_date()
 
     def configure(self):
         torch = self.torch
@@ -118,7 +121,9 @@ class Session:
             paths["plan_path"] = self.plan
         elif self.folder:
             self.keep_plans(paths, rank or 0, world, count)
-        refused = self.library.configure(self.mode, rank=rank or 0, world_size=world, **paths)
+        flags = library.COPIES_NAME_DEVICES if self.has_shim else 0
+        refused = self.library.configure(self.mode, rank=rank or 0, world_size=world, flags=flags,
+                                         **paths)
         if refused:
             self.report.notes.append(f"the allocator was not configured: {refused}")
 
@@ -157,7 +162,6 @@ class Session:
         if self.iterations == 1:
             self.note_what_the_library_says()
             self.report.write()
-        self.report.write_now_and_then()
 
     def note_what_the_library_says(self):
         """Also early: the library forgets why a plan was refused once another one serves."""
@@ -177,10 +181,18 @@ class Session:
             if self.library is not None:
                 return report.figures_of_library(self.torch, self.library, self.iterations,
                                                  self.plan_is_kept, self.has_shim)
-            return report.figures_of_torch(self.torch, self.iterations)
+            return report.figures_of_torch(self.torch, self.iterations, self.memory_info)
         except Exception as error:
             self.report.notes.append(f"no figures: {type(error).__name__}: {error}")
             return []
+
+    def memory_info(self, device):
+        """PyTorch's question to the driver, in the program's own thread alone: another one may not
+        ask while this one captures a graph."""
+        if threading.current_thread() is not threading.main_thread():
+            return self.last_memory_info.get(device)
+        self.last_memory_info[device] = self.torch.cuda.mem_get_info(device)
+        return self.last_memory_info[device]
 
     def end(self):
         if self.setting is not None:
@@ -191,7 +203,7 @@ class Session:
         if self.report.outcome != "refused" and not self.is_used:
             self.report.outcome = "nothing"
         self.report.recordings = [path for path in self.report.recordings if os.path.isfile(path)]
-        self.report.write(ended=True)
+        self.report.write_last()
 
     def begin_anew(self):
         """In a forked child. One that uses CUDA by itself is reported by itself; its parent's
@@ -200,6 +212,7 @@ class Session:
         self.iterations = 0
         self.report.notes = []
         self.report.recordings = []
+        self.report.begin_anew()
 
     def end_child(self):
         if self.is_used:

@@ -73,6 +73,9 @@ struct Fake {
   uint64_t bad_address = 0;
   int64_t bad_bytes = 0;
   CudaResult bad_error = 0;
+  bool are_handles_shareable = false;
+  bool was_handle_shareable = false;
+  int last_access = 0;
   int64_t violations = 0;
   std::string first_violation;
 
@@ -286,7 +289,12 @@ FAKE_CALL cuDeviceGetCount(int* count) {
 }
 FAKE_CALL cuDeviceGetAttribute(int* value, int attribute, CudaDevice) {
   Call call("cuDeviceGetAttribute");
-  *value = attribute == kAttributeVirtualMemory ? call.f.setting.is_virtual : 0;
+  *value = 0;
+  if (attribute == kAttributeVirtualMemory) *value = call.f.setting.is_virtual;
+  if (attribute == kAttributeHandlesArePosixFiles ||
+      attribute == kAttributeGpuDirectWithVirtualMemory) {
+    *value = call.f.are_handles_shareable ? 1 : 0;
+  }
   return call.error;
 }
 FAKE_CALL cuDeviceTotalMem_v2(size_t* bytes, CudaDevice) {
@@ -399,6 +407,8 @@ FAKE_CALL cuMemCreate(CudaHandle* handle, size_t bytes, const CudaAllocationProp
   if (!take_memory(call.f, device, static_cast<int64_t>(bytes), physical)) return kCudaOutOfMemory;
   *handle = call.f.next_handle++;
   call.f.handles[*handle] = physical;
+  call.f.was_handle_shareable =
+      properties->handle_types == 1 && properties->gpu_direct_capable == 1;
   return kCudaSuccess;
 }
 FAKE_CALL cuMemRelease(CudaHandle handle) {
@@ -442,9 +452,10 @@ FAKE_CALL cuMemMap(CudaPointer pointer, size_t bytes, size_t offset, CudaHandle 
   call.f.mapped[pointer] = {static_cast<int64_t>(bytes), handle};
   return kCudaSuccess;
 }
-FAKE_CALL cuMemSetAccess(CudaPointer pointer, size_t bytes, const CudaAccess*, size_t) {
+FAKE_CALL cuMemSetAccess(CudaPointer pointer, size_t bytes, const CudaAccess*, size_t count) {
   Call call("cuMemSetAccess");
   if (call.error != 0) return call.error;
+  call.f.last_access = static_cast<int>(count);
   const uint64_t end = pointer + bytes;
   for (uint64_t at = pointer; at < end;) {
     const auto mapping = call.f.mapped.find(at);
@@ -552,6 +563,18 @@ FAKE_CONTROL void headroom_fake_occupy(int device, int64_t bytes) {
 FAKE_CONTROL void headroom_fake_understate_free(int device, int64_t bytes) {
   const std::lock_guard lock(fake().mutex);
   fake().devices[static_cast<size_t>(device)].understated = bytes;
+}
+FAKE_CONTROL void headroom_fake_shareable_handles(int can_be) {
+  const std::lock_guard lock(fake().mutex);
+  fake().are_handles_shareable = can_be != 0;
+}
+FAKE_CONTROL int headroom_fake_last_handle_is_shareable(void) {
+  const std::lock_guard lock(fake().mutex);
+  return fake().was_handle_shareable ? 1 : 0;
+}
+FAKE_CONTROL int headroom_fake_last_access(void) {
+  const std::lock_guard lock(fake().mutex);
+  return fake().last_access;
 }
 FAKE_CONTROL int64_t headroom_fake_used_bytes(int device) {
   const std::lock_guard lock(fake().mutex);

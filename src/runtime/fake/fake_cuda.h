@@ -43,8 +43,16 @@ int64_t headroom_fake_calls(const char* call);
 /* Another program takes device memory, or gives it back (negative). */
 void headroom_fake_occupy(int device, int64_t bytes);
 int64_t headroom_fake_used_bytes(int device);
-/* cuMemGetInfo says that so much less is free than can be had. */
+/* cuMemGetInfo says that so much less is free than can be had; so much more where it is negative,
+ * as where MPS limits what a process may have. */
 void headroom_fake_understate_free(int device, int64_t bytes);
+
+/* Devices say that handles of memory can be files and reached by GPUDirect; whether the last one
+ * that was made was asked to be both. */
+void headroom_fake_shareable_handles(int can_be);
+int headroom_fake_last_handle_is_shareable(void);
+/* To how many devices the last cuMemSetAccess opened memory. */
+int headroom_fake_last_access(void);
 
 /* The stream is of this device: events of others are not recorded on it, and waiting for another
  * device does not wait for it. One of which nothing is said is of all. */

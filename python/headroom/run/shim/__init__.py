@@ -46,6 +46,21 @@ def installed_torch():
     return None
 
 
+def torch_has_no_gpu():
+    """Whether the PyTorch that `import torch` would find is built for no GPU, by its version file.
+    What is not known is False."""
+    spec = PathFinder.find_spec("torch")
+    for folder in list(spec.submodule_search_locations or [])[:1] if spec else []:
+        try:
+            with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
+                text = file.read(1 << 16)
+        except OSError:
+            return False
+        said = re.findall(r"^(cuda|hip)\b[^=\n]*= *(\S+)", text, re.M)
+        return len(said) == 2 and all(value == "None" for _, value in said)
+    return False
+
+
 def of_module(torch):
     """The same of a PyTorch that is imported."""
     return Torch(os.path.dirname(torch.__file__), str(torch.__version__),
