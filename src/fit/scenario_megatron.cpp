@@ -48,7 +48,7 @@ int64_t te_workspace_bytes(int compute_capability) {
 }
 
 step::Pipeline pipeline_of(const model::MegatronRank& rank) {
-  return {rank.pipeline, rank.stage, rank.chunks()};
+  return {rank.pipeline, rank.stage, rank.chunks(), rank.group};
 }
 
 void set_megatron(Scenario& s) {
@@ -58,7 +58,12 @@ void set_megatron(Scenario& s) {
   setting.micro_batches = s.question.grad_accum;
   setting.stage.workspace_bytes = te_workspace_bytes(s.train.environment.compute_capability);
   model::MegatronModel& m = setting.stage.model;
-  if (m.attention == MegatronAttention::automatic) {
+  m.expert_share = s.question.expert_imbalance.expected;
+  if (m.local) {
+    m.attention = MegatronAttention::unfused;
+    // A router's product is Transformer Engine's all the same (te_general_gemm in moe_utils.py).
+    if (m.experts == 0) setting.stage.workspace_bytes = 0;
+  } else if (m.attention == MegatronAttention::automatic) {
     m.attention = picked_attention(s.train.environment.compute_capability, setting);
   }
   // Grouped products run on streams of their own, each with its workspace

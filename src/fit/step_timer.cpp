@@ -97,7 +97,7 @@ int64_t not_simulated(const Scenario& scenario) {
 // Interleaved pipelines run micro-batches in groups of their stages.
 int64_t micro_batches_of_a_group(const Scenario& scenario) {
   const step::Pipeline& pipeline = scenario.train.pipeline;
-  return pipeline.chunks > 1 ? pipeline.stages : 1;
+  return pipeline.chunks > 1 ? pipeline.group_size() : 1;
 }
 
 Result<step::StepTrace> step_of(const Scenario& scenario, int64_t micro_batches) {
@@ -137,6 +137,12 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step:
                  "how " + std::to_string(devices_of(question)) +
                      " GPUs are joined is not said (--nodes N --link ib-400g, say)",
                  {},
+                 {}};
+  }
+  if (question.offload != Offload::none) {
+    return Error{ErrorCode::unavailable,
+                 "what is copied to the host and stepped there takes time that no law knows",
+                 "--offload",
                  {}};
   }
   HEADROOM_ASSIGN(const timing::StepShape shape, shape_of(scenario));

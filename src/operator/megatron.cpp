@@ -97,8 +97,8 @@ Tensor weighted_swiglu(Eager& e, const Tensor& x, const Tensor& weights) {
   return out;
 }
 
-Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& gathered,
-                     const ParallelLinear& module) {
+Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                     const Tensor& gathered, const ParallelLinear& module) {
   const bool gathers = module.sequence_parallel && module.ranks > 1;
   Tensor whole = input;
   if (gathers) {
@@ -111,10 +111,11 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
   {
     GradMode no_grad(e, false);
     out = matmul(e, whole, t(e, weight));
+    if (bias) out = add(e, out, bias);
     out->base = Tensor();
   }
   Node* node = e.history("LinearWithGradAccumulationAndAsyncCommunicationBackward",
-                         {&input, &weight}, {&out});
+                         {&input, &weight, &bias}, {&out});
   if (node == nullptr) return out;
   node->save(input);
   node->save(weight);
@@ -132,13 +133,13 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
     } else if (module.ranks > 1) {
       eager.collective(OpKind::all_reduce, sum.bytes(), sum.bytes());
     }
-    if (!n.needs(1)) return;
-    if (module.fused_accumulation) {
+    if (n.needs(1) && module.fused_accumulation) {
       eager.kernel(OpKind::mm, 2 * elements_of(grad) * static_cast<double>(total.size(-1)),
                    grad.bytes() + total.bytes(), n.saved[1].bytes(), grad.dtype());
-      return;
+    } else if (n.needs(1)) {
+      result[1] = mm(eager, t(eager, grad_rows), rows_of(eager, total));
     }
-    result[1] = mm(eager, t(eager, grad_rows), rows_of(eager, total));
+    if (n.needs(2)) result[2] = column_sums(eager, grad);
   };
   e.finish(*node);
   return out;
@@ -245,7 +246,7 @@ std::vector<Tensor> latent_keys(Eager& e, const Tensor& both, const Tensor& posi
   return out;
 }
 
-Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target) {
+Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target, bool compiled) {
   Tensor loss;
   Tensor softmax;
   Tensor outside;
@@ -272,7 +273,14 @@ Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& targ
   Node* node = e.history("_VocabParallelCrossEntropyBackward", {&logits}, {&loss});
   if (node == nullptr) return loss;
   for (const Tensor& tensor : {softmax, outside, index}) node->save(tensor);
-  node->apply = [](Eager& eager, Node& n, Grads&, Grads& result) {
+  node->apply = [compiled, type = logits.dtype()](Eager& eager, Node& n, Grads&, Grads& result) {
+    if (compiled) {
+      const Tensor copy = eager.empty(n.saved[0].sizes(), DType::f32);
+      result[0] = eager.empty(n.saved[0].sizes(), type);
+      eager.kernel(OpKind::mul, elements_of(copy), 2 * copy.bytes(),
+                   2 * copy.bytes() + result[0].bytes());
+      return;
+    }
     const Tensor places = arange(eager, n.saved[2].elements(), DType::i64);
     const Tensor update = eager.empty({n.saved[2].elements()}, DType::f32);
     eager.kernel(OpKind::mul, elements_of(n.saved[0]), n.saved[0].bytes(), n.saved[0].bytes());

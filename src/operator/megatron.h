@@ -25,10 +25,11 @@ Tensor bias_swiglu(Eager& e, const Tensor& x, const Tensor& bias);
 // gave.
 Tensor weighted_swiglu(Eager& e, const Tensor& x, const Tensor& weights);
 
-// ColumnParallelLinear without a bias: the logits of this rank's part of the vocabulary. With a
-// sequence parallel input its whole lies in `gathered`, a block that is there for the whole run.
-Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& gathered,
-                     const ParallelLinear& module);
+// ColumnParallelLinear, as of the logits of this rank's part of the vocabulary; `bias` may be
+// undefined. With a sequence parallel input its whole lies in `gathered`, a block that is there for
+// the whole run. With one rank it is RowParallelLinear before its sum.
+Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                     const Tensor& gathered, const ParallelLinear& module);
 
 // The parts of rows [n, f] that `ranks` ranks hold, put together; the gradient's sum is shared
 // again. Into `buffer`, a block that is there for the whole run, where there is one.
@@ -52,7 +53,9 @@ std::vector<Tensor> latent_keys(Eager& e, const Tensor& both, const Tensor& posi
                                 int64_t key_size);
 
 // Of logits [s, b, vocabulary / ranks] and targets [s, b]: losses [s, b] in float32. The softmax
-// takes the place of the logits' float32 copy, and the gradient the place of the softmax.
-Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target);
+// takes the place of the logits' float32 copy, and the gradient the place of the softmax. Compiled
+// (--cross-entropy-loss-fusion, the native one), the gradient is made of a copy of the softmax, in
+// the logits' type: what torch.compile of PyTorch 2.13 allocates for fused_cross_entropy.py.
+Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target, bool compiled);
 
 }  // namespace headroom::op
