@@ -107,12 +107,14 @@ Result<fit::FitQuestion> as_answered(const fit::FitQuestion& question, int64_t r
 // none can, to be told why.
 Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
                          const fit::EmitRequest& request, fit::MethodsAnswer& answer) {
-  HEADROOM_ASSIGN(fit::FitQuestion asked, as_answered(question, gpus, answer.dtype));
+  HEADROOM_ASSIGN(const fit::FitQuestion plain, as_answered(question, gpus, answer.dtype));
   std::optional<fit::FitQuestion> chosen;
   for (const fit::MethodRow& row : answer.rows) {
     if (!row.reason.empty()) break;
+    fit::FitQuestion asked = plain;
     HEADROOM_TRY(asked.set("method", row.method));
     if (!row.checkpointing.empty()) HEADROOM_TRY(asked.set("checkpointing", row.checkpointing));
+    if (!row.offload.empty()) HEADROOM_TRY(asked.set("offload", row.offload));
     const bool is_said = fit::can_be_said(asked, request.kind);
     if (is_said || !chosen) chosen = asked;
     if (!is_said) continue;

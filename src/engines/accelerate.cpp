@@ -91,11 +91,20 @@ Result<void> read_deepspeed_part(const JsonView& part, TrainingSetup& setup) {
                          "name that file instead");
   }
   HEADROOM_ASSIGN(const int64_t stage, part.get_int("zero_stage", 0, 3));
-  if (stage != 1 && stage != 2) return part.error_at("zero_stage", "is not modelled", "1 or 2");
-  setup.sharing = stage == 1 ? Sharing::zero1 : Sharing::zero2;
-  for (const char* key : {"offload_optimizer_device", "offload_param_device"}) {
+  if (stage == 0) return part.error_at("zero_stage", "is not modelled", "1, 2 or 3");
+  setup.sharing = stage == 1 ? Sharing::zero1 : stage == 2 ? Sharing::zero2 : Sharing::zero3;
+  for (const auto& [key, field] :
+       {std::pair{"offload_optimizer_device", &TrainingSetup::offloads_optimizer},
+        std::pair{"offload_param_device", &TrainingSetup::offloads_parameters}}) {
     HEADROOM_ASSIGN(const auto device, part.optional_string(key));
-    if (device.value_or("none") != "none") return part.error_at(key, "is not modelled", "none");
+    if (!device) continue;
+    if (*device != "none" && *device != "cpu") {
+      return part.error_at(key, "is not modelled", "cpu, or none");
+    }
+    setup.*field = *device == "cpu";
+  }
+  if (setup.offloads_parameters.value_or(false) && stage != 3) {
+    return part.error_at("offload_param_device", "is of stage 3", "none");
   }
   HEADROOM_ASSIGN(setup.grad_accum, part.optional_int("gradient_accumulation_steps", 1, 1'000'000));
   HEADROOM_ASSIGN(setup.clip, part.optional_double("gradient_clipping", 0, 1e30));
@@ -110,8 +119,15 @@ std::string deepspeed_part(const TrainingSetup& setup) {
     words += "  gradient_accumulation_steps: " + std::to_string(*setup.grad_accum) + "\n";
   }
   if (setup.clip) words += "  gradient_clipping: " + text::Json(*setup.clip).dump() + "\n";
-  words += "  offload_optimizer_device: none\n  offload_param_device: none\n  zero_stage: ";
-  return words + (setup.sharing == Sharing::zero1 ? "1\n" : "2\n");
+  const auto add = [&](const char* key, std::optional<bool> is_offloaded) {
+    words += std::string("  ") + key + (is_offloaded.value_or(false) ? ": cpu\n" : ": none\n");
+  };
+  add("offload_optimizer_device", setup.offloads_optimizer);
+  add("offload_param_device", setup.offloads_parameters);
+  const bool is_third = setup.sharing == Sharing::zero3;
+  if (is_third) words += "  zero3_init_flag: true\n";
+  words += "  zero_stage: ";
+  return words + (is_third ? "3\n" : setup.sharing == Sharing::zero1 ? "1\n" : "2\n");
 }
 
 std::string fsdp_part(const TrainingSetup& setup) {
@@ -137,6 +153,7 @@ std::string type_of(const TrainingSetup& setup) {
       return "FSDP";
     case Sharing::zero1:
     case Sharing::zero2:
+    case Sharing::zero3:
       return "DEEPSPEED";
   }
   return "'NO'";
@@ -152,6 +169,7 @@ Result<TrainingSetup> read_accelerate(const JsonView& root) {
   HEADROOM_ASSIGN(const auto processes, root.optional_int("num_processes", 1, kMostDevices));
   HEADROOM_ASSIGN(const auto nodes, root.optional_int("num_machines", 1, kMostDevices));
   setup.ranks = processes.value_or(1);
+  setup.is_counted = processes.has_value();
   setup.nodes = nodes.value_or(1);
   HEADROOM_TRY(read_precision(root, setup));
   if (type == "NO") {
@@ -170,20 +188,20 @@ Result<TrainingSetup> read_accelerate(const JsonView& root) {
   }
   HEADROOM_TRY(read_groups(root, setup));
   if (setup.sharing == Sharing::none) return setup;
-  if (processes && setup.ranks < 2)
+  if (processes && setup.ranks < 2 && !is_zero(setup.sharing))
     return root.error_at("num_processes", "is less than two", "how many GPUs?");
   return setup;
 }
 
 std::string accelerate_yaml(const TrainingSetup& setup) {
-  const bool is_zero = setup.sharing == Sharing::zero1 || setup.sharing == Sharing::zero2;
+  const bool is_deepspeed = is_zero(setup.sharing);
   const bool is_fsdp = setup.sharing == Sharing::fsdp1 || setup.sharing == Sharing::fsdp2;
   std::string words = "compute_environment: LOCAL_MACHINE\n";
-  if (is_zero) words += deepspeed_part(setup);
+  if (is_deepspeed) words += deepspeed_part(setup);
   words += "distributed_type: " + type_of(setup) + "\n";
   if (is_fsdp) words += fsdp_part(setup);
   words += "machine_rank: 0\nmain_training_function: main\nmixed_precision: '";
-  words += word_of(is_zero ? setup.weights : setup.mixed_precision) + "'\n";
+  words += word_of(is_deepspeed ? setup.weights : setup.mixed_precision) + "'\n";
   words += "num_machines: " + std::to_string(setup.nodes) + "\n";
   words += "num_processes: " + std::to_string(setup.ranks * setup.replicas) + "\n";
   if (setup.replicas > 1) {

@@ -1,5 +1,8 @@
 #include "engines/deepspeed.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/units.h"
 #include "engines/shell_words.h"
 
@@ -23,6 +26,106 @@ Result<std::optional<int64_t>> count_of(const JsonView& view, std::string_view k
   return view.optional_int(key, 1, kMostCount);
 }
 
+// A count of elements in the third stage.
+struct Stage3Key {
+  std::string_view key;
+  bool may_be_of_hidden_size;
+};
+constexpr std::array kStage3Keys{
+    Stage3Key{"sub_group_size", false}, Stage3Key{"stage3_prefetch_bucket_size", true},
+    Stage3Key{"stage3_param_persistence_threshold", true},
+    Stage3Key{"stage3_max_live_parameters", false}, Stage3Key{"stage3_max_reuse_distance", false}};
+
+// A count that "auto" leaves to the model's hidden size.
+Result<std::optional<int64_t>> elements_of(const JsonView& view, std::string_view key,
+                                           bool may_be_of_hidden_size, int64_t least) {
+  const Json* member = view.json().find(key);
+  if (member == nullptr || member->is_null()) return std::optional<int64_t>();
+  if (*member == Json("auto")) {
+    return may_be_of_hidden_size ? std::optional(kOfHiddenSize) : std::nullopt;
+  }
+  return view.optional_int(key, least, kMostCount);
+}
+
+// What changes what a rank holds under the third stage, and nobody has modelled: on, or above what
+// is its default.
+Result<void> check_stage3(const JsonView& zero) {
+  for (const char* key :
+       {"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients",
+        "stage3_use_all_reduce_for_fetch_params", "stage3_allgather_sequential"}) {
+    if (!is_said(zero, key)) continue;
+    HEADROOM_ASSIGN(const bool is_on, zero.get_bool(key));
+    if (is_on) return zero.error_at(key, "is not modelled", "false");
+  }
+  for (const auto& [key, most] :
+       {std::pair{"zero_hpz_partition_size", 1},
+        std::pair{"stage3_module_granularity_threshold", 0}, std::pair{"mics_shard_size", 0}}) {
+    if (!is_said(zero, key)) continue;
+    HEADROOM_ASSIGN(const int64_t count, zero.get_int(key, -1, kMostCount));
+    if (count > most) return zero.error_at(key, "is not modelled", std::to_string(most));
+  }
+  for (const char* key : {"stage3_model_persistence_threshold", "leaf_module", "zenflow"}) {
+    if (is_said(zero, key)) return zero.error_at(key, "is not modelled", "leave it out");
+  }
+  if (is_said(zero, "memory_efficient_linear")) {
+    HEADROOM_ASSIGN(const bool is_on, zero.get_bool("memory_efficient_linear"));
+    if (!is_on) {
+      return zero.error_at("memory_efficient_linear", "false is not modelled", "true, the default");
+    }
+  }
+  return {};
+}
+
+Result<void> read_stage3(const JsonView& zero, TrainingSetup& setup) {
+  HEADROOM_TRY(check_stage3(zero));
+  for (const Stage3Key& entry : kStage3Keys) {
+    const int64_t least = entry.key == "sub_group_size" ? 1 : 0;
+    HEADROOM_ASSIGN(const auto count,
+                    elements_of(zero, entry.key, entry.may_be_of_hidden_size, least));
+    if (count) setup.stage3.emplace_back(entry.key, *count);
+  }
+  return {};
+}
+
+// Whether a part of the state is on the CPU; nothing where the file does not say.
+Result<std::optional<bool>> offload_of(const JsonView& zero, std::string_view key) {
+  HEADROOM_ASSIGN(const auto part, zero.optional_object(key));
+  if (!part) return std::optional<bool>();
+  HEADROOM_ASSIGN(const auto device, part->optional_string("device"));
+  if (device.value_or("none") == "none") return std::optional(false);
+  if (*device != "cpu") return part->error_at("device", "is not modelled", "cpu, or none");
+  HEADROOM_ASSIGN(const auto ratio, part->optional_double("ratio", 0, 1));
+  if (ratio.value_or(1) < 1) return part->error_at("ratio", "is not modelled", "1");
+  for (const auto& [name, is_wanted] :
+       {std::pair{"pin_memory", true}, std::pair{"super_offload", false}}) {
+    HEADROOM_ASSIGN(const auto is_on, part->optional_bool(name));
+    if (is_on.value_or(is_wanted) != is_wanted) {
+      return part->error_at(name, "is not modelled", is_wanted ? "true, the default" : "false");
+    }
+  }
+  return std::optional(true);
+}
+
+Result<void> read_offload(const JsonView& zero, TrainingSetup& setup) {
+  for (const char* key : {"cpu_offload", "cpu_offload_param"}) {
+    if (is_said(zero, key)) {
+      return zero.error_at(key, "is deprecated", "offload_optimizer, or offload_param");
+    }
+  }
+  HEADROOM_ASSIGN(setup.offloads_optimizer, offload_of(zero, "offload_optimizer"));
+  HEADROOM_ASSIGN(setup.offloads_parameters, offload_of(zero, "offload_param"));
+  if (setup.offloads_parameters.value_or(false) && setup.sharing != Sharing::zero3) {
+    return zero.error_at("offload_param", "is of stage 3", "leave it out");
+  }
+  return {};
+}
+
+Json offload_json() { return Json::object().set("device", "cpu").set("pin_memory", true); }
+
+Json elements_json(int64_t elements) {
+  return elements == kOfHiddenSize ? Json("auto") : Json(elements);
+}
+
 Result<void> read_halves(const JsonView& root, TrainingSetup& setup) {
   setup.weights = Half::none;
   bool is_left_open = false;  // to the Trainer, unless the other is on
@@ -42,16 +145,11 @@ Result<void> read_halves(const JsonView& root, TrainingSetup& setup) {
 
 Result<void> read_zero(const JsonView& zero, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const int64_t stage, zero.get_int("stage", 0, 3));
-  if (stage != 1 && stage != 2) return zero.error_at("stage", "is not modelled", "1 or 2");
-  setup.sharing = stage == 1 ? Sharing::zero1 : Sharing::zero2;
-  for (const char* key : {"offload_optimizer", "offload_param"}) {
-    HEADROOM_ASSIGN(const auto part, zero.optional_object(key));
-    if (!part) continue;
-    HEADROOM_ASSIGN(const auto device, part->optional_string("device"));
-    if (device.value_or("none") != "none")
-      return part->error_at("device", "is not modelled", "none");
-  }
-  HEADROOM_ASSIGN(setup.reduce_bucket_size, count_of(zero, "reduce_bucket_size"));
+  if (stage == 0) return zero.error_at("stage", "is not modelled", "1, 2 or 3");
+  setup.sharing = stage == 1 ? Sharing::zero1 : stage == 2 ? Sharing::zero2 : Sharing::zero3;
+  if (stage == 3) HEADROOM_TRY(read_stage3(zero, setup));
+  HEADROOM_TRY(read_offload(zero, setup));
+  HEADROOM_ASSIGN(setup.reduce_bucket_size, elements_of(zero, "reduce_bucket_size", true, 1));
   if (is_said(zero, "overlap_comm")) {
     HEADROOM_ASSIGN(setup.overlap_comm, zero.optional_bool("overlap_comm"));
   }
@@ -75,6 +173,7 @@ Result<void> read_ranks(const JsonView& root, TrainingSetup& setup) {
                          "gradient_accumulation_steps");
   }
   setup.ranks = *whole / *each;
+  setup.is_counted = true;
   return {};
 }
 
@@ -101,12 +200,21 @@ std::string deepspeed_json(const TrainingSetup& setup) {
   const int64_t batch = setup.batch.value_or(1);
   const int64_t accumulation = setup.grad_accum.value_or(1);
   const Half half = setup.weights.value_or(Half::none);
-  Json zero = Json::object()
-                  .set("stage", setup.sharing == Sharing::zero1 ? 1 : 2)
-                  .set("reduce_bucket_size", setup.reduce_bucket_size.value_or(500'000'000))
-                  .set("overlap_comm", setup.overlap_comm.value_or(false))
-                  .set("contiguous_gradients", true)
-                  .set("reduce_scatter", true);
+  const bool is_third = setup.sharing == Sharing::zero3;
+  Json zero =
+      Json::object()
+          .set("stage", is_third                          ? 3
+                        : setup.sharing == Sharing::zero1 ? 1
+                                                          : 2)
+          .set("reduce_bucket_size", elements_json(setup.reduce_bucket_size.value_or(500'000'000)))
+          .set("overlap_comm", setup.overlap_comm.value_or(is_third))
+          .set("contiguous_gradients", true)
+          .set("reduce_scatter", true);
+  if (setup.offloads_optimizer.value_or(false)) zero.set("offload_optimizer", offload_json());
+  if (setup.offloads_parameters.value_or(false)) zero.set("offload_param", offload_json());
+  if (is_third) {
+    for (const auto& [key, elements] : setup.stage3) zero.set(key, elements_json(elements));
+  }
   Json root = Json::object()
                   .set("train_batch_size", batch * accumulation * setup.ranks)
                   .set("train_micro_batch_size_per_gpu", batch)

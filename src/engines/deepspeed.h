@@ -1,7 +1,8 @@
-// DeepSpeed's configuration (0.19): ZeRO's stages 1 and 2 without offload. Pure functions.
+// DeepSpeed's configuration (0.19): ZeRO's stages, and offload to the CPU. Pure functions.
 //
-// "auto" is what HF's Trainer fills in from its own arguments: nothing, here. Source:
-// deepspeed/runtime/config.py and deepspeed/runtime/zero/config.py.
+// "auto" is what HF's Trainer fills in from its own arguments: nothing, here; but three counts it
+// and accelerate take from the model's hidden size. Source: deepspeed/runtime/config.py,
+// deepspeed/runtime/zero/config.py, transformers/integrations/deepspeed.py.
 #pragma once
 
 #include <string>

@@ -260,6 +260,7 @@ Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
   HEADROOM_ASSIGN(const TrainingSetup zero, read_deepspeed(view));
   setup.sharing = zero.sharing;
   setup.ranks = std::max(setup.ranks, zero.ranks);
+  setup.is_counted = setup.is_counted || zero.is_counted;
   setup.weights = zero.weights ? zero.weights : setup.mixed_precision.value_or(Half::none);
   setup.mixed_precision.reset();
   if (zero.batch) setup.batch = zero.batch;
@@ -267,13 +268,9 @@ Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
   if (zero.clip) setup.clip = zero.clip;
   setup.overlap_comm = zero.overlap_comm;
   setup.reduce_bucket_size = zero.reduce_bucket_size;
-  HEADROOM_ASSIGN(const auto stage, view.optional_object("zero_optimization"));
-  const Json* bucket = stage ? stage->json().find("reduce_bucket_size") : nullptr;
-  if (bucket != nullptr && *bucket == Json("auto")) {
-    setup.notes.emplace_back(
-        "reduce_bucket_size is auto, the square of the hidden size: DeepSpeed's default is taken; "
-        "--reduce-bucket-size N says it");
-  }
+  setup.stage3 = zero.stage3;
+  setup.offloads_optimizer = zero.offloads_optimizer;
+  setup.offloads_parameters = zero.offloads_parameters;
   return {};
 }
 
@@ -287,9 +284,13 @@ Result<void> read_launcher(const Values& in, TrainingSetup& setup) {
     HEADROOM_ASSIGN(const auto each, in.count(key));
     if (!each) continue;
     setup.ranks = std::min(*each, kMostDevices) * setup.nodes;
+    setup.is_counted = true;
   }
   HEADROOM_ASSIGN(const auto all, in.count("num_processes"));  // accelerate launch
-  if (all) setup.ranks = *all;
+  if (all) {
+    setup.ranks = *all;
+    setup.is_counted = true;
+  }
   if (setup.ranks > kMostDevices) {
     return in.view().error("more processes than are known to train one model");
   }

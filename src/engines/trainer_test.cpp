@@ -98,7 +98,21 @@ TEST(Trainer, DeepSpeedsAutoIsTheTrainers) {
   EXPECT_FALSE(setup.mixed_precision);
   EXPECT_EQ(setup.batch, 3);
   EXPECT_EQ(setup.clip, 0.5);
-  EXPECT_EQ(setup.notes.size(), 1);
+  EXPECT_EQ(setup.reduce_bucket_size, kOfHiddenSize);
+  EXPECT_TRUE(setup.notes.empty());
+}
+
+TEST(Trainer, DeepSpeedsThirdStageAndItsOffload) {
+  const auto setup = *read("output_dir: o\nbf16: true\ndeepspeed: ds.json\n",
+                           R"({"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3,
+          "stage3_prefetch_bucket_size": "auto", "stage3_max_live_parameters": 1e8,
+          "offload_optimizer": {"device": "cpu"}}})");
+  EXPECT_EQ(setup.sharing, Sharing::zero3);
+  EXPECT_EQ(setup.stage3, (std::vector<std::pair<std::string, int64_t>>{
+                              {"stage3_prefetch_bucket_size", kOfHiddenSize},
+                              {"stage3_max_live_parameters", 100'000'000}}));
+  EXPECT_EQ(setup.offloads_optimizer, true);
+  EXPECT_EQ(setup.offloads_parameters, std::nullopt);
 }
 
 TEST(Trainer, WhatIsNotModelledIsNamed) {

@@ -8,11 +8,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace headroom::engines {
 
-enum class Sharing : uint8_t { none, ddp, fsdp1, fsdp2, zero1, zero2 };
+enum class Sharing : uint8_t { none, ddp, fsdp1, fsdp2, zero1, zero2, zero3 };
+
+[[nodiscard]] inline bool is_zero(std::optional<Sharing> sharing) {
+  return sharing == Sharing::zero1 || sharing == Sharing::zero2 || sharing == Sharing::zero3;
+}
 
 // Of the arithmetic: of autocast where weights are float32, or of the weights themselves.
 enum class Half : uint8_t { none, bf16, fp16 };
@@ -21,13 +26,17 @@ enum class Half : uint8_t { none, bf16, fp16 };
 enum class Tuning : uint8_t { full, lora, qlora };
 
 inline constexpr int64_t kMostDevices = 65'536;
+// Of a count of elements in DeepSpeed's file: left to HF's Trainer or accelerate ("auto"), which
+// take it from the model's hidden size.
+inline constexpr int64_t kOfHiddenSize = -1;
 
 struct TrainingSetup {
   std::optional<Sharing> sharing;
   int64_t ranks = 1;     // that a state is divided among
   int64_t replicas = 1;  // of all of them
   int64_t nodes = 1;
-  std::string counted_by;               // what else than a flag may say how many ranks there are
+  bool is_counted = false;              // the file says how many ranks there are, be it one
+  std::string counted_by;               // what else than a flag may say that
   std::optional<Half> mixed_precision;  // autocast
   std::optional<Half> weights;          // DeepSpeed keeps them in half precision
   bool is_accelerated = false;          // accelerate runs the loop
@@ -39,7 +48,12 @@ struct TrainingSetup {
   std::optional<int64_t> batch;
   std::optional<int64_t> grad_accum;
   std::optional<double> clip;
-  std::optional<int64_t> reduce_bucket_size;  // elements
+  std::optional<int64_t> reduce_bucket_size;  // elements, or kOfHiddenSize
+  // Of ZeRO's third stage, by DeepSpeed's keys, in their order (deepspeed.h): elements, or
+  // kOfHiddenSize. What is not there the file does not say.
+  std::vector<std::pair<std::string, int64_t>> stage3;
+  std::optional<bool> offloads_optimizer;   // to the CPU, by DeepSpeed
+  std::optional<bool> offloads_parameters;  // so too
   std::optional<bool> overlap_comm;
   std::optional<int64_t> bucket_cap_mb;       // DistributedDataParallel's
   std::optional<bool> finds_unused;           // its look for unused parameters

@@ -29,6 +29,9 @@ void expect_same(const TrainingSetup& a, const TrainingSetup& b) {
   EXPECT_EQ(a.checkpoints.value_or(false), b.checkpoints.value_or(false));
   EXPECT_EQ(a.grad_accum.value_or(1), b.grad_accum.value_or(1));
   EXPECT_EQ(a.clip, b.clip);
+  EXPECT_EQ(a.stage3, b.stage3);
+  EXPECT_EQ(a.offloads_optimizer.value_or(false), b.offloads_optimizer.value_or(false));
+  EXPECT_EQ(a.offloads_parameters.value_or(false), b.offloads_parameters.value_or(false));
 }
 
 TEST(Accelerate, WhatIsWrittenReadsBack) {
@@ -47,8 +50,10 @@ TEST(Accelerate, WhatIsWrittenReadsBack) {
   setup.replicas = 4;
   setup.nodes = 2;
   expect_same(*from_accelerate(accelerate_yaml(setup)), setup);
-  for (const Sharing stage : {Sharing::zero1, Sharing::zero2}) {
+  for (const Sharing stage : {Sharing::zero1, Sharing::zero2, Sharing::zero3}) {
     TrainingSetup zero;
+    zero.offloads_optimizer = stage != Sharing::zero1;
+    zero.offloads_parameters = stage == Sharing::zero3;
     zero.sharing = stage;
     zero.ranks = 8;
     zero.weights = Half::fp16;
@@ -82,8 +87,14 @@ TEST(Accelerate, WhatIsNotModelledIsNamed) {
                 "NO_SHARD\n",
                 "fsdp_sharding_strategy"},
            Case{"distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: "
-                "3\n",
+                "0\n",
                 "zero_stage"},
+           Case{"distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: "
+                "2\n  offload_param_device: cpu\n",
+                "offload_param_device"},
+           Case{"distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: "
+                "3\n  offload_param_device: nvme\n",
+                "offload_param_device"},
            Case{"distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n"
                 "  deepspeed_config_file: ds.json\n  zero_stage: 2\n",
                 "deepspeed_config_file"},
@@ -112,6 +123,34 @@ TEST(DeepSpeed, WhatIsWrittenReadsBack) {
   EXPECT_EQ(read->overlap_comm, true);
 }
 
+TEST(DeepSpeed, TheThirdStageReadsBack) {
+  TrainingSetup setup;
+  setup.sharing = Sharing::zero3;
+  setup.ranks = 8;
+  setup.weights = Half::bf16;
+  setup.reduce_bucket_size = kOfHiddenSize;
+  setup.stage3 = {{"sub_group_size", 1'000'000'000},
+                  {"stage3_prefetch_bucket_size", 0},
+                  {"stage3_param_persistence_threshold", kOfHiddenSize},
+                  {"stage3_max_live_parameters", 1},
+                  {"stage3_max_reuse_distance", 2}};
+  setup.offloads_optimizer = true;
+  setup.offloads_parameters = true;
+  const auto read = from_deepspeed(deepspeed_json(setup));
+  ASSERT_TRUE(read) << read.error().to_string();
+  expect_same(*read, setup);
+  EXPECT_EQ(read->reduce_bucket_size, kOfHiddenSize);
+  EXPECT_EQ(read->overlap_comm, true);
+}
+
+// A file that names one GPU is of one; one that names none may be of any number.
+TEST(DeepSpeed, OneGpuIsCounted) {
+  const std::string one = R"({"zero_optimization": {"stage": 3}, "train_batch_size": 2,
+      "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1})";
+  EXPECT_TRUE(from_deepspeed(one)->is_counted);
+  EXPECT_FALSE(from_deepspeed(R"({"zero_optimization": {"stage": 3}})")->is_counted);
+}
+
 TEST(DeepSpeed, AutoIsNothing) {
   const auto read = from_deepspeed(
       R"({"zero_optimization": {"stage": 1, "overlap_comm": "auto", "reduce_bucket_size": "auto"},
@@ -131,9 +170,21 @@ TEST(DeepSpeed, ATypeThatIsOnIsTheTypeThoughTheOtherIsLeftOpen) {
 
 TEST(DeepSpeed, WhatIsNotModelledIsNamed) {
   for (const char* words :
-       {R"({})", R"([])", R"({"zero_optimization": {}})", R"({"zero_optimization": {"stage": 3}})",
+       {R"({})", R"([])", R"({"zero_optimization": {}})", R"({"zero_optimization": {"stage": 4}})",
         R"({"zero_optimization": {"stage": 0}})",
-        R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})",
+        R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme"}}})",
+        R"({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})",
+        R"({"zero_optimization": {"stage": 3, "offload_optimizer":
+            {"device": "cpu", "ratio": 0.5}}})",
+        R"({"zero_optimization": {"stage": 3, "offload_param":
+            {"device": "cpu", "pin_memory": false}}})",
+        R"({"zero_optimization": {"stage": 2, "cpu_offload": true}})",
+        R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}})",
+        R"({"zero_optimization": {"stage": 3, "zero_quantized_weights": true}})",
+        R"({"zero_optimization": {"stage": 3, "stage3_allgather_sequential": true}})",
+        R"({"zero_optimization": {"stage": 3, "memory_efficient_linear": false}})",
+        R"({"zero_optimization": {"stage": 3, "stage3_model_persistence_threshold": 1000}})",
+        R"({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": -1}})",
         R"({"zero_optimization": {"stage": 2, "reduce_scatter": false}})",
         R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": -1}})",
         R"({"zero_optimization": {"stage": 2}, "train_batch_size": 7,

@@ -118,6 +118,12 @@ struct PeakPlace {
   std::string why;     // one sentence for people
 };
 
+// The host's memory that one rank takes for what is offloaded to it.
+struct HostFigures {
+  Bytes requested;
+  Bytes taken;  // PyTorch takes a power of two for each page-locked block
+};
+
 struct MemoryFigures {
   Bytes peak_allocated;    // torch.cuda.max_memory_allocated()
   Bytes peak_reserved;     // torch.cuda.max_memory_reserved()
@@ -126,6 +132,7 @@ struct MemoryFigures {
   PeakPlace peak_at;
   Interval device_used;                                   // nvidia-smi
   ComponentBytes breakdown;                               // at the peak; see the invariants above
+  std::optional<HostFigures> host;                        // nothing where nothing is counted there
   Provenance allocated_provenance = Provenance::counted;  // of the allocated figures
   Provenance reserved_provenance = Provenance::counted;   // of peak_reserved
   Provenance device_used_provenance = Provenance::datasheet;

@@ -40,6 +40,7 @@ MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& det
   figures.peak_at = peak_place(detail);
   figures.device_used = p.device_used;
   figures.breakdown = p.breakdown;
+  figures.host = p.host;
   figures.allocated_provenance = provenance_of(scenario, Metric::peak_allocated);
   figures.reserved_provenance = provenance_of(scenario, Metric::peak_reserved);
   figures.device_used_provenance = provenance_of(scenario, Metric::device_used);

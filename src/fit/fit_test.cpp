@@ -371,6 +371,59 @@ TEST(Fit, APlannedAllocationIsARemedy) {
 }
 
 // A remedy is of the run that was asked about.
+// Less is between steps the more ranks there are; on the host, less still.
+TEST(Fit, TheThirdStageHoldsSharesOfAll) {
+  FitQuestion question = mistral(4, 4096);  // so that the peak is in backward
+  question.search = false;
+  ASSERT_TRUE(question.set("method", "zero2:8"));
+  const auto second = answer(question);
+  ASSERT_TRUE(question.set("method", "zero3:8"));
+  const auto third = answer(question);
+  ASSERT_TRUE(second && third) << third.error().to_string();
+  expect_invariants(*third);
+  EXPECT_LT(third->memory.steady_allocated, second->memory.steady_allocated);
+  EXPECT_GT(third->memory.breakdown[Component::gathered], Bytes(0));
+  EXPECT_TRUE(third->time);
+  EXPECT_FALSE(third->memory.host);
+  Bytes before = third->memory.steady_allocated;
+  for (const char* offload : {"optimizer", "optimizer,parameters"}) {
+    ASSERT_TRUE(question.set("offload", offload));
+    const auto offloaded = answer(question);
+    ASSERT_TRUE(offloaded) << offloaded.error().to_string();
+    expect_invariants(*offloaded);
+    EXPECT_LT(offloaded->memory.steady_allocated, before) << offload;
+    before = offloaded->memory.steady_allocated;
+    ASSERT_TRUE(offloaded->memory.host);
+    EXPECT_GE(offloaded->memory.host->taken, offloaded->memory.host->requested);
+    EXPECT_FALSE(offloaded->time);
+  }
+}
+
+TEST(Fit, WhatTheThirdStageCannotDoIsRefusedByName) {
+  for (const auto& [name, words] : {std::pair{"loss", "fused-linear"},
+                                    {"loss", "chunked"},
+                                    {"kernels", "fast"},
+                                    {"kernels", "liger"},
+                                    {"method", "qlora,zero3:8"},
+                                    {"optimizer", "lion"}}) {
+    FitQuestion question = mistral(1, 1024);
+    ASSERT_TRUE(question.set("method", "zero3:8"));
+    ASSERT_TRUE(question.set(name, words));
+    const auto answered = answer(question);
+    ASSERT_FALSE(answered) << words;
+    EXPECT_TRUE(answered.error().where.starts_with("--")) << answered.error().to_string();
+  }
+  // Parameters are the host's under that stage alone, and the host's optimizer is an Adam.
+  FitQuestion question = mistral(1, 1024);
+  ASSERT_TRUE(question.set("offload", "parameters"));
+  EXPECT_FALSE(answer(question));
+  ASSERT_TRUE(question.set("method", "zero2:8"));
+  EXPECT_FALSE(answer(question));
+  ASSERT_TRUE(question.set("offload", "optimizer"));
+  ASSERT_TRUE(question.set("optimizer", "sgd"));
+  EXPECT_FALSE(answer(question));
+}
+
 TEST(Fit, RemediesOfADividedStepStayDivided) {
   FitQuestion question;
   question.model = "openai-community/gpt2";

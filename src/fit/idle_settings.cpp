@@ -19,11 +19,11 @@ bool has_no_matrices(const FitQuestion& q) {
 
 bool has_no_buckets(const FitQuestion& q) { return q.division != Division::ddp; }
 
-bool is_no_zero(const FitQuestion& q) {
-  return q.division != Division::zero1 && q.division != Division::zero2;
-}
+bool is_no_zero(const FitQuestion& q) { return !is_zero(q.division); }
+bool is_no_stage_3(const FitQuestion& q) { return q.division != Division::zero3; }
 
-constexpr const char* kNoZero = "it belongs to --method zero1:N and zero2:N";
+constexpr const char* kNoZero = "it belongs to --method zero1:N, zero2:N and zero3:N";
+constexpr const char* kNoStage3 = "it belongs to --method zero3:N";
 constexpr const char* kNoBuckets = "it belongs to --method ddp:N";
 constexpr const char* kNoAdapters = "--method full has no adapters";
 constexpr const char* kNoMatrices = "only LoRA and its relatives have low-rank matrices";
@@ -67,6 +67,10 @@ std::vector<std::string> idle_settings(const FitQuestion& question) {
   for (const IdleRule& rule : kRules) {
     if (!question.given.contains(rule.flag) || !rule.is_idle(question)) continue;
     sentences.push_back("--" + std::string(rule.flag) + " changes nothing here: " + rule.why);
+  }
+  for (const Stage3Count& one : kStage3Counts) {
+    if (!question.given.contains(one.flag) || !is_no_stage_3(question)) continue;
+    sentences.push_back("--" + std::string(one.flag) + " changes nothing here: " + kNoStage3);
   }
   return sentences;
 }

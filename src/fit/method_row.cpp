@@ -47,6 +47,7 @@ void take_prediction(const Scenario& scenario, const DetailedPrediction& detail,
   row.peak_allocated = prediction.peak_allocated;
   row.peak_reserved = prediction.peak_reserved;
   row.device_used = prediction.device_used;
+  row.host = prediction.host;
   row.room = room_within(scenario, row.device_used);
   row.oom_probability = prediction.oom_probability;
   if (row.verdict != Verdict::yes) row.why = why_it_does_not_fit(row, detail);

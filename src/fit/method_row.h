@@ -17,6 +17,7 @@ namespace headroom::fit {
 struct MethodRow {
   std::string method;         // "lora,zero2:8"
   std::string checkpointing;  // "none", "selective", "full"; empty where the question says it
+  std::string offload;        // "optimizer"; empty where the question says it
   std::string flags;          // "--method zero2:8 --checkpointing full"
   std::string reason;         // why it cannot be asked of this model; all below is empty then
   Verdict verdict = Verdict::no;
@@ -24,6 +25,7 @@ struct MethodRow {
   Bytes peak_reserved;
   Interval device_used;
   Interval room;
+  std::optional<HostFigures> host;       // of one process, where something is offloaded
   double oom_probability = 0;            // of a step on one of the devices (oom_probability.h)
   std::optional<Largest> largest_batch;  // a device; nothing for traced models
   Bytes sent;                            // by one device a step, around rings

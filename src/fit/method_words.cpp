@@ -17,16 +17,17 @@ constexpr std::array<Word<Method>, 6> kMethods{{{"full", Method::full},
                                                 {"ia3", Method::ia3},
                                                 {"qlora", Method::qlora},
                                                 {"gptq-lora", Method::gptq_lora}}};
-constexpr std::array<Word<Division>, 6> kDivisions{{{"fsdp2", Division::fsdp2},
+constexpr std::array<Word<Division>, 7> kDivisions{{{"fsdp2", Division::fsdp2},
                                                     {"fsdp1", Division::fsdp1},
                                                     {"ddp", Division::ddp},
                                                     {"zero1", Division::zero1},
                                                     {"zero2", Division::zero2},
+                                                    {"zero3", Division::zero3},
                                                     {"gemini", Division::gemini}}};
 constexpr int64_t kMostRanks = 65'536;
 
-// The number of "fsdp2:8"; one alone divides nothing, but for Gemini, which has chunks all the
-// same.
+// The number of "fsdp2:8"; one alone divides nothing, but Gemini has chunks, and DeepSpeed masters
+// and buckets, all the same.
 Result<void> set_ranks(std::string_view word, int64_t& field, int64_t least = 2) {
   const size_t digits = std::min(word.find(':'), word.size() - 1) + 1;
   const auto ranks = text::parse_number<int64_t>(word.substr(digits));
@@ -74,7 +75,8 @@ Result<void> read_method_word(std::string_view word, MethodWords& read) {
   }
   if (!divides) return choose("method", word, kMethods, read.method.emplace());
   HEADROOM_TRY(choose("method", name, kDivisions, read.division.emplace()));
-  return set_ranks(word, read.ranks, read.division == Division::gemini ? 1 : 2);
+  const bool may_be_alone = read.division == Division::gemini || is_zero(*read.division);
+  return set_ranks(word, read.ranks, may_be_alone ? 1 : 2);
 }
 
 }  // namespace

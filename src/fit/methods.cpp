@@ -38,14 +38,15 @@ int recomputation_of(const FitQuestion& question) {
   return 2;
 }
 
-// What fits: the fastest. What does not: what misses least. Equals stay in the order
-// of divisions_among().
+// What fits: the fastest, then what has no time. What does not: what misses least. Equals stay in
+// the order of divisions_among().
 bool comes_before(const Candidate& a, const Candidate& b) {
   if (a.row.reason.empty() != b.row.reason.empty()) return a.row.reason.empty();
   if (a.row.verdict != b.row.verdict) return rank_of(a.row.verdict) < rank_of(b.row.verdict);
   const auto room = [](const Candidate& c) { return -c.row.room.expected.count; };
   if (a.row.verdict == Verdict::no) return room(a) < room(b);
-  if (a.row.time && b.row.time) {
+  if (a.row.time.has_value() != b.row.time.has_value()) return a.row.time.has_value();
+  if (a.row.time) {
     return a.row.time->step_seconds.expected < b.row.time->step_seconds.expected;
   }
   return std::tuple(recomputation_of(a.question), a.row.sent.count) <
@@ -87,26 +88,57 @@ Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate
   return {};
 }
 
+// One way to divide the step and to recompute; `offload` is empty where the question says it.
+Result<Candidate> candidate_of(const FitQuestion& question, const std::string& division,
+                               const std::string& checkpointing, const std::string& offload = "") {
+  const std::string trained = method_word(question);
+  Candidate candidate{question, {}};
+  MethodRow& row = candidate.row;
+  row.method = division.empty() ? trained : trained == "full" ? division : trained + "," + division;
+  row.checkpointing = checkpointing;
+  row.flags = "--method " + row.method;
+  HEADROOM_TRY(candidate.question.set("method", row.method));
+  if (!checkpointing.empty()) {
+    HEADROOM_TRY(candidate.question.set("checkpointing", checkpointing));
+    if (checkpointing != "none") row.flags += " --checkpointing " + checkpointing;
+  }
+  if (!offload.empty()) {
+    row.offload = offload;
+    HEADROOM_TRY(candidate.question.set("offload", offload));
+    row.flags += " --offload " + offload;
+  }
+  HEADROOM_TRY(accumulate_for_group(question, candidate));
+  return candidate;
+}
+
 Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t gpus) {
   const FitQuestion& question = scenario.question;
   std::vector<Candidate> candidates;
-  const std::string trained = method_word(question);
   HEADROOM_ASSIGN(const std::vector<std::string> divisions, divisions_of(scenario, gpus));
   for (const std::string& division : divisions) {
     for (const std::string& checkpointing : checkpointings_of(question)) {
-      Candidate candidate{question, {}};
-      MethodRow& row = candidate.row;
-      row.method = division.empty()    ? trained
-                   : trained == "full" ? division
-                                       : trained + "," + division;
-      row.checkpointing = checkpointing;
-      row.flags = "--method " + row.method;
-      HEADROOM_TRY(candidate.question.set("method", row.method));
-      if (!checkpointing.empty()) {
-        HEADROOM_TRY(candidate.question.set("checkpointing", checkpointing));
-        if (checkpointing != "none") row.flags += " --checkpointing " + checkpointing;
-      }
-      HEADROOM_TRY(accumulate_for_group(question, candidate));
+      HEADROOM_ASSIGN(Candidate candidate, candidate_of(question, division, checkpointing));
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return candidates;
+}
+
+// With the host's memory, where nothing fits without: DeepSpeed's ways to use it.
+Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario, int64_t gpus) {
+  const FitQuestion& question = scenario.question;
+  std::vector<Candidate> candidates;
+  if (question.given.contains("offload") || scenario.traced) return candidates;
+  const std::string all = ":" + std::to_string(gpus);
+  struct Way {
+    const char* division;
+    const char* offload;
+  };
+  for (const auto& [division, offload] : {Way{"zero2", "optimizer"}, Way{"zero3", "optimizer"},
+                                          Way{"zero3", "optimizer,parameters"}}) {
+    for (const std::string& checkpointing : checkpointings_of(question)) {
+      HEADROOM_ASSIGN(Candidate candidate,
+                      candidate_of(question, division + all, checkpointing, offload));
       candidates.push_back(std::move(candidate));
     }
   }
@@ -133,10 +165,16 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
 void explain(MethodsAnswer& answer) {
   if (answer.verdict() == Verdict::no) {
     answer.notes.emplace_back(
-        "what is left is the host's memory (fully_shard's CPUOffloadPolicy, DeepSpeed's "
-        "offload_optimizer); what a step needs then is not modelled for several GPUs");
+        "with masters, states and parameters in the host's memory (DeepSpeed's offload_optimizer "
+        "and offload_param) it does not fit either, as the rows say");
   }
   const std::optional<StepTime>& first = answer.rows.front().time;
+  if (answer.verdict() != Verdict::no && !answer.rows.front().offload.empty()) {
+    answer.notes.emplace_back(
+        "no way fits for sure in the GPUs' memory alone; this one keeps a part of the state in the "
+        "host's, and nothing says how fast the host steps the optimizer and sends what it holds");
+    return;
+  }
   if (!first) {
     answer.notes.emplace_back(
         "no step time could be predicted; the order is what fits, recomputes less, sends less; "
@@ -153,7 +191,10 @@ void explain(MethodsAnswer& answer) {
 
 std::vector<std::string> divisions_among(int64_t gpus) {
   const std::string all = ":" + std::to_string(gpus);
-  std::vector<std::string> words{"ddp" + all, "zero1" + all, "zero2" + all, "fsdp2" + all};
+  std::vector<std::string> words;
+  for (const char* const word : {"ddp", "zero1", "zero2", "zero3", "fsdp2"}) {
+    words.push_back(word + all);
+  }
   for (int64_t group = gpus / 2; group >= 2; --group) {
     if (gpus % group != 0) continue;
     words.push_back("fsdp2:" + std::to_string(group) +
@@ -195,8 +236,18 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
                                             int64_t gpus) {
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
-  for_each_in_parallel(candidates.size(), 0,
-                       [&](size_t i) { fill(scenario, timer, candidates[i]); });
+  const auto fill_all = [&](std::vector<Candidate>& some) {
+    for_each_in_parallel(some.size(), 0, [&](size_t i) { fill(scenario, timer, some[i]); });
+  };
+  fill_all(candidates);
+  const bool fits = std::ranges::any_of(candidates, [](const Candidate& candidate) {
+    return candidate.row.reason.empty() && candidate.row.verdict == Verdict::yes;
+  });
+  if (!fits) {
+    HEADROOM_ASSIGN(std::vector<Candidate> offloaded, offloaded_candidates_of(scenario, gpus));
+    fill_all(offloaded);
+    std::ranges::move(offloaded, std::back_inserter(candidates));
+  }
   std::ranges::stable_sort(candidates, comes_before);
   std::vector<MethodRow> rows;
   for (Candidate& candidate : candidates) rows.push_back(std::move(candidate.row));

@@ -1,6 +1,6 @@
 // `headroom fit --gpus N`: every way to divide a step among N devices, and the one to begin with.
 //
-// Candidates are DDP, ZeRO 1 and 2, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
+// Candidates are DDP, ZeRO 1 to 3, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
 // N), tensor parallelism, alone and within FSDP2 and DDP (where transformers has a plan for the
 // model; groups stay within a machine), each without recomputation, with selective and with full
 // recomputation, where the question leaves that open. A tensor-parallel group has one batch among
@@ -8,7 +8,8 @@
 // fit::answer() would predict it, so what it needs is as sure as there. What fits comes first, the
 // fastest step before others (step_timer.h); where steps have no time, what recomputes less, then
 // what sends less, then what needs less beside PyTorch: DDP, ZeRO, FSDP. What does not fit follows,
-// by what it misses.
+// by what it misses. Where none fits for sure, DeepSpeed's offload to the host's memory is tried,
+// too: ZeRO 2 and 3 with the optimizer there, 3 with the parameters as well.
 #pragma once
 
 #include <string>

@@ -20,11 +20,11 @@ FitQuestion small_question() {
 
 TEST(Methods, EveryDivisorIsAGroupOnce) {
   EXPECT_EQ(divisions_among(8),
-            (std::vector<std::string>{"ddp:8", "zero1:8", "zero2:8", "fsdp2:8",
+            (std::vector<std::string>{"ddp:8", "zero1:8", "zero2:8", "zero3:8", "fsdp2:8",
                                       "fsdp2:4,replicate:2", "fsdp2:2,replicate:4"}));
   EXPECT_EQ(divisions_among(2),
-            (std::vector<std::string>{"ddp:2", "zero1:2", "zero2:2", "fsdp2:2"}));
-  EXPECT_EQ(divisions_among(7).size(), 4U);
+            (std::vector<std::string>{"ddp:2", "zero1:2", "zero2:2", "zero3:2", "fsdp2:2"}));
+  EXPECT_EQ(divisions_among(7).size(), 5U);
 }
 
 TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
@@ -62,7 +62,7 @@ TEST(Methods, TensorParallelismIsAmongThem) {
 TEST(Methods, RowsAreAnswers) {
   const auto chosen = choose_method(small_question(), 4);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
-  EXPECT_EQ(chosen->rows.size(), 15U);
+  EXPECT_EQ(chosen->rows.size(), 18U);
   EXPECT_EQ(chosen->device.count, 4);
   for (const MethodRow& row : chosen->rows) {
     FitQuestion question = small_question();
@@ -217,6 +217,32 @@ TEST(Methods, WhatIsSent) {
   EXPECT_NEAR(sent("ddp:4"), 2, 1e-6);
   EXPECT_NEAR(sent("zero1:4"), 3, 1e-4);
   EXPECT_NEAR(sent("zero2:4"), 3 * 2 + 1, 1e-3);
+}
+
+// Where nothing fits on the GPUs alone, the host's memory is tried, and rows say what they take.
+TEST(Methods, WhereNothingFitsTheHostsMemoryIsTried) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-2-7b-hf";
+  question.device = "v100-sxm2-16gb";
+  ASSERT_TRUE(question.set("dtype", "fp16"));
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  const MethodRow& first = chosen->rows.front();
+  EXPECT_EQ(first.verdict, Verdict::yes);
+  EXPECT_FALSE(first.offload.empty());
+  EXPECT_NE(first.flags.find("--offload optimizer"), std::string::npos);
+  ASSERT_TRUE(first.host);
+  EXPECT_GT(first.host->requested, Bytes(int64_t{6'700'000'000} * 18 / 4));
+  for (const MethodRow& row : chosen->rows) {
+    EXPECT_TRUE(!row.offload.empty() || row.verdict != Verdict::yes) << row.flags;
+    EXPECT_EQ(row.host.has_value(), !row.offload.empty()) << row.flags;
+  }
+  // Where something fits, it is left alone.
+  question.device = "a100-sxm-80gb";
+  const auto larger = choose_method(question, 4);
+  ASSERT_TRUE(larger);
+  for (const MethodRow& row : larger->rows) EXPECT_TRUE(row.offload.empty()) << row.flags;
 }
 
 }  // namespace

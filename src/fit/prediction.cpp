@@ -90,6 +90,13 @@ void fill_figures(Prediction& p, const memory::ReplayResult& replay) {
   p.peak_event = replay.peak_allocated.event;
 }
 
+// Whether parameters come and go on streams of their own.
+bool gathers_beside(const step::ParallelOptions& parallel) {
+  const auto* zero = std::get_if<step::ZeroOptions>(&parallel);
+  return std::holds_alternative<step::FsdpOptions>(parallel) ||
+         (zero != nullptr && zero->stage == 3 && zero->overlap_comm);
+}
+
 struct Wanted {
   size_t timeline_points = 0;
   Figures figures = Figures::always;
@@ -113,6 +120,8 @@ Result<DetailedPrediction> predict_with(const Scenario& s, const Wanted& wanted)
   p.parameter_count = model::parameter_count(graph, false);
   p.trainable_count = model::parameter_count(graph, true);
   p.saved_for_backward = Bytes(detail.trace.saved_bytes);
+  const step::HostMemory& host = detail.trace.host;
+  if (host.taken_bytes > 0) p.host = {Bytes(host.requested_bytes), Bytes(host.taken_bytes)};
 
   if (detail.trace.cut_short) {
     p.growth = growth_until(detail.trace, s.offered - context.high);
@@ -134,11 +143,11 @@ Result<DetailedPrediction> predict_with(const Scenario& s, const Wanted& wanted)
     }
   }
   fill_figures(p, detail.replay);
-  p.device_used = device_used(
-      *s.device,
-      {p.peak_allocated, p.peak_reserved, p.steady_allocated, s.loss == Loss::fused,
-       communicators_of(s.question), std::holds_alternative<step::FsdpOptions>(s.train.parallel)},
-      s.offered);
+  p.device_used =
+      device_used(*s.device,
+                  {p.peak_allocated, p.peak_reserved, p.steady_allocated, s.loss == Loss::fused,
+                   communicators_of(s.question), gathers_beside(s.train.parallel)},
+                  s.offered);
   if (fits_at_all) {
     // It ran within the device, if only by emptying its cache, so it never used all there is.
     const Bytes most = s.offered - kLeastSegment;

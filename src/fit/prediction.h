@@ -27,6 +27,7 @@ struct Prediction {
   int64_t cache_flushes = 0;  // times the allocator had to empty its cache to go on
   ComponentBytes breakdown;   // at the peak of allocated memory
   size_t peak_event = 0;
+  std::optional<HostFigures> host;
   // Of predict_in_detail() alone: it may take ten replays more (oom_probability.h).
   double oom_probability = 0;
   // A guess, for searches (search.h): by how much what grows with the batch or the sequence could

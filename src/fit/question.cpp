@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/suggest.h"
+#include "fit/element_words.h"
 #include "fit/method_words.h"
 #include "fit/network.h"
 #include "fit/words.h"
@@ -50,9 +51,11 @@ constexpr std::array<Word<Loss>, 5> kLosses{{{"auto", Loss::automatic},
                                              {"fused-linear", Loss::fused_linear},
                                              {"fused", Loss::fused},
                                              {"chunked", Loss::chunked}}};
-constexpr std::array<Word<Offload>, 3> kOffloads{{{"none", Offload::none},
-                                                  {"optimizer", Offload::optimizer},
-                                                  {"parameters", Offload::parameters}}};
+constexpr std::array<Word<Offload>, 4> kOffloads{
+    {{"none", Offload::none},
+     {"optimizer", Offload::optimizer},
+     {"parameters", Offload::parameters},
+     {"optimizer,parameters", Offload::optimizer_and_parameters}}};
 constexpr std::array<Word<Kernels>, 3> kKernels{
     {{"none", Kernels::none}, {"liger", Kernels::liger}, {"fast", Kernels::fast}}};
 constexpr std::array<Word<KbitPreparation>, 3> kPreparations{{{"none", KbitPreparation::none},
@@ -276,7 +279,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 47> kFields{{
+constexpr std::array<Field, 52> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -295,7 +298,7 @@ constexpr std::array<Field, 47> kFields{{
      }},
     {{"method", "KIND",
       "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
-      "zero1:N, zero2:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
+      "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
       "gemini:N, gemini:M,tp:N (Colossal-AI's)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
@@ -323,13 +326,43 @@ constexpr std::array<Field, 47> kFields{{
        return choose("reduce-dtype", w, kDtypes, q.reduce_dtype.emplace());
      }},
     {{"reduce-bucket-size", "N",
-      "with zero1 and zero2, elements of gradients that are reduced together"},
+      "with zero1, zero2 and zero3, elements of gradients that are reduced together; auto: as HF's "
+      "Trainer has it, the square of the hidden size"},
      [](FitQuestion& q, std::string_view w) {
-       return count("reduce-bucket-size", w, 1'000'000'000'000, q.reduce_bucket_size);
+       return w == "0" ? refuse("reduce-bucket-size", w, "1 or more, or auto")
+                       : set_elements_or_auto("reduce-bucket-size", w, q.reduce_bucket_size);
      }},
-    {{"overlap-comm", "BOOL", "with zero1 and zero2, true: two buckets by turns"},
+    {{"overlap-comm", "BOOL",
+      "with zero1 and zero2, true: two buckets by turns; with zero3 (there true), gathers and "
+      "reductions beside what is computed"},
      [](FitQuestion& q, std::string_view w) {
-       return choose("overlap-comm", w, kSwitches, q.overlap_comm);
+       return choose("overlap-comm", w, kSwitches, q.overlap_comm.emplace());
+     }},
+    {{"sub-group-size", "N", "with zero3, elements that the optimizer steps together"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("sub-group-size", w, 1'000'000'000'000, q.sub_group_size);
+     }},
+    {{"stage3-prefetch-bucket-size", "N",
+      "with zero3, elements that are gathered ahead; 0: none; auto: 0.9 times that square"},
+     [](FitQuestion& q, std::string_view w) {
+       return set_elements_or_auto("stage3-prefetch-bucket-size", w, q.stage3_prefetch_bucket_size);
+     }},
+    {{"stage3-param-persistence-threshold", "N",
+      "with zero3, elements up to which a parameter stays whole through the step; auto: 10 times "
+      "the hidden size"},
+     [](FitQuestion& q, std::string_view w) {
+       return set_elements_or_auto("stage3-param-persistence-threshold", w,
+                                   q.stage3_param_persistence_threshold);
+     }},
+    {{"stage3-max-live-parameters", "N",
+      "with zero3, gathered elements from which on nothing is gathered ahead"},
+     [](FitQuestion& q, std::string_view w) {
+       return set_elements("stage3-max-live-parameters", w, q.stage3_max_live_parameters);
+     }},
+    {{"stage3-max-reuse-distance", "N",
+      "with zero3, elements until its next use within which a parameter is kept"},
+     [](FitQuestion& q, std::string_view w) {
+       return set_elements("stage3-max-reuse-distance", w, q.stage3_max_reuse_distance);
      }},
     {{"lora-rank", "N", "rank of the adapters"},
      [](FitQuestion& q, std::string_view w) { return count("lora-rank", w, 65'536, q.lora_rank); }},
@@ -362,7 +395,9 @@ constexpr std::array<Field, 47> kFields{{
       "of Megatron-LM's experts, what the fullest rank gets of an even share: 1.2, or its least, "
       "expected and most, 1:1.1:1.4"},
      [](FitQuestion& q, std::string_view w) { return set_imbalance(w, q.expert_imbalance); }},
-    {{"offload", "WHAT", "to the CPU: none, optimizer, parameters (FSDP's shares)"},
+    {{"offload", "WHAT",
+      "to the CPU: none, optimizer (torchao's, or DeepSpeed's with zero1, zero2, zero3), parameters "
+      "(FSDP's shares of them with gradients and states; zero3's alone), optimizer,parameters (zero3)"},
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
     {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
@@ -485,7 +520,7 @@ std::string default_of(std::string_view flag) {
   for (const Method method : every_method()) {
     FitQuestion question;
     question.method = method;
-    for (const Division division : {Division::ddp, Division::zero2}) {
+    for (const Division division : {Division::ddp, Division::zero2, Division::zero3}) {
       question.division = division;
       for (const Setting& setting : settings_of(question)) {
         if (setting.name == flag && flag != "method") return setting.value;
@@ -539,9 +574,12 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   if (q.division == Division::fsdp2 && q.reduce_dtype) {
     add("reduce-dtype", word_of(kDtypes, *q.reduce_dtype));
   }
-  if (q.division == Division::zero1 || q.division == Division::zero2) {
-    add("reduce-bucket-size", std::to_string(q.reduce_bucket_size));
-    add_switch("overlap-comm", q.overlap_comm);
+  if (is_zero(q.division)) {
+    add("reduce-bucket-size", elements_words(q.reduce_bucket_size));
+    add_switch("overlap-comm", overlaps_comm(q));
+  }
+  if (q.division == Division::zero3) {
+    for (const Stage3Count& one : kStage3Counts) add(one.flag, elements_words(q.*(one.field)));
   }
   add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
   add_switch("optimizer-in-backward", q.optimizer_in_backward);

@@ -6,6 +6,7 @@
 // values; free to copy, and to use from any thread that owns its copy.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -42,6 +43,7 @@ enum class Division : uint8_t {
   ddp,     // DistributedDataParallel
   zero1,   // DeepSpeed's optimizer states in parts
   zero2,   // and its gradients
+  zero3,   // and its parameters
   gemini,  // Colossal-AI's chunks
 };
 // Of what even routing would give a rank's experts, what the fullest rank gets.
@@ -72,11 +74,9 @@ enum class Loss : uint8_t {
   chunked,       // cross entropy chunk by chunk, as torchtune's
 };
 [[nodiscard]] std::string_view word_of(Loss loss);
-enum class Offload : uint8_t {
-  none,
-  optimizer,
-  parameters,  // FSDP's shares of them, of their gradients and states
-};
+// What is in the host's memory. Parameters: FSDP's shares of them, with their gradients and states;
+// or those of ZeRO's third stage, alone.
+enum class Offload : uint8_t { none, optimizer, parameters, optimizer_and_parameters };
 // What of a quantized model is cast to float32 before training.
 enum class KbitPreparation : uint8_t {
   none,
@@ -92,6 +92,10 @@ enum class Kernels : uint8_t {
 
 // Of what a selectively checkpointed layer makes, what is kept.
 enum class SelectiveKeeps : uint8_t { products_and_attention, products, attention };
+
+// Of a count of elements in DeepSpeed's configuration: "auto", by which HF's Trainer and accelerate
+// take it from the model's hidden size.
+inline constexpr int64_t kOfHiddenSize = -1;
 
 struct Checkpointing {
   CheckpointingKind kind = CheckpointingKind::none;
@@ -124,8 +128,14 @@ struct FitQuestion {
   bool find_unused_parameters = false;
   std::optional<Dtype> reduce_dtype;  // fully_shard's MixedPrecisionPolicy; none: the gradients'
   // DeepSpeed's configuration.
-  int64_t reduce_bucket_size = 500'000'000;  // elements
-  bool overlap_comm = false;
+  int64_t reduce_bucket_size = 500'000'000;  // elements, or kOfHiddenSize
+  std::optional<bool> overlap_comm;          // none: what the stage has
+  // Of the third stage, in elements, the second and the third or kOfHiddenSize.
+  int64_t sub_group_size = 1'000'000'000;
+  int64_t stage3_prefetch_bucket_size = 50'000'000;
+  int64_t stage3_param_persistence_threshold = 100'000;
+  int64_t stage3_max_live_parameters = 1'000'000'000;
+  int64_t stage3_max_reuse_distance = 1'000'000'000;
   int64_t lora_rank = 16;
   std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
   double lora_dropout = 0;
@@ -178,6 +188,22 @@ struct QuestionFlag {
 };
 [[nodiscard]] std::span<const QuestionFlag> question_flags();
 
+// A setting of ZeRO's third stage that counts elements, by its flag; DeepSpeed's file has the same
+// name with "_" for "-".
+struct Stage3Count {
+  std::string_view flag;
+  int64_t FitQuestion::*field;
+};
+// In words: a number, or "auto".
+[[nodiscard]] std::string elements_words(int64_t elements);
+inline constexpr std::array kStage3Counts{
+    Stage3Count{"sub-group-size", &FitQuestion::sub_group_size},
+    Stage3Count{"stage3-prefetch-bucket-size", &FitQuestion::stage3_prefetch_bucket_size},
+    Stage3Count{"stage3-param-persistence-threshold",
+                &FitQuestion::stage3_param_persistence_threshold},
+    Stage3Count{"stage3-max-live-parameters", &FitQuestion::stage3_max_live_parameters},
+    Stage3Count{"stage3-max-reuse-distance", &FitQuestion::stage3_max_reuse_distance}};
+
 // "lora": what is trained, as the words of --method begin.
 [[nodiscard]] std::string method_word(const FitQuestion& question);
 // ",fsdp2:8,replicate:2", ",fsdp2:2,tp:4": how a step is divided, as the words of --method end;
@@ -187,6 +213,21 @@ struct QuestionFlag {
 // Whether the step is on more than one device.
 [[nodiscard]] inline bool is_divided(const FitQuestion& question) {
   return question.division != Division::none || question.tensor_ranks > 1;
+}
+// Whether by DeepSpeed's ZeRO.
+[[nodiscard]] inline bool is_zero(Division division) {
+  return division == Division::zero1 || division == Division::zero2 || division == Division::zero3;
+}
+// Which the third stage does where nothing is said.
+[[nodiscard]] inline bool overlaps_comm(const FitQuestion& question) {
+  return question.overlap_comm.value_or(question.division == Division::zero3);
+}
+[[nodiscard]] inline bool offloads_optimizer(const FitQuestion& question) {
+  return question.offload == Offload::optimizer ||
+         question.offload == Offload::optimizer_and_parameters;
+}
+[[nodiscard]] inline bool offloads_parameters(const FitQuestion& question) {
+  return question.offload >= Offload::parameters;
 }
 // That take part in a step, and that each have sequences of their own.
 [[nodiscard]] inline int64_t data_ranks_of(const FitQuestion& question) {

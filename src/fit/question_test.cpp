@@ -116,6 +116,36 @@ TEST(FitQuestion, SaysWhichSettingsWereGiven) {
   EXPECT_EQ(settings.front().origin, SettingOrigin::standard);
 }
 
+// DeepSpeed's third stage has settings of its own, and overlaps where nothing is said.
+TEST(FitQuestion, TheThirdStageHasSettingsOfItsOwn) {
+  FitQuestion question;
+  ASSERT_TRUE(question.set("method", "zero3:8"));
+  EXPECT_EQ(value_of(question, "method"), "full,zero3:8");
+  EXPECT_EQ(value_of(question, "overlap-comm"), "true");
+  EXPECT_EQ(value_of(question, "stage3-max-live-parameters"), "1000000000");
+  for (const auto& [name, words] : {std::pair{"stage3-prefetch-bucket-size", "0"},
+                                    {"stage3-prefetch-bucket-size", "auto"},
+                                    {"stage3-param-persistence-threshold", "auto"},
+                                    {"reduce-bucket-size", "auto"},
+                                    {"stage3-max-reuse-distance", "0"},
+                                    {"sub-group-size", "1000"},
+                                    {"overlap-comm", "false"},
+                                    {"offload", "optimizer,parameters"}}) {
+    ASSERT_TRUE(question.set(name, words)) << name;
+    EXPECT_EQ(value_of(question, name), words) << name;
+  }
+  for (const auto& [name, words] : {std::pair{"stage3-max-live-parameters", "auto"},
+                                    {"stage3-prefetch-bucket-size", "-1"},
+                                    {"sub-group-size", "0"},
+                                    {"reduce-bucket-size", "0"},
+                                    {"offload", "parameters,optimizer"}}) {
+    EXPECT_FALSE(question.set(name, words)) << name << words;
+  }
+  ASSERT_TRUE(question.set("method", "zero2:1"));
+  EXPECT_EQ(value_of(question, "stage3-max-live-parameters"), "(absent)");
+  EXPECT_FALSE(question.set("method", "fsdp2:1"));
+}
+
 TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   FitQuestion question;
   ASSERT_TRUE(question.set("method", "lora,fsdp1:8"));

@@ -97,6 +97,12 @@ constexpr Change kChanges[] = {
      "DeepSpeed offload_optimizer, or torchao's CPUOffloadOptimizer",
      "states travel over PCIe every step",
      [](const FitQuestion& q) { return q.offload == Offload::none; }},
+    {"offload-parameters", "optimizer states and parameters in the host's memory",
+     "--offload optimizer,parameters", nullptr, "DeepSpeed offload_optimizer and offload_param",
+     "states and parameters travel over PCIe every step",
+     [](const FitQuestion& q) {
+       return q.division == Division::zero3 && q.offload != Offload::optimizer_and_parameters;
+     }},
 };
 
 // Applies "--name value --switch --name value" to a question.

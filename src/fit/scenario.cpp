@@ -13,6 +13,7 @@
 #include "fit/scenario_megatron.h"
 #include "fit/scenario_parts.h"
 #include "fit/scenario_traced.h"
+#include "fit/scenario_zero.h"
 #include "fit/shared_steps.h"
 #include "timing/calibration.h"
 
@@ -230,6 +231,7 @@ Result<Scenario> complete(Scenario s) {
   HEADROOM_TRY(set_allocator(s));
   HEADROOM_TRY(set_versions(s));
   set_build(s);
+  HEADROOM_TRY(resolve_auto(s));
   set_train(s);
   HEADROOM_TRY(set_task(s));
   HEADROOM_TRY(check_architecture(s));

@@ -14,6 +14,7 @@
 #include "step/transform/lora.h"
 #include "step/transform/quantize.h"
 #include "step/transform/tensor_parallel.h"
+#include "step/transform/zero3_linear.h"
 
 namespace headroom::fit {
 
@@ -161,6 +162,7 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
     HEADROOM_TRY(rewrite(step::apply_fast_lora(*graph, model_type)));
   }
   if (q.mixed_precision != MixedPrecision::none) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));
+  if (q.division == Division::zero3) HEADROOM_TRY(rewrite(step::apply_zero3_linear(*graph)));
   return graph;
 }
 

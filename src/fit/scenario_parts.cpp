@@ -1,5 +1,7 @@
 #include "fit/scenario_parts.h"
 
+#include "fit/scenario_errors.h"
+#include "fit/scenario_zero.h"
 #include "step/transform/liger.h"
 
 namespace headroom::fit {
@@ -7,10 +9,6 @@ namespace headroom::fit {
 namespace {
 
 constexpr op::Version kNonReentrantByDefault{5, 0};  // transformers
-
-Error unsupported(const char* flag, const std::string& what) {
-  return {ErrorCode::usage, what + " cannot be modelled yet", std::string("--") + flag, ""};
-}
 
 // transformers' T5 keeps one of its weights in float32 under fp16, and clamps what overflows.
 Result<void> check_half_precision(const Scenario& s) {
@@ -76,7 +74,7 @@ std::optional<op::AttentionBackend> named_kernel(Attention attention) {
 void set_optimizer(Scenario& s) {
   step::OptimizerOptions& optimizer = s.train.optimizer;
   optimizer.wide_embedding_states = s.question.accelerate;
-  optimizer.states_on_cpu = s.question.offload == Offload::optimizer;
+  optimizer.states_on_cpu = offloads_optimizer(s.question);
   switch (s.question.optimizer) {
     case Optimizer::adamw:
       optimizer.kind = step::OptimizerKind::adamw;
@@ -166,16 +164,6 @@ step::DdpOptions ddp_options(const FitQuestion& q) {
   return ddp;
 }
 
-step::ZeroOptions zero_options(const Scenario& s) {
-  step::ZeroOptions zero;
-  zero.stage = s.question.division == Division::zero1 ? 1 : 2;
-  zero.ranks = s.question.ranks;
-  zero.reduce_bucket_elements = s.question.reduce_bucket_size;
-  zero.overlap_comm = s.question.overlap_comm;
-  zero.decay_groups = s.train.optimizer.decay_groups;
-  return zero;
-}
-
 }  // namespace
 
 void set_division(Scenario& s) {
@@ -187,6 +175,7 @@ void set_division(Scenario& s) {
       return;
     case Division::zero1:
     case Division::zero2:
+    case Division::zero3:
       s.train.parallel = zero_options(s);
       // The engine makes the whole model half precision, adapters too.
       if (s.question.method != Method::full && !s.question.given.contains("lora-dtype")) {
@@ -236,21 +225,20 @@ Result<void> set_loss(Scenario& s) {
 
 namespace {
 
-// Settings that no program can have together.
-Error contradiction(const char* flag, std::string what, std::string hint) {
-  return {ErrorCode::usage, std::move(what), std::string("--") + flag, std::move(hint)};
-}
-
 Result<void> check_optimizer(const FitQuestion& q) {
-  const bool is_offloaded = q.offload == Offload::optimizer;
+  const bool is_offloaded = offloads_optimizer(q);
   if (is_offloaded && q.optimizer >= Optimizer::lion) {
     return contradiction("offload", "bitsandbytes' optimizers step on the GPU",
                          "offload one of torch.optim's: adamw, adam, sgd");
   }
   const bool is_sharded = q.division == Division::fsdp1 || q.division == Division::fsdp2;
-  if (q.offload == Offload::parameters && !is_sharded) {
-    return contradiction("offload", "it is FSDP that keeps its shares of parameters on the host",
-                         "--method fsdp1:N beside it, or --offload optimizer");
+  if (offloads_parameters(q) && !is_sharded && q.division != Division::zero3) {
+    return contradiction("offload", "parameters on the host are FSDP's shares or ZeRO's third stage's",
+                         "--method fsdp1:N or zero3:N, or --offload optimizer");
+  }
+  if (q.offload == Offload::optimizer_and_parameters && is_sharded) {
+    return contradiction("offload", "FSDP's shares are on the host with their optimizer, or not",
+                         "--offload parameters");
   }
   if (!q.optimizer_in_backward) return {};
   if (q.clip) {
@@ -290,32 +278,6 @@ Result<void> check_ddp(const Scenario& s) {
   if (s.train.environment.torch < op::Version{1, 11}) {
     return contradiction("torch", "DDP is modelled as PyTorch has it since 1.11", "a later one");
   }
-  return {};
-}
-
-// DeepSpeed makes the whole model half precision ("bf16": {"enabled": true}), keeps float32 masters
-// itself, and steps them by one optimizer on the GPU.
-Result<void> check_zero(const Scenario& s) {
-  const FitQuestion& q = s.question;
-  if (q.dtype == Dtype::fp32 || q.mixed_precision != MixedPrecision::none) {
-    return contradiction("dtype", "DeepSpeed's ZeRO is modelled with half precision of its own",
-                         "--dtype bf16, as its configuration's \"bf16\" makes the model");
-  }
-  if (q.method != Method::full && q.method != Method::lora) {
-    return unsupported("method", "what is neither full nor lora under ZeRO");
-  }
-  if (q.method == Method::lora && q.lora_dtype != q.dtype) {
-    return contradiction("lora-dtype", "DeepSpeed makes adapters what it makes the model",
-                         "leave it out");
-  }
-  if (q.optimizer_in_backward) {
-    return contradiction("optimizer-in-backward", "ZeRO has its gradients when backward is done",
-                         "leave it out");
-  }
-  if (q.optimizer >= Optimizer::adafactor) {
-    return unsupported("optimizer", "what does not step flat tensors element by element");
-  }
-  if (q.offload != Offload::none) return unsupported("offload", "offloading under ZeRO");
   return {};
 }
 

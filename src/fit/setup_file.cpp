@@ -33,7 +33,9 @@ constexpr std::array kSharings{SharingWord{Sharing::none, Division::none, ""},
                                SharingWord{Sharing::fsdp1, Division::fsdp1, "fsdp1"},
                                SharingWord{Sharing::fsdp2, Division::fsdp2, "fsdp2"},
                                SharingWord{Sharing::zero1, Division::zero1, "zero1"},
-                               SharingWord{Sharing::zero2, Division::zero2, "zero2"}};
+                               SharingWord{Sharing::zero2, Division::zero2, "zero2"},
+                               SharingWord{Sharing::zero3, Division::zero3, "zero3"}};
+static_assert(kOfHiddenSize == engines::kOfHiddenSize);
 
 std::string_view word_of(Half half) {
   return half == Half::none ? "none" : half == Half::bf16 ? "bf16" : "fp16";
@@ -92,7 +94,10 @@ Result<TrainingSetup> read_setup(std::string_view content, const std::string& fi
 
 // The Trainer divides a batch among what it finds, as DistributedDataParallel does.
 void take_gpus(const BesideSetup& beside, TrainingSetup& setup) {
-  if (beside.gpus && setup.ranks < 2) setup.ranks = *beside.gpus;
+  if (beside.gpus && setup.ranks < 2) {
+    setup.ranks = *beside.gpus;
+    setup.is_counted = true;
+  }
   if (setup.is_trainer && !setup.sharing && setup.ranks > 1) setup.sharing = Sharing::ddp;
 }
 
@@ -106,7 +111,8 @@ Result<std::string> method_words(const TrainingSetup& setup, const std::string& 
   std::string words(method.empty() && setup.tuning ? word_of(*setup.tuning) : method);
   for (const SharingWord& entry : kSharings) {
     if (entry.sharing != setup.sharing || entry.word.empty()) continue;
-    if (setup.ranks < 2) {
+    const bool may_be_alone = engines::is_zero(setup.sharing) && setup.is_counted;
+    if (setup.ranks < 2 && !may_be_alone) {
       return Error{ErrorCode::bad_input, "says no number of GPUs", file,
                    "--gpus N beside it does; or " + setup.counted_by};
     }
@@ -122,7 +128,6 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   for (const SharingWord& entry : kSharings) {
     if (entry.division == q.division) setup.sharing = entry.sharing;
   }
-  const bool is_zero = q.division == Division::zero1 || q.division == Division::zero2;
   const bool is_fsdp = q.division == Division::fsdp1 || q.division == Division::fsdp2;
   setup.ranks = q.ranks;
   setup.replicas = q.replicas;
@@ -130,10 +135,19 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   const auto half_of = [](bool bf16, bool fp16) {
     return bf16 ? Half::bf16 : fp16 ? Half::fp16 : Half::none;
   };
-  if (is_zero) {
+  if (is_zero(q.division)) {
     setup.weights = half_of(q.dtype == Dtype::bf16, q.dtype == Dtype::fp16);
     setup.reduce_bucket_size = q.reduce_bucket_size;
-    setup.overlap_comm = q.overlap_comm;
+    setup.overlap_comm = overlaps_comm(q);
+    setup.offloads_optimizer = offloads_optimizer(q);
+    setup.offloads_parameters = offloads_parameters(q);
+    if (q.division == Division::zero3) {
+      for (const Stage3Count& one : kStage3Counts) {
+        std::string key(one.flag);
+        std::ranges::replace(key, '-', '_');
+        setup.stage3.emplace_back(std::move(key), q.*(one.field));
+      }
+    }
   } else {
     setup.mixed_precision = half_of(q.mixed_precision == MixedPrecision::bf16,
                                     q.mixed_precision == MixedPrecision::fp16);
@@ -157,17 +171,20 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
       "attention", "loss",      "kernels",      "optimizer-in-backward",
       "freeze",    "lora-rank", "lora-targets", "lora-dtype"};
   const bool is_accelerate = kind == "accelerate";
+  if (q.given.contains("offload") && !is_zero(q.division)) by_hand.emplace_back("offload");
   for (const char* flag : kOfTheScript) {
     if (flag == std::string_view("batch") && !is_accelerate) continue;
     if (q.given.contains(flag)) by_hand.emplace_back(flag);
   }
-  const bool is_zero = q.division == Division::zero1 || q.division == Division::zero2;
   if (!is_accelerate) return;
-  if (q.grad_accum > 1 && !is_zero) by_hand.emplace_back("grad-accum");
-  if (q.clip && !is_zero) by_hand.emplace_back("clip");
+  if (q.grad_accum > 1 && !is_zero(q.division)) by_hand.emplace_back("grad-accum");
+  if (q.clip && !is_zero(q.division)) by_hand.emplace_back("clip");
   for (const char* flag : {"bucket-cap-mb", "gradient-as-bucket-view", "find-unused-parameters",
                            "reduce-bucket-size", "overlap-comm"}) {
     if (q.given.contains(flag)) by_hand.emplace_back(flag);
+  }
+  for (const Stage3Count& one : kStage3Counts) {
+    if (q.given.contains(one.flag)) by_hand.emplace_back(one.flag);
   }
 }
 
@@ -205,6 +222,12 @@ std::string checkpointing_words(const TrainingSetup& setup) {
   if (setup.checkpoints_half_the_products) return "selective-every-2";
   const int64_t every = setup.checkpoints_every.value_or(1);
   return every > 1 ? "every-" + std::to_string(every) : "full";
+}
+
+std::string offload_words(const TrainingSetup& setup) {
+  const bool has_parameters = setup.offloads_parameters.value_or(false);
+  if (!setup.offloads_optimizer.value_or(false)) return has_parameters ? "parameters" : "none";
+  return has_parameters ? "optimizer,parameters" : "optimizer";
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -274,7 +297,15 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
   if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));
   if (setup.clip) flags.emplace_back("clip", number_words(*setup.clip));
   if (setup.reduce_bucket_size) {
-    flags.emplace_back("reduce-bucket-size", std::to_string(*setup.reduce_bucket_size));
+    flags.emplace_back("reduce-bucket-size", elements_words(*setup.reduce_bucket_size));
+  }
+  if (setup.offloads_optimizer || setup.offloads_parameters) {
+    flags.emplace_back("offload", offload_words(setup));
+  }
+  for (const auto& [key, elements] : setup.stage3) {
+    std::string flag = key;
+    std::ranges::replace(flag, '_', '-');
+    flags.emplace_back(std::move(flag), elements_words(elements));
   }
   if (setup.overlap_comm)
     flags.emplace_back("overlap-comm", *setup.overlap_comm ? "true" : "false");
@@ -336,7 +367,7 @@ bool can_be_said(const FitQuestion& question, std::string_view kind) {
   if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
   if (question.tensor_ranks > 1 || division == Division::gemini) return false;
   if (kind == "torchtitan") return torchtitan_can_say(question);
-  if (kind == "deepspeed") return division == Division::zero1 || division == Division::zero2;
+  if (kind == "deepspeed") return is_zero(division);
   return division != Division::fsdp1 || question.replicas == 1;
 }
 
@@ -366,7 +397,7 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
   }
   if (kind == "deepspeed") {
     return Error{ErrorCode::usage, "DeepSpeed's file is for its ZeRO", flag,
-                 "--method zero1:N or zero2:N; or --emit accelerate"};
+                 "--method zero1:N, zero2:N or zero3:N; or --emit accelerate"};
   }
   return Error{ErrorCode::usage, "accelerate divides so with FSDP 2 alone", flag,
                "--method fsdp2:N,replicate:M"};

@@ -112,7 +112,7 @@ TEST_F(SetupFile, AccelerateReadsBack) {
 }
 
 TEST_F(SetupFile, ZeroReadsBackFromBoth) {
-  for (const char* method : {"zero1:8", "zero2:16"}) {
+  for (const char* method : {"zero1:8", "zero2:16", "zero3:8"}) {
     const FitQuestion asked = question_of({{"method", method},
                                            {"dtype", "fp16"},
                                            {"batch", "3"},
@@ -132,8 +132,43 @@ TEST_F(SetupFile, ZeroReadsBackFromBoth) {
     const FitQuestion read = read_back(asked, "deepspeed");
     EXPECT_EQ(read.batch, 3);
     EXPECT_EQ(read.reduce_bucket_size, 1'000'000);
-    EXPECT_TRUE(read.overlap_comm);
+    EXPECT_EQ(read.overlap_comm, true);
   }
+}
+
+// With what only the third stage has, and what is on the CPU, on one GPU too.
+TEST_F(SetupFile, TheThirdStageReadsBack) {
+  for (const char* offload : {"none", "optimizer", "parameters", "optimizer,parameters"}) {
+    for (const char* method : {"zero3:8", "zero3:1"}) {
+      const FitQuestion asked = question_of({{"method", method},
+                                             {"offload", offload},
+                                             {"reduce-bucket-size", "auto"},
+                                             {"stage3-prefetch-bucket-size", "0"},
+                                             {"stage3-param-persistence-threshold", "auto"},
+                                             {"stage3-max-live-parameters", "300000000"},
+                                             {"sub-group-size", "100000000"}});
+      for (const char* kind : {"accelerate", "deepspeed"}) {
+        const FitQuestion read = read_back(asked, kind);
+        EXPECT_EQ(read.division, asked.division);
+        EXPECT_EQ(read.ranks, asked.ranks);
+        EXPECT_EQ(read.offload, asked.offload) << kind;
+        if (kind == std::string("accelerate")) continue;
+        EXPECT_EQ(read.reduce_bucket_size, kOfHiddenSize);
+        for (const Stage3Count& one : kStage3Counts) {
+          EXPECT_EQ(read.*(one.field), asked.*(one.field)) << one.flag;
+        }
+      }
+    }
+  }
+}
+
+// What accelerate's file cannot say is left to the script.
+TEST_F(SetupFile, CountsOfTheThirdStageAreNoneOfAccelerates) {
+  const auto emitted =
+      emit_setup(question_of({{"method", "zero3:8"}, {"stage3-max-live-parameters", "300000000"}}),
+                 {"accelerate", folder_ / "x.yaml"});
+  ASSERT_TRUE(emitted);
+  EXPECT_EQ(emitted->by_hand, (std::vector<std::string>{"stage3-max-live-parameters"}));
 }
 
 TEST_F(SetupFile, AFileAndWhatIsTrainedComeTogether) {

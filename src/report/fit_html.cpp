@@ -48,6 +48,9 @@ Section answer_section(const fit::FitAnswer& answer) {
   tile(html, "Device used", format_bytes(memory.device_used.expected),
        interval_words(memory.device_used));
   tile(html, "Between steps", format_bytes(memory.steady_allocated), "allocated");
+  if (memory.host) {
+    tile(html, "Host memory", format_bytes(memory.host->taken), host_words(*memory.host));
+  }
   if (answer.time) {
     const std::string pace = pace_words(*answer.time);
     tile(html, "Step time", seconds_words(answer.time->step_seconds.expected),

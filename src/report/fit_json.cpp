@@ -35,6 +35,10 @@ Json device_json(const fit::DeviceMemory& device) {
       .set("provenance", name_of(device.provenance));
 }
 
+Json host_json(const fit::HostFigures& host) {
+  return Json::object().set("requested", host.requested).set("taken", host.taken);
+}
+
 namespace {
 
 using fit::Component;
@@ -58,15 +62,17 @@ Json memory_json(const fit::MemoryFigures& memory) {
                            .set("module", memory.peak_at.module)
                            .set("op", memory.peak_at.op)
                            .set("why", memory.peak_at.why);
-  return Json::object()
-      .set("peak_allocated_bytes", memory.peak_allocated)
-      .set("peak_reserved_bytes", memory.peak_reserved)
-      .set("peak_requested_bytes", memory.peak_requested)
-      .set("steady_allocated_bytes", memory.steady_allocated)
-      .set("peak_at", peak_at)
-      .set("breakdown_bytes", components_json(memory.breakdown, fit::kComponentCount))
-      .set("device_used_bytes", interval_json(memory.device_used))
-      .set("provenance", provenance);
+  Json json = Json::object()
+                  .set("peak_allocated_bytes", memory.peak_allocated)
+                  .set("peak_reserved_bytes", memory.peak_reserved)
+                  .set("peak_requested_bytes", memory.peak_requested)
+                  .set("steady_allocated_bytes", memory.steady_allocated)
+                  .set("peak_at", peak_at)
+                  .set("breakdown_bytes", components_json(memory.breakdown, fit::kComponentCount))
+                  .set("device_used_bytes", interval_json(memory.device_used))
+                  .set("provenance", provenance);
+  if (memory.host) json.set("host_bytes", host_json(*memory.host));
+  return json;
 }
 
 Json remedy_json(const fit::Remedy& remedy) {

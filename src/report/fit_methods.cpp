@@ -56,10 +56,14 @@ std::vector<const MethodRow*> asked(const MethodsAnswer& answer) {
   return rows;
 }
 
-// "zero2:8 with full checkpointing"
+// "zero2:8 with full checkpointing and --offload optimizer"
 std::string way_words(const MethodRow& row) {
-  if (row.checkpointing.empty() || row.checkpointing == "none") return row.method;
-  return row.method + " with " + row.checkpointing + " checkpointing";
+  std::string words = row.method;
+  if (!row.checkpointing.empty() && row.checkpointing != "none") {
+    words += " with " + row.checkpointing + " checkpointing";
+  }
+  if (!row.offload.empty()) words += " and --offload " + row.offload;
+  return words;
 }
 
 // ", the fastest: about 1.21 s a step, 54,100 tokens/s"
@@ -176,26 +180,29 @@ Json row_json(const MethodRow& row) {
   if (!row.reason.empty()) {
     return Json::object().set("flags", row.flags).set("refused", row.reason);
   }
-  return Json::object()
-      .set("method", row.method)
-      .set("checkpointing", row.checkpointing.empty() ? Json(nullptr) : Json(row.checkpointing))
-      .set("flags", row.flags)
-      .set("fits", fit::name_of(row.verdict))
-      .set("room_bytes", interval_json(row.room))
-      .set("oom_probability", row.oom_probability)
-      .set("peak_allocated_bytes", row.peak_allocated)
-      .set("peak_reserved_bytes", row.peak_reserved)
-      .set("device_used_bytes", interval_json(row.device_used))
-      .set("largest_batch", largest_json(row.largest_batch))
-      .set("sent_bytes", row.sent)
-      .set("time", row.time ? time_json(*row.time) : Json(nullptr))
-      .set("on_frontier", row.on_frontier)
-      .set("why", row.why)
-      .set("provenance", Json::object()
-                             .set("allocated", name_of(row.allocated_provenance))
-                             .set("reserved", name_of(row.reserved_provenance))
-                             .set("device_used", name_of(row.device_used_provenance))
-                             .set("sent", name_of(Provenance::counted)));
+  Json json =
+      Json::object()
+          .set("method", row.method)
+          .set("checkpointing", row.checkpointing.empty() ? Json(nullptr) : Json(row.checkpointing))
+          .set("flags", row.flags)
+          .set("fits", fit::name_of(row.verdict))
+          .set("room_bytes", interval_json(row.room))
+          .set("oom_probability", row.oom_probability)
+          .set("peak_allocated_bytes", row.peak_allocated)
+          .set("peak_reserved_bytes", row.peak_reserved)
+          .set("device_used_bytes", interval_json(row.device_used))
+          .set("largest_batch", largest_json(row.largest_batch))
+          .set("sent_bytes", row.sent)
+          .set("time", row.time ? time_json(*row.time) : Json(nullptr))
+          .set("on_frontier", row.on_frontier)
+          .set("why", row.why)
+          .set("provenance", Json::object()
+                                 .set("allocated", name_of(row.allocated_provenance))
+                                 .set("reserved", name_of(row.reserved_provenance))
+                                 .set("device_used", name_of(row.device_used_provenance))
+                                 .set("sent", name_of(Provenance::counted)));
+  if (row.host) json.set("host_bytes", host_json(*row.host));
+  return json;
 }
 
 // What the table shows: of a search's frontier, what leaves a hundredth of the device more room
@@ -235,6 +242,9 @@ std::string methods_table(const MethodsAnswer& answer, const text::Terminal& ter
   constexpr int64_t kLargestBatch = 6;
   // A search varies the batch itself.
   if (answer.searched) columns.erase(columns.begin() + kLargestBatch);
+  const bool has_host = std::ranges::any_of(
+      shown(answer), [](const MethodRow* row) { return row->host.has_value(); });
+  if (has_host) columns.push_back({"host", Align::right, false, 2});
   text::Table table(columns);
   for (const MethodRow* row : shown(answer)) {
     std::vector<text::TableCell> cells{
@@ -247,6 +257,7 @@ std::string methods_table(const MethodsAnswer& answer, const text::Terminal& ter
         batch_words(*row),
         format_bytes(row->sent)};
     if (answer.searched) cells.erase(cells.begin() + kLargestBatch);
+    if (has_host) cells.emplace_back(row->host ? format_bytes(row->host->taken) : "");
     table.row(std::move(cells));
   }
   return table.render(terminal);

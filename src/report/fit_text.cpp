@@ -40,6 +40,7 @@ std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
   row("device offers", format_bytes(answer.device.offered),
       std::string(name_of(answer.device.provenance)));
   row("between steps", format_bytes(memory.steady_allocated), "allocated");
+  if (memory.host) row("host memory", format_bytes(memory.host->taken), host_words(*memory.host));
   if (answer.time) {
     row("step time", seconds_words(answer.time->step_seconds.expected),
         "predicted, " + seconds_interval_words(answer.time->step_seconds) +

@@ -176,6 +176,11 @@ std::string in_unit(double seconds, const TimeUnit& unit) {
 
 }  // namespace
 
+std::string host_words(const fit::HostFigures& host) {
+  return "of each process; " + format_bytes(host.requested) +
+         " asked for, in powers of two where page-locked";
+}
+
 std::string seconds_words(double seconds) {
   const TimeUnit unit = unit_of(seconds);
   return in_unit(seconds, unit) + unit.name;

@@ -38,6 +38,9 @@ namespace headroom::report {
 // "61.20 to 62.40 GiB".
 [[nodiscard]] std::string interval_words(const fit::Interval& interval);
 
+// "of each process; 12.30 GiB asked for, in powers of two where page-locked".
+[[nodiscard]] std::string host_words(const fit::HostFigures& host);
+
 // "4.73 s", "118 ms", "32.1 us".
 [[nodiscard]] std::string seconds_words(double seconds);
 // "4.20 to 5.26 s".

@@ -52,6 +52,8 @@ struct ZeroOptions {
   int64_t reduce_bucket_elements = 500'000'000;  // reduce_bucket_size
   bool overlap_comm = false;
   bool decay_groups = true;  // the optimizer's parameter groups, each of which lies in one block
+  bool offload_optimizer = false;   // masters, states and the step are the host's
+  bool offload_parameters = false;  // stage 3: shares are the host's, and gathered through copies
   // Of stage 3, whose overlap_comm is on by default.
   op::DType weights = op::DType::bf16;         // of parameters that say nothing else
   int64_t sub_group_elements = 1'000'000'000;  // sub_group_size

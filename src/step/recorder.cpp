@@ -1,6 +1,7 @@
 #include "step/recorder.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace headroom::step {
@@ -136,6 +137,13 @@ void Recorder::begin_phase(Phase phase, int iteration) {
   iteration_ = iteration;
   trace_.phases.push_back(
       {phase, iteration, static_cast<uint32_t>(trace_.memory.events.size()), next_call()});
+}
+
+void Recorder::hold_on_host(int64_t bytes, HostMemory::Kind kind) {
+  const bool is_pinned = kind == HostMemory::Kind::pinned;
+  trace_.host.requested_bytes += bytes;
+  trace_.host.taken_bytes +=
+      is_pinned ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))) : bytes;
 }
 
 RecorderPosition Recorder::position() const {

@@ -62,6 +62,8 @@ class Recorder : public op::Sink {
   // for all that have begun.
   void await(uint32_t collective) { awaited_ = std::max(awaited_, collective + 1); }
   void await_all() { awaits_all_ = collectives_ > 0; }
+  // A block of the host's memory that stays, for what is not on the device.
+  void hold_on_host(int64_t bytes, HostMemory::Kind kind);
   // torch.cuda.empty_cache().
   void empty_cache() { trace_.memory.empty_cache(); }
   [[nodiscard]] int64_t live_bytes() const { return live_bytes_; }

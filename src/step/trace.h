@@ -57,6 +57,14 @@ struct PhaseMark {
   uint32_t first_call = 0;
 };
 
+// What stays in the host's memory where parts of a step are kept there, on one rank. PyTorch takes
+// a power of two for each page-locked block (ATen/core/CachingHostAllocator.h, 2.13).
+struct HostMemory {
+  enum class Kind : uint8_t { pageable, pinned };
+  int64_t requested_bytes = 0;
+  int64_t taken_bytes = 0;
+};
+
 struct StepTrace {
   memory::MemoryTrace memory;  // MemoryEvent::operation indexes `calls`
   std::vector<OperatorCall> calls;
@@ -66,7 +74,8 @@ struct StepTrace {
   int64_t output_bytes = 0;     // what the forward function returned
   int64_t peak_live_bytes = 0;  // the most that was asked for at one time
   uint32_t unfolded_units = 0;  // layers, or groups of them, that were not run (layer_fold.h)
-  bool cut_short = false;       // ends where the step grew beyond what was of interest
+  HostMemory host;
+  bool cut_short = false;  // ends where the step grew beyond what was of interest
 };
 
 }  // namespace headroom::step

@@ -47,10 +47,16 @@ class Zero12 final : public ParallelMethod {
     std::vector<OptimizedParameter> masters;
     for (size_t i = 0; i < groups_.size(); ++i) {
       flatten(i);
+      if (options_.offload_optimizer) continue;
       OptimizedParameter master;
       master.tensor = groups_[i].master;
       master.decays = groups_[i].members[0].decays;
       masters.push_back(std::move(master));
+    }
+    if (options_.offload_optimizer) {
+      make_accumulation_block();
+      hold_on_host();
+      return {};
     }
     // initialize_optimizer_states
     CategoryScope scope(recorder_, Category::temporary);
@@ -60,6 +66,7 @@ class Zero12 final : public ParallelMethod {
   }
 
   void begin_forward(const MicroBatch& micro_batch, Frame&) override {
+    is_first_ = micro_batch.is_first;
     is_last_ = micro_batch.is_last;
   }
 
@@ -80,7 +87,7 @@ class Zero12 final : public ParallelMethod {
     }
     reduce_bucket();
     recorder_.await_all();
-    keep_or_add_own();
+    if (!options_.offload_optimizer) keep_or_add_own();
     buckets_.clear();
     own_block_ = Tensor();
     for (Variable& variable : variables_) variable.parameter->grad = Tensor();
@@ -90,6 +97,23 @@ class Zero12 final : public ParallelMethod {
 
   void run_optimizer(const std::function<void()>& step) override {
     op::GradMode no_grad(eager_, false);
+    norms_.clear();
+    if (!options_.offload_optimizer) step_masters(step);
+    for (const Group& group : groups_) {
+      if (options_.ranks == 1) break;
+      (void)recorder_.begin_collective(op::OpKind::all_gather, group.flat.bytes() / options_.ranks,
+                                       group.flat.bytes());
+    }
+    recorder_.await_all();
+  }
+
+ private:
+  struct OwnGradient {
+    size_t group = 0;
+    Tensor part;  // of the rank's share
+  };
+
+  void step_masters(const std::function<void()>& step) {
     measure_norms();
     for (size_t i = 0; i < groups_.size(); ++i) {
       Group& group = groups_[i];
@@ -103,18 +127,7 @@ class Zero12 final : public ParallelMethod {
       group.master->grad = Tensor();
       eager_.kernel(op::OpKind::copy, 0, group.master.bytes(), group.share * 2);
     }
-    for (const Group& group : groups_) {
-      (void)recorder_.begin_collective(op::OpKind::all_gather, group.flat.bytes() / options_.ranks,
-                                       group.flat.bytes());
-    }
-    recorder_.await_all();
   }
-
- private:
-  struct OwnGradient {
-    size_t group = 0;
-    Tensor part;  // of the rank's share
-  };
 
   // all_grad_tensors: those of the first micro-batch stay, later ones are added to them.
   void keep_or_add_own() {
@@ -158,9 +171,12 @@ class Zero12 final : public ParallelMethod {
       variables_.push_back({member.tensor, index, offset});
       offset += member.tensor.elements();
     }
-    CategoryScope scope(recorder_, Category::optimizer_state);
+    const Category masters =
+        options_.offload_optimizer ? Category::temporary : Category::optimizer_state;
+    CategoryScope scope(recorder_, masters);
     const Tensor cloned = eager_.empty({group.share}, type);
-    group.master = op::to(eager_, cloned, DType::f32);
+    // To the host a copy goes as it is, and is widened there.
+    if (!options_.offload_optimizer) group.master = op::to(eager_, cloned, DType::f32);
   }
 
   void move_to_host(Group& group) {
@@ -193,6 +209,11 @@ class Zero12 final : public ParallelMethod {
     if (elements <= options_.reduce_bucket_elements) {
       show_gradient(variable, buckets_[current_]);
       eager_.kernel(op::OpKind::copy, 0, elements * 2, elements * 2);
+    } else if (options_.offload_optimizer) {
+      CategoryScope scope(recorder_, Category::communication);
+      const int64_t bytes = variable.parameter->grad.bytes();
+      show_gradient(variable, eager_.empty({elements}, variable.parameter.dtype()));
+      eager_.kernel(op::OpKind::clone, 0, bytes, bytes);
     }
     filled_ += elements;
     waiting_.push_back(&variable);
@@ -205,7 +226,10 @@ class Zero12 final : public ParallelMethod {
     copy_for_several_ranks();
     if (!options_.overlap_comm) recorder_.await_all();
     for (Variable* variable : waiting_) {
-      if (is_own(*variable)) {
+      if (is_own(*variable) && options_.offload_optimizer) {
+        if (!is_first_ || !is_last_) accumulate_on_host(*variable);
+        if (is_last_) send_to_host(*variable);
+      } else if (is_own(*variable)) {
         keep_own(*variable);
       } else if (options_.stage == 2) {
         variable->parameter->grad = Tensor();
@@ -229,7 +253,8 @@ class Zero12 final : public ParallelMethod {
         eager_.kernel(op::OpKind::cat, 0, 2 * together, 2 * together);
       }
       const int64_t bytes = together * element_size(waiting_[0]->parameter.dtype());
-      (void)recorder_.begin_collective(op::OpKind::all_reduce, bytes, bytes);
+      if (options_.ranks > 1)
+        (void)recorder_.begin_collective(op::OpKind::all_reduce, bytes, bytes);
       together = 0;
       slices = 0;
     };
@@ -280,6 +305,50 @@ class Zero12 final : public ParallelMethod {
     show_gradient(variable, own_block_);
     const int64_t bytes = variable.parameter->grad.bytes();
     eager_.kernel(op::OpKind::copy, 0, bytes, bytes);
+  }
+
+  // temp_grad_buffer_for_gpu_offload
+  void make_accumulation_block() {
+    int64_t most = 0;
+    for (const Variable& variable : variables_) {
+      most = std::max(most, variable.parameter.elements());
+    }
+    CategoryScope scope(recorder_, Category::communication);
+    accumulation_block_ = eager_.empty({most}, groups_[0].flat.dtype());
+  }
+
+  // Masters, their gradients, a copy in half precision for the way back, two states of Adam's; a
+  // block as large as the device's for adding up.
+  void hold_on_host() {
+    using enum HostMemory::Kind;
+    for (const Group& group : groups_) {
+      for (const int64_t bytes : {4, 4, 2}) recorder_.hold_on_host(bytes * group.share, pinned);
+      for (int i = 0; i < 2; ++i) recorder_.hold_on_host(4 * group.share, pageable);
+    }
+    recorder_.hold_on_host(accumulation_block_.bytes(), pinned);
+  }
+
+  // async_accumulate_grad_in_cpu_via_gpu: a block for each of the rank's gradients, whole.
+  void accumulate_on_host(const Variable& variable) {
+    if (std::exchange(holds_gradients_[variable.parameter.get()], true)) return;
+    recorder_.hold_on_host(variable.parameter.bytes(), HostMemory::Kind::pinned);
+  }
+
+  // set_norm_for_param_grad_in_gpu, has_inf_or_nan (its largest and its least element) and
+  // async_inplace_copy_grad_to_fp32_buffer_from_gpu. A norm stays to the step.
+  void send_to_host(const Variable& variable) {
+    CategoryScope scope(recorder_, Category::communication);
+    const Tensor& gradient = variable.parameter->grad;
+    const Tensor part = own_part(variable);
+    {
+      const Tensor wide = op::to(eager_, part, DType::f64);
+      eager_.kernel(op::OpKind::sum, 2.0 * static_cast<double>(wide.elements()), wide.bytes(), 8);
+      norms_.push_back(eager_.empty({}, DType::f64));
+    }
+    const auto elements = static_cast<double>(part.elements());
+    for (int i = 0; i < 2; ++i) eager_.kernel(op::OpKind::max, elements, gradient.bytes(), 2);
+    (void)op::to(eager_, part, DType::f32);
+    variable.parameter->grad = Tensor();
   }
 
   void show_gradient(const Variable& variable, const Tensor& block) {
@@ -334,9 +403,13 @@ class Zero12 final : public ParallelMethod {
   size_t current_ = 0;                                          // the bucket that is filled
   int64_t filled_ = 0;                                          // elements in it
   std::vector<Variable*> waiting_;                              // whose gradients are in it
-  bool is_last_ = true;                                         // of a step's micro-batches
-  Tensor own_block_;                                            // grads_in_partition
-  std::vector<OwnGradient> own_;                                // averaged_gradients
+  bool is_first_ = true;                                        // of a step's micro-batches
+  bool is_last_ = true;
+  Tensor own_block_;              // grads_in_partition
+  std::vector<OwnGradient> own_;  // averaged_gradients
+  Tensor accumulation_block_;     // offloaded: of the largest one
+  std::vector<Tensor> norms_;     // offloaded: of own gradients
+  std::unordered_map<const op::TensorImpl*, bool> holds_gradients_;  // offloaded: the host, of it
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// DeepSpeed's ZeRO, stages 1 and 2, without offload: every rank has the whole model in half
+// DeepSpeed's ZeRO, stages 1 and 2: every rank has the whole model in half
 // precision, and of the float32 masters and the optimizer's states its share; of gradients, stage 2
 // keeps the rank's own only.
 //
@@ -21,6 +21,14 @@
 //   4. The step: norms in float64, gradient by gradient (where clipping or not); then group by
 //      group the gradients in one flat block, the same in float32 (the first goes), the optimizer.
 //      Shares are gathered in place.
+//   5. With the optimizer on the host no masters are made, and no block for the rank's gradients:
+//      each goes to the host as its bucket is reduced, in the last micro-batch behind its norm in
+//      float64 and a copy in float32; one that is larger than the bucket is cloned before. A block
+//      as large as the largest parameter stays, for adding up what is on the host. Copies between
+//      the two are taken to make no other block of the device: they are of one type, or blocking
+//      ones, which are widened on the host (aten/src/ATen/native/cuda/Copy.cu). Before 0.19.7 a
+//      look for infinities made up to 11 bytes for each element of a gradient besides; now it takes
+//      the largest and the least.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, version 0.19.8, and its setup_buckets,
 // average_tensor, independent_gradient_partition_epilogue, step.
 #pragma once

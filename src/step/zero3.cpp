@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <unordered_map>
 #include <utility>
 
@@ -57,7 +58,11 @@ class Zero3 final : public ParallelMethod {
         eager_(eager),
         recorder_(recorder),
         marks_(graph.instructions.size()),
-        parameters_(options.ranks, options.overlap_comm ? kGatherStream : 0, eager, recorder) {
+        parameters_({.ranks = options.ranks,
+                     .stream = options.overlap_comm ? kGatherStream : 0,
+                     .on_host = options.offload_parameters,
+                     .persistent = options.persistence_elements},
+                    eager, recorder) {
     for (size_t i = 0; i < graph.parameters.size(); ++i) {
       if (!graph.parameters[i].tied_to) index_of_[i] = index_of_.size();
     }
@@ -84,10 +89,11 @@ class Zero3 final : public ParallelMethod {
       const CategoryScope scope(recorder_, Category::communication);
       bucket_ = eager_.empty({options_.reduce_bucket_elements}, options_.weights);
     }
-    {
+    if (!options_.offload_optimizer) {
       const CategoryScope scope(recorder_, Category::gradient);
-      gradients_ = eager_.empty({flat_.elements()}, options_.weights);
+      gradients_ = eager_.empty({trained_elements()}, options_.weights);
     }
+    hold_on_host();
     gather_each();
     coordinator_.emplace(Zero3Limits{.prefetch_elements = options_.prefetch_elements,
                                      .most_live_elements = options_.most_live_elements,
@@ -98,18 +104,20 @@ class Zero3 final : public ParallelMethod {
 
   void begin_forward(const MicroBatch& micro_batch, Frame&) override {
     is_first_ = micro_batch.is_first;
+    is_last_ = micro_batch.is_last;
     coordinator_->begin_pass();
   }
 
   void before(uint32_t instruction, Frame& frame) override {
     for (const size_t index : beginning_.at(instruction)) {
       coordinator_->begin_forward(index, eager_.thread() == op::ThreadKind::autograd);
-      if (eager_.grad_enabled()) wrap_inputs(index, frame);
+      const bool has_parameters = !modules_[index].what.parameters.empty();
+      if (has_parameters && eager_.grad_enabled()) wrap_inputs(index, frame);
     }
   }
 
   void after(uint32_t instruction, Frame& frame) override {
-    for (const size_t index : ending_.at(instruction)) {
+    for (const size_t index : std::views::reverse(ending_.at(instruction))) {  // the inner before
       restore_inputs(modules_[index], frame);
       // An operator that recomputation interrupts does not come to the hooks behind it.
       if (eager_.is_muted()) continue;
@@ -123,7 +131,8 @@ class Zero3 final : public ParallelMethod {
     if (at == watches_.end() || at->second.sequence != node.sequence) return;
     const std::vector<size_t> modules = std::move(at->second.modules);
     watches_.erase(at);
-    for (const size_t module : modules) coordinator_->begin_backward(module);
+    // The outer begin before the inner.
+    for (const size_t module : std::views::reverse(modules)) coordinator_->begin_backward(module);
   }
 
   void accumulated(const Tensor& leaf) override {
@@ -152,14 +161,8 @@ class Zero3 final : public ParallelMethod {
   void run_optimizer(const std::function<void()>& step) override {
     const op::GradMode no_grad(eager_, false);
     coordinator_->let_all_go();
-    if (options_.weights == DType::f16) look_for_infinities();
-    for (const SubGroup& group : sub_groups_) measure_norms(group);
-    for (SubGroup& group : sub_groups_) {
-      flatten_gradients(group);
-      step();
-      group.master->grad = Tensor();
-      eager_.kernel(op::OpKind::copy, 0, group.master.bytes(), group.master.bytes() / 2);
-    }
+    if (!options_.offload_optimizer) step_sub_groups(step);
+    norms_.clear();
     coordinator_->gather_what_persists();
   }
 
@@ -169,6 +172,21 @@ class Zero3 final : public ParallelMethod {
     uint64_t sequence = 0;
     std::vector<size_t> modules;
   };
+
+  void step_sub_groups(const std::function<void()>& step) {
+    if (options_.weights == DType::f16) look_for_infinities();
+    for (const SubGroup& group : sub_groups_) measure_norms(group);
+    for (SubGroup& group : sub_groups_) {
+      flatten_gradients(group);
+      step();
+      group.master->grad = Tensor();
+      eager_.kernel(op::OpKind::copy, 0, group.master.bytes(), group.master.bytes() / 2);
+    }
+  }
+
+  [[nodiscard]] int64_t trained_elements() const {
+    return sub_groups_.empty() ? 0 : sub_groups_.back().begin + sub_groups_.back().elements;
+  }
 
   [[nodiscard]] DType type_of(const Parameter& parameter) const {
     return parameter.dtype.value_or(options_.weights);
@@ -187,9 +205,7 @@ class Zero3 final : public ParallelMethod {
       const std::string_view name = zero3_module_name(parameter);
       if (std::exchange(module, name) != name) take_parts();
       parameters_.add(parameter.shape, type_of(parameter), parameter.trainable);
-      Zero3Parameter& made = parameters_[parameters_.size() - 1];
-      made.persists = made.leaf.elements() <= options_.persistence_elements;
-      frame[parameter.value] = made.leaf;
+      frame[parameter.value] = parameters_[parameters_.size() - 1].leaf;
     }
     take_parts();
     make_sub_groups();
@@ -230,30 +246,33 @@ class Zero3 final : public ParallelMethod {
     }
   }
 
-  // defragment
+  // defragment; on the host _create_param_groups_fp16_flat_cpu_memory
   void flatten_parts() {
-    int64_t elements = 0;
     for (const SubGroup& group : sub_groups_) {
       for (const size_t index : group.parameters) {
         parameters_[index].part = Tensor();
         trained_[parameters_[index].leaf.get()] = index;
-        elements += parameters_[index].share;
       }
     }
+    if (options_.offload_parameters) return;
     recorder_.empty_cache();
     const CategoryScope scope(recorder_, Category::parameter);
-    flat_ = eager_.empty({elements}, options_.weights);
+    flat_ = eager_.empty({trained_elements()}, options_.weights);
+    parameters_.set_flat(flat_);
   }
 
   // _create_fp32_partitions, whose copy is there until the next one is; initialize_optimizer_states
   std::vector<OptimizedParameter> make_masters() {
     std::vector<OptimizedParameter> masters;
+    if (options_.offload_optimizer) return masters;
     Tensor copy;
     int64_t most = 0;
     for (SubGroup& group : sub_groups_) {
       {
         const CategoryScope scope(recorder_, Category::temporary);
-        copy = op::to(eager_, part_of(flat_, group), DType::f32);
+        // From the host it comes wide.
+        copy = flat_ ? op::to(eager_, part_of(flat_, group), DType::f32)
+                     : eager_.empty({group.elements}, DType::f32);
       }
       const CategoryScope scope(recorder_, Category::optimizer_state);
       group.master = eager_.empty({group.elements}, DType::f32);
@@ -267,6 +286,33 @@ class Zero3 final : public ParallelMethod {
     const CategoryScope scope(recorder_, Category::temporary);
     (void)eager_.empty({most}, DType::f32);
     return masters;
+  }
+
+  // Of the optimizer masters, their gradients and two states of Adam's, group by group, and the
+  // gradients in half precision; of parameters the shares.
+  void hold_on_host() {
+    using enum HostMemory::Kind;
+    const int64_t half = op::element_size(options_.weights);
+    if (options_.offload_optimizer) {
+      for (const SubGroup& group : sub_groups_) {
+        recorder_.hold_on_host(4 * group.elements, pinned);
+        for (int i = 0; i < 3; ++i) recorder_.hold_on_host(4 * group.elements, pageable);
+      }
+      recorder_.hold_on_host(half * trained_elements(), pinned);
+    }
+    if (!options_.offload_parameters) return;
+    for (const bool decays : {true, false}) {
+      int64_t elements = 0;
+      for (const SubGroup& group : sub_groups_) {
+        if (group.decays == decays) elements += group.elements;
+      }
+      if (elements > 0) recorder_.hold_on_host(half * elements, pinned);
+    }
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (parameters_[i].leaf->requires_grad || parameters_[i].part) continue;
+      recorder_.hold_on_host(parameters_[i].share * op::element_size(parameters_[i].leaf.dtype()),
+                             pinned);
+    }
   }
 
   // create_reduce_and_remove_grad_hooks
@@ -328,7 +374,9 @@ class Zero3 final : public ParallelMethod {
     scatter();
     for (const size_t index : waiting_) {
       const int64_t bytes = parameters_[index].share * op::element_size(options_.weights);
-      if (is_first_) {
+      if (options_.offload_optimizer) {
+        send_to_host(index);
+      } else if (is_first_) {
         eager_.kernel(op::OpKind::copy, 0, bytes, bytes);
       } else {
         eager_.kernel(op::OpKind::add, static_cast<double>(parameters_[index].share), 2 * bytes,
@@ -338,6 +386,29 @@ class Zero3 final : public ParallelMethod {
     }
     waiting_.clear();
     filled_ = 0;
+  }
+
+  // partition_grads, _offload_grad_partition_at_boundary, _constant_buffered_norm2: the share in
+  // the host's block comes back to be added to, measured and widened.
+  void send_to_host(size_t index) {
+    constexpr int64_t kMeasuredAtOnce = 250'000'000;
+    const StreamScope on_stream(recorder_, options_.overlap_comm ? kReduceStream : 0);
+    Tensor part;
+    {
+      const CategoryScope copies(recorder_, Category::temporary);
+      part = eager_.empty({parameters_[index].share}, options_.weights);
+    }
+    const CategoryScope scope(recorder_, Category::communication);
+    eager_.kernel(op::OpKind::add, static_cast<double>(part.elements()), 2 * part.bytes(),
+                  part.bytes());
+    if (!is_last_) return;
+    for (int64_t begin = 0; begin < part.elements(); begin += kMeasuredAtOnce) {
+      const int64_t elements = std::min(kMeasuredAtOnce, part.elements() - begin);
+      const Tensor wide = op::to(eager_, eager_.alias(part, {elements}, {1}), DType::f64);
+      eager_.kernel(op::OpKind::sum, 2.0 * static_cast<double>(elements), wide.bytes(), 8);
+    }
+    norms_.push_back(eager_.empty({}, DType::f64));
+    (void)op::to(eager_, part, DType::f32);
   }
 
   // reduce_scatter_coalesced. Gradients of fewer elements than their shares together are padded.
@@ -358,6 +429,7 @@ class Zero3 final : public ParallelMethod {
       eager_.kernel(op::OpKind::cat, 0, bytes, bytes);
     }
     eager_.kernel(op::OpKind::div, static_cast<double>(elements), bytes, bytes);
+    if (options_.ranks == 1) return;
     if (options_.overlap_comm) {
       (void)recorder_.begin_collective(op::OpKind::reduce_scatter, bytes, bytes / options_.ranks);
     } else {
@@ -395,7 +467,7 @@ class Zero3 final : public ParallelMethod {
       eager_.kernel(op::OpKind::sum, 2.0 * static_cast<double>(wide.elements()), wide.bytes(), 8);
       norms.push_back(eager_.empty({}, DType::f64));
     }
-    recorder_.run_collective(op::OpKind::all_reduce, 8, 8);
+    if (options_.ranks > 1) recorder_.run_collective(op::OpKind::all_reduce, 8, 8);
   }
 
   // _prepare_fp32_grad_for_sub_group, unscale_and_clip_grads
@@ -433,6 +505,8 @@ class Zero3 final : public ParallelMethod {
   std::vector<size_t> waiting_;  // parameters whose gradients are to be reduced
   int64_t filled_ = 0;           // elements of those
   bool is_first_ = true;         // of a step's micro-batches
+  bool is_last_ = true;
+  std::vector<Tensor> norms_;  // offloaded: of the rank's shares of gradients
 };
 
 }  // namespace

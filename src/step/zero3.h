@@ -1,4 +1,4 @@
-// DeepSpeed's ZeRO, stage 3, without offload: of parameters, float32 masters, the optimizer's
+// DeepSpeed's ZeRO, stage 3: of parameters, float32 masters, the optimizer's
 // states and gradients a rank has its share; parameters are whole while they are used.
 //
 // The first rank, on which no share ends in padding but where a parameter is smaller than the ranks
@@ -24,6 +24,11 @@
 //   by
 //      gradient; then sub-group by sub-group its gradients in one flat block, the same in float32
 //      (the first goes), the optimizer, and the shares' new values.
+//   6. With the optimizer on the host there are neither masters nor a block for gradients on the
+//      device: the rank's share of each goes there as its bucket is reduced, comes back to be added
+//      to, and behind the last micro-batch is measured in float64, at most 250 million elements at
+//      once, and widened to be sent. With parameters on the host shares of what is trained are
+//      there (zero3_parameters.h).
 // Source: deepspeed/runtime/zero/stage3.py and parameter_offload.py, version 0.19.8; deepspeed's
 // runtime/comm/coalesced_collectives.py (reduce_scatter_coalesced).
 #pragma once

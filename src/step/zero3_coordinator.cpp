@@ -40,7 +40,8 @@ void Zero3Coordinator::begin_forward(size_t module, bool is_recomputed) {
 void Zero3Coordinator::end_forward(size_t module) { end(module, false); }
 
 void Zero3Coordinator::begin_backward(size_t module) {
-  if (std::ranges::find(in_backward_, module) == in_backward_.end()) {
+  const bool has_parameters = !modules_[module].empty();
+  if (has_parameters && std::ranges::find(in_backward_, module) == in_backward_.end()) {
     in_backward_.push_back(module);
   }
   begin(module, false);
@@ -127,6 +128,7 @@ void Zero3Coordinator::look_ahead(size_t module) {
 
 // release_sub_module
 void Zero3Coordinator::end(size_t module, bool is_backward) {
+  if (modules_[module].empty()) return;
   std::set<size_t> going;
   if (record_ == Record::made) {
     const auto [at, is_new] = decided_.try_emplace({module, step_});
@@ -149,12 +151,11 @@ void Zero3Coordinator::end(size_t module, bool is_backward) {
   }
 }
 
-// __params_to_release. A record of modules without parameters, too, would have numbers between a
-// module's and the next one's; so what was seen of the next one counts.
+// __params_to_release
 std::set<size_t> Zero3Coordinator::to_let_go(size_t module) const {
   std::set<size_t> going;
   for (const size_t parameter : modules_[module]) {
-    const bool was_passed_over = states_[parameter].seen_until >= step_;
+    const bool was_passed_over = states_[parameter].seen_until > step_;
     if (!parameters_[parameter].persists && !was_passed_over) going.insert(parameter);
   }
   int64_t traversed = 0;

@@ -14,9 +14,10 @@
 //      backward asked for it is done; trained ones are as in forward.
 //   5. Who began in backward and did not end (the inputs need no gradient) ends with the pass.
 //   6. A pass that parts from the record is run as none had been recorded, and the next one is.
-// Not as DeepSpeed has it: modules without parameters look ahead there, too, so that its gathers
-// run further ahead and are cut otherwise; what is there at once is held by `most_live_elements` in
-// both. Cost: a module's end looks at the modules that follow within `reuse_elements`, once.
+// Modules without parameters look ahead like others. Where some are not seen (zero3_modules.h),
+// DeepSpeed's gathers run further ahead and are cut otherwise; what is there at once is held by
+// `most_live_elements` and one module's parameters in both. Cost: a module's end looks at the
+// modules that follow within `reuse_elements`, once.
 // Source: deepspeed/runtime/zero/partitioned_param_coordinator.py, version 0.19.8.
 #pragma once
 

@@ -32,6 +32,14 @@ class Modules {
       }
     }
     for (Zero3Module& module : modules_) add_ends(module);
+    add_around();
+    add_activations();
+    // What begins together: the outer before the inner.
+    std::ranges::stable_sort(modules_, [](const Zero3Module& a, const Zero3Module& b) {
+      if (a.first != b.first) return a.first < b.first;
+      const bool is_outer = a.parameters.empty() && !b.parameters.empty();
+      return a.last != b.last ? a.last > b.last : is_outer;
+    });
     return std::move(modules_);
   }
 
@@ -79,6 +87,64 @@ class Modules {
     }
     const Operation& last = graph_.operations[graph_.instructions[module.last].index];
     module.outputs.assign(last.outputs.begin(), last.outputs.end());
+  }
+
+  // The whole model, "model" and "model.decoder" of "model.decoder.layers.0", and regions that are
+  // modules. Hooks run within a checkpoint, so between a region's enter and its leave.
+  void add_around() {
+    std::string_view first_layer;
+    for (const model::Region& region : graph_.regions) {
+      using model::RegionKind;
+      const bool is_layer = region.kind == RegionKind::layer;
+      if (is_layer && first_layer.empty()) first_layer = region.name;
+      const bool is_module =
+          is_layer || region.kind == RegionKind::attention || region.kind == RegionKind::mlp;
+      if (!is_module || region.end < region.begin + 3) continue;
+      Zero3Module module{{}, region.begin + 1, region.end - 2, {}, region.outputs};
+      modules_.push_back(std::move(module));
+    }
+    const auto end = static_cast<uint32_t>(graph_.instructions.size());
+    if (end == 0) return;
+    Zero3Module root{{}, 0, end - 1, {}, graph_.outputs};
+    if (graph_.loss != kNoValue) root.outputs.push_back(graph_.loss);
+    modules_.push_back(std::move(root));
+    add_bodies(first_layer, end);
+  }
+
+  // Between the model and its layers; what the head takes is what they answer with.
+  void add_bodies(std::string_view first_layer, uint32_t end) {
+    const auto head =
+        std::ranges::find(graph_.regions, model::RegionKind::lm_head, &model::Region::kind);
+    if (head == graph_.regions.end() || head->begin == 0 || head->begin >= end) return;
+    const auto names = std::ranges::count(first_layer, '.') + 1;
+    for (auto i = names - 2; i > 0; --i) {
+      modules_.push_back({{}, 0, head->begin - 1, {}, head->inputs});
+    }
+  }
+
+  // An operator alone, or the first of several that are one function of their own.
+  void add_activations() {
+    using op::OpKind;
+    for (uint32_t i = 0; i < graph_.instructions.size(); ++i) {
+      if (graph_.instructions[i].kind != InstructionKind::operation) continue;
+      const Operation& operation = graph_.operations[graph_.instructions[i].index];
+      switch (operation.kind) {
+        case OpKind::cos:
+        case OpKind::gelu:
+        case OpKind::gelu_tanh:
+        case OpKind::gelu_bloom:
+        case OpKind::silu:
+        case OpKind::relu:
+        case OpKind::tanh: {
+          Zero3Module module{{}, i, i, {}, {}};
+          module.outputs.assign(operation.outputs.begin(), operation.outputs.end());
+          modules_.push_back(std::move(module));
+          break;
+        }
+        default:
+          break;
+      }
+    }
   }
 
   const Graph& graph_;

@@ -8,8 +8,14 @@
 //   2. One parameter alone is gathered into the block that becomes its whole, padding too. Several
 //      go through one block that all shares lie in; each is copied out of it when the first of them
 //      is waited for, and that block goes when the last of them was.
+//   3. Shares on the host are copied to the device to be gathered: of one parameter alone the copy
+//      is there until the gather is waited for, of several while they are joined. Those of
+//      parameters that persist are made on the device.
+//   4. With one rank alone nothing is sent: a parameter is a view of its share, or, of a share on
+//      the host, a copy.
 // Source: deepspeed/runtime/zero/partition_parameters.py (all_gather_coalesced,
-// AllGatherCoalescedHandle, _allgather_params_coalesced), version 0.19.8.
+// AllGatherCoalescedHandle, _allgather_params_coalesced, NoGatherHandle, _partition_param), version
+// 0.19.8.
 #pragma once
 
 #include <memory>
@@ -23,7 +29,7 @@ namespace headroom::step {
 
 struct Zero3Parameter {
   op::Tensor leaf;  // what the model's operators take
-  op::Tensor part;  // the rank's share, where it is no part of a block of several
+  op::Tensor part;  // the rank's share, where it is no part of a block of several, nor the host's
   int64_t share = 0;
   bool persists = false;  // is not let go between forward and the optimizer's step
 };
@@ -32,13 +38,22 @@ class Zero3Parameters {
  public:
   struct Gather;
 
-  // Blocks of gathering belong to `stream`. All must outlive it.
-  Zero3Parameters(int64_t ranks, uint32_t stream, op::Eager& eager, Recorder& recorder);
+  struct Options {
+    int64_t ranks = 1;
+    uint32_t stream = 0;     // that blocks of gathering belong to
+    bool on_host = false;    // shares
+    int64_t persistent = 0;  // elements up to which a parameter persists
+  };
+
+  // All must outlive it.
+  Zero3Parameters(const Options& options, op::Eager& eager, Recorder& recorder);
 
   // Makes one, whole, as the model's module does.
   void add(const op::Dims& shape, op::DType type, bool is_trained);
   // Makes its share, and the whole goes.
   void take_part(size_t index);
+  // From here on the shares that have no block of their own lie in this one.
+  void set_flat(const op::Tensor& flat) { flat_ = flat; }
 
   [[nodiscard]] size_t size() const { return parameters_.size(); }
   [[nodiscard]] Zero3Parameter& operator[](size_t index) { return parameters_[index]; }
@@ -56,12 +71,15 @@ class Zero3Parameters {
  private:
   op::Tensor block(int64_t elements, op::DType type);
   uint32_t send(int64_t share_bytes);
+  // The share, where it has to be copied from the host.
+  op::Tensor copied_part(const Zero3Parameter& parameter);
+  void show_part(Zero3Parameter& parameter);
 
-  int64_t ranks_;
-  uint32_t stream_;
+  Options options_;
   op::Eager& eager_;
   Recorder& recorder_;
   std::vector<Zero3Parameter> parameters_;
+  op::Tensor flat_;
   op::Tensor nothing_;  // the storage of what is not there
 };
 

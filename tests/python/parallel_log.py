@@ -179,11 +179,31 @@ def zero_engine(model, case):
     configuration = {"train_micro_batch_size_per_gpu": 2,
                      "gradient_accumulation_steps": case.get("accumulation", 1),
                      "bf16": {"enabled": True}, "gradient_clipping": 1.0,
-                     "zero_allow_untested_optimizer": True,
+                     "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
                      "zero_optimization": {"stage": case["stage"], **case.get("arguments", {})}}
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], foreach=False)
     engine, optimizer, _, _ = deepspeed.initialize(model=model, config=configuration, optimizer=optimizer)
     return engine, optimizer
+
+
+def in_host_memory(case, model, optimizer):
+    """What an engine with offload keeps there, which is the device's memory here."""
+    zero = case["arguments"]
+    held = []
+    if "offload_optimizer" in zero:
+        masters = (optimizer.fp32_partitioned_groups_flat if case["stage"] == 3
+                   else optimizer.single_partition_of_fp32_groups)
+        held += masters + [master.grad for master in masters if master.grad is not None]
+        held += [s for state in optimizer.optimizer.state.values() for s in state.values() if s.dim() > 0]
+        if case["stage"] == 3:
+            held.append(optimizer.grad_partitions_flat_buffer)
+        else:
+            held += optimizer.param_buffer_of_bit16_for_cpu_offload_groups
+            held += [optimizer.temp_grad_buffer_for_cpu_offload, *optimizer.accumulated_grads_in_cpu.values()]
+    if "offload_param" in zero:
+        held += optimizer.param_groups_fp16_flat_cpu_memory
+        held += [p.ds_tensor for p in model.parameters() if not p.requires_grad and not p.ds_persist]
+    return bytes_of(held)
 
 
 def live_of_stage_3(model, optimizer):
@@ -210,6 +230,8 @@ def train_by_zero(case):
             if case["stage"] == 3:
                 live.append([phase, live_of_stage_3(model, optimizer)])
                 return
+            if "offload_optimizer" in case["arguments"]:
+                return
             masters = optimizer.single_partition_of_fp32_groups
             states = [s for state in optimizer.optimizer.state.values() for s in state.values() if s.dim() > 0]
             gradients = [g for part in optimizer.averaged_gradients.values() for g in part or ()]
@@ -218,7 +240,7 @@ def train_by_zero(case):
 
         note("construct")
         micro_batches = case.get("accumulation", 1)
-        for _ in range(2):
+        for _ in range(case.get("steps", 2)):
             for i in range(micro_batches):
                 blocks.phase = "forward"
                 loss = engine(input_ids=ids, labels=ids, use_cache=False).loss
@@ -231,8 +253,14 @@ def train_by_zero(case):
                 engine.step()
             note("optimizer")
         settle(blocks)
-        entries = list(blocks.entries)
-    return {"live": live, "transfers": entries}
+        sums = getattr(optimizer, "accumulated_grads_in_cpu", {}).values()  # the host's
+        addresses = {gradient.untyped_storage().data_ptr() for gradient in sums}
+        hosts = {key for key, (address, _) in blocks.live.items() if address in addresses}
+        entries = [entry for entry in blocks.entries if entry[3] not in hosts]
+        host = in_host_memory(case, model, optimizer)
+        added_up = getattr(optimizer, "temp_grad_buffer_for_gpu_offload", None)
+    return {"live": live, "transfers": entries, "host": host,
+            "added_up": 0 if added_up is None else bytes_of([added_up])}
 
 
 def wrapped(model, case):

@@ -24,7 +24,10 @@ CASES = {
     "fsdp2": (["--method", "fsdp2:8", "--mixed-precision", "bf16"], "FSDP", 8),
     "hybrid": (["--method", "fsdp2:4,replicate:2", "--nodes", "2", "--link", "ib-400g"], "FSDP", 8),
     "zero2": (["--method", "zero2:8", "--clip", "1"], "DEEPSPEED", 8),
+    "zero3": (["--method", "zero3:8", "--offload", "optimizer,parameters"], "DEEPSPEED", 8),
+    "zero3-alone": (["--method", "zero3:1", "--offload", "optimizer"], "DEEPSPEED", 1),
 }
+OFFLOADED = {"zero2": ("none", "none"), "zero3": ("cpu", "cpu"), "zero3-alone": ("cpu", "none")}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -44,8 +47,10 @@ def test_accelerate_reads_it(case, tmp_path):
         assert config.num_machines == 2
         assert config.parallelism_config["parallelism_config_dp_replicate_size"] == 2
         assert config.parallelism_config["parallelism_config_dp_shard_size"] == 4
-    if case == "zero2":
-        assert config.deepspeed_config["zero_stage"] == 2
+    if kind == "DEEPSPEED":
+        said = config.deepspeed_config
+        assert said["zero_stage"] == (2 if case == "zero2" else 3)
+        assert (said["offload_optimizer_device"], said["offload_param_device"]) == OFFLOADED[case]
         assert config.mixed_precision == "bf16"
 
 
@@ -63,6 +68,73 @@ def test_accelerate_launch_takes_it(tmp_path):
     assert environment["FSDP_ACTIVATION_CHECKPOINTING"] == "true"
     assert environment["FSDP_RESHARD_AFTER_FORWARD"] == "true"
     assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
+
+
+def test_accelerate_launch_takes_the_third_stage(tmp_path):
+    launch = pytest.importorskip("accelerate.commands.launch")
+    from accelerate.utils.launch import prepare_deepspeed_cmd_env
+    path = tmp_path / "accelerate.yaml"
+    emit("accelerate", path, "--method", "zero3:2", "--offload", "optimizer,parameters", "--clip", "0.5")
+    arguments = launch.launch_command_parser().parse_args(["--config_file", str(path), "train.py"])
+    arguments, _, _ = launch._validate_launch_command(arguments)
+    arguments.deepspeed_fields_from_accelerate_config = ""  # which the launcher itself sets
+    _, environment = prepare_deepspeed_cmd_env(arguments)
+    said = {name.removeprefix("ACCELERATE_DEEPSPEED_"): value for name, value in environment.items()}
+    assert said["ZERO_STAGE"] == "3"
+    assert said["OFFLOAD_OPTIMIZER_DEVICE"] == said["OFFLOAD_PARAM_DEVICE"] == "cpu"
+    assert said["ZERO3_INIT"] == "true"
+    assert float(environment["ACCELERATE_GRADIENT_CLIPPING"]) == 0.5
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed")
+def test_deepspeed_reads_the_third_stage(tmp_path, monkeypatch):
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+    path = tmp_path / "ds.json"
+    emit("deepspeed", path, "--method", "zero3:8", "--offload", "optimizer,parameters",
+         "--stage3-max-live-parameters", "300000000", "--stage3-prefetch-bucket-size", "0")
+    zero = DeepSpeedZeroConfig(**json.loads(path.read_text())["zero_optimization"])
+    defaults = DeepSpeedZeroConfig(stage=3)
+    assert zero.stage == 3
+    assert zero.offload_optimizer.device == zero.offload_param.device == "cpu"
+    assert zero.max_live_parameters == 300_000_000
+    assert zero.prefetch_bucket_size == 0
+    # What nobody gave is what DeepSpeed has.
+    for name in ("reduce_bucket_size", "overlap_comm", "sub_group_size", "param_persistence_threshold",
+                 "max_reuse_distance"):
+        assert getattr(zero, name) == getattr(defaults, name), name
+
+
+AUTO = {"stage": 3, "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
+        "stage3_param_persistence_threshold": "auto"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed")
+def test_auto_is_what_the_trainer_fills_in(tmp_path, monkeypatch):
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    from transformers import TrainingArguments
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+    sizes = {"model_type": "llama", "hidden_size": 1032, "intermediate_size": 64, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "vocab_size": 128, "architectures": ["LlamaForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": AUTO, "bf16": {"enabled": "auto"},
+                                                  "train_micro_batch_size_per_gpu": "auto"}))
+    (tmp_path / "sft.yaml").write_text("output_dir: o\nbf16: true\ndeepspeed: ds.json\n")
+    done = subprocess.run([os.environ["HEADROOM_BINARY"], "fit", str(tmp_path / "config.json"), "--device", "a100-sxm-80gb",
+                           "--from", str(tmp_path / "sft.yaml"), "--gpus", "4", "--search", "false", "--json"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    ours = {setting["name"]: setting["value"] for setting in json.loads(done.stdout)["settings"]}
+    config = HfTrainerDeepSpeedConfig({"zero_optimization": dict(AUTO)})
+
+    class Model:
+        class config:  # noqa: N801 (what transformers asks a model for)
+            hidden_size = sizes["hidden_size"]
+
+    arguments = TrainingArguments(output_dir=str(tmp_path / "o"), use_cpu=True)
+    config.trainer_config_finalize(arguments, Model, 10)
+    for name in ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"):
+        assert ours[name.replace("_", "-")] == str(config.get_value(f"zero_optimization.{name}")), name
 
 
 @pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed")
@@ -92,6 +164,17 @@ def test_what_is_written_reads_back_the_same(tmp_path):
     by_file = json.loads(subprocess.run([*asked, "--from", str(path)], capture_output=True, text=True, check=False).stdout)
     assert by_file["memory"] == by_flags["memory"]
     assert by_file["time"] == by_flags["time"]
+
+
+def test_the_third_stage_reads_back_the_same(tmp_path):
+    asked = [os.environ["HEADROOM_BINARY"], *QUESTION]
+    flags = ["--method", "zero3:4", "--offload", "optimizer", "--stage3-max-live-parameters", "30000000", "--clip", "1"]
+    path = tmp_path / "ds.json"
+    emit("deepspeed", path, *flags)
+    by_flags = json.loads(subprocess.run([*asked, *flags], capture_output=True, text=True, check=False).stdout)
+    by_file = json.loads(subprocess.run([*asked, "--from", str(path)], capture_output=True, text=True, check=False).stdout)
+    assert by_flags["memory"]["host_bytes"]["taken"] > 0
+    assert by_file["memory"] == by_flags["memory"]
 
 
 SOURCES = {

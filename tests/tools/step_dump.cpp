@@ -97,6 +97,8 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
       zero.reduce_bucket_elements = elements;
     }
     zero.overlap_comm = words["overlap_comm"] == "1";
+    zero.offload_optimizer = words["offload_optimizer"] == "1";
+    zero.offload_parameters = words["offload_parameters"] == "1";
     zero.weights = weights;
     const std::map<std::string, int64_t*> limits{
         {"sub_group_elements", &zero.sub_group_elements},
@@ -375,6 +377,11 @@ headroom::text::Json log_of(const headroom::step::StepTrace& trace, const std::s
   if (kind == "gathers") return gathers_of(trace);
   if (kind == "live") return live_of(trace);
   if (kind == "blocks") return blocks_of(trace);
+  if (kind == "host") {
+    return headroom::text::Json::object()
+        .set("requested", trace.host.requested_bytes)
+        .set("taken", trace.host.taken_bytes);
+  }
   return headroom::step::events_json(trace);
 }
 

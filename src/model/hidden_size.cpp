@@ -1,0 +1,18 @@
+#include "model/hidden_size.h"
+
+namespace headroom::model {
+
+Result<std::optional<int64_t>> hidden_size_of(const text::JsonView& config) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  HEADROOM_ASSIGN(const auto inner, config.optional_object("text_config"));
+  for (const text::JsonView* part : {&config, inner ? &*inner : nullptr}) {
+    if (part == nullptr) continue;
+    for (const char* key : {"hidden_size", "n_embd", "d_model"}) {
+      HEADROOM_ASSIGN(const auto size, part->optional_int(key, 1, kMost));
+      if (size) return size;
+    }
+  }
+  return std::optional<int64_t>();
+}
+
+}  // namespace headroom::model
