@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fit/megatron_row.h"
+#include "fit/torchtitan_row.h"
 #include "model/builtin.h"
 #include "text/ascii.h"
 #include "text/parse_number.h"
@@ -65,8 +66,13 @@ class Row {
   size_t row_;
 };
 
+// AnswerDotAI/fsdp_qlora's train.py at 05ed9f2a (June 2024).
+bool is_fsdp_qlora(const Row& row) { return has(row["framework"], "fsdp_qlora train.py"); }
+
 bool is_fsdp1(const Row& row) {
-  return has(row["framework"], "fsdp1 full_shard") && row["n_gpus"] != "1";
+  const bool shards = has(row["framework"], "fsdp1 full_shard") ||
+                      (is_fsdp_qlora(row) && has(row["parallelism"], "fsdp1 full_shard"));
+  return shards && row["n_gpus"] != "1";
 }
 
 Result<void> check_scope(const Row& row) {
@@ -175,6 +181,22 @@ Result<void> read_llama_factory(const Row& row, FitQuestion& q) {
   return q.set("transformers", "4.39");
 }
 
+// Its defaults: 64 ranks on all of a layer's matrices but attention's output, adapters in the type
+// that 4-bit weights are stored in, FSDP without a type of its own, no clipping; dummy sequences are
+// cut at the context's length.
+Result<void> read_fsdp_qlora(const Row& row, FitQuestion& q) {
+  HEADROOM_TRY(q.set("dtype", "bf16"));
+  HEADROOM_TRY(q.set("kbit-preparation", "none"));
+  HEADROOM_TRY(q.set("lora-dtype", "bf16"));
+  if (!has(row["method"], "r=")) HEADROOM_TRY(q.set("lora-rank", "64"));
+  HEADROOM_TRY(q.set("lora-dropout", "0.1"));
+  HEADROOM_TRY(q.set("lora-targets", "k_proj,q_proj,v_proj,up_proj,down_proj,gate_proj"));
+  HEADROOM_TRY(q.set("keep-outputs", "false"));
+  if (has(row["parallelism"], "cpu offload")) HEADROOM_TRY(q.set("offload", "parameters"));
+  HEADROOM_TRY(q.set("torch", "2.2"));
+  return q.set("transformers", "4.38");
+}
+
 Result<void> read_types(const Row& row, FitQuestion& q) {
   if (q.given.contains("dtype")) return {};  // the framework decides
   const std::string weights = row["weights_dtype"];
@@ -266,6 +288,7 @@ Result<void> read_framework(const Row& row, FitQuestion& q) {
   if (has(framework, "litgpt")) return unsupported("LitGPT's own models are not modelled");
   if (has(framework, "torchtune")) return unsupported("torchtune's own models are not modelled");
   if (has(framework, "llama-factory")) HEADROOM_TRY(read_llama_factory(row, q));
+  if (is_fsdp_qlora(row)) HEADROOM_TRY(read_fsdp_qlora(row, q));
   // Its run.py is a plain loop: it clips to 1, leaves config.use_cache as it is, and keeps outputs
   // until the next forward pass is done.
   if (row["source"] == "peft-metamathqa") {
@@ -315,7 +338,28 @@ struct ModelAlias {
   std::string_view written;  // in lower case
   std::string_view id;
 };
-constexpr std::array kAliases{ModelAlias{"llama2-7b", "meta-llama/Llama-2-7b-hf"}};
+constexpr std::array kAliases{
+    ModelAlias{"llama2-7b", "meta-llama/Llama-2-7b-hf"},
+    ModelAlias{"llama-2-7b", "meta-llama/Llama-2-7b-hf"},
+    ModelAlias{"llama2-13b", "meta-llama/Llama-2-13b-hf"},
+    ModelAlias{"llama-2-13b", "meta-llama/Llama-2-13b-hf"},
+    ModelAlias{"llama2-70b", "meta-llama/Llama-2-70b-hf"},
+    ModelAlias{"llama-2-70b", "meta-llama/Llama-2-70b-hf"},
+    ModelAlias{"llama 3.1 8b", "meta-llama/Llama-3.1-8B"},
+    ModelAlias{"llama 3.1 70b", "meta-llama/Llama-3.1-70B"},
+    ModelAlias{"llama 3.1 405b", "meta-llama/Llama-3.1-405B"},
+    ModelAlias{"llama 3-8b", "meta-llama/Meta-Llama-3-8B"},
+    ModelAlias{"llama3 8b", "meta-llama/Meta-Llama-3-8B"},
+    ModelAlias{"llama3-8b", "meta-llama/Meta-Llama-3-8B"},
+    ModelAlias{"llama-3-8b", "meta-llama/Meta-Llama-3-8B"},
+    ModelAlias{"llama 3-70b", "meta-llama/Meta-Llama-3-70B"},
+    ModelAlias{"llama3-70b", "meta-llama/Meta-Llama-3-70B"},
+    ModelAlias{"mistral-7b", "mistralai/Mistral-7B-v0.1"},
+    ModelAlias{"mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1"},
+    ModelAlias{"yi-34b", "01-ai/Yi-34B"},
+    ModelAlias{"qwen3-14b", "Qwen/Qwen3-14B"},
+    ModelAlias{"qwen3-32b", "Qwen/Qwen3-32B"},
+};
 
 std::string model_of(const Row& row) {
   std::string name = row.raw("model");
@@ -381,6 +425,7 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
   if (model::is_python_function(model_of(row)))
     return unsupported("a table of measurements runs no code");
   if (is_megatron_row(table, index)) return megatron_question_of(table, index);
+  if (is_torchtitan_row(table, index)) return torchtitan_question_of(table, index, model_of(row));
   FitQuestion q;
   q.search = false;
   HEADROOM_TRY(check_scope(row));

@@ -39,6 +39,32 @@ TEST(MeasuredRow, ReadsTheWordsOfARow) {
   EXPECT_EQ(figures[2].value, Bytes(2 * kMiB));
 }
 
+// torchtitan's pages: fully_shard alone is modelled, and each other word has its reason.
+TEST(MeasuredRow, ReadsATorchtitanRunThatIsEager) {
+  const auto asked = [](const std::string& framework, const std::string& parallelism) {
+    const std::string header = "parallelism," + std::string(kHeader);
+    const std::string words =
+        ",1,train run,Llama 3.1 8B,pre-training,\"fp32 sharded params, bf16 compute\",FSDP2,AdamW,2,"
+        "8192,,selective (op),SDPA flash,,";
+    return question_of(text::read_csv(header + parallelism + words + framework +
+                                          ",H100 96GB,8,max reserved,1000,,,\n",
+                                      "test.csv")
+                           .value(),
+                       0);
+  };
+  const auto eager = asked("torchtitan FSDP2 eager", "FSDP8");
+  ASSERT_TRUE(eager) << eager.error().to_string();
+  EXPECT_EQ(eager->division, fit::Division::fsdp2);
+  EXPECT_EQ(eager->ranks, 8);
+  EXPECT_EQ(eager->checkpointing.but_every, 2);
+  EXPECT_EQ(eager->model, "meta-llama/Llama-3.1-8B");
+  for (const auto& [framework, parallelism] :
+       {std::pair{"torchtitan FSDP2 compile", "FSDP8"}, {"torchtitan FSDP2 eager", "FSDP4 TP2"},
+        {"torchtitan FSDP2 eager", "FSDP4 CP2"}, {"torchtitan FSDP2 eager", "4 GPUs"}}) {
+    EXPECT_FALSE(asked(framework, parallelism)) << framework << parallelism;
+  }
+}
+
 // Facts about one harness that its rows do not hold: the reader knows them by the source's name.
 TEST(MeasuredRow, KnowsWhatAHarnessLeavesUnsaid) {
   const std::string header = std::string("source,") + kHeader;

@@ -21,6 +21,8 @@ Error unsupported(std::string reason) {
   return Error{ErrorCode::bad_input, std::move(reason), "", ""};
 }
 
+constexpr size_t kNowhere = std::string_view::npos;
+
 class MegatronRow {
  public:
   MegatronRow(const text::CsvTable& table, size_t row) : table_(table), row_(row) {}
@@ -44,6 +46,10 @@ class MegatronRow {
     return unsupported("'" + std::string(column) + "' is not an encoder's and a decoder's number");
   }
   [[nodiscard]] bool is_true(std::string_view column) const { return (*this)[column] == "true"; }
+  // Whether the test has these words in its name, which its url holds.
+  [[nodiscard]] bool names(std::string_view words) const {
+    return (*this)["url"].find(words) != kNowhere;
+  }
 
  private:
   static constexpr int64_t kMost = int64_t{1} << 24;
@@ -89,19 +95,38 @@ constexpr std::array kModelled{
     Modelled{"cpu_offload", "none"},
     Modelled{"cuda_graph", "none"},
     Modelled{"fsdp", "none"},
-    Modelled{"transformer_impl", "transformer_engine"},
     Modelled{"loss_fusion", "none"},
     Modelled{"hybrid_pattern", ""},
     Modelled{"optimizer", "adam"},
 };
 
+// What is not modelled and no column says: by words of the test's name, whose script has it.
+struct NamedUnmodelled {
+  std::string_view words;
+  std::string_view what;
+};
+constexpr std::array kNamedUnmodelled{
+    NamedUnmodelled{"_gdn", "gated delta networks in the place of attention"},
+    NamedUnmodelled{"_dsa", "sparse attention"},
+    NamedUnmodelled{"_distill", "a teacher beside the model"},
+    NamedUnmodelled{"_a2a_p2p", "context parallelism by all-to-all"},
+    NamedUnmodelled{"_tp_overlap", "user buffers of overlapped tensor parallelism"},
+    NamedUnmodelled{"_flextron", "Flextron's routers"},
+};
+
 Result<void> check(const MegatronRow& row) {
   const std::string_view model = row["model"];
   const bool is_known = model.starts_with("gpt") || model.starts_with("moe") ||
-                        model.starts_with("mixtral") || model.starts_with("t5");
+                        model.starts_with("mixtral") || model.starts_with("t5") ||
+                        model.starts_with("bert");
   if (!is_known) {
     return unsupported("Megatron-LM's model '" + std::string(model.substr(0, model.find(':'))) +
                        "' is not modelled");
+  }
+  for (const NamedUnmodelled& named : kNamedUnmodelled) {
+    if (row.names(named.words)) {
+      return unsupported("Megatron-LM with " + std::string(named.what) + " is not modelled");
+    }
   }
   for (const Modelled& modelled : kModelled) {
     const std::string_view word = row[modelled.column];
@@ -110,6 +135,11 @@ Result<void> check(const MegatronRow& row) {
                        std::string(word) + "' is not modelled");
   }
   return {};
+}
+
+// Its scripts say `--spec local` in the place of --transformer-impl.
+bool is_local(const MegatronRow& row) {
+  return row["transformer_impl"] == "local" || row.names("_local_spec");
 }
 
 bool has_encoder(const MegatronRow& row) { return row["model"].starts_with("t5"); }
@@ -135,9 +165,8 @@ Result<void> read_sizes(const MegatronRow& row, model::MegatronModel& m) {
     HEADROOM_ASSIGN(m.positions, row.number("max_positions"));
   }
   m.rotary = place == "rope";
-  if (m.rotary && row["notes"].find("no-rope-fusion") != std::string_view::npos) {
-    return unsupported("Megatron-LM's unfused rotary embeddings are not modelled");
-  }
+  m.plain_rotary = row.names("no_fusion") || row["notes"].find("no-rope-fusion") != kNowhere;
+  m.interleaved_rotary = row.names("interleaved");
   return {};
 }
 
@@ -160,18 +189,23 @@ Result<void> read_latent(const MegatronRow& row, model::MegatronModel& m) {
     *to = *value;
     words.remove_prefix(std::min(end + 1, words.size()));
   }
-  l.fused_rotary = m.rotary;
+  l.fused_rotary = m.rotary && !m.plain_rotary;
   return {};
 }
 
 Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
   HEADROOM_TRY(read_sizes(row, m));
   HEADROOM_TRY(read_latent(row, m));
-  const std::string_view norm = row["norm"];
+  std::string_view norm = row["norm"];
+  constexpr std::string_view kOfHeads = " +qk_norm";
+  const bool norms_heads = norm.ends_with(kOfHeads);
+  if (norms_heads) norm.remove_suffix(kOfHeads.size());
   if (norm != "LayerNorm" && norm != "RMSNorm") {
     return unsupported("norm '" + std::string(norm) + "' is not modelled");
   }
   m.rms_norm = norm == "RMSNorm";
+  m.latent.norms = norms_heads && m.latent.key_rank > 0;
+  m.head_norms = norms_heads && m.latent.key_rank == 0;
   const std::string_view activation = row["activation"];
   m.gated = activation.starts_with("swiglu");
   if (!m.gated && activation != "gelu") {
@@ -181,6 +215,9 @@ Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
   m.tied = row.is_true("tied_embeddings");
   const bool drops = row["dropout"].starts_with("hidden=0.1");
   m.hidden_dropout = m.attention_dropout = drops ? 0.1 : 0;
+  m.bert = row["model"].starts_with("bert");
+  m.local = is_local(row);
+  m.fused_softmax = !row.names("_uninstall_te");  // --no-masked-softmax-fusion in its script
   const std::string_view attention = row["attention_backend"];
   if (attention == "unfused") {
     m.attention = model::MegatronAttention::unfused;
@@ -224,8 +261,10 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
   }
   HEADROOM_ASSIGN(const int64_t chunks, row.number("vpp"));
   HEADROOM_TRY(check_passes(r.pipeline, chunks, layers));
-  if (layers % chunks != 0) return unsupported("chunks of different sizes");
-  r.chunk_layers.assign(static_cast<size_t>(chunks), layers / chunks);
+  r.chunk_layers.assign(static_cast<size_t>(chunks), (layers + chunks - 1) / chunks);
+  // The loss counts as a layer (--account-for-loss-in-pipeline-split).
+  if (chunks > 1 && layers % chunks == chunks - 1) --r.chunk_layers.back();
+  if (r.layers() != layers) return unsupported("chunks of different sizes");
   r.stage = r.pipeline - 1;
   r.sequence_parallel = row.is_true("sequence_parallel");
   r.fused_accumulation = row.is_true("grad_accum_fusion");

@@ -94,5 +94,56 @@ TEST(MegatronRow, PassesAndChunksAreBounded) {
             std::string::npos);
 }
 
+// What a test's script says and no column does is known by the test's name.
+TEST(MegatronRow, NamesSayWhatColumnsDoNot) {
+  const auto model_of = [](const std::string& name) {
+    const auto question = asked(small_gpt(), {{"url", "x/test_cases/gpt/" + name + "/golden.json"}});
+    EXPECT_TRUE(question) << name;
+    return question ? question->megatron->stage.model : model::MegatronModel();
+  };
+  EXPECT_FALSE(model_of("gpt3_rope_embeddings").plain_rotary);
+  EXPECT_TRUE(model_of("gpt3_rope_embeddings_interleaved_no_fusion").plain_rotary);
+  EXPECT_TRUE(model_of("gpt3_rope_embeddings_interleaved_no_fusion").interleaved_rotary);
+  EXPECT_TRUE(model_of("gpt3_mcore_tp2").fused_softmax);
+  EXPECT_FALSE(model_of("gpt3_mcore_tp2_uninstall_te").fused_softmax);
+  for (const char* name : {"gpt3_tp2_gdn", "gpt3_tp2_pp2_dsa", "gpt3_cp4_a2a_p2p_x"}) {
+    EXPECT_NE(reason({{"url", name}}).find("is not modelled"), std::string::npos) << name;
+  }
+}
+
+TEST(MegatronRow, NormsOfHeadsAreTheirOwnOrOfLatentVectors) {
+  const auto plain = asked(small_gpt(), {{"norm", "RMSNorm +qk_norm"}, {"mla", "none"}});
+  ASSERT_TRUE(plain) << plain.error().to_string();
+  EXPECT_TRUE(plain->megatron->stage.model.head_norms);
+  EXPECT_FALSE(plain->megatron->stage.model.latent.norms);
+  const auto latent = asked(
+      small_gpt(), {{"norm", "RMSNorm +qk_norm"}, {"mla", "q_lora=64 kv_lora=32 qk=16 rope=8 v=16"}});
+  ASSERT_TRUE(latent) << latent.error().to_string();
+  EXPECT_FALSE(latent->megatron->stage.model.head_norms);
+  EXPECT_TRUE(latent->megatron->stage.model.latent.norms);
+}
+
+// Where the loss counts as a layer, the last chunk has one layer less.
+TEST(MegatronRow, TheLastChunkMayHaveOneLayerLess) {
+  const auto chunks = [](const char* layers) {
+    const auto question =
+        asked(small_gpt(), {{"vpp", "2"}, {"last_stage_layers", layers}, {"layers", "6"}});
+    return question ? question->megatron->stage.rank.chunk_layers : std::vector<int64_t>();
+  };
+  EXPECT_EQ(chunks("4"), (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(chunks("1"), (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(chunks("3"), (std::vector<int64_t>{2, 1}));
+}
+
+TEST(MegatronRow, ItsOwnModulesAreLocal) {
+  const auto local = asked(small_gpt(), {{"transformer_impl", "local"}});
+  ASSERT_TRUE(local) << local.error().to_string();
+  EXPECT_TRUE(local->megatron->stage.model.local);
+  const auto bert = asked(small_gpt(), {{"model", "bert: layers=4"}, {"url", "bert_local_spec"}});
+  ASSERT_TRUE(bert) << bert.error().to_string();
+  EXPECT_TRUE(bert->megatron->stage.model.bert);
+  EXPECT_TRUE(bert->megatron->stage.model.local);
+}
+
 }  // namespace
 }  // namespace headroom::fit

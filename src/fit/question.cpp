@@ -47,8 +47,9 @@ constexpr std::array<Word<Loss>, 5> kLosses{{{"auto", Loss::automatic},
                                              {"fused-linear", Loss::fused_linear},
                                              {"fused", Loss::fused},
                                              {"chunked", Loss::chunked}}};
-constexpr std::array<Word<Offload>, 2> kOffloads{
-    {{"none", Offload::none}, {"optimizer", Offload::optimizer}}};
+constexpr std::array<Word<Offload>, 3> kOffloads{{{"none", Offload::none},
+                                                  {"optimizer", Offload::optimizer},
+                                                  {"parameters", Offload::parameters}}};
 constexpr std::array<Word<Kernels>, 3> kKernels{
     {{"none", Kernels::none}, {"liger", Kernels::liger}, {"fast", Kernels::fast}}};
 constexpr std::array<Word<KbitPreparation>, 3> kPreparations{{{"none", KbitPreparation::none},
@@ -325,7 +326,7 @@ constexpr std::array<Field, 46> kFields{{
      }},
     {{"freeze", "PARTS", "parameters that are not trained: embed_tokens,layers.0-15"},
      [](FitQuestion& q, std::string_view w) { return set_names("freeze", w, q.freeze); }},
-    {{"offload", "WHAT", "to the CPU: none, optimizer"},
+    {{"offload", "WHAT", "to the CPU: none, optimizer, parameters (FSDP's shares)"},
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
     {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},

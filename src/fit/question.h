@@ -65,7 +65,11 @@ enum class Loss : uint8_t {
   chunked,       // cross entropy chunk by chunk, as torchtune's
 };
 [[nodiscard]] std::string_view word_of(Loss loss);
-enum class Offload : uint8_t { none, optimizer };
+enum class Offload : uint8_t {
+  none,
+  optimizer,
+  parameters,  // FSDP's shares of them, of their gradients and states
+};
 // What of a quantized model is cast to float32 before training.
 enum class KbitPreparation : uint8_t {
   none,

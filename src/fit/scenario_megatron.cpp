@@ -58,7 +58,11 @@ void set_megatron(Scenario& s) {
   setting.micro_batches = s.question.grad_accum;
   setting.stage.workspace_bytes = te_workspace_bytes(s.train.environment.compute_capability);
   model::MegatronModel& m = setting.stage.model;
-  if (m.attention == MegatronAttention::automatic) {
+  if (m.local) {
+    m.attention = MegatronAttention::unfused;
+    // A router's product is Transformer Engine's all the same (te_general_gemm in moe_utils.py).
+    if (m.experts == 0) setting.stage.workspace_bytes = 0;
+  } else if (m.attention == MegatronAttention::automatic) {
     m.attention = picked_attention(s.train.environment.compute_capability, setting);
   }
   // Grouped products run on streams of their own, each with its workspace

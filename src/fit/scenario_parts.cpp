@@ -144,6 +144,7 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
   fsdp.ranks = s.question.ranks;
   fsdp.replicas = s.question.replicas;
   fsdp.weights = s.train.weights;
+  fsdp.offload = s.question.offload == Offload::parameters;
   fsdp.wrap.adapters = fsdp.version == 1 && s.question.method != Method::full;
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
   fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;
@@ -246,6 +247,11 @@ Result<void> check_optimizer(const FitQuestion& q) {
     return contradiction("offload", "bitsandbytes' optimizers step on the GPU",
                          "offload one of torch.optim's: adamw, adam, sgd");
   }
+  const bool is_sharded = q.division == Division::fsdp1 || q.division == Division::fsdp2;
+  if (q.offload == Offload::parameters && !is_sharded) {
+    return contradiction("offload", "it is FSDP that keeps its shares of parameters on the host",
+                         "--method fsdp1:N beside it, or --offload optimizer");
+  }
   if (!q.optimizer_in_backward) return {};
   if (q.clip) {
     return contradiction("optimizer-in-backward", "clipping needs all gradients at once",
@@ -344,7 +350,13 @@ Result<void> check_fsdp(const Scenario& s) {
     return contradiction("optimizer-in-backward", "FSDP has its gradients when backward is done",
                          "leave it out");
   }
-  if (q.offload != Offload::none) return unsupported("offload", "offloading under FSDP");
+  if (q.offload == Offload::optimizer) return unsupported("offload", "the optimizer alone under FSDP");
+  if (q.offload == Offload::parameters && q.division == Division::fsdp2) {
+    return unsupported("offload", "fully_shard's CPUOffloadPolicy");
+  }
+  if (q.offload == Offload::parameters && (q.clip || q.grad_accum > 1)) {
+    return unsupported("offload", "clipping and accumulation in the host's memory");
+  }
   if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
   const bool is_quantized = q.method == Method::qlora || q.method == Method::gptq_lora;
   if (is_quantized && q.division == Division::fsdp2) {

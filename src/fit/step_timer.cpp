@@ -139,6 +139,12 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step:
                  {},
                  {}};
   }
+  if (question.offload != Offload::none) {
+    return Error{ErrorCode::unavailable,
+                 "what is copied to the host and stepped there takes time that no law knows",
+                 "--offload",
+                 {}};
+  }
   HEADROOM_ASSIGN(const timing::StepShape shape, shape_of(scenario));
   HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(question, devices_of(question)));
   return timing::time_of(trace, {*scenario.device, shape, cluster, division_of(question)}, model_,

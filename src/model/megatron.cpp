@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "model/megatron_bert.h"
 #include "model/megatron_ends.h"
 #include "model/megatron_layer.h"
 #include "model/megatron_t5.h"
@@ -41,6 +42,21 @@ Result<void> check_encoder_and_decoder(const MegatronStage& s) {
       s.decoder_sequence % ranks != 0 || m.kv_heads != m.heads ||
       (m.positions > 0 && s.decoder_sequence > m.positions)) {
     return wrong("a size of the decoder is out of range");
+  }
+  return {};
+}
+
+// Megatron-LM's own modules in the place of Transformer Engine's.
+Result<void> check_local(const MegatronStage& s) {
+  const MegatronModel& m = s.model;
+  if (!m.local) return {};
+  if (m.rms_norm || m.head_norms || m.latent.key_rank > 0 || s.rank.context > 1) {
+    return wrong(
+        "Megatron-LM's own modules (local) with RMSNorm, norms of heads, latent attention or context "
+        "parallelism are not modelled");
+  }
+  if (m.attention != MegatronAttention::unfused) {
+    return wrong("Megatron-LM's own modules (local) have no other attention than the unfused one");
   }
   return {};
 }
@@ -109,6 +125,10 @@ Result<void> check(const MegatronStage& s) {
     if (m.head_norms) return wrong("norms of heads beside an encoder are not modelled");
     HEADROOM_TRY(check_encoder_and_decoder(s));
   }
+  HEADROOM_TRY(check_local(s));
+  if (m.bert && (m.experts > 0 || m.latent.key_rank > 0 || r.context > 1 || r.sequence_parallel)) {
+    return wrong("BERT with experts, latent attention or parts of sequences is not modelled");
+  }
   const int64_t parts = (r.context > 1 ? 2 * r.context : 1) * (r.sequence_parallel ? r.tensor : 1);
   if (s.sequence % parts != 0) {
     return wrong("the sequence cannot be divided among the ranks that share it");
@@ -145,6 +165,7 @@ class Chunk {
     for (int64_t i = 0; i < *at; ++i) {
       layers_.emplace_back(g, sizes, "decoder.layers." + std::to_string(before + i));
     }
+    if (is_first_ && m.bert) types_.emplace(g, sizes);
     if (!is_last_) return;
     norm_weight_ = g.parameter("decoder.final_layernorm.weight", {m.hidden}, ParameterRole::norm);
     if (!m.rms_norm) {
@@ -153,24 +174,25 @@ class Chunk {
     // Tied embeddings are one tensor where first and last stage are one, else a copy.
     head_ = m.tied && is_first_ ? words_
                                 : g.parameter("output_layer.weight", table, ParameterRole::lm_head);
+    if (m.bert) bert_head_.emplace(g, sizes);
   }
 
   // Hidden states to send on, or the loss where this is the last.
   Var operator()(GraphBuilder& g, const MegatronBuffers& shared) const {
     const MegatronStage& stage = sizes_.stage;
     const MegatronModel& m = stage.model;
-    if (stage.rank.mask_from_loader && (is_first_ || is_last_)) {
-      const Var mask =
+    MegatronContext context;
+    if (stage.rank.mask_from_loader && !m.bert && (is_first_ || is_last_)) {
+      context.mask =
           g.input("attention_mask", {stage.micro_batch, 1, sizes_.local_sequence, stage.sequence},
                   DType::boolean);
     }
     Var x = is_first_
-                ? megatron_embedding(g, sizes_, words_, places_)
+                ? megatron_embedding(g, sizes_, words_, places_, types_ ? &*types_ : nullptr)
                 : g.received("hidden_states", {sizes_.hidden_rows(), stage.micro_batch, m.hidden});
     const Var angles = m.rotary && m.latent.key_rank == 0
                            ? g.full({sizes_.local_sequence, 1, 1, m.head_size}, DType::f32)
                            : Var();
-    MegatronContext context;
     context.angles = angles;
     context.gathered = shared.gathered;
     for (const MegatronLayer& layer : layers_) x = layer(g, std::move(x), context);
@@ -178,6 +200,7 @@ class Chunk {
     if (!is_last_ && !is_first_ && layers_.empty()) x = g.clone(std::move(x));
     if (!is_last_) return x;
     x = g.apply(OpKind::te_norm, {std::move(x), norm_weight_, norm_bias_});
+    if (bert_head_) return bert_loss(g, x, shared);
     Var logits = megatron_logits(g, sizes_, x, head_, Var(), shared.gathered);
     x = Var();
     return megatron_loss(g, sizes_, std::move(logits));
@@ -186,9 +209,19 @@ class Chunk {
   [[nodiscard]] bool is_last() const { return is_last_; }
 
  private:
+  Var bert_loss(GraphBuilder& g, const Var& x, const MegatronBuffers& shared) const {
+    const Var sentences = bert_head_->sentence_loss(g, x);
+    const Var ready = (*bert_head_)(g, x);
+    Var logits =
+        megatron_logits(g, sizes_, ready, head_, bert_head_->vocabulary_bias(), shared.gathered);
+    return g.add(megatron_loss(g, sizes_, std::move(logits)), sentences);
+  }
+
   const MegatronSizes& sizes_;
   bool is_first_, is_last_;
   Var words_, places_;
+  std::optional<BertTokenTypes> types_;
+  std::optional<BertHead> bert_head_;
   std::vector<MegatronLayer> layers_;
   Var norm_weight_, norm_bias_, head_;
 };
@@ -198,10 +231,11 @@ class Chunk {
 Result<Graph> build_megatron_stage(const MegatronStage& stage) {
   HEADROOM_TRY(check(stage));
   if (stage.model.decoder_layers > 0) return build_megatron_t5(stage);
-  const MegatronSizes sizes(stage);
+  MegatronSizes sizes(stage);
+  sizes.is_encoder = stage.model.bert;
   GraphBuilder g;
   {
-    const MegatronBuffers shared(g, sizes);
+    const MegatronBuffers shared(g, sizes, stage.sequence);
     for (int64_t i = 0; i < stage.rank.chunks(); ++i) {
       const Chunk chunk(g, sizes, i);
       const Var end = chunk(g, shared);

@@ -1,5 +1,5 @@
 // A rank's part of a GPT as Megatron-LM builds it: one stage of a pipeline, a share of every
-// matrix, a part of the sequence. The layers are Transformer Engine's.
+// matrix, a part of the sequence. The layers are Transformer Engine's, or Megatron-LM's own.
 //
 // The graph is of one micro-batch on that rank. A stage that is not the first has its hidden states
 // as an input that wants a gradient; one that is not the last ends in hidden states, and has no
@@ -54,11 +54,14 @@ struct MegatronModel {
   int64_t padded_vocabulary = 0;  // a multiple of the ranks that divide it
   int64_t positions = 0;          // of learned embeddings; 0: rotary ones, or none
   bool rotary = false;
+  bool plain_rotary = false;        // turned by plain operators (--no-rope-fusion)
+  bool interleaved_rotary = false;  // of those: by pairs that lie side by side
   bool rms_norm = false;
   bool gated = false;  // SwiGLU instead of GELU
   bool linear_bias = true;
   bool qkv_bias = true;
   bool tied = true;
+  bool bert = false;  // tokens see all others but padding; BERT's ends
   bool head_norms = false;  // of each head's query and key (--qk-layernorm without `latent`)
   MegatronLatent latent;
   int64_t decoder_layers = 0;  // behind an encoder of `layers` layers (T5); 0: there is no encoder
@@ -68,6 +71,8 @@ struct MegatronModel {
   int64_t expert_inner = 0;      // one expert's width
   bool grouped_experts = false;  // their products run at once (--moe-grouped-gemm)
   bool deterministic = false;    // --deterministic-mode
+  bool local = false;            // Megatron-LM's own modules (--transformer-impl local)
+  bool fused_softmax = true;     // of those (--no-masked-softmax-fusion)
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   MegatronAttention attention = MegatronAttention::automatic;

@@ -6,14 +6,14 @@
 namespace headroom::model {
 
 Var CoreAttention::operator()(GraphBuilder& g, const MegatronStage& stage, std::vector<Var> parts,
-                              const std::string& module) const {
+                              const MegatronContext& given, const std::string& module) const {
   RegionScope region(g, RegionKind::core_attention, module + ".core_attention",
                      {&parts[0], &parts[1], &parts[2]});
   region.set_positional(3);
   Var context;
   switch (stage.model.attention) {
     case MegatronAttention::unfused:
-      context = unfused(g, stage, parts);
+      context = unfused(g, stage, parts, given);
       break;
     case MegatronAttention::flash:
       context = flash(g, stage, parts);
@@ -38,9 +38,10 @@ Var CoreAttention::fused(GraphBuilder& g, const std::vector<Var>& parts) const {
   return g.apply(OpKind::te_fused_attention, {parts[0], key, value}, std::move(attributes));
 }
 
-// UnfusedDotProductAttention: the scores lie in a block that is made before.
+// UnfusedDotProductAttention: the scores' input is a block that is made before. Megatron-LM's own
+// DotProductAttention has it in the engine's buffer.
 Var CoreAttention::unfused(GraphBuilder& g, const MegatronStage& stage,
-                           const std::vector<Var>& parts) const {
+                           const std::vector<Var>& parts, const MegatronContext& given) const {
   const int64_t b = stage.micro_batch;
   const int64_t rows = b * heads;
   Var query = parts[0];
@@ -52,15 +53,35 @@ Var CoreAttention::unfused(GraphBuilder& g, const MegatronStage& stage,
   }
   query = g.reshape(query, {queries, rows, key_size});
   key = g.reshape(key, {keys, rows, key_size});
-  Var scores = g.empty_like({rows, queries, keys}, query);
+  Var scores =
+      stage.model.local
+          ? g.view(g.slice(given.gathered, 0, 0, rows * queries * keys), {rows, queries, keys})
+          : g.empty_like({rows, queries, keys}, query);
   scores = g.baddbmm(scores, g.transpose(query, 0, 1), g.transpose(g.transpose(key, 0, 1), 1, 2));
-  Var weights = g.apply(OpKind::te_causal_softmax, {std::move(scores)});
-  if (is_padded) weights = without_padding(g, std::move(weights), b);
+  Var weights = softmax(g, stage, std::move(scores), given);
   weights = g.dropout(weights, stage.model.attention_dropout);
   value = g.reshape(value, {keys, rows, value_size});
   Var context = g.bmm(weights, g.transpose(value, 0, 1));
   context = g.contiguous(g.permute(g.view(context, {b, heads, queries, value_size}), {2, 0, 1, 3}));
   return g.view(context, {queries, b, heads * value_size});
+}
+
+// Megatron-LM's own kernels take the mask of padding in; without kernels of its own
+// (--no-masked-softmax-fusion) the scores are float32, scaled by the layer's number.
+Var CoreAttention::softmax(GraphBuilder& g, const MegatronStage& stage, Var scores,
+                           const MegatronContext& given) const {
+  const int64_t b = stage.micro_batch;
+  if (!stage.model.local || stage.model.fused_softmax) {
+    Var weights = g.apply(OpKind::te_causal_softmax, {std::move(scores)});
+    const bool masks = is_padded && !stage.model.local;
+    return masks ? without_padding(g, std::move(weights), b) : weights;
+  }
+  const Var narrow = g.dtype_of(scores);
+  Var weights = g.view(std::move(scores), {b, heads, queries, keys});
+  weights = g.mul(g.to(std::move(weights), DType::f32), 1.0);
+  if (given.mask) weights = g.masked_fill(std::move(weights), given.mask);
+  weights = g.to_like(g.softmax(std::move(weights), 3), narrow);
+  return g.view(std::move(weights), {b * heads, queries, keys});
 }
 
 // get_full_mask, and zeros where it is set.

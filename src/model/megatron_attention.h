@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/builder.h"
-#include "model/megatron.h"
+#include "model/megatron_parts.h"
 
 namespace headroom::model {
 
@@ -27,10 +26,14 @@ struct CoreAttention {
 
   // parts: queries, keys, values. Gives [queries, b, heads * value_size].
   Var operator()(GraphBuilder& g, const MegatronStage& stage, std::vector<Var> parts,
-                 const std::string& module) const;
+                 const MegatronContext& context, const std::string& module) const;
 
  private:
-  Var unfused(GraphBuilder& g, const MegatronStage& stage, const std::vector<Var>& parts) const;
+  Var unfused(GraphBuilder& g, const MegatronStage& stage, const std::vector<Var>& parts,
+              const MegatronContext& context) const;
+  // Of scores [rows, queries, keys], by which values are weighed.
+  Var softmax(GraphBuilder& g, const MegatronStage& stage, Var scores,
+              const MegatronContext& context) const;
   Var flash(GraphBuilder& g, const MegatronStage& stage, const std::vector<Var>& parts) const;
   Var fused(GraphBuilder& g, const std::vector<Var>& parts) const;
   Var without_padding(GraphBuilder& g, Var weights, int64_t batch) const;

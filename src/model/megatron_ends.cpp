@@ -6,12 +6,25 @@
 
 namespace headroom::model {
 
-MegatronBuffers::MegatronBuffers(GraphBuilder& g, const MegatronSizes& sizes) {
+namespace {
+
+// Of Megatron-LM's own modules: the scores of attention, and inputs of matrices put together.
+int64_t local_elements(const MegatronStage& stage, const MegatronSizes& sizes, int64_t longest) {
+  if (!stage.model.local) return 0;
+  const int64_t inputs =
+      sizes.sequence_ranks > 1 ? op::product({longest, stage.micro_batch, stage.model.hidden}) : 0;
+  return std::max(inputs, op::product({stage.micro_batch, sizes.heads, longest, longest}));
+}
+
+}  // namespace
+
+MegatronBuffers::MegatronBuffers(GraphBuilder& g, const MegatronSizes& sizes, int64_t longest) {
   const MegatronStage& stage = sizes.stage;
   const int64_t head_elements = stage.rank.is_last() && sizes.sequence_ranks > 1
                                     ? sizes.local_sequence * stage.micro_batch * stage.model.hidden
                                     : 0;
-  const int64_t gathers = std::max(head_elements, MegatronExperts::gathered_elements(stage));
+  const int64_t gathers = std::max(
+      {head_elements, MegatronExperts::gathered_elements(stage), local_elements(stage, sizes, longest)});
   if (gathers > 0) {
     gathered = g.buffer("global_memory_buffer.mpu", {gathers}, std::nullopt, false);
   }
@@ -21,7 +34,7 @@ MegatronBuffers::MegatronBuffers(GraphBuilder& g, const MegatronSizes& sizes) {
 }
 
 Var megatron_embedding(GraphBuilder& g, const MegatronSizes& sizes, const Var& words,
-                       const Var& places) {
+                       const Var& places, const BertTokenTypes* types) {
   const MegatronStage& stage = sizes.stage;
   const int64_t s = sizes.local_sequence;
   const int64_t b = stage.micro_batch;
@@ -39,6 +52,7 @@ Var megatron_embedding(GraphBuilder& g, const MegatronSizes& sizes, const Var& w
   }
   if (places) x = g.add(std::move(x), g.embedding(places, position_ids));
   x = g.contiguous(g.transpose(std::move(x), 0, 1));
+  if (types != nullptr) x = (*types)(g, std::move(x));
   if (sizes.sequence_ranks > 1) {
     x = g.clone(g.slice(std::move(x), 0, 0, sizes.hidden_rows()));
   }
@@ -64,7 +78,7 @@ Var megatron_logits(GraphBuilder& g, const MegatronSizes& sizes, const Var& hidd
                     const Var& weight, const Var& bias, const Var& gathered) {
   RegionScope region(g, RegionKind::lm_head, "output_layer", {&hidden});
   Var logits =
-      g.apply(OpKind::column_linear, {hidden, weight, gathered}, divided(sizes.stage.rank));
+      g.apply(OpKind::column_linear, {hidden, weight, Var(), gathered}, divided(sizes.stage.rank));
   if (bias) logits = g.add(std::move(logits), bias);
   region.leave({&logits});
   return logits;

@@ -5,7 +5,7 @@
 // tensor_parallel/{layers,cross_entropy}.py, pretrain_gpt.py, at d98e8a64 (August 2026).
 #pragma once
 
-#include "model/megatron_parts.h"
+#include "model/megatron_bert.h"
 
 namespace headroom::model {
 
@@ -13,13 +13,14 @@ namespace headroom::model {
 struct MegatronBuffers {
   Var gathered;  // sequences put together; none where nothing is
   Var workspace;
-  MegatronBuffers(GraphBuilder& g, const MegatronSizes& sizes);
+  // `longest` of the sequences that attention is over.
+  MegatronBuffers(GraphBuilder& g, const MegatronSizes& sizes, int64_t longest);
 };
 
 // VocabParallelEmbedding and learned positions, then [s, b, h], scattered and dropped out.
-// `places` may be empty.
+// `places` may be empty, and `types` null.
 Var megatron_embedding(GraphBuilder& g, const MegatronSizes& sizes, const Var& words,
-                       const Var& places);
+                       const Var& places, const BertTokenTypes* types = nullptr);
 
 // LanguageModel.output_layer over the whole sequence, which is gathered into a lasting buffer;
 // `bias` may be empty.

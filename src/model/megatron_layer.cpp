@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "model/megatron_attention.h"
+#include "model/megatron_linear.h"
 
 namespace headroom::model {
 
@@ -22,13 +23,12 @@ MegatronMlp::MegatronMlp(GraphBuilder& g, const MegatronStage& stage, const std:
   }
 }
 
-Var MegatronMlp::operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input) const {
-  const Attributes parallel = divided(stage.rank);
-  Var x = g.apply(OpKind::te_norm_linear, {input, norm_.weight, norm_.bias, fc1_weight_, Var()},
-                  parallel);
+Var MegatronMlp::operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input,
+                            const Var& gathered) const {
+  Var x = normed_columns(g, stage, input, norm_, fc1_weight_, Var(), gathered);
   x = g.apply(stage.model.gated ? OpKind::bias_swiglu : OpKind::bias_gelu,
               {std::move(x), fc1_bias_});
-  return g.apply(OpKind::te_row_linear, {std::move(x), fc2_weight_}, parallel);
+  return summed_rows(g, stage, std::move(x), fc2_weight_);
 }
 
 MegatronSelfAttention::MegatronSelfAttention(GraphBuilder& g, const MegatronSizes& sizes,
@@ -58,13 +58,34 @@ Var MegatronSelfAttention::normed(GraphBuilder& g, const Var& heads, const Megat
   return g.apply(OpKind::te_norm, {g.contiguous(heads), norm.weight, norm.bias});
 }
 
-Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input, const Var& angles) const {
+// apply_rotary_pos_emb: Transformer Engine's kernel, or _apply_rotary_pos_emb_bshd.
+Var MegatronSelfAttention::turned(GraphBuilder& g, Var x, const Var& angles) const {
+  const MegatronModel& m = sizes_.stage.model;
+  if (!m.plain_rotary) return g.apply(OpKind::te_rotary, {std::move(x), angles});
+  const int64_t size = m.head_size;
+  const Var cosine = g.to_like(g.mul(g.cos(angles), 1.0), x);
+  const Var sine = g.to_like(g.mul(g.sin(angles), 1.0), x);
+  Var rotated;
+  if (m.interleaved_rotary) {
+    const std::vector<Var> pairs{g.neg(g.slice(x, 3, 1, size, 2)), g.slice(x, 3, 0, size, 2)};
+    rotated = g.view(g.stack(pairs, -1), {sizes_.local_sequence, sizes_.stage.micro_batch, -1, size});
+  } else {
+    const std::vector<Var> halves{g.neg(g.slice(x, 3, size / 2, size)), g.slice(x, 3, 0, size / 2)};
+    rotated = g.cat(halves, 3);
+  }
+  x = g.add(g.mul(std::move(x), cosine), g.mul(std::move(rotated), sine));
+  const std::vector<Var> whole{x};  // beside nothing that is passed on
+  return g.cat(whole, 3);
+}
+
+Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input,
+                                      const MegatronContext& context) const {
   const int64_t s = sizes_.local_sequence;
   const int64_t b = sizes_.stage.micro_batch;
   const int64_t d = sizes_.stage.model.head_size;
-  const Attributes parallel = divided(sizes_.stage.rank);
-  const Var qkv = g.apply(OpKind::te_norm_linear,
-                          {input, norm_.weight, norm_.bias, qkv_weight_, qkv_bias_}, parallel);
+  const Var& angles = context.angles;
+  const Var qkv =
+      normed_columns(g, sizes_.stage, input, norm_, qkv_weight_, qkv_bias_, context.gathered);
   const int64_t group = sizes_.heads / sizes_.kv_heads;
   std::vector<Var> parts =
       g.split(g.view(qkv, {s, b, sizes_.kv_heads, (group + 2) * d}), {group * d, d, d}, 3);
@@ -72,7 +93,7 @@ Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input, const V
   parts[0] = normed(g, parts[0], query_norm_);
   parts[1] = normed(g, parts[1], key_norm_);
   if (angles) {
-    for (size_t i = 0; i < 2; ++i) parts[i] = g.apply(OpKind::te_rotary, {parts[i], angles});
+    for (size_t i = 0; i < 2; ++i) parts[i] = turned(g, std::move(parts[i]), angles);
   }
   const CoreAttention core{.queries = s,
                            .keys = s,
@@ -82,8 +103,8 @@ Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input, const V
                            .value_size = d,
                            .lie_apart = angles || query_norm_.weight,
                            .is_padded = sizes_.is_encoder};
-  Var context = core(g, sizes_.stage, std::move(parts), name_);
-  return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, parallel);
+  Var seen = core(g, sizes_.stage, std::move(parts), context, name_);
+  return summed_rows(g, sizes_.stage, std::move(seen), proj_weight_);
 }
 
 MegatronCrossAttention::MegatronCrossAttention(GraphBuilder& g, const MegatronSizes& sizes,
@@ -106,17 +127,18 @@ MegatronCrossAttention::MegatronCrossAttention(GraphBuilder& g, const MegatronSi
   key_bias_ = bias(".linear_kv.bias", 2 * features);
 }
 
-Var MegatronCrossAttention::operator()(GraphBuilder& g, const Var& input, const Var& encoded,
-                                       int64_t keys) const {
+Var MegatronCrossAttention::operator()(GraphBuilder& g, const Var& input,
+                                       const MegatronContext& context) const {
+  const int64_t keys = context.encoded_sequence;
   const int64_t s = sizes_.local_sequence;
   const int64_t b = sizes_.stage.micro_batch;
   const int64_t d = sizes_.stage.model.head_size;
-  const Attributes parallel = divided(sizes_.stage.rank);
   const Var normed = g.apply(OpKind::te_norm, {input, norm_.weight, norm_.bias});
-  const Var both = g.apply(OpKind::te_column_linear, {encoded, key_weight_, key_bias_}, parallel);
+  const Var both = plain_columns(g, sizes_.stage, context.encoded, key_weight_, key_bias_,
+                                 context.gathered);
   std::vector<Var> parts = g.split(g.view(both, {keys, b, sizes_.heads, 2 * d}), {d, d}, 3);
   const Var query =
-      g.apply(OpKind::te_column_linear, {normed, query_weight_, query_bias_}, parallel);
+      plain_columns(g, sizes_.stage, normed, query_weight_, query_bias_, context.gathered);
   parts.insert(parts.begin(), g.view(query, {s, b, sizes_.heads, d}));
   const CoreAttention core{.queries = s,
                            .keys = keys,
@@ -125,8 +147,8 @@ Var MegatronCrossAttention::operator()(GraphBuilder& g, const Var& input, const 
                            .key_size = d,
                            .value_size = d,
                            .is_padded = true};
-  Var context = core(g, sizes_.stage, std::move(parts), name_);
-  return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, parallel);
+  Var seen = core(g, sizes_.stage, std::move(parts), context, name_);
+  return summed_rows(g, sizes_.stage, std::move(seen), proj_weight_);
 }
 
 MegatronLayer::MegatronLayer(GraphBuilder& g, const MegatronSizes& sizes, const std::string& path)
@@ -151,14 +173,14 @@ Var MegatronLayer::operator()(GraphBuilder& g, Var input, const MegatronContext&
   Var x;
   {
     RegionScope inner(g, RegionKind::attention, name_ + ".self_attention", {&input});
-    x = latent_ ? (*latent_)(g, input) : (*heads_)(g, input, context.angles);
+    x = latent_ ? (*latent_)(g, input, context) : (*heads_)(g, input, context);
     inner.leave({&x});
   }
   Var residual = add(g, std::move(x), latent_ ? latent_->bias() : heads_->bias(), std::move(input));
   if (cross_) {
     RegionScope inner(g, RegionKind::attention, name_ + ".cross_attention",
                       {&residual, &context.encoded});
-    x = (*cross_)(g, residual, context.encoded, context.encoded_sequence);
+    x = (*cross_)(g, residual, context);
     inner.leave({&x});
   }
   if (cross_) residual = add(g, std::move(x), cross_->bias(), std::move(residual));
@@ -172,7 +194,7 @@ Var MegatronLayer::run_mlp(GraphBuilder& g, const Var& input, const Var& gathere
   RegionScope region(g, RegionKind::mlp, name_ + ".mlp", {&input});
   Var x;
   if (dense_) {
-    x = (*dense_)(g, sizes_.stage, input);
+    x = (*dense_)(g, sizes_.stage, input, gathered);
   } else {
     const MegatronNorm& norm = mixture_->norm;
     const Var normed = g.apply(OpKind::te_norm, {input, norm.weight, norm.bias});

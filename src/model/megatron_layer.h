@@ -18,7 +18,8 @@ namespace headroom::model {
 class MegatronMlp {
  public:
   MegatronMlp(GraphBuilder& g, const MegatronStage& stage, const std::string& path);
-  Var operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input) const;
+  Var operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input,
+                 const Var& gathered) const;
   [[nodiscard]] const Var& bias() const { return fc2_bias_; }
 
  private:
@@ -30,13 +31,14 @@ class MegatronMlp {
 class MegatronSelfAttention {
  public:
   MegatronSelfAttention(GraphBuilder& g, const MegatronSizes& sizes, const std::string& layer);
-  // `angles` of rotary positions, or none.
-  Var operator()(GraphBuilder& g, const Var& input, const Var& angles) const;
+  Var operator()(GraphBuilder& g, const Var& input, const MegatronContext& context) const;
   [[nodiscard]] const Var& bias() const { return proj_bias_; }
 
  private:
   // As they are where there is no such norm.
   static Var normed(GraphBuilder& g, const Var& heads, const MegatronNorm& norm);
+  // Queries or keys by rotary positions.
+  Var turned(GraphBuilder& g, Var x, const Var& angles) const;
 
   const MegatronSizes& sizes_;
   std::string name_;
@@ -50,8 +52,7 @@ class MegatronSelfAttention {
 class MegatronCrossAttention {
  public:
   MegatronCrossAttention(GraphBuilder& g, const MegatronSizes& sizes, const std::string& layer);
-  // `encoded` is the encoder's last hidden states, `keys` of them.
-  Var operator()(GraphBuilder& g, const Var& input, const Var& encoded, int64_t keys) const;
+  Var operator()(GraphBuilder& g, const Var& input, const MegatronContext& context) const;
   [[nodiscard]] const Var& bias() const { return proj_bias_; }
 
  private:
@@ -59,14 +60,6 @@ class MegatronCrossAttention {
   std::string name_;
   MegatronNorm norm_;
   Var proj_weight_, proj_bias_, query_weight_, query_bias_, key_weight_, key_bias_;
-};
-
-// What a layer is given besides its input; each may be empty.
-struct MegatronContext {
-  Var angles;    // of rotary positions
-  Var gathered;  // the engine's buffer of gathered sequences
-  Var encoded;   // to a decoder's layer: what the encoder gave
-  int64_t encoded_sequence = 0;
 };
 
 // As the modules' constructors declare them: attention, then the MLP. Of each there is one kind.

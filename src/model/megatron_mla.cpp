@@ -103,7 +103,8 @@ std::vector<Var> MegatronLatentAttention::by_fused_kernels(GraphBuilder& g, Var 
   return {std::move(query), std::move(keys[0]), std::move(keys[1])};
 }
 
-Var MegatronLatentAttention::operator()(GraphBuilder& g, const Var& input) const {
+Var MegatronLatentAttention::operator()(GraphBuilder& g, const Var& input,
+                                        const MegatronContext& given) const {
   const MegatronLatent& l = latent();
   const MegatronRank& rank = sizes_.stage.rank;
   const int64_t s = sizes_.local_sequence;
@@ -133,7 +134,7 @@ Var MegatronLatentAttention::operator()(GraphBuilder& g, const Var& input) const
                            .key_size = l.key_size + l.rotary_size,
                            .value_size = l.value_size,
                            .lie_apart = true};
-  Var context = core(g, sizes_.stage, std::move(parts), name_);
+  Var context = core(g, sizes_.stage, std::move(parts), given, name_);
   return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, divided(rank));
 }
 

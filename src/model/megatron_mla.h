@@ -17,7 +17,7 @@ class MegatronLatentAttention {
   MegatronLatentAttention(GraphBuilder& g, const MegatronSizes& sizes, const std::string& layer);
 
   // From the layer's input to what is added to it; its bias is left to the addition.
-  Var operator()(GraphBuilder& g, const Var& input) const;
+  Var operator()(GraphBuilder& g, const Var& input, const MegatronContext& given) const;
   [[nodiscard]] const Var& bias() const { return proj_bias_; }
 
  private:

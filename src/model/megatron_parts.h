@@ -39,6 +39,15 @@ inline Attributes undivided(const MegatronRank& rank) {
   return attributes;
 }
 
+// What a layer is given besides its input; each may be empty.
+struct MegatronContext {
+  Var angles;    // of rotary positions
+  Var gathered;  // the engine's buffer, of gathered sequences and of Megatron-LM's own scores
+  Var mask;      // of attention, which the loader made
+  Var encoded;   // to a decoder's layer: what the encoder gave
+  int64_t encoded_sequence = 0;
+};
+
 // LayerNorm's or RMSNorm's parameters.
 struct MegatronNorm {
   Var weight, bias;

@@ -97,8 +97,8 @@ Tensor weighted_swiglu(Eager& e, const Tensor& x, const Tensor& weights) {
   return out;
 }
 
-Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& gathered,
-                     const ParallelLinear& module) {
+Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                     const Tensor& gathered, const ParallelLinear& module) {
   const bool gathers = module.sequence_parallel && module.ranks > 1;
   Tensor whole = input;
   if (gathers) {
@@ -111,10 +111,11 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
   {
     GradMode no_grad(e, false);
     out = matmul(e, whole, t(e, weight));
+    if (bias) out = add(e, out, bias);
     out->base = Tensor();
   }
   Node* node = e.history("LinearWithGradAccumulationAndAsyncCommunicationBackward",
-                         {&input, &weight}, {&out});
+                         {&input, &weight, &bias}, {&out});
   if (node == nullptr) return out;
   node->save(input);
   node->save(weight);
@@ -132,13 +133,13 @@ Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const 
     } else if (module.ranks > 1) {
       eager.collective(OpKind::all_reduce, sum.bytes(), sum.bytes());
     }
-    if (!n.needs(1)) return;
-    if (module.fused_accumulation) {
+    if (n.needs(1) && module.fused_accumulation) {
       eager.kernel(OpKind::mm, 2 * elements_of(grad) * static_cast<double>(total.size(-1)),
                    grad.bytes() + total.bytes(), n.saved[1].bytes(), grad.dtype());
-      return;
+    } else if (n.needs(1)) {
+      result[1] = mm(eager, t(eager, grad_rows), rows_of(eager, total));
     }
-    result[1] = mm(eager, t(eager, grad_rows), rows_of(eager, total));
+    if (n.needs(2)) result[2] = column_sums(eager, grad);
   };
   e.finish(*node);
   return out;

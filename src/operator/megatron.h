@@ -25,10 +25,11 @@ Tensor bias_swiglu(Eager& e, const Tensor& x, const Tensor& bias);
 // gave.
 Tensor weighted_swiglu(Eager& e, const Tensor& x, const Tensor& weights);
 
-// ColumnParallelLinear without a bias: the logits of this rank's part of the vocabulary. With a
-// sequence parallel input its whole lies in `gathered`, a block that is there for the whole run.
-Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& gathered,
-                     const ParallelLinear& module);
+// ColumnParallelLinear, as of the logits of this rank's part of the vocabulary; `bias` may be
+// undefined. With a sequence parallel input its whole lies in `gathered`, a block that is there for
+// the whole run. With one rank it is RowParallelLinear before its sum.
+Tensor column_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                     const Tensor& gathered, const ParallelLinear& module);
 
 // The parts of rows [n, f] that `ranks` ranks hold, put together; the gradient's sum is shared
 // again. Into `buffer`, a block that is there for the whole run, where there is one.

@@ -91,11 +91,12 @@ class Fsdp1 final : public ShardedMethod {
         }
         const Tensor flat = eager_.empty({unit->elements}, unit->type);
         parts.clear();
-        unit->shard = eager_.empty({unit->elements / options_.ranks}, unit->type);
+        if (!options_.offload) unit->shard = eager_.empty({share_of(*unit)}, unit->type);
       }
       unit->whole = eager_.empty({unit->elements}, unit->gathered_type);
       unit->whole->requires_grad = unit->is_trained;
       eager_.release_storage(unit->whole);
+      if (options_.offload) continue;
       make_optimized(*unit);
       all.insert(all.end(), unit->optimized.begin(), unit->optimized.end());
     }
@@ -185,6 +186,8 @@ class Fsdp1 final : public ShardedMethod {
     pad(unit, rounded_up(unit.elements, options_.ranks));
   }
 
+  [[nodiscard]] int64_t share_of(const Unit& unit) const { return unit.elements / options_.ranks; }
+
   static void pad(Unit& unit, int64_t elements) {
     if (elements == unit.elements) return;
     unit.pieces.push_back(elements - unit.elements);
@@ -194,7 +197,7 @@ class Fsdp1 final : public ShardedMethod {
 
   // The parameters of rank 0: those that begin in its share, the last one perhaps in part.
   void make_optimized(Unit& unit) {
-    const int64_t share = unit.elements / options_.ranks;
+    const int64_t share = share_of(unit);
     for (const Place& place : unit.places) {
       const Parameter& parameter = graph_.parameters[place.parameter];
       if (!parameter.trainable || place.offset >= share) continue;
@@ -236,11 +239,16 @@ class Fsdp1 final : public ShardedMethod {
   void gather(Unit& unit) {
     if (unit.is_gathered) return;
     const StreamScope on_stream(recorder_, kGatherStream);
-    Tensor low;  // _mp_shard
-    if (unit.type != unit.gathered_type) {
+    Tensor arrived;  // from the host, until the whole is there
+    Tensor low;      // _mp_shard
+    {
       CategoryScope scope(recorder_, Category::temporary);
-      low = eager_.empty({unit.elements / options_.ranks}, unit.gathered_type);
-      eager_.kernel(op::OpKind::cast, 0, unit.shard.bytes(), low.bytes());
+      if (options_.offload) arrived = eager_.empty({share_of(unit)}, unit.type);
+      if (unit.type != unit.gathered_type) {
+        low = eager_.empty({share_of(unit)}, unit.gathered_type);
+        const Tensor& shard = options_.offload ? arrived : unit.shard;
+        eager_.kernel(op::OpKind::cast, 0, shard.bytes(), low.bytes());
+      }
     }
     CategoryScope scope(recorder_, Category::gathered);
     eager_.restore_storage(unit.whole);
@@ -350,7 +358,7 @@ class Fsdp1 final : public ShardedMethod {
     recorder_.recategorize(gradient, Category::gradient);
     const StreamScope on_stream(recorder_, kReduceStream);
     CategoryScope scope(recorder_, Category::gradient);
-    Tensor share = eager_.empty({unit.elements / options_.ranks}, gradient.dtype());
+    Tensor share = eager_.empty({share_of(unit)}, gradient.dtype());
     eager_.kernel(op::OpKind::div, static_cast<double>(gradient.elements()), gradient.bytes(),
                   gradient.bytes());
     (void)recorder_.begin_collective(op::OpKind::reduce_scatter, gradient.bytes(), share.bytes());
@@ -358,6 +366,7 @@ class Fsdp1 final : public ShardedMethod {
       (void)recorder_.begin_collective(op::OpKind::all_reduce, share.bytes(), share.bytes());
     }
     if (share.dtype() != unit.type) share = op::to(eager_, share, unit.type);
+    if (options_.offload) return;  // copied to the host
     if (unit.gradient) {
       op::add_inplace(eager_, unit.gradient, share);
     } else {

@@ -30,6 +30,9 @@ struct FsdpOptions {
   // as accelerate has them. Nothing: all in the parameters' own.
   std::optional<op::DType> compute;
   std::optional<op::DType> reduce;      // of fully_shard, gradients are reduced in; else their own
+  // Of the first version, CPUOffload(offload_params=True): shares of parameters and of gradients
+  // are the host's, which steps there; a share comes to the device to be gathered.
+  bool offload = false;
   op::DType weights = op::DType::bf16;  // of parameters that say nothing else
 };
 
