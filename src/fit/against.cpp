@@ -37,6 +37,7 @@ struct AskedRow {
   Prediction prediction;
   std::optional<Bytes> before_release;   // where the row read it there
   bool fused_loss = false;               // over whole logits
+  std::optional<Interval> peak;          // where experts' shares make it unsure
   std::optional<Result<StepTime>> time;  // where the row says what a step took
 };
 
@@ -112,6 +113,7 @@ Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
     HEADROOM_ASSIGN(asked.before_release, allocated_before_release(mean_batch));
   }
   asked.fused_loss = scenario.loss == Loss::fused;
+  HEADROOM_ASSIGN(asked.peak, peak_by_imbalance(scenario, asked.prediction.peak_allocated));
   return asked;
 }
 
@@ -119,6 +121,7 @@ void fill_prediction(AgainstRow& row, const AskedRow& asked, Metric metric,
                      const Calibration& calibration) {
   row.supported = true;
   row.predicted = predicted_figure(asked, metric);
+  if (metric == Metric::peak_allocated) row.interval = asked.peak;
   if (metric == Metric::device_used) {
     row.interval = asked.prediction.device_used;
     row.peak_reserved = asked.prediction.peak_reserved;

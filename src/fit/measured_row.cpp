@@ -1,5 +1,6 @@
 #include "fit/measured_row.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 
@@ -75,13 +76,31 @@ bool is_fsdp1(const Row& row) {
   return shards && row["n_gpus"] != "1";
 }
 
+// How a step is divided, as the words of --method end: nothing on one GPU.
+Result<std::string> division_of(const Row& row) {
+  const std::string gpus = row["n_gpus"];
+  if (gpus.empty()) return unsupported("the number of GPUs is not given");
+  if (gpus == "1") return std::string();
+  if (is_fsdp1(row)) return ",fsdp1:" + gpus;
+  struct Named {
+    std::string_view written;
+    std::string_view word;
+  };
+  const std::string words = row["parallelism"];
+  for (const Named& named :
+       {Named{"ddp", "ddp"}, Named{"zero-1", "zero1"}, Named{"zero-2", "zero2"},
+        Named{"fsdp2", "fsdp2"}, Named{"fsdp2 full_shard", "fsdp2"}}) {
+    if (words == named.written) return "," + std::string(named.word) + ":" + gpus;
+  }
+  return unsupported(
+      "runs on " + gpus + " GPUs, and 'parallelism' does not say how in words that " +
+      "are known (DDP, ZeRO-1, ZeRO-2, FSDP1 FULL_SHARD, FSDP2): '" + row.raw("parallelism") + "'");
+}
+
 Result<void> check_scope(const Row& row) {
   const std::string scope = row["scope"];
   if (!scope.empty() && !has(scope, "train")) return unsupported("measures " + scope);
-  const std::string gpus = row["n_gpus"];
-  if (!gpus.empty() && gpus != "1" && !is_fsdp1(row))
-    return unsupported("runs on " + gpus + " GPUs");
-  if (gpus.empty()) return unsupported("the number of GPUs is not given");
+  HEADROOM_TRY(division_of(row));
   const std::string method = row["method"];
   if (has(method, "compile")) return unsupported("runs compiled");
   return {};
@@ -109,8 +128,9 @@ Result<void> read_lora(const Row& row, FitQuestion& q) {
   return {};
 }
 
-// Whose model card says of its main branch: group size none.
-constexpr std::string_view kUngroupedGptq = "TheBloke/Mixtral-8x7B-Instruct-v0.1-GPTQ";
+// Whose model cards say of their main branch: group size none.
+constexpr std::array<std::string_view, 2> kUngroupedGptq{"TheBloke/Mixtral-8x7B-Instruct-v0.1-GPTQ",
+                                                         "TheBloke/Llama-2-70B-GPTQ"};
 
 // What the name of a result file says of a LoRA that its method does not (method_comparison of the
 // peft repository).
@@ -126,9 +146,8 @@ Result<std::string_view> peft_method(const Row& row) {
 }
 
 Result<void> set_method(const Row& row, FitQuestion& q, std::string_view way) {
-  std::string words(way);
-  if (is_fsdp1(row)) words += ",fsdp1:" + row["n_gpus"];
-  return q.set("method", words);
+  HEADROOM_ASSIGN(const std::string division, division_of(row));
+  return q.set("method", std::string(way) + division);
 }
 
 Result<void> read_ia3(const Row& row, FitQuestion& q) {
@@ -143,12 +162,19 @@ Result<void> read_ia3(const Row& row, FitQuestion& q) {
 
 Result<void> read_method(const Row& row, FitQuestion& q) {
   const std::string method = row["method"];
+  for (const char* other : {"8bit", "8-bit", "int8", "hqq", "last "}) {
+    if (has(method, other)) {
+      return unsupported("method '" + row.raw("method") + "' is not modelled");
+    }
+  }
   if (method == "full" || has(method, "full fine-tune") || has(method, "pre-training")) {
     return set_method(row, q, "full");
   }
   if (has(method, "gptq-lora")) {
     HEADROOM_TRY(set_method(row, q, "gptq-lora"));
-    if (row.raw("model") == kUngroupedGptq) HEADROOM_TRY(q.set("gptq-group", "0"));
+    if (std::ranges::find(kUngroupedGptq, row.raw("model")) != kUngroupedGptq.end()) {
+      HEADROOM_TRY(q.set("gptq-group", "0"));
+    }
   } else if (has(method, "qlora") || has(method, "bits=4")) {
     HEADROOM_TRY(set_method(row, q, "qlora"));
   } else if (method.starts_with("lora")) {
@@ -182,8 +208,8 @@ Result<void> read_llama_factory(const Row& row, FitQuestion& q) {
 }
 
 // Its defaults: 64 ranks on all of a layer's matrices but attention's output, adapters in the type
-// that 4-bit weights are stored in, FSDP without a type of its own, no clipping; dummy sequences are
-// cut at the context's length.
+// that 4-bit weights are stored in, FSDP without a type of its own, no clipping; dummy sequences
+// are cut at the context's length.
 Result<void> read_fsdp_qlora(const Row& row, FitQuestion& q) {
   HEADROOM_TRY(q.set("dtype", "bf16"));
   HEADROOM_TRY(q.set("kbit-preparation", "none"));
@@ -220,19 +246,31 @@ Result<void> read_optimizer(const Row& row, FitQuestion& q) {
   const std::string optimizer = row["optimizer"];
   if (optimizer.empty() && q.given.contains("optimizer")) return {};
   if (has(optimizer, "badam")) return unsupported("BAdam, which steps block by block");
-  if (has(optimizer, "_adamw")) return unsupported("torchao's own AdamW");
-  if (has(optimizer, "8bit") || has(optimizer, "8-bit")) return q.set("optimizer", "adamw-8bit");
-  if (has(optimizer, "4bit")) return unsupported("a 4-bit optimizer");
+  if (has(optimizer, "ao ") || optimizer == "_adamw") return unsupported("torchao's own AdamW");
+  if (has(optimizer, "4bit") || has(optimizer, "4-bit")) return unsupported("a 4-bit optimizer");
+  const Error unknown = unsupported("optimizer '" + row.raw("optimizer") + "' is not modelled");
+  // What has one of the names below in its own, and other states.
+  for (const char* other : {"galore", "mini", "schedule", "apollo", "muon", "lomo", "32bit",
+                            "radam", "adamax", "nadam", "ademamix"}) {
+    if (has(optimizer, other)) return unknown;
+  }
+  if (has(optimizer, "8bit") || has(optimizer, "8-bit")) {
+    if (!has(optimizer, "adam")) return unknown;
+    return q.set("optimizer", has(optimizer, "paged") ? "paged-adamw-8bit" : "adamw-8bit");
+  }
   if (has(optimizer, "adafactor")) {
     const bool is_trainer = has(row["framework"], "hf trainer");
     return q.set("optimizer", is_trainer ? "hf-adafactor" : "adafactor");
   }
-  if (has(optimizer, "adamw fused")) return q.set("optimizer", "adamw-fused");
-  if (has(optimizer, "adamw")) return q.set("optimizer", "adamw");
+  if (has(optimizer, "adamw")) {
+    return q.set("optimizer", has(optimizer, "fused") ? "adamw-fused" : "adamw");
+  }
   if (has(optimizer, "adam")) return q.set("optimizer", "adam");
-  if (has(optimizer, "sgd")) return q.set("optimizer", "sgd");
+  if (has(optimizer, "sgd")) {
+    return q.set("optimizer", has(optimizer, "momentum") ? "sgd-momentum" : "sgd");
+  }
   if (has(optimizer, "lion")) return q.set("optimizer", "lion");
-  return unsupported("optimizer '" + row.raw("optimizer") + "' is not modelled");
+  return unknown;
 }
 
 Result<void> read_shape(const Row& row, FitQuestion& q) {
@@ -363,14 +401,22 @@ constexpr std::array kAliases{
 
 std::string model_of(const Row& row) {
   std::string name = row.raw("model");
-  for (const ModelAlias& alias : kAliases) {
-    if (row["model"] == alias.written) return std::string(alias.id);
-  }
   // A quantized copy has the shapes of its base, whoever made it.
   constexpr std::string_view kSuffix = "-GPTQ";
-  if (!name.ends_with(kSuffix)) return name;
-  name.resize(name.size() - kSuffix.size());
-  return name.substr(name.find('/') + 1);
+  if (name.ends_with(kSuffix)) {
+    name.resize(name.size() - kSuffix.size());
+    name = name.substr(name.find('/') + 1);
+  }
+  // Copies of Meta's models that need no licence, under their names.
+  constexpr std::string_view kCopies = "NousResearch/";
+  for (const std::string_view model : {"Llama-2-", "Meta-Llama-3-"}) {
+    const std::string copy = std::string(kCopies) + std::string(model);
+    if (name.starts_with(copy)) name = "meta-llama/" + name.substr(kCopies.size());
+  }
+  for (const ModelAlias& alias : kAliases) {
+    if (text::lower(name) == alias.written) return std::string(alias.id);
+  }
+  return name;
 }
 
 }  // namespace

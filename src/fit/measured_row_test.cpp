@@ -39,12 +39,52 @@ TEST(MeasuredRow, ReadsTheWordsOfARow) {
   EXPECT_EQ(figures[2].value, Bytes(2 * kMiB));
 }
 
+// A name within another's is not that other.
+TEST(MeasuredRow, RefusesWhatOnlySoundsLikeAnotherOptimizer) {
+  const auto asked = [](const std::string& optimizer, const std::string& method) {
+    return question_of(
+        table_of("1,train_step,NousResearch/Llama-2-70b-hf," + method + ",bfloat16,none," +
+                 optimizer + ",4,2048,1,none,sdpa,HF CE,,A100-80GB,1,max_memory_allocated,1,,,"),
+        0);
+  };
+  const auto momentum = asked("SGD momentum", "full");
+  ASSERT_TRUE(momentum) << momentum.error().to_string();
+  EXPECT_EQ(momentum->optimizer, Optimizer::sgd_momentum);
+  EXPECT_EQ(momentum->model, "meta-llama/Llama-2-70b-hf");
+  EXPECT_EQ(asked("paged AdamW 8bit", "full")->optimizer, Optimizer::paged_adamw_8bit);
+  EXPECT_EQ(asked("adamw_torch_fused", "full")->optimizer_loop, OptimizerLoop::fused);
+  for (const char* other : {"GaLore AdamW", "Adam-mini", "schedule-free AdamW", "Lion 8bit"}) {
+    EXPECT_FALSE(asked(other, "full")) << other;
+  }
+  for (const char* other : {"QLoRA 8bit r=8", "LoRA int8 r=8", "full fine-tune last 4 layers"}) {
+    EXPECT_FALSE(asked("AdamW", other)) << other;
+  }
+}
+
+TEST(MeasuredRow, SaysHowAStepIsDivided) {
+  const auto asked = [](const std::string& parallelism) {
+    const std::string header = "parallelism," + std::string(kHeader);
+    return question_of(
+        text::read_csv(header + parallelism +
+                           ",1,train_step,org/model,full,bfloat16,none,AdamW,4,2048,1,none,sdpa,"
+                           "HF CE,HF Trainer,A100-80GB,4,max_memory_allocated,1,,,\n",
+                       "test.csv")
+            .value(),
+        0);
+  };
+  EXPECT_EQ(asked("DDP")->division, fit::Division::ddp);
+  EXPECT_EQ(asked("ZeRO-2")->division, fit::Division::zero2);
+  EXPECT_EQ(asked("FSDP2")->ranks, 4);
+  EXPECT_NE(asked("magic").error().message.find("magic"), std::string::npos);
+}
+
 // torchtitan's pages: fully_shard alone is modelled, and each other word has its reason.
 TEST(MeasuredRow, ReadsATorchtitanRunThatIsEager) {
   const auto asked = [](const std::string& framework, const std::string& parallelism) {
     const std::string header = "parallelism," + std::string(kHeader);
     const std::string words =
-        ",1,train run,Llama 3.1 8B,pre-training,\"fp32 sharded params, bf16 compute\",FSDP2,AdamW,2,"
+        ",1,train run,Llama 3.1 8B,pre-training,\"fp32 sharded params, bf16 "
+        "compute\",FSDP2,AdamW,2,"
         "8192,,selective (op),SDPA flash,,";
     return question_of(text::read_csv(header + parallelism + words + framework +
                                           ",H100 96GB,8,max reserved,1000,,,\n",
@@ -58,9 +98,10 @@ TEST(MeasuredRow, ReadsATorchtitanRunThatIsEager) {
   EXPECT_EQ(eager->ranks, 8);
   EXPECT_EQ(eager->checkpointing.but_every, 2);
   EXPECT_EQ(eager->model, "meta-llama/Llama-3.1-8B");
-  for (const auto& [framework, parallelism] :
-       {std::pair{"torchtitan FSDP2 compile", "FSDP8"}, {"torchtitan FSDP2 eager", "FSDP4 TP2"},
-        {"torchtitan FSDP2 eager", "FSDP4 CP2"}, {"torchtitan FSDP2 eager", "4 GPUs"}}) {
+  for (const auto& [framework, parallelism] : {std::pair{"torchtitan FSDP2 compile", "FSDP8"},
+                                               {"torchtitan FSDP2 eager", "FSDP4 TP2"},
+                                               {"torchtitan FSDP2 eager", "FSDP4 CP2"},
+                                               {"torchtitan FSDP2 eager", "4 GPUs"}}) {
     EXPECT_FALSE(asked(framework, parallelism)) << framework << parallelism;
   }
 }

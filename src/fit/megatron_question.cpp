@@ -184,6 +184,10 @@ Result<FitQuestion> megatron_question(FitQuestion question,
   const engines::MegatronArguments from = as_given(question, written);
   MegatronSetting setting;
   HEADROOM_TRY(set_model(from, file, setting.stage.model));
+  if (question.given.contains("expert-imbalance") && setting.stage.model.experts == 0) {
+    return Error{ErrorCode::bad_input, "--expert-imbalance of a model without experts", file,
+                 "leave it out"};
+  }
   HEADROOM_ASSIGN(setting.stage.model.padded_vocabulary, vocabulary_of(from, file));
   HEADROOM_ASSIGN(const Spread spread, spread_of(from, file, gpus));
   HEADROOM_ASSIGN(setting.layers_by_stage, layers_by_stage(from, file));

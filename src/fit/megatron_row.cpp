@@ -89,14 +89,8 @@ struct Modelled {
   std::string_view word;
 };
 constexpr std::array kModelled{
-    Modelled{"shared_expert", "none"},
-    Modelled{"mtp_layers", "0"},
-    Modelled{"fp8", "none"},
-    Modelled{"cpu_offload", "none"},
-    Modelled{"cuda_graph", "none"},
-    Modelled{"fsdp", "none"},
-    Modelled{"loss_fusion", "none"},
-    Modelled{"hybrid_pattern", ""},
+    Modelled{"mtp_layers", "0"},    Modelled{"fp8", "none"},  Modelled{"cpu_offload", "none"},
+    Modelled{"cuda_graph", "none"}, Modelled{"fsdp", "none"}, Modelled{"hybrid_pattern", ""},
     Modelled{"optimizer", "adam"},
 };
 
@@ -127,6 +121,9 @@ Result<void> check(const MegatronRow& row) {
     if (row.names(named.words)) {
       return unsupported("Megatron-LM with " + std::string(named.what) + " is not modelled");
     }
+  }
+  if (row["loss_fusion"] == "te") {
+    return unsupported("Megatron-LM with Transformer Engine's cross entropy is not modelled");
   }
   for (const Modelled& modelled : kModelled) {
     const std::string_view word = row[modelled.column];
@@ -215,6 +212,7 @@ Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
   m.tied = row.is_true("tied_embeddings");
   const bool drops = row["dropout"].starts_with("hidden=0.1");
   m.hidden_dropout = m.attention_dropout = drops ? 0.1 : 0;
+  m.compiled_loss = row["loss_fusion"] == "native";
   m.bert = row["model"].starts_with("bert");
   m.local = is_local(row);
   m.fused_softmax = !row.names("_uninstall_te");  // --no-masked-softmax-fusion in its script
@@ -245,6 +243,9 @@ Result<void> read_experts(const MegatronRow& row, MegatronSetting& setting) {
   if (!row["etp"].empty()) {
     HEADROOM_ASSIGN(r.expert_tensor, row.number("etp"));
   }
+  if (row["shared_expert"] != "none" && !row["shared_expert"].empty()) {
+    HEADROOM_ASSIGN(m.shared_inner, row.number("shared_expert"));
+  }
   m.grouped_experts = row["moe_dispatcher"].find("grouped_gemm") != std::string_view::npos;
   HEADROOM_ASSIGN(setting.data.expert_ranks, row.number("expert_dp"));
   return {};
@@ -267,6 +268,7 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
   if (r.layers() != layers) return unsupported("chunks of different sizes");
   r.stage = r.pipeline - 1;
   r.sequence_parallel = row.is_true("sequence_parallel");
+  r.mask_from_loader = !row.names("_no_create_attention_mask") && !row.names("_reruns_");
   r.fused_accumulation = row.is_true("grad_accum_fusion");
   step::MegatronOptions& data = setting.data;
   HEADROOM_ASSIGN(const int64_t data_parallel, row.number("dp"));
@@ -283,7 +285,10 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
                                                     : op::DType::bf16;
   data.shares_embedding = setting.stage.model.tied && r.pipeline > 1;
   HEADROOM_ASSIGN(setting.micro_batches, row.number("num_micro_batches"));
-  if (r.chunks() > 1 && setting.micro_batches % r.pipeline != 0) {
+  // --microbatch-group-size-per-virtual-pipeline-stage, which is the step's in that test.
+  if (r.chunks() > 1 && row.names("_tunable_overlap")) r.group = setting.micro_batches;
+  const int64_t group = r.group > 0 ? r.group : r.pipeline;
+  if (r.chunks() > 1 && setting.micro_batches % group != 0) {
     return unsupported("interleaved micro-batches that are no multiple of the stages");
   }
   HEADROOM_TRY(read_experts(row, setting));

@@ -97,7 +97,8 @@ TEST(MegatronRow, PassesAndChunksAreBounded) {
 // What a test's script says and no column does is known by the test's name.
 TEST(MegatronRow, NamesSayWhatColumnsDoNot) {
   const auto model_of = [](const std::string& name) {
-    const auto question = asked(small_gpt(), {{"url", "x/test_cases/gpt/" + name + "/golden.json"}});
+    const auto question =
+        asked(small_gpt(), {{"url", "x/test_cases/gpt/" + name + "/golden.json"}});
     EXPECT_TRUE(question) << name;
     return question ? question->megatron->stage.model : model::MegatronModel();
   };
@@ -116,8 +117,8 @@ TEST(MegatronRow, NormsOfHeadsAreTheirOwnOrOfLatentVectors) {
   ASSERT_TRUE(plain) << plain.error().to_string();
   EXPECT_TRUE(plain->megatron->stage.model.head_norms);
   EXPECT_FALSE(plain->megatron->stage.model.latent.norms);
-  const auto latent = asked(
-      small_gpt(), {{"norm", "RMSNorm +qk_norm"}, {"mla", "q_lora=64 kv_lora=32 qk=16 rope=8 v=16"}});
+  const auto latent = asked(small_gpt(), {{"norm", "RMSNorm +qk_norm"},
+                                          {"mla", "q_lora=64 kv_lora=32 qk=16 rope=8 v=16"}});
   ASSERT_TRUE(latent) << latent.error().to_string();
   EXPECT_FALSE(latent->megatron->stage.model.head_norms);
   EXPECT_TRUE(latent->megatron->stage.model.latent.norms);

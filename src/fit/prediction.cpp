@@ -175,6 +175,26 @@ Result<Prediction> predict(const Scenario& scenario, Figures figures) {
   return detail.prediction;
 }
 
+Result<std::optional<Interval>> peak_by_imbalance(const Scenario& scenario, Bytes expected) {
+  const FitQuestion& question = scenario.question;
+  const ExpertImbalance& imbalance = question.expert_imbalance;
+  const bool has_experts = question.megatron && question.megatron->stage.model.experts > 0;
+  if (!has_experts || imbalance.low == imbalance.high) return std::optional<Interval>();
+  Interval peak{expected, expected, expected};
+  for (const auto& [share, end] :
+       {std::pair{imbalance.low, &peak.low}, {imbalance.high, &peak.high}}) {
+    if (share == imbalance.expected) continue;
+    FitQuestion asked = question;
+    asked.expert_imbalance.expected = share;
+    HEADROOM_ASSIGN(const Scenario varied, vary(scenario, asked));
+    HEADROOM_ASSIGN(const Prediction prediction, predict(varied));
+    *end = prediction.peak_allocated;
+  }
+  peak.low = std::min(peak.low, expected);
+  peak.high = std::max(peak.high, expected);
+  return std::optional<Interval>(peak);
+}
+
 Result<Bytes> allocated_before_release(const Scenario& s) {
   HEADROOM_ASSIGN(const auto shared, s.steps->of(s));
   HEADROOM_ASSIGN(step::StepTrace trace,

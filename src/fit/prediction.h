@@ -52,6 +52,10 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t ti
 // The same without its probability of running out, and so without the replays that takes.
 Result<DetailedPrediction> predict_with_trace(const Scenario& scenario);
 
+// The peak of a rank of Megatron-LM's whose experts get the least, the expected and the most of
+// what --expert-imbalance says; nothing where there are no experts, or the three are one.
+Result<std::optional<Interval>> peak_by_imbalance(const Scenario& scenario, Bytes expected);
+
 // What is allocated behind the optimizer, before gradients and outputs are let go: where loops that
 // clear gradients at the start of a step read the counter.
 Result<Bytes> allocated_before_release(const Scenario& scenario);

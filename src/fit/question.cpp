@@ -13,6 +13,9 @@
 #include "text/parse_number.h"
 
 namespace headroom::fit {
+
+constinit const ExpertImbalance kExpertImbalance{0.89, 1, 1.07};
+
 namespace {
 
 constexpr std::array<Word<Dtype>, 3> kDtypes{
@@ -88,6 +91,35 @@ Result<void> version(std::string_view name, std::string_view words, std::string&
                     dot + 1 < words.size() && is_digit(words[0]) && is_digit(words[dot + 1]);
   if (!good) return refuse(name, words, "a version like 2.4 or 4.48.1");
   return printable(name, words, field);
+}
+
+// "1.2", or its least, expected and most: "1:1.1:1.4".
+Result<void> set_imbalance(std::string_view words, ExpertImbalance& field) {
+  constexpr double kMost = 1e4;
+  std::array<double, 3> parts{};
+  size_t count = 0;
+  for (std::string_view rest = words; count < parts.size(); ++count) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    const auto value = text::parse_number<double>(rest.substr(0, end));
+    if (!value || !(*value > 0) || *value > kMost) break;
+    parts[count] = *value;
+    if (end == rest.size()) {
+      ++count;
+      rest = {};
+      break;
+    }
+    rest.remove_prefix(end + 1);
+  }
+  const auto parted = std::ranges::count(words, ':');
+  const bool is_one = count == 1 && parted == 0;
+  const bool is_three = count == 3 && parted == 2 && parts[0] <= parts[1] && parts[1] <= parts[2];
+  if (!is_one && !is_three) {
+    return refuse("expert-imbalance", words,
+                  "a number such as 1.2 (of an even share), or LEAST:EXPECTED:MOST of it");
+  }
+  field = is_one ? ExpertImbalance{parts[0], parts[0], parts[0]}
+                 : ExpertImbalance{parts[0], parts[1], parts[2]};
+  return {};
 }
 
 // The words of checkpointing without a number in them.
@@ -244,7 +276,7 @@ struct Field {
 };
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 46> kFields{{
+constexpr std::array<Field, 47> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -326,6 +358,10 @@ constexpr std::array<Field, 46> kFields{{
      }},
     {{"freeze", "PARTS", "parameters that are not trained: embed_tokens,layers.0-15"},
      [](FitQuestion& q, std::string_view w) { return set_names("freeze", w, q.freeze); }},
+    {{"expert-imbalance", "SHARE",
+      "of Megatron-LM's experts, what the fullest rank gets of an even share: 1.2, or its least, "
+      "expected and most, 1:1.1:1.4"},
+     [](FitQuestion& q, std::string_view w) { return set_imbalance(w, q.expert_imbalance); }},
     {{"offload", "WHAT", "to the CPU: none, optimizer, parameters (FSDP's shares)"},
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
     {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},

@@ -44,6 +44,13 @@ enum class Division : uint8_t {
   zero2,   // and its gradients
   gemini,  // Colossal-AI's chunks
 };
+// Of what even routing would give a rank's experts, what the fullest rank gets.
+struct ExpertImbalance {
+  double low = 1;
+  double expected = 1;
+  double high = 1;
+  bool operator==(const ExpertImbalance&) const = default;
+};
 // How torch.optim walks the parameters. `automatic` is torch's own choice (foreach on CUDA).
 enum class OptimizerLoop : uint8_t { automatic, foreach, fused, loop };
 enum class CheckpointingKind : uint8_t { none, full, every_n, selective };
@@ -94,6 +101,9 @@ struct Checkpointing {
   bool operator==(const Checkpointing&) const = default;
 };
 
+// Where nobody says it (docs/measurements/2026-11-24-fit-coverage).
+extern const ExpertImbalance kExpertImbalance;
+
 struct FitQuestion {
   std::string model;   // a built-in name, a config.json, a cache entry, or file.py:function
   std::string device;  // a name, or "auto" for what is in this machine; empty: the asker chooses
@@ -142,8 +152,9 @@ struct FitQuestion {
   std::optional<int64_t> vocab;         // in place of the config's
   std::string torch = "2.13";
   std::string transformers = "5.23";
-  std::string allocator;                     // PYTORCH_CUDA_ALLOC_CONF; empty: the defaults
-  std::string assume;                        // a family, for an architecture that is not known
+  std::string allocator;  // PYTORCH_CUDA_ALLOC_CONF; empty: the defaults
+  std::string assume;     // a family, for an architecture that is not known
+  ExpertImbalance expert_imbalance = kExpertImbalance;
   std::optional<MegatronSetting> megatron;   // the model and the engine are Megatron-LM's
   std::string calibration;                   // a file of headroom.calibration/1
   std::string events;                        // where to write the memory events; empty: nowhere

@@ -48,7 +48,7 @@ int64_t te_workspace_bytes(int compute_capability) {
 }
 
 step::Pipeline pipeline_of(const model::MegatronRank& rank) {
-  return {rank.pipeline, rank.stage, rank.chunks()};
+  return {rank.pipeline, rank.stage, rank.chunks(), rank.group};
 }
 
 void set_megatron(Scenario& s) {
@@ -58,6 +58,7 @@ void set_megatron(Scenario& s) {
   setting.micro_batches = s.question.grad_accum;
   setting.stage.workspace_bytes = te_workspace_bytes(s.train.environment.compute_capability);
   model::MegatronModel& m = setting.stage.model;
+  m.expert_share = s.question.expert_imbalance.expected;
   if (m.local) {
     m.attention = MegatronAttention::unfused;
     // A router's product is Transformer Engine's all the same (te_general_gemm in moe_utils.py).

@@ -350,7 +350,8 @@ Result<void> check_fsdp(const Scenario& s) {
     return contradiction("optimizer-in-backward", "FSDP has its gradients when backward is done",
                          "leave it out");
   }
-  if (q.offload == Offload::optimizer) return unsupported("offload", "the optimizer alone under FSDP");
+  if (q.offload == Offload::optimizer)
+    return unsupported("offload", "the optimizer alone under FSDP");
   if (q.offload == Offload::parameters && q.division == Division::fsdp2) {
     return unsupported("offload", "fully_shard's CPUOffloadPolicy");
   }
@@ -474,6 +475,10 @@ Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
   // Accepted words that would change nothing must not be answered as if they did.
   HEADROOM_TRY(check_optimizer(q));
+  if (q.given.contains("expert-imbalance")) {
+    return contradiction("expert-imbalance", "it is of Megatron-LM's experts",
+                         "--engine megatron, or --from its arguments; else leave it out");
+  }
   if (!q.freeze.empty() && q.method != Method::full) {
     return contradiction("freeze", "adapters freeze the whole model",
                          "leave --freeze or --method out");

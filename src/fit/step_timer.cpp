@@ -97,7 +97,7 @@ int64_t not_simulated(const Scenario& scenario) {
 // Interleaved pipelines run micro-batches in groups of their stages.
 int64_t micro_batches_of_a_group(const Scenario& scenario) {
   const step::Pipeline& pipeline = scenario.train.pipeline;
-  return pipeline.chunks > 1 ? pipeline.stages : 1;
+  return pipeline.chunks > 1 ? pipeline.group_size() : 1;
 }
 
 Result<step::StepTrace> step_of(const Scenario& scenario, int64_t micro_batches) {

@@ -83,6 +83,9 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
     if (has(framework, runner.word)) return unsupported(std::string(runner.what));
   }
   HEADROOM_ASSIGN(const int64_t shards, shards_of(text::lower(table.at(row, "parallelism"))));
+  if (table.at(row, "n_gpus") != std::to_string(shards)) {
+    return unsupported("'parallelism' is not the 'n_gpus' GPUs of fully_shard alone");
+  }
   FitQuestion q;
   q.search = false;
   q.model = std::move(model);

@@ -52,7 +52,8 @@ Result<void> check_local(const MegatronStage& s) {
   if (!m.local) return {};
   if (m.rms_norm || m.head_norms || m.latent.key_rank > 0 || s.rank.context > 1) {
     return wrong(
-        "Megatron-LM's own modules (local) with RMSNorm, norms of heads, latent attention or context "
+        "Megatron-LM's own modules (local) with RMSNorm, norms of heads, latent attention or "
+        "context "
         "parallelism are not modelled");
   }
   if (m.attention != MegatronAttention::unfused) {
@@ -103,6 +104,14 @@ Result<void> check(const MegatronStage& s) {
         r.expert_tensor > kRanksMax || m.expert_inner < 1 || m.expert_inner > kSizeMax ||
         m.experts_per_token < 1 || m.experts_per_token > m.experts) {
       return wrong("a size of the mixture of experts is out of range");
+    }
+    constexpr double kShareMax = 1e4;
+    if (!(m.expert_share > 0 && m.expert_share <= kShareMax) ||
+        !(m.expert_capacity >= 0 && m.expert_capacity <= kShareMax)) {
+      return wrong("the experts' share or capacity is out of range");
+    }
+    if (m.shared_inner < 0 || m.shared_inner > kSizeMax || m.shared_inner % r.tensor != 0) {
+      return wrong("the shared expert's width is out of range, or cannot be divided");
     }
     if (m.linear_bias) return wrong("experts with biases are not modelled");
     if (m.experts % r.expert != 0 || m.expert_inner % r.expert_tensor != 0) {

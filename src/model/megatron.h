@@ -27,8 +27,8 @@ enum class MegatronAttention : uint8_t {
   fused,      // cuDNN's
 };
 
-// Of a mixture of experts the graph is of routing that is even over the ranks: experts here get
-// their share of the tokens. What a real router does varies from step to step.
+// Of a mixture of experts the graph is of routing that gives this rank's experts `expert_share` of
+// an even part of the tokens. What a real router does varies from step to step.
 
 // Multi-latent attention, where key_rank is not 0: the widths of the narrow vectors that queries,
 // and keys with values, come from, and of a head's parts.
@@ -61,7 +61,7 @@ struct MegatronModel {
   bool linear_bias = true;
   bool qkv_bias = true;
   bool tied = true;
-  bool bert = false;  // tokens see all others but padding; BERT's ends
+  bool bert = false;        // tokens see all others but padding; BERT's ends
   bool head_norms = false;  // of each head's query and key (--qk-layernorm without `latent`)
   MegatronLatent latent;
   int64_t decoder_layers = 0;  // behind an encoder of `layers` layers (T5); 0: there is no encoder
@@ -69,10 +69,16 @@ struct MegatronModel {
   int64_t experts = 0;
   int64_t experts_per_token = 1;
   int64_t expert_inner = 0;      // one expert's width
+  int64_t shared_inner = 0;      // width of the expert that every token goes to; 0: none
   bool grouped_experts = false;  // their products run at once (--moe-grouped-gemm)
-  bool deterministic = false;    // --deterministic-mode
-  bool local = false;            // Megatron-LM's own modules (--transformer-impl local)
-  bool fused_softmax = true;     // of those (--no-masked-softmax-fusion)
+  double expert_share = 1;       // of what even routing would give this rank's experts
+  // Of an even share, what an expert takes at the most (--moe-expert-capacity-factor); 0: all.
+  double expert_capacity = 0;
+  bool pads_experts = false;   // to that (--moe-pad-expert-input-to-capacity)
+  bool deterministic = false;  // --deterministic-mode
+  bool local = false;          // Megatron-LM's own modules (--transformer-impl local)
+  bool compiled_loss = false;  // --cross-entropy-loss-fusion, native
+  bool fused_softmax = true;   // of those (--no-masked-softmax-fusion)
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   MegatronAttention attention = MegatronAttention::automatic;
@@ -87,6 +93,7 @@ struct MegatronRank {
   int64_t expert = 1;         // ranks that share the experts out
   int64_t expert_tensor = 1;  // ranks that share an expert's matrices
   int64_t stage = 0;
+  int64_t group = 0;  // of micro-batches, of a pipeline with several chunks; 0: its own
   std::vector<int64_t> chunk_layers{0};  // on this stage; chunks lie apart in the model
   bool sequence_parallel = false;
   bool fused_accumulation = true;  // gradients of weights are added to the buffer by the product

@@ -53,10 +53,9 @@ Var CoreAttention::unfused(GraphBuilder& g, const MegatronStage& stage,
   }
   query = g.reshape(query, {queries, rows, key_size});
   key = g.reshape(key, {keys, rows, key_size});
-  Var scores =
-      stage.model.local
-          ? g.view(g.slice(given.gathered, 0, 0, rows * queries * keys), {rows, queries, keys})
-          : g.empty_like({rows, queries, keys}, query);
+  Var scores = stage.model.local ? g.view(g.slice(given.gathered, 0, 0, rows * queries * keys),
+                                          {rows, queries, keys})
+                                 : g.empty_like({rows, queries, keys}, query);
   scores = g.baddbmm(scores, g.transpose(query, 0, 1), g.transpose(g.transpose(key, 0, 1), 1, 2));
   Var weights = softmax(g, stage, std::move(scores), given);
   weights = g.dropout(weights, stage.model.attention_dropout);

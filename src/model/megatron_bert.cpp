@@ -27,8 +27,8 @@ BertHead::BertHead(GraphBuilder& g, const MegatronSizes& sizes) : sizes_(sizes) 
   dense_weight_ = g.parameter("lm_head.dense.weight", {h, h}, ParameterRole::linear);
   dense_bias_ = g.parameter("lm_head.dense.bias", {h}, ParameterRole::bias);
   norm_ = MegatronNorm(g, "lm_head.layer_norm.", m, h);
-  vocabulary_bias_ = g.parameter("output_layer.bias", {m.padded_vocabulary / sizes.stage.rank.tensor},
-                                 ParameterRole::bias);
+  vocabulary_bias_ = g.parameter(
+      "output_layer.bias", {m.padded_vocabulary / sizes.stage.rank.tensor}, ParameterRole::bias);
   binary_weight_ = g.parameter("binary_head.weight", {2, h}, ParameterRole::linear);
   binary_bias_ = g.parameter("binary_head.bias", {2}, ParameterRole::bias);
   pooler_weight_ = g.parameter("pooler.dense.weight", {h, h}, ParameterRole::linear);

@@ -23,8 +23,8 @@ MegatronBuffers::MegatronBuffers(GraphBuilder& g, const MegatronSizes& sizes, in
   const int64_t head_elements = stage.rank.is_last() && sizes.sequence_ranks > 1
                                     ? sizes.local_sequence * stage.micro_batch * stage.model.hidden
                                     : 0;
-  const int64_t gathers = std::max(
-      {head_elements, MegatronExperts::gathered_elements(stage), local_elements(stage, sizes, longest)});
+  const int64_t gathers = std::max({head_elements, MegatronExperts::gathered_elements(stage),
+                                    local_elements(stage, sizes, longest)});
   if (gathers > 0) {
     gathered = g.buffer("global_memory_buffer.mpu", {gathers}, std::nullopt, false);
   }
@@ -66,7 +66,10 @@ Var megatron_loss(GraphBuilder& g, const MegatronSizes& sizes, Var logits) {
   const Var loss_mask = g.input("loss_mask", {b, s}, DType::f32);
   RegionScope region(g, RegionKind::loss, "loss", {&logits});
   const Var targets = g.contiguous(g.transpose(labels, 0, 1));
-  Var losses = g.apply(OpKind::parallel_cross_entropy, {std::move(logits), targets});
+  Attributes attributes;
+  attributes.flag = sizes.stage.model.compiled_loss;
+  Var losses =
+      g.apply(OpKind::parallel_cross_entropy, {std::move(logits), targets}, std::move(attributes));
   losses = g.contiguous(g.transpose(std::move(losses), 0, 1));
   Var masked = g.mul(g.view(std::move(losses), {-1}), g.view(loss_mask, {-1}));
   Var loss = g.sum(std::move(masked), {0}, false);

@@ -68,7 +68,8 @@ Var MegatronSelfAttention::turned(GraphBuilder& g, Var x, const Var& angles) con
   Var rotated;
   if (m.interleaved_rotary) {
     const std::vector<Var> pairs{g.neg(g.slice(x, 3, 1, size, 2)), g.slice(x, 3, 0, size, 2)};
-    rotated = g.view(g.stack(pairs, -1), {sizes_.local_sequence, sizes_.stage.micro_batch, -1, size});
+    rotated =
+        g.view(g.stack(pairs, -1), {sizes_.local_sequence, sizes_.stage.micro_batch, -1, size});
   } else {
     const std::vector<Var> halves{g.neg(g.slice(x, 3, size / 2, size)), g.slice(x, 3, 0, size / 2)};
     rotated = g.cat(halves, 3);
@@ -134,8 +135,8 @@ Var MegatronCrossAttention::operator()(GraphBuilder& g, const Var& input,
   const int64_t b = sizes_.stage.micro_batch;
   const int64_t d = sizes_.stage.model.head_size;
   const Var normed = g.apply(OpKind::te_norm, {input, norm_.weight, norm_.bias});
-  const Var both = plain_columns(g, sizes_.stage, context.encoded, key_weight_, key_bias_,
-                                 context.gathered);
+  const Var both =
+      plain_columns(g, sizes_.stage, context.encoded, key_weight_, key_bias_, context.gathered);
   std::vector<Var> parts = g.split(g.view(both, {keys, b, sizes_.heads, 2 * d}), {d, d}, 3);
   const Var query =
       plain_columns(g, sizes_.stage, normed, query_weight_, query_bias_, context.gathered);
@@ -165,7 +166,9 @@ MegatronLayer::MegatronLayer(GraphBuilder& g, const MegatronSizes& sizes, const 
     return;
   }
   MegatronNorm norm(g, path + ".pre_mlp_layernorm.", m, m.hidden);
-  mixture_.emplace(Mixture{std::move(norm), MegatronExperts(g, sizes.stage, path + ".mlp")});
+  mixture_.emplace(
+      Mixture{std::move(norm), MegatronExperts(g, sizes.stage, path + ".mlp"), std::nullopt});
+  if (m.shared_inner > 0) mixture_->shared.emplace(g, sizes.stage, path + ".mlp");
 }
 
 Var MegatronLayer::operator()(GraphBuilder& g, Var input, const MegatronContext& context) const {
@@ -198,7 +201,9 @@ Var MegatronLayer::run_mlp(GraphBuilder& g, const Var& input, const Var& gathere
   } else {
     const MegatronNorm& norm = mixture_->norm;
     const Var normed = g.apply(OpKind::te_norm, {input, norm.weight, norm.bias});
+    const Var shared = mixture_->shared ? (*mixture_->shared)(g, normed, gathered) : Var();
     x = mixture_->experts(g, normed, gathered);
+    if (shared) x = g.add(std::move(x), shared);
   }
   region.leave({&x});
   return x;

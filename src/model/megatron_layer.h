@@ -73,6 +73,7 @@ class MegatronLayer {
   struct Mixture {
     MegatronNorm norm;
     MegatronExperts experts;
+    std::optional<MegatronSharedExpert> shared;
   };
   Var add(GraphBuilder& g, Var x, const Var& its_bias, Var residual) const;
   Var run_mlp(GraphBuilder& g, const Var& input, const Var& gathered) const;

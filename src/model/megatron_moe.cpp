@@ -1,8 +1,29 @@
 #include "model/megatron_moe.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "model/megatron_linear.h"
 
 namespace headroom::model {
+
+MegatronSharedExpert::MegatronSharedExpert(GraphBuilder& g, const MegatronStage& stage,
+                                           const std::string& name)
+    : stage_(stage) {
+  const MegatronModel& m = stage.model;
+  const int64_t width = m.shared_inner / stage.rank.tensor;
+  const std::string path = name + ".shared_experts.";
+  fc1_weight_ = g.parameter(path + "linear_fc1.weight", {width * (m.gated ? 2 : 1), m.hidden},
+                            ParameterRole::linear);
+  fc2_weight_ = g.parameter(path + "linear_fc2.weight", {m.hidden, width}, ParameterRole::linear);
+}
+
+Var MegatronSharedExpert::operator()(GraphBuilder& g, const Var& x, const Var& gathered) const {
+  Var inner = plain_columns(g, stage_, x, fc1_weight_, Var(), gathered);
+  inner = stage_.model.gated ? g.apply(OpKind::bias_swiglu, {std::move(inner), Var()})
+                             : g.gelu(std::move(inner), false);
+  return summed_rows(g, stage_, std::move(inner), fc2_weight_);
+}
 
 MegatronExperts::MegatronExperts(GraphBuilder& g, const MegatronStage& stage,
                                  const std::string& name)
@@ -29,8 +50,24 @@ int64_t MegatronExperts::tokens() const {
 }
 
 int64_t MegatronExperts::local_tokens() const {
-  return std::max<int64_t>(tokens() * group() * stage_.model.experts_per_token / stage_.rank.expert,
-                           1);
+  const MegatronModel& m = stage_.model;
+  const int64_t here = m.experts / stage_.rank.expert;
+  const int64_t all = tokens() * group();
+  const int64_t even = all * m.experts_per_token / stage_.rank.expert;
+  int64_t taken = even;
+  if (m.expert_share != 1) {
+    taken = std::llround(static_cast<double>(even) * m.expert_share);
+  }
+  if (m.expert_capacity > 0) {
+    // get_capacity(): of each rank's tokens, an expert's part.
+    const double each = static_cast<double>(tokens() * m.experts_per_token) /
+                        static_cast<double>(m.experts) * m.expert_capacity;
+    const int64_t most = static_cast<int64_t>(std::ceil(each)) * here * group();
+    taken = m.pads_experts ? most : std::min(taken, most);
+  }
+  // A token goes to an expert once.
+  return std::clamp<int64_t>(taken, 1,
+                             std::max<int64_t>(all * std::min(here, m.experts_per_token), 1));
 }
 
 int64_t MegatronExperts::gathered_elements(const MegatronStage& stage) {

@@ -1,9 +1,9 @@
 // Megatron-LM's mixture of experts on one rank: MoELayer with the all-gather dispatcher, whose
 // experts run one by one or grouped.
 //
-// Routing is even: this rank's experts get their share of what the group's tokens ask for.
-// Source: megatron/core/transformer/moe/{moe_layer,router,token_dispatcher,experts,moe_utils}.py,
-// at d98e8a64 (August 2026).
+// This rank's experts get a stated share of what the group's tokens ask for.
+// Source: megatron/core/transformer/moe/{moe_layer,router,token_dispatcher,experts,shared_experts,
+// moe_utils}.py, at d98e8a64 (August 2026).
 #pragma once
 
 #include <string>
@@ -13,6 +13,19 @@
 #include "model/megatron.h"
 
 namespace headroom::model {
+
+// The expert that every token goes to beside those that it is sent to; the tensor parallel ranks
+// share its matrices (SharedExpertMLP, without overlap).
+class MegatronSharedExpert {
+ public:
+  MegatronSharedExpert(GraphBuilder& g, const MegatronStage& stage, const std::string& name);
+  // x [s, b, h], normalized.
+  Var operator()(GraphBuilder& g, const Var& x, const Var& gathered) const;
+
+ private:
+  MegatronStage stage_;
+  Var fc1_weight_, fc2_weight_;
+};
 
 class MegatronExperts {
  public:

@@ -48,8 +48,7 @@ Graph build_megatron_t5(const MegatronStage& stage) {
   decoding.is_behind_encoder = true;
   GraphBuilder g;
   {
-    const MegatronBuffers buffers(g, decoding,
-                                  std::max(stage.sequence, stage.decoder_sequence));
+    const MegatronBuffers buffers(g, decoding, std::max(stage.sequence, stage.decoder_sequence));
     const int64_t rows = m.padded_vocabulary / stage.rank.tensor;
     const Var words =
         g.parameter("embedding.word_embeddings.weight", {rows, m.hidden}, ParameterRole::embedding);

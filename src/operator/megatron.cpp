@@ -246,7 +246,7 @@ std::vector<Tensor> latent_keys(Eager& e, const Tensor& both, const Tensor& posi
   return out;
 }
 
-Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target) {
+Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target, bool compiled) {
   Tensor loss;
   Tensor softmax;
   Tensor outside;
@@ -273,7 +273,14 @@ Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& targ
   Node* node = e.history("_VocabParallelCrossEntropyBackward", {&logits}, {&loss});
   if (node == nullptr) return loss;
   for (const Tensor& tensor : {softmax, outside, index}) node->save(tensor);
-  node->apply = [](Eager& eager, Node& n, Grads&, Grads& result) {
+  node->apply = [compiled, type = logits.dtype()](Eager& eager, Node& n, Grads&, Grads& result) {
+    if (compiled) {
+      const Tensor copy = eager.empty(n.saved[0].sizes(), DType::f32);
+      result[0] = eager.empty(n.saved[0].sizes(), type);
+      eager.kernel(OpKind::mul, elements_of(copy), 2 * copy.bytes(),
+                   2 * copy.bytes() + result[0].bytes());
+      return;
+    }
     const Tensor places = arange(eager, n.saved[2].elements(), DType::i64);
     const Tensor update = eager.empty({n.saved[2].elements()}, DType::f32);
     eager.kernel(OpKind::mul, elements_of(n.saved[0]), n.saved[0].bytes(), n.saved[0].bytes());

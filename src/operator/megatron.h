@@ -53,7 +53,9 @@ std::vector<Tensor> latent_keys(Eager& e, const Tensor& both, const Tensor& posi
                                 int64_t key_size);
 
 // Of logits [s, b, vocabulary / ranks] and targets [s, b]: losses [s, b] in float32. The softmax
-// takes the place of the logits' float32 copy, and the gradient the place of the softmax.
-Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target);
+// takes the place of the logits' float32 copy, and the gradient the place of the softmax. Compiled
+// (--cross-entropy-loss-fusion, the native one), the gradient is made of a copy of the softmax, in
+// the logits' type: what torch.compile of PyTorch 2.13 allocates for fused_cross_entropy.py.
+Tensor parallel_cross_entropy(Eager& e, const Tensor& logits, const Tensor& target, bool compiled);
 
 }  // namespace headroom::op

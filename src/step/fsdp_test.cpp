@@ -89,6 +89,18 @@ TEST_P(Fsdp, ARankKeepsItsShareOfParametersAndStates) {
   }
 }
 
+// CPUOffload: shares are the host's, and what is gathered is as ever.
+TEST(Fsdp1, OffloadedSharesAreNotOnTheDevice) {
+  TrainOptions options = options_of(4);
+  std::get<FsdpOptions>(options.parallel).offload = true;
+  const StepTrace trace = trace_of(options);
+  auto left = left_over(trace);
+  EXPECT_LT(left[Category::parameter], 1024);  // the rotary frequencies
+  EXPECT_EQ(left[Category::gradient], 0);
+  EXPECT_EQ(left[Category::optimizer_state] + left[Category::lm_head_state], 0);
+  EXPECT_EQ(most_of(trace, Category::gathered), kRoot + 2 * kLayer);
+}
+
 TEST(Fsdp1, GathersTheRootAndTwoLayersAtMost) {
   EXPECT_EQ(most_of(trace_of(options_of(4)), Category::gathered), kRoot + 2 * kLayer);
 }

@@ -79,7 +79,7 @@ Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const
     case OpKind::column_linear:
       return op::column_linear(e, in[0], in[1], in[2], in[3], parallel_of(a));
     case OpKind::parallel_cross_entropy:
-      return op::parallel_cross_entropy(e, in[0], in[1]);
+      return op::parallel_cross_entropy(e, in[0], in[1], a.flag);
     default:
       return {};
   }

@@ -71,6 +71,16 @@ TEST(Megatron, ALayerKeepsWhatThePaperOnRecomputationCounts) {
   EXPECT_EQ(saved_by_a_layer(1, false), 34 * kTokens * kHidden + kScores + kStatistics);
 }
 
+// The paper counts Megatron-LM's own modules, of which a product keeps what its norm gave.
+TEST(Megatron, ItsOwnModulesKeepTheSame) {
+  const auto saved = [](int64_t layers) {
+    MegatronStage stage = stage_with(layers, 1, false);
+    stage.model.local = true;
+    return trace_of(stage, options_with({})).saved_bytes;
+  };
+  EXPECT_EQ(saved(2) - saved(1), 34 * kTokens * kHidden + kScores + kStatistics);
+}
+
 TEST(Megatron, WithTensorParallelismPartOfItIsWholeOnEachRank) {
   for (const int64_t t : {2, 4}) {
     EXPECT_EQ(saved_by_a_layer(t, false),
@@ -267,6 +277,25 @@ TEST(Megatron, LatentAttentionIsDividedByHeads) {
   EXPECT_EQ(parameters(stage), by_heads / 4 + others + 2 * kHidden * kHidden + 2 * kHidden +
                                    1024 * kHidden / 4 + kSequence * kHidden + 2 * kHidden);
   EXPECT_GT(trace_of(stage, options_with({})).peak_live_bytes, 0);
+}
+
+TEST(Megatron, ExpertsGetTheirShareAndNoMoreThanTheirCapacity) {
+  const auto saved = [](double share, double capacity, bool pads) {
+    MegatronStage stage = stage_with(1, 1, false);
+    stage.model.linear_bias = false;
+    stage.model.experts = 8;
+    stage.model.expert_inner = 96;
+    stage.rank.expert = 4;
+    stage.model.expert_share = share;
+    stage.model.expert_capacity = capacity;
+    stage.model.pads_experts = pads;
+    return trace_of(stage, options_with({})).saved_bytes;
+  };
+  const int64_t even = saved(1, 0, false);
+  EXPECT_GT(saved(1.5, 0, false), even);
+  EXPECT_LT(saved(0.5, 0, false), even);
+  EXPECT_EQ(saved(1.5, 1, false), even);
+  EXPECT_EQ(saved(0.5, 1, true), even);
 }
 
 // What an expert's token adds to what is kept: its input, and of the wider side the product, for

@@ -6,10 +6,10 @@ namespace headroom::step {
 
 namespace {
 
-// The chunk that the passes forward take in turn: a group of as many micro-batches as stages goes
+// The chunk that the passes forward take in turn: a group of micro-batches, as many as stages, goes
 // through all chunks before the next group.
 int64_t chunk_of(const Pipeline& pipeline, int64_t pass) {
-  return pipeline.chunks == 1 ? 0 : pass / pipeline.stages % pipeline.chunks;
+  return pipeline.chunks == 1 ? 0 : pass / pipeline.group_size() % pipeline.chunks;
 }
 
 }  // namespace
@@ -17,7 +17,7 @@ int64_t chunk_of(const Pipeline& pipeline, int64_t pass) {
 int64_t warmup_passes(const Pipeline& pipeline) {
   const int64_t behind = pipeline.stages - 1 - pipeline.stage;
   if (pipeline.chunks == 1) return behind;
-  return 2 * behind + (pipeline.chunks - 1) * pipeline.stages;
+  return 2 * behind + (pipeline.chunks - 1) * pipeline.group_size();
 }
 
 std::vector<PipelinePass> passes_of(const Pipeline& pipeline, int64_t micro_batches) {
@@ -44,7 +44,7 @@ int64_t representative_micro_batches(const Pipeline& pipeline, int64_t micro_bat
   // so that three groups hold both.
   constexpr int64_t kGroups = 3;
   const int64_t enough =
-      pipeline.chunks == 1 ? warmup_passes(pipeline) + steady : kGroups * pipeline.stages;
+      pipeline.chunks == 1 ? warmup_passes(pipeline) + steady : kGroups * pipeline.group_size();
   return std::min(micro_batches, enough);
 }
 

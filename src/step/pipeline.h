@@ -22,6 +22,10 @@ struct Pipeline {
   int64_t stages = 1;
   int64_t stage = 0;
   int64_t chunks = 1;  // of the model on this stage
+  // Micro-batches that go through one chunk before the next one is taken up, where there are
+  // several (--microbatch-group-size-per-virtual-pipeline-stage); 0: as many as stages.
+  int64_t group = 0;
+  [[nodiscard]] int64_t group_size() const { return group > 0 ? group : stages; }
   // What comes from the neighbours is received while something else runs (overlap_p2p_comm), which
   // Megatron-LM does with several chunks alone.
   [[nodiscard]] bool receives_ahead() const { return chunks > 1; }
@@ -39,7 +43,7 @@ struct PipelinePass {
 // Passes forward before the first one backward, were there micro-batches without end.
 [[nodiscard]] int64_t warmup_passes(const Pipeline& pipeline);
 
-// Of one step. With several chunks the micro-batches are a multiple of the stages.
+// Of one step. With several chunks the micro-batches are a multiple of a group's.
 // REQUIRES: micro_batches >= 1.
 [[nodiscard]] std::vector<PipelinePass> passes_of(const Pipeline& pipeline, int64_t micro_batches);
 
