@@ -187,7 +187,7 @@ TEST(Methods, WhatIsGivenStays) {
   ASSERT_TRUE(question.set("method", "lora"));
   const auto chosen = choose_method(question, 2);
   ASSERT_TRUE(chosen);
-  ASSERT_EQ(chosen->rows.size(), 4U);
+  ASSERT_EQ(chosen->rows.size(), 5U);
   for (const MethodRow& row : chosen->rows) {
     EXPECT_TRUE(row.flags.starts_with("--method lora,")) << row.flags;
     EXPECT_EQ(row.flags.find("--checkpointing"), std::string::npos);
@@ -213,6 +213,8 @@ TEST(Methods, WhatIsSent) {
   EXPECT_NEAR(sent("zero2:4"), 3, 1e-4);
   EXPECT_GT(sent("fsdp2:4"), 2.5);
   EXPECT_LT(sent("fsdp2:4"), 3.001);
+  EXPECT_GT(sent("zero3:4"), 2.5);
+  EXPECT_LT(sent("zero3:4"), 3.001);
   question.grad_accum = 3;
   EXPECT_NEAR(sent("ddp:4"), 2, 1e-6);
   EXPECT_NEAR(sent("zero1:4"), 3, 1e-4);
