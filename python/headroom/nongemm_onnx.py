@@ -40,13 +40,21 @@ class Graph:
     def __init__(self, dtype):
         self.folder = tempfile.TemporaryDirectory(prefix="headroom-onnx-")
         self.dtype, self.parameters, self.paths, self.notes = dtype, 0, {}, {"none": []}
+        self.failures = {}  # of what could not be quantized: no other level of fusion tries it again
 
     def path(self, quantize):
         if quantize not in self.paths:
             if self.dtype.itemsize != 4:  # fp32's, of all that the settings have
                 raise Refused("its tools quantize what is exported in fp32")
-            self.paths[quantize] = os.path.join(self.folder.name, f"{quantize}.onnx")
-            self.notes[quantize] = self.notes["none"] + getattr(self, f"_{quantize}")(self.paths[quantize])
+            if quantize in self.failures:
+                raise self.failures[quantize]
+            path = os.path.join(self.folder.name, f"{quantize}.onnx")
+            try:
+                self.notes[quantize] = self.notes["none"] + getattr(self, f"_{quantize}")(path)
+            except Exception as error:
+                self.failures[quantize] = error
+                raise
+            self.paths[quantize] = path
         return self.paths[quantize]
 
     def _int8(self, path):
@@ -56,7 +64,13 @@ class Graph:
         model = onnx.load(self.in_folder(), load_external_data=False)
         del model.graph.value_info[:]  # of weights that quantization transposes, which then contradicts it
         onnx.save(model, plain)
-        nongemm_onnx_int8.quantize(plain, path)
+        try:
+            nongemm_onnx_int8.quantize(plain, path)
+        except Exception as error:
+            if type(error).__name__ != "EncodeError":  # protobuf's, by which nothing says how large
+                raise
+            raise Refused("ONNX Runtime's quantizer holds the whole graph as one message, and protobuf writes none of 2 GB "
+                          "or more") from error
         return []
 
     def _int4(self, path):

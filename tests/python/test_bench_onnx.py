@@ -16,7 +16,7 @@ import numpy  # noqa: E402
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
 
-from headroom import nongemm_models, nongemm_onnx_file, nongemm_onnx_int8, nongemm_shared_weights  # noqa: E402
+from headroom import nongemm_models, nongemm_onnx, nongemm_onnx_file, nongemm_onnx_int8, nongemm_shared_weights  # noqa: E402
 
 
 class Words(torch.nn.Module):
@@ -61,6 +61,21 @@ def test_int8_is_that_of_the_tool_without_its_copies(tmp_path, monkeypatch):
     assert [node.op_type for node in graphs[0].node] == [node.op_type for node in graphs[1].node]
     assert "MatMulInteger" in {node.op_type for node in graphs[1].node}
     assert numpy.array_equal(run(str(tmp_path / "plain.onnx"), words), run(str(tmp_path / "ours.onnx"), words))
+
+
+def test_what_could_not_be_quantized_is_not_tried_again():
+    class Graph(nongemm_onnx.Graph):
+        tried = 0
+
+        def _int8(self, path):
+            self.tried += 1
+            raise nongemm_models.Refused("too large")
+
+    graph = Graph(numpy.dtype("float32"))
+    for _ in range(2):
+        with pytest.raises(nongemm_models.Refused, match="too large"):
+            graph.path("int8")
+    assert graph.tried == 1
 
 
 def test_a_version_without_these_helpers_does_as_it_comes(tmp_path, monkeypatch):
