@@ -22,6 +22,7 @@ import dataclasses
 import importlib.util
 import inspect
 import json
+import math
 import signal
 import sys
 import traceback
@@ -197,6 +198,8 @@ class GraphBuilder:
             return {"value": self.value(value)}
         if isinstance(value, (list, tuple)):
             return [self.argument(item) for item in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)  # JSON has none: a mask's -inf
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         return str(value)

@@ -128,7 +128,8 @@ Result<void> read_lora(const Row& row, FitQuestion& q) {
   return {};
 }
 
-// Whose model cards say of their main branch: group size none.
+// Group size none: the first one's model card says so of its main branch; the other, of the same
+// author and kind, is taken to be alike, since its card could not be read here.
 constexpr std::array<std::string_view, 2> kUngroupedGptq{"TheBloke/Mixtral-8x7B-Instruct-v0.1-GPTQ",
                                                          "TheBloke/Llama-2-70B-GPTQ"};
 

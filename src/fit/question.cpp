@@ -392,7 +392,7 @@ constexpr std::array<Field, 52> kFields{{
     {{"freeze", "PARTS", "parameters that are not trained: embed_tokens,layers.0-15"},
      [](FitQuestion& q, std::string_view w) { return set_names("freeze", w, q.freeze); }},
     {{"expert-imbalance", "SHARE",
-      "of Megatron-LM's experts, what the fullest rank gets of an even share: 1.2, or its least, "
+      "of Megatron-LM's experts, what a rank gets of an even share: 1.2, or its least, "
       "expected and most, 1:1.1:1.4"},
      [](FitQuestion& q, std::string_view w) { return set_imbalance(w, q.expert_imbalance); }},
     {{"offload", "WHAT",

@@ -46,7 +46,7 @@ enum class Division : uint8_t {
   zero3,   // and its parameters
   gemini,  // Colossal-AI's chunks
 };
-// Of what even routing would give a rank's experts, what the fullest rank gets.
+// Of what even routing would give a rank's experts, what a rank gets.
 struct ExpertImbalance {
   double low = 1;
   double expected = 1;

@@ -26,9 +26,9 @@
 //      float64 and a copy in float32; one that is larger than the bucket is cloned before. A block
 //      as large as the largest parameter stays, for adding up what is on the host. Copies between
 //      the two are taken to make no other block of the device: they are of one type, or blocking
-//      ones, which are widened on the host (aten/src/ATen/native/cuda/Copy.cu). Before 0.19.7 a
-//      look for infinities made up to 11 bytes for each element of a gradient besides; now it takes
-//      the largest and the least.
+//      ones, which are widened on the host (aten/src/ATen/native/cuda/Copy.cu). In 0.19.6 a
+//      look for infinities made up to 11 bytes for each element of a gradient besides; in 0.19.8 it
+//      takes the largest and the least. (0.19.7 was not looked at.)
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, version 0.19.8, and its setup_buckets,
 // average_tensor, independent_gradient_partition_epilogue, step.
 #pragma once
