@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "fit/measured_row.h"
+#include "fit/measured/measured_row.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace headroom;

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "fit/calibration_file.h"
+#include "fit/measured/calibration_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace headroom;

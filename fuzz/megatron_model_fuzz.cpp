@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "engines/megatron_script.h"
-#include "fit/megatron_division.h"
-#include "fit/megatron_model.h"
-#include "fit/megatron_question.h"
+#include "fit/megatron/division.h"
+#include "fit/megatron/model.h"
+#include "fit/megatron/question.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 
 #include "bench/measured_decode.h"
 #include "bench/nongemm.h"
-#include "report/bench_decode_html.h"
-#include "report/bench_json.h"
-#include "report/bench_nongemm.h"
-#include "report/bench_text.h"
+#include "report/bench/decode_html.h"
+#include "report/bench/json.h"
+#include "report/bench/nongemm.h"
+#include "report/bench/text.h"
 
 namespace {
 

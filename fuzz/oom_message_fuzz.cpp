@@ -6,8 +6,8 @@
 
 #include "formats/oom_message.h"
 #include "pack/oom.h"
-#include "report/oom_json.h"
-#include "report/oom_text.h"
+#include "report/pack/oom_json.h"
+#include "report/pack/oom_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "engines/megatron.h"
 #include "engines/megatron_script.h"
-#include "fit/megatron_question.h"
-#include "fit/setup_file.h"
+#include "fit/megatron/question.h"
+#include "fit/setup/setup_file.h"
 #include "model/megatron.h"
 
 namespace {

@@ -14,9 +14,9 @@
 #include "cli/machine.h"
 #include "cli/verb.h"
 #include "model/builtin.h"
-#include "report/batch_html.h"
-#include "report/batch_json.h"
-#include "report/batch_text.h"
+#include "report/batch/html.h"
+#include "report/batch/json.h"
+#include "report/batch/text.h"
 
 namespace headroom::cli {
 namespace {

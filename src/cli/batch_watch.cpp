@@ -11,7 +11,7 @@
 #include "batch/batch.h"
 #include "batch/watch.h"
 #include "cli/batch_live.h"
-#include "report/batch_watch.h"
+#include "report/batch/watch.h"
 #include "serving/server.h"
 #include "text/command_words.h"
 #include "text/number.h"

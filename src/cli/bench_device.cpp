@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "bench/device.h"
 #include "cli/deliver.h"
-#include "report/bench_device.h"
+#include "report/bench/device.h"
 #include "text/progress.h"
 
 namespace headroom::cli {

@@ -13,9 +13,9 @@
 #include "cli/bench_device.h"
 #include "cli/bench_store.h"
 #include "cli/deliver.h"
-#include "report/bench_nongemm.h"
-#include "report/bench_nongemm_html.h"
-#include "report/bench_nongemm_merged.h"
+#include "report/bench/nongemm.h"
+#include "report/bench/nongemm_html.h"
+#include "report/bench/nongemm_merged.h"
 #include "text/progress.h"
 
 namespace headroom::cli {

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "cli/console.h"
 #include "cli/flags.h"
-#include "report/html.h"
+#include "report/page/html.h"
 #include "text/json.h"
 
 namespace headroom::cli {

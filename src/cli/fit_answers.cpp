@@ -7,10 +7,10 @@
 #include "cli/deliver.h"
 #include "device/price.h"
 #include "fit/run_cost.h"
-#include "report/fit_html.h"
-#include "report/fit_json.h"
-#include "report/fit_methods.h"
-#include "report/fit_text.h"
+#include "report/fit/html.h"
+#include "report/fit/json.h"
+#include "report/fit/methods.h"
+#include "report/fit/text.h"
 
 namespace headroom::cli {
 

@@ -9,8 +9,8 @@
 #include "cli/console.h"
 #include "cli/flags.h"
 #include "fit/answer.h"
-#include "fit/methods.h"
-#include "report/html.h"
+#include "fit/search/methods.h"
+#include "report/page/html.h"
 
 namespace headroom::cli {
 

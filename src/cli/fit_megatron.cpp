@@ -11,10 +11,10 @@
 #include "cli/asking.h"
 #include "cli/fit_answers.h"
 #include "fit/fit.h"
-#include "fit/megatron_choice.h"
-#include "fit/megatron_file.h"
-#include "fit/megatron_question.h"
-#include "fit/methods.h"
+#include "fit/megatron/choice.h"
+#include "fit/megatron/file.h"
+#include "fit/megatron/question.h"
+#include "fit/search/methods.h"
 #include "text/progress.h"
 
 namespace headroom::cli {

@@ -10,7 +10,7 @@
 #include "cli/console.h"
 #include "cli/flags.h"
 #include "engines/megatron.h"
-#include "fit/setup_file.h"
+#include "fit/setup/setup_file.h"
 
 namespace headroom::cli {
 

@@ -9,13 +9,13 @@
 #include "model/onnx_file.h"
 #include "ops/comparison.h"
 #include "ops/ranks.h"
-#include "report/ops_comparison.h"
-#include "report/ops_comparison_html.h"
-#include "report/ops_html.h"
-#include "report/ops_json.h"
-#include "report/ops_ranks.h"
-#include "report/ops_ranks_html.h"
-#include "report/ops_text.h"
+#include "report/ops/comparison.h"
+#include "report/ops/comparison_html.h"
+#include "report/ops/html.h"
+#include "report/ops/json.h"
+#include "report/ops/ranks.h"
+#include "report/ops/ranks_html.h"
+#include "report/ops/text.h"
 
 namespace headroom::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "ops/predicted.h"
 #include "ops/predicted_step.h"
 #include "ops/step_source.h"
-#include "report/ops_predicted.h"
-#include "report/ops_predicted_html.h"
+#include "report/ops/predicted.h"
+#include "report/ops/predicted_html.h"
 
 namespace headroom::cli {
 namespace {

@@ -1,5 +1,5 @@
-#include "pack/pack.h"
 #include "pack/exports.h"
+#include "pack/pack.h"
 
 #include <cmath>
 #include <filesystem>
@@ -12,12 +12,12 @@
 #include "pack/comparison.h"
 #include "pack/oom.h"
 #include "pack/ranks.h"
-#include "report/oom_json.h"
-#include "report/oom_text.h"
-#include "report/pack_html.h"
-#include "report/pack_json.h"
-#include "report/pack_text.h"
-#include "report/ranks.h"
+#include "report/pack/html.h"
+#include "report/pack/json.h"
+#include "report/pack/oom_json.h"
+#include "report/pack/oom_text.h"
+#include "report/pack/ranks.h"
+#include "report/pack/text.h"
 #include "text/quantity.h"
 
 namespace headroom::cli {

@@ -23,7 +23,7 @@
 #include "base/provenance.h"
 #include "base/units.h"
 #include "fit/run_cost.h"
-#include "fit/step_seconds.h"
+#include "fit/time/step_seconds.h"
 
 namespace headroom::fit {
 

@@ -3,7 +3,7 @@
 // Taken where the question says nothing, and said where the answer takes something else.
 #pragma once
 
-#include "fit/scenario.h"
+#include "fit/scenario/scenario.h"
 
 namespace headroom::fit {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "fit/prediction.h"
-#include "fit/scenario.h"
+#include "fit/scenario/scenario.h"
 #include "formats/packing_csv.h"
 #include "memory/packing/validator.h"
 #include "memory/replay.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "fit/prediction.h"
-#include "fit/scenario.h"
-#include "fit/scenario_graph.h"
+#include "fit/scenario/graph.h"
+#include "fit/scenario/scenario.h"
 #include "step/trace_equality.h"
 
 namespace headroom::fit {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "fit/scenario.h"
+#include "fit/scenario/scenario.h"
 
 namespace headroom::fit {
 

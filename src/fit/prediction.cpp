@@ -4,11 +4,11 @@
 #include <optional>
 
 #include "fit/components.h"
-#include "fit/correction.h"
-#include "fit/device_used.h"
+#include "fit/device/device_used.h"
+#include "fit/device/oom_probability.h"
 #include "fit/growth.h"
-#include "fit/oom_probability.h"
-#include "fit/shared_steps.h"
+#include "fit/measured/correction.h"
+#include "fit/scenario/shared_steps.h"
 #include "memory/planned_replay.h"
 
 namespace headroom::fit {

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "fit/answer.h"
-#include "fit/scenario.h"
+#include "fit/scenario/scenario.h"
 #include "memory/replay.h"
 #include "step/trace.h"
 

@@ -8,8 +8,8 @@
 
 #include "base/suggest.h"
 #include "fit/element_words.h"
-#include "fit/method_words.h"
-#include "fit/network.h"
+#include "fit/search/method_words.h"
+#include "fit/search/network.h"
 #include "fit/words.h"
 #include "text/parse_number.h"
 

@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 #include "fit/answer.h"
-#include "fit/megatron_setting.h"
+#include "fit/megatron/setting.h"
 
 namespace headroom::fit {
 

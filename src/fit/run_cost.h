@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "device/price.h"
-#include "fit/step_seconds.h"
+#include "fit/time/step_seconds.h"
 
 namespace headroom::fit {
 

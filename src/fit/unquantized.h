@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "fit/scenario.h"
+#include "fit/scenario/scenario.h"
 #include "model/graph.h"
 
 namespace headroom::fit {

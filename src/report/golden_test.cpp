@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "base/file.h"
-#include "report/fit_json.h"
-#include "report/fit_text.h"
+#include "report/fit/json.h"
+#include "report/fit/text.h"
 #include "report/sample_answer.h"
 
 namespace headroom::report {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "model/load.h"
-#include "report/fit_words.h"
+#include "report/fit/words.h"
 #include "text/table.h"
 #include "text/utf8.h"
 

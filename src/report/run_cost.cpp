@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "report/fit_json.h"
-#include "report/fit_words.h"
+#include "report/fit/json.h"
+#include "report/fit/words.h"
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"

@@ -7,7 +7,7 @@
 
 #include "device/price.h"
 #include "fit/run_cost.h"
-#include "report/html.h"
+#include "report/page/html.h"
 #include "text/json.h"
 #include "text/terminal.h"
 

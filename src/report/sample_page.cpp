@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <string_view>
 
-#include "report/fit_html.h"
-#include "report/ops_comparison_html.h"
-#include "report/ops_html.h"
-#include "report/ops_predicted_html.h"
-#include "report/ops_ranks_html.h"
-#include "report/pack_html.h"
+#include "report/fit/html.h"
+#include "report/ops/comparison_html.h"
+#include "report/ops/html.h"
+#include "report/ops/predicted_html.h"
+#include "report/ops/ranks_html.h"
+#include "report/pack/html.h"
 #include "report/sample_answer.h"
 #include "report/sample_ops.h"
 #include "report/sample_pack.h"

@@ -1,14 +1,14 @@
 #include "report/study.h"
 
-#include "report/batch_html.h"
-#include "report/batch_json.h"
-#include "report/batch_text.h"
-#include "report/fit_html.h"
-#include "report/fit_json.h"
-#include "report/fit_text.h"
-#include "report/pack_html.h"
-#include "report/pack_json.h"
-#include "report/pack_words.h"
+#include "report/batch/html.h"
+#include "report/batch/json.h"
+#include "report/batch/text.h"
+#include "report/fit/html.h"
+#include "report/fit/json.h"
+#include "report/fit/text.h"
+#include "report/pack/html.h"
+#include "report/pack/json.h"
+#include "report/pack/words.h"
 #include "text/number.h"
 
 namespace headroom::report {

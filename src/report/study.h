@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "report/html.h"
+#include "report/page/html.h"
 #include "study/study.h"
 #include "text/json.h"
 #include "text/terminal.h"

@@ -18,7 +18,7 @@
 
   const commas = (count) => Math.round(count).toLocaleString("en-US");
 
-  // A column of src/report/columns.h.
+  // A column of src/report/page/columns.h.
   function column(text, count) {
     const raw = atob(text);
     const values = new Float64Array(count);

@@ -1,0 +1,116 @@
+#include "fit/measured/torchtitan_row.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "text/ascii.h"
+#include "text/parse_number.h"
+
+namespace headroom::fit {
+
+namespace {
+
+Error unsupported(std::string reason) {
+  return Error{ErrorCode::bad_input, std::move(reason), "", ""};
+}
+
+bool has(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+struct NotModelled {
+  std::string_view word;
+  std::string_view what;
+};
+
+constexpr std::array kRunners{
+    NotModelled{"compile", "runs compiled"},
+    NotModelled{"float8", "multiplies in float8"},
+    NotModelled{"graph_trainer", "runs torchtitan's traced graph, whose order a compiler chooses"},
+    NotModelled{"simplefsdp", "runs SimpleFSDP, whose collectives a compiler places"},
+};
+
+constexpr std::array kDegrees{
+    NotModelled{"tp", "torchtitan's tensor and sequence parallelism is not modelled"},
+    NotModelled{"cp", "torchtitan's context parallelism is not modelled"},
+    NotModelled{"pp", "torchtitan's pipelines are not modelled"},
+    NotModelled{"ep", "torchtitan's expert parallelism is not modelled"},
+};
+
+// The number behind `name` at the beginning of a word.
+std::optional<int64_t> degree_of(std::string_view word, std::string_view name) {
+  if (!word.starts_with(name)) return std::nullopt;
+  return text::parse_number<int64_t>(word.substr(name.size()));
+}
+
+// "FSDP8 TP2": among how many GPUs fully_shard divides a step; nothing else may.
+Result<int64_t> shards_of(std::string_view words) {
+  int64_t shards = 0;
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    const std::string_view word = words.substr(0, end);
+    words.remove_prefix(std::min(end + 1, words.size()));
+    shards = degree_of(word, "fsdp").value_or(shards);
+    for (const NotModelled& degree : kDegrees) {
+      if (degree_of(word, degree.word).value_or(1) > 1) {
+        return unsupported(std::string(degree.what));
+      }
+    }
+  }
+  if (shards > 1) return shards;
+  return unsupported("does not say among how many GPUs fully_shard divides it");
+}
+
+std::string_view checkpointing_of(std::string_view words) {
+  if (has(words, "selective")) return "selective-every-2";
+  if (words.starts_with("full")) return "full";
+  return words.empty() || words.starts_with("none") ? "none" : "";
+}
+
+}  // namespace
+
+bool is_torchtitan_row(const text::CsvTable& table, size_t row) {
+  return text::lower(table.at(row, "framework")).starts_with("torchtitan");
+}
+
+Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t row,
+                                           std::string model) {
+  const std::string framework = text::lower(table.at(row, "framework"));
+  for (const NotModelled& runner : kRunners) {
+    if (has(framework, runner.word)) return unsupported(std::string(runner.what));
+  }
+  HEADROOM_ASSIGN(const int64_t shards, shards_of(text::lower(table.at(row, "parallelism"))));
+  if (table.at(row, "n_gpus") != std::to_string(shards)) {
+    return unsupported("'parallelism' is not the 'n_gpus' GPUs of fully_shard alone");
+  }
+  FitQuestion q;
+  q.search = false;
+  q.model = std::move(model);
+  q.device = table.at(row, "gpu");
+  if (!q.set("batch", table.at(row, "micro_batch"))) {
+    return unsupported("the micro-batch is not a number");
+  }
+  if (!q.set("seq", table.at(row, "seq_len"))) {
+    return unsupported("the sequence length is not one number: '" + table.at(row, "seq_len") + "'");
+  }
+  const std::string words = text::lower(table.at(row, "act_ckpt"));
+  const std::string_view checkpointing = checkpointing_of(words);
+  if (checkpointing.empty()) return unsupported("checkpointing '" + words + "' is not modelled");
+  HEADROOM_TRY(q.set("checkpointing", checkpointing));
+  HEADROOM_TRY(q.set("method", "full,fsdp2:" + std::to_string(shards)));
+  HEADROOM_TRY(q.set("dtype", "fp32"));
+  HEADROOM_TRY(q.set("mixed-precision", "bf16"));
+  HEADROOM_TRY(q.set("reduce-dtype", "fp32"));
+  HEADROOM_TRY(q.set("optimizer", "adamw-foreach"));
+  HEADROOM_TRY(q.set("clip", "1.0"));
+  HEADROOM_TRY(q.set("attention", "sdpa"));
+  HEADROOM_TRY(q.set("loss", "hf"));
+  HEADROOM_TRY(q.set("keep-outputs", "false"));
+  HEADROOM_TRY(q.set("torch", "2.6"));
+  return q;
+}
+
+}  // namespace headroom::fit

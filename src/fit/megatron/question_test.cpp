@@ -1,0 +1,235 @@
+#include "fit/megatron/question.h"
+
+#include <gtest/gtest.h>
+
+#include "fit/fit.h"
+
+namespace headroom::fit {
+namespace {
+
+std::string script(const std::string& more) {
+  return "python pretrain_gpt.py --num-layers 8 --hidden-size 512 --num-attention-heads 8 "
+         "--seq-length 512 --max-position-embeddings 512 --micro-batch-size 1 --vocab-size 1000 "
+         "--bf16 " +
+         more;
+}
+
+Result<FitQuestion> question(const std::string& more, std::optional<int64_t> gpus = {}) {
+  FitQuestion asked;
+  asked.device = "h100-sxm-80gb";
+  asked.search = false;
+  const auto arguments = engines::read_megatron_arguments(script(more), "run.sh");
+  if (!arguments) return arguments.error();
+  return megatron_question(asked, *arguments, "run.sh", gpus);
+}
+
+TEST(MegatronQuestion, GpusAreDividedAndWhatIsLeftIsDataParallel) {
+  const auto q = question(
+      "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --global-batch-size 64", 16);
+  ASSERT_TRUE(q) << q.error().to_string();
+  EXPECT_EQ(q->megatron->data.data_ranks, 4);
+  EXPECT_EQ(q->grad_accum, 16);
+  EXPECT_EQ(q->ranks, 16);
+  EXPECT_EQ(q->megatron->stage.rank.layers(), 4);
+  // 1000 is padded to a multiple of 128 times the ranks that divide it.
+  EXPECT_EQ(q->megatron->stage.model.padded_vocabulary, 1024);
+}
+
+TEST(MegatronQuestion, StagesMayHoldSeveralChunksOrUnevenOnes) {
+  const std::string stages = "--pipeline-model-parallel-size 2 --global-batch-size 8 ";
+  const auto chunks = question(stages + "--num-layers-per-virtual-pipeline-stage 2");
+  ASSERT_TRUE(chunks) << chunks.error().to_string();
+  EXPECT_EQ(chunks->megatron->stage.rank.chunk_layers, (std::vector<int64_t>{2, 2}));
+  const auto uneven = question(stages + "--decoder-first-pipeline-num-layers 3");
+  ASSERT_TRUE(uneven) << uneven.error().to_string();
+  const auto answered = answer(*uneven);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  EXPECT_EQ(answered->stages[0].layers, 3);
+  EXPECT_EQ(answered->stages[1].layers, 5);
+  const auto layout = question(stages + "--pipeline-model-parallel-layout 'E|(tt|)*2tt,ttL'");
+  ASSERT_TRUE(layout) << layout.error().to_string();
+  EXPECT_EQ(layout->megatron->stage.rank.chunk_layers, (std::vector<int64_t>{0, 2}));
+  const auto laid_out = answer(*layout);
+  ASSERT_TRUE(laid_out) << laid_out.error().to_string();
+  EXPECT_EQ(laid_out->stages[1].layers, 6);
+  // Stage 0 warms up with 2 * 1 + 2 passes, and holds one more, of two chunks.
+  EXPECT_EQ(laid_out->stages[0].in_flight, 2.5);
+}
+
+TEST(MegatronQuestion, LatentAttentionIsRead) {
+  const auto q = question(
+      "--multi-latent-attention --q-lora-rank 96 --kv-lora-rank 64 --qk-head-dim 32 "
+      "--qk-pos-emb-head-dim 16 --v-head-dim 32 --qk-layernorm --use-rotary-position-embeddings");
+  ASSERT_TRUE(q) << q.error().to_string();
+  const model::MegatronLatent& latent = q->megatron->stage.model.latent;
+  EXPECT_EQ(latent, (model::MegatronLatent{96, 64, 32, 16, 32, true, true}));
+  const auto answered = answer(*q);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  EXPECT_FALSE(q->megatron->stage.model.head_norms);
+  const auto odd = question("--multi-latent-attention --qk-pos-emb-head-dim 15");
+  EXPECT_TRUE(!odd || !answer(*odd));
+  const auto wide = question("--multi-latent-attention --v-head-dim 2000000000");
+  EXPECT_TRUE(!wide || !answer(*wide));
+}
+
+// A parameter for each part of a head, shared by all heads of a layer; their inputs are kept.
+TEST(MegatronQuestion, NormsOfHeadsAreRead) {
+  const auto plain = question("--normalization RMSNorm");
+  const auto normed = question("--normalization RMSNorm --qk-layernorm");
+  ASSERT_TRUE(plain && normed) << (normed ? "" : normed.error().to_string());
+  const model::MegatronModel& m = normed->megatron->stage.model;
+  EXPECT_TRUE(m.head_norms);
+  const auto more = megatron_parameters(*normed->megatron);
+  const auto less = megatron_parameters(*plain->megatron);
+  ASSERT_TRUE(more && less);
+  EXPECT_EQ(*more - *less, m.layers * 2 * m.head_size);
+  const auto with = answer(*normed);
+  const auto without = answer(*plain);
+  ASSERT_TRUE(with && without);
+  EXPECT_GT(with->memory.peak_allocated, without->memory.peak_allocated);
+}
+
+TEST(MegatronQuestion, AnEncoderAndADecoderAreRead) {
+  const auto arguments = engines::read_megatron_arguments(
+      "python pretrain_t5.py --encoder-num-layers 4 --decoder-num-layers 2 --hidden-size 512 "
+      "--num-attention-heads 8 --encoder-seq-length 512 --decoder-seq-length 128 "
+      "--max-position-embeddings 512 --vocab-size 1000 --vocab-extra-ids 100 --bf16",
+      "run.sh");
+  ASSERT_TRUE(arguments) << arguments.error().to_string();
+  FitQuestion asked;
+  asked.device = "h100-sxm-80gb";
+  asked.search = false;
+  const auto q = megatron_question(asked, *arguments, "run.sh", {});
+  ASSERT_TRUE(q) << q.error().to_string();
+  const auto answered = answer(*q);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  FitQuestion recomputed = *q;
+  recomputed.checkpointing.kind = CheckpointingKind::full;
+  EXPECT_TRUE(answer(recomputed));
+  // Tables, 12 hh + 13 h a layer, 4 hh + 6 h more with cross attention, a norm behind each stack;
+  // the head's bias.
+  const int64_t h = 512;
+  const int64_t vocabulary = 1152;
+  EXPECT_EQ(answered->parameter_count, vocabulary * h + 512 * h + 6 * (12 * h * h + 13 * h) +
+                                           2 * (4 * h * h + 6 * h) + 4 * h + vocabulary);
+}
+
+TEST(MegatronQuestion, AStageOrAChunkMayHoldNoLayer) {
+  for (const char* more :
+       {"--pipeline-model-parallel-size 3 --pipeline-model-parallel-layout 'Ett||ttttttL'",
+        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ett||tt|ttttL' "
+        "--global-batch-size 4",
+        "--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout 'E||tttttttt|L'",
+        "--pipeline-model-parallel-size 3 --decoder-first-pipeline-num-layers 8"}) {
+    const auto q = question(more);
+    ASSERT_TRUE(q) << q.error().to_string();
+    const auto answered = answer(*q);
+    ASSERT_TRUE(answered) << answered.error().to_string();
+    EXPECT_GT(answered->stages[1].peak_allocated.count, 0) << more;
+  }
+}
+
+TEST(MegatronQuestion, StagesBeyondCountAreRefusedBeforeTheyAreRun) {
+  const auto many = question(
+      "--num-layers 1024 --pipeline-model-parallel-size 1024 --decoder-first-pipeline-num-layers "
+      "1024 --num-virtual-stages-per-pipeline-rank 1024");
+  EXPECT_FALSE(many);
+  EXPECT_FALSE(question("--num-layers 512 --pipeline-model-parallel-size 512"));
+}
+
+// What stages wait for each other does not depend on how many micro-batches there are.
+TEST(MegatronQuestion, WaitingOfAPipelineIsOfOneMicroBatchPerStage) {
+  const auto time = [](const char* batch) {
+    const auto q = question("--pipeline-model-parallel-size 4 --nodes 1 --global-batch-size " +
+                            std::string(batch));
+    const auto answered = answer(*q);
+    EXPECT_TRUE(answered && answered->time);
+    return *answered->time;
+  };
+  const StepTime one = time("1");
+  const StepTime two = time("2");
+  const StepTime eight = time("8");
+  EXPECT_LT(one.step_seconds.expected, two.step_seconds.expected);
+  EXPECT_LT(two.step_seconds.expected, eight.step_seconds.expected);
+  EXPECT_NEAR(one.pipeline_seconds, eight.pipeline_seconds, 0.1 * eight.pipeline_seconds);
+}
+
+// Of the file it is named after, which may be called anything: nothing of it is run.
+TEST(MegatronQuestion, AFileIsNoPythonFunction) {
+  const auto arguments = engines::read_megatron_arguments(script(""), "gpt.py:build");
+  FitQuestion asked;
+  asked.device = "h100-sxm-80gb";
+  const auto q = megatron_question(asked, *arguments, "gpt.py:build", {});
+  ASSERT_TRUE(q) << q.error().to_string();
+  const auto scenario = resolve(*q);
+  ASSERT_TRUE(scenario) << scenario.error().to_string();
+  EXPECT_EQ(scenario->traced, nullptr);
+}
+
+TEST(MegatronQuestion, ItsStepTimeHasNoInterval) {
+  const auto answered = answer(*question(""));
+  ASSERT_TRUE(answered && answered->time);
+  EXPECT_FALSE(answered->time->step_seconds.has_ends);
+  int64_t notes = 0;
+  for (const std::string& note : answered->notes) {
+    notes += note.find("steps of Megatron-LM") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(notes, 1);
+}
+
+TEST(MegatronQuestion, ChunksNeedMicroBatchesInGroupsOfStages) {
+  const auto q = question(
+      "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+      "--global-batch-size 3");
+  EXPECT_FALSE(q);
+}
+
+TEST(MegatronQuestion, WhatDoesNotDivideOrIsBeyondCountIsAnError) {
+  for (const char* more :
+       {"--tensor-model-parallel-size 2147483648 --pipeline-model-parallel-size 2147483648 "
+        "--context-parallel-size 4",
+        "--pipeline-model-parallel-size 3", "--global-batch-size 3 --micro-batch-size 2",
+        "--num-distributed-optimizer-instances 3", "--num-layers 2147483648",
+        "--hidden-size 2147483648 --kv-channels 64",
+        "--seq-length 511 --sequence-parallel "
+        "--tensor-model-parallel-size 2",
+        "--seq-length 1024"}) {
+    const auto q = question(more);
+    const auto answered = q ? answer(*q) : Result<FitAnswer>(q.error());
+    EXPECT_FALSE(answered) << more;
+  }
+  const auto many = question("--nproc-per-node 2147483648 --nnodes 2147483648");
+  EXPECT_TRUE(!many || many->ranks <= 65'536);
+}
+
+// Bytes a parameter between steps, by docs/user-guide/features/dist_optimizer.md of Megatron-LM;
+// what is not trained lies beneath its tolerance.
+double bytes_per_parameter(const std::string& more, std::optional<int64_t> gpus = {}) {
+  const auto q = question("--hidden-size 4096 --num-attention-heads 32 " + more, gpus);
+  const auto answered = answer(*q);
+  EXPECT_TRUE(answered);
+  return static_cast<double>(answered->memory.steady_allocated.count - (int64_t{68} << 20)) /
+         static_cast<double>(answered->parameter_count);
+}
+
+TEST(MegatronQuestion, EachPrecisionTakesWhatItsManualSays) {
+  constexpr double kTolerance = 0.1;
+  const std::string shared = " --use-distributed-optimizer";
+  EXPECT_NEAR(bytes_per_parameter(""), 18, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter(shared, 8), 6 + 12.0 / 8, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--bf16 false --fp16"), 20, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--bf16 false --fp16" + shared, 8), 4 + 16.0 / 8, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--bf16 false"), 16, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--bf16 false" + shared, 8), 8 + 8.0 / 8, kTolerance);
+  EXPECT_NEAR(bytes_per_parameter("--grad-reduce-in-bf16"), 20, kTolerance);
+}
+
+TEST(MegatronQuestion, ManyMicroBatchesAskForNoMoreThanAFew) {
+  const auto few = answer(*question("--global-batch-size 16"));
+  const auto many = answer(*question("--global-batch-size 1000000"));
+  ASSERT_TRUE(few && many);
+  EXPECT_EQ(few->memory.peak_reserved, many->memory.peak_reserved);
+}
+
+}  // namespace
+}  // namespace headroom::fit

@@ -1,0 +1,97 @@
+#include "fit/megatron/scenario.h"
+
+#include <algorithm>
+
+namespace headroom::fit {
+
+namespace {
+
+using model::MegatronAttention;
+
+// Transformer Engine prefers cuDNN's kernels from Hopper on, and flash-attn before; on Blackwell
+// cuDNN's are not deterministic where they drop out, before Hopper not at all, and flash-attn's not
+// before 2.4.1 (get_attention_backend in
+// dot_product_attention/utils.py, nvte_get_fused_attn_backend in fused_attn.cpp).
+MegatronAttention picked_attention(int compute_capability, const MegatronSetting& setting) {
+  constexpr int kHopper = 90;
+  constexpr int kBlackwell = 100;
+  const bool has_flash = !(setting.stage.model.deterministic && setting.old_flash_attention);
+  if (compute_capability < kHopper) {
+    return has_flash ? MegatronAttention::flash : MegatronAttention::unfused;
+  }
+  const bool cannot = compute_capability >= kBlackwell && setting.stage.model.deterministic &&
+                      setting.stage.model.attention_dropout > 0;
+  return cannot ? MegatronAttention::flash : MegatronAttention::fused;
+}
+
+// Where the ranks are that share what: tensor, context and data parallel ones in this order, and
+// stages the furthest apart; experts' ranks among those of a stage (RankGenerator in
+// megatron/core/parallel_state.py).
+step::MegatronOptions placed(const MegatronSetting& setting, int64_t world) {
+  const model::MegatronRank& rank = setting.stage.rank;
+  step::MegatronOptions data = setting.data;
+  data.data_apart = static_cast<int32_t>(rank.tensor);
+  data.expert_apart = static_cast<int32_t>(rank.expert * rank.expert_tensor);
+  const bool is_at_an_end = rank.is_first() || rank.is_last();
+  if (data.shares_embedding && is_at_an_end) {
+    const int64_t stage = world / rank.pipeline;
+    data.embedding_group = {2, static_cast<int32_t>((rank.pipeline - 1) * stage)};
+  }
+  return data;
+}
+
+}  // namespace
+
+int64_t te_workspace_bytes(int compute_capability) {
+  constexpr int kHopper = 90;
+  return compute_capability >= kHopper ? (int64_t{32} << 20) + 1024 : int64_t{4} << 20;
+}
+
+step::Pipeline pipeline_of(const model::MegatronRank& rank) {
+  return {rank.pipeline, rank.stage, rank.chunks(), rank.group};
+}
+
+void set_megatron(Scenario& s) {
+  MegatronSetting& setting = *s.question.megatron;
+  setting.stage.micro_batch = s.question.batch;
+  setting.stage.sequence = s.question.seq;
+  setting.micro_batches = s.question.grad_accum;
+  setting.stage.workspace_bytes = te_workspace_bytes(s.train.environment.compute_capability);
+  model::MegatronModel& m = setting.stage.model;
+  m.expert_share = s.question.expert_imbalance.expected;
+  if (m.local) {
+    m.attention = MegatronAttention::unfused;
+    // A router's product is Transformer Engine's all the same (te_general_gemm in moe_utils.py).
+    if (m.experts == 0) setting.stage.workspace_bytes = 0;
+  } else if (m.attention == MegatronAttention::automatic) {
+    m.attention = picked_attention(s.train.environment.compute_capability, setting);
+  }
+  // Grouped products run on streams of their own, each with its workspace
+  // (get_num_cublas_streams).
+  constexpr int64_t kGroupedStreams = 4;
+  if (m.experts > 0 && m.grouped_experts) setting.stage.workspace_bytes *= 1 + kGroupedStreams;
+  step::TrainOptions& train = s.train;
+  train.weights = dtype_of(s.question.dtype);
+  train.keep_outputs = false;
+  train.clip_gradients = true;
+  train.pipeline = pipeline_of(setting.stage.rank);
+  train.accumulation = step::representative_micro_batches(train.pipeline, setting.micro_batches,
+                                                          kSimulatedMicroBatches);
+  train.checkpoint_kind = step::CheckpointKind::reentrant;  // CheckpointFunction
+  if (s.question.checkpointing.kind == CheckpointingKind::full) {
+    train.checkpointing = step::CheckpointPolicy::full;
+  } else if (s.question.checkpointing.kind == CheckpointingKind::selective) {
+    train.checkpointing = step::CheckpointPolicy::core_attention;
+  }
+  train.fold_layers = false;
+  train.parallel = placed(setting, s.question.ranks);
+  // FusedAdam: one kernel over all masters, whose step counts are the host's.
+  train.optimizer.kind = step::OptimizerKind::adam;
+  train.optimizer.implementation = step::OptimizerImplementation::fused;
+  train.optimizer.counts_on_host = true;
+  if (setting.blas_workspace_bytes >= 0) {
+    train.environment.blas.main_bytes = setting.blas_workspace_bytes;
+  }
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,252 @@
+#include "fit/megatron/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "base/parallel.h"
+#include "fit/device/device_used.h"
+#include "fit/megatron/question.h"
+#include "fit/prediction.h"
+#include "fit/time/pipeline_time.h"
+
+namespace headroom::fit {
+
+namespace {
+
+constexpr size_t kBatch = 8;  // settings predicted side by side
+
+// How layers and their matrices are shared, whatever the micro-batch and what is recomputed.
+auto sharing_of(const MegatronDivision& d) {
+  return std::tuple(d.tensor, d.stages, d.context, d.expert, d.expert_tensor);
+}
+
+double seconds_of(const MegatronFound& found) { return found.outcome.time.step_seconds.expected; }
+
+// What has no order among the others.
+Error no_finite_time(const Scenario& any) {
+  return {ErrorCode::unavailable, "a step's time is beyond counting", any.device->name, ""};
+}
+
+}  // namespace
+
+Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& timer,
+                                         const FitQuestion& question) {
+  HEADROOM_ASSIGN(const Scenario scenario, vary(any, question));
+  MegatronOutcome outcome;
+  HEADROOM_ASSIGN(outcome.stages, stages_of(scenario, timer));
+  const auto time = pipeline_time(outcome.stages, question.megatron->stage.rank.chunks());
+  if (!time) {
+    return Error{ErrorCode::unavailable, "a stage's time is not known", any.device->name, ""};
+  }
+  if (!std::isfinite(time->step_seconds.expected)) return no_finite_time(any);
+  outcome.time = *time;
+  const auto worst = std::ranges::max_element(
+      outcome.stages, {}, [](const StageFigures& stage) { return rank_of(stage.verdict); });
+  outcome.verdict = worst->verdict;
+  const auto fullest = static_cast<size_t>(fullest_stage(outcome.stages));
+  outcome.used = outcome.stages[fullest].device_used.expected;
+  return outcome;
+}
+
+MegatronSearch::MegatronSearch(const Scenario& any, const StepTimer& timer,
+                               const MegatronQuestions& questions, const MegatronBounds& bounds,
+                               const std::vector<MegatronDivision>& divisions)
+    : any_(any),
+      timer_(timer),
+      questions_(questions),
+      outside_(outside_allocator(*any.device, communicators_of(any.question))) {
+  candidates_.reserve(divisions.size());
+  for (const MegatronDivision& division : divisions) {
+    Candidate& candidate = candidates_.emplace_back(Candidate{division, {}});
+    auto least = bounds.of(division);
+    if (least && !std::isfinite(least->seconds)) least = no_finite_time(any);
+    if (!least) {
+      candidate.fate = Fate::refused;
+      if (!refused_) refused_ = least.error();
+      continue;
+    }
+    candidate.least = *least;
+    if (any.calibration) candidate.least.bytes = 0;
+  }
+}
+
+// Of the device: what is allocated, beside the context; but an allocator that meets the device's
+// end, where that much fits, goes on with a segment less than there is (prediction.cpp).
+Bytes MegatronSearch::least_used(const Candidate& candidate) const {
+  const Bytes used = Bytes(candidate.least.bytes) + outside_.expected;
+  return used > any_.offered ? used : std::min(used, any_.offered - kLeastSegment);
+}
+
+bool MegatronSearch::is_beaten(double seconds, Bytes used) const {
+  return std::ranges::any_of(found_, [&](const MegatronFound& found) {
+    return seconds_of(found) <= seconds && found.outcome.used <= used;
+  });
+}
+
+MegatronSearch::Fate MegatronSearch::fate_of(const Candidate& candidate) const {
+  if (Bytes(candidate.least.bytes) > any_.offered - outside_.high) return Fate::too_large;
+  const bool is_known = is_beaten(candidate.least.seconds, least_used(candidate));
+  return is_known ? Fate::beaten : Fate::open;
+}
+
+namespace {
+
+Result<Scenario> at_stage(const Scenario& any, FitQuestion question, int64_t stage) {
+  question.megatron->look_at(stage);
+  return vary(any, question);
+}
+
+// The ends of a pipeline, and what is behind its first: what needs most is among them, mostly, and
+// most settings do not fit.
+Result<Verdict> verdict_of_ends(const Scenario& any, const FitQuestion& question) {
+  const int64_t stages = question.megatron->stage.rank.pipeline;
+  for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, stages - 1), stages - 1}) {
+    HEADROOM_ASSIGN(const Scenario scenario, at_stage(any, question, stage));
+    HEADROOM_ASSIGN(const Prediction prediction, predict(scenario, Figures::where_it_fits));
+    if (prediction.verdict != Verdict::yes) return prediction.verdict;
+  }
+  return Verdict::yes;
+}
+
+}  // namespace
+
+// One stage's own figures bound the whole better than what was counted.
+Result<std::optional<MegatronOutcome>> MegatronSearch::try_candidate(
+    const Candidate& candidate) const {
+  HEADROOM_ASSIGN(const FitQuestion question, questions_(candidate.division));
+  MegatronOutcome outcome;
+  HEADROOM_ASSIGN(outcome.verdict, verdict_of_ends(any_, question));
+  if (outcome.verdict != Verdict::yes) return std::optional(outcome);
+  HEADROOM_ASSIGN(const Scenario scenario, at_stage(any_, question, 0));
+  HEADROOM_ASSIGN(const StageFigures first, stage_figures(scenario, timer_));
+  if (first.time) {
+    const double seconds = first.time->step_seconds.expected + candidate.least.waiting_seconds;
+    if (is_beaten(std::max(seconds, candidate.least.seconds), first.device_used.expected)) {
+      return std::optional<MegatronOutcome>();
+    }
+  }
+  HEADROOM_ASSIGN(outcome, predict_megatron(any_, timer_, question));
+  return std::optional(std::move(outcome));
+}
+
+// None of those that are kept is beaten by another.
+void MegatronSearch::add(MegatronFound found) {
+  const auto beats = [](const MegatronFound& a, const MegatronFound& b) {
+    return seconds_of(a) <= seconds_of(b) && a.outcome.used <= b.outcome.used;
+  };
+  for (const MegatronFound& other : found_) {
+    if (beats(other, found)) return;
+  }
+  std::erase_if(found_, [&](const MegatronFound& other) { return beats(found, other); });
+  const auto place = std::ranges::upper_bound(found_, seconds_of(found), {}, seconds_of);
+  found_.insert(place, std::move(found));
+}
+
+void MegatronSearch::find_frontier(const SearchProgress& progress) {
+  std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) {
+    return std::pair(c.least.seconds, c.least.bytes);
+  });
+  for (size_t next = 0; next < candidates_.size();) {
+    std::vector<Candidate*> batch;
+    for (; next < candidates_.size() && batch.size() < kBatch; ++next) {
+      Candidate& candidate = candidates_[next];
+      if (candidate.fate == Fate::refused) continue;
+      candidate.fate = fate_of(candidate);
+      if (candidate.fate == Fate::open) batch.push_back(&candidate);
+    }
+    using Tried = Result<std::optional<MegatronOutcome>>;
+    std::vector<Tried> outcomes(batch.size(), std::optional<MegatronOutcome>());
+    for_each_in_parallel(batch.size(), 0,
+                         [&](size_t i) { outcomes[i] = try_candidate(*batch[i]); });
+    for (size_t i = 0; i < batch.size(); ++i) {
+      batch[i]->fate = outcomes[i] ? Fate::predicted : Fate::refused;
+      if (!outcomes[i] && !refused_) refused_ = outcomes[i].error();
+      if (!outcomes[i]) continue;
+      std::optional<MegatronOutcome>& outcome = *outcomes[i];
+      batch[i]->fits = !outcome || outcome->verdict == Verdict::yes;
+      if (outcome && batch[i]->fits) add({batch[i]->division, std::move(*outcome)});
+    }
+    if (progress) progress(static_cast<int64_t>(next), static_cast<int64_t>(candidates_.size()));
+  }
+}
+
+// REQUIRES: none fits for sure.
+void MegatronSearch::find_least(const SearchProgress& progress) {
+  std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) {
+    return std::pair(c.least.bytes, c.least.seconds);
+  });
+  const auto settings = static_cast<int64_t>(candidates_.size());
+  for (size_t next = 0; next < candidates_.size();) {
+    std::vector<Candidate*> batch;
+    for (; next < candidates_.size() && batch.size() < kBatch; ++next) {
+      Candidate& candidate = candidates_[next];
+      if (candidate.fate == Fate::refused) continue;
+      const bool is_no_less =
+          !found_.empty() && found_.front().outcome.used <= least_used(candidate);
+      if (is_no_less) break;
+      batch.push_back(&candidate);
+    }
+    if (batch.empty()) break;
+    std::vector<Result<MegatronOutcome>> outcomes(batch.size(), MegatronOutcome());
+    for_each_in_parallel(batch.size(), 0, [&](size_t i) {
+      const auto question = questions_(batch[i]->division);
+      outcomes[i] = question ? predict_megatron(any_, timer_, *question) : question.error();
+    });
+    for (size_t i = 0; i < batch.size(); ++i) {
+      batch[i]->fate = outcomes[i] ? Fate::predicted : Fate::refused;
+      if (!outcomes[i] && !refused_) refused_ = outcomes[i].error();
+      if (!outcomes[i]) continue;
+      const bool is_less = found_.empty() || outcomes[i]->used < found_.front().outcome.used;
+      if (is_less) found_ = {{batch[i]->division, std::move(*outcomes[i])}};
+    }
+    if (progress) progress(static_cast<int64_t>(next), settings);
+  }
+}
+
+Result<void> MegatronSearch::run(const SearchProgress& progress) {
+  find_frontier(progress);
+  if (found_.empty()) find_least(progress);
+  if (!found_.empty()) return {};
+  HEADROOM_CHECK(refused_.has_value(), "a setting is found, or refused");
+  return *refused_;
+}
+
+std::vector<MegatronDivision> MegatronSearch::too_fast(size_t most) const {
+  std::vector<const Candidate*> faster;
+  for (const Candidate& candidate : candidates_) {
+    const bool fits_not =
+        candidate.fate == Fate::too_large || (candidate.fate == Fate::predicted && !candidate.fits);
+    const bool is_faster = found_.empty() || candidate.least.seconds < seconds_of(found_.front());
+    if (fits_not && is_faster) faster.push_back(&candidate);
+  }
+  std::ranges::stable_sort(faster, {}, [](const Candidate* c) { return c->least.bytes; });
+  std::vector<MegatronDivision> nearest;
+  std::set<decltype(sharing_of(MegatronDivision()))> sharings;
+  // Where none fits, what was found is among them.
+  if (!found_.empty()) sharings.insert(sharing_of(found_.front().division));
+  for (const Candidate* candidate : faster) {
+    if (nearest.size() == most) break;
+    if (sharings.insert(sharing_of(candidate->division)).second) {
+      nearest.push_back(candidate->division);
+    }
+  }
+  return nearest;
+}
+
+Searched MegatronSearch::counts() const {
+  Searched counts;
+  counts.settings = static_cast<int64_t>(candidates_.size());
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.fate == Fate::predicted) ++counts.predicted;
+    if (candidate.fate == Fate::too_large) ++counts.too_large;
+    if (candidate.fate == Fate::beaten) ++counts.beaten;
+    if (candidate.fate == Fate::refused) ++counts.refused;
+  }
+  return counts;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,169 @@
+#include "fit/scenario/graph.h"
+
+#include "step/transform/autocast.h"
+#include "step/transform/chunked_loss.h"
+#include "step/transform/colossal_tensor.h"
+#include "step/transform/fast_kernels.h"
+#include "step/transform/fast_lora.h"
+#include "step/transform/freeze.h"
+#include "step/transform/fused_linear_loss.h"
+#include "step/transform/fused_loss.h"
+#include "step/transform/ia3.h"
+#include "step/transform/input_gradients.h"
+#include "step/transform/liger.h"
+#include "step/transform/lora.h"
+#include "step/transform/quantize.h"
+#include "step/transform/tensor_parallel.h"
+#include "step/transform/zero3_linear.h"
+
+namespace headroom::fit {
+
+namespace {
+
+bool has_quantized_base(const FitQuestion& q) {
+  return q.method == Method::qlora || q.method == Method::gptq_lora;
+}
+
+// Kernels are patched into the modules before the model is made.
+Result<model::Graph> with_kernels(const Scenario& s, const model::Graph& graph,
+                                  std::string_view model_type) {
+  if (s.question.kernels == Kernels::liger) return step::apply_liger(graph, model_type);
+  return step::apply_fast_kernels(graph, model_type);
+}
+
+// fms-acceleration carries Liger's operator as it was in 0.3.
+step::FusedLinearLossOptions linear_loss_of(const Scenario& s) {
+  step::FusedLinearLossOptions options;
+  if (s.question.kernels == Kernels::fast) {
+    options.loss.liger = {0, 3};
+    options.shifts_hidden = true;
+  }
+  return options;
+}
+
+Result<model::Graph> with_loss(const Scenario& s, const model::Graph& graph,
+                               std::string_view model_type) {
+  switch (s.loss) {
+    case Loss::fused_linear:
+      return step::apply_fused_linear_loss(graph, linear_loss_of(s));
+    case Loss::fused:
+      return step::apply_fused_loss(graph, s.question.kernels == Kernels::fast
+                                               ? step::fast_loss(model_type, s.build.transformers)
+                                               : step::FusedLoss::liger);
+    case Loss::chunked:
+      return step::apply_chunked_loss(graph);
+    case Loss::automatic:
+    case Loss::hf:
+      break;
+  }
+  return graph;
+}
+
+// peft quantizes first, wraps linear modules second; autocast is what the loop runs it all under.
+Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& graph) {
+  step::QuantizeOptions options;
+  const bool is_gptq = s.question.method == Method::gptq_lora;
+  options.format = is_gptq ? op::QuantizedFormat::gptq : op::QuantizedFormat::nf4_double;
+  options.weights = s.train.weights;
+  options.compute = s.train.weights;
+  options.group_size = s.question.gptq_group;
+  if (!is_gptq) {
+    options.float32_rest = s.question.kbit_preparation == KbitPreparation::all;
+    options.float32_norms = s.question.kbit_preparation == KbitPreparation::norms;
+  }
+  return step::apply_quantization(graph, options);
+}
+
+Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph,
+                                   const std::string& model_type) {
+  const bool checkpoints = s.train.checkpointing != step::CheckpointPolicy::none;
+  if (s.question.method == Method::ia3) {
+    step::Ia3Options options;
+    options.targets = s.question.lora_targets;
+    options.feedforward = s.question.ia3_feedforward;
+    options.model_type = model_type;
+    options.adapter_dtype = dtype_of(s.question.lora_dtype);
+    options.require_input_gradients = checkpoints;
+    return step::apply_ia3(graph, options);
+  }
+  step::LoraOptions options;
+  options.dora = s.question.method == Method::dora;
+  options.rank = s.question.lora_rank;
+  options.dropout = s.question.lora_dropout;
+  options.targets = s.question.lora_targets;
+  options.model_type = model_type;
+  options.adapter_dtype = dtype_of(s.question.lora_dtype);
+  options.autocast = s.question.mixed_precision != MixedPrecision::none;
+  options.require_input_gradients = checkpoints;
+  return step::apply_lora(graph, options);
+}
+
+model::Graph under_autocast(const Scenario& s, const model::Graph& graph) {
+  step::AutocastOptions options;
+  options.dtype =
+      s.question.mixed_precision == MixedPrecision::fp16 ? op::DType::f16 : op::DType::bf16;
+  options.outputs_to_float32 = s.question.accelerate;
+  return step::apply_autocast(graph, options);
+}
+
+Result<model::Graph> with_frozen_parts(const Scenario& s, model::Graph graph) {
+  HEADROOM_ASSIGN(graph, step::apply_freeze(std::move(graph), s.question.freeze));
+  const bool checkpoints = s.train.checkpointing != step::CheckpointPolicy::none;
+  constexpr op::Version kRequiresInputGradients{5, 0};
+  if (!checkpoints || s.build.transformers < kRequiresInputGradients) return graph;
+  return step::require_input_gradients(graph);
+}
+
+}  // namespace
+
+Result<GraphPointer> built_graph_of(const Scenario& s) {
+  if (s.question.megatron) {
+    HEADROOM_ASSIGN(model::Graph stage, model::build_megatron_stage(s.question.megatron->stage));
+    return std::make_shared<const model::Graph>(std::move(stage));
+  }
+  HEADROOM_ASSIGN(model::Graph graph,
+                  model::build_graph(s.model->view(), s.build, {s.question.assume}));
+  return std::make_shared<const model::Graph>(std::move(graph));
+}
+
+Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
+  if (s.question.megatron) return graph;
+  const FitQuestion& q = s.question;
+  HEADROOM_ASSIGN(const std::string model_type, model_type_of(s));
+  const auto rewrite = [&](Result<model::Graph> rewritten) -> Result<void> {
+    HEADROOM_ASSIGN(model::Graph next, std::move(rewritten));
+    graph = std::make_shared<const model::Graph>(std::move(next));
+    return {};
+  };
+  if (q.kernels != Kernels::none) {
+    HEADROOM_TRY(rewrite(with_kernels(s, *graph, model_type)));
+  }
+  if (s.loss != Loss::hf) {
+    HEADROOM_TRY(rewrite(with_loss(s, *graph, model_type)));
+  }
+  if (q.tensor_ranks > 1 && q.division == Division::gemini) {
+    HEADROOM_TRY(rewrite(step::apply_colossal_tensor(*graph, q.tensor_ranks)));
+  } else if (q.tensor_ranks > 1) {
+    HEADROOM_TRY(rewrite(
+        step::apply_tensor_parallel(*graph, {.ranks = q.tensor_ranks,
+                                             .model_type = model_type,
+                                             .cuts_gradients = q.division != Division::none})));
+  }
+  if (has_quantized_base(q)) {
+    HEADROOM_TRY(rewrite(with_quantized_base(s, *graph)));
+  }
+  if (!q.freeze.empty()) {
+    HEADROOM_TRY(rewrite(with_frozen_parts(s, *graph)));
+  }
+  if (q.method != Method::full) {
+    HEADROOM_TRY(rewrite(with_adapters(s, *graph, model_type)));
+  }
+  if (q.kernels == Kernels::fast && has_quantized_base(q)) {
+    HEADROOM_TRY(rewrite(step::apply_fast_lora(*graph, model_type)));
+  }
+  if (q.mixed_precision != MixedPrecision::none) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));
+  if (q.division == Division::zero3) HEADROOM_TRY(rewrite(step::apply_zero3_linear(*graph)));
+  return graph;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,469 @@
+#include "fit/scenario/parts.h"
+
+#include "fit/scenario/errors.h"
+#include "fit/scenario/zero.h"
+#include "step/transform/liger.h"
+
+namespace headroom::fit {
+
+namespace {
+
+constexpr op::Version kNonReentrantByDefault{5, 0};  // transformers
+
+// transformers' T5 keeps one of its weights in float32 under fp16, and clamps what overflows.
+Result<void> check_half_precision(const Scenario& s) {
+  if (s.question.dtype != Dtype::fp16) return {};
+  const Result<std::string> model_type = model_type_of(s);
+  if (!model_type) return model_type.error();
+  if (*model_type != "t5") return {};
+  Error error = unsupported("dtype", "T5 in fp16");
+  error.hint = "--dtype bf16, or --dtype fp32 with --mixed-precision fp16";
+  return error;
+}
+
+step::KeptOutputs kept_outputs(const Checkpointing& checkpointing) {
+  step::KeptOutputs kept;
+  kept.attention = checkpointing.keeps != SelectiveKeeps::products;
+  kept.products = checkpointing.keeps != SelectiveKeeps::attention;
+  kept.but_every = checkpointing.but_every;
+  return kept;
+}
+
+}  // namespace
+
+void set_checkpointing(Scenario& s) {
+  switch (s.question.checkpointing.kind) {
+    case CheckpointingKind::none:
+      s.train.checkpointing = step::CheckpointPolicy::none;
+      return;
+    case CheckpointingKind::selective:
+      s.train.checkpoint_keeps = kept_outputs(s.question.checkpointing);
+      [[fallthrough]];
+    case CheckpointingKind::full:
+      s.train.checkpointing = step::CheckpointPolicy::full;
+      break;
+    case CheckpointingKind::every_n:
+      s.train.checkpointing = step::CheckpointPolicy::every_nth;
+      s.train.checkpoint_every = static_cast<int>(s.question.checkpointing.every);
+      break;
+  }
+  // A policy by operators is for the non-reentrant kind alone.
+  const bool reentrant =
+      s.build.transformers < kNonReentrantByDefault && !s.train.checkpoint_keeps.any();
+  s.train.checkpoint_kind =
+      reentrant ? step::CheckpointKind::reentrant : step::CheckpointKind::non_reentrant;
+  s.derived.push_back(
+      {"checkpointing-kind", reentrant ? "reentrant" : "non-reentrant", SettingOrigin::derived});
+}
+
+std::optional<op::AttentionBackend> named_kernel(Attention attention) {
+  switch (attention) {
+    case Attention::sdpa_math:
+      return op::AttentionBackend::math;
+    case Attention::sdpa_efficient:
+      return op::AttentionBackend::efficient;
+    case Attention::sdpa_flash:
+      return op::AttentionBackend::flash;
+    case Attention::sdpa_cudnn:
+      return op::AttentionBackend::cudnn;
+    default:
+      return std::nullopt;
+  }
+}
+
+void set_optimizer(Scenario& s) {
+  step::OptimizerOptions& optimizer = s.train.optimizer;
+  optimizer.wide_embedding_states = s.question.accelerate;
+  optimizer.states_on_cpu = offloads_optimizer(s.question);
+  switch (s.question.optimizer) {
+    case Optimizer::adamw:
+      optimizer.kind = step::OptimizerKind::adamw;
+      break;
+    case Optimizer::adam:
+      optimizer.kind = step::OptimizerKind::adam;
+      optimizer.weight_decay = false;
+      break;
+    case Optimizer::sgd:
+    case Optimizer::sgd_momentum:
+      optimizer.kind = step::OptimizerKind::sgd;
+      optimizer.weight_decay = false;
+      optimizer.momentum = s.question.optimizer == Optimizer::sgd_momentum ? 0.9 : 0;
+      break;
+    case Optimizer::adafactor:
+      optimizer.kind = step::OptimizerKind::adafactor;
+      break;
+    case Optimizer::hf_adafactor:
+      optimizer.kind = step::OptimizerKind::hf_adafactor;
+      break;
+    case Optimizer::lion:
+      optimizer.kind = step::OptimizerKind::lion;
+      break;
+    case Optimizer::adamw_8bit:
+      optimizer.kind = step::OptimizerKind::adamw_8bit;
+      break;
+    case Optimizer::paged_adamw_8bit:
+      optimizer.kind = step::OptimizerKind::paged_adamw_8bit;
+      break;
+  }
+  // HybridAdam, one kernel over all; it counts steps itself.
+  if (s.question.division == Division::gemini) {
+    optimizer.implementation = step::OptimizerImplementation::fused;
+    optimizer.counts_on_host = true;
+    return;
+  }
+  // torch.optim takes the loop where a parameter is a DTensor (_default_to_fused_or_foreach).
+  const bool has_dtensors = s.question.tensor_ranks > 1 || s.question.division == Division::fsdp2;
+  switch (s.question.optimizer_loop) {
+    case OptimizerLoop::automatic:
+      optimizer.implementation = has_dtensors ? step::OptimizerImplementation::loop
+                                              : step::OptimizerImplementation::foreach;
+      break;
+    case OptimizerLoop::foreach:
+      optimizer.implementation = step::OptimizerImplementation::foreach;
+      break;
+    case OptimizerLoop::fused:
+      optimizer.implementation = step::OptimizerImplementation::fused;
+      break;
+    case OptimizerLoop::loop:
+      optimizer.implementation = step::OptimizerImplementation::loop;
+      break;
+  }
+}
+
+namespace {
+
+// Layers are wrapped, and under FSDP1 peft has its adapters wrapped too; the rest is the root's. Of
+// fully_shard that is the plain form: accelerate gives the untied embedding, and the final norm
+// with the head, units of their own, so a rank of its holds somewhat less. Mixed precision is
+// FSDP's own beside autocast. Hybrid sharding reduces a share once more, in place.
+step::FsdpOptions fsdp_options(const Scenario& s) {
+  step::FsdpOptions fsdp;
+  fsdp.version = s.question.division == Division::fsdp1 ? 1 : 2;
+  fsdp.ranks = s.question.ranks;
+  fsdp.replicas = s.question.replicas;
+  fsdp.weights = s.train.weights;
+  fsdp.offload = s.question.offload == Offload::parameters;
+  fsdp.wrap.adapters = fsdp.version == 1 && s.question.method != Method::full;
+  constexpr op::Version kCheckpointsWithinLayers{4, 52};
+  fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;
+  if (s.question.mixed_precision != MixedPrecision::none) {
+    const bool is_half = s.question.mixed_precision == MixedPrecision::fp16;
+    fsdp.compute = is_half ? op::DType::f16 : op::DType::bf16;
+  }
+  if (s.question.reduce_dtype) fsdp.reduce = dtype_of(*s.question.reduce_dtype);
+  return fsdp;
+}
+
+step::DdpOptions ddp_options(const FitQuestion& q) {
+  step::DdpOptions ddp;
+  ddp.bucket_bytes = q.bucket_cap_mb * kMiB;
+  // The first bucket is a small one only where no size is given (_BucketCapacityConfig).
+  if (q.given.contains("bucket-cap-mb")) ddp.first_bucket_bytes = ddp.bucket_bytes;
+  ddp.gradient_as_bucket_view = q.gradient_as_bucket_view;
+  ddp.find_unused_parameters = q.find_unused_parameters;
+  return ddp;
+}
+
+}  // namespace
+
+void set_division(Scenario& s) {
+  switch (s.question.division) {
+    case Division::none:
+      return;
+    case Division::ddp:
+      s.train.parallel = ddp_options(s.question);
+      return;
+    case Division::zero1:
+    case Division::zero2:
+    case Division::zero3:
+      s.train.parallel = zero_options(s);
+      // The engine makes the whole model half precision, adapters too.
+      if (s.question.method != Method::full && !s.question.given.contains("lora-dtype")) {
+        s.question.lora_dtype = s.question.dtype;
+        s.derived.push_back({"lora-dtype", s.question.dtype == Dtype::fp16 ? "fp16" : "bf16",
+                             SettingOrigin::derived});
+      }
+      return;
+    case Division::gemini:
+      s.train.parallel = step::GeminiOptions{.ranks = s.question.ranks,
+                                             .tensor_ranks = s.question.tensor_ranks,
+                                             .clips = s.question.clip.has_value()};
+      return;
+    case Division::fsdp1:
+    case Division::fsdp2:
+      break;
+  }
+  s.train.parallel = fsdp_options(s);
+  // A unit's parameters are of one type, so trainers that shard a quantized model prepare nothing
+  // (trl/trainer/sft_trainer.py: is_sharded_qlora).
+  if (s.question.method == Method::qlora && !s.question.given.contains("kbit-preparation")) {
+    s.question.kbit_preparation = KbitPreparation::none;
+    s.derived.push_back({"kbit-preparation", "none", SettingOrigin::derived});
+  }
+}
+
+Result<void> set_loss(Scenario& s) {
+  s.loss = s.question.loss;
+  if (s.loss != Loss::automatic || s.traced) return {};  // a trace has its own loss
+  switch (s.question.kernels) {
+    case Kernels::none:
+      s.loss = Loss::hf;
+      break;
+    case Kernels::fast:
+      s.loss = Loss::fused;
+      break;
+    case Kernels::liger: {
+      HEADROOM_ASSIGN(const std::string model_type, model_type_of(s));
+      const bool is_linear = step::liger_loss(model_type) == step::LigerLoss::fused_linear;
+      s.loss = is_linear ? Loss::fused_linear : Loss::fused;
+      break;
+    }
+  }
+  s.derived.push_back({"loss", std::string(word_of(s.loss)), SettingOrigin::derived});
+  return {};
+}
+
+namespace {
+
+Result<void> check_optimizer(const FitQuestion& q) {
+  const bool is_offloaded = offloads_optimizer(q);
+  if (is_offloaded && q.optimizer >= Optimizer::lion) {
+    return contradiction("offload", "bitsandbytes' optimizers step on the GPU",
+                         "offload one of torch.optim's: adamw, adam, sgd");
+  }
+  const bool is_sharded = q.division == Division::fsdp1 || q.division == Division::fsdp2;
+  if (offloads_parameters(q) && !is_sharded && q.division != Division::zero3) {
+    return contradiction("offload", "parameters on the host are FSDP's shares or ZeRO's third stage's",
+                         "--method fsdp1:N or zero3:N, or --offload optimizer");
+  }
+  if (q.offload == Offload::optimizer_and_parameters && is_sharded) {
+    return contradiction("offload", "FSDP's shares are on the host with their optimizer, or not",
+                         "--offload parameters");
+  }
+  if (!q.optimizer_in_backward) return {};
+  if (q.clip) {
+    return contradiction("optimizer-in-backward", "clipping needs all gradients at once",
+                         "leave --clip out");
+  }
+  if (q.grad_accum > 1) {
+    return contradiction("optimizer-in-backward", "accumulation keeps what a step would let go",
+                         "leave --grad-accum out, or take a larger --batch");
+  }
+  if (is_offloaded) {
+    return contradiction("optimizer-in-backward", "an offloaded optimizer steps after backward",
+                         "leave --offload or --optimizer-in-backward out");
+  }
+  return {};
+}
+
+// The package flash-attn, version 2: half precision, Ampere or newer (its README).
+Result<void> check_flash(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.attention != Attention::flash2 || s.traced) return {};
+  if (q.dtype == Dtype::fp32 && q.mixed_precision == MixedPrecision::none) {
+    return contradiction("attention", "FlashAttention-2 takes half precision",
+                         "--dtype bf16, or --attention sdpa");
+  }
+  if (s.device->compute_capability.known() && s.device->compute_capability.value.major < 8) {
+    return contradiction("attention", "FlashAttention-2 needs a GPU of compute capability 8.0",
+                         "--attention sdpa");
+  }
+  return {};
+}
+
+Result<void> check_ddp(const Scenario& s) {
+  if (s.question.optimizer_in_backward) {
+    return unsupported("optimizer-in-backward", "stepping in backward under DDP");
+  }
+  if (s.train.environment.torch < op::Version{1, 11}) {
+    return contradiction("torch", "DDP is modelled as PyTorch has it since 1.11", "a later one");
+  }
+  return {};
+}
+
+// As LLMem's authors run it: the whole model in half precision, stepped by HybridAdam on the GPU
+// behind every backward pass, alone or around Colossal-AI's own tensor parallelism.
+Result<void> check_gemini(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.dtype == Dtype::fp32 || q.mixed_precision != MixedPrecision::none) {
+    return contradiction("dtype", "Gemini makes the model half precision, with masters of its own",
+                         "--dtype fp16, or bf16");
+  }
+  if (q.method != Method::full) return unsupported("method", "adapters under Gemini");
+  if (!q.freeze.empty()) return unsupported("freeze", "frozen parts under Gemini");
+  if (q.optimizer > Optimizer::adam || q.optimizer_loop != OptimizerLoop::automatic) {
+    return contradiction("optimizer", "Gemini steps by an Adam of its own", "adamw or adam");
+  }
+  if (q.optimizer_in_backward) {
+    return contradiction("optimizer-in-backward", "Gemini has its gradients when backward is done",
+                         "leave it out");
+  }
+  if (q.offload != Offload::none) return unsupported("offload", "Gemini's placement on the host");
+  if (q.grad_accum > 1) {
+    return contradiction("grad-accum", "Gemini's chunks hold gradients or parameters, not both",
+                         "a larger --batch");
+  }
+  return {};
+}
+
+Result<void> check_fsdp(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.optimizer_in_backward) {
+    return contradiction("optimizer-in-backward", "FSDP has its gradients when backward is done",
+                         "leave it out");
+  }
+  if (q.offload == Offload::optimizer)
+    return unsupported("offload", "the optimizer alone under FSDP");
+  if (q.offload == Offload::parameters && q.division == Division::fsdp2) {
+    return unsupported("offload", "fully_shard's CPUOffloadPolicy");
+  }
+  if (q.offload == Offload::parameters && (q.clip || q.grad_accum > 1)) {
+    return unsupported("offload", "clipping and accumulation in the host's memory");
+  }
+  if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
+  const bool is_quantized = q.method == Method::qlora || q.method == Method::gptq_lora;
+  if (is_quantized && q.division == Division::fsdp2) {
+    return unsupported("method", "quantized weights under fully_shard");
+  }
+  if (q.method == Method::qlora && q.kbit_preparation != KbitPreparation::none) {
+    return contradiction("kbit-preparation", "parameters that FSDP puts together are of one type",
+                         "--kbit-preparation none");
+  }
+  if (!q.placements.empty()) return unsupported("placements", "a plan over several streams");
+  const bool is_first = q.division == Division::fsdp1;
+  if (s.train.environment.torch < (is_first ? op::Version{2, 0} : op::Version{2, 6})) {
+    return contradiction("torch",
+                         "this FSDP is modelled as PyTorch has it since 2.0, fully_shard since 2.6",
+                         "a later one");
+  }
+  return {};
+}
+
+// As transformers applies its plans, with DTensors, alone or within DDP or fully_shard.
+Result<void> check_tensor_parallel(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.method != Method::full) {
+    return unsupported("method", "adapters beside tensor-parallel modules");
+  }
+  if (q.division != Division::none && q.division != Division::fsdp2 &&
+      q.division != Division::ddp) {
+    return unsupported("method", "tensor parallelism within ZeRO or FSDP's first version");
+  }
+  if (s.loss != Loss::hf && s.loss != Loss::fused) {
+    return contradiction("loss", "the head's rows are divided, so its logits have to be gathered",
+                         "--loss hf");
+  }
+  if (q.kernels == Kernels::fast) {
+    return unsupported("kernels", "fms-acceleration's kernels beside tensor parallelism");
+  }
+  if (q.optimizer_loop == OptimizerLoop::foreach || q.optimizer_loop == OptimizerLoop::fused) {
+    return contradiction("optimizer",
+                         "PyTorch's foreach and fused kernels refuse DTensors beside plain tensors",
+                         "leave -foreach and -fused out");
+  }
+  if (q.optimizer >= Optimizer::adafactor) {
+    return unsupported("optimizer", "what does not step element by element on DTensors");
+  }
+  if (q.optimizer_in_backward) {
+    return unsupported("optimizer-in-backward", "stepping in backward under tensor parallelism");
+  }
+  if (q.offload != Offload::none) {
+    return unsupported("offload", "offloading under tensor parallelism");
+  }
+  return {};
+}
+
+Result<void> check_division(const Scenario& s) {
+  const Division division = s.question.division;
+  if (!is_divided(s.question)) return {};
+  if (s.traced) return unsupported("method", "a traced module among several GPUs");
+  if (division == Division::gemini) return check_gemini(s);
+  if (s.question.tensor_ranks > 1) HEADROOM_TRY(check_tensor_parallel(s));
+  if (division == Division::none) return {};
+  if (division == Division::ddp) return check_ddp(s);
+  const bool is_fsdp = division == Division::fsdp1 || division == Division::fsdp2;
+  return is_fsdp ? check_fsdp(s) : check_zero(s);
+}
+
+// Policies name PyTorch's own operators; those of other libraries run again.
+Result<void> check_selective(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.checkpointing.kind != CheckpointingKind::selective) return {};
+  if (s.traced) return unsupported("checkpointing", "selective checkpointing of a traced module");
+  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
+    return unsupported("checkpointing", "selective checkpointing of quantized modules");
+  }
+  if (q.kernels == Kernels::fast) {
+    return unsupported("checkpointing", "selective checkpointing of fused modules");
+  }
+  if (q.attention == Attention::flash2 && s.train.checkpoint_keeps.attention) {
+    return contradiction("checkpointing", "flash-attn's operator is none of PyTorch's",
+                         "--attention sdpa, or --checkpointing selective-products");
+  }
+  return {};
+}
+
+}  // namespace
+
+// Tensor cores take bf16 from compute capability 8.0 on (NVIDIA's Ampere tuning guide); before,
+// PyTorch runs it all the same, by other kernels.
+void warn_of_bf16(Scenario& s) {
+  const auto& capability = s.device->compute_capability;
+  if (!capability.known() || capability.value.major >= 8) return;
+  const bool computes_in_it =
+      s.question.mixed_precision == MixedPrecision::bf16 ||
+      (s.question.dtype == Dtype::bf16 && s.question.mixed_precision == MixedPrecision::none);
+  if (!computes_in_it) return;
+  s.warnings.push_back(s.device->name +
+                       " has no units for bf16, which is slow there and leaves out fused "
+                       "attention; ask again with --dtype fp16");
+}
+
+// torch.amp.GradScaler refuses gradients in fp16 ("Attempting to unscale FP16 gradients"), so that
+// such a run ends at its first step, whatever its memory.
+void warn_of_fp16_gradients(Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.mixed_precision != MixedPrecision::fp16) return;
+  const Dtype trained = q.method == Method::full ? q.dtype : q.lora_dtype;
+  if (trained != Dtype::fp16) return;
+  const char* const flag = q.method == Method::full ? "--dtype fp32" : "--lora-dtype fp32";
+  s.warnings.push_back(
+      std::string("mixed precision in fp16 wants weights in float32 to train: PyTorch's GradScaler "
+                  "refuses gradients in fp16; ask again with ") +
+      flag);
+}
+
+Result<void> check_supported(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  // Accepted words that would change nothing must not be answered as if they did.
+  HEADROOM_TRY(check_optimizer(q));
+  if (q.given.contains("expert-imbalance")) {
+    return contradiction("expert-imbalance", "it is of Megatron-LM's experts",
+                         "--engine megatron, or --from its arguments; else leave it out");
+  }
+  if (!q.freeze.empty() && q.method != Method::full) {
+    return contradiction("freeze", "adapters freeze the whole model",
+                         "leave --freeze or --method out");
+  }
+  HEADROOM_TRY(check_half_precision(s));
+  HEADROOM_TRY(check_flash(s));
+  HEADROOM_TRY(check_division(s));
+  return check_selective(s);
+}
+
+Result<void> set_allocator(Scenario& s) {
+  s.planned = s.question.allocator == kPlannedAllocator;
+  if (s.planned) return {};
+  auto settings = memory::parse_allocator_config(s.question.allocator);
+  if (!settings) {
+    // A flag's words are at fault, though a variable of the environment would be input.
+    Error error = settings.error();
+    error.code = ErrorCode::usage;
+    error.where = "--allocator: " + error.where;
+    return error;
+  }
+  s.allocator = std::move(*settings);
+  return {};
+}
+
+}  // namespace headroom::fit

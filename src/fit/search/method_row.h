@@ -1,0 +1,58 @@
+// MethodRow: one way to divide a step, as answers list it, with what it needs and takes and why it
+// is not the first.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/provenance.h"
+#include "base/units.h"
+#include "fit/answer.h"
+#include "fit/prediction.h"
+#include "fit/scenario/scenario.h"
+
+namespace headroom::fit {
+
+struct MethodRow {
+  std::string method;         // "lora,zero2:8"
+  std::string checkpointing;  // "none", "selective", "full"; empty where the question says it
+  std::string offload;        // "optimizer"; empty where the question says it
+  std::string flags;          // "--method zero2:8 --checkpointing full"
+  std::string reason;         // why it cannot be asked of this model; all below is empty then
+  Verdict verdict = Verdict::no;
+  Bytes peak_allocated;
+  Bytes peak_reserved;
+  Interval device_used;
+  Interval room;
+  std::optional<HostFigures> host;       // of one process, where something is offloaded
+  double oom_probability = 0;            // of a step on one of the devices (oom_probability.h)
+  std::optional<Largest> largest_batch;  // a device; nothing for traced models
+  Bytes sent;                            // by one device a step, around rings
+  std::optional<StepTime> time;          // nothing where the device lacks a figure
+  // No other that fits is as fast and leaves more room, or is faster and leaves as much.
+  bool on_frontier = false;
+  std::string why;  // it is not the first, in words
+  Provenance allocated_provenance = Provenance::counted;
+  Provenance reserved_provenance = Provenance::counted;
+  Provenance device_used_provenance = Provenance::datasheet;
+};
+
+// What is predicted of the scenario on one of its devices, and why it does not fit, where it does
+// not. Largest batch, bytes sent and time are left as they are.
+void take_prediction(const Scenario& scenario, const DetailedPrediction& detail, MethodRow& row);
+
+// By one device in a step, around rings.
+[[nodiscard]] Bytes sent_in(const Scenario& scenario, const step::StepTrace& trace);
+
+// Where the time goes that `first` does not take: kernels run again, or waiting for others.
+[[nodiscard]] std::string why_it_is_slower(const StepTime& time, const StepTime& first);
+
+// MethodRow::on_frontier of each, and why those that fit are not the first.
+void mark_frontier(std::vector<MethodRow>& rows);
+void explain_slower(std::vector<MethodRow>& rows);
+
+// yes before at_risk before no.
+[[nodiscard]] int rank_of(Verdict verdict);
+
+}  // namespace headroom::fit

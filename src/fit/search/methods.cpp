@@ -1,0 +1,288 @@
+#include "fit/search/methods.h"
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+#include <utility>
+
+#include "base/parallel.h"
+#include "fit/measured/correction.h"
+#include "fit/prediction.h"
+#include "fit/scenario/scenario.h"
+#include "fit/scenario/shared_steps.h"
+#include "fit/search/network.h"
+#include "fit/search/search.h"
+#include "fit/time/step_timer.h"
+#include "step/transform/tensor_plan.h"
+
+namespace headroom::fit {
+
+namespace {
+
+struct Candidate {
+  FitQuestion question;
+  MethodRow row;
+};
+
+// How much is computed twice: nothing, cheap operators, all of forward.
+int recomputation_of(const FitQuestion& question) {
+  switch (question.checkpointing.kind) {
+    case CheckpointingKind::none:
+      return 0;
+    case CheckpointingKind::selective:
+      return 1;
+    case CheckpointingKind::every_n:
+    case CheckpointingKind::full:
+      return 2;
+  }
+  return 2;
+}
+
+// What fits: the fastest, then what has no time. What does not: what misses least. Equals stay in
+// the order of divisions_among().
+bool comes_before(const Candidate& a, const Candidate& b) {
+  if (a.row.reason.empty() != b.row.reason.empty()) return a.row.reason.empty();
+  if (a.row.verdict != b.row.verdict) return rank_of(a.row.verdict) < rank_of(b.row.verdict);
+  const auto room = [](const Candidate& c) { return -c.row.room.expected.count; };
+  if (a.row.verdict == Verdict::no) return room(a) < room(b);
+  if (a.row.time.has_value() != b.row.time.has_value()) return a.row.time.has_value();
+  if (a.row.time) {
+    return a.row.time->step_seconds.expected < b.row.time->step_seconds.expected;
+  }
+  return std::tuple(recomputation_of(a.question), a.row.sent.count) <
+         std::tuple(recomputation_of(b.question), b.row.sent.count);
+}
+
+std::vector<std::string> checkpointings_of(const FitQuestion& question) {
+  if (question.given.contains("checkpointing")) return {""};
+  return {"none", "selective", "full"};
+}
+
+// NVLink joins the GPUs of a machine, eight of most.
+constexpr int64_t kMostTensorRanks = 16;
+
+Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t gpus) {
+  if (gpus == 1) return std::vector<std::string>{""};
+  std::vector<std::string> divisions = divisions_among(gpus);
+  HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
+  const auto plan = step::tensor_plan(model_type);
+  const bool trains_all = scenario.question.method == Method::full;
+  if (scenario.traced || !trains_all || !plan || !plan->is_transformers) return divisions;
+  HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(scenario.question, gpus));
+  const int64_t most = std::min(kMostTensorRanks, cluster.devices_per_node);
+  for (std::string& words : tensor_divisions_among(gpus, most)) {
+    divisions.push_back(std::move(words));
+  }
+  return divisions;
+}
+
+// The same sequences in a step as where each GPU has a batch of its own.
+Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate) {
+  FitQuestion& question = candidate.question;
+  const auto accumulated = checked_multiply(asked.grad_accum, question.tensor_ranks);
+  if (question.tensor_ranks == 1 || !accumulated) return {};
+  HEADROOM_TRY(question.set("grad-accum", std::to_string(*accumulated)));
+  if (!asked.global_batch) {
+    candidate.row.flags += " --grad-accum " + std::to_string(*accumulated);
+  }
+  return {};
+}
+
+// One way to divide the step and to recompute; `offload` is empty where the question says it.
+Result<Candidate> candidate_of(const FitQuestion& question, const std::string& division,
+                               const std::string& checkpointing, const std::string& offload = "") {
+  const std::string trained = method_word(question);
+  Candidate candidate{question, {}};
+  MethodRow& row = candidate.row;
+  row.method = division.empty() ? trained : trained == "full" ? division : trained + "," + division;
+  row.checkpointing = checkpointing;
+  row.flags = "--method " + row.method;
+  HEADROOM_TRY(candidate.question.set("method", row.method));
+  if (!checkpointing.empty()) {
+    HEADROOM_TRY(candidate.question.set("checkpointing", checkpointing));
+    if (checkpointing != "none") row.flags += " --checkpointing " + checkpointing;
+  }
+  if (!offload.empty()) {
+    row.offload = offload;
+    HEADROOM_TRY(candidate.question.set("offload", offload));
+    row.flags += " --offload " + offload;
+  }
+  HEADROOM_TRY(accumulate_for_group(question, candidate));
+  return candidate;
+}
+
+Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t gpus) {
+  const FitQuestion& question = scenario.question;
+  std::vector<Candidate> candidates;
+  HEADROOM_ASSIGN(const std::vector<std::string> divisions, divisions_of(scenario, gpus));
+  for (const std::string& division : divisions) {
+    for (const std::string& checkpointing : checkpointings_of(question)) {
+      HEADROOM_ASSIGN(Candidate candidate, candidate_of(question, division, checkpointing));
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return candidates;
+}
+
+// With the host's memory, where nothing fits without: DeepSpeed's ways to use it.
+Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario, int64_t gpus) {
+  const FitQuestion& question = scenario.question;
+  std::vector<Candidate> candidates;
+  if (question.given.contains("offload") || scenario.traced) return candidates;
+  const std::string all = ":" + std::to_string(gpus);
+  struct Way {
+    const char* division;
+    const char* offload;
+  };
+  for (const auto& [division, offload] : {Way{"zero2", "optimizer"}, Way{"zero3", "optimizer"},
+                                          Way{"zero3", "optimizer,parameters"}}) {
+    for (const std::string& checkpointing : checkpointings_of(question)) {
+      HEADROOM_ASSIGN(Candidate candidate,
+                      candidate_of(question, division + all, checkpointing, offload));
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return candidates;
+}
+
+void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
+  MethodRow& row = candidate.row;
+  const auto refuse = [&](const Error& error) { row.reason = error.message; };
+  const auto scenario = vary(base, candidate.question);
+  if (!scenario) return refuse(scenario.error());
+  const auto detail = predict_in_detail(*scenario, 0);
+  if (!detail) return refuse(detail.error());
+  take_prediction(*scenario, *detail, row);
+  row.sent = sent_in(*scenario, detail->trace);
+  if (const auto time = timer.time_of(*scenario, detail->trace)) row.time = *time;
+  if (scenario->traced) return;  // each size would be a trace of its own
+  if (const auto largest = largest_batch(*scenario, detail->prediction)) {
+    row.largest_batch = *largest;
+  }
+}
+
+// Why the others are not first, and what the order is.
+void explain(MethodsAnswer& answer) {
+  if (answer.verdict() == Verdict::no) {
+    answer.notes.emplace_back(
+        "with masters, states and parameters in the host's memory (DeepSpeed's offload_optimizer "
+        "and offload_param) it does not fit either, as the rows say");
+  }
+  const std::optional<StepTime>& first = answer.rows.front().time;
+  if (answer.verdict() != Verdict::no && !answer.rows.front().offload.empty()) {
+    answer.notes.emplace_back(
+        "no way fits for sure in the GPUs' memory alone; this one keeps a part of the state in the "
+        "host's, and nothing says how fast the host steps the optimizer and sends what it holds");
+    return;
+  }
+  if (!first) {
+    answer.notes.emplace_back(
+        "no step time could be predicted; the order is what fits, recomputes less, sends less; "
+        "then DDP before ZeRO before FSDP");
+    return;
+  }
+  explain_slower(answer.rows);
+  answer.notes.emplace_back(
+      "step times are of the GPUs alone, by laws of kernels that ran elsewhere; docs/measurements "
+      "says how far they are off");
+}
+
+}  // namespace
+
+std::vector<std::string> divisions_among(int64_t gpus) {
+  const std::string all = ":" + std::to_string(gpus);
+  std::vector<std::string> words;
+  for (const char* const word : {"ddp", "zero1", "zero2", "zero3", "fsdp2"}) {
+    words.push_back(word + all);
+  }
+  for (int64_t group = gpus / 2; group >= 2; --group) {
+    if (gpus % group != 0) continue;
+    words.push_back("fsdp2:" + std::to_string(group) +
+                    ",replicate:" + std::to_string(gpus / group));
+  }
+  return words;
+}
+
+std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most) {
+  std::vector<std::string> words;
+  for (int64_t group = std::min(gpus, most); group >= 2; --group) {
+    if (gpus % group != 0) continue;
+    const std::string tensor = "tp:" + std::to_string(group);
+    if (group == gpus) {
+      words.push_back(tensor);
+      continue;
+    }
+    for (const char* const around : {"fsdp2:", "ddp:"}) {
+      words.push_back(around + std::to_string(gpus / group) + "," + tensor);
+    }
+  }
+  return words;
+}
+
+Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& answer) {
+  answer.model = scenario.model->name;
+  HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+  answer.parameter_count = model::parameter_count(*step->graph, false);
+  answer.trainable_count = model::parameter_count(*step->graph, true);
+  answer.batch = scenario.question.batch;
+  if (reads_seq(scenario)) answer.seq = scenario.question.seq;
+  answer.dtype = setting_of(settings_of(scenario.question), "dtype");
+  answer.warnings = calibration_warnings(scenario, timer.measured_device());
+  answer.warnings.insert(answer.warnings.end(), scenario.warnings.begin(), scenario.warnings.end());
+  answer.assumptions = scenario.assumptions;
+  return {};
+}
+
+Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
+                                            int64_t gpus) {
+  HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
+  const auto fill_all = [&](std::vector<Candidate>& some) {
+    for_each_in_parallel(some.size(), 0, [&](size_t i) { fill(scenario, timer, some[i]); });
+  };
+  fill_all(candidates);
+  const bool fits = std::ranges::any_of(candidates, [](const Candidate& candidate) {
+    return candidate.row.reason.empty() && candidate.row.verdict == Verdict::yes;
+  });
+  if (!fits) {
+    HEADROOM_ASSIGN(std::vector<Candidate> offloaded, offloaded_candidates_of(scenario, gpus));
+    fill_all(offloaded);
+    std::ranges::move(offloaded, std::back_inserter(candidates));
+  }
+  std::ranges::stable_sort(candidates, comes_before);
+  std::vector<MethodRow> rows;
+  for (Candidate& candidate : candidates) rows.push_back(std::move(candidate.row));
+  mark_frontier(rows);
+  return rows;
+}
+
+Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus) {
+  HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
+  // What recomputes most needs least, mostly.
+  std::ranges::stable_sort(candidates, std::greater<>(), [](const Candidate& candidate) {
+    return recomputation_of(candidate.question);
+  });
+  for (const Candidate& candidate : candidates) {
+    const auto varied = vary(scenario, candidate.question);
+    if (!varied) continue;  // is refused, and so fits nowhere
+    const auto prediction = predict(*varied, Figures::where_it_fits);
+    if (prediction && prediction->verdict == Verdict::yes) return true;
+  }
+  return false;
+}
+
+Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
+  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, gpus));
+  HEADROOM_TRY(cluster_of(question, gpus));
+  HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
+  HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
+  MethodsAnswer answer;
+  HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus));
+  HEADROOM_TRY(describe(scenario, timer, answer));
+  answer.device = memory_of_device(scenario);
+  answer.device.count = gpus;
+  answer.grad_accum = question.grad_accum;
+  explain(answer);
+  return answer;
+}
+
+}  // namespace headroom::fit

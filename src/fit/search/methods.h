@@ -1,0 +1,86 @@
+// `headroom fit --gpus N`: every way to divide a step among N devices, and the one to begin with.
+//
+// Candidates are DDP, ZeRO 1 to 3, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
+// N), tensor parallelism, alone and within FSDP2 and DDP (where transformers has a plan for the
+// model; groups stay within a machine), each without recomputation, with selective and with full
+// recomputation, where the question leaves that open. A tensor-parallel group has one batch among
+// it, so it accumulates as many: a step has the same sequences whichever way. Each is predicted as
+// fit::answer() would predict it, so what it needs is as sure as there. What fits comes first, the
+// fastest step before others (step_timer.h); where steps have no time, what recomputes less, then
+// what sends less, then what needs less beside PyTorch: DDP, ZeRO, FSDP. What does not fit follows,
+// by what it misses. Where none fits for sure, DeepSpeed's offload to the host's memory is tried,
+// too: ZeRO 2 and 3 with the optimizer there, 3 with the parameters as well.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "fit/answer.h"
+#include "fit/question.h"
+#include "fit/scenario/scenario.h"
+#include "fit/search/method_row.h"
+#include "fit/time/step_timer.h"
+
+namespace headroom::fit {
+
+inline constexpr int64_t kMostGpus = 65536;
+
+// What an answer about several settings is about.
+struct Asked {
+  std::string model;
+  int64_t parameter_count = 0;
+  int64_t trainable_count = 0;
+  int64_t batch = 1;           // a device and micro-batch
+  std::optional<int64_t> seq;  // nothing where the model's config says how long an input is
+  std::string dtype;           // of the weights as answered, in the flag's words
+  std::vector<std::string> notes;
+  std::vector<std::string> warnings;
+  std::vector<std::string> assumptions;  // each makes figures extrapolated
+};
+
+// Of a search, what became of every setting: the counts come to `settings`.
+struct Searched {
+  int64_t settings = 0;
+  int64_t predicted = 0;  // step by step
+  // Not, by what was counted alone (megatron/bounds.h):
+  int64_t too_large = 0;  // needs more than the device has
+  int64_t beaten = 0;     // one that fits is no slower and has as much room
+  int64_t refused = 0;    // cannot be asked
+};
+
+struct MethodsAnswer : Asked {
+  DeviceMemory device;
+  int64_t grad_accum = 1;
+  std::vector<MethodRow> rows;       // the one to begin with first, those that cannot be asked last
+  std::optional<Searched> searched;  // nothing: every setting is a row
+  std::vector<Emitted> emitted;      // of the first
+  std::optional<RunCost> cost;       // of the first
+
+  // Of the one to begin with; no where none can be asked.
+  [[nodiscard]] Verdict verdict() const {
+    return rows.empty() || !rows.front().reason.empty() ? Verdict::no : rows.front().verdict;
+  }
+};
+
+// Adds what the scenario says of itself; `timer` is the one that its times come from.
+Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& answer);
+
+// The words of --method for each way to divide among `gpus`: "ddp:8", "fsdp2:4,replicate:2", ...
+[[nodiscard]] std::vector<std::string> divisions_among(int64_t gpus);
+// With tensor parallelism, in groups of up to `most`: "tp:8", "fsdp2:4,tp:2", "ddp:4,tp:2", ...
+[[nodiscard]] std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most);
+
+// Ways to divide the scenario's step among so many devices, each with the recomputation that was
+// asked for or with every kind of it; the one to begin with first. One device has that alone.
+// REQUIRES: 1 <= gpus <= kMostGpus.
+Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
+                                            int64_t gpus);
+// Whether one of them fits for sure; quicker than ranking them.
+Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus);
+
+// The question's own division must be none. REQUIRES: 2 <= gpus <= kMostGpus. Some hundred
+// milliseconds for a 7B model; both cores.
+Result<MethodsAnswer> choose_method(const FitQuestion& question, int64_t gpus);
+
+}  // namespace headroom::fit

@@ -1,0 +1,251 @@
+#include "fit/search/methods.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fit/fit.h"
+
+namespace headroom::fit {
+namespace {
+
+FitQuestion small_question() {
+  FitQuestion question;
+  question.model = "openai-community/gpt2";
+  question.device = "a100-sxm-80gb";
+  question.batch = 2;
+  question.seq = 256;
+  return question;
+}
+
+TEST(Methods, EveryDivisorIsAGroupOnce) {
+  EXPECT_EQ(divisions_among(8),
+            (std::vector<std::string>{"ddp:8", "zero1:8", "zero2:8", "zero3:8", "fsdp2:8",
+                                      "fsdp2:4,replicate:2", "fsdp2:2,replicate:4"}));
+  EXPECT_EQ(divisions_among(2),
+            (std::vector<std::string>{"ddp:2", "zero1:2", "zero2:2", "zero3:2", "fsdp2:2"}));
+  EXPECT_EQ(divisions_among(7).size(), 5U);
+}
+
+TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
+  EXPECT_EQ(tensor_divisions_among(8, 8),
+            (std::vector<std::string>{"tp:8", "fsdp2:2,tp:4", "ddp:2,tp:4", "fsdp2:4,tp:2",
+                                      "ddp:4,tp:2"}));
+  EXPECT_EQ(tensor_divisions_among(6, 4),
+            (std::vector<std::string>{"fsdp2:2,tp:3", "ddp:2,tp:3", "fsdp2:3,tp:2", "ddp:3,tp:2"}));
+  EXPECT_TRUE(tensor_divisions_among(7, 4).empty());
+}
+
+// A group accumulates, so that a step has the same sequences; what heads do not allow is refused.
+TEST(Methods, TensorParallelismIsAmongThem) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-3.1-8B";
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  const auto chosen = choose_method(question, 16);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  const auto row_of = [&](const std::string& flags) {
+    const auto row = std::ranges::find(chosen->rows, flags, &MethodRow::flags);
+    EXPECT_NE(row, chosen->rows.end()) << flags;
+    return row == chosen->rows.end() ? MethodRow{} : *row;
+  };
+  EXPECT_NE(row_of("--method tp:16 --grad-accum 16").reason.find("8 heads"), std::string::npos);
+  const MethodRow row = row_of("--method fsdp2:2,tp:8 --grad-accum 8");
+  ASSERT_TRUE(row.time);
+  const MethodRow whole = row_of("--method fsdp2:16");
+  const auto tokens = [](const MethodRow& r) {
+    return r.time->tokens_per_second * r.time->step_seconds.expected;
+  };
+  EXPECT_NEAR(tokens(row), tokens(whole), 1e-6 * tokens(whole));
+}
+
+// Each row is what the question with its flags answers.
+TEST(Methods, RowsAreAnswers) {
+  const auto chosen = choose_method(small_question(), 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_EQ(chosen->rows.size(), 18U);
+  EXPECT_EQ(chosen->device.count, 4);
+  for (const MethodRow& row : chosen->rows) {
+    FitQuestion question = small_question();
+    const std::string words = row.flags.substr(std::string("--method ").size());
+    const size_t end = words.find(' ');
+    ASSERT_TRUE(question.set("method", words.substr(0, end)));
+    if (end != std::string::npos) {
+      ASSERT_TRUE(question.set("checkpointing", words.substr(words.rfind(' ') + 1)));
+    }
+    const auto alone = answer(question);
+    ASSERT_TRUE(alone) << row.flags;
+    EXPECT_EQ(row.verdict, alone->verdict) << row.flags;
+    EXPECT_EQ(row.peak_reserved, alone->memory.peak_reserved) << row.flags;
+    EXPECT_EQ(row.device_used.high, alone->memory.device_used.high) << row.flags;
+    EXPECT_EQ(row.largest_batch->value, alone->largest_batch->value) << row.flags;
+  }
+}
+
+TEST(Methods, OfThoseThatFitTheFastestComesFirst) {
+  const auto chosen = choose_method(small_question(), 4);
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->rows.front().verdict, Verdict::yes);
+  EXPECT_EQ(chosen->rows.front().flags.find("--checkpointing"), std::string::npos);
+  EXPECT_TRUE(chosen->rows.front().on_frontier);
+  EXPECT_TRUE(chosen->rows.front().why.empty());
+  for (size_t i = 1; i < chosen->rows.size(); ++i) {
+    const MethodRow& row = chosen->rows[i];
+    ASSERT_TRUE(row.time) << row.flags;
+    EXPECT_GE(row.time->step_seconds.expected, chosen->rows[i - 1].time->step_seconds.expected);
+    EXPECT_FALSE(row.why.empty()) << row.flags;
+  }
+}
+
+// What is on the frontier is beaten by nothing; what is not, by something on it.
+TEST(Methods, TheFrontierIsOfSpeedAndRoom) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-2-7b-hf";
+  const auto chosen = choose_method(question, 8);
+  ASSERT_TRUE(chosen);
+  const auto beats = [](const MethodRow& a, const MethodRow& b) {
+    const double faster = b.time->step_seconds.expected - a.time->step_seconds.expected;
+    const int64_t roomier = a.room.expected.count - b.room.expected.count;
+    return faster >= 0 && roomier >= 0 && (faster > 0 || roomier > 0);
+  };
+  for (const MethodRow& row : chosen->rows) {
+    if (row.verdict != Verdict::yes) {
+      EXPECT_FALSE(row.on_frontier);
+      EXPECT_NE(row.why.find("miss"), std::string::npos) << row.why;
+      continue;
+    }
+    const bool is_beaten = std::ranges::any_of(chosen->rows, [&](const MethodRow& other) {
+      return other.on_frontier && beats(other, row);
+    });
+    EXPECT_NE(row.on_frontier, is_beaten) << row.flags;
+  }
+}
+
+TEST(Methods, ASlowLinkChangesTheOrder) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-2-7b-hf";
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  ASSERT_TRUE(question.set("nodes", "2"));
+  ASSERT_TRUE(question.set("link", "eth-10g"));
+  const auto chosen = choose_method(question, 8);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_EQ(chosen->rows.front().flags, "--method fsdp2:4,replicate:2");
+  ASSERT_TRUE(question.set("link", "ib-400g"));
+  const auto fast = choose_method(question, 8);
+  ASSERT_TRUE(fast);
+  EXPECT_LT(fast->rows.front().time->step_seconds.expected,
+            chosen->rows.front().time->step_seconds.expected);
+}
+
+TEST(Methods, AGlobalBatchIsAccumulated) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("global-batch", "24"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_EQ(chosen->grad_accum, 3);
+  const auto refused = choose_method(question, 5);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::usage);
+}
+
+TEST(Methods, WhereOnlyOneKindFitsItIsThat) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-2-7b-hf";
+  question.device = "a100-sxm-40gb";
+  question.batch = 1;
+  const auto chosen = choose_method(question, 8);
+  ASSERT_TRUE(chosen);
+  const auto row_of = [&](const std::string& flags) {
+    return *std::ranges::find(chosen->rows, flags, &MethodRow::flags);
+  };
+  EXPECT_EQ(row_of("--method ddp:8").verdict, Verdict::no);
+  EXPECT_EQ(row_of("--method fsdp2:8").verdict, Verdict::yes);
+  EXPECT_EQ(chosen->rows.front().verdict, Verdict::yes);
+  EXPECT_NE(chosen->rows.back().verdict, Verdict::yes);
+}
+
+// A decoder's biases pass through units that nothing flows back from.
+TEST(Methods, AnEncoderAndADecoderCanBeDivided) {
+  FitQuestion question = small_question();
+  question.model = "google-t5/t5-small";
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  for (const MethodRow& row : chosen->rows) EXPECT_EQ(row.verdict, Verdict::yes) << row.flags;
+}
+
+TEST(Methods, AnImageHasNoSequence) {
+  FitQuestion question = small_question();
+  question.model = "google/vit-base-patch16-224";
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_FALSE(chosen->seq);
+  EXPECT_EQ(chosen->verdict(), Verdict::yes);
+}
+
+TEST(Methods, WhatIsGivenStays) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  ASSERT_TRUE(question.set("method", "lora"));
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen);
+  ASSERT_EQ(chosen->rows.size(), 5U);
+  for (const MethodRow& row : chosen->rows) {
+    EXPECT_TRUE(row.flags.starts_with("--method lora,")) << row.flags;
+    EXPECT_EQ(row.flags.find("--checkpointing"), std::string::npos);
+  }
+}
+
+// ZeRO (arXiv 1910.02054), section 7.2: data parallel sends twice the parameters, the third stage
+// three times, here less what stays gathered between forward and backward; all less a ring's n-th.
+// DeepSpeed's stages 1 and 2 reduce everywhere and gather besides.
+TEST(Methods, WhatIsSent) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  const auto sent = [&](const char* flags) {
+    const auto chosen = choose_method(question, 4);
+    EXPECT_TRUE(chosen);
+    const auto row =
+        std::ranges::find(chosen->rows, std::string("--method ") + flags, &MethodRow::flags);
+    const double once = 2.0 * static_cast<double>(chosen->trainable_count) * 3 / 4;
+    return static_cast<double>(row->sent.count) / once;
+  };
+  EXPECT_NEAR(sent("ddp:4"), 2, 1e-6);
+  EXPECT_NEAR(sent("zero1:4"), 3, 1e-4);
+  EXPECT_NEAR(sent("zero2:4"), 3, 1e-4);
+  EXPECT_GT(sent("fsdp2:4"), 2.5);
+  EXPECT_LT(sent("fsdp2:4"), 3.001);
+  EXPECT_GT(sent("zero3:4"), 2.5);
+  EXPECT_LT(sent("zero3:4"), 3.001);
+  question.grad_accum = 3;
+  EXPECT_NEAR(sent("ddp:4"), 2, 1e-6);
+  EXPECT_NEAR(sent("zero1:4"), 3, 1e-4);
+  EXPECT_NEAR(sent("zero2:4"), 3 * 2 + 1, 1e-3);
+}
+
+// Where nothing fits on the GPUs alone, the host's memory is tried, and rows say what they take.
+TEST(Methods, WhereNothingFitsTheHostsMemoryIsTried) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-2-7b-hf";
+  question.device = "v100-sxm2-16gb";
+  ASSERT_TRUE(question.set("dtype", "fp16"));
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  const MethodRow& first = chosen->rows.front();
+  EXPECT_EQ(first.verdict, Verdict::yes);
+  EXPECT_FALSE(first.offload.empty());
+  EXPECT_NE(first.flags.find("--offload optimizer"), std::string::npos);
+  ASSERT_TRUE(first.host);
+  EXPECT_GT(first.host->requested, Bytes(int64_t{6'700'000'000} * 18 / 4));
+  for (const MethodRow& row : chosen->rows) {
+    EXPECT_TRUE(!row.offload.empty() || row.verdict != Verdict::yes) << row.flags;
+    EXPECT_EQ(row.host.has_value(), !row.offload.empty()) << row.flags;
+  }
+  // Where something fits, it is left alone.
+  question.device = "a100-sxm-80gb";
+  const auto larger = choose_method(question, 4);
+  ASSERT_TRUE(larger);
+  for (const MethodRow& row : larger->rows) EXPECT_TRUE(row.offload.empty()) << row.flags;
+}
+
+}  // namespace
+}  // namespace headroom::fit

@@ -1,0 +1,86 @@
+#include "fit/search/network.h"
+
+#include <string>
+
+#include "text/parse_number.h"
+#include "text/quantity.h"
+
+namespace headroom::fit {
+
+namespace {
+
+constexpr double kMostGigabits = 1e6;
+
+std::string counted(int64_t count, const char* what) {
+  std::string words = std::to_string(count);
+  words += what;
+  return words;
+}
+
+}  // namespace
+
+Result<BytesPerSecond> network_rate(std::string_view link) {
+  if (link.ends_with("/s")) return text::parse_bytes_per_second(link, "--link");
+  const size_t dash = link.rfind('-');
+  std::string_view rate = dash == std::string_view::npos ? link : link.substr(dash + 1);
+  if (rate.ends_with('g') || rate.ends_with('G')) {
+    rate.remove_suffix(1);
+    const auto gigabits = text::parse_number<double>(rate);
+    if (gigabits && *gigabits > 0 && *gigabits <= kMostGigabits) {
+      return BytesPerSecond{*gigabits * 1e9 / 8};
+    }
+  }
+  return Error{ErrorCode::usage, "'" + std::string(link.substr(0, 80)) + "' says no rate", "--link",
+               "ib-400g, roce-100g (Gbit/s of one GPU), or a bandwidth such as 50GB/s"};
+}
+
+Result<timing::Cluster> cluster_of(const FitQuestion& question, int64_t devices) {
+  timing::Cluster cluster;
+  cluster.devices_per_node = devices;
+  if (question.nodes == 1) return cluster;
+  if (devices % question.nodes != 0) {
+    return Error{ErrorCode::usage,
+                 counted(devices, " GPUs are not spread evenly over ") +
+                     counted(question.nodes, " machines"),
+                 "--nodes", "a divisor of the GPUs"};
+  }
+  if (question.link.empty()) {
+    return Error{ErrorCode::usage, "nothing says how fast one machine sends to another", "--nodes",
+                 "add --link ib-400g, say"};
+  }
+  cluster.devices_per_node = devices / question.nodes;
+  HEADROOM_ASSIGN(cluster.network, network_rate(question.link));
+  return cluster;
+}
+
+timing::Division division_of(const FitQuestion& question) {
+  if (!question.megatron) {
+    return {.ranks = question.ranks,
+            .replicas = question.replicas,
+            .tensor_ranks = question.tensor_ranks};
+  }
+  // Megatron-LM's order of ranks: tensor, context, data, and stages apart the furthest.
+  const MegatronSetting& setting = *question.megatron;
+  return {.tensor_ranks = setting.stage.rank.tensor,
+          .context_ranks = setting.stage.rank.context,
+          .stages_apart = question.ranks / setting.stage.rank.pipeline};
+}
+
+Result<FitQuestion> with_accumulation(FitQuestion question, int64_t devices) {
+  if (!question.global_batch) return question;
+  if (question.given.contains("grad-accum")) {
+    return Error{ErrorCode::usage, "says what --grad-accum says", "--global-batch",
+                 "leave one of them out"};
+  }
+  const auto at_once = checked_multiply(question.batch, devices);
+  if (!at_once || *question.global_batch % *at_once != 0) {
+    return Error{ErrorCode::usage,
+                 counted(*question.global_batch, " sequences are no multiple of ") +
+                     counted(devices, " GPUs x --batch ") + counted(question.batch, ""),
+                 "--global-batch", "a multiple of both"};
+  }
+  question.grad_accum = *question.global_batch / *at_once;
+  return question;
+}
+
+}  // namespace headroom::fit

@@ -1,0 +1,429 @@
+#include "fit/setup/setup_file.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "base/file.h"
+#include "engines/accelerate.h"
+#include "engines/deepspeed.h"
+#include "engines/torchtitan.h"
+#include "engines/trainer.h"
+#include "fit/setup/torchtitan_file.h"
+#include "text/block_yaml.h"
+#include "text/gzip.h"
+
+namespace headroom::fit {
+
+namespace {
+
+using engines::Half;
+using engines::Sharing;
+using engines::TrainingSetup;
+using engines::Tuning;
+
+struct SharingWord {
+  Sharing sharing;
+  Division division;
+  std::string_view word;
+};
+constexpr std::array kSharings{SharingWord{Sharing::none, Division::none, ""},
+                               SharingWord{Sharing::ddp, Division::ddp, "ddp"},
+                               SharingWord{Sharing::fsdp1, Division::fsdp1, "fsdp1"},
+                               SharingWord{Sharing::fsdp2, Division::fsdp2, "fsdp2"},
+                               SharingWord{Sharing::zero1, Division::zero1, "zero1"},
+                               SharingWord{Sharing::zero2, Division::zero2, "zero2"},
+                               SharingWord{Sharing::zero3, Division::zero3, "zero3"}};
+static_assert(kOfHiddenSize == engines::kOfHiddenSize);
+
+std::string_view word_of(Half half) {
+  return half == Half::none ? "none" : half == Half::bf16 ? "bf16" : "fp16";
+}
+
+std::string number_words(double number) {
+  std::array<char, 32> digits{};
+  const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+  return code == std::errc() ? std::string(digits.data(), end) : std::string();
+}
+
+bool is_json_text(std::string_view content) {
+  const size_t first = content.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && content[first] == '{';
+}
+
+// JSON, YAML, or a script of the Trainer's.
+Result<text::Json> parse_setup(std::string_view content, const std::string& file) {
+  if (is_json_text(content)) return text::parse_json(content, file);
+  if (engines::is_trainer_script(content)) return engines::trainer_arguments_of(content, file);
+  return text::parse_block_yaml(content, file);
+}
+
+// Beside the file that names it.
+Result<text::Json> read_named(const std::string& name, const std::string& file,
+                              const BesideSetup& beside) {
+  const std::filesystem::path path = std::filesystem::path(file).parent_path() / name;
+  std::error_code ignored;
+  if (!beside.read && !std::filesystem::is_regular_file(path, ignored)) {
+    return Error{ErrorCode::bad_input, "names " + name.substr(0, 200) + ", which is no file here",
+                 file, "paths are taken from where the setting lies"};
+  }
+  HEADROOM_ASSIGN(const std::string content,
+                  beside.read ? beside.read(path.string()) : read_file(path.string(), kMostSetup));
+  return parse_setup(content, path.string());
+}
+
+Result<TrainingSetup> read_setup(std::string_view content, const std::string& file,
+                                 const BesideSetup& beside) {
+  if (engines::is_torchtitan_script(content)) {
+    return engines::read_torchtitan(content, file, beside.gpus);
+  }
+  HEADROOM_ASSIGN(const text::Json root, parse_setup(content, file));
+  const text::JsonView view(root, file);
+  if (view.has("zero_optimization")) return engines::read_deepspeed(view);
+  if (engines::has_trainer_arguments(root)) {
+    return engines::read_trainer(
+        view, [&](const std::string& name) { return read_named(name, file, beside); });
+  }
+  if (view.has("distributed_type")) return engines::read_accelerate(view);
+  return Error{ErrorCode::bad_input, "says no setting that is known", file,
+               "accelerate's has distributed_type, DeepSpeed's zero_optimization, a Trainer's "
+               "arguments output_dir or per_device_train_batch_size, torchtitan's command "
+               "torchtitan.train with --module and --config"};
+}
+
+// The Trainer divides a batch among what it finds, as DistributedDataParallel does.
+void take_gpus(const BesideSetup& beside, TrainingSetup& setup) {
+  if (beside.gpus && setup.ranks < 2) {
+    setup.ranks = *beside.gpus;
+    setup.is_counted = true;
+  }
+  if (setup.is_trainer && !setup.sharing && setup.ranks > 1) setup.sharing = Sharing::ddp;
+}
+
+std::string_view word_of(Tuning tuning) {
+  return tuning == Tuning::full ? "full" : tuning == Tuning::lora ? "lora" : "qlora";
+}
+
+// "lora,fsdp2:8,replicate:2"
+Result<std::string> method_words(const TrainingSetup& setup, const std::string& file,
+                                 std::string_view method) {
+  std::string words(method.empty() && setup.tuning ? word_of(*setup.tuning) : method);
+  for (const SharingWord& entry : kSharings) {
+    if (entry.sharing != setup.sharing || entry.word.empty()) continue;
+    const bool may_be_alone = engines::is_zero(setup.sharing) && setup.is_counted;
+    if (setup.ranks < 2 && !may_be_alone) {
+      return Error{ErrorCode::bad_input, "says no number of GPUs", file,
+                   "--gpus N beside it does; or " + setup.counted_by};
+    }
+    words +=
+        (words.empty() ? "" : ",") + std::string(entry.word) + ":" + std::to_string(setup.ranks);
+    if (setup.replicas > 1) words += ",replicate:" + std::to_string(setup.replicas);
+  }
+  return words;
+}
+
+TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) {
+  TrainingSetup setup;
+  for (const SharingWord& entry : kSharings) {
+    if (entry.division == q.division) setup.sharing = entry.sharing;
+  }
+  const bool is_fsdp = q.division == Division::fsdp1 || q.division == Division::fsdp2;
+  setup.ranks = q.ranks;
+  setup.replicas = q.replicas;
+  setup.nodes = q.nodes;
+  const auto half_of = [](bool bf16, bool fp16) {
+    return bf16 ? Half::bf16 : fp16 ? Half::fp16 : Half::none;
+  };
+  if (is_zero(q.division)) {
+    setup.weights = half_of(q.dtype == Dtype::bf16, q.dtype == Dtype::fp16);
+    setup.reduce_bucket_size = q.reduce_bucket_size;
+    setup.overlap_comm = overlaps_comm(q);
+    setup.offloads_optimizer = offloads_optimizer(q);
+    setup.offloads_parameters = offloads_parameters(q);
+    if (q.division == Division::zero3) {
+      for (const Stage3Count& one : kStage3Counts) {
+        std::string key(one.flag);
+        std::ranges::replace(key, '-', '_');
+        setup.stage3.emplace_back(std::move(key), q.*(one.field));
+      }
+    }
+  } else {
+    setup.mixed_precision = half_of(q.mixed_precision == MixedPrecision::bf16,
+                                    q.mixed_precision == MixedPrecision::fp16);
+  }
+  setup.batch = q.batch;
+  setup.grad_accum = q.grad_accum;
+  setup.clip = q.clip;
+  const bool is_full = q.checkpointing.kind == CheckpointingKind::full;
+  if (is_fsdp && is_full) {
+    setup.checkpoints = true;
+  } else if (q.checkpointing.kind != CheckpointingKind::none) {
+    by_hand.emplace_back("checkpointing");
+  }
+  return setup;
+}
+
+// What only a training script says, where it is not as frameworks have it.
+void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::string>& by_hand) {
+  constexpr std::array kOfTheScript{
+      "batch",     "seq",       "dtype",        "optimizer",
+      "attention", "loss",      "kernels",      "optimizer-in-backward",
+      "freeze",    "lora-rank", "lora-targets", "lora-dtype"};
+  const bool is_accelerate = kind == "accelerate";
+  if (q.given.contains("offload") && !is_zero(q.division)) by_hand.emplace_back("offload");
+  for (const char* flag : kOfTheScript) {
+    if (flag == std::string_view("batch") && !is_accelerate) continue;
+    if (q.given.contains(flag)) by_hand.emplace_back(flag);
+  }
+  if (!is_accelerate) return;
+  if (q.grad_accum > 1 && !is_zero(q.division)) by_hand.emplace_back("grad-accum");
+  if (q.clip && !is_zero(q.division)) by_hand.emplace_back("clip");
+  for (const char* flag : {"bucket-cap-mb", "gradient-as-bucket-view", "find-unused-parameters",
+                           "reduce-bucket-size", "overlap-comm"}) {
+    if (q.given.contains(flag)) by_hand.emplace_back(flag);
+  }
+  for (const Stage3Count& one : kStage3Counts) {
+    if (q.given.contains(one.flag)) by_hand.emplace_back(one.flag);
+  }
+}
+
+struct TransformersName {
+  std::string_view name;
+  std::string_view word;
+};
+constexpr std::array kOptimizers{TransformersName{"adamw_torch", "adamw"},
+                                 TransformersName{"adamw_torch_fused", "adamw-fused"},
+                                 TransformersName{"adafactor", "hf-adafactor"},
+                                 TransformersName{"sgd", "sgd"},
+                                 TransformersName{"lion_32bit", "lion"},
+                                 TransformersName{"adamw_bnb_8bit", "adamw-8bit"},
+                                 TransformersName{"adamw_8bit", "adamw-8bit"},
+                                 TransformersName{"paged_adamw_8bit", "paged-adamw-8bit"}};
+constexpr std::array kAttentions{TransformersName{"eager", "eager"},
+                                 TransformersName{"sdpa", "sdpa"},
+                                 TransformersName{"flash_attention_2", "flash2"}};
+
+// By the name of transformers; an Error with those that are known.
+template <size_t N>
+Result<std::string> word_for(const std::array<TransformersName, N>& known, const std::string& name,
+                             const std::string& file, std::string_view key) {
+  std::string names;
+  for (const TransformersName& entry : known) {
+    if (entry.name == name) return std::string(entry.word);
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return Error{ErrorCode::bad_input, "'" + name.substr(0, 40) + "' is not modelled",
+               file + "#/" + std::string(key), names};
+}
+
+std::string checkpointing_words(const TrainingSetup& setup) {
+  if (!*setup.checkpoints) return "none";
+  if (setup.checkpoints_half_the_products) return "selective-every-2";
+  const int64_t every = setup.checkpoints_every.value_or(1);
+  return every > 1 ? "every-" + std::to_string(every) : "full";
+}
+
+std::string offload_words(const TrainingSetup& setup) {
+  const bool has_parameters = setup.offloads_parameters.value_or(false);
+  if (!setup.offloads_optimizer.value_or(false)) return has_parameters ? "parameters" : "none";
+  return has_parameters ? "optimizer,parameters" : "optimizer";
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string words;
+  for (const std::string& name : names) words += (words.empty() ? "" : ",") + name;
+  return words;
+}
+
+// What a Trainer's arguments say beside what launchers and engines do.
+Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& file,
+                               std::vector<FlagWords>& flags) {
+  if (setup.optimizer) {
+    HEADROOM_ASSIGN(std::string word, word_for(kOptimizers, *setup.optimizer, file, "optim"));
+    if (setup.optimizer_loop) word += "-" + *setup.optimizer_loop;
+    flags.emplace_back("optimizer", std::move(word));
+  }
+  if (setup.attention) {
+    HEADROOM_ASSIGN(std::string word,
+                    word_for(kAttentions, *setup.attention, file, "attn_implementation"));
+    flags.emplace_back("attention", std::move(word));
+  }
+  if (setup.sequence) flags.emplace_back("seq", std::to_string(*setup.sequence));
+  if (setup.lora_rank) flags.emplace_back("lora-rank", std::to_string(*setup.lora_rank));
+  if (!setup.lora_targets.empty()) {
+    flags.emplace_back("lora-targets", joined(setup.lora_targets));
+  }
+  if (setup.tuning == Tuning::qlora) flags.emplace_back("kbit-preparation", "norms");  // TRL's
+  if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
+  if (setup.loss_chunks) flags.emplace_back("loss", *setup.loss_chunks > 1 ? "fused-linear" : "hf");
+  if (setup.has_liger.value_or(false)) flags.emplace_back("kernels", "liger");
+  if (setup.sharing != Sharing::ddp) return {};
+  if (setup.bucket_cap_mb) {
+    flags.emplace_back("bucket-cap-mb", std::to_string(*setup.bucket_cap_mb));
+  }
+  if (setup.finds_unused) {
+    flags.emplace_back("find-unused-parameters", *setup.finds_unused ? "true" : "false");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& file,
+                                  const BesideSetup& beside) {
+  HEADROOM_ASSIGN(TrainingSetup setup, read_setup(content, file, beside));
+  take_gpus(beside, setup);
+  SetupFlags read{{}, setup.model.value_or(""), setup.notes};
+  std::vector<FlagWords>& flags = read.flags;
+  HEADROOM_ASSIGN(std::string words, method_words(setup, file, beside.method));
+  if (!words.empty()) flags.emplace_back("method", std::move(words));
+  if (setup.nodes > 1) flags.emplace_back("nodes", std::to_string(setup.nodes));
+  if (setup.mixed_precision) {
+    flags.emplace_back("mixed-precision", word_of(*setup.mixed_precision));
+    if (setup.is_accelerated && setup.mixed_precision != Half::none) {
+      flags.emplace_back("accelerate", "true");
+    }
+  }
+  if (setup.weights) {
+    flags.emplace_back("dtype", *setup.weights == Half::none ? "fp32" : word_of(*setup.weights));
+  }
+  if (setup.reduced) {
+    flags.emplace_back("reduce-dtype",
+                       *setup.reduced == Half::none ? "fp32" : word_of(*setup.reduced));
+  }
+  if (setup.checkpoints) flags.emplace_back("checkpointing", checkpointing_words(setup));
+  if (setup.batch) flags.emplace_back("batch", std::to_string(*setup.batch));
+  if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));
+  if (setup.clip) flags.emplace_back("clip", number_words(*setup.clip));
+  if (setup.reduce_bucket_size) {
+    flags.emplace_back("reduce-bucket-size", elements_words(*setup.reduce_bucket_size));
+  }
+  if (setup.offloads_optimizer || setup.offloads_parameters) {
+    flags.emplace_back("offload", offload_words(setup));
+  }
+  for (const auto& [key, elements] : setup.stage3) {
+    std::string flag = key;
+    std::ranges::replace(flag, '_', '-');
+    flags.emplace_back(std::move(flag), elements_words(elements));
+  }
+  if (setup.overlap_comm)
+    flags.emplace_back("overlap-comm", *setup.overlap_comm ? "true" : "false");
+  HEADROOM_TRY(add_trainer_flags(setup, file, flags));
+  return read;
+}
+
+namespace {
+
+// What can be written, and the file's name where nobody gives one.
+struct Kind {
+  std::string_view name;
+  std::string_view file;
+};
+constexpr std::array kKinds{Kind{"accelerate", "accelerate.yaml"},
+                            Kind{"deepspeed", "ds_config.json"}, Kind{"megatron", "megatron.sh"},
+                            Kind{"torchtitan", "torchtitan.sh"}};
+
+}  // namespace
+
+Result<EmitRequest> parse_emit(std::string_view words) {
+  const size_t equals = words.find('=');
+  EmitRequest request{std::string(words.substr(0, equals)), ""};
+  if (equals != std::string_view::npos) request.file = words.substr(equals + 1);
+  const auto* const known = std::ranges::find(kKinds, request.kind, &Kind::name);
+  if (known == kKinds.end()) {
+    return Error{ErrorCode::usage, "'" + request.kind.substr(0, 40) + "' is nothing to write",
+                 "--emit", "accelerate, deepspeed, megatron, torchtitan, or accelerate=FILE"};
+  }
+  if (equals == std::string_view::npos) request.file = known->file;
+  if (request.file.empty() || request.file == "-") {
+    return Error{ErrorCode::usage, "standard output has the answer", "--emit", "name a file"};
+  }
+  return request;
+}
+
+Result<std::vector<EmitRequest>> parse_emits(const std::vector<std::string>& words,
+                                             const std::string& from) {
+  std::vector<EmitRequest> requests;
+  for (const std::string& word : words) {
+    HEADROOM_ASSIGN(EmitRequest request, parse_emit(word));
+    std::error_code none;
+    if (request.file == from || std::filesystem::equivalent(request.file, from, none)) {
+      return Error{ErrorCode::usage, "is what the setting was read from", "--emit " + request.file,
+                   "name another file: what it says besides would be lost"};
+    }
+    if (std::ranges::find(requests, request.file, &EmitRequest::file) != requests.end()) {
+      return Error{ErrorCode::usage, "is to be written twice", "--emit " + request.file,
+                   "name another file for one of them"};
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+bool can_be_said(const FitQuestion& question, std::string_view kind) {
+  const Division division = question.division;
+  const bool is_megatrons = kind == "megatron";
+  if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
+  if (question.tensor_ranks > 1 || division == Division::gemini) return false;
+  if (kind == "torchtitan") return torchtitan_can_say(question);
+  if (kind == "deepspeed") return is_zero(division);
+  return division != Division::fsdp1 || question.replicas == 1;
+}
+
+namespace {
+
+Error unsaid(const FitQuestion& question, const std::string& kind) {
+  const std::string flag = "--emit " + kind;
+  if (question.megatron) {
+    return Error{ErrorCode::usage, "is of other engines than Megatron-LM", flag,
+                 "--emit megatron=FILE"};
+  }
+  if (kind == "megatron") {
+    return Error{ErrorCode::usage, "is for a run of Megatron-LM", flag,
+                 "--from FILE, which has its arguments, in place of MODEL"};
+  }
+  if (question.division == Division::gemini) {
+    return Error{ErrorCode::usage, "Colossal-AI's Gemini is set up in the script", flag,
+                 "Booster(plugin=GeminiPlugin(placement_policy=\"cuda\", precision=\"fp16\"))"};
+  }
+  if (question.tensor_ranks > 1) {
+    return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", flag,
+                 "from_pretrained(..., distributed_config=DistributedConfig(tp_size=N))"};
+  }
+  if (kind == "torchtitan") {
+    return Error{ErrorCode::usage, "torchtitan says no such setting", flag,
+                 "--method fsdp2:N, --checkpointing none, full or selective-every-2, bf16 or fp32"};
+  }
+  if (kind == "deepspeed") {
+    return Error{ErrorCode::usage, "DeepSpeed's file is for its ZeRO", flag,
+                 "--method zero1:N, zero2:N or zero3:N; or --emit accelerate"};
+  }
+  return Error{ErrorCode::usage, "accelerate divides so with FSDP 2 alone", flag,
+               "--method fsdp2:N,replicate:M"};
+}
+
+}  // namespace
+
+Result<void> check_said(const FitQuestion& question, const std::string& kind) {
+  if (!can_be_said(question, kind)) return unsaid(question, kind);
+  return {};
+}
+
+Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& request) {
+  HEADROOM_TRY(check_said(question, request.kind));
+  if (request.kind == "torchtitan") return emit_torchtitan(question, request);
+  Emitted emitted;
+  const TrainingSetup setup = setup_of(question, emitted.by_hand);
+  add_by_hand(question, request.kind, emitted.by_hand);
+  emitted.kind = request.kind;
+  emitted.file = request.file;
+  const bool is_accelerate = request.kind == "accelerate";
+  emitted.command = is_accelerate ? engines::accelerate_line(setup, request.file)
+                                  : engines::deepspeed_line(setup, request.file);
+  HEADROOM_TRY(write_file_atomic(request.file, is_accelerate ? engines::accelerate_yaml(setup)
+                                                             : engines::deepspeed_json(setup)));
+  return emitted;
+}
+
+}  // namespace headroom::fit

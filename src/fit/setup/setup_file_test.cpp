@@ -1,0 +1,301 @@
+#include "fit/setup/setup_file.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace headroom::fit {
+namespace {
+
+class SetupFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("setup_file_" + std::to_string(testing::UnitTest::GetInstance()->random_seed()) +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // The question as the emitted file has it.
+  FitQuestion read_back(const FitQuestion& question, const std::string& kind) {
+    const std::string file = folder_ / kind;
+    const auto emitted = emit_setup(question, {kind, file});
+    EXPECT_TRUE(emitted) << emitted.error().to_string();
+    const auto content = read_file(file, Bytes(kMiB));
+    const auto flags = flags_of_setup(*content, file);
+    EXPECT_TRUE(flags) << flags.error().to_string() << *content;
+    FitQuestion read;
+    for (const auto& [name, words] : flags->flags) EXPECT_TRUE(read.set(name, words)) << name;
+    return read;
+  }
+
+  std::filesystem::path folder_;
+};
+
+FitQuestion question_of(std::initializer_list<std::pair<const char*, const char*>> flags) {
+  FitQuestion question;
+  for (const auto& [name, words] : flags) EXPECT_TRUE(question.set(name, words)) << name << words;
+  return question;
+}
+
+TEST_F(SetupFile, TorchtitanReadsBack) {
+  for (const char* method : {"fsdp2:8", "fsdp2:4,replicate:2"}) {
+    for (const char* checkpointing : {"none", "full", "selective-every-2"}) {
+      for (const auto& [name, type] : {std::pair{"mixed-precision", "bf16"}, {"dtype", "fp32"}}) {
+        FitQuestion asked = question_of({{"method", method},
+                                         {"checkpointing", checkpointing},
+                                         {name, type},
+                                         {"batch", "2"},
+                                         {"seq", "4096"},
+                                         {"grad-accum", "3"},
+                                         {"clip", "0.5"},
+                                         {"optimizer", "adamw-fused"},
+                                         {"attention", "sdpa"},
+                                         {"reduce-dtype", "fp32"},
+                                         {"allocator", "expandable_segments:True"},
+                                         {"loss", "fused-linear"}});
+        asked.model = "meta-llama/Llama-3.1-8B";
+        FitQuestion read = read_back(asked, "torchtitan");
+        read.model = asked.model;  // which the file says apart
+        read.given = asked.given;
+        EXPECT_EQ(read, asked) << method << checkpointing << type;
+      }
+    }
+  }
+}
+
+TEST_F(SetupFile, WhatTorchtitanSaysOtherwiseIsNamed) {
+  FitQuestion asked =
+      question_of({{"method", "fsdp2:8"}, {"optimizer", "lion"}, {"loss", "chunked"}});
+  asked.model = "Qwen/Qwen3-14B";
+  const EmitRequest request{"torchtitan", folder_ / "run.sh"};
+  const auto emitted = emit_setup(asked, request);
+  ASSERT_TRUE(emitted) << emitted.error().to_string();
+  EXPECT_EQ(emitted->command, "bash " + request.file);
+  EXPECT_EQ(emitted->by_hand,
+            (std::vector<std::string>{"reduce-dtype", "clip", "optimizer", "loss"}));
+  asked.model = "openai-community/gpt2";
+  EXPECT_FALSE(emit_setup(asked, request));
+  for (const auto& [name, words] :
+       {std::pair{"method", "ddp:8"}, {"method", "lora,fsdp2:8"}, {"checkpointing", "every-2"}}) {
+    FitQuestion other = question_of({{"method", "fsdp2:8"}});
+    other.model = "Qwen/Qwen3-14B";
+    ASSERT_TRUE(other.set(name, words));
+    EXPECT_FALSE(can_be_said(other, "torchtitan")) << words;
+    EXPECT_FALSE(emit_setup(other, request)) << words;
+  }
+}
+
+// Each emitted file, read back, gives the same setting.
+TEST_F(SetupFile, AccelerateReadsBack) {
+  for (const char* method : {"full", "ddp:8", "fsdp1:8", "fsdp2:8", "fsdp2:4,replicate:4"}) {
+    for (const char* precision : {"none", "bf16", "fp16"}) {
+      for (const char* checkpointing : {"none", "full"}) {
+        const FitQuestion asked = question_of(
+            {{"method", method}, {"mixed-precision", precision}, {"checkpointing", checkpointing}});
+        const FitQuestion read = read_back(asked, "accelerate");
+        EXPECT_EQ(read.division, asked.division);
+        EXPECT_EQ(read.ranks, asked.ranks);
+        EXPECT_EQ(read.replicas, asked.replicas);
+        EXPECT_EQ(read.mixed_precision, asked.mixed_precision);
+        if (std::string(method).starts_with("fsdp")) {
+          EXPECT_EQ(read.checkpointing, asked.checkpointing) << method;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(SetupFile, ZeroReadsBackFromBoth) {
+  for (const char* method : {"zero1:8", "zero2:16", "zero3:8"}) {
+    const FitQuestion asked = question_of({{"method", method},
+                                           {"dtype", "fp16"},
+                                           {"batch", "3"},
+                                           {"grad-accum", "4"},
+                                           {"clip", "0.5"},
+                                           {"nodes", "2"},
+                                           {"reduce-bucket-size", "1000000"},
+                                           {"overlap-comm", "true"}});
+    for (const char* kind : {"accelerate", "deepspeed"}) {
+      const FitQuestion read = read_back(asked, kind);
+      EXPECT_EQ(read.division, asked.division);
+      EXPECT_EQ(read.ranks, asked.ranks);
+      EXPECT_EQ(read.dtype, asked.dtype);
+      EXPECT_EQ(read.grad_accum, asked.grad_accum);
+      EXPECT_EQ(read.clip, asked.clip);
+    }
+    const FitQuestion read = read_back(asked, "deepspeed");
+    EXPECT_EQ(read.batch, 3);
+    EXPECT_EQ(read.reduce_bucket_size, 1'000'000);
+    EXPECT_EQ(read.overlap_comm, true);
+  }
+}
+
+// With what only the third stage has, and what is on the CPU, on one GPU too.
+TEST_F(SetupFile, TheThirdStageReadsBack) {
+  for (const char* offload : {"none", "optimizer", "parameters", "optimizer,parameters"}) {
+    for (const char* method : {"zero3:8", "zero3:1"}) {
+      const FitQuestion asked = question_of({{"method", method},
+                                             {"offload", offload},
+                                             {"reduce-bucket-size", "auto"},
+                                             {"stage3-prefetch-bucket-size", "0"},
+                                             {"stage3-param-persistence-threshold", "auto"},
+                                             {"stage3-max-live-parameters", "300000000"},
+                                             {"sub-group-size", "100000000"}});
+      for (const char* kind : {"accelerate", "deepspeed"}) {
+        const FitQuestion read = read_back(asked, kind);
+        EXPECT_EQ(read.division, asked.division);
+        EXPECT_EQ(read.ranks, asked.ranks);
+        EXPECT_EQ(read.offload, asked.offload) << kind;
+        if (kind == std::string("accelerate")) continue;
+        EXPECT_EQ(read.reduce_bucket_size, kOfHiddenSize);
+        for (const Stage3Count& one : kStage3Counts) {
+          EXPECT_EQ(read.*(one.field), asked.*(one.field)) << one.flag;
+        }
+      }
+    }
+  }
+}
+
+// What accelerate's file cannot say is left to the script.
+TEST_F(SetupFile, CountsOfTheThirdStageAreNoneOfAccelerates) {
+  const auto emitted =
+      emit_setup(question_of({{"method", "zero3:8"}, {"stage3-max-live-parameters", "300000000"}}),
+                 {"accelerate", folder_ / "x.yaml"});
+  ASSERT_TRUE(emitted);
+  EXPECT_EQ(emitted->by_hand, (std::vector<std::string>{"stage3-max-live-parameters"}));
+}
+
+TEST_F(SetupFile, AFileAndWhatIsTrainedComeTogether) {
+  const auto flags =
+      flags_of_setup("distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n",
+                     "a.yaml", {.method = "lora", .gpus = std::nullopt, .read = {}});
+  ASSERT_TRUE(flags) << flags.error().to_string();
+  EXPECT_EQ(flags->flags.front(), (FlagWords{"method", "lora,fsdp2:8"}));
+}
+
+TEST_F(SetupFile, WithoutANumberOfGpusThereIsNoAnswer) {
+  const std::string zero = R"({"zero_optimization": {"stage": 2}})";
+  const auto flags = flags_of_setup(zero, "ds.json");
+  ASSERT_FALSE(flags);
+  EXPECT_NE(flags.error().message.find("GPUs"), std::string::npos);
+  // Each kind of file has names of its own for it.
+  const auto hint = [](const std::string& content) {
+    const auto read = flags_of_setup(content, "file");
+    EXPECT_FALSE(read) << content;
+    return read ? "" : read.error().hint;
+  };
+  EXPECT_EQ(hint(zero),
+            "--gpus N beside it does; or train_batch_size, train_micro_batch_size_per_gpu and "
+            "gradient_accumulation_steps together");
+  EXPECT_EQ(hint("python -m torchtitan.train --module llama3 --config llama3_8b"),
+            "--gpus N beside it does; or torchrun --nproc_per_node N in the script");
+  const std::string fsdp = "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n";
+  EXPECT_EQ(hint(fsdp), "--gpus N beside it does; or num_processes in it");
+  EXPECT_EQ(hint("output_dir: o\nfsdp: full_shard\n"),
+            "--gpus N beside it does; or torchrun --nproc_per_node N in a script");
+  EXPECT_EQ(flags_of_setup(fsdp, "a.yaml", {.method = "", .gpus = 8, .read = {}})->flags.front(),
+            (FlagWords{"method", "fsdp2:8"}));
+  const auto beside = flags_of_setup(zero, "ds.json", {.method = "", .gpus = 8, .read = {}});
+  EXPECT_EQ(beside->flags.front(), (FlagWords{"method", "zero2:8"}));
+}
+
+// Each flag is one that the question takes.
+TEST_F(SetupFile, TheTrainersArgumentsAreAQuestion) {
+  HEADROOM_CHECK(write_file_atomic(folder_ / "ds.json", R"({"zero_optimization": {"stage": 2},
+      "bf16": {"enabled": "auto"}})"),
+                 "a folder of our own");
+  const auto setup = flags_of_setup(
+      "model_name_or_path: a/b\noutput_dir: o\nper_device_train_batch_size: 4\nbf16: true\n"
+      "optim: paged_adamw_8bit\nattn_implementation: sdpa\nuse_peft: true\nload_in_4bit: true\n"
+      "lora_r: 8\nlora_target_modules: [q_proj, v_proj]\ngradient_checkpointing: true\n"
+      "gradient_checkpointing_kwargs:\n  every_n_layers: 2\nuse_liger_kernel: true\n"
+      "max_length: 512\n",
+      folder_ / "sft.yaml");
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->model, "a/b");
+  FitQuestion question;
+  for (const auto& [name, words] : setup->flags) EXPECT_TRUE(question.set(name, words)) << name;
+  EXPECT_EQ(question.method, Method::qlora);
+  EXPECT_EQ(question.optimizer, Optimizer::paged_adamw_8bit);
+  EXPECT_EQ(question.attention, Attention::sdpa);
+  EXPECT_EQ(question.kernels, Kernels::liger);
+  EXPECT_EQ(question.kbit_preparation, KbitPreparation::norms);
+  EXPECT_EQ(question.checkpointing.every, 2);
+  EXPECT_EQ(question.seq, 512);
+  EXPECT_EQ(question.lora_targets.size(), 2);
+  EXPECT_TRUE(question.accelerate);
+  // Of several GPUs, without a word of how: DistributedDataParallel.
+  const std::string plain = "output_dir: o\n";
+  EXPECT_EQ(flags_of_setup(plain, "t.yaml", {.method = "", .gpus = 4, .read = {}})->flags.front(),
+            (FlagWords{"method", "ddp:4"}));
+  // A file that it names is read from where it lies.
+  const auto zero = flags_of_setup(plain + "deepspeed: ds.json\n", folder_ / "sft.yaml",
+                                   {.method = "", .gpus = 8, .read = {}});
+  ASSERT_TRUE(zero) << zero.error().to_string();
+  EXPECT_EQ(zero->flags.front(), (FlagWords{"method", "zero2:8"}));
+  EXPECT_FALSE(flags_of_setup(plain + "deepspeed: none.json\n", folder_ / "sft.yaml"));
+  EXPECT_FALSE(flags_of_setup(plain + "optim: galore_adamw\n", "t.yaml"));
+}
+
+TEST_F(SetupFile, WhatCannotBeWrittenIsRefused) {
+  EXPECT_FALSE(parse_emit("fairseq"));
+  EXPECT_FALSE(parse_emit("accelerate=-"));
+  EXPECT_FALSE(parse_emit("accelerate="));
+  EXPECT_EQ(parse_emit("accelerate")->file, "accelerate.yaml");
+  EXPECT_EQ(parse_emit("deepspeed=x.json")->file, "x.json");
+  EXPECT_FALSE(emit_setup(question_of({{"method", "ddp:8"}}), {"deepspeed", folder_ / "x"}));
+  EXPECT_FALSE(
+      emit_setup(question_of({{"method", "fsdp1:4,replicate:2"}}), {"accelerate", folder_ / "x"}));
+}
+
+TEST_F(SetupFile, WhatWasReadIsNotWrittenOver) {
+  const std::string file = folder_ / "t4.sh";
+  HEADROOM_CHECK(write_file_atomic(file, "torchrun"), "a folder of our own");
+  const std::string other_way = folder_ / "." / "t4.sh";
+  for (const char* kind : {"accelerate", "deepspeed", "megatron", "torchtitan"}) {
+    for (const std::string& to : {file, other_way}) {
+      const auto emits = parse_emits({std::string(kind) + "=" + to}, file);
+      ASSERT_FALSE(emits) << kind << to;
+      EXPECT_EQ(emits.error().message, "is what the setting was read from");
+    }
+    EXPECT_FALSE(parse_emits({std::string(kind) + "=none.sh"}, "none.sh")) << kind;
+    EXPECT_TRUE(parse_emits({std::string(kind) + "=" + file}, "")) << kind;
+  }
+  const auto both = parse_emits({"accelerate=a.yaml", "deepspeed"}, file);
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->size(), 2);
+  EXPECT_EQ(both->back().file, "ds_config.json");
+  EXPECT_FALSE(parse_emits({"accelerate=a", "deepspeed=a"}, file));
+}
+
+TEST_F(SetupFile, APlanIsOfNoFile) {
+  FitQuestion asked = question_of({{"method", "fsdp2:8"}, {"allocator", "planned"}});
+  asked.model = "Qwen/Qwen3-14B";
+  const auto emitted = emit_setup(asked, {"torchtitan", folder_ / "run.sh"});
+  ASSERT_TRUE(emitted) << emitted.error().to_string();
+  EXPECT_EQ(emitted->notes, std::vector<std::string>{std::string(kNoPlan)});
+  EXPECT_EQ(std::ranges::count(emitted->by_hand, "allocator"), 0);
+  EXPECT_EQ(read_file(emitted->file, kMostSetup)->find("ALLOC_CONF"), std::string::npos);
+}
+
+TEST_F(SetupFile, WhatTheScriptHasToSayIsSaid) {
+  const auto emitted = emit_setup(question_of({{"method", "ddp:8"},
+                                               {"checkpointing", "selective"},
+                                               {"optimizer", "lion"},
+                                               {"grad-accum", "2"}}),
+                                  {"accelerate", folder_ / "x.yaml"});
+  ASSERT_TRUE(emitted);
+  EXPECT_EQ(emitted->by_hand,
+            (std::vector<std::string>{"checkpointing", "optimizer", "grad-accum"}));
+  EXPECT_EQ(emitted->command,
+            "accelerate launch --config_file " + (folder_ / "x.yaml").string() + " train.py");
+}
+
+}  // namespace
+}  // namespace headroom::fit

@@ -1,0 +1,89 @@
+#include "fit/setup/torchtitan_file.h"
+
+#include "base/file.h"
+#include "engines/torchtitan.h"
+#include "fit/scenario/scenario.h"
+#include "fit/setup/setup_file.h"
+
+namespace headroom::fit {
+
+namespace {
+
+using engines::Half;
+
+constexpr int64_t kLossChunks = 8;  // torchtitan's own
+
+const Checkpointing kSelective{.kind = CheckpointingKind::selective, .but_every = 2};
+
+// torch.optim takes the loop where parameters are DTensors.
+std::string loop_of(OptimizerLoop loop) {
+  return loop == OptimizerLoop::fused     ? "fused"
+         : loop == OptimizerLoop::foreach ? "foreach"
+                                          : "loop";
+}
+
+bool has_whole_logits(Loss loss) { return loss == Loss::automatic || loss == Loss::hf; }
+
+engines::TrainingSetup setup_of(const FitQuestion& q) {
+  engines::TrainingSetup setup;
+  setup.sharing = engines::Sharing::fsdp2;
+  setup.ranks = q.ranks;
+  setup.replicas = q.replicas;
+  setup.nodes = q.nodes;
+  setup.model = q.model;
+  setup.batch = q.batch;
+  setup.sequence = q.seq;
+  setup.grad_accum = q.grad_accum;
+  setup.clip = q.clip;
+  setup.mixed_precision = q.mixed_precision == MixedPrecision::bf16 ? Half::bf16 : Half::none;
+  setup.weights = q.dtype == Dtype::bf16 ? Half::bf16 : Half::none;
+  setup.checkpoints = q.checkpointing.kind != CheckpointingKind::none;
+  setup.checkpoints_half_the_products = q.checkpointing == kSelective;
+  setup.optimizer_loop = loop_of(q.optimizer_loop);
+  if (q.allocator != kPlannedAllocator) setup.allocator = q.allocator;
+  setup.loss_chunks = has_whole_logits(q.loss) ? 1 : kLossChunks;
+  return setup;
+}
+
+// What torchtitan's configurations say, and no argument of its.
+std::vector<std::string> by_hand(const FitQuestion& q) {
+  std::vector<std::string> flags;
+  if (q.reduce_dtype != Dtype::fp32) flags.emplace_back("reduce-dtype");
+  if (!q.clip) flags.emplace_back("clip");
+  if (q.optimizer != Optimizer::adamw) flags.emplace_back("optimizer");
+  if (!has_whole_logits(q.loss) && q.loss != Loss::fused_linear) flags.emplace_back("loss");
+  if (q.given.contains("attention") && q.attention != Attention::sdpa) {
+    flags.emplace_back("attention");
+  }
+  for (const char* flag : {"kernels", "optimizer-in-backward", "freeze", "offload", "vocab"}) {
+    if (q.given.contains(flag)) flags.emplace_back(flag);
+  }
+  return flags;
+}
+
+}  // namespace
+
+bool torchtitan_can_say(const FitQuestion& q) {
+  const bool is_half = q.mixed_precision == MixedPrecision::fp16 ||
+                       (q.mixed_precision == MixedPrecision::none && q.dtype == Dtype::fp16);
+  const CheckpointingKind kind = q.checkpointing.kind;
+  return q.division == Division::fsdp2 && q.method == Method::full && q.tensor_ranks == 1 &&
+         !is_half &&
+         (kind == CheckpointingKind::none || kind == CheckpointingKind::full ||
+          q.checkpointing == kSelective);
+}
+
+Result<Emitted> emit_torchtitan(const FitQuestion& question, const EmitRequest& request) {
+  const engines::TrainingSetup setup = setup_of(question);
+  HEADROOM_ASSIGN(const std::string script, engines::torchtitan_script(setup));
+  Emitted emitted;
+  emitted.kind = request.kind;
+  emitted.file = request.file;
+  emitted.command = engines::torchtitan_line(setup, request.file);
+  emitted.by_hand = by_hand(question);
+  if (question.allocator == kPlannedAllocator) emitted.notes.emplace_back(kNoPlan);
+  HEADROOM_TRY(write_file_atomic(request.file, script));
+  return emitted;
+}
+
+}  // namespace headroom::fit

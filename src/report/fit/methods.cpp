@@ -1,0 +1,362 @@
+#include "report/fit/methods.h"
+
+#include <algorithm>
+#include <map>
+
+#include "report/fit/json.h"
+#include "report/fit/words.h"
+#include "report/page/charts.h"
+#include "report/page/curve_chart.h"
+#include "report/run_cost.h"
+#include "text/json_parts.h"
+#include "text/paragraph.h"
+#include "text/table.h"
+#include "text/utf8.h"
+
+namespace headroom::report {
+namespace {
+
+using fit::MethodRow;
+using fit::MethodsAnswer;
+using fit::Verdict;
+using text::Align;
+using text::Json;
+using text::Style;
+
+std::string step_words(const MethodsAnswer& answer) {
+  return report::step_words(answer.model, answer.batch, answer.seq);
+}
+
+std::string devices_words(const MethodsAnswer& answer) {
+  return report::hardware_words(answer.device.count, answer.device.name);
+}
+
+// Where the columns come from.
+std::string source_words(const MethodsAnswer& answer) {
+  const auto row =
+      std::ranges::find_if(answer.rows, [](const MethodRow& one) { return one.reason.empty(); });
+  if (row == answer.rows.end()) return "";
+  std::string words = "device used: " + std::string(name_of(row->device_used_provenance)) +
+                      ", at most: its 90 % interval";
+  if (row->time) {
+    const fit::SecondsInterval& step = row->time->step_seconds;
+    words += "; step: " + std::string(name_of(row->time->provenance)) + ", of the first " +
+             seconds_interval_words(step) + (step.has_ends ? " (90 %)" : "") +
+             "; * nothing that fits is faster and roomier";
+  }
+  return words;
+}
+
+// What can be asked; the rest has reasons.
+std::vector<const MethodRow*> asked(const MethodsAnswer& answer) {
+  std::vector<const MethodRow*> rows;
+  for (const MethodRow& row : answer.rows) {
+    if (row.reason.empty()) rows.push_back(&row);
+  }
+  return rows;
+}
+
+// "zero2:8 with full checkpointing and --offload optimizer"
+std::string way_words(const MethodRow& row) {
+  std::string words = row.method;
+  if (!row.checkpointing.empty() && row.checkpointing != "none") {
+    words += " with " + row.checkpointing + " checkpointing";
+  }
+  if (!row.offload.empty()) words += " and --offload " + row.offload;
+  return words;
+}
+
+// ", the fastest: about 1.21 s a step, 54,100 tokens/s"
+std::string fastest_words(const MethodRow& row) {
+  if (!row.time) return "";
+  const std::string pace = pace_words(*row.time);
+  return ", the fastest: about " + seconds_words(row.time->step_seconds.expected) + " a step" +
+         (pace.empty() ? "" : ", " + pace);
+}
+
+// "*1.21 s": of the frontier between speed and room.
+std::string time_words(const MethodRow& row) {
+  if (!row.time) return "";
+  return (row.on_frontier ? "*" : "") + seconds_words(row.time->step_seconds.expected);
+}
+
+std::string sentence(const MethodsAnswer& answer) {
+  const std::vector<const MethodRow*> rows = asked(answer);
+  if (rows.empty()) return "no way to divide " + answer.model + " can be predicted";
+  const MethodRow& first = *rows.front();
+  const std::string room =
+      format_bytes(Bytes(std::max(first.room.expected.count, -first.room.expected.count)));
+  switch (first.verdict) {
+    case Verdict::yes:
+      return step_words(answer) + " fits " + devices_words(answer) + " by " + way_words(first) +
+             " with " + room + " of room" + fastest_words(first);
+    case Verdict::at_risk:
+      return step_words(answer) + " may fit " + devices_words(answer) + " by " + way_words(first);
+    case Verdict::no:
+      break;
+  }
+  const std::string ways = answer.searched ? with_commas(answer.searched->settings) + " settings"
+                                           : std::to_string(rows.size()) + " ways";
+  return step_words(answer) + " fits " + devices_words(answer) + " by none of " + ways + "; " +
+         way_words(first) + " misses least, " + room;
+}
+
+std::string batch_words(const MethodRow& row) {
+  return row.largest_batch ? largest_words(*row.largest_batch) : "";
+}
+
+// "7,212 settings: 214 predicted, 5,310 need more than the device has, ..."
+std::string searched_words(const fit::Searched& searched) {
+  std::string words = with_commas(searched.settings) +
+                      " settings: " + with_commas(searched.predicted) + " predicted";
+  const auto add = [&](int64_t count, const char* what) {
+    if (count > 0) words += ", " + with_commas(count) + what;
+  };
+  add(searched.too_large,
+      " need more than the device has by weights, states and activations alone");
+  add(searched.beaten, " are beaten by what fits in their kernels' time and in room");
+  add(searched.refused, " cannot be asked");
+  return words;
+}
+
+std::vector<std::string> remarks(const MethodsAnswer& answer) {
+  std::vector<std::string> lines;
+  // Where all settings are rows, why each loses is on the page; of a search, what is left out is
+  // the rest of the answer.
+  if (answer.searched) {
+    for (const MethodRow& row : answer.rows) {
+      if (row.verdict != Verdict::yes) lines.push_back(row.flags + ": " + row.why);
+    }
+    lines.push_back(searched_words(*answer.searched));
+  }
+  std::map<std::string, std::string> refused;  // by reason, the methods
+  for (const MethodRow& row : answer.rows) {
+    if (row.reason.empty()) continue;
+    std::string& methods = refused[row.reason];
+    methods += (methods.empty() ? "" : "; ") + row.flags;
+  }
+  for (const auto& [reason, methods] : refused) {
+    lines.push_back("refused: " + reason + ": " + methods);
+  }
+  for (const fit::Emitted& emitted : answer.emitted) {
+    for (std::string& line : emitted_words(emitted)) lines.push_back(std::move(line));
+  }
+  if (!asked(answer).empty()) {
+    lines.push_back("OOM: the probability of out of memory " + std::string(kOomBasis));
+  }
+  for (const std::string& note : answer.notes) lines.push_back("note: " + note);
+  for (const std::string& words : answer.assumptions) lines.push_back("assumed: " + words);
+  for (const std::string& words : answer.warnings) lines.push_back("warning: " + words);
+  return lines;
+}
+
+// Of what fits and nothing beats: step time over the memory of a GPU.
+Html frontier_of(const MethodsAnswer& answer) {
+  Curve curve{"parameters", "fits, and nothing that fits is faster and roomier", {}};
+  for (const MethodRow& row : answer.rows) {
+    if (!row.on_frontier) continue;
+    const fit::SecondsInterval& step = row.time->step_seconds;
+    curve.points.push_back({.x = static_cast<double>(row.device_used.expected.count) / kGiB,
+                            .y = step.expected * 1e3,
+                            .low = step.low * 1e3,
+                            .high = step.high * 1e3,
+                            .words = row.flags + ": " + seconds_words(step.expected) + ", " +
+                                     format_bytes(row.device_used.expected)});
+  }
+  Html part;
+  if (curve.points.size() < 2) return part;
+  std::ranges::sort(curve.points, {}, &CurvePoint::x);
+  part.raw("<p class=\"lead\">The frontier between speed and room, with 90 % intervals of the ");
+  part.raw("step: what is faster needs more memory.</p>");
+  CurveChart chart;
+  chart.description = "step time over memory of the settings on the frontier";
+  chart.x_label = "device used, GiB";
+  chart.y_label = "step, ms";
+  chart.curves.push_back(std::move(curve));
+  return part.add(curve_chart(chart));
+}
+
+Json row_json(const MethodRow& row) {
+  if (!row.reason.empty()) {
+    return Json::object().set("flags", row.flags).set("refused", row.reason);
+  }
+  Json json =
+      Json::object()
+          .set("method", row.method)
+          .set("checkpointing", row.checkpointing.empty() ? Json(nullptr) : Json(row.checkpointing))
+          .set("flags", row.flags)
+          .set("fits", fit::name_of(row.verdict))
+          .set("room_bytes", interval_json(row.room))
+          .set("oom_probability", row.oom_probability)
+          .set("peak_allocated_bytes", row.peak_allocated)
+          .set("peak_reserved_bytes", row.peak_reserved)
+          .set("device_used_bytes", interval_json(row.device_used))
+          .set("largest_batch", largest_json(row.largest_batch))
+          .set("sent_bytes", row.sent)
+          .set("time", row.time ? time_json(*row.time) : Json(nullptr))
+          .set("on_frontier", row.on_frontier)
+          .set("why", row.why)
+          .set("provenance", Json::object()
+                                 .set("allocated", name_of(row.allocated_provenance))
+                                 .set("reserved", name_of(row.reserved_provenance))
+                                 .set("device_used", name_of(row.device_used_provenance))
+                                 .set("sent", name_of(Provenance::counted)));
+  if (row.host) json.set("host_bytes", host_json(*row.host));
+  return json;
+}
+
+// What the table shows: of a search's frontier, what leaves a hundredth of the device more room
+// than what is shown above it; all that does not fit.
+std::vector<const MethodRow*> shown(const MethodsAnswer& answer) {
+  std::vector<const MethodRow*> rows = asked(answer);
+  if (!answer.searched) return rows;
+  const int64_t step = answer.device.offered.count / 100;
+  std::optional<int64_t> room;
+  std::erase_if(rows, [&](const MethodRow* row) {
+    if (!row->on_frontier) return false;
+    const bool is_alike = room && row->room.expected.count < *room + step;
+    if (!is_alike) room = row->room.expected.count;
+    return is_alike;
+  });
+  return rows;
+}
+
+// "8 rows more in --json and --html: ..."; nothing where all are shown.
+std::string left_out_words(const MethodsAnswer& answer) {
+  const size_t left_out = asked(answer).size() - shown(answer).size();
+  if (left_out == 0) return "";
+  return std::to_string(left_out) +
+         " more on the frontier leave less than a hundredth more room than the one above; "
+         "--json and --html have them";
+}
+
+std::string methods_table(const MethodsAnswer& answer, const text::Terminal& terminal) {
+  std::vector<text::TableColumn> columns{{"method", Align::left, true},
+                                         {"fits", Align::left, false},
+                                         {"step", Align::right, false},
+                                         {"device used", Align::right, false},
+                                         {"at most", Align::right, false, 2},
+                                         {"OOM", Align::right, false, 4},
+                                         {"largest batch", Align::right, false, 1},
+                                         {"sent a step", Align::right, false, 3}};
+  constexpr int64_t kLargestBatch = 6;
+  // A search varies the batch itself.
+  if (answer.searched) columns.erase(columns.begin() + kLargestBatch);
+  const bool has_host = std::ranges::any_of(
+      shown(answer), [](const MethodRow* row) { return row->host.has_value(); });
+  if (has_host) columns.push_back({"host", Align::right, false, 2});
+  text::Table table(columns);
+  for (const MethodRow* row : shown(answer)) {
+    std::vector<text::TableCell> cells{
+        row->flags,
+        {std::string(verdict_word(row->verdict)), verdict_style(row->verdict)},
+        time_words(*row),
+        format_bytes(row->device_used.expected),
+        format_bytes(row->device_used.high),
+        oom_words(row->oom_probability),
+        batch_words(*row),
+        format_bytes(row->sent)};
+    if (answer.searched) cells.erase(cells.begin() + kLargestBatch);
+    if (has_host) cells.emplace_back(row->host ? format_bytes(row->host->taken) : "");
+    table.row(std::move(cells));
+  }
+  return table.render(terminal);
+}
+
+}  // namespace
+
+std::string methods_text(const MethodsAnswer& answer, const text::Terminal& terminal) {
+  std::string lines = verdict_line(answer.verdict(), sentence(answer), terminal) + "\n" +
+                      methods_table(answer, terminal);
+  lines += text::paint(source_words(answer), Style::dim, terminal.colour) + "\n\n";
+  if (answer.cost) lines += run_cost_text(*answer.cost, terminal) + "\n";
+  const std::string left_out = left_out_words(answer);
+  if (!left_out.empty()) lines += wrapped(left_out, terminal, 2);
+  for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
+  return lines;
+}
+
+Json methods_json(const MethodsAnswer& answer) {
+  Json json = Json::object()
+                  .set("schema", "headroom.fit_methods/1")
+                  .set("fits", fit::name_of(answer.verdict()))
+                  .set("model", answer.model)
+                  .set("parameters", answer.parameter_count)
+                  .set("trainable_parameters", answer.trainable_count)
+                  .set("device", device_json(answer.device))
+                  .set("batch", answer.batch)
+                  .set("seq", answer.seq ? Json(*answer.seq) : Json(nullptr))
+                  .set("grad_accum", answer.grad_accum)
+                  .set("oom_probability_basis", kOomBasis)
+                  .set("methods", text::json_array(answer.rows, row_json))
+                  .set("notes", text::json_array(answer.notes))
+                  .set("warnings", text::json_array(answer.warnings))
+                  .set("assumptions", text::json_array(answer.assumptions));
+  if (answer.searched) {
+    json.set("searched", Json::object()
+                             .set("settings", answer.searched->settings)
+                             .set("predicted", answer.searched->predicted)
+                             .set("too_large", answer.searched->too_large)
+                             .set("beaten", answer.searched->beaten)
+                             .set("refused", answer.searched->refused));
+  }
+  if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
+  add_emitted(answer.emitted, json);
+  return json;
+}
+
+namespace {
+
+// The name of a bar: "zero2:8 --checkpointing full"; what the flag is called, the page has said.
+std::string without_flag(const std::string& flags) {
+  constexpr std::string_view kFlag = "--method ";
+  return flags.starts_with(kFlag) ? flags.substr(kFlag.size()) : flags;
+}
+
+// "1.21 s a step"
+std::string step_figure(const MethodRow& row) {
+  return row.time ? seconds_words(row.time->step_seconds.expected) + " a step" : "";
+}
+
+}  // namespace
+
+std::vector<Section> methods_sections(const MethodsAnswer& answer) {
+  const Verdict verdict = answer.verdict();
+  Html head;
+  head.raw("<h1>").text(std::string(verdict_word(verdict))).raw("</h1><p class=\"line\">");
+  head.text(sentence(answer)).raw("</p>");
+  std::vector<LimitBar> bars;
+  std::vector<std::vector<std::string>> rows;
+  for (const MethodRow* row : asked(answer)) {
+    const bool is_first = row == asked(answer).front();
+    bars.push_back({without_flag(row->flags), is_first ? "the one to begin with" : "",
+                    std::string(fit::name_of(row->verdict)), row->device_used.low,
+                    row->device_used.expected, row->device_used.high,
+                    format_bytes(row->device_used.expected), step_figure(*row)});
+    rows.push_back({row->flags, std::string(verdict_word(row->verdict)), time_words(*row),
+                    row->time ? pace_words(*row->time) : "", row->why,
+                    format_bytes(row->peak_allocated), format_bytes(row->peak_reserved),
+                    interval_words(row->device_used), oom_words(row->oom_probability),
+                    batch_words(*row), format_bytes(row->sent)});
+  }
+  Html body;
+  body.raw("<p class=\"lead\">Each bar is the memory of one GPU under one method, the thin line ");
+  body.raw("its 90 % interval, the dashed line what ").text(answer.device.name).raw(" offers.</p>");
+  body.add(limit_bars(bars, {answer.device.name + " offers", answer.device.offered}));
+  body.add(frontier_of(answer));
+  Html details;
+  details.add(
+      html_table({"method", "fits", "#step", "#throughput", "why not", "#peak allocated",
+                  "#peak reserved", "#device used", "#OOM", "#largest batch", "#sent a step"},
+                 rows));
+  for (const std::string& remark : remarks(answer)) {
+    details.raw("<p class=\"soft\">").text(remark).raw("</p>");
+  }
+  std::vector<Section> sections{{"answer", "", head, std::string(fit::name_of(verdict))},
+                                {"methods", "Methods", body, ""}};
+  if (answer.cost) sections.push_back(run_cost_section(*answer.cost));
+  sections.push_back({"figures", "Figures", details, ""});
+  return sections;
+}
+
+}  // namespace headroom::report
