@@ -213,8 +213,8 @@ TEST(Methods, WhatIsSent) {
   EXPECT_NEAR(sent("zero2:4"), 3, 1e-4);
   EXPECT_GT(sent("fsdp2:4"), 2.5);
   EXPECT_LT(sent("fsdp2:4"), 3.001);
-  EXPECT_GT(sent("zero3:4"), 2.5);
-  EXPECT_LT(sent("zero3:4"), 3.001);
+  // Of so small a model all stays gathered between forward and backward (DeepSpeed's defaults).
+  EXPECT_NEAR(sent("zero3:4"), 2, 1e-3);
   question.grad_accum = 3;
   EXPECT_NEAR(sent("ddp:4"), 2, 1e-6);
   EXPECT_NEAR(sent("zero1:4"), 3, 1e-4);
