@@ -71,8 +71,8 @@ class Row {
 bool is_fsdp_qlora(const Row& row) { return has(row["framework"], "fsdp_qlora train.py"); }
 
 bool is_fsdp1(const Row& row) {
-  const bool shards = has(row["framework"], "fsdp1 full_shard") ||
-                      (is_fsdp_qlora(row) && has(row["parallelism"], "fsdp1 full_shard"));
+  const bool shards =
+      has(row["framework"], "fsdp1 full_shard") || has(row["parallelism"], "fsdp1 full_shard");
   return shards && row["n_gpus"] != "1";
 }
 
@@ -86,15 +86,17 @@ Result<std::string> division_of(const Row& row) {
     std::string_view written;
     std::string_view word;
   };
-  const std::string words = row["parallelism"];
+  std::string words = row["parallelism"];
+  if (words.ends_with(" offload")) words.erase(words.size() - 8);  // cpu_offload says of what
   for (const Named& named :
        {Named{"ddp", "ddp"}, Named{"zero-1", "zero1"}, Named{"zero-2", "zero2"},
-        Named{"fsdp2", "fsdp2"}, Named{"fsdp2 full_shard", "fsdp2"}}) {
+        Named{"zero-3", "zero3"}, Named{"fsdp2", "fsdp2"}, Named{"fsdp2 full_shard", "fsdp2"}}) {
     if (words == named.written) return "," + std::string(named.word) + ":" + gpus;
   }
-  return unsupported(
-      "runs on " + gpus + " GPUs, and 'parallelism' does not say how in words that " +
-      "are known (DDP, ZeRO-1, ZeRO-2, FSDP1 FULL_SHARD, FSDP2): '" + row.raw("parallelism") + "'");
+  return unsupported("runs on " + gpus +
+                     " GPUs, and 'parallelism' does not say how in words that " +
+                     "are known (DDP, ZeRO-1, ZeRO-2, ZeRO-3, FSDP1 FULL_SHARD, FSDP2): '" +
+                     row.raw("parallelism") + "'");
 }
 
 Result<void> check_scope(const Row& row) {
@@ -219,9 +221,25 @@ Result<void> read_fsdp_qlora(const Row& row, FitQuestion& q) {
   HEADROOM_TRY(q.set("lora-dropout", "0.1"));
   HEADROOM_TRY(q.set("lora-targets", "k_proj,q_proj,v_proj,up_proj,down_proj,gate_proj"));
   HEADROOM_TRY(q.set("keep-outputs", "false"));
-  if (has(row["parallelism"], "cpu offload")) HEADROOM_TRY(q.set("offload", "parameters"));
   HEADROOM_TRY(q.set("torch", "2.2"));
   return q.set("transformers", "4.38");
+}
+
+// What is in the host's memory. FSDP's shares of parameters take their states along.
+Result<void> read_offload(const Row& row, FitQuestion& q) {
+  const std::string words = row["cpu_offload"];
+  if (words.empty() || words == "none") {
+    if (!has(row["parallelism"], "offload")) return {};
+    return unsupported("offloads, and 'cpu_offload' does not say what");
+  }
+  const bool is_fsdp = q.division == Division::fsdp1 || q.division == Division::fsdp2;
+  if (words == "optimizer") return q.set("offload", "optimizer");
+  if (words == "params") return q.set("offload", "parameters");
+  if (words == "params+optimizer") {
+    return q.set("offload", is_fsdp ? "parameters" : "optimizer,parameters");
+  }
+  return unsupported("offloads '" + row.raw("cpu_offload") +
+                     "', which is none of optimizer, params and params+optimizer");
 }
 
 Result<void> read_types(const Row& row, FitQuestion& q) {
@@ -478,8 +496,8 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t index) {
   HEADROOM_TRY(check_scope(row));
   q.model = model_of(row);
   q.device = row.raw("gpu");
-  for (const auto read : {read_framework, read_method, read_types, read_optimizer, read_shape,
-                          read_checkpointing, read_attention}) {
+  for (const auto read : {read_framework, read_method, read_offload, read_types, read_optimizer,
+                          read_shape, read_checkpointing, read_attention}) {
     HEADROOM_TRY(read(row, q));
   }
   if (q.loss == Loss::automatic) HEADROOM_TRY(read_loss(row, q));

@@ -74,8 +74,32 @@ TEST(MeasuredRow, SaysHowAStepIsDivided) {
   };
   EXPECT_EQ(asked("DDP")->division, fit::Division::ddp);
   EXPECT_EQ(asked("ZeRO-2")->division, fit::Division::zero2);
+  EXPECT_EQ(asked("ZeRO-3")->division, fit::Division::zero3);
   EXPECT_EQ(asked("FSDP2")->ranks, 4);
+  EXPECT_EQ(asked("FSDP1 FULL_SHARD")->division, fit::Division::fsdp1);
   EXPECT_NE(asked("magic").error().message.find("magic"), std::string::npos);
+}
+
+// A row whose state is partly in the host's memory is never answered as if it were not.
+TEST(MeasuredRow, SaysWhatIsOffloaded) {
+  const auto asked = [](const std::string& parallelism, const std::string& offload) {
+    const std::string header = "parallelism,cpu_offload," + std::string(kHeader);
+    return question_of(
+        text::read_csv(header + parallelism + "," + offload +
+                           ",1,train_step,org/model,full,bfloat16,none,AdamW,4,2048,1,none,sdpa,"
+                           "HF CE,HF Trainer,A100-80GB,4,max_memory_allocated,1,,,\n",
+                       "test.csv")
+            .value(),
+        0);
+  };
+  EXPECT_EQ(asked("ZeRO-2", "none")->offload, fit::Offload::none);
+  EXPECT_EQ(asked("ZeRO-2", "optimizer")->offload, fit::Offload::optimizer);
+  EXPECT_EQ(asked("ZeRO-3 offload", "params+optimizer")->offload,
+            fit::Offload::optimizer_and_parameters);
+  EXPECT_EQ(asked("FSDP2", "params+optimizer")->offload, fit::Offload::parameters);
+  EXPECT_NE(asked("ZeRO-3 offload", "").error().message.find("does not say what"),
+            std::string::npos);
+  EXPECT_NE(asked("ZeRO-2", "activations").error().message.find("activations"), std::string::npos);
 }
 
 // torchtitan's pages: fully_shard alone is modelled, and each other word has its reason.
