@@ -324,7 +324,7 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   const Verdict verdict = answer.verdict();
   Html head;
   head.raw("<h1>").text(std::string(verdict_word(verdict))).raw("</h1><p class=\"line\">");
-  head.text(sentence(answer)).raw("</p>");
+  head.words(sentence(answer)).raw("</p>");
   std::vector<LimitBar> bars;
   std::vector<std::vector<std::string>> rows;
   for (const MethodRow* row : asked(answer)) {

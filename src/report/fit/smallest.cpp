@@ -153,7 +153,7 @@ Json smallest_json(const SmallestAnswer& answer) {
 std::vector<Section> smallest_sections(const SmallestAnswer& answer) {
   const auto verdict = answer.rows.empty() ? fit::Verdict::no : fit::Verdict::yes;
   Html head;
-  head.raw("<h1>The least that does it</h1><p class=\"line\">").text(sentence(answer)).raw("</p>");
+  head.raw("<h1>The least that does it</h1><p class=\"line\">").words(sentence(answer)).raw("</p>");
   std::vector<std::vector<std::string>> rows;
   for (const Hardware& hardware : answer.rows) rows.push_back(cells_of(hardware));
   Html body;

@@ -38,15 +38,6 @@ void add_limit_line(Html& html, const Limit& limit, Bytes span) {
   html.raw("<i class=\"limit\" style=\"left:").percent(share(limit.bytes, span)).raw("\"></i>");
 }
 
-// Where a line is too narrow, a list without blanks breaks behind its commas ("tp:8,pp:4,distopt").
-void add_breakable(Html& html, std::string_view words) {
-  for (size_t comma = words.find(','); comma != std::string_view::npos; comma = words.find(',')) {
-    html.text(words.substr(0, comma + 1)).raw("<wbr>");
-    words.remove_prefix(comma + 1);
-  }
-  html.text(words);
-}
-
 }  // namespace
 
 Html stacked_bar(const std::vector<Part>& parts, const Limit& limit) {
@@ -107,8 +98,8 @@ Html limit_bars(const std::vector<LimitBar>& bars, const Limit& limit) {
     html.raw(bar.asked ? Literal("<div class=\"row asked tone-")
                        : Literal("<div class=\"row tone-"));
     html.text(bar.tone).raw("\"><div class=\"name\">");
-    add_breakable(html, bar.name);
-    if (!bar.note.empty()) html.raw("<small>").text(bar.note).raw("</small>");
+    html.words(bar.name);
+    if (!bar.note.empty()) html.raw("<small>").words(bar.note).raw("</small>");
     html.raw("</div><div class=\"lane\" title=\"");
     html.text(format_bytes(bar.low) + " to " + format_bytes(bar.high));
     html.raw("\"><div class=\"fill\" style=\"width:").percent(share(bar.expected, span));

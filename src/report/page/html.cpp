@@ -91,6 +91,24 @@ Html& Html::text(std::string_view words) {
   return *this;
 }
 
+Html& Html::words(std::string_view words) {
+  while (!words.empty()) {
+    const size_t blank = std::min(words.find(' '), words.size());
+    std::string_view word = words.substr(0, blank);
+    const bool is_flag = word.starts_with("--");
+    if (is_flag) raw("<span class=\"flag\">");
+    for (size_t comma = word.find(','); comma != std::string_view::npos; comma = word.find(',')) {
+      text(word.substr(0, comma + 1)).raw("<wbr>");
+      word.remove_prefix(comma + 1);
+    }
+    text(word);
+    if (is_flag) raw("</span>");
+    if (blank < words.size()) append(" ");
+    words.remove_prefix(std::min(blank + 1, words.size()));
+  }
+  return *this;
+}
+
 Html& Html::percent(double value) {
   const double clamped = std::isfinite(value) ? std::clamp(value, 0.0, 100.0) : 0.0;
   std::array<char, 32> digits{};

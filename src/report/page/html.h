@@ -28,6 +28,9 @@ class Html {
   // Escaped for element content and for attribute values in double quotes. Characters that HTML
   // forbids and bytes that are not UTF-8 become U+FFFD.
   Html& text(std::string_view words);
+  // Element content in which settings are named: a flag stays whole where a line is too narrow (it
+  // would break behind its hyphens), a list without blanks breaks behind its commas.
+  Html& words(std::string_view words);
   // "12.345%" with a clamp to [0, 100]: the only number that reaches a style attribute.
   Html& percent(double value);
   // <script type="application/json">: the data of a chart.

@@ -52,6 +52,14 @@ TEST(Html, EscapesAndRepairs) {
             "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;\xEF\xBF\xBD\xEF\xBF\xBD&lt;/a&gt;");
 }
 
+TEST(Html, FlagsStayWholeAndListsBreakBehindTheirCommas) {
+  Html html;
+  html.words("zero3:4,tp:2 and --offload optimizer, <b>");
+  EXPECT_EQ(
+      html.markup(),
+      "zero3:4,<wbr>tp:2 and <span class=\"flag\">--offload</span> optimizer,<wbr> &lt;b&gt;");
+}
+
 TEST(Charts, ThinningKeepsThePeakTheEndsAndTheExtremes) {
   std::vector<Bytes> values(10'000, Bytes(5));
   values[7] = Bytes(9);
