@@ -4,10 +4,19 @@
 # One room of src/: a static library headroom_NAME, its unit tests beside it (one executable a room,
 # registered case by case), the rooms it may use (DEPS) and the libraries it hides (LIBS).
 # DATA_TESTS need other people's data, which is not in the repo: they go into an executable of their
-# own, carry the ctest label `data`, and run under `./test --all` only. A test that mentions
-# HEADROOM_SOURCE_DIR is given the root of the repo as that; the others are not, since a path in a
+# own, carry the ctest label `data`, and run under `./test --all` only. Their main and what they may
+# ask for are tests/tools/room_test.h's: it alone knows where the repo is, since a path in a
 # compiler's command keeps ccache from what another checkout has compiled.
 include(GoogleTest)
+
+if(HEADROOM_TESTS)
+  add_library(headroom_room_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/tools/room_test_main.cpp)
+  target_compile_definitions(headroom_room_test_main PRIVATE
+    HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_compile_features(headroom_room_test_main PUBLIC cxx_std_20)
+  target_include_directories(headroom_room_test_main PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(headroom_room_test_main PRIVATE headroom_warnings PUBLIC GTest::gtest)
+endif()
 
 function(headroom_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;LIBS;TESTS;DATA_TESTS" ${ARGN})
@@ -33,14 +42,8 @@ endfunction()
 # headroom_room_test(ROOM TARGET SOURCES [ctest property value ...])
 function(headroom_room_test room target sources)
   add_executable(${target} ${sources})
-  target_link_libraries(${target} PRIVATE headroom_${room} headroom_warnings GTest::gtest_main)
-  foreach(source IN LISTS sources)
-    file(STRINGS ${source} mentions REGEX HEADROOM_SOURCE_DIR LIMIT_COUNT 1)
-    if(mentions)
-      set_property(SOURCE ${source} APPEND PROPERTY
-        COMPILE_DEFINITIONS HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    endif()
-  endforeach()
+  target_link_libraries(${target} PRIVATE
+    headroom_${room} headroom_warnings headroom_room_test_main)
   set(properties "")
   if(ARGN)
     set(properties PROPERTIES ${ARGN})

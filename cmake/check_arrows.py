@@ -59,6 +59,8 @@ def complaint(room, own, angled, allowed, is_test):
             return f'write "{own}" from src/, as "ROOM/file.h"'
         if target == "headroom":  # include/headroom: seen by every room
             return None
+        if target == "tests":  # what tests of several rooms share
+            return None if is_test else f'"{own}": only a test may include it'
         if target not in allowed:
             return f'"{own}": there is no room "{target}"'
         if target not in allowed[room]:

@@ -16,6 +16,7 @@
 #include "batch/replication.h"
 #include "device/catalogue.h"
 #include "model/builtin.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 
 namespace headroom::batch {
@@ -23,11 +24,7 @@ namespace {
 
 using formats::ServingPoint;
 
-std::filesystem::path folder() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root = data ? data : HEADROOM_SOURCE_DIR "/../shared/data";
-  return root / "performance" / "paper_mindgap";
-}
+std::filesystem::path folder() { return tests::data_dir() / "performance" / "paper_mindgap"; }
 
 #define HEADROOM_SKIP_WITHOUT_DATA() \
   if (!std::filesystem::exists(folder())) GTEST_SKIP() << "no " << folder() << ": set HEADROOM_DATA"

@@ -14,15 +14,14 @@
 #include "batch/predicted.h"
 #include "device/catalogue.h"
 #include "model/builtin.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 
 namespace headroom::batch {
 namespace {
 
 std::filesystem::path table() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root = data ? data : HEADROOM_SOURCE_DIR "/../shared/data";
-  return root / "performance" / "aiconfigurator" / "silicon_sample.csv";
+  return tests::data_dir() / "performance" / "aiconfigurator" / "silicon_sample.csv";
 }
 
 struct Setting {

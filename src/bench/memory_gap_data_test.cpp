@@ -22,17 +22,14 @@
 #include "bench/decode.h"
 #include "device/catalogue.h"
 #include "model/builtin.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 #include "timing/decode_step.h"
 
 namespace headroom::bench {
 namespace {
 
-std::filesystem::path folder() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root = data ? data : HEADROOM_SOURCE_DIR "/../shared/data";
-  return root / "performance" / "paper_mindgap";
-}
+std::filesystem::path folder() { return tests::data_dir() / "performance" / "paper_mindgap"; }
 
 using Key = std::pair<std::string, int64_t>;  // model, batch
 

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "device/catalogue.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::device {
 namespace {
@@ -99,7 +100,7 @@ TEST(DeviceFile, RefusesFiguresThatNoMachineHas) {
 
 TEST(DeviceFile, TheBuiltInOneIsTheOneInTheRepository) {
   const Result<std::string> text =
-      read_file(std::string(HEADROOM_SOURCE_DIR) + "/data/devices.json", Bytes(kMiB));
+      read_file(tests::source_dir() + "/data/devices.json", Bytes(kMiB));
   ASSERT_TRUE(text) << text.error().to_string();
   DeviceCatalogue from_file;
   ASSERT_TRUE(from_file.merge(*text, "devices.json"));

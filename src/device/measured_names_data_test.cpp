@@ -1,20 +1,17 @@
 // The words for GPUs beside other people's measurements, which are not in the repo.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <set>
 
 #include "device/catalogue.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 #include "text/gzip.h"
 
 namespace headroom::device {
 namespace {
 
-std::string data_directory() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  return data != nullptr ? data : std::string(HEADROOM_SOURCE_DIR) + "/../shared/data";
-}
+std::string data_directory() { return tests::data_dir(); }
 
 TEST(MeasuredNames, EveryGpuThatIsNamedIsFound) {
   const std::string path = data_directory() + "/peak_memory/measured.csv";

@@ -4,20 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "formats/torch_snapshot.h"
 #include "memory/snapshot_replay.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::formats {
 namespace {
 
 std::vector<std::string> snapshot_files() {
-  const char* const configured = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root =
-      configured != nullptr ? std::filesystem::path(configured)
-                            : std::filesystem::path(HEADROOM_SOURCE_DIR) / "../shared/data";
+  const std::filesystem::path root = tests::data_dir();
   std::vector<std::string> files;
   std::error_code ignored;
   for (const auto& entry :

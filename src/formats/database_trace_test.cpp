@@ -7,13 +7,12 @@
 #include "base/file.h"
 #include "formats/read_trace.h"
 #include "formats/trace_words.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::formats {
 namespace {
 
-std::string path_of(const char* name) {
-  return std::string(HEADROOM_SOURCE_DIR) + "/tests/data/" + name;
-}
+std::string path_of(const char* name) { return tests::source_dir() + "/tests/data/" + name; }
 
 size_t count(const Trace& trace, TraceEventKind kind) {
   return static_cast<size_t>(

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "formats/read_trace.h"
+#include "tests/tools/room_test.h"
 #include "text/gzip.h"
 
 namespace headroom::formats {
@@ -74,7 +75,7 @@ TEST(ExecutionTrace, CutAtEveryByte) {
 
 // Recorded together by tests/data/record_execution.py, the trace without shapes.
 TEST(ExecutionTrace, RecordedBesideATrace) {
-  const std::string folder = std::string(HEADROOM_SOURCE_DIR) + "/tests/data/";
+  const std::string folder = tests::source_dir() + "/tests/data/";
   const auto execution = read_execution_trace(folder + "execution_trace.json.gz");
   ASSERT_TRUE(execution) << execution.error().to_string();
   Result<Trace> trace = read_trace(folder + "execution_kineto.json.gz");

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "memory/packing/recorded_requests.h"
+#include "tests/tools/room_test.h"
 #include "text/gzip.h"
 
 namespace headroom::formats {
@@ -28,8 +29,7 @@ std::string trace(const std::vector<std::string>& events) {
 
 // Of torch 2.13 on a CPU: two steps of a small network with Adam, its other events thinned out.
 TEST(KinetoMemory, ReadsARealTrace) {
-  const std::string path =
-      std::string(HEADROOM_SOURCE_DIR) + "/tests/data/profiler_memory_cpu.json";
+  const std::string path = tests::source_dir() + "/tests/data/profiler_memory_cpu.json";
   const auto read = read_kineto_memory(path);
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_TRUE(read->is_cpu);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/read_trace.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::formats {
 namespace {
@@ -101,7 +102,7 @@ TEST(OrtProfile, WhatCannotBeRead) {
 
 // Recorded by tests/data/record_onnx.py.
 TEST(OrtProfile, Recorded) {
-  const std::string folder = std::string(HEADROOM_SOURCE_DIR) + "/tests/data/";
+  const std::string folder = tests::source_dir() + "/tests/data/";
   for (const char* name : {"onnx_fp32.json.gz", "onnx_int8.json.gz"}) {
     const Result<Trace> trace = read_trace(folder + name);
     ASSERT_TRUE(trace) << trace.error().to_string();

@@ -4,13 +4,13 @@
 
 #include "base/file.h"
 #include "formats/read_trace.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::formats {
 namespace {
 
 std::string made() {
-  const auto text =
-      read_file(std::string(HEADROOM_SOURCE_DIR) + "/tests/data/rocprofv3.json", Bytes(kMiB));
+  const auto text = read_file(tests::source_dir() + "/tests/data/rocprofv3.json", Bytes(kMiB));
   EXPECT_TRUE(text);
   return text ? *text : "";
 }

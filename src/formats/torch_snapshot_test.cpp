@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "memory/snapshot_replay.h"
+#include "tests/tools/room_test.h"
 #include "text/gzip.h"
 
 namespace headroom::formats {
@@ -12,7 +13,7 @@ namespace {
 using std::string_literals::operator""s;
 
 std::string data_file(const std::string& name) {
-  return std::string(HEADROOM_SOURCE_DIR) + "/tests/data/" + name;
+  return tests::source_dir() + "/tests/data/" + name;
 }
 
 std::string content_of(const std::string& name) {

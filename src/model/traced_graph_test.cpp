@@ -5,13 +5,13 @@
 
 #include "base/file.h"
 #include "model/tracer.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::model {
 namespace {
 
 std::string small_trace() {
-  const std::string path =
-      std::string(HEADROOM_SOURCE_DIR) + "/fuzz/corpus/traced_graph/small.json";
+  const std::string path = tests::source_dir() + "/fuzz/corpus/traced_graph/small.json";
   const auto text = read_file(path, Bytes(1 << 20));
   EXPECT_TRUE(text) << path;
   return text ? *text : "{}";

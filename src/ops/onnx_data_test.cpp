@@ -2,7 +2,6 @@
 // same files, without optimization, name every node with the sizes of its inputs.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -11,18 +10,13 @@
 #include "model/onnx_run.h"
 #include "ops/onnx_step.h"
 #include "ops/operator_work.h"
+#include "tests/tools/room_test.h"
 #include "text/ascii.h"
 
 namespace headroom::ops {
 namespace {
 
-std::filesystem::path folder() {
-  const char* const configured = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root =
-      configured != nullptr ? std::filesystem::path(configured)
-                            : std::filesystem::path(HEADROOM_SOURCE_DIR) / "../shared/data";
-  return root / "operator_traces/ort";
-}
+std::filesystem::path folder() { return tests::data_dir() / "operator_traces/ort"; }
 
 struct Counted {
   int64_t nodes = 0;

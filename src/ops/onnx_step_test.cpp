@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "device/catalogue.h"
 #include "model/tiny_onnx.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::ops {
 namespace {
@@ -162,7 +163,7 @@ TEST_F(OnnxStepTest, AGroupThatNobodyKnowsIsAPartToo) {
 // As torch.onnx writes it (tests/data/record_dynamic_onnx.py): masks of open sizes are made anew in
 // each run.
 TEST_F(OnnxStepTest, ADynamicExport) {
-  const std::string path = std::string(HEADROOM_SOURCE_DIR) + "/tests/data/dynamic.onnx";
+  const std::string path = tests::source_dir() + "/tests/data/dynamic.onnx";
   StepSetting setting;
   setting.batch = 3;
   setting.seq = 128;
@@ -184,7 +185,7 @@ TEST_F(OnnxStepTest, ADynamicExport) {
 }
 
 TEST_F(OnnxStepTest, ASizeGivenByItsNameIsThatOfTheBatch) {
-  const std::string path = std::string(HEADROOM_SOURCE_DIR) + "/tests/data/dynamic.onnx";
+  const std::string path = tests::source_dir() + "/tests/data/dynamic.onnx";
   StepSetting setting;
   setting.dimensions["batch"] = 4;
   const auto step = step_of_onnx(path, setting, *OperatorRules::load(""));

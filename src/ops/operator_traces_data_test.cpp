@@ -9,18 +9,13 @@
 
 #include "base/file.h"
 #include "ops/ops.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 
 namespace headroom::ops {
 namespace {
 
-std::filesystem::path traces() {
-  const char* const configured = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root =
-      configured != nullptr ? std::filesystem::path(configured)
-                            : std::filesystem::path(HEADROOM_SOURCE_DIR) / "../shared/data";
-  return root / "operator_traces";
-}
+std::filesystem::path traces() { return tests::data_dir() / "operator_traces"; }
 
 // All Kineto traces of the folder.
 std::vector<std::filesystem::path> kineto_traces() {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/tiny_trace.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::ops {
 namespace {
@@ -108,8 +109,7 @@ TEST(Ranks, NotesOnWhoIsThere) {
 TEST(Ranks, ARecordedRunWhoseStragglerIsKnown) {
   std::vector<std::string> files;
   for (const char* rank : {"0", "1", "2"}) {
-    files.push_back(std::string(HEADROOM_SOURCE_DIR) + "/tests/data/ranks/rank" + rank +
-                    ".json.gz");
+    files.push_back(tests::source_dir() + "/tests/data/ranks/rank" + rank + ".json.gz");
   }
   const auto answer = answer_ranks(files, rules());
   ASSERT_TRUE(answer) << answer.error().to_string();

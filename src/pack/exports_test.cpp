@@ -7,6 +7,7 @@
 
 #include "formats/packing_csv.h"
 #include "pack/pack.h"
+#include "tests/tools/room_test.h"
 #include "text/json.h"
 
 namespace headroom::pack {
@@ -14,7 +15,7 @@ namespace {
 
 PackAnswer answer_of(const std::string& name) {
   PackQuestion question;
-  question.file = std::string(HEADROOM_SOURCE_DIR) + "/tests/data/" + name;
+  question.file = tests::source_dir() + "/tests/data/" + name;
   auto result = answer(question);
   EXPECT_TRUE(result) << result.error().to_string();
   return result ? *std::move(result) : PackAnswer();

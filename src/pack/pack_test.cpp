@@ -8,13 +8,12 @@
 
 #include "memory/plan/plan_file.h"
 #include "memory/recording/writer.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::pack {
 namespace {
 
-std::string data(const char* name) {
-  return std::string(HEADROOM_SOURCE_DIR) + "/tests/data/" + name;
-}
+std::string data(const char* name) { return tests::source_dir() + "/tests/data/" + name; }
 
 const AllocatorFigures& allocator(const PackAnswer& answer, const std::string& name) {
   for (const AllocatorFigures& figures : answer.allocators) {

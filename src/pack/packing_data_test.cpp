@@ -3,22 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <string_view>
+
+#include "tests/tools/room_test.h"
 
 #include "pack/pack.h"
 
 namespace headroom::pack {
 namespace {
 
-std::filesystem::path traces() {
-  const char* const configured = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root =
-      configured != nullptr ? std::filesystem::path(configured)
-                            : std::filesystem::path(HEADROOM_SOURCE_DIR) / "../shared/data";
-  return root / "allocation_traces";
-}
+std::filesystem::path traces() { return tests::data_dir() / "allocation_traces"; }
 
 struct Promise {
   std::string_view file;

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/tools/room_test.h"
+
 namespace headroom::pack {
 namespace {
 
-std::string data(const char* name) {
-  return std::string(HEADROOM_SOURCE_DIR) + "/tests/data/" + name;
-}
+std::string data(const char* name) { return tests::source_dir() + "/tests/data/" + name; }
 
 TEST(Ranks, TheWorstFirstAndWhatCannotBeReadLast) {
   const auto answer = answer_ranks(

@@ -7,13 +7,14 @@
 #include "formats/packing_csv.h"
 #include "memory/recording/writer.h"
 #include "pack/pack.h"
+#include "tests/tools/room_test.h"
 #include "text/gzip.h"
 
 namespace headroom::pack {
 namespace {
 
 std::string data_file(const std::string& name) {
-  return std::string(HEADROOM_SOURCE_DIR) + "/tests/data/" + name;
+  return tests::source_dir() + "/tests/data/" + name;
 }
 
 std::string content_of(const std::string& path) {

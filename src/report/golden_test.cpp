@@ -7,12 +7,13 @@
 #include "report/fit/json.h"
 #include "report/fit/text.h"
 #include "report/sample_answer.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::report {
 namespace {
 
 void expect_golden(const std::string& name, const std::string& actual) {
-  const std::string path = std::string(HEADROOM_SOURCE_DIR) + "/src/report/testdata/" + name;
+  const std::string path = tests::source_dir() + "/src/report/testdata/" + name;
   if (std::getenv("HEADROOM_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(write_file_atomic(path, actual));
   }

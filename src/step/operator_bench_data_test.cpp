@@ -17,14 +17,14 @@
 #include "base/file.h"
 #include "base/median.h"
 #include "step/operator_bench.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 
 namespace headroom::step {
 namespace {
 
 std::string measured_file() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root = data ? data : HEADROOM_SOURCE_DIR "/../shared/data";
+  const std::filesystem::path root = tests::data_dir();
   return (root / "peak_memory" / "measured.csv").string();
 }
 

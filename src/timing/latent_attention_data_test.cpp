@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "device/catalogue.h"
 #include "model/builtin.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 #include "timing/decode_step.h"
 
@@ -20,9 +21,7 @@ namespace headroom::timing {
 namespace {
 
 std::filesystem::path table() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root = data ? data : HEADROOM_SOURCE_DIR "/../shared/data";
-  return root / "performance" / "infersim" / "mla_decode_h800_128-512-64.csv";
+  return tests::data_dir() / "performance" / "infersim" / "mla_decode_h800_128-512-64.csv";
 }
 
 struct Point {

@@ -16,17 +16,14 @@
 
 #include "base/file.h"
 #include "device/catalogue.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 #include "timing/timing_model.h"
 
 namespace headroom::timing {
 namespace {
 
-std::filesystem::path tables() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::filesystem::path root = data ? data : HEADROOM_SOURCE_DIR "/../shared/data";
-  return root / "performance" / "aiconfigurator";
-}
+std::filesystem::path tables() { return tests::data_dir() / "performance" / "aiconfigurator"; }
 
 struct Row {
   const text::CsvReader& reader;

@@ -32,6 +32,7 @@ def house(root, **files):
     ("fit__a_cpp", '#include "../base/units.h"', 'write "../base/units.h" from src/'),
     ("fit__a_cpp", '#include "units.h"', 'write "units.h" from src/'),
     ("fit__a_cpp", '#include "attic/a.h"', 'there is no room "attic"'),
+    ("fit__a_cpp", '#include "tests/tools/room_test.h"', "only a test may include it"),
     ("attic__a_cpp", "", "not in a room"),
 ])
 def test_an_arrow_against_the_house_is_named_with_its_place(arrows, tmp_path, file, line, says):
@@ -50,7 +51,7 @@ def test_the_arrows_of_the_house_pass(arrows, tmp_path):
         study__a_cpp='#include "fit/b.h"\n#include "pack/b.h"\n',
         cli__a_cpp='#include "report/a.h"\n#include "study/a.h"\n',
         runtime__a_cpp='#include "memory/a.h"\n',
-        base__a_test_h="#include <gtest/gtest.h>\n"))
+        base__a_test_h='#include <gtest/gtest.h>\n#include "tests/tools/room_test.h"\n'))
     assert (found, files) == ([], 7)
 
 

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/file.h"
 #include "device/catalogue.h"
@@ -12,17 +11,13 @@
 #include "fit/measured/measured_row.h"
 #include "fit/prediction.h"
 #include "fit/scenario/scenario.h"
+#include "tests/tools/room_test.h"
 #include "text/csv.h"
 
 namespace headroom::fit {
 namespace {
 
-std::string measurements() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::string folder =
-      data != nullptr ? data : std::string(HEADROOM_SOURCE_DIR) + "/../shared/data";
-  return folder + "/peak_memory/measured.csv";
-}
+std::string measurements() { return tests::data_dir() / "peak_memory/measured.csv"; }
 
 Result<text::CsvTable> table_of(const std::string& file) {
   HEADROOM_ASSIGN(const std::string content, read_file(file, Bytes(64 * kMiB)));

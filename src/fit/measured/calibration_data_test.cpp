@@ -8,16 +8,12 @@
 
 #include "fit/fit.h"
 #include "fit/measured/calibration_file.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::fit {
 namespace {
 
-std::string measurements() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::string folder =
-      data != nullptr ? data : std::string(HEADROOM_SOURCE_DIR) + "/../shared/data";
-  return folder + "/peak_memory/measured.csv";
-}
+std::string measurements() { return tests::data_dir() / "peak_memory/measured.csv"; }
 
 std::vector<CalibrationPoint> points_of(const std::string& file, const std::string& save_at) {
   AgainstQuestion question;

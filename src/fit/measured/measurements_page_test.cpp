@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "tests/tools/room_test.h"
 
 namespace headroom::fit {
 namespace {
@@ -16,7 +17,7 @@ text::CsvTable table_of(const std::string& text) {
 
 // The example that docs/formats/measurements.md shows: the first block fenced as csv.
 std::string documented_example() {
-  const std::string path = std::string(HEADROOM_SOURCE_DIR) + "/docs/formats/measurements.md";
+  const std::string path = tests::source_dir() + "/docs/formats/measurements.md";
   const auto page = read_file(path, Bytes(kMiB));
   if (!page) return {};
   const size_t begin = page->find("```csv\n") + 7;

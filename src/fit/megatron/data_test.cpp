@@ -3,20 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
+
+#include "tests/tools/room_test.h"
 
 #include "fit/fit.h"
 
 namespace headroom::fit {
 namespace {
 
-std::string measurements() {
-  const char* data = std::getenv("HEADROOM_DATA");
-  const std::string folder =
-      data != nullptr ? data : std::string(HEADROOM_SOURCE_DIR) + "/../shared/data";
-  return folder + "/peak_memory/measured.csv";
-}
+std::string measurements() { return tests::data_dir() / "peak_memory/measured.csv"; }
 
 TEST(MegatronData, ModelsOfTransformerEngineAreMetOnEveryGpu) {
   if (!std::filesystem::exists(measurements())) GTEST_SKIP() << "no data: " << measurements();
