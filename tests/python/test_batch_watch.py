@@ -79,7 +79,10 @@ def test_longer_prompts_are_said_and_a_command_runs(serve, tmp_path):  # noqa: F
                             HEADROOM_API_KEY="sesame")
         first = wait_for(watch, "first")
         traffic.words = 2000
-        change = wait_for(watch, "change")
+        changes = [wait_for(watch, "change")]
+        # 10 + 10.5 n: four in flight, or one less. Decided while a short prompt was in flight still, it is more at first.
+        while changes[-1]["batch_opt"]["value"] > 4:
+            changes.append(wait_for(watch, "change"))
         wait_for(watch, "none")  # the command has ended
         watch.send_signal(signal.SIGINT)
         _, said = watch.communicate(timeout=30)
@@ -87,12 +90,13 @@ def test_longer_prompts_are_said_and_a_command_runs(serve, tmp_path):  # noqa: F
     assert first["batch_opt"]["value"] == 64 and first["limit_after"] == 64
     assert first["law"] == {"source": str(points), "provenance": "measured"}
     assert 3 < first["present"]["in_flight_mean"] <= 8.5
-    # 10 + 10.5 n: four in flight, or one more or less where the machine is slow.
-    assert change["limit"] == 64 and change["batch_opt"]["value"] in (3, 4)
+    values = [change["batch_opt"]["value"] for change in changes]
+    assert [change["limit"] for change in changes] == [64, *values[:-1]] and values[-1] in (3, 4)
+    change = changes[0]
     assert change["at_limit"]["itl_ms"]["expected"] > 5 * change["at_batch_opt"]["itl_ms"]["expected"]
-    assert told.read_text().splitlines() == [f"a b 64 {change['batch_opt']['value']} []"]
-    assert f'headroom_batch_changes_total{{url="{url}"}} 1\n' in metrics.read_text()
-    assert "sesame" not in said + metrics.read_text() + json.dumps(change)
+    assert told.read_text().splitlines() == [f"a b {old} {new} []" for old, new in zip([64, *values], values)]
+    assert f'headroom_batch_changes_total{{url="{url}"}} {len(changes)}\n' in metrics.read_text()
+    assert "sesame" not in said + metrics.read_text() + json.dumps(changes)
     assert watch.returncode == 130
 
 
