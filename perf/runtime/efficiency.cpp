@@ -35,10 +35,10 @@
 #include "base/units.h"
 #include "case.h"
 #include "formats/torch_snapshot.h"
-#include "live_ranges.h"
 #include "memory/caching_allocator.h"
 #include "runtime/abi.h"
 #include "runtime/fake/fake_cuda.h"
+#include "runtime/fake/live_ranges.h"
 
 namespace {
 
@@ -155,7 +155,7 @@ int replay(const Case& what, const Options& options) {
   Peer plain("");
   Peer expandable("expandable_segments:True");
   StreamsApart apart;
-  LiveRanges live;
+  runtime::fake::LiveRanges<> live;
   std::vector<void*> pointers(what.trace.buffers.size());
   size_t next = 0;
   size_t serves_from = 0;
