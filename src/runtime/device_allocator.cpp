@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/units.h"
+#include "runtime/clock.h"
 #include "runtime/memory_wanted.h"
 
 namespace headroom::runtime {
@@ -23,12 +24,6 @@ void* pointer_to(int64_t address) {
 }
 // Of all devices that are open, for their default streams.
 std::array<std::atomic<CudaContext*>, 64> open_contexts{};
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

@@ -113,7 +113,6 @@ struct PlanFigures {
   bool is_from_file = false;     // the plan that served last
   bool began_from_file = false;  // and the first
   std::string refused;           // why a plan is not served
-  std::string last_switch;
 };
 
 class DeviceAllocator {

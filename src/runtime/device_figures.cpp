@@ -162,17 +162,20 @@ std::string DeviceAllocator::out_of_memory_message(const Request& request) {
          (pages_->last_error().empty() ? std::string() : " (" + pages_->last_error() + ")") + ".";
 }
 
+// What it shows is copied under the lock, and put into words without it: who allocates waits for a
+// copy at the most.
 std::string DeviceAllocator::report_json() {
+  Statistics s;
+  PlanFigures f;
   const Planner* maker = nullptr;  // made once, and never gone
+  bool serves = false;
   {
     const std::lock_guard lock(lock_);
+    s = statistics_;
+    f = plan_figures_;
     maker = planner_.get();
+    serves = planned_ != nullptr;
   }
-  const std::string planner = maker == nullptr ? "" : maker->state();
-  const std::string not_kept = maker == nullptr ? "" : maker->not_kept();
-  const std::lock_guard lock(lock_);
-  const Statistics& s = statistics_;
-  const PlanFigures& f = plan_figures_;
   std::string json = "{" + key("device", ordinal_);
   const auto add = [&](const char* name, int64_t value) { json += ", " + key(name, value); };
   const auto say = [&](const char* name, const std::string& text) {
@@ -197,12 +200,12 @@ std::string DeviceAllocator::report_json() {
   add("unknown_frees", s.unknown_frees);
   say("recording_reason", no_recording_);
   add("recording_dropped_events", recording_ == nullptr ? 0 : recording_->dropped_events());
-  json += ", \"plan\": {\"serves\": " + std::string(planned_ != nullptr ? "true" : "false");
+  json += ", \"plan\": {\"serves\": " + std::string(serves ? "true" : "false");
   json += ", \"from_file\": " + std::string(f.is_from_file ? "true" : "false");
   json += ", \"began_from_file\": " + std::string(f.began_from_file ? "true" : "false");
   say("refused", f.refused);
-  say("planner", planner);
-  say("not_kept", not_kept);
+  say("planner", maker == nullptr ? "" : maker->state());
+  say("not_kept", maker == nullptr ? "" : maker->not_kept());
   add("switches", f.switches);
   add("arena_bytes", f.plan_bytes);
   add("iterations_planned_from", f.origin.iterations);

@@ -14,6 +14,7 @@
 
 #include "base/units.h"
 #include "memory/plan/servable_plan.h"
+#include "runtime/clock.h"
 #include "runtime/device_allocator.h"
 
 namespace headroom::runtime {
@@ -37,12 +38,6 @@ constexpr int64_t kMostSwitchesWithoutMemory = 3;
 constexpr double kNoWorse = 1.005;
 // Passes after which a log that led to no plan is given up.
 constexpr int64_t kMostLoggedPasses = 64;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

@@ -25,13 +25,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "memory/allocator_settings.h"
 #include "memory/free_index.h"
 #include "runtime/address_table.h"
 #include "runtime/driver.h"
 
 namespace headroom::runtime {
 
-inline constexpr int64_t kAlignment = 512;  // PyTorch's kMinBlockSize
+inline constexpr int64_t kAlignment = memory::kMinBlockSize;  // PyTorch's
 inline constexpr int64_t kMostSmall = int64_t{1} << 20;
 inline constexpr uint32_t kGeneralPool = 0;
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "memory/allocator_settings.h"
 
 namespace headroom::runtime {
 namespace {
@@ -16,7 +17,7 @@ constexpr uint32_t kPlaceReach = 16;
 constexpr uint32_t kYoung = 64;
 // So many requests in a row without a slot, and the place is lost.
 constexpr uint32_t kLost = 256;
-constexpr int64_t kRounding = 512;
+constexpr int64_t kRounding = memory::kMinBlockSize;
 
 bool meets(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;

@@ -20,6 +20,7 @@
 #include "memory/plan/plan_checker.h"
 #include "memory/plan/plan_file.h"
 #include "memory/plan/plan_maker.h"
+#include "memory/plan/servable_plan.h"
 #include "runtime/signals_blocked.h"
 
 namespace headroom::runtime {
@@ -147,7 +148,7 @@ PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& que
   const memory::RequestClasses classes = memory::classify_requests(log.requests, iterations);
   const memory::SlotFinder finder(log.requests, iterations);
   memory::PlanOptions options;
-  options.alignment = 512;
+  options.alignment = memory::kServedAlignment;
   options.most_iterations = kMostPlannedFrom;
   options.synthesis.depth = memory::SynthesisDepth::first_fit;
   options.synthesis.near_enough = 0.002;

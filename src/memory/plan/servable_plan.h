@@ -6,12 +6,13 @@
 #include <string>
 
 #include "base/result.h"
+#include "memory/allocator_settings.h"
 #include "memory/plan/memory_plan.h"
 
 namespace headroom::memory {
 
 // The alignment of a plan that is served is a multiple of it: PyTorch's blocks are.
-inline constexpr int64_t kServedAlignment = 512;
+inline constexpr int64_t kServedAlignment = kMinBlockSize;
 
 // REQUIRES nothing of the file. Linear but for the checker (plan_file.h).
 Result<MemoryPlan> read_servable_plan(const std::string& path);
