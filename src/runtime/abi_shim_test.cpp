@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "runtime/abi.h"
+#include "runtime/fake/abi_child.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/in_child.h"
 
@@ -17,29 +18,16 @@ namespace headroom {
 namespace {
 
 // Two devices of 64 MiB.
-void in_child(const std::function<void()>& what, bool is_virtual = true, int64_t delay = 0) {
-  const int status = status_of_child([&] {
-    const headroom_fake_setting setting{2, 64 * kMiB, 2 * kMiB, delay, 1, 1, is_virtual ? 1 : 0, 1};
-    headroom_fake_set_up(&setting);
-    headroom_configuration configuration{};
-    configuration.struct_bytes = sizeof configuration;
-    configuration.driver_path = FAKE_CUDA_PATH;
-    configuration.flags = HEADROOM_FLAG_ALWAYS_PLAN;
-    IN_CHILD(headroom_configure(&configuration) == 0);
+void with_devices(const std::function<void()>& what, bool is_virtual = true, int64_t delay = 0) {
+  in_child([&] {
+    set_up(64, delay, is_virtual);
+    configure_default();
     what();
   });
-  EXPECT_EQ(status, 0);
-}
-
-headroom_statistics statistics(int device = 0) {
-  headroom_statistics s{};
-  s.struct_bytes = sizeof s;
-  headroom_get_statistics(device, &s);
-  return s;
 }
 
 TEST(AbiShim, AReleaseTellsWhoseBlockItWasAndHowLarge) {
-  in_child([] {
+  with_devices([] {
     int local = 0;
     IN_CHILD(headroom_release(&local, 0) == 0 && headroom_release(nullptr, 0) == 0);
     void* const block = headroom_malloc(1000, 1, nullptr);
@@ -54,7 +42,7 @@ TEST(AbiShim, AReleaseTellsWhoseBlockItWasAndHowLarge) {
 
 TEST(AbiShim, OthersAreAskedBeforeARequestIsRefused) {
   for (const bool is_virtual : {true, false}) {
-    in_child(
+    with_devices(
         [] {
           static int64_t asked = 0;
           headroom_fake_occupy(0, 40 * kMiB);
@@ -78,7 +66,7 @@ TEST(AbiShim, OthersAreAskedBeforeARequestIsRefused) {
 }
 
 TEST(AbiShim, NothingThatACaptureForbidsIsDoneWhileOneIsElsewhere) {
-  in_child(
+  with_devices(
       [] {
         int other = 0;
         void* const used = headroom_malloc(kMiB, 0, nullptr);
@@ -101,7 +89,7 @@ TEST(AbiShim, NothingThatACaptureForbidsIsDoneWhileOneIsElsewhere) {
 }
 
 TEST(AbiShim, AnEndWithoutABeginningEndsNoOtherCapture) {
-  in_child([] {
+  with_devices([] {
     headroom_free(headroom_malloc(kMiB, 0, nullptr), 0, 0, nullptr);
     headroom_capture_end(0);
     headroom_capture_begin(0);
@@ -124,7 +112,7 @@ TEST(AbiShim, AnEndWithoutABeginningEndsNoOtherCapture) {
 }
 
 TEST(AbiShim, SegmentsAreVisitedAsTheSnapshotHasThem) {
-  in_child([] {
+  with_devices([] {
     IN_CHILD(headroom_largest_free_block(0) == 0);
     void* const kept = headroom_malloc(3 * kMiB, 0, nullptr);
     headroom_free(headroom_malloc(6 * kMiB, 0, nullptr), 0, 0, nullptr);
@@ -161,7 +149,7 @@ TEST(AbiShim, SegmentsAreVisitedAsTheSnapshotHasThem) {
 
 TEST(AbiShim, ABlockInItsPlannedSlotHasABaseToo) {
   for (const bool is_virtual : {true, false}) {
-    in_child(
+    with_devices(
         [] {
           for (int pass = 0; pass < 10'000 && statistics().is_planned == 0; ++pass) {
             std::vector<void*> blocks;

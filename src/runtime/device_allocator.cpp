@@ -38,6 +38,7 @@ Result<std::unique_ptr<DeviceAllocator>> DeviceAllocator::open(const Driver& dri
   wishes.without_virtual_memory = configuration.without_virtual_memory;
   wishes.needs_peers =
       !configuration.copies_name_devices && (configuration.world_size <= 1 || has_others);
+  wishes.is_late = configuration.world_size > 1 && has_others;
   HEADROOM_ASSIGN(device->pages_, DevicePages::open(driver, ordinal, wishes));
   device->events_ =
       std::make_unique<EventQueue>(driver, device->pages_->context(), device->captures_);

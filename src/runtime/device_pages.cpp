@@ -56,13 +56,22 @@ Result<void> DevicePages::prepare(int ordinal, const Wishes& wishes) {
   const DriverScope scope(driver_, context_);
   if (wishes.without_virtual_memory) {
     why_plain_ = "turned off by the configuration";
-  } else if (!can_map_pages(wishes.needs_peers)) {
-    page_bytes_ = kPlainPage;
+  } else if (!can_map_pages(wishes)) {
+    forget_pages();
   }
   return {};
 }
 
-bool DevicePages::can_map_pages(bool needs_peers) {
+// What was found out about pages that are not to be: `why_plain_` says it all.
+void DevicePages::forget_pages() {
+  release_idle();
+  reservations_.clear();
+  vacant_.clear();
+  peers_error_ = 0;
+  page_bytes_ = kPlainPage;
+}
+
+bool DevicePages::can_map_pages(const Wishes& wishes) {
   int supported = 0;
   if (driver_.device_attribute(&supported, kAttributeVirtualMemory, device_) != 0 ||
       supported == 0) {
@@ -80,17 +89,21 @@ bool DevicePages::can_map_pages(bool needs_peers) {
   }
   page_bytes_ = page;
   const std::optional<int> lacking = add_peers();
-  const auto needs = [this](const std::string& who) {
+  const auto needs = [&](const std::string& who) {
     why_plain_ = who +
                  ", and PyTorch copies between devices without peer access only what "
                  "cuMemAlloc gave, unless the shim is there (docs/run.md)";
+    if (wishes.is_late) {
+      why_plain_ +=
+          "; the device that this process used first may have pages: copies from and to it fail";
+    }
     return false;
   };
-  if (needs_peers && lacking) {
+  if (wishes.needs_peers && lacking) {
     return needs("device " + std::to_string(*lacking) + " does not reach its memory");
   }
   if (!try_a_page()) return false;
-  return !needs_peers || peers_error_ == 0 || needs(why_no_peers());
+  return !wishes.needs_peers || peers_error_ == 0 || needs(why_no_peers());
 }
 
 void DevicePages::share_handles() {
@@ -140,8 +153,6 @@ bool DevicePages::try_a_page() {
   }
   if (outcome == Outcome::failed) {
     why_plain_ = "mapping a page failed: " + last_error_;
-    reservations_.clear();
-    vacant_.clear();
     return false;
   }
   if (outcome == Outcome::done) {

@@ -31,6 +31,8 @@ class DevicePages {
     // Other devices of this process will copy from and to this one by calls that do not name the
     // devices: those know cuMemAlloc's memory alone, unless each reaches the other's (NOTE below).
     bool needs_peers = false;
+    // A device was opened before that was not told so.
+    bool is_late = false;
   };
   // Initialises the driver and takes the device's primary context, PyTorch's own.
   //
@@ -46,7 +48,8 @@ class DevicePages {
   [[nodiscard]] bool is_virtual() const { return why_plain_.empty(); }
   // Why whole pieces are taken in place of pages; empty where pages are.
   [[nodiscard]] const std::string& why_plain() const { return why_plain_; }
-  // Why peers have no access to what is mapped, though they could have had it; empty where they do.
+  // Why peers have no access to what is mapped, though they could have had it; empty where they do,
+  // and where nothing is mapped.
   [[nodiscard]] std::string why_no_peers() const;
   [[nodiscard]] int64_t page_bytes() const { return page_bytes_; }
   [[nodiscard]] int64_t total_bytes() const { return total_bytes_; }
@@ -104,7 +107,8 @@ class DevicePages {
 
   explicit DevicePages(const Driver& driver) : driver_(driver) {}
   Result<void> prepare(int ordinal, const Wishes& wishes);
-  bool can_map_pages(bool needs_peers);
+  bool can_map_pages(const Wishes& wishes);
+  void forget_pages();
   void share_handles();
   std::optional<int> add_peers();
   bool try_a_page();
