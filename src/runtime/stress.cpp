@@ -2,21 +2,22 @@
 // against what must never happen. The library is driven through its C ABI over the fake driver.
 //
 //   headroom_runtime_stress [--operations 1e6] [--threads 4] [--streams 3] [--seed 1]
-//                           [--memory-mib 4096] [--perturbed 0.05] [--oom] [--plain] [--no-host]
-//                           [--capture]
+//                           [--memory-mib 4096] [--perturbed 0.05] [--turns-seconds 60] [--oom]
+//                           [--plain] [--no-host] [--capture]
 //
 // Each thread runs iterations of a program of its own, drawn from the seed: first in turns, the
 // same again and again, until a plan serves, and then all of them at once, until each has done its
-// share of the operations. A run that no plan served in has tested too little and fails, whatever
-// the setting: nothing is perturbed or refused while they take turns, and memory of cuMemAlloc
-// (--plain) is planned as well. A share of a thread's requests is perturbed, blocks are handed to
-// other threads to be released, other streams use them, memory is taken away and given back, caches
-// are emptied, graphs are captured. Threads die with blocks of theirs alive, which their successors
-// have then; the last thing that a thread does is to allocate and release from a destructor of its
-// own. Checked at each call: no two live blocks overlap; a block lies in mapped memory (it is
-// written to, and its words are there when it is released); no work on another stream still
-// touches what is handed out. At the end: nothing is live, the figures say so, everything can be
-// given back, and the driver saw no rule broken. A watchdog ends a run that stands still.
+// share of the operations. Where no plan serves in all the time for turns, or none once all run at
+// once, too little is tested, and the run fails, whatever the setting: nothing is perturbed or
+// refused while they take turns, and memory of cuMemAlloc (--plain) is planned as well. A share of
+// a thread's requests is perturbed, blocks are handed to other threads to be released, other
+// streams use them, memory is taken away and given back, caches are emptied, graphs are captured.
+// Threads die with blocks of theirs alive, which their successors have then; the last thing that a
+// thread does is to allocate and release from a destructor of its own. Checked at each call: no two
+// live blocks overlap; a block lies in mapped memory (it is written to, and its words are there
+// when it is released); no work on another stream still touches what is handed out. At the end:
+// nothing is live, the figures say so, everything can be given back, and the driver saw no rule
+// broken. A watchdog ends a run that stands still.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -46,6 +47,7 @@ struct Setting {
   uint64_t seed = 1;
   int64_t memory_mib = 4096;
   double perturbed = 0.05;
+  double turns_seconds = 60;
   bool injects_oom = false;
   bool is_plain = false;
   bool has_host = true;
@@ -90,26 +92,33 @@ class Shadow {
 // thread is of low priority and comes to nothing beside many that ask again and again.
 class Turns {
  public:
+  void begin(double seconds) {
+    until_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));
+  }
   // False where nobody is to take a turn any more: a plan serves, or none came in all this time.
   bool wait_for(int64_t turn) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, until_, [&] { return is_over_ || turn_ == turn; });
-    return !is_over_ && turn_ == turn;
+    changed_.wait_until(lock, until_, [&] { return is_planned_ || turn_ == turn; });
+    return !is_planned_ && turn_ == turn && Clock::now() < until_;
   }
-  void pass_on(bool is_last) {
+  void pass_on(bool is_planned) {
     const std::lock_guard lock(mutex_);
     ++turn_;
-    is_over_ = is_last || std::chrono::steady_clock::now() > until_;
+    is_planned_ = is_planned;
     changed_.notify_all();
+  }
+  bool is_planned() {
+    const std::lock_guard lock(mutex_);
+    return is_planned_;
   }
 
  private:
-  static constexpr std::chrono::seconds kMost{60};
-  const std::chrono::steady_clock::time_point until_ = std::chrono::steady_clock::now() + kMost;
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point until_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int64_t turn_ = 0;
-  bool is_over_ = false;
+  bool is_planned_ = false;
 };
 
 Setting setting;
@@ -117,7 +126,8 @@ Shadow shadow;
 std::atomic<int64_t> operations = 0;
 std::atomic<int64_t> refused = 0;
 std::atomic<bool> is_over = false;
-std::atomic<int64_t> in_turns = 0;  // of the operations
+std::atomic<int64_t> in_turns = 0;          // of the operations
+std::atomic<int64_t> planned_in_turns = 0;  // of the planned requests
 Turns turns;
 
 void* stream_handle(int stream) {
@@ -162,6 +172,7 @@ class Worker {
 
   void begin() {
     take_turns();
+    if (!turns.is_planned()) fail("no plan served while the threads took turns");
     perturbed_ = setting.perturbed;
     in_turns += std::exchange(done_, 0);
   }
@@ -243,7 +254,9 @@ class Worker {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
       run_pass();
-      turns.pass_on(number_ == 0 && statistics().is_planned != 0);
+      const headroom_statistics s = statistics();
+      planned_in_turns = s.planned_requests;
+      turns.pass_on(number_ == 0 && s.is_planned != 0);
     }
   }
 
@@ -411,6 +424,8 @@ void read_arguments(int argc, char** argv) {
       setting.memory_mib = static_cast<int64_t>(value());
     else if (name == "--perturbed")
       setting.perturbed = value();
+    else if (name == "--turns-seconds")
+      setting.turns_seconds = value();
     else if (name == "--oom")
       setting.injects_oom = true;
     else if (name == "--plain")
@@ -447,6 +462,7 @@ int main(int argc, char** argv) {
   if (headroom_configure(&configuration) != 0) fail(headroom_error());
   std::thread watchdog(watch);
   const auto start = std::chrono::steady_clock::now();
+  turns.begin(setting.turns_seconds);
   std::vector<std::thread> threads;
   for (int i = 0; i < setting.threads; ++i) {
     threads.emplace_back(live, i);
@@ -460,7 +476,7 @@ int main(int argc, char** argv) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   is_over = true;
   watchdog.join();
-  if (statistics().planned_requests == 0) fail("no plan served");
+  if (statistics().planned_requests == planned_in_turns) fail("no plan served all at once");
   headroom_reset();
   headroom_finish();
   headroom_reset();
@@ -474,13 +490,14 @@ int main(int argc, char** argv) {
   std::vector<char> report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1);
   headroom_report(report.data(), static_cast<int64_t>(report.size()));
   std::printf(
-      "%lld operations (%lld in turns) in %.1f s, %lld refused; planned %lld, reused %lld, general "
-      "%lld, since the "
-      "plan %lld; left reserved %lld of which the driver says %lld\n",
+      "%lld operations (%lld in turns) in %.1f s, %lld refused; planned %lld (%lld in turns), "
+      "reused %lld, general %lld, since the plan %lld; left reserved %lld of which the driver says "
+      "%lld\n",
       static_cast<long long>(operations.load()), static_cast<long long>(in_turns.load()), seconds,
       static_cast<long long>(refused.load()), static_cast<long long>(s.planned_requests),
-      static_cast<long long>(s.reused_requests), static_cast<long long>(s.general_requests),
-      static_cast<long long>(s.fallback_requests), static_cast<long long>(s.reserved_bytes.current),
+      static_cast<long long>(planned_in_turns.load()), static_cast<long long>(s.reused_requests),
+      static_cast<long long>(s.general_requests), static_cast<long long>(s.fallback_requests),
+      static_cast<long long>(s.reserved_bytes.current),
       static_cast<long long>(headroom_fake_used_bytes(0)));
   if (std::getenv("HEADROOM_REPORT") != nullptr) std::printf("%s\n", report.data());
   if (s.reserved_bytes.current != headroom_fake_used_bytes(0)) {
