@@ -16,7 +16,9 @@
 // PyTorch's allocator over the same stretches of the same events. "Streams apart" is what no
 // allocator beats that shares nothing between streams. A request that fails ends a case, and so do
 // two blocks that share a byte, a block that work on another stream still touches, and a rule of
-// the driver that is broken: then the exit code is 1.
+// the driver that is broken: then the exit code is 1. So it is where a plan that served was not
+// kept or did not serve the second run (--kept), and where no plan served in any case: then little
+// was tried. 2: an unknown word, or no case.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +49,7 @@ using namespace headroom::runtime::perf;
 
 constexpr int64_t kDeviceBytes = 192 * kGiB;
 constexpr int kSkipped = 77;  // as ctest is told
+constexpr int kUsage = 2;
 
 struct Peaks {
   int64_t allocated = 0;
@@ -137,7 +140,10 @@ struct Options {
   std::string plan_path;
 };
 
-int replay(const Case& what, const Options& options) {
+// What became of a case; the exit code of its process.
+enum class Replayed : uint8_t { unplanned = 0, failed = 1, planned = 2 };
+
+Replayed replay(const Case& what, const Options& options) {
   const headroom_fake_setting setting{1, kDeviceBytes, 2 * kMiB, 4, 0, 0, 1, 0};
   headroom_fake_set_up(&setting);
   headroom_configuration configuration{};
@@ -150,7 +156,7 @@ int replay(const Case& what, const Options& options) {
   if (options.has_marks) headroom_expect_iterations();
   if (headroom_configure(&configuration) != 0) {
     std::fprintf(stderr, "%s\n", headroom_error());
-    return 1;
+    return Replayed::failed;
   }
   Peer plain("");
   Peer expandable("expandable_segments:True");
@@ -174,13 +180,13 @@ int replay(const Case& what, const Options& options) {
       pointer = headroom_malloc(info.requested_bytes, 0, stream_handle(info.stream));
       if (pointer == nullptr) {
         std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_error());
-        return 1;
+        return Replayed::failed;
       }
       if (!live.add(pointer, info.requested_bytes) ||
           headroom_fake_is_touched(stream_handle(info.stream), reinterpret_cast<uint64_t>(pointer),
                                    info.requested_bytes) != 0) {
         std::fprintf(stderr, "%s: request %zu was given memory in use\n", what.name.c_str(), i);
-        return 1;
+        return Replayed::failed;
       }
       apart.add(info.stream, info.requested_bytes);
       plain.alloc(event.buffer, info);
@@ -218,29 +224,30 @@ int replay(const Case& what, const Options& options) {
   const auto requests = static_cast<double>(
       s.planned_requests + s.reused_requests + s.general_requests -
       (at_switch.planned_requests + at_switch.reused_requests + at_switch.general_requests));
-  const auto share = [&](int64_t part) {
-    return requests <= 0 ? 0 : 100 * static_cast<double>(part) / requests;
+  const auto share = [&](int64_t headroom_statistics::*part) {
+    return requests <= 0 ? 0 : 100 * static_cast<double>(s.*part - at_switch.*part) / requests;
   };
   const std::string name = what.name + (options.plan_path.empty() ? "" : ", again");
   std::printf(
       "\"%s\",%zu,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.3f,%.3f,%.3f,%.2f\n",
       name.c_str(), what.trace.buffers.size(), what.iterations.size(), serves_from,
-      share(s.planned_requests), share(s.reused_requests), share(s.fallback_requests),
-      ours.since.efficiency_pct(), a.since.efficiency_pct(), b.since.efficiency_pct(),
-      ours.whole.efficiency_pct(), a.whole.efficiency_pct(), b.whole.efficiency_pct(),
+      share(&headroom_statistics::planned_requests), share(&headroom_statistics::reused_requests),
+      share(&headroom_statistics::fallback_requests), ours.since.efficiency_pct(),
+      a.since.efficiency_pct(), b.since.efficiency_pct(), ours.whole.efficiency_pct(),
+      a.whole.efficiency_pct(), b.whole.efficiency_pct(),
       static_cast<double>(ours.since.allocated) / kGiB,
       static_cast<double>(ours.since.reserved) / kGiB,
       static_cast<double>(ours.whole.reserved) / kGiB, apart.limit_pct());
   if (headroom_fake_violations() != 0) {
     std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_fake_first_violation());
-    return 1;
+    return Replayed::failed;
   }
   if (std::getenv("HEADROOM_REPORT") != nullptr) {
     std::string report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1, '\0');
     headroom_report(report.data(), static_cast<int64_t>(report.size()));
     std::fprintf(stderr, "%s\n", report.c_str());
   }
-  return 0;
+  return serves_from == 0 ? Replayed::unplanned : Replayed::planned;
 }
 
 using memory::generated::TrainingShape;
@@ -316,48 +323,90 @@ std::string recorded_folder() {
 }
 
 // A runtime is for ever, so each case has a process.
-int in_child(const Case& what, const Options& options) {
+Replayed in_child(const Case& what, const Options& options) {
   const pid_t child = fork();
   if (child == 0) {
-    const int code = replay(what, options);
+    const Replayed replayed = replay(what, options);
     headroom_finish();
     std::fflush(stdout);
-    std::_Exit(code);
+    std::_Exit(static_cast<int>(replayed));
   }
   int status = 0;
-  waitpid(child, &status, 0);
-  return status == 0 ? 0 : 1;
+  if (waitpid(child, &status, 0) != child || !WIFEXITED(status)) return Replayed::failed;
+  const int code = WEXITSTATUS(status);
+  return code == 0 || code == 2 ? static_cast<Replayed>(code) : Replayed::failed;
+}
+
+struct Words {
+  Options options;
+  bool is_kept = false;
+  bool is_unknown = false;
+  std::string folder;
+  std::string only;  // the case of this name
+};
+
+Words read_words(int argc, char** argv) {
+  Words words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--data" && i + 1 < argc)
+      words.folder = argv[++i];
+    else if (word == "--marks")
+      words.options.has_marks = true;
+    else if (word == "--always")
+      words.options.always_plans = true;
+    else if (word == "--recorded")
+      words.folder = recorded_folder();
+    else if (word == "--step-ms" && i + 1 < argc)
+      words.options.step = std::chrono::milliseconds(std::atoi(argv[++i]));
+    else if (word == "--kept")
+      words.is_kept = true;
+    else if (word.starts_with("-") || !words.only.empty())
+      words.is_unknown = true;
+    else
+      words.only = word;
+  }
+  return words;
+}
+
+// Once, and a second time with the plan of the first, where it was kept.
+Replayed replay_twice(const Case& one, Options options, const std::string& plan) {
+  options.plan_out = plan;
+  const Replayed first = in_child(one, options);
+  if (!std::filesystem::exists(plan)) {
+    if (first != Replayed::planned) return first;
+    std::fprintf(stderr, "%s: the plan that served was not kept\n", one.name.c_str());
+    return Replayed::failed;
+  }
+  options.plan_path = plan;
+  const Replayed again = in_child(one, options);
+  std::filesystem::remove(plan);
+  if (again == Replayed::unplanned) {
+    std::fprintf(stderr, "%s: the plan that was kept did not serve\n", one.name.c_str());
+  }
+  return first == Replayed::failed || again != Replayed::planned ? Replayed::failed : again;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
-  bool is_kept = false;
-  std::string folder;
-  std::string only;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--data" && i + 1 < argc)
-      folder = argv[++i];
-    else if (word == "--marks")
-      options.has_marks = true;
-    else if (word == "--always")
-      options.always_plans = true;
-    else if (word == "--recorded")
-      folder = recorded_folder();
-    else if (word == "--step-ms" && i + 1 < argc)
-      options.step = std::chrono::milliseconds(std::atoi(argv[++i]));
-    else if (word == "--kept")
-      is_kept = true;
-    else
-      only = word;
+  const Words words = read_words(argc, argv);
+  if (words.is_unknown) {
+    std::fprintf(stderr,
+                 "an unknown word; perf/runtime/efficiency.cpp begins with the known ones\n");
+    return kUsage;
   }
-  if (!folder.empty() && !std::filesystem::is_directory(folder)) {
-    std::fprintf(stderr, "%s is not there\n", folder.c_str());
+  if (!words.folder.empty() && !std::filesystem::is_directory(words.folder)) {
+    std::fprintf(stderr, "%s is not there\n", words.folder.c_str());
     return kSkipped;
   }
-  const std::vector<Case> cases = folder.empty() ? generated_cases() : recorded_cases(folder);
+  std::vector<Case> cases = words.folder.empty() ? generated_cases() : recorded_cases(words.folder);
+  std::erase_if(cases,
+                [&](const Case& one) { return !words.only.empty() && one.name != words.only; });
+  if (cases.empty()) {
+    std::fprintf(stderr, "no case to replay\n");
+    return kUsage;
+  }
   std::printf(
       "case,requests,iterations,serves_from_iteration,planned_pct,reused_pct,fallback_pct,"
       "since_pct,since_torch_pct,since_expandable_pct,whole_pct,whole_torch_pct,"
@@ -366,16 +415,14 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   const std::string plan =
       std::filesystem::temp_directory_path() / ("headroom_efficiency." + std::to_string(getpid()));
-  int worst = 0;
+  bool has_failed = false;
+  bool is_planned = false;
   for (const Case& one : cases) {
-    if (!only.empty() && one.name != only) continue;
-    if (is_kept) options.plan_out = plan;
-    worst = std::max(worst, in_child(one, options));
-    if (!is_kept || !std::filesystem::exists(plan)) continue;
-    options.plan_path = plan;
-    worst = std::max(worst, in_child(one, options));
-    options.plan_path.clear();
-    std::filesystem::remove(plan);
+    const Replayed replayed =
+        words.is_kept ? replay_twice(one, words.options, plan) : in_child(one, words.options);
+    has_failed = has_failed || replayed == Replayed::failed;
+    is_planned = is_planned || replayed == Replayed::planned;
   }
-  return worst;
+  if (!is_planned) std::fprintf(stderr, "no plan served in any case\n");
+  return has_failed || !is_planned ? 1 : 0;
 }
