@@ -4,7 +4,7 @@
 
 #include "text/json_parts.h"
 #include "text/number.h"
-#include "text/utf8.h"
+#include "text/paragraph.h"
 
 namespace headroom::report {
 namespace {
@@ -91,25 +91,9 @@ std::string headline_of_nothing(const run::RunAnswer& answer) {
 
 constexpr std::string_view kName = "headroom: ";
 
-// On a terminal that is too narrow for it, a line is broken behind its semicolons; in a pipe and a
-// file it is one.
+// In a pipe and a file each is one line.
 std::string line(const std::string& words, Style style, const Terminal& terminal) {
-  const std::string shown = text::printable(words);
-  const auto room = static_cast<size_t>(terminal.columns);
-  std::string lines;
-  size_t begin = 0;
-  do {
-    size_t end = shown.size();
-    while (room > 0 && kName.size() + end - begin > room) {
-      const size_t before = shown.rfind("; ", end - 2);
-      if (before == std::string::npos || before <= begin) break;
-      end = before + 1;
-    }
-    lines += begin == 0 ? std::string(kName) : std::string(kName.size(), ' ');
-    lines += text::paint(shown.substr(begin, end - begin), style, terminal.colour) + "\n";
-    begin = std::min(end + 1, shown.size());
-  } while (begin < shown.size());
-  return lines;
+  return std::string(kName) + text::wrapped(words, terminal, static_cast<int>(kName.size()), style);
 }
 
 std::string process_lines(const ProcessReport& process, const Terminal& terminal) {

@@ -39,14 +39,14 @@ TEST(RunText, ALineForARankThatWasServed) {
   text::Terminal terminal;
   terminal.columns = 100;
   EXPECT_EQ(run_text(answer, terminal),
-            "headroom: rank 0, cuda:0: 60.00 GiB reserved, 51.00 GiB with the plan (-15.0 %);\n"
-            "          98.0 % planned, 1.5 % reused, 0.5 % fallen back; 2.00 GiB outside our "
-            "reach\n");
-  terminal.columns = 60;  // what cannot be broken is not
+            "headroom: rank 0, cuda:0: 60.00 GiB reserved, 51.00 GiB with the plan (-15.0 %); 98.0 "
+            "% planned, 1.5\n"
+            "          % reused, 0.5 % fallen back; 2.00 GiB outside our reach\n");
+  terminal.columns = 60;
   EXPECT_EQ(run_text(answer, terminal),
-            "headroom: rank 0, cuda:0: 60.00 GiB reserved, 51.00 GiB with the plan (-15.0 %);\n"
-            "          98.0 % planned, 1.5 % reused, 0.5 % fallen back;\n"
-            "          2.00 GiB outside our reach\n");
+            "headroom: rank 0, cuda:0: 60.00 GiB reserved, 51.00 GiB with\n"
+            "          the plan (-15.0 %); 98.0 % planned, 1.5 % reused,\n"
+            "          0.5 % fallen back; 2.00 GiB outside our reach\n");
 }
 
 TEST(RunText, WhyThereIsNoPlanAndWhereItCameFrom) {
