@@ -14,5 +14,6 @@ program to do so. In the order in which a process meets them:
   shim/                   PyTorch's own class of allocators over the library, compiled on demand
   plans.py                where plans are kept, by what determines them
   setting.py              --measure: what the run was, as far as it can be seen
-  report.py               what the process tells `headroom run`
+  report.py               what the process tells `headroom run`, and when
+  figures.py, notes.py    of each device, and what went otherwise than asked
 """

@@ -8,9 +8,8 @@ import atexit
 import functools
 import os
 import sys
-import threading
 
-from headroom.run import install, library, plans, report, statistics
+from headroom.run import figures, install, library, plans, report, statistics
 from headroom.run.ranks import rank_and_world
 
 _MARK = "_headroom_session"  # of torch: there may be several copies of this module
@@ -26,7 +25,7 @@ class Session:
         self.library = None
         self.has_shim = False
         self.iterations = 0
-        self.last_memory_info = {}
+        self.last_surroundings = {}
         self.plan_is_kept = False
         self.is_used = False
         self.setting = None
@@ -160,46 +159,39 @@ class Session:
         if self.setting is not None:
             self.setting.look(optimizer)
         if self.iterations == 1:
-            self.note_what_the_library_says()
             self.report.write()
 
     def note_what_the_library_says(self):
         """Also early: the library forgets why a plan was refused once another one serves."""
-        if self.library is None:
+        if self.library is None or not self.is_used:
             return
-        try:
-            said = list(report.notes_of_library(self.library))
-        except Exception as error:  # within the user's own step: the run is worth more
-            said = [f"no notes: {type(error).__name__}: {error}"]
-        self.report.notes.extend(note for note in said if note not in self.report.notes)
+        for about, words in figures.notes_of_library(self.library):
+            self.report.notes.say(about, words)
 
-    def figures(self):
+    def figures(self, asks):
         # Within CUDA's initialisation PyTorch may not be asked anything.
         if not self.is_used or not self.torch.cuda.is_initialized():
             return []
-        try:
-            if self.library is not None:
-                return report.figures_of_library(self.torch, self.library, self.iterations,
-                                                 self.plan_is_kept, self.has_shim)
-            return report.figures_of_torch(self.torch, self.iterations, self.memory_info)
-        except Exception as error:
-            self.report.notes.append(f"no figures: {type(error).__name__}: {error}")
-            return []
+        if self.library is not None:
+            return figures.figures_of_library(self.torch, self.library, self.iterations,
+                                              self.plan_is_kept, self.has_shim)
+        return figures.figures_of_torch(self.torch, self.iterations,
+                                        functools.partial(self.surroundings, asks))
 
-    def memory_info(self, device):
-        """PyTorch's question to the driver, in the program's own thread alone: another one may not
-        ask while this one captures a graph."""
-        if threading.current_thread() is not threading.main_thread():
-            return self.last_memory_info.get(device)
-        self.last_memory_info[device] = self.torch.cuda.mem_get_info(device)
-        return self.last_memory_info[device]
+    def surroundings(self, asks, device, reserved):
+        """(total bytes, bytes outside PyTorch's allocator): both of when the driver was asked, as
+        what was reserved then is part of the sum. PyTorch's question may not be asked while another
+        thread captures a graph."""
+        if asks:
+            free, total = self.torch.cuda.mem_get_info(device)
+            self.last_surroundings[device] = total, max(total - free - reserved, 0)
+        return self.last_surroundings.get(device, (None, None))
 
     def end(self):
         if self.setting is not None:
             self.report.setting = self.setting.columns()
         if self.library is not None and self.is_used:
             self.library.finish()
-            self.note_what_the_library_says()
         if self.report.outcome != "refused" and not self.is_used:
             self.report.outcome = "nothing"
         self.report.recordings = [path for path in self.report.recordings if os.path.isfile(path)]
@@ -210,7 +202,6 @@ class Session:
         figures are its parent's."""
         self.is_used = False
         self.iterations = 0
-        self.report.notes = []
         self.report.recordings = []
         self.report.begin_anew()
 
