@@ -11,7 +11,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from headroom.run import figures, notes, report, session
+from headroom.run import figures, library, notes, report, session
 
 TORCH = SimpleNamespace(__version__="2.13.0+cu130")
 DEVICE = {"device": 0}
@@ -183,3 +183,18 @@ def test_what_lies_outside_is_of_one_moment(tmp_path):
     now.free, now.reserved = 60, 30
     device, = ours.figures(False)
     assert (device["outside_bytes"], device["peak_reserved_bytes"]) == (10, 30)
+
+
+@pytest.mark.parametrize("texts, calls", [
+    ([b"{}"], 1), ([b"x" * (1 << 16)], 2), ([b"x" * (1 << 16), b"y" * (1 << 17)], 3)])
+def test_a_text_of_the_library_is_made_once_where_it_is_short(texts, calls):
+    made = []
+
+    def function(device, buffer, capacity):
+        assert device == 3
+        text = texts[min(len(made), len(texts) - 1)]
+        made.append(text)
+        buffer.value = text[:capacity - 1]
+        return len(text)
+    assert library.Library._text(function, 3) == texts[-1].decode()
+    assert len(made) == calls

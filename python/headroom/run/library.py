@@ -10,6 +10,7 @@ import os
 
 ABI_VERSION = 1
 COPIES_NAME_DEVICES = 4  # HEADROOM_FLAG_COPIES_NAME_DEVICES
+_SHORT_TEXT = 16 << 10  # bytes: a report of several devices
 MODES = {"run": 0, "record": 1, "serve": 2, "off": 3}
 
 
@@ -129,14 +130,16 @@ class Library:
             return None
         return free.value, total.value
 
-    def _text(self, function, *arguments):
-        needed = function(*arguments, None, 0)
+    @staticmethod
+    def _text(function, *arguments):
+        """One call where it is short: each puts all of it into words anew."""
+        needed = _SHORT_TEXT
         while True:
             buffer = ctypes.create_string_buffer(needed + 1)
-            again = function(*arguments, buffer, needed + 1)
-            if again <= needed:
+            found = function(*arguments, buffer, needed + 1)
+            if found <= needed:
                 return buffer.value.decode(errors="replace")
-            needed = again  # it grew between the calls
+            needed = found  # and it may grow between the calls
 
     def report(self):
         return json.loads(self._text(self.handle.headroom_report) or "{}")
