@@ -270,6 +270,7 @@ int headroom_memory_info(int device, int64_t* free_bytes, int64_t* total_bytes) 
   DeviceAllocator* const known = Runtime::get().device(device);
   if (known == nullptr) return -1;
   const auto info = known->memory_info();
+  if (!info.is_known) return -1;
   *free_bytes = info.free_bytes;
   *total_bytes = info.total_bytes;
   return 0;

@@ -43,6 +43,22 @@ TEST(Runtime, EverythingIsGivenBackBeforeOutOfMemory) {
   }
 }
 
+// Who asks the device itself then learns why; "nothing is free" would be taken for a figure.
+TEST(Runtime, WhatIsFreeIsNotAnsweredWhereTheDriverDoesNotSay) {
+  in_child([] {
+    set_up(64);
+    configure_default();
+    IN_CHILD(headroom_malloc(2 * kMiB, 0, nullptr) != nullptr);
+    int64_t free_bytes = 7;
+    int64_t total_bytes = 7;
+    headroom_fake_fail("cuMemGetInfo_v2", 0, 1, 4);
+    IN_CHILD(headroom_memory_info(0, &free_bytes, &total_bytes) == -1);
+    IN_CHILD(free_bytes == 7 && total_bytes == 7);
+    IN_CHILD(headroom_memory_info(0, &free_bytes, &total_bytes) == 0);
+    IN_CHILD(total_bytes == 64 * kMiB && free_bytes < total_bytes);
+  });
+}
+
 // Else NCCL, cuBLAS or another process fails after a script has caught the error. Few pages are
 // taken one by one until the driver refuses; of many it is asked first.
 TEST(Runtime, WhoIsRefusedHoldsOnlyWhatIsAlive) {

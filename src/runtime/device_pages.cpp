@@ -349,7 +349,7 @@ void DevicePages::free(int64_t address, int64_t bytes) {
 DevicePages::Info DevicePages::info() const {
   size_t free = 0;
   size_t total = 0;
-  if (driver_.memory_info(&free, &total) != 0) return {0, total_bytes_};
+  if (driver_.memory_info(&free, &total) != 0) return {0, total_bytes_, false};
   return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 

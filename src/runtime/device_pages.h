@@ -77,8 +77,9 @@ class DevicePages {
   void free(int64_t address, int64_t bytes);
 
   struct Info {
-    int64_t free_bytes = 0;
+    int64_t free_bytes = 0;  // 0 where the driver does not say
     int64_t total_bytes = 0;
+    bool is_known = true;  // the driver said how much is free
   };
   [[nodiscard]] Info info() const;
   // Waits until the device has done all its work. False while that is not allowed.
