@@ -11,6 +11,7 @@
 #include "engines/torchtitan.h"
 #include "engines/trainer.h"
 #include "fit/setup/torchtitan_file.h"
+#include "fit/words.h"
 #include "text/block_yaml.h"
 #include "text/gzip.h"
 
@@ -39,12 +40,6 @@ static_assert(kOfHiddenSize == engines::kOfHiddenSize);
 
 std::string_view word_of(Half half) {
   return half == Half::none ? "none" : half == Half::bf16 ? "bf16" : "fp16";
-}
-
-std::string number_words(double number) {
-  std::array<char, 32> digits{};
-  const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  return code == std::errc() ? std::string(digits.data(), end) : std::string();
 }
 
 bool is_json_text(std::string_view content) {
