@@ -338,12 +338,13 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
 
 std::vector<std::string> megatron_notes(const FitQuestion& question) {
   std::vector<std::string> notes;
-  if (question.megatron->routes_among_ranks()) {
+  if (question.megatron->stage.model.experts > 0) {
     const double share = question.expert_imbalance.expected;
-    notes.push_back("a rank's experts are taken to get " +
-                    (share == 1 ? "an even share" : number_words(share) + " of an even share") +
-                    " of the tokens, gathered on each rank; what a real router gives a rank varies "
-                    "from step to step, and activations with it (--expert-imbalance)");
+    notes.push_back(
+        "where a router divides tokens among ranks, a rank's experts are taken to get " +
+        (share == 1 ? "an even share" : number_words(share) + " of an even share") +
+        "; what a real router gives a rank varies from step to step, and activations "
+        "with it (--expert-imbalance)");
   }
   notes.emplace_back(
       "what the device shows is as measured on one GPU, and a communicator more; Megatron-LM's "
