@@ -473,6 +473,20 @@ TEST(Fit, RemediesOfADividedStepStayDivided) {
   EXPECT_TRUE(has_lora);
 }
 
+// FSDP's first version has that, its second not yet.
+TEST(Fit, SharesInTheHostsMemoryAreARemedyOfFsdp1) {
+  FitQuestion question = mistral(1, 512);
+  question.search = true;
+  for (const auto& [method, is_remedy] :
+       {std::pair{"fsdp1:4", true}, std::pair{"fsdp2:4", false}}) {
+    ASSERT_TRUE(question.set("method", method));
+    const auto found = answer(question);
+    ASSERT_TRUE(found) << found.error().to_string();
+    const auto remedy = std::ranges::find(found->remedies, "offload-shares", &Remedy::name);
+    EXPECT_EQ(remedy != found->remedies.end(), is_remedy) << method;
+  }
+}
+
 // It costs nothing, so it is worth more than it saves bytes.
 TEST(Fit, GradientsInsideTheBucketsAreARemedyOfDdp) {
   FitQuestion question = mistral(1, 512);  // where the peak is in the optimizer's step
