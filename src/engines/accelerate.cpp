@@ -44,7 +44,11 @@ Result<void> read_fsdp(const JsonView& fsdp, TrainingSetup& setup) {
   setup.sharing = version.value_or(1) == 2 ? Sharing::fsdp2 : Sharing::fsdp1;
   HEADROOM_ASSIGN(const auto offloads, fsdp.optional_bool("fsdp_offload_params"));
   if (offloads.value_or(false)) {
-    return fsdp.error_at("fsdp_offload_params", "parameters in the host's memory are not modelled");
+    if (setup.sharing == Sharing::fsdp2) {
+      return fsdp.error_at("fsdp_offload_params", "is not modelled of FSDP's second version",
+                           "false, or fsdp_version: 1");
+    }
+    setup.offloads_parameters = true;
   }
   HEADROOM_ASSIGN(setup.checkpoints, fsdp.optional_bool("fsdp_activation_checkpointing"));
   if (setup.sharing == Sharing::fsdp2) {
@@ -134,7 +138,8 @@ std::string fsdp_part(const TrainingSetup& setup) {
   const bool is_second = setup.sharing == Sharing::fsdp2;
   std::string words = "fsdp_config:\n  fsdp_activation_checkpointing: ";
   words += setup.checkpoints.value_or(false) ? "true\n" : "false\n";
-  words += "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_offload_params: false\n";
+  words += "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_offload_params: ";
+  words += setup.offloads_parameters.value_or(false) ? "true\n" : "false\n";
   words +=
       is_second ? "  fsdp_reshard_after_forward: true\n" : "  fsdp_sharding_strategy: FULL_SHARD\n";
   if (!is_second) words += "  fsdp_use_orig_params: true\n";

@@ -1,5 +1,5 @@
 // accelerate's configuration (accelerate 1.15, `accelerate config`): one GPU, DDP, FSDP of both
-// versions (hybrid sharding by its parallelism_config), and DeepSpeed's stages 1 and 2 by its
+// versions (hybrid sharding by its parallelism_config), and DeepSpeed's stages 1 to 3 by its
 // deepspeed_config. Pure functions.
 //
 // Sources: accelerate/commands/config/config_args.py, commands/launch.py and utils/launch.py.
@@ -13,7 +13,7 @@
 
 namespace headroom::engines {
 
-// What cannot be modelled (offload of parameters, stage 3, other strategies) is an Error at its
+// What cannot be modelled (offload of FSDP's second version, other strategies) is an Error at its
 // place.
 Result<TrainingSetup> read_accelerate(const text::JsonView& root);
 

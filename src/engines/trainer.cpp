@@ -199,7 +199,9 @@ Result<void> read_fsdp_config(const Json& config, const std::string& place, Trai
   HEADROOM_ASSIGN(const auto version, in.count(fsdp_key(view, "version")));
   if (version.value_or(2) > 2) return view.error_at(fsdp_key(view, "version"), "is not known", "2");
   setup.sharing = version.value_or(2) == 2 ? Sharing::fsdp2 : Sharing::fsdp1;
-  for (const char* key : {"cpu_offload", "offload_params", "xla"}) {
+  HEADROOM_ASSIGN(const auto offloads, in.truth(fsdp_key(view, "cpu_offload")));
+  if (offloads) setup.offloads_parameters = offloads;
+  for (const char* key : {"offload_params", "xla"}) {
     HEADROOM_ASSIGN(const auto is_on, in.truth(fsdp_key(view, key)));
     if (is_on.value_or(false)) return not_modelled(in, fsdp_key(view, key), "false");
   }
@@ -214,8 +216,9 @@ Result<void> read_fsdp_config(const Json& config, const std::string& place, Trai
   return {};
 }
 
-// "full_shard auto_wrap", as it was said before fsdp_config said it.
-Result<void> check_fsdp_words(const Values& in) {
+// "full_shard auto_wrap offload", as it was said before fsdp_config said it. Where both speak of
+// offload, fsdp_config counts (transformers/training_args.py, version 5).
+Result<void> read_fsdp_words(const Values& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto words, in.names("fsdp"));
   for (const std::string& item : words) {
     size_t begin = 0;
@@ -223,8 +226,9 @@ Result<void> check_fsdp_words(const Values& in) {
       const size_t end = std::min(item.find(' ', begin), item.size());
       const std::string_view word = std::string_view(item).substr(begin, end - begin);
       begin = end + 1;
-      const bool is_known = word.empty() || word == "full_shard" || word == "auto_wrap" ||
-                            word == "true" || word == "True";
+      if (word == "offload") setup.offloads_parameters = true;
+      const bool is_known = word.empty() || word == "offload" || word == "full_shard" ||
+                            word == "auto_wrap" || word == "true" || word == "True";
       if (!is_known) return not_modelled(in, "fsdp", "full_shard auto_wrap");
     }
   }
@@ -242,12 +246,17 @@ Result<void> read_fsdp(const Values& in, const ReadNamed& read_named, TrainingSe
   const bool is_off = value == nullptr || *value == Json(false) || *value == Json("") ||
                       *value == Json("false") || *value == Json("False");
   if (is_off) return {};
-  if (!(*value == Json(true))) HEADROOM_TRY(check_fsdp_words(in));
+  if (!(*value == Json(true))) HEADROOM_TRY(read_fsdp_words(in, setup));
   setup.sharing = Sharing::fsdp2;
-  const Json* config = in.find("fsdp_config");
-  if (config == nullptr) return {};
-  HEADROOM_ASSIGN(const Json read, here_or_named(*config, read_named));
-  return read_fsdp_config(read, in.view().place() + "/fsdp_config", setup);
+  if (const Json* config = in.find("fsdp_config"); config != nullptr) {
+    HEADROOM_ASSIGN(const Json read, here_or_named(*config, read_named));
+    HEADROOM_TRY(read_fsdp_config(read, in.view().place() + "/fsdp_config", setup));
+  }
+  if (setup.sharing == Sharing::fsdp2 && setup.offloads_parameters.value_or(false)) {
+    return in.view().error_at("fsdp", "offloads, which is not modelled of FSDP's second version",
+                              "no offload, or fsdp_config's version: 1");
+  }
+  return {};
 }
 
 // What its file leaves to the Trainer ("auto") has the Trainer's own.

@@ -83,6 +83,18 @@ TEST(Trainer, FsdpOfBothVersions) {
   EXPECT_FALSE(read("output_dir: o\nfsdp_config:\n  version: 1\n")->sharing);
 }
 
+TEST(Trainer, FsdpsFirstVersionOffloads) {
+  const std::string words = "output_dir: o\nfsdp: full_shard offload\n";
+  const std::string first = words + "fsdp_config:\n  version: 1\n";
+  ASSERT_TRUE(read(first));
+  EXPECT_EQ(read(first)->offloads_parameters, true);
+  EXPECT_EQ(read(first + "  cpu_offload: false\n")->offloads_parameters, false);
+  const std::string said = "output_dir: o\nfsdp: true\nfsdp_config:\n  fsdp_cpu_offload: true\n";
+  EXPECT_EQ(read(said + "  fsdp_version: 1\n")->offloads_parameters, true);
+  EXPECT_FALSE(read(words));
+  EXPECT_FALSE(read(said));
+}
+
 // What DeepSpeed's file leaves to the Trainer has the Trainer's.
 TEST(Trainer, DeepSpeedsAutoIsTheTrainers) {
   const std::string zero =

@@ -53,7 +53,7 @@ struct TrainingSetup {
   // kOfHiddenSize. What is not there the file does not say.
   std::vector<std::pair<std::string, int64_t>> stage3;
   std::optional<bool> offloads_optimizer;   // to the CPU, by DeepSpeed
-  std::optional<bool> offloads_parameters;  // so too
+  std::optional<bool> offloads_parameters;  // so too; or FSDP's shares, their states with them
   std::optional<bool> overlap_comm;
   std::optional<int64_t> bucket_cap_mb;       // DistributedDataParallel's
   std::optional<bool> finds_unused;           // its look for unused parameters

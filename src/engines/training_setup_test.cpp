@@ -44,6 +44,9 @@ TEST(Accelerate, WhatIsWrittenReadsBack) {
   expect_same(*from_accelerate(accelerate_yaml(setup)), setup);
   setup.sharing = Sharing::fsdp1;
   setup.checkpoints = true;
+  setup.offloads_parameters = true;
+  expect_same(*from_accelerate(accelerate_yaml(setup)), setup);
+  setup.offloads_parameters = false;
   expect_same(*from_accelerate(accelerate_yaml(setup)), setup);
   setup.sharing = Sharing::fsdp2;
   setup.ranks = 4;

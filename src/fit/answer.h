@@ -125,7 +125,10 @@ struct HostFigures {
 };
 
 struct MemoryFigures {
-  Bytes peak_allocated;    // torch.cuda.max_memory_allocated()
+  Bytes peak_allocated;  // torch.cuda.max_memory_allocated()
+  // Of it, where experts get a share of the tokens that is not sure (expert_imbalance.h): at the
+  // least, the expected and the most of that.
+  std::optional<Interval> peak_allocated_interval;
   Bytes peak_reserved;     // torch.cuda.max_memory_reserved()
   Bytes peak_requested;    // the same peak before rounding
   Bytes steady_allocated;  // between steps, after the first

@@ -21,6 +21,7 @@
 #include "fit/time/pipeline_time.h"
 #include "fit/time/step_timer.h"
 #include "fit/unquantized.h"
+#include "fit/words.h"
 #include "step/events_json.h"
 #include "step/transform/tensor_plan.h"
 
@@ -166,9 +167,20 @@ Result<void> add_megatron(const FitQuestion& question, FitAnswer& answer) {
   HEADROOM_ASSIGN(answer.parameter_count, megatron_parameters(*question.megatron));
   answer.trainable_count = answer.parameter_count;
   answer.settings = megatron_settings(question);
-  for (std::string& note : megatron_notes(*question.megatron)) {
+  for (std::string& note : megatron_notes(question)) {
     answer.notes.push_back(std::move(note));
   }
+  return {};
+}
+
+// Beside the one figure, which all others of the answer go with.
+Result<void> add_peak_interval(const Scenario& scenario, Bytes expected, FitAnswer& answer) {
+  HEADROOM_ASSIGN(answer.memory.peak_allocated_interval, peak_by_imbalance(scenario, expected));
+  if (!answer.memory.peak_allocated_interval) return {};
+  const ExpertImbalance& imbalance = scenario.question.expert_imbalance;
+  answer.notes.push_back("the peak is also said for experts that get " +
+                         number_words(imbalance.low) + " and " + number_words(imbalance.high) +
+                         " of an even share; all else is at " + number_words(imbalance.expected));
   return {};
 }
 
@@ -283,6 +295,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   answer.room = room_within(scenario, p.device_used);
   answer.oom_probability = p.oom_probability;
   answer.memory = figures_of(scenario, detail);
+  HEADROOM_TRY(add_peak_interval(scenario, p.peak_allocated, answer));
   answer.assumptions = scenario.assumptions;
   HEADROOM_TRY(add_notes(question, scenario, p, timer.measured_device(), answer));
   if (p.cache_flushes > 0) {

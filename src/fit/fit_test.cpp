@@ -370,7 +370,6 @@ TEST(Fit, APlannedAllocationIsARemedy) {
             after->remedies.end());
 }
 
-// A remedy is of the run that was asked about.
 // Less is between steps the more ranks there are; on the host, less still.
 TEST(Fit, TheThirdStageHoldsSharesOfAll) {
   FitQuestion question = mistral(4, 4096);  // so that the peak is in backward
@@ -399,6 +398,36 @@ TEST(Fit, TheThirdStageHoldsSharesOfAll) {
   }
 }
 
+// FSDP's shares on the host have their states there, which bitsandbytes' optimizers do not step.
+TEST(Fit, AnOptimizerOfTheGpuHasNoStatesOnTheHost) {
+  FitQuestion question = mistral(1, 1024);
+  question.search = false;
+  ASSERT_TRUE(question.set("method", "fsdp1:8"));
+  ASSERT_TRUE(question.set("offload", "parameters"));
+  ASSERT_TRUE(answer(question));
+  for (const char* optimizer : {"lion", "adamw-8bit", "paged-adamw-8bit"}) {
+    ASSERT_TRUE(question.set("optimizer", optimizer));
+    const auto answered = answer(question);
+    ASSERT_FALSE(answered) << optimizer;
+    EXPECT_EQ(answered.error().where, "--offload") << answered.error().to_string();
+  }
+}
+
+// Of the first two stages they say nothing, whatever the model's files state.
+TEST(Fit, CountsOfTheThirdStageAreReadThereAlone) {
+  FitQuestion question = mistral(1, 1024);
+  question.search = false;
+  ASSERT_TRUE(question.set("stage3-prefetch-bucket-size", "auto"));
+  const auto size_with = [&](const char* method) {
+    EXPECT_TRUE(question.set("method", method));
+    const auto answered = answer(question);
+    EXPECT_TRUE(answered) << answered.error().to_string();
+    return setting_of(answered->settings, "stage3-prefetch-bucket-size");
+  };
+  EXPECT_EQ(size_with("zero2:8"), "");
+  EXPECT_EQ(size_with("zero3:8"), std::to_string(static_cast<int64_t>(0.9 * 4096 * 4096)));
+}
+
 TEST(Fit, WhatTheThirdStageCannotDoIsRefusedByName) {
   for (const auto& [name, words] : {std::pair{"loss", "fused-linear"},
                                     {"loss", "chunked"},
@@ -424,6 +453,7 @@ TEST(Fit, WhatTheThirdStageCannotDoIsRefusedByName) {
   EXPECT_FALSE(answer(question));
 }
 
+// A remedy is of the run that was asked about.
 TEST(Fit, RemediesOfADividedStepStayDivided) {
   FitQuestion question;
   question.model = "openai-community/gpt2";
@@ -441,6 +471,20 @@ TEST(Fit, RemediesOfADividedStepStayDivided) {
     has_lora = true;
   }
   EXPECT_TRUE(has_lora);
+}
+
+// FSDP's first version has that, its second not yet.
+TEST(Fit, SharesInTheHostsMemoryAreARemedyOfFsdp1) {
+  FitQuestion question = mistral(1, 512);
+  question.search = true;
+  for (const auto& [method, is_remedy] :
+       {std::pair{"fsdp1:4", true}, std::pair{"fsdp2:4", false}}) {
+    ASSERT_TRUE(question.set("method", method));
+    const auto found = answer(question);
+    ASSERT_TRUE(found) << found.error().to_string();
+    const auto remedy = std::ranges::find(found->remedies, "offload-shares", &Remedy::name);
+    EXPECT_EQ(remedy != found->remedies.end(), is_remedy) << method;
+  }
 }
 
 // It costs nothing, so it is worth more than it saves bytes.

@@ -187,8 +187,8 @@ Result<Prediction> predict(const Scenario& scenario, Figures figures) {
 Result<std::optional<Interval>> peak_by_imbalance(const Scenario& scenario, Bytes expected) {
   const FitQuestion& question = scenario.question;
   const ExpertImbalance& imbalance = question.expert_imbalance;
-  const bool has_experts = question.megatron && question.megatron->stage.model.experts > 0;
-  if (!has_experts || imbalance.low == imbalance.high) return std::optional<Interval>();
+  const bool is_routed = question.megatron && question.megatron->routes_among_ranks();
+  if (!is_routed || imbalance.low == imbalance.high) return std::optional<Interval>();
   Interval peak{expected, expected, expected};
   for (const auto& [share, end] :
        {std::pair{imbalance.low, &peak.low}, {imbalance.high, &peak.high}}) {

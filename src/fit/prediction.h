@@ -54,7 +54,8 @@ Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t ti
 Result<DetailedPrediction> predict_with_trace(const Scenario& scenario);
 
 // The peak of a rank of Megatron-LM's whose experts get the least, the expected and the most of
-// what --expert-imbalance says; nothing where there are no experts, or the three are one.
+// what --expert-imbalance says; nothing where no router decides (MegatronSetting), or the three are
+// one.
 Result<std::optional<Interval>> peak_by_imbalance(const Scenario& scenario, Bytes expected);
 
 // What is allocated behind the optimizer, before gradients and outputs are let go: where loops that

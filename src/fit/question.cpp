@@ -8,14 +8,13 @@
 
 #include "base/suggest.h"
 #include "fit/element_words.h"
+#include "fit/expert_imbalance.h"
 #include "fit/search/method_words.h"
 #include "fit/search/network.h"
 #include "fit/words.h"
 #include "text/parse_number.h"
 
 namespace headroom::fit {
-
-constinit const ExpertImbalance kExpertImbalance{0.89, 1, 1.07};
 
 namespace {
 
@@ -94,35 +93,6 @@ Result<void> version(std::string_view name, std::string_view words, std::string&
                     dot + 1 < words.size() && is_digit(words[0]) && is_digit(words[dot + 1]);
   if (!good) return refuse(name, words, "a version like 2.4 or 4.48.1");
   return printable(name, words, field);
-}
-
-// "1.2", or its least, expected and most: "1:1.1:1.4".
-Result<void> set_imbalance(std::string_view words, ExpertImbalance& field) {
-  constexpr double kMost = 1e4;
-  std::array<double, 3> parts{};
-  size_t count = 0;
-  for (std::string_view rest = words; count < parts.size(); ++count) {
-    const size_t end = std::min(rest.find(':'), rest.size());
-    const auto value = text::parse_number<double>(rest.substr(0, end));
-    if (!value || !(*value > 0) || *value > kMost) break;
-    parts[count] = *value;
-    if (end == rest.size()) {
-      ++count;
-      rest = {};
-      break;
-    }
-    rest.remove_prefix(end + 1);
-  }
-  const auto parted = std::ranges::count(words, ':');
-  const bool is_one = count == 1 && parted == 0;
-  const bool is_three = count == 3 && parted == 2 && parts[0] <= parts[1] && parts[1] <= parts[2];
-  if (!is_one && !is_three) {
-    return refuse("expert-imbalance", words,
-                  "a number such as 1.2 (of an even share), or LEAST:EXPECTED:MOST of it");
-  }
-  field = is_one ? ExpertImbalance{parts[0], parts[0], parts[0]}
-                 : ExpertImbalance{parts[0], parts[1], parts[2]};
-  return {};
 }
 
 // The words of checkpointing without a number in them.
@@ -252,12 +222,6 @@ Result<void> set_group(std::string_view words, int64_t& field) {
     expected += (size == kGptqGroups.front() ? "" : ", ") + std::to_string(size);
   }
   return refuse("gptq-group", words, std::move(expected));
-}
-
-std::string number_words(double number) {
-  std::array<char, 32> digits{};
-  const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  return code == std::errc() ? std::string(digits.data(), end) : std::string();
 }
 
 std::string join(const std::vector<std::string>& words) {
@@ -393,11 +357,12 @@ constexpr std::array<Field, 52> kFields{{
      [](FitQuestion& q, std::string_view w) { return set_names("freeze", w, q.freeze); }},
     {{"expert-imbalance", "SHARE",
       "of Megatron-LM's experts, what a rank gets of an even share: 1.2, or its least, "
-      "expected and most, 1:1.1:1.4"},
+      "expected and most, 1:1.1:1.4, and the answer gives the peak of each"},
      [](FitQuestion& q, std::string_view w) { return set_imbalance(w, q.expert_imbalance); }},
     {{"offload", "WHAT",
-      "to the CPU: none, optimizer (torchao's, or DeepSpeed's with zero1, zero2, zero3), parameters "
-      "(FSDP's shares of them with gradients and states; zero3's alone), optimizer,parameters (zero3)"},
+      "to the CPU: none, optimizer (torchao's, or DeepSpeed's with zero1, zero2, zero3), "
+      "parameters (FSDP's shares of them with gradients and states; zero3's alone), "
+      "optimizer,parameters (zero3)"},
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
     {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
@@ -530,6 +495,7 @@ std::string default_of(std::string_view flag) {
   // What is not shown as a setting of the answer.
   const FitQuestion question;
   if (flag == "method") return method_word(question);
+  if (flag == "expert-imbalance") return imbalance_words(question.expert_imbalance);
   if (flag == "search") return word_of(kSwitches, question.search);
   if (flag == "timeline") return word_of(kSwitches, question.timeline);
   return {};

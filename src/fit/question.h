@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "fit/answer.h"
+#include "fit/expert_imbalance.h"
 #include "fit/megatron/setting.h"
 
 namespace headroom::fit {
@@ -45,13 +46,6 @@ enum class Division : uint8_t {
   zero2,   // and its gradients
   zero3,   // and its parameters
   gemini,  // Colossal-AI's chunks
-};
-// Of what even routing would give a rank's experts, what a rank gets.
-struct ExpertImbalance {
-  double low = 1;
-  double expected = 1;
-  double high = 1;
-  bool operator==(const ExpertImbalance&) const = default;
 };
 // How torch.optim walks the parameters. `automatic` is torch's own choice (foreach on CUDA).
 enum class OptimizerLoop : uint8_t { automatic, foreach, fused, loop };
@@ -104,9 +98,6 @@ struct Checkpointing {
   int64_t but_every = 0;  // selective: every n-th product is computed again all the same; 0: none
   bool operator==(const Checkpointing&) const = default;
 };
-
-// Where nobody says it (docs/measurements/2026-11-24-fit-coverage).
-extern const ExpertImbalance kExpertImbalance;
 
 struct FitQuestion {
   std::string model;   // a built-in name, a config.json, a cache entry, or file.py:function
@@ -228,6 +219,11 @@ inline constexpr std::array kStage3Counts{
 }
 [[nodiscard]] inline bool offloads_parameters(const FitQuestion& question) {
   return question.offload >= Offload::parameters;
+}
+// Whether the optimizer's states, and so its steps, are the host's: FSDP's shares take them along.
+[[nodiscard]] inline bool steps_on_host(const FitQuestion& question) {
+  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
+  return offloads_optimizer(question) || (is_fsdp && offloads_parameters(question));
 }
 // That take part in a step, and that each have sequences of their own.
 [[nodiscard]] inline int64_t data_ranks_of(const FitQuestion& question) {

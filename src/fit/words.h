@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,13 @@ std::string word_of(const std::array<Word<T>, N>& table, T value) {
     if (entry.value == value) return std::string(entry.word);
   }
   return {};
+}
+
+// The shortest that reads back the same.
+inline std::string number_words(double number) {
+  std::array<char, 32> digits{};
+  const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+  return code == std::errc() ? std::string(digits.data(), end) : std::string();
 }
 
 }  // namespace headroom::fit

@@ -7,7 +7,7 @@ Result<std::optional<int64_t>> hidden_size_of(const text::JsonView& config) {
   HEADROOM_ASSIGN(const auto inner, config.optional_object("text_config"));
   for (const text::JsonView* part : {&config, inner ? &*inner : nullptr}) {
     if (part == nullptr) continue;
-    for (const char* key : {"hidden_size", "n_embd", "d_model"}) {
+    for (const char* key : {"hidden_size", "n_embd", "n_embed", "d_model", "dim"}) {
       HEADROOM_ASSIGN(const auto size, part->optional_int(key, 1, kMost));
       if (size) return size;
     }

@@ -16,7 +16,9 @@ Result<std::optional<int64_t>> size_in(const std::string& json) {
 TEST(HiddenSize, IsFoundByEachNameAndWithinTheLanguageModelsPart) {
   EXPECT_EQ(*size_in(R"({"hidden_size": 4096})"), 4096);
   EXPECT_EQ(*size_in(R"({"n_embd": 768})"), 768);
+  EXPECT_EQ(*size_in(R"({"n_embed": 1024})"), 1024);  // BLOOM's, and Falcon's former one
   EXPECT_EQ(*size_in(R"({"d_model": 512})"), 512);
+  EXPECT_EQ(*size_in(R"({"dim": 384})"), 384);  // DistilBERT's
   EXPECT_EQ(*size_in(R"({"text_config": {"hidden_size": 2560}})"), 2560);
 }
 

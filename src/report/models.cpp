@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include "model/hidden_size.h"
 #include "model/load.h"
 #include "report/fit/words.h"
 #include "text/table.h"
@@ -20,28 +21,41 @@ using text::Json;
 using text::Style;
 using text::Table;
 
-// One size, by the names that families have for it; the first that is there counts.
-struct Size {
-  const char* key;  // in our JSON
-  const char* label;
-  std::array<const char*, 4> names;
-};
-constexpr std::array<Size, 4> kSizes{{
-    {"layers", "layers", {"num_hidden_layers", "n_layer", "num_layers", "n_layers"}},
-    {"hidden", "hidden", {"hidden_size", "n_embd", "d_model", "dim"}},
-    {"heads", "heads", {"num_attention_heads", "n_head", "num_heads", "n_heads"}},
-    {"vocab", "vocab", {"vocab_size", "padded_vocab_size", nullptr, nullptr}},
-}};
-
-std::optional<int64_t> size_in(const Json& config, const Size& size) {
-  for (const char* name : size.names) {
-    const Json* value = name != nullptr ? config.find(name) : nullptr;
+// By the names that families have for it; the first that is there counts.
+std::optional<int64_t> first_of(const Json& config, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const Json* value = config.find(name);
     if (value != nullptr && value->is_integer()) return value->as_int();
   }
   // A model of text and more keeps the sizes of its language model one level down.
   const Json* inner = config.find("text_config");
-  return inner != nullptr && inner->is_object() ? size_in(*inner, size) : std::nullopt;
+  return inner != nullptr && inner->is_object() ? first_of(*inner, names) : std::nullopt;
 }
+
+std::optional<int64_t> hidden_in(const Json& config) {
+  const auto size = model::hidden_size_of(text::JsonView(config, "config.json"));
+  return size ? *size : std::nullopt;
+}
+
+struct Size {
+  const char* key;  // in our JSON, and over the column
+  std::optional<int64_t> (*of)(const Json& config);
+};
+constexpr std::array<Size, 4> kSizes{{
+    {"layers",
+     [](const Json& config) {
+       return first_of(config, {"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+     }},
+    {"hidden", hidden_in},
+    {"heads",
+     [](const Json& config) {
+       return first_of(config, {"num_attention_heads", "n_head", "num_heads", "n_heads"});
+     }},
+    {"vocab",
+     [](const Json& config) {
+       return first_of(config, {"vocab_size", "padded_vocab_size"});
+     }},
+}};
 
 std::string family_of(const BuiltinModel& model) {
   const Json* type = model.config.find("model_type");
@@ -104,7 +118,7 @@ std::string models_text(std::span<const BuiltinModel> models, std::span<const Fa
     const ParameterCount parameters = parameters_of(model);
     std::vector<text::TableCell> cells{model.id, family_of(model),
                                        parameters.count ? count_words(*parameters.count) : ""};
-    for (const Size& size : kSizes) cells.emplace_back(words_of(size_in(model.config, size)));
+    for (const Size& size : kSizes) cells.emplace_back(words_of(size.of(model.config)));
     table.row(std::move(cells));
   }
   return table.render(terminal) + "\nFamilies of any config.json: " + family_list(families) + "\n" +
@@ -121,8 +135,8 @@ std::string model_text(const BuiltinModel& model, std::span<const Family> famili
     table.row({"parameters, " + std::string(parameters.source), with_commas(*parameters.count)});
   }
   for (const Size& size : kSizes) {
-    if (const auto value = size_in(model.config, size)) {
-      table.row({size.label, std::to_string(*value)});
+    if (const auto value = size.of(model.config)) {
+      table.row({size.key, std::to_string(*value)});
     }
   }
   return lines + table.render(terminal) + "\nconfig.json\n" + model.config.dump(2) + "\n";
@@ -141,7 +155,7 @@ Json models_json(std::span<const BuiltinModel> models, std::span<const Family> f
             .set("parameters", parameters.count ? Json(*parameters.count) : Json(nullptr))
             .set("parameters_source", parameters.count ? Json(parameters.source) : Json(nullptr));
     for (const Size& size : kSizes) {
-      const auto value = size_in(model.config, size);
+      const auto value = size.of(model.config);
       json.set(size.key, value ? Json(*value) : Json(nullptr));
     }
     list.push_back(json.set("config", model.config));

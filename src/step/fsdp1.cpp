@@ -236,20 +236,24 @@ class Fsdp1 final : public ShardedMethod {
     }
   }
 
+  // What is gathered, in its type, where that is no block of the rank's own: pre_unshard in
+  // torch/distributed/fsdp/_flat_param.py (2.13). Of mixed precision the low one is first, and what
+  // comes from the host lives until it is cast.
+  Tensor share_to_gather(const Unit& unit) {
+    CategoryScope scope(recorder_, Category::temporary);
+    const auto arrived = [&] {
+      return options_.offload ? eager_.empty({share_of(unit)}, unit.type) : unit.shard;
+    };
+    if (unit.type == unit.gathered_type) return arrived();
+    Tensor low = eager_.empty({share_of(unit)}, unit.gathered_type);  // _mp_shard
+    eager_.kernel(op::OpKind::cast, 0, arrived().bytes(), low.bytes());
+    return low;
+  }
+
   void gather(Unit& unit) {
     if (unit.is_gathered) return;
     const StreamScope on_stream(recorder_, kGatherStream);
-    Tensor arrived;  // from the host, until the whole is there
-    Tensor low;      // _mp_shard
-    {
-      CategoryScope scope(recorder_, Category::temporary);
-      if (options_.offload) arrived = eager_.empty({share_of(unit)}, unit.type);
-      if (unit.type != unit.gathered_type) {
-        low = eager_.empty({share_of(unit)}, unit.gathered_type);
-        const Tensor& shard = options_.offload ? arrived : unit.shard;
-        eager_.kernel(op::OpKind::cast, 0, shard.bytes(), low.bytes());
-      }
-    }
+    const Tensor shard = share_to_gather(unit);
     CategoryScope scope(recorder_, Category::gathered);
     eager_.restore_storage(unit.whole);
     unit.gather = recorder_.begin_collective(

@@ -101,6 +101,33 @@ TEST(Fsdp1, OffloadedSharesAreNotOnTheDevice) {
   EXPECT_EQ(most_of(trace, Category::gathered), kRoot + 2 * kLayer);
 }
 
+// _use_low_precision_shard: room for the low share comes first, what is cast comes and goes before
+// the whole has room.
+TEST(Fsdp1, AnOffloadedShareGoesBeforeTheWholeComes) {
+  TrainOptions options = options_of(4);
+  auto& fsdp = std::get<FsdpOptions>(options.parallel);
+  fsdp.offload = true;
+  fsdp.compute = op::DType::bf16;
+  const StepTrace trace = trace_of(options);
+  const int64_t low = kLayer / 4;
+  int gathers = 0;
+  const auto& events = trace.memory.events;
+  const auto is = [&](size_t at, memory::EventKind kind, int64_t bytes) {
+    return events[at].kind == kind &&
+           trace.memory.buffers[events[at].buffer].requested_bytes == bytes;
+  };
+  for (size_t i = 3; i + 1 < events.size(); ++i) {
+    if (trace.memory.buffers[events[i].buffer].category != Category::gathered) continue;
+    if (!is(i, memory::EventKind::alloc, kLayer)) continue;
+    ++gathers;
+    EXPECT_TRUE(is(i - 3, memory::EventKind::alloc, low)) << i;
+    EXPECT_TRUE(is(i - 2, memory::EventKind::alloc, 2 * low)) << i;
+    EXPECT_TRUE(is(i - 1, memory::EventKind::free, 2 * low)) << i;
+    EXPECT_TRUE(is(i + 1, memory::EventKind::free, low)) << i;
+  }
+  EXPECT_GT(gathers, 2 * kLayers);
+}
+
 TEST(Fsdp1, GathersTheRootAndTwoLayersAtMost) {
   EXPECT_EQ(most_of(trace_of(options_of(4)), Category::gathered), kRoot + 2 * kLayer);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/hidden_size.h"
 #include "step/inference.h"
 
 namespace headroom::timing {
@@ -41,14 +42,6 @@ Result<std::optional<LatentSizes>> latent_of(const text::JsonView& config) {
     if (value) latent.*field = std::max<int64_t>(1, *value);
   }
   return std::optional(latent);
-}
-
-Result<int64_t> hidden_of(const text::JsonView& config) {
-  for (const char* key : {"hidden_size", "n_embd", "d_model"}) {
-    HEADROOM_ASSIGN(const auto value, size_of(config, key));
-    if (value) return *value;
-  }
-  return 0;
 }
 
 // Chosen keys are another kernel than those that see all of them.
@@ -240,7 +233,8 @@ Result<DecodeSizes> sizes_of(const model::Graph& graph, const text::JsonView& co
                             : whole ? device::Rate::fp32
                                     : device::Rate::bf16,
                     .variant = options.variant};
-  HEADROOM_ASSIGN(sizes.hidden, hidden_of(config));
+  HEADROOM_ASSIGN(const auto hidden, model::hidden_size_of(config));
+  sizes.hidden = hidden.value_or(0);
   HEADROOM_ASSIGN(sizes.latent, latent_of(config));
   if (sizes.latent) {
     sizes.kv_heads = 1;

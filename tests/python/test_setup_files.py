@@ -21,6 +21,7 @@ def emit(kind, path, *flags):
 CASES = {
     "ddp": (["--method", "ddp:4", "--mixed-precision", "bf16"], "MULTI_GPU", 4),
     "fsdp1": (["--method", "fsdp1:8", "--checkpointing", "full"], "FSDP", 8),
+    "fsdp1-offloaded": (["--method", "fsdp1:8", "--offload", "parameters"], "FSDP", 8),
     "fsdp2": (["--method", "fsdp2:8", "--mixed-precision", "bf16"], "FSDP", 8),
     "hybrid": (["--method", "fsdp2:4,replicate:2", "--nodes", "2", "--link", "ib-400g"], "FSDP", 8),
     "zero2": (["--method", "zero2:8", "--clip", "1"], "DEEPSPEED", 8),
@@ -41,7 +42,8 @@ def test_accelerate_reads_it(case, tmp_path):
     assert config.distributed_type.value == kind
     assert config.num_processes == processes
     if kind == "FSDP":
-        assert config.fsdp_config["fsdp_version"] == (1 if case == "fsdp1" else 2)
+        assert config.fsdp_config["fsdp_version"] == (1 if case.startswith("fsdp1") else 2)
+        assert config.fsdp_config["fsdp_offload_params"] is (case == "fsdp1-offloaded")
         assert config.fsdp_config["fsdp_activation_checkpointing"] is (case == "fsdp1")
     if case == "hybrid":
         assert config.num_machines == 2

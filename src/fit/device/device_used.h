@@ -9,7 +9,8 @@
 //
 // Among several ranks it was up to nine tenths more, with a fused loss the same again: blocks that
 // another stream used come back late, so that each stream's pool grows. Measured of FSDP's first
-// version alone; its second takes the same shares, and needs them less.
+// version alone; its second and ZeRO's third stage, which gather on streams of their own, too, take
+// the same shares, and FSDP's second needs them less.
 //
 // The shares come from docs/measurements/2026-11-21-device-used, whose script says how true
 // intervals are that were derived without the model that they are held against.

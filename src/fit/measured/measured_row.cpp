@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "fit/measured/row_words.h"
 #include "fit/measured/torchtitan_row.h"
 #include "fit/megatron/row.h"
 #include "model/builtin.h"
@@ -13,12 +14,6 @@
 namespace headroom::fit {
 
 namespace {
-
-bool has(const std::string& text, std::string_view word) {
-  return text.find(word) != std::string::npos;
-}
-
-Error unsupported(std::string reason) { return {ErrorCode::bad_input, std::move(reason), "", ""}; }
 
 std::optional<Bytes> bytes_in(std::string_view words, double unit) {
   constexpr double kMost = 0x1p60;

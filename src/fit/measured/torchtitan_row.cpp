@@ -6,20 +6,13 @@
 #include <string_view>
 #include <utility>
 
+#include "fit/measured/row_words.h"
 #include "text/ascii.h"
 #include "text/parse_number.h"
 
 namespace headroom::fit {
 
 namespace {
-
-Error unsupported(std::string reason) {
-  return Error{ErrorCode::bad_input, std::move(reason), "", ""};
-}
-
-bool has(std::string_view text, std::string_view word) {
-  return text.find(word) != std::string_view::npos;
-}
 
 struct NotModelled {
   std::string_view word;

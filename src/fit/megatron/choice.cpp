@@ -119,7 +119,7 @@ Result<void> describe(const MegatronModel& model, const Scenario& scenario, cons
   answer.batch = scenario.question.batch;
   answer.seq = scenario.question.seq;
   answer.dtype = model.model.type;
-  answer.notes = megatron_notes(*scenario.question.megatron);
+  answer.notes = megatron_notes(scenario.question);
   answer.notes.emplace_back(kMegatronTimes);
   answer.warnings = calibration_warnings(scenario, timer.measured_device());
   for (const auto* warnings : {&scenario.warnings, &model.warnings}) {

@@ -11,6 +11,7 @@
 #include "fit/prediction.h"
 #include "fit/scenario/scenario.h"
 #include "fit/search/methods.h"
+#include "fit/words.h"
 
 namespace headroom::fit {
 
@@ -313,6 +314,11 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
     add("expert-model-parallel-size", words(r.expert));
     add("expert-tensor-parallel-size", words(r.expert_tensor));
   }
+  if (setting.routes_among_ranks()) {
+    settings.push_back({"expert-imbalance", imbalance_words(question.expert_imbalance),
+                        question.given.contains("expert-imbalance") ? SettingOrigin::given
+                                                                    : SettingOrigin::standard});
+  }
   flag("sequence-parallel", r.sequence_parallel);
   flag("use-distributed-optimizer", setting.data.distributed_optimizer);
   add("checkpointing", question.checkpointing.kind == CheckpointingKind::full        ? "full"
@@ -330,12 +336,15 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
   return settings;
 }
 
-std::vector<std::string> megatron_notes(const MegatronSetting& setting) {
+std::vector<std::string> megatron_notes(const FitQuestion& question) {
   std::vector<std::string> notes;
-  if (setting.stage.model.experts > 0) {
-    notes.emplace_back(
-        "experts are taken to get equal shares of the tokens, gathered on each rank; what a real "
-        "router gives a rank varies from step to step, and activations with it");
+  if (question.megatron->stage.model.experts > 0) {
+    const double share = question.expert_imbalance.expected;
+    notes.push_back(
+        "where a router divides tokens among ranks, a rank's experts are taken to get " +
+        (share == 1 ? "an even share" : number_words(share) + " of an even share") +
+        "; what a real router gives a rank varies from step to step, and activations "
+        "with it (--expert-imbalance)");
   }
   notes.emplace_back(
       "what the device shows is as measured on one GPU, and a communicator more; Megatron-LM's "

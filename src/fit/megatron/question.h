@@ -40,7 +40,7 @@ Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer
 [[nodiscard]] std::vector<Setting> megatron_settings(const FitQuestion& question);
 
 // What its memory figures are to be known with.
-[[nodiscard]] std::vector<std::string> megatron_notes(const MegatronSetting& setting);
+[[nodiscard]] std::vector<std::string> megatron_notes(const FitQuestion& question);
 // And its times.
 inline constexpr std::string_view kMegatronTimes =
     "the five steps of Megatron-LM that were at hand took 1.2 to 3.6 times what is predicted "

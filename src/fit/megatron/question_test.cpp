@@ -72,6 +72,56 @@ TEST(MegatronQuestion, LatentAttentionIsRead) {
   EXPECT_TRUE(!wide || !answer(*wide));
 }
 
+// The answer's own interval is what the answers at its ends say.
+TEST(MegatronQuestion, APeakIsSaidAtEachShareOfTheExperts) {
+  const std::string experts =
+      "--num-experts 4 --moe-router-topk 1 --moe-grouped-gemm --disable-bias-linear ";
+  const std::string divided =
+      experts + "--expert-model-parallel-size 4 --seq-length 8192 --max-position-embeddings 8192";
+  const auto q = question(divided, 4);
+  ASSERT_TRUE(q) << q.error().to_string();
+  const auto at = [&](const char* words) {
+    FitQuestion asked = *q;
+    if (words != nullptr) {
+      EXPECT_TRUE(asked.set("expert-imbalance", words));
+    }
+    auto answered = answer(asked);
+    EXPECT_TRUE(answered) << answered.error().to_string();
+    return *answered;
+  };
+  const FitAnswer three = at("0.5:1:2");
+  const auto& peak = three.memory.peak_allocated_interval;
+  ASSERT_TRUE(peak);
+  EXPECT_EQ(peak->low, at("0.5").memory.peak_allocated);
+  EXPECT_EQ(peak->expected, three.memory.peak_allocated);
+  EXPECT_EQ(peak->high, at("2").memory.peak_allocated);
+  EXPECT_LT(peak->low, peak->expected);
+  EXPECT_LT(peak->expected, peak->high);
+  EXPECT_EQ(setting_of(three.settings, "expert-imbalance"), "0.5:1:2");
+  EXPECT_FALSE(at("1").memory.peak_allocated_interval);
+  // Where nobody says it, there is one, too.
+  const FitAnswer standard = at(nullptr);
+  ASSERT_TRUE(standard.memory.peak_allocated_interval);
+  EXPECT_EQ(setting_of(standard.settings, "expert-imbalance"), "0.89:1:1.07");
+}
+
+// Nor where a rank has all experts, and so gets all tokens whatever the router does.
+TEST(MegatronQuestion, WhereNoRouterDecidesThereIsOnePeak) {
+  const std::string all_experts = "--num-experts 4 --moe-grouped-gemm --disable-bias-linear";
+  for (const std::string& more : {std::string(), all_experts}) {
+    auto asked = question(more);
+    ASSERT_TRUE(asked) << asked.error().to_string();
+    const auto answered = answer(*asked);
+    ASSERT_TRUE(answered) << answered.error().to_string();
+    EXPECT_FALSE(answered->memory.peak_allocated_interval);
+    EXPECT_EQ(setting_of(answered->settings, "expert-imbalance"), "");
+    ASSERT_TRUE(asked->set("expert-imbalance", "0.5"));
+    const auto halved = answer(*asked);
+    ASSERT_TRUE(halved) << halved.error().to_string();
+    EXPECT_EQ(halved->memory.peak_allocated, answered->memory.peak_allocated);
+  }
+}
+
 // A parameter for each part of a head, shared by all heads of a layer; their inputs are kept.
 TEST(MegatronQuestion, NormsOfHeadsAreRead) {
   const auto plain = question("--normalization RMSNorm");

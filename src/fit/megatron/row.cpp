@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fit/measured/measured_row.h"
+#include "fit/measured/row_words.h"
 #include "fit/megatron/layers.h"
 #include "fit/search/methods.h"
 #include "text/parse_number.h"
@@ -16,12 +17,6 @@
 namespace headroom::fit {
 
 namespace {
-
-Error unsupported(std::string reason) {
-  return Error{ErrorCode::bad_input, std::move(reason), "", ""};
-}
-
-constexpr size_t kNowhere = std::string_view::npos;
 
 class MegatronRow {
  public:
@@ -47,9 +42,7 @@ class MegatronRow {
   }
   [[nodiscard]] bool is_true(std::string_view column) const { return (*this)[column] == "true"; }
   // Whether the test has these words in its name, which its url holds.
-  [[nodiscard]] bool names(std::string_view words) const {
-    return (*this)["url"].find(words) != kNowhere;
-  }
+  [[nodiscard]] bool names(std::string_view words) const { return has((*this)["url"], words); }
 
  private:
   static constexpr int64_t kMost = int64_t{1} << 24;
@@ -78,7 +71,7 @@ constexpr std::array kContainers{Container{"24.01", "2.2"}, Container{"25.09", "
 
 std::string_view torch_of(std::string_view container) {
   for (const Container& known : kContainers) {
-    if (container.find(known.tag) != std::string_view::npos) return known.torch;
+    if (has(container, known.tag)) return known.torch;
   }
   return kContainers.back().torch;
 }
@@ -86,12 +79,22 @@ std::string_view torch_of(std::string_view container) {
 // What is not modelled, by column: the words that are.
 struct Modelled {
   std::string_view column;
-  std::string_view word;
+  std::array<std::string_view, 2> words;  // beside none at all
+
+  [[nodiscard]] bool has(std::string_view word) const {
+    return word.empty() || std::ranges::find(words, word) != words.end();
+  }
 };
 constexpr std::array kModelled{
-    Modelled{"mtp_layers", "0"},    Modelled{"fp8", "none"},  Modelled{"cpu_offload", "none"},
-    Modelled{"cuda_graph", "none"}, Modelled{"fsdp", "none"}, Modelled{"hybrid_pattern", ""},
-    Modelled{"optimizer", "adam"},
+    Modelled{"mtp_layers", {"0"}},
+    Modelled{"fp8", {"none"}},
+    Modelled{"cpu_offload", {"none"}},
+    Modelled{"cuda_graph", {"none"}},
+    Modelled{"fsdp", {"none"}},
+    Modelled{"hybrid_pattern", {}},
+    Modelled{"optimizer", {"adam"}},
+    Modelled{"transformer_impl", {"transformer_engine", "local"}},
+    Modelled{"loss_fusion", {"none", "native"}},
 };
 
 // What is not modelled and no column says: by words of the test's name, whose script has it.
@@ -122,12 +125,9 @@ Result<void> check(const MegatronRow& row) {
       return unsupported("Megatron-LM with " + std::string(named.what) + " is not modelled");
     }
   }
-  if (row["loss_fusion"] == "te") {
-    return unsupported("Megatron-LM with Transformer Engine's cross entropy is not modelled");
-  }
   for (const Modelled& modelled : kModelled) {
     const std::string_view word = row[modelled.column];
-    if (word == modelled.word || word.empty()) continue;
+    if (modelled.has(word)) continue;
     return unsupported("Megatron-LM with " + std::string(modelled.column) + " '" +
                        std::string(word) + "' is not modelled");
   }
@@ -162,7 +162,7 @@ Result<void> read_sizes(const MegatronRow& row, model::MegatronModel& m) {
     HEADROOM_ASSIGN(m.positions, row.number("max_positions"));
   }
   m.rotary = place == "rope";
-  m.plain_rotary = row.names("no_fusion") || row["notes"].find("no-rope-fusion") != kNowhere;
+  m.plain_rotary = row.names("no_fusion") || has(row["notes"], "no-rope-fusion");
   m.interleaved_rotary = row.names("interleaved");
   return {};
 }
@@ -230,7 +230,12 @@ Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
 // Every layer a mixture of experts, whose tokens are gathered or sent by all-to-all.
 Result<void> read_experts(const MegatronRow& row, MegatronSetting& setting) {
   const std::string_view experts = row["experts"];
-  if (experts == "none" || experts.empty()) return {};
+  const std::string_view shared = row["shared_expert"];
+  const bool has_shared = shared != "none" && !shared.empty();
+  if (experts == "none" || experts.empty()) {
+    if (!has_shared) return {};
+    return unsupported("'shared_expert' of a row whose 'experts' are none");
+  }
   model::MegatronModel& m = setting.stage.model;
   model::MegatronRank& r = setting.stage.rank;
   HEADROOM_ASSIGN(m.experts, row.number("experts"));
@@ -243,10 +248,10 @@ Result<void> read_experts(const MegatronRow& row, MegatronSetting& setting) {
   if (!row["etp"].empty()) {
     HEADROOM_ASSIGN(r.expert_tensor, row.number("etp"));
   }
-  if (row["shared_expert"] != "none" && !row["shared_expert"].empty()) {
+  if (has_shared) {
     HEADROOM_ASSIGN(m.shared_inner, row.number("shared_expert"));
   }
-  m.grouped_experts = row["moe_dispatcher"].find("grouped_gemm") != std::string_view::npos;
+  m.grouped_experts = has(row["moe_dispatcher"], "grouped_gemm");
   HEADROOM_ASSIGN(setting.data.expert_ranks, row.number("expert_dp"));
   return {};
 }
@@ -285,11 +290,14 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
                                                     : op::DType::bf16;
   data.shares_embedding = setting.stage.model.tied && r.pipeline > 1;
   HEADROOM_ASSIGN(setting.micro_batches, row.number("num_micro_batches"));
-  // --microbatch-group-size-per-virtual-pipeline-stage, which is the step's in that test.
-  if (r.chunks() > 1 && row.names("_tunable_overlap")) r.group = setting.micro_batches;
+  // --microbatch-group-size-per-virtual-pipeline-stage of gpt3_mcore_te_tp1_pp4_vp1_tunable_overlap
+  // (tests/functional_tests/test_cases/gpt; Megatron-LM at 18acdf15): no column says it.
+  constexpr int64_t kTunableGroup = 5;
+  if (r.chunks() > 1 && row.names("_tunable_overlap")) r.group = kTunableGroup;
   const int64_t group = r.group > 0 ? r.group : r.pipeline;
   if (r.chunks() > 1 && setting.micro_batches % group != 0) {
-    return unsupported("interleaved micro-batches that are no multiple of the stages");
+    return unsupported("interleaved micro-batches that are no multiple of " +
+                       std::to_string(group) + ", which go through a chunk at a time");
   }
   HEADROOM_TRY(read_experts(row, setting));
   if (data.data_ranks % data.instances != 0) {
@@ -297,7 +305,7 @@ Result<void> read_rank(const MegatronRow& row, MegatronSetting& setting) {
   }
   setting.stage.model.deterministic = row.is_true("deterministic");
   // NVIDIA's container of January 2024 brings flash-attn 2.0.
-  setting.old_flash_attention = row["container"].find("24.01") != std::string_view::npos;
+  setting.old_flash_attention = has(row["container"], "24.01");
   if (row["cublas_workspace"] == ":4096:8") {
     setting.blas_workspace_bytes = int64_t{4096} * 8 * 1024;
   }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "fit/measured/measured_row.h"
 
@@ -144,6 +145,31 @@ TEST(MegatronRow, ItsOwnModulesAreLocal) {
   ASSERT_TRUE(bert) << bert.error().to_string();
   EXPECT_TRUE(bert->megatron->stage.model.bert);
   EXPECT_TRUE(bert->megatron->stage.model.local);
+}
+
+// Words that nobody read a source for are refused, not taken for the usual one.
+TEST(MegatronRow, WordsThatAreNotKnownAreRefused) {
+  for (const auto& [column, known, unknown] :
+       {std::tuple{"transformer_impl", "transformer_engine", "inference_optimized"},
+        std::tuple{"loss_fusion", "native", "te"}, std::tuple{"loss_fusion", "none", "linear"}}) {
+    EXPECT_EQ(reason({{column, known}}), "none") << known;
+    EXPECT_NE(reason({{column, unknown}}).find(unknown), std::string::npos) << unknown;
+  }
+  EXPECT_EQ(reason({{"shared_expert", "none"}}), "none");
+  EXPECT_NE(reason({{"shared_expert", "1024"}}).find("shared_expert"), std::string::npos);
+}
+
+// That test's script says 5; no column does.
+TEST(MegatronRow, AGroupOfMicroBatchesIsTheScripts) {
+  const Cells overlapped{{"url", "gpt3_mcore_te_tp1_pp4_vp1_tunable_overlap"},
+                         {"vpp", "2"},
+                         {"num_micro_batches", "10"}};
+  const auto question = asked(small_gpt(), overlapped);
+  ASSERT_TRUE(question) << question.error().to_string();
+  EXPECT_EQ(question->megatron->stage.rank.group, 5);
+  Cells odd = overlapped;
+  odd["num_micro_batches"] = "8";
+  EXPECT_NE(reason(odd).find("multiple of 5"), std::string::npos);
 }
 
 }  // namespace

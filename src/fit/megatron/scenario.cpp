@@ -58,7 +58,7 @@ void set_megatron(Scenario& s) {
   setting.micro_batches = s.question.grad_accum;
   setting.stage.workspace_bytes = te_workspace_bytes(s.train.environment.compute_capability);
   model::MegatronModel& m = setting.stage.model;
-  m.expert_share = s.question.expert_imbalance.expected;
+  m.expert_share = setting.routes_among_ranks() ? s.question.expert_imbalance.expected : 1;
   if (m.local) {
     m.attention = MegatronAttention::unfused;
     // A router's product is Transformer Engine's all the same (te_general_gemm in moe_utils.py).

@@ -21,6 +21,11 @@ struct MegatronSetting {
 
   // That are computed side by side.
   [[nodiscard]] int64_t batches() const { return data.data_ranks / stage.rank.context; }
+  // Whether a router decides how many tokens this rank's experts get: a rank with all experts gets
+  // all tokens.
+  [[nodiscard]] bool routes_among_ranks() const {
+    return stage.model.experts > 0 && stage.rank.expert > 1;
+  }
 
   // REQUIRES: a stage of layers_by_stage.
   void look_at(int64_t index) {

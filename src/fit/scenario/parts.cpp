@@ -226,14 +226,14 @@ Result<void> set_loss(Scenario& s) {
 namespace {
 
 Result<void> check_optimizer(const FitQuestion& q) {
-  const bool is_offloaded = offloads_optimizer(q);
-  if (is_offloaded && q.optimizer >= Optimizer::lion) {
+  if (steps_on_host(q) && q.optimizer >= Optimizer::lion) {
     return contradiction("offload", "bitsandbytes' optimizers step on the GPU",
                          "offload one of torch.optim's: adamw, adam, sgd");
   }
   const bool is_sharded = q.division == Division::fsdp1 || q.division == Division::fsdp2;
   if (offloads_parameters(q) && !is_sharded && q.division != Division::zero3) {
-    return contradiction("offload", "parameters on the host are FSDP's shares or ZeRO's third stage's",
+    return contradiction("offload",
+                         "parameters on the host are FSDP's shares or ZeRO's third stage's",
                          "--method fsdp1:N or zero3:N, or --offload optimizer");
   }
   if (q.offload == Offload::optimizer_and_parameters && is_sharded) {
@@ -249,7 +249,7 @@ Result<void> check_optimizer(const FitQuestion& q) {
     return contradiction("optimizer-in-backward", "accumulation keeps what a step would let go",
                          "leave --grad-accum out, or take a larger --batch");
   }
-  if (is_offloaded) {
+  if (steps_on_host(q)) {
     return contradiction("optimizer-in-backward", "an offloaded optimizer steps after backward",
                          "leave --offload or --optimizer-in-backward out");
   }

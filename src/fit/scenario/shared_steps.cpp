@@ -25,7 +25,7 @@ FitQuestion what_decides(FitQuestion question) {
   if (!question.optimizer_in_backward) {
     question.optimizer = plain.optimizer;
     question.optimizer_loop = plain.optimizer_loop;
-    if (question.offload == Offload::optimizer) question.offload = plain.offload;
+    question.offload = plain.offload;  // only of a divided step of the passes, which none folds
   }
   question.clip = plain.clip;
   question.nodes = plain.nodes;

@@ -17,14 +17,16 @@ Result<void> resolve_auto(Scenario& s) {
     int64_t FitQuestion::*field;
     double squares;  // of the hidden size
     double sizes;
+    bool is_third;  // of that stage alone
   };
   constexpr std::array kAll{
-      Auto{"reduce-bucket-size", &FitQuestion::reduce_bucket_size, 1, 0},
-      Auto{"stage3-prefetch-bucket-size", &FitQuestion::stage3_prefetch_bucket_size, 0.9, 0},
+      Auto{"reduce-bucket-size", &FitQuestion::reduce_bucket_size, 1, 0, false},
+      Auto{"stage3-prefetch-bucket-size", &FitQuestion::stage3_prefetch_bucket_size, 0.9, 0, true},
       Auto{"stage3-param-persistence-threshold", &FitQuestion::stage3_param_persistence_threshold,
-           0, 10}};
+           0, 10, true}};
   for (const Auto& one : kAll) {
-    if (!is_zero(q.division) || q.*(one.field) != kOfHiddenSize || s.traced) continue;
+    const bool is_used = one.is_third ? q.division == Division::zero3 : is_zero(q.division);
+    if (!is_used || q.*(one.field) != kOfHiddenSize || s.traced) continue;
     HEADROOM_ASSIGN(const auto hidden, model::hidden_size_of(s.model->view()));
     if (!hidden) {
       return contradiction(one.flag, "the model's configuration has no hidden size to take it from",

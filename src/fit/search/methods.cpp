@@ -163,7 +163,9 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
 
 // Why the others are not first, and what the order is.
 void explain(MethodsAnswer& answer) {
-  if (answer.verdict() == Verdict::no) {
+  const bool has_offloaded =
+      std::ranges::any_of(answer.rows, [](const MethodRow& row) { return !row.offload.empty(); });
+  if (answer.verdict() == Verdict::no && has_offloaded) {
     answer.notes.emplace_back(
         "with masters, states and parameters in the host's memory (DeepSpeed's offload_optimizer "
         "and offload_param) it does not fit either, as the rows say");
@@ -246,6 +248,8 @@ Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const Step
   if (!fits) {
     HEADROOM_ASSIGN(std::vector<Candidate> offloaded, offloaded_candidates_of(scenario, gpus));
     fill_all(offloaded);
+    // What DeepSpeed does not do is no way to use the host.
+    std::erase_if(offloaded, [](const Candidate& one) { return !one.row.reason.empty(); });
     std::ranges::move(offloaded, std::back_inserter(candidates));
   }
   std::ranges::stable_sort(candidates, comes_before);

@@ -247,5 +247,22 @@ TEST(Methods, WhereNothingFitsTheHostsMemoryIsTried) {
   for (const MethodRow& row : larger->rows) EXPECT_TRUE(row.offload.empty()) << row.flags;
 }
 
+// ZeRO takes no 4-bit weights, so nothing was tried, and nothing is said of it.
+TEST(Methods, WhereTheHostsMemoryCannotBeUsedNothingIsSaidOfIt) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-2-70b-hf";
+  question.device = "a100-sxm-40gb";
+  question.batch = 64;
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  ASSERT_TRUE(question.set("method", "qlora"));
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_EQ(chosen->verdict(), Verdict::no);
+  for (const MethodRow& row : chosen->rows) EXPECT_TRUE(row.offload.empty()) << row.flags;
+  for (const std::string& note : chosen->notes) {
+    EXPECT_EQ(note.find("host"), std::string::npos) << note;
+  }
+}
+
 }  // namespace
 }  // namespace headroom::fit

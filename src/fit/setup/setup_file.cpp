@@ -11,6 +11,7 @@
 #include "engines/torchtitan.h"
 #include "engines/trainer.h"
 #include "fit/setup/torchtitan_file.h"
+#include "fit/words.h"
 #include "text/block_yaml.h"
 #include "text/gzip.h"
 
@@ -39,12 +40,6 @@ static_assert(kOfHiddenSize == engines::kOfHiddenSize);
 
 std::string_view word_of(Half half) {
   return half == Half::none ? "none" : half == Half::bf16 ? "bf16" : "fp16";
-}
-
-std::string number_words(double number) {
-  std::array<char, 32> digits{};
-  const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  return code == std::errc() ? std::string(digits.data(), end) : std::string();
 }
 
 bool is_json_text(std::string_view content) {
@@ -151,6 +146,7 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   } else {
     setup.mixed_precision = half_of(q.mixed_precision == MixedPrecision::bf16,
                                     q.mixed_precision == MixedPrecision::fp16);
+    if (q.division == Division::fsdp1) setup.offloads_parameters = offloads_parameters(q);
   }
   setup.batch = q.batch;
   setup.grad_accum = q.grad_accum;
@@ -171,7 +167,8 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
       "attention", "loss",      "kernels",      "optimizer-in-backward",
       "freeze",    "lora-rank", "lora-targets", "lora-dtype"};
   const bool is_accelerate = kind == "accelerate";
-  if (q.given.contains("offload") && !is_zero(q.division)) by_hand.emplace_back("offload");
+  const bool says_offload = is_zero(q.division) || q.division == Division::fsdp1;
+  if (q.given.contains("offload") && !says_offload) by_hand.emplace_back("offload");
   for (const char* flag : kOfTheScript) {
     if (flag == std::string_view("batch") && !is_accelerate) continue;
     if (q.given.contains(flag)) by_hand.emplace_back(flag);

@@ -162,6 +162,16 @@ TEST_F(SetupFile, TheThirdStageReadsBack) {
   }
 }
 
+TEST_F(SetupFile, SharesInTheHostsMemoryReadBack) {
+  for (const char* offload : {"none", "parameters"}) {
+    const FitQuestion asked = question_of({{"method", "fsdp1:8"}, {"offload", offload}});
+    EXPECT_EQ(read_back(asked, "accelerate").offload, asked.offload) << offload;
+    const auto emitted = emit_setup(asked, {"accelerate", folder_ / "x.yaml"});
+    ASSERT_TRUE(emitted);
+    EXPECT_TRUE(emitted->by_hand.empty()) << offload;
+  }
+}
+
 // What accelerate's file cannot say is left to the script.
 TEST_F(SetupFile, CountsOfTheThirdStageAreNoneOfAccelerates) {
   const auto emitted =

@@ -43,7 +43,10 @@ Section answer_section(const fit::FitAnswer& answer) {
   html.text(verdict_title(answer.verdict)).raw("</span>").text(answer_sentence(answer));
   html.raw("</p>\n<p class=\"sub\">").text("In 90 % of cases " + room_sentence(answer) + ". ");
   html.text(memory.peak_at.why).raw("</p>\n<dl class=\"tiles\">");
-  tile(html, "Peak allocated", format_bytes(memory.peak_allocated), "in blocks that are in use");
+  tile(html, "Peak allocated", format_bytes(memory.peak_allocated),
+       memory.peak_allocated_interval
+           ? interval_words(*memory.peak_allocated_interval) + ", by its experts' share"
+           : std::string("in blocks that are in use"));
   tile(html, "Peak reserved", format_bytes(memory.peak_reserved), "held by the allocator");
   tile(html, "Device used", format_bytes(memory.device_used.expected),
        interval_words(memory.device_used));

@@ -71,6 +71,9 @@ Json memory_json(const fit::MemoryFigures& memory) {
                   .set("breakdown_bytes", components_json(memory.breakdown, fit::kComponentCount))
                   .set("device_used_bytes", interval_json(memory.device_used))
                   .set("provenance", provenance);
+  if (memory.peak_allocated_interval) {
+    json.set("peak_allocated_interval_bytes", interval_json(*memory.peak_allocated_interval));
+  }
   if (memory.host) json.set("host_bytes", host_json(*memory.host));
   return json;
 }

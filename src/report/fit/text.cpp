@@ -28,6 +28,10 @@ std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
   };
   row("peak allocated", format_bytes(memory.peak_allocated),
       std::string(name_of(memory.allocated_provenance)));
+  if (const auto& peak = memory.peak_allocated_interval) {
+    row("  at least", format_bytes(peak->low), "by what share of the tokens its experts get");
+    row("  at most", format_bytes(peak->high), "");
+  }
   row("peak reserved", format_bytes(memory.peak_reserved),
       std::string(name_of(memory.reserved_provenance)));
   row("device used", format_bytes(memory.device_used.expected),
