@@ -18,15 +18,23 @@ using formats::kNone;
 struct Loop {
   size_t kernel = 0;
   double elements = 0;  // of its largest operand
+  double rows = 0;      // of that: all but its last dimension
   double passes = 0;    // over so many elements, read or written
   double element_bytes = 4;
   bool is_arithmetic = false;  // takes what its traffic takes
+  bool is_reduction = false;
 };
 
 struct Chain {
   std::vector<Loop> loops;
   std::vector<size_t> smaller;  // kernels between them
+  double reduced_rows = 0;      // of its last reduction; 0 where it has none
 };
+
+// The names below are no rules of data/operator_rules.json: a rule there puts a name into one
+// group, and these cut across groups. That an operator moves and does not compute, makes one of a
+// row, or makes nothing, is what this file's model of a loop rests on, and a user's --rules cannot
+// change.
 
 bool is_one_of(std::string_view name, const auto& words) {
   return std::any_of(std::begin(words), std::end(words),
@@ -53,12 +61,14 @@ bool is_reduction(std::string_view word) {
   return word == "mean" || word == "sum" || word.starts_with("reduce");
 }
 
-// What does nothing but to see a tensor otherwise.
-bool is_view(std::string_view word) {
+// What does nothing but to see a tensor otherwise. ONNX Runtime's Transpose, Slice and Expand copy.
+bool is_view(std::string_view name, std::string_view word) {
+  constexpr std::array kOfOnnx{"reshape", "squeeze", "unsqueeze", "flatten", "identity"};
+  if (name.starts_with("onnx::")) return is_one_of(word, kOfOnnx);
   constexpr std::array kWords{
-      "view",    "reshape",    "_unsafe_view", "_reshape_alias", "expand",    "transpose", "t",
-      "permute", "as_strided", "unsqueeze",    "squeeze",        "unflatten", "flatten",   "select",
-      "slice",   "detach",     "identity",     "empty",          "alias"};
+      "view",    "reshape", "_unsafe_view", "_reshape_alias", "expand",  "transpose",
+      "t",       "permute", "as_strided",   "unsqueeze",      "squeeze", "unflatten",
+      "flatten", "select",  "slice",        "detach",         "empty",   "alias"};
   return is_one_of(word, kWords);
 }
 
@@ -80,9 +90,9 @@ class Finder {
   [[nodiscard]] const std::vector<size_t>& views() const { return views_; }
 
  private:
-  [[nodiscard]] std::string word_of(size_t kernel) const {
+  [[nodiscard]] std::string_view name_of(size_t kernel) const {
     const uint32_t event = recording_.events[kernel];
-    return event == kNone ? "" : bare(run_.trace.name_of(run_.trace.events[event]));
+    return event == kNone ? "" : run_.trace.name_of(run_.trace.events[event]);
   }
 
   // Nothing where the operator is no loop, or its shapes were not recorded.
@@ -93,7 +103,8 @@ class Finder {
     if (detail == kNone) return std::nullopt;
     const auto inputs = parse_inputs(run_.trace.names.at(detail));
     if (!inputs) return std::nullopt;
-    Loop loop{.kernel = kernel, .is_arithmetic = is_arithmetic(word)};
+    Loop loop{
+        .kernel = kernel, .is_arithmetic = is_arithmetic(word), .is_reduction = is_reduction(word)};
     for (const RecordedInput& input : *inputs) {
       if (!input.dtype) continue;
       double elements = 1;
@@ -101,25 +112,26 @@ class Finder {
       if (elements < loop.elements) continue;
       loop.passes = elements > loop.elements ? 1 : loop.passes + 1;
       loop.elements = elements;
+      loop.rows = input.sizes.empty() ? 0 : elements / static_cast<double>(input.sizes.back());
       loop.element_bytes = static_cast<double>(op::element_size(*input.dtype));
     }
     if (loop.elements <= 0) return std::nullopt;
-    if (!is_reduction(word)) loop.passes += 1;
+    if (!loop.is_reduction) loop.passes += 1;
     return loop;
   }
 
   void take(size_t kernel) {
-    const std::string word = word_of(kernel);
-    if (is_view(word)) {
-      const uint32_t event = recording_.events[kernel];
-      if (run_.trace.name_of(run_.trace.events[event]).starts_with("aten::")) {
-        views_.push_back(kernel);
-      }
+    const std::string_view name = name_of(kernel);
+    const std::string word = bare(name);
+    if (is_view(name, word)) {
+      if (name.starts_with("aten::")) views_.push_back(kernel);
       return;
     }
     const auto loop = loop_of(kernel, word);
     if (!loop) return end();
     if (!chain_.loops.empty() && loop->elements < chain_.loops.back().elements) {
+      // What a reduction made of each row stays in a register; all else that is smaller is work.
+      if (loop->elements != chain_.reduced_rows) return end();
       pending_.push_back(kernel);
       return;
     }
@@ -129,6 +141,7 @@ class Finder {
     chain_.smaller.insert(chain_.smaller.end(), pending_.begin(), pending_.end());
     pending_.clear();
     chain_.loops.push_back(*loop);
+    if (loop->is_reduction) chain_.reduced_rows = loop->rows;
   }
 
   void end() {

@@ -97,6 +97,34 @@ TEST(HostFusion, ViewsDoNotPartAChainAndOtherWorkDoes) {
   EXPECT_EQ(fusion_of(answered({{"aten::add", kOne, 200}, {"aten::mul", kMean, 200}})), nullptr);
 }
 
+// ONNX Runtime's Transpose writes all anew: the loops on both sides of it are none.
+TEST(HostFusion, CopiesOfOnnxRuntimePartAChain) {
+  for (const char* copy : {"onnx::Transpose", "onnx::Slice", "onnx::Expand"}) {
+    const std::vector<Operator> operators{
+        {"onnx::Add", kOne, 200}, {copy, kOne, 150}, {"onnx::Mul", kOne, 200}};
+    EXPECT_EQ(fusion_of(answered(operators)), nullptr) << copy;
+  }
+  EXPECT_NE(
+      fusion_of(answered(
+          {{"aten::add", kOne, 200}, {"aten::transpose", kOne, 10}, {"aten::mul", kOne, 200}})),
+      nullptr);
+}
+
+// Half as large as the loops beside it, and no reduction's: 90 us of work that no fusion removes.
+TEST(HostFusion, WhatIsSmallerAndNoReductionsPartsAChain) {
+  constexpr const char* kHalf = R"([[32,256]] ["float"])";
+  const auto between = [&](const char* first, const char* shapes) {
+    return answered({{first, kOne, 200}, {"aten::mul", shapes, 90}, {"aten::add", kOne, 200}});
+  };
+  EXPECT_EQ(fusion_of(between("aten::add", kHalf)), nullptr);
+  EXPECT_EQ(fusion_of(between("aten::add", kMean)), nullptr);   // nothing was reduced
+  EXPECT_EQ(fusion_of(between("aten::mean", kHalf)), nullptr);  // to one a row
+  const OpsAnswer answer = between("aten::mean", kMean);
+  ASSERT_NE(fusion_of(answer), nullptr);
+  // 400 us for three passes; a read and a write are left.
+  EXPECT_NEAR(fusion_of(answer)->speedup, 490.0 / (2 * 400.0 / 3), 1e-6);
+}
+
 TEST(HostFusion, NothingWithoutShapesOrArithmetic) {
   EXPECT_EQ(fusion_of(answered({{"aten::add", "", 200}, {"aten::mul", "", 200}})), nullptr);
   EXPECT_EQ(fusion_of(answered({{"aten::tanh", kOne, 200}, {"aten::gelu", kOne, 200}})), nullptr);
