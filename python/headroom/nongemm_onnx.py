@@ -153,7 +153,7 @@ class Given(Graph):
 
     def __init__(self, torch, recipe, layers, batch, dtype):
         super().__init__(dtype)
-        self.path_given, self.batch, self.tokens = recipe.entry["onnx"], batch, recipe.entry.get("tokens", 1)
+        self.path_given, self.batch, self.shapes = recipe.entry["onnx"], batch, recipe.entry["shapes"]
         self.model = nongemm_onnx_file.read(self.path_given)
         self.parameters, held = nongemm_onnx_file.weights_of(self.model)
         if getattr(torch, DTYPES[held]) != dtype:
@@ -161,7 +161,7 @@ class Given(Graph):
         self.paths["none"] = os.path.abspath(self.path_given)
 
     def feeds(self, inputs):
-        return nongemm_onnx_file.feeds(self.model, inputs, self.batch, self.tokens)
+        return nongemm_onnx_file.feeds(self.model, inputs, self.shapes, self.batch)
 
     def in_folder(self):
         return nongemm_onnx_file.with_weights_in(self.path_given, self.folder.name)

@@ -30,7 +30,7 @@ import tempfile
 import time
 
 from headroom import decode_step, energy, trace_module, typical_run
-from headroom.device_probe import LEAST_OF_A_SAMPLE, Machine, peak_rates, say
+from headroom.device_probe import LEAST_OF_A_SAMPLE, Machine, available_host_bytes, peak_rates, say
 from headroom.nongemm_models import DTYPES, Recipe, Refused
 from headroom.nongemm_onnx import OnnxRuntime
 from headroom.waiting import Turns
@@ -437,18 +437,10 @@ class Session:
 
 
 def available_bytes(machine):
-    """What could be had without taking it from a program: pages of files count as free."""
     if machine.is_cuda:
         machine.torch.cuda.empty_cache()  # what PyTorch keeps for later could be had too
-    else:
-        try:
-            with open("/proc/meminfo", encoding="ascii") as file:
-                for line in file:
-                    if line.startswith("MemAvailable:"):
-                        return int(line.split()[1]) << 10
-        except (OSError, ValueError, IndexError):
-            pass
-    return machine.free_bytes()
+        return machine.free_bytes()
+    return available_host_bytes()
 
 
 def machine_of(machine):
