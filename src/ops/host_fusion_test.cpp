@@ -22,8 +22,13 @@ constexpr const char* kOne = R"([[64,256]] ["float"])";
 constexpr const char* kTwo = R"([[64,256],[64,256]] ["float","float"])";
 constexpr const char* kMean = R"([[64,1]] ["float"])";
 
-OpsAnswer answered(const std::vector<Operator>& operators) {
+const OperatorRules& built_in() {
   static const OperatorRules kRules = *OperatorRules::load("");
+  return kRules;
+}
+
+OpsAnswer answered(const std::vector<Operator>& operators,
+                   const OperatorRules& rules = built_in()) {
   TinyTrace tiny;
   int64_t at = 0;
   for (const Operator& one : operators) at += one.us;
@@ -40,7 +45,7 @@ OpsAnswer answered(const std::vector<Operator>& operators) {
     const std::string_view shapes = operators[next++].shapes;
     if (!shapes.empty()) event.detail = trace.names.intern(shapes);
   }
-  return answer(*run_of(std::move(trace), kRules), kRules, {});
+  return answer(*run_of(std::move(trace), rules), rules, {});
 }
 
 const HorizonChange* fusion_of(const OpsAnswer& answer) {
@@ -123,6 +128,22 @@ TEST(HostFusion, WhatIsSmallerAndNoReductionsPartsAChain) {
   ASSERT_NE(fusion_of(answer), nullptr);
   // 400 us for three passes; a read and a write are left.
   EXPECT_NEAR(fusion_of(answer)->speedup, 490.0 / (2 * 400.0 / 3), 1e-6);
+}
+
+// What a loop is made of is said by the rules, and a user's file adds to them.
+TEST(HostFusion, OperatorsOfAFileOfRulesJoinChains) {
+  const std::vector<Operator> operators{
+      {"aten::add", kOne, 200}, {"mine::see", kOne, 10}, {"mine::scale_", kOne, 200}};
+  EXPECT_EQ(fusion_of(answered(operators)), nullptr);
+  const auto json = text::parse_json(
+      R"({"schema": "headroom.operator_rules/1",
+          "operators": [{"group": "elementwise", "names": ["mine::scale*"]}],
+          "loops": {"arithmetic": ["mine::scale"], "views": ["mine::see"]}})",
+      "mine.json");
+  ASSERT_TRUE(json);
+  const auto rules = OperatorRules::read(text::JsonView(*json, "mine.json"), &built_in());
+  ASSERT_TRUE(rules) << rules.error().to_string();
+  EXPECT_NE(fusion_of(answered(operators, *rules)), nullptr);
 }
 
 TEST(HostFusion, NothingWithoutShapesOrArithmetic) {
