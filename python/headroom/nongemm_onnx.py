@@ -70,8 +70,7 @@ class Graph:
         except Exception as error:
             if type(error).__name__ != "EncodeError":  # protobuf's, by which nothing says how large
                 raise
-            raise Refused("ONNX Runtime's quantizer holds the whole graph as one message, and protobuf writes none of 2 GB "
-                          "or more") from error
+            raise Refused("quantizing makes a message of the graph that protobuf does not write, as of 2 GB or more") from error
         return []
 
     def _int4(self, path):

@@ -63,6 +63,26 @@ def test_int8_is_that_of_the_tool_without_its_copies(tmp_path, monkeypatch):
     assert numpy.array_equal(run(str(tmp_path / "plain.onnx"), words), run(str(tmp_path / "ours.onnx"), words))
 
 
+def test_weights_that_are_turned_over_are_in_no_message(tmp_path, monkeypatch):
+    """Of a Gemm the tool turns the weight over, and holds it; protobuf writes no message of 2 GB."""
+    helper, weight = onnx.helper, numpy.random.default_rng(0).standard_normal((64, 32), "float32")
+    graph = helper.make_graph([helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)], "g",
+                              [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 32])],
+                              [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 64])],
+                              [onnx.numpy_helper.from_array(weight, "w")])
+    path = str(tmp_path / "plain.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path,
+              save_as_external_data=True, location="plain.data")
+    written = {}
+    inferred = onnx.shape_inference.infer_shapes_path
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes_path", lambda given, to: (
+        written.__setitem__(os.path.basename(given), os.path.getsize(given)), inferred(given, to))[1])
+    nongemm_onnx_int8.quantize(path, str(tmp_path / "ours.onnx"))
+    assert written["without-shapes.onnx"] < weight.nbytes
+    words = numpy.random.default_rng(1).standard_normal((2, 32), "float32")
+    assert numpy.allclose(run(str(tmp_path / "ours.onnx"), words), words @ weight.T, atol=1)
+
+
 def test_what_could_not_be_quantized_is_not_tried_again():
     class Graph(nongemm_onnx.Graph):
         tried = 0
