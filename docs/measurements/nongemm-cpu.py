@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Makes the tables of nongemm-cpu.md from a run's records: nongemm-cpu.py HEADROOM FOLDER > nongemm-cpu.md
 
-FOLDER, beside this file, holds results.jsonl (`headroom bench nongemm --quick --keep FOLDER`), and where shares were
-measured several times again1.jsonl, again2.jsonl, ... of some models. Everything below is read from them.
+FOLDER, beside this file, holds results.jsonl, the records of `headroom bench nongemm`, and where settings were measured
+several times a series of files for each way of measuring: again1.jsonl, again2.jsonl, ... Everything below is read from
+them, the number of threads from their headers; how they were made is the folder's README's to say.
 """
 
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -44,11 +46,32 @@ def unclassified(rows):
     return worst
 
 
-def spread(binary, files):
-    """Of settings that all runs have: the share's least and largest."""
-    runs = [shares(binary, file) for file in files]
-    common = sorted(set.intersection(*(set(run) for run in runs))) if runs else []
-    return {key: [run[key] for run in runs] for key in common}
+class Series:
+    """Runs of the same settings on as many threads: of each setting that all of them have, its shares."""
+
+    def __init__(self, binary, name, files):
+        self.name, self.runs = name, len(files)
+        units = {json.loads(file.read_text().partition("\n")[0])["machine"]["units"] for file in files}
+        if len(units) != 1:
+            raise SystemExit(f"{name}*.jsonl: of {sorted(units)} threads, which are no runs of the same")
+        self.threads = "one thread" if units == {1} else f"{units.pop()} threads"
+        runs = [shares(binary, file) for file in files]
+        self.shares = {key: [run[key] for run in runs] for key in sorted(set.intersection(*(set(run) for run in runs)))}
+
+    def row(self):
+        apart = [max(values) - min(values) for values in self.shares.values()]
+        return (f"shares within 3 points over {self.runs} runs on {self.threads}", "all",
+                f"{of(sum(value <= 3 for value in apart), len(apart))} settings; median {statistics.median(apart):.1f}, "
+                f"most {max(apart):.2f} points")
+
+
+def all_series(binary, folder):
+    files = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        numbered = re.fullmatch(r"(.*?)\d+", file.stem)
+        if numbered:
+            files.setdefault(numbered[1], []).append(file)
+    return [Series(binary, name, of_name) for name, of_name in files.items()]
 
 
 def summary(answer, agains):
@@ -69,11 +92,7 @@ def summary(answer, agains):
         if values:
             yield (f"node times within 5 % of the wall, {engine}", "all",
                    f"{of(sum(value >= 95 for value in values), len(values))}; the least is {min(values):.0f} %")
-    if agains:
-        apart = [max(values) - min(values) for values in agains.values()]
-        yield (f"shares within 3 points over {len(next(iter(agains.values())))} runs", "all",
-               f"{of(sum(value <= 3 for value in apart), len(apart))} settings; median {statistics.median(apart):.1f}, "
-               f"most {max(apart):.1f} points")
+    yield from (series.row() for series in agains)
 
 
 def table(heading, rows):
@@ -95,38 +114,35 @@ def model_rows(answer):
         yield [title, *cells]
 
 
-def again_rows(agains):
-    for (model, engine, _, _, quantize, fusion), values in agains.items():
+def again_rows(series):
+    for (model, engine, _, _, quantize, fusion), values in series.shares.items():
         yield [f"{model}, {engine}, {quantize if quantize != 'none' else 'fp32'}, fusion {fusion}",
                *[f"{value:.1f} %" for value in values], f"{max(values) - min(values):.1f}"]
 
 
 def page(binary, folder):
     answer = answer_of(binary, folder / "results.jsonl")
-    agains = spread(binary, sorted(folder.glob("again*.jsonl")))
+    agains = all_series(binary, folder)
     machine, name = answer["machine"], folder.name
     yield "# How much of the paper's 17 models is no GEMM, on a CPU?"
     yield ""
-    yield f"The newest run is [{name}]({name}/README.md), which says how it was made and explains each exception. This page is"
-    yield f"written by `python3 nongemm-cpu.py headroom {name} > nongemm-cpu.md`, of records alone; the records by"
-    yield ""
-    yield f"    headroom bench nongemm --quick --threads {machine['units']} --keep {name}"
-    yield f"    headroom bench nongemm --results {name}/results.jsonl --html {name}/page.html"
+    yield f"The newest records are in [{name}]({name}/README.md), which has the commands that made them, says of how many runs"
+    yield f"they are, and explains each exception. This page is written by `python3 nongemm-cpu.py headroom {name} > nongemm-cpu.md`,"
+    yield "of these records alone."
     yield ""
     yield (f"{machine['product']}, {machine['units']} threads, PyTorch {machine['torch']}, random weights, batch 1, load "
-           f"{machine['load']:.1f} when it began.")
+           f"{machine['load']:.1f} by the header of results.jsonl.")
     yield ""
     yield from table(["", "asked", "found"], summary(answer, agains))
     yield ""
     yield "Share of what is neither product nor attention, and seconds of a run (*: composed of one and two layers):"
     yield ""
     yield from table(["model", *[words for *_, words in COLUMNS]], model_rows(answer))
-    if agains:
+    for series in agains:
         yield ""
-        yield "Measured again, the same settings:"
+        yield f"Measured {series.runs} times on {series.threads} ({series.name}N.jsonl):"
         yield ""
-        runs = len(next(iter(agains.values())))
-        yield from table(["setting", *[f"run {run + 1}" for run in range(runs)], "apart"], again_rows(agains))
+        yield from table(["setting", *[f"run {run + 1}" for run in range(series.runs)], "apart"], again_rows(series))
     if answer["effects"]["exceptions"]:
         yield ""
         yield "Exceptions:"

@@ -3,12 +3,17 @@
 A graph has fixed shapes, and the exporter knows neither a loop over the experts that were hit nor PyTorch's grouped product.
 So tokens are sorted by the expert that was chosen for them and cut into even parts: the products, the sorting, the gathering
 and the weighted sum of transformers' experts, with a stated histogram. Where the router's own is even, the result is theirs.
+Only experts of Mixtral's kind are replaced, known by their weights, their arguments and what they do with a gate; others
+(Llama 4's take tokens that are sorted already, DeepSeek V4's and Step 3.7's clamp, gpt-oss's have biases) stay as they are.
 """
+
+import inspect
 
 import torch
 from torch import nn
 
-NAMES = ("gate_up_proj", "down_proj", "act_fn", "num_experts")
+WEIGHTS = {"gate_up_proj", "down_proj"}
+ARGUMENTS = ["self", "hidden_states", "top_k_index", "top_k_weights"]
 STATED = "each expert gets its even share of tokens, stated: a graph has fixed shapes"
 
 
@@ -38,11 +43,24 @@ def even_parts(total, count):
     return [total // count + (place < total % count) for place in range(count)]
 
 
+def is_of_mixtrals_kind(part):
+    """act_fn(gate) * up of one product, then another one, both without biases: nothing else is left of it."""
+    kind = type(part)
+    if not kind.__name__.endswith("Experts") or not hasattr(part, "act_fn") or hasattr(part, "limit"):
+        return False
+    if {name for name, _ in part.named_parameters()} != WEIGHTS or list(inspect.signature(kind.forward).parameters) != ARGUMENTS:
+        return False
+    if "_apply_gate" in vars(kind) and kind._apply_gate.__name__ == "_apply_gate":  # its own, not what transformers adds
+        return False
+    if not getattr(part, "is_concatenated", True):  # but interleaved
+        return False
+    gate_up, down = part.gate_up_proj.shape, part.down_proj.shape
+    return len(down) == 3 and gate_up == (down[0], 2 * down[2], down[1])
+
+
 def make_even(module):
     """Replaces the experts of a module; what there is to say of it."""
-    found = [(name, part) for name, part in module.named_modules()
-             if type(part).__name__.endswith("Experts") and all(hasattr(part, one) for one in NAMES)
-             and part.gate_up_proj.ndim == 3]
+    found = [(name, part) for name, part in module.named_modules() if is_of_mixtrals_kind(part)]
     for name, part in found:
         owner, _, last = name.rpartition(".")
         setattr(module.get_submodule(owner), last, EvenExperts(part))

@@ -17,6 +17,7 @@ import warnings
 
 from headroom import nongemm_experts, nongemm_onnx_file, nongemm_shared_weights, typical_run
 from headroom.nongemm_models import DTYPES, Refused
+from headroom.waiting import Turns
 
 LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "all": "ORT_ENABLE_ALL"}
 RUN, EXECUTION = "model_run", "SequentialExecutor::Execute"
@@ -69,8 +70,7 @@ class Graph:
         except Exception as error:
             if type(error).__name__ != "EncodeError":  # protobuf's, by which nothing says how large
                 raise
-            raise Refused("ONNX Runtime's quantizer holds the whole graph as one message, and protobuf writes none of 2 GB "
-                          "or more") from error
+            raise Refused("quantizing makes a message of the graph that protobuf does not write, as of 2 GB or more") from error
         return []
 
     def _int4(self, path):
@@ -152,7 +152,7 @@ class Given(Graph):
 
     def __init__(self, torch, recipe, layers, batch, dtype):
         super().__init__(dtype)
-        self.path_given, self.batch, self.tokens = recipe.entry["onnx"], batch, recipe.entry.get("tokens", 1)
+        self.path_given, self.batch, self.shapes = recipe.entry["onnx"], batch, recipe.entry["shapes"]
         self.model = nongemm_onnx_file.read(self.path_given)
         self.parameters, held = nongemm_onnx_file.weights_of(self.model)
         if getattr(torch, DTYPES[held]) != dtype:
@@ -160,7 +160,7 @@ class Given(Graph):
         self.paths["none"] = os.path.abspath(self.path_given)
 
     def feeds(self, inputs):
-        return nongemm_onnx_file.feeds(self.model, inputs, self.batch, self.tokens)
+        return nongemm_onnx_file.feeds(self.model, inputs, self.shapes, self.batch)
 
     def in_folder(self):
         return nongemm_onnx_file.with_weights_in(self.path_given, self.folder.name)
@@ -250,25 +250,16 @@ class OnnxRuntime:
 
     def profile(self, call, seconds, file):
         """Runs of the session that profiles, behind its first one, which warms up; that one where it takes very long."""
-        taken = [self.first]
+        taken, turns = [self.first], Turns()
         if not typical_run.is_all(self.first, seconds):
             taken = typical_run.repeat(lambda: self._timed(call), seconds * self.patience)
-        path = self.session.end_profiling()
+        turn_us, path = turns.mean_us(), self.session.end_profiling()
         self.session = None  # two sessions of a large model are one too many
         with open(path, encoding="utf-8") as profile:
             runs = runs_of(json.load(profile))[-len(taken):]
         os.remove(path)
-        quickest = taken.index(min(taken))
-        profiled = typical_run.Profiled(*taken[quickest])
-        profiled.all_seconds = [all_of_it for all_of_it, _ in taken]
-        for values in (runs, taken):  # the quickest is the one that others are laid out as
-            values.insert(0, values.pop(quickest))
-        typical_run.write_json(runs[0], file)
-        if len(runs) > 1 and not self.machine.is_cuda:
-            marks = [typical_run.marks_of(typical_run.tree_by_order(run, runs_others)) for run in runs]
-            waited_us = [1e6 * (all_of_it - own) for all_of_it, own in taken] if self.machine.waiting.is_known else None
-            profiled.keep_typical(marks, waited_us, file, lambda events: events)
-        return profiled
+        return typical_run.keep(taken, typical_run.Reading(runs.__getitem__, marks_of_run, lambda _, events: events),
+                                self.machine, turn_us, file)
 
     def _timed(self, call):
         """Seconds of a run, and those of them that are its own."""
@@ -281,6 +272,10 @@ class OnnxRuntime:
         """A session that notes nothing, warm."""
         self.session = self._session(None)
         self.session.run_with_ort_values(None, self.feeds)
+
+
+def marks_of_run(run):
+    return typical_run.marks_of(typical_run.tree_by_order(run, runs_others))
 
 
 def runs_others(event):

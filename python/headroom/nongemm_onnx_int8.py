@@ -50,8 +50,9 @@ def weights_in_their_file(folder):
         return model
 
     def with_shapes_again(model):
+        # Weights of Gemm it has turned over by now, and holds them as they are: no message of protobuf may have 2 GB.
         place = os.path.join(folder, "without-shapes.onnx")
-        onnx.save(model, place)
+        onnx.save(model, place, save_as_external_data=True, location="turned.weights")
         model = with_shapes(place)
         os.remove(place)
         return model

@@ -30,9 +30,10 @@ import tempfile
 import time
 
 from headroom import decode_step, energy, trace_module, typical_run
-from headroom.device_probe import LEAST_OF_A_SAMPLE, Machine, peak_rates, say
+from headroom.device_probe import LEAST_OF_A_SAMPLE, Machine, available_host_bytes, peak_rates, say
 from headroom.nongemm_models import DTYPES, Recipe, Refused
 from headroom.nongemm_onnx import OnnxRuntime
+from headroom.waiting import Turns
 
 EXIT_BAD_INPUT, EXIT_UNAVAILABLE = 3, 4
 SPEC_SCHEMA = "headroom.nongemm_spec/1"
@@ -111,10 +112,10 @@ def half_width(samples):
 
 
 class Profiler:
-    """Runs under PyTorch's profiler, and their traces."""
+    """Runs under PyTorch's profiler, and their traces, which are written and read where they are asked for."""
 
     def __init__(self, machine):
-        self.machine, self.stopwatch, self.traces = machine, Stopwatch(machine), []
+        self.machine, self.stopwatch, self.profiles, self.turns = machine, Stopwatch(machine), [], Turns()
         kinds = machine.torch.profiler.ProfilerActivity
         self.activities = [kinds.CPU, kinds.CUDA] if machine.is_cuda else [kinds.CPU]
 
@@ -124,27 +125,30 @@ class Profiler:
         with profiler.profile(activities=self.activities) as profiled:
             with profiler.record_function(STEP):
                 taken = self.stopwatch.once(call)
+        self.profiles.append(profiled)
+        return taken, self.stopwatch.undisturbed[-1]
+
+    def trace(self, place):
+        """Of a run, once: it is held no longer."""
+        profiled, self.profiles[place] = self.profiles[place], None
         with tempfile.TemporaryDirectory() as folder:
             plain = os.path.join(folder, "trace.json")
             profiled.export_chrome_trace(plain)
             with open(plain, encoding="utf-8") as trace:
-                self.traces.append(json.load(trace))
-        return taken, self.stopwatch.undisturbed[-1]
+                return json.load(trace)
 
     def keep(self, runs, file):
-        """The quickest one's trace, and what is usual in them where one thread ran it all; `runs` as once() gave them."""
-        traces, quickest = self.traces, runs.index(min(runs))
-        profiled = typical_run.Profiled(*runs[quickest])
-        profiled.all_seconds = [taken for taken, _ in runs]
-        typical_run.write_json(traces[quickest], file)
-        if len(traces) > 1 and not self.machine.is_cuda:
-            for values in (traces, runs):  # the quickest is the one that others are laid out as
-                values.insert(0, values.pop(quickest))
-            marks = [typical_run.marks_of(typical_run.tree_by_time(events_of_step(trace))) for trace in traces]
-            metadata = [event for event in traces[0]["traceEvents"] if event.get("ph") == "M"]
-            waited_us = [1e6 * (taken - own) for taken, own in runs] if self.machine.waiting.is_known else None
-            profiled.keep_typical(marks, waited_us, file, lambda events: dict(traces[0], traceEvents=metadata + events))
-        return profiled
+        """`runs` as once() gave them; where several threads had operators, the quickest one's trace alone."""
+        turn_us = self.turns.mean_us()
+        return typical_run.keep(runs, typical_run.Reading(self.trace, marks_of_step, with_events), self.machine, turn_us, file)
+
+
+def marks_of_step(trace):
+    return typical_run.marks_of(typical_run.tree_by_time(events_of_step(trace)))
+
+
+def with_events(trace, events):
+    return dict(trace, traceEvents=[event for event in trace["traceEvents"] if event.get("ph") == "M"] + events)
 
 
 def events_of_step(trace):
@@ -433,18 +437,10 @@ class Session:
 
 
 def available_bytes(machine):
-    """What could be had without taking it from a program: pages of files count as free."""
     if machine.is_cuda:
         machine.torch.cuda.empty_cache()  # what PyTorch keeps for later could be had too
-    else:
-        try:
-            with open("/proc/meminfo", encoding="ascii") as file:
-                for line in file:
-                    if line.startswith("MemAvailable:"):
-                        return int(line.split()[1]) << 10
-        except (OSError, ValueError, IndexError):
-            pass
-    return machine.free_bytes()
+        return machine.free_bytes()
+    return available_host_bytes()
 
 
 def machine_of(machine):

@@ -5,8 +5,8 @@
 The runner behind `headroom bench device --engine onnxruntime`; what it writes and says, and its exit codes, are those of
 device_probe, whose shapes it draws too. A point is a graph of linear layers, each with a weight of its own, so many that
 no cache holds them all, with a bias, as layers have, and with an input of its own, which int8 quantizes: products that
-share one (queries, keys and values) are a fourth of a transformer's work, and take up to a tenth longer, as quantizing is
-a pass of its own there. An input is written right before its product and a result read right behind it, as in a model, so
+share one (queries, keys and values) are a fourth of a transformer's work, and take 4 to 9 % longer, small ones up to 24 %,
+as quantizing is a pass of its own there. An input is written right before its product and a result read right behind it, as in a model, so
 that both are in a cache and their memory serves again (docs/measurements/2026-11-24-ops-int8-cause). A point's time is
 that of the products' nodes in ONNX Runtime's profile, as a recorded model has them, the median over some runs. Other
 operators are not measured.

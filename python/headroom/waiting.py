@@ -6,6 +6,7 @@ what a thread pool waits for its other threads is not in it.
 """
 
 import os
+import resource
 
 PLACE = "/proc/thread-self/schedstat"
 
@@ -28,3 +29,26 @@ class Waiting:
         if self.file is None:
             return 0.0
         return int(os.pread(self.file, 128, 0).split()[1]) * 1e-9
+
+
+class Turns:
+    """How long the calling thread keeps a core before another program is given it, over what follows."""
+
+    def __init__(self):
+        self.start = self.read()
+
+    @staticmethod
+    def read():
+        """Seconds on a core, and how often that was ended by others, not by sleeping (getrusage(2), which Linux alone has of a
+        thread)."""
+        if not hasattr(resource, "RUSAGE_THREAD"):
+            return None
+        used = resource.getrusage(resource.RUSAGE_THREAD)
+        return used.ru_utime + used.ru_stime, used.ru_nivcsw
+
+    def mean_us(self):
+        """None where nobody took the core, or nobody counts."""
+        end = self.read()
+        if end is None or end[1] == self.start[1]:
+            return None
+        return 1e6 * (end[0] - self.start[0]) / (end[1] - self.start[1])

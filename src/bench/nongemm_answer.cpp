@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/median.h"
 #include "bench/nongemm.h"
 #include "text/number.h"
 
@@ -247,13 +248,6 @@ struct Speedups {
   std::vector<double> int8, int4, fusion;
 };
 
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 void compare_quantized(const NongemmAnswer& answer, const NongemmRow& row, NongemmEffects& effects,
                        Speedups& speedups) {
   if (row.setting.quantize == "none") return;
@@ -324,9 +318,9 @@ NongemmAnswer answer_nongemm(const NongemmRecords& records) {
     compare_quantized(answer, row, answer.effects, speedups);
     compare_fused(answer, row, answer.effects, speedups);
   }
-  answer.effects.int8_speedup = median_of(std::move(speedups.int8));
-  answer.effects.int4_speedup = median_of(std::move(speedups.int4));
-  answer.effects.fusion_speedup = median_of(std::move(speedups.fusion));
+  answer.effects.int8_speedup = median(std::move(speedups.int8));
+  answer.effects.int4_speedup = median(std::move(speedups.int4));
+  answer.effects.fusion_speedup = median(std::move(speedups.fusion));
   return answer;
 }
 

@@ -5,6 +5,7 @@
 #include "base/suggest.h"
 #include "model/builtin.h"
 #include "model/onnx_file.h"
+#include "model/onnx_run.h"
 
 namespace headroom::embedded {
 extern const std::string_view kNongemmModelsJson;
@@ -66,6 +67,35 @@ Json inputs_for(const Json& config, int64_t tokens) {
                                                 .push_back(image->as_int()));
 }
 
+// What a file of ONNX is given, of each input of each dimension [fixed, times the batch]: open
+// sizes are those of two batches apart, since names stand for sizes and sums of them alone.
+Result<Json> onnx_shapes(const model::OnnxModel& onnx, int64_t tokens) {
+  std::vector<std::vector<std::vector<int64_t>>> of_batch;
+  for (const int64_t batch : {1, 2}) {
+    auto sizes = model::onnx_input_sizes(onnx, {.batch = batch, .sequence = tokens});
+    if (!sizes) {
+      Error error = std::move(sizes).error();
+      if (error.code == ErrorCode::usage) {  // `ops` has a flag for it
+        error.code = ErrorCode::bad_input;
+        error.hint = "fix it in the file (python -m onnxruntime.tools.make_dynamic_shape_fixed)";
+      }
+      return error;
+    }
+    of_batch.push_back(std::move(*sizes));
+  }
+  Json shapes = Json::array();
+  for (size_t input = 0; input < of_batch[0].size(); ++input) {
+    Json shape = Json::array();
+    for (size_t place = 0; place < of_batch[0][input].size(); ++place) {
+      const int64_t one = of_batch[0][input][place];
+      const int64_t times = of_batch[1][input][place] - one;
+      shape.push_back(Json::array().push_back(one - times).push_back(times));
+    }
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
 }  // namespace
 
 const std::vector<NongemmModel>& nongemm_models() {
@@ -89,9 +119,12 @@ Result<NongemmModel> find_nongemm_model(std::string_view name, int64_t tokens) {
     return own;
   }
   if (model::is_onnx_name(name)) {
-    HEADROOM_TRY(model::read_onnx(own.name));  // else the runner would say so of each setting
+    // What it says of itself is read here, else the runner would complain of it at each setting.
+    HEADROOM_ASSIGN(const model::OnnxModel onnx, model::read_onnx(own.name));
+    HEADROOM_ASSIGN(Json shapes, onnx_shapes(onnx, tokens));
     own.is_file = true;
-    own.recipe = Json::object().set("name", own.name).set("onnx", own.name).set("tokens", tokens);
+    own.recipe =
+        Json::object().set("name", own.name).set("onnx", own.name).set("shapes", std::move(shapes));
     return own;
   }
   auto resolved = model::resolve_model(name);

@@ -30,14 +30,7 @@ class Runner {
   Result<OnnxRun> run() {
     for (const OnnxDeclared& value : model_.known) known_[value.name] = &value;
     const std::string where = model_.file;
-    try {
-      add_weights();
-      add_inputs();
-    } catch (const Impossible& impossible) {
-      const bool is_a_question = !impossible.hint.empty();
-      return Error{is_a_question ? ErrorCode::usage : ErrorCode::bad_input, impossible.why, where,
-                   impossible.hint};
-    }
+    HEADROOM_TRY(input_sizes());
     for (const OnnxNode& node : model_.nodes) {
       try {
         run_node(node);
@@ -50,6 +43,17 @@ class Runner {
     }
     result_.open = dimensions_.taken();
     return std::move(result_);
+  }
+
+  Result<std::vector<std::vector<int64_t>>> input_sizes() {
+    try {
+      add_weights();
+      return add_inputs();
+    } catch (const Impossible& impossible) {
+      const bool is_a_question = !impossible.hint.empty();
+      return Error{is_a_question ? ErrorCode::usage : ErrorCode::bad_input, impossible.why,
+                   model_.file, impossible.hint};
+    }
   }
 
  private:
@@ -79,7 +83,8 @@ class Runner {
     value.values = values;
   }
 
-  void add_inputs() {
+  std::vector<std::vector<int64_t>> add_inputs() {
+    std::vector<std::vector<int64_t>> sizes;
     for (const OnnxDeclared& input : model_.inputs) {
       if (values_.contains(input.name)) continue;  // a weight's default
       OnnxValue value;
@@ -93,8 +98,10 @@ class Runner {
             dimensions_.size_of(input.dimensions[i], i, input.dimensions.size(), input.name));
       }
       check_sizes(value.sizes);
+      sizes.emplace_back(value.sizes.begin(), value.sizes.end());
       values_[input.name] = std::move(value);
     }
+    return sizes;
   }
 
   void run_node(const OnnxNode& node) {
@@ -192,6 +199,11 @@ class Runner {
 
 Result<OnnxRun> run_onnx(const OnnxModel& model, const OnnxSetting& setting) {
   return Runner(model, setting).run();
+}
+
+Result<std::vector<std::vector<int64_t>>> onnx_input_sizes(const OnnxModel& model,
+                                                           const OnnxSetting& setting) {
+  return Runner(model, setting).input_sizes();
 }
 
 }  // namespace headroom::model

@@ -60,4 +60,8 @@ struct OnnxRun {
 
 Result<OnnxRun> run_onnx(const OnnxModel& model, const OnnxSetting& setting);
 
+// The sizes of its inputs alone, in their order, but those of weights. Errors as of run_onnx().
+Result<std::vector<std::vector<int64_t>>> onnx_input_sizes(const OnnxModel& model,
+                                                           const OnnxSetting& setting);
+
 }  // namespace headroom::model

@@ -120,6 +120,24 @@ TEST(Onnx, OneNameHasOneSize) {
   EXPECT_TRUE(length->is_given);
 }
 
+TEST(Onnx, SizesOfInputsAlone) {
+  const auto sizes = [](const std::string& graph) {
+    const auto parsed = parse_onnx(onnx_file(graph), "test.onnx");
+    EXPECT_TRUE(parsed);
+    return onnx_input_sizes(*parsed, {2, 16});
+  };
+  // A weight's default is none of them; what nobody knows to run is not looked at.
+  const auto made = sizes(input("x", kFloat, {"3", "L"}) + input("w", kFloat, {"8", "4"}) +
+                          weight("w", kFloat, {8, 4}) + input("y", kFloat, {"L", "N"}) +
+                          node("Nobodys", {"x", "y"}, {"z"}));
+  ASSERT_TRUE(made) << made.error().to_string();
+  EXPECT_EQ(*made, (std::vector<std::vector<int64_t>>{{3, 16}, {16, 16}}));
+  const auto refused =
+      sizes(input("x", kFloat, {"batch", "3", "height"}) + node("Relu", {"x"}, {"y"}));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().hint, "--dim height=N");
+}
+
 TEST(Onnx, SizesThatNobodySaysAreAskedFor) {
   const std::string image =
       input("x", kFloat, {"batch", "3", "height", "width"}) + node("Relu", {"x"}, {"y"});

@@ -88,12 +88,21 @@ std::optional<op::Convolution> convolution_of(const Known& known, const Inputs& 
   return op::Convolution{*stride, *padding, groups};
 }
 
-// The products of a backward: of the input's gradient and the weight's.
-double products_of(const Known& known, const Inputs& inputs) {
-  if (known.wanted == kNowhere) return 1;
-  if (known.wanted >= inputs.size() || inputs[known.wanted].numbers.size() != 3) return 2;
+// The products of a backward, each of which makes one gradient: the input's and the weight's. Both
+// where it is not known which are wanted.
+struct Gradients {
+  double of_input = 1;
+  double of_weight = 1;
+};
+Gradients gradients_of(const Known& known, const Inputs& inputs) {
+  if (known.wanted >= inputs.size() || inputs[known.wanted].numbers.size() != 3) return {};
   const std::vector<int64_t>& wanted = inputs[known.wanted].numbers;
-  return (wanted[0] != 0 ? 1.0 : 0.0) + (wanted[1] != 0 ? 1.0 : 0.0);
+  return {wanted[0] != 0 ? 1.0 : 0.0, wanted[1] != 0 ? 1.0 : 0.0};
+}
+
+double bytes_of(const op::Tensor& tensor) {
+  return static_cast<double>(tensor.elements()) *
+         static_cast<double>(op::element_size(tensor.dtype()));
 }
 
 }  // namespace
@@ -109,6 +118,7 @@ std::optional<OperatorWork> work_of_convolution(std::string_view name, const Inp
   op::Eager eager(sum, {});
   eager.set_grad_enabled(false);
   OperatorWork work;
+  double products = 1;
   try {
     const auto input = symbolic(eager, inputs[known->input]);
     const auto weight = symbolic(eager, inputs[known->weight]);
@@ -118,15 +128,20 @@ std::optional<OperatorWork> work_of_convolution(std::string_view name, const Inp
     op::convolution(eager, *input, *weight, op::Tensor(), *made);
     work.dtype = input->dtype();
     work.first_elements = static_cast<double>(input->elements());
+    work.written_bytes = sum.written;
+    if (known->wanted != kNowhere) {
+      const Gradients made_here = gradients_of(*known, inputs);
+      products = made_here.of_input + made_here.of_weight;
+      work.written_bytes =
+          made_here.of_input * bytes_of(*input) + made_here.of_weight * bytes_of(*weight);
+    }
   } catch (const op::Impossible&) {
     return std::nullopt;  // sizes that do not fit
   }
   // Each product reads two of input, weight and result, and makes the third.
-  const double products = products_of(*known, inputs);
   work.is_product = true;
   work.flops = products * sum.flops;
   work.bytes = products * sum.bytes;
-  work.written_bytes = sum.written;
   return work;
 }
 

@@ -22,6 +22,7 @@ TEST(ConvolutionWork, ByStrideAndPadding) {
   ASSERT_TRUE(whole);
   EXPECT_EQ(whole->flops, kFlops);
   EXPECT_EQ(whole->bytes, kBytes);
+  EXPECT_EQ(whole->written_bytes, 2.0 * 8 * 64 * 112 * 112);
   EXPECT_TRUE(whole->is_product);
   EXPECT_EQ(whole->dtype, op::DType::f16);
   const auto cudnn = work("aten::cudnn_convolution",
@@ -43,6 +44,13 @@ TEST(ConvolutionWork, BackwardIsAProductForEachGradient) {
   ASSERT_TRUE(backward("[True,True,False]"));
   EXPECT_EQ(backward("[True,True,False]")->flops, 2 * kFlops);
   EXPECT_EQ(backward("[False,True,False]")->flops, kFlops);
+  // What is written is the gradients, not results of forward.
+  constexpr double kInput = 2.0 * 8 * 3 * 224 * 224;
+  constexpr double kWeight = 2.0 * 64 * 3 * 7 * 7;
+  EXPECT_EQ(backward("[True,True,False]")->bytes, 2 * kBytes);
+  EXPECT_EQ(backward("[True,True,False]")->written_bytes, kInput + kWeight);
+  EXPECT_EQ(backward("[False,True,True]")->written_bytes, kWeight);
+  EXPECT_EQ(backward("")->written_bytes, kInput + kWeight);  // not known which
 }
 
 TEST(ConvolutionWork, OneDimensionAndDepthwise) {

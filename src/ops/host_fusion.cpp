@@ -1,13 +1,11 @@
 #include "ops/host_fusion.h"
 
 #include <algorithm>
-#include <array>
-#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ops/operator_work.h"
-#include "text/ascii.h"
 
 namespace headroom::ops {
 namespace {
@@ -18,54 +16,28 @@ using formats::kNone;
 struct Loop {
   size_t kernel = 0;
   double elements = 0;  // of its largest operand
+  double rows = 0;      // of that: all but its last dimension
   double passes = 0;    // over so many elements, read or written
   double element_bytes = 4;
   bool is_arithmetic = false;  // takes what its traffic takes
+  bool is_reduction = false;
 };
 
 struct Chain {
   std::vector<Loop> loops;
   std::vector<size_t> smaller;  // kernels between them
+  double reduced_rows = 0;      // of its last reduction; 0 where it has none
 };
 
-bool is_one_of(std::string_view name, const auto& words) {
-  return std::any_of(std::begin(words), std::end(words),
-                     [&](std::string_view word) { return name == word; });
-}
-
-// "aten::add_" is "add", "onnx::ReduceMean" is "reducemean".
-std::string bare(std::string_view name) {
-  const size_t colons = name.rfind("::");
-  std::string word = text::lower(colons == std::string_view::npos ? name : name.substr(colons + 2));
-  while (word.ends_with('_')) word.pop_back();
-  return word;
-}
-
-bool is_arithmetic(std::string_view word) {
-  constexpr std::array kWords{"add",  "sub",       "rsub",    "mul",     "div",         "neg",
-                              "abs",  "pow",       "square",  "where",   "masked_fill", "clamp",
-                              "relu", "clamp_min", "maximum", "minimum", "reducemean",  "reducesum",
-                              "clip", "mean",      "sum"};
-  return is_one_of(word, kWords);
-}
-
-bool is_reduction(std::string_view word) {
-  return word == "mean" || word == "sum" || word.starts_with("reduce");
-}
-
-// What does nothing but to see a tensor otherwise.
-bool is_view(std::string_view word) {
-  constexpr std::array kWords{
-      "view",    "reshape",    "_unsafe_view", "_reshape_alias", "expand",    "transpose", "t",
-      "permute", "as_strided", "unsqueeze",    "squeeze",        "unflatten", "flatten",   "select",
-      "slice",   "detach",     "identity",     "empty",          "alias"};
-  return is_one_of(word, kWords);
-}
+// What the rules say of an operator's name; asked once of each.
+struct Kind {
+  bool is_arithmetic = false, is_reduction = false, is_view = false, is_of_torch = false;
+};
 
 class Finder {
  public:
   Finder(const Recording& recording, const RecordedRun& run, const OperatorRules& rules)
-      : recording_(recording), run_(run) {
+      : recording_(recording), run_(run), rules_(rules) {
     for (const char* name : {"elementwise", "activation", "normalization", "softmax"}) {
       groups_.push_back(rules.group(name));
     }
@@ -80,20 +52,32 @@ class Finder {
   [[nodiscard]] const std::vector<size_t>& views() const { return views_; }
 
  private:
-  [[nodiscard]] std::string word_of(size_t kernel) const {
+  const Kind& kind_of(size_t kernel) {
+    static constexpr Kind kUnknown;
     const uint32_t event = recording_.events[kernel];
-    return event == kNone ? "" : bare(run_.trace.name_of(run_.trace.events[event]));
+    if (event == kNone) return kUnknown;
+    const uint32_t name = run_.trace.events[event].name;
+    const auto [found, is_new] = kinds_.try_emplace(name);
+    if (is_new) {
+      std::string_view text = run_.trace.names.at(name);
+      while (text.ends_with('_')) text.remove_suffix(1);  // in place
+      found->second = {rules_.is_loop_part(LoopPart::arithmetic, text),
+                       rules_.is_loop_part(LoopPart::reduction, text),
+                       rules_.is_loop_part(LoopPart::view, text), text.starts_with("aten::")};
+    }
+    return found->second;
   }
 
   // Nothing where the operator is no loop, or its shapes were not recorded.
-  [[nodiscard]] std::optional<Loop> loop_of(size_t kernel, std::string_view word) const {
+  [[nodiscard]] std::optional<Loop> loop_of(size_t kernel, const Kind& kind) const {
     const size_t group = recording_.program.kernels[kernel].group;
     if (std::find(groups_.begin(), groups_.end(), group) == groups_.end()) return std::nullopt;
     const uint32_t detail = run_.trace.events[recording_.events[kernel]].detail;
     if (detail == kNone) return std::nullopt;
     const auto inputs = parse_inputs(run_.trace.names.at(detail));
     if (!inputs) return std::nullopt;
-    Loop loop{.kernel = kernel, .is_arithmetic = is_arithmetic(word)};
+    Loop loop{
+        .kernel = kernel, .is_arithmetic = kind.is_arithmetic, .is_reduction = kind.is_reduction};
     for (const RecordedInput& input : *inputs) {
       if (!input.dtype) continue;
       double elements = 1;
@@ -101,25 +85,25 @@ class Finder {
       if (elements < loop.elements) continue;
       loop.passes = elements > loop.elements ? 1 : loop.passes + 1;
       loop.elements = elements;
+      loop.rows = input.sizes.empty() ? 0 : elements / static_cast<double>(input.sizes.back());
       loop.element_bytes = static_cast<double>(op::element_size(*input.dtype));
     }
     if (loop.elements <= 0) return std::nullopt;
-    if (!is_reduction(word)) loop.passes += 1;
+    if (!loop.is_reduction) loop.passes += 1;
     return loop;
   }
 
   void take(size_t kernel) {
-    const std::string word = word_of(kernel);
-    if (is_view(word)) {
-      const uint32_t event = recording_.events[kernel];
-      if (run_.trace.name_of(run_.trace.events[event]).starts_with("aten::")) {
-        views_.push_back(kernel);
-      }
+    const Kind& kind = kind_of(kernel);
+    if (kind.is_view) {
+      if (kind.is_of_torch) views_.push_back(kernel);
       return;
     }
-    const auto loop = loop_of(kernel, word);
+    const auto loop = loop_of(kernel, kind);
     if (!loop) return end();
     if (!chain_.loops.empty() && loop->elements < chain_.loops.back().elements) {
+      // What a reduction made of each row stays in a register; all else that is smaller is work.
+      if (loop->elements != chain_.reduced_rows) return end();
       pending_.push_back(kernel);
       return;
     }
@@ -129,6 +113,7 @@ class Finder {
     chain_.smaller.insert(chain_.smaller.end(), pending_.begin(), pending_.end());
     pending_.clear();
     chain_.loops.push_back(*loop);
+    if (loop->is_reduction) chain_.reduced_rows = loop->rows;
   }
 
   void end() {
@@ -139,6 +124,8 @@ class Finder {
 
   const Recording& recording_;
   const RecordedRun& run_;
+  const OperatorRules& rules_;
+  std::unordered_map<uint32_t, Kind> kinds_;  // by the name's id
   std::vector<size_t> groups_;
   Chain chain_;
   std::vector<size_t> pending_;  // smaller ones, of the chain if it goes on

@@ -1,7 +1,8 @@
 // A change of a run on a CPU: chains of elementwise operators fused into one loop each.
 //
 // A chain is a row of neighbours that go over equally many elements: arithmetic, functions,
-// normalization and softmax, with what is smaller between them (a mean, its root). In one loop what
+// normalization and softmax, with what is done to a reduction of their rows between them (a mean's
+// root); what is smaller otherwise, and what copies, ends it. In one loop what
 // one makes for the next stays in a register: of the chain's traffic two passes a link go, a write
 // and a read. The rest moves at the rate that the chain's own arithmetic was seen to reach, which
 // moves and hardly computes; what functions take beyond their traffic at that rate is computing,

@@ -22,8 +22,13 @@ constexpr const char* kOne = R"([[64,256]] ["float"])";
 constexpr const char* kTwo = R"([[64,256],[64,256]] ["float","float"])";
 constexpr const char* kMean = R"([[64,1]] ["float"])";
 
-OpsAnswer answered(const std::vector<Operator>& operators) {
+const OperatorRules& built_in() {
   static const OperatorRules kRules = *OperatorRules::load("");
+  return kRules;
+}
+
+OpsAnswer answered(const std::vector<Operator>& operators,
+                   const OperatorRules& rules = built_in()) {
   TinyTrace tiny;
   int64_t at = 0;
   for (const Operator& one : operators) at += one.us;
@@ -40,7 +45,7 @@ OpsAnswer answered(const std::vector<Operator>& operators) {
     const std::string_view shapes = operators[next++].shapes;
     if (!shapes.empty()) event.detail = trace.names.intern(shapes);
   }
-  return answer(*run_of(std::move(trace), kRules), kRules, {});
+  return answer(*run_of(std::move(trace), rules), rules, {});
 }
 
 const HorizonChange* fusion_of(const OpsAnswer& answer) {
@@ -95,6 +100,50 @@ TEST(HostFusion, ViewsDoNotPartAChainAndOtherWorkDoes) {
                 {{"aten::add", kOne, 200}, {"aten::mm", "", 10}, {"aten::mul", kOne, 200}})),
             nullptr);
   EXPECT_EQ(fusion_of(answered({{"aten::add", kOne, 200}, {"aten::mul", kMean, 200}})), nullptr);
+}
+
+// ONNX Runtime's Transpose writes all anew: the loops on both sides of it are none.
+TEST(HostFusion, CopiesOfOnnxRuntimePartAChain) {
+  for (const char* copy : {"onnx::Transpose", "onnx::Slice", "onnx::Expand"}) {
+    const std::vector<Operator> operators{
+        {"onnx::Add", kOne, 200}, {copy, kOne, 150}, {"onnx::Mul", kOne, 200}};
+    EXPECT_EQ(fusion_of(answered(operators)), nullptr) << copy;
+  }
+  EXPECT_NE(
+      fusion_of(answered(
+          {{"aten::add", kOne, 200}, {"aten::transpose", kOne, 10}, {"aten::mul", kOne, 200}})),
+      nullptr);
+}
+
+// Half as large as the loops beside it, and no reduction's: 90 us of work that no fusion removes.
+TEST(HostFusion, WhatIsSmallerAndNoReductionsPartsAChain) {
+  constexpr const char* kHalf = R"([[32,256]] ["float"])";
+  const auto between = [&](const char* first, const char* shapes) {
+    return answered({{first, kOne, 200}, {"aten::mul", shapes, 90}, {"aten::add", kOne, 200}});
+  };
+  EXPECT_EQ(fusion_of(between("aten::add", kHalf)), nullptr);
+  EXPECT_EQ(fusion_of(between("aten::add", kMean)), nullptr);   // nothing was reduced
+  EXPECT_EQ(fusion_of(between("aten::mean", kHalf)), nullptr);  // to one a row
+  const OpsAnswer answer = between("aten::mean", kMean);
+  ASSERT_NE(fusion_of(answer), nullptr);
+  // 400 us for three passes; a read and a write are left.
+  EXPECT_NEAR(fusion_of(answer)->speedup, 490.0 / (2 * 400.0 / 3), 1e-6);
+}
+
+// What a loop is made of is said by the rules, and a user's file adds to them.
+TEST(HostFusion, OperatorsOfAFileOfRulesJoinChains) {
+  const std::vector<Operator> operators{
+      {"aten::add", kOne, 200}, {"mine::see", kOne, 10}, {"mine::scale_", kOne, 200}};
+  EXPECT_EQ(fusion_of(answered(operators)), nullptr);
+  const auto json = text::parse_json(
+      R"({"schema": "headroom.operator_rules/1",
+          "operators": [{"group": "elementwise", "names": ["mine::scale*"]}],
+          "loops": {"arithmetic": ["mine::scale"], "views": ["mine::see"]}})",
+      "mine.json");
+  ASSERT_TRUE(json);
+  const auto rules = OperatorRules::read(text::JsonView(*json, "mine.json"), &built_in());
+  ASSERT_TRUE(rules) << rules.error().to_string();
+  EXPECT_NE(fusion_of(answered(operators, *rules)), nullptr);
 }
 
 TEST(HostFusion, NothingWithoutShapesOrArithmetic) {

@@ -84,7 +84,9 @@ void run_flash(Eager& e, const Tensors& in) {
                op::transpose(e, in[2], 1, 2)});
 }
 
-// Five products where forward has two, which read and write twice as many tensors.
+// Five products where forward has two, and eight tensors where it has four (the gradient, the
+// result and the three inputs are read, three gradients written): counted as forward twice over, so
+// that of eight two are counted as written.
 constexpr double kFlashBackwardFlops = 2.5;
 constexpr double kFlashBackwardBytes = 2;
 template <void (*forward)(Eager&, const Tensors&)>
@@ -420,7 +422,7 @@ std::optional<OperatorWork> work_of_operator(std::string_view name,
   }
   work.flops = known->flops_factor * sum.flops;
   work.bytes = known->bytes_factor * sum.bytes;
-  work.written_bytes = sum.written;
+  work.written_bytes = known->bytes_factor * sum.written;
   return work;
 }
 

@@ -87,6 +87,70 @@ TEST(OperatorWork, Attention) {
                     R"([[300,4,64],[300,4,64],[300,4,64]] ["c10::Half","c10::Half","c10::Half"])"));
 }
 
+// FLOPs and bytes by hand, of a row of each family: what each name's row says.
+TEST(OperatorWork, BackwardsAndNormalizations) {
+  const std::string heads = R"([2,4,128,64])";    // batch, heads, tokens, width
+  const std::string tokens = R"([2,128,4,64])";   // batch, tokens, heads, width
+  constexpr double kTensor = 2.0 * 4 * 128 * 64;  // elements
+  // Two products of 128 x 128 x 64, causal: half of each. Backward has five. The sums of rows, a
+  // 64th of a tensor, are not counted.
+  constexpr double kForward = 2 * 2.0 * 2 * 4 * 128 * 128 * 64 / 2;
+  const auto halves = [](const std::string& sizes, int count) {
+    std::string shapes, types;
+    for (int i = 0; i < count; ++i) {
+      shapes += (i > 0 ? "," : "") + sizes;
+      types += std::string(i > 0 ? "," : "") + R"("c10::Half")";
+    }
+    return "[" + shapes + "] [" + types + "]";
+  };
+  const std::string two = R"([[8,16],[8,16]] ["float","float"])";
+  struct Row {
+    const char* name;
+    std::string detail;
+    double flops, bytes, written;
+    bool is_product;
+  };
+  std::vector<Row> rows{{"aten::_scaled_dot_product_flash_attention_for_cpu", halves(heads, 3),
+                         kForward, 2 * 4 * kTensor, 2 * kTensor, true}};
+  const double backward_bytes = 2 * 8 * kTensor;
+  const double backward_written = 2 * 2 * kTensor;
+  for (const char* name : {"aten::_scaled_dot_product_flash_attention_backward",
+                           "aten::_scaled_dot_product_efficient_attention_backward",
+                           "aten::_scaled_dot_product_cudnn_attention_backward"}) {
+    rows.push_back(
+        {name, halves(heads, 5), 2.5 * kForward, backward_bytes, backward_written, true});
+  }
+  for (const char* name :
+       {"aten::_flash_attention_backward", "aten::_efficient_attention_backward"}) {
+    rows.push_back(
+        {name, halves(tokens, 5), 2.5 * kForward, backward_bytes, backward_written, true});
+  }
+  // Two are read, one is written, each element is multiplied once: the least that it can be.
+  for (const char* name :
+       {"aten::threshold_backward", "aten::gelu_backward", "aten::silu_backward",
+        "aten::sigmoid_backward", "aten::tanh_backward", "aten::_softmax_backward_data",
+        "aten::_log_softmax_backward_data", "aten::native_layer_norm_backward",
+        "aten::_fused_rms_norm_backward", "aten::native_batch_norm_backward",
+        "aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward"}) {
+    rows.push_back({name, two, 128, 4 * 3 * 128, 4 * 128, false});
+  }
+  for (const char* name :
+       {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}) {
+    rows.push_back({name, R"([[2,4,4,4],[4],[4]] ["float","float","float"])", 128, 4 * 2 * 128,
+                    4 * 128, false});
+  }
+  for (const Row& row : rows) {
+    const auto made = work(row.name, row.detail);
+    ASSERT_TRUE(made) << row.name;
+    EXPECT_EQ(made->flops, row.flops) << row.name;
+    EXPECT_EQ(made->bytes, row.bytes) << row.name;
+    EXPECT_EQ(made->written_bytes, row.written) << row.name;
+    EXPECT_EQ(made->is_product, row.is_product) << row.name;
+  }
+  EXPECT_FALSE(work("aten::gelu_backward", R"([[8,16],[8,17]] ["float","float"])"));
+  EXPECT_FALSE(work("aten::_flash_attention_backward", halves(tokens, 3)));
+}
+
 TEST(OperatorWork, NoCountWhereItCannotBeKnown) {
   EXPECT_FALSE(work("my::scan", R"([[8]] ["float"])"));
   EXPECT_FALSE(work("aten::cat", R"([[[2,3],[2,5]],[]] ["","Scalar"])"));

@@ -17,7 +17,7 @@ using formats::TraceEvent;
 struct RowTime {
   double ns = 0;
   int64_t count = 0;
-  GroupIndex group = 0;
+  std::map<GroupIndex, double> group_ns;  // a convolution turns its images over first
   Rate rate = Rate::fp32;
   OperatorWork work;
 };
@@ -90,7 +90,7 @@ class Rows {
     row.work = *work;
     row.ns += ns;
     row.count += count_.add(piece, own);
-    row.group = piece.group;
+    row.group_ns[piece.group] += ns;
     if (rate_of_work(*work, kernel) == Rate::tf32 || row.count == 1) {
       row.rate = rate_of_work(*work, kernel);
     }
@@ -111,7 +111,9 @@ class Rows {
     row.name = run_.trace.names.at(key.first);
     const std::string_view detail = run_.trace.names.at(key.second);
     row.shapes = detail.substr(0, detail.find(' '));
-    row.group = rules_.groups()[time.group].name;
+    const auto longest =
+        std::ranges::max_element(time.group_ns, {}, [](const auto& group) { return group.second; });
+    row.group = rules_.groups()[longest->first].name;
     row.rate = time.work.is_product ? device::name_of(rate) : std::string_view();
     row.count = count * share;
     row.flops = time.work.flops;

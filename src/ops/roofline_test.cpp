@@ -70,6 +70,28 @@ TEST(Roofline, TimeAboveTheFloor) {
   EXPECT_NEAR(found->kernel_ms, 0.11, 1e-12);
 }
 
+// A convolution launches its product, and then turns the result over: it is a product still.
+TEST(Roofline, AnOperatorIsOfTheGroupThatMostOfItsTimeIs) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 1000)
+      .launched("aten::cudnn_convolution", 10, 30, "cutlass_fprop", 40, 140)
+      .add(formats::TraceEventKind::call, "cudaLaunchKernel", 20, 22, 77)
+      .add(formats::TraceEventKind::kernel, "nhwcToNchwKernel", 140, 150, 77, "7");
+  formats::Trace trace = tiny.build();
+  for (formats::TraceEvent& event : trace.events) {
+    if (trace.name_of(event) != "aten::cudnn_convolution") continue;
+    event.detail =
+        trace.names.intern(R"([[8,3,64,64],[64,3,3,3],[],[],[],[],[],[],[]] )"
+                           R"(["c10::BFloat16","c10::BFloat16","","","","","","",""] )"
+                           R"(["","","[1,1]","[1,1]","[1,1]","1","False","False","True"])");
+  }
+  const auto found = roofline(*run_of(std::move(trace), rules()), rules(), tiny_device());
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->rows.size(), 1U);
+  EXPECT_NEAR(found->rows[0].kernel_ms, 0.11, 1e-12);
+  EXPECT_EQ(found->rows[0].group, "gemm");
+}
+
 TEST(Roofline, LimitsThatTheUserGaveAreNoDatasheets) {
   device::Device device = tiny_device();
   const RecordedRun run = run_with(R"(["float","float"])");

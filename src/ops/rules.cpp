@@ -56,9 +56,10 @@ Result<void> check_keys(const text::JsonView& view, std::span<const std::string_
   return {};
 }
 
-constexpr std::string_view kFileKeys[] = {"schema",      "groups",       "always", "subtrees",
-                                          "operators",   "kernels",      "words",  "host",
-                                          "transparent", "nongemm_bench"};
+constexpr std::string_view kFileKeys[] = {"schema",      "groups",  "always",       "subtrees",
+                                          "operators",   "kernels", "words",        "host",
+                                          "transparent", "loops",   "nongemm_bench"};
+constexpr std::string_view kLoopKeys[] = {"arithmetic", "reductions", "views"};  // as LoopPart
 constexpr std::string_view kGroupKeys[] = {"name", "title"};
 constexpr std::string_view kRuleKeys[] = {"group", "names"};
 constexpr std::string_view kSubtreeKeys[] = {"group", "names", "except"};
@@ -77,9 +78,10 @@ Result<void> check_schema(const text::JsonView& root) {
   return {};
 }
 
-Result<std::vector<std::string>> read_names(const text::JsonView& view) {
+Result<std::vector<std::string>> read_names(const text::JsonView& view,
+                                            std::string_view key = "names") {
   std::vector<std::string> names;
-  HEADROOM_ASSIGN(const auto items, view.get_array("names", kMostPatterns));
+  HEADROOM_ASSIGN(const auto items, view.get_array(key, kMostPatterns));
   for (const text::JsonView& item : items) {
     if (!item.json().is_string() || item.json().as_string().size() > kLongestPattern) {
       return item.error("expected a name of at most 500 characters");
@@ -87,6 +89,11 @@ Result<std::vector<std::string>> read_names(const text::JsonView& view) {
     names.push_back(text::lower(item.json().as_string()));
   }
   return names;
+}
+
+Result<std::vector<NamePattern>> read_patterns(const text::JsonView& view, std::string_view key) {
+  HEADROOM_ASSIGN(const auto names, read_names(view, key));
+  return std::vector<NamePattern>(names.begin(), names.end());
 }
 
 }  // namespace
@@ -138,14 +145,9 @@ Result<OperatorRules> OperatorRules::read(const text::JsonView& root, const Oper
   HEADROOM_ASSIGN(rules.words_, rules.read_rules(root, "words"));
   HEADROOM_ASSIGN(rules.host_, rules.read_rules(root, "host"));
   if (root.has("transparent")) {
-    HEADROOM_ASSIGN(const auto items, root.get_array("transparent", kMostPatterns));
-    for (const text::JsonView& item : items) {
-      if (!item.json().is_string() || item.json().as_string().size() > kLongestPattern) {
-        return item.error("expected a name of at most 500 characters");
-      }
-      rules.transparent_.emplace_back(item.json().as_string());
-    }
+    HEADROOM_ASSIGN(rules.transparent_, read_patterns(root, "transparent"));
   }
+  HEADROOM_TRY(rules.read_loops(root));
   HEADROOM_TRY(rules.read_paper(root));
   if (base == nullptr) return rules;
   const auto append = [](auto& to, const auto& from) {
@@ -158,6 +160,7 @@ Result<OperatorRules> OperatorRules::read(const text::JsonView& root, const Oper
   append(rules.words_, base->words_);
   append(rules.host_, base->host_);
   append(rules.transparent_, base->transparent_);
+  for (size_t i = 0; i < kLoopParts; ++i) append(rules.loops_[i], base->loops_[i]);
   if (!root.has("nongemm_bench")) {
     rules.paper_groups_ = base->paper_groups_;
     rules.paper_names_ = base->paper_names_;
@@ -226,6 +229,17 @@ Result<GroupIndex> OperatorRules::find_group(const text::JsonView& view,
                     "add it to \"groups\" with a title");
 }
 
+Result<void> OperatorRules::read_loops(const text::JsonView& root) {
+  if (!root.has("loops")) return {};
+  HEADROOM_ASSIGN(const text::JsonView loops, root.get_object("loops"));
+  HEADROOM_TRY(check_keys(loops, kLoopKeys));
+  for (size_t i = 0; i < kLoopParts; ++i) {
+    if (!loops.has(kLoopKeys[i])) continue;
+    HEADROOM_ASSIGN(loops_[i], read_patterns(loops, kLoopKeys[i]));
+  }
+  return {};
+}
+
 Result<void> OperatorRules::read_paper(const text::JsonView& root) {
   if (!root.has("nongemm_bench")) return {};
   HEADROOM_ASSIGN(const text::JsonView paper, root.get_object("nongemm_bench"));
@@ -247,6 +261,12 @@ GroupIndex OperatorRules::group(std::string_view name) const {
                                   [&](const OperatorGroup& known) { return known.name == name; });
   HEADROOM_CHECK(found != groups_.end(), "a built-in group is missing");
   return static_cast<GroupIndex>(found - groups_.begin());
+}
+
+bool OperatorRules::is_any_of(const std::vector<NamePattern>& patterns, std::string_view name) {
+  const std::string lowered = text::lower(name.substr(0, kLongestName));
+  return std::ranges::any_of(patterns,
+                             [&](const NamePattern& pattern) { return pattern.matches(lowered); });
 }
 
 std::optional<GroupIndex> OperatorRules::first_match(const std::vector<Rule>& rules,
@@ -288,9 +308,11 @@ std::optional<GroupIndex> OperatorRules::of_word(std::string_view name) const {
 }
 
 bool OperatorRules::is_transparent(std::string_view name) const {
-  const std::string lowered = text::lower(name.substr(0, kLongestName));
-  return std::any_of(transparent_.begin(), transparent_.end(),
-                     [&](const NamePattern& pattern) { return pattern.matches(lowered); });
+  return is_any_of(transparent_, name);
+}
+
+bool OperatorRules::is_loop_part(LoopPart part, std::string_view name) const {
+  return is_any_of(loops_[static_cast<size_t>(part)], name);
 }
 
 size_t OperatorRules::paper_group_of(std::string_view name) const {

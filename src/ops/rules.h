@@ -7,6 +7,7 @@
 // and may be shared; a Classifier belongs to one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,14 @@ struct OperatorGroup {
   std::string name;   // "gemm"
   std::string title;  // "GEMM"
 };
+
+// What an operator is to a chain of loops on a CPU (host_fusion.h).
+enum class LoopPart : uint8_t {
+  arithmetic,  // takes as long as its traffic
+  reduction,   // makes one of a row
+  view,        // makes nothing
+};
+constexpr size_t kLoopParts = 3;
 
 // A name pattern: * is anything, ? one character; without regard to case.
 class NamePattern {
@@ -70,6 +79,8 @@ class OperatorRules {
   // Of an operator that puts nothing on a device: what its own time on the host is.
   [[nodiscard]] std::optional<GroupIndex> of_host(std::string_view name) const;
   [[nodiscard]] bool is_transparent(std::string_view name) const;
+  // An operator may be several.
+  [[nodiscard]] bool is_loop_part(LoopPart part, std::string_view name) const;
   // The group that NonGEMM Bench's code puts an operator into; an index into paper_groups().
   [[nodiscard]] size_t paper_group_of(std::string_view name) const;
 
@@ -79,6 +90,7 @@ class OperatorRules {
     std::vector<NamePattern> patterns;
     std::vector<GroupIndex> except;  // of the innermost operator
   };
+  static bool is_any_of(const std::vector<NamePattern>& patterns, std::string_view name);
   static std::optional<GroupIndex> first_match(const std::vector<Rule>& rules,
                                                std::string_view name,
                                                std::optional<GroupIndex> own = std::nullopt);
@@ -86,12 +98,14 @@ class OperatorRules {
                                               const std::string& name) const;
   Result<void> read_groups(const text::JsonView& root);
   Result<std::vector<Rule>> read_rules(const text::JsonView& root, std::string_view key) const;
+  Result<void> read_loops(const text::JsonView& root);
   Result<void> read_paper(const text::JsonView& root);
 
   std::vector<OperatorGroup> groups_;
   std::vector<Rule> always_, subtrees_, operators_, kernels_, words_, host_;
   std::vector<Rule> file_kernels_;  // of --rules
   std::vector<NamePattern> transparent_;
+  std::array<std::vector<NamePattern>, kLoopParts> loops_;
   std::vector<std::string> paper_groups_;
   std::vector<std::vector<std::string>> paper_names_;  // of each but the last
 };

@@ -216,6 +216,8 @@ TEST(OperatorRules, ErrorsNameThePlace) {
           R"({"schema": "headroom.operator_rules/1", "groups": [{"name": "gemm", "title": "x"}]})",
           R"({"schema": "headroom.operator_rules/1", "kernels": [{"group": "gemm", "names": [7]}]})",
           R"({"schema": "headroom.operator_rules/1", "transparent": [7]})",
+          R"({"schema": "headroom.operator_rules/1", "loops": {"views": [7]}})",
+          R"({"schema": "headroom.operator_rules/1", "loops": {"view": []}})",
           R"({"schema": "headroom.operator_rules/1", "subtrees": [{"group": "gemm", "names": [], "except": ["x"]}]})",
       }) {
     const Result<OperatorRules> rules = read(text, &base);

@@ -212,6 +212,25 @@ def test_a_profile_is_cut_into_its_runs():
         [f"node_{at}", "model_run"] for at in (10, 20, 40)]
 
 
+def test_traces_are_written_where_they_are_asked_for(tmp_path, monkeypatch):
+    """Of a first run that is followed by others nothing is; of these each once."""
+    machine = nongemm_probe.Machine(torch, "cpu")
+    written = []
+    plain = torch.profiler.profile.export_chrome_trace
+    monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace",
+                        lambda self, path: (written.append(self), plain(self, path))[1])
+    first, then = nongemm_probe.Profiler(machine), nongemm_probe.Profiler(machine)
+    first.once(lambda: torch.rand(8).exp())
+    runs = [then.once(lambda: torch.rand(8).sin()) for _ in range(3)]
+    assert not written
+    profiled = then.keep(runs, str(tmp_path / "a.trace.json.gz"))
+    assert len(written) == len(set(map(id, written))) == 3 and profiled.runs == 3
+    with gzip.open(tmp_path / profiled.typical, "rt") as typical:
+        names = {event["name"] for event in json.load(typical)["traceEvents"]}
+    assert "aten::sin" in names and "aten::exp" not in names
+    assert then.profiles == [None] * 3
+
+
 def test_shares_rest_on_several_runs(measured, headroom_binary):
     """The typical run's trace is read by `ops` like any other, and is no longer than the quickest one."""
     folder, _ = measured

@@ -63,6 +63,26 @@ def test_int8_is_that_of_the_tool_without_its_copies(tmp_path, monkeypatch):
     assert numpy.array_equal(run(str(tmp_path / "plain.onnx"), words), run(str(tmp_path / "ours.onnx"), words))
 
 
+def test_weights_that_are_turned_over_are_in_no_message(tmp_path, monkeypatch):
+    """Of a Gemm the tool turns the weight over, and holds it; protobuf writes no message of 2 GB."""
+    helper, weight = onnx.helper, numpy.random.default_rng(0).standard_normal((64, 32), "float32")
+    graph = helper.make_graph([helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)], "g",
+                              [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 32])],
+                              [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 64])],
+                              [onnx.numpy_helper.from_array(weight, "w")])
+    path = str(tmp_path / "plain.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path,
+              save_as_external_data=True, location="plain.data")
+    written = {}
+    inferred = onnx.shape_inference.infer_shapes_path
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes_path", lambda given, to: (
+        written.__setitem__(os.path.basename(given), os.path.getsize(given)), inferred(given, to))[1])
+    nongemm_onnx_int8.quantize(path, str(tmp_path / "ours.onnx"))
+    assert written["without-shapes.onnx"] < weight.nbytes
+    words = numpy.random.default_rng(1).standard_normal((2, 32), "float32")
+    assert numpy.allclose(run(str(tmp_path / "ours.onnx"), words), words @ weight.T, atol=1)
+
+
 def test_what_could_not_be_quantized_is_not_tried_again():
     class Graph(nongemm_onnx.Graph):
         tried = 0
@@ -116,11 +136,87 @@ def test_both_engines_give_the_same(tmp_path):
     assert numpy.allclose(run(path, words.numpy()), wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize("name, place, rank, size", [
-    ("batch", 0, 2, 3), ("N", 0, 4, 3), ("sequence_length", 1, 2, 512), ("anything", 1, 3, 512), ("height", 2, 4, None),
-    ("past_sequence_length", 2, 4, 0), ("past_sequence_length + sequence_length", 1, 2, 512), (None, 0, 2, 3)])
-def test_open_dimensions(name, place, rank, size):
-    assert nongemm_onnx_file.size_of(name, place, rank, batch=3, tokens=512) == size
+def graph_of(folder, nodes, inputs, weights=()):
+    """A file of its nodes as text, its inputs and weights."""
+    helper = onnx.helper
+    graph = helper.make_graph(nodes, "made", [helper.make_tensor_value_info(name, kind, sizes) for name, kind, sizes in inputs],
+                              [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+                              [onnx.numpy_helper.from_array(value, name) for name, value in weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return model
+
+
+class Input:
+    def __init__(self, name, kind):
+        self.name, self.type = name, f"tensor({kind})"
+
+
+def test_shapes_are_as_the_program_said():
+    given = [Input("a", "float16"), Input("b", "int32"), Input("c", "double"), Input("d", "bool")]
+    shapes = [[[0, 2], [3, 0]], [[5, 0]], [], [[1, 1]]]
+    made = nongemm_onnx_file.feeds(onnx.ModelProto(), given, shapes, batch=4)
+    found = {name: (value.numpy().dtype, list(value.numpy().shape)) for name, value in made.items()}
+    assert found == {"a": (numpy.float16, [8, 3]), "b": (numpy.int32, [5]), "c": (numpy.float64, []), "d": (numpy.bool_, [5])}
+    with pytest.raises(nongemm_models.Refused, match="wants 4 inputs"):
+        nongemm_onnx_file.feeds(onnx.ModelProto(), given, shapes[:3], 4)
+    with pytest.raises(nongemm_models.Refused, match="which is not made here"):
+        nongemm_onnx_file.feeds(onnx.ModelProto(), [Input("a", "string")], [[]], 4)
+
+
+def test_inputs_beyond_the_memory_are_not_made(monkeypatch):
+    monkeypatch.setattr(numpy.random, "default_rng", None)  # nothing is drawn
+    with pytest.raises(nongemm_models.Refused, match="its inputs take 70368.7 GB"):
+        nongemm_onnx_file.feeds(onnx.ModelProto(), [Input("x", "float")], [[[1 << 22, 0], [1 << 22, 0]]], 1)
+
+
+@pytest.mark.parametrize("sizes, axis", [([8, 4], 2), ([8, 4], -3), ([0, 4], 0), ([], 0)])
+def test_a_table_that_is_none_is_refused(tmp_path, sizes, axis):
+    model = graph_of(tmp_path, [onnx.helper.make_node("Gather", ["table", "x"], ["y"], axis=axis)],
+                     [("x", onnx.TensorProto.INT64, [2])], [("table", numpy.zeros(sizes, "float32"))])
+    with pytest.raises(nongemm_models.Refused, match="it picks from 'table'"):
+        nongemm_onnx_file.rows_of_tables(model)
+
+
+def test_nodes_that_take_or_make_nothing(tmp_path):
+    nodes = [onnx.helper.make_node(kind, taken, made) for kind in ("Cast", "Gather", "Identity")
+             for taken, made in (([], ["y"]), (["table"], []), ([], []))]
+    model = graph_of(tmp_path, nodes, [("x", onnx.TensorProto.INT64, [2])], [("table", numpy.zeros((2, 2), "float32"))])
+    assert nongemm_onnx_file.rows_of_tables(model) == {}
+
+
+def bench_of_file(binary, folder, *flags):
+    return subprocess.run([binary, "bench", "nongemm", "model.onnx", "--seconds", "0.05", "--threads", "1", "--fuse", "none",
+                           "--quantize", "none", "--json", *flags], cwd=folder, capture_output=True, text=True, timeout=300,
+                          check=False, env={**os.environ, "HEADROOM_PYTHON": sys.executable})
+
+
+def test_one_name_has_one_size_in_all_inputs(headroom_binary, tmp_path):
+    """By its place alone the first dimension of b would be the batch, and the product would not fit."""
+    kind = onnx.TensorProto.FLOAT
+    graph_of(tmp_path, [onnx.helper.make_node("MatMul", ["a", "b"], ["y"])], [("a", kind, ["batch", "inner"]),
+                                                                              ("b", kind, ["inner", 3])])
+    done = bench_of_file(headroom_binary, tmp_path, "--batches", "1,2", "--keep", "kept")
+    assert done.returncode == 0, done.stderr + done.stdout[-2000:]
+    shapes = set()
+    for file in (tmp_path / "kept").glob("*whole.trace.json.gz"):
+        with gzip.open(file, "rt") as trace:
+            shapes |= {json.dumps(event["args"]["input_type_shape"]) for event in json.load(trace)
+                       if event.get("args", {}).get("op_name") == "MatMul"}
+    assert shapes == {json.dumps([{"float": [batch, 512]}, {"float": [512, 3]}]) for batch in (1, 2)}
+
+
+def test_a_size_that_nobody_knows_is_refused_at_once(headroom_binary, tmp_path):
+    graph_of(tmp_path, [onnx.helper.make_node("Relu", ["x"], ["y"])], [("x", onnx.TensorProto.FLOAT, ["n", 3, "height", 8])])
+    done = bench_of_file(headroom_binary, tmp_path, "--batches", "1")
+    assert done.returncode == 3 and "'height' open" in done.stderr and "make_dynamic_shape_fixed" in done.stderr, done.stderr
+
+
+def test_a_file_that_asks_for_all_memory_is_refused(headroom_binary, tmp_path):
+    graph_of(tmp_path, [onnx.helper.make_node("Relu", ["x"], ["y"])], [("x", onnx.TensorProto.FLOAT, [1 << 22, 1 << 22])])
+    done = bench_of_file(headroom_binary, tmp_path, "--batches", "1")
+    assert done.returncode == 4, done.stderr
+    assert "its inputs take" in json.loads(done.stdout)["not_measured"][0]["reason"]
 
 
 def test_a_users_file_is_given_what_it_takes(tmp_path):
@@ -129,7 +225,7 @@ def test_a_users_file_is_given_what_it_takes(tmp_path):
     assert nongemm_onnx_file.rows_of_tables(model) == {words: 50}
     assert nongemm_onnx_file.weights_of(model)[1] == "fp32"
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
-    feeds = nongemm_onnx_file.feeds(model, session.get_inputs(), 1, 512)
+    feeds = nongemm_onnx_file.feeds(model, session.get_inputs(), [[[2, 0], [7, 0]]], 1)
     picked = feeds[words].numpy()
     assert picked.shape == (2, 7) and picked.dtype == numpy.int64 and 0 <= picked.min() and picked.max() < 50
     assert len(set(picked.flatten())) > 1

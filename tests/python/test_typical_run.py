@@ -3,11 +3,16 @@
 import copy
 import gzip
 import json
+import os
 import random
+import subprocess
+import sys
+import time
+import types
 
 import pytest
 
-from headroom import typical_run
+from headroom import typical_run, waiting
 
 PARENTS = ("run", "half")
 
@@ -33,17 +38,17 @@ def marks(made, by_order=True):
     return typical_run.marks_of(roots)
 
 
-def disturbed(durations, generator, turn, others):
-    """Of each duration what it takes while others have the core for `others` behind each turn; and the waiting."""
-    made, waited, left = [], 0.0, generator.uniform(0, turn)
+def disturbed(durations, generator, turn, others, uneven=0.0):
+    """Of each duration what it takes while others have the core for `others` behind each turn; the waiting, and the turns."""
+    made, waited, turns, left = [], 0.0, 0, generator.uniform(0, turn)
     for duration in durations:
         hits, rest = 0, duration
         while rest > left:
-            rest, left, hits = rest - left, turn, hits + 1
+            rest, left, hits = rest - left, turn * generator.uniform(1 - uneven, 1 + uneven), hits + 1
         left -= rest
         made.append(duration + hits * others)
-        waited += hits * others
-    return made, waited
+        waited, turns = waited + hits * others, turns + hits
+    return made, waited, turns
 
 
 def span(marks_of_run):
@@ -99,27 +104,69 @@ def test_what_lies_within_stays_within():
         assert all(after >= before - 1e-6 for before, after in zip(times, times[1:]))
 
 
-@pytest.mark.parametrize("others", [3000.0, 9000.0])
-def test_long_operators_lose_the_turns_of_others(others):
-    """Half, or three quarters, of the core is others'; a long product and many short operators share the rest."""
-    truth = [60_000.0] + [500.0] * 40
-    generator = random.Random(7)
-    runs, waited = [], []
+TRUTH = ([60_000.0] + [500.0] * 40) * 2
+
+
+def share_beside_others(turn, others, uneven, seed, assumed=None):
+    """Half, or three quarters, of the core is others'; a long product and many short operators share the rest. Of the short
+    ones the share, of all the seconds beside the truth, and what they are without the waiting."""
+    generator, runs, waited, turns = random.Random(seed), [], [], 0
     for _ in range(9):
-        durations, waiting = disturbed(truth * 2, generator, 3000.0, others)
+        durations, waiting, hits = disturbed(TRUTH, generator, turn, others, uneven)
         made, time = [], 0.0
         for place, duration in enumerate(durations):
             made.append({"name": f"operator {place}", "ts": time, "dur": duration})
             time += duration
         runs.append(marks(made))
         waited.append(waiting)
-    typical_run.compose(runs, waited)
-    found = [event["dur"] for event, is_end, _ in runs[0] if is_end]
-    share = 100 * sum(dur for dur in found if dur < 3000) / sum(found)
-    assert share == pytest.approx(25, abs=1.5)
-    assert sum(found) == pytest.approx(2 * sum(truth), rel=0.05)
+        turns += hits
     plain = [min(dur) for dur in zip(*[[after[2] - before[2] for before, after in zip(run, run[1:])] for run in runs])]
-    assert sum(plain) > 1.3 * 2 * sum(truth)  # which is why the waiting is asked for
+    typical_run.compose(runs, waited, assumed or 9 * sum(TRUTH) / turns)  # as waiting.Turns measures it
+    found = [event["dur"] for event, is_end, _ in runs[0] if is_end]
+    short = sum(dur for dur, truth in zip(found, TRUTH) if truth == 500)
+    return 100 * short / sum(found), sum(found) / sum(TRUTH), sum(plain) / sum(TRUTH)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("turn, uneven, bias", [(700.0, 0.0, 9.0), (700.0, 0.5, 2.0), (1500.0, 0.0, 0.1), (1500.0, 0.5, 0.1),
+                                                (3000.0, 0.0, 0.1), (3000.0, 0.5, 0.1), (6000.0, 0.0, 0.1), (6000.0, 0.5, 0.1)])
+def test_long_operators_lose_the_turns_of_others(turn, times, uneven, bias):
+    """As far as the file promises."""
+    for seed in range(10):
+        share, total, plain = share_beside_others(turn, times * turn, uneven, seed)
+        assert 25 - 0.1 <= share <= 25 + bias
+        assert total == pytest.approx(1, rel=0.01)
+        assert plain > 1.3  # which is why the waiting is asked for
+
+
+def test_a_turn_that_is_not_measured_is_not_to_be_trusted():
+    supposed = max(share_beside_others(700.0, 2100.0, 0.5, seed, typical_run.TURN_US)[0] for seed in range(10))
+    measured = max(share_beside_others(700.0, 2100.0, 0.5, seed)[0] for seed in range(10))
+    assert measured < 27 < supposed
+
+
+def test_turns_are_those_that_others_end():
+    """Beside a loop on the same core, which ends them; where one thread sleeps, it ends them itself."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("threads are not bound to cores here")
+    before = os.sched_getaffinity(0)
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        core = {min(before)}
+        os.sched_setaffinity(0, core)
+        os.sched_setaffinity(other.pid, core)
+        turns, deadline = waiting.Turns(), time.monotonic() + 0.5
+        while time.monotonic() < deadline:
+            pass
+        mean_us = turns.mean_us()
+    finally:
+        other.kill()
+        other.wait()
+        os.sched_setaffinity(0, before)
+    assert mean_us is not None and 100 < mean_us < 250_000
+    turns = waiting.Turns()
+    turns.read = lambda: turns.start
+    assert turns.mean_us() is None
 
 
 def test_as_many_runs_as_fit():
@@ -132,12 +179,29 @@ def test_as_many_runs_as_fit():
     assert len(typical_run.repeat(clock(0.001), seconds=2)) == typical_run.MOST_RUNS
 
 
+class Alone:
+    is_cuda = False
+    waiting = types.SimpleNamespace(is_known=False)
+
+
 def test_it_is_kept_beside_the_trace(tmp_path):
-    file = str(tmp_path / "a.trace.json.gz")
-    profiled = typical_run.Profiled(1.0, 0.5)
-    profiled.keep_typical([[]], None, file, lambda made: made)
-    assert profiled.typical is None and profiled.runs == 1 and not list(tmp_path.iterdir())
-    profiled.keep_typical([marks(events([2.0])), marks(events([1.0]))], None, file, lambda made: {"events": made})
-    with gzip.open(tmp_path / profiled.typical, "rt") as kept:
-        assert [event["dur"] for event in json.load(kept)["events"]] == [2.0, 1.0, 1.0, 1.0, 1.0]
-    assert profiled.runs == 2
+    file, asked = str(tmp_path / "a.trace.json.gz"), []
+    traces = [events([2.0]), events([1.0]), events([3.0])]
+
+    def trace(place):
+        asked.append(place)
+        return traces[place]
+
+    def kept(reading):
+        return typical_run.keep([(3.0, 2.0), (2.0, 1.0), (4.0, 2.0)], reading, Alone, None, file)
+
+    none = kept(typical_run.Reading(trace, lambda made: [], None))
+    assert none.typical is None and none.runs == 1 and [one.name for one in tmp_path.iterdir()] == ["a.trace.json.gz"]
+    assert (none.seconds, none.own_seconds, none.all_seconds) == (2.0, 1.0, [3.0, 2.0, 4.0])
+    asked.clear()
+    profiled = kept(typical_run.Reading(trace, marks, lambda of, made: {"of": len(of), "events": made}))
+    assert sorted(asked) == [0, 1, 2] and asked[0] == 1  # once each
+    with gzip.open(file, "rt") as quickest, gzip.open(tmp_path / profiled.typical, "rt") as typical:
+        assert [event["dur"] for event in json.load(quickest)] == [1.0, 1.0, 1.0, 1.0, 2.0]
+        assert [event["dur"] for event in json.load(typical)["events"]] == [2.0, 1.0, 1.0, 1.0, 1.0]
+    assert profiled.runs == 3
