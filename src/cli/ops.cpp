@@ -161,7 +161,8 @@ Result<int> run_ops(const Words& words, const Console& console) {
     return Error{
         ErrorCode::usage, "which trace?", "",
         "a file of torch.profiler's export_chrome_trace(), .json or .json.gz, a profile of ONNX "
-        "Runtime, an export of Nsight Systems (.sqlite), or rocprofv3's JSON or rocpd"};
+        "Runtime, an export of Nsight Systems (.sqlite), rocprofv3's JSON or rocpd, or Chakra's "
+        ".et"};
   }
   if (model::is_onnx_name(words.operands.front())) {
     return Error{
@@ -184,6 +185,8 @@ std::vector<Example> examples() {
       {"headroom ops onnxruntime_profile.json", "a profile of ONNX Runtime's enable_profiling"},
       {"headroom ops report.sqlite",
        "of `nsys export --type sqlite`; rocprofv3's rocpd or JSON too"},
+      {"headroom ops trace.et",
+       "of Chakra's converter: kernel time alone, as it has no times of start"},
       {"headroom ops decode.json.gz --capture capture.json.gz",
        "kernels in graphs with the operators that launched them when the graph was captured"},
       {"headroom ops trace.json.gz --counters ncu.csv",
@@ -208,7 +211,9 @@ std::vector<Flag> trace_flags() {
        "gemm=4,attention=2 (non_gemm: all but GEMM, attention, communication, unclassified)"},
       {"other-device", "NAME", "add to the horizon what the run would take there, by roofline"},
       {"execution-trace", "FILE",
-       "of PyTorch's ExecutionTraceObserver, of the same run: shapes that the trace lacks"},
+       "of PyTorch's ExecutionTraceObserver, or Chakra's .et of it, of the same run: shapes that "
+       "the "
+       "trace lacks"},
       {"capture", "FILE",
        "a profiler's trace of the capture of its CUDA or HIP graphs: operators and shapes of their "
        "kernels"},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "formats/chakra.h"
+#include "formats/operator_detail.h"
 #include "text/json.h"
 #include "text/json_cursor.h"
 #include "text/json_items.h"
@@ -76,82 +78,21 @@ bool read_node(std::string_view text, Node& node) {
   return !cursor.failed();
 }
 
-// "Tensor(float)" is float; "GenericList[Tensor(float),Tensor(float)]" too, where all are; what is
-// no tensor is "Scalar".
-std::string element_of(std::string_view type) {
-  constexpr std::string_view kTensor = "Tensor(";
-  std::string element;
-  for (size_t at = type.find(kTensor); at != std::string_view::npos;
-       at = type.find(kTensor, at + 1)) {
-    const size_t begin = at + kTensor.size();
-    const std::string one(type.substr(begin, type.find(')', begin) - begin));
-    if (!element.empty() && element != one) return "Scalar";
-    element = one;
-  }
-  return element.empty() ? "Scalar" : element;
-}
-
-// Shapes and types as a trace keeps them: "[[4,8],[]] [\"float\",\"Scalar\"]"; "" where they are
-// not as many.
-std::string detail_of(const Node& node) {
-  const Result<text::Json> shapes = text::parse_json(node.shapes, "shapes");
-  const Result<text::Json> types = text::parse_json(node.types, "types");
-  if (!shapes || !types || !shapes->is_array() || !types->is_array()) return "";
-  if (shapes->size() != types->size() || shapes->size() == 0) return "";
-  text::Json plain_shapes = text::Json::array();
-  text::Json plain_types = text::Json::array();
-  for (size_t i = 0; i < types->size(); ++i) {
-    const text::Json& type = types->items()[i];
-    if (!type.is_string()) return "";
-    const std::string element = element_of(type.as_string());
-    plain_types.push_back(element);
-    plain_shapes.push_back(element == "Scalar" ? text::Json::array() : shapes->items()[i]);
-  }
-  return plain_shapes.dump() + " " + plain_types.dump();
-}
-
-class Reader {
+// Operators in the making.
+class Operators {
  public:
-  Reader(text::ByteFeed feed, const TraceLimits& limits)
-      : items_(std::move(feed), "nodes"), limits_(limits) {
-    execution_.file = items_.name();
+  Operators(std::string file, const TraceLimits& limits) : limits_(limits) {
+    execution_.file = std::move(file);
   }
 
-  Result<ExecutionTrace> read() {
-    for (;;) {
-      HEADROOM_ASSIGN(const bool is_node, items_.next());
-      if (!is_node) break;
-      ++execution_.nodes;
-      HEADROOM_TRY(take(items_.item()));
-    }
-    for (const text::JsonFault& fault : items_.faults()) note(fault.offset, fault.message);
-    execution_.is_cut = items_.is_cut();
-    for (const auto& [name, value] : items_.members()) {
-      if (name == "schema" && value.size() >= 2) {
-        execution_.schema = text::unescape(value.substr(1, value.size() - 2));
-      }
-    }
-    if (execution_.operators.empty()) {
-      return Error{ErrorCode::bad_input, "has no operator with an id of the profiler",
-                   execution_.file + ": byte 0",
-                   "record it with torch.profiler.ExecutionTraceObserver beside the trace"};
-    }
-    return std::move(execution_);
-  }
-
- private:
-  Result<void> take(std::string_view text) {
-    Node node;
-    if (!read_node(text, node)) {
-      note(items_.offset(), "a node that is not JSON");
-      return {};
-    }
-    const int64_t id = text::fixed_point(node.id, 0).value_or(0);
-    if (id <= 0 || node.name.empty()) return {};
+  ExecutionTrace& trace() { return execution_; }
+  // `shapes` and `types` are JSON.
+  Result<void> add(int64_t id, std::string_view name, std::string_view shapes,
+                   std::string_view types, int64_t place) {
     ExecutedOperator operation;
-    operation.name = execution_.names.intern(text::unescape(node.name.substr(0, limits_.name)));
-    if (node.shapes.size() <= limits_.name && node.types.size() <= limits_.name) {
-      const std::string detail = detail_of(node);
+    operation.name = execution_.names.intern(name.substr(0, limits_.name));
+    if (shapes.size() <= limits_.name && types.size() <= limits_.name) {
+      const std::string detail = operator_detail(shapes, types);
       if (!detail.empty()) operation.detail = execution_.names.intern(detail);
     }
     execution_.operators.emplace(id, operation);
@@ -160,8 +101,7 @@ class Reader {
       return {};
     }
     return Error{ErrorCode::bad_input, "has more nodes or names than can be read",
-                 execution_.file + ": byte " + std::to_string(items_.offset()),
-                 "record fewer steps"};
+                 execution_.file + ": byte " + std::to_string(place), "record fewer steps"};
   }
 
   void note(int64_t offset, const std::string& message) {
@@ -171,14 +111,88 @@ class Reader {
     }
   }
 
-  text::JsonItems items_;
+  Result<ExecutionTrace> finish() {
+    if (!execution_.operators.empty()) return std::move(execution_);
+    return Error{ErrorCode::bad_input, "has no operator with an id of the profiler",
+                 execution_.file + ": byte 0",
+                 "record it with torch.profiler.ExecutionTraceObserver beside the trace"};
+  }
+
+ private:
   TraceLimits limits_;
   ExecutionTrace execution_;
+};
+
+// What is read of Chakra's: chakra_nodes.h. Pieces of an operator have its shapes each.
+Result<ExecutionTrace> read_chakra_operators(text::ByteFeed feed, const TraceLimits& limits) {
+  ChakraNodes nodes(std::move(feed));
+  Operators operators(nodes.name(), limits);
+  ChakraNode node;
+  for (;;) {
+    HEADROOM_ASSIGN(const bool is_node, nodes.next(node));
+    if (!is_node) break;
+    ++operators.trace().nodes;
+    if (!node.is_readable) operators.note(nodes.place(), "a message that is no node");
+    if (!node.is_readable || !node.is_on_host || node.record_id <= 0 || node.name.empty()) continue;
+    const bool is_short = node.shapes.size() <= limits.name && node.types.size() <= limits.name;
+    HEADROOM_TRY(operators.add(node.record_id, whole_name(node),
+                               is_short ? json_of_python(node.shapes) : "",
+                               is_short ? json_of_python(node.types) : "", nodes.place()));
+  }
+  operators.trace().schema = nodes.schema();
+  operators.trace().is_cut = !nodes.fault().empty();
+  if (!nodes.fault().empty()) operators.note(nodes.place(), nodes.fault());
+  return operators.finish();
+}
+
+class Reader {
+ public:
+  Reader(text::ByteFeed feed, const TraceLimits& limits)
+      : items_(std::move(feed), "nodes"), operators_(items_.name(), limits), limits_(limits) {}
+
+  Result<ExecutionTrace> read() {
+    for (;;) {
+      HEADROOM_ASSIGN(const bool is_node, items_.next());
+      if (!is_node) break;
+      ++operators_.trace().nodes;
+      HEADROOM_TRY(take(items_.item()));
+    }
+    for (const text::JsonFault& fault : items_.faults()) {
+      operators_.note(fault.offset, fault.message);
+    }
+    operators_.trace().is_cut = items_.is_cut();
+    for (const auto& [name, value] : items_.members()) {
+      if (name == "schema" && value.size() >= 2) {
+        operators_.trace().schema = text::unescape(value.substr(1, value.size() - 2));
+      }
+    }
+    return operators_.finish();
+  }
+
+ private:
+  Result<void> take(std::string_view text) {
+    Node node;
+    if (!read_node(text, node)) {
+      operators_.note(items_.offset(), "a node that is not JSON");
+      return {};
+    }
+    const int64_t id = text::fixed_point(node.id, 0).value_or(0);
+    if (id <= 0 || node.name.empty()) return {};
+    return operators_.add(id, text::unescape(node.name.substr(0, limits_.name)), node.shapes,
+                          node.types, items_.offset());
+  }
+
+  text::JsonItems items_;
+  Operators operators_;
+  TraceLimits limits_;
 };
 
 }  // namespace
 
 Result<ExecutionTrace> read_execution_trace(text::ByteFeed feed, const TraceLimits& limits) {
+  constexpr size_t kBeginning = 1024;  // as much as tells the formats apart
+  HEADROOM_ASSIGN(const std::string_view beginning, feed.peek(kBeginning));
+  if (is_chakra(beginning)) return read_chakra_operators(std::move(feed), limits);
   return Reader(std::move(feed), limits).read();
 }
 

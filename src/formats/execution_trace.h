@@ -1,11 +1,11 @@
-// Execution traces of PyTorch (torch.profiler.ExecutionTraceObserver), which Chakra converts: the
-// operators of a run with the shapes and types of what they took, and an id that the profiler's
-// trace of the same run knows them by.
+// Execution traces of PyTorch (torch.profiler.ExecutionTraceObserver), and what Chakra converts
+// them to (chakra_nodes.h): the operators of a run with the shapes and types of what they took, and
+// an id that the profiler's trace of the same run knows them by.
 //
 // Joined with that trace they say what it may lack: shapes, where it was recorded without, and the
 // types within lists of tensors, which it never has. Schemas 1.0.1 to 1.1.1-chakra (recorded files,
-// and torch/csrc/profiler/standalone/execution_trace_observer.cpp of PyTorch 2.13); Chakra's own
-// protobuf files are not read. Streams; blocking, any thread.
+// and torch/csrc/profiler/standalone/execution_trace_observer.cpp of PyTorch 2.13). Streams;
+// blocking, any thread.
 #pragma once
 
 #include <string>

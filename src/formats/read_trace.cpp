@@ -1,5 +1,6 @@
 #include "formats/read_trace.h"
 
+#include "formats/chakra.h"
 #include "formats/kineto.h"
 #include "formats/nsight_systems.h"
 #include "formats/ort_profile.h"
@@ -32,8 +33,8 @@ Result<void> check_is_trace(std::string_view beginning, const std::string& path)
                  "headroom pack FILE reads snapshots of memory"};
   }
   return Error{ErrorCode::bad_input, "is of no profiler that is known", path,
-               "the JSON of PyTorch's profiler, ONNX Runtime or rocprofv3, rocpd, or `nsys export "
-               "--type sqlite`; ncu's CSV goes with --counters"};
+               "the JSON of PyTorch's profiler, ONNX Runtime or rocprofv3, rocpd, `nsys export "
+               "--type sqlite`, or Chakra's .et; ncu's CSV goes with --counters"};
 }
 
 }  // namespace
@@ -54,6 +55,7 @@ Result<Trace> read_trace(const std::string& path, const TraceLimits& limits) {
     return Error{ErrorCode::bad_input, "is a database, which is read from a file alone",
                  feed.name(), "headroom ops FILE"};
   }
+  if (is_chakra(beginning)) return read_chakra(std::move(feed), limits);
   HEADROOM_TRY(check_is_trace(beginning, feed.name()));
   if (is_ort_profile(beginning)) return read_ort_profile(std::move(feed), limits);
   if (is_rocprof(beginning)) return read_rocprof(std::move(feed), limits);

@@ -135,6 +135,9 @@ struct Trace {
   bool is_cut = false;  // the file ended before its events did
   // It ended before the list of devices, which its writer put behind the events.
   bool lacks_devices = false;
+  // Else the file says how long each took, and not when: what the times here have to say is
+  // durations, and who is within whom.
+  bool has_starts = true;
 
   [[nodiscard]] std::string_view name_of(const TraceEvent& event) const {
     return names.at(event.name);

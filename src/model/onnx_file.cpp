@@ -6,12 +6,14 @@
 
 #include "base/file.h"
 #include "base/units.h"
-#include "model/onnx_wire.h"
+#include "text/wire_message.h"
 
 namespace headroom::model {
 namespace {
 
 using op::DType;
+using text::WireField;
+using text::WireMessage;
 using Kind = WireField::Kind;
 
 constexpr Bytes kMostBytes{int64_t{2} * kGiB};  // as much as a message of protocol buffers holds

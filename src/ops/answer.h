@@ -110,13 +110,15 @@ struct HorizonChange {
 };
 
 // What bounds the run: idle where why was not recorded, unseen where the profiler has nothing of
-// what the device did or the host waited for, not_recorded where it has no kernel at all.
+// what the device did or the host waited for, not_recorded where it has no kernel at all, no_starts
+// where the file does not say when anything ran.
 enum class Bound {
   nothing,
   host,
   idle,
   unseen,
   not_recorded,
+  no_starts,
   communication,
   gemm_attention,
   non_gemm,
@@ -140,6 +142,7 @@ struct TraceFacts {
   int64_t lost_launches = 0;
   int64_t devices = 0;  // that kernels ran on
   bool has_steps = false;
+  bool has_starts = true;   // else there are durations alone: no wall time, no steps, no horizon
   bool is_partial = false;  // the file was cut, or had events that could not be read
   bool is_cut = false;
   std::vector<std::string> faults;
@@ -152,7 +155,7 @@ struct OpsAnswer {
   double bound_pct = 0;  // of the wall time
 
   Accounting kernel_time;
-  Accounting wall_time;  // with "idle"
+  Accounting wall_time;  // with "idle"; empty where the trace has no starts
   IdleTime idle;
   double communication_hidden_ms = 0;
   double backlog_ms = 0;

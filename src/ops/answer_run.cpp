@@ -19,6 +19,10 @@ namespace {
 // With the operators of the graph's capture.
 Result<void> add_capture(const std::string& file, Trace& trace, std::vector<std::string>& notes) {
   HEADROOM_ASSIGN(const Trace capture, formats::read_trace(file));
+  if (!capture.has_starts) {
+    return Error{ErrorCode::bad_input, "does not say in what order it launched its kernels", file,
+                 "record the capture with torch.profiler"};
+  }
   const CaptureJoin joined = join_capture(trace, capture);
   if (joined.graph_kernels == 0) {
     return Error{ErrorCode::usage, "launches no graph, so that a capture says nothing of it",

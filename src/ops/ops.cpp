@@ -211,6 +211,7 @@ TraceFacts facts_of(const RecordedRun& run) {
   }
   facts.devices = run.device_count();
   facts.has_steps = links.has_steps;
+  facts.has_starts = trace.has_starts;
   facts.is_partial = trace.is_cut || trace.fault_count > 0;
   facts.is_cut = trace.is_cut;
   for (const formats::TraceFault& fault : trace.faults) {
@@ -235,10 +236,26 @@ std::string formatted_pct(double value) {
   return words;
 }
 
+constexpr double kMsPerUs = 1e-3;
+
+std::string formatted_ms(double value) {
+  char words[32];
+  std::snprintf(words, sizeof words, "%.3f ms", value);
+  return words;
+}
+
 void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels,
                OpsAnswer& answer) {
   const double total = answer.kernel_time.total_ms;
-  if (!links.has_steps) {
+  if (!trace.has_starts) {
+    answer.notes.emplace_back(
+        "this file has durations, and not when anything began: wall time, idling, steps, what "
+        "bounds the run and what a change would give are not in it, and all of it counts as one; "
+        "the profiler's trace of the same run has them");
+    answer.notes.push_back(
+        "its durations are whole microseconds, cut: the kernel time may be up to " +
+        formatted_ms(static_cast<double>(answer.trace.kernels) * kMsPerUs) + " more");
+  } else if (!links.has_steps) {
     answer.notes.emplace_back("the trace names no steps (ProfilerStep#N): all of it counts as one");
   }
   if (!links.has_device) {
@@ -345,43 +362,17 @@ Scenarios host_changes(const Recording& recording, const RecordedRun& run,
   return changes;
 }
 
-}  // namespace
-
-OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Against& against,
-                 const std::vector<FasterGroup>& faster) {
-  const Trace& trace = run.trace;
-  const Links& links = run.links;
-  const std::vector<Work>& work = run.work;
-  Classifier classifier(rules, trace.names);
-  OpsAnswer answer;
-  answer.trace = facts_of(run);
-  const KernelTime kernels = kernel_time(work, links, rules.groups().size());
-  const WallTime wall = wall_time(trace, work, links, rules);
-  const PaperTime paper = paper_time(trace, work, links, classifier);
-  answer.trace.kernels = kernels.launched;
-  answer.steps = steps_of(work, links);
-  answer.kernel_time = accounting_of(kernels.groups, rules);
+// What hangs on when things ran: wall time, what bounds the run, and what changes would give.
+void add_times(const RecordedRun& run, const OperatorRules& rules, const Against& against,
+               const std::vector<FasterGroup>& faster, OpsAnswer& answer) {
+  const WallTime wall = wall_time(run.trace, run.work, run.links, rules);
+  answer.steps = steps_of(run.work, run.links);
   answer.wall_time = wall_accounting(wall, rules);
   answer.idle = {ms_of(wall.idle_ns), ms_of(wall.idle_host_ns), ms_of(wall.idle_launch_ns),
                  ms_of(wall.idle_unknown_ns)};
   answer.communication_hidden_ms = ms_of(wall.communication_hidden_ns);
-  answer.backlog_ms = ms_of(kernels.backlog_ns);
-  answer.nongemm_bench = accounting_of(paper.groups, rules);
-  answer.nongemm_bench_paper = paper_accounting(paper, rules);
-  const double total_ns = answer.kernel_time.total_ms * 1e6;
-  answer.coverage.unlinked_pct_of_kernel_time = percent(kernels.unlinked_ns, total_ns);
-  answer.coverage.unclassified_pct_of_kernel_time =
-      percent(kernels.groups[rules.unclassified()], total_ns);
-  answer.coverage.in_graphs_pct_of_kernel_time = percent(kernels.graph_ns, total_ns);
-  if (links.has_device && kernels.linked_ns > 0) {
-    answer.coverage.names_agree_pct_of_kernel_time =
-        percent(kernels.name_agrees_ns, kernels.linked_ns);
-  }
-  answer.operators = operators_of(run, rules, total_ns);
-  answer.kernels = kernels_of(trace, work, rules, total_ns);
-  if (against.device != nullptr) answer.roofline = roofline(run, rules, *against.device);
   find_bound(answer);
-  std::optional<Recording> recording = record(trace, links, work, rules);
+  std::optional<Recording> recording = record(run.trace, run.links, run.work, rules);
   if (!recording && !run.lacks_kernels()) recording = record_host(run, wall);
   if (run.lacks_kernels() || lacks_many_kernels(answer.trace)) {
     answer.bound = Bound::not_recorded;
@@ -398,6 +389,48 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Again
         "no launches were recorded, so that what a change would give cannot be replayed" +
         std::string(faster.empty() ? "" : ", nor what --faster asks for") +
         "; record the host's calls beside the kernels");
+  }
+}
+
+}  // namespace
+
+OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Against& against,
+                 const std::vector<FasterGroup>& faster) {
+  const Trace& trace = run.trace;
+  const Links& links = run.links;
+  const std::vector<Work>& work = run.work;
+  Classifier classifier(rules, trace.names);
+  OpsAnswer answer;
+  answer.trace = facts_of(run);
+  const KernelTime kernels = kernel_time(work, links, rules.groups().size());
+  const PaperTime paper = paper_time(trace, work, links, classifier);
+  answer.trace.kernels = kernels.launched;
+  answer.kernel_time = accounting_of(kernels.groups, rules);
+  answer.nongemm_bench = accounting_of(paper.groups, rules);
+  answer.nongemm_bench_paper = paper_accounting(paper, rules);
+  const double total_ns = answer.kernel_time.total_ms * 1e6;
+  answer.coverage.unlinked_pct_of_kernel_time = percent(kernels.unlinked_ns, total_ns);
+  answer.coverage.unclassified_pct_of_kernel_time =
+      percent(kernels.groups[rules.unclassified()], total_ns);
+  answer.coverage.in_graphs_pct_of_kernel_time = percent(kernels.graph_ns, total_ns);
+  if (links.has_device && kernels.linked_ns > 0) {
+    answer.coverage.names_agree_pct_of_kernel_time =
+        percent(kernels.name_agrees_ns, kernels.linked_ns);
+  }
+  answer.operators = operators_of(run, rules, total_ns);
+  answer.kernels = kernels_of(trace, work, rules, total_ns);
+  if (against.device != nullptr) answer.roofline = roofline(run, rules, *against.device);
+  if (trace.has_starts) {
+    answer.backlog_ms = ms_of(kernels.backlog_ns);
+    add_times(run, rules, against, faster, answer);
+  } else {
+    answer.bound = Bound::no_starts;
+    if (!faster.empty() || against.other != nullptr) {
+      answer.notes.emplace_back(
+          "without times of start nothing can be replayed: what --faster and --other-device ask "
+          "for "
+          "is not answered");
+    }
   }
   add_notes(trace, links, kernels, answer);
   return answer;

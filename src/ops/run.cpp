@@ -74,6 +74,11 @@ Result<RecordedRun> run_of(Trace trace, const OperatorRules& rules) {
 
 Result<RecordedRun> read_run(const std::string& file, const OperatorRules& rules) {
   HEADROOM_ASSIGN(Trace trace, formats::read_trace(file));
+  if (!trace.has_starts) {
+    return Error{ErrorCode::bad_input,
+                 "has durations, and not when anything began: it can be held against no other",
+                 trace.file, "headroom ops FILE, or the profiler's traces of these runs"};
+  }
   return run_of(std::move(trace), rules);
 }
 

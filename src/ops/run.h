@@ -39,6 +39,7 @@ struct RecordedRun {
 
 // A trace without kernels and operators is an Error.
 Result<RecordedRun> run_of(formats::Trace trace, const OperatorRules& rules);
+// To be held against another: one that has durations alone (Trace::has_starts) is an Error.
 Result<RecordedRun> read_run(const std::string& file, const OperatorRules& rules);
 
 // The shapes of an operator, "[[64,512],[512,512]]"; "" where they were not recorded.

@@ -29,12 +29,16 @@ Section answer_section(const ops::OpsAnswer& answer) {
   html.raw("</h1>\n<p class=\"line\">").text(bound_words(answer)).raw("</p>\n");
   const std::string best = best_changes_words(answer);
   if (!best.empty()) html.raw("<p class=\"sub\">").text(best + ".").raw("</p>\n");
-  const auto steps = static_cast<double>(answer.steps.size());
+  const bool has_starts = answer.trace.has_starts;
+  const auto steps = has_starts ? static_cast<double>(answer.steps.size()) : 1.0;
   html.raw("<dl class=\"tiles\">");
-  tile(html, "A step", milliseconds(answer.wall_time.total_ms / steps),
-       "mean of " + std::to_string(answer.steps.size()));
-  tile(html, "Kernel time", milliseconds(answer.kernel_time.total_ms / steps), "a step");
-  if (answer.trace.has_device) {
+  if (has_starts) {
+    tile(html, "A step", milliseconds(answer.wall_time.total_ms / steps),
+         "mean of " + std::to_string(answer.steps.size()));
+  }
+  tile(html, "Kernel time", milliseconds(answer.kernel_time.total_ms / steps),
+       has_starts ? "a step" : "in all");
+  if (answer.trace.has_device && has_starts) {
     tile(html, "Device idle", milliseconds(answer.idle.ms / steps),
          percent_words(
              answer.wall_time.total_ms > 0 ? 100 * answer.idle.ms / answer.wall_time.total_ms : 0) +
@@ -119,31 +123,50 @@ void accounting_bar(Html& html, std::string_view name, std::string_view what,
 
 Section accounts_section(const ops::OpsAnswer& answer) {
   Html html;
-  html.raw("<p class=\"soft\">The same run, counted three ways. They differ because kernels run ");
-  html.raw("side by side, because the device waits, and because the paper adds the host's time ");
-  html.raw("of an operator to that of its kernels.</p>\n");
-  accounting_bar(html, "Wall time", "each moment given to what ran in it", answer.wall_time);
+  const bool has_starts = answer.trace.has_starts;
+  if (has_starts) {
+    html.raw(
+        "<p class=\"soft\">The same run, counted three ways. They differ because kernels run ");
+    html.raw("side by side, because the device waits, and because the paper adds the host's time ");
+    html.raw("of an operator to that of its kernels.</p>\n");
+    accounting_bar(html, "Wall time", "each moment given to what ran in it", answer.wall_time);
+  } else {
+    html.raw(
+        "<p class=\"soft\">The same run, counted twice: the paper adds the host's time of an ");
+    html.raw("operator to that of its kernels.</p>\n");
+  }
   accounting_bar(html, "Kernel time", "what the device was busy with", answer.kernel_time);
   accounting_bar(html, "NonGEMM Bench", "host and device added", answer.nongemm_bench);
   html.raw("<ul class=\"legend\">");
   std::vector<std::vector<std::string>> rows;
-  for (const ops::GroupShare& wall : answer.wall_time.groups) {
-    const ops::GroupShare* kernel = find_group(answer.kernel_time, wall.name);
-    const ops::GroupShare* paper = find_group(answer.nongemm_bench, wall.name);
+  const ops::Accounting& rows_of = has_starts ? answer.wall_time : answer.kernel_time;
+  const ops::GroupShare nothing;
+  for (const ops::GroupShare& group : rows_of.groups) {
+    const ops::GroupShare& wall = has_starts ? group : nothing;
+    const ops::GroupShare* kernel = find_group(answer.kernel_time, group.name);
+    const ops::GroupShare* paper = find_group(answer.nongemm_bench, group.name);
     const bool is_there =
         wall.ms > 0 || (kernel != nullptr && kernel->ms > 0) || (paper != nullptr && paper->ms > 0);
     if (!is_there) continue;
     html.raw("<li><span class=\"swatch\" style=\"background-color:var(--");
-    html.text(group_colour(wall.name)).raw(")\"></span>").text(wall.title).raw("</li>");
-    const auto share = [](const ops::GroupShare* group) {
-      return group == nullptr || group->ms == 0 ? std::string() : percent_words(group->pct);
+    html.text(group_colour(group.name)).raw(")\"></span>").text(group.title).raw("</li>");
+    const auto share = [](const ops::GroupShare* one) {
+      return one == nullptr || one->ms == 0 ? std::string() : percent_words(one->pct);
     };
-    rows.push_back({wall.title, wall.ms == 0 ? "" : milliseconds(wall.ms), share(&wall),
-                    kernel == nullptr || kernel->ms == 0 ? "" : milliseconds(kernel->ms),
-                    share(kernel), share(paper)});
+    std::vector<std::string>& row = rows.emplace_back();
+    row.push_back(group.title);
+    if (has_starts) {
+      row.push_back(wall.ms == 0 ? "" : milliseconds(wall.ms));
+      row.push_back(share(&wall));
+    }
+    row.push_back(kernel == nullptr || kernel->ms == 0 ? "" : milliseconds(kernel->ms));
+    row.push_back(share(kernel));
+    row.push_back(share(paper));
   }
   html.raw("</ul>\n");
-  html.add(html_table({"", "#wall time", "#", "#kernel time", "#", "#NonGEMM Bench"}, rows));
+  std::vector<std::string> heads{"", "#kernel time", "#", "#NonGEMM Bench"};
+  if (has_starts) heads.insert(heads.begin() + 1, {"#wall time", "#"});
+  html.add(html_table(heads, rows));
   if (const std::string idle = idle_words(answer); !idle.empty()) {
     html.raw("<p class=\"sub\">").text(idle + ".").raw("</p>\n");
   }
@@ -248,8 +271,9 @@ Section trust_section(const ops::OpsAnswer& answer) {
 }  // namespace
 
 std::vector<Section> ops_sections(const ops::OpsAnswer& answer, const ops::Timeline& timeline) {
-  std::vector<Section> sections{answer_section(answer), timeline_section(answer, timeline),
-                                accounts_section(answer)};
+  std::vector<Section> sections{answer_section(answer)};
+  if (answer.trace.has_starts) sections.push_back(timeline_section(answer, timeline));
+  sections.push_back(accounts_section(answer));
   if (!answer.horizon.empty() && answer.replay) sections.push_back(horizon_section(answer));
   if (answer.roofline) sections.push_back(roofline_section(*answer.roofline));
   sections.push_back(operators_section(answer));

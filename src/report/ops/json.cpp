@@ -30,6 +30,7 @@ Json trace_json(const ops::TraceFacts& trace) {
       .set("lacks_kernels", trace.lacks_kernels)
       .set("devices", trace.devices)
       .set("has_steps", trace.has_steps)
+      .set("has_starts", trace.has_starts)
       .set("is_partial", trace.is_partial)
       .set("faults", text::json_array(trace.faults));
 }
@@ -168,7 +169,7 @@ Json ops_json(const ops::OpsAnswer& answer) {
       .set("bound_pct", answer.bound_pct)
       .set("steps", text::json_array(answer.steps, step_json))
       .set("kernel_time", accounting_json(answer.kernel_time))
-      .set("wall_time", std::move(wall))
+      .set("wall_time", answer.trace.has_starts ? std::move(wall) : Json(nullptr))
       .set("nongemm_bench", std::move(paper))
       .set("backlog_ms", answer.backlog_ms)
       .set("coverage", coverage_json(answer.coverage))

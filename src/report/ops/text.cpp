@@ -34,11 +34,14 @@ std::string first_lines(const ops::OpsAnswer& answer, const Terminal& terminal) 
   if (!trace.device.empty()) facts += ", " + trace.device;
   if (trace.rank >= 0) facts += ", rank " + std::to_string(trace.rank);
   const size_t steps = answer.steps.size();
-  facts += ": " +
-           (trace.has_steps ? std::to_string(steps) + (steps == 1 ? " step" : " steps")
-                            : std::string("no steps named")) +
-           ", " + milliseconds(answer.wall_time.total_ms) + ", " + with_commas(trace.kernels) +
-           (trace.has_device ? " kernels" : " pieces of operators");
+  facts +=
+      ": " +
+      (!trace.has_starts ? std::string("durations alone")
+       : trace.has_steps ? std::to_string(steps) + (steps == 1 ? " step" : " steps")
+                         : std::string("no steps named")) +
+      ", " +
+      milliseconds(trace.has_starts ? answer.wall_time.total_ms : answer.kernel_time.total_ms) +
+      ", " + with_commas(trace.kernels) + (trace.has_device ? " kernels" : " pieces of operators");
   lines += text::wrapped(facts, terminal);
   if (trace.is_partial) {
     constexpr std::string_view kPartial = "not all of the file could be read:";
@@ -52,7 +55,33 @@ std::string cell(const ops::GroupShare& group) {
   return group.ms == 0 ? "" : percent_words(group.pct);
 }
 
+// Where there is no wall time to stand in front.
+std::string groups_of_durations(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  Table table({{"", Align::left, true},
+               {"kernel time", Align::right, false},
+               {"", Align::right, false},
+               {"NonGEMM Bench", Align::right, false, 1}});
+  std::vector<ops::GroupShare> rows = answer.kernel_time.groups;
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.ms > b.ms; });
+  for (const ops::GroupShare& kernel : rows) {
+    const ops::GroupShare* paper = find_group(answer.nongemm_bench, kernel.name);
+    if (kernel.ms == 0 && (paper == nullptr || paper->ms == 0)) continue;
+    const Style style = kernel.name == "unclassified" ? Style::warning : Style::plain;
+    table.row({{kernel.title, style},
+               {kernel.ms == 0 ? "" : milliseconds(kernel.ms), style},
+               {cell(kernel), style},
+               {paper == nullptr ? "" : cell(*paper), style}});
+  }
+  table.row({{"total", Style::bold},
+             {milliseconds(answer.kernel_time.total_ms), Style::bold},
+             "",
+             {milliseconds(answer.nongemm_bench.total_ms), Style::bold}});
+  return table.render(terminal);
+}
+
 std::string groups(const ops::OpsAnswer& answer, const Terminal& terminal) {
+  if (!answer.trace.has_starts) return groups_of_durations(answer, terminal);
   Table table({{"", Align::left, true},
                {"wall time", Align::right, false},
                {"", Align::right, false},

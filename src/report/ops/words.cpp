@@ -54,6 +54,16 @@ std::string limit_words(const ops::OpsAnswer& answer) {
          percent_words(is_compute ? compute : 100 - compute) + " of what could be counted";
 }
 
+// What can be said by durations alone.
+std::string no_starts_words(const ops::OpsAnswer& answer) {
+  const ops::WallShares kernel = ops::wall_shares(answer.kernel_time);
+  return "Of the kernel time GEMM and attention take " + percent_words(kernel.gemm) +
+         ", non-GEMM operators " + percent_words(kernel.non_gemm) + ", communication " +
+         percent_words(kernel.communication) +
+         "; what bounds the run is not in the file, which has no times of start" +
+         limit_words(answer);
+}
+
 // "8 TB/s", "400 GFLOP/s".
 std::string rate_of(double per_second, const std::string& unit) {
   const bool is_tera = per_second >= 1e12;
@@ -152,6 +162,8 @@ std::string_view bound_name(ops::Bound bound) {
       return "unseen";
     case ops::Bound::not_recorded:
       return "not_recorded";
+    case ops::Bound::no_starts:
+      return "no_starts";
     case ops::Bound::communication:
       return "communication";
     case ops::Bound::gemm_attention:
@@ -180,6 +192,8 @@ std::string bound_words(const ops::OpsAnswer& answer) {
              "of";
     case ops::Bound::not_recorded:
       return not_recorded_words(answer.trace);
+    case ops::Bound::no_starts:
+      return no_starts_words(answer);
     case ops::Bound::communication:
       return "Communication bounds this run: " + share + " of the time nothing hides it";
     case ops::Bound::gemm_attention:

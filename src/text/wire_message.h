@@ -2,15 +2,16 @@
 // after the other, over bytes that stay where they are.
 //
 // A length is held against what is left before it is believed. Groups, which nobody writes any
-// more, are refused. Internal to the reading of ONNX files (onnx_file.cpp). Source: the encoding
-// page of Google's documentation of protocol buffers. Pure; linear in the message.
+// more, are passed over with all that they hold. For readers of ONNX files (model/onnx_file.h) and
+// of Chakra's execution traces (formats/chakra_nodes.h). Source: the encoding page of Google's
+// documentation of protocol buffers. Pure; linear in the message.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-namespace headroom::model {
+namespace headroom::text {
 
 struct WireField {
   enum class Kind : uint8_t { integer, fixed64, bytes, fixed32 };
@@ -35,6 +36,10 @@ class WireMessage {
   [[nodiscard]] size_t place() const { return base_ + at_; }
 
  private:
+  enum class Tag : uint8_t { field, group_begin, group_end };
+  bool read_tagged(WireField& field, Tag& tag);
+  bool read_bytes(WireField& field);
+  bool skip_group(uint32_t number);
   bool read_varint(uint64_t& value);
   bool read_fixed(size_t size, uint64_t& value);
   bool fail();
@@ -45,4 +50,4 @@ class WireMessage {
   bool failed_ = false;
 };
 
-}  // namespace headroom::model
+}  // namespace headroom::text
