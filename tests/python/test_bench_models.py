@@ -115,10 +115,10 @@ def masked_out(name):
     itself is told that it is causal (src/operator/attention.cpp) and PyTorch's counter does."""
     config, inputs = recipe_of(name).config() if recipe_of(name).is_config else None, ENTRIES[name]["inputs"]
     kind = getattr(config, "model_type", None)
-    if kind not in ("gpt2", "whisper"):
+    if kind not in ("gpt2", "llama", "whisper") or name == "llama-3.2-1b":  # PyTorch writes grouped queries out
         return 0
-    tokens = inputs["tokens"] if kind == "gpt2" else inputs["decoder_tokens"]
-    layers = config.num_hidden_layers if kind == "gpt2" else config.decoder_layers
+    tokens = inputs["decoder_tokens"] if kind == "whisper" else inputs["tokens"]
+    layers = config.decoder_layers if kind == "whisper" else config.num_hidden_layers
     return 2 * tokens * tokens * config.hidden_size * layers
 
 
