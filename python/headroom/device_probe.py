@@ -19,6 +19,7 @@ device), 5 (interrupted, or the device failed: nothing is written).
 import argparse
 import json
 import math
+import mmap
 import os
 import platform
 import random
@@ -59,6 +60,9 @@ LEAST_OVERRUN_SECONDS = 60
 MEMORY_BYTES = [1 << exponent for exponent in range(16, 29, 2)]  # 64 KiB to 256 MiB
 BEYOND_CACHES = (4, 8, 16)  # and blocks of so many caches, of which next to nothing is left in one
 LATENCY_CALLS = 200
+# Larger than what glibc ever keeps (32 MiB); of each the median of so many first touches.
+FRESH_BYTES = (48 << 20, 96 << 20, 192 << 20)
+FRESH_SAMPLES = 7
 ROUNDS = 2               # a point is measured at so many times of the run: what is between them drifts
 
 
@@ -438,6 +442,30 @@ def take_memory(machine):
     return found
 
 
+def take_fresh_memory(machine):
+    """What pages cost that the system must find and clear: writing to a block for the first time, beyond writing to it
+    again. Of sizes that the C library takes from the system each time; nothing where a program has no such blocks."""
+    if machine.is_cuda or not hasattr(mmap, "MAP_PRIVATE"):
+        return []
+    found = []
+    for size in FRESH_BYTES:
+        if size > machine.free_bytes() // 8:
+            break
+        first, again = zip(*(fresh_sample(machine, size) for _ in range(FRESH_SAMPLES)))
+        found.append({"bytes": size, "seconds": max(0.0, statistics.median(first) - statistics.median(again))})
+    return found
+
+
+def fresh_sample(machine, size):
+    """Seconds of the first and of the second time that all of a new block is written to."""
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    tensor = machine.torch.frombuffer(block, dtype=machine.torch.float32)
+    taken = [machine.seconds_of(lambda _: tensor.fill_(1), 1) for _ in range(2)]
+    del tensor
+    block.close()
+    return taken
+
+
 def take_latency(machine):
     """Of an addition of one number: what issuing it takes, and until it is done."""
     torch = machine.torch
@@ -616,7 +644,7 @@ def main():
             # What a GPU's host does between launches is hidden behind its kernels.
             has_steps = not machine.is_cuda and arguments.seconds >= SHORT_SECONDS
             steps = Steps(machine, arguments.dtype) if has_steps else None
-            memory, latency = take_memory(machine), take_latency(machine)
+            memory, latency, fresh = take_memory(machine), take_latency(machine), take_fresh_memory(machine)
             points = take_points(machine, arguments, steps.take if steps else lambda: None)
             points += collective_probe.take_collectives(machine, arguments.seconds)
     except (KeyboardInterrupt, RuntimeError, MemoryError) as error:
@@ -624,7 +652,7 @@ def main():
         return EXIT_PARTIAL
     with open(arguments.out, "w", encoding="utf-8") as file:
         json.dump({"schema": SCHEMA, "machine": identity, "seconds": arguments.seconds,
-                   "seed": arguments.seed, "points": points, "bandwidth": memory, "latency": latency,
+                   "seed": arguments.seed, "points": points, "bandwidth": memory, "latency": latency, "fresh_memory": fresh,
                    "steps": steps.points() if steps else []}, file)
     return 0
 

@@ -344,6 +344,7 @@ Result<Probe> read_probe(const JsonView& root) {
   HEADROOM_ASSIGN(probe.steps, read_steps(root));
   HEADROOM_ASSIGN(probe.memory, timing::read_memory(root));
   HEADROOM_ASSIGN(probe.latency, timing::read_latency(root));
+  HEADROOM_ASSIGN(probe.fresh_memory, timing::read_fresh_memory(root));
   return probe;
 }
 
@@ -390,6 +391,7 @@ Result<DeviceAnswer> calibrate(const Probe& probe, const device::DeviceCatalogue
   calibration.machine = probe.machine;
   calibration.memory = probe.memory;
   calibration.latency = probe.latency;
+  calibration.fresh_memory = probe.fresh_memory;
   HEADROOM_TRY(name_device(probe, catalogue, calibration));
   device::DeviceCatalogue with_ours = catalogue;
   if (!calibration.devices.is_null()) {

@@ -50,6 +50,7 @@ struct Probe {
   std::vector<ProbedStep> steps;
   std::vector<timing::MemoryPoint> memory{};
   timing::Latency latency{};
+  std::vector<timing::FreshMemoryPoint> fresh_memory{};
 };
 
 // Of one class of operators.

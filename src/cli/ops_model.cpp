@@ -128,6 +128,7 @@ std::string note_of_fit(const Words& words, std::optional<op::DType> dtype,
 Result<ops::PredictedRun> predict_step(const Words& words, const std::string& phase,
                                        const ops::StepSetting& setting, ops::Quantize quantize,
                                        const device::Device& device,
+                                       const ops::FreshMemory& fresh_memory,
                                        const timing::TimingModel& laws) {
   ops::StepQuestion question;
   question.device = device;
@@ -141,6 +142,7 @@ Result<ops::PredictedRun> predict_step(const Words& words, const std::string& ph
   }
   const std::string name = words.value("model");
   if (model::is_onnx_name(name)) return predict_onnx(words, setting, std::move(question), laws);
+  question.fresh_memory = fresh_memory;  // ONNX Runtime keeps what it has had
   ops::StepSource source;
   std::optional<Bytes> serving;
   if (model::is_python_function(name)) {
@@ -229,10 +231,13 @@ Result<int> run_ops_model(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(const Machines machines, load_machines(words, console, OtherMachine::answer));
   HEADROOM_ASSIGN(const device::Device device, machines.catalogue.find(machines.device_for(words)));
   const timing::TimingModel& laws = machines.timing;
+  const bool is_measured = machines.calibration && machines.calibration->device == device.name;
+  const ops::FreshMemory fresh =
+      is_measured ? ops::fresh_memory_of(*machines.calibration) : ops::FreshMemory{};
   HEADROOM_ASSIGN(ops::PredictedRun run,
                   is_decode ? predict_decode(words, setting, quantize, device, laws)
-                            : predict_step(words, phase, setting, quantize, device, laws));
-  if (machines.calibration && machines.calibration->device == device.name) {
+                            : predict_step(words, phase, setting, quantize, device, fresh, laws));
+  if (is_measured) {
     for (std::string& note : ops::notes_of_prediction(*machines.calibration, is_onnx)) {
       run.notes.push_back(std::move(note));
     }

@@ -52,6 +52,7 @@ Group group_named(std::string_view name) {
 struct Made {
   std::string_view group;
   Call call;
+  double fresh_bytes = 0;  // that it is the first to write to
 };
 
 timing::GemmShape sizes_of(const StepCall& call, const StepShape& shape) {
@@ -131,22 +132,27 @@ bool is_quantized(const StepCall& call, const StepQuestion& question) {
 // What PyTorch copies on a processor before an operator begins: the bias of a product in float32
 // into each row of the result, to which the product is added (addmm_impl_cpu_ of ATen's
 // LinearAlgebra; other types and layers in int8 add it within); and input that lies on its side,
-// but that of products of floats, which read either way.
-void add_copies(const StepCall& call, const StepQuestion& question, bool quantizes,
+// but that of products of floats, which read either way. Whether a bias is: then it is what first
+// writes to the result.
+bool add_copies(const StepCall& call, const StepQuestion& question, bool quantizes,
                 std::vector<Made>& made) {
   constexpr double kFloat = 4;
-  if (question.device.vendor != device::Vendor::cpu) return;
+  if (question.device.vendor != device::Vendor::cpu) return false;
   const double element = element_of(call, question);
   const std::string_view memory = op::name_of(OpGroup::memory);
-  if (call.has_bias && !quantizes && element == kFloat && call.bytes_written > 0) {
+  const bool copies_bias =
+      call.has_bias && !quantizes && element == kFloat && call.bytes_written > 0;
+  if (copies_bias) {
     made.push_back(
         {memory, timing::rows_call_of(OpGroup::memory, 0, call.bytes_written, question.shape)});
   }
   const bool reads_either_way = call.group == OpGroup::gemm && call.is_linear && !quantizes;
   const bool is_copy = call.group == OpGroup::memory;
   if (call.permuted.run > 0 && !reads_either_way && !is_copy) {
-    made.push_back({memory, timing::permuted_copy_call(call.permuted, element)});
+    made.push_back({memory, timing::permuted_copy_call(call.permuted, element),
+                    fresh_bytes_of(static_cast<double>(call.permuted.bytes))});
   }
+  return copies_bias;
 }
 
 // A product that computes nothing moves memory.
@@ -164,13 +170,14 @@ std::vector<Made> made_of(const std::vector<StepCall>& calls, const StepQuestion
     if (bytes <= 0) continue;
     const size_t first = made.size();
     const bool quantizes = is_quantized(call, question);
-    add_copies(call, question, quantizes, made);
+    const bool copies_bias = add_copies(call, question, quantizes, made);
     if (quantizes) {
       add_quantized(call, question, model, made);
     } else {
       made.push_back(
           {group_of(call), call.call ? *call.call : timing::call_of(call, question.shape)});
     }
+    made[copies_bias ? first : made.size() - 1].fresh_bytes += call.fresh_bytes;
     for (size_t i = first; i < made.size(); ++i) made[i].call.is_stand_in |= call.is_backward;
   }
   for (Made& one : made) one.call.is_stand_in |= !group_named(one.group).has_law;
@@ -200,7 +207,10 @@ Result<Timed> timed(const std::vector<Made>& made, const StepQuestion& question,
                     const timing::TimingModel& model) {
   Timed all;
   for (const Made& one : made) {
-    HEADROOM_ASSIGN(const timing::PredictedTime time, model.predict(one.call, question.device));
+    HEADROOM_ASSIGN(timing::PredictedTime time, model.predict(one.call, question.device));
+    time.seconds += one.fresh_bytes * question.fresh_memory.seconds;
+    time.seconds_low += one.fresh_bytes * question.fresh_memory.seconds_low;
+    time.seconds_high += one.fresh_bytes * question.fresh_memory.seconds_high;
     Kernels& kernels = all.groups[one.group];
     kernels.time.add(time);
     kernels.flops += one.call.flops;
@@ -216,6 +226,7 @@ Result<Timed> timed(const std::vector<Made>& made, const StepQuestion& question,
 
 std::vector<StepCall> calls_of(const step::StepTrace& trace) {
   std::vector<StepCall> calls;
+  const std::vector<double> fresh = fresh_bytes_by_call(trace);
   for (const step::OperatorCall& call : timing::last_step(trace)) {
     if (call.phase == step::Phase::construct) continue;
     const std::string& module = trace.modules[call.module];
@@ -225,6 +236,7 @@ std::vector<StepCall> calls_of(const step::StepTrace& trace) {
                      call.kind == op::OpKind::addmm || call.kind == op::OpKind::grouped_mm;
     made.is_head = module.ends_with("lm_head") || module.ends_with("embed_out");
     made.is_backward = call.phase == step::Phase::backward;
+    made.fresh_bytes = fresh[static_cast<size_t>(&call - trace.calls.data())];
     calls.push_back(made);
   }
   return calls;
@@ -243,6 +255,7 @@ std::vector<StepCall> fused(const std::vector<StepCall>& calls, bool keeps_outpu
       const double kept = keeps_outputs && !call.is_backward ? call.bytes_written : 0;
       before.bytes_read += more;
       before.bytes_written += kept;
+      before.fresh_bytes = call.fresh_bytes + (kept > 0 ? before.fresh_bytes : 0);
       if (before.call) before.call->bytes += more + kept;
       continue;
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "ops/fresh_memory.h"
 #include "ops/predicted.h"
 #include "step/trace.h"
 #include "timing/operator_work.h"
@@ -30,6 +31,7 @@ struct StepQuestion {
   StepShape shape;
   Quantize quantize = Quantize::none;
   bool fuse = false;
+  FreshMemory fresh_memory{};      // of a processor that was measured
   std::vector<std::string> notes;  // what was taken for granted, for the answer
 };
 
@@ -41,6 +43,7 @@ struct StepCall : timing::OperatorWork {
   bool is_linear = false;  // a product with a weight
   bool is_head = false;
   bool is_backward = false;
+  double fresh_bytes = 0;  // of what it makes, in memory that the process has not had before
 };
 
 // The launches of one step: of inference all, of training the last of the trace's iterations.

@@ -183,5 +183,30 @@ TEST(PredictedStep, AProcessorCopiesBiasesAndWhatLiesOnItsSide) {
   EXPECT_EQ(bytes_moved_on(device::Vendor::cpu), 2 * kTurned + 64 * 256 * 4);
 }
 
+// What is new is paid for where it is first written to: by the copy of a product's bias, and by a
+// copy within an operator that is itself too large to be kept.
+TEST(PredictedStep, NewMemoryCostsItsFirstTouch) {
+  StepQuestion question;
+  question.device = *device::DeviceCatalogue::built_in().find("h100-sxm-80gb");
+  question.device.vendor = device::Vendor::cpu;
+  question.phase = "prefill";
+  question.shape.type = op::DType::f32;
+  std::vector<StepCall> calls = calls_with_copies();
+  calls[0].fresh_bytes = 1e6;
+  calls[1].permuted.bytes = 40 * kMiB;
+  const timing::TimingModel model = timing::TimingModel::built_in();
+  const auto kept = predict_step(calls, question, model);
+  question.fresh_memory = {1e-6, 2e-6, 4e-6};
+  const auto fresh = predict_step(calls, question, model);
+  ASSERT_TRUE(kept && fresh);
+  const double copied = static_cast<double>(40 * kMiB);
+  EXPECT_NEAR(ms_of(*fresh, "memory") - ms_of(*kept, "memory"), 1e3 * 2e-6 * (1e6 + copied), 1e-3);
+  EXPECT_DOUBLE_EQ(ms_of(*fresh, "gemm"), ms_of(*kept, "gemm"));
+  calls[0].has_bias = false;
+  const auto without_bias = predict_step(calls, question, model);
+  ASSERT_TRUE(without_bias);
+  EXPECT_NEAR(ms_of(*without_bias, "gemm") - ms_of(*kept, "gemm"), 1e3 * 2e-6 * 1e6, 1e-3);
+}
+
 }  // namespace
 }  // namespace headroom::ops

@@ -93,7 +93,23 @@ Result<Latency> read_latency(const JsonView& root) {
   return latency;
 }
 
+Result<std::vector<FreshMemoryPoint>> read_fresh_memory(const JsonView& root) {
+  HEADROOM_ASSIGN(const auto items, root.optional_array("fresh_memory", kMostSizes));
+  std::vector<FreshMemoryPoint> points;
+  for (const JsonView& item : items.value_or(std::vector<JsonView>{})) {
+    FreshMemoryPoint point;
+    HEADROOM_ASSIGN(point.size.count, item.get_int("bytes", 1, kMostBytes));
+    HEADROOM_ASSIGN(point.seconds, item.get_double("seconds", 0, kMostLatency));
+    points.push_back(point);
+  }
+  return points;
+}
+
 namespace {
+
+Json fresh_memory_json(const FreshMemoryPoint& point) {
+  return Json::object().set("bytes", point.size).set("seconds", point.seconds);
+}
 
 Json memory_json(const MemoryPoint& point) {
   return Json::object()
@@ -133,15 +149,19 @@ Result<Machine> read_machine(const JsonView& view) {
 }
 
 Json calibration_json(const Calibration& calibration) {
-  return Json::object()
-      .set("schema", kSchema)
-      .set("machine", machine_json(calibration.machine))
-      .set("device", calibration.device)
-      .set("devices", calibration.devices)
-      .set("timing", law_file_json(calibration.laws))
-      .set("points", text::json_array(calibration.points, point_json))
-      .set("bandwidth", text::json_array(calibration.memory, memory_json))
-      .set("latency", latency_json(calibration.latency));
+  Json json = Json::object()
+                  .set("schema", kSchema)
+                  .set("machine", machine_json(calibration.machine))
+                  .set("device", calibration.device)
+                  .set("devices", calibration.devices)
+                  .set("timing", law_file_json(calibration.laws))
+                  .set("points", text::json_array(calibration.points, point_json))
+                  .set("bandwidth", text::json_array(calibration.memory, memory_json))
+                  .set("latency", latency_json(calibration.latency));
+  if (!calibration.fresh_memory.empty()) {
+    json.set("fresh_memory", text::json_array(calibration.fresh_memory, fresh_memory_json));
+  }
+  return json;
 }
 
 Result<Calibration> read_calibration(const JsonView& root) {
@@ -183,6 +203,7 @@ Result<Calibration> read_calibration(const JsonView& root) {
   HEADROOM_ASSIGN(calibration.points, read_points(root, "points"));
   HEADROOM_ASSIGN(calibration.memory, read_memory(root));
   HEADROOM_ASSIGN(calibration.latency, read_latency(root));
+  HEADROOM_ASSIGN(calibration.fresh_memory, read_fresh_memory(root));
   return calibration;
 }
 

@@ -6,6 +6,7 @@
 //   hold "timing"   its laws with their errors, as a headroom.timing/1 file has them "points" what
 //   was measured, which the laws are used with (measured_point.h)
 //   "bandwidth", "latency"  of memory by size, and of a call that does nothing: for people
+//   "fresh_memory"  what pages cost that the system must find and clear; of processors
 //
 // Other members are left alone: `fit` keeps corrections of its own in the same kind of file. Pure
 // but for the file itself; thread-safe.
@@ -57,6 +58,12 @@ struct Latency {
   double round_trip_seconds = 0;  // until its result is there
 };
 
+// A block that a program has just been given by the system, written to for the first time.
+struct FreshMemoryPoint {
+  Bytes size;
+  double seconds = 0;  // beyond what writing to it again takes
+};
+
 struct Calibration {
   Machine machine;
   std::string device;
@@ -66,6 +73,7 @@ struct Calibration {
   std::vector<MeasuredPoint> points;
   std::vector<MemoryPoint> memory;  // by size
   Latency latency;
+  std::vector<FreshMemoryPoint> fresh_memory;  // empty: not measured
 };
 
 [[nodiscard]] text::Json machine_json(const Machine& machine);
@@ -74,6 +82,8 @@ Result<Machine> read_machine(const text::JsonView& view);
 // absent.
 Result<std::vector<MemoryPoint>> read_memory(const text::JsonView& root);
 Result<Latency> read_latency(const text::JsonView& root);
+// "fresh_memory", which may be absent too.
+Result<std::vector<FreshMemoryPoint>> read_fresh_memory(const text::JsonView& root);
 
 [[nodiscard]] text::Json calibration_json(const Calibration& calibration);
 Result<Calibration> read_calibration(const text::JsonView& root);

@@ -63,10 +63,15 @@ Calibration example() {
 }
 
 TEST(Calibration, ReadsBackAsItWasWritten) {
-  const Json written = calibration_json(example());
+  Calibration calibration = example();
+  calibration.fresh_memory = {{Bytes(48 * kMiB), 0.02}};
+  const Json written = calibration_json(calibration);
   const auto read = read_calibration(JsonView(written, "test"));
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(calibration_json(*read).dump(), written.dump());
+  ASSERT_EQ(read->fresh_memory.size(), 1U);
+  EXPECT_EQ(read->fresh_memory[0].size, Bytes(48 * kMiB));
+  EXPECT_DOUBLE_EQ(read->fresh_memory[0].seconds, 0.02);
 }
 
 TEST(Calibration, AdoptedItPredictsTheMachine) {

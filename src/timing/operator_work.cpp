@@ -80,7 +80,11 @@ bool is_permuted_copy(const OperatorWork& work) {
 // What the group alone does not say.
 OperatorClass class_of(const OperatorWork& work) {
   if (is_permuted_copy(work)) return OperatorClass::permuted_copy;
-  if (work.kind == op::OpKind::gelu_tanh) return OperatorClass::gelu_tanh;
+  // What gelu_tanh computes for longest is the tanh, by the same function (Sleef's tanh in ATen's
+  // Vectorized, 2.13).
+  if (work.kind == op::OpKind::gelu_tanh || work.kind == op::OpKind::tanh) {
+    return OperatorClass::gelu_tanh;
+  }
   return class_of(work.group);
 }
 

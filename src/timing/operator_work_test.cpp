@@ -69,5 +69,14 @@ TEST(OperatorWork, RowsAreAsWideAsTheyAre) {
   EXPECT_EQ(said.width, 4096);
 }
 
+// GPT-2's activation, as transformers writes it out, has a tanh of its own.
+TEST(OperatorWork, ATanhIsTimedAsTheActivationThatIsNearlyAllTanh) {
+  OperatorWork work{OpGroup::activation, 0, 4.0 * 256 * 3072, 4.0 * 256 * 3072, 4};
+  work.kind = op::OpKind::tanh;
+  EXPECT_EQ(call_of(work, kStep).kind, OperatorClass::gelu_tanh);
+  work.kind = op::OpKind::relu;
+  EXPECT_EQ(call_of(work, kStep).kind, OperatorClass::activation);
+}
+
 }  // namespace
 }  // namespace headroom::timing

@@ -76,6 +76,28 @@ def test_memory_and_latency_are_told(measured):
     assert all(point["copy_bytes_per_second"] > 0 and point["read_bytes_per_second"] > 0 for point in kept["bandwidth"])
     assert kept["latency"]["launch_seconds"] > 0 and kept["latency"]["round_trip_seconds"] > 0
     assert "clock_hertz" in kept["machine"]
+    assert [point["bytes"] for point in kept["fresh_memory"]] == list(device_probe.FRESH_BYTES)[:len(kept["fresh_memory"])]
+    assert kept["fresh_memory"]
+
+
+def test_fresh_memory_is_found_page_by_page():
+    """The system itself says of the first time that each page is one it had to find, and of the second that none is."""
+    resource = pytest.importorskip("resource")
+    faults = []
+
+    class Counting(device_probe.Machine):
+        def seconds_of(self, call, times):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            taken = super().seconds_of(call, times)
+            faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+            return taken
+
+    torch = pytest.importorskip("torch")
+    size = 48 << 20
+    device_probe.fresh_sample(Counting(torch, "cpu"), size)
+    largest_page = 2 << 20  # where the system gives such ones by itself
+    assert faults[0] >= size // largest_page
+    assert faults[1] < faults[0] / 4
 
 
 def test_a_training_step_uses_it(measured, headroom_binary):
