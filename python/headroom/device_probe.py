@@ -19,7 +19,6 @@ device), 5 (interrupted, or the device failed: nothing is written).
 import argparse
 import json
 import math
-import mmap
 import os
 import platform
 import random
@@ -28,6 +27,7 @@ import sys
 import time
 
 from headroom import collective_probe
+from headroom.fresh_memory import take_fresh_memory
 from headroom.kept_memory import keep_freed_memory, touch
 from headroom.waiting import Waiting
 
@@ -60,9 +60,6 @@ LEAST_OVERRUN_SECONDS = 60
 MEMORY_BYTES = [1 << exponent for exponent in range(16, 29, 2)]  # 64 KiB to 256 MiB
 BEYOND_CACHES = (4, 8, 16)  # and blocks of so many caches, of which next to nothing is left in one
 LATENCY_CALLS = 200
-# Larger than what glibc ever keeps (32 MiB); of each the median of so many first touches.
-FRESH_BYTES = (48 << 20, 96 << 20, 192 << 20)
-FRESH_SAMPLES = 7
 ROUNDS = 2               # a point is measured at so many times of the run: what is between them drifts
 
 
@@ -440,30 +437,6 @@ def take_memory(machine):
                             for call in (lambda _: target.copy_(source), lambda _: source.sum()))
         found.append({"bytes": size, "copy_bytes_per_second": 2 * size / copying, "read_bytes_per_second": size / reading})
     return found
-
-
-def take_fresh_memory(machine):
-    """What pages cost that the system must find and clear: writing to a block for the first time, beyond writing to it
-    again. Of sizes that the C library takes from the system each time; nothing where a program has no such blocks."""
-    if machine.is_cuda or not hasattr(mmap, "MAP_PRIVATE"):
-        return []
-    found = []
-    for size in FRESH_BYTES:
-        if size > machine.free_bytes() // 8:
-            break
-        first, again = zip(*(fresh_sample(machine, size) for _ in range(FRESH_SAMPLES)))
-        found.append({"bytes": size, "seconds": max(0.0, statistics.median(first) - statistics.median(again))})
-    return found
-
-
-def fresh_sample(machine, size):
-    """Seconds of the first and of the second time that all of a new block is written to."""
-    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    tensor = machine.torch.frombuffer(block, dtype=machine.torch.float32)
-    taken = [machine.seconds_of(lambda _: tensor.fill_(1), 1) for _ in range(2)]
-    del tensor
-    block.close()
-    return taken
 
 
 def take_latency(machine):

@@ -1,7 +1,7 @@
 // Memory that a step asks for anew, on a processor: what finding and clearing its pages takes.
 //
-// PyTorch's tensors there come from malloc, and what glibc takes from the system anew is paid for by
-// whoever writes to it first: a fault at each page. Which blocks are new in a step that was run
+// PyTorch's tensors there come from malloc, and what glibc takes from the system anew is paid for
+// by whoever writes to it first: a fault at each page. Which blocks are new in a step that was run
 // before says process_heap.h, from the blocks that the step asks for and lets go; what an operator
 // asks for within itself is in no trace, so that it is less than what really is new.
 //
@@ -28,12 +28,12 @@ struct FreshMemory {
 // Of the sizes that were measured the median, the least and the most.
 [[nodiscard]] FreshMemory fresh_memory_of(const timing::Calibration& calibration);
 
-// How much of a block is new that an operator takes for itself and no heap was asked for: all of one
-// that the heap never holds.
+// How much of a block is new that an operator takes for itself and no heap was asked for: all of
+// one that the heap never holds.
 [[nodiscard]] double fresh_bytes_of(double block_bytes);
 
-// Of each call of the trace, by index: what it asks for that is new, in the last iteration made over
-// and over. Nothing of training: what backward asks for within its operators is in no trace.
+// Of each call of the trace, by index: what it asks for that is new, in the last iteration made
+// over and over. Nothing of training: what backward asks for within its operators is in no trace.
 [[nodiscard]] std::vector<double> fresh_bytes_by_call(const step::StepTrace& trace);
 
 }  // namespace headroom::ops

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "text/number.h"
 #include "timing/call.h"
 
 namespace headroom::ops {
@@ -200,6 +201,7 @@ struct Timed {
   std::map<std::string_view, Kernels> groups;
   double seconds = 0;
   double roofline_seconds = 0;
+  double fresh_seconds = 0;  // of these, of first touches
   int64_t launches = 0;
 };
 
@@ -208,7 +210,9 @@ Result<Timed> timed(const std::vector<Made>& made, const StepQuestion& question,
   Timed all;
   for (const Made& one : made) {
     HEADROOM_ASSIGN(timing::PredictedTime time, model.predict(one.call, question.device));
-    time.seconds += one.fresh_bytes * question.fresh_memory.seconds;
+    const double fresh_seconds = one.fresh_bytes * question.fresh_memory.seconds;
+    all.fresh_seconds += fresh_seconds;
+    time.seconds += fresh_seconds;
     time.seconds_low += one.fresh_bytes * question.fresh_memory.seconds_low;
     time.seconds_high += one.fresh_bytes * question.fresh_memory.seconds_high;
     Kernels& kernels = all.groups[one.group];
@@ -312,6 +316,12 @@ Result<PredictedRun> predict_step(const std::vector<StepCall>& calls, const Step
   run.fuse = question.fuse;
   run.notes = question.notes;
   HEADROOM_TRY(note_quantized(calls, question, run));
+  if (step.fresh_seconds > 0) {
+    run.notes.push_back(
+        text::formatted("%.1f", step.fresh_seconds * 1e3) +
+        " ms of it are first touches of memory that is new to the process each time, by what was "
+        "measured of them");
+  }
   run.launches = step.launches;
   run.roofline_ms = step.roofline_seconds * 1e3;
   Provenance weakest = Provenance::calibrated;

@@ -199,6 +199,9 @@ TEST(PredictedStep, NewMemoryCostsItsFirstTouch) {
   question.fresh_memory = {1e-6, 2e-6, 4e-6};
   const auto fresh = predict_step(calls, question, model);
   ASSERT_TRUE(kept && fresh);
+  EXPECT_TRUE(kept->notes.empty());
+  ASSERT_EQ(fresh->notes.size(), 1U);
+  EXPECT_TRUE(fresh->notes[0].starts_with("85886.1 ms")) << fresh->notes[0];  // 2 us of 42.9 MB
   const double copied = static_cast<double>(40 * kMiB);
   EXPECT_NEAR(ms_of(*fresh, "memory") - ms_of(*kept, "memory"), 1e3 * 2e-6 * (1e6 + copied), 1e-3);
   EXPECT_DOUBLE_EQ(ms_of(*fresh, "gemm"), ms_of(*kept, "gemm"));

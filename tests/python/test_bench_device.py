@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headroom import collective_probe, device_probe, energy, kept_memory, waiting
+from headroom import collective_probe, device_probe, energy, fresh_memory, kept_memory, waiting
 
 
 CLASSES = device_probe.CLASSES + device_probe.PROCESSOR_CLASSES
@@ -76,7 +76,7 @@ def test_memory_and_latency_are_told(measured):
     assert all(point["copy_bytes_per_second"] > 0 and point["read_bytes_per_second"] > 0 for point in kept["bandwidth"])
     assert kept["latency"]["launch_seconds"] > 0 and kept["latency"]["round_trip_seconds"] > 0
     assert "clock_hertz" in kept["machine"]
-    assert [point["bytes"] for point in kept["fresh_memory"]] == list(device_probe.FRESH_BYTES)[:len(kept["fresh_memory"])]
+    assert [point["bytes"] for point in kept["fresh_memory"]] == list(fresh_memory.FRESH_BYTES)[:len(kept["fresh_memory"])]
     assert kept["fresh_memory"]
 
 
@@ -94,7 +94,7 @@ def test_fresh_memory_is_found_page_by_page():
 
     torch = pytest.importorskip("torch")
     size = 48 << 20
-    device_probe.fresh_sample(Counting(torch, "cpu"), size)
+    fresh_memory.fresh_sample(Counting(torch, "cpu"), size)
     largest_page = 2 << 20  # where the system gives such ones by itself
     assert faults[0] >= size // largest_page
     assert faults[1] < faults[0] / 4
