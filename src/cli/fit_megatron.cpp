@@ -29,10 +29,10 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 // Flags of a question that Megatron-LM's runs have as well; others are about transformers.
-constexpr std::array<std::string_view, 15> kOfRuns{
-    "nodes", "link",   "calibration", "device",    "batch",
-    "seq",   "vocab",  "dtype",       "allocator", "checkpointing",
-    "torch", "events", "placements",  "search",    "timeline"};
+constexpr std::array<std::string_view, 16> kOfRuns{
+    "nodes",      "link",   "calibration", "device",          "batch", "seq",
+    "vocab",      "dtype",  "allocator",   "checkpointing",   "torch", "events",
+    "placements", "search", "timeline",    "expert-imbalance"};
 // And those of them that say a run which a file says else, or a search.
 constexpr std::array<std::string_view, 1> kOfFiles{"grad-accum"};
 constexpr std::array<std::string_view, 2> kOfModels{"method", "global-batch"};

@@ -11,6 +11,7 @@
 #include "fit/measured/correction.h"
 #include "fit/megatron/question.h"
 #include "fit/prediction.h"
+#include "fit/scenario/errors.h"
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/scenario/traced.h"
@@ -173,6 +174,14 @@ Result<void> add_megatron(const FitQuestion& question, FitAnswer& answer) {
   return {};
 }
 
+// A search has settings of both kinds, one setting is of one.
+Result<void> check_imbalance(const FitQuestion& question) {
+  if (!question.given.contains("expert-imbalance")) return {};
+  if (!question.megatron || question.megatron->routes_among_ranks()) return {};
+  return contradiction("expert-imbalance", "a rank has all experts, and gets all their tokens",
+                       "leave it out, or divide the experts among ranks");
+}
+
 // Beside the one figure, which all others of the answer go with.
 Result<void> add_peak_interval(const Scenario& scenario, Bytes expected, FitAnswer& answer) {
   HEADROOM_ASSIGN(answer.memory.peak_allocated_interval, peak_by_imbalance(scenario, expected));
@@ -273,6 +282,7 @@ Result<Begun> begin(const FitQuestion& question) {
 
 Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
+  HEADROOM_TRY(check_imbalance(question));
   HEADROOM_ASSIGN(const Begun begun, begin(question));
   const Scenario& scenario = begun.scenario;
   const DetailedPrediction& detail = begun.detail;

@@ -65,6 +65,13 @@ Result<RecordedRun> run_of(Trace trace, const OperatorRules& rules) {
   run.links = link(run.trace);
   Classifier classifier(rules, run.trace.names);
   run.work = work_of(run.trace, run.links, classifier);
+  if (run.work.empty() && !run.trace.faults.empty()) {
+    const formats::TraceFault& fault = run.trace.faults.front();
+    return Error{
+        ErrorCode::bad_input,
+        "holds no kernel and no operator that could be read: " + fault.place + ": " + fault.message,
+        run.trace.file, "record it again, or copy it anew"};
+  }
   if (run.work.empty()) {
     return Error{ErrorCode::bad_input, "holds no kernel and no operator", run.trace.file,
                  "record with torch.profiler and activities CPU and CUDA"};

@@ -270,9 +270,12 @@ int headroom_memory_info(int device, int64_t* free_bytes, int64_t* total_bytes) 
   DeviceAllocator* const known = Runtime::get().device(device);
   if (known == nullptr) return -1;
   const auto info = known->memory_info();
-  if (!info.is_known) return -1;
-  *free_bytes = info.free_bytes;
   *total_bytes = info.total_bytes;
+  if (!info.is_known) {
+    Runtime::set_error("the driver does not say how much memory is free (cuMemGetInfo)");
+    return -1;
+  }
+  *free_bytes = info.free_bytes;
   return 0;
 }
 

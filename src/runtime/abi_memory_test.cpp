@@ -53,7 +53,8 @@ TEST(Runtime, WhatIsFreeIsNotAnsweredWhereTheDriverDoesNotSay) {
     int64_t total_bytes = 7;
     headroom_fake_fail("cuMemGetInfo_v2", 0, 1, 4);
     IN_CHILD(headroom_memory_info(0, &free_bytes, &total_bytes) == -1);
-    IN_CHILD(free_bytes == 7 && total_bytes == 7);
+    IN_CHILD(free_bytes == 7 && total_bytes == 64 * kMiB);
+    IN_CHILD(std::string(headroom_error()).find("cuMemGetInfo") != std::string::npos);
     IN_CHILD(headroom_memory_info(0, &free_bytes, &total_bytes) == 0);
     IN_CHILD(total_bytes == 64 * kMiB && free_bytes < total_bytes);
   });

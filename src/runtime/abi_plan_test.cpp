@@ -50,19 +50,8 @@ TEST(Runtime, APlanWithoutMemoryIsFollowedByAnother) {
     headroom_fake_on_call(
         "cuCtxSynchronize", [](void*) { headroom_fake_fail("cuMemMap", 0, 1, 2); }, nullptr);
     std::vector<void*> weights;
-    const std::string said = "no memory for the plan's";
-    run_step(true, weights);
-    for (int i = 0; i < 10'000 && report().find(said) == std::string::npos; ++i) {
-      run_step(false, weights);
-      IN_CHILD(statistics().is_planned == 0);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    IN_CHILD(report().find(said) != std::string::npos);
-    for (int i = 0; i < 10'000 && statistics().is_planned == 0; ++i) {
-      run_step(false, weights);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    IN_CHILD(statistics().is_planned == 1);
+    IN_CHILD(run_unplanned_until("no memory for the plan's", weights));
+    IN_CHILD(run_until_planned(weights));
   });
 }
 
@@ -134,14 +123,7 @@ TEST(Runtime, ASwitchIsGivenUpWhereTheDeviceIsAtWorkForLong) {
         },
         nullptr);
     std::vector<void*> weights;
-    const std::string said = "the device could not be waited for: still at work";
-    run_step(true, weights);
-    for (int i = 0; i < 10'000 && report().find(said) == std::string::npos; ++i) {
-      run_step(false, weights);
-      IN_CHILD(statistics().is_planned == 0);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    IN_CHILD(report().find(said) != std::string::npos);
+    IN_CHILD(run_unplanned_until("the device could not be waited for: still at work", weights));
     is_stuck = false;
     IN_CHILD(run_until_planned(weights));
   });

@@ -28,7 +28,8 @@ SECONDS_BETWEEN = 5.0
 FIRST_SECONDS = 0.5  # and twice as long each time
 GIB = float(1 << 30)
 # What a thread does to itself comes to it, blocked or not, and then past the program's handlers.
-_OF_A_THREAD = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+_OF_A_THREAD = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT,
+                signal.SIGSYS, signal.SIGTRAP}
 
 
 class Report:
@@ -106,6 +107,7 @@ class Report:
     def _note(self):
         try:
             self._look()
+            self.notes.take_back("notes")
         except Exception as error:
             self.notes.say("notes", f"no notes: {type(error).__name__}: {error}")
 

@@ -186,7 +186,7 @@ Result<FitQuestion> megatron_question(FitQuestion question,
   MegatronSetting setting;
   HEADROOM_TRY(set_model(from, file, setting.stage.model));
   if (question.given.contains("expert-imbalance") && setting.stage.model.experts == 0) {
-    return Error{ErrorCode::bad_input, "--expert-imbalance of a model without experts", file,
+    return Error{ErrorCode::usage, "of a model without experts", "--expert-imbalance",
                  "leave it out"};
   }
   HEADROOM_ASSIGN(setting.stage.model.padded_vocabulary, vocabulary_of(from, file));
@@ -338,7 +338,7 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
 
 std::vector<std::string> megatron_notes(const FitQuestion& question) {
   std::vector<std::string> notes;
-  if (question.megatron->stage.model.experts > 0) {
+  if (question.megatron->routes_among_ranks()) {
     const double share = question.expert_imbalance.expected;
     notes.push_back(
         "where a router divides tokens among ranks, a rank's experts are taken to get " +

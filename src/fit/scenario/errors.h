@@ -8,8 +8,9 @@
 
 namespace headroom::fit {
 
-inline Error unsupported(const char* flag, const std::string& what) {
-  return {ErrorCode::usage, what + " cannot be modelled yet", std::string("--") + flag, ""};
+inline Error unsupported(const char* flag, const std::string& what, std::string hint = {}) {
+  return {ErrorCode::usage, what + " cannot be modelled yet", std::string("--") + flag,
+          std::move(hint)};
 }
 
 // Settings that no program can have together.

@@ -317,8 +317,12 @@ Result<void> check_fsdp(const Scenario& s) {
   if (q.offload == Offload::parameters && q.division == Division::fsdp2) {
     return unsupported("offload", "fully_shard's CPUOffloadPolicy");
   }
-  if (q.offload == Offload::parameters && (q.clip || q.grad_accum > 1)) {
-    return unsupported("offload", "clipping and accumulation in the host's memory");
+  if (q.offload == Offload::parameters && q.clip) {
+    return unsupported("offload", "clipping in the host's memory",
+                       "leave --clip out (max_grad_norm: 0 in a file)");
+  }
+  if (q.offload == Offload::parameters && q.grad_accum > 1) {
+    return unsupported("offload", "accumulation in the host's memory", "--grad-accum 1");
   }
   if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
   const bool is_quantized = q.method == Method::qlora || q.method == Method::gptq_lora;

@@ -246,17 +246,20 @@ Section operators_section(const ops::OpsAnswer& answer) {
 
 Section trust_section(const ops::OpsAnswer& answer) {
   const ops::Coverage& coverage = answer.coverage;
+  std::vector<std::vector<std::string>> rows = {
+      {"times", "measured: the trace"},
+      {"groups", "rules; " + percent_words(coverage.unclassified_pct_of_kernel_time) +
+                     " of the kernel time could not be sorted, " +
+                     percent_words(coverage.unlinked_pct_of_kernel_time) +
+                     " not be linked to an operator"}};
+  if (!answer.horizon.empty())
+    rows.push_back({"what would help", "simulated: the trace, replayed"});
+  if (answer.roofline) {
+    rows.push_back({"floors", "counted FLOPs and bytes at the device's limits, " +
+                                  limits_words(*answer.roofline)});
+  }
   Html html;
-  html.add(
-      html_table({"figure", "from"},
-                 {{"times", "measured: the trace"},
-                  {"groups", "rules; " + percent_words(coverage.unclassified_pct_of_kernel_time) +
-                                 " of the kernel time could not be sorted, " +
-                                 percent_words(coverage.unlinked_pct_of_kernel_time) +
-                                 " not be linked to an operator"},
-                  {"what would help", "simulated: the trace, replayed"},
-                  {"floors", "counted FLOPs and bytes at the device's limits" +
-                                 (answer.roofline ? ", " + limits_words(*answer.roofline) : "")}}));
+  html.add(html_table({"figure", "from"}, rows));
   if (!answer.notes.empty() || !answer.trace.faults.empty()) {
     html.raw("<h3>Notes</h3><ul class=\"notes\">");
     for (const std::string& note : answer.notes) html.raw("<li>").text(note).raw("</li>");

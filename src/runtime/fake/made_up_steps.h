@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -57,10 +58,20 @@ inline bool is_alone() {
 // The planner's thread needs its turn, which a busy machine may not give it for long.
 inline bool run_until_planned(std::vector<void*>& weights) {
   for (int i = 0; i < 10'000 && statistics().is_planned == 0; ++i) {
-    run_step(i == 0, weights);
+    run_step(weights.empty(), weights);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return statistics().is_planned != 0;
+}
+
+// Steps until the report has these words; false where a plan served before, or none said them.
+inline bool run_unplanned_until(const std::string& said, std::vector<void*>& weights) {
+  for (int i = 0; i < 10'000 && report().find(said) == std::string::npos; ++i) {
+    run_step(weights.empty(), weights);
+    if (statistics().is_planned != 0) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return report().find(said) != std::string::npos;
 }
 
 }  // namespace headroom

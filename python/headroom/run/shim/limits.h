@@ -44,7 +44,8 @@ class Limits {
     }
     int64_t free = 0;
     int64_t total = 0;
-    if (ours.memory_info(device, &free, &total) != 0 || total <= 0) return;
+    ours.memory_info(device, &free, &total);
+    if (total <= 0) return;
     const auto rest = [&](int64_t taken) {
       return std::max(limit - static_cast<double>(taken) / static_cast<double>(total), 0.0);
     };
