@@ -24,7 +24,7 @@ constexpr std::string_view kCollectives[] = {"allreduce",  "reduce",         "al
 
 // A node, before it is known when it is to begin.
 struct Kept {
-  TraceEvent event;  // with its own duration, and the start that the file has
+  TraceEvent event;  // with its own duration alone
   uint64_t called_by = 0;
   uint64_t waits_for = 0;
   bool has_caller = false;
@@ -62,8 +62,8 @@ class Reader {
       builder_.trace().is_cut = true;
     }
     link_kernels();
-    builder_.trace().has_starts = has_starts();
-    if (!builder_.trace().has_starts) lay_out();
+    builder_.trace().has_starts = false;
+    lay_out();
     for (const Kept& kept : kept_) HEADROOM_TRY(builder_.add(kept.event, place()));
     return builder_.finish();
   }
@@ -78,8 +78,12 @@ class Reader {
     }
     if (node.type == ChakraType::metadata || node.type == ChakraType::other) return {};
     Kept kept;
-    if (!builder_.set_times(kept.event, ns_of(node.start_us), ns_of(node.duration_us), place())) {
+    if (!builder_.set_times(kept.event, 0, ns_of(node.duration_us), place())) {
       return {};
+    }
+    if (by_id_.size() >= builder_.limits().events) {
+      return Error{ErrorCode::bad_input, "has more nodes than can be read",
+                   nodes_.name() + ": " + place().text(), "record fewer steps"};
     }
     if (node.is_on_host && add_piece(node, kept.event.duration_ns)) return {};
     kept.called_by = node.called_by;
@@ -93,9 +97,7 @@ class Reader {
       return {};
     }
     kept_.push_back(kept);
-    if (kept_.size() <= builder_.limits().events) return builder_.check_limits(place());
-    return Error{ErrorCode::bad_input, "has more nodes than can be read",
-                 nodes_.name() + ": " + place().text(), "record fewer steps"};
+    return builder_.check_limits(place());
   }
 
   // A further piece of an operator that is there already.
@@ -109,8 +111,8 @@ class Reader {
     TraceEvent& event = kept_[first->second].event;
     const bool is_same = builder_.trace().names.at(event.name) == whole;
     if (!is_same || duration_ns > kMaxTraceNs - event.end_ns()) return false;
+    if (!by_id_.emplace(node.id, first->second).second) return false;
     event.duration_ns += duration_ns;
-    by_id_.emplace(node.id, first->second);
     return true;
   }
 
@@ -164,20 +166,6 @@ class Reader {
     }
   }
 
-  // One may begin at zero on each thread and stream: more do only where nothing was written.
-  [[nodiscard]] bool has_starts() {
-    std::vector<bool> begins_at_zero(builder_.trace().tracks.size());
-    bool has_any = false;
-    for (const Kept& kept : kept_) {
-      if (kept.event.duration_ns == 0) continue;
-      has_any = has_any || kept.event.start_ns > 0;
-      if (kept.event.start_ns > 0) continue;
-      if (begins_at_zero[kept.event.track]) return false;
-      begins_at_zero[kept.event.track] = true;
-    }
-    return has_any;
-  }
-
   // Host operators one after the other, what was called behind the caller's own time and within it;
   // kernels one after the other on their streams.
   void lay_out() {
@@ -208,6 +196,8 @@ class Reader {
       if (is_device(kept.event.kind)) continue;
       const uint32_t caller = host_of(kept.has_caller, kept.called_by);
       if (caller == kNone || caller == i) continue;
+      // What another thread does is no part of what its caller did.
+      if (kept_[caller].event.track != kept.event.track) continue;
       callers[i] = caller;
       kept.next_sibling = kept_[caller].first_child;
       kept_[caller].first_child = i;

@@ -4,12 +4,13 @@
 // The converter keeps durations and leaves out when anything began. Such a trace has durations and
 // links alone (Trace::has_starts is false): its events are laid one after the other, callers around
 // what they called, so that what goes by links and durations holds, and nothing else does. Should a
-// file have starts they are taken. Durations are whole microseconds, cut.
+// file have starts they are passed over: its durations leave out what was called, and span nothing.
+// Durations are whole microseconds, cut.
 //
 // What is read of it: chakra_nodes.h. Old converters split an operator around its launches into
 // pieces of one rf_id, "aten::mm(0)", "aten::mm(1)", and left ids of another numbering in
 // ctrl_deps: pieces become one operator, callers are not known, and a kernel belongs to the piece
-// that it waits for first. Blocking, any thread; 100 bytes a node are kept.
+// that it waits for first. Blocking, any thread; some 250 bytes a node are kept.
 #pragma once
 
 #include "base/result.h"

@@ -165,8 +165,7 @@ bool take_field(const WireField& field, ChakraNode& node) {
       return take_first(field, node.called_by, node.has_caller);
     case kData:
       return take_first(field, node.waits_for, node.has_wait);
-    case kStart:
-      if (is_number) node.start_us = field.value;
+    case kStart:  // chakra.h says why it is passed over
       return is_number;
     case kDuration:
       if (is_number) node.duration_us = field.value;

@@ -40,7 +40,6 @@ struct ChakraNode {
   uint64_t waits_for = 0;
   bool has_caller = false;
   bool has_wait = false;
-  uint64_t start_us = 0;           // 0 where the writer says nothing, as all known ones do
   uint64_t duration_us = 0;        // of an operator on the host without those that it called
   std::string_view shapes, types;  // of its inputs, as Python writes lists
   // Attributes.

@@ -154,6 +154,16 @@ TEST(Chakra, PiecesOfOldConvertersBecomeOneOperator) {
   EXPECT_EQ(event(*trace, "aten::mm").duration_ns, 11'000);
   EXPECT_EQ(event(*trace, "add_kernel").external_id, event(*trace, "aten::add").external_id);
   EXPECT_EQ(event(*trace, "block(3)").duration_ns, 2'000);  // a name, not a piece
+  // One id twice counts once; and no number of pieces is beyond the limits.
+  const auto twice = read(metadata() + piece(20, "aten::mm(0)", 5) + piece(20, "aten::mm(1)", 6));
+  ASSERT_TRUE(twice.has_value());
+  EXPECT_EQ(event(*twice, "aten::mm").duration_ns, 5'000);
+  EXPECT_EQ(twice->fault_count, 1);
+  std::string many = metadata();
+  for (uint64_t i = 1; i <= 20; ++i) many += piece(i, "aten::mm(" + std::to_string(i) + ")", 1);
+  TraceLimits limits;
+  limits.events = 19;
+  EXPECT_FALSE(read_chakra(text::ByteFeed(many, "t.et"), limits).has_value());
 }
 
 TEST(Chakra, CollectivesSayWhatTheyAre) {
@@ -176,19 +186,30 @@ TEST(Chakra, CollectivesSayWhatTheyAre) {
   EXPECT_EQ(event(*trace, "x").detail, kNone);
 }
 
-TEST(Chakra, TakesTimesOfStartWhereAFileHasThem) {
-  const std::string begins =
-      metadata() + node({.id = 1, .name = "a", .duration = 3, .is_host = false, .stream = 1}) +
-      node({.id = 2, .name = "b", .duration = 3, .start = 9, .is_host = false, .stream = 1});
-  const auto trace = read(begins);
+// A duration leaves out what was called, so that a start makes no span of it.
+TEST(Chakra, StartsArePassedOver) {
+  const auto trace =
+      read(metadata() + node({.id = 1, .name = "linear", .duration = 5, .start = 100}) +
+           node({.id = 2, .name = "mm", .caller = 1, .duration = 10, .start = 103}));
   ASSERT_TRUE(trace.has_value());
-  EXPECT_TRUE(trace->has_starts);
-  EXPECT_EQ(event(*trace, "b").start_ns, 9'000);
-  // A second one at zero on the same stream: they were not written.
-  const auto lacking =
-      read(begins + node({.id = 3, .name = "c", .duration = 3, .is_host = false, .stream = 1}));
-  ASSERT_TRUE(lacking.has_value());
-  EXPECT_FALSE(lacking->has_starts);
+  EXPECT_FALSE(trace->has_starts);
+  EXPECT_EQ(event(*trace, "linear").duration_ns, 15'000);
+  EXPECT_EQ(event(*trace, "mm").duration_ns, 10'000);
+}
+
+TEST(Chakra, WhatAnotherThreadDoesIsNoPartOfItsCaller) {
+  const auto trace =
+      read(metadata() +
+           node({.id = 1, .name = "linear", .duration = 5, .more = number_attribute("tid", 1)}) +
+           node({.id = 2,
+                 .name = "mm",
+                 .caller = 1,
+                 .duration = 100,
+                 .more = number_attribute("tid", 2)}));
+  ASSERT_TRUE(trace.has_value());
+  EXPECT_NE(event(*trace, "linear").track, event(*trace, "mm").track);
+  EXPECT_EQ(event(*trace, "linear").duration_ns, 5'000);
+  EXPECT_EQ(event(*trace, "mm").duration_ns, 100'000);
 }
 
 TEST(Chakra, CallersInARingAndTimesBeyondTimeAreNoTrap) {

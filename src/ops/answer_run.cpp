@@ -96,8 +96,10 @@ std::string why_not(const Calibrated& calibrated, const RecordedRun& run,
   const bool is_it =
       device ? device->name == calibrated.device->name : is_processor && !run.links.has_device;
   if (!is_it) {
+    const std::string named = device ? device->name : run.device();
     return "the calibration is of " + calibrated.device->name + ", this run is of " +
-           (device ? device->name : run.device()) + ": it says nothing of it";
+           (named.empty() ? "a device that the file does not name" : named) +
+           ": it says nothing of it";
   }
   const std::string& engine = calibrated.machine.engine;
   if (!is_processor || run.is_of_onnx_runtime() == engine.starts_with("onnxruntime")) return {};

@@ -16,8 +16,6 @@
 
 namespace headroom::ops {
 
-inline constexpr Bytes kLargestKeptBlock{32 * kMiB};
-
 // Of a byte that is written to for the first time, beyond writing it; all 0: not measured.
 struct FreshMemory {
   double seconds_low = 0;
@@ -25,7 +23,8 @@ struct FreshMemory {
   double seconds_high = 0;
 };
 
-// Of the sizes that were measured the median, the least and the most.
+// Of the sizes that were measured the median; at least nothing is new, at most twice as much as
+// said.
 [[nodiscard]] FreshMemory fresh_memory_of(const timing::Calibration& calibration);
 
 // How much of a block is new that an operator takes for itself and no heap was asked for: all of

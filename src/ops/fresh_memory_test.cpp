@@ -48,9 +48,9 @@ TEST(FreshMemory, WhatAByteCostsIsTheMedianOfTheSizes) {
   EXPECT_EQ(fresh_memory_of(calibration).seconds_high, 0);
   calibration.fresh_memory = {{Bytes(100), 100.0}, {Bytes(200), 600.0}, {Bytes(100), 200.0}};
   const FreshMemory found = fresh_memory_of(calibration);
-  EXPECT_DOUBLE_EQ(found.seconds_low, 1);
+  EXPECT_EQ(found.seconds_low, 0);
   EXPECT_DOUBLE_EQ(found.seconds, 2);
-  EXPECT_DOUBLE_EQ(found.seconds_high, 3);
+  EXPECT_DOUBLE_EQ(found.seconds_high, 6);
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ int64_t chunk_of(int64_t bytes) {
 
 }  // namespace
 
+bool ProcessHeap::keeps(int64_t bytes) { return chunk_of(bytes) < kThreshold; }
+
 void ProcessHeap::add_free(int64_t at, int64_t size) {
   free_by_place_.emplace(at, size);
   free_by_size_.emplace(size, at);

@@ -9,8 +9,10 @@
 //   3. Else the heap grows by what is missing and 128 KiB.
 //   4. Freed blocks join free neighbours. Where 64 MiB, two thresholds, or more are free at the
 //      end, all but 128 KiB goes back to the system.
-// What an operator asks for within itself no trace has, and small blocks lie elsewhere (bins): an
-// estimate. Logarithmic in the free blocks. Not thread-safe.
+// An estimate: what an operator asks for within itself no trace has, small blocks lie elsewhere
+// (bins), and what _int_memalign gives back in front of and behind a block is taken as the block's
+// own, so that of blocks of one size fewer are new here than there. Logarithmic in the free blocks.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,8 @@ class ProcessHeap {
   int64_t allocate(uint32_t block, int64_t bytes);
   // Nothing where it is not there.
   void release(uint32_t block);
+  // False of a block so large that it is new from the system each time.
+  [[nodiscard]] static bool keeps(int64_t bytes);
 
  private:
   struct Block {

@@ -73,8 +73,11 @@ Result<RecordedRun> run_of(Trace trace, const OperatorRules& rules) {
         run.trace.file, "record it again, or copy it anew"};
   }
   if (run.work.empty()) {
-    return Error{ErrorCode::bad_input, "holds no kernel and no operator", run.trace.file,
-                 "record with torch.profiler and activities CPU and CUDA"};
+    return Error{
+        ErrorCode::bad_input, "holds no kernel and no operator", run.trace.file,
+        run.trace.has_starts
+            ? "record with torch.profiler and activities CPU and CUDA"
+            : "join it with the profiler's trace (chakra_trace_link) before it is converted"};
   }
   return run;
 }

@@ -65,6 +65,16 @@ def wait_for(watch, event):
     raise AssertionError(watch.stderr.read())
 
 
+def changes_until_settled(watch):
+    changes = [wait_for(watch, "change")]
+    for line in watch.stdout:
+        report = json.loads(line)
+        if report["event"] == "none":  # the command has ended
+            return changes
+        changes += [report] if report["event"] == "change" else []
+    raise AssertionError(watch.stderr.read())
+
+
 def test_longer_prompts_are_said_and_a_command_runs(serve, tmp_path):  # noqa: F811
     points = tmp_path / "sweep.csv"
     points.write_text(POINTS)
@@ -79,21 +89,19 @@ def test_longer_prompts_are_said_and_a_command_runs(serve, tmp_path):  # noqa: F
                             HEADROOM_API_KEY="sesame")
         first = wait_for(watch, "first")
         traffic.words = 2000
-        changes = [wait_for(watch, "change")]
-        # 10 + 10.5 n: four in flight, or one less. Decided while a short prompt was in flight still, it is more at first.
-        while changes[-1]["batch_opt"]["value"] > 4:
-            changes.append(wait_for(watch, "change"))
-        wait_for(watch, "none")  # the command has ended
+        changes = changes_until_settled(watch)
         watch.send_signal(signal.SIGINT)
         _, said = watch.communicate(timeout=30)
     # 10 + 0.55 n: 60 ms are reached beyond the largest that was measured.
     assert first["batch_opt"]["value"] == 64 and first["limit_after"] == 64
     assert first["law"] == {"source": str(points), "provenance": "measured"}
     assert 3 < first["present"]["in_flight_mean"] <= 8.5
+    # 10 + 10.5 n where all prompts are long: four in flight, or one less. As many as there are streams where it is decided
+    # while short ones are in flight still; a step from there to four may be too small to be said.
     values = [change["batch_opt"]["value"] for change in changes]
-    assert [change["limit"] for change in changes] == [64, *values[:-1]] and values[-1] in (3, 4)
-    change = changes[0]
-    assert change["at_limit"]["itl_ms"]["expected"] > 5 * change["at_batch_opt"]["itl_ms"]["expected"]
+    assert [change["limit"] for change in changes] == [64, *values[:-1]] and 3 <= values[-1] <= 8
+    change = changes[-1]
+    assert changes[0]["at_limit"]["itl_ms"]["expected"] > 5 * change["at_batch_opt"]["itl_ms"]["expected"]
     assert told.read_text().splitlines() == [f"a b {old} {new} []" for old, new in zip([64, *values], values)]
     assert f'headroom_batch_changes_total{{url="{url}"}} {len(changes)}\n' in metrics.read_text()
     assert "sesame" not in said + metrics.read_text() + json.dumps(changes)

@@ -171,7 +171,7 @@ Json ops_json(const ops::OpsAnswer& answer) {
       .set("kernel_time", accounting_json(answer.kernel_time))
       .set("wall_time", answer.trace.has_starts ? std::move(wall) : Json(nullptr))
       .set("nongemm_bench", std::move(paper))
-      .set("backlog_ms", answer.backlog_ms)
+      .set("backlog_ms", answer.trace.has_starts ? Json(answer.backlog_ms) : Json(nullptr))
       .set("coverage", coverage_json(answer.coverage))
       .set("replay", replay_json(answer))
       .set("horizon", text::json_array(answer.horizon, change_json))

@@ -56,6 +56,9 @@ std::string limit_words(const ops::OpsAnswer& answer) {
 
 // What can be said by durations alone.
 std::string no_starts_words(const ops::OpsAnswer& answer) {
+  if (answer.kernel_time.total_ms <= 0) {
+    return "How long anything took is not in the file, nor when it began" + limit_words(answer);
+  }
   const ops::WallShares kernel = ops::wall_shares(answer.kernel_time);
   return "Of the kernel time GEMM and attention take " + percent_words(kernel.gemm) +
          ", non-GEMM operators " + percent_words(kernel.non_gemm) + ", communication " +
