@@ -85,17 +85,18 @@ class Reader {
       return Error{ErrorCode::bad_input, "has more nodes than can be read",
                    nodes_.name() + ": " + place().text(), "record fewer steps"};
     }
+    // Before any piece is: what is left out must not become one's first.
+    if (by_id_.contains(node.id)) {
+      builder_.note(place(), "a second node of the id " + std::to_string(node.id));
+      return {};
+    }
     if (node.is_on_host && add_piece(node, kept.event.duration_ns)) return {};
     kept.called_by = node.called_by;
     kept.waits_for = node.waits_for;
     kept.has_caller = node.has_caller;
     kept.has_wait = node.has_wait;
     node.is_on_host ? describe_host(node, kept.event) : describe_device(node, kept.event);
-    const auto index = static_cast<uint32_t>(kept_.size());
-    if (!by_id_.emplace(node.id, index).second) {
-      builder_.note(place(), "a second node of the id " + std::to_string(node.id));
-      return {};
-    }
+    by_id_.emplace(node.id, static_cast<uint32_t>(kept_.size()));
     kept_.push_back(kept);
     return builder_.check_limits(place());
   }
@@ -111,7 +112,7 @@ class Reader {
     TraceEvent& event = kept_[first->second].event;
     const bool is_same = builder_.trace().names.at(event.name) == whole;
     if (!is_same || duration_ns > kMaxTraceNs - event.end_ns()) return false;
-    if (!by_id_.emplace(node.id, first->second).second) return false;
+    by_id_.emplace(node.id, first->second);
     event.duration_ns += duration_ns;
     return true;
   }

@@ -159,6 +159,12 @@ TEST(Chakra, PiecesOfOldConvertersBecomeOneOperator) {
   ASSERT_TRUE(twice.has_value());
   EXPECT_EQ(event(*twice, "aten::mm").duration_ns, 5'000);
   EXPECT_EQ(twice->fault_count, 1);
+  // What is left out for its id is no piece's first either.
+  const auto taken = read(metadata() + node({.id = 20, .name = "other", .duration = 4}) +
+                          piece(20, "aten::mm(0)", 5) + piece(21, "aten::mm(1)", 6));
+  ASSERT_TRUE(taken.has_value());
+  EXPECT_EQ(taken->events.size(), 2U);
+  EXPECT_EQ(event(*taken, "aten::mm").duration_ns, 6'000);
   std::string many = metadata();
   for (uint64_t i = 1; i <= 20; ++i) many += piece(i, "aten::mm(" + std::to_string(i) + ")", 1);
   TraceLimits limits;
