@@ -198,7 +198,7 @@ std::vector<Example> examples() {
       {"headroom ops --model model.onnx --device h100-sxm-80gb --quantize int8 --fuse",
        "one run of an ONNX graph, and what quantization and fusion change"},
       {"headroom ops trace.json.gz --rules mine.json",
-       "with groups for operators of your own (data/operator_rules.json is an example)"},
+       "with groups for operators of your own (docs/formats/operator_rules.md has the form)"},
   };
 }
 

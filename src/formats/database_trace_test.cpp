@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "formats/read_trace.h"
+#include "formats/tiny_database.h"
 #include "formats/trace_words.h"
 #include "tests/tools/room_test.h"
 
@@ -57,6 +58,64 @@ TEST(NsightSystems, EverythingThatIsKept) {
   EXPECT_EQ(trace->tracks[call->track].thread, "4188");
   EXPECT_NE(find(*trace, "Memcpy HtoD"), nullptr);
   EXPECT_NE(find(*trace, "CUDA graph 42"), nullptr);
+}
+
+// Two processes of one report, each with one GPU that it calls 0, with the same numbers for its
+// calls and its stream: a kernel belongs to the call of its own process, and runs on the device
+// that this process means.
+TEST(NsightSystems, SeveralProcesses) {
+  const std::string bytes = database_of(R"(
+    CREATE TABLE StringIds (id INTEGER, value TEXT);
+    INSERT INTO StringIds VALUES (1,'cudaLaunchKernel_v7000'),(2,'one'),(3,'other');
+    CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT);
+    INSERT INTO TARGET_INFO_GPU VALUES (0,'H100'),(1,'H200');
+    CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER, pid INTEGER);
+    INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (0,0,4100),(1,0,4101);
+    CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME
+      (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES
+      (1000,2000,(1 << 56) | (4100 << 24) | 4188,5,1),
+      (3000,4000,(1 << 56) | (4101 << 24) | 4189,5,1);
+    CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER,
+      streamId INTEGER, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES
+      (5000,6000,0,7,5,(1 << 56) | (4100 << 24),2),
+      (5000,6000,0,7,5,(1 << 56) | (4101 << 24),3);)");
+  const auto file = SqliteFile::from_bytes(bytes, "test");
+  ASSERT_TRUE(file);
+  const Result<Trace> trace = read_database_trace(*file);
+  ASSERT_TRUE(trace) << trace.error().to_string();
+  ASSERT_EQ(trace->events.size(), 4U);
+  const TraceEvent* const one = find(*trace, "one");
+  const TraceEvent* const other = find(*trace, "other");
+  ASSERT_TRUE(one != nullptr && other != nullptr);
+  EXPECT_EQ(one->correlation, trace->events[0].correlation);
+  EXPECT_EQ(other->correlation, trace->events[1].correlation);
+  EXPECT_NE(one->correlation, other->correlation);
+  EXPECT_EQ(trace->tracks[one->track].process, "0");
+  EXPECT_EQ(trace->tracks[other->track].process, "1");
+  EXPECT_EQ(trace->stream_of(*one), "7 of process 4100");
+}
+
+// Old exports say no process of kernels: with one that called there is no doubt.
+TEST(NsightSystems, KernelsOfNoProcess) {
+  const std::string bytes = database_of(R"(
+    CREATE TABLE StringIds (id INTEGER, value TEXT);
+    INSERT INTO StringIds VALUES (1,'cudaLaunchKernel_v7000'),(2,'one');
+    CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME
+      (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1000,2000,(4100 << 24) | 4188,5,1);
+    CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER,
+      streamId INTEGER, correlationId INTEGER, shortName INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5000,6000,0,7,5,2);)");
+  const auto file = SqliteFile::from_bytes(bytes, "test");
+  ASSERT_TRUE(file);
+  const Result<Trace> trace = read_database_trace(*file);
+  ASSERT_TRUE(trace) << trace.error().to_string();
+  ASSERT_EQ(trace->events.size(), 2U);
+  EXPECT_NE(trace->events[0].correlation, 0);
+  EXPECT_EQ(trace->events[0].correlation, trace->events[1].correlation);
+  EXPECT_EQ(trace->stream_of(trace->events[1]), "7");
 }
 
 TEST(Rocpd, BothRunsOfTheFile) {

@@ -13,6 +13,9 @@ namespace {
 
 using text::JsonCursor;
 
+constexpr const char* kHowToRecord =
+    "record it with torch.profiler.ExecutionTraceObserver beside the trace";
+
 // The members of one node that matter, as they stand in the text.
 struct Node {
   std::string_view name, id, shapes, types;
@@ -114,8 +117,7 @@ class Operators {
   Result<ExecutionTrace> finish() {
     if (!execution_.operators.empty()) return std::move(execution_);
     return Error{ErrorCode::bad_input, "has no operator with an id of the profiler",
-                 execution_.file + ": byte 0",
-                 "record it with torch.profiler.ExecutionTraceObserver beside the trace"};
+                 execution_.file + ": byte 0", kHowToRecord};
   }
 
  private:
@@ -152,8 +154,12 @@ class Reader {
 
   Result<ExecutionTrace> read() {
     for (;;) {
-      HEADROOM_ASSIGN(const bool is_node, items_.next());
-      if (!is_node) break;
+      const Result<bool> is_node = items_.next();
+      if (!is_node) {
+        return Error{is_node.error().code, is_node.error().message, is_node.error().where,
+                     kHowToRecord};
+      }
+      if (!*is_node) break;
       ++operators_.trace().nodes;
       HEADROOM_TRY(take(items_.item()));
     }

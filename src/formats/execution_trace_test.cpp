@@ -40,6 +40,12 @@ TEST(ExecutionTrace, BothSchemas) {
   EXPECT_EQ(detail(*today, 7), R"([[[4,2],[4,6]],[]] ["float","Scalar"])");
 }
 
+TEST(ExecutionTrace, AnotherFileIsToldWhatIsWanted) {
+  const auto execution = read(R"({"traceEvents": []})");
+  ASSERT_FALSE(execution);
+  EXPECT_NE(execution.error().hint.find("ExecutionTraceObserver"), std::string::npos);
+}
+
 TEST(ExecutionTrace, JoinsByIdAndName) {
   const auto execution = read(kNew);
   ASSERT_TRUE(execution);

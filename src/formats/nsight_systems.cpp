@@ -1,6 +1,8 @@
 #include "formats/nsight_systems.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <unordered_map>
 
 #include "formats/sqlite_trace.h"
@@ -16,10 +18,22 @@ constexpr std::string_view kFills = "CUPTI_ACTIVITY_KIND_MEMSET";
 constexpr std::string_view kGraphs = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 constexpr std::string_view kRanges = "NVTX_EVENTS";
 constexpr std::string_view kDevices = "TARGET_INFO_GPU";
+constexpr std::string_view kVisibleDevices = "TARGET_INFO_CUDA_DEVICE";
 
 constexpr int64_t kPushPop = 59;   // NVTX_EVENTS.eventType: a range of one thread
 constexpr int64_t kStartEnd = 60;  // a range that another thread may end
 constexpr size_t kMostDevices = 1024;
+constexpr size_t kMostVisible = 65'536;  // devices of processes
+
+// One report may be of several processes (torchrun): each has its own numbers for calls, devices
+// and streams, and its own is in bits 24 to 47 of a globalTid or globalPid. NVIDIA's own reports
+// join by both (cuda_kern_exec_trace.py of Nsight Systems).
+int64_t process_of(int64_t global) { return (global >> 24) & 0xFFFFFF; }
+
+// CUPTI's numbers have 32 bits.
+int64_t correlation_of(int64_t process, int64_t number) {
+  return number > 0 && number <= UINT32_MAX ? (process << 32) | number : 0;
+}
 
 class Reader {
  public:
@@ -29,6 +43,7 @@ class Reader {
   Result<Trace> read() {
     HEADROOM_TRY(read_texts());
     HEADROOM_TRY(read_devices());
+    HEADROOM_TRY(read_visible_devices());
     HEADROOM_TRY(read_calls());
     HEADROOM_TRY(read_ranges());
     HEADROOM_TRY(read_work(kKernels, TraceEventKind::kernel));
@@ -77,11 +92,39 @@ class Reader {
                 });
   }
 
-  // A globalTid holds the process in bits 24 to 47 and the thread below.
+  // Which device of the machine a process means by its number: CUDA_VISIBLE_DEVICES and the like.
+  Result<void> read_visible_devices() {
+    return each(kVisibleDevices, {"pid", "cudaId", "gpuId"},
+                [&](const SqliteRows& row, const TracePlace&) -> Result<void> {
+                  const auto process = row.integer(0);
+                  const auto number = row.integer(1);
+                  const auto device = row.integer(2);
+                  if (process && number && device && visible_.size() < kMostVisible) {
+                    visible_.emplace(std::pair(*process, *number), *device);
+                  }
+                  return {};
+                });
+  }
+
+  // The thread is below the process.
   uint32_t thread_of(int64_t global) {
-    constexpr int64_t kMask = 0xFFFFFF;
-    return builder_.track(std::to_string((global >> 24) & kMask), std::to_string(global & kMask),
+    return builder_.track(std::to_string(process_of(global)), std::to_string(global & 0xFFFFFF),
                           false);
+  }
+
+  // Streams of several processes may have one number.
+  uint32_t stream_of(int64_t process, int64_t number, int64_t stream) {
+    const auto device = visible_.find({process, number});
+    std::string name = std::to_string(stream);
+    if (processes_.size() > 1) name += " of process " + std::to_string(process);
+    return builder_.track(std::to_string(device == visible_.end() ? number : device->second), name,
+                          true);
+  }
+
+  // Old exports do not say it of kernels: then it is the one that called, where one did.
+  [[nodiscard]] int64_t process_of_work(std::optional<int64_t> global) const {
+    if (global) return process_of(*global);
+    return processes_.size() == 1 ? *processes_.begin() : 0;
   }
 
   Result<void> read_calls() {
@@ -92,9 +135,11 @@ class Reader {
                   if (!builder_.set_span(event, row.integer(0), row.integer(1), place)) {
                     return {};
                   }
+                  const int64_t process = process_of(row.integer_or(2, 0));
+                  processes_.insert(process);
                   event.kind = TraceEventKind::call;
                   event.track = thread_of(row.integer_or(2, 0));
-                  event.correlation = row.integer_or(3, 0);
+                  event.correlation = correlation_of(process, row.integer_or(3, 0));
                   // A copy: the names may grow while one is added.
                   const std::string name(builder_.trace().names.at(text_of(row.integer(4))));
                   event.name = builder_.intern(plain_call_name(name));
@@ -143,7 +188,7 @@ class Reader {
   Result<void> read_work(std::string_view table, TraceEventKind kind) {
     return each(table,
                 {"start", "end", "deviceId", "streamId", "correlationId", "demangledName",
-                 "shortName", "copyKind", "graphId"},
+                 "shortName", "copyKind", "graphId", "globalPid"},
                 [&](const SqliteRows& row, const TracePlace& place) -> Result<void> {
                   ++builder_.trace().records;
                   TraceEvent event;
@@ -151,9 +196,9 @@ class Reader {
                     return {};
                   }
                   event.kind = kind;
-                  event.track = builder_.track(std::to_string(row.integer_or(2, 0)),
-                                               std::to_string(row.integer_or(3, 0)), true);
-                  event.correlation = row.integer_or(4, 0);
+                  const int64_t process = process_of_work(row.integer(9));
+                  event.track = stream_of(process, row.integer_or(2, 0), row.integer_or(3, 0));
+                  event.correlation = correlation_of(process, row.integer_or(4, 0));
                   if (kind == TraceEventKind::copy) {
                     event.name = builder_.intern(cuda_copy_name(row.integer_or(7, 0)));
                   } else if (kind == TraceEventKind::fill) {
@@ -170,7 +215,9 @@ class Reader {
 
   const SqliteFile& file_;
   TraceBuilder builder_;
-  std::unordered_map<int64_t, uint32_t> texts_;  // names by number in StringIds
+  std::unordered_map<int64_t, uint32_t> texts_;             // names by number in StringIds
+  std::set<int64_t> processes_;                             // that called
+  std::map<std::pair<int64_t, int64_t>, int64_t> visible_;  // devices by process and its number
 };
 
 }  // namespace

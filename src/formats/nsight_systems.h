@@ -7,6 +7,7 @@
 // is to look for what is there: tables are made only where there is something to put in, and
 // columns come and go. No recorded file was at hand: the test's is made from that page
 // (tests/data/make_databases.py). Waits between streams are left to `ops`, which infers them.
+// A report may hold several processes: a kernel is of its own process's call.
 // Blocking, any thread.
 #pragma once
 

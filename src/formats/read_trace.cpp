@@ -17,6 +17,24 @@ Result<Trace> read_database(const std::string& path, const TraceLimits& limits) 
   return read_database_trace(file, limits);
 }
 
+// What a file is wrapped in, by its first bytes, and how to get at it.
+struct Wrapped {
+  std::string_view bytes;
+  size_t at = 0;
+  const char* message = "";
+  const char* hint = "";
+};
+using namespace std::string_view_literals;
+constexpr Wrapped kWrapped[] = {
+    {"\x28\xB5\x2F\xFD"sv, 0, "is compressed by zstd", "zstd -dc FILE | headroom ops -"},
+    {"\xFD\x37zXZ\0"sv, 0, "is compressed by xz", "xz -dc FILE | headroom ops -"},
+    {"BZh"sv, 0, "is compressed by bzip2", "bzip2 -dc FILE | headroom ops -"},
+    {"PK\x03\x04"sv, 0, "is a ZIP archive", "unpack it: unzip FILE"},
+    {"ustar"sv, 257, "is a tar archive", "unpack it: tar xf FILE"},
+    {"\xFF\xFE"sv, 0, "is text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | headroom ops -"},
+    {"\xFE\xFF"sv, 0, "is text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | headroom ops -"},
+};
+
 // What people hand over in its place.
 Result<void> check_is_trace(std::string_view beginning, const std::string& path) {
   const size_t first = beginning.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
@@ -28,6 +46,10 @@ Result<void> check_is_trace(std::string_view beginning, const std::string& path)
                  "headroom ops TRACE --execution-trace FILE takes shapes from it"};
   }
   if (is_json || beginning.empty()) return {};
+  for (const Wrapped& one : kWrapped) {
+    if (beginning.size() < one.at || !beginning.substr(one.at).starts_with(one.bytes)) continue;
+    return Error{ErrorCode::bad_input, one.message, path, one.hint};
+  }
   if (beginning.starts_with('\x80')) {
     return Error{ErrorCode::bad_input, "is a pickle, not a profiler's trace", path,
                  "headroom pack FILE reads snapshots of memory"};

@@ -1,27 +1,12 @@
 #include "formats/sqlite_file.h"
 
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 
 #include "base/file.h"
+#include "formats/tiny_database.h"
 
 namespace headroom::formats {
 namespace {
-
-// A database in memory, made by that SQL.
-std::string database_of(const char* sql) {
-  sqlite3* database = nullptr;
-  EXPECT_EQ(sqlite3_open(":memory:", &database), SQLITE_OK);
-  char* message = nullptr;
-  EXPECT_EQ(sqlite3_exec(database, sql, nullptr, nullptr, &message), SQLITE_OK)
-      << (message != nullptr ? message : "");
-  sqlite3_int64 size = 0;
-  unsigned char* const data = sqlite3_serialize(database, "main", &size, 0);
-  std::string bytes(reinterpret_cast<const char*>(data), static_cast<size_t>(size));
-  sqlite3_free(data);
-  sqlite3_close(database);
-  return bytes;
-}
 
 TEST(SqliteFile, RowsOfATable) {
   const std::string bytes = database_of(

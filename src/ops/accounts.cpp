@@ -92,12 +92,12 @@ class WallSweep {
   void idle(double length, uint32_t next, int64_t from) {
     wall_.idle_ns += length;
     double host = length;
+    const uint32_t call = next == kNone ? kNone : links_.launch[work_[next].event];
+    if (next == kNone ? !links_.has_calls : call == kNone) {
+      wall_.idle_unknown_ns += length;
+      return;
+    }
     if (next != kNone) {
-      const uint32_t call = links_.launch.empty() ? kNone : links_.launch[work_[next].event];
-      if (call == kNone) {
-        wall_.idle_unknown_ns += length;
-        return;
-      }
       const int64_t launched = links_.passed_ns(trace_.events[call].end_ns());
       host = std::clamp(static_cast<double>(launched - from), 0.0, length);
     }
@@ -128,10 +128,15 @@ uint32_t outermost_operator(const Trace& trace, const Links& links, uint32_t eve
 
 }  // namespace
 
-KernelTime kernel_time(const std::vector<Work>& work, const Links& links, size_t groups) {
+KernelTime kernel_time(const Trace& trace, const std::vector<Work>& work, const Links& links,
+                       size_t groups) {
   KernelTime time;
   time.groups.assign(groups, 0.0);
   for (const Work& piece : work) {
+    if (const uint32_t call = links.launch[piece.event]; call != kNone) {
+      ++time.from_calls;
+      time.too_early += piece.start_ns < trace.events[call].start_ns ? 1 : 0;
+    }
     const auto length = static_cast<double>(piece.duration_ns());
     if (piece.step == kOutside) {
       const int64_t inside =
@@ -140,6 +145,7 @@ KernelTime kernel_time(const std::vector<Work>& work, const Links& links, size_t
       continue;
     }
     ++time.launched;
+    time.overrun_ns = std::max(time.overrun_ns, static_cast<double>(piece.end_ns - links.end_ns()));
     time.groups[piece.group] += length;
     if (piece.is_in_graph) time.graph_ns += length;
     if (piece.own_operation() == kNone) {

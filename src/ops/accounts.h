@@ -30,9 +30,13 @@ struct KernelTime {
   double linked_ns = 0;       // an operator is known, and no graph between
   double name_agrees_ns = 0;  // of linked_ns, where the name alone gives the same group
   double backlog_ns = 0;      // ran inside the steps, launched before them
+  double overrun_ns = 0;      // until all was done that they launched, behind their end
+  int64_t from_calls = 0;     // whose launch is in the trace; of them
+  int64_t too_early = 0;      // began before it, so the clocks differ
   int64_t launched = 0;       // kernels, copies and fills
 };
-KernelTime kernel_time(const std::vector<Work>& work, const Links& links, size_t groups);
+KernelTime kernel_time(const formats::Trace& trace, const std::vector<Work>& work,
+                       const Links& links, size_t groups);
 
 struct WallTime {
   GroupTimes groups;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ops/ops.h"
 #include "ops/tiny_trace.h"
 
@@ -58,6 +60,43 @@ TEST(Accounts, WallTimeTellsIdleApart) {
   EXPECT_DOUBLE_EQ(answer.idle.host_ms, 0.005 + 0.033 + 0.005);
   EXPECT_DOUBLE_EQ(answer.idle.launch_ms, 0.005 + 0.002);
   EXPECT_EQ(answer.bound, Bound::host);
+}
+
+bool has_note(const OpsAnswer& answer, std::string_view words) {
+  return std::ranges::any_of(
+      answer.notes, [&](const std::string& note) { return note.find(words) != std::string::npos; });
+}
+
+// A step from 0 to 100 whose kernel runs to 160: all of it is kernel time, 60 us are no wall time.
+TEST(Accounts, WhatGoesOnBehindTheStepsIsTold) {
+  const OpsAnswer answer =
+      ask(TinyTrace().step(1, 0, 100).launched("aten::mm", 10, 20, "sgemm", 50, 160).build());
+  EXPECT_DOUBLE_EQ(answer.kernel_time.total_ms, 0.110);
+  EXPECT_DOUBLE_EQ(ms(answer.wall_time, "gemm"), 0.050);
+  EXPECT_DOUBLE_EQ(answer.overrun_ms, 0.060);
+  EXPECT_TRUE(has_note(answer, "went on for 0.06 ms behind the steps"));
+  EXPECT_FALSE(has_note(ask(three_kernels().build()), "behind the steps"));
+}
+
+// No kernel begins before the call that launched it: where many do, two clocks are apart.
+TEST(Accounts, ClocksThatDifferAreTold) {
+  const OpsAnswer answer = ask(TinyTrace()
+                                   .step(1, 0, 100)
+                                   .launched("aten::mm", 20, 30, "sgemm", 10, 40)
+                                   .launched("aten::mm", 50, 60, "sgemm", 70, 80)
+                                   .build());
+  EXPECT_TRUE(has_note(answer, "1 of 2 kernels begin before the calls that launch them"));
+  EXPECT_FALSE(has_note(ask(three_kernels().build()), "clocks"));
+}
+
+// Without calls in the trace nobody knows what the end of it waits for.
+TEST(Accounts, IdleAtTheEndIsTheHostsWhereThereAreCalls) {
+  const OpsAnswer answer = ask(TinyTrace()
+                                   .add(Kind::annotation, "train", 0, 100)
+                                   .add(Kind::kernel, "sgemm", 10, 40, 0, "7")
+                                   .build());
+  EXPECT_DOUBLE_EQ(answer.idle.unknown_ms, 0.070);
+  EXPECT_DOUBLE_EQ(answer.idle.host_ms, 0);
 }
 
 TEST(Accounts, ThePapersFormulaAddsHostAndDevice) {

@@ -159,6 +159,8 @@ struct OpsAnswer {
   IdleTime idle;
   double communication_hidden_ms = 0;
   double backlog_ms = 0;
+  double overrun_ms =
+      0;  // behind the steps' end, until the device was done with what they launched
   Accounting nongemm_bench;        // the paper's formula, our groups
   Accounting nongemm_bench_paper;  // the paper's formula, its own groups and "missed"
   Coverage coverage;

@@ -31,12 +31,6 @@ double saved_by_host(const OpsAnswer& answer, const WallShares& wall) {
   return answer.trace.has_device ? saved_by(answer, "host_2x") : wall.idle / 100 / 2;
 }
 
-// Of communication that is hidden: a CPU's replay has no such change, and each is a sum there.
-double saved_by_hiding(const OpsAnswer& answer, const WallShares& wall) {
-  return answer.trace.has_device ? saved_by(answer, "communication_hidden")
-                                 : wall.communication / 100;
-}
-
 }  // namespace
 
 WallShares wall_shares(const Accounting& wall_time) {
@@ -46,6 +40,11 @@ WallShares wall_shares(const Accounting& wall_time) {
                     .unclassified = share_of(wall_time, "unclassified")};
   shares.non_gemm = 100 - shares.idle - shares.communication - shares.gemm - shares.unclassified;
   return shares;
+}
+
+bool lacks_many_kernels(const TraceFacts& facts) {
+  constexpr int64_t kMost = 100;  // one in a hundred: some calls launch nothing
+  return facts.lost_launches * kMost > facts.launches;
 }
 
 double unseen_pct(const OpsAnswer& answer) {
@@ -90,7 +89,7 @@ void find_bound_by_replay(OpsAnswer& answer) {
   const Candidate candidates[] = {
       {Bound::host, saved_by_host(answer, wall), wall.idle},
       // Hiding takes it away, the others become half: half of it is compared.
-      {Bound::communication, saved_by_hiding(answer, wall) / 2, wall.communication},
+      {Bound::communication, saved_by(answer, "communication_hidden") / 2, wall.communication},
       {Bound::gemm_attention, saved_by(answer, "gemm_2x") + saved_by(answer, "attention_2x"),
        wall.gemm},
       {Bound::non_gemm, saved_by(answer, "non_gemm_2x"), wall.non_gemm},

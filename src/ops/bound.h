@@ -24,6 +24,9 @@ void find_bound(OpsAnswer& answer);
 // matters. Nothing where the replay is far from the run. To be called after find_bound().
 void find_bound_by_replay(OpsAnswer& answer);
 
+// Of a file that was cut off so many kernels are lost that what looks idle may not be.
+[[nodiscard]] bool lacks_many_kernels(const TraceFacts& facts);
+
 // The part of the time in which graphs did what was not recorded, in percent.
 [[nodiscard]] double unseen_pct(const OpsAnswer& answer);
 

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ops/contains.h"
+#include "ops/kernel_name.h"
 #include "ops/links.h"
 
 namespace headroom::ops {
@@ -298,52 +299,7 @@ class Join {
   std::unordered_map<uint32_t, uint32_t> tracks_;
 };
 
-// Of "N2at6native3fooIfE...": the last of the names that come one behind the other.
-std::string_view mangled_stem(std::string_view name) {
-  std::string_view stem;
-  name.remove_prefix(2);
-  while (!name.empty()) {
-    if (stem.empty() && (name[0] == 'N' || name[0] == 'L' || name[0] == 'K')) {
-      name.remove_prefix(1);
-      continue;
-    }
-    size_t length = 0;
-    size_t digits = 0;
-    constexpr size_t kMostDigits = 5;
-    while (digits < name.size() && digits < kMostDigits && name[digits] >= '0' &&
-           name[digits] <= '9') {
-      length = length * 10 + static_cast<size_t>(name[digits++] - '0');
-    }
-    if (digits == 0 || length == 0 || length > name.size() - digits) break;
-    stem = name.substr(digits, length);
-    name.remove_prefix(digits + length);
-  }
-  return stem;
-}
-
 }  // namespace
-
-std::string_view kernel_stem(std::string_view name) {
-  name = name.substr(0, name.find(" [clone"));
-  if (name.ends_with(".kd")) name.remove_suffix(3);
-  if (name.starts_with("_Z")) {
-    const std::string_view stem = mangled_stem(name);
-    return stem.empty() ? name : stem;
-  }
-  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
-  size_t begin = 0;
-  for (size_t at = name.find(kAnonymous); at != std::string_view::npos && at < name.find('<');
-       at = name.find(kAnonymous, begin)) {
-    begin = at + kAnonymous.size();
-  }
-  std::string_view stem = name.substr(begin);
-  stem = stem.substr(0, stem.find_first_of("<("));
-  const size_t colons = stem.rfind("::");
-  if (colons != std::string_view::npos) stem.remove_prefix(colons + 2);
-  const size_t space = stem.rfind(' ');
-  if (space != std::string_view::npos) stem.remove_prefix(space + 1);
-  return stem.empty() ? name : stem;
-}
 
 CaptureJoin join_capture(Trace& trace, const Trace& capture) {
   if (trace.events.empty()) return {};

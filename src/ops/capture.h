@@ -32,8 +32,4 @@ struct CaptureJoin {
 
 CaptureJoin join_capture(formats::Trace& trace, const formats::Trace& capture);
 
-// What a kernel is called, whichever way it is written: "void at::native::foo<float>(int)" and
-// "_ZN2at6native3fooIfEEvi" are both "foo".
-[[nodiscard]] std::string_view kernel_stem(std::string_view name);
-
 }  // namespace headroom::ops

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/kernel_name.h"
 #include "ops/ops.h"
 #include "ops/tiny_trace.h"
 

@@ -189,15 +189,13 @@ ComparedRun facts_of(const RecordedRun& run) {
   facts.steps = run.links.steps.size();
   const auto count = static_cast<double>(facts.steps);
   double sum = 0;
-  for (const TraceStep& step : run.links.steps) {
-    sum += ms_of(static_cast<double>(step.end_ns - step.start_ns));
-  }
+  for (size_t i = 0; i < facts.steps; ++i) sum += ms_of(static_cast<double>(run.links.step_ns(i)));
   facts.step_ms = sum / count;
   if (facts.steps < 2) return facts;
   double squares = 0;
-  for (const TraceStep& step : run.links.steps) {
-    const double ms = ms_of(static_cast<double>(step.end_ns - step.start_ns));
-    squares += (ms - facts.step_ms) * (ms - facts.step_ms);
+  for (size_t i = 0; i < facts.steps; ++i) {
+    const double other = ms_of(static_cast<double>(run.links.step_ns(i))) - facts.step_ms;
+    squares += other * other;
   }
   facts.spread_ms = std::sqrt(squares / (count - 1));
   return facts;

@@ -77,6 +77,21 @@ TEST(Comparison, Reasons) {
   EXPECT_NEAR(find(shapes, "aten::mm").after_ms, 0.2, 1e-9);
 }
 
+// What lies between the steps of a device is in the rows; so it is in the step.
+TEST(Comparison, TheStepIsWhatItsRowsSumTo) {
+  TinyTrace tiny;
+  for (int64_t at : {0, 300, 600}) {
+    tiny.step(at / 300, at, at + 250)
+        .launched("aten::mm", at + 5, at + 15, "sgemm", at + 20, at + 90);
+  }
+  const RecordedRun run = *run_of(tiny.build(), rules());
+  const OpsComparison comparison = compared(run, run);
+  double rows = 0;
+  for (const OperatorChange& change : comparison.changes) rows += change.before_ms;
+  EXPECT_NEAR(rows, 0.850 / 3, 1e-9);
+  EXPECT_NEAR(comparison.before.step_ms, rows, 1e-9);
+}
+
 TEST(Comparison, RowsSumToTheWallTimeOfAStep) {
   const RecordedRun before = run_with(4, 100, 2);
   const RecordedRun after = run_with(3, 130, 7, "hgemm", "[[2,2],[2,2]] float");

@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "ops/kernel_name.h"
+
 namespace headroom::ops {
 namespace {
 
@@ -48,23 +50,16 @@ std::map<std::string, CounterRow> rows_of(const std::vector<KernelRow>& kernels)
 
 }  // namespace
 
-std::string_view function_name(std::string_view kernel) {
-  // Arguments of templates and of the function: both may hold names of others.
-  kernel = kernel.substr(0, kernel.find_first_of("<("));
-  const size_t scope = kernel.find_last_of(": ");
-  return scope == std::string_view::npos ? kernel : kernel.substr(scope + 1);
-}
-
 KernelCounters counters_of(const formats::NcuProfile& profile,
                            const std::vector<KernelRow>& kernels) {
   std::map<std::string, CounterRow> rows = rows_of(kernels);
   std::unordered_map<std::string_view, std::vector<CounterRow*>> by_function;
-  for (auto& [name, row] : rows) by_function[function_name(name)].push_back(&row);
+  for (auto& [name, row] : rows) by_function[kernel_stem(name)].push_back(&row);
   KernelCounters counters;
   for (const auto& [name, launches] : by_kernel(profile)) {
     const auto same = rows.find(name);
     CounterRow* row = same == rows.end() ? nullptr : &same->second;
-    const auto function = by_function.find(function_name(name));
+    const auto function = by_function.find(kernel_stem(name));
     if (row == nullptr && function != by_function.end() && function->second.size() == 1) {
       row = function->second.front();
     }

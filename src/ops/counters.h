@@ -20,7 +20,4 @@ namespace headroom::ops {
 KernelCounters counters_of(const formats::NcuProfile& profile,
                            const std::vector<KernelRow>& kernels);
 
-// "void at::native::add<4, float>(int, float*)" is "add".
-std::string_view function_name(std::string_view kernel);
-
 }  // namespace headroom::ops

@@ -59,7 +59,8 @@ struct Unit {
 
 }  // namespace
 
-std::optional<Recording> record_host(const RecordedRun& run, const WallTime& wall) {
+std::optional<Recording> record_host(const RecordedRun& run, const WallTime& wall,
+                                     const OperatorRules& rules) {
   if (run.links.has_device || wall.total_ns <= 0) return std::nullopt;
   const std::vector<uint32_t> unit_of = units_of(run, wall);
   std::vector<Unit> units;
@@ -86,6 +87,7 @@ std::optional<Recording> record_host(const RecordedRun& run, const WallTime& wal
   for (uint32_t i = 0; i < units.size(); ++i) {
     timing::ReplayKernel kernel;
     kernel.group = units[i].group;
+    kernel.is_communication = units[i].group == rules.group("communication");
     kernel.duration_ns = static_cast<int64_t>(units[i].total_ns);
     program.kernels.push_back(kernel);
     recording.events.push_back(units[i].main);

@@ -19,6 +19,7 @@ namespace headroom::ops {
 
 // Of each unit the operator with most time of its own stands in `events`. Nothing where a device
 // ran, or nothing did.
-std::optional<Recording> record_host(const RecordedRun& run, const WallTime& wall);
+std::optional<Recording> record_host(const RecordedRun& run, const WallTime& wall,
+                                     const OperatorRules& rules);
 
 }  // namespace headroom::ops

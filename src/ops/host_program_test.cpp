@@ -40,7 +40,7 @@ const OperatorRules& rules() {
 TEST(HostProgram, TakesAsLongAsTheRun) {
   const RecordedRun run = *run_of(cpu_trace(), rules());
   const WallTime wall = wall_time(run.trace, run.work, run.links, rules());
-  const auto recording = record_host(run, wall);
+  const auto recording = record_host(run, wall, rules());
   ASSERT_TRUE(recording);
   EXPECT_TRUE(recording->is_host);
   EXPECT_DOUBLE_EQ(recording->measured_ns, 2e6);
@@ -95,6 +95,19 @@ TEST(HostProgram, ChangesAreSums) {
   EXPECT_TRUE(has_gemm);
 }
 
+// A collective of 400 of 1000 us hidden: what bounds the run and what hiding gives are one thing.
+TEST(HostProgram, CommunicationCanBeHidden) {
+  TinyTrace tiny;
+  tiny.step(0, 0, 1000)
+      .add(Kind::host_operator, "aten::mm", 0, 550)
+      .add(Kind::annotation, "gloo:all_reduce", 550, 950, 0, "2");
+  const OpsAnswer answered = answer(*run_of(tiny.build(), rules()), rules());
+  const auto hidden =
+      std::ranges::find(answered.horizon, "communication_hidden", &HorizonChange::change);
+  ASSERT_NE(hidden, answered.horizon.end());
+  EXPECT_NEAR(hidden->speedup, 1 / 0.6, 1e-3);
+}
+
 // A compiled region holds a whole model: what it calls changes, each by its own group, however much
 // of the time one of them has.
 TEST(HostProgram, ARegionIsItsParts) {
@@ -117,7 +130,7 @@ TEST(HostProgram, ARegionIsItsParts) {
 TEST(HostProgram, IsNotForADevice) {
   const formats::Trace trace = TinyTrace().launched("a", 0, 5, "k", 5, 120).build();
   const RecordedRun run = *run_of(trace, rules());
-  EXPECT_FALSE(record_host(run, wall_time(run.trace, run.work, run.links, rules())));
+  EXPECT_FALSE(record_host(run, wall_time(run.trace, run.work, run.links, rules()), rules()));
 }
 
 }  // namespace

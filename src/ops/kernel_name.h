@@ -13,4 +13,8 @@ namespace headroom::ops {
 // mangled, cut short, or a word.
 std::string_view own_part(std::string_view name);
 
+// What a kernel is called, whichever way it is written: "void at::native::foo<float>(int)" and
+// "_ZN2at6native3fooIfEEvi" are both "foo".
+[[nodiscard]] std::string_view kernel_stem(std::string_view name);
+
 }  // namespace headroom::ops

@@ -25,6 +25,11 @@ int64_t Links::passed_ns(int64_t time) const {
   return reached.before_ns + std::min(time, reached.end_ns) - reached.start_ns;
 }
 
+int64_t Links::step_ns(size_t index) const {
+  const bool is_last = index + 1 == steps.size();
+  return (is_last ? passed_ns(end_ns()) : steps[index + 1].before_ns) - steps[index].before_ns;
+}
+
 namespace {
 
 using formats::is_device;

@@ -45,6 +45,9 @@ struct Links {
   // How much of that has passed at `time`. What lies between steps is none of theirs where the host
   // does the work; a device goes on with a step after the host has ended it.
   [[nodiscard]] int64_t passed_ns(int64_t time) const;
+  // How much of it passes from the begin of a step to the next one's, or to the end: what a step
+  // takes, so that all of them sum to the whole.
+  [[nodiscard]] int64_t step_ns(size_t index) const;
 };
 
 Links link(const formats::Trace& trace);

@@ -37,6 +37,23 @@ TEST(Links, AKernelBelongsToTheInnermostOperatorAroundItsLaunch) {
   EXPECT_EQ(trace.names.at(chain[2]), "ProfilerStep#1");
 }
 
+// A device goes on with a step after the host has ended it; without one what lies between steps is
+// none of theirs. Either way they sum to the time of all.
+TEST(Links, StepsSumToTheirTime) {
+  TinyTrace tiny;
+  tiny.step(1, 10, 100).step(2, 120, 200).step(3, 230, 300).add(Kind::host_operator, "a", 20, 30);
+  const Links host = link(tiny.build());
+  EXPECT_EQ(host.step_ns(0), 90'000);
+  EXPECT_EQ(host.step_ns(1), 80'000);
+  EXPECT_EQ(host.step_ns(2), 70'000);
+  EXPECT_EQ(host.passed_ns(host.end_ns()), 240'000);
+  const Links device = link(tiny.launched("b", 30, 40, "k", 50, 60).build());
+  EXPECT_EQ(device.step_ns(0), 110'000);
+  EXPECT_EQ(device.step_ns(1), 110'000);
+  EXPECT_EQ(device.step_ns(2), 70'000);
+  EXPECT_EQ(device.passed_ns(device.end_ns()), 290'000);
+}
+
 TEST(Links, AnOperatorThatEndsWhereAnotherBeginsDoesNotHoldIt) {
   const formats::Trace trace = TinyTrace()
                                    .add(Kind::host_operator, "a", 0, 10)

@@ -1,7 +1,6 @@
 #include "ops/ops.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 #include "ops/accounts.h"
@@ -11,6 +10,7 @@
 #include "ops/host_program.h"
 #include "ops/links.h"
 #include "ops/measured_linear.h"
+#include "ops/notes.h"
 #include "ops/program.h"
 #include "ops/run.h"
 #include "ops/work.h"
@@ -109,8 +109,8 @@ class Backlog {
 
 std::vector<StepTime> steps_of(const std::vector<Work>& work, const Links& links) {
   std::vector<StepTime> steps;
-  for (const TraceStep& step : links.steps) {
-    steps.push_back({step.name, ms_of(static_cast<double>(step.end_ns - step.start_ns)), 0, 0});
+  for (size_t i = 0; i < links.steps.size(); ++i) {
+    steps.push_back({links.steps[i].name, ms_of(static_cast<double>(links.step_ns(i))), 0, 0});
   }
   Backlog backlog(links.steps);
   for (const Work& piece : work) {
@@ -224,93 +224,6 @@ TraceFacts facts_of(const RecordedRun& run) {
   return facts;
 }
 
-// So that what looks idle may not be.
-bool lacks_many_kernels(const TraceFacts& facts) {
-  constexpr int64_t kMost = 100;  // one in a hundred: some calls launch nothing
-  return facts.lost_launches * kMost > facts.launches;
-}
-
-std::string formatted_pct(double value) {
-  char words[32];
-  std::snprintf(words, sizeof words, "%.1f %%", value);
-  return words;
-}
-
-constexpr double kMsPerUs = 1e-3;
-
-std::string formatted_ms(double value) {
-  char words[32];
-  std::snprintf(words, sizeof words, "%.3f ms", value);
-  return words;
-}
-
-void add_notes(const Trace& trace, const Links& links, const KernelTime& kernels,
-               OpsAnswer& answer) {
-  const double total = answer.kernel_time.total_ms;
-  if (!trace.has_starts) {
-    answer.notes.emplace_back(
-        "this file has durations, and not when anything began: wall time, idling, steps, what "
-        "bounds the run and what a change would give are not in it, and all of it counts as one; "
-        "the profiler's trace of the same run has them");
-    answer.notes.push_back(
-        "its durations are whole microseconds, cut: the kernel time may be up to " +
-        formatted_ms(static_cast<double>(answer.trace.kernels) * kMsPerUs) + " more");
-  } else if (!links.has_steps) {
-    answer.notes.emplace_back("the trace names no steps (ProfilerStep#N): all of it counts as one");
-  }
-  if (!links.has_device) {
-    answer.notes.emplace_back(
-        "no device in this trace: an operator's own time on the CPU counts as kernel time");
-  }
-  if (answer.trace.lacks_kernels) {
-    answer.notes.emplace_back(
-        answer.trace.lacks_devices
-            ? "the file was cut off before it could name a device: if the run used one, this is "
-              "its host's part alone"
-        : trace.is_cut ? "kernels come last in the file: it was cut off before them"
-                       : "calls into a device's runtime were recorded, and no kernel: record with "
-                         "ProfilerActivity.CUDA");
-  } else if (!links.has_device && !trace.devices.empty()) {
-    answer.notes.push_back("the machine has " + trace.devices.front().name +
-                           ", of which nothing was recorded: if the run used it, this is its "
-                           "host's part alone");
-  }
-  if (lacks_many_kernels(answer.trace)) {
-    answer.notes.push_back("the file was cut off before " +
-                           std::to_string(answer.trace.lost_launches) + " of " +
-                           std::to_string(answer.trace.launches) +
-                           " launches have their kernels: where those ran looks idle");
-  }
-  if (answer.trace.devices > 1) {
-    answer.notes.push_back(
-        "kernels ran on " + std::to_string(answer.trace.devices) +
-        " devices: idle is where none of them worked, and limits are those of the first");
-  }
-  if (trace.has_stacks) {
-    answer.notes.emplace_back(
-        "Python stacks were recorded, which slows the host down: idle time is less without them");
-  }
-  if (kernels.backlog_ns > 0) {
-    answer.notes.push_back(
-        "work launched before the steps still ran in them (" +
-        formatted_pct(percent(ms_of(kernels.backlog_ns), answer.wall_time.total_ms)) +
-        " of the wall time): it is in the wall time, not in the kernel time");
-  }
-  if (kernels.graph_ns > 0 && trace.captured.empty()) {
-    answer.notes.push_back(formatted_pct(percent(ms_of(kernels.graph_ns), total)) +
-                           " of the kernel time is in graphs, where no operator is known: sorted "
-                           "by kernel name (--capture FILE, a trace of the capture, "
-                           "knows them)");
-  }
-  constexpr double kMuchUnseenPct = 1;
-  if (const double unseen = unseen_pct(answer); unseen > kMuchUnseenPct) {
-    answer.notes.push_back(
-        "for " + formatted_pct(unseen) +
-        " of the time the device did, or the host waited for, what the profiler did not record: no "
-        "change of the horizon touches that");
-  }
-}
-
 // The change, and what it rests on. Nothing without what this machine was measured to do.
 std::optional<Scenario> host_int8(const Recording& recording, const RecordedRun& run,
                                   const OperatorRules& rules, const Against& against,
@@ -373,7 +286,7 @@ void add_times(const RecordedRun& run, const OperatorRules& rules, const Against
   answer.communication_hidden_ms = ms_of(wall.communication_hidden_ns);
   find_bound(answer);
   std::optional<Recording> recording = record(run.trace, run.links, run.work, rules);
-  if (!recording && !run.lacks_kernels()) recording = record_host(run, wall);
+  if (!recording && !run.lacks_kernels()) recording = record_host(run, wall, rules);
   if (run.lacks_kernels() || lacks_many_kernels(answer.trace)) {
     answer.bound = Bound::not_recorded;
   } else if (recording) {
@@ -402,7 +315,7 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Again
   Classifier classifier(rules, trace.names);
   OpsAnswer answer;
   answer.trace = facts_of(run);
-  const KernelTime kernels = kernel_time(work, links, rules.groups().size());
+  const KernelTime kernels = kernel_time(trace, work, links, rules.groups().size());
   const PaperTime paper = paper_time(trace, work, links, classifier);
   answer.trace.kernels = kernels.launched;
   answer.kernel_time = accounting_of(kernels.groups, rules);
@@ -422,6 +335,7 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Again
   if (against.device != nullptr) answer.roofline = roofline(run, rules, *against.device);
   if (trace.has_starts) {
     answer.backlog_ms = ms_of(kernels.backlog_ns);
+    answer.overrun_ms = ms_of(kernels.overrun_ns);
     add_times(run, rules, against, faster, answer);
   } else {
     answer.bound = Bound::no_starts;
@@ -432,7 +346,7 @@ OpsAnswer answer(const RecordedRun& run, const OperatorRules& rules, const Again
           "is not answered");
     }
   }
-  add_notes(trace, links, kernels, answer);
+  add_notes(run, kernels, answer);
   return answer;
 }
 

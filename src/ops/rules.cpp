@@ -183,7 +183,8 @@ Result<void> OperatorRules::read_groups(const text::JsonView& root) {
                       [&](const OperatorGroup& known) { return known.name == group.name; });
       if (is_known || group.name == "unclassified" || group.name == "idle") {
         return item.error_at("name",
-                             "the group '" + group.name.substr(0, 80) + "' is there already");
+                             "the group '" + group.name.substr(0, 80) + "' is there already",
+                             "name groups of your own alone: a file adds to the built-in rules");
       }
       groups_.push_back(std::move(group));
     }

@@ -172,6 +172,7 @@ Json ops_json(const ops::OpsAnswer& answer) {
       .set("wall_time", answer.trace.has_starts ? std::move(wall) : Json(nullptr))
       .set("nongemm_bench", std::move(paper))
       .set("backlog_ms", answer.trace.has_starts ? Json(answer.backlog_ms) : Json(nullptr))
+      .set("overrun_ms", answer.trace.has_starts ? Json(answer.overrun_ms) : Json(nullptr))
       .set("coverage", coverage_json(answer.coverage))
       .set("replay", replay_json(answer))
       .set("horizon", text::json_array(answer.horizon, change_json))
