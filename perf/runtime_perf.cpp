@@ -17,6 +17,7 @@
 #include "memory/best_fit_arena.h"
 #include "memory/caching_allocator.h"
 #include "runtime/abi.h"
+#include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 
 namespace {
@@ -67,24 +68,19 @@ bool plan_for(int threads) {
     return headroom_configure(&configuration) == 0;
   }();
   headroom_statistics s{};
-  s.struct_bytes = sizeof s;
   for (int i = 0; i < 250 && is_configured && s.is_planned == 0; ++i) {
     for (int thread = 0; thread < threads; ++thread) run(thread);
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
-    headroom_get_statistics(0, &s);
+    s = runtime::fake::statistics();
   }
   if (s.is_planned == 0) {
-    std::vector<char> report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1);
-    headroom_report(report.data(), static_cast<int64_t>(report.size()));
-    std::fprintf(stderr, "%s\n%s\n", headroom_error(), report.data());
+    std::fprintf(stderr, "%s\n%s\n", headroom_error(), runtime::fake::report().c_str());
   }
   return s.is_planned != 0;
 }
 
 void check_planned(benchmark::State& state) {
-  headroom_statistics s{};
-  s.struct_bytes = sizeof s;
-  headroom_get_statistics(0, &s);
+  const headroom_statistics s = runtime::fake::statistics();
   const auto all = static_cast<double>(s.allocation.allocated);
   state.counters["planned_pct"] = 100 * static_cast<double>(s.planned_requests) / all;
 }

@@ -20,6 +20,7 @@ struct Case {
   memory::MemoryTrace trace;
   std::vector<size_t> iterations;       // the first event of each
   std::vector<uint32_t> release_delay;  // by buffer: a second stream uses it; may be empty
+  bool is_steady = false;               // one iteration is like the other
 };
 
 inline Case generated_case(std::string name, const memory::generated::TrainingShape& shape) {
@@ -124,6 +125,57 @@ inline Case perturbed_case(const Case& base, double share, uint64_t seed) {
     made.trace.events.push_back(event);
   }
   for (const Stranger& stranger : strangers) made.trace.free(stranger.buffer, 0);
+  return made;
+}
+
+// What a thread that fetches batches asks for: those of the next iteration, while the one before is
+// still in use.
+inline Case loader_case(size_t iterations) {
+  Case made;
+  made.name = "loader";
+  std::vector<uint32_t> batch;
+  for (size_t i = 0; i < iterations; ++i) {
+    made.iterations.push_back(made.trace.events.size());
+    std::vector<uint32_t> next;
+    for (const int64_t size : {int64_t{192} << 20, int64_t{65'536}, int64_t{65'536}, int64_t{4096}})
+      next.push_back(made.trace.alloc({size, 0, 0, memory::Category::other}, 0));
+    for (const uint32_t buffer : batch) made.trace.free(buffer, 0);
+    batch = std::move(next);
+  }
+  return made;
+}
+
+// Two threads on one stream: each in its own order, and which of them comes next is chance, but for
+// the iterations, which begin together. All that an allocator sees of threads is this order.
+inline Case merged_case(std::string name, const Case& one, const Case& other, uint64_t seed) {
+  Case made;
+  made.name = std::move(name);
+  made.trace.buffers = one.trace.buffers;
+  made.release_delay = one.release_delay;
+  const auto shift = static_cast<uint32_t>(made.trace.buffers.size());
+  for (const memory::BufferInfo& buffer : other.trace.buffers) {
+    made.trace.buffers.push_back(buffer);
+    if (!made.release_delay.empty()) made.release_delay.push_back(0);
+  }
+  std::mt19937_64 random(seed);
+  const size_t count = std::min(one.iterations.size(), other.iterations.size());
+  const auto end_of = [](const Case& what, size_t i) {
+    return i < what.iterations.size() ? what.iterations[i] : what.trace.events.size();
+  };
+  size_t a = 0;
+  size_t b = 0;
+  for (size_t i = 0; i <= count; ++i) {  // the first: what comes before all iterations
+    if (i > 0) made.iterations.push_back(made.trace.events.size());
+    const size_t a_end = i == count ? one.trace.events.size() : end_of(one, i);
+    const size_t b_end = i == count ? other.trace.events.size() : end_of(other, i);
+    while (a < a_end || b < b_end) {
+      const size_t left = a_end - a + b_end - b;
+      const bool is_one = random() % left < a_end - a;
+      memory::MemoryEvent event = is_one ? one.trace.events[a++] : other.trace.events[b++];
+      if (!is_one) event.buffer += shift;
+      made.trace.events.push_back(event);
+    }
+  }
   return made;
 }
 

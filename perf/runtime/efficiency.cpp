@@ -16,9 +16,10 @@
 // PyTorch's allocator over the same stretches of the same events. "Streams apart" is what no
 // allocator beats that shares nothing between streams. A request that fails ends a case, and so do
 // two blocks that share a byte, a block that work on another stream still touches, and a rule of
-// the driver that is broken: then the exit code is 1. So it is where a plan that served was not
-// kept or did not serve the second run (--kept), and where no plan served in any case: then little
-// was tried. 2: an unknown word, or no case.
+// the driver that is broken, and one whose iterations are all alike where its last ones map, unmap,
+// allocate or wait (calls_in_them): then the exit code is 1. So it is where a plan that served was
+// not kept or did not serve the second run (--kept), and where no plan served in any case: then
+// little was tried. 2: an unknown word, or no case.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,7 @@
 #include "formats/torch_snapshot.h"
 #include "memory/caching_allocator.h"
 #include "runtime/abi.h"
+#include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/live_ranges.h"
 
@@ -46,6 +48,8 @@ namespace {
 
 using namespace headroom;
 using namespace headroom::runtime::perf;
+using runtime::fake::report;
+using runtime::fake::statistics;
 
 constexpr int64_t kDeviceBytes = 192 * kGiB;
 constexpr int kSkipped = 77;  // as ctest is told
@@ -119,13 +123,6 @@ class StreamsApart {
   Peaks all_;
 };
 
-headroom_statistics statistics() {
-  headroom_statistics s{};
-  s.struct_bytes = sizeof s;
-  headroom_get_statistics(0, &s);
-  return s;
-}
-
 void* stream_handle(uint32_t stream) {
   return stream == 0 ? nullptr : reinterpret_cast<void*>(uintptr_t{0x1000} * stream);
 }
@@ -143,112 +140,195 @@ struct Options {
 // What became of a case; the exit code of its process.
 enum class Replayed : uint8_t { unplanned = 0, failed = 1, planned = 2 };
 
-Replayed replay(const Case& what, const Options& options) {
-  const headroom_fake_setting setting{1, kDeviceBytes, 2 * kMiB, 4, 0, 0, 1, 0};
-  headroom_fake_set_up(&setting);
-  headroom_configuration configuration{};
-  configuration.struct_bytes = sizeof configuration;
-  configuration.driver_path = std::getenv("HEADROOM_CUDA_DRIVER");
-  if (configuration.driver_path == nullptr) configuration.driver_path = FAKE_CUDA_PATH;
-  if (!options.plan_out.empty()) configuration.plan_out = options.plan_out.c_str();
-  if (!options.plan_path.empty()) configuration.plan_path = options.plan_path.c_str();
-  if (options.always_plans) configuration.flags = HEADROOM_FLAG_ALWAYS_PLAN;
-  if (options.has_marks) headroom_expect_iterations();
-  if (headroom_configure(&configuration) != 0) {
+// Calls that take time of the host or the device, and that a steady iteration makes none of.
+// Counted over its last iterations: from the eighth after the switch on (pages that only the time
+// before needed are given back until then), or over the second half where no plan serves.
+class DriverCalls {
+ public:
+  static constexpr size_t kFromSwitch = 8;
+  explicit DriverCalls(size_t iterations) : from_(iterations / 2) {}
+  void switched(size_t iteration) {
+    from_ = iteration + kFromSwitch;
+    iterations_ = 0;
+  }
+  void begin_iteration(size_t iteration) {
+    if (iteration < from_) return;
+    if (iterations_++ == 0) at_start_ = made();
+  }
+  [[nodiscard]] int64_t iterations() const { return static_cast<int64_t>(iterations_); }
+  [[nodiscard]] int64_t count() const { return iterations_ == 0 ? 0 : made() - at_start_; }
+
+ private:
+  static int64_t made() {
+    int64_t sum = 0;
+    for (const char* const call : {"cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease",
+                                   "cuMemSetAccess", "cuMemAddressReserve", "cuMemAlloc_v2",
+                                   "cuMemFree_v2", "cuCtxSynchronize", "cuEventSynchronize"}) {
+      sum += headroom_fake_calls(call);
+    }
+    return sum;
+  }
+  size_t from_;
+  size_t iterations_ = 0;
+  int64_t at_start_ = 0;
+};
+
+// One case, held against the shadow as it goes.
+class Replay {
+ public:
+  Replay(const Case& what, const Options& options)
+      : what_(what),
+        options_(options),
+        pointers_(what.trace.buffers.size()),
+        calls_(what.iterations.size()) {}
+
+  Replayed run() {
+    if (!set_up()) return Replayed::failed;
+    for (size_t i = 0; i < what_.trace.events.size(); ++i) {
+      if (next_ < what_.iterations.size() && what_.iterations[next_] == i) begin_iteration();
+      const memory::MemoryEvent& event = what_.trace.events[i];
+      if (what_.trace.buffers[event.buffer].requested_bytes == 0) continue;
+      if (event.kind != memory::EventKind::alloc) {
+        release(event.buffer);
+      } else if (!allocate(event.buffer, i)) {
+        return Replayed::failed;
+      }
+    }
+    say_row();
+    if (std::getenv("HEADROOM_REPORT") != nullptr) {
+      std::fprintf(stderr, "%s\n", report().c_str());
+    }
+    return verdict();
+  }
+
+ private:
+  bool set_up() {
+    const headroom_fake_setting setting{1, kDeviceBytes, 2 * kMiB, 4, 0, 0, 1, 0};
+    headroom_fake_set_up(&setting);
+    headroom_configuration configuration{};
+    configuration.struct_bytes = sizeof configuration;
+    configuration.driver_path = std::getenv("HEADROOM_CUDA_DRIVER");
+    if (configuration.driver_path == nullptr) configuration.driver_path = FAKE_CUDA_PATH;
+    if (!options_.plan_out.empty()) configuration.plan_out = options_.plan_out.c_str();
+    if (!options_.plan_path.empty()) configuration.plan_path = options_.plan_path.c_str();
+    if (options_.always_plans) configuration.flags = HEADROOM_FLAG_ALWAYS_PLAN;
+    if (options_.has_marks) headroom_expect_iterations();
+    if (headroom_configure(&configuration) == 0) return true;
     std::fprintf(stderr, "%s\n", headroom_error());
-    return Replayed::failed;
+    return false;
   }
-  Peer plain("");
-  Peer expandable("expandable_segments:True");
-  StreamsApart apart;
-  runtime::fake::LiveRanges<> live;
-  std::vector<void*> pointers(what.trace.buffers.size());
-  size_t next = 0;
-  size_t serves_from = 0;
-  Peaks whole;
-  headroom_statistics at_switch{};
-  for (size_t i = 0; i < what.trace.events.size(); ++i) {
-    if (next < what.iterations.size() && what.iterations[next] == i) {
-      if (++next > 1 && options.has_marks) headroom_iteration(0);
-      if (serves_from == 0) std::this_thread::sleep_for(options.step);
+
+  void begin_iteration() {
+    if (++next_ > 1 && options_.has_marks) headroom_iteration(0);
+    if (serves_from_ == 0) std::this_thread::sleep_for(options_.step);
+    calls_.begin_iteration(next_);
+  }
+
+  bool allocate(uint32_t buffer, size_t event) {
+    const memory::BufferInfo& info = what_.trace.buffers[buffer];
+    void* const stream = stream_handle(info.stream);
+    void* const pointer = headroom_malloc(info.requested_bytes, 0, stream);
+    if (pointer == nullptr) {
+      std::fprintf(stderr, "%s: %s\n", what_.name.c_str(), headroom_error());
+      return false;
     }
-    const memory::MemoryEvent& event = what.trace.events[i];
-    const memory::BufferInfo& info = what.trace.buffers[event.buffer];
-    if (info.requested_bytes == 0) continue;
-    void*& pointer = pointers[event.buffer];
-    if (event.kind == memory::EventKind::alloc) {
-      pointer = headroom_malloc(info.requested_bytes, 0, stream_handle(info.stream));
-      if (pointer == nullptr) {
-        std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_error());
-        return Replayed::failed;
-      }
-      if (!live.add(pointer, info.requested_bytes) ||
-          headroom_fake_is_touched(stream_handle(info.stream), reinterpret_cast<uint64_t>(pointer),
-                                   info.requested_bytes) != 0) {
-        std::fprintf(stderr, "%s: request %zu was given memory in use\n", what.name.c_str(), i);
-        return Replayed::failed;
-      }
-      apart.add(info.stream, info.requested_bytes);
-      plain.alloc(event.buffer, info);
-      expandable.alloc(event.buffer, info);
-      const headroom_statistics s = serves_from == 0 ? statistics() : headroom_statistics{};
-      if (serves_from == 0 && s.is_planned != 0) {
-        serves_from = next;
-        at_switch = s;
-        whole = {s.allocated_bytes.peak, s.reserved_bytes.peak};
-        headroom_reset_peak_statistics(0);
-        plain.begin_since();
-        expandable.begin_since();
-      }
-    } else {
-      if (!what.release_delay.empty() && what.release_delay[event.buffer] > 0) {
-        void* const other = stream_handle(1 - std::min<uint32_t>(info.stream, 1));
-        headroom_fake_work(other, reinterpret_cast<uint64_t>(pointer), info.requested_bytes);
-        headroom_record_stream(pointer, other);
-      }
-      live.remove(pointer);
-      headroom_free(pointer, info.requested_bytes, 0, stream_handle(info.stream));
-      headroom_fake_advance(1);
-      apart.add(info.stream, -info.requested_bytes);
-      plain.free(event.buffer);
-      expandable.free(event.buffer);
+    if (!live_.add(pointer, info.requested_bytes) ||
+        headroom_fake_is_touched(stream, reinterpret_cast<uint64_t>(pointer),
+                                 info.requested_bytes) != 0) {
+      std::fprintf(stderr, "%s: request %zu was given memory in use\n", what_.name.c_str(), event);
+      return false;
     }
+    pointers_[buffer] = pointer;
+    apart_.add(info.stream, info.requested_bytes);
+    plain_.alloc(buffer, info);
+    expandable_.alloc(buffer, info);
+    if (serves_from_ == 0 && statistics().is_planned != 0) note_switch();
+    return true;
   }
-  const headroom_statistics s = statistics();
-  Both ours{{s.allocated_bytes.peak, s.reserved_bytes.peak}, {}};
-  ours.whole = {std::max(whole.allocated, ours.since.allocated),
-                std::max(whole.reserved, ours.since.reserved)};
-  if (serves_from == 0) ours.since = {};
-  const Both a = plain.result();
-  const Both b = expandable.result();
-  const auto requests = static_cast<double>(
-      s.planned_requests + s.reused_requests + s.general_requests -
-      (at_switch.planned_requests + at_switch.reused_requests + at_switch.general_requests));
-  const auto share = [&](int64_t headroom_statistics::*part) {
-    return requests <= 0 ? 0 : 100 * static_cast<double>(s.*part - at_switch.*part) / requests;
-  };
-  const std::string name = what.name + (options.plan_path.empty() ? "" : ", again");
-  std::printf(
-      "\"%s\",%zu,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.3f,%.3f,%.3f,%.2f\n",
-      name.c_str(), what.trace.buffers.size(), what.iterations.size(), serves_from,
-      share(&headroom_statistics::planned_requests), share(&headroom_statistics::reused_requests),
-      share(&headroom_statistics::fallback_requests), ours.since.efficiency_pct(),
-      a.since.efficiency_pct(), b.since.efficiency_pct(), ours.whole.efficiency_pct(),
-      a.whole.efficiency_pct(), b.whole.efficiency_pct(),
-      static_cast<double>(ours.since.allocated) / kGiB,
-      static_cast<double>(ours.since.reserved) / kGiB,
-      static_cast<double>(ours.whole.reserved) / kGiB, apart.limit_pct());
-  if (headroom_fake_violations() != 0) {
-    std::fprintf(stderr, "%s: %s\n", what.name.c_str(), headroom_fake_first_violation());
-    return Replayed::failed;
+
+  void note_switch() {
+    serves_from_ = next_;
+    at_switch_ = statistics();
+    whole_ = {at_switch_.allocated_bytes.peak, at_switch_.reserved_bytes.peak};
+    headroom_reset_peak_statistics(0);
+    plain_.begin_since();
+    expandable_.begin_since();
+    calls_.switched(next_);
   }
-  if (std::getenv("HEADROOM_REPORT") != nullptr) {
-    std::string report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1, '\0');
-    headroom_report(report.data(), static_cast<int64_t>(report.size()));
-    std::fprintf(stderr, "%s\n", report.c_str());
+
+  void release(uint32_t buffer) {
+    const memory::BufferInfo& info = what_.trace.buffers[buffer];
+    void* const pointer = pointers_[buffer];
+    if (!what_.release_delay.empty() && what_.release_delay[buffer] > 0) {
+      void* const other = stream_handle(1 - std::min<uint32_t>(info.stream, 1));
+      headroom_fake_work(other, reinterpret_cast<uint64_t>(pointer), info.requested_bytes);
+      headroom_record_stream(pointer, other);
+    }
+    live_.remove(pointer);
+    headroom_free(pointer, info.requested_bytes, 0, stream_handle(info.stream));
+    headroom_fake_advance(1);
+    apart_.add(info.stream, -info.requested_bytes);
+    plain_.free(buffer);
+    expandable_.free(buffer);
   }
-  return serves_from == 0 ? Replayed::unplanned : Replayed::planned;
-}
+
+  void say_row() const {
+    const headroom_statistics s = statistics();
+    const auto came = [](const headroom_statistics& t) {
+      return static_cast<double>(t.planned_requests + t.reused_requests + t.general_requests);
+    };
+    const double requests = came(s) - came(at_switch_);
+    const auto share = [&](int64_t headroom_statistics::*part) {
+      return requests <= 0 ? 0 : 100 * static_cast<double>(s.*part - at_switch_.*part) / requests;
+    };
+    Both ours{{s.allocated_bytes.peak, s.reserved_bytes.peak}, {}};
+    ours.whole = {std::max(whole_.allocated, ours.since.allocated),
+                  std::max(whole_.reserved, ours.since.reserved)};
+    if (serves_from_ == 0) ours.since = {};
+    const Both a = plain_.result();
+    const Both b = expandable_.result();
+    const std::string name = what_.name + (options_.plan_path.empty() ? "" : ", again");
+    std::printf("\"%s\",%zu,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,", name.c_str(),
+                what_.trace.buffers.size(), what_.iterations.size(), serves_from_,
+                share(&headroom_statistics::planned_requests),
+                share(&headroom_statistics::reused_requests),
+                share(&headroom_statistics::fallback_requests), ours.since.efficiency_pct(),
+                a.since.efficiency_pct(), b.since.efficiency_pct(), ours.whole.efficiency_pct(),
+                a.whole.efficiency_pct(), b.whole.efficiency_pct());
+    const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
+    std::printf("%.3f,%.3f,%.3f,%.2f,%lld,%lld\n", gib(ours.since.allocated),
+                gib(ours.since.reserved), gib(ours.whole.reserved), apart_.limit_pct(),
+                static_cast<long long>(calls_.iterations()),
+                static_cast<long long>(calls_.count()));
+  }
+
+  [[nodiscard]] Replayed verdict() const {
+    if (headroom_fake_violations() != 0) {
+      std::fprintf(stderr, "%s: %s\n", what_.name.c_str(), headroom_fake_first_violation());
+      return Replayed::failed;
+    }
+    if (what_.is_steady && calls_.count() != 0) {
+      std::fprintf(stderr, "%s: %lld calls of the driver in %lld steady iterations\n",
+                   what_.name.c_str(), static_cast<long long>(calls_.count()),
+                   static_cast<long long>(calls_.iterations()));
+      return Replayed::failed;
+    }
+    return serves_from_ == 0 ? Replayed::unplanned : Replayed::planned;
+  }
+
+  const Case& what_;
+  const Options& options_;
+  Peer plain_{""};
+  Peer expandable_{"expandable_segments:True"};
+  StreamsApart apart_;
+  runtime::fake::LiveRanges<> live_;
+  std::vector<void*> pointers_;  // by buffer
+  DriverCalls calls_;
+  size_t next_ = 0;         // iteration
+  size_t serves_from_ = 0;  // iteration, counted from 1; 0: no plan serves
+  Peaks whole_;             // until the switch
+  headroom_statistics at_switch_{};
+};
 
 using memory::generated::TrainingShape;
 
@@ -267,7 +347,9 @@ template <typename Change>
 Case with(const char* name, Change&& change) {
   TrainingShape s = shape();
   change(s);
-  return generated_case(name, s);
+  Case made = generated_case(name, s);
+  made.is_steady = s.experts == 0 && s.sequence_step == 0 && s.evaluate_every == 0;
+  return made;
 }
 
 // Three lengths that take turns: no request is perturbed, and each has its own iteration.
@@ -297,6 +379,9 @@ std::vector<Case> generated_cases() {
       with("evaluation after each 4th", [](auto& s) { s.evaluate_every = 4, s.iterations = 32; }));
   cases.push_back(perturbed_case(cases[0], 0.05, 1));
   cases.push_back(perturbed_case(cases[2], 0.05, 2));
+  cases.push_back(merged_case("a loader's thread on the same stream", cases[0],
+                              loader_case(cases[0].iterations.size()), 3));
+  cases.push_back(merged_case("two trainings on one stream", cases[0], cases[2], 4));
   return cases;
 }
 
@@ -326,7 +411,7 @@ std::string recorded_folder() {
 Replayed in_child(const Case& what, const Options& options) {
   const pid_t child = fork();
   if (child == 0) {
-    const Replayed replayed = replay(what, options);
+    const Replayed replayed = Replay(what, options).run();
     headroom_finish();
     std::fflush(stdout);
     std::_Exit(static_cast<int>(replayed));
@@ -411,7 +496,7 @@ int main(int argc, char** argv) {
       "case,requests,iterations,serves_from_iteration,planned_pct,reused_pct,fallback_pct,"
       "since_pct,since_torch_pct,since_expandable_pct,whole_pct,whole_torch_pct,"
       "whole_expandable_pct,since_allocated_gib,since_reserved_gib,whole_reserved_gib,streams_"
-      "apart_pct\n");
+      "apart_pct,last_iterations,calls_in_them\n");
   std::fflush(stdout);
   const std::string plan =
       std::filesystem::temp_directory_path() / ("headroom_efficiency." + std::to_string(getpid()));

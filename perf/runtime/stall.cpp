@@ -14,11 +14,14 @@
 
 #include "base/units.h"
 #include "runtime/abi.h"
+#include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 
 namespace {
 
 using namespace headroom;
+using runtime::fake::report;
+using runtime::fake::statistics;
 
 int64_t nanoseconds(clockid_t clock) {
   timespec time{};
@@ -59,13 +62,6 @@ struct Times {
     *this = {};
   }
 };
-
-headroom_statistics statistics() {
-  headroom_statistics s{};
-  s.struct_bytes = sizeof s;
-  headroom_get_statistics(0, &s);
-  return s;
-}
 
 // Forward and backward: every second block waits for its backward. True where a plan came to serve.
 bool iterate(int64_t requests, Times& times) {
@@ -122,8 +118,6 @@ int main(int argc, char** argv) {
   Times planned;
   for (int i = 0; i < 5; ++i) iterate(requests, planned);
   planned.say("planned");
-  std::string report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1, '\0');
-  headroom_report(report.data(), static_cast<int64_t>(report.size()));
-  std::fprintf(stderr, "%s\n", report.c_str());
+  std::fprintf(stderr, "%s\n", report().c_str());
   return has_switched ? 0 : 1;
 }

@@ -13,10 +13,13 @@
 #include "memory/recording/reader.h"
 #include "runtime/abi.h"
 #include "runtime/fake/abi_child.h"
+#include "runtime/fake/abi_words.h"
 #include "runtime/fake/in_child.h"
 
 namespace headroom {
 namespace {
+
+using namespace runtime::fake;
 
 // Nobody may take half a recording for a whole one.
 TEST(Runtime, ARecordingThatIsNotWholeIsToldOf) {

@@ -11,11 +11,14 @@
 #include "base/units.h"
 #include "runtime/abi.h"
 #include "runtime/fake/abi_child.h"
+#include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/in_child.h"
 
 namespace headroom {
 namespace {
+
+using namespace runtime::fake;
 
 // Two devices of 64 MiB.
 void with_devices(const std::function<void()>& what, bool is_virtual = true, int64_t delay = 0) {

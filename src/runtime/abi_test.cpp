@@ -14,11 +14,14 @@
 #include "base/units.h"
 #include "runtime/abi.h"
 #include "runtime/fake/abi_child.h"
+#include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/in_child.h"
 
 namespace headroom {
 namespace {
+
+using namespace runtime::fake;
 
 TEST(Runtime, SizeNullIsNullAndWhatIsNotOursIsIgnored) {
   in_child([] {

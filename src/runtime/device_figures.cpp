@@ -169,12 +169,16 @@ std::string DeviceAllocator::report_json() {
   PlanFigures f;
   const Planner* maker = nullptr;  // made once, and never gone
   bool serves = false;
+  bool follows = false;
+  uint32_t followed = 0;
   {
     const std::lock_guard lock(lock_);
     s = statistics_;
     f = plan_figures_;
     maker = planner_.get();
     serves = planned_ != nullptr;
+    follows = candidate_ != nullptr;
+    followed = followed_;
   }
   std::string json = "{" + key("device", ordinal_);
   const auto add = [&](const char* name, int64_t value) { json += ", " + key(name, value); };
@@ -205,6 +209,9 @@ std::string DeviceAllocator::report_json() {
   json += ", \"began_from_file\": " + std::string(f.began_from_file ? "true" : "false");
   say("refused", f.refused);
   say("planner", maker == nullptr ? "" : maker->state());
+  say("follows", follows ? "the plan has not met an iteration of its own yet, in " +
+                               std::to_string(followed) + " requests"
+                         : "");
   say("not_kept", maker == nullptr ? "" : maker->not_kept());
   add("switches", f.switches);
   add("arena_bytes", f.plan_bytes);

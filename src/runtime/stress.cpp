@@ -35,10 +35,14 @@
 #include <vector>
 
 #include "runtime/abi.h"
+#include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/live_ranges.h"
 
 namespace {
+
+using headroom::runtime::fake::report;
+using headroom::runtime::fake::statistics;
 
 struct Setting {
   double operations = 1e6;
@@ -133,13 +137,6 @@ Turns turns;
 void* stream_handle(int stream) {
   return stream == 0 ? nullptr
                      : reinterpret_cast<void*>(uintptr_t{0x1000} * static_cast<uintptr_t>(stream));
-}
-
-headroom_statistics statistics() {
-  headroom_statistics s{};
-  s.struct_bytes = sizeof s;
-  headroom_get_statistics(0, &s);
-  return s;
 }
 
 // What was handed to other threads to be released.
@@ -487,8 +484,6 @@ int main(int argc, char** argv) {
     fail("figures that are not zero after everything was released");
   }
   if (headroom_fake_violations() != 0) fail(headroom_fake_first_violation());
-  std::vector<char> report(static_cast<size_t>(headroom_report(nullptr, 0)) + 1);
-  headroom_report(report.data(), static_cast<int64_t>(report.size()));
   std::printf(
       "%lld operations (%lld in turns) in %.1f s, %lld refused; planned %lld (%lld in turns), "
       "reused %lld, general %lld, since the plan %lld; left reserved %lld of which the driver says "
@@ -499,7 +494,7 @@ int main(int argc, char** argv) {
       static_cast<long long>(s.general_requests), static_cast<long long>(s.fallback_requests),
       static_cast<long long>(s.reserved_bytes.current),
       static_cast<long long>(headroom_fake_used_bytes(0)));
-  if (std::getenv("HEADROOM_REPORT") != nullptr) std::printf("%s\n", report.data());
+  if (std::getenv("HEADROOM_REPORT") != nullptr) std::printf("%s\n", report().c_str());
   if (s.reserved_bytes.current != headroom_fake_used_bytes(0)) {
     fail("reserved bytes are not what the driver gave");
   }

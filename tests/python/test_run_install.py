@@ -257,6 +257,27 @@ def test_ranks_are_named_and_told_apart(run):
     assert ranks == [(0, 2, "served"), (1, 2, "served"), (None, 1, "nothing")]
 
 
+@pytest.mark.parametrize("rank_name, world_name", [
+    ("SLURM_PROCID", "SLURM_NTASKS"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE")])
+def test_each_task_of_a_launcher_has_its_own_prefix(surroundings, tmp_path, rank_name, world_name):
+    """srun headroom run -- python train.py: as many of us as tasks, side by side."""
+    (tmp_path / "train.py").write_text(PRELUDE + "torch.cuda.init()\ntrain(2)\n")
+    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        surroundings.pop(name, None)
+    tasks = [subprocess.Popen([os.environ["HEADROOM_BINARY"], "run", "--record", "recordings", "--",
+                               sys.executable, "train.py"], cwd=tmp_path, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env={**surroundings, rank_name: str(rank), world_name: "2"})
+             for rank in range(2)]
+    for rank, task in enumerate(tasks):
+        _, said = task.communicate(timeout=180)
+        assert task.returncode == 0, said
+        assert said.startswith(f"headroom: rank {rank}, cuda:0: "), said
+    recordings = sorted(path.name for path in (tmp_path / "recordings").iterdir())
+    assert [name.partition("-")[0] for name in recordings] == ["rank0", "rank1"]
+
+
 @pytest.mark.parametrize("module, words", [
     ("torch.distributed.run", ["--nproc-per-node", "2", "--master-port", "0"]),
     ("accelerate.commands.launch", ["--multi_gpu", "--num_processes", "2", "--num_machines", "1",
@@ -364,6 +385,19 @@ def test_recorded_planned_by_pack_and_served(run, tmp_path):
     assert done.stderr.startswith("headroom: error: step.plan, byte "), done.stderr
     assert any("the plan was refused" in note for note in damaged["notes"]), damaged
     assert damaged["ended"] and damaged["devices"][0]["planned"] == 0
+
+
+def test_a_plan_of_other_work_is_told_of_however_short_the_run_was(run, tmp_path):
+    run("torch.cuda.init()\ntrain(12)\n", "--record", "recordings")
+    recording, = (tmp_path / "recordings").glob("*.hrec")
+    subprocess.run([os.environ["HEADROOM_BINARY"], "pack", str(recording), "--plan", "step.plan"],
+                   capture_output=True, check=True, cwd=tmp_path)
+    done = run("torch.cuda.init()\nSIZES = [size + MIB for size in SIZES]\ntrain(3)\n", "--plan",
+               "step.plan")
+    device, = done.answer["processes"][0]["devices"]
+    assert device["planned"] == 0
+    assert device["plan_reason"] == ("the plan has not met an iteration of its own yet, in 15 "
+                                     "requests")
 
 
 def test_what_is_no_plan_is_told_before_the_run(run, tmp_path):

@@ -506,7 +506,7 @@ void another_pytorch_is_refused(const Words& words) {
 void a_forked_child_leaves_its_parents_blocks_alone(const Words& words) {
   torch_cuda::CUDAAllocator& one = installed(words);
   c10::DataPtr kept = one.allocate(100);
-  const int status = headroom::status_of_child([&] {
+  const int status = headroom::runtime::fake::status_of_child([&] {
     kept.clear();
     CHECK(refusal([&] { one.raw_alloc(100); }) != "");
   });

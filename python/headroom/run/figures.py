@@ -49,7 +49,7 @@ def figures_of_library(torch, library, iterations, plan_is_kept, has_shim):
             "fallen_back": statistics.fallback_requests, "iterations": iterations,
             "plan_source": ("kept" if plan_is_kept else "file") if plan.get("from_file") else
             "made" if plan.get("switches") else "",
-            "plan_reason": "" if served else plan.get("planner", "")})
+            "plan_reason": "" if served else plan.get("follows") or plan.get("planner", "")})
     return entries
 
 

@@ -12,10 +12,11 @@
 
 #include "base/units.h"
 #include "runtime/abi.h"
+#include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/in_child.h"
 
-namespace headroom {
+namespace headroom::runtime::fake {
 
 inline void set_up(int64_t memory_mib, int64_t delay = 0, bool is_virtual = true) {
   const headroom_fake_setting setting{2, memory_mib << 20,   2 * kMiB, delay, 1,
@@ -29,19 +30,6 @@ inline headroom_configuration configuration() {
   made.driver_path = FAKE_CUDA_PATH;
   made.flags = HEADROOM_FLAG_ALWAYS_PLAN;
   return made;
-}
-
-inline headroom_statistics statistics(int device = 0) {
-  headroom_statistics s{};
-  s.struct_bytes = sizeof s;
-  headroom_get_statistics(device, &s);
-  return s;
-}
-
-inline std::string report() {
-  std::string text(static_cast<size_t>(headroom_report(nullptr, 0)) + 1, '\0');
-  headroom_report(text.data(), static_cast<int64_t>(text.size()));
-  return text;
 }
 
 // Runs `what` in a process of its own, which must end with 0 and break no rule of the driver.
@@ -59,4 +47,4 @@ inline std::string path_of_this_test() {
          std::to_string(getpid());
 }
 
-}  // namespace headroom
+}  // namespace headroom::runtime::fake

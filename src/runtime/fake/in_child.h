@@ -20,7 +20,7 @@
     }                                                                      \
   } while (false)
 
-namespace headroom {
+namespace headroom::runtime::fake {
 
 // Runs `what` in a process of its own: 0 where it held and broke no rule of the driver.
 inline int status_of_child(const std::function<void()>& what) {
@@ -35,4 +35,4 @@ inline int status_of_child(const std::function<void()>& what) {
   return status;
 }
 
-}  // namespace headroom
+}  // namespace headroom::runtime::fake

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,8 +12,9 @@
 #include "base/units.h"
 #include "runtime/abi.h"
 #include "runtime/fake/abi_child.h"
+#include "runtime/fake/abi_words.h"
 
-namespace headroom {
+namespace headroom::runtime::fake {
 
 // One iteration of a made-up step.
 inline void run_step(bool is_first, std::vector<void*>& weights) {
@@ -35,12 +37,9 @@ inline void run_step(bool is_first, std::vector<void*>& weights) {
   }
 }
 
-[[maybe_unused]] inline size_t threads() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    ++count;
-  }
-  return count;
+inline size_t threads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
 }
 
 // A thread that was joined may be listed for a moment yet. ThreadSanitizer has threads of its own.
@@ -74,4 +73,4 @@ inline bool run_unplanned_until(const std::string& said, std::vector<void*>& wei
   return report().find(said) != std::string::npos;
 }
 
-}  // namespace headroom
+}  // namespace headroom::runtime::fake
