@@ -7,6 +7,7 @@
 #include "engines/pipeline_layout.h"
 #include "engines/script_launch.h"
 #include "engines/shell_arguments.h"
+#include "text/parse_number.h"
 
 namespace headroom::engines {
 
@@ -105,13 +106,7 @@ Result<void> read_sizes(ShellArguments& in, MegatronArguments& a) {
 
 Result<void> read_latent_attention(ShellArguments& in, MegatronArguments& a) {
   a.qk_layernorm = in.is_on("qk-layernorm");
-  a.fused_rotary = !in.is_on("no-rope-fusion");
-  if (!in.is_on("multi-latent-attention")) {
-    if (a.fused_rotary || !a.rotary) return {};
-    return Error{ErrorCode::bad_input,
-                 "--no-rope-fusion without --multi-latent-attention is not modelled", in.file(),
-                 "leave it out to see the rest"};
-  }
+  if (!in.is_on("multi-latent-attention")) return {};
   a.kv_lora_rank = 32;
   HEADROOM_TRY(in.take("q-lora-rank", a.q_lora_rank));
   HEADROOM_TRY(in.take("kv-lora-rank", a.kv_lora_rank));
@@ -119,6 +114,37 @@ Result<void> read_latent_attention(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("qk-pos-emb-head-dim", a.qk_pos_emb_head_dim));
   HEADROOM_TRY(in.take("v-head-dim", a.v_head_dim));
   a.fused_rotary = a.fused_rotary && a.rotary;  // validate_args
+  return {};
+}
+
+// By Transformer Engine's kernel, or by plain operators, which leave what is not turned as it is.
+Result<void> read_rotation(ShellArguments& in, MegatronArguments& a) {
+  a.fused_rotary = !in.is_on("no-rope-fusion");
+  if (a.fused_rotary || !a.rotary) return {};
+  a.interleaved_rotary = in.is_on("rotary-interleaved");
+  HEADROOM_ASSIGN(const auto percent, in.words("rotary-percent"));
+  if (!percent || text::parse_number<double>(*percent) == 1.0) return {};
+  return Error{
+      ErrorCode::bad_input,
+      "--rotary-percent " + percent->substr(0, 60) + " with --no-rope-fusion is not modelled",
+      in.file(), "1.0 is, or the fused rotation"};
+}
+
+// Transformer Engine's modules, or Megatron-LM's own, whose softmax has a kernel where it can.
+Result<void> read_modules(ShellArguments& in, MegatronArguments& a) {
+  HEADROOM_ASSIGN(const auto modules, in.words("transformer-impl"));
+  a.local = modules == "local";
+  if (modules && !a.local && *modules != "transformer_engine") {
+    return Error{ErrorCode::bad_input,
+                 "--transformer-impl " + modules->substr(0, 60) + " is not modelled", in.file(),
+                 "transformer_engine or local"};
+  }
+  if (a.local) {
+    a.fused_softmax = !in.is_on("no-masked-softmax-fusion");
+    a.scaled_softmax = in.is_on("apply-query-key-layer-scaling");
+    a.softmax_in_float32 = in.is_on("attention-softmax-in-fp32");
+  }
+  a.fused_loss = in.is_on("cross-entropy-loss-fusion");
   return {};
 }
 
@@ -141,7 +167,9 @@ Result<void> read_model(ShellArguments& in, MegatronArguments& a) {
                  "learned positions need them"};
   }
   if (a.rotary || position == "none") a.longest = std::exchange(a.positions, 0);
+  HEADROOM_TRY(read_rotation(in, a));
   HEADROOM_TRY(read_latent_attention(in, a));
+  HEADROOM_TRY(read_modules(in, a));
   HEADROOM_TRY(in.take("hidden-dropout", a.hidden_dropout));
   HEADROOM_TRY(in.take("attention-dropout", a.attention_dropout));
   HEADROOM_ASSIGN(const auto backend, in.words("attention-backend"));
@@ -152,8 +180,31 @@ Result<void> read_model(ShellArguments& in, MegatronArguments& a) {
   return {};
 }
 
+// core_transformer_config_from_args: of the activation that there is, the other's is no matter.
+Result<void> read_activation(ShellArguments& in, MegatronArguments& a) {
+  const bool no_gelu = in.is_on("no-bias-gelu-fusion");
+  const bool no_swiglu = in.is_on("no-bias-swiglu-fusion");
+  a.fused_activation = !(a.swiglu ? no_swiglu : no_gelu);
+  if (a.experts == 0 || !a.swiglu || !no_swiglu) return {};
+  return Error{ErrorCode::bad_input, "--no-bias-swiglu-fusion with --num-experts is not modelled",
+               in.file(), "leave it out to see the rest"};
+}
+
+Result<void> read_shared_expert(ShellArguments& in, MegatronArguments& a) {
+  HEADROOM_TRY(in.take("moe-shared-expert-intermediate-size", a.shared_expert_ffn));
+  if (a.shared_expert_ffn == 0) return {};
+  a.shared_expert_gate = in.is_on("moe-shared-expert-gate");
+  if (a.experts > 0) return {};
+  // Dense layers have none, whatever is said.
+  a.shared_expert_ffn = 0;
+  a.shared_expert_gate = false;
+  return {};
+}
+
 Result<void> read_experts(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("num-experts", a.experts));
+  HEADROOM_TRY(read_activation(in, a));
+  HEADROOM_TRY(read_shared_expert(in, a));
   a.expert_ffn = a.ffn;
   a.expert_tensor_ranks = a.tensor_ranks;
   HEADROOM_TRY(in.take("moe-router-topk", a.experts_per_token));

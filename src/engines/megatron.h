@@ -50,9 +50,12 @@ struct MegatronArguments {
   int64_t v_head_dim = 128;
   bool qk_layernorm = false;
   bool fused_rotary = true;
-  int64_t experts = 0;  // none: every layer has one MLP
+  bool interleaved_rotary = false;  // by pairs that lie side by side
+  int64_t experts = 0;              // none: every layer has one MLP
   int64_t experts_per_token = 1;
   int64_t expert_ffn = 0;
+  int64_t shared_expert_ffn = 0;  // width of the expert that every token goes to; 0: none
+  bool shared_expert_gate = false;
   bool grouped_experts = false;
   bool sends_tokens = false;  // by all-to-all, in place of gathering them
   int64_t expert_ranks = 1;
@@ -61,7 +64,13 @@ struct MegatronArguments {
   double attention_dropout = 0.1;
   std::string attention_backend = "auto";  // auto, flash, fused, unfused
   bool deterministic = false;
-  std::string type = "fp32";  // bf16, fp16, fp32
+  bool local = false;           // --transformer-impl local, and of its softmax:
+  bool fused_softmax = true;    //   no --no-masked-softmax-fusion
+  bool scaled_softmax = false;  //   --apply-query-key-layer-scaling
+  bool softmax_in_float32 = false;
+  bool fused_activation = true;  // of the MLP, with the bias before it
+  bool fused_loss = false;       // --cross-entropy-loss-fusion, native
+  std::string type = "fp32";     // bf16, fp16, fp32
   int64_t micro_batch = 1;
   std::optional<int64_t> global_batch;
   int64_t tensor_ranks = 1;

@@ -10,7 +10,6 @@ namespace {
 constexpr auto kNotModelled = std::to_array<std::string_view>({
     "apply-residual-connection-post-layernorm",
     "cpu-offloading-num-layers",
-    "cross-entropy-loss-fusion",
     "cuda-graph-impl",
     "delay-wgrad-compute",
     "enable-cuda-graph",
@@ -23,12 +22,11 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "hybrid-override-pattern",
     "moe-expert-capacity-factor",
     "moe-layer-freq",
-    "moe-shared-expert-intermediate-size",
+    "moe-shared-expert-overlap",
+    "use-grouped-gemm-for-shared-expert",
     "mla-down-proj-fusion",
     "mtp-num-layers",
     "no-bias-dropout-fusion",
-    "no-bias-gelu-fusion",
-    "no-bias-swiglu-fusion",
     "optimizer-cpu-offload",
     "overlap-moe-expert-parallel-comm",
     "quick-geglu",
@@ -44,7 +42,7 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
 });
 
 constexpr auto kOnlyValues = std::to_array<OnlyValue>(
-    {{"transformer-impl", "transformer_engine"}, {"optimizer", "adam"}, {"cp-comm-type", "p2p"}});
+    {{"cross-entropy-fusion-impl", "native"}, {"optimizer", "adam"}, {"cp-comm-type", "p2p"}});
 
 // Beginnings of names.
 constexpr auto kHarmless = std::to_array<std::string_view>({

@@ -70,6 +70,7 @@ void add_positions(const MegatronArguments& a, Array& to) {
   const int64_t needed = std::max(a.sequence, a.decoder_sequence);
   to.add("max-position-embeddings", is_learned ? a.positions : a.longest > 0 ? a.longest : needed);
   to.flag("no-rope-fusion", !a.fused_rotary);
+  to.flag("rotary-interleaved", a.interleaved_rotary);
 }
 
 void add_latent_attention(const MegatronArguments& a, Array& to) {
@@ -101,6 +102,10 @@ std::string model_arguments(const MegatronArguments& a) {
     to.add("num-experts", a.experts);
     to.add("moe-router-topk", a.experts_per_token);
     to.add("moe-ffn-hidden-size", a.expert_ffn);
+    if (a.shared_expert_ffn > 0) {
+      to.add("moe-shared-expert-intermediate-size", a.shared_expert_ffn);
+    }
+    to.flag("moe-shared-expert-gate", a.shared_expert_gate);
     to.flag("moe-grouped-gemm", a.grouped_experts);
     to.add("moe-token-dispatcher-type", std::string(a.sends_tokens ? "alltoall" : "allgather"));
   }
@@ -138,9 +143,18 @@ std::string division_arguments(const MegatronArguments& a) {
   return to.text();
 }
 
+void add_modules(const MegatronArguments& a, Array& to) {
+  to.add("transformer-impl", std::string(a.local ? "local" : "transformer_engine"));
+  to.flag("no-masked-softmax-fusion", !a.fused_softmax);
+  to.flag("apply-query-key-layer-scaling", a.scaled_softmax);
+  to.flag("attention-softmax-in-fp32", a.softmax_in_float32);
+  to.flag(a.swiglu ? "no-bias-swiglu-fusion" : "no-bias-gelu-fusion", !a.fused_activation);
+  to.flag("cross-entropy-loss-fusion", a.fused_loss);
+}
+
 std::string step_arguments(const MegatronArguments& a) {
   Array to("STEP_ARGS");
-  to.add("transformer-impl", std::string("transformer_engine"));
+  add_modules(a, to);
   if (a.attention_backend != "auto") to.add("attention-backend", shell_word(a.attention_backend));
   to.flag("deterministic-mode", a.deterministic);
   if (a.type != "fp32") to.flag(a.type, true);

@@ -40,6 +40,12 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
            "--multi-latent-attention --q-lora-rank 32 --qk-layernorm --position-embedding-type "
            "rope --no-rope-fusion",
        kModel + "--multi-latent-attention --kv-lora-rank 16 --v-head-dim 24",
+       kModel + "--transformer-impl local --no-masked-softmax-fusion --attention-softmax-in-fp32 "
+                "--apply-query-key-layer-scaling --no-bias-gelu-fusion",
+       kModel + "--position-embedding-type rope --no-rope-fusion --rotary-interleaved --swiglu "
+                "--no-bias-swiglu-fusion --cross-entropy-loss-fusion",
+       kModel + "--num-experts 8 --moe-shared-expert-intermediate-size 48 "
+                "--moe-shared-expert-gate --no-bias-gelu-fusion",
        kModel + "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
                 "--moe-grouped-gemm --moe-token-dispatcher-type alltoall "
                 "--expert-tensor-parallel-size 1 --moe-ffn-hidden-size 96",

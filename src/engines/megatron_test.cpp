@@ -85,6 +85,54 @@ TEST(MegatronArguments, ExpertsAreDividedAsTheMatricesWhereNothingIsSaid) {
   EXPECT_TRUE(a->grouped_experts && a->sends_tokens);
 }
 
+constexpr std::string_view kSmall =
+    "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+    "--max-position-embeddings 128 ";
+
+MegatronArguments small_with(const std::string& more) {
+  const auto a = read_megatron_arguments(std::string(kSmall) + more, "run.sh");
+  EXPECT_TRUE(a) << a.error().to_string();
+  return a ? *a : MegatronArguments();
+}
+
+TEST(MegatronArguments, ASharedExpertIsReadBesideOthers) {
+  const std::string shared = "--moe-shared-expert-intermediate-size 96 --moe-shared-expert-gate ";
+  const MegatronArguments a = small_with(shared + "--num-experts 8");
+  EXPECT_EQ(a.shared_expert_ffn, 96);
+  EXPECT_TRUE(a.shared_expert_gate);
+  EXPECT_FALSE(
+      small_with("--moe-shared-expert-intermediate-size 96 --num-experts 8").shared_expert_gate);
+  EXPECT_EQ(small_with(shared).shared_expert_ffn, 0);
+}
+
+TEST(MegatronArguments, ItsOwnModulesAndTheirSoftmaxAreRead) {
+  const MegatronArguments local = small_with("--transformer-impl local");
+  EXPECT_TRUE(local.local && local.fused_softmax);
+  EXPECT_FALSE(local.softmax_in_float32 || local.scaled_softmax);
+  const std::string softmax =
+      "--no-masked-softmax-fusion --apply-query-key-layer-scaling "
+      "--attention-softmax-in-fp32 ";
+  const MegatronArguments plain = small_with(softmax + "--transformer-impl local");
+  EXPECT_TRUE(!plain.fused_softmax && plain.scaled_softmax && plain.softmax_in_float32);
+  const MegatronArguments other = small_with(softmax + "--transformer-impl transformer_engine");
+  EXPECT_TRUE(!other.local && other.fused_softmax && !other.scaled_softmax);
+}
+
+// That of the activation that there is not is of no matter.
+TEST(MegatronArguments, FusionsAreThoseOfWhatThereIs) {
+  EXPECT_FALSE(small_with("--no-bias-gelu-fusion").fused_activation);
+  EXPECT_TRUE(small_with("--no-bias-gelu-fusion --swiglu").fused_activation);
+  EXPECT_TRUE(small_with("--no-bias-swiglu-fusion").fused_activation);
+  EXPECT_FALSE(small_with("--no-bias-swiglu-fusion --swiglu").fused_activation);
+  EXPECT_FALSE(small_with("").fused_loss);
+  EXPECT_TRUE(small_with("--cross-entropy-loss-fusion").fused_loss);
+  const std::string rope = "--position-embedding-type rope ";
+  EXPECT_TRUE(small_with(rope + "--rotary-interleaved").fused_rotary);
+  const MegatronArguments a = small_with(rope + "--rotary-interleaved --no-rope-fusion");
+  EXPECT_TRUE(!a.fused_rotary && a.interleaved_rotary);
+  EXPECT_FALSE(small_with(rope + "--no-rope-fusion --rotary-percent 1.0").fused_rotary);
+}
+
 std::string message_of(std::string_view content) {
   const auto a = read_megatron_arguments(content, "run.sh");
   return a ? "" : a.error().message;
@@ -133,6 +181,17 @@ TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
             "the hidden size is too small for an MLP with --swiglu");
   EXPECT_EQ(message_of(model + "--optimizer sgd"), "--optimizer sgd is not modelled");
   EXPECT_EQ(message_of(model + "--squared-relu"), "--squared-relu is not modelled");
+  EXPECT_EQ(message_of(model + "--transformer-impl inference_optimized"),
+            "--transformer-impl inference_optimized is not modelled");
+  EXPECT_EQ(message_of(model + "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"),
+            "--cross-entropy-fusion-impl te is not modelled");
+  EXPECT_EQ(message_of(model + "--position-embedding-type rope --no-rope-fusion "
+                               "--rotary-percent 0.5"),
+            "--rotary-percent 0.5 with --no-rope-fusion is not modelled");
+  EXPECT_EQ(message_of(model + "--num-experts 8 --swiglu --no-bias-swiglu-fusion"),
+            "--no-bias-swiglu-fusion with --num-experts is not modelled");
+  EXPECT_EQ(message_of(model + "--num-experts 8 --moe-shared-expert-overlap"),
+            "--moe-shared-expert-overlap is not modelled");
   EXPECT_EQ(message_of(model + "--tensor-model-parallel-size $A A=$B B=$A").substr(0, 28),
             "--tensor-model-parallel-size");
   EXPECT_EQ(message_of("--num-layers 2 --hidden-size 64"), "has no --num-attention-heads");

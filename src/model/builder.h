@@ -209,6 +209,7 @@ class GraphBuilder {
   Var mul_assign(Var a, double b);
   Var div_assign(Var a, double b);
   Var index_put(Var x, Var index, Var value);
+  Var masked_fill_assign(Var x, Var mask);
   Var index_add_assign(Var x, int dim, Var index, Var source);
   Var copy_slice(Var x, Var source, int dim, int64_t start, int64_t end);
   Var copy_select(Var x, Var source, int dim, int64_t index);

@@ -180,6 +180,11 @@ Var GraphBuilder::where(Var condition, Var a, Var b) {
 Var GraphBuilder::masked_fill(Var x, Var mask) {
   return apply(OpKind::masked_fill, inputs(std::move(x), std::move(mask)));
 }
+Var GraphBuilder::masked_fill_assign(Var x, Var mask) {
+  Attributes in_place;
+  in_place.flag = true;
+  return apply(OpKind::masked_fill, inputs(std::move(x), std::move(mask)), std::move(in_place));
+}
 
 Var GraphBuilder::gelu(Var x, bool tanh_approximation) {
   return apply(tanh_approximation ? OpKind::gelu_tanh : OpKind::gelu, inputs(std::move(x)));

@@ -106,9 +106,8 @@ Result<void> check(const MegatronStage& s) {
       return wrong("a size of the mixture of experts is out of range");
     }
     constexpr double kShareMax = 1e4;
-    if (!(m.expert_share > 0 && m.expert_share <= kShareMax) ||
-        !(m.expert_capacity >= 0 && m.expert_capacity <= kShareMax)) {
-      return wrong("the experts' share or capacity is out of range");
+    if (!(m.expert_share > 0 && m.expert_share <= kShareMax)) {
+      return wrong("the experts' share is out of range");
     }
     if (m.shared_inner < 0 || m.shared_inner > kSizeMax || m.shared_inner % r.tensor != 0) {
       return wrong("the shared expert's width is out of range, or cannot be divided");

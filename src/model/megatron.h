@@ -68,17 +68,18 @@ struct MegatronModel {
   // A mixture of experts in the place of every MLP; none where there are no experts.
   int64_t experts = 0;
   int64_t experts_per_token = 1;
-  int64_t expert_inner = 0;      // one expert's width
-  int64_t shared_inner = 0;      // width of the expert that every token goes to; 0: none
-  bool grouped_experts = false;  // their products run at once (--moe-grouped-gemm)
-  double expert_share = 1;       // of what even routing would give this rank's experts
-  // Of an even share, what an expert takes at the most (--moe-expert-capacity-factor); 0: all.
-  double expert_capacity = 0;
-  bool pads_experts = false;   // to that (--moe-pad-expert-input-to-capacity)
-  bool deterministic = false;  // --deterministic-mode
-  bool local = false;          // Megatron-LM's own modules (--transformer-impl local)
-  bool compiled_loss = false;  // --cross-entropy-loss-fusion, native
-  bool fused_softmax = true;   // of those (--no-masked-softmax-fusion)
+  int64_t expert_inner = 0;       // one expert's width
+  int64_t shared_inner = 0;       // width of the expert that every token goes to; 0: none
+  bool shared_gate = false;       // which a gate weighs (--moe-shared-expert-gate)
+  bool grouped_experts = false;   // their products run at once (--moe-grouped-gemm)
+  double expert_share = 1;        // of what even routing would give this rank's experts
+  bool deterministic = false;     // --deterministic-mode
+  bool local = false;             // Megatron-LM's own modules (--transformer-impl local), their
+  bool fused_softmax = true;      //   softmax with a kernel of its own,
+  bool wide_softmax = false;      //   else in float32 (--attention-softmax-in-fp32),
+  bool scaled_softmax = false;    //   scaled by layers (--apply-query-key-layer-scaling)
+  bool compiled_loss = false;     // --cross-entropy-loss-fusion, native
+  bool plain_activation = false;  // of an MLP (--no-bias-gelu-fusion, --no-bias-swiglu-fusion)
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   MegatronAttention attention = MegatronAttention::automatic;

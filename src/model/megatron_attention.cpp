@@ -65,8 +65,8 @@ Var CoreAttention::unfused(GraphBuilder& g, const MegatronStage& stage,
   return g.view(context, {queries, b, heads * value_size});
 }
 
-// Megatron-LM's own kernels take the mask of padding in; without kernels of its own
-// (--no-masked-softmax-fusion) the scores are float32, scaled by the layer's number.
+// FusedScaleMaskSoftmax. Megatron-LM's own kernels take the mask of padding in; without them the
+// scores are masked in place, by the loader's mask or one that each layer makes (utils.py).
 Var CoreAttention::softmax(GraphBuilder& g, const MegatronStage& stage, Var scores,
                            const MegatronContext& given) const {
   const int64_t b = stage.micro_batch;
@@ -77,8 +77,13 @@ Var CoreAttention::softmax(GraphBuilder& g, const MegatronStage& stage, Var scor
   }
   const Var narrow = g.dtype_of(scores);
   Var weights = g.view(std::move(scores), {b, heads, queries, keys});
-  weights = g.mul(g.to(std::move(weights), DType::f32), 1.0);
-  if (given.mask) weights = g.masked_fill(std::move(weights), given.mask);
+  if (stage.model.wide_softmax) weights = g.to(std::move(weights), DType::f32);
+  if (stage.model.scaled_softmax) weights = g.mul(std::move(weights), 1.0);
+  Var mask = given.mask;
+  if (!mask && !is_padded) {
+    mask = g.to(g.triangle(g.full({queries, keys}, DType::f32)), DType::boolean);
+  }
+  if (mask) weights = g.masked_fill_assign(std::move(weights), std::move(mask));
   weights = g.to_like(g.softmax(std::move(weights), 3), narrow);
   return g.view(std::move(weights), {b * heads, queries, keys});
 }

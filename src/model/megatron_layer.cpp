@@ -26,9 +26,20 @@ MegatronMlp::MegatronMlp(GraphBuilder& g, const MegatronStage& stage, const std:
 Var MegatronMlp::operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input,
                             const Var& gathered) const {
   Var x = normed_columns(g, stage, input, norm_, fc1_weight_, Var(), gathered);
-  x = g.apply(stage.model.gated ? OpKind::bias_swiglu : OpKind::bias_gelu,
-              {std::move(x), fc1_bias_});
+  x = activated(g, stage, std::move(x));
   return summed_rows(g, stage, std::move(x), fc2_weight_);
+}
+
+Var MegatronMlp::activated(GraphBuilder& g, const MegatronStage& stage, Var x) const {
+  const MegatronModel& m = stage.model;
+  if (!m.plain_activation) {
+    return g.apply(m.gated ? OpKind::bias_swiglu : OpKind::bias_gelu, {std::move(x), fc1_bias_});
+  }
+  if (fc1_bias_) x = g.add(std::move(x), fc1_bias_);
+  if (!m.gated) return g.gelu(std::move(x), false);
+  const int64_t width = m.inner / stage.rank.tensor;
+  const std::vector<Var> halves = g.split(std::move(x), {width, width}, -1);
+  return g.mul(g.silu(halves[0]), halves[1]);
 }
 
 MegatronSelfAttention::MegatronSelfAttention(GraphBuilder& g, const MegatronSizes& sizes,

@@ -23,6 +23,9 @@ class MegatronMlp {
   [[nodiscard]] const Var& bias() const { return fc2_bias_; }
 
  private:
+  // With the bias before it, in one kernel or by plain operators.
+  Var activated(GraphBuilder& g, const MegatronStage& stage, Var x) const;
+
   MegatronNorm norm_;
   Var fc1_weight_, fc1_bias_, fc2_weight_, fc2_bias_;
 };

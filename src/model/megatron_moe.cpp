@@ -16,13 +16,19 @@ MegatronSharedExpert::MegatronSharedExpert(GraphBuilder& g, const MegatronStage&
   fc1_weight_ = g.parameter(path + "linear_fc1.weight", {width * (m.gated ? 2 : 1), m.hidden},
                             ParameterRole::linear);
   fc2_weight_ = g.parameter(path + "linear_fc2.weight", {m.hidden, width}, ParameterRole::linear);
+  if (m.shared_gate) {
+    gate_weight_ = g.parameter(path + "gate_weight", {1, m.hidden}, ParameterRole::linear);
+  }
 }
 
 Var MegatronSharedExpert::operator()(GraphBuilder& g, const Var& x, const Var& gathered) const {
   Var inner = plain_columns(g, stage_, x, fc1_weight_, Var(), gathered);
   inner = stage_.model.gated ? g.apply(OpKind::bias_swiglu, {std::move(inner), Var()})
                              : g.gelu(std::move(inner), false);
-  return summed_rows(g, stage_, std::move(inner), fc2_weight_);
+  Var out = summed_rows(g, stage_, std::move(inner), fc2_weight_);
+  if (!gate_weight_) return out;
+  const Var score = g.sigmoid(g.linear(x, gate_weight_));
+  return g.mul(std::move(out), score);
 }
 
 MegatronExperts::MegatronExperts(GraphBuilder& g, const MegatronStage& stage,
@@ -57,13 +63,6 @@ int64_t MegatronExperts::local_tokens() const {
   int64_t taken = even;
   if (m.expert_share != 1) {
     taken = std::llround(static_cast<double>(even) * m.expert_share);
-  }
-  if (m.expert_capacity > 0) {
-    // get_capacity(): of each rank's tokens, an expert's part.
-    const double each = static_cast<double>(tokens() * m.experts_per_token) /
-                        static_cast<double>(m.experts) * m.expert_capacity;
-    const int64_t most = static_cast<int64_t>(std::ceil(each)) * here * group();
-    taken = m.pads_experts ? most : std::min(taken, most);
   }
   // A token goes to an expert once.
   return std::clamp<int64_t>(taken, 1,

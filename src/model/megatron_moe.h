@@ -25,6 +25,7 @@ class MegatronSharedExpert {
  private:
   MegatronStage stage_;
   Var fc1_weight_, fc2_weight_;
+  Var gate_weight_;  // each token's weight comes from it, where there is one
 };
 
 class MegatronExperts {

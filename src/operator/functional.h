@@ -180,6 +180,7 @@ Tensor add_assign(Eager& e, const Tensor& self, const Tensor& other);
 Tensor div_assign(Eager& e, const Tensor& self, const Tensor& other);
 Tensor mul_scalar_assign(Eager& e, const Tensor& self, double other);
 Tensor div_scalar_assign(Eager& e, const Tensor& self, double other);
+Tensor masked_fill_assign(Eager& e, const Tensor& self, const Tensor& mask);
 Tensor index_add_assign(Eager& e, const Tensor& self, int dim, const Tensor& index,
                         const Tensor& source);
 // self[..., start:end, ...].copy_(source)

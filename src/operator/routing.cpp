@@ -138,6 +138,26 @@ Tensor add_to_view(Eager& e, const Tensor& self, const Tensor& other) {
   return out;
 }
 
+// masked_fill_ of a view: its base's gradient is copied, and the part of it copied once more.
+Tensor fill_view(Eager& e, const Tensor& self, const Tensor& mask) {
+  const Tensor base = self->base;
+  Tensor out = rebased(e, self);
+  out->base = base;
+  if (Node* node = e.history("CopySlices", {&base}, {&out})) {
+    node->save(mask);
+    node->apply = [sizes = base.sizes(), strides = base.strides(), part = self.sizes(),
+                   part_strides = self.strides()](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const Tensor whole = eager.empty_strided(sizes, strides, g[0].dtype());
+      copy_into(eager, whole, g[0]);
+      const Tensor slice = eager.alias(whole, part, part_strides);
+      copy_into(eager, slice, masked_fill(eager, clone(eager, slice), n.saved[0]));
+      result[0] = whole;
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
 }  // namespace
 
 Tensor add_assign(Eager& e, const Tensor& self, const Tensor& other) {
@@ -196,6 +216,20 @@ Tensor div_scalar_assign(Eager& e, const Tensor& self, double other) {
     node->apply = [other](Eager& eager, Node&, Grads& g, Grads& result) {
       result[0] = div_scalar(eager, g[0], other);
     };
+  }
+  return out;
+}
+
+Tensor masked_fill_assign(Eager& e, const Tensor& self, const Tensor& mask) {
+  e.kernel(OpKind::masked_fill, 0, self.bytes() + mask.bytes(), self.bytes());
+  if (self->base) return fill_view(e, self, mask);
+  Tensor out = rebased(e, self);
+  if (Node* node = e.history("MaskedFillBackward0", {&self}, {&out})) {
+    node->save(mask);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      result[0] = masked_fill(eager, g[0], n.saved[0]);
+    };
+    e.finish(*node);
   }
   return out;
 }

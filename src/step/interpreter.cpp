@@ -154,7 +154,7 @@ Tensor run_elementwise(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::where:
       return op::where(e, in[0], in[1], in[2]);
     case OpKind::masked_fill:
-      return op::masked_fill(e, in[0], in[1]);
+      return a.flag ? op::masked_fill_assign(e, in[0], in[1]) : op::masked_fill(e, in[0], in[1]);
     default:
       return {};
   }

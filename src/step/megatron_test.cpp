@@ -279,23 +279,103 @@ TEST(Megatron, LatentAttentionIsDividedByHeads) {
   EXPECT_GT(trace_of(stage, options_with({})).peak_live_bytes, 0);
 }
 
-TEST(Megatron, ExpertsGetTheirShareAndNoMoreThanTheirCapacity) {
-  const auto saved = [](double share, double capacity, bool pads) {
+TEST(Megatron, ExpertsGetTheirShare) {
+  const auto saved = [](double share) {
     MegatronStage stage = stage_with(1, 1, false);
     stage.model.linear_bias = false;
     stage.model.experts = 8;
     stage.model.expert_inner = 96;
     stage.rank.expert = 4;
     stage.model.expert_share = share;
-    stage.model.expert_capacity = capacity;
-    stage.model.pads_experts = pads;
     return trace_of(stage, options_with({})).saved_bytes;
   };
-  const int64_t even = saved(1, 0, false);
-  EXPECT_GT(saved(1.5, 0, false), even);
-  EXPECT_LT(saved(0.5, 0, false), even);
-  EXPECT_EQ(saved(1.5, 1, false), even);
-  EXPECT_EQ(saved(0.5, 1, true), even);
+  const int64_t even = saved(1);
+  EXPECT_GT(saved(1.5), even);
+  EXPECT_LT(saved(0.5), even);
+}
+
+// shared_experts.py: the products' inputs and the activation's, beside the normalized tokens, which
+// the router keeps already; with a gate what it weighs, and the weights.
+TEST(Megatron, ASharedExpertKeepsItsWidth) {
+  constexpr int64_t kWidth = 160;
+  const auto of = [](int64_t width, bool gate, bool gated) {
+    MegatronStage stage = stage_with(1, 1, false);
+    stage.model.linear_bias = stage.model.qkv_bias = false;
+    stage.model.experts = 8;
+    stage.model.expert_inner = 96;
+    stage.model.gated = gated;
+    stage.model.shared_inner = width;
+    stage.model.shared_gate = gate;
+    return stage;
+  };
+  const auto saved = [](const MegatronStage& stage) {
+    return trace_of(stage, options_with({})).saved_bytes;
+  };
+  const auto parameters = [](const MegatronStage& stage) {
+    return model::parameter_count(*model::build_megatron_stage(stage), false);
+  };
+  EXPECT_EQ(saved(of(kWidth, false, true)) - saved(of(0, false, true)), 6 * kTokens * kWidth);
+  EXPECT_EQ(saved(of(kWidth, false, false)) - saved(of(0, false, false)), 4 * kTokens * kWidth);
+  EXPECT_EQ(saved(of(kWidth, true, true)) - saved(of(kWidth, false, true)),
+            kTokens * (2 * kHidden + 2));
+  EXPECT_EQ(parameters(of(kWidth, false, true)) - parameters(of(0, false, true)),
+            3 * kWidth * kHidden);
+  EXPECT_EQ(parameters(of(kWidth, true, true)) - parameters(of(kWidth, false, true)), kHidden);
+}
+
+// mlp.py: by plain operators the biased product is kept in the place of the product; of SwiGLU what
+// SiLU gave, too.
+TEST(Megatron, PlainActivationsKeepWhatTheirOperatorsNeed) {
+  const auto layer = [](bool gated, bool plain) {
+    const auto saved = [&](int64_t layers) {
+      MegatronStage stage = stage_with(layers, 1, false);
+      stage.model.gated = gated;
+      stage.model.plain_activation = plain;
+      return trace_of(stage, options_with({})).saved_bytes;
+    };
+    return saved(2) - saved(1);
+  };
+  EXPECT_EQ(layer(false, true), layer(false, false));
+  EXPECT_EQ(layer(true, true) - layer(true, false), 2 * kTokens * 4 * kHidden);
+}
+
+// dot_product_attention.py and fused_softmax.py: without a kernel the softmax is kept in float32
+// where it is computed so, and each layer has a mask of its own where no loader made one.
+TEST(Megatron, TheirOwnSoftmaxWithoutAKernelKeepsMore) {
+  const auto layer = [](bool wide, bool scaled, bool from_loader) {
+    const auto saved = [&](int64_t layers) {
+      MegatronStage stage = stage_with(layers, 1, false);
+      stage.model.local = true;
+      stage.model.fused_softmax = false;
+      stage.model.wide_softmax = wide;
+      stage.model.scaled_softmax = scaled;
+      stage.rank.mask_from_loader = from_loader;
+      return trace_of(stage, options_with({})).saved_bytes;
+    };
+    return saved(2) - saved(1);
+  };
+  constexpr int64_t kFused = 34 * kTokens * kHidden + kScores + kStatistics;
+  constexpr int64_t kMask = kSequence * kSequence;
+  EXPECT_EQ(layer(false, false, true), kFused);
+  EXPECT_EQ(layer(true, false, true), kFused + kScores * 2 / 5);
+  EXPECT_EQ(layer(true, true, true), kFused + kScores * 2 / 5);
+  EXPECT_EQ(layer(false, false, false), kFused + kMask);
+  EXPECT_EQ(layer(true, true, false), kFused + kScores * 2 / 5 + kMask);
+}
+
+// fused_cross_entropy.py, compiled: the gradient is made of a copy of the softmax, in float32.
+TEST(Megatron, TheCompiledLossCopiesTheSoftmax) {
+  constexpr int64_t kVocabulary = 65'536;
+  const auto peak = [](bool compiled) {
+    MegatronStage stage = stage_with(1, 1, false);
+    stage.model.padded_vocabulary = kVocabulary;
+    stage.model.tied = false;
+    stage.model.compiled_loss = compiled;
+    return trace_of(stage, options_with({})).peak_live_bytes;
+  };
+  const int64_t more = peak(true) - peak(false);
+  EXPECT_LE(more, 4 * kTokens * kVocabulary);
+  EXPECT_GT(more, 4 * kTokens * (kVocabulary - 4 * kHidden));
 }
 
 // What an expert's token adds to what is kept: its input, and of the wider side the product, for

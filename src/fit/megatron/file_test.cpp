@@ -53,6 +53,18 @@ TEST_F(MegatronFile, WhatIsEmittedIsTheSameSetting) {
            {"--bf16", {{"dtype", "fp16"}, {"grad-accum", "4"}}, 4},
            {"--fp16", {{"checkpointing", "full"}, {"vocab", "5000"}}, {}},
            {"--recompute-activations", {{"checkpointing", "none"}}, {}},
+           {"--bf16 --transformer-impl local --no-masked-softmax-fusion "
+            "--apply-query-key-layer-scaling --no-bias-gelu-fusion",
+            {},
+            {}},
+           {"--bf16 --position-embedding-type rope --no-rope-fusion --rotary-interleaved "
+            "--cross-entropy-loss-fusion",
+            {},
+            {}},
+           {"--bf16 --disable-bias-linear --num-experts 8 --moe-shared-expert-gate "
+            "--moe-shared-expert-intermediate-size 64",
+            {},
+            {}},
            {"--bf16 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1",
             {{"grad-accum", "8"}, {"checkpointing", "selective"}},
             {}},

@@ -53,6 +53,8 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.inner = from.ffn;
   m.positions = from.rotary ? 0 : from.positions;
   m.rotary = from.rotary;
+  m.plain_rotary = from.rotary && !from.fused_rotary && from.kv_lora_rank == 0;
+  m.interleaved_rotary = m.plain_rotary && from.interleaved_rotary;
   m.rms_norm = from.rms_norm;
   m.gated = from.swiglu;
   m.linear_bias = from.linear_bias;
@@ -66,7 +68,15 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.experts = from.experts;
   m.experts_per_token = from.experts_per_token;
   m.expert_inner = from.expert_ffn;
-  m.grouped_experts = from.grouped_experts;
+  m.grouped_experts = from.grouped_experts && !from.local;  // SequentialMLP there, in any case
+  m.shared_inner = from.shared_expert_ffn;
+  m.shared_gate = from.shared_expert_gate;
+  m.local = from.local;
+  m.fused_softmax = from.fused_softmax;
+  m.scaled_softmax = from.scaled_softmax;
+  m.wide_softmax = from.softmax_in_float32 || from.scaled_softmax;  // validate_args
+  m.compiled_loss = from.fused_loss;
+  m.plain_activation = !from.fused_activation && from.experts == 0;
   HEADROOM_ASSIGN(m.attention, attention_of(from.attention_backend, file));
   return {};
 }

@@ -56,6 +56,48 @@ TEST(MegatronQuestion, StagesMayHoldSeveralChunksOrUnevenOnes) {
   EXPECT_EQ(laid_out->stages[0].in_flight, 2.5);
 }
 
+// is_kernel_available in fused_softmax.py: 16-bit types, and no more than 4096 keys.
+TEST(MegatronQuestion, ItsOwnSoftmaxHasAKernelWhereItCan) {
+  const auto peak = [](const std::string& more) {
+    const auto q = question(
+        "--transformer-impl local --no-create-attention-mask-in-dataloader "
+        "--max-position-embeddings 8192 --hidden-size 128 " +
+        more);
+    EXPECT_TRUE(q) << q.error().to_string();
+    const auto answered = answer(*q);
+    EXPECT_TRUE(answered) << answered.error().to_string();
+    return answered->memory.peak_allocated.count;
+  };
+  const std::string without = " --no-masked-softmax-fusion";
+  EXPECT_LT(peak("--seq-length 4096"), peak("--seq-length 4096" + without));
+  EXPECT_EQ(peak("--seq-length 4100"), peak("--seq-length 4100" + without));
+  // Two heads and one sequence: not four rows.
+  const std::string few = "--num-attention-heads 2 --seq-length 1024";
+  EXPECT_EQ(peak(few), peak(few + without));
+}
+
+TEST(MegatronQuestion, FusionsAndSharedExpertsReachTheModel) {
+  const auto model_of = [](const std::string& more) {
+    const auto q = question(more);
+    EXPECT_TRUE(q) << q.error().to_string();
+    return q->megatron->stage.model;
+  };
+  EXPECT_TRUE(model_of("--cross-entropy-loss-fusion").compiled_loss);
+  EXPECT_TRUE(model_of("--no-bias-gelu-fusion").plain_activation);
+  const auto turned = model_of("--position-embedding-type rope --no-rope-fusion");
+  EXPECT_TRUE(turned.plain_rotary && !turned.interleaved_rotary);
+  const auto experts = model_of(
+      "--disable-bias-linear --num-experts 4 --moe-grouped-gemm --transformer-impl local "
+      "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-gate");
+  EXPECT_EQ(experts.shared_inner, 64);
+  EXPECT_TRUE(experts.shared_gate && experts.local && !experts.grouped_experts);
+  const auto rms = question("--transformer-impl local --normalization RMSNorm");
+  ASSERT_TRUE(rms);
+  const auto refused = answer(*rms);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("(local) with RMSNorm"), std::string::npos);
+}
+
 TEST(MegatronQuestion, LatentAttentionIsRead) {
   const auto q = question(
       "--multi-latent-attention --q-lora-rank 96 --kv-lora-rank 64 --qk-head-dim 32 "

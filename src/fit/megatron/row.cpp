@@ -215,7 +215,9 @@ Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
   m.compiled_loss = row["loss_fusion"] == "native";
   m.bert = row["model"].starts_with("bert");
   m.local = is_local(row);
-  m.fused_softmax = !row.names("_uninstall_te");  // --no-masked-softmax-fusion in its script
+  // --no-masked-softmax-fusion and --apply-query-key-layer-scaling in its script.
+  m.fused_softmax = !row.names("_uninstall_te");
+  m.scaled_softmax = m.wide_softmax = !m.fused_softmax;
   const std::string_view attention = row["attention_backend"];
   if (attention == "unfused") {
     m.attention = model::MegatronAttention::unfused;

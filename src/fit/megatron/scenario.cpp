@@ -40,6 +40,18 @@ step::MegatronOptions placed(const MegatronSetting& setting, int64_t world) {
   return data;
 }
 
+// FusedScaleMaskSoftmax.is_kernel_available over `keys`, and apex's get_batch_per_block: 4 warps of
+// a row each, of two where a row is short.
+bool has_softmax_kernel(const MegatronSetting& setting, Dtype dtype, int64_t keys) {
+  constexpr int64_t kLeast = 17;
+  constexpr int64_t kMost = 4096;
+  constexpr int64_t kShort = 128;
+  const int64_t rows =
+      setting.stage.micro_batch * setting.stage.model.heads / setting.stage.rank.tensor;
+  return dtype != Dtype::fp32 && keys >= kLeast && keys <= kMost && keys % 4 == 0 &&
+         rows % (keys <= kShort ? 8 : 4) == 0;
+}
+
 }  // namespace
 
 int64_t te_workspace_bytes(int compute_capability) {
@@ -61,6 +73,10 @@ void set_megatron(Scenario& s) {
   m.expert_share = setting.routes_among_ranks() ? s.question.expert_imbalance.expected : 1;
   if (m.local) {
     m.attention = MegatronAttention::unfused;
+    m.fused_softmax =
+        m.fused_softmax && has_softmax_kernel(setting, s.question.dtype, s.question.seq) &&
+        (m.decoder_layers == 0 ||
+         has_softmax_kernel(setting, s.question.dtype, setting.stage.decoder_sequence));
     // A router's product is Transformer Engine's all the same (te_general_gemm in moe_utils.py).
     if (m.experts == 0) setting.stage.workspace_bytes = 0;
   } else if (m.attention == MegatronAttention::automatic) {
