@@ -11,6 +11,7 @@
 #include "bench/decode_counters.h"
 #include "formats/ncu_csv.h"
 #include "ops/counters.h"
+#include "ops/kernel_name.h"
 
 namespace {
 
@@ -22,7 +23,7 @@ void join_with_a_trace(const formats::NcuProfile& profile) {
   for (const formats::NcuLaunch& launch : profile.launches) {
     const bool is_whole = kernels.size() % 2 == 0;
     const std::string_view name = launch.kernel;
-    kernels.push_back({.name = std::string(is_whole ? name : ops::function_name(name)),
+    kernels.push_back({.name = std::string(is_whole ? name : ops::kernel_stem(name)),
                        .operation = {},
                        .group = {},
                        .name_group = {},
