@@ -88,7 +88,7 @@ class WallSweep {
   }
 
   // Idle until the next work's call was done is the host's, the rest the way to the device; whose
-  // it was is not known where that call was not recorded.
+  // it was is not known where that call was not recorded, or where no way is so long.
   void idle(double length, uint32_t next, int64_t from) {
     wall_.idle_ns += length;
     double host = length;
@@ -102,7 +102,8 @@ class WallSweep {
       host = std::clamp(static_cast<double>(launched - from), 0.0, length);
     }
     wall_.idle_host_ns += host;
-    wall_.idle_launch_ns += length - host;
+    const double behind = length - host;
+    (behind > kMostLaunchNs ? wall_.idle_unknown_ns : wall_.idle_launch_ns) += behind;
   }
 
   const Trace& trace_;

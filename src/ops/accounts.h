@@ -38,12 +38,17 @@ struct KernelTime {
 KernelTime kernel_time(const formats::Trace& trace, const std::vector<Work>& work,
                        const Links& links, size_t groups);
 
+// The most that a launch may take from the end of its call to its kernel, with nothing before it.
+// Typical are 6.5 to 20 us (program_latencies.cpp): fifty times as much is held up by something
+// that the trace does not have, another rank or work that was not recorded.
+inline constexpr int64_t kMostLaunchNs = 1'000'000;
+
 struct WallTime {
   GroupTimes groups;
   double idle_ns = 0;                  // nothing ran; of it:
   double idle_host_ns = 0;             //   the host had not launched what came next
   double idle_launch_ns = 0;           //   it was launched, and had not begun
-  double idle_unknown_ns = 0;          //   when it was launched was not recorded
+  double idle_unknown_ns = 0;          //   when it was launched, or what held it up, is not there
   double communication_hidden_ns = 0;  // ran beside other kernels
   double total_ns = 0;
   std::vector<double> exposed_ns;  // by piece of work: its part of `groups`

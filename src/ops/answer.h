@@ -31,7 +31,7 @@ struct IdleTime {
   double ms = 0;
   double host_ms = 0;     // what came next was not launched yet
   double launch_ms = 0;   // it was, and had not begun
-  double unknown_ms = 0;  // when it was launched was not recorded
+  double unknown_ms = 0;  // when it was launched, or what held it up, is not in the trace
 };
 
 struct OperatorTime {

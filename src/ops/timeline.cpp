@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "ops/accounts.h"
+
 namespace headroom::ops {
 namespace {
 
@@ -97,7 +99,7 @@ class Builder {
     row.kind = RowKind::gaps;
     const uint32_t host = own_name("the next launch had not come");
     const uint32_t launch = own_name("launched, and not yet begun");
-    const uint32_t unknown = own_name("its launch was not recorded");
+    const uint32_t unknown = own_name("what it waits for is not in the trace");
     int64_t busy_until = run_.links.start_ns();
     for (const Work& piece : run_.work) {
       if (piece.end_ns <= busy_until) continue;
@@ -105,9 +107,11 @@ class Builder {
         const uint32_t call = run_.links.launch[piece.event];
         const int64_t until = std::min(piece.start_ns, run_.links.end_ns());
         Mark gap{busy_until - run_.links.start_ns(), until - busy_until, unknown, 2};
-        if (call != kNone) {
-          const int64_t waited = run_.trace.events[call].end_ns() - busy_until;
-          const bool is_host = waited > (piece.start_ns - busy_until) / 2;
+        const int64_t waited =
+            call == kNone ? 0 : run_.trace.events[call].end_ns() - busy_until;
+        const bool is_host = waited > (piece.start_ns - busy_until) / 2;
+        const int64_t behind = piece.start_ns - busy_until - std::max<int64_t>(waited, 0);
+        if (call != kNone && (is_host || behind <= kMostLaunchNs)) {
           gap.name = is_host ? host : launch;
           gap.group = is_host ? 0 : 1;
         }

@@ -108,5 +108,23 @@ TEST(Timeline, AGapBeforeAnUnknownLaunchIsNobodys) {
   EXPECT_EQ(wall.idle_host_ns, 0);
 }
 
+// "b" begins 0.9 ms behind its launch, "c" 30: that is no launch, whatever held it up.
+TEST(Timeline, AGapThatNoLaunchTakesIsNobodys) {
+  TinyTrace tiny;
+  tiny.step(1, 0, 40'000)
+      .launched("aten::a", 0, 10, "a", 20, 100, "7")
+      .launched("aten::b", 90, 100, "b", 1'000, 2'000, "7")
+      .launched("aten::c", 110, 120, "c", 32'000, 40'000, "7");
+  const RecordedRun run = run_with(tiny);
+  const auto& gaps = row_of(timeline_of(run), RowKind::gaps)->marks;
+  ASSERT_EQ(gaps.size(), 3U);
+  EXPECT_EQ(gaps[1].group, 1U);
+  EXPECT_EQ(gaps[2].group, 2U);
+  const WallTime wall = wall_time(run.trace, run.work, run.links, *OperatorRules::load(""));
+  EXPECT_EQ(wall.idle_unknown_ns, 30'000'000);
+  EXPECT_EQ(wall.idle_launch_ns, 917'000);
+  EXPECT_EQ(wall.idle_host_ns, 3'000);
+}
+
 }  // namespace
 }  // namespace headroom::ops

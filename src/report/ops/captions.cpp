@@ -16,7 +16,7 @@ std::string idle_words(const ops::OpsAnswer& answer) {
   };
   add(idle.host_ms, "waiting for the host");
   add(idle.launch_ms, "launched and not begun");
-  add(idle.unknown_ms, "with no call recorded that would end it");
+  add(idle.unknown_ms, "for what is not in the trace");
   return words;
 }
 

@@ -11,8 +11,8 @@ TEST(OpsCaptions, WhyTheDeviceIdles) {
   EXPECT_EQ(idle_words(answer), "");
   answer.idle = {10, 8, 1.5, 0.5};
   EXPECT_EQ(idle_words(answer),
-            "idle: 80.0 % waiting for the host, 15.0 % launched and not begun, 5.0 % with no call "
-            "recorded that would end it");
+            "idle: 80.0 % waiting for the host, 15.0 % launched and not begun, 5.0 % for what is "
+            "not in the trace");
   answer.idle = {10, 0, 10, 0};
   EXPECT_EQ(idle_words(answer), "idle: 100.0 % launched and not begun");
   answer.trace.has_device = false;
