@@ -187,9 +187,9 @@ std::string bound_words(const ops::OpsAnswer& answer) {
     case ops::Bound::host:
       return host_words(answer);
     case ops::Bound::idle:
-      return "The device is idle " + share +
-             " of the time; why was not recorded" +
-             (answer.idle.host_ms + answer.idle.launch_ms == 0 ? ", as the trace has no launches" : "");
+      return "The device is idle " + share + " of the time; why was not recorded" +
+             (answer.idle.host_ms + answer.idle.launch_ms == 0 ? ", as the trace has no launches"
+                                                               : "");
     case ops::Bound::unseen:
       return "What bounds this run was not recorded: for " + share +
              " of the time the device did, or the host waited for, what the profiler has nothing "
