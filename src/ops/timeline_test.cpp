@@ -116,7 +116,8 @@ TEST(Timeline, AGapThatNoLaunchTakesIsNobodys) {
       .launched("aten::b", 90, 100, "b", 1'000, 2'000, "7")
       .launched("aten::c", 110, 120, "c", 32'000, 40'000, "7");
   const RecordedRun run = run_with(tiny);
-  const auto& gaps = row_of(timeline_of(run), RowKind::gaps)->marks;
+  const Timeline timeline = timeline_of(run);
+  const auto& gaps = row_of(timeline, RowKind::gaps)->marks;
   ASSERT_EQ(gaps.size(), 3U);
   EXPECT_EQ(gaps[1].group, 1U);
   EXPECT_EQ(gaps[2].group, 2U);
