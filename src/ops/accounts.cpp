@@ -87,11 +87,10 @@ class WallSweep {
     }
   }
 
-  // Idle until the next work's call was done is the host's, the rest the way to the device; whose
-  // it was is not known where that call was not recorded, or where no way is so long.
+  // Whose it was is not known where the call of the next work was not recorded.
   void idle(double length, uint32_t next, int64_t from) {
     wall_.idle_ns += length;
-    double host = length;
+    double called = length;  // by nothing until the end, or not yet
     const uint32_t call = next == kNone ? kNone : links_.launch[work_[next].event];
     if (next == kNone ? !links_.has_calls : call == kNone) {
       wall_.idle_unknown_ns += length;
@@ -99,11 +98,12 @@ class WallSweep {
     }
     if (next != kNone) {
       const int64_t launched = links_.passed_ns(trace_.events[call].end_ns());
-      host = std::clamp(static_cast<double>(launched - from), 0.0, length);
+      called = static_cast<double>(launched - from);
     }
-    wall_.idle_host_ns += host;
-    const double behind = length - host;
-    (behind > kMostLaunchNs ? wall_.idle_unknown_ns : wall_.idle_launch_ns) += behind;
+    const IdleParts parts = idle_parts(length, called);
+    wall_.idle_host_ns += parts.host_ns;
+    wall_.idle_launch_ns += parts.launch_ns;
+    wall_.idle_unknown_ns += parts.unknown_ns;
   }
 
   const Trace& trace_;
@@ -128,6 +128,13 @@ uint32_t outermost_operator(const Trace& trace, const Links& links, uint32_t eve
 }
 
 }  // namespace
+
+IdleParts idle_parts(double length_ns, double called_ns) {
+  const double host = std::clamp(called_ns, 0.0, length_ns);
+  const double behind = length_ns - host;
+  const bool is_launch = behind <= kMostLaunchNs;
+  return {host, is_launch ? behind : 0, is_launch ? 0 : behind};
+}
 
 KernelTime kernel_time(const Trace& trace, const std::vector<Work>& work, const Links& links,
                        size_t groups) {

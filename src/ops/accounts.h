@@ -41,7 +41,16 @@ KernelTime kernel_time(const formats::Trace& trace, const std::vector<Work>& wor
 // The most that a launch may take from the end of its call to its kernel, with nothing before it.
 // Typical are 6.5 to 20 us (program_latencies.cpp): fifty times as much is held up by something
 // that the trace does not have, another rank or work that was not recorded.
-inline constexpr int64_t kMostLaunchNs = 1'000'000;
+inline constexpr double kMostLaunchNs = 1e6;
+
+// Whose a stretch is in which nothing ran, by when the call was over that launched what ended it.
+struct IdleParts {
+  double host_ns = 0;     // until then
+  double launch_ns = 0;   // behind it; one of these two is 0
+  double unknown_ns = 0;  // the same, where no launch takes so long
+};
+// `called_ns`: from the begin of the stretch, whose length is `length_ns`; below 0: before it.
+IdleParts idle_parts(double length_ns, double called_ns);
 
 struct WallTime {
   GroupTimes groups;

@@ -229,7 +229,7 @@ TEST(Accounts, ACutFileThatGotToNoDeviceMayBeOfOne) {
   const OpsAnswer answer = ask(trace);
   EXPECT_EQ(answer.bound, Bound::not_recorded);
   EXPECT_TRUE(answer.trace.lacks_devices);
-  EXPECT_EQ(answer.trace.device, "not known");
+  EXPECT_EQ(answer.trace.device, "device not known");
 }
 
 // Where a kernel was lost the device looks idle.

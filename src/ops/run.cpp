@@ -14,7 +14,7 @@ using formats::Trace;
 std::string RecordedRun::device() const {
   if (lacks_kernels()) {
     if (!trace.devices.empty()) return trace.devices.front().name;
-    return links.has_calls ? "a device" : "not known";
+    return links.has_calls ? "a device" : "device not known";
   }
   if (!links.has_device) return "CPU";
   if (work.empty() || trace.devices.empty()) return "";

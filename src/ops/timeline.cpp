@@ -107,12 +107,15 @@ class Builder {
         const uint32_t call = run_.links.launch[piece.event];
         const int64_t until = std::min(piece.start_ns, run_.links.end_ns());
         Mark gap{busy_until - run_.links.start_ns(), until - busy_until, unknown, 2};
-        const int64_t waited = call == kNone ? 0 : run_.trace.events[call].end_ns() - busy_until;
-        const bool is_host = waited > (piece.start_ns - busy_until) / 2;
-        const int64_t behind = piece.start_ns - busy_until - std::max<int64_t>(waited, 0);
-        if (call != kNone && (is_host || behind <= kMostLaunchNs)) {
-          gap.name = is_host ? host : launch;
-          gap.group = is_host ? 0 : 1;
+        if (call != kNone) {
+          const auto length = static_cast<double>(piece.start_ns - busy_until);
+          const int64_t called = run_.trace.events[call].end_ns() - busy_until;
+          const IdleParts parts = idle_parts(length, static_cast<double>(called));
+          const bool is_host = parts.host_ns > length / 2;
+          if (is_host || parts.unknown_ns == 0) {
+            gap.name = is_host ? host : launch;
+            gap.group = is_host ? 0 : 1;
+          }
         }
         row.marks.push_back(gap);
       }

@@ -162,18 +162,24 @@ void write_plan_of_other_work(const std::string& path) {
   std::ofstream(path, std::ios::binary) << *memory::plan_file(other);
 }
 
+// In a process of its own: the first iteration of a run that was given a plan.
+void begin_with_plan(const std::string& path, int32_t mode, std::vector<void*>& weights) {
+  set_up(256);
+  headroom_configuration made = configuration();
+  made.plan_path = path.c_str();
+  made.mode = mode;
+  IN_CHILD(headroom_configure(&made) == 0);
+  run_step(true, weights);
+}
+
 // A kept plan of other work is followed first; that an optimizer's steps will come was said before
 // there was a planner to be told.
 TEST(Runtime, StepsAreExpectedOfThePlannerThatComesAfterAKeptPlan) {
   const std::string path = path_of_this_test();
   write_plan_of_other_work(path);
   in_child([&] {
-    set_up(256);
-    headroom_configuration made = configuration();
-    made.plan_path = path.c_str();
-    IN_CHILD(headroom_configure(&made) == 0);
     std::vector<void*> weights;
-    run_step(true, weights);
+    begin_with_plan(path, HEADROOM_MODE_RUN, weights);
     headroom_expect_iterations();
     const std::string said = "no optimizer's step yet";
     bool is_said = false;
@@ -195,13 +201,8 @@ TEST(Runtime, APlanOfOtherWorkIsToldOf) {
   const std::string path = path_of_this_test();
   write_plan_of_other_work(path);
   in_child([&] {
-    set_up(256);
-    headroom_configuration made = configuration();
-    made.plan_path = path.c_str();
-    made.mode = HEADROOM_MODE_SERVE;
-    IN_CHILD(headroom_configure(&made) == 0);
     std::vector<void*> weights;
-    run_step(true, weights);
+    begin_with_plan(path, HEADROOM_MODE_SERVE, weights);
     IN_CHILD(report().find("has not met an iteration of its own yet, in 130 requests") !=
              std::string::npos);
     for (int i = 0; i < 40; ++i) run_step(false, weights);

@@ -76,7 +76,7 @@
       const entries = [...this.data.groups.filter((group) => group.is_used),
         { title: "idle: the next launch had not come", key: "no" },
         { title: "idle: launched, and not yet begun", key: "at-risk" },
-        { title: "idle: its launch was not recorded", key: "cached_unused" }];
+        { title: "idle: what it waits for is not in the trace", key: "cached_unused" }];
       return make("ul", { class: "legend" }, ...entries.map(({ title, key }) => {
         const swatch = make("span", { class: "swatch" });
         swatch.style.backgroundColor = `var(--${key})`;
