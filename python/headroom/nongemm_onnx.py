@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 
-from headroom import nongemm_experts, nongemm_onnx_file, nongemm_shared_weights, typical_run
+from headroom import nongemm_experts, nongemm_onnx_file, nongemm_shared_weights, onnx_rewriting, typical_run
 from headroom.nongemm_models import DTYPES, Refused
 from headroom.waiting import Turns
 
@@ -64,6 +64,7 @@ class Graph:
         plain = os.path.join(self.folder.name, "plain.onnx")
         model = onnx.load(self.in_folder(), load_external_data=False)
         del model.graph.value_info[:]  # of weights that quantization transposes, which then contradicts it
+        nongemm_shared_weights.take_as_they_lie(model)
         onnx.save(model, plain)
         try:
             nongemm_onnx_int8.quantize(plain, path)
@@ -117,7 +118,8 @@ class Exported(Graph):
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             try:
-                program = torch.onnx.export(module, tuple(self.args), kwargs=self.named, dynamo=True, verbose=False)
+                with onnx_rewriting.looking_at_operators_first():
+                    program = torch.onnx.export(module, tuple(self.args), kwargs=self.named, dynamo=True, verbose=False)
             except torch.onnx.OnnxExporterError as error:
                 raise Refused(f"PyTorch's exporter: {cause_of(error)}") from error
             stated = nongemm_shared_weights.share(program.model, self.folder.name)

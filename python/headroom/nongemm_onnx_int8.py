@@ -1,17 +1,21 @@
 """ONNX Runtime's dynamic int8 of a graph whose weights stay in their file: onnxruntime.quantization.quantize_dynamic.
 
 As it comes, it reads all weights twice, copies them once and writes them once before it quantizes the first of them: 16 GB
-and more for GPT-2 XL. Here three of its helpers read the graph alone, and one weight at a time. What it quantizes, and how,
-is its own. Where a version has not these helpers, it does as it comes.
+and more for GPT-2 XL. Here three of its helpers read the graph alone, and one weight at a time; of weights that lie over
+one another in one file it quantizes that file's numbers once. What it quantizes, and how, is its own. Where a version has
+not these helpers, it does as it comes.
 """
 
 import contextlib
 import importlib
 import os
 
+from headroom import nongemm_shared_weights
+
 READS = "load_model_with_shape_infer"
 READS_AGAIN = "save_and_reload_model_with_shape_infer"
 READS_WEIGHT = "tensor_proto_to_array"
+QUANTIZES_WEIGHT = "quantize_initializer_impl"
 
 
 def quantize(graph, quantized):
@@ -65,9 +69,17 @@ def weights_in_their_file(folder):
         onnx.external_data_helper.load_external_data_for_tensor(held, folder)
         return plain(held)
 
-    plain = getattr(base_quantizer, READS_WEIGHT, None)
+    def quantized(self, tensor, *given, **named):
+        if nongemm_shared_weights.place_of(tensor) is None:
+            return quantizes(self, tensor, *given, **named)
+        names = quantizes(self, nongemm_shared_weights.pool_named(tensor.name), *given, **named)
+        nongemm_shared_weights.point_to_its_part(self.model.get_initializer(names[0]), tensor, folder)
+        return names
+
+    plain, quantizer = getattr(base_quantizer, READS_WEIGHT, None), getattr(base_quantizer, "BaseQuantizer", None)
+    quantizes = getattr(quantizer, QUANTIZES_WEIGHT, None)
     places = [(entry, READS, with_shapes), (onnx_quantizer, READS_AGAIN, with_shapes_again),
-              (base_quantizer, READS_WEIGHT, weight)]
+              (base_quantizer, READS_WEIGHT, weight), (quantizer, QUANTIZES_WEIGHT, quantized)]
     if not all(hasattr(file, name) for file, name, _ in places):
         yield
         return

@@ -1,5 +1,6 @@
 """Graphs of ONNX Runtime in `bench nongemm`: quantized without copies of all weights, with shared weights, and a user's own."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -16,7 +17,8 @@ import numpy  # noqa: E402
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
 
-from headroom import nongemm_models, nongemm_onnx, nongemm_onnx_file, nongemm_onnx_int8, nongemm_shared_weights  # noqa: E402
+from headroom import (nongemm_models, nongemm_onnx, nongemm_onnx_file, nongemm_onnx_int8, nongemm_shared_weights,  # noqa: E402
+                      onnx_rewriting)
 
 
 class Words(torch.nn.Module):
@@ -119,6 +121,78 @@ def test_weights_that_share_a_file(tmp_path, monkeypatch):
     words = numpy.arange(14, dtype=numpy.int64).reshape(2, 7)
     wanted = run(path, words)
     assert numpy.abs(run(str(tmp_path / "int8.onnx"), words) - wanted).max() < 0.1 * numpy.abs(wanted).max()
+    assert (tmp_path / "shared.int8").stat().st_size == (4 * 96 * 80 + (1 << 18)) // 4
+    places = [entry.value for weight in onnx.load(str(tmp_path / "int8.onnx"), load_external_data=False).graph.initializer
+              for entry in weight.external_data if entry.key == "location"]
+    assert sorted(places) == ["shared.int8", "shared.int8", "shared.uint8"]  # a table is quantized as what goes into products
+
+
+def shared_gemm(folder, nodes):
+    """Nodes of Gemm by one weight of the shared file, which they want turned over."""
+    weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[64, 32], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in (("location", nongemm_shared_weights.FILE), ("offset", 0), ("length", 4 * 64 * 32)):
+        weight.external_data.add(key=key, value=str(value))
+    nongemm_shared_weights.write_again_and_again(nongemm_shared_weights.pool_values().tobytes(),
+                                                 str(folder / nongemm_shared_weights.FILE), 4 * 64 * 32)
+    helper = onnx.helper
+    graph = helper.make_graph([helper.make_node("Gemm", ["x", "w"], [f"y{place}"], transB=1) for place in range(nodes)], "g",
+                              [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 32])],
+                              [helper.make_tensor_value_info(f"y{place}", onnx.TensorProto.FLOAT, [2, 64])
+                               for place in range(nodes)], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_shared_weights_are_taken_as_they_lie(tmp_path):
+    """None of them is turned over in memory, and the product has the same sizes."""
+    model = shared_gemm(tmp_path, 1)
+    nongemm_shared_weights.take_as_they_lie(model)
+    path = str(tmp_path / "plain.onnx")
+    onnx.save(model, path)
+    assert list(model.graph.initializer[0].dims) == [32, 64]
+    given = numpy.random.default_rng(0).standard_normal((2, 32), "float32")
+    wanted = given @ nongemm_shared_weights.pool_values()[:32 * 64].reshape(32, 64)
+    assert numpy.allclose(run(path, given), wanted, atol=1e-5)
+    nongemm_onnx_int8.quantize(path, str(tmp_path / "int8.onnx"))
+    assert not (tmp_path / "turned.weights").exists()
+    assert numpy.abs(run(str(tmp_path / "int8.onnx"), given) - wanted).max() < 0.1 * numpy.abs(wanted).max()
+
+
+def test_what_two_products_take_is_left(tmp_path):
+    """One of them might want it as it is."""
+    model = shared_gemm(tmp_path, 2)
+    before = model.SerializeToString()
+    nongemm_shared_weights.take_as_they_lie(model)
+    assert model.SerializeToString() == before
+
+
+class Windows(torch.nn.Module):
+    """What the exporter's rules rewrite, among them one that ends in two nodes: slices, casts and paddings."""
+
+    def forward(self, values):
+        padded = torch.nn.functional.pad(values, (0, 2, 0, 2)).float().roll((1, 1), (2, 3))
+        return torch.nn.functional.relu(padded[:, :, :4].clamp(0, 6) + padded[:, :, 4:8].to(torch.float32)).split(3, dim=3)
+
+
+def test_the_exporter_looks_at_operators_first():
+    """And writes the same graph: patterns that end in several nodes are searched for at fewer nodes."""
+    from onnxscript.rewriter import _matcher
+    searches, graphs = [], []
+    theirs = _matcher.SimplePatternMatcher.match
+
+    def counted(self, model, graph, node, **named):
+        searches[-1] += len(self.pattern.output_nodes) > 1
+        return theirs(self, model, graph, node, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_matcher.SimplePatternMatcher, "match", counted)
+        for way in (contextlib.nullcontext, onnx_rewriting.looking_at_operators_first):
+            searches.append(0)
+            with way():
+                program = torch.onnx.export(Windows().eval(), (torch.zeros(1, 2, 8, 8),), dynamo=True, verbose=False)
+            graphs.append([(node.op_type, list(node.input), list(node.output)) for node in program.model_proto.graph.node])
+        assert _matcher.SimplePatternMatcher.match is counted
+    assert graphs[0] == graphs[1] and graphs[0]
+    assert searches[1] < searches[0]
 
 
 def test_small_models_keep_their_weights(tmp_path):
