@@ -18,16 +18,32 @@ if(HEADROOM_TESTS)
   target_link_libraries(headroom_room_test_main PRIVATE headroom_warnings PUBLIC GTest::gtest)
 endif()
 
+# What a room's files are compiled with: it may end up in a shared library (src/api, src/runtime),
+# which shows what it means to only.
+function(headroom_room_properties target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(${target} PRIVATE headroom_warnings)
+endfunction()
+
+if(HEADROOM_PRECOMPILED)
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp "")
+  add_library(headroom_precompiled OBJECT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp)
+  headroom_room_properties(headroom_precompiled)
+  target_precompile_headers(headroom_precompiled PRIVATE ${HEADROOM_PRECOMPILED})
+endif()
+
 function(headroom_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;LIBS;TESTS;DATA_TESTS" ${ARGN})
   add_library(headroom_${name} STATIC ${ROOM_SOURCES})
   target_include_directories(headroom_${name} PUBLIC
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_compile_features(headroom_${name} PUBLIC cxx_std_20)
-  # A room may end up in a shared library (src/api, src/runtime), which shows what it means to only.
-  set_target_properties(headroom_${name} PROPERTIES
-    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_link_libraries(headroom_${name} PRIVATE headroom_warnings ${ROOM_LIBS})
+  headroom_room_properties(headroom_${name})
+  target_link_libraries(headroom_${name} PRIVATE ${ROOM_LIBS})
+  if(HEADROOM_PRECOMPILED)
+    target_precompile_headers(headroom_${name} REUSE_FROM headroom_precompiled)
+  endif()
   foreach(dep IN LISTS ROOM_DEPS)
     target_link_libraries(headroom_${name} PUBLIC headroom_${dep})
   endforeach()

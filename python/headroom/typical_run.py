@@ -137,7 +137,7 @@ def repeat(once, seconds):
 
 def write_json(value, file):
     with gzip.open(file, "wt", compresslevel=1, encoding="utf-8") as out:
-        json.dump(value, out)
+        out.write(json.dumps(value))  # dump() to a file encodes in Python, seven times as slow
 
 
 class Profiled:
