@@ -134,6 +134,14 @@ std::atomic<int64_t> in_turns = 0;          // of the operations
 std::atomic<int64_t> planned_in_turns = 0;  // of the planned requests
 Turns turns;
 
+// Of the plan that served last.
+int64_t guests() {
+  const std::string key = "\"guests\": ";
+  const std::string text = report();
+  const size_t at = text.find(key);
+  return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + key.size());
+}
+
 void* stream_handle(int stream) {
   return stream == 0 ? nullptr
                      : reinterpret_cast<void*>(uintptr_t{0x1000} * static_cast<uintptr_t>(stream));
@@ -486,13 +494,14 @@ int main(int argc, char** argv) {
   if (headroom_fake_violations() != 0) fail(headroom_fake_first_violation());
   std::printf(
       "%lld operations (%lld in turns) in %.1f s, %lld refused; planned %lld (%lld in turns), "
-      "reused %lld, general %lld, since the plan %lld; left reserved %lld of which the driver says "
+      "reused %lld, general %lld, since the plan %lld, guests %lld; left reserved %lld of which "
+      "the driver says "
       "%lld\n",
       static_cast<long long>(operations.load()), static_cast<long long>(in_turns.load()), seconds,
       static_cast<long long>(refused.load()), static_cast<long long>(s.planned_requests),
       static_cast<long long>(planned_in_turns.load()), static_cast<long long>(s.reused_requests),
       static_cast<long long>(s.general_requests), static_cast<long long>(s.fallback_requests),
-      static_cast<long long>(s.reserved_bytes.current),
+      static_cast<long long>(guests()), static_cast<long long>(s.reserved_bytes.current),
       static_cast<long long>(headroom_fake_used_bytes(0)));
   if (std::getenv("HEADROOM_REPORT") != nullptr) std::printf("%s\n", report().c_str());
   if (s.reserved_bytes.current != headroom_fake_used_bytes(0)) {
