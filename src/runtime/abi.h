@@ -176,8 +176,7 @@ typedef struct headroom_statistics {
 HEADROOM_EXPORT int headroom_get_statistics(int device, headroom_statistics* statistics);
 HEADROOM_EXPORT void headroom_reset_peak_statistics(int device);
 HEADROOM_EXPORT void headroom_reset_accumulated_statistics(int device);
-/* cudaMemGetInfo. 0, or -1 where the driver does not say: then of what is free alone, which stays.
- */
+/* cudaMemGetInfo. 0, or -1 where the driver does not say: then of what is free alone, which stays. */
 HEADROOM_EXPORT int headroom_memory_info(int device, int64_t* free_bytes, int64_t* total_bytes);
 
 /* ---- For a shim that is compiled against PyTorch (python/headroom/run/shim): it subclasses

@@ -148,7 +148,7 @@ TEST(Lending, OnlyTheLastReleaseCounts) {
   }
 }
 
-TEST(Lending, IsOverOnceALenderHadToGoElsewhere) {
+TEST(Lending, PausesOnceALenderHadToGoElsewhere) {
   SmallArena small;
   const auto run = [&](bool returns) {
     std::vector<PlannedArena::Served> served;
@@ -178,6 +178,9 @@ TEST(Lending, IsOverOnceALenderHadToGoElsewhere) {
     EXPECT_EQ(later[4].source, Source::none);
   }
   EXPECT_EQ(small.arena.guests(), 4);
+  for (int pass = 0; pass < 8; ++pass) run(true);
+  EXPECT_TRUE(small.arena.is_lending());
+  EXPECT_EQ(run(true)[4].source, Source::planned);
 }
 
 // A run that fetches what it offloaded on a stream of its own, as a log has it: blocks that both

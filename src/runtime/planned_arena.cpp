@@ -164,9 +164,11 @@ void PlannedArena::begin_pass(TrackState& track) {
   track.passed.clear();
 }
 
-// The main track begins a pass: so does one whose place is not known, as where its requests are the
+// The main track begins a pass. So does one whose place is not known, as where its requests are the
 // same again and again the last ones of them stand at many places.
-void PlannedArena::place_others(const TrackState& main) {
+void PlannedArena::begin_main_pass(const TrackState& main) {
+  ++passes_;
+  is_lending_ = is_lending_ || passes_ >= lends_from_;
   const auto signature = main.sequence - plan_->tracks[plan_->main_track].sequences.data();
   for (uint32_t i = 0; i < tracks_.size(); ++i) {
     if (tracks_[i].sequence != nullptr) continue;
@@ -309,7 +311,7 @@ PlannedArena::Followed PlannedArena::follow(CudaStream* stream, int64_t size) {
   const Match found = match(track, number, size, begins);
   settle(track);
   if (track.sequence == nullptr) return {};
-  if (begins) place_others(track);
+  if (begins) begin_main_pass(track);
   const bool ends = begins && track.has_begun && 2 * track.followed > track.sequence->count;
   if (begins) {
     track.has_begun = true;
@@ -346,7 +348,7 @@ PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t
   TrackState& track = tracks_[number];
   bool begins = false;
   const Match found = match(track, number, size, begins);
-  if (begins) place_others(track);
+  if (begins) begin_main_pass(track);
   bool is_served = false;
   switch (found.kind) {
     case Match::Kind::none:
@@ -500,7 +502,7 @@ bool PlannedArena::take_cells(uint32_t track, int64_t offset, int64_t room) {
     if (cells_[i].holder == track) continue;
     const bool may_come = is_lender || is_lending_;
     if (may_come && cells_[i].is_done()) continue;
-    if (is_lender) is_lending_ = false;
+    if (is_lender) pause_lending();
     return false;
   }
   for (uint32_t i = first; i < last; ++i) {
@@ -510,6 +512,13 @@ bool PlannedArena::take_cells(uint32_t track, int64_t offset, int64_t room) {
   if (plan_->cells[first].track != track) ++guests_;
   in_cells_[offset] = {first, last, 0, false};
   return true;
+}
+
+void PlannedArena::pause_lending() {
+  if (!is_lending_) return;
+  is_lending_ = false;
+  lends_from_ = passes_ + pause_;
+  pause_ *= 2;
 }
 
 void PlannedArena::leave_cells(int64_t offset) {

@@ -101,7 +101,7 @@ class PlannedArena {
     const bool begins = track.cursor == 0 && number == plan_->main_track;
     take_regular(number, track.cursor++, size, serial);
     if (begins) [[unlikely]]
-      place_others(track);
+      begin_main_pass(track);
     return {Source::planned, slot.offset + track.delta, begins};
   }
   // Follows a request without serving it.
@@ -278,7 +278,7 @@ class PlannedArena {
   Match match_elsewhere(TrackState& track, uint32_t number, int64_t size);
   Match look_ahead_and_back(TrackState& track, int64_t size);
   void begin_pass(TrackState& track);
-  void place_others(const TrackState& main);
+  void begin_main_pass(const TrackState& main);
   void enter(TrackState& track, const Sequence& sequence, uint32_t cursor);
   void pass_over(TrackState& track, uint32_t from, uint32_t to);
   static bool fits(const Sequence& sequence, uint32_t slot, int64_t size);
@@ -302,6 +302,7 @@ class PlannedArena {
     return tracks_[track].lends || !is_within(track, offset);
   }
   bool take_cells(uint32_t track, int64_t offset, int64_t room);
+  void pause_lending();
   void leave_cells(int64_t offset);
   [[nodiscard]] uint32_t holder_at(int64_t address) const;
   [[nodiscard]] int64_t address_of(uint32_t track, int64_t offset) const;
@@ -316,6 +317,9 @@ class PlannedArena {
   uint64_t releases_ = 0;                // in cells
   int64_t guests_ = 0;
   bool is_lending_ = true;
+  uint64_t passes_ = 0;      // of the main track
+  uint64_t lends_from_ = 0;  // pass
+  uint64_t pause_ = 8;       // passes
   CompiledSlot sentinel_;
 };
 
