@@ -19,14 +19,24 @@ struct Case {
   std::string name;
   memory::MemoryTrace trace;
   std::vector<size_t> iterations;       // the first event of each
+  std::vector<size_t> waits;            // before these events programs may wait for the device
   std::vector<uint32_t> release_delay;  // by buffer: a second stream uses it; may be empty
   bool is_steady = false;               // one iteration is like the other
 };
 
 inline Case generated_case(std::string name, const memory::generated::TrainingShape& shape) {
   auto run = memory::generated::generate_training_run(shape);
-  return {std::move(name), std::move(run.trace), std::move(run.iterations),
-          std::move(run.release_delay)};
+  Case made;
+  made.name = std::move(name);
+  made.trace = std::move(run.trace);
+  made.iterations = std::move(run.iterations);
+  made.release_delay = std::move(run.release_delay);
+  for (const memory::generated::PhaseBegin& phase : run.phases) {
+    if (phase.phase == memory::generated::RunPhase::optimizer) {
+      made.waits.push_back(phase.first_event);
+    }
+  }
+  return made;
 }
 
 // A recorded step, `times` times: what was there before and stays is made once, what is never

@@ -10,6 +10,12 @@
 //   --always                   a plan serves even where best fit is predicted to need less
 //   --kept                     each case twice: the second run begins with the first one's plan
 //   --step-ms N                how long an iteration takes while a plan is being made (500)
+//   --behind N                 the device is up to N ticks behind the host (4; a tick is a release,
+//   or
+//                              what is done with an event), and two more columns (shared_streams.h)
+//   --waits                    the host waits for the device before each optimizer step, as
+//   programs
+//                              that look at their gradients do
 //
 // Efficiency is peak allocated over peak reserved, allocated in bytes rounded up to 512, counted
 // from the moment at which the plan serves ("since") and over the whole run ("whole"); for
@@ -31,6 +37,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +50,7 @@
 #include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/live_ranges.h"
+#include "shared_streams.h"
 
 namespace {
 
@@ -54,6 +62,7 @@ using runtime::fake::statistics;
 constexpr int64_t kDeviceBytes = 192 * kGiB;
 constexpr int kSkipped = 77;  // as ctest is told
 constexpr int kUsage = 2;
+constexpr int64_t kUsuallyBehind = 4;  // ticks
 
 struct Peaks {
   int64_t allocated = 0;
@@ -129,6 +138,8 @@ void* stream_handle(uint32_t stream) {
 
 struct Options {
   bool has_marks = false;
+  bool waits = false;
+  std::optional<int64_t> behind;  // ticks
   bool always_plans = false;
   // A step of a real run takes longer than its requests: so long is waited at each iteration's end
   // while a plan is being made.
@@ -186,6 +197,9 @@ class Replay {
     if (!set_up()) return Replayed::failed;
     for (size_t i = 0; i < what_.trace.events.size(); ++i) {
       if (next_ < what_.iterations.size() && what_.iterations[next_] == i) begin_iteration();
+      if (options_.waits && std::binary_search(what_.waits.begin(), what_.waits.end(), i)) {
+        headroom_fake_advance(behind() + 1);  // the device has done all that was queued
+      }
       const memory::MemoryEvent& event = what_.trace.events[i];
       if (what_.trace.buffers[event.buffer].requested_bytes == 0) continue;
       if (event.kind != memory::EventKind::alloc) {
@@ -203,7 +217,7 @@ class Replay {
 
  private:
   bool set_up() {
-    const headroom_fake_setting setting{1, kDeviceBytes, 2 * kMiB, 4, 0, 0, 1, 0};
+    const headroom_fake_setting setting{1, kDeviceBytes, 2 * kMiB, behind(), 0, 0, 1, 0};
     headroom_fake_set_up(&setting);
     headroom_configuration configuration{};
     configuration.struct_bytes = sizeof configuration;
@@ -240,11 +254,14 @@ class Replay {
     }
     pointers_[buffer] = pointer;
     apart_.add(info.stream, info.requested_bytes);
+    if (options_.behind) shared_.alloc(info.stream, round_up(info.requested_bytes, 512));
     plain_.alloc(buffer, info);
     expandable_.alloc(buffer, info);
     if (serves_from_ == 0 && statistics().is_planned != 0) note_switch();
     return true;
   }
+
+  [[nodiscard]] int64_t behind() const { return options_.behind.value_or(kUsuallyBehind); }
 
   void note_switch() {
     serves_from_ = next_;
@@ -259,13 +276,19 @@ class Replay {
   void release(uint32_t buffer) {
     const memory::BufferInfo& info = what_.trace.buffers[buffer];
     void* const pointer = pointers_[buffer];
-    if (!what_.release_delay.empty() && what_.release_delay[buffer] > 0) {
+    void* const stream = stream_handle(info.stream);
+    const int64_t rounded = round_up(info.requested_bytes, 512);
+    const bool has_uses = !what_.release_delay.empty() && what_.release_delay[buffer] > 0;
+    if (has_uses) {
       void* const other = stream_handle(1 - std::min<uint32_t>(info.stream, 1));
       headroom_fake_work(other, reinterpret_cast<uint64_t>(pointer), info.requested_bytes);
       headroom_record_stream(pointer, other);
+      if (options_.behind) shared_.release(info.stream, stream, rounded, other);
+    } else if (options_.behind) {
+      shared_.release(info.stream, stream, rounded);
     }
     live_.remove(pointer);
-    headroom_free(pointer, info.requested_bytes, 0, stream_handle(info.stream));
+    headroom_free(pointer, info.requested_bytes, 0, stream);
     headroom_fake_advance(1);
     apart_.add(info.stream, -info.requested_bytes);
     plain_.free(buffer);
@@ -296,10 +319,18 @@ class Replay {
                 a.since.efficiency_pct(), b.since.efficiency_pct(), ours.whole.efficiency_pct(),
                 a.whole.efficiency_pct(), b.whole.efficiency_pct());
     const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
-    std::printf("%.3f,%.3f,%.3f,%.2f,%lld,%lld\n", gib(ours.since.allocated),
+    std::printf("%.3f,%.3f,%.3f,%.2f,%lld,%lld", gib(ours.since.allocated),
                 gib(ours.since.reserved), gib(ours.whole.reserved), apart_.limit_pct(),
                 static_cast<long long>(calls_.iterations()),
                 static_cast<long long>(calls_.count()));
+    if (options_.behind) {
+      const double events = static_cast<double>(what_.trace.events.size()) /
+                            static_cast<double>(what_.iterations.size());
+      const Peaks shared{ours.whole.allocated, shared_.bytes()};
+      std::printf(",%lld,%.2f,%.2f", static_cast<long long>(behind()),
+                  100 * shared_.mean_events_behind() / events, shared.efficiency_pct());
+    }
+    std::printf("\n");
   }
 
   [[nodiscard]] Replayed verdict() const {
@@ -321,6 +352,7 @@ class Replay {
   Peer plain_{""};
   Peer expandable_{"expandable_segments:True"};
   StreamsApart apart_;
+  SharedStreams shared_;
   runtime::fake::LiveRanges<> live_;
   std::vector<void*> pointers_;  // by buffer
   DriverCalls calls_;
@@ -444,6 +476,10 @@ Words read_words(int argc, char** argv) {
       words.folder = recorded_folder();
     else if (word == "--step-ms" && i + 1 < argc)
       words.options.step = std::chrono::milliseconds(std::atoi(argv[++i]));
+    else if (word == "--behind" && i + 1 < argc)
+      words.options.behind = std::atoll(argv[++i]);
+    else if (word == "--waits")
+      words.options.waits = true;
     else if (word == "--kept")
       words.is_kept = true;
     else if (word.starts_with("-") || !words.only.empty())
@@ -496,7 +532,8 @@ int main(int argc, char** argv) {
       "case,requests,iterations,serves_from_iteration,planned_pct,reused_pct,fallback_pct,"
       "since_pct,since_torch_pct,since_expandable_pct,whole_pct,whole_torch_pct,"
       "whole_expandable_pct,since_allocated_gib,since_reserved_gib,whole_reserved_gib,streams_"
-      "apart_pct,last_iterations,calls_in_them\n");
+      "apart_pct,last_iterations,calls_in_them%s\n",
+      words.options.behind ? ",behind_ticks,behind_pct_of_iteration,streams_shared_pct" : "");
   std::fflush(stdout);
   const std::string plan =
       std::filesystem::temp_directory_path() / ("headroom_efficiency." + std::to_string(getpid()));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "memory/plan/lending.h"
 
 namespace headroom::runtime {
 namespace {
@@ -78,7 +79,8 @@ class SequenceMaker {
       place = compiled_.places++;
       compiled_.place_of.insert(key, place);
     }
-    sequence_.slots.push_back({slot.smallest == slot.largest ? slot.largest : -1, slot.offset,
+    const bool is_plain = slot.smallest == slot.largest && !slot.is_guest;
+    sequence_.slots.push_back({is_plain ? slot.largest : -1, slot.offset,
                                round_up(slot.largest, plan_.alignment), place, clock_[slot.ends]});
     sequence_.sizes.push_back({slot.smallest, slot.largest});
   }
@@ -103,10 +105,9 @@ class SequenceMaker {
       bool varies = false;
       for (size_t i = 0; i < kGramRequests; ++i) {
         const auto back = static_cast<uint32_t>((kGramRequests - 1 - i) % sequence_.count);
-        const CompiledSlot& slot =
-            sequence_.slots[(last + sequence_.count - back) % sequence_.count];
-        varies = varies || slot.size < 0;
-        gram = next_gram(gram, slot.size);
+        const SizeRange& sizes = sequence_.sizes[(last + sequence_.count - back) % sequence_.count];
+        varies = varies || sizes.smallest != sizes.largest;
+        gram = next_gram(gram, sizes.largest);
       }
       if (varies) continue;
       ++times[gram];
@@ -156,7 +157,10 @@ class SequenceMaker {
       const uint32_t ends = begins + 2 * step;
       // A slot that ends at `begins` may still be there a moment before: end_until() sees to it.
       std::erase_if(living, [&](uint32_t slot) { return sequence_.slots[slot].ends <= begins; });
-      for (; next < sequence_.count && next < ends; ++next) living.push_back(next);
+      for (; next < sequence_.count && next < ends; ++next) {
+        const int64_t offset = sequence_.slots[next].offset;
+        if (offset >= arena && offset < arena_end) living.push_back(next);  // no guest elsewhere
+      }
       std::vector<memory::AddressRange> busy;
       for (const uint32_t slot : living) {
         busy.push_back({sequence_.slots[slot].offset, sequence_.slots[slot].room});
@@ -178,7 +182,81 @@ class SequenceMaker {
   std::vector<uint32_t> clock_;
 };
 
+// Who has slots in a cell, in one signature, in the order in which they begin.
+struct Tenant {
+  uint32_t begins = 0;  // on the plan's clock, as
+  uint32_t ends = 0;
+  uint32_t track = 0;
+  uint32_t slot = 0;  // of its track
+};
+
+// Behind whom another track comes next: the last of each track's before one of another begins,
+// round and round, and who is still there when that last one begins.
+void mark_hand_overs(const std::vector<Tenant>& tenants, size_t signature, CompiledPlan& compiled) {
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    const Tenant& last = tenants[i];
+    if (tenants[(i + 1) % tenants.size()].track == last.track) continue;
+    for (size_t j = 0; j <= i; ++j) {
+      const Tenant& one = tenants[j];
+      if (one.track != last.track || (j < i && one.ends <= last.begins)) continue;
+      compiled.tracks[one.track].sequences[signature].hands_over[one.slot] = 1;
+    }
+  }
+}
+
+// Cuts the ranges in which guests lie into cells.
+void add_cells(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
+  for (const memory::SignaturePlan& signature : plan.signatures) {
+    for (const memory::PlannedSlot& slot : signature.slots) {
+      if (slot.is_guest) compiled.tracks[memory::host_of(plan, slot)].lends = true;
+    }
+  }
+  for (uint32_t i = 0; i < compiled.tracks.size(); ++i) {
+    const Track& track = compiled.tracks[i];
+    if (!track.lends) continue;
+    std::vector<memory::AddressRange> tenants;
+    for (const memory::SignaturePlan& signature : plan.signatures) {
+      for (const memory::PlannedSlot& slot : signature.slots) {
+        if (slot.stream != i || slot.is_guest) continue;
+        tenants.push_back({slot.offset, round_up(slot.largest, plan.alignment)});
+      }
+    }
+    for (const memory::AddressRange& cell :
+         memory::cells_of(std::move(tenants), {track.offset, track.bytes})) {
+      compiled.cells.push_back({cell.offset, cell.size, i});
+    }
+  }
+}
+
+void mark_hand_overs(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
+  for (size_t s = 0; s < plan.signatures.size(); ++s) {
+    for (Track& track : compiled.tracks) {
+      track.sequences[s].hands_over.assign(track.sequences[s].count, 0);
+    }
+    std::vector<std::vector<Tenant>> tenants(compiled.cells.size());
+    std::vector<uint32_t> next(compiled.tracks.size());
+    const auto& slots = plan.signatures[s].slots;
+    for (uint32_t i = 0; i < slots.size(); ++i) {
+      const Tenant tenant{i, slots[i].ends, slots[i].stream, next[slots[i].stream]++};
+      const auto [first, last] =
+          cells_over(compiled, slots[i].offset, round_up(slots[i].largest, plan.alignment));
+      for (uint32_t cell = first; cell < last; ++cell) tenants[cell].push_back(tenant);
+    }
+    for (const std::vector<Tenant>& of_cell : tenants) mark_hand_overs(of_cell, s, compiled);
+  }
+}
+
 }  // namespace
+
+std::pair<uint32_t, uint32_t> cells_over(const CompiledPlan& plan, int64_t offset, int64_t bytes) {
+  const auto first = std::partition_point(
+      plan.cells.begin(), plan.cells.end(),
+      [&](const LentCell& cell) { return cell.offset + cell.bytes <= offset; });
+  const auto last = std::partition_point(
+      first, plan.cells.end(), [&](const LentCell& cell) { return cell.offset < offset + bytes; });
+  return {static_cast<uint32_t>(first - plan.cells.begin()),
+          static_cast<uint32_t>(last - plan.cells.begin())};
+}
 
 CompiledPlan compile_plan(const memory::MemoryPlan& plan) {
   CompiledPlan compiled;
@@ -197,6 +275,8 @@ CompiledPlan compile_plan(const memory::MemoryPlan& plan) {
     compiled.bytes += track.bytes;
     compiled.tracks.push_back(std::move(track));
   }
+  add_cells(plan, compiled);
+  if (!compiled.cells.empty()) mark_hand_overs(plan, compiled);
   return compiled;
 }
 

@@ -1,10 +1,13 @@
 // CompiledPlan: a MemoryPlan as the serving side wants it, made by whoever has time (the planner's
 // thread, or the one that opens a device).
 //
-// A plan cuts its range by stream, and blocks of two streams never meet, so each stream is served
+// A plan cuts its range by stream, and blocks of two streams do not meet, so each stream is served
 // alone, on a clock of its own: its slots, counted within the stream. Two slots of a stream overlap
 // in time on that clock if and only if they do on the plan's. One Track a stream, one Sequence a
 // signature in it.
+//
+// But for guests (memory/plan/lending.h): slots of one track in the range of another, which is cut
+// into cells then. A guest is not served as others are, as somebody has to look at its cells.
 //
 // Plain values, never changed once made.
 #pragma once
@@ -13,6 +16,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "memory/plan/memory_plan.h"
@@ -25,7 +29,8 @@ inline constexpr size_t kGramRequests = 8;
 inline constexpr int64_t kPlaceShift = 512;
 
 struct CompiledSlot {
-  int64_t size = -1;  // as requested; -1 where it varies, and in the sentinel at the end
+  // As requested; -1 where it varies, of guests, and in the sentinel at the end.
+  int64_t size = -1;
   int64_t offset = 0;
   int64_t room = 0;    // bytes, rounded up
   uint32_t place = 0;  // the number of its offset among all of the plan
@@ -66,6 +71,9 @@ struct Sequence {
   std::vector<CompiledSpace> spaces;
   std::vector<CompiledPlace> places;  // by before, then rank
   std::vector<IdleScale> idle;        // longest first
+  // By slot: another track comes next in one of its cells, so it is released behind an event. Empty
+  // where nobody lends.
+  std::vector<uint8_t> hands_over;
   // From the hash of kGramRequests sizes in a row, read round and round, to the slot of the last of
   // them; only where there is one such slot.
   std::unordered_map<uint64_t, uint32_t> grams;
@@ -75,11 +83,20 @@ struct Track {
   int64_t offset = 0;  // of what is served: carried and arena, behind the persistent bytes
   int64_t bytes = 0;
   std::vector<Sequence> sequences;  // by signature
+  bool lends = false;               // its whole range is cut into cells
+};
+
+// A part of a lender's range that changes hands as one.
+struct LentCell {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  uint32_t track = 0;  // the lender
 };
 
 struct CompiledPlan {
   int64_t bytes = 0;  // of all tracks
   std::vector<Track> tracks;
+  std::vector<LentCell> cells;  // by offset
   uint32_t places = 0;
   AddressTable place_of;    // from offset + kPlaceShift to its number
   uint32_t longest = 0;     // slots of the longest sequence
@@ -91,6 +108,10 @@ struct CompiledPlan {
 [[nodiscard]] inline uint64_t next_gram(uint64_t gram, int64_t size) {
   return (gram ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15ULL;
 }
+
+// The cells that hold any of [offset, offset + bytes): the first, and one past the last.
+[[nodiscard]] std::pair<uint32_t, uint32_t> cells_over(const CompiledPlan& plan, int64_t offset,
+                                                       int64_t bytes);
 
 // REQUIRES: check_plan(plan).
 [[nodiscard]] CompiledPlan compile_plan(const memory::MemoryPlan& plan);

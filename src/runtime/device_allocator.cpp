@@ -208,10 +208,12 @@ int64_t DeviceAllocator::free(void* pointer) {
       bytes = round_up(block->requested, kAlignment);
       record(memory::RecordKind::free_requested, address, block->requested, nullptr);
       statistics_.end_block(bytes, block->requested);
-      if (!block->has_uses) {
+      const bool hands_over = arena->hand_over(address);
+      if (!block->has_uses && !hands_over) {
         release_planned(*arena, address);
         return bytes;
       }
+      if (hands_over) uses_[address].push_back({arena->stream_at(address), nullptr});
       block->is_pending = true;
       log_release(block->serial, RequestLog::Kind::release_asked);
     } else {

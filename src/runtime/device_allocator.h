@@ -17,7 +17,8 @@
 //  2. A page is unmapped only if no block that is live or awaiting lies in it, no private pool owns
 //     it, and the device has done all work that was queued before (synchronised after the blocks in
 //     it were released).
-//  3. Memory that a block had goes to another stream only by way of 2.
+//  3. Memory that a block had goes to another stream only by way of 2, or in a plan's arena behind
+//     events of all streams that used it (planned_arena.h, 7 to 9).
 //  4. What is handed out is mapped, readable and writable by the device and its peers.
 //  5. Where there is no memory, everything that 2 allows has been given back to the driver before
 //     anyone is told, and so has what was taken on the way.
@@ -88,6 +89,7 @@ struct PlanFigures {
   PlanOrigin origin;       // of the plan that serves
   int64_t trims = 0;
   int64_t next_trim = 1;        // pass
+  bool was_lending = false;     // at the last pass
   int64_t unserved = 0;         // requests since the last pass began
   int64_t reserved_before = 0;  // highest before the first switch
   int64_t allocated_before = 0;

@@ -171,6 +171,7 @@ std::string DeviceAllocator::report_json() {
   bool serves = false;
   bool follows = false;
   uint32_t followed = 0;
+  int64_t guests = 0;
   {
     const std::lock_guard lock(lock_);
     s = statistics_;
@@ -179,6 +180,7 @@ std::string DeviceAllocator::report_json() {
     serves = planned_ != nullptr;
     follows = candidate_ != nullptr;
     followed = followed_;
+    if (planned_ != nullptr) guests = planned_->guests();
   }
   std::string json = "{" + key("device", ordinal_);
   const auto add = [&](const char* name, int64_t value) { json += ", " + key(name, value); };
@@ -224,6 +226,7 @@ std::string DeviceAllocator::report_json() {
   add("predicted_best_fit_bytes", f.predicted_best_fit_bytes);
   add("iterations_served", f.passes);
   add("trims", f.trims);
+  add("guests", guests);
   add("peak_allocated_before_bytes", f.switches == 0 ? 0 : f.allocated_before);
   add("peak_reserved_before_bytes", f.switches == 0 ? 0 : f.reserved_before);
   add("peak_allocated_since_bytes",

@@ -320,6 +320,7 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, const Pl
   f.switch_ns = now_ns() - began_ns;
   f.passes = 0;
   f.next_trim = 1;
+  f.was_lending = true;
   f.poor_passes = 0;
   f.unserved = 0;
   f.general_needs.fill(0);
@@ -474,6 +475,10 @@ void DeviceAllocator::judge_pass() {
                  std::popcount(f.poor_passes) >= kPoorPasses && f.passes >= f.replan_after;
     if (begins_log) f.replan_after = 2 * f.passes + kMostLoggedPasses;
     if (log_ != nullptr && f.passes + kPoorPasses >= f.replan_after) drop_log();
+    // What a lender needed elsewhere for once, as soon as it is released.
+    if (std::exchange(f.was_lending, planned_->is_lending()) && !f.was_lending) {
+      f.next_trim = f.passes + 1;
+    }
     // Pages that only the time before the plan needed, at ever longer distances.
     if (f.passes >= f.next_trim) {
       f.next_trim = 2 * f.passes;

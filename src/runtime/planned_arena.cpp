@@ -27,7 +27,11 @@ bool meets(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
 
 PlannedArena::PlannedArena(std::shared_ptr<const CompiledPlan> plan)
     : plan_(std::move(plan)), tracks_(plan_->tracks.size()), placed_(plan_->places) {
-  for (TrackState& track : tracks_) track.slots = &sentinel_;
+  for (uint32_t i = 0; i < tracks_.size(); ++i) {
+    tracks_[i].slots = &sentinel_;
+    tracks_[i].lends = plan_->tracks[i].lends;
+  }
+  for (const LentCell& cell : plan_->cells) cells_.push_back({cell.track});
 }
 
 // Streams are named by the order of their first use, as in the plan.
@@ -58,15 +62,17 @@ PlannedArena::Block* PlannedArena::find(int64_t address) {
   const int64_t offset = address - track.delta;
   const uint32_t place = plan_->place_of.find(offset + kPlaceShift);
   if (place != kNoNumber && placed_[place].is_regular) return &placed_[place].block;
-  const auto stray = track.strays.find(offset);
-  return stray == track.strays.end() ? nullptr : &stray->second.block;
+  std::map<int64_t, Stray>& strays = tracks_[holder_at(address)].strays;
+  const auto stray = strays.find(offset);
+  return stray == strays.end() ? nullptr : &stray->second.block;
 }
 
 void PlannedArena::release(int64_t address) {
-  TrackState& track = tracks_[track_at(address)];
-  const int64_t offset = address - track.delta;
+  TrackState& track = tracks_[holder_at(address)];
+  const int64_t offset = address - tracks_[track_at(address)].delta;
   const uint32_t place = plan_->place_of.find(offset + kPlaceShift);
   --live_;
+  if (!cells_.empty()) leave_cells(offset);
   if (place != kNoNumber && placed_[place].is_regular) [[likely]] {
     Placed& placed = placed_[place];
     placed.is_regular = false;
@@ -74,7 +80,7 @@ void PlannedArena::release(int64_t address) {
     return;
   }
   track.strays.erase(offset);
-  track.is_regular = track.strays.empty() && track.leaped.empty();
+  track.is_regular = is_undisturbed(track);
 }
 
 size_t PlannedArena::strays() const {
@@ -89,12 +95,12 @@ std::vector<PlannedArena::Shown> PlannedArena::blocks() const {
     if (!placed.is_regular) continue;
     const TrackState& track = tracks_[placed.track];
     const CompiledSlot& slot = track.slots[placed.slot];
-    shown.push_back({slot.offset + track.delta, round_up(placed.block.requested, kRounding),
-                     placed.block, track.stream});
+    shown.push_back({address_of(placed.track, slot.offset),
+                     round_up(placed.block.requested, kRounding), placed.block, track.stream});
   }
-  for (const TrackState& track : tracks_) {
-    for (const auto& [offset, stray] : track.strays) {
-      shown.push_back({offset + track.delta, stray.end - offset, stray.block, track.stream});
+  for (uint32_t i = 0; i < tracks_.size(); ++i) {
+    for (const auto& [offset, stray] : tracks_[i].strays) {
+      shown.push_back({address_of(i, offset), stray.end - offset, stray.block, tracks_[i].stream});
     }
   }
   std::sort(shown.begin(), shown.end(),
@@ -158,6 +164,19 @@ void PlannedArena::begin_pass(TrackState& track) {
   track.passed.clear();
 }
 
+// The main track begins a pass. So does one whose place is not known, as where its requests are the
+// same again and again the last ones of them stand at many places.
+void PlannedArena::begin_main_pass(const TrackState& main) {
+  ++passes_;
+  is_lending_ = is_lending_ || passes_ >= lends_from_;
+  const auto signature = main.sequence - plan_->tracks[plan_->main_track].sequences.data();
+  for (uint32_t i = 0; i < tracks_.size(); ++i) {
+    if (tracks_[i].sequence != nullptr) continue;
+    const Sequence& sequence = plan_->tracks[i].sequences[static_cast<size_t>(signature)];
+    if (sequence.count > 0) enter(tracks_[i], sequence, 0);
+  }
+}
+
 void PlannedArena::pass_over(TrackState& track, uint32_t from, uint32_t to) {
   from = std::max(from, to - std::min(to, kReach));
   for (uint32_t slot = from; slot < to; ++slot) {
@@ -205,10 +224,10 @@ PlannedArena::Match PlannedArena::match(TrackState& track, uint32_t number, int6
     }
   }
   const Sequence& sequence = *track.sequence;
-  const CompiledSlot& next = sequence.slots[track.cursor];
   // A slot whose size varies takes what is smaller than it ever was, too, where it is its turn.
-  if (fits(sequence, track.cursor, size) ||
-      (next.size < 0 && size <= sequence.sizes[track.cursor].largest)) {
+  const SizeRange& sizes = sequence.sizes[track.cursor];
+  const bool varies = sizes.smallest != sizes.largest;
+  if (fits(sequence, track.cursor, size) || (varies && size <= sizes.largest)) {
     begins_pass = track.cursor == 0 && number == plan_->main_track;
     return {Match::Kind::in_order, track.cursor++};
   }
@@ -292,6 +311,7 @@ PlannedArena::Followed PlannedArena::follow(CudaStream* stream, int64_t size) {
   const Match found = match(track, number, size, begins);
   settle(track);
   if (track.sequence == nullptr) return {};
+  if (begins) begin_main_pass(track);
   const bool ends = begins && track.has_begun && 2 * track.followed > track.sequence->count;
   if (begins) {
     track.has_begun = true;
@@ -312,7 +332,7 @@ PlannedArena::Served PlannedArena::serve_first(CudaStream* stream, int64_t size,
   if (!is_behind_first || !fits(*track.sequence, 0, size)) return {};
   if (!serve_slot(number, 0, size, serial)) return {};
   settle(track);
-  return {Source::planned, track.slots[0].offset + track.delta, false};
+  return {Source::planned, address_of(number, track.slots[0].offset), false};
 }
 
 PlannedArena::Served PlannedArena::allocate_slowly(uint32_t number, int64_t size, uint32_t serial) {
@@ -328,6 +348,7 @@ PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t
   TrackState& track = tracks_[number];
   bool begins = false;
   const Match found = match(track, number, size, begins);
+  if (begins) begin_main_pass(track);
   bool is_served = false;
   switch (found.kind) {
     case Match::Kind::none:
@@ -341,16 +362,16 @@ PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t
       is_served = serve_slot(number, found.slot, size, serial);
       break;
     case Match::Kind::ahead:
-      is_served = serve_ahead(track, found.slot, size, serial);
+      is_served = serve_ahead(number, found.slot, size, serial);
       break;
   }
   if (found.kind != Match::Kind::none) track.misses = 0;
   if (is_served) {
-    return {Source::planned, track.slots[found.slot].offset + track.delta, begins};
+    return {Source::planned, address_of(number, track.slots[found.slot].offset), begins};
   }
   if (track.sequence == nullptr) return {};
   const uint32_t until = found.kind == Match::Kind::none ? 0 : track.slots[found.slot].ends;
-  const int64_t idle = serve_idle(track, size, until, serial);
+  const int64_t idle = serve_idle(number, size, until, serial);
   if (found.kind == Match::Kind::none) {
     ++track.without_slot;
     if (++track.misses >= kLost) {
@@ -382,12 +403,14 @@ bool PlannedArena::serve_slot(uint32_t number, uint32_t slot, int64_t size, uint
   const CompiledSlot& what = track.slots[slot];
   if (slot >= track.ended || what.ends < track.ended || is_regular(track, slot)) return false;
   if (meets_stray(track, what.offset, what.room)) return false;
+  if (is_in_cells(number, what.offset) && !take_cells(number, what.offset, what.room)) return false;
   take_regular(number, slot, size, serial);
   return true;
 }
 
 // Invariant 5.
-bool PlannedArena::serve_ahead(TrackState& track, uint32_t slot, int64_t size, uint32_t serial) {
+bool PlannedArena::serve_ahead(uint32_t number, uint32_t slot, int64_t size, uint32_t serial) {
+  TrackState& track = tracks_[number];
   const CompiledSlot& what = track.slots[slot];
   if (meets_stray(track, what.offset, what.room)) return false;
   const Sequence& sequence = *track.sequence;
@@ -400,6 +423,7 @@ bool PlannedArena::serve_ahead(TrackState& track, uint32_t slot, int64_t size, u
       }
     }
   }
+  if (is_in_cells(number, what.offset) && !take_cells(number, what.offset, what.room)) return false;
   add_stray(track, what.offset, round_up(size, kRounding), {size, serial, false, false});
   return true;
 }
@@ -423,7 +447,8 @@ const CompiledSpace* PlannedArena::foreseen_space(const TrackState& track) const
 
 // Invariant 6: the offset, or -1. `until`: the moment before which it is expected to be released; 0
 // where nothing is known.
-int64_t PlannedArena::serve_idle(TrackState& track, int64_t size, uint32_t until, uint32_t serial) {
+int64_t PlannedArena::serve_idle(uint32_t number, int64_t size, uint32_t until, uint32_t serial) {
+  TrackState& track = tracks_[number];
   const int64_t room = round_up(size, kRounding);
   const uint32_t now = track.cursor;
   end_until(track, now);
@@ -440,7 +465,8 @@ int64_t PlannedArena::serve_idle(TrackState& track, int64_t size, uint32_t until
     if (until != 0 && !is_last && now + scales[i + 1].step >= until) continue;
     best = best_fit(track, space, room);
   }
-  if (best >= 0) add_stray(track, best, room, {size, serial, false, false});
+  if (best < 0 || (is_in_cells(number, best) && !take_cells(number, best, room))) return -1;
+  add_stray(track, best, room, {size, serial, false, false});
   return best;
 }
 
@@ -466,6 +492,79 @@ int64_t PlannedArena::best_fit(const TrackState& track, const CompiledSpace& spa
     consider(low, end);
   }
   return best;
+}
+
+// Invariants 7 to 9. The last thing that is looked at before something is placed.
+bool PlannedArena::take_cells(uint32_t track, int64_t offset, int64_t room) {
+  const auto [first, last] = cells_over(*plan_, offset, room);
+  for (uint32_t i = first; i < last; ++i) {
+    const bool is_lender = plan_->cells[i].track == track;
+    if (cells_[i].holder == track) continue;
+    const bool may_come = is_lender || is_lending_;
+    if (may_come && cells_[i].is_done()) continue;
+    if (is_lender) pause_lending();
+    return false;
+  }
+  for (uint32_t i = first; i < last; ++i) {
+    cells_[i].holder = track;
+    ++cells_[i].blocks;
+  }
+  if (plan_->cells[first].track != track) ++guests_;
+  in_cells_[offset] = {first, last, 0, false};
+  return true;
+}
+
+void PlannedArena::pause_lending() {
+  if (!is_lending_) return;
+  is_lending_ = false;
+  lends_from_ = passes_ + pause_;
+  pause_ *= 2;
+}
+
+void PlannedArena::leave_cells(int64_t offset) {
+  const auto at = in_cells_.find(offset);
+  if (at == in_cells_.end()) return;
+  const InCells& was = at->second;
+  const uint64_t number = was.released == 0 ? ++releases_ : was.released;
+  for (uint32_t i = was.first; i < was.last; ++i) {
+    Cell& cell = cells_[i];
+    --cell.blocks;
+    uint64_t& last = was.is_settled ? cell.last_settled : cell.last_unsettled;
+    last = std::max(last, number);
+  }
+  in_cells_.erase(at);
+}
+
+bool PlannedArena::hand_over(int64_t address) {
+  if (in_cells_.empty()) return false;
+  const int64_t offset = address - tracks_[track_at(address)].delta;
+  const auto at = in_cells_.find(offset);
+  if (at == in_cells_.end()) return false;
+  InCells& block = at->second;
+  block.released = ++releases_;
+  block.is_settled = true;  // of a stray nobody knows who comes next
+  const uint32_t place = plan_->place_of.find(offset + kPlaceShift);
+  if (place != kNoNumber && placed_[place].is_regular) {
+    const Placed& placed = placed_[place];
+    block.is_settled = tracks_[placed.track].sequence->hands_over[placed.slot] != 0;
+  }
+  return block.is_settled;
+}
+
+// The track whose block would lie there.
+uint32_t PlannedArena::holder_at(int64_t address) const {
+  const uint32_t track = track_at(address);
+  if (track == kNoNumber || !tracks_[track].lends) return track;
+  const uint32_t cell = cells_over(*plan_, address - tracks_[track].delta, 1).first;
+  return cells_[cell].holder;
+}
+
+// Of a track's block: in its own range, or a guest's in another.
+int64_t PlannedArena::address_of(uint32_t track, int64_t offset) const {
+  if (is_within(track, offset)) [[likely]]
+    return offset + tracks_[track].delta;
+  const uint32_t cell = cells_over(*plan_, offset, 1).first;
+  return offset + tracks_[plan_->cells[cell].track].delta;
 }
 
 }  // namespace headroom::runtime

@@ -23,6 +23,20 @@
 //      the longest stretch from now on. The request is stray; a slot that finds it in its way later
 //      goes to idle space itself.
 //
+// Lending. A guest (compiled_plan.h) is a block of its own track like any other, regular or stray,
+// and all of the above holds for it. Whether its bytes are also free of what the lender had there
+// is a matter of cells:
+//   7. A cell is one track's at a time, its holder's, and all that lies in it is the holder's.
+//   8. It changes hands only where nothing lies in it or awaits an event, and the last release in
+//   it
+//      was one behind an event of the holder's own stream, recorded after it. A program queues what
+//      touches a block on the block's stream before it releases it, and says which other streams
+//      use it; those are awaited, too. So the device has done all that touches the cell.
+//   9. A lender that finds a cell of its own not given back at its turn goes elsewhere, for once:
+//   from
+//      then on what is the lender's is lent no more.
+// Nobody waits: whoever does not get the cells is served like a request whose slot is taken.
+//
 // Without strays a request costs a comparison, the endings of one moment, and a bit; with them the
 // look-up of a map. REQUIRES the lock of device_allocator.h; touches no memory.
 #pragma once
@@ -86,6 +100,8 @@ class PlannedArena {
       return {};
     const bool begins = track.cursor == 0 && number == plan_->main_track;
     take_regular(number, track.cursor++, size, serial);
+    if (begins) [[unlikely]]
+      begin_main_pass(track);
     return {Source::planned, slot.offset + track.delta, begins};
   }
   // Follows a request without serving it.
@@ -102,13 +118,18 @@ class PlannedArena {
   [[nodiscard]] bool contains(int64_t address) const { return track_at(address) != kNoNumber; }
   // The live block there, or null. Good until the next call.
   [[nodiscard]] Block* find(int64_t address);
+  // Whose block lies there. REQUIRES: find(address).
   [[nodiscard]] CudaStream* stream_at(int64_t address) const {
-    return tracks_[track_at(address)].stream;
+    return tracks_[holder_at(address)].stream;
   }
   [[nodiscard]] CudaStream* stream_of(uint32_t track) const { return tracks_[track].stream; }
   [[nodiscard]] bool has_stream(uint32_t track) const { return tracks_[track].has_stream; }
   // REQUIRES: find(address).
   void release(int64_t address);
+  // The program gives the block back. True where another stream comes next in its cells: then it is
+  // to be released only behind an event that is recorded on its own stream from now on.
+  // REQUIRES: find(address); release() follows.
+  bool hand_over(int64_t address);
   // Releases a block in its slot that no other stream used, and says what it was; false for others.
   bool release_regular(int64_t address, Block& was) {
     const TrackState& first = tracks_[last_track_];
@@ -120,6 +141,7 @@ class PlannedArena {
       if (number == kNoNumber) return false;
     }
     TrackState& track = tracks_[number];
+    if (track.lends) return false;
     const uint32_t place = plan_->place_of.find(address - track.delta + kPlaceShift);
     if (place == kNoNumber) return false;
     Placed& placed = placed_[place];
@@ -137,6 +159,8 @@ class PlannedArena {
     return plan_->tracks[track].offset + tracks_[track].delta;
   }
   [[nodiscard]] size_t strays() const;
+  [[nodiscard]] int64_t guests() const { return guests_; }  // that came into their cells so far
+  [[nodiscard]] bool is_lending() const { return is_lending_; }
   // All live blocks: address, bytes, what is known of them.
   struct Shown {
     int64_t address = 0;
@@ -162,7 +186,7 @@ class PlannedArena {
     const CompiledSlot* slots = nullptr;  // of the sequence, or a sentinel alone
     const uint32_t* ending_begin = nullptr;
     const uint32_t* ending = nullptr;
-    bool is_regular = false;  // no strays, and nothing was served ahead: see settle()
+    bool is_regular = false;  // no strays, nothing was served ahead, nothing is lent: see settle()
     uint32_t cursor = 0;
     uint32_t ended = 0;  // P + 1: endings at moments below it were looked at
     uint32_t after_leap = kNoNumber;
@@ -175,11 +199,27 @@ class PlannedArena {
     int64_t delta = 0;       // from offsets to addresses
     CudaStream* stream = nullptr;
     bool has_stream = false;
+    bool lends = false;  // and so is never regular
     std::array<int64_t, kGramRequests> history{};
     std::vector<uint64_t> regular;    // a bit a slot
     std::map<int64_t, Stray> strays;  // by offset
     std::vector<uint32_t> leaped;     // slots at the cursor or ahead of it that were served
     std::vector<uint32_t> passed;     // slots that were passed over, latest last
+  };
+  struct Cell {
+    uint32_t holder = 0;
+    uint32_t blocks = 0;  // in it, or awaiting events
+    // Releases are numbered; the last one behind an event of the holder's stream, and the last
+    // other.
+    uint64_t last_settled = 0;
+    uint64_t last_unsettled = 0;
+    [[nodiscard]] bool is_done() const { return blocks == 0 && last_settled >= last_unsettled; }
+  };
+  struct InCells {
+    uint32_t first = 0;
+    uint32_t last = 0;        // one past it
+    uint64_t released = 0;    // the number of its release
+    bool is_settled = false;  // that is behind an event
   };
   struct Match {
     enum class Kind : uint8_t { none, in_order, ahead, late } kind = Kind::none;
@@ -221,8 +261,11 @@ class PlannedArena {
   }
   // After anything but what came in order.
   static void settle(TrackState& track) {
-    track.is_regular = track.strays.empty() && track.leaped.empty();
+    track.is_regular = is_undisturbed(track);
     track.told = track.cursor;
+  }
+  static bool is_undisturbed(const TrackState& track) {
+    return track.strays.empty() && track.leaped.empty() && !track.lends;
   }
   void catch_up(TrackState& track);
   void make_stray(TrackState& track, uint32_t slot);
@@ -235,25 +278,48 @@ class PlannedArena {
   Match match_elsewhere(TrackState& track, uint32_t number, int64_t size);
   Match look_ahead_and_back(TrackState& track, int64_t size);
   void begin_pass(TrackState& track);
+  void begin_main_pass(const TrackState& main);
   void enter(TrackState& track, const Sequence& sequence, uint32_t cursor);
   void pass_over(TrackState& track, uint32_t from, uint32_t to);
   static bool fits(const Sequence& sequence, uint32_t slot, int64_t size);
   [[nodiscard]] bool agrees_so_far(const TrackState& track, const Sequence& sequence,
                                    int64_t size) const;
 
-  bool serve_ahead(TrackState& track, uint32_t slot, int64_t size, uint32_t serial);
+  bool serve_ahead(uint32_t number, uint32_t slot, int64_t size, uint32_t serial);
   bool serve_slot(uint32_t number, uint32_t slot, int64_t size, uint32_t serial);
-  int64_t serve_idle(TrackState& track, int64_t size, uint32_t until, uint32_t serial);
+  int64_t serve_idle(uint32_t number, int64_t size, uint32_t until, uint32_t serial);
   [[nodiscard]] const CompiledSpace* foreseen_space(const TrackState& track) const;
   static int64_t best_fit(const TrackState& track, const CompiledSpace& space, int64_t room);
   static bool meets_stray(const TrackState& track, int64_t offset, int64_t room);
   void add_stray(TrackState& track, int64_t offset, int64_t room, const Block& block);
+
+  // Lending.
+  [[nodiscard]] bool is_within(uint32_t track, int64_t offset) const {
+    const Track& range = plan_->tracks[track];
+    return offset >= range.offset && offset - range.offset < range.bytes;
+  }
+  [[nodiscard]] bool is_in_cells(uint32_t track, int64_t offset) const {
+    return tracks_[track].lends || !is_within(track, offset);
+  }
+  bool take_cells(uint32_t track, int64_t offset, int64_t room);
+  void pause_lending();
+  void leave_cells(int64_t offset);
+  [[nodiscard]] uint32_t holder_at(int64_t address) const;
+  [[nodiscard]] int64_t address_of(uint32_t track, int64_t offset) const;
 
   std::shared_ptr<const CompiledPlan> plan_;
   std::vector<TrackState> tracks_;
   std::vector<Placed> placed_;  // by place
   uint32_t last_track_ = 0;
   int64_t live_ = 0;
+  std::vector<Cell> cells_;
+  std::map<int64_t, InCells> in_cells_;  // by the offset of the block
+  uint64_t releases_ = 0;                // in cells
+  int64_t guests_ = 0;
+  bool is_lending_ = true;
+  uint64_t passes_ = 0;      // of the main track
+  uint64_t lends_from_ = 0;  // pass
+  uint64_t pause_ = 8;       // passes
   CompiledSlot sentinel_;
 };
 

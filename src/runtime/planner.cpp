@@ -113,6 +113,53 @@ memory::Iterations find(const RequestLog::Understood& log) {
 
 }  // namespace
 
+namespace {
+
+template <typename Is>
+bool has_slots(const memory::MemoryPlan& plan, Is&& is) {
+  return std::any_of(plan.signatures.begin(), plan.signatures.end(), [&](const auto& signature) {
+    return std::any_of(signature.slots.begin(), signature.slots.end(), is);
+  });
+}
+bool has_guests(const memory::MemoryPlan& plan) {
+  return has_slots(plan, [](const memory::PlannedSlot& slot) { return slot.is_guest; });
+}
+bool has_varying_slots(const memory::MemoryPlan& plan) {
+  return has_slots(plan,
+                   [](const memory::PlannedSlot& slot) { return slot.smallest != slot.largest; });
+}
+
+bool is_near_enough(const Prediction& prediction) {
+  return static_cast<double>(prediction.planned_bytes) <=
+         kNearEnough * static_cast<double>(prediction.best_fit_bytes);
+}
+
+struct Judged {
+  const memory::MemoryPlan* plan = nullptr;
+  std::shared_ptr<const CompiledPlan> compiled;
+  Prediction prediction;
+};
+
+// With guests where that needs less, and may serve by the same rule as any other plan even where
+// none of them ever comes into its place, as the device is too far behind.
+Judged judge(const PlanAttempt& attempt, const RequestLog::Understood& log, bool always) {
+  const auto read = [&](const memory::MemoryPlan& plan) {
+    Judged judged{&plan, std::make_shared<const CompiledPlan>(compile_plan(plan)), {}};
+    judged.prediction = predict(judged.compiled, log, attempt.times, kPage);
+    return judged;
+  };
+  Judged apart = read(attempt.plan);
+  if (!attempt.lending) return apart;
+  Judged lending = read(*attempt.lending);
+  const int64_t now = is_near_enough(apart.prediction) ? apart.prediction.planned_bytes
+                                                       : apart.prediction.best_fit_bytes;
+  const Prediction behind = predict(lending.compiled, log, attempt.times, kPage, false);
+  const bool is_better = lending.prediction.planned_bytes < now;
+  return always || (is_better && is_near_enough(behind)) ? lending : apart;
+}
+
+}  // namespace
+
 PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& question) {
   PlanAttempt attempt;
   const memory::Iterations iterations = find(log);
@@ -155,7 +202,13 @@ PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& que
   options.synthesis.threads = 1;
   options.synthesis.is_out_of_time = question.is_out_of_time;
   attempt.plan = memory::make_plan({log.requests, iterations, classes, finder}, options);
-  const Result<void> checked = memory::check_plan(attempt.plan);
+  Result<void> checked = memory::check_plan(attempt.plan);
+  if (checked && attempt.plan.streams.size() > 1 && !has_varying_slots(attempt.plan)) {
+    options.lends = true;
+    attempt.lending = memory::make_plan({log.requests, iterations, classes, finder}, options, true);
+    checked = memory::check_plan(*attempt.lending);
+    if (!has_guests(*attempt.lending)) attempt.lending.reset();
+  }
   if (!checked) attempt.refused = "a plan that its checker refused: " + checked.error().to_string();
   return attempt;
 }
@@ -329,21 +382,20 @@ std::unique_ptr<Planner::Candidate> Planner::try_to_plan(const RequestLog& log) 
     return nullptr;
   }
   auto candidate = std::make_unique<Candidate>();
-  candidate->plan_bytes = attempt.plan.bytes;
   candidate->iterations = attempt.iterations;
   candidate->kinds = attempt.kinds;
   candidate->requests = understood.requests.size();
   candidate->marks = understood.marks.size();
-  const auto compiled = std::make_shared<const CompiledPlan>(compile_plan(attempt.plan));
-  candidate->prediction = predict(compiled, understood, attempt.times, kPage);
-  if (!always_ && static_cast<double>(candidate->prediction.planned_bytes) >
-                      kNearEnough * static_cast<double>(candidate->prediction.best_fit_bytes)) {
+  const Judged judged = judge(attempt, understood, always_);
+  candidate->plan_bytes = judged.plan->bytes;
+  candidate->prediction = judged.prediction;
+  if (!always_ && !is_near_enough(judged.prediction)) {
     candidate->seconds = seconds_since(start);
     say("best fit needs no more than a plan would");
     return candidate;
   }
-  if (!plan_out_.empty()) keep(attempt.plan);
-  candidate->arena = std::make_unique<PlannedArena>(compiled);
+  if (!plan_out_.empty()) keep(*judged.plan);
+  candidate->arena = std::make_unique<PlannedArena>(judged.compiled);
   // The plan numbers the streams of its requests in order.
   for (const memory::RecordedRequest& request : understood.requests) {
     candidate->streams.push_back(static_cast<uint32_t>(request.stream));

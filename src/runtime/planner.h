@@ -25,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -136,6 +137,7 @@ class Planner {
 // A plan from the iterations that a log shows, or why there is none.
 struct PlanAttempt {
   memory::MemoryPlan plan;
+  std::optional<memory::MemoryPlan> lending;  // the same with guests, where there are any
   size_t iterations = 0;
   size_t kinds = 0;
   double period = 0;  // requests of an iteration, on average

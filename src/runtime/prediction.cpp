@@ -71,10 +71,11 @@ CudaStream* stream_named(int64_t number) {
 class Player {
  public:
   Player(const RequestLog::Understood& log, PlannedArena* planned, const PredictionTimes& times,
-         int64_t page_bytes)
+         int64_t page_bytes, bool keeps_up)
       : log_(log),
         planned_(planned),
         times_(times),
+        keeps_up_(keeps_up),
         places_(log.requests.size()),
         pages_(page_bytes) {}
 
@@ -117,7 +118,10 @@ class Player {
   }
   void release(uint32_t number) {
     Place& place = places_[number];
-    if (place.address != 0) planned_->release(place.address);
+    if (place.address != 0) {
+      if (keeps_up_) planned_->hand_over(place.address);
+      planned_->release(place.address);
+    }
     if (place.block != kNoNumber) pages_.free(place.block);
     place = {};
   }
@@ -125,6 +129,7 @@ class Player {
   const RequestLog::Understood& log_;
   PlannedArena* planned_;
   PredictionTimes times_;
+  bool keeps_up_;
   std::vector<Place> places_;
   CountedPages pages_;
   int64_t peak_ = 0;
@@ -134,7 +139,7 @@ class Player {
 
 Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
                    const RequestLog::Understood& log, const PredictionTimes& times,
-                   int64_t page_bytes) {
+                   int64_t page_bytes, bool keeps_up) {
   const std::vector<Moment> moments = moments_of(log);
   std::vector<int64_t> streams;
   for (const memory::RecordedRequest& request : log.requests) streams.push_back(request.stream);
@@ -148,8 +153,9 @@ Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
     base += plan->tracks[track].bytes;
   }
   Prediction prediction;
-  prediction.planned_bytes = plan->bytes + Player(log, &arena, times, page_bytes).play(moments);
-  prediction.best_fit_bytes = Player(log, nullptr, times, page_bytes).play(moments);
+  prediction.planned_bytes =
+      plan->bytes + Player(log, &arena, times, page_bytes, keeps_up).play(moments);
+  prediction.best_fit_bytes = Player(log, nullptr, times, page_bytes, true).play(moments);
   return prediction;
 }
 

@@ -24,8 +24,10 @@ struct PredictionTimes {
   int64_t follows_from = 0;
   int64_t serves_from = 0;
 };
+// `keeps_up`: events have happened when they are asked for, so that guests come into their cells;
+// else none ever has.
 [[nodiscard]] Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
                                  const RequestLog::Understood& log, const PredictionTimes& times,
-                                 int64_t page_bytes);
+                                 int64_t page_bytes, bool keeps_up = true);
 
 }  // namespace headroom::runtime

@@ -3,14 +3,15 @@
 //
 //   headroom_runtime_stress [--operations 1e6] [--threads 4] [--streams 3] [--seed 1]
 //                           [--memory-mib 4096] [--perturbed 0.05] [--turns-seconds 60] [--oom]
-//                           [--plain] [--no-host] [--capture]
+//                           [--plain] [--no-host] [--capture] [--lends]
 //
 // Each thread runs iterations of a program of its own, drawn from the seed: first in turns, the
 // same again and again, until a plan serves, and then all of them at once, until each has done its
 // share of the operations. Where no plan serves in all the time for turns, or none once all run at
 // once, too little is tested, and the run fails, whatever the setting: nothing is perturbed or
-// refused while they take turns, and memory of cuMemAlloc (--plain) is planned as well. A share of
-// a thread's requests is perturbed, blocks are handed to other threads to be released, other
+// refused while they take turns, and memory of cuMemAlloc (--plain) is planned as well. With
+// --lends the second stream is used in the middle of each iteration alone, and has to lend. A share
+// of a thread's requests is perturbed, blocks are handed to other threads to be released, other
 // streams use them, memory is taken away and given back, caches are emptied, graphs are captured.
 // Threads die with blocks of theirs alive, which their successors have then; the last thing that a
 // thread does is to allocate and release from a destructor of its own. Checked at each call: no two
@@ -56,6 +57,7 @@ struct Setting {
   bool is_plain = false;
   bool has_host = true;
   bool captures = false;
+  bool lends = false;
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -133,6 +135,14 @@ std::atomic<bool> is_over = false;
 std::atomic<int64_t> in_turns = 0;          // of the operations
 std::atomic<int64_t> planned_in_turns = 0;  // of the planned requests
 Turns turns;
+
+// Of the plan that served last.
+int64_t guests() {
+  const std::string key = "\"guests\": ";
+  const std::string text = report();
+  const size_t at = text.find(key);
+  return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + key.size());
+}
 
 void* stream_handle(int stream) {
   return stream == 0 ? nullptr
@@ -223,13 +233,25 @@ class Worker {
   void make_program() {
     const auto count = static_cast<uint32_t>(50 + draw(400));
     std::vector<uint32_t> live;
+    std::vector<uint32_t> of_side;
     for (uint32_t i = 0; i < count; ++i) {
-      // Mostly one stream; each stream has its share.
-      const int stream = draw(4) == 0
-                             ? static_cast<int>(draw(static_cast<uint64_t>(setting.streams)))
-                             : number_ % setting.streams;
-      program_.push_back({true, i, draw_size(), stream, draw(20) == 0});
-      live.push_back(i);
+      if (setting.lends) {
+        const uint32_t third = 3 * i / count;
+        const bool is_side = third == 1 && draw(2) == 0;
+        for (; third == 2 && !of_side.empty(); of_side.pop_back()) {
+          program_.push_back({false, of_side.back(), 0, 0, false});
+        }
+        const int64_t size = (third == 2 ? 2 : 1) * draw_size();
+        program_.push_back({true, i, size, is_side ? 1 : 0, is_side || draw(20) == 0});
+        (is_side ? of_side : live).push_back(i);
+      } else {
+        // Mostly one stream; each stream has its share.
+        const int stream = draw(4) == 0
+                               ? static_cast<int>(draw(static_cast<uint64_t>(setting.streams)))
+                               : number_ % setting.streams;
+        program_.push_back({true, i, draw_size(), stream, draw(20) == 0});
+        live.push_back(i);
+      }
       while (!live.empty() && draw(100) < 45 + live.size() / 4) {
         const size_t at = draw(3) == 0 ? draw(live.size()) : live.size() - 1;
         program_.push_back({false, live[at], 0, 0, false});
@@ -431,6 +453,8 @@ void read_arguments(int argc, char** argv) {
       setting.has_host = false;
     else if (name == "--capture")
       setting.captures = true;
+    else if (name == "--lends")
+      setting.lends = true;
     else
       fail("unknown argument " + name);
   }
@@ -474,6 +498,7 @@ int main(int argc, char** argv) {
   is_over = true;
   watchdog.join();
   if (statistics().planned_requests == planned_in_turns) fail("no plan served all at once");
+  if (setting.lends && guests() == 0) fail("no stream lent anything to another");
   headroom_reset();
   headroom_finish();
   headroom_reset();
@@ -486,13 +511,14 @@ int main(int argc, char** argv) {
   if (headroom_fake_violations() != 0) fail(headroom_fake_first_violation());
   std::printf(
       "%lld operations (%lld in turns) in %.1f s, %lld refused; planned %lld (%lld in turns), "
-      "reused %lld, general %lld, since the plan %lld; left reserved %lld of which the driver says "
+      "reused %lld, general %lld, since the plan %lld, guests %lld; left reserved %lld of which "
+      "the driver says "
       "%lld\n",
       static_cast<long long>(operations.load()), static_cast<long long>(in_turns.load()), seconds,
       static_cast<long long>(refused.load()), static_cast<long long>(s.planned_requests),
       static_cast<long long>(planned_in_turns.load()), static_cast<long long>(s.reused_requests),
       static_cast<long long>(s.general_requests), static_cast<long long>(s.fallback_requests),
-      static_cast<long long>(s.reserved_bytes.current),
+      static_cast<long long>(guests()), static_cast<long long>(s.reserved_bytes.current),
       static_cast<long long>(headroom_fake_used_bytes(0)));
   if (std::getenv("HEADROOM_REPORT") != nullptr) std::printf("%s\n", report().c_str());
   if (s.reserved_bytes.current != headroom_fake_used_bytes(0)) {

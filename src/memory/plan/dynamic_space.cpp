@@ -11,13 +11,15 @@
 namespace headroom::memory {
 namespace {
 
-// The arena without what lives from `begins` to `ends`.
+// The arena without what lives from `begins` to `ends`: by where slots lie, as guests lie in the
+// arenas of others.
 std::vector<AddressRange> idle_ranges(const SignaturePlan& signature, AddressRange arena,
                                       int64_t alignment, const DynamicReusableSpace& space) {
   std::vector<std::pair<int64_t, int64_t>> taken;
   for (size_t i = 0; i < space.ends; ++i) {
     const PlannedSlot& slot = signature.slots[i];
-    if (slot.stream != space.stream || slot.is_carried || slot.ends <= space.begins) continue;
+    const bool is_here = slot.offset >= arena.offset && slot.offset < arena.offset + arena.size;
+    if (!is_here || slot.is_carried || slot.ends <= space.begins) continue;
     taken.emplace_back(slot.offset, slot.offset + round_up(slot.largest, alignment));
   }
   std::sort(taken.begin(), taken.end());

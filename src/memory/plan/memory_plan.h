@@ -3,7 +3,8 @@
 // The clock of an iteration is its slots: slot i begins at i, and is released before slot `ends`
 // begins. The address range is cut by stream, as nothing is known of when streams wait for each
 // other; a stream's part holds, from below, what is persistent, what is carried over the end of an
-// iteration, and an arena that all signatures use in turn:
+// iteration, and an arena that all signatures use in turn. A plan may place slots of one stream in
+// another's arena where that is idle; who serves it has to see that the device is done there:
 //
 //   stream 0                                   stream 1
 //   [persistent | carried | arena            ] [persistent | carried | arena ] ...
@@ -12,6 +13,7 @@
 // plan_maker.h, judged by plan_checker.h, kept in files by plan_file.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -31,6 +33,8 @@ struct PlannedSlot {
   int64_t offset = 0;
   // Released only after the iteration has ended: its bytes are its own in every signature.
   bool is_carried = false;
+  // Its bytes lie in another stream's arena, which is idle there while it lives (lending.h).
+  bool is_guest = false;
   bool operator==(const PlannedSlot&) const = default;
 };
 
@@ -89,5 +93,14 @@ inline constexpr uint32_t kMostStreams = 1024;
 inline constexpr uint32_t kMostSignatures = 64;
 // Spaces times slots of one plan: testing one against the other is then a matter of seconds.
 inline constexpr uint64_t kMostSpaceTests = uint64_t{1} << 30;
+
+// The stream in whose part of the range the slot lies. REQUIRES: a guest lies in one.
+[[nodiscard]] inline uint32_t host_of(const MemoryPlan& plan, const PlannedSlot& slot) {
+  if (!slot.is_guest) return slot.stream;
+  const auto after = std::upper_bound(
+      plan.streams.begin(), plan.streams.end(), slot.offset,
+      [](int64_t offset, const PlannedStream& stream) { return offset < stream.range.offset; });
+  return static_cast<uint32_t>(after - plan.streams.begin()) - 1;
+}
 
 }  // namespace headroom::memory

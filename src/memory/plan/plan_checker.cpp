@@ -83,6 +83,11 @@ class Checker {
   [[nodiscard]] AddressRange part_of(uint32_t stream, int64_t from, int64_t size) const {
     return {plan_.streams[stream].range.offset + from, size};
   }
+  [[nodiscard]] AddressRange arena_of(uint32_t stream) const {
+    const PlannedStream& part = plan_.streams[stream];
+    const int64_t below = part.persistent_bytes + part.carried_bytes;
+    return part_of(stream, below, part.range.size - below);
+  }
 
   Result<void> check_persistent() {
     for (size_t i = 0; i < plan_.persistent.size(); ++i) {
@@ -115,8 +120,15 @@ class Checker {
       }
       const PlannedStream& stream = plan_.streams[slot.stream];
       const int64_t below = stream.persistent_bytes + (slot.is_carried ? 0 : stream.carried_bytes);
-      const AddressRange part = part_of(
+      AddressRange part = part_of(
           slot.stream, below, slot.is_carried ? stream.carried_bytes : stream.range.size - below);
+      if (slot.is_guest) {
+        if (slot.is_carried || slot.offset < 0 || slot.largest == 0 ||
+            host_of(plan_, slot) == slot.stream) {
+          return wrong(numbered("guest", i));
+        }
+        part = arena_of(host_of(plan_, slot));
+      }
       auto taken = room(part, slot.offset, slot.largest, i);
       if (!taken) return wrong(numbered("slot", i) + ": " + taken.error().message);
       if (slot.is_carried) {
@@ -153,9 +165,7 @@ class Checker {
       if (space.stream >= plan_.streams.size() || space.begins > space.ends || space.ends > count) {
         return wrong(numbered("space", i));
       }
-      const PlannedStream& stream = plan_.streams[space.stream];
-      const int64_t below = stream.persistent_bytes + stream.carried_bytes;
-      const AddressRange arena = part_of(space.stream, below, stream.range.size - below);
+      const AddressRange arena = arena_of(space.stream);
       int64_t end = arena.offset;
       for (const AddressRange& idle : space.idle) {
         if (idle.size <= 0 || idle.offset % plan_.alignment != 0 || idle.offset < end ||
@@ -167,7 +177,7 @@ class Checker {
       for (size_t s = 0; s < space.ends; ++s) {
         const PlannedSlot& slot = signature.slots[s];
         const bool lives = slot.ends > space.begins;
-        if (!lives || slot.stream != space.stream || slot.largest == 0) continue;
+        if (!lives || host_of(plan_, slot) != space.stream || slot.largest == 0) continue;
         const auto after = std::partition_point(
             space.idle.begin(), space.idle.end(),
             [&](const AddressRange& idle) { return idle.offset + idle.size <= slot.offset; });

@@ -14,6 +14,37 @@ TEST(PlanChecker, TakesWhatHolds) {
   const auto checked = check_plan(sample_plan());
   EXPECT_TRUE(checked) << checked.error().to_string();
   EXPECT_TRUE(check_plan({}));
+  const auto lending = check_plan(lending_plan());
+  EXPECT_TRUE(lending) << lending.error().to_string();
+}
+
+TEST(PlanChecker, FindsGuestsThatAreNone) {
+  using Change = std::function<void(std::vector<PlannedSlot>&)>;
+  const std::vector<Change> changes = {
+      [](auto& slots) { slots[4].is_guest = false; },
+      [](auto& slots) { slots[0].is_guest = true; },  // at home
+      [](auto& slots) { slots[4].is_carried = true; },
+      [](auto& slots) { slots[1].ends = 5; },             // the lender is still there
+      [](auto& slots) { slots[4].offset = 3072 + 512; },  // beyond the lender's range
+      [](auto& slots) { slots[4].offset = 4096; },
+      [](auto& slots) { slots[4].offset = -512; },
+      [](auto& slots) { slots[5].offset = 2048; },  // another guest is there
+      [](auto& slots) { slots[4].smallest = slots[4].largest = 0; },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    MemoryPlan plan = lending_plan();
+    changes[i](plan.signatures[0].slots);
+    EXPECT_FALSE(check_plan(plan)) << "change " << i;
+  }
+}
+
+// What the lender's idle space is known to be, a guest in it denies.
+TEST(PlanChecker, AGuestLivesInTheSpacesOfItsHost) {
+  MemoryPlan plan = lending_plan();
+  plan.signatures[0].spaces = {{1, 4, 5, {{3072, 1024}}}};
+  EXPECT_TRUE(check_plan(plan));
+  plan.signatures[0].spaces = {{1, 4, 5, {{2048, 1024}}}};
+  EXPECT_FALSE(check_plan(plan));
 }
 
 TEST(PlanChecker, FindsEachWrong) {

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "memory/plan/dynamic_space.h"
+#include "memory/plan/lending.h"
 #include "memory/plan/plan_score.h"
 
 namespace headroom::memory {
@@ -20,6 +21,10 @@ struct Draft {
   std::vector<DynamicSighting> sightings;
   std::vector<int64_t> arena_bytes;    // by stream
   std::vector<int64_t> carried_bytes;  // by stream
+  std::vector<uint32_t> hosts;         // by slot: the stream in whose arena it lies
+  // By slot: the most slots from the release of a block that another stream used until that was
+  // done with it; 0: not seen.
+  std::vector<uint32_t> delays;
 };
 
 // When the planned slots begin in one iteration: those that it has.
@@ -60,6 +65,7 @@ class PlanMaker {
     for (auto& kind : iterations_to_plan(iterations_, options_.most_iterations)) {
       drafts_.push_back(draft(std::move(kind)));
     }
+    if (options_.lends) lend();
     lay_out();
     for (Draft& draft : drafts_) finish(draft);
     return std::move(plan_);
@@ -104,7 +110,10 @@ class PlanMaker {
     }
     const auto count = static_cast<uint32_t>(kept.size());
     for (uint32_t number = 0; number < count; ++number) {
-      draft.plan.slots.push_back(planned(common, kept[number], clocks, number, count));
+      uint32_t delay = 0;
+      draft.plan.slots.push_back(planned(common, kept[number], clocks, number, count, delay));
+      draft.hosts.push_back(draft.plan.slots.back().stream);
+      draft.delays.push_back(delay);
     }
     see_dynamic(common, kept, clocks, draft);
     place(draft);
@@ -127,13 +136,13 @@ class PlanMaker {
 
   [[nodiscard]] PlannedSlot planned(const IterationSlots& common, uint32_t slot,
                                     const std::vector<SlotClock>& clocks, uint32_t number,
-                                    uint32_t count) const {
+                                    uint32_t count, uint32_t& longest_delay) const {
     PlannedSlot planned;
     planned.stream = stream_of(common.slots[slot].stream);
     planned.smallest = common.slots[slot].smallest;
     planned.largest = common.slots[slot].largest;
     uint32_t ends = number + 1;
-    uint32_t longest_delay = 0;
+    longest_delay = 0;
     for (size_t i = 0; i < clocks.size(); ++i) {
       const uint32_t index = common.request(slot, i);
       if (index == kNoRequest) continue;
@@ -177,26 +186,82 @@ class PlanMaker {
   void place(Draft& draft) const {
     draft.arena_bytes.resize(handles_.size());
     draft.carried_bytes.resize(handles_.size());
-    for (uint32_t stream = 0; stream < handles_.size(); ++stream) {
-      PackingProblem problem;
-      problem.alignment = options_.alignment;
-      std::vector<uint32_t> slots;
+    for (uint32_t stream = 0; stream < handles_.size(); ++stream) place(draft, stream);
+  }
+  // Of the stream's slots, those that are nobody's guests.
+  void place(Draft& draft, uint32_t stream) const {
+    PackingProblem problem;
+    problem.alignment = options_.alignment;
+    std::vector<uint32_t> slots;
+    draft.carried_bytes[stream] = 0;
+    for (uint32_t i = 0; i < draft.plan.slots.size(); ++i) {
+      PlannedSlot& slot = draft.plan.slots[i];
+      if (slot.stream != stream || slot.is_guest) continue;
+      if (slot.is_carried) {
+        slot.offset = draft.carried_bytes[stream];
+        draft.carried_bytes[stream] += round_up(slot.largest, options_.alignment);
+      } else {
+        problem.requests.push_back({i, slot.ends, slot.largest});
+        slots.push_back(i);
+      }
+    }
+    const Synthesis synthesis = PlanSynthesizer(options_.synthesis).synthesize(problem);
+    for (size_t i = 0; i < slots.size(); ++i) {
+      draft.plan.slots[slots[i]].offset = synthesis.solution.offsets[i];
+    }
+    draft.arena_bytes[stream] = synthesis.solution.bytes;
+  }
+
+  [[nodiscard]] int64_t arena_bytes(uint32_t stream) const {
+    int64_t most = 0;
+    for (const Draft& draft : drafts_) most = std::max(most, draft.arena_bytes[stream]);
+    return most;
+  }
+
+  // The stream with the largest arena borrows from all others that carry nothing over.
+  void lend() {
+    uint32_t borrower = 0;
+    for (uint32_t stream = 1; stream < handles_.size(); ++stream) {
+      if (arena_bytes(stream) > arena_bytes(borrower)) borrower = stream;
+    }
+    for (uint32_t lender = 0; lender < handles_.size(); ++lender) {
+      if (lender != borrower) lend(borrower, lender);
+    }
+    for (Draft& draft : drafts_) place(draft, borrower);
+  }
+
+  void lend(uint32_t borrower, uint32_t lender) {
+    std::vector<AddressRange> tenants;
+    for (const Draft& draft : drafts_) {
+      if (draft.carried_bytes[lender] > 0) return;
+      for (const PlannedSlot& slot : draft.plan.slots) {
+        if (slot.stream != lender) continue;
+        tenants.push_back({slot.offset, round_up(slot.largest, options_.alignment)});
+      }
+    }
+    const std::vector<AddressRange> cells =
+        cells_of(std::move(tenants), {0, round_up(arena_bytes(lender), options_.alignment)});
+    for (Draft& draft : drafts_) {
+      uint32_t gap = 0;
+      for (const uint32_t delay : draft.delays) gap = std::max(gap, delay);
+      if (gap == 0) continue;  // nothing is known of how far behind the device is
+      std::vector<LendingSlot> slots;
       for (uint32_t i = 0; i < draft.plan.slots.size(); ++i) {
-        PlannedSlot& slot = draft.plan.slots[i];
-        if (slot.stream != stream) continue;
-        if (slot.is_carried) {
-          slot.offset = draft.carried_bytes[stream];
-          draft.carried_bytes[stream] += round_up(slot.largest, options_.alignment);
-        } else {
-          problem.requests.push_back({i, slot.ends, slot.largest});
-          slots.push_back(i);
-        }
+        const PlannedSlot& slot = draft.plan.slots[i];
+        LendingSlot& made = slots.emplace_back();
+        made.ends = slot.ends;
+        made.offset = slot.offset;
+        made.is_of_lender = slot.stream == lender;
+        const bool takes_part = made.is_of_lender || (slot.stream == borrower && !slot.is_guest);
+        if (takes_part && !slot.is_carried) made.bytes = round_up(slot.largest, options_.alignment);
+        made.may_be_guest = !made.is_of_lender && slot.smallest == slot.largest;
+        if (made.is_of_lender && draft.delays[i] == 0) made.ends += gap;
       }
-      const Synthesis synthesis = PlanSynthesizer(options_.synthesis).synthesize(problem);
-      for (size_t i = 0; i < slots.size(); ++i) {
-        draft.plan.slots[slots[i]].offset = synthesis.solution.offsets[i];
+      for (const Guest& guest : choose_guests(slots, cells, gap)) {
+        draft.plan.slots[guest.slot].offset = guest.offset;
+        draft.plan.slots[guest.slot].is_guest = true;
+        draft.hosts[guest.slot] = lender;
       }
-      draft.arena_bytes[stream] = synthesis.solution.bytes;
     }
   }
 
@@ -225,11 +290,12 @@ class PlanMaker {
       const int64_t below = part.persistent_bytes + part.carried_bytes;
       arenas.push_back({part.range.offset + below, part.range.size - below});
     }
-    for (PlannedSlot& slot : draft.plan.slots) {
+    for (size_t i = 0; i < draft.plan.slots.size(); ++i) {
+      PlannedSlot& slot = draft.plan.slots[i];
       const PlannedStream& part = plan_.streams[slot.stream];
       slot.offset += slot.is_carried
                          ? part.range.offset + part.persistent_bytes + carried_below_[slot.stream]
-                         : arenas[slot.stream].offset;
+                         : arenas[draft.hosts[i]].offset;
     }
     for (size_t stream = 0; stream < carried_below_.size(); ++stream) {
       carried_below_[stream] += draft.carried_bytes[stream];

@@ -25,6 +25,9 @@ namespace headroom::memory {
 
 struct PlanOptions {
   int64_t alignment = 512;
+  // Slots of the stream with the largest arena may be guests in the arenas of others (lending.h),
+  // where the recording tells how far behind the device was: blocks that two streams use.
+  bool lends = false;
   size_t most_iterations = 0;  // of each kind, the first ones; 0: all
   SynthesisOptions synthesis{};
 };

@@ -28,4 +28,21 @@ inline MemoryPlan sample_plan() {
   return plan;
 }
 
+// Two streams: the first one's last two slots are guests in the cells of the second, one in each.
+inline MemoryPlan lending_plan() {
+  MemoryPlan plan;
+  plan.alignment = 512;
+  plan.bytes = 4096;
+  plan.streams = {{{0, 2048}, 0, 0}, {{2048, 2048}, 0, 0}};
+  SignaturePlan signature;
+  signature.iterations = 3;
+  signature.slots = {
+      {0, 6, 1000, 1000, 0, false},          {1, 3, 1001, 1001, 2048, false},
+      {1, 4, 1002, 1002, 3072, false},       {0, 5, 1003, 1003, 1024, false},
+      {0, 6, 1004, 1004, 2048, false, true}, {0, 6, 1005, 1005, 3072, false, true},
+  };
+  plan.signatures = {signature};
+  return plan;
+}
+
 }  // namespace headroom::memory

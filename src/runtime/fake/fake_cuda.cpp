@@ -612,6 +612,10 @@ FAKE_CONTROL void headroom_fake_advance(int64_t ticks) {
   const std::lock_guard lock(fake().mutex);
   fake().now += ticks;
 }
+FAKE_CONTROL void headroom_fake_set_delay(int64_t ticks) {
+  const std::lock_guard lock(fake().mutex);
+  fake().setting.delay = ticks;
+}
 FAKE_CONTROL void headroom_fake_capture(int32_t change) {
   const std::lock_guard lock(fake().mutex);
   fake().captures += change;

@@ -68,6 +68,8 @@ void headroom_fake_work(void* stream, uint64_t address, int64_t bytes);
 int headroom_fake_is_touched(void* stream, uint64_t address, int64_t bytes);
 /* Time goes on. */
 void headroom_fake_advance(int64_t ticks);
+/* From now on a stream is so far behind the queue, at most. */
+void headroom_fake_set_delay(int64_t ticks);
 /* While it is above 0, what a capture forbids (waiting, queries, unmapping) is a violation. */
 void headroom_fake_capture(int32_t change);
 
