@@ -28,13 +28,11 @@
 // is a matter of cells:
 //   7. A cell is one track's at a time, its holder's, and all that lies in it is the holder's.
 //   8. It changes hands only where nothing lies in it or awaits an event, and the last release in
-//   it
-//      was one behind an event of the holder's own stream, recorded after it. A program queues what
-//      touches a block on the block's stream before it releases it, and says which other streams
-//      use it; those are awaited, too. So the device has done all that touches the cell.
+//      it was one behind an event of the holder's own stream, recorded after it. A program queues
+//      what touches a block on the block's stream before it releases it, and says which other
+//      streams use it; those are awaited, too. So the device has done all that touches the cell.
 //   9. A lender that finds a cell of its own not given back at its turn goes elsewhere, for once:
-//   from
-//      then on what is the lender's is lent no more.
+//      then nothing is lent for some passes, twice as many each time.
 // Nobody waits: whoever does not get the cells is served like a request whose slot is taken.
 //
 // Without strays a request costs a comparison, the endings of one moment, and a bit; with them the
