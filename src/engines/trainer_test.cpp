@@ -120,9 +120,8 @@ TEST(Trainer, DeepSpeedsThirdStageAndItsOffload) {
           "stage3_prefetch_bucket_size": "auto", "stage3_max_live_parameters": 1e8,
           "offload_optimizer": {"device": "cpu"}}})");
   EXPECT_EQ(setup.sharing, Sharing::zero3);
-  EXPECT_EQ(setup.stage3, (std::vector<std::pair<std::string, int64_t>>{
-                              {"stage3_prefetch_bucket_size", kOfHiddenSize},
-                              {"stage3_max_live_parameters", 100'000'000}}));
+  EXPECT_EQ(setup.stage3,
+            (Stage3Said{std::nullopt, kOfHiddenSize, std::nullopt, 100'000'000, std::nullopt}));
   EXPECT_EQ(setup.offloads_optimizer, true);
   EXPECT_EQ(setup.offloads_parameters, std::nullopt);
 }

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "fit/stage3_flags.h"
+
 namespace headroom::fit {
 
 namespace {
@@ -68,9 +70,9 @@ std::vector<std::string> idle_settings(const FitQuestion& question) {
     if (!question.given.contains(rule.flag) || !rule.is_idle(question)) continue;
     sentences.push_back("--" + std::string(rule.flag) + " changes nothing here: " + rule.why);
   }
-  for (const Stage3Count& one : kStage3Counts) {
-    if (!question.given.contains(one.flag) || !is_no_stage_3(question)) continue;
-    sentences.push_back("--" + std::string(one.flag) + " changes nothing here: " + kNoStage3);
+  for (const Stage3Flag& flag : kStage3Flags) {
+    if (!question.given.contains(flag.name()) || !is_no_stage_3(question)) continue;
+    sentences.push_back("--" + std::string(flag.name()) + " changes nothing here: " + kNoStage3);
   }
   return sentences;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engines/stage3_counts.h"
 #include "fit/answer.h"
 #include "fit/expert_imbalance.h"
 #include "fit/megatron/setting.h"
@@ -87,9 +88,7 @@ enum class Kernels : uint8_t {
 // Of what a selectively checkpointed layer makes, what is kept.
 enum class SelectiveKeeps : uint8_t { products_and_attention, products, attention };
 
-// Of a count of elements in DeepSpeed's configuration: "auto", by which HF's Trainer and accelerate
-// take it from the model's hidden size.
-inline constexpr int64_t kOfHiddenSize = -1;
+using engines::kOfHiddenSize;
 
 struct Checkpointing {
   CheckpointingKind kind = CheckpointingKind::none;
@@ -121,12 +120,7 @@ struct FitQuestion {
   // DeepSpeed's configuration.
   int64_t reduce_bucket_size = 500'000'000;  // elements, or kOfHiddenSize
   std::optional<bool> overlap_comm;          // none: what the stage has
-  // Of the third stage, in elements, the second and the third or kOfHiddenSize.
-  int64_t sub_group_size = 1'000'000'000;
-  int64_t stage3_prefetch_bucket_size = 50'000'000;
-  int64_t stage3_param_persistence_threshold = 100'000;
-  int64_t stage3_max_live_parameters = 1'000'000'000;
-  int64_t stage3_max_reuse_distance = 1'000'000'000;
+  engines::Stage3Elements stage3 = engines::kStage3Standard;
   int64_t lora_rank = 16;
   std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
   double lora_dropout = 0;
@@ -179,21 +173,8 @@ struct QuestionFlag {
 };
 [[nodiscard]] std::span<const QuestionFlag> question_flags();
 
-// A setting of ZeRO's third stage that counts elements, by its flag; DeepSpeed's file has the same
-// name with "_" for "-".
-struct Stage3Count {
-  std::string_view flag;
-  int64_t FitQuestion::*field;
-};
-// In words: a number, or "auto".
+// A count of elements in DeepSpeed's configuration, in words: a number, or "auto".
 [[nodiscard]] std::string elements_words(int64_t elements);
-inline constexpr std::array kStage3Counts{
-    Stage3Count{"sub-group-size", &FitQuestion::sub_group_size},
-    Stage3Count{"stage3-prefetch-bucket-size", &FitQuestion::stage3_prefetch_bucket_size},
-    Stage3Count{"stage3-param-persistence-threshold",
-                &FitQuestion::stage3_param_persistence_threshold},
-    Stage3Count{"stage3-max-live-parameters", &FitQuestion::stage3_max_live_parameters},
-    Stage3Count{"stage3-max-reuse-distance", &FitQuestion::stage3_max_reuse_distance}};
 
 // "lora": what is trained, as the words of --method begin.
 [[nodiscard]] std::string method_word(const FitQuestion& question);

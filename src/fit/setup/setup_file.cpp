@@ -11,6 +11,7 @@
 #include "engines/torchtitan.h"
 #include "engines/trainer.h"
 #include "fit/setup/torchtitan_file.h"
+#include "fit/stage3_flags.h"
 #include "fit/words.h"
 #include "text/block_yaml.h"
 #include "text/gzip.h"
@@ -36,7 +37,6 @@ constexpr std::array kSharings{SharingWord{Sharing::none, Division::none, ""},
                                SharingWord{Sharing::zero1, Division::zero1, "zero1"},
                                SharingWord{Sharing::zero2, Division::zero2, "zero2"},
                                SharingWord{Sharing::zero3, Division::zero3, "zero3"}};
-static_assert(kOfHiddenSize == engines::kOfHiddenSize);
 
 std::string_view word_of(Half half) {
   return half == Half::none ? "none" : half == Half::bf16 ? "bf16" : "fp16";
@@ -137,11 +137,7 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
     setup.offloads_optimizer = offloads_optimizer(q);
     setup.offloads_parameters = offloads_parameters(q);
     if (q.division == Division::zero3) {
-      for (const Stage3Count& one : kStage3Counts) {
-        std::string key(one.flag);
-        std::ranges::replace(key, '-', '_');
-        setup.stage3.emplace_back(std::move(key), q.*(one.field));
-      }
+      std::ranges::copy(q.stage3, setup.stage3.begin());
     }
   } else {
     setup.mixed_precision = half_of(q.mixed_precision == MixedPrecision::bf16,
@@ -180,8 +176,8 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
                            "reduce-bucket-size", "overlap-comm"}) {
     if (q.given.contains(flag)) by_hand.emplace_back(flag);
   }
-  for (const Stage3Count& one : kStage3Counts) {
-    if (q.given.contains(one.flag)) by_hand.emplace_back(one.flag);
+  for (const Stage3Flag& flag : kStage3Flags) {
+    if (q.given.contains(flag.name())) by_hand.emplace_back(flag.name());
   }
 }
 
@@ -299,10 +295,9 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
   if (setup.offloads_optimizer || setup.offloads_parameters) {
     flags.emplace_back("offload", offload_words(setup));
   }
-  for (const auto& [key, elements] : setup.stage3) {
-    std::string flag = key;
-    std::ranges::replace(flag, '_', '-');
-    flags.emplace_back(std::move(flag), elements_words(elements));
+  for (size_t i = 0; i < kStage3Flags.size(); ++i) {
+    if (!setup.stage3[i]) continue;
+    flags.emplace_back(kStage3Flags[i].name(), elements_words(*setup.stage3[i]));
   }
   if (setup.overlap_comm)
     flags.emplace_back("overlap-comm", *setup.overlap_comm ? "true" : "false");
