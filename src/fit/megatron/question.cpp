@@ -55,6 +55,11 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.rotary = from.rotary;
   m.plain_rotary = from.rotary && !from.fused_rotary && from.kv_lora_rank == 0;
   m.interleaved_rotary = m.plain_rotary && from.interleaved_rotary;
+  if (from.rotary && from.rotary_percent < 1) {
+    m.rotary_size =
+        static_cast<int64_t>(static_cast<double>(from.kv_channels) * from.rotary_percent);
+    if (m.rotary_size < 2) return undivided("--rotary-percent turns no pair of columns", file);
+  }
   m.rms_norm = from.rms_norm;
   m.gated = from.swiglu;
   m.linear_bias = from.linear_bias;
@@ -77,6 +82,7 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.wide_softmax = from.softmax_in_float32 || from.scaled_softmax;  // validate_args
   m.compiled_loss = from.fused_loss;
   m.plain_activation = !from.fused_activation && from.experts == 0;
+  m.plain_dropout_add = !from.fused_dropout_add;
   HEADROOM_ASSIGN(m.attention, attention_of(from.attention_backend, file));
   return {};
 }
