@@ -9,6 +9,7 @@
 #include "fit/explain.h"
 #include "fit/idle_settings.h"
 #include "fit/measured/correction.h"
+#include "fit/megatron/moves.h"
 #include "fit/megatron/question.h"
 #include "fit/prediction.h"
 #include "fit/scenario/errors.h"
@@ -316,6 +317,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_TRY(add_time(scenario, detail.trace, timer, answer));
   if (question.search) {
     HEADROOM_TRY(search(scenario, p, answer));
+    if (answer.stages.size() > 1) answer.moves = pipeline_moves(scenario, timer, answer.stages);
   }
   if (question.timeline) answer.timeline = timeline_of(detail);
   if (!question.events.empty()) {

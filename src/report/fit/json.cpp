@@ -190,6 +190,19 @@ Json stages_json(const std::vector<fit::StageFigures>& stages) {
   return list;
 }
 
+Json move_json(const fit::PipelineMove& move) {
+  return Json::object()
+      .set("name", move.name)
+      .set("title", move.title)
+      .set("how", move.how)
+      .set("cost", move.cost)
+      .set("fits", fit::name_of(move.verdict))
+      .set("saves_bytes", move.saves)
+      .set("device_used_bytes", interval_json(move.device_used))
+      .set("time", move.time ? time_json(*move.time) : Json(nullptr))
+      .set("stages", stages_json(move.stages));
+}
+
 }  // namespace
 
 Json fit_json(const fit::FitAnswer& answer) {
@@ -217,7 +230,10 @@ Json fit_json(const fit::FitAnswer& answer) {
   if (answer.time) json.set("time", time_json(*answer.time));
   if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
   add_emitted(answer.emitted, json);
-  if (!answer.stages.empty()) json.set("stages", stages_json(answer.stages));
+  if (!answer.stages.empty()) {
+    json.set("stages", stages_json(answer.stages))
+        .set("moves", text::json_array(answer.moves, move_json));
+  }
   json.set("largest_batch", largest_json(answer.largest_batch))
       .set("longest_seq", largest_json(answer.longest_seq))
       .set("remedies", std::move(remedies))
