@@ -35,6 +35,14 @@ Json device_json(const fit::DeviceMemory& device) {
       .set("provenance", name_of(device.provenance));
 }
 
+Json breakdown_json(const fit::ComponentBytes& bytes) {
+  Json object = Json::object();
+  for (size_t i = 0; i < fit::kComponentCount; ++i) {
+    object.set(fit::name_of(static_cast<fit::Component>(i)), bytes.bytes[i]);
+  }
+  return object;
+}
+
 Json host_json(const fit::HostFigures& host) {
   return Json::object().set("requested", host.requested).set("taken", host.taken);
 }
@@ -42,14 +50,6 @@ Json host_json(const fit::HostFigures& host) {
 namespace {
 
 using fit::Component;
-
-Json components_json(const fit::ComponentBytes& bytes, size_t count) {
-  Json object = Json::object();
-  for (size_t i = 0; i < count; ++i) {
-    object.set(fit::name_of(static_cast<Component>(i)), bytes.bytes[i]);
-  }
-  return object;
-}
 
 Json memory_json(const fit::MemoryFigures& memory) {
   const Json provenance = Json::object()
@@ -68,7 +68,7 @@ Json memory_json(const fit::MemoryFigures& memory) {
                   .set("peak_requested_bytes", memory.peak_requested)
                   .set("steady_allocated_bytes", memory.steady_allocated)
                   .set("peak_at", peak_at)
-                  .set("breakdown_bytes", components_json(memory.breakdown, fit::kComponentCount))
+                  .set("breakdown_bytes", breakdown_json(memory.breakdown))
                   .set("device_used_bytes", interval_json(memory.device_used))
                   .set("provenance", provenance);
   if (memory.peak_allocated_interval) {
