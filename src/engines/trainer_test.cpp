@@ -126,6 +126,16 @@ TEST(Trainer, DeepSpeedsThirdStageAndItsOffload) {
   EXPECT_EQ(setup.offloads_parameters, std::nullopt);
 }
 
+// Where nobody says so, accelerate's loop does not.
+TEST(Trainer, GradientsMayBeReducedBehindEachMicroBatch) {
+  const std::string sharded = "output_dir: o\nfsdp: full_shard\n";
+  EXPECT_FALSE(read(sharded)->syncs_each_batch);
+  const auto setup = *read(sharded +
+                           "accelerator_config:\n  gradient_accumulation_kwargs:\n"
+                           "    sync_each_batch: true\n");
+  EXPECT_EQ(setup.syncs_each_batch, true);
+}
+
 TEST(Trainer, WhatIsNotModelledIsNamed) {
   for (const char* const line :
        {"torch_compile: true", "load_in_8bit: true", "load_in_4bit: true",

@@ -45,6 +45,7 @@ struct TrainingSetup {
   std::optional<int64_t> checkpoints_every;    // so many layers one
   std::optional<int64_t> batch;
   std::optional<int64_t> grad_accum;
+  std::optional<bool> syncs_each_batch;  // of accelerate's loop: gradients of FSDP are reduced so
   std::optional<double> clip;
   std::optional<int64_t> reduce_bucket_size;  // elements, or kOfHiddenSize
   Stage3Said stage3{};                        // of ZeRO's third stage

@@ -125,8 +125,7 @@ Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
 
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
   if (question.division == Division::none) return;
-  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
-  if (!is_fsdp) {
+  if (!is_fsdp(question.division)) {
     answer.notes.push_back(
         "what the device shows is as measured on one GPU, and a communicator more; no run under "
         "this method was at hand");

@@ -261,7 +261,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 52> kFields{{
+constexpr std::array<Field, 53> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -306,6 +306,12 @@ constexpr std::array<Field, 52> kFields{{
       "with fsdp2, what gradients are reduced in: bf16, fp16 or fp32; else their own type"},
      [](FitQuestion& q, std::string_view w) {
        return choose("reduce-dtype", w, kDtypes, q.reduce_dtype.emplace());
+     }},
+    {{"sync-each-batch", "BOOL",
+      "with fsdp1 and fsdp2 and --grad-accum, false: gradients are whole on every rank until the "
+      "last micro-batch, as accelerate and HF's Trainer have it (no_sync); true: each is reduced"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("sync-each-batch", w, kSwitches, q.sync_each_batch.emplace());
      }},
     {{"reduce-bucket-size", "N",
       "with zero1, zero2 and zero3, elements of gradients that are reduced together; auto: as HF's "
@@ -535,6 +541,9 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   }
   if (q.division == Division::fsdp2 && q.reduce_dtype) {
     add("reduce-dtype", word_of(kDtypes, *q.reduce_dtype));
+  }
+  if (is_fsdp(q.division) && q.grad_accum > 1) {
+    add_switch("sync-each-batch", syncs_each_batch(q));
   }
   if (is_zero(q.division)) {
     add("reduce-bucket-size", elements_words(q.reduce_bucket_size));

@@ -117,6 +117,8 @@ struct FitQuestion {
   bool gradient_as_bucket_view = false;
   bool find_unused_parameters = false;
   std::optional<Dtype> reduce_dtype;  // fully_shard's MixedPrecisionPolicy; none: the gradients'
+  // Whether FSDP reduces gradients behind every micro-batch; none: as the loop has it.
+  std::optional<bool> sync_each_batch;
   // DeepSpeed's configuration.
   int64_t reduce_bucket_size = 500'000'000;  // elements, or kOfHiddenSize
   std::optional<bool> overlap_comm;          // none: what the stage has
@@ -194,6 +196,13 @@ struct QuestionFlag {
 [[nodiscard]] inline bool overlaps_comm(const FitQuestion& question) {
   return question.overlap_comm.value_or(question.division == Division::zero3);
 }
+[[nodiscard]] inline bool is_fsdp(Division division) {
+  return division == Division::fsdp1 || division == Division::fsdp2;
+}
+// accelerate's accumulate() and HF's Trainer reduce behind the last micro-batch alone.
+[[nodiscard]] inline bool syncs_each_batch(const FitQuestion& question) {
+  return question.sync_each_batch.value_or(!question.accelerate);
+}
 [[nodiscard]] inline bool offloads_optimizer(const FitQuestion& question) {
   return question.offload == Offload::optimizer ||
          question.offload == Offload::optimizer_and_parameters;
@@ -203,8 +212,8 @@ struct QuestionFlag {
 }
 // Whether the optimizer's states, and so its steps, are the host's: FSDP's shares take them along.
 [[nodiscard]] inline bool steps_on_host(const FitQuestion& question) {
-  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
-  return offloads_optimizer(question) || (is_fsdp && offloads_parameters(question));
+  return offloads_optimizer(question) ||
+         (is_fsdp(question.division) && offloads_parameters(question));
 }
 // That take part in a step, and that each have sequences of their own.
 [[nodiscard]] inline int64_t data_ranks_of(const FitQuestion& question) {

@@ -123,7 +123,6 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   for (const SharingWord& entry : kSharings) {
     if (entry.division == q.division) setup.sharing = entry.sharing;
   }
-  const bool is_fsdp = q.division == Division::fsdp1 || q.division == Division::fsdp2;
   setup.ranks = q.ranks;
   setup.replicas = q.replicas;
   setup.nodes = q.nodes;
@@ -148,7 +147,7 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   setup.grad_accum = q.grad_accum;
   setup.clip = q.clip;
   const bool is_full = q.checkpointing.kind == CheckpointingKind::full;
-  if (is_fsdp && is_full) {
+  if (is_fsdp(q.division) && is_full) {
     setup.checkpoints = true;
   } else if (q.checkpointing.kind != CheckpointingKind::none) {
     by_hand.emplace_back("checkpointing");
@@ -172,6 +171,10 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
   if (!is_accelerate) return;
   if (q.grad_accum > 1 && !is_zero(q.division)) by_hand.emplace_back("grad-accum");
   if (q.clip && !is_zero(q.division)) by_hand.emplace_back("clip");
+  // accelerate's own way holds whole gradients.
+  if (is_fsdp(q.division) && q.grad_accum > 1 && syncs_each_batch(q)) {
+    by_hand.emplace_back("sync-each-batch");
+  }
   for (const char* flag : {"bucket-cap-mb", "gradient-as-bucket-view", "find-unused-parameters",
                            "reduce-bucket-size", "overlap-comm"}) {
     if (q.given.contains(flag)) by_hand.emplace_back(flag);
@@ -288,6 +291,12 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
   if (setup.checkpoints) flags.emplace_back("checkpointing", checkpointing_words(setup));
   if (setup.batch) flags.emplace_back("batch", std::to_string(*setup.batch));
   if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));
+  const bool is_fsdp_of_accelerate =
+      setup.is_accelerated && (setup.sharing == Sharing::fsdp1 || setup.sharing == Sharing::fsdp2);
+  if (is_fsdp_of_accelerate) {
+    flags.emplace_back("sync-each-batch",
+                       setup.syncs_each_batch.value_or(false) ? "true" : "false");
+  }
   if (setup.clip) flags.emplace_back("clip", number_words(*setup.clip));
   if (setup.reduce_bucket_size) {
     flags.emplace_back("reduce-bucket-size", elements_words(*setup.reduce_bucket_size));
