@@ -179,6 +179,15 @@ TEST_F(SetupFile, CountsOfTheThirdStageAreNoneOfAccelerates) {
   EXPECT_EQ(emitted->by_hand, (std::vector<std::string>{"stage3-max-live-parameters"}));
 }
 
+// accelerate's loop adds whole gradients up; who does not want that says so in the script.
+TEST_F(SetupFile, AcceleratesAccumulationIsItsOwn) {
+  const FitQuestion asked = question_of({{"method", "fsdp2:8"}, {"grad-accum", "4"}});
+  EXPECT_EQ(read_back(asked, "accelerate").sync_each_batch, false);
+  const auto emitted = emit_setup(asked, {"accelerate", folder_ / "x.yaml"});
+  ASSERT_TRUE(emitted);
+  EXPECT_EQ(emitted->by_hand, (std::vector<std::string>{"grad-accum", "sync-each-batch"}));
+}
+
 TEST_F(SetupFile, AFileAndWhatIsTrainedComeTogether) {
   const auto flags =
       flags_of_setup("distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n",
